@@ -1,0 +1,215 @@
+"""Files and directories that appear whole or not at all, and say what they are (D1, D12)."""
+
+import errno
+import hashlib
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+from nmt_cli.errors import DamagedError, OutputError, UserError
+
+FORMAT_VERSION = 1
+HASHED_AT_ONCE = 1 << 20  # bytes
+MANIFEST = "manifest.json"
+SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+OUT_OF_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
+
+
+class Partial(NamedTuple):
+    """A directory in the making: its temporary path and the facts its manifest will state."""
+
+    path: Path
+    facts: dict[str, Any]
+
+
+@contextmanager
+def directory_appearing_whole(directory: Path, *, replace: bool = False) -> Iterator[Partial]:
+    """Yield a partial directory that becomes ``directory`` only when the block ends well.
+
+    Every file is hashed into ``manifest.json`` and fsynced before the rename. An existing
+    ``directory`` is refused, or with ``replace`` removed after the new one is complete.
+    """
+    if directory.exists() and not replace:
+        raise UserError(f"{directory} already exists; add --force to replace it.")
+    partial = Partial(directory.with_name(f".partial-{directory.name}-{os.getpid()}"), {})
+    with _naming_full_disks(directory):
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(partial.path, ignore_errors=True)
+        partial.path.mkdir()
+        try:
+            yield partial
+            write_manifest(partial.path, partial.facts)
+            _sync_tree(partial.path)
+            replaced = _set_aside(directory)
+            partial.path.rename(directory)
+            _sync(directory.parent)
+        except BaseException:
+            shutil.rmtree(partial.path, ignore_errors=True)
+            raise
+    if replaced is not None:
+        shutil.rmtree(replaced, ignore_errors=True)
+
+
+@contextmanager
+def file_appearing_whole(path: Path, *, replace: bool = False) -> Iterator[BinaryIO]:
+    """Yield a binary file that becomes ``path`` only when the block ends well."""
+    if path.exists() and not replace:
+        raise UserError(f"{path} already exists; add --force to replace it.")
+    partial = path.with_name(f"{path.name}.partial")
+    with _naming_full_disks(path):
+        try:
+            with partial.open("wb") as stream:
+                yield stream
+                stream.flush()
+                os.fsync(stream.fileno())
+            partial.rename(path)
+            _sync(path.parent)
+        except BaseException:
+            partial.unlink(missing_ok=True)
+            raise
+
+
+def rewrite_manifest_without(directory: Path, name: str) -> None:
+    """Remove the file ``name``; the manifest stops naming it first, so it is always true."""
+    manifest = read_manifest(directory)
+    del manifest["files"][name]
+    with file_appearing_whole(directory / MANIFEST, replace=True) as stream:
+        stream.write(_as_json(manifest))
+    (directory / name).unlink(missing_ok=True)
+
+
+def write_manifest(directory: Path, facts: Mapping[str, Any]) -> None:
+    """Write ``manifest.json``: the facts, and size and sha256 of every file beside it."""
+    files = {
+        path.name: {"bytes": path.stat().st_size, "sha256": sha256(path)}
+        for path in sorted(directory.iterdir())
+        if path.name != MANIFEST
+    }
+    manifest = {"format_version": FORMAT_VERSION, **facts, "files": files}
+    (directory / MANIFEST).write_bytes(_as_json(manifest))
+
+
+def read_manifest(directory: Path) -> dict[str, Any]:
+    """Return the manifest of ``directory`` after checking its form, not yet the files."""
+    path = directory / MANIFEST
+    try:
+        manifest = json.loads(path.read_bytes())
+        named = manifest["files"]
+        well_formed = all(
+            SAFE_NAME.fullmatch(name) and isinstance(entry["bytes"], int) and entry["sha256"]
+            for name, entry in named.items()
+        )
+    except FileNotFoundError:
+        raise DamagedError(f"{directory} has no {MANIFEST}; it was not made by nmt-cli.") from None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise DamagedError(f"{path} is damaged: {error}.") from None
+    if not well_formed:
+        raise DamagedError(f"{path} is damaged: it names files outside its directory.")
+    if manifest.get("format_version") != FORMAT_VERSION:
+        raise DamagedError(
+            f"{path} has format version {manifest.get('format_version')!r}, "
+            f"this nmt-cli reads version {FORMAT_VERSION}; use the version that wrote it."
+        )
+    return manifest
+
+
+def verify(directory: Path) -> dict[str, Any]:
+    """Return the manifest of ``directory`` after checking every file it names against it."""
+    manifest = read_manifest(directory)
+    for name, expected in manifest["files"].items():
+        path = directory / name
+        if path.is_symlink() or not path.is_file():
+            raise DamagedError(f"{path} is missing or not a plain file.")
+        if path.stat().st_size != expected["bytes"]:
+            raise DamagedError(
+                f"{path} has {path.stat().st_size:,} bytes, "
+                f"{MANIFEST} says {expected['bytes']:,}; it is damaged."
+            )
+        if sha256(path) != expected["sha256"]:
+            raise DamagedError(f"{path} has changed since it was written; it is damaged.")
+    return manifest
+
+
+def remove_directory(directory: Path) -> None:
+    """Remove ``directory`` so that a half-removed one can never be taken for whole."""
+    aside = _set_aside(directory)
+    if aside is not None:
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+def remove_leftovers(parent: Path) -> None:
+    """Remove what killed processes left half-made or half-removed in ``parent``."""
+    for path in [*parent.glob(".partial-*"), *parent.glob(".delete-*")]:
+        if not _at_work(path.name.rpartition("-")[2]):
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _at_work(process: str) -> bool:
+    """Say whether another process has this id; in containers an earlier one may have had ours."""
+    if not process.isdecimal() or int(process) == os.getpid():
+        return False
+    try:
+        os.kill(int(process), 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def sha256(path: Path) -> str:
+    """Return the hexadecimal sha256 of the file's bytes."""
+    digest = hashlib.sha256()
+    with path.open("rb") as stream:
+        while chunk := stream.read(HASHED_AT_ONCE):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def is_full_disk(error: OSError) -> bool:
+    """Say whether writing failed for want of space (a quota and a size limit count too)."""
+    return error.errno in OUT_OF_SPACE
+
+
+def _as_json(manifest: Mapping[str, Any]) -> bytes:
+    return (json.dumps(manifest, indent=2, ensure_ascii=False) + "\n").encode()
+
+
+@contextmanager
+def _naming_full_disks(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if not is_full_disk(error):
+            raise
+        raise OutputError(
+            f"{path} could not be written: {error.strerror}. "
+            "Nothing half-written was left; free some space and run again."
+        ) from error
+
+
+def _set_aside(directory: Path) -> Path | None:
+    if not directory.exists():
+        return None
+    aside = directory.with_name(f".delete-{directory.name}-{os.getpid()}")
+    directory.rename(aside)
+    return aside
+
+
+def _sync_tree(directory: Path) -> None:
+    for path in directory.iterdir():
+        _sync(path)
+    _sync(directory)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,261 @@
+"""The command line: options in, one function called, errors turned into one line and a status."""
+
+import os
+import sys
+from pathlib import Path
+from typing import Any, NoReturn
+
+import click
+
+from nmt_cli import logs
+from nmt_cli.atomic_files import is_full_disk
+from nmt_cli.errors import UserError
+
+STATUS_OUTPUT_FAILED = 74
+STATUS_INTERRUPTED = 130
+STATUS_READER_GONE = 141
+CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+
+PATH = click.Path(path_type=Path)
+overrides_option = click.option(
+    "--set",
+    "overrides",
+    multiple=True,
+    metavar="SECTION.KEY=VALUE",
+    help="Change a key of the recipe, such as training.max_steps=100; may be repeated.",
+)
+quiet_option = click.option("--quiet", is_flag=True, help="Say nothing but warnings and errors.")
+force_option = click.option("--force", is_flag=True, help="Replace what already exists.")
+device_option = click.option(
+    "--device", default="auto", show_default=True, help="auto, cpu, cuda or cuda:N."
+)
+precision_option = click.option(
+    "--precision",
+    type=click.Choice(["auto", "fp32", "bf16"]),
+    default="auto",
+    show_default=True,
+    help="auto is bf16 where the device is fast at it.",
+)
+threads_option = click.option(
+    "--threads", type=click.IntRange(min=1), help="CPU threads; by default one for each core."
+)
+
+
+class ErrorsInOneLine(click.Group):
+    """A group whose commands end user errors with one line and the documented exit status."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command; errors of the user become one line and a status."""
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()  # here, where a failure still has a status
+        except UserError as error:
+            _fail(str(error), error.exit_status)
+        except BrokenPipeError:
+            # The reader of stdout is gone, and Python must not try to flush it again at exit.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            sys.exit(STATUS_READER_GONE)
+        except OSError as error:
+            if error.filename is None and not is_full_disk(error):
+                raise
+            place = f"{error.filename}: " if error.filename is not None else ""
+            _fail(f"{place}{error.strerror}.", STATUS_OUTPUT_FAILED if is_full_disk(error) else 1)
+        except KeyboardInterrupt:
+            _fail("interrupted.", STATUS_INTERRUPTED)
+        return result
+
+
+def _fail(message: str, status: int) -> NoReturn:
+    sys.stderr.write(f"Error: {logs.printable(message)}\n")
+    sys.exit(status)
+
+
+@click.group(cls=ErrorsInOneLine, context_settings=CONTEXT)
+@click.version_option(package_name="nmt-cli")
+def main() -> None:
+    """Train and run the Transformer of "Attention Is All You Need".
+
+    A RECIPE is a YAML file or the name of a shipped one (see: nmt-cli recipes list).
+    """
+
+
+@main.command()
+@click.argument("recipe")
+@overrides_option
+@click.option(
+    "--prepared", type=PATH, help="Directory to write.  [default: prepared/NAME of the recipe]"
+)
+@click.option("--workers", type=click.IntRange(min=1), help="Processes.  [default: one per core]")
+@force_option
+@quiet_option
+def preprocess(
+    recipe: str,
+    overrides: tuple[str, ...],
+    prepared: Path | None,
+    workers: int | None,
+    force: bool,
+    quiet: bool,
+) -> None:
+    """Turn the raw parallel text of RECIPE into a subword model and binary token files."""
+    logs.configure(quiet=quiet)
+    from nmt_cli.commands import preprocess as command
+
+    command.run(recipe=recipe, overrides=overrides, output=prepared, workers=workers, force=force)
+
+
+@main.command()
+@click.argument("recipe")
+@overrides_option
+@click.option("--prepared", type=PATH, help="What preprocess wrote.  [default: prepared/NAME]")
+@click.option("--run-dir", type=PATH, help="Directory of this run.  [default: runs/NAME]")
+@click.option("--resume", is_flag=True, help="Continue from the newest checkpoint of the run.")
+@click.option(
+    "--allow-change",
+    "allowed_changes",
+    multiple=True,
+    metavar="KEY",
+    help="Resume although this key of the recipe changed, such as training.clip_norm.",
+)
+@device_option
+@precision_option
+@threads_option
+@click.option(
+    "--max-tokens-per-device",
+    type=click.IntRange(min=2),
+    help="Most tokens of a side in one micro-batch.  [default: what fits the memory]",
+)
+@quiet_option
+def train(recipe: str, quiet: bool, **options: Any) -> None:
+    """Train the model of RECIPE from what preprocess wrote."""
+    logs.configure(quiet=quiet)
+    from nmt_cli.commands import train as command
+
+    command.run(recipe, **options)
+
+
+@main.command("average-checkpoints")
+@click.argument("run", type=PATH)
+@click.option(
+    "--last", type=click.IntRange(min=1), help="How many.  [default: the recipe's keep_for_average]"
+)
+@click.option(
+    "--checkpoints", type=PATH, multiple=True, help="A checkpoint to average; may be repeated."
+)
+@click.option("--output", type=PATH, help="Model directory to write.  [default: RUN/average]")
+@force_option
+@quiet_option
+def average_checkpoints(run: Path, quiet: bool, **options: Any) -> None:
+    """Average the weights of the last checkpoints of RUN into one model."""
+    logs.configure(quiet=quiet)
+    if options["last"] is not None and options["checkpoints"]:
+        raise click.UsageError("give --last or --checkpoints, not both.")
+    from nmt_cli.commands import average_checkpoints as command
+
+    command.run(run, **options)
+
+
+@main.command()
+@click.argument("model", type=PATH)
+@click.option("--input", "input_path", type=PATH, help="Text to translate.  [default: stdin]")
+@click.option("--output", "output_path", type=PATH, help="File to write.  [default: stdout]")
+@force_option
+@click.option(
+    "--format",
+    "output_format",
+    type=click.Choice(["text", "tsv", "jsonl"]),
+    default="text",
+    show_default=True,
+    help="text is one translation a line; the others hold scores and n-best lists.",
+)
+@click.option("--beam-size", type=click.IntRange(1, 1000), help="[default: the recipe's]")
+@click.option("--length-penalty", type=click.FloatRange(0, 10), help="[default: the recipe's]")
+@click.option(
+    "--n-best", type=click.IntRange(min=1), default=1, show_default=True, help="Needs a --format."
+)
+@click.option(
+    "--too-long",
+    type=click.Choice(["split", "truncate", "error"]),
+    default="split",
+    show_default=True,
+    help="What to do with lines of more pieces than the recipe's max_length.",
+)
+@click.option("--keep-pieces", is_flag=True, help="Print pieces, without joining them to text.")
+@device_option
+@precision_option
+@threads_option
+@click.option(
+    "--max-tokens-per-device",
+    type=click.IntRange(min=1),
+    help="Tokens of all hypotheses at work.  [default: what keeps the device busy]",
+)
+@quiet_option
+def translate(model: Path, quiet: bool, **options: Any) -> None:
+    """Translate lines from stdin to stdout with MODEL, one line for each line.
+
+    MODEL is a model directory, a checkpoint, or a run directory, of which the average, else the
+    best, else the last checkpoint is used.
+    """
+    logs.configure(quiet=quiet)
+    from nmt_cli.commands import translate as command
+
+    sys.exit(command.run(model, **options))
+
+
+@main.command()
+@click.argument("hypotheses", type=PATH)
+@click.argument("references", type=PATH, nargs=-1, required=True)
+@click.option(
+    "--tokenize",
+    type=click.Choice(["13a", "intl", "none"]),
+    default="13a",
+    show_default=True,
+    help="sacreBLEU's tokenizer; none for text that is tokenized already.",
+)
+@click.option("--lowercase", is_flag=True, help="Ignore case.")
+@click.option(
+    "--format",
+    "output_format",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+)
+@quiet_option
+def score(hypotheses: Path, references: tuple[Path, ...], quiet: bool, **options: Any) -> None:
+    """Print BLEU and chrF of HYPOTHESES against one or several REFERENCES; - is stdin."""
+    logs.configure(quiet=quiet)
+    from nmt_cli.commands import score as command
+
+    command.run(hypotheses, references, **options)
+
+
+@main.group()
+def recipes() -> None:
+    """List, show and check recipes."""
+
+
+@recipes.command("list")
+def list_recipes() -> None:
+    """List the shipped recipes and what each is for."""
+    from nmt_cli.commands import recipes as command
+
+    command.list_recipes()
+
+
+@recipes.command()
+@click.argument("recipe")
+@overrides_option
+def show(recipe: str, overrides: tuple[str, ...]) -> None:
+    """Print RECIPE resolved: with its parent, overrides and every default."""
+    from nmt_cli.commands import recipes as command
+
+    command.show(recipe, overrides)
+
+
+@recipes.command()
+@click.argument("recipe")
+@overrides_option
+def check(recipe: str, overrides: tuple[str, ...]) -> None:
+    """Check RECIPE, the files it names and the folders that commands would write."""
+    from nmt_cli.commands import recipes as command
+
+    command.check(recipe, overrides)

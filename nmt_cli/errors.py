@@ -1,0 +1,27 @@
+"""Errors that are the user's business: one line on stderr and an exit status, no traceback."""
+
+
+class UserError(Exception):
+    """Input, recipe or files are wrong. The text says where, what was found and what to do."""
+
+    exit_status = 1
+
+
+class RecipeError(UserError):
+    """A recipe is wrong; every problem has a line of its own, ``file:line: key: what is wrong``."""
+
+
+class DamagedError(UserError):
+    """A file is not what its manifest says: truncated, changed or missing."""
+
+
+class OutputError(UserError):
+    """Output could not be written: the disk is full or the stream is closed."""
+
+    exit_status = 74
+
+
+class InterruptedTrainingError(UserError):
+    """Training was interrupted and saved; ``--resume`` continues it."""
+
+    exit_status = 75

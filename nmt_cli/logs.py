@@ -1,0 +1,109 @@
+"""Talk to the user: every word goes to stderr, because stdout is data."""
+
+from __future__ import annotations
+
+import logging
+import re
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from tqdm import tqdm
+
+if TYPE_CHECKING:
+    from typing_extensions import Never
+
+SECONDS_BETWEEN_PLAIN_REPORTS = 10.0
+CONTROL_CHARACTERS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+_logger = logging.getLogger("nmt_cli")
+
+
+class _StderrHandler(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        tqdm.write(self.format(record), file=sys.stderr)
+
+
+def configure(*, quiet: bool) -> None:
+    """Send messages to stderr; ``quiet`` leaves warnings only."""
+    if not _logger.handlers:
+        _logger.addHandler(_StderrHandler())
+        _logger.propagate = False
+    _logger.setLevel(logging.WARNING if quiet else logging.INFO)
+
+
+def printable(text: str) -> str:
+    """Return ``text`` with control characters escaped, so that input cannot drive a terminal."""
+    return CONTROL_CHARACTERS.sub(lambda match: f"\\x{ord(match.group()):02x}", text)
+
+
+def info(message: str) -> None:
+    """Say something that ``--quiet`` hides."""
+    _logger.info(printable(message))
+
+
+def warning(message: str) -> None:
+    """Say something that the user should see even with ``--quiet``."""
+    _logger.warning("Warning: %s", printable(message))
+
+
+class Progress:
+    """Counts work done: a bar on a terminal, a plain line every ten seconds in a log."""
+
+    def __init__(self, description: str, unit: str, total: int | None, initial: int = 0) -> None:
+        self._description, self._unit, self._total = description, unit, total
+        self._done, self._notes = initial, ""
+        self._last_report = time.monotonic()
+        shown = _logger.isEnabledFor(logging.INFO)
+        self._bar: tqdm[Never] | None = None
+        self._plain = shown and not sys.stderr.isatty()
+        if shown and not self._plain:
+            self._bar = tqdm(
+                total=total,
+                initial=initial,
+                desc=description,
+                unit=f" {unit}",
+                leave=False,
+                dynamic_ncols=True,
+                file=sys.stderr,
+            )
+
+    def advance(self, amount: int = 1, notes: str | None = None) -> None:
+        """Count ``amount`` more; ``notes`` are shown behind the count until others come."""
+        self._done += amount
+        if notes is not None:
+            self._notes = notes
+        if self._bar is not None:
+            if notes is not None:
+                self._bar.set_postfix_str(notes, refresh=False)
+            self._bar.update(amount)
+        elif self._plain:
+            self._report_now_and_then()
+
+    def _report_now_and_then(self) -> None:
+        now = time.monotonic()
+        if now - self._last_report < SECONDS_BETWEEN_PLAIN_REPORTS:
+            return
+        self._last_report = now
+        of_total = f" of {self._total:,}" if self._total is not None else ""
+        notes = f"  {self._notes}" if self._notes else ""
+        info(f"{self._description}: {self._done:,}{of_total} {self._unit}{notes}")
+
+    def close(self) -> None:
+        """Remove the bar; the caller says how it ended."""
+        if self._bar is not None:
+            self._bar.close()
+
+
+@contextmanager
+def progress(
+    description: str, unit: str, total: int | None = None, initial: int = 0
+) -> Iterator[Progress]:
+    """Yield a counter whose bar is gone when the block ends, well or not."""
+    counter = Progress(description, unit, total, initial)
+    try:
+        yield counter
+    finally:
+        counter.close()

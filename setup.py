@@ -1,0 +1,55 @@
+"""Metadata and dependencies of nmt-cli; pyproject.toml holds the tools' settings."""
+
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+setup(
+    name="nmt-cli",
+    version="0.1.0",
+    description="Train and run the Transformer of Attention Is All You Need from the command line",
+    long_description=Path("README.md").read_text(encoding="utf-8"),
+    long_description_content_type="text/markdown",
+    author="the nmt-cli authors",
+    license="Apache-2.0",
+    license_files=["LICENSE"],
+    python_requires=">=3.10",
+    packages=[*find_packages(include=["nmt_cli", "nmt_cli.*"]), "nmt_cli.shipped_recipes"],
+    package_dir={"nmt_cli.shipped_recipes": "recipes"},
+    package_data={"nmt_cli": ["py.typed"], "nmt_cli.shipped_recipes": ["*.yaml", "README.md"]},
+    install_requires=[
+        "torch>=2.11",
+        "numpy>=1.26",
+        "click>=8.1",
+        "pyyaml>=6.0.1",
+        "pydantic>=2.7",
+        "sentencepiece>=0.2.1",
+        "sacrebleu>=2.4",
+        "sacremoses>=0.1",
+        "safetensors>=0.4.3",
+        "tqdm>=4.66",
+        "backports.zstd>=1.0; python_version < '3.14'",
+    ],
+    extras_require={
+        "dev": [
+            "hypothesis>=6.100",
+            "mypy>=1.15",
+            "pre-commit>=4",
+            "pytest>=8.3",
+            "pytest-timeout>=2.3",
+            "pytest-xdist>=3.6",
+            "ruff>=0.9",
+            "types-PyYAML",
+            "types-tqdm",
+        ],
+    },
+    entry_points={"console_scripts": ["nmt-cli = nmt_cli.cli:main"]},
+    classifiers=[
+        "Environment :: Console",
+        "Intended Audience :: Science/Research",
+        "Operating System :: POSIX :: Linux",
+        "Programming Language :: Python :: 3",
+        "Topic :: Scientific/Engineering :: Artificial Intelligence",
+        "Topic :: Text Processing :: Linguistic",
+    ],
+)

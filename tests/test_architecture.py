@@ -1,0 +1,87 @@
+"""The rules of the structure: layers point down, each dependency has one door, files stay small."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import nmt_cli
+
+PACKAGE = Path(nmt_cli.__file__).parent
+MODULES = sorted(PACKAGE.rglob("*.py"))
+MAX_LINES = 400
+
+# From the bottom up; a unit may import from lower layers and from itself.
+LAYERS = [
+    {"errors"},
+    {"atomic_files", "logs", "recipe"},
+    {"corpus", "metrics", "model"},
+    {"model_directory"},
+    {"decoding"},
+    {"engine"},
+    {"commands"},
+    {"cli"},
+]
+DOORS = {
+    "click": {"cli"},
+    "yaml": {"recipe"},
+    "pydantic": {"recipe"},
+    "pydantic_core": {"recipe"},
+    "sentencepiece": {"corpus"},
+    "sacremoses": {"corpus"},
+    "sacrebleu": {"metrics"},
+    "safetensors": {"model_directory"},
+    "tqdm": {"logs"},
+    "torch": {"model", "model_directory", "decoding", "engine"},
+}
+
+
+def unit_of(path):
+    return path.relative_to(PACKAGE).with_suffix("").parts[0]
+
+
+def layer_of(unit):
+    return next(number for number, units in enumerate(LAYERS) if unit in units)
+
+
+def imported_modules(path):
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            for alias in node.names:
+                yield f"{node.module}.{alias.name}"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_module_keeps_the_rules(path):
+    text = path.read_text(encoding="utf-8")
+    if path.name == "__init__.py":
+        assert text == "", "every __init__.py is empty"
+        return
+    assert text.count("\n") <= MAX_LINES
+    unit = unit_of(path)
+    for module in imported_modules(path):
+        root, *rest = module.split(".")
+        if root == "nmt_cli":
+            other = rest[0]
+            assert other == unit or layer_of(other) < layer_of(unit), (
+                f"{unit} imports {other}, which is not below it"
+            )
+        else:
+            assert unit in DOORS.get(root, {unit}), f"{root} is imported outside its door"
+
+
+def test_every_unit_has_a_layer():
+    known = set.union(*LAYERS)
+    assert {unit_of(path) for path in MODULES} - {"__init__"} == known
+
+
+def test_top_level_is_the_owners():
+    root = PACKAGE.parent
+    if not (root / "setup.py").exists():
+        pytest.skip("the package runs outside its checkout")
+    for name in ("nmt_cli", "recipes", "data", "tests"):
+        assert (root / name).is_dir()
+    assert (root / "LICENSE").is_file()

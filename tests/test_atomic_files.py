@@ -1,0 +1,184 @@
+import errno
+import json
+import resource
+import signal
+
+import pytest
+
+from nmt_cli import atomic_files
+from nmt_cli.atomic_files import (
+    MANIFEST,
+    directory_appearing_whole,
+    file_appearing_whole,
+    read_manifest,
+    remove_leftovers,
+    rewrite_manifest_without,
+    verify,
+)
+from nmt_cli.errors import DamagedError, OutputError, UserError
+
+
+@pytest.fixture
+def thing(tmp_path):
+    """A directory of two files with a manifest."""
+    directory = tmp_path / "thing"
+    with directory_appearing_whole(directory) as partial:
+        (partial.path / "one").write_bytes(b"first file")
+        (partial.path / "two").write_bytes(b"second")
+        partial.facts["kind"] = "example"
+    return directory
+
+
+def names_in(directory):
+    return sorted(path.name for path in directory.iterdir())
+
+
+def test_a_directory_appears_with_its_manifest(thing):
+    assert names_in(thing.parent) == ["thing"]
+    manifest = verify(thing)
+    assert manifest["kind"] == "example"
+    assert manifest["files"]["two"] == {
+        "bytes": 6,
+        "sha256": "16367aacb67a4a017c8da8ab95682ccb390863780f7114dda0a0e0c55644c7c4",
+    }
+
+
+def test_nothing_appears_when_the_block_fails(tmp_path):
+    def fail():
+        with directory_appearing_whole(tmp_path / "new") as partial:
+            (partial.path / "file").write_bytes(b"half")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fail()
+    assert names_in(tmp_path) == []
+
+
+def test_an_existing_directory_is_kept_unless_replaced(thing):
+    with (
+        pytest.raises(UserError, match="thing already exists; add --force"),
+        directory_appearing_whole(thing),
+    ):
+        pass
+    with pytest.raises(ZeroDivisionError), directory_appearing_whole(thing, replace=True):
+        raise ZeroDivisionError
+    assert names_in(thing) == [MANIFEST, "one", "two"]
+    with directory_appearing_whole(thing, replace=True) as partial:
+        (partial.path / "three").write_bytes(b"")
+    assert names_in(thing) == [MANIFEST, "three"]
+    assert names_in(thing.parent) == ["thing"]
+
+
+def test_a_file_appears_whole_or_not_at_all(tmp_path):
+    path = tmp_path / "out"
+
+    def fail():
+        with file_appearing_whole(path) as stream:
+            stream.write(b"half")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert names_in(tmp_path) == []
+    with file_appearing_whole(path) as stream:
+        stream.write(b"whole")
+    with pytest.raises(UserError, match="out already exists"), file_appearing_whole(path):
+        pass
+    assert path.read_bytes() == b"whole"
+
+
+@pytest.mark.parametrize("name", ["one", "two"])
+def test_every_changed_byte_is_found(thing, name):
+    original = (thing / name).read_bytes()
+    for place in range(len(original)):
+        changed = bytearray(original)
+        changed[place] ^= 1
+        (thing / name).write_bytes(changed)
+        with pytest.raises(DamagedError, match=f"{name} has changed"):
+            verify(thing)
+
+
+def test_truncated_missing_and_linked_files_are_found(thing, tmp_path):
+    (thing / "one").write_bytes(b"first")
+    with pytest.raises(DamagedError, match=r"one has 5 bytes, manifest.json says 10"):
+        verify(thing)
+    (thing / "one").unlink()
+    with pytest.raises(DamagedError, match="one is missing"):
+        verify(thing)
+    (tmp_path / "elsewhere").write_bytes(b"first file")
+    (thing / "one").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(DamagedError, match="not a plain file"):
+        verify(thing)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"[]", b"{", b'{"files": 3}', b'{"files": {"a": 1}}', b"\xff", b"[" * 100_000],
+)
+def test_damaged_manifests_are_user_errors(thing, content):
+    (thing / MANIFEST).write_bytes(content)
+    with pytest.raises(DamagedError, match=r"manifest.json is damaged"):
+        read_manifest(thing)
+
+
+@pytest.mark.parametrize("name", ["../x", "/etc/passwd", "a/b", "..", "", ".hidden", "a\nb", "ä"])
+def test_a_manifest_cannot_name_files_elsewhere(thing, name):
+    files = {name: {"bytes": 1, "sha256": "00"}}
+    (thing / MANIFEST).write_text(json.dumps({"format_version": 1, "files": files}))
+    with pytest.raises(DamagedError, match="outside its directory"):
+        read_manifest(thing)
+
+
+def test_another_format_version_is_named(thing):
+    (thing / MANIFEST).write_text('{"format_version": 99, "files": {}}')
+    with pytest.raises(DamagedError, match="format version 99, this nmt-cli reads version 1"):
+        read_manifest(thing)
+
+
+def test_a_file_can_be_dropped_and_the_rest_stays_verifiable(thing):
+    rewrite_manifest_without(thing, "one")
+    assert list(verify(thing)["files"]) == ["two"]
+    assert names_in(thing) == [MANIFEST, "two"]
+
+
+def test_leftovers_of_killed_processes_are_removed(thing):
+    (thing.parent / ".partial-thing-999999998").mkdir()
+    (thing.parent / ".delete-thing-999999999").mkdir()
+    remove_leftovers(thing.parent)
+    assert names_in(thing.parent) == ["thing"]
+
+
+def test_a_full_disk_leaves_what_was_there(thing):
+    before = verify(thing)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    previous = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4_096, limits[1]))
+    try:
+        with (
+            pytest.raises(OutputError, match="thing could not be written: File too large"),
+            directory_appearing_whole(thing, replace=True) as partial,
+        ):
+            (partial.path / "large").write_bytes(bytes(10_000))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, previous)
+    assert verify(thing) == before
+    assert names_in(thing.parent) == ["thing"]
+
+
+def test_files_are_synced_before_they_get_their_name(tmp_path, monkeypatch):
+    synced = []
+    monkeypatch.setattr(
+        atomic_files, "_sync", lambda path: synced.append((path.name, (tmp_path / "new").exists()))
+    )
+    with directory_appearing_whole(tmp_path / "new") as partial:
+        (partial.path / "file").write_bytes(b"x")
+    before = {name for name, renamed in synced if not renamed}
+    assert {"file", MANIFEST} <= before
+    assert (tmp_path.name, True) in synced  # the rename itself
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
+def test_full_disks_are_told_from_other_failures(number):
+    assert atomic_files.is_full_disk(OSError(number, "x"))
+    assert not atomic_files.is_full_disk(OSError(errno.EACCES, "x"))

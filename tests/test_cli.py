@@ -1,0 +1,136 @@
+import errno
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from nmt_cli import cli
+from nmt_cli.errors import InterruptedTrainingError, OutputError, UserError
+
+HEAVY = ("torch", "yaml", "pydantic", "numpy", "sentencepiece", "sacrebleu", "safetensors")
+RECIPE_OPTIONS = {"--set"}
+MACHINE_OPTIONS = {"--device", "--precision", "--threads", "--max-tokens-per-device", "--quiet"}
+OPTIONS = {
+    "preprocess": RECIPE_OPTIONS | {"--prepared", "--workers", "--force", "--quiet"},
+    "train": RECIPE_OPTIONS
+    | MACHINE_OPTIONS
+    | {"--prepared", "--run-dir", "--resume", "--allow-change"},
+    "average-checkpoints": {"--last", "--checkpoints", "--output", "--force", "--quiet"},
+    "translate": MACHINE_OPTIONS
+    | {"--input", "--output", "--force", "--format", "--beam-size", "--length-penalty"}
+    | {"--n-best", "--too-long", "--keep-pieces"},
+    "score": {"--tokenize", "--lowercase", "--format", "--quiet"},
+    "recipes list": set(),
+    "recipes show": RECIPE_OPTIONS,
+    "recipes check": RECIPE_OPTIONS,
+}
+
+
+def commands(group=cli.main, prefix=""):
+    for name, command in group.commands.items():
+        if isinstance(command, click.Group):
+            yield from commands(command, f"{prefix}{name} ")
+        else:
+            yield f"{prefix}{name}", command
+
+
+def test_the_set_of_options_is_this():
+    found = {
+        name: {o for p in command.params if isinstance(p, click.Option) for o in p.opts}
+        for name, command in commands()
+    }
+    assert found == OPTIONS
+
+
+@pytest.mark.parametrize("name", ["", *OPTIONS])
+def test_every_command_and_option_is_documented(name):
+    result = CliRunner().invoke(cli.main, [*name.split(), "--help"])
+    assert result.exit_code == 0
+    command = dict(commands()).get(name, cli.main)
+    assert command.help
+    assert all(
+        parameter.help
+        for parameter in command.params
+        if isinstance(parameter, click.Option) and parameter.name != "output_format"
+    )
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["train", "--help"], ["--version"]])
+def test_help_imports_nothing_heavy(arguments):
+    code = (
+        "import sys\nfrom nmt_cli.cli import main\n"
+        f"try:\n    main({arguments})\nexcept SystemExit as end:\n    assert end.code == 0\n"
+        f"sys.exit(','.join(sorted(set(sys.modules) & set({HEAVY}))) or 0)"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
+    assert result.stderr == ""
+
+
+def run_raising(monkeypatch, error):
+    def fail(*_, **__):
+        raise error
+
+    monkeypatch.setattr("nmt_cli.commands.recipes.list_recipes", fail)
+    return CliRunner().invoke(cli.main, ["recipes", "list"])
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "message"),
+    [
+        (UserError("a.en has 2 lines."), 1, "Error: a.en has 2 lines.\n"),
+        (OutputError("out could not be written."), 74, "Error: out could not be written.\n"),
+        (InterruptedTrainingError("saved."), 75, "Error: saved.\n"),
+        (KeyboardInterrupt(), 130, "Error: interrupted.\n"),
+        (PermissionError(errno.EACCES, "Permission denied", "f"), 1,
+         "Error: f: Permission denied.\n"),
+        (OSError(errno.ENOSPC, "No space left on device", "f"), 74,
+         "Error: f: No space left on device.\n"),
+        (UserError("line \x1b[31m"), 1, "Error: line \\x1b[31m\n"),
+    ],
+)  # fmt: skip
+def test_errors_are_one_line_and_a_status(monkeypatch, error, status, message):
+    result = run_raising(monkeypatch, error)
+    assert result.exit_code == status
+    assert result.stderr == message
+    assert result.stdout == ""
+
+
+def test_our_own_mistakes_keep_their_traceback(monkeypatch):
+    assert isinstance(run_raising(monkeypatch, ZeroDivisionError()).exception, ZeroDivisionError)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["nonsense"], ["train"], ["train", "base", "--nonsense"], ["translate", "m", "--beam-size=0"],
+     ["score", "hyp"], ["average-checkpoints", "r", "--last=2", "--checkpoints=a"]],
+)  # fmt: skip
+def test_wrong_use_is_status_2(arguments):
+    result = CliRunner().invoke(cli.main, arguments)
+    assert result.exit_code == 2
+    assert "Usage:" in result.stderr
+
+
+def test_an_unknown_recipe_is_one_line(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for command in ("preprocess", "train"):
+        result = CliRunner().invoke(cli.main, [command, "bas"])
+        assert result.exit_code == 1
+        assert result.stderr.startswith("Error: ")
+        assert "base" in result.stderr
+        assert result.stderr.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_reader_that_goes_away_is_status_141():
+    command = f"set -o pipefail; {Path(sys.executable).parent}/nmt-cli recipes show base | true"
+    for _ in range(3):
+        result = subprocess.run(
+            ["bash", "-c", command], capture_output=True, text=True, check=False
+        )
+        assert result.returncode in (0, 141)  # 0 where it was done before the reader left
+        assert result.stderr == ""
