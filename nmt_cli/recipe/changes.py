@@ -1,0 +1,108 @@
+"""What two recipes differ in, and what a resumed training makes of it (D11, D12)."""
+
+from collections.abc import Iterator
+from enum import Enum
+from typing import Any, NamedTuple
+
+from nmt_cli.recipe.schema import Recipe
+
+
+class ChangeKind(Enum):
+    """Whether a training can go on under a recipe that was changed so."""
+
+    FREE = "free"  # changes when things happen, not what is computed
+    DECLARED = "declared"  # changes the training from here on: --allow-change KEY
+    FORBIDDEN = "forbidden"  # other weights, other pieces, other text
+
+
+class Change(NamedTuple):
+    """One key whose value differs, with ``None`` where a recipe does not have it."""
+
+    key: str
+    old: object
+    new: object
+    kind: ChangeKind
+
+
+# A name ending in a dot stands for everything below it. What is not listed is forbidden.
+FREE = (
+    "description",
+    "data.prepared",
+    "data.test.",
+    "training.max_steps",
+    "training.max_epochs",
+    "validation.",
+    "checkpoints.",
+    "decoding.",
+)
+DECLARED = (
+    "model.dropout",
+    "model.attention_dropout",
+    "model.relu_dropout",
+    "training.tokens_per_step",
+    "training.warmup_steps",
+    "training.learning_rate_factor",
+    "training.peak_learning_rate",
+    "training.warmup_start",
+    "training.label_smoothing",
+    "training.adam_betas",
+    "training.adam_epsilon",
+    "training.clip_norm",
+    "training.seed",
+)
+FORBIDDEN = (
+    "data.source_language",
+    "data.target_language",
+    "data.train.",
+    "data.validation.",
+    "data.normalization.",
+    "data.filters.",
+    "data.max_length",
+    "tokenizer.",
+    "model.num_layers",
+    "model.d_model",
+    "model.d_ff",
+    "model.num_heads",
+    "model.d_k",
+    "model.d_v",
+    "model.positions",
+    "model.max_positions",
+    "model.norm",
+    "model.tied_embeddings",
+)
+
+
+def changed_keys(old: Recipe, new: Recipe) -> list[Change]:
+    """Return every key whose value differs, in the order of the recipe."""
+    before, after = (dict(_leaves(recipe.model_dump(mode="json"))) for recipe in (old, new))
+    return [
+        Change(key, before.get(key), after.get(key), kind_of(key))
+        for key in {**before, **after}
+        if before.get(key) != after.get(key)
+    ]
+
+
+def kind_of(key: str) -> ChangeKind:
+    """Return what a change of this key means; weights of corpora only change the order of data."""
+    if _stands_in(key, FREE):
+        return ChangeKind.FREE
+    is_weight = key.startswith("data.train.") and key.endswith(".weight")
+    if is_weight or _stands_in(key, DECLARED):
+        return ChangeKind.DECLARED
+    return ChangeKind.FORBIDDEN
+
+
+def _stands_in(key: str, names: tuple[str, ...]) -> bool:
+    return any(f"{key}.".startswith(name) if name[-1] == "." else key == name for name in names)
+
+
+def _leaves(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield each value with its dotted key; of lists only those of sections are opened."""
+    if isinstance(value, dict):
+        for key, below in value.items():
+            yield from _leaves(below, f"{prefix}.{key}" if prefix else key)
+    elif isinstance(value, list) and value and isinstance(value[0], dict):
+        for index, below in enumerate(value):
+            yield from _leaves(below, f"{prefix}.{index}")
+    else:
+        yield prefix, value

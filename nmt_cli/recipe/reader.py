@@ -1,0 +1,197 @@
+"""Reads recipes by name or path: inherited, overridden, checked, every problem with its line."""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from difflib import get_close_matches
+from importlib import resources
+from pathlib import Path
+from typing import NamedTuple
+
+from pydantic import ValidationError
+
+from nmt_cli.errors import RecipeError
+from nmt_cli.recipe.schema import Recipe
+from nmt_cli.recipe.layers import merge, parse_overrides
+from nmt_cli.recipe.messages import findings_of, place_of, shown
+from nmt_cli.recipe.yaml_tree import (
+    MAX_BYTES,
+    Finding,
+    Tree,
+    error_of,
+    parse_yaml,
+    shortened,
+    write_yaml,
+)
+
+PACKAGE_OF_SHIPPED = "nmt_cli.shipped_recipes"
+FOLDER_IN_CHECKOUT = Path(__file__).parents[2] / "recipes"
+SUFFIXES = (".yaml", ".yml")
+MAX_ANCESTORS = 20
+# What preprocess writes does not depend on where it writes, nor on text it never reads.
+KEYS_OUTSIDE_HASH = {"data": {"prepared", "test"}}
+
+
+class RecipeFile(NamedTuple):
+    """A recipe as it was read, with what its file's name decides."""
+
+    name: str
+    path: Path
+    recipe: Recipe
+    prepared: Path  # what preprocess writes and train reads unless a flag says otherwise
+
+
+class _Layer(NamedTuple):
+    """One file of the chain of ``extends``; ``tree`` no longer holds that key."""
+
+    path: Path
+    tree: Tree
+
+
+def read_recipe(name_or_path: str, overrides: Sequence[str] = ()) -> RecipeFile:
+    """Return the recipe after inheritance and ``--set``, or an error that states every problem."""
+    layers = _read_layers(name_or_path)
+    resolved = [layers[-1].tree]  # from the furthest ancestor to the recipe itself
+    for layer in reversed(layers[:-1]):
+        resolved.append(merge(resolved[-1], layer.tree))
+    final = merge(resolved[-1], parse_overrides(overrides))
+    recipe = _validated(final)
+    names = [layer.path.stem for layer in layers]
+    folder = Path("prepared") / _owner_of_prepared(names, [*reversed(resolved)], final)
+    return RecipeFile(names[0], layers[0].path, recipe, recipe.data.prepared or folder)
+
+
+def dump_recipe(recipe: Recipe) -> str:
+    """Return the recipe as YAML with every default written out; reading it gives it back."""
+    return write_yaml(recipe.model_dump(mode="json"))
+
+
+def section_hash(recipe: Recipe, *sections: str) -> str:
+    """Return a sha256 of what these sections decide; all sections if none is named."""
+    values = recipe.model_dump(
+        mode="json", include=set(sections) or None, exclude=KEYS_OUTSIDE_HASH
+    )
+    text = json.dumps(values, sort_keys=True, ensure_ascii=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def shipped_recipes() -> list[str]:
+    """Return the names of the recipes that are installed with nmt-cli."""
+    return sorted(path.stem for path in _shipped_folder().iterdir() if path.suffix == ".yaml")
+
+
+def _shipped_folder() -> Path:
+    try:
+        installed = resources.files(PACKAGE_OF_SHIPPED)
+    except ModuleNotFoundError:  # run from a checkout that is not installed
+        return FOLDER_IN_CHECKOUT
+    return next(Path(str(file)).parent for file in installed.iterdir() if file.is_file())
+
+
+def _read_layers(name_or_path: str) -> list[_Layer]:
+    path = _path_of(name_or_path, Path())
+    layers = [_Layer(path, _read_tree(path))]
+    while "extends" in layers[-1].tree.value:
+        path, tree = layers[-1]
+        parent = tree.value.pop("extends")
+        try:
+            layers.append(_read_parent(parent, layers))
+        except _BadParentError as error:
+            finding = Finding(tree.places[("extends",)], "extends", str(error))
+            found = [finding for layer in layers for finding in layer.tree.findings]
+            raise error_of([*found, finding]) from None
+    return layers
+
+
+class _BadParentError(Exception):
+    """The file that ``extends`` names cannot be read."""
+
+
+def _read_parent(parent: object, layers: list[_Layer]) -> _Layer:
+    if not isinstance(parent, str) or not parent.isprintable():
+        raise _BadParentError(f"must name one recipe, but is {shown(parent)}")
+    if len(layers) > MAX_ANCESTORS:
+        raise _BadParentError(f"more than {MAX_ANCESTORS} recipes stand above one another")
+    try:
+        path = _path_of(parent, layers[-1].path.parent)
+        if any(path.resolve() == layer.path.resolve() for layer in layers):
+            raise _BadParentError(f"{path} is its own ancestor; remove one extends of the circle")
+        text = _read_text(path)
+    except RecipeError as error:
+        raise _BadParentError(str(error)) from None
+    return _Layer(path, _checked_tree(text, path))
+
+
+def _read_tree(path: Path) -> Tree:
+    return _checked_tree(_read_text(path), path)
+
+
+def _checked_tree(text: str, path: Path) -> Tree:
+    tree = parse_yaml(text, shortened(str(path), 1000))
+    if tree.readable and not isinstance(tree.value, dict):
+        sections = ", ".join(Recipe.model_fields)
+        text = f"a recipe has the keys {sections}, but this is {shown(tree.value)}"
+        tree = Tree(None, {}, [Finding(place_of((), tree.places), "", text)], readable=False)
+    if not tree.readable:
+        raise error_of(tree.findings)
+    return tree
+
+
+def _path_of(name_or_path: str, folder: Path) -> Path:
+    """Return the file that a name or a path (seen from ``folder``) means."""
+    if name_or_path.endswith(SUFFIXES) or "/" in name_or_path:
+        return folder / name_or_path
+    names = shipped_recipes()
+    if name_or_path in names:
+        return _shipped_folder() / f"{name_or_path}.yaml"
+    near = get_close_matches(name_or_path.lower(), names, n=1)
+    beside = [folder / f"{name_or_path}{suffix}" for suffix in SUFFIXES]
+    text = f"{shown(name_or_path)} is not a shipped recipe ({', '.join(names)})"
+    if any(path.is_file() for path in beside):
+        raise RecipeError(f"{text}; for the file beside it write {name_or_path}.yaml.")
+    if near:
+        raise RecipeError(f"{text}; did you mean {near[0]}?")
+    raise RecipeError(f"{text}; a file's name ends in .yaml or has a slash in it.")
+
+
+def _read_text(path: Path) -> str:
+    name = shortened(str(path), 1000)
+    try:
+        with path.open("rb") as stream:
+            content = stream.read(MAX_BYTES + 1)
+    except FileNotFoundError:
+        raise RecipeError(f"{name} does not exist; name a recipe file.") from None
+    except IsADirectoryError:
+        raise RecipeError(f"{name} is a directory; name a recipe file in it.") from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise RecipeError(f"{name} cannot be read: {reason}.") from None
+    if len(content) > MAX_BYTES:
+        raise RecipeError(f"{name} is larger than {MAX_BYTES:,} bytes; it is not a recipe.")
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise RecipeError(
+            f"{name}:{line}: not UTF-8 text (byte 0x{content[error.start]:02x}); save it as UTF-8."
+        ) from None
+
+
+def _validated(tree: Tree) -> Recipe:
+    try:
+        recipe = Recipe.model_validate(tree.value)
+    except ValidationError as error:
+        raise error_of([*tree.findings, *findings_of(error, tree.places)]) from None
+    if tree.findings:
+        raise error_of(tree.findings)
+    return recipe
+
+
+def _owner_of_prepared(names: list[str], resolved: list[Tree], final: Tree) -> str:
+    """Return the furthest ancestor whose text and pieces the recipe leaves as they are."""
+    owner = names[0]
+    for name, tree in zip(names, resolved, strict=True):
+        if any(tree.value.get(key) != final.value.get(key) for key in ("data", "tokenizer")):
+            break
+        owner = name
+    return owner

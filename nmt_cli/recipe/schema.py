@@ -1,0 +1,376 @@
+"""The recipe: everything an experiment's result depends on, and the one home of each default."""
+
+from collections.abc import Iterator
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from nmt_cli.recipe.values import (
+    Count,
+    DataPath,
+    Epochs,
+    Flag,
+    Interval,
+    Language,
+    Number,
+    Pieces,
+    Problem,
+    Rate,
+    Section,
+    Steps,
+    Width,
+    Word,
+)
+
+# Byte fallback takes 256 pieces, <unk>, <s> and </s> three more.
+RESERVED_PIECES = 259
+RESERVED_NAMES = ("<unk>", "<s>", "</s>")
+
+
+class ParallelFiles(Section):
+    """Two text files of which line n of one translates line n of the other."""
+
+    source: DataPath = Field(description="Text file of the source side, also .gz, .xz or .zst.")
+    target: DataPath = Field(description="Text file of the target side, also .gz, .xz or .zst.")
+
+
+class Corpus(ParallelFiles):
+    """Training text and how often it appears in an epoch."""
+
+    weight: Annotated[Number, Field(gt=0, le=1_000_000)] = Field(
+        default=1.0,
+        description="Times this corpus appears in an epoch; a fraction is a seeded share of it.",
+    )
+
+
+class Normalization(Section):
+    """Changes to the text before it is cut into pieces; translate applies them to its input."""
+
+    nfc: Flag = Field(default=False, description="Compose characters (Unicode NFC).")
+    punctuation: Flag = Field(
+        default=False, description="Normalize punctuation as the Moses scripts do."
+    )
+
+
+class Filters(Section):
+    """Training pairs to leave out; each rule is counted in the manifest."""
+
+    max_length_ratio: Annotated[Number, Field(ge=1, le=1_000_000)] | None = Field(
+        default=None,
+        description="Drop pairs whose longer side has more than this many times the pieces "
+        "of the other.",
+    )
+    min_length: Pieces = Field(
+        default=1, description="Drop pairs with a side of fewer pieces than this."
+    )
+    remove_duplicates: Flag = Field(
+        default=False, description="Keep only the first of exactly equal pairs."
+    )
+
+
+class DataConfig(Section):
+    """The text: where it lies and which of it is used."""
+
+    source_language: Language = Field(description="Code of the language translated from.")
+    target_language: Language = Field(description="Code of the language translated into.")
+    train: tuple[Corpus, ...] = Field(
+        min_length=1, max_length=10_000, description="Corpora to train on, each source and target."
+    )
+    validation: ParallelFiles = Field(description="Text that validation measures on.")
+    test: ParallelFiles | None = Field(
+        default=None, description="Text held out for the final score; training never reads it."
+    )
+    normalization: Normalization = Field(
+        default_factory=Normalization, description="Changes to the text before pieces are cut."
+    )
+    filters: Filters = Field(default_factory=Filters, description="Training pairs to leave out.")
+    max_length: Pieces = Field(
+        default=1024,
+        description="Longest side of a training pair, in pieces; longer pairs are dropped and "
+        "counted. Also the limit behind translate --too-long.",
+    )
+    prepared: DataPath | None = Field(
+        default=None,
+        description="Folder that preprocess writes and train reads; by default prepared/NAME.",
+    )
+
+    def problems(self) -> Iterator[Problem]:
+        """Yield the limits on length that leave nothing."""
+        if self.filters.min_length > self.max_length:
+            yield Problem(
+                "filters.min_length",
+                f"must be at most data.max_length {self.max_length:,}, "
+                f"but is {self.filters.min_length:,}",
+            )
+
+
+class TokenizerConfig(Section):
+    """How text becomes pieces; source and target share one vocabulary."""
+
+    alternatives = (frozenset({"model", "vocabulary_size"}),)
+
+    type: Literal["sentencepiece", "whitespace"] = Field(
+        default="sentencepiece",
+        description="sentencepiece cuts raw text; whitespace takes text already in pieces.",
+    )
+    algorithm: Literal["bpe", "unigram"] = Field(
+        default="bpe", description="How SentencePiece is trained."
+    )
+    vocabulary_size: Annotated[Count, Field(ge=4, le=1_000_000)] | None = Field(
+        default=None,
+        description="Pieces in the vocabulary. Needed unless model names a file; for whitespace "
+        "text an optional limit to the most frequent.",
+    )
+    model: DataPath | None = Field(
+        default=None, description="An existing SentencePiece file to use instead of training one."
+    )
+    joiner: Word | None = Field(
+        default=None,
+        description='Whitespace only: mark of a piece that the next one continues ("@@"), which '
+        "translate removes.",
+    )
+    user_defined_symbols: tuple[Word, ...] = Field(
+        default=(),
+        max_length=100_000,
+        description="Texts that are one piece each, such as tree brackets or language tags.",
+    )
+    character_coverage: Annotated[Number, Field(ge=0.98, le=1)] = Field(
+        default=1.0, description="Share of the training characters that get a piece of their own."
+    )
+    training_sentences: Annotated[Count, Field(ge=1, le=10**9)] = Field(
+        default=10_000_000,
+        description="At most this many sampled sentences train the SentencePiece model.",
+    )
+
+    def problems(self) -> Iterator[Problem]:
+        """Yield settings of one type of tokenizer beside those of another."""
+        if self.type == "whitespace" and self.model is not None:
+            yield Problem("model", "needs type sentencepiece, but type is whitespace")
+        if self.type == "sentencepiece":
+            if self.joiner is not None:
+                yield Problem("joiner", "needs type whitespace, but type is sentencepiece")
+            yield from self._problems_of_size()
+        yield from self._problems_of_symbols()
+
+    def _problems_of_size(self) -> Iterator[Problem]:
+        size, symbols = self.vocabulary_size, len(self.user_defined_symbols)
+        least = RESERVED_PIECES + symbols + 1
+        text = ""
+        if self.model is None and size is None:
+            text = "is missing; say how many pieces, such as 32000"
+        elif self.model is not None and size is not None:
+            text = "must be null beside model, whose file decides the size"
+        elif size is not None and size < least:
+            text = (
+                f"must be at least {least:,} (256 bytes, 3 marks, {symbols:,} symbols and a "
+                f"piece), but is {size:,}"
+            )
+        if text:
+            yield Problem("vocabulary_size", text)
+
+    def _problems_of_symbols(self) -> Iterator[Problem]:
+        seen: set[str] = set()
+        for index, symbol in enumerate(self.user_defined_symbols):
+            key = f"user_defined_symbols.{index}"
+            if symbol in RESERVED_NAMES:
+                yield Problem(key, f"{symbol} is a mark of the model itself; choose another text")
+            if symbol in seen:
+                yield Problem(key, f"{symbol} is listed twice")
+            seen.add(symbol)
+
+
+class ModelConfig(Section):
+    """The Transformer of section 3, with what Table 3 varies as options."""
+
+    num_layers: Annotated[Count, Field(ge=1, le=1000)] = Field(
+        default=6, description="Layers of the encoder and of the decoder (N)."
+    )
+    d_model: Width = Field(default=512, description="Width of the vectors between sub-layers.")
+    d_ff: Annotated[Count, Field(ge=1, le=1_048_576)] = Field(
+        default=2048, description="Width inside the feed-forward sub-layers."
+    )
+    num_heads: Annotated[Count, Field(ge=1, le=4096)] = Field(
+        default=8, description="Attention heads (h)."
+    )
+    d_k: Width | None = Field(
+        default=None, description="Width of a head's keys; d_model / num_heads if null."
+    )
+    d_v: Width | None = Field(
+        default=None, description="Width of a head's values; d_model / num_heads if null."
+    )
+    dropout: Rate = Field(
+        default=0.1, description="Dropout on every sub-layer's output and on the embeddings."
+    )
+    attention_dropout: Rate = Field(default=0.0, description="Dropout on the attention weights.")
+    relu_dropout: Rate = Field(default=0.0, description="Dropout inside the feed-forward layers.")
+    positions: Literal["sinusoidal", "learned"] = Field(
+        default="sinusoidal", description="Positions: section 3.5's sinusoids, or learned vectors."
+    )
+    max_positions: Pieces = Field(
+        default=2048, description="Longest sequence that learned positions can hold."
+    )
+    norm: Literal["post", "pre"] = Field(
+        default="post", description="LayerNorm after the residual sum (the paper) or before."
+    )
+    tied_embeddings: Literal["all", "decoder", "none"] = Field(
+        default="all",
+        description="One matrix for source, target and softmax (all), for target and softmax "
+        "(decoder), or three (none).",
+    )
+
+    @property
+    def key_width(self) -> int:
+        """Width of one head's queries and keys."""
+        return self.d_k if self.d_k is not None else self.d_model // self.num_heads
+
+    @property
+    def value_width(self) -> int:
+        """Width of one head's values."""
+        return self.d_v if self.d_v is not None else self.d_model // self.num_heads
+
+    def problems(self) -> Iterator[Problem]:
+        """Yield widths that do not fit together."""
+        by_heads = self.d_k is None or self.d_v is None
+        if by_heads and self.d_model % self.num_heads:
+            yield Problem(
+                "num_heads",
+                f"must divide d_model {self.d_model:,} unless d_k and d_v are given, "
+                f"but is {self.num_heads:,}",
+            )
+        if self.positions == "sinusoidal" and self.d_model % 2:
+            yield Problem("d_model", f"must be even for sinusoids, but is {self.d_model:,}")
+
+
+class TrainingConfig(Section):
+    """One optimizer step and how many of them (section 5)."""
+
+    alternatives = (frozenset({"learning_rate_factor", "peak_learning_rate"}),)
+
+    tokens_per_step: Annotated[Count, Field(ge=2, le=10**9)] = Field(
+        default=25_000,
+        description="Most tokens of either side in one step, over all devices and micro-batches.",
+    )
+    max_steps: Steps = Field(default=100_000, description="Stop after this many steps.")
+    max_epochs: Epochs | None = Field(
+        default=None, description="Stop after this many epochs, if that comes first."
+    )
+    warmup_steps: Steps = Field(default=4000, description="Steps of rising learning rate.")
+    learning_rate_factor: Annotated[Number, Field(gt=0, le=1_000_000)] = Field(
+        default=1.0, description="Factor to the learning rate of section 5.3."
+    )
+    peak_learning_rate: Annotated[Number, Field(gt=0, le=100)] | None = Field(
+        default=None,
+        description="Learning rate at the end of warm-up, in place of section 5.3's; the shape "
+        "stays.",
+    )
+    warmup_start: Annotated[Number, Field(ge=0, le=100)] = Field(
+        default=0.0, description="Learning rate that warm-up to peak_learning_rate starts from."
+    )
+    label_smoothing: Rate = Field(default=0.1, description="Label smoothing (section 5.4).")
+    adam_betas: tuple[Rate, Rate] = Field(
+        default=(0.9, 0.98), description="Adam's decay rates of the two moments."
+    )
+    adam_epsilon: Annotated[Number, Field(gt=0, le=1)] = Field(
+        default=1e-9, description="Adam's epsilon."
+    )
+    clip_norm: Annotated[Number, Field(gt=0, le=1_000_000)] | None = Field(
+        default=None, description="Longest gradient; null as in the paper does not clip."
+    )
+    seed: Annotated[Count, Field(ge=0, lt=2**63)] = Field(
+        default=1, description="Decides initial weights, order of the data and dropout."
+    )
+
+    def problems(self) -> Iterator[Problem]:
+        """Yield learning rates that contradict each other."""
+        peak = self.peak_learning_rate
+        if peak is None and self.warmup_start > 0:
+            yield Problem("warmup_start", "needs peak_learning_rate, which is null")
+        if peak is not None and self.warmup_start > peak:
+            yield Problem(
+                "warmup_start",
+                f"must be at most peak_learning_rate {peak:g}, but is {self.warmup_start:g}",
+            )
+        if peak is not None and self.learning_rate_factor != 1:
+            yield Problem(
+                "learning_rate_factor",
+                f"must be 1.0 beside peak_learning_rate, but is {self.learning_rate_factor:g}",
+            )
+
+
+class ValidationConfig(Interval):
+    """When to measure on the validation text, what, and what to conclude from it."""
+
+    bleu: Literal["beam", "greedy", "off"] = Field(
+        default="beam", description="How the validation text is translated for BLEU."
+    )
+    best_by: Literal["loss", "bleu"] = Field(
+        default="loss", description="What decides which checkpoint is the best."
+    )
+    patience: Epochs | None = Field(
+        default=None, description="Stop after this many validations without improvement."
+    )
+
+    def problems(self) -> Iterator[Problem]:
+        """Yield also a choice by a figure that is not measured."""
+        yield from super().problems()
+        if self.bleu == "off" and self.best_by == "bleu":
+            yield Problem("best_by", "must be loss where bleu is off, but is bleu")
+
+
+class CheckpointsConfig(Interval):
+    """When to save a checkpoint, and how many to keep for the average (section 6.1)."""
+
+    keep_for_average: Annotated[Count, Field(ge=1, le=10_000)] = Field(
+        default=5, description="Newest checkpoints kept, which average-checkpoints averages."
+    )
+
+
+class DecodingConfig(Section):
+    """The beam search of section 6.1."""
+
+    beam_size: Annotated[Count, Field(ge=1, le=1000)] = Field(
+        default=4, description="Hypotheses kept for a sentence; 1 is greedy."
+    )
+    length_penalty: Annotated[Number, Field(ge=0, le=10)] = Field(
+        default=0.6, description="Alpha of the length penalty ((5 + length) / 6) ^ alpha."
+    )
+    max_extra_length: Annotated[Count, Field(ge=0, le=1_000_000)] = Field(
+        default=50, description="Longest output: this many pieces more than the input."
+    )
+
+
+class Recipe(Section):
+    """One experiment."""
+
+    description: str = Field(
+        min_length=1, max_length=10_000, description="What this recipe is, for recipes list."
+    )
+    data: DataConfig = Field(description="The text.")
+    tokenizer: TokenizerConfig = Field(description="How text becomes pieces.")
+    model: ModelConfig = Field(default_factory=ModelConfig, description="The Transformer.")
+    training: TrainingConfig = Field(
+        default_factory=TrainingConfig, description="The optimizer's steps."
+    )
+    validation: ValidationConfig = Field(
+        default_factory=ValidationConfig, description="Measuring while training."
+    )
+    checkpoints: CheckpointsConfig = Field(
+        default_factory=CheckpointsConfig, description="What is saved and kept."
+    )
+    decoding: DecodingConfig = Field(default_factory=DecodingConfig, description="Beam search.")
+
+    def problems(self) -> Iterator[Problem]:
+        """Yield sentences that would fit neither a step nor the positions."""
+        longest = self.data.max_length + 1  # with the end of sentence
+        if longest > self.training.tokens_per_step:
+            yield Problem(
+                "training.tokens_per_step",
+                f"must hold the longest sentence, data.max_length {self.data.max_length:,} and "
+                f"its end, but is {self.training.tokens_per_step:,}",
+            )
+        if self.model.positions == "learned" and self.model.max_positions < longest:
+            yield Problem(
+                "model.max_positions",
+                f"must be greater than data.max_length {self.data.max_length:,}, "
+                f"but is {self.model.max_positions:,}",
+            )

@@ -1,0 +1,132 @@
+"""The kinds of values that stand in a recipe, and what its sections have in common.
+
+Values come from YAML as text and are converted here by the declared type, so that ``1e-9`` is a
+number where a number is asked for and ``no`` stays a language code where text is.
+"""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, NamedTuple
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic_core import PydanticCustomError
+
+WHOLE_NUMBER = re.compile(r"[-+]?(0|[1-9][0-9]{0,18})", re.ASCII)
+DECIMAL_NUMBER = re.compile(
+    r"[-+]?((0|[1-9][0-9]*)(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]+)?", re.ASCII
+)
+CONTROL_CHARACTER = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+
+
+def _whole_number(value: object) -> object:
+    if isinstance(value, str) and WHOLE_NUMBER.fullmatch(value):
+        return int(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    raise PydanticCustomError("whole_number", "must be a whole number in plain digits")
+
+
+def _decimal_number(value: object) -> object:
+    if isinstance(value, str) and DECIMAL_NUMBER.fullmatch(value):
+        return float(value)
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return value
+    raise PydanticCustomError("decimal_number", "must be a number such as 0.1 or 1e-9")
+
+
+def _true_or_false(value: object) -> object:
+    if isinstance(value, bool):
+        return value
+    if value in ("true", "false"):
+        return value == "true"
+    raise PydanticCustomError("true_or_false", "must be true or false")
+
+
+def _path_text(value: object) -> object:
+    if isinstance(value, Path):
+        return value
+    if isinstance(value, str) and value and not CONTROL_CHARACTER.search(value):
+        return value
+    raise PydanticCustomError("path", "must be the path of a file or folder")
+
+
+def _one_word(value: str) -> str:
+    if not value or any(character.isspace() for character in value):
+        raise PydanticCustomError("one_word", "must be text without white space")
+    if CONTROL_CHARACTER.search(value):
+        raise PydanticCustomError("one_word", "must be text without control characters")
+    return value
+
+
+Count = Annotated[int, BeforeValidator(_whole_number)]
+Number = Annotated[float, BeforeValidator(_decimal_number)]
+Flag = Annotated[bool, BeforeValidator(_true_or_false)]
+DataPath = Annotated[Path, BeforeValidator(_path_text)]
+Word = Annotated[str, AfterValidator(_one_word)]
+Language = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]*$", max_length=32)]
+Rate = Annotated[Number, Field(ge=0, lt=1)]  # of dropout, of smoothing, of decay
+# Far above any use; they keep a slip of the keyboard from becoming an allocation.
+Width = Annotated[Count, Field(ge=1, le=65_536)]
+Steps = Annotated[Count, Field(ge=1, le=10**12)]
+Epochs = Annotated[Count, Field(ge=1, le=10**9)]
+Pieces = Annotated[Count, Field(ge=1, le=10**6)]
+
+
+class Problem(NamedTuple):
+    """A value that is wrong only beside another: the key to name and what to say of it."""
+
+    key: str
+    text: str
+
+
+class Section(BaseModel):
+    """What all sections share: nothing unknown, nothing changed afterwards, no infinity."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", allow_inf_nan=False, validate_default=True
+    )
+    # Keys of which one replaces the other: a recipe that sets one drops its parent's other.
+    alternatives: ClassVar[tuple[frozenset[str], ...]] = ()
+
+    def problems(self) -> Iterator[Problem]:
+        """Yield what is wrong between values that are each right alone."""
+        return iter(())
+
+    @model_validator(mode="after")
+    def _no_problems(self) -> "Section":
+        found = list(self.problems())
+        if found:
+            text = "; ".join(f"{problem.key}: {problem.text}" for problem in found)
+            raise PydanticCustomError("combination", "{text}", {"text": text, "problems": found})
+        return self
+
+
+class Interval(Section):
+    """Something done every so many steps, or every so many epochs."""
+
+    alternatives = (frozenset({"every_steps", "every_epochs"}),)
+
+    every_steps: Steps | None = Field(
+        # Ten minutes at the 0.4 seconds a step of section 5.2.
+        default=1500,
+        description="Steps from one to the next; null where every_epochs counts.",
+    )
+    every_epochs: Epochs | None = Field(
+        default=None, description="Epochs from one to the next; null where every_steps counts."
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _epochs_replace_the_default(cls, values: Any) -> Any:
+        if not isinstance(values, dict) or "every_steps" in values:
+            return values
+        by_epochs = values.get("every_epochs") is not None
+        return {**values, "every_steps": None} if by_epochs else values
+
+    def problems(self) -> Iterator[Problem]:
+        """Yield an interval that is given twice or not at all."""
+        if self.every_steps is None and self.every_epochs is None:
+            yield Problem("every_steps", "is null, and every_epochs too; give one of them")
+        if self.every_steps is not None and self.every_epochs is not None:
+            yield Problem("every_epochs", "must be null beside every_steps; give one of them")

@@ -1,0 +1,84 @@
+"""What a changed recipe means to a training that is resumed."""
+
+import pytest
+
+from nmt_cli.recipe.changes import (
+    DECLARED,
+    FORBIDDEN,
+    FREE,
+    Change,
+    ChangeKind,
+    changed_keys,
+    kind_of,
+)
+from nmt_cli.recipe.reader import read_recipe
+from nmt_cli.recipe.messages import key_paths
+
+
+def changes(*overrides):
+    return changed_keys(read_recipe("base").recipe, read_recipe("base", overrides).recipe)
+
+
+def test_equal_recipes_have_no_changes():
+    assert changes() == []
+    assert changes("training.max_steps=100000", "training.adam_epsilon=0.000000001") == []
+
+
+def test_old_and_new_value_and_kind_of_each_key():
+    assert changes("model.d_ff=8", "training.seed=2", "training.max_steps=9") == [
+        Change("model.d_ff", 2048, 8, ChangeKind.FORBIDDEN),
+        Change("training.max_steps", 100_000, 9, ChangeKind.FREE),
+        Change("training.seed", 1, 2, ChangeKind.DECLARED),
+    ]
+
+
+@pytest.mark.parametrize("key", list(key_paths()))
+def test_every_key_stands_in_exactly_one_list(key):
+    spelled = key.replace("data.train.", "data.train.0.")
+    if any(other.startswith(f"{key}.") for other in key_paths()):
+        return  # a section: its keys are classified
+    listed = [
+        name
+        for names in (FREE, DECLARED, FORBIDDEN)
+        for name in names
+        if spelled == name or (name.endswith(".") and spelled.startswith(name))
+    ]
+    assert len(listed) == 1
+
+
+@pytest.mark.parametrize(
+    ("override", "kind"),
+    [
+        ("description=x", ChangeKind.FREE),
+        ("data.test=null", ChangeKind.FREE),
+        ("data.prepared=x", ChangeKind.FREE),
+        ("training.max_epochs=3", ChangeKind.FREE),
+        ("validation.every_epochs=3", ChangeKind.FREE),
+        ("validation.patience=3", ChangeKind.FREE),
+        ("checkpoints.keep_for_average=3", ChangeKind.FREE),
+        ("decoding.beam_size=3", ChangeKind.FREE),
+        ("training.peak_learning_rate=1", ChangeKind.DECLARED),
+        ("training.adam_betas=[0.9, 0.9]", ChangeKind.DECLARED),
+        ("training.tokens_per_step=2000", ChangeKind.DECLARED),
+        ("model.dropout=0.2", ChangeKind.DECLARED),
+        ("model.num_layers=2", ChangeKind.FORBIDDEN),
+        ("tokenizer.vocabulary_size=999", ChangeKind.FORBIDDEN),
+        ("tokenizer.user_defined_symbols=[a]", ChangeKind.FORBIDDEN),
+        ("data.max_length=9", ChangeKind.FORBIDDEN),
+        ("data.filters.max_length_ratio=9", ChangeKind.FORBIDDEN),
+        ("data.train=[{source: x, target: y}]", ChangeKind.FORBIDDEN),
+    ],
+)
+def test_kinds(override, kind):
+    assert {change.kind for change in changes(override)} == {kind}
+
+
+def test_a_weight_changes_only_the_order_of_the_data():
+    corpus = "source: data/wmt14-en-de/train.en, target: data/wmt14-en-de/train.de"
+    assert changes(f"data.train=[{{{corpus}, weight: 2}}]") == [
+        Change("data.train.0.weight", 1.0, 2.0, ChangeKind.DECLARED)
+    ]
+
+
+def test_an_unknown_key_is_forbidden():
+    assert kind_of("training.not_yet_invented") is ChangeKind.FORBIDDEN

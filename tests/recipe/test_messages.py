@@ -1,0 +1,186 @@
+"""Every wrong recipe is refused, each problem named at its line with what would be right."""
+
+import random
+
+import pytest
+
+from nmt_cli.errors import RecipeError
+from nmt_cli.recipe.reader import read_recipe
+from nmt_cli.recipe.messages import key_paths
+
+
+def problems_of(name_or_path, overrides=()):
+    with pytest.raises(RecipeError) as caught:
+        read_recipe(name_or_path, overrides)
+    return str(caught.value).split("\n")
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write_recipe(text, name="r.yaml"):
+        path = tmp_path / name
+        path.write_text(text)
+        return str(path)
+
+    return write_recipe
+
+
+# Every key of a recipe against every wrong value; the few pairs that are right are listed.
+OPTIONAL_KEYS = {
+    *("data.test", "data.prepared", "data.filters.max_length_ratio", "tokenizer.model"),
+    *("tokenizer.joiner", "model.d_k", "model.d_v", "training.max_epochs"),
+    *("training.peak_learning_rate", "training.clip_norm", "validation.every_epochs"),
+    *("validation.patience", "checkpoints.every_epochs"),
+}
+MAY_BE_ZERO = {
+    *("model.dropout", "model.attention_dropout", "model.relu_dropout", "training.warmup_start"),
+    *("training.label_smoothing", "training.seed", "decoding.length_penalty"),
+    "decoding.max_extra_length",
+}
+TAKES_ANY_TEXT = {
+    *("description", "data.prepared", "data.validation.source", "data.validation.target"),
+    *("data.test.source", "data.test.target", "tokenizer.model"),
+}
+WRONG_VALUES = {
+    "x y": TAKES_ANY_TEXT,
+    "[[]]": set(),
+    "{a: b}": set(),
+    "null": OPTIONAL_KEYS,
+    "-1": TAKES_ANY_TEXT,
+    "0": MAY_BE_ZERO | TAKES_ANY_TEXT,
+    ".nan": TAKES_ANY_TEXT,
+    "1e30": TAKES_ANY_TEXT,
+    "true": {*TAKES_ANY_TEXT, "data.normalization.nfc", "data.normalization.punctuation"}
+    | {"data.filters.remove_duplicates", "data.source_language", "data.target_language"},
+    "": OPTIONAL_KEYS,
+    "017": TAKES_ANY_TEXT,
+    '"\\0"': {"description"},
+}
+KEYS = list(key_paths())
+SECTIONS = {key.rpartition(".")[0] for key in KEYS}
+LEAVES = [key for key in KEYS if key not in SECTIONS and not key.startswith("data.train.")]
+
+
+def test_wrong_values_of_every_key_are_refused_by_name():
+    mutations = [
+        (key, text) for text, right_for in WRONG_VALUES.items() for key in LEAVES
+        if key not in right_for
+    ]  # fmt: skip
+    assert len(mutations) >= 500
+    for key, text in mutations:
+        lines = problems_of("quickstart", [f"{key}={text}"])
+        assert any(key.split(".")[0] in line and "--set" in line for line in lines), (key, text)
+
+
+def test_values_listed_as_right_are_taken():
+    for text, right_for in WRONG_VALUES.items():
+        for key in sorted(right_for):
+            assert read_recipe("quickstart", [f"{key}={text}"]).recipe, (key, text)
+
+
+def test_all_problems_are_reported_at_once_at_their_lines(write):
+    path = write(
+        """\
+extends: quickstart
+tokenizer:
+  joinr: x
+model:
+  num_layers: 0
+  num_head: 3
+  dropout: .nan
+  max_steps: 4
+training:
+  adam_betas: [0.9]
+  seed: 1
+  seed: 2
+  warmup_start: 1
+validation:
+  bleu: none
+optimizer: {}
+decoding: fast
+"""
+    )
+    lines = problems_of(path, ["decoding.beam_size=0", "validation.patience=x"])
+    assert [line.removeprefix(path) for line in lines] == [
+        "--set: validation.patience: must be a whole number in plain digits, but is x",
+        "--set: decoding.beam_size: must be at least 1, but is 0",
+        ":3: tokenizer.joinr: is not a key of a recipe; did you mean joiner?",
+        ":5: model.num_layers: must be at least 1, but is 0",
+        ":6: model.num_head: is not a key of a recipe; did you mean num_heads?",
+        ":7: model.dropout: must be a number such as 0.1 or 1e-9, but is .nan",
+        ":8: model.max_steps: is not a key of a recipe; max_steps belongs under training",
+        ":10: training.adam_betas.1: is missing; the list has too few entries",
+        ":12: training.seed: is given twice, first on line 11",
+        ":15: validation.bleu: must be beam, greedy or off, but is none",
+        ":16: optimizer: is not a key of a recipe; known keys here: description, data, tokenizer, "
+        "model, training, validation, checkpoints, decoding",
+        ":17: decoding: must be a section, but is fast",
+    ]
+
+
+def test_a_missing_key_is_named_where_its_section_stands(write):
+    path = write("description: x\ndata:\n  train:\n    - source: a\n  source_language: en\n")
+    lines = problems_of(path)
+    assert any(line.startswith(f"{path}:2: data.target_language: is missing") for line in lines)
+    assert any(line.startswith(f"{path}:4: data.train.0.target: is missing") for line in lines)
+    assert any(line.startswith(f"{path}:1: tokenizer: is missing") for line in lines)
+
+
+def test_values_that_do_not_fit_together_name_key_and_line(write):
+    path = write("extends: quickstart\nmodel:\n  d_model: 512\n  num_heads: 7\n")
+    assert problems_of(path) == [
+        f"{path}:4: model.num_heads: must divide d_model 512 unless d_k and d_v are given, but is 7"
+    ]
+
+
+def test_thousands_of_problems_are_cut_short(write):
+    path = write("extends: quickstart\nmodel:\n" + "".join(f"  x{i}: 1\n" for i in range(5000)))
+    lines = problems_of(path)
+    assert len(lines) == 101
+    assert lines[-1] == "and 4,900 more problems"
+
+
+# One wrong letter in each key of the default recipe.
+def typos_of(name, rng):
+    at = rng.randrange(1, len(name))
+    yield name[:at] + name[at + 1 :]
+    yield name[:at] + rng.choice("aeionrst") + name[at + 1 :]
+    yield name[:at] + name[at] + name[at:]
+
+
+def test_one_wrong_letter_gets_the_right_proposal():
+    rng = random.Random(1)
+    tried, right = 0, 0
+    for key in LEAVES:
+        section, _, name = key.rpartition(".")
+        for typo in typos_of(name, rng):
+            if typo == name:
+                continue
+            wrong = f"{section}.{typo}" if section else typo
+            lines = problems_of("quickstart", [f"{wrong}=1"])
+            tried += 1
+            right += any(f"did you mean {name}?" in line for line in lines)
+    assert tried > 150
+    assert right / tried >= 0.9
+
+
+@pytest.mark.parametrize(
+    ("key", "proposal"),
+    [
+        ("training.max-steps", "did you mean max_steps?"),
+        ("training.Max_Steps", "did you mean max_steps?"),
+        ("max_steps", "max_steps belongs under training"),
+        ("training.dropout", "dropout belongs under model"),
+        ("training.every_steps", "every_steps belongs under validation or checkpoints"),
+        ("data.remove_duplicates", "remove_duplicates belongs under data.filters"),
+        ("model.learning_rate", "did you mean training.peak_learning_rate?"),
+        ("training.max_update", "did you mean training.max_steps?"),
+        ("decoding.beam", "did you mean decoding.beam_size?"),
+        ("model.label_smoothin", "did you mean training.label_smoothing?"),
+        ("decoding.zzzzzz", "known keys here: beam_size, length_penalty, max_extra_length"),
+    ],
+)
+def test_unknown_keys_get_a_proposal(key, proposal):
+    assert problems_of("quickstart", [f"{key}=1"]) == [
+        f"--set: {key}: is not a key of a recipe; {proposal}"
+    ]

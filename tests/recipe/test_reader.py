@@ -1,0 +1,235 @@
+"""Reading recipes: the traps of YAML, names and paths, and a recipe written and read again."""
+
+import math
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from nmt_cli.errors import RecipeError
+from nmt_cli.recipe.schema import Recipe
+from nmt_cli.recipe.reader import dump_recipe, read_recipe, section_hash, shipped_recipes
+
+MINIMAL = """\
+description: a test
+data:
+  source_language: en
+  target_language: de
+  train:
+    - {source: a.en, target: a.de}
+  validation: {source: b.en, target: b.de}
+  test: {source: c.en, target: c.de}
+tokenizer:
+  vocabulary_size: 500
+"""
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write_recipe(text, name="r.yaml"):
+        path = tmp_path / name
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        return str(path)
+
+    return write_recipe
+
+
+@pytest.fixture(scope="module")
+def minimal(tmp_path_factory):
+    path = tmp_path_factory.mktemp("recipes") / "r.yaml"
+    path.write_text(MINIMAL)
+    return str(path)
+
+
+def problems_of(name_or_path, overrides=()):
+    with pytest.raises(RecipeError) as caught:
+        read_recipe(name_or_path, overrides)
+    return str(caught.value).split("\n")
+
+
+def value_at(recipe, key):
+    for step in key.split("."):
+        recipe = getattr(recipe, step)
+    return recipe
+
+
+REFUSED = object()
+FLOAT, WHOLE, FLAG = "training.adam_epsilon", "training.max_steps", "data.normalization.nfc"
+CODE, OPTIONAL, TEXT = "data.source_language", "training.clip_norm", "description"
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "expected"),
+    [
+        *[(FLOAT, text, 1e-9) for text in ("1e-9", "1E-9", "1.0e-9", ".1e-8", "'1e-9'", "+1e-9")],
+        *[(FLOAT, text, 1.0) for text in ("1", "1.", "1e0", "1e+0", "1.0")],
+        *[
+            (FLOAT, text, REFUSED)
+            for text in (
+                *("1_0e-9", "12:30", "12:30:45", "017", "0x1", "0o1", "1e400", "1,5", "٣", ".inf"),
+                *("-.inf", ".nan", "nan", "true", "no", "2024-01-01", "null", "~", "", "-1", "0"),
+            )
+        ],
+        *[(WHOLE, text, 5) for text in ("5", "+5", "'5'")],
+        *[
+            (WHOLE, text, REFUSED)
+            for text in (
+                *("5.0", "5e0", "1e5", "017", "0o17", "0x1F", "1_000", "1,000", "12:30", "yes"),
+                *("true", "null", "", "-5", "0", "1e30", "9" * 5000, "٣", ".5"),
+            )
+        ],
+        (FLAG, "true", True),
+        (FLAG, "false", False),
+        *[(FLAG, text, REFUSED) for text in ("yes", "no", "on", "off", "True", "1", "0", "y", "")],
+        *[(CODE, text, text) for text in ("no", "NO", "off", "y", "true", "on", "nb-NO")],
+        (CODE, "'null'", "null"),
+        *[(CODE, text, REFUSED) for text in ("null", "~", "", "1e-9", "en de", "../x", "[en]")],
+        *[(OPTIONAL, text, None) for text in ("null", "~", "")],
+        *[(OPTIONAL, text, REFUSED) for text in ("'null'", "Null", "none", "''", "None", "off")],
+        *[
+            (TEXT, text, text)
+            for text in ("017", "12:30:45", "2024-01-01", "3.10", "1e-9", "yes", ".inf", "0x1F")
+        ],
+        *[(TEXT, text, REFUSED) for text in ("null", "", "''", "[a]", "{a: b}")],
+    ],
+)
+def test_yaml_traps(write, key, text, expected):
+    steps = key.split(".")
+    nested = ":\n".join("  " * depth + step for depth, step in enumerate(steps))
+    child = write(f"extends: ./parent.yaml\n{nested}: {text}\n")
+    write(MINIMAL, "parent.yaml")
+    if expected is REFUSED:
+        assert problems_of(child)[0].startswith(f"{child}:{1 + len(steps)}: {key}: must ")
+    else:
+        value = value_at(read_recipe(child).recipe, key)
+        assert value == expected
+        assert type(value) is type(expected)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", ":1: a recipe has the keys description, data, tokenizer,"),
+        (b"# only a comment\n", ": a recipe has the keys"),
+        (b"hello\n", ":1: a recipe has the keys"),
+        (b"- a\n", "but this is a list"),
+        (b"a: 1\nb: \xe9\n", ":2: not UTF-8 text (byte 0xe9); save it as UTF-8."),
+        ("a: 1".encode("utf-16"), ":1: not UTF-8 text (byte 0xff)"),
+        (b"\x00" * 100, ":1: not YAML: the character U+0000"),
+        (b"a" * 1_000_001, " is larger than 1,000,000 bytes; it is not a recipe."),
+        (b"a: b: c", ":1: not YAML: "),
+    ],
+)
+def test_files_that_are_no_recipe(write, content, message):
+    path = write(content)
+    (problem,) = problems_of(path)
+    assert problem.startswith(path)
+    assert message in problem
+
+
+def test_a_byte_order_mark_is_no_problem(write):
+    assert read_recipe(write(b"\xef\xbb\xbf" + MINIMAL.encode())).recipe.description == "a test"
+
+
+def test_names_and_paths(tmp_path, monkeypatch, write):
+    monkeypatch.chdir(tmp_path)
+    write(MINIMAL, "mine.yaml")
+    assert read_recipe("mine.yaml").name == "mine"
+    assert read_recipe("./mine.yaml").recipe.description == "a test"
+    assert "for the file beside it write mine.yaml" in problems_of("mine")[0]
+    assert "did you mean quickstart?" in problems_of("quikstart")[0]
+    assert problems_of("zzz") == [
+        f"zzz is not a shipped recipe ({', '.join(shipped_recipes())}); "
+        "a file's name ends in .yaml or has a slash in it."
+    ]
+    assert problems_of("none.yaml") == ["none.yaml does not exist; name a recipe file."]
+    assert problems_of("./") == [". is a directory; name a recipe file in it."]
+    assert "cannot be read" in problems_of("x" * 5000 + ".yaml")[0]
+    assert problems_of("\x1b[31m")[0].startswith("'\\x1b[31m' is not a shipped recipe")
+
+
+def test_prepared_folder_is_the_furthest_ancestors_with_the_same_text(write):
+    write(MINIMAL, "a.yaml")
+    write("extends: ./a.yaml\nmodel: {num_layers: 2}\n", "b.yaml")
+    other = write("extends: ./b.yaml\ntraining: {seed: 2}\n", "c.yaml")
+    assert str(read_recipe(other).prepared) == "prepared/a"
+    assert str(read_recipe(other, ["data.max_length=9"]).prepared) == "prepared/c"
+    assert str(read_recipe(other, ["data.prepared=x/y"]).prepared) == "x/y"
+    other = write("extends: ./b.yaml\ntokenizer: {vocabulary_size: 600}\n", "d.yaml")
+    assert str(read_recipe(other).prepared) == "prepared/d"
+    assert str(read_recipe(write("extends: ./d.yaml\n", "e.yaml")).prepared) == "prepared/d"
+    assert str(read_recipe("big").prepared) == "prepared/base"
+
+
+def test_section_hash_depends_on_what_the_sections_decide(minimal):
+    before = read_recipe(minimal).recipe
+    same = read_recipe(minimal, ["model.d_ff=8", "data.prepared=x", "data.test=null"]).recipe
+    other = read_recipe(minimal, ["data.max_length=9"]).recipe
+    assert section_hash(before, "data", "tokenizer") == section_hash(same, "data", "tokenizer")
+    assert section_hash(before, "data") != section_hash(other, "data")
+    assert section_hash(before) != section_hash(same)
+
+
+# Any recipe comes back from its own YAML as it was.
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+names = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=20)
+words = names.filter(lambda text: not any(character.isspace() for character in text))
+rates = st.floats(0, 1, exclude_max=True)
+pairs = st.fixed_dictionaries({"source": names, "target": names})
+
+
+@st.composite
+def recipes(draw):
+    corpora = st.lists(
+        st.fixed_dictionaries({"source": names, "target": names, "weight": st.floats(1e-9, 1e6)}),
+        min_size=1,
+        max_size=3,
+    )
+    return Recipe.model_validate(
+        {
+            "description": draw(texts.filter(bool)),
+            "data": {
+                "source_language": draw(st.sampled_from(["no", "en", "y", "null", "true", "E1"])),
+                "target_language": "off",
+                "train": draw(corpora),
+                "validation": draw(pairs),
+                "test": draw(st.none() | pairs),
+                "normalization": {"nfc": draw(st.booleans())},
+                "filters": {"max_length_ratio": draw(st.none() | st.floats(1, 1e6))},
+                "prepared": draw(st.none() | names),
+            },
+            "tokenizer": {
+                "vocabulary_size": draw(st.integers(1000, 10**6)),
+                "user_defined_symbols": draw(
+                    st.lists(words.filter(lambda w: w not in ("<s>", "</s>", "<unk>")), unique=True)
+                ),
+            },
+            "model": {
+                "d_model": 2 * draw(st.integers(1, 9)),
+                "num_heads": 1,
+                "dropout": draw(rates),
+            },
+            "training": {
+                "peak_learning_rate": draw(st.none() | st.floats(1e-30, 100)),
+                "adam_betas": [draw(rates), draw(rates)],
+                "seed": draw(st.integers(0, 2**63 - 1)),
+            },
+            "checkpoints": {"every_epochs": draw(st.none() | st.integers(1, 10**9))},
+        }
+    )
+
+
+@given(recipe=recipes())
+@settings(
+    max_examples=60,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+def test_a_dumped_recipe_reads_back_equal(recipe, tmp_path):
+    path = tmp_path / "dumped.yaml"
+    path.write_bytes(dump_recipe(recipe).encode())
+    again = read_recipe(str(path)).recipe
+    assert again == recipe
+    assert dump_recipe(again) == dump_recipe(recipe)
+    assert math.isfinite(again.model.dropout)

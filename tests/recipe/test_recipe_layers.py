@@ -1,0 +1,141 @@
+"""A recipe over its parent and --set over both: what is inherited, replaced and refused."""
+
+import pytest
+
+from nmt_cli.errors import RecipeError
+from nmt_cli.recipe.reader import read_recipe
+
+
+def problems_of(name_or_path, overrides=()):
+    with pytest.raises(RecipeError) as caught:
+        read_recipe(name_or_path, overrides)
+    return str(caught.value).split("\n")
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write_recipe(text, name="r.yaml"):
+        path = tmp_path / name
+        path.write_text(text)
+        return str(path)
+
+    return write_recipe
+
+
+def test_a_child_shows_only_what_it_changes(write):
+    write("extends: quickstart\nmodel: {num_layers: 2, dropout: 0.3}\n", "parent.yaml")
+    child = write("extends: parent.yaml\ndescription: other\nmodel:\n  num_layers: 3\n")
+    recipe = read_recipe(child).recipe
+    assert (recipe.description, recipe.model.num_layers, recipe.model.dropout) == ("other", 3, 0.3)
+    assert recipe.data == read_recipe(child.replace("r.yaml", "parent.yaml")).recipe.data
+
+
+def test_lists_are_replaced_whole(write):
+    write("extends: quickstart\n", "parent.yaml")
+    child = write("extends: ./parent.yaml\ndata:\n  train:\n    - {source: x, target: y}\n")
+    assert [str(corpus.source) for corpus in read_recipe(child).recipe.data.train] == ["x"]
+    child = write("extends: ./parent.yaml\ndata:\n  train:\n    - {source: x}\n")
+    assert problems_of(child)[0].startswith(f"{child}:4: data.train.0.target: is missing")
+
+
+def test_one_alternative_replaces_the_parents_other(write):
+    write("extends: quickstart\nvalidation: {every_steps: 7}\n", "parent.yaml")
+    child = write("extends: ./parent.yaml\nvalidation: {every_epochs: 2}\ntokenizer: {model: m}\n")
+    recipe = read_recipe(child, ["checkpoints.every_epochs=3"]).recipe
+    assert (recipe.validation.every_steps, recipe.validation.every_epochs) == (None, 2)
+    assert recipe.checkpoints.every_steps is None
+    assert recipe.tokenizer.vocabulary_size is None
+
+
+def test_problems_of_a_parent_are_named_in_the_parents_file(write):
+    parent = write("extends: quickstart\nmodel:\n  d_ff: x\n", "parent.yaml")
+    child = write("extends: ./parent.yaml\nmodel:\n  d_model: y\n")
+    assert problems_of(child) == [
+        f"{parent}:3: model.d_ff: must be a whole number in plain digits, but is x",
+        f"{child}:3: model.d_model: must be a whole number in plain digits, but is y",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("extends: bsae", "extends: bsae is not a shipped recipe ("),
+        ("extends: [base, big]", "extends: must name one recipe, but is a list"),
+        ("extends:", "extends: must name one recipe, but is empty"),
+        ("extends: ./none.yaml", "none.yaml does not exist"),
+        ("extends: ./", "is a directory"),
+        ("extends: r.yaml", "r.yaml is its own ancestor"),
+        ("extends: ../../../$HOME.yaml", "does not exist"),
+        ('extends: "a\\0.yaml"', "extends: must name one recipe"),
+    ],
+)
+def test_bad_parents_are_named_at_the_line(write, line, message):
+    path = write(f"# comment\n{line}\n")
+    (problem,) = problems_of(path)
+    assert problem.startswith(f"{path}:2: extends: ")
+    assert message in problem
+
+
+def test_circles_of_parents_are_refused(write):
+    write("extends: ./b.yaml\n", "a.yaml")
+    write("extends: ./c.yaml\n", "b.yaml")
+    write("extends: ./a.yaml\n", "c.yaml")
+    path = write("extends: ./a.yaml\n")
+    assert "a.yaml is its own ancestor" in problems_of(path)[0]
+
+
+def test_long_chains_of_parents_are_refused(write):
+    for index in range(40):
+        write(f"extends: ./r{index + 1}.yaml\n", f"r{index}.yaml")
+    assert "more than 20 recipes" in problems_of(write("extends: ./r0.yaml\n"))[0]
+
+
+@pytest.mark.parametrize(
+    ("override", "problem"),
+    [
+        ("training.seed", "--set: training.seed: has no value; write --set training.seed=value"),
+        ("=3", "--set: '': is not a key; write --set section.key=value"),
+        ("a..b=3", "--set: a..b: is not a key; write --set section.key=value"),
+        ("extends=big", "--set: extends: only a file can name its parent"),
+        ("data.train=[", "--set: data.train: not YAML: "),
+        ("data.train=[{source: a, source: b}]", "--set: data.train: is given twice"),
+        ("training.seed=[&a 1]", "--set: training.seed: anchors and aliases"),
+        ("training.adam_betas=[0.9, 2]", "--set: training.adam_betas.1: must be less than 1"),
+        ("training.seed.x=1", "--set: training.seed: must be a whole number"),
+        ("training=1", "--set: training: must be a section with keys of tokens_per_step"),
+        ("description=\udcff", "--set: description: is not UTF-8 text"),
+    ],
+)
+def test_overrides_go_through_the_same_checks(override, problem):
+    assert any(line.startswith(problem) for line in problems_of("quickstart", [override]))
+
+
+def test_overrides_are_taken():
+    recipe = read_recipe(
+        "quickstart",
+        [
+            "training.adam_epsilon=1e-7",
+            "training.adam_betas=[0.8, 0.9]",
+            "data.source_language=no",
+            "model={num_layers: 2, d_ff: 8}",
+            "description=a: b # c",
+            "tokenizer.user_defined_symbols=['@@', \"(S\"]",
+            "data.test=",
+            "data.prepared=@x/=y",
+        ],
+    ).recipe
+    assert recipe.training.adam_epsilon == 1e-7
+    assert recipe.training.adam_betas == (0.8, 0.9)
+    assert recipe.data.source_language == "no"
+    assert (recipe.model.num_layers, recipe.model.d_ff) == (2, 8)
+    assert recipe.description == "a: b # c"
+    assert recipe.tokenizer.user_defined_symbols == ("@@", "(S")
+    assert recipe.data.test is None
+    assert str(recipe.data.prepared) == "@x/=y"
+
+
+def test_the_same_override_twice_is_refused():
+    assert problems_of("quickstart", ["training.seed=1", "training.seed=2"]) == [
+        "--set: training.seed: is set twice"
+    ]
+    assert "is set twice" in problems_of("quickstart", ["data.test=", "data.test.source=x"])[0]

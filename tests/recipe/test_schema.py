@@ -1,0 +1,147 @@
+"""The recipe itself: defaults, ranges, and values that only together are wrong."""
+
+import math
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+from pydantic import ValidationError
+
+from nmt_cli.recipe.schema import Recipe
+
+MINIMAL: dict[str, Any] = {
+    "description": "a test",
+    "data": {
+        "source_language": "en",
+        "target_language": "de",
+        "train": [{"source": "a.en", "target": "a.de"}],
+        "validation": {"source": "b.en", "target": "b.de"},
+    },
+    "tokenizer": {"vocabulary_size": 500},
+}
+
+
+def recipe_with(section, **values):
+    return Recipe.model_validate({**MINIMAL, section: {**MINIMAL.get(section, {}), **values}})
+
+
+def test_defaults_are_the_papers_base_model():
+    recipe = Recipe.model_validate(MINIMAL)
+    model, training, decoding = recipe.model, recipe.training, recipe.decoding
+    assert (model.num_layers, model.d_model, model.d_ff, model.num_heads) == (6, 512, 2048, 8)
+    assert (model.dropout, model.attention_dropout, model.relu_dropout) == (0.1, 0, 0)
+    assert (training.tokens_per_step, training.max_steps, training.warmup_steps) == (
+        25_000,
+        100_000,
+        4000,
+    )
+    assert (training.adam_betas, training.adam_epsilon) == ((0.9, 0.98), 1e-9)
+    assert (training.label_smoothing, training.clip_norm) == (0.1, None)
+    assert (recipe.checkpoints.every_steps, recipe.checkpoints.keep_for_average) == (1500, 5)
+    assert (decoding.beam_size, decoding.length_penalty, decoding.max_extra_length) == (4, 0.6, 50)
+
+
+def test_every_field_is_described():
+    unfinished: list[Any] = [Recipe]
+    while unfinished:
+        annotation = unfinished.pop()
+        unfinished.extend(get_args(annotation))  # optional sections and lists of them
+        for name, field in getattr(annotation, "model_fields", {}).items():
+            assert field.description, f"{annotation.__name__}.{name}"
+            unfinished.append(field.annotation)
+
+
+def test_a_recipe_cannot_be_changed():
+    recipe = Recipe.model_validate(MINIMAL)
+    with pytest.raises(ValidationError, match="frozen"):
+        recipe.training.seed = 2
+    assert hash(recipe) == hash(Recipe.model_validate(MINIMAL))
+
+
+def test_widths_of_a_head_follow_from_d_model_or_are_given():
+    model = recipe_with("model", d_model=30, num_heads=5).model
+    assert (model.key_width, model.value_width) == (6, 6)
+    model = recipe_with("model", d_model=30, num_heads=7, d_k=3, d_v=4).model
+    assert (model.key_width, model.value_width) == (3, 4)
+
+
+def test_epochs_replace_the_default_interval_in_steps():
+    assert recipe_with("checkpoints", every_epochs=2).checkpoints.every_steps is None
+    assert recipe_with("validation", every_steps=7).validation.every_epochs is None
+
+
+def test_paths_are_data_and_never_expanded():
+    for text in ("$HOME/x", "~/x", "$(touch x)", "`id`", "%s", "{0}", "../x", "a b"):
+        assert recipe_with("tokenizer", vocabulary_size=None, model=text).tokenizer.model == Path(
+            text
+        )
+
+
+@pytest.mark.parametrize(
+    ("section", "values", "message"),
+    [
+        ("model", {"num_heads": 7}, "num_heads: must divide d_model 512 unless d_k and d_v"),
+        ("model", {"num_heads": 7, "d_k": 3}, "num_heads: must divide"),
+        (
+            "model",
+            {"d_model": 15, "num_heads": 5},
+            "d_model: must be even for sinusoids, but is 15",
+        ),
+        (
+            "model",
+            {"positions": "learned", "max_positions": 1024},
+            "max_positions: must be greater than data.max_length 1,024, but is 1,024",
+        ),
+        ("training", {"tokens_per_step": 1024}, "tokens_per_step: must hold the longest sentence"),
+        ("training", {"warmup_start": 0.1}, "warmup_start: needs peak_learning_rate"),
+        (
+            "training",
+            {"warmup_start": 0.1, "peak_learning_rate": 0.05},
+            "warmup_start: must be at most peak_learning_rate 0.05, but is 0.1",
+        ),
+        (
+            "training",
+            {"learning_rate_factor": 2, "peak_learning_rate": 0.05},
+            "learning_rate_factor: must be 1.0 beside peak_learning_rate, but is 2",
+        ),
+        (
+            "validation",
+            {"bleu": "off", "best_by": "bleu"},
+            "best_by: must be loss where bleu is off",
+        ),
+        ("validation", {"every_steps": None}, "every_steps: is null, and every_epochs too"),
+        ("checkpoints", {"every_steps": 1, "every_epochs": 1}, "every_epochs: must be null beside"),
+        ("data", {"max_length": 3, "filters": {"min_length": 4}}, "filters.min_length: must be at"),
+        ("tokenizer", {"joiner": "@@"}, "joiner: needs type whitespace, but type is sentencepiece"),
+        ("tokenizer", {"vocabulary_size": None}, "vocabulary_size: is missing"),
+        ("tokenizer", {"model": "x.model"}, "vocabulary_size: must be null beside model"),
+        ("tokenizer", {"vocabulary_size": 259}, "vocabulary_size: must be at least 260 "),
+        ("tokenizer", {"type": "whitespace", "model": "x"}, "model: needs type sentencepiece"),
+        ("tokenizer", {"user_defined_symbols": ["(S", "(S"]}, "(S is listed twice"),
+        ("tokenizer", {"user_defined_symbols": ["</s>"]}, "</s> is a mark of the model itself"),
+        ("tokenizer", {"user_defined_symbols": ["a b"]}, "must be text without white space"),
+        ("tokenizer", {"user_defined_symbols": [""]}, "must be text without white space"),
+        ("data", {"prepared": "a\0b"}, "must be the path of a file or folder"),
+        ("training", {"clip_norm": math.inf}, "should be a finite number"),
+        ("training", {"seed": True}, "must be a whole number"),
+        ("training", {"seed": 1.0}, "must be a whole number"),
+        ("training", {"adam_betas": [0.9, 1]}, "should be less than 1"),
+    ],
+)
+def test_refused(section, values, message):
+    with pytest.raises(ValidationError) as caught:
+        recipe_with(section, **values)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"type": "whitespace", "vocabulary_size": None, "joiner": "@@"},
+        {"type": "whitespace", "vocabulary_size": 7},
+        {"vocabulary_size": None, "model": "x.model"},
+        {"vocabulary_size": 261, "user_defined_symbols": ["(S"]},
+    ],
+)
+def test_tokenizers_that_are_right(values):
+    assert recipe_with("tokenizer", **values)
