@@ -1,0 +1,285 @@
+"""``nmt-cli preprocess``: raw parallel text becomes a tokenizer and memory-mapped token ids."""
+
+import importlib.metadata
+import re
+import shutil
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from nmt_cli import logs
+from nmt_cli.atomic_files import MANIFEST, directory_appearing_whole, remove_leftovers
+from nmt_cli.corpus import sentencepiece_tokenizer, whitespace_tokenizer
+from nmt_cli.corpus.binarized import (
+    KIND,
+    seal,
+    sections_that_matter,
+    validation_text,
+    writing_binarized,
+)
+from nmt_cli.corpus.cleaning import (
+    DUPLICATE,
+    EMPTY,
+    LENGTH_RATIO,
+    RULES,
+    TOO_LONG,
+    TOO_SHORT,
+    LengthLimits,
+    training_limits,
+)
+from nmt_cli.corpus.duplicates import pair_hash
+from nmt_cli.corpus.encoding import EncodingJob, encode_in_order, useful_workers
+from nmt_cli.corpus.lines import one_line
+from nmt_cli.corpus.normalization import Side
+from nmt_cli.corpus.parallel_corpora import ParallelCorpora
+from nmt_cli.corpus.parallel_text import read_pairs
+from nmt_cli.corpus.tokenizer import Tokenizer, train_tokenizer
+from nmt_cli.errors import UserError
+from nmt_cli.recipe.schema import DataConfig, ParallelFiles, Recipe
+from nmt_cli.recipe.reader import dump_recipe, read_recipe
+
+RECIPE = "recipe.yaml"
+WORK = "work"  # folder for what does not fit in memory; gone before the manifest is written
+OWN_FILE = re.compile(
+    r"(train|validation)\.(source|target)\.(tokens|lengths|txt)"
+    rf"|{MANIFEST}|{RECIPE}|{sentencepiece_tokenizer.FILE_NAME}|{whitespace_tokenizer.FILE_NAME}"
+)
+RULE_NAMES = {
+    EMPTY: "with an empty side",
+    DUPLICATE: "repeated",
+    TOO_LONG: "too long",
+    TOO_SHORT: "too short",
+    LENGTH_RATIO: "too unequal in length",
+}
+SIDES: tuple[Side, Side] = ("source", "target")
+
+
+class TokenCounts(NamedTuple):
+    """Tokens written of each side, ends of sentences included, and how many are unknown."""
+
+    tokens: dict[Side, int]
+    unknown: dict[Side, int]
+
+
+def run(
+    *,
+    recipe: str,
+    overrides: Sequence[str] = (),
+    output: Path | None = None,
+    workers: int | None = None,
+    force: bool = False,
+) -> None:
+    """Prepare the text of ``recipe`` for training, into ``output`` or where train looks for it."""
+    recipe_file = read_recipe(recipe, overrides)
+    directory = output or recipe_file.prepared
+    _refuse_foreign(directory)
+    try:
+        remove_leftovers(directory.parent)
+        with directory_appearing_whole(directory, replace=force) as partial:
+            partial.facts.update(_prepare(recipe_file.recipe, partial.path, workers))
+            facts = partial.facts
+    except OSError as error:
+        raise UserError(
+            f"{error.filename or directory} cannot be used: {error.strerror}; "
+            "choose another --output."
+        ) from None
+    _report(directory, facts)
+
+
+def _prepare(recipe: Recipe, directory: Path, workers: int | None) -> dict[str, Any]:
+    """Write every file but the manifest into ``directory``; return what the manifest says."""
+    data = recipe.data
+    validation_pairs = _write_validation_text(data.validation, directory)
+    training = ParallelCorpora(data.train, remove_duplicates=data.filters.remove_duplicates)
+    validation = ParallelCorpora([data.validation], remove_duplicates=False)
+    with _work_folder(directory) as folder, logs.progress("reading", "pairs") as counter:
+        validation.look_over(folder, frozenset(), counter.advance)
+        training.look_over(folder, validation_pairs, counter.advance)
+    _refuse_blank(validation)
+    _refuse_blank(training)
+
+    tokenizer = _make_tokenizer(recipe, training)
+    tokenizer.save(directory)
+    (directory / RECIPE).write_text(dump_recipe(recipe), encoding="utf-8", newline="\n")
+
+    encoder = _Encoder(recipe, directory, tokenizer.size, workers)
+    counts = {
+        "train": encoder.encode("train", training, training_limits(data)),
+        "validation": encoder.encode("validation", validation, LengthLimits(data.max_length)),
+    }
+    return seal(
+        {
+            "kind": KIND,
+            **sections_that_matter(recipe),
+            "seed": recipe.training.seed,
+            "vocabulary_size": tokenizer.size,
+            "corpus_sizes": [report.pairs_kept for report in training.reports],
+            "tokens": {part: count.tokens for part, count in counts.items()},
+            "unknown": {part: count.unknown for part, count in counts.items()},
+            "train": [report.facts() for report in training.reports],
+            "validation": validation.reports[0].facts(),
+            "versions": _versions(data),
+        }
+    )
+
+
+def _write_validation_text(files: ParallelFiles, directory: Path) -> frozenset[bytes]:
+    """Write all validation lines for BLEU; return the hashes of the pairs."""
+    hashes = set()
+    with ExitStack() as stack:
+        source_stream, target_stream = (
+            stack.enter_context(validation_text(directory, side).open("wb")) for side in SIDES
+        )
+        for _, source, target in read_pairs(files):
+            hashes.add(pair_hash(source.text, target.text))
+            source_stream.write(f"{one_line(source.text)}\n".encode())
+            target_stream.write(f"{one_line(target.text)}\n".encode())
+    return frozenset(hashes)
+
+
+@contextmanager
+def _work_folder(directory: Path) -> Iterator[Path]:
+    folder = directory / WORK
+    folder.mkdir()
+    yield folder
+    shutil.rmtree(folder)
+
+
+def _make_tokenizer(recipe: Recipe, training: ParallelCorpora) -> Tokenizer:
+    config, num_pairs = recipe.tokenizer, training.num_text_pairs
+    if config.model is not None:
+        logs.info(f"Using the tokenizer {config.model}.")
+    elif config.type == "sentencepiece":
+        num_sentences = min(2 * num_pairs, config.training_sentences)
+        logs.info(f"Training a {config.algorithm} tokenizer on {num_sentences:,} sentences.")
+    else:
+        logs.info("Making a vocabulary of the pieces in the text.")
+    pairs = ((pair.source, pair.target) for pair in training.text_pairs())
+    return train_tokenizer(config, recipe.data, pairs, num_pairs, recipe.training.seed)
+
+
+class _Encoder:
+    """Writes parts of the corpus as token ids."""
+
+    def __init__(
+        self, recipe: Recipe, directory: Path, vocabulary_size: int, workers: int | None
+    ) -> None:
+        self._recipe, self._directory = recipe, directory
+        self._vocabulary_size, self._workers = vocabulary_size, workers
+
+    def encode(self, part: str, corpora: ParallelCorpora, limits: LengthLimits) -> TokenCounts:
+        """Write the token files of ``part``; count in the reports of ``corpora`` what is kept."""
+        recipe, num_pairs = self._recipe, corpora.num_text_pairs
+        job = EncodingJob(self._directory, recipe.tokenizer, recipe.data, limits)
+        workers = useful_workers(self._workers, num_pairs)
+        unknown: dict[Side, int] = dict.fromkeys(SIDES, 0)
+        with ExitStack() as stack:
+            counter = stack.enter_context(logs.progress(f"encoding {part}", "pairs", num_pairs))
+            writers = {
+                side: stack.enter_context(
+                    writing_binarized(
+                        self._directory,
+                        f"{part}.{side}",
+                        self._vocabulary_size,
+                        recipe.data.max_length + 1,
+                    )
+                )
+                for side in SIDES
+            }
+            pairs = corpora.text_pairs(count_dropped=True)
+            for chunk, encoded in encode_in_order(pairs, job, workers):
+                for pair, broken in zip(chunk, encoded.broken.tolist(), strict=True):
+                    corpora.reports[pair.corpus].count(pair.line, broken)
+                for side, written in zip(SIDES, (encoded.source, encoded.target), strict=True):
+                    writers[side].append(written.tokens, written.lengths)
+                    unknown[side] += written.num_unknown
+                counter.advance(len(chunk))
+        _refuse_nothing_kept(corpora)
+        return TokenCounts({side: writers[side].tokens.count for side in SIDES}, unknown)
+
+
+def _refuse_blank(corpora: ParallelCorpora) -> None:
+    if corpora.num_text_pairs == 0:
+        source, target = _names(corpora)
+        raise UserError(f"every line of {source} or its translation in {target} is blank.")
+
+
+def _refuse_nothing_kept(corpora: ParallelCorpora) -> None:
+    if any(report.pairs_kept for report in corpora.reports):
+        return
+    source, target = _names(corpora)
+    dropped = _dropped(report.dropped.counts for report in corpora.reports)
+    raise UserError(
+        f"no pair of {source} and {target} is left, dropped were {dropped}; "
+        "correct the text, data.filters or data.max_length."
+    )
+
+
+def _names(corpora: ParallelCorpora) -> tuple[Path, Path]:
+    files = corpora.reports[0].files
+    return files.source, files.target
+
+
+def _refuse_foreign(directory: Path) -> None:
+    """Keep --force from removing what preprocess did not write."""
+    if not directory.exists():
+        return
+    if not directory.is_dir():
+        raise UserError(f"{directory} is a file; choose another --output.")
+    for path in directory.iterdir():
+        if not OWN_FILE.fullmatch(path.name):
+            raise UserError(
+                f"{directory} holds {path.name}, which preprocess did not write; "
+                "choose another --output."
+            )
+
+
+def _versions(data: DataConfig) -> dict[str, str]:
+    """Return the versions of what the bytes depend on."""
+    packages = ["sentencepiece", *(["sacremoses"] if data.normalization.punctuation else [])]
+    versions = {package: importlib.metadata.version(package) for package in packages}
+    return {**versions, "unicode": unicodedata.unidata_version}
+
+
+def _report(directory: Path, facts: Mapping[str, Any]) -> None:
+    reports, validation = facts["train"], facts["validation"]
+    pairs_read = sum(report["pairs_read"] for report in reports)
+    dropped = _dropped(
+        {rule: report["dropped"][rule]["count"] for rule in RULES} for report in reports
+    )
+    logs.info(f"{directory} holds {sum(facts['corpus_sizes']):,} of {pairs_read:,} training pairs.")
+    if dropped:
+        logs.info(f"  dropped     {dropped} (lines in {MANIFEST})")
+    for side in SIDES:
+        tokens, unknown = facts["tokens"]["train"][side], facts["unknown"]["train"][side]
+        logs.info(f"  {side:11s} {tokens:,} tokens, {unknown / tokens:.2%} unknown")
+    logs.info(f"  vocabulary  {facts['vocabulary_size']:,} pieces")
+    logs.info(
+        f"  validation  {validation['pairs_read']:,} pairs, "
+        f"{validation['pairs_kept']:,} of them for the loss"
+    )
+    for report in [*reports, validation]:
+        _warn(report)
+
+
+def _warn(report: Mapping[str, Any]) -> None:
+    found = report["found"]
+    for side in SIDES:
+        if invalid := found["lines_with_invalid_utf8"][side]:
+            logs.warning(
+                f"{report[side]} is not UTF-8 in {invalid:,} lines; is its encoding another?"
+            )
+    if overlap := found["also_in_validation"]:
+        logs.warning(
+            f"{overlap:,} pairs of {report['source']} and {report['target']} "
+            "are in the validation set too."
+        )
+
+
+def _dropped(counts_of_corpora: Iterable[Mapping[str, int]]) -> str:
+    """Return what was dropped by which rule, in words."""
+    counts = list(counts_of_corpora)
+    totals = {rule: sum(count[rule] for count in counts) for rule in RULES}
+    return ", ".join(f"{total:,} {RULE_NAMES[rule]}" for rule, total in totals.items() if total)

@@ -1,0 +1,189 @@
+"""Which pairs make up which batch: a pure function of lengths, weights, seed and index (D3).
+
+Legend: lengths count the end of sentence; a "side" is source or target.
+"""
+
+import itertools
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nmt_cli.errors import UserError
+
+Lengths = NDArray[np.uint16] | NDArray[np.uint32]
+Indices = NDArray[np.int64]
+
+BUCKET_GROWTH = 1.1  # lengths of a bucket differ by at most a tenth
+PAIRS_AT_ONCE = 1 << 20  # of an epoch's order, while it is cut into batches
+
+
+class Epoch(NamedTuple):
+    """The batches of one pass over the corpus."""
+
+    order: NDArray[np.uint32]  # pair numbers, a batch's pairs side by side
+    bounds: Indices  # batch i of the unshuffled order is order[bounds[i]:bounds[i + 1]]
+    shuffled: Indices  # the order in which the batches come
+
+    def __len__(self) -> int:
+        return len(self.shuffled)
+
+    def batch(self, index: int) -> Indices:
+        """Return the pair numbers of batch ``index`` of this epoch."""
+        chosen = self.shuffled[index]
+        return self.order[self.bounds[chosen] : self.bounds[chosen + 1]].astype(np.int64)
+
+
+class BatchPlan:
+    """Batches of pairs of similar length, at most ``tokens_per_step`` tokens on either side.
+
+    Every epoch holds each pair of a corpus of weight w floor(w) times and a seeded share
+    w - floor(w) of its pairs once more. Batches are numbered through all epochs.
+    """
+
+    def __init__(
+        self,
+        source_lengths: Lengths,
+        target_lengths: Lengths,
+        tokens_per_step: int,
+        seed: int,
+        corpora: Sequence[tuple[int, float]] | None = None,  # pairs and weight of each
+    ) -> None:
+        self._source, self._target = source_lengths, target_lengths
+        longest = max(int(source_lengths.max()), int(target_lengths.max()))
+        if longest > tokens_per_step:
+            raise UserError(
+                f"one sentence pair has {longest:,} tokens, more than training.tokens_per_step "
+                f"{tokens_per_step:,}; raise it or lower data.max_length."
+            )
+        self._tokens_per_step, self._seed = tokens_per_step, seed
+        self._corpora = corpora if corpora is not None else [(len(source_lengths), 1.0)]
+        self._buckets = _buckets(source_lengths, target_lengths)
+        self._first_batches = [0]  # of each epoch planned so far
+        self._epoch_number, self._epoch = 0, self._plan_epoch(0)
+        self._first_batches.append(len(self._epoch))
+
+    def batch(self, batch_index: int) -> Indices:
+        """Return the pair numbers of the batch, counted from 0 through all epochs."""
+        epoch, index = self.locate(batch_index)
+        return self._load(epoch).batch(index)
+
+    def locate(self, batch_index: int) -> tuple[int, int]:
+        """Return the epoch of the batch and its number in it, both from 0."""
+        while batch_index >= self._first_batches[-1]:
+            epoch = self._load(len(self._first_batches) - 1)
+            self._first_batches.append(self._first_batches[-1] + len(epoch))
+        epoch_number = int(np.searchsorted(self._first_batches, batch_index, side="right")) - 1
+        return epoch_number, batch_index - self._first_batches[epoch_number]
+
+    def ends_epoch(self, batch_index: int) -> bool:
+        """Say whether the batch is the last of its epoch."""
+        return self.locate(batch_index + 1)[1] == 0
+
+    def _load(self, number: int) -> Epoch:
+        if number != self._epoch_number:
+            self._epoch_number, self._epoch = number, self._plan_epoch(number)
+        return self._epoch
+
+    def _plan_epoch(self, number: int) -> Epoch:
+        rng = np.random.Generator(np.random.PCG64([self._seed, number]))
+        pairs = self._pairs(rng)
+        order = _order_by_bucket(pairs, self._buckets, rng)
+        bounds = _cut(order, self._source, self._target, self._tokens_per_step)
+        return Epoch(order, bounds, rng.permutation(len(bounds) - 1))
+
+    def _pairs(self, rng: np.random.Generator) -> NDArray[np.uint32] | None:
+        """Return the pairs of an epoch, or None where each comes exactly once."""
+        if all(weight == 1.0 for _, weight in self._corpora):
+            return None
+        chosen, first = [], 0
+        for size, weight in self._corpora:
+            pairs = np.arange(first, first + size, dtype=np.uint32)
+            whole = math.floor(weight)
+            share = rng.permutation(pairs)[: round((weight - whole) * size)]
+            chosen += [np.tile(pairs, whole), share]
+            first += size
+        return np.concatenate(chosen)
+
+
+def _buckets(source_lengths: Lengths, target_lengths: Lengths) -> NDArray[np.uint8]:
+    """Return the length bucket of each pair, by its longer side."""
+    bounds = [8]
+    while bounds[-1] < 2**32:
+        bounds.append(max(bounds[-1] + 1, int(bounds[-1] * BUCKET_GROWTH)))
+    buckets = np.empty(len(source_lengths), dtype=np.uint8)
+    for start in range(0, len(buckets), PAIRS_AT_ONCE):
+        part = slice(start, start + PAIRS_AT_ONCE)
+        longer = np.maximum(source_lengths[part], target_lengths[part])
+        buckets[part] = np.searchsorted(bounds, longer)
+    return buckets
+
+
+def _order_by_bucket(
+    pairs: NDArray[np.uint32] | None, buckets: NDArray[np.uint8], rng: np.random.Generator
+) -> NDArray[np.uint32]:
+    """Return the pairs bucket by bucket, in random order within each."""
+    used = buckets if pairs is None else buckets[pairs]
+    parts = []
+    for bucket in np.flatnonzero(np.bincount(used)):
+        members = np.flatnonzero(used == bucket).astype(np.uint32)
+        rng.shuffle(members)
+        parts.append(members if pairs is None else pairs[members])
+    return np.concatenate(parts)
+
+
+def _cut(
+    order: NDArray[np.uint32], source: Lengths, target: Lengths, tokens_per_step: int
+) -> Indices:
+    """Return bounds of the longest runs of ``order`` that hold the limit on both sides."""
+    # A part must hold more than a batch, whose pairs have a token each at least.
+    part_size = max(PAIRS_AT_ONCE, tokens_per_step + 1)
+    bounds, start = [0], 0
+    while start < len(order):
+        part = order[start : start + part_size]
+        source_ends = np.cumsum(source[part], dtype=np.int64)
+        target_ends = np.cumsum(target[part], dtype=np.int64)
+        first, is_last_part = 0, start + len(part) == len(order)
+        while first < len(part):
+            source_before = source_ends[first - 1] if first else 0
+            target_before = target_ends[first - 1] if first else 0
+            end = min(
+                int(np.searchsorted(source_ends, source_before + tokens_per_step, side="right")),
+                int(np.searchsorted(target_ends, target_before + tokens_per_step, side="right")),
+            )
+            if end == len(part) and not is_last_part:
+                break  # the run may go on in the next part
+            bounds.append(start + end)
+            first = end
+        start += first
+    return np.array(bounds, dtype=np.int64)
+
+
+def cut_into_micro_batches(
+    source_lengths: Indices, target_lengths: Indices, max_tokens: int, multiple_of: int = 1
+) -> list[slice]:
+    """Return the smallest multiple of ``multiple_of`` pieces of a batch that fit ``max_tokens``.
+
+    Pieces are runs of the batch of about equal cost (the tokens of both sides), none of them with
+    more than ``max_tokens`` on either side. There may be fewer pairs than pieces: then some are
+    empty.
+    """
+    costs = np.cumsum(source_lengths + target_lengths)
+    needed = max(int(source_lengths.sum()), int(target_lengths.sum())) / max_tokens
+    num_pieces = multiple_of * max(1, math.ceil(needed / multiple_of))
+    while True:
+        pieces = _pieces_of_equal_cost(costs, num_pieces)
+        if all(
+            source_lengths[piece].sum() <= max_tokens and target_lengths[piece].sum() <= max_tokens
+            for piece in pieces
+        ):
+            return pieces
+        num_pieces += multiple_of
+
+
+def _pieces_of_equal_cost(costs: Indices, num_pieces: int) -> list[slice]:
+    targets = costs[-1] * np.arange(1, num_pieces) / num_pieces
+    ends = [0, *np.searchsorted(costs, targets).tolist(), len(costs)]
+    return [slice(start, end) for start, end in itertools.pairwise(ends)]

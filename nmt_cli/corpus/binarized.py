@@ -1,0 +1,258 @@
+"""A prepared corpus: what preprocess wrote and train reads.
+
+train.source.tokens      token ids of all sentences, one after the other, each with its </s>
+train.source.lengths     tokens of each sentence, </s> included
+train.target.*  validation.source.*  validation.target.*                        likewise
+validation.source.txt  validation.target.txt             text, to translate while training
+tokenizer.model | vocabulary.txt  recipe.yaml  manifest.json
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from nmt_cli.atomic_files import read_manifest, verify
+from nmt_cli.corpus.lines import open_text, read_lines
+from nmt_cli.corpus.normalization import Side
+from nmt_cli.corpus.token_file import (
+    ArrayWriter,
+    Numbers,
+    dtype_holding,
+    map_numbers,
+    writing_numbers,
+)
+from nmt_cli.corpus.tokenizer import Tokenizer, load_tokenizer
+from nmt_cli.errors import DamagedError, UserError
+from nmt_cli.recipe.schema import Recipe
+
+KIND = "prepared"
+FACTS_SHA256 = "facts_sha256"
+BLOCK = 64  # sentences between two offsets kept in RAM: an eighth of a byte for each sentence
+BLOCKS_AT_ONCE = 1 << 14
+INDICES_AT_ONCE = 1 << 14
+
+Indices = npt.NDArray[np.int64]
+
+
+class Gathered(NamedTuple):
+    """Some sentences: their tokens one after the other, and how many tokens each has."""
+
+    tokens: Indices
+    lengths: Indices
+
+
+class BinarizedText:
+    """One side of a corpus on disk, of which only what is gathered is read."""
+
+    def __init__(self, tokens: Numbers, lengths: Numbers) -> None:
+        self._tokens, self.lengths = tokens, lengths
+        self._block_starts = _starts_of_blocks(lengths)
+
+    @classmethod
+    def open(cls, directory: Path, name: str, *, verify: bool = True) -> "BinarizedText":
+        """Map ``name``, such as train.source; ``verify`` compares the checksums first."""
+        tokens_path = directory / f"{name}.tokens"
+        tokens = map_numbers(tokens_path, verify=verify)
+        text = cls(tokens, map_numbers(directory / f"{name}.lengths", verify=verify))
+        if text.num_tokens != len(tokens):
+            raise DamagedError(
+                f"{tokens_path} has {len(tokens):,} tokens, but the lengths beside it add up to "
+                f"{text.num_tokens:,}; it is damaged."
+            )
+        return text
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens of all sentences, their ends included."""
+        return int(self._block_starts[-1])
+
+    def gather(self, indices: Indices) -> Gathered:
+        """Return the sentences at ``indices``, in that order."""
+        lengths = self.lengths[indices].astype(np.int64)
+        ends = np.cumsum(lengths)
+        num_tokens = int(ends[-1]) if len(ends) else 0
+        # Token t of the result lies at t plus a shift that is constant within its sentence.
+        parts = range(0, len(indices), INDICES_AT_ONCE)
+        starts = [self._starts(indices[part : part + INDICES_AT_ONCE]) for part in parts]
+        shifts = np.concatenate([*starts, ends[:0]]) - (ends - lengths)
+        places = np.arange(num_tokens) + np.repeat(shifts, lengths)
+        return Gathered(self._tokens[places].astype(np.int64), lengths)
+
+    def _starts(self, indices: Indices) -> Indices:
+        blocks, places = np.divmod(indices, BLOCK)
+        neighbours = blocks[:, None] * BLOCK + np.arange(BLOCK)  # sentence block
+        lengths = self.lengths[np.minimum(neighbours, len(self.lengths) - 1)].astype(np.int64)
+        before = np.arange(BLOCK) < places[:, None]
+        return self._block_starts[blocks] + (lengths * before).sum(axis=1)
+
+
+class BinarizedWriter(NamedTuple):
+    """Writes one side of a corpus, sentence after sentence."""
+
+    tokens: ArrayWriter
+    lengths: ArrayWriter
+
+    def append(self, tokens: npt.NDArray[Any], lengths: npt.NDArray[Any]) -> None:
+        """Write sentences: their tokens with their ends, and their lengths."""
+        self.tokens.append(tokens)
+        self.lengths.append(lengths)
+
+
+@contextmanager
+def writing_binarized(
+    directory: Path, name: str, vocabulary_size: int, longest: int
+) -> Iterator[BinarizedWriter]:
+    """Yield a writer of ``name``, such as train.source, for sentences of ``longest`` tokens."""
+    with ExitStack() as stack:
+        tokens, lengths = (
+            stack.enter_context(writing_numbers(directory / f"{name}.{what}", dtype))
+            for what, dtype in (
+                ("tokens", dtype_holding(vocabulary_size - 1)),
+                ("lengths", dtype_holding(longest)),
+            )
+        )
+        yield BinarizedWriter(tokens, lengths)
+
+
+class PreparedCorpus(NamedTuple):
+    """Everything train needs to know of the text."""
+
+    directory: Path
+    source: BinarizedText
+    target: BinarizedText
+    validation_source: BinarizedText
+    validation_target: BinarizedText
+    corpus_sizes: tuple[int, ...]  # pairs kept of each entry of data.train, stored in that order
+    tokenizer: Tokenizer
+    manifest: dict[str, Any]
+
+    def validation_lines(self, side: Side) -> list[str]:
+        """Return the validation text of one side: every line, also those without a loss."""
+        with open_text(validation_text(self.directory, side)) as stream:
+            return [line.text for line in read_lines(stream)]
+
+
+def open_prepared(directory: Path, recipe: Recipe, recipe_name: str) -> PreparedCorpus:
+    """Return the corpus that preprocess wrote for ``recipe``, after checking every byte of it."""
+    if not directory.exists():
+        raise UserError(f"{directory} not found. Run: nmt-cli preprocess {recipe_name}")
+    try:
+        refuse_stale(directory, read_manifest(directory), recipe)
+        return _open(directory, verify(directory), recipe)
+    except DamagedError as error:
+        raise DamagedError(f"{error} Run: nmt-cli preprocess {recipe_name} --force") from None
+
+
+def validation_text(directory: Path, side: Side) -> Path:
+    """Return where the validation text of one side lies."""
+    return directory / f"validation.{side}.txt"
+
+
+def sections_that_matter(recipe: Recipe) -> dict[str, Any]:
+    """Return what of the recipe decides what preprocess writes.
+
+    The test set and the weights do not, nor does the folder it writes to.
+    """
+    data = recipe.data.model_dump(mode="json", exclude={"prepared", "test"})
+    for corpus in data["train"]:
+        del corpus["weight"]
+    return {"data": data, "tokenizer": recipe.tokenizer.model_dump(mode="json")}
+
+
+def seal(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return ``facts`` with a checksum of them, because no other file's checksum covers them."""
+    return {**facts, FACTS_SHA256: _facts_sha256(facts)}
+
+
+def refuse_stale(directory: Path, manifest: Mapping[str, Any], recipe: Recipe) -> None:
+    """Raise an error if ``directory`` was made for other text or another tokenizer."""
+    if manifest.get("kind") != KIND:
+        raise DamagedError(f"{directory} is not a prepared corpus.")
+    unsealed = {
+        name: fact
+        for name, fact in manifest.items()
+        if name not in {"format_version", "files", FACTS_SHA256}
+    }
+    if manifest.get(FACTS_SHA256) != _facts_sha256(unsealed):
+        raise DamagedError(f"{directory / 'manifest.json'} has changed; it is damaged.")
+    wanted = dict(_leaves(sections_that_matter(recipe)))
+    made = dict(_leaves({section: manifest[section] for section in ("data", "tokenizer")}))
+    different = [key for key in {**made, **wanted} if made.get(key) != wanted.get(key)]
+    if different:
+        was = " and ".join(f"{_short(key)} {_shown(made.get(key))}" for key in different)
+        says = " and ".join(_shown(wanted.get(key)) for key in different)
+        raise UserError(
+            f"{directory} was made with {was}, the recipe says {says}. "
+            "Run preprocess again with --force or correct the recipe."
+        )
+
+
+def _open(directory: Path, manifest: dict[str, Any], recipe: Recipe) -> PreparedCorpus:
+    source, target, validation_source, validation_target = (
+        BinarizedText.open(directory, f"{part}.{side}", verify=False)  # the manifest's was better
+        for part in ("train", "validation")
+        for side in ("source", "target")
+    )
+    tokenizer = load_tokenizer(directory, recipe.tokenizer, recipe.data)
+    corpus_sizes = tuple(manifest["corpus_sizes"])
+    if len({len(source), len(target), sum(corpus_sizes)}) > 1:
+        raise DamagedError(
+            f"{directory} is damaged: {len(source):,} source and {len(target):,} target sentences."
+        )
+    return PreparedCorpus(
+        directory,
+        source,
+        target,
+        validation_source,
+        validation_target,
+        corpus_sizes,
+        tokenizer,
+        manifest,
+    )
+
+
+def _starts_of_blocks(lengths: Numbers) -> Indices:
+    """Return where in the tokens each block of sentences starts, and where the last one ends."""
+    num_blocks = -(-len(lengths) // BLOCK)
+    starts = np.zeros(num_blocks + 1, dtype=np.int64)
+    for first in range(0, num_blocks, BLOCKS_AT_ONCE):
+        some = lengths[first * BLOCK : (first + BLOCKS_AT_ONCE) * BLOCK].astype(np.int64)
+        sums = np.add.reduceat(some, np.arange(0, len(some), BLOCK))
+        starts[first + 1 : first + 1 + len(sums)] = starts[first] + np.cumsum(sums)
+    return starts
+
+
+def _facts_sha256(facts: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+
+
+def _leaves(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            yield from _leaves(inner, f"{key}.{name}" if key else name)
+    elif isinstance(value, list) and any(isinstance(inner, dict) for inner in value):
+        for place, inner in enumerate(value):
+            yield from _leaves(inner, f"{key}[{place}]")
+    else:
+        yield key, value
+
+
+def _short(key: str) -> str:
+    return key.partition(".")[2]
+
+
+def _shown(value: Any) -> str:
+    if value is None or isinstance(value, bool):
+        return {None: "none", True: "true", False: "false"}[value]
+    if isinstance(value, list):
+        return "[" + ", ".join(_shown(inner) for inner in value) + "]"
+    return f"{value:,}" if isinstance(value, int) else str(value)

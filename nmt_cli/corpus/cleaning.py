@@ -1,0 +1,75 @@
+"""Which training pairs are left out, by which rule, and where they stood."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from nmt_cli.corpus.lines import is_blank
+from nmt_cli.recipe.schema import DataConfig
+
+EMPTY, DUPLICATE = "empty", "duplicate"
+TOO_LONG, TOO_SHORT, LENGTH_RATIO = "too_long", "too_short", "length_ratio"
+RULES = (EMPTY, DUPLICATE, TOO_LONG, TOO_SHORT, LENGTH_RATIO)
+KEPT = -1  # otherwise a place in RULES
+LISTED_LINES = 1000  # of each rule and corpus; the count is always whole
+
+
+class LengthLimits(NamedTuple):
+    """What a pair may measure, in pieces without the end of sentence."""
+
+    longest: int
+    shortest: int = 1
+    ratio: float | None = None
+
+
+def training_limits(data: DataConfig) -> LengthLimits:
+    """Return the limits that the recipe sets for training pairs."""
+    return LengthLimits(data.max_length, data.filters.min_length, data.filters.max_length_ratio)
+
+
+def has_empty_side(source: str, target: str) -> bool:
+    """Say whether there is nothing to translate, or nothing it is translated to."""
+    return is_blank(source) or is_blank(target)
+
+
+def rules_broken(
+    source_lengths: npt.NDArray[np.int64],
+    target_lengths: npt.NDArray[np.int64],
+    limits: LengthLimits,
+) -> npt.NDArray[np.int8]:
+    """Return for each pair the first rule about lengths that it breaks, or ``KEPT``."""
+    longer = np.maximum(source_lengths, target_lengths)
+    shorter = np.minimum(source_lengths, target_lengths)
+    broken = np.full(len(longer), KEPT, dtype=np.int8)
+    if limits.ratio is not None:
+        broken[longer > limits.ratio * shorter] = RULES.index(LENGTH_RATIO)
+    broken[shorter < limits.shortest] = RULES.index(TOO_SHORT)
+    broken[longer > limits.longest] = RULES.index(TOO_LONG)
+    broken[shorter == 0] = RULES.index(EMPTY)  # a tokenizer may know none of the characters
+    return broken
+
+
+class DroppedLines:
+    """Counts what each rule dropped from one corpus, and remembers the first line numbers."""
+
+    def __init__(self) -> None:
+        self.counts = dict.fromkeys(RULES, 0)
+        self._lines: dict[str, list[int]] = {rule: [] for rule in RULES}
+
+    def add(self, rule: str, line_number: int) -> None:
+        """Count the pair at this line."""
+        self.counts[rule] += 1
+        if len(self._lines[rule]) < LISTED_LINES:
+            self._lines[rule].append(line_number)
+
+    def facts(self) -> dict[str, Any]:
+        """Return what the manifest says: of each rule the count and the first line numbers.
+
+        Line numbers are in order: pairs dropped for their text are noticed before those dropped
+        for their length, but each rule goes through the corpus once.
+        """
+        return {
+            rule: {"count": self.counts[rule], "first_lines": sorted(self._lines[rule])}
+            for rule in RULES
+        }

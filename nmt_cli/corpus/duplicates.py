@@ -1,0 +1,87 @@
+"""Finds exactly equal pairs in a corpus of any size, with memory that does not grow with it."""
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+RECORD = np.dtype([("high", "<u8"), ("low", "<u8"), ("index", "<u8")])
+BUCKET_BITS = 10  # 10^9 pairs are 24 GB of records on disk, 24 MB in each of 1,024 buckets
+RECORDS_IN_MEMORY = 1 << 20
+
+
+def pair_hash(source: str, target: str) -> bytes:
+    """Return 128 bits that two different pairs never share, for all practical purposes."""
+    # A line feed is in neither text, so that no two pairs can be joined to the same bytes.
+    return hashlib.blake2b(f"{source}\n{target}".encode(), digest_size=16).digest()
+
+
+class DuplicateFinder:
+    """Takes the hashes of pairs in order; then says which of them came before.
+
+    Records beyond what fits in memory go to buckets on disk by the first bits of their hash, so
+    that equal ones meet in one bucket, which is sorted by itself.
+    """
+
+    def __init__(self, directory: Path, records_in_memory: int = RECORDS_IN_MEMORY) -> None:
+        self._directory = directory
+        self._limit = records_in_memory * RECORD.itemsize
+        self._records = bytearray()
+        self._buckets: set[int] = set()
+
+    def add(self, digest: bytes, index: int) -> None:
+        """Take the hash of the pair ``index``."""
+        self._records += digest + index.to_bytes(8, "little")
+        if len(self._records) >= self._limit:
+            self._spill()
+
+    def repeated(self) -> Iterator[npt.NDArray[np.int64]]:
+        """Yield, in no order, the indices of pairs that are equal to an earlier one."""
+        if not self._buckets:
+            yield _later_ones(np.frombuffer(self._records, dtype=RECORD))
+            return
+        if self._records:
+            self._spill()
+        for bucket in sorted(self._buckets):
+            path = self._path(bucket)
+            yield _later_ones(np.fromfile(path, dtype=RECORD))
+            path.unlink()
+        self._buckets.clear()
+
+    def _spill(self) -> None:
+        records = np.frombuffer(bytes(self._records), dtype=RECORD)
+        self._records.clear()
+        buckets = (records["high"] >> np.uint64(64 - BUCKET_BITS)).astype(np.int64)
+        order = np.argsort(buckets, kind="stable")
+        present, starts = np.unique(buckets[order], return_index=True)
+        for bucket, part in zip(present, np.split(order, starts[1:]), strict=True):
+            self._buckets.add(int(bucket))
+            with self._path(int(bucket)).open("ab") as stream:
+                stream.write(records[part].tobytes())
+
+    def _path(self, bucket: int) -> Path:
+        return self._directory / f"hashes-{bucket:04d}"
+
+
+class Marks:
+    """One bit for each pair of a corpus."""
+
+    def __init__(self, size: int) -> None:
+        self._bits = np.zeros(size // 8 + 1, dtype=np.uint8)
+
+    def __contains__(self, index: int) -> bool:
+        return bool(self._bits[index >> 3] >> (index & 7) & 1)
+
+    def add(self, indices: npt.NDArray[np.int64]) -> None:
+        """Set the bits of all ``indices``."""
+        np.bitwise_or.at(self._bits, indices >> 3, (1 << (indices & 7)).astype(np.uint8))
+
+
+def _later_ones(records: npt.NDArray[np.void]) -> npt.NDArray[np.int64]:
+    order = np.lexsort((records["index"], records["low"], records["high"]))
+    records = records[order]
+    high, low = records["high"], records["low"]
+    same = (high[1:] == high[:-1]) & (low[1:] == low[:-1])
+    return records["index"][1:][same].astype(np.int64)

@@ -1,0 +1,172 @@
+"""Text pairs to token ids, by several processes, in order and in bounded memory."""
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from itertools import chain
+from multiprocessing.connection import wait
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from nmt_cli.corpus.cleaning import KEPT, LengthLimits, rules_broken
+from nmt_cli.corpus.parallel_corpora import TextPair
+from nmt_cli.corpus.tokenizer import Tokenizer, load_tokenizer
+from nmt_cli.errors import UserError
+from nmt_cli.recipe.schema import DataConfig, TokenizerConfig
+
+PAIRS_IN_CHUNK = 1000
+CHARACTERS_IN_CHUNK = 1_000_000
+CHUNKS_IN_FLIGHT = 3  # for each worker: one it encodes, one waiting for it, one waiting for us
+PAIRS_WORTH_A_WORKER = 20_000  # encoded in about the time that a process takes to start
+
+
+class EncodedSide(NamedTuple):
+    """Sentences of one side, each with its end, one after the other."""
+
+    tokens: npt.NDArray[np.uint32]
+    lengths: npt.NDArray[np.uint32]
+    num_unknown: int
+
+
+class EncodedPairs(NamedTuple):
+    """Pairs after encoding: for each the rule it broke, and the tokens of those that broke none."""
+
+    broken: npt.NDArray[np.int8]
+    source: EncodedSide
+    target: EncodedSide
+
+
+class EncodingJob(NamedTuple):
+    """What a process must know to encode: where the tokenizer was saved, and the limits."""
+
+    directory: Path
+    tokenizer: TokenizerConfig
+    data: DataConfig
+    limits: LengthLimits
+
+
+def useful_workers(asked_for: int | None, num_pairs: int) -> int:
+    """Return how many processes to use: those asked for, or as many cores as pay off."""
+    if asked_for is not None:
+        return min(asked_for, -(-num_pairs // PAIRS_IN_CHUNK))
+    return min(len(os.sched_getaffinity(0)), 1 + num_pairs // PAIRS_WORTH_A_WORKER)
+
+
+def encode_pairs(
+    pairs: Sequence[TextPair], tokenizer: Tokenizer, limits: LengthLimits
+) -> EncodedPairs:
+    """Return the pairs as token ids, without those that are too long, too short or too unequal."""
+    sources = tokenizer.encode_batch([pair.source for pair in pairs], "source")
+    targets = tokenizer.encode_batch([pair.target for pair in pairs], "target")
+    broken = rules_broken(_lengths(sources), _lengths(targets), limits)
+    kept = np.flatnonzero(broken == KEPT)
+    return EncodedPairs(
+        broken, _encoded_side(sources, kept, tokenizer), _encoded_side(targets, kept, tokenizer)
+    )
+
+
+def encode_in_order(
+    pairs: Iterable[TextPair], job: EncodingJob, workers: int
+) -> Iterator[tuple[list[TextPair], EncodedPairs]]:
+    """Yield chunks of pairs and what they became; the number of workers changes nothing but time.
+
+    With one worker there is no other process.
+    """
+    if workers > 1:
+        yield from _encode_in_pool(_chunks(pairs), job, workers)
+        return
+    tokenizer = load_tokenizer(job.directory, job.tokenizer, job.data)
+    for chunk in _chunks(pairs):
+        yield chunk, encode_pairs(chunk, tokenizer, job.limits)
+
+
+def _encode_in_pool(
+    chunks: Iterable[list[TextPair]], job: EncodingJob, workers: int
+) -> Iterator[tuple[list[TextPair], EncodedPairs]]:
+    # A forked process would inherit threads' locks of numpy and sentencepiece.
+    context = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(workers, context, initializer=_start_worker, initargs=(job,))
+    waiting: deque[tuple[list[TextPair], Future[EncodedPairs]]] = deque()
+    try:
+        for chunk in chunks:
+            waiting.append((chunk, pool.submit(_encode_in_worker, chunk)))
+            if len(waiting) >= CHUNKS_IN_FLIGHT * workers:
+                yield _result(*waiting.popleft())
+        while waiting:
+            yield _result(*waiting.popleft())
+    except BrokenProcessPool:
+        raise UserError(
+            f"one of {workers} encoding processes died, perhaps for want of memory; "
+            "run again with fewer --workers."
+        ) from None
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _result(
+    chunk: list[TextPair], future: "Future[EncodedPairs]"
+) -> tuple[list[TextPair], EncodedPairs]:
+    return chunk, future.result()
+
+
+class _Worker:
+    """What an encoding process holds between chunks."""
+
+    tokenizer: Tokenizer
+    limits: LengthLimits
+
+
+def _start_worker(job: EncodingJob) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all; the parent ends the pool
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    _Worker.tokenizer = load_tokenizer(job.directory, job.tokenizer, job.data)
+    _Worker.limits = job.limits
+
+
+def _end_with_parent() -> None:
+    """End this process if the parent is killed, as nothing else would."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        wait([parent.sentinel])
+        os._exit(1)
+
+
+def _encode_in_worker(chunk: list[TextPair]) -> EncodedPairs:
+    return encode_pairs(chunk, _Worker.tokenizer, _Worker.limits)
+
+
+def _chunks(pairs: Iterable[TextPair]) -> Iterator[list[TextPair]]:
+    chunk: list[TextPair] = []
+    characters = 0
+    for pair in pairs:
+        chunk.append(pair)
+        characters += len(pair.source) + len(pair.target)
+        if len(chunk) == PAIRS_IN_CHUNK or characters > CHARACTERS_IN_CHUNK:
+            yield chunk
+            chunk, characters = [], 0
+    if chunk:
+        yield chunk
+
+
+def _lengths(encoded: list[list[int]]) -> npt.NDArray[np.int64]:
+    return np.fromiter(map(len, encoded), dtype=np.int64, count=len(encoded))
+
+
+def _encoded_side(
+    encoded: list[list[int]], kept: npt.NDArray[np.intp], tokenizer: Tokenizer
+) -> EncodedSide:
+    end = [tokenizer.eos_id]
+    sentences = [encoded[place] for place in kept]
+    tokens = np.fromiter(
+        chain.from_iterable(chain(sentence, end) for sentence in sentences), dtype=np.uint32
+    )
+    lengths = (_lengths(sentences) + 1).astype(np.uint32)
+    return EncodedSide(tokens, lengths, int((tokens == tokenizer.unk_id).sum()))

@@ -1,0 +1,167 @@
+"""Lines are the bytes between line feeds, and nothing else separates them (decision D9).
+
+Python's own text readers also split at CR, VT, FF, U+0085, U+2028 and others, or crash on a bad
+byte; each of these moves every later line of a parallel corpus against its translation.
+"""
+
+import gzip
+import io
+import lzma
+import os
+import re
+import sys
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple, cast
+
+from nmt_cli.errors import UserError
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+REPLACEMENT = "\ufffd"
+LONGEST_LINE = 1 << 26  # bytes; nobody writes such a line, but /dev/zero has one that never ends
+READ_AT_ONCE = 1 << 18  # bytes
+XZ_END = b"YZ"
+
+DECOMPRESSION_ERRORS = (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError, zstd.ZstdError)
+# Neither white space nor without width; \s is what str.isspace says.
+VISIBLE = re.compile("[^\\s\u200b-\u200f\u2060\ufeff]")
+LINE_BREAKING = str.maketrans(
+    dict.fromkeys("\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029\x00", " "),
+)
+
+
+class Line(NamedTuple):
+    """The text of a line, and what was cut from it or repaired in it."""
+
+    text: str
+    carriage_return: bool  # one was cut before the line feed
+    newline: bool  # false only for a last line without one
+    replaced: int  # bad byte sequences that became U+FFFD
+    byte_order_mark: bool  # one was cut; only ever on the first line
+
+
+def read_lines(stream: BinaryIO) -> Iterator[Line]:
+    """Yield the lines of ``stream`` as they arrive."""
+    number = 0
+    while raw := stream.readline(LONGEST_LINE):
+        number += 1
+        newline = raw.endswith(b"\n")
+        if not newline and len(raw) == LONGEST_LINE:
+            raise UserError(
+                f"line {number:,} of {_name(stream)} is longer than {LONGEST_LINE >> 20} MB; "
+                "is this text?"
+            )
+        byte_order_mark = number == 1 and raw.startswith(BYTE_ORDER_MARK)
+        if byte_order_mark:
+            raw = raw[len(BYTE_ORDER_MARK) :]
+        if newline:
+            raw = raw[:-1]
+        carriage_return = raw.endswith(b"\r")
+        if carriage_return:
+            raw = raw[:-1]
+        yield Line(*_decode(raw, carriage_return, newline), byte_order_mark)
+
+
+def is_blank(text: str) -> bool:
+    """Say whether there is nothing to translate: white space and zero-width characters at most."""
+    return VISIBLE.search(text) is None
+
+
+def one_line(text: str) -> str:
+    """Return ``text`` with a space for each character that any reader could take for a line end."""
+    return text.translate(LINE_BREAKING)
+
+
+@contextmanager
+def open_text(path: Path) -> Iterator[BinaryIO]:
+    """Yield the bytes of a plain, .gz, .xz or .zst file; what is wrong with it names the file."""
+    with _open(path) as file, _decompressed(file, path) as stream:
+        yield cast(BinaryIO, io.BufferedReader(_Named(stream, path), READ_AT_ONCE))
+
+
+def _decode(raw: bytes, carriage_return: bool, newline: bool) -> tuple[str, bool, bool, int]:
+    try:
+        return raw.decode(), carriage_return, newline, 0
+    except UnicodeDecodeError:
+        text = raw.decode(errors="replace")
+        # UTF-8 synchronizes itself: an honest U+FFFD in the input is never part of a bad sequence.
+        replaced = text.count(REPLACEMENT) - raw.count(REPLACEMENT.encode())
+        return text, carriage_return, newline, replaced
+
+
+def _open(path: Path) -> BinaryIO:
+    try:
+        return path.open("rb")
+    except FileNotFoundError:
+        raise UserError(f"{path} not found.") from None
+    except IsADirectoryError:
+        raise UserError(f"{path} is a directory, not a text file.") from None
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+        raise UserError(f"{path} cannot be read: {_reason(error)}.") from None
+
+
+def _decompressed(file: BinaryIO, path: Path) -> BinaryIO:
+    if path.suffix == ".gz":
+        return cast(BinaryIO, gzip.GzipFile(fileobj=file))
+    if path.suffix == ".xz":
+        _refuse_cut_xz(file, path)
+        return cast(BinaryIO, lzma.LZMAFile(file, format=lzma.FORMAT_XZ))
+    if path.suffix == ".zst":
+        return cast(BinaryIO, zstd.ZstdFile(file))
+    return file
+
+
+def _refuse_cut_xz(file: BinaryIO, path: Path) -> None:
+    """Look at the end of the file, because lzma silently ignores garbage behind its stream."""
+    if not file.seekable():
+        return
+    file.seek(0, os.SEEK_END)
+    file.seek(max(0, file.tell() - 4096))
+    if not file.read().rstrip(b"\0").endswith(XZ_END):
+        raise _damaged(path, "it does not end as an .xz file must")
+    file.seek(0)
+
+
+class _Named(io.RawIOBase):
+    """Reads a stream and says the name of the file when something is wrong with it."""
+
+    def __init__(self, stream: BinaryIO, path: Path) -> None:
+        self._stream, self.name = stream, str(path)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        view = memoryview(buffer)
+        try:
+            chunk = self._stream.read(len(view))
+        except DECOMPRESSION_ERRORS as error:
+            raise _damaged(Path(self.name), _reason(error)) from None
+        except OSError as error:
+            raise UserError(f"{self.name} cannot be read: {_reason(error)}.") from None
+        view[: len(chunk)] = chunk
+        return len(chunk)
+
+
+def _damaged(path: Path, reason: str) -> UserError:
+    return UserError(
+        f"{path} is damaged or not a {path.suffix} file: {reason}. "
+        "Get the file again, or correct its name."
+    )
+
+
+def _reason(error: Exception) -> str:
+    text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return text.rstrip(".")
+
+
+def _name(stream: BinaryIO) -> str:
+    name = getattr(stream, "name", None)
+    return name if isinstance(name, str) else "the input"

@@ -1,0 +1,83 @@
+"""Batches read ahead of their use, as plain arrays (the engine makes tensors of them)."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from nmt_cli.corpus.batching import BatchPlan, Indices, cut_into_micro_batches
+
+
+class Sentences(Protocol):
+    """One side of a corpus on disk."""
+
+    def gather(self, indices: Indices) -> tuple[Indices, Indices]:
+        """Return the flat tokens and the lengths of these sentences."""
+        ...
+
+
+class ParallelTokens(NamedTuple):
+    """Both sides of some pairs: flat tokens, each sentence with its end, and lengths."""
+
+    source_tokens: Indices
+    source_lengths: Indices
+    target_tokens: Indices
+    target_lengths: Indices
+
+
+class Batch(NamedTuple):
+    """The pairs of one optimizer step, cut into what fits the device at once."""
+
+    number: int  # batch_index: of the plan, counted through all epochs
+    micro_batches: tuple[ParallelTokens, ...]
+
+    @property
+    def num_source_tokens(self) -> int:
+        """The source tokens of all micro-batches, ends of sentences included."""
+        return sum(len(micro_batch.source_tokens) for micro_batch in self.micro_batches)
+
+    @property
+    def num_target_tokens(self) -> int:
+        """The target tokens of all micro-batches, ends of sentences included."""
+        return sum(len(micro_batch.target_tokens) for micro_batch in self.micro_batches)
+
+
+def micro_batches_of(
+    pairs: Indices, source: Sentences, target: Sentences, max_tokens: int, multiple_of: int = 1
+) -> tuple[ParallelTokens, ...]:
+    """Return the pairs in the fewest pieces that hold ``max_tokens`` on either side."""
+    source_tokens, source_lengths = source.gather(pairs)
+    target_tokens, target_lengths = target.gather(pairs)
+    source_ends = np.concatenate([[0], np.cumsum(source_lengths)])
+    target_ends = np.concatenate([[0], np.cumsum(target_lengths)])
+    pieces = cut_into_micro_batches(source_lengths, target_lengths, max_tokens, multiple_of)
+    return tuple(
+        ParallelTokens(
+            source_tokens[source_ends[piece.start] : source_ends[piece.stop]],
+            source_lengths[piece],
+            target_tokens[target_ends[piece.start] : target_ends[piece.stop]],
+            target_lengths[piece],
+        )
+        for piece in pieces
+    )
+
+
+def load_batches(
+    plan: BatchPlan, source: Sentences, target: Sentences, max_tokens: int, first_index: int
+) -> Iterator[Batch]:
+    """Yield the batches of the plan without end, from ``first_index`` on.
+
+    The next batch is read in a thread while the caller computes.
+    """
+
+    def load(index: int) -> Batch:
+        return Batch(index, micro_batches_of(plan.batch(index), source, target, max_tokens))
+
+    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="loader") as pool:
+        index, upcoming = first_index, pool.submit(load, first_index)
+        while True:
+            batch = upcoming.result()
+            index += 1
+            upcoming = pool.submit(load, index)
+            yield batch

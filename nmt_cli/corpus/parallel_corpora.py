@@ -1,0 +1,153 @@
+"""The corpora of a recipe, one after the other, and what is found in them before encoding."""
+
+from collections.abc import Callable, Container, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from nmt_cli.atomic_files import sha256
+from nmt_cli.corpus.cleaning import (
+    DUPLICATE,
+    EMPTY,
+    KEPT,
+    RULES,
+    DroppedLines,
+    has_empty_side,
+)
+from nmt_cli.corpus.duplicates import DuplicateFinder, Marks, pair_hash
+from nmt_cli.corpus.parallel_text import Pair, read_pairs
+from nmt_cli.errors import UserError
+from nmt_cli.recipe.schema import ParallelFiles
+
+PAIRS_BETWEEN_REPORTS = 1000
+
+
+class TextPair(NamedTuple):
+    """A pair worth encoding, and where it stood."""
+
+    corpus: int
+    line: int
+    source: str
+    target: str
+
+
+class CorpusReport:
+    """What was found in one corpus, and what was dropped from it."""
+
+    def __init__(self, files: ParallelFiles) -> None:
+        self.files = files
+        self.pairs_read = self.pairs_kept = 0
+        self.empty = self.duplicates = self.equal_sides = self.in_validation = 0
+        self.invalid_utf8 = {"source": 0, "target": 0}  # lines
+        self.dropped = DroppedLines()
+
+    def count(self, line: int, broken: int) -> None:
+        """Count the encoded pair at ``line``, which broke a rule about lengths or is kept."""
+        if broken == KEPT:
+            self.pairs_kept += 1
+        else:
+            self.dropped.add(RULES[broken], line)
+
+    def facts(self) -> dict[str, Any]:
+        """Return what the manifest says of this corpus."""
+        return {
+            "source": str(self.files.source),
+            "target": str(self.files.target),
+            "source_sha256": sha256(self.files.source),
+            "target_sha256": sha256(self.files.target),
+            "pairs_read": self.pairs_read,
+            "pairs_kept": self.pairs_kept,
+            "dropped": self.dropped.facts(),
+            "found": {
+                "duplicates": self.duplicates,
+                "equal_sides": self.equal_sides,
+                "also_in_validation": self.in_validation,
+                "lines_with_invalid_utf8": self.invalid_utf8,
+            },
+        }
+
+
+class ParallelCorpora:
+    """Corpora that are read several times: looked over, trained on, encoded."""
+
+    def __init__(self, files: Sequence[ParallelFiles], *, remove_duplicates: bool) -> None:
+        self.reports = [CorpusReport(parallel_files) for parallel_files in files]
+        self._remove_duplicates = remove_duplicates
+        self._repeated = Marks(0)
+
+    def look_over(
+        self, directory: Path, validation: Container[bytes], advance: Callable[[int], None]
+    ) -> None:
+        """Read everything once: equal numbers of lines, undamaged files, duplicates, overlaps.
+
+        ``directory`` takes what does not fit in memory; ``validation`` has the hashes of pairs
+        that training should not see; ``advance`` hears how many pairs were read.
+        """
+        finder = DuplicateFinder(directory)
+        index = 0
+        for report in self.reports:
+            for pair in read_pairs(report.files):
+                _look_at(pair, report)
+                if not has_empty_side(pair.source.text, pair.target.text):
+                    digest = pair_hash(pair.source.text, pair.target.text)
+                    finder.add(digest, index)
+                    report.in_validation += digest in validation
+                else:
+                    report.empty += 1
+                index += 1
+                if index % PAIRS_BETWEEN_REPORTS == 0:
+                    advance(PAIRS_BETWEEN_REPORTS)
+        self._mark_repeated(finder)
+
+    @property
+    def num_text_pairs(self) -> int:
+        """How many pairs ``text_pairs`` yields."""
+        return sum(
+            report.pairs_read - report.empty - self._remove_duplicates * report.duplicates
+            for report in self.reports
+        )
+
+    def text_pairs(self, *, count_dropped: bool = False) -> Iterator[TextPair]:
+        """Yield the pairs that no rule about text drops; after ``look_over`` only."""
+        index = 0
+        for corpus, report in enumerate(self.reports):
+            number = 0
+            for number, source, target in read_pairs(report.files):
+                _refuse_change(report, number <= report.pairs_read)
+                rule = self._rule_broken(source.text, target.text, index)
+                index += 1
+                if rule is None:
+                    yield TextPair(corpus, number, source.text, target.text)
+                elif count_dropped:
+                    report.dropped.add(rule, number)
+            _refuse_change(report, number == report.pairs_read)
+
+    def _rule_broken(self, source: str, target: str, index: int) -> str | None:
+        if has_empty_side(source, target):
+            return EMPTY
+        return DUPLICATE if self._remove_duplicates and index in self._repeated else None
+
+    def _mark_repeated(self, finder: DuplicateFinder) -> None:
+        ends = np.cumsum([report.pairs_read for report in self.reports])
+        self._repeated = Marks(int(ends[-1]))
+        for indices in finder.repeated():
+            self._repeated.add(indices)
+            corpora = np.searchsorted(ends, indices, side="right")
+            counts = np.bincount(corpora, minlength=len(self.reports))
+            for report, count in zip(self.reports, counts, strict=True):
+                report.duplicates += int(count)
+
+
+def _look_at(pair: Pair, report: CorpusReport) -> None:
+    report.pairs_read += 1
+    report.invalid_utf8["source"] += pair.source.replaced > 0
+    report.invalid_utf8["target"] += pair.target.replaced > 0
+    report.equal_sides += pair.source.text == pair.target.text != ""
+
+
+def _refuse_change(report: CorpusReport, unchanged: bool) -> None:
+    if not unchanged:
+        raise UserError(
+            f"{report.files.source} or {report.files.target} changed while it was read; run again."
+        )

@@ -1,0 +1,211 @@
+"""SentencePiece, with byte fallback: every text has pieces, and no text has a control id."""
+
+import io
+import re
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import sentencepiece
+
+from nmt_cli.corpus.normalization import Normalizer, Side
+from nmt_cli.errors import DamagedError, UserError
+from nmt_cli.recipe.schema import TokenizerConfig
+
+FILE_NAME = "tokenizer.model"
+LARGEST_FILE = 50 << 20  # bytes
+# Longer lines are cut for training: SentencePiece would skip them, saying so only in its log.
+LONGEST_TRAINING_TEXT = 1000  # characters, at most 4 bytes each; SentencePiece takes 4192 bytes
+NUM_THREADS = 16  # stored in the model and part of how sums are rounded, so never the machine's
+MANY_SENTENCES = 5_000_000  # above this, unigram training may count past 32 bits
+# SentencePiece leaves out lines that hold the character it marks unknown ones with.
+SKIPPED_BY_TRAINER = "\u2585"
+SPACE_IN_PIECES = "\u2581"
+TOO_LARGE = re.compile(r"Vocabulary size too high.*<= (\d+)")
+TOO_SMALL = re.compile(r"smaller than required_chars\. \d+ vs (\d+)")
+REPEATED = re.compile(r"INTERNAL: (.*) is already defined")
+TRIAL_SECONDS = 120
+TRIAL = """
+import sys, sentencepiece
+processor = sentencepiece.SentencePieceProcessor(model_file=sys.argv[1])
+for text in ("", "a word, ein Wort", "\\u4e2d\\u6587 \\0 \\U0001f600", "x" * 10000):
+    processor.decode(processor.encode(text))
+processor.id_to_piece(list(range(processor.get_piece_size())))
+"""
+
+
+class SentencePieceTokenizer:
+    """A trained model and the normalization that goes before it."""
+
+    def __init__(self, model: bytes, normalizer: Normalizer, name: str) -> None:
+        self._model, self._normalizer = model, normalizer
+        self._processor = _processor(model, name)
+        self.size = int(self._processor.get_piece_size())
+        self.unk_id = int(self._processor.unk_id())
+        self.eos_id = int(self._processor.eos_id())
+        bos_id = int(self._processor.bos_id())
+        self.bos_id = bos_id if bos_id >= 0 else self.eos_id
+        if self.eos_id < 0:
+            raise UserError(f"{name} has no piece for the end of a sentence (</s>); train another.")
+
+    def encode(self, text: str, side: Side = "source") -> list[int]:
+        """Return the ids of the pieces of ``text``, without marks of start and end."""
+        return self.encode_batch([text], side)[0]
+
+    def encode_batch(self, texts: Sequence[str], side: Side = "source") -> list[list[int]]:
+        """Return what ``encode`` returns for each text, in a third of the time."""
+        normalized = [_spaced(self._normalizer(text, side)) for text in texts]
+        return self._processor.encode(normalized, out_type=int, num_threads=1)
+
+    def decode(self, ids: Sequence[int], *, keep_pieces: bool = False) -> str:
+        """Return the text of ``ids``; any character may be in it, line feeds too."""
+        if keep_pieces:
+            return " ".join(self.pieces(ids))
+        return self._processor.decode([int(token) for token in ids])
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """Return the pieces that ``ids`` stand for."""
+        return self._processor.id_to_piece([int(token) for token in ids])
+
+    def save(self, directory: Path) -> None:
+        """Write ``tokenizer.model``."""
+        (directory / FILE_NAME).write_bytes(self._model)
+
+
+def read_model(path: Path) -> bytes:
+    """Return the bytes of a model file, if it can be one."""
+    try:
+        with path.open("rb") as stream:
+            model = stream.read(LARGEST_FILE + 1)
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}.") from None
+    if len(model) > LARGEST_FILE:
+        raise UserError(f"{path} is larger than {LARGEST_FILE >> 20} MB; is it a tokenizer?")
+    return model
+
+
+def existing_tokenizer(
+    config: TokenizerConfig, normalizer: Normalizer, path: Path
+) -> SentencePieceTokenizer:
+    """Return the tokenizer of a file from elsewhere, after trying it out in another process."""
+    model = read_model(path)
+    if not _survives_trial(path):
+        raise _damaged(str(path))
+    tokenizer = SentencePieceTokenizer(model, normalizer, str(path))
+    known = set(tokenizer.pieces(range(tokenizer.size)))
+    for symbol in config.user_defined_symbols:
+        if symbol not in known:
+            raise UserError(
+                f"{path} has no piece {symbol}, which tokenizer.user_defined_symbols names; "
+                "remove it there or train a model with it."
+            )
+    return tokenizer
+
+
+def _survives_trial(path: Path) -> bool:
+    """Say whether a process that uses the model ends well: a crafted one can crash it."""
+    command = [sys.executable, "-c", TRIAL, str(path)]
+    try:
+        trial = subprocess.run(command, capture_output=True, check=False, timeout=TRIAL_SECONDS)
+    except subprocess.TimeoutExpired:
+        return False
+    return trial.returncode == 0
+
+
+def train_model(
+    sentences: Iterable[str], config: TokenizerConfig, num_sentences: int, seed: int
+) -> bytes:
+    """Return the bytes of a model trained on ``sentences``: the same for the same input."""
+    reader, model = _TrainingText(sentences), io.BytesIO()
+    sentencepiece.set_random_generator_seed(seed % 2**32)
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter(reader),
+            model_writer=model,
+            model_type=config.algorithm,
+            vocab_size=config.vocabulary_size,
+            character_coverage=config.character_coverage,
+            user_defined_symbols=list(config.user_defined_symbols),
+            byte_fallback=True,
+            # Ours is applied before, and an unasked-for NFKC would change the target text.
+            normalization_rule_name="identity",
+            unk_id=0,
+            bos_id=1,
+            eos_id=2,
+            pad_id=-1,
+            num_threads=NUM_THREADS,
+            train_extremely_large_corpus=(
+                config.algorithm == "unigram" and num_sentences > MANY_SENTENCES
+            ),
+            minloglevel=2,
+        )
+    except RuntimeError as error:
+        if reader.error is not None:
+            raise reader.error from None
+        raise _in_human_words(error, config) from None
+    return model.getvalue()
+
+
+class _TrainingText:
+    """Hands text to the C++ trainer and keeps the error that stopped it, which C++ loses."""
+
+    def __init__(self, sentences: Iterable[str]) -> None:
+        self._sentences = sentences
+        self.error: Exception | None = None
+
+    def __iter__(self) -> Iterator[str]:
+        try:
+            for sentence in self._sentences:
+                text = _spaced(sentence.replace(SKIPPED_BY_TRAINER, " "))
+                for start in range(0, len(text), LONGEST_TRAINING_TEXT):
+                    yield text[start : start + LONGEST_TRAINING_TEXT]
+        except Exception as error:
+            self.error = error
+            raise
+
+
+def _spaced(text: str) -> str:
+    """Return ``text`` with one space for white space of any kind, because pieces know only that."""
+    return " ".join(text.replace(SPACE_IN_PIECES, " ").split())
+
+
+def _processor(model: bytes, name: str) -> sentencepiece.SentencePieceProcessor:
+    try:
+        processor = sentencepiece.SentencePieceProcessor()
+        if not model or not processor.load_from_serialized_proto(model):
+            raise _damaged(name)
+    except (RuntimeError, UnicodeDecodeError):  # the second where the message quotes the damage
+        raise _damaged(name) from None
+    return processor
+
+
+def _damaged(name: str) -> DamagedError:
+    return DamagedError(f"{name} is not a SentencePiece model, or is damaged; get the file again.")
+
+
+def _in_human_words(error: RuntimeError, config: TokenizerConfig) -> UserError:
+    """Return what the trainer's message, made for its authors, means for the recipe."""
+    text, size = str(error), config.vocabulary_size or 0
+    if found := TOO_LARGE.search(text):
+        return UserError(
+            f"tokenizer.vocabulary_size {size:,} is more than this text allows; "
+            f"the largest that works is {int(found[1]):,}."
+        )
+    if found := TOO_SMALL.search(text):
+        return UserError(
+            f"tokenizer.vocabulary_size {size:,} is too small for the characters of this text; "
+            f"it must be at least {int(found[1]):,}, or lower tokenizer.character_coverage."
+        )
+    if found := REPEATED.search(text):
+        return UserError(
+            f"tokenizer.user_defined_symbols: {found[1]} is a piece of every model already; "
+            "remove it."
+        )
+    if "sentences_.empty()" in text or "all_chars_count" in text:
+        return UserError("there is no text to train the tokenizer on; every line is blank.")
+    reason = text.rpartition("] ")[2] or text
+    return UserError(
+        f"the tokenizer could not be trained: {reason.strip()} "
+        "Check the tokenizer section of the recipe and the training text."
+    )

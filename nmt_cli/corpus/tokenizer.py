@@ -1,0 +1,92 @@
+"""Text to token ids and back: what every tokenizer can do, and the choice between them."""
+
+import random
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from nmt_cli.corpus import sentencepiece_tokenizer, whitespace_tokenizer
+from nmt_cli.corpus.normalization import Normalizer, Side
+from nmt_cli.recipe.schema import DataConfig, TokenizerConfig
+
+
+class Tokenizer(Protocol):
+    """Cuts normalized text into pieces of one vocabulary that both languages share."""
+
+    size: int
+    bos_id: int  # starts the decoder; an existing model without one starts with eos_id
+    eos_id: int
+    unk_id: int
+
+    def encode(self, text: str, side: Side = "source") -> list[int]:
+        """Return the ids of the pieces of ``text``, without marks of start and end."""
+        ...
+
+    def encode_batch(self, texts: Sequence[str], side: Side = "source") -> list[list[int]]:
+        """Return what ``encode`` returns for each text, in less time."""
+        ...
+
+    def decode(self, ids: Sequence[int], *, keep_pieces: bool = False) -> str:
+        """Return the text of ``ids``; any character may be in it, line feeds too."""
+        ...
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """Return the pieces that ``ids`` stand for."""
+        ...
+
+    def save(self, directory: Path) -> None:
+        """Write ``tokenizer.model`` or ``vocabulary.txt``."""
+        ...
+
+
+def load_tokenizer(directory: Path, config: TokenizerConfig, data: DataConfig) -> Tokenizer:
+    """Return the tokenizer that was saved in ``directory``, with the normalization of ``data``."""
+    normalizer = Normalizer(data)
+    if config.type == "whitespace":
+        path = directory / whitespace_tokenizer.FILE_NAME
+        vocabulary = whitespace_tokenizer.read_vocabulary(path)
+        return whitespace_tokenizer.WhitespaceTokenizer(vocabulary, normalizer, config.joiner)
+    path = directory / sentencepiece_tokenizer.FILE_NAME
+    model = sentencepiece_tokenizer.read_model(path)
+    return sentencepiece_tokenizer.SentencePieceTokenizer(model, normalizer, str(path))
+
+
+def train_tokenizer(
+    config: TokenizerConfig,
+    data: DataConfig,
+    pairs: Iterable[tuple[str, str]],
+    num_pairs: int,
+    seed: int,
+) -> Tokenizer:
+    """Return a tokenizer made from ``pairs`` of text, or from the model file the recipe names."""
+    normalizer = Normalizer(data)
+    if config.model is not None:
+        return sentencepiece_tokenizer.existing_tokenizer(config, normalizer, config.model)
+    if config.type == "whitespace":
+        sentences = _normalized(pairs, normalizer)
+        vocabulary = whitespace_tokenizer.count_vocabulary(sentences, config)
+        return whitespace_tokenizer.WhitespaceTokenizer(vocabulary, normalizer, config.joiner)
+    num_sampled = min(num_pairs, max(1, config.training_sentences // 2))
+    sampled = _sample(pairs, num_pairs, num_sampled, seed)
+    model = sentencepiece_tokenizer.train_model(
+        _normalized(sampled, normalizer), config, 2 * num_sampled, seed
+    )
+    return sentencepiece_tokenizer.SentencePieceTokenizer(model, normalizer, "the new tokenizer")
+
+
+def _normalized(pairs: Iterable[tuple[str, str]], normalizer: Normalizer) -> Iterator[str]:
+    for source, target in pairs:
+        yield normalizer(source, "source")
+        yield normalizer(target, "target")
+
+
+def _sample(
+    pairs: Iterable[tuple[str, str]], num_pairs: int, num_sampled: int, seed: int
+) -> Iterator[tuple[str, str]]:
+    """Yield exactly ``num_sampled`` of the pairs in their order, each subset equally likely."""
+    generator = random.Random(seed)
+    needed = num_sampled
+    for remaining, pair in zip(range(num_pairs, 0, -1), pairs, strict=False):
+        if generator.random() * remaining < needed:
+            needed -= 1
+            yield pair

@@ -1,0 +1,106 @@
+"""Text that is already in pieces, with white space between them."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from nmt_cli import logs
+from nmt_cli.corpus.normalization import Normalizer, Side
+from nmt_cli.errors import DamagedError, UserError
+from nmt_cli.recipe.schema import TokenizerConfig
+
+FILE_NAME = "vocabulary.txt"
+LARGEST_FILE = 50 << 20  # bytes
+CONTROL = ("<unk>", "<s>", "</s>")  # ids 0, 1 and 2
+MANY_PIECES = 100_000
+
+
+class WhitespaceTokenizer:
+    """A list of pieces; an id is a place in it.
+
+    A piece of the text that is spelt like one of the three control pieces has a place of its own.
+    """
+
+    unk_id, bos_id, eos_id = range(len(CONTROL))
+
+    def __init__(
+        self, vocabulary: Sequence[str], normalizer: Normalizer, joiner: str | None
+    ) -> None:
+        self._vocabulary, self._normalizer, self._joiner = vocabulary, normalizer, joiner
+        first = len(CONTROL)
+        self._ids = {piece: first + place for place, piece in enumerate(vocabulary[first:])}
+        self.size = len(vocabulary)
+
+    def encode(self, text: str, side: Side = "source") -> list[int]:
+        """Return the ids of the pieces of ``text``, without marks of start and end."""
+        ids, unk_id = self._ids, self.unk_id
+        return [ids.get(piece, unk_id) for piece in self._normalizer(text, side).split()]
+
+    def encode_batch(self, texts: Sequence[str], side: Side = "source") -> list[list[int]]:
+        """Return what ``encode`` returns for each text."""
+        return [self.encode(text, side) for text in texts]
+
+    def decode(self, ids: Sequence[int], *, keep_pieces: bool = False) -> str:
+        """Return the pieces with spaces between them, or joined where a joiner says so."""
+        marks = (self.bos_id, self.eos_id)
+        text = " ".join(self.pieces([token for token in ids if token not in marks]))
+        if self._joiner is None or keep_pieces:
+            return text
+        return f"{text} ".replace(f"{self._joiner} ", "").removesuffix(" ")
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """Return the pieces that ``ids`` stand for."""
+        return [self._vocabulary[token] for token in ids]
+
+    def save(self, directory: Path) -> None:
+        """Write ``vocabulary.txt``: one piece a line, in the order of their ids."""
+        text = "".join(f"{piece}\n" for piece in self._vocabulary)
+        (directory / FILE_NAME).write_bytes(text.encode())
+
+
+def count_vocabulary(sentences: Iterable[str], config: TokenizerConfig) -> list[str]:
+    """Return control pieces, declared symbols, then the pieces of the text, most frequent first."""
+    counts: Counter[str] = Counter()
+    for sentence in sentences:
+        counts.update(sentence.split())
+    if not counts:
+        raise UserError("there is no text to make a vocabulary of; every line is blank.")
+    symbols, size = config.user_defined_symbols, config.vocabulary_size
+    if size is not None and size <= len(CONTROL) + len(symbols):
+        raise UserError(
+            f"tokenizer.vocabulary_size {size:,} leaves no room for pieces beside {len(CONTROL)} "
+            f"control pieces and {len(symbols):,} user_defined_symbols; raise it."
+        )
+    for symbol in symbols:
+        counts.pop(symbol, None)
+    ordered = sorted(counts, key=lambda piece: (-counts[piece], piece))
+    vocabulary = [*CONTROL, *symbols, *ordered][:size]
+    if len(vocabulary) > MANY_PIECES:
+        logs.warning(
+            f"the vocabulary has {len(vocabulary):,} pieces; if this text is not in pieces yet, "
+            "use type sentencepiece, or set tokenizer.vocabulary_size."
+        )
+    return vocabulary
+
+
+def read_vocabulary(path: Path) -> list[str]:
+    """Return the pieces of a vocabulary file."""
+    try:
+        with path.open("rb") as stream:
+            data = stream.read(LARGEST_FILE + 1)
+        lines = data.decode().split("\n")
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}.") from None
+    except UnicodeDecodeError:
+        raise DamagedError(f"{path} is not UTF-8 text; it is damaged.") from None
+    pieces = lines[len(CONTROL) : -1]
+    if len(data) > LARGEST_FILE or lines[-1] or tuple(lines[: len(CONTROL)]) != CONTROL:
+        raise DamagedError(
+            f"{path} is damaged: a vocabulary is one piece a line, the first three {CONTROL}."
+        )
+    for number, piece in enumerate(pieces, start=len(CONTROL) + 1):
+        if piece.split() != [piece]:
+            raise DamagedError(f"{path} is damaged: line {number:,} is not one piece.")
+    if len(set(pieces)) != len(pieces):
+        raise DamagedError(f"{path} is damaged: a piece is in it twice.")
+    return lines[:-1]

@@ -1,0 +1,256 @@
+import gzip
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nmt_cli import logs
+from nmt_cli.corpus import encoding
+from nmt_cli.errors import UserError
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+def decoded(text, tokenizer):
+    tokens, lengths = text.gather(np.arange(len(text)))
+    parts = np.split(tokens, np.cumsum(lengths)[:-1])
+    assert all(part[-1] == tokenizer.eos_id for part in parts)
+    return [tokenizer.decode(part[:-1].tolist()) for part in parts]
+
+
+def test_all_pairs_of_all_corpora_come_back(corpus):
+    corpus.prepare()
+    prepared = corpus.opened()
+    assert prepared.corpus_sizes == (80, 30)
+    assert decoded(prepared.source, prepared.tokenizer) == [
+        *corpus.sentences(80, 0),
+        *corpus.sentences(30, 2),
+    ]
+    assert decoded(prepared.target, prepared.tokenizer) == [
+        *corpus.sentences(80, 1),
+        *corpus.sentences(30, 3),
+    ]
+    assert decoded(prepared.validation_source, prepared.tokenizer) == corpus.sentences(20, 4)
+    assert prepared.validation_lines("target") == corpus.sentences(20, 5)
+    assert prepared.manifest["tokens"]["train"]["source"] == prepared.source.num_tokens
+    assert corpus.beside_output() == ["small"]
+
+
+def test_the_same_input_gives_the_same_bytes_anywhere(corpus, tmp_path_factory, monkeypatch):
+    first = corpus.prepare(workers=1)
+    assert corpus.prepare(force=True) == first
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    (elsewhere / "data").symlink_to(corpus.folder / "data")
+    (elsewhere / "small.yaml").write_text(Path("small.yaml").read_text())
+    code = (
+        "from nmt_cli.corpus import encoding; from nmt_cli.commands.preprocess import run;"
+        "encoding.PAIRS_IN_CHUNK = 7; run(recipe='./small.yaml', workers=2)"
+    )
+    subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=elsewhere,
+        env={**os.environ, "PYTHONHASHSEED": "77", "PYTHONPATH": str(ROOT), "LC_ALL": "C"},
+        check=True,
+    )
+    assert corpus._replace(folder=elsewhere).hashes() == first
+    for path in Path("prepared/small").iterdir():
+        assert str(corpus.folder).encode() not in path.read_bytes()
+
+
+def test_chunks_of_any_size_give_the_same_bytes(corpus, monkeypatch):
+    first = corpus.prepare(workers=1)
+    monkeypatch.setattr(encoding, "PAIRS_IN_CHUNK", 3)
+    monkeypatch.setattr(encoding, "CHARACTERS_IN_CHUNK", 50)
+    assert corpus.prepare(workers=1, force=True) == first
+
+
+def test_no_more_workers_than_pay_off(monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)))
+    assert encoding.useful_workers(None, 100) == 1
+    assert encoding.useful_workers(None, 50_000) == 3
+    assert encoding.useful_workers(None, 10**9) == 8
+    assert encoding.useful_workers(3, 10**9) == 3
+    assert encoding.useful_workers(3, 100) == 1
+
+
+def die(_):
+    os._exit(1)
+
+
+def test_a_dead_encoding_process_is_reported(corpus, monkeypatch):
+    monkeypatch.setattr(encoding, "PAIRS_IN_CHUNK", 7)
+    monkeypatch.setattr(encoding, "_encode_in_worker", die)
+    with pytest.raises(UserError, match=r"^one of 2 encoding processes died, perhaps for want of "):
+        corpus.prepare(workers=2)
+    assert corpus.beside_output() == []
+
+
+def planted():
+    """Pairs with what each rule should find, and the line numbers that it should find it on."""
+    generator = random.Random(9)
+    pairs = [(f"x{i} {generator.choice('uvw')} a b", f"y{i} c d") for i in range(60)]
+    expected: dict[str, list[int]] = {"empty": [3, 14, 40], "duplicate": [21, 22, 59]}
+    expected |= {"too_long": [5, 30], "too_short": [8], "length_ratio": [11, 12]}
+    for line, pair in {3: ("", "y"), 14: ("x", " \u200b\u3000"), 40: ("\u2028", "")}.items():
+        pairs[line - 1] = pair
+    for line, original in {21: 20, 22: 20, 59: 1}.items():
+        pairs[line - 1] = pairs[original - 1]
+    pairs[5 - 1] = ("w " * 13, "w " * 12)
+    pairs[30 - 1] = ("w " * 12, "v " * 13)
+    pairs[8 - 1] = ("a", "a b")
+    pairs[11 - 1] = ("a b c d e f g", "a b c")
+    pairs[12 - 1] = ("a b", "a b c d e")
+    return pairs, expected
+
+
+def test_what_is_dropped_is_counted_by_rule_with_its_lines(corpus):
+    pairs, expected = planted()
+    corpus.write("data/a.en", [source for source, _ in pairs])
+    corpus.write("data/a.de", [target for _, target in pairs])
+    settings = [
+        "data.train=[{source: data/a.en, target: data/a.de}]",
+        "data.filters.remove_duplicates=true",
+        "data.filters.max_length_ratio=2",
+        "data.filters.min_length=2",
+        "data.max_length=12",
+        "tokenizer={type: whitespace}",
+    ]
+    corpus.prepare(*settings)
+    prepared = corpus.opened(*settings)
+    report = prepared.manifest["train"][0]
+    assert {rule: dropped["first_lines"] for rule, dropped in report["dropped"].items()} == expected
+    assert {rule: dropped["count"] for rule, dropped in report["dropped"].items()} == {
+        rule: len(lines) for rule, lines in expected.items()
+    }
+    num_dropped = sum(map(len, expected.values()))
+    assert report["pairs_read"] == 60
+    assert prepared.corpus_sizes == (60 - num_dropped,)
+    gone = {line for lines in expected.values() for line in lines}
+    kept = [pair for line, pair in enumerate(pairs, start=1) if line not in gone]
+    assert decoded(prepared.source, prepared.tokenizer) == [pair[0] for pair in kept]
+    assert decoded(prepared.target, prepared.tokenizer) == [pair[1] for pair in kept]
+
+
+def test_what_is_only_found_is_counted_and_kept(corpus):
+    validation = list(zip(corpus.sentences(20, 4), corpus.sentences(20, 5), strict=True))
+    pairs = [("a b", "a b"), *validation[:3], ("c", "d"), ("c", "d"), ("", ""), ("c", "d")]
+    corpus.write("data/a.en", [source for source, _ in pairs])
+    corpus.write("data/a.de", [target for _, target in pairs])
+    Path("data/b.de").write_bytes(b"\xff\n" + b"\xe2\x80 b \xfe\n" * 2 + "\ufffd\n".encode() * 27)
+    corpus.prepare()
+    first, second = corpus.opened().manifest["train"]
+    assert first["found"] == {
+        "duplicates": 2,
+        "equal_sides": 1,
+        "also_in_validation": 3,
+        "lines_with_invalid_utf8": {"source": 0, "target": 0},
+    }
+    assert second["found"]["lines_with_invalid_utf8"] == {"source": 0, "target": 3}
+    assert corpus.opened().corpus_sizes == (7, 30)
+
+
+def test_validation_keeps_every_line_as_text_and_the_usual_ones_for_the_loss(corpus):
+    corpus.write("data/val.en", ["one", "", "three\u2028\r", "w " * 13, "five"])
+    corpus.write("data/val.de", ["eins", "zwei", "drei\r", "v", "\u200b"])
+    settings = ["data.max_length=12", "tokenizer={type: whitespace}"]
+    corpus.prepare(*settings)
+    prepared = corpus.opened(*settings)
+    assert prepared.validation_lines("source") == ["one", "", "three ", "w " * 13, "five"]
+    assert prepared.validation_lines("target") == ["eins", "zwei", "drei", "v", "\u200b"]
+    assert len(prepared.validation_source) == len(prepared.validation_target) == 2
+    dropped = prepared.manifest["validation"]["dropped"]
+    assert dropped["empty"]["first_lines"] == [2, 5]
+    assert dropped["too_long"]["first_lines"] == [4]
+
+
+def test_twelve_compressed_shards_stay_in_order(corpus):
+    shards = []
+    for shard in range(12):
+        suffix = (".gz", ".xz", "")[shard % 3]
+        for side in ("en", "de"):
+            corpus.write(f"data/{shard}.{side}{suffix}", [f"{side} {shard} {i}" for i in range(5)])
+        shards.append(f"{{source: data/{shard}.en{suffix}, target: data/{shard}.de{suffix}}}")
+    settings = [f"data.train=[{', '.join(shards)}]", "tokenizer={type: whitespace}"]
+    corpus.prepare(*settings)
+    prepared = corpus.opened(*settings)
+    assert prepared.corpus_sizes == (5,) * 12
+    assert decoded(prepared.source, prepared.tokenizer) == [
+        f"en {shard} {i}" for shard in range(12) for i in range(5)
+    ]
+    assert decoded(prepared.target, prepared.tokenizer) == [
+        text.replace("en", "de") for text in decoded(prepared.source, prepared.tokenizer)
+    ]
+
+
+def test_an_existing_model_is_taken_over(corpus):
+    corpus.prepare()
+    Path("prepared/small/tokenizer.model").rename("own.model")
+    settings = ["tokenizer={model: own.model}"]
+    corpus.prepare(*settings, force=True)
+    prepared = corpus.opened(*settings)
+    assert decoded(prepared.source, prepared.tokenizer)[:80] == corpus.sentences(80, 0)
+
+
+def test_the_report_says_what_was_kept_and_where(corpus, monkeypatch):
+    said: list[str] = []
+    monkeypatch.setattr(logs, "info", said.append)
+    corpus.write("data/a.en", ["", *corpus.sentences(79, 0)])
+    corpus.prepare()
+    assert said[0] == "Training a bpe tokenizer on 218 sentences."
+    assert said[1] == "prepared/small holds 109 of 110 training pairs."
+    assert said[2] == "  dropped     1 with an empty side (lines in manifest.json)"
+    assert said[3].endswith(" tokens, 0.00% unknown")
+    assert said[5:] == [
+        "  vocabulary  300 pieces",
+        "  validation  20 pairs, 20 of them for the loss",
+    ]
+
+
+@pytest.fixture
+def shared():
+    folder = os.environ.get("NMT_CLI_SHARED")
+    if not folder:
+        pytest.skip("NMT_CLI_SHARED does not name the folder with real text")
+    return Path(folder) / "data"
+
+
+def test_real_text_with_odd_characters_keeps_its_pairs(corpus, shared):
+    dirty, news = shared / "dirty", shared / "newstest" / "newstest2009.en-de"
+    europarl = shared / "europarl" / "europarl-v7.fr-en"
+    files = [
+        (dirty / "opennmt-toy.train.en", dirty / "opennmt-toy.train.de"),
+        (f"{europarl}.en.gz", f"{europarl}.fr.gz"),
+    ]
+    train = ", ".join(f"{{source: {source}, target: {target}}}" for source, target in files)
+    settings = [
+        f"data.train=[{train}]",
+        f"data.validation={{source: {news}.en, target: {news}.de}}",
+        "tokenizer.vocabulary_size=2000",
+        "tokenizer.training_sentences=4000",
+    ]
+    corpus.prepare(*settings)
+    prepared = corpus.opened(*settings)
+    reports = [*prepared.manifest["train"], prepared.manifest["validation"]]
+    for report, (source, target) in zip(
+        reports, [*files, (f"{news}.en", f"{news}.de")], strict=True
+    ):
+        lines = [raw_lines(Path(source)), raw_lines(Path(target))]
+        blank = sum(not a.strip() or not b.strip() for a, b in zip(*lines, strict=True))
+        assert report["pairs_read"] == len(lines[0]) == len(lines[1])
+        assert report["dropped"]["empty"]["count"] == blank
+        assert report["pairs_kept"] == report["pairs_read"] - blank
+    assert prepared.manifest["train"][1]["dropped"]["empty"]["count"] == 35
+    raw = raw_lines(Path(f"{news}.de"))
+    assert any(b"\xc2\x85" in line for line in raw)
+    assert prepared.validation_lines("target") == [
+        line.decode().replace("\x85", " ").replace("\u2028", " ") for line in raw
+    ]
+
+
+def raw_lines(path):
+    data = path.read_bytes()
+    return (gzip.decompress(data) if path.suffix == ".gz" else data).split(b"\n")[:-1]

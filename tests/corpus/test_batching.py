@@ -1,0 +1,128 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nmt_cli.corpus import batching
+from nmt_cli.corpus.batching import BatchPlan, cut_into_micro_batches
+from nmt_cli.errors import UserError
+
+PAIRS = 997
+
+
+@pytest.fixture(scope="module")
+def lengths():
+    rng = np.random.default_rng(5)
+    source = rng.integers(1, 60, PAIRS).astype(np.uint16)
+    target = np.clip(source + rng.integers(-5, 6, PAIRS), 1, 60).astype(np.uint16)
+    return source, target
+
+
+def epoch_of(plan, number):
+    batches, index = [], 0
+    while plan.locate(index)[0] < number:
+        index += 1
+    while plan.locate(index)[0] == number:
+        batches.append(plan.batch(index))
+        index += 1
+    return batches
+
+
+@pytest.mark.parametrize("pairs_at_once", [64, 1 << 20])
+def test_an_epoch_holds_each_pair_once_within_the_limit(lengths, pairs_at_once, monkeypatch):
+    monkeypatch.setattr(batching, "PAIRS_AT_ONCE", pairs_at_once)
+    source, target = lengths
+    plan = BatchPlan(source, target, tokens_per_step=300, seed=1)
+    for number in range(3):
+        batches = epoch_of(plan, number)
+        assert sorted(np.concatenate(batches).tolist()) == list(range(PAIRS))
+        for pairs in batches:
+            assert source[pairs].sum() <= 300
+            assert target[pairs].sum() <= 300
+
+
+def test_batches_are_nearly_full_and_of_similar_lengths(lengths):
+    source, target = lengths
+    batches = epoch_of(BatchPlan(source, target, tokens_per_step=300, seed=1), 0)
+    fill = sum(max(source[b].sum(), target[b].sum()) for b in batches) / (300 * len(batches))
+    assert fill > 0.9
+    spread = [np.ptp(np.maximum(source[b], target[b])) for b in batches]
+    assert np.median(spread) <= 6
+
+
+def test_cutting_in_parts_changes_nothing(lengths, monkeypatch):
+    source, target = lengths
+    whole = BatchPlan(source, target, 300, seed=1)
+    expected = [whole.batch(i).tolist() for i in range(40)]
+    monkeypatch.setattr(batching, "PAIRS_AT_ONCE", 50)
+    parts = BatchPlan(source, target, 300, seed=1)
+    assert [parts.batch(i).tolist() for i in range(40)] == expected
+
+
+def test_a_batch_depends_on_seed_and_index_alone(lengths):
+    source, target = lengths
+    forward = BatchPlan(source, target, 300, seed=1)
+    backward = BatchPlan(source, target, 300, seed=1)
+    last = 3 * len(epoch_of(forward, 0))
+    expected = [forward.batch(index).tolist() for index in range(last)]
+    assert [backward.batch(index).tolist() for index in reversed(range(last))] == expected[::-1]
+    other = BatchPlan(source, target, 300, seed=2)
+    assert [other.batch(index).tolist() for index in range(last)] != expected
+
+
+def test_epochs_differ(lengths):
+    source, target = lengths
+    plan = BatchPlan(source, target, 300, seed=1)
+    first, second = ({tuple(sorted(b)) for b in epoch_of(plan, n)} for n in (0, 1))
+    assert len(first & second) < len(first) / 4
+
+
+def test_ends_of_epochs_are_told(lengths):
+    source, target = lengths
+    plan = BatchPlan(source, target, 300, seed=1)
+    count = len(epoch_of(plan, 0))
+    assert [i for i in range(count + 3) if plan.ends_epoch(i)] == [count - 1]
+
+
+def test_weights_repeat_whole_corpora_and_a_share(lengths):
+    source, target = lengths
+    corpora = [(600, 2.25), (PAIRS - 600, 0.5)]
+    plan = BatchPlan(source, target, 300, seed=1, corpora=corpora)
+    shares = []
+    for number in range(2):
+        counts = np.bincount(np.concatenate(epoch_of(plan, number)), minlength=PAIRS)
+        assert sorted(set(counts[:600])) == [2, 3]
+        assert (counts[:600] == 3).sum() == 150
+        assert sorted(set(counts[600:])) == [0, 1]
+        assert counts[600:].sum() == round(0.5 * 397)
+        shares.append(counts)
+    assert (shares[0] != shares[1]).any()  # another share each epoch
+
+
+def test_a_pair_longer_than_a_step_is_refused():
+    lengths = np.array([3, 30], dtype=np.uint16)
+    with pytest.raises(UserError, match=r"has 30 tokens, more than training\.tokens_per_step 20;"):
+        BatchPlan(lengths, lengths, tokens_per_step=20, seed=1)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(1, 40), st.integers(1, 40)), min_size=1, max_size=60),
+    st.integers(40, 200),
+    st.integers(1, 5),
+)
+def test_micro_batches_hold_every_pair_once_in_order(pairs, max_tokens, multiple_of):
+    source, target = np.array(pairs, dtype=np.int64).T
+    pieces = cut_into_micro_batches(source, target, max_tokens, multiple_of)
+    assert len(pieces) % multiple_of == 0
+    covered = [index for piece in pieces for index in range(len(pairs))[piece]]
+    assert covered == list(range(len(pairs)))
+    assert all(source[p].sum() <= max_tokens and target[p].sum() <= max_tokens for p in pieces)
+
+
+def test_micro_batches_are_few_and_balanced(lengths):
+    source, target = (side[:200].astype(np.int64) for side in lengths)
+    pieces = cut_into_micro_batches(source, target, max_tokens=1_000)
+    assert len(pieces) <= max(source.sum(), target.sum()) / 1_000 + 2
+    costs = [(source[piece] + target[piece]).sum() for piece in pieces]
+    assert max(costs) < 1.15 * min(costs)

@@ -1,0 +1,102 @@
+import gzip
+import os
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nmt_cli.corpus.parallel_text import read_pairs
+from nmt_cli.errors import UserError
+from nmt_cli.recipe.schema import ParallelFiles
+
+CHUNKS = st.one_of(
+    st.sampled_from([b"\r", b"\r\n", b"\x85", "\u2028".encode(), b"\v", b"\xff", b"", b" "]),
+    st.binary(max_size=4),
+)
+
+
+@pytest.fixture
+def files(tmp_path):
+    return ParallelFiles(source=tmp_path / "text.en", target=tmp_path / "text.de")
+
+
+def write(files, source, target):
+    files.source.write_bytes(source)
+    files.target.write_bytes(target)
+
+
+def refusal(files):
+    with pytest.raises(UserError) as caught:
+        list(read_pairs(files))
+    return str(caught.value)
+
+
+def test_pairs_stay_beside_each_other(files):
+    write(files, b"\xef\xbb\xbfone\r\ntwo\x85\n\nfour", "eins\nzwei\u2028\r\r\n\n\n".encode())
+    assert [(pair.number, pair.source.text, pair.target.text) for pair in read_pairs(files)] == [
+        (1, "one", "eins"),
+        (2, "two\ufffd", "zwei\u2028\r"),
+        (3, "", ""),
+        (4, "four", ""),
+    ]
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.tuples(CHUNKS, CHUNKS), min_size=1, max_size=20))
+def test_nothing_within_lines_moves_them(tmp_path_factory, chunks):
+    folder = tmp_path_factory.mktemp("pairs")
+    files = ParallelFiles(source=folder / "en", target=folder / "de")
+    sources = [b"%d " % i + source.replace(b"\n", b"") for i, (source, _) in enumerate(chunks)]
+    targets = [b"%d " % i + target.replace(b"\n", b"") for i, (_, target) in enumerate(chunks)]
+    write(files, b"\n".join(sources) + b"\n", b"\n".join(targets))
+    pairs = list(read_pairs(files))
+    assert len(pairs) == len(chunks)
+    for i, pair in enumerate(pairs):
+        assert pair.number == i + 1
+        assert pair.source.text.split()[0] == pair.target.text.split()[0] == str(i)
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "num_sources", "num_targets"),
+    [
+        (b"a\n" * 1001, b"b\n" * 1000, "1,001", "1,000"),
+        (b"a\nb\n", b"a\nb\nc\nd\ne", "2", "5"),
+        (b"a\n", b"a\n\n", "1", "2"),
+        (b"a\x85b\n", b"a\nb\n", "1", "2"),
+    ],
+)
+def test_unequal_files_are_refused_with_both_counts(
+    files, source, target, num_sources, num_targets
+):
+    write(files, source, target)
+    assert refusal(files) == (
+        f"{files.source} has {num_sources} lines but {files.target} has {num_targets}; "
+        "line n of one must translate line n of the other."
+    )
+
+
+def test_an_empty_file_is_refused(files):
+    for source, target, empty in [
+        (b"", b"", files.source),
+        (b"", b"a\n", files.source),
+        (b"a\n", b"", files.target),
+    ]:
+        write(files, source, target)
+        assert refusal(files) == f"{empty} is empty; it must hold a sentence a line."
+
+
+def test_a_damaged_file_is_named_even_behind_the_other(tmp_path):
+    files = ParallelFiles(source=tmp_path / "text.en.gz", target=tmp_path / "text.de.gz")
+    whole = gzip.compress(b"\n".join(os.urandom(50).hex().encode() for _ in range(2000)))
+    write(files, whole[:-20], whole)
+    assert refusal(files).startswith(f"{files.source} is damaged or not a .gz file: ")
+    write(files, whole, whole[:-20])
+    assert refusal(files).startswith(f"{files.target} is damaged or not a .gz file: ")
+
+
+def test_what_is_not_text_is_refused(files):
+    write(files, b"a\n", gzip.compress(b"b\n"))
+    assert refusal(files) == f"{files.target} is compressed; its name must end in .gz."
+    files.target.unlink()
+    os.mkfifo(files.target)
+    assert refusal(files).startswith(f"{files.target} is not a plain file, but preprocess reads ")
