@@ -1,0 +1,101 @@
+"""Multi-head attention over packed batches (section 3.2).
+
+Legend: T rows of queries, S rows of keys, P padded places, B sentences of a group, L places of a
+sentence, H heads, D d_model, K d_k, V d_v.
+"""
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from nmt_cli.model.packing import AttentionLayout, repack, unpack
+
+
+class MultiHeadAttention(nn.Module):
+    """Concat(head_1, ..., head_h) W^O; like the paper's, its projections have no bias."""
+
+    def __init__(
+        self, d_model: int, num_heads: int, d_k: int, d_v: int, dropout: float = 0.0
+    ) -> None:
+        super().__init__()
+        self.num_heads, self.d_k, self.d_v = num_heads, d_k, d_v
+        self.dropout = dropout
+        # Queries, keys and values in one matrix: one product where all come from the same rows.
+        widths = (num_heads * d_k, num_heads * d_k, num_heads * d_v)
+        self.widths = widths
+        self.input_weight = nn.Parameter(torch.empty(sum(widths), d_model))
+        self.output_weight = nn.Parameter(torch.empty(d_model, num_heads * d_v))
+        for part in self.input_weight.split(widths):
+            nn.init.xavier_uniform_(part)
+        nn.init.xavier_uniform_(self.output_weight)
+
+    def attend_within(self, rows: Tensor, layout: AttentionLayout, *, causal: bool) -> Tensor:
+        """Return self-attention [T, D]: each row attends to its sentence, or to its past."""
+        projected = unpack(F.linear(rows, self.input_weight), layout.queries)  # P 2HK+HV
+        queries, keys, values = projected.split(self.widths, dim=1)
+        return self.project_output(self._attend(queries, keys, values, layout, causal=causal))
+
+    def attend_to(self, memory: Tensor, rows: Tensor, layout: AttentionLayout) -> Tensor:
+        """Return attention [T, D] of ``rows`` [T, D] to ``memory`` [S, D]."""
+        queries = unpack(self.project_queries(rows), layout.queries)
+        keys_values = unpack(self.project_keys_values(memory), layout.keys)
+        keys, values = keys_values.split(self.widths[1:], dim=1)
+        return self.project_output(self._attend(queries, keys, values, layout, causal=False))
+
+    def project_queries(self, rows: Tensor) -> Tensor:
+        """Return the queries [T, H*K] of all heads."""
+        return F.linear(rows, self.input_weight[: self.widths[0]])
+
+    def project_keys_values(self, rows: Tensor) -> Tensor:
+        """Return the keys and values [S, H*K + H*V] of all heads."""
+        return F.linear(rows, self.input_weight[self.widths[0] :])
+
+    def project_output(self, heads: Tensor) -> Tensor:
+        """Return the output [T, D] of the heads' values [T, H*V]."""
+        return F.linear(heads, self.output_weight)
+
+    def _attend(
+        self,
+        queries: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        layout: AttentionLayout,
+        *,
+        causal: bool,
+    ) -> Tensor:
+        """Return softmax(QK^T / sqrt(d_k)) V for all groups [P, ...], packed as [T, H*V]."""
+        compute_dtype = queries.dtype
+        if queries.device.type == "cpu":
+            # The CPU's backward of attention in bf16 is ten times slower than in fp32.
+            core_dtype = torch.promote_types(compute_dtype, torch.float32)
+            queries, keys, values = (rows.to(core_dtype) for rows in (queries, keys, values))
+        query_sizes = [group.num_sentences * group.query_length for group in layout.groups]
+        key_sizes = [group.num_sentences * group.key_length for group in layout.groups]
+        outputs = []
+        with torch.autocast(queries.device.type, enabled=False):
+            for group, q, k, v in zip(
+                layout.groups,
+                queries.split(query_sizes),
+                keys.split(key_sizes),
+                values.split(key_sizes),
+                strict=True,
+            ):
+                heads = F.scaled_dot_product_attention(
+                    self._split_heads(q, group.num_sentences),
+                    self._split_heads(k, group.num_sentences),
+                    self._split_heads(v, group.num_sentences),
+                    # Holes stand behind the sentence, where the causal mask hides them already.
+                    attn_mask=None if causal else group.keep,
+                    dropout_p=self.dropout if self.training else 0.0,
+                    is_causal=causal,
+                )  # B H L V
+                outputs.append(heads.transpose(1, 2).flatten(2).flatten(0, 1))  # B*L H*V
+        return repack(torch.cat(outputs), layout.queries).to(compute_dtype)
+
+    def _split_heads(self, places: Tensor, num_sentences: int) -> Tensor:
+        """Return [B*L, H*K] as [B, H, L, K]."""
+        return (
+            places.unflatten(1, (self.num_heads, -1))
+            .unflatten(0, (num_sentences, -1))
+            .transpose(1, 2)
+        )

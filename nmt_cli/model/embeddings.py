@@ -1,0 +1,80 @@
+"""Token embeddings and positions (sections 3.4 and 3.5).
+
+Legend: T tokens of all sentences, D d_model.
+"""
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from nmt_cli.model.dropout import Dropout
+from nmt_cli.model.packing import Packed
+
+
+def sinusoids(num_positions: int, d_model: int) -> Tensor:
+    """Return PE [positions, D] of section 3.5: sines at even, cosines at odd dimensions."""
+    positions = torch.arange(num_positions, dtype=torch.float64)[:, None]
+    even_dimensions = torch.arange(0, d_model, 2, dtype=torch.float64)
+    angles = positions / 10_000 ** (even_dimensions / d_model)
+    table = torch.empty(num_positions, d_model, dtype=torch.float64)
+    table[:, 0::2] = angles.sin()
+    table[:, 1::2] = angles.cos()
+    return table.float()
+
+
+class SinusoidalPositions(nn.Module):
+    """The fixed positions of the paper, for sentences of any length."""
+
+    table: Tensor
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__()
+        self.register_buffer("table", sinusoids(256, d_model), persistent=False)
+
+    def forward(self, positions: Tensor, num_positions: int) -> Tensor:
+        """Return the vectors [T, D] of ``positions``, all below ``num_positions``."""
+        if num_positions > len(self.table):
+            # Doubled, so that lengths growing one by one do not rebuild it each time.
+            size = max(num_positions, 2 * len(self.table))
+            self.table = sinusoids(size, self.table.shape[1]).to(self.table)
+        return F.embedding(positions, self.table)
+
+
+class LearnedPositions(nn.Module):
+    """One learned vector for each position (row E of Table 3)."""
+
+    def __init__(self, num_positions: int, d_model: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(num_positions, d_model))
+        nn.init.normal_(self.weight, std=d_model**-0.5)
+
+    def forward(self, positions: Tensor, num_positions: int) -> Tensor:
+        """Return the vectors [T, D] of ``positions``; the model knows ``max_positions`` of them."""
+        if num_positions > len(self.weight):
+            raise ValueError(
+                f"a sentence of {num_positions:,} pieces is longer than "
+                f"model.max_positions {len(self.weight):,}"
+            )
+        return F.embedding(positions, self.weight)
+
+
+class Embedding(nn.Module):
+    """Token vectors times sqrt(d_model), plus positions, with dropout (sections 3.4 and 5.4)."""
+
+    def __init__(self, weight: nn.Parameter, positions: nn.Module, dropout: float) -> None:
+        super().__init__()
+        self.weight = weight
+        self.positions = positions
+        self.dropout = Dropout(dropout)
+        self.scale = math.sqrt(weight.shape[1])
+
+    def forward(self, batch: Packed) -> Tensor:
+        """Return the vectors [T, D] at which a stack begins."""
+        return self.dropout(self.embed(batch.tokens, batch.positions, batch.longest))
+
+    def embed(self, tokens: Tensor, positions: Tensor, num_positions: int) -> Tensor:
+        """Return the vectors of ``tokens`` at ``positions``, all below ``num_positions``."""
+        vectors = F.embedding(tokens, self.weight) * self.scale
+        return vectors + self.positions(positions, num_positions)

@@ -1,0 +1,130 @@
+"""The encoder's and decoder's layers (section 3.1) and the feed-forward network (section 3.3).
+
+Legend: T rows of the target (or the only) side, S rows of the source, D d_model.
+"""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from nmt_cli.model.attention import MultiHeadAttention
+from nmt_cli.model.dropout import Dropout
+from nmt_cli.model.packing import AttentionLayout
+from nmt_cli.recipe.schema import ModelConfig
+
+
+class FeedForward(nn.Module):
+    """max(0, x W_1 + b_1) W_2 + b_2."""
+
+    def __init__(self, d_model: int, d_ff: int, dropout: float) -> None:
+        super().__init__()
+        self.inner = nn.Linear(d_model, d_ff)
+        self.outer = nn.Linear(d_ff, d_model)
+        self.dropout = Dropout(dropout)
+        for linear in (self.inner, self.outer):
+            nn.init.xavier_uniform_(linear.weight)
+            nn.init.zeros_(linear.bias)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        """Return the network's output [T, D] for each row alone."""
+        return self.outer(self.dropout(F.relu(self.inner(rows))))
+
+
+class Residual(nn.Module):
+    """LayerNorm(x + Dropout(Sublayer(x))); pre-norm is x + Dropout(Sublayer(LayerNorm(x)))."""
+
+    def __init__(self, d_model: int, dropout: float, *, pre_norm: bool) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(d_model)
+        self.dropout = Dropout(dropout)
+        self.pre_norm = pre_norm
+
+    def forward(self, rows: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
+        """Return ``rows`` [T, D] after ``sublayer``."""
+        if self.pre_norm:
+            return rows + self.dropout(sublayer(self.norm(rows)))
+        return self.norm(rows + self.dropout(sublayer(rows)))
+
+
+def _attention(config: ModelConfig) -> MultiHeadAttention:
+    return MultiHeadAttention(
+        config.d_model,
+        config.num_heads,
+        config.key_width,
+        config.value_width,
+        config.attention_dropout,
+    )
+
+
+def _residual(config: ModelConfig) -> Residual:
+    return Residual(config.d_model, config.dropout, pre_norm=config.norm == "pre")
+
+
+class EncoderLayer(nn.Module):
+    """Self-attention, then feed-forward."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.self_attention = _attention(config)
+        self.self_attention_residual = _residual(config)
+        self.feed_forward = FeedForward(config.d_model, config.d_ff, config.relu_dropout)
+        self.feed_forward_residual = _residual(config)
+
+    def forward(self, source: Tensor, layout: AttentionLayout) -> Tensor:
+        """Return the rows [S, D] after this layer."""
+        source = self.self_attention_residual(
+            source, lambda rows: self.self_attention.attend_within(rows, layout, causal=False)
+        )
+        return self.feed_forward_residual(source, self.feed_forward)
+
+
+class DecoderLayer(nn.Module):
+    """Causal self-attention, attention to the encoder's output, then feed-forward."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.self_attention = _attention(config)
+        self.self_attention_residual = _residual(config)
+        self.memory_attention = _attention(config)
+        self.memory_attention_residual = _residual(config)
+        self.feed_forward = FeedForward(config.d_model, config.d_ff, config.relu_dropout)
+        self.feed_forward_residual = _residual(config)
+
+    def forward(
+        self,
+        target: Tensor,
+        memory: Tensor,
+        within: AttentionLayout,
+        to_memory: AttentionLayout,
+    ) -> Tensor:
+        """Return the rows [T, D] after this layer; ``memory`` [S, D] is the encoder's output."""
+        return self.compose(
+            target,
+            lambda rows: self.self_attention.attend_within(rows, within, causal=True),
+            lambda rows: self.memory_attention.attend_to(memory, rows, to_memory),
+        )
+
+    def compose(
+        self,
+        target: Tensor,
+        attend_within: Callable[[Tensor], Tensor],
+        attend_to_memory: Callable[[Tensor], Tensor],
+    ) -> Tensor:
+        """Return the rows after this layer with attention as given: packed, or from a cache."""
+        target = self.self_attention_residual(target, attend_within)
+        target = self.memory_attention_residual(target, attend_to_memory)
+        return self.feed_forward_residual(target, self.feed_forward)
+
+
+def final_norm(config: ModelConfig) -> nn.Module:
+    """Return what ends a stack: pre-norm leaves its sums unnormalized, post-norm does not."""
+    return nn.LayerNorm(config.d_model) if config.norm == "pre" else nn.Identity()
+
+
+def new_embedding_weight(vocabulary_size: int, d_model: int) -> nn.Parameter:
+    """Return an embedding matrix whose vectors, times sqrt(d_model), have unit variance."""
+    weight = nn.Parameter(torch.empty(vocabulary_size, d_model))
+    nn.init.normal_(weight, std=d_model**-0.5)
+    return weight

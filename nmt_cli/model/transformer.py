@@ -1,0 +1,65 @@
+"""The Transformer (section 3).
+
+Legend: S source rows, T target rows, D d_model.
+"""
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from nmt_cli.model.embeddings import Embedding, LearnedPositions, SinusoidalPositions
+from nmt_cli.model.layers import DecoderLayer, EncoderLayer, final_norm, new_embedding_weight
+from nmt_cli.model.packing import Packed, attention_layout
+from nmt_cli.recipe.schema import ModelConfig
+
+
+class Transformer(nn.Module):
+    """Encoder and decoder over packed batches, with one vocabulary for both sides."""
+
+    def __init__(self, config: ModelConfig, vocabulary_size: int) -> None:
+        super().__init__()
+        self.config = config
+        self.vocabulary_size = vocabulary_size
+        source_weight = new_embedding_weight(vocabulary_size, config.d_model)
+        target_weight, output_weight = source_weight, source_weight
+        if config.tied_embeddings != "all":
+            target_weight = output_weight = new_embedding_weight(vocabulary_size, config.d_model)
+        if config.tied_embeddings == "none":
+            output_weight = new_embedding_weight(vocabulary_size, config.d_model)
+        self.source_embedding = Embedding(source_weight, _positions(config), config.dropout)
+        self.target_embedding = Embedding(target_weight, _positions(config), config.dropout)
+        self.output_weight = output_weight
+        self.encoder_layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.num_layers))
+        self.encoder_norm = final_norm(config)
+        self.decoder_layers = nn.ModuleList(DecoderLayer(config) for _ in range(config.num_layers))
+        self.decoder_norm = final_norm(config)
+
+    def forward(self, source: Packed, target_input: Packed) -> Tensor:
+        """Return the decoder's output [T, D] before the softmax projection."""
+        return self.decode(target_input, self.encode(source), source)
+
+    def encode(self, source: Packed) -> Tensor:
+        """Return the memory [S, D] that the decoder attends to."""
+        layout = attention_layout(source, source)
+        rows = self.source_embedding(source)
+        for layer in self.encoder_layers:
+            rows = layer(rows, layout)
+        return self.encoder_norm(rows)
+
+    def decode(self, target_input: Packed, memory: Tensor, source: Packed) -> Tensor:
+        """Return the decoder's output [T, D]; each row has seen its past and the memory."""
+        within = attention_layout(target_input, target_input)
+        to_memory = attention_layout(target_input, source)
+        rows = self.target_embedding(target_input)
+        for layer in self.decoder_layers:
+            rows = layer(rows, memory, within, to_memory)
+        return self.decoder_norm(rows)
+
+    def project(self, rows: Tensor) -> Tensor:
+        """Return the logits [T, vocabulary] of the decoder's output [T, D]."""
+        return F.linear(rows, self.output_weight)
+
+
+def _positions(config: ModelConfig) -> nn.Module:
+    if config.positions == "learned":
+        return LearnedPositions(config.max_positions, config.d_model)
+    return SinusoidalPositions(config.d_model)
