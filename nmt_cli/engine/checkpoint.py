@@ -1,0 +1,174 @@
+"""Checkpoints of a run: saved whole, pruned, and read back with every check (D1, D2, D8)."""
+
+import shutil
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from nmt_cli import logs
+from nmt_cli.atomic_files import (
+    directory_appearing_whole,
+    remove_directory,
+    rewrite_manifest_without,
+    verify,
+)
+from nmt_cli.corpus.tokenizer import Tokenizer
+from nmt_cli.errors import DamagedError, OutputError, UserError
+from nmt_cli.model.transformer import Transformer
+from nmt_cli.model_directory import (
+    CHECKPOINTS,
+    WEIGHTS,
+    Checkpoint,
+    best_checkpoint,
+    checkpoint_name,
+    list_checkpoints,
+    load_weights,
+    read_weights,
+    save_model,
+)
+from nmt_cli.recipe.schema import Recipe
+
+TRAINING_STATE = "training_state.pt"
+RESUMABLE_KEPT = 2  # a damaged newest one must leave another to fall back to
+SPARE_SPACE = 1.2  # times the bytes of a checkpoint, free before one is written
+
+
+@dataclass
+class Progress:
+    """Where training stands; with the recipe it determines everything that follows."""
+
+    step: int = 0  # optimizer updates
+    batch_index: int = 0  # batches of the plan that were used or skipped
+    target_tokens: int = 0
+    skipped: list[int] = field(default_factory=list)  # batch indices, of the last thousand
+    num_skipped: int = 0
+    best_quality: float | None = None
+    validations_without_improvement: int = 0
+    validated_step: int = 0
+
+
+class TrainingState(NamedTuple):
+    """What a checkpoint restores, as live objects."""
+
+    model: Transformer
+    optimizer: torch.optim.Optimizer
+    progress: Progress
+
+
+def save_checkpoint(
+    run_dir: Path,
+    state: TrainingState,
+    recipe: Recipe,
+    tokenizer: Tokenizer,
+    facts: dict[str, Any],
+) -> None:
+    """Write the checkpoint of this step, with ``facts`` in its manifest.
+
+    Raises OutputError when the disk is full; what was there before stays as it was.
+    """
+    weights = dict(state.model.named_parameters())
+    for name, weight in weights.items():
+        if not weight.isfinite().all():
+            raise UserError(
+                f"{name} is not finite after step {state.progress.step:,}; nothing was saved. "
+                "Lower training.learning_rate_factor (or peak_learning_rate) or set "
+                "training.clip_norm, and continue with --resume."
+            )
+    directory = run_dir / CHECKPOINTS / checkpoint_name(state.progress.step)
+    _require_space(run_dir, weights)
+    with directory_appearing_whole(directory, replace=True) as partial:
+        save_model(partial, recipe, tokenizer, weights)
+        with (partial.path / TRAINING_STATE).open("wb") as stream:
+            torch.save(
+                {"optimizer": _plain(state.optimizer), "progress": asdict(state.progress)}, stream
+            )
+        partial.facts.update(facts)
+
+
+def load_newest(run_dir: Path, state: TrainingState) -> Checkpoint:
+    """Restore ``state`` from the newest undamaged checkpoint and return which it was.
+
+    Damaged ones are named. Where none is left, that is an error: never a silent new start.
+    """
+    for checkpoint in reversed(list_checkpoints(run_dir)):
+        if TRAINING_STATE not in checkpoint.manifest["files"]:
+            continue
+        try:
+            _restore(checkpoint, state)
+        except DamagedError as error:
+            logs.warning(f"{error} The checkpoint before it is used.")
+            continue
+        return checkpoint
+    raise UserError(
+        f"{run_dir / CHECKPOINTS} holds no undamaged checkpoint to resume from; "
+        "choose another --run-dir to train from the beginning."
+    )
+
+
+def prune(run_dir: Path, keep_for_average: int) -> None:
+    """Remove checkpoints that neither the average, the best, nor resuming needs."""
+    checkpoints = list_checkpoints(run_dir)
+    resumable = checkpoints[-RESUMABLE_KEPT:]
+    averaged = [c for c in checkpoints if c.enters_average][-keep_for_average:]
+    kept = {c.path for c in [*resumable, *averaged, best_checkpoint(checkpoints)] if c}
+    for checkpoint in checkpoints:
+        if checkpoint.path not in kept:
+            remove_directory(checkpoint.path)
+        elif checkpoint not in resumable and TRAINING_STATE in checkpoint.manifest["files"]:
+            rewrite_manifest_without(checkpoint.path, TRAINING_STATE)
+
+
+def _restore(checkpoint: Checkpoint, state: TrainingState) -> None:
+    verify(checkpoint.path)
+    path = checkpoint.path / TRAINING_STATE
+    try:
+        saved = torch.load(path, map_location="cpu", weights_only=True)
+        moments = _checked_moments(saved["optimizer"], state.model, path)
+        progress = Progress(**saved["progress"])
+    except DamagedError:
+        raise
+    except Exception as error:  # torch.load names no narrower set
+        raise DamagedError(f"{path} cannot be read: {error}.") from None
+    if progress.step != checkpoint.step:
+        raise DamagedError(f"{path} is of step {progress.step:,}, not {checkpoint.step:,}.")
+    load_weights(state.model, read_weights(checkpoint.path), checkpoint.path / WEIGHTS)
+    groups = state.optimizer.state_dict()["param_groups"]
+    state.optimizer.load_state_dict({"state": moments, "param_groups": groups})
+    for name, value in asdict(progress).items():
+        setattr(state.progress, name, value)
+
+
+def _plain(optimizer: torch.optim.Optimizer) -> dict[int, dict[str, Tensor]]:
+    """Return the moments alone: the recipe decides the settings."""
+    return optimizer.state_dict()["state"]
+
+
+def _checked_moments(
+    moments: dict[int, dict[str, Tensor]], model: Transformer, path: Path
+) -> dict[int, dict[str, Tensor]]:
+    parameters = list(model.named_parameters())
+    if sorted(moments) != list(range(len(parameters))):
+        raise DamagedError(f"{path} has moments of {len(moments)} weights, not {len(parameters)}.")
+    for index, (name, parameter) in enumerate(parameters):
+        for moment in ("exp_avg", "exp_avg_sq"):
+            tensor = moments[index][moment]
+            fits = tensor.shape == parameter.shape and tensor.dtype == parameter.dtype
+            if not (fits and tensor.is_contiguous() and tensor.isfinite().all()):
+                raise DamagedError(f"{path} is damaged: {moment} of {name} does not fit.")
+    return moments
+
+
+def _require_space(run_dir: Path, weights: Mapping[str, Tensor]) -> None:
+    """Refuse to begin what would not end: weights and two moments of each."""
+    needed = 3 * SPARE_SPACE * sum(weight.nbytes for weight in weights.values())
+    run_dir.mkdir(parents=True, exist_ok=True)
+    free = shutil.disk_usage(run_dir).free
+    if free < needed:
+        raise OutputError(
+            f"no space for a checkpoint in {run_dir}: {needed / 2**20:,.0f} MiB needed, "
+            f"{free / 2**20:,.0f} MiB free; nothing was removed to make room."
+        )

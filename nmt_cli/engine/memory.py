@@ -1,0 +1,98 @@
+"""How much of a batch fits the device at once, and an allocator that keeps what it has."""
+
+import ctypes
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+from nmt_cli.recipe.schema import ModelConfig
+
+MAX_TOKENS_ON_CPU = 8_192  # products are busy long before
+SHARE_OF_CPU_MEMORY = 1 / 3
+SHARE_OF_GPU_MEMORY = 0.8
+CGROUP_LIMITS = (
+    Path("/sys/fs/cgroup/memory.max"),
+    Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
+)
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # malloc.h
+
+
+def keep_freed_memory() -> None:
+    """Make the allocators keep large blocks, in huge pages, instead of returning them.
+
+    Each micro-batch asks for the same blocks again; getting them afresh from the kernel, page by
+    page, costs up to 15 % of a step on a CPU. To be called before the first tensor is made; does
+    nothing where the C library is not glibc.
+    """
+    os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")  # torch reads it at its first allocation
+    try:
+        libc = ctypes.CDLL(None)
+        libc.mallopt(M_MMAP_THRESHOLD, 1 << 30)
+        libc.mallopt(M_TRIM_THRESHOLD, (1 << 31) - 1)
+    except (OSError, AttributeError):
+        return
+
+
+def default_max_tokens(
+    config: ModelConfig, vocabulary_size: int, device: torch.device, tokens_per_step: int
+) -> int:
+    """Return the tokens of either side that one micro-batch may have on ``device``."""
+    if device.type == "cuda":
+        memory = int(torch.cuda.mem_get_info(device)[0] * SHARE_OF_GPU_MEMORY)
+        limit = tokens_per_step
+    else:
+        memory = int(allowed_memory() * SHARE_OF_CPU_MEMORY)
+        limit = MAX_TOKENS_ON_CPU
+    left = memory - 4 * 4 * _num_parameters(config, vocabulary_size)  # gradient and two moments
+    fitting = left // activation_bytes_per_token(config)
+    return max(1, min(limit, tokens_per_step, fitting))
+
+
+def largest_that_runs(max_tokens: int, attempt: Callable[[int], None]) -> int:
+    """Return ``max_tokens``, halved until ``attempt`` no longer runs out of memory."""
+    while True:
+        try:
+            attempt(max_tokens)
+        except torch.OutOfMemoryError:
+            if max_tokens == 1:
+                raise
+            max_tokens = max(1, max_tokens // 2)
+            torch.cuda.empty_cache()
+        else:
+            return max_tokens
+
+
+def allowed_memory() -> int:
+    """Return the bytes this process may use: RAM, or what its control group allows."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    for path in CGROUP_LIMITS:
+        try:
+            memory = min(memory, int(path.read_text()))
+        except (OSError, ValueError):
+            continue  # no such control group, or it says "max"
+    return memory
+
+
+def activation_bytes_per_token(config: ModelConfig) -> int:
+    """Return what a token on each side leaves for the backward pass, at most, in bytes.
+
+    Counted from the layers in fp32: each attention keeps its input, the projections packed and
+    padded, the values packed and padded; each feed-forward both sides of its ReLU; each residual
+    its sum and its norm.
+    """
+    heads = config.num_heads * (2 * config.key_width + config.value_width)
+    attention = 2 * heads + 3 * config.num_heads * config.value_width + config.d_model
+    residual = 4 * config.d_model
+    feed_forward = 3 * config.d_ff + config.d_model
+    encoder = attention + feed_forward + 2 * residual
+    decoder = 2 * attention + feed_forward + 3 * residual
+    return 4 * (config.num_layers * (encoder + decoder) + 8 * config.d_model)
+
+
+def _num_parameters(config: ModelConfig, vocabulary_size: int) -> int:
+    attention = config.num_heads * config.d_model * 2 * (config.key_width + config.value_width)
+    layers = config.num_layers * (3 * attention + 4 * config.d_model * config.d_ff)
+    matrices = {"all": 1, "decoder": 2, "none": 3}[config.tied_embeddings]
+    return layers + matrices * vocabulary_size * config.d_model

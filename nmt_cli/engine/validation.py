@@ -1,0 +1,97 @@
+"""Loss, perplexity and BLEU on the validation text."""
+
+import math
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from nmt_cli.corpus.binarized import PreparedCorpus
+from nmt_cli.corpus.loader import ParallelTokens, micro_batches_of
+from nmt_cli.decoding.translator import Translator
+from nmt_cli.engine.machine import Machine
+from nmt_cli.engine.stop_signals import StopRequest
+from nmt_cli.engine.training_step import as_tensors, loss_sums
+from nmt_cli.metrics import bleu
+from nmt_cli.model.transformer import Transformer
+from nmt_cli.recipe.schema import Recipe
+
+
+class Validation(NamedTuple):
+    """What was measured; losses are nats, means of a target token."""
+
+    loss: float  # label-smoothed, as in training
+    nll: float
+    bleu: float | None
+    quality: float  # what "best" compares; higher is better
+
+    @property
+    def perplexity(self) -> float:
+        """exp(nll): the perplexity of a piece."""
+        return math.exp(min(self.nll, 700.0))
+
+    def as_record(self) -> dict[str, Any]:
+        """Return the figures for a manifest or a log."""
+        return {**self._asdict(), "perplexity": self.perplexity}
+
+    def __str__(self) -> str:
+        text = f"validation loss {self.loss:.4f}, perplexity {self.perplexity:.3f}"
+        return text if self.bleu is None else f"{text}, BLEU {self.bleu:.2f}"
+
+
+class Validator:
+    """Measures a model that is being trained, as often as asked."""
+
+    def __init__(self, recipe: Recipe, corpus: PreparedCorpus, machine: Machine) -> None:
+        self._recipe, self._corpus, self._machine = recipe, corpus, machine
+
+    def validate(self, model: Transformer, stop: StopRequest) -> Validation | None:
+        """Return the figures of ``model``, left in evaluation mode; None where ``stop`` came."""
+        model.eval()
+        sums = self._loss_sums(model, stop)
+        score = self._bleu(model, stop) if self._recipe.validation.bleu != "off" else None
+        if stop:
+            return None
+        loss, nll = sums
+        quality = (
+            score if score is not None and self._recipe.validation.best_by == "bleu" else -loss
+        )
+        return Validation(loss, nll, score, quality)
+
+    @torch.no_grad()
+    def _loss_sums(self, model: Transformer, stop: StopRequest) -> tuple[float, float]:
+        loss = nll = 0.0
+        num_tokens = 0
+        smoothing = self._recipe.training.label_smoothing
+        for tokens in self._micro_batches():
+            if stop:
+                break
+            batch = as_tensors(tokens, self._corpus.tokenizer.bos_id, self._machine.device)
+            sums = loss_sums(model, batch, smoothing, self._machine.precision)
+            loss += sums.loss.item()
+            nll += sums.nll.item()
+            num_tokens += len(tokens.target_tokens)
+        return loss / max(1, num_tokens), nll / max(1, num_tokens)
+
+    def _micro_batches(self) -> Iterator[ParallelTokens]:
+        source, target = self._corpus.validation_source, self._corpus.validation_target
+        by_length = np.lexsort((source.lengths, target.lengths)).astype(np.int64)
+        yield from micro_batches_of(by_length, source, target, self._machine.max_tokens)
+
+    def _bleu(self, model: Transformer, stop: StopRequest) -> float | None:
+        """Return the BLEU of the validation text, through the same code as translate | score."""
+        beam_size = 1 if self._recipe.validation.bleu == "greedy" else None
+        translator = Translator(
+            self._recipe,
+            self._corpus.tokenizer,
+            model,
+            beam_size=beam_size,
+            precision=self._machine.precision,
+        )
+        hypotheses = []
+        for translation in translator.translate(self._corpus.validation_lines("source")):
+            if stop:
+                return None
+            hypotheses.append(translation.text)
+        return bleu.corpus_bleu(hypotheses, [self._corpus.validation_lines("target")]).score

@@ -1,0 +1,172 @@
+"""A directory that is a model: recipe, tokenizer, weights and a manifest; and runs that hold many.
+
+recipe.yaml  tokenizer.model | vocabulary.txt  model.safetensors  manifest.json
+"""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import safetensors.torch
+import torch
+from safetensors import SafetensorError
+from torch import Tensor
+
+from nmt_cli import logs
+from nmt_cli.atomic_files import Partial, read_manifest, verify
+from nmt_cli.corpus.tokenizer import Tokenizer, load_tokenizer
+from nmt_cli.errors import DamagedError, UserError
+from nmt_cli.model.transformer import Transformer
+from nmt_cli.recipe.schema import Recipe
+from nmt_cli.recipe.reader import dump_recipe, read_recipe
+
+RECIPE = "recipe.yaml"
+WEIGHTS = "model.safetensors"
+CHECKPOINTS = "checkpoints"
+AVERAGE = "average"
+MODEL_KINDS = frozenset({"regular", "final", "safety", "average"})
+CHECKPOINT_NAME = re.compile(r"step-(\d{8,})")
+
+
+class LoadedModel(NamedTuple):
+    """A model ready for use."""
+
+    recipe: Recipe
+    tokenizer: Tokenizer
+    model: Transformer  # in evaluation mode, fp32, on the device asked for
+    path: Path
+    manifest: dict[str, Any]
+
+
+class Checkpoint(NamedTuple):
+    """A checkpoint of a run, as its manifest tells."""
+
+    path: Path
+    step: int
+    manifest: dict[str, Any]
+
+    @property
+    def enters_average(self) -> bool:
+        """Whether it was made at the recipe's interval or at the end."""
+        return self.manifest["kind"] in {"regular", "final"}
+
+    @property
+    def quality(self) -> float | None:
+        """What "best" compares, higher is better; None where nothing was measured."""
+        return (self.manifest.get("validation") or {}).get("quality")
+
+
+def checkpoint_name(step: int) -> str:
+    """Return the directory name of the checkpoint of ``step``."""
+    return f"step-{step:08d}"
+
+
+def save_model(
+    partial: Partial, recipe: Recipe, tokenizer: Tokenizer, weights: Mapping[str, Tensor]
+) -> None:
+    """Write the files of a model into ``partial``; its owner adds the facts."""
+    (partial.path / RECIPE).write_text(dump_recipe(recipe), encoding="utf-8", newline="\n")
+    tokenizer.save(partial.path)
+    tensors = {name: weight.detach().cpu().contiguous() for name, weight in weights.items()}
+    with (partial.path / WEIGHTS).open("wb") as stream:  # a stream, so that a full disk has errno
+        stream.write(safetensors.torch.save(tensors))
+
+
+def load_model(path: Path, device: torch.device | str = "cpu") -> LoadedModel:
+    """Return the model that ``path`` (a model directory, a checkpoint or a run) holds."""
+    directory = find_model(path)
+    manifest = verify(directory)
+    recipe = read_recipe(str(directory / RECIPE)).recipe
+    tokenizer = load_tokenizer(directory, recipe.tokenizer, recipe.data)
+    model = Transformer(recipe.model, tokenizer.size)
+    load_weights(model, read_weights(directory), directory)
+    return LoadedModel(recipe, tokenizer, model.to(device).eval(), directory, manifest)
+
+
+def read_weights(directory: Path) -> dict[str, Tensor]:
+    """Return the tensors of the verified model in ``directory``."""
+    try:
+        return safetensors.torch.load_file(directory / WEIGHTS)
+    except (OSError, SafetensorError, ValueError) as error:
+        raise DamagedError(f"{directory / WEIGHTS} cannot be read: {error}.") from None
+
+
+def load_weights(model: Transformer, weights: Mapping[str, Tensor], directory: Path) -> None:
+    """Copy ``weights`` into ``model`` after checking names, shapes and values."""
+    parameters = dict(model.named_parameters())
+    if missing := sorted(parameters.keys() ^ weights.keys()):
+        raise DamagedError(
+            f"{directory / WEIGHTS} does not fit its {RECIPE}: "
+            f"{', '.join(missing[:3])} is in one and not in the other."
+        )
+    for name, parameter in parameters.items():
+        weight = weights[name]
+        if weight.shape != parameter.shape or weight.dtype != parameter.dtype:
+            raise DamagedError(
+                f"{directory / WEIGHTS} does not fit its {RECIPE}: {name} is {weight.dtype} "
+                f"{list(weight.shape)}, the recipe says {parameter.dtype} {list(parameter.shape)}."
+            )
+        if not weight.isfinite().all():
+            raise DamagedError(f"{directory / WEIGHTS} is damaged: {name} is not finite.")
+    with torch.no_grad():
+        for name, parameter in parameters.items():
+            parameter.copy_(weights[name])
+
+
+def is_model(directory: Path) -> bool:
+    """Say whether ``directory`` claims to be a model (not yet whether it is undamaged)."""
+    try:
+        return read_manifest(directory).get("kind") in MODEL_KINDS
+    except DamagedError:
+        return False
+
+
+def find_model(path: Path) -> Path:
+    """Return the model that ``path`` means: itself, or of a run its average, best or last."""
+    if not path.is_dir():
+        found = "is not a directory" if path.exists() else "not found"
+        raise UserError(
+            f"model {path} {found}; give a model directory, a checkpoint or a run directory."
+        )
+    if not (path / CHECKPOINTS).is_dir():
+        if read_manifest(path).get("kind") not in MODEL_KINDS:
+            raise UserError(f"{path} is not a model; give a model, a checkpoint or a run.")
+        return path
+    if is_model(path / AVERAGE):
+        logs.info(f"Using {path / AVERAGE}, the average of {path}.")
+        return path / AVERAGE
+    checkpoints = list_checkpoints(path)
+    if not checkpoints:
+        raise UserError(f"{path} holds no checkpoint yet; train it first.")
+    best = best_checkpoint(checkpoints)
+    if best is not None:
+        logs.info(f"Using {best.path}, the best by validation of {path}.")
+        return best.path
+    logs.info(f"Using {checkpoints[-1].path}, the last of {path}.")
+    return checkpoints[-1].path
+
+
+def list_checkpoints(run_dir: Path) -> list[Checkpoint]:
+    """Return the checkpoints of ``run_dir`` by step; damaged manifests are named and left out."""
+    checkpoints = []
+    for path in (run_dir / CHECKPOINTS).iterdir() if (run_dir / CHECKPOINTS).is_dir() else ():
+        match = CHECKPOINT_NAME.fullmatch(path.name)
+        if match is None:
+            continue
+        try:
+            manifest = read_manifest(path)
+        except DamagedError as error:
+            logs.warning(str(error))
+            continue
+        if manifest.get("step") != int(match.group(1)) or manifest.get("kind") not in MODEL_KINDS:
+            logs.warning(f"{path} is damaged: its manifest speaks of another checkpoint.")
+            continue
+        checkpoints.append(Checkpoint(path, manifest["step"], manifest))
+    return sorted(checkpoints, key=lambda checkpoint: checkpoint.step)
+
+
+def best_checkpoint(checkpoints: list[Checkpoint]) -> Checkpoint | None:
+    """Return the checkpoint whose validation was best, the earliest of equals."""
+    measured = [checkpoint for checkpoint in checkpoints if checkpoint.quality is not None]
+    return max(measured, key=lambda checkpoint: checkpoint.quality or 0.0, default=None)

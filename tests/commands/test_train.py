@@ -1,0 +1,137 @@
+import hashlib
+import json
+import shutil
+
+import pytest
+
+from nmt_cli.commands import train
+from nmt_cli.errors import DamagedError, UserError
+
+OPTIONS = {"device": "cpu", "precision": "fp32", "max_tokens_per_device": 60}
+
+
+@pytest.fixture
+def run(toy, tmp_path):
+    """Train the toy into tmp_path/run with the options given."""
+
+    def call(*overrides, **options):
+        chosen = {"prepared": toy.prepared, "run_dir": tmp_path / "run", **OPTIONS, **options}
+        train.run(str(toy.recipe_path), overrides=overrides, **chosen)
+        return chosen["run_dir"]
+
+    return call
+
+
+def fingerprint(directory):
+    return {
+        str(path.relative_to(directory)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(directory.rglob("*"))
+        if path.is_file()
+    }
+
+
+def test_a_run_directory_says_what_it_is(run, toy):
+    directory = run("training.max_steps=3")
+    assert sorted(path.name for path in directory.iterdir()) == [
+        "checkpoints", "metrics.jsonl", "recipe.yaml", "sessions.jsonl"
+    ]  # fmt: skip
+    session = json.loads((directory / "sessions.jsonl").read_text())
+    assert session["from_step"] == 0
+    assert session["max_tokens_per_device"] == 60
+    assert "torch" in session["versions"]
+    assert "max_steps: 3" in (directory / "recipe.yaml").read_text()
+
+
+def test_checkpoints_are_never_overwritten(run, tmp_path):
+    run("training.max_steps=3")
+    with pytest.raises(
+        UserError,
+        match=r"run already holds checkpoints up to step 3. Add --resume to continue, or choose",
+    ):
+        run("training.max_steps=3")
+
+
+def test_a_finished_run_started_again_changes_nothing(run):
+    directory = run("training.max_steps=3")
+    before = fingerprint(directory)
+    run("training.max_steps=3", resume=True)
+    assert fingerprint(directory) == before
+
+
+def test_resume_goes_on_with_what_may_change(run):
+    directory = run("training.max_steps=3")
+    run("training.max_steps=6", "validation.bleu=off", resume=True)
+    sessions = (directory / "sessions.jsonl").read_text().splitlines()
+    assert [json.loads(line)["from_step"] for line in sessions] == [0, 3]
+
+
+def test_resume_shows_old_and_new_of_what_may_not(run):
+    run("training.max_steps=3")
+    with pytest.raises(
+        UserError,
+        match=r"was trained with another recipe: model.d_ff \(was 28, is 30\) cannot change "
+        r"within a run; training.seed \(was 1, is 2\) needs --allow-change training.seed\.",
+    ):
+        run("training.seed=2", "model.d_ff=30", resume=True)
+    run("training.seed=2", "training.max_steps=4", resume=True, allowed_changes=["training.seed"])
+
+
+def test_resume_without_a_checkpoint_is_a_start(run):
+    assert (run("training.max_steps=3", resume=True) / "checkpoints").is_dir()
+
+
+def test_resume_never_starts_from_zero_beside_damaged_checkpoints(run):
+    directory = run("training.max_steps=3")
+    for manifest in directory.glob("checkpoints/*/manifest.json"):
+        manifest.write_text("{}")
+    with pytest.raises(UserError, match="holds no undamaged checkpoint"):
+        run("training.max_steps=3", resume=True)
+
+
+def test_leftovers_of_a_killed_save_are_removed(run):
+    directory = run("training.max_steps=3")
+    (directory / "checkpoints" / ".partial-step-00000009-999999999").mkdir()
+    run("training.max_steps=6", resume=True)
+    assert not list((directory / "checkpoints").glob(".partial-*"))
+
+
+def test_without_preprocess_the_next_command_is_named(run, tmp_path):
+    with pytest.raises(UserError, match=r"absent not found. Run: nmt-cli preprocess .*toy.yaml"):
+        run(prepared=tmp_path / "absent")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_corpus_of_another_recipe_is_refused(run, tmp_path):
+    with pytest.raises(UserError, match=r"was made with max_length 30, the recipe says 29"):
+        run("data.max_length=29")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_damaged_corpus_is_refused(run, toy, tmp_path):
+    prepared = tmp_path / "prepared"
+    shutil.copytree(toy.prepared, prepared)
+    tokens = bytearray((prepared / "train.target.tokens").read_bytes())
+    tokens[-1] ^= 1
+    (prepared / "train.target.tokens").write_bytes(tokens)
+    with pytest.raises(DamagedError, match=r"train.target.tokens has changed"):
+        run(prepared=prepared)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_pair_over_the_devices_limit_is_named(run, tmp_path):
+    with pytest.raises(
+        UserError,
+        match=r"one sentence pair has 10 tokens, more than --max-tokens-per-device 9; raise it",
+    ):
+        run(max_tokens_per_device=9)
+
+
+def test_a_file_is_no_run_directory(run, tmp_path):
+    (tmp_path / "run").write_text("x")
+    with pytest.raises(UserError, match="run is a file; choose another --run-dir"):
+        run()
+
+
+def test_an_unknown_device_is_named(run):
+    with pytest.raises(UserError, match="--device must be auto, cpu, cuda or cuda:N, but is tpu"):
+        run(device="tpu")

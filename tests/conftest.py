@@ -1,0 +1,69 @@
+"""A toy experiment: small words, of which the target is the source reversed."""
+
+import random
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+import torch
+
+from nmt_cli import logs
+from nmt_cli.commands import preprocess
+from nmt_cli.corpus.binarized import PreparedCorpus, open_prepared
+from nmt_cli.recipe.schema import Recipe
+from nmt_cli.recipe.reader import read_recipe
+
+# Toy models are faster on one thread, and pytest runs as many workers as there are cores.
+torch.set_num_threads(1)
+
+WORDS = [
+    "ant", "bee", "cat", "dog", "eel", "fox", "gnu", "hen", "ibis", "jay", "kite", "lark", "mole"
+]  # fmt: skip
+
+RECIPE = """\
+description: A toy.
+data:
+  source_language: en
+  target_language: de
+  train: [{{source: {folder}/train.en, target: {folder}/train.de}}]
+  validation: {{source: {folder}/validation.en, target: {folder}/validation.de}}
+  max_length: 30
+tokenizer: {{type: whitespace}}
+model: {{num_layers: 1, d_model: 20, d_ff: 28, num_heads: 5, dropout: 0.1}}
+training: {{tokens_per_step: 120, max_steps: 12, warmup_steps: 4, peak_learning_rate: 5e-3}}
+validation: {{every_steps: 6, bleu: greedy}}
+checkpoints: {{every_steps: 3, keep_for_average: 2}}
+decoding: {{beam_size: 2}}
+"""
+
+
+class ToyExperiment(NamedTuple):
+    """A recipe file with its text and prepared corpus."""
+
+    recipe_path: Path
+    recipe: Recipe
+    prepared: Path
+    corpus: PreparedCorpus
+
+
+def write_pairs(folder: Path, name: str, count: int, seed: int) -> None:
+    rng = random.Random(seed)
+    sources = [[rng.choice(WORDS) for _ in range(rng.randint(1, 9))] for _ in range(count)]
+    for side, sentences in (("en", sources), ("de", [words[::-1] for words in sources])):
+        text = "".join(" ".join(words) + "\n" for words in sentences)
+        (folder / f"{name}.{side}").write_text(text)
+
+
+@pytest.fixture(scope="session")
+def toy(tmp_path_factory: pytest.TempPathFactory) -> ToyExperiment:
+    """A prepared corpus of 150 pairs; tests may read it, not change it."""
+    folder = tmp_path_factory.mktemp("toy")
+    write_pairs(folder, "train", 150, seed=1)
+    write_pairs(folder, "validation", 11, seed=2)
+    recipe_path = folder / "toy.yaml"
+    recipe_path.write_text(RECIPE.format(folder=folder))
+    logs.configure(quiet=True)
+    preprocess.run(recipe=str(recipe_path), output=folder / "prepared", workers=1)
+    recipe = read_recipe(str(recipe_path)).recipe
+    corpus = open_prepared(folder / "prepared", recipe, "toy")
+    return ToyExperiment(recipe_path, recipe, folder / "prepared", corpus)

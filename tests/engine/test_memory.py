@@ -1,0 +1,55 @@
+import pytest
+import torch
+
+from nmt_cli.engine import memory
+from nmt_cli.engine.memory import default_max_tokens, largest_that_runs
+from nmt_cli.recipe.schema import ModelConfig
+
+CPU = torch.device("cpu")
+
+
+def test_the_cpu_limit_fits_a_third_of_the_memory(monkeypatch):
+    config = ModelConfig()
+    for gibibytes in (4, 8, 16):
+        monkeypatch.setattr(memory, "allowed_memory", lambda size=gibibytes: size << 30)
+        max_tokens = default_max_tokens(config, 37_000, CPU, tokens_per_step=25_000)
+        parameters = 4 * 4 * 63_100_000
+        used = parameters + max_tokens * memory.activation_bytes_per_token(config)
+        assert used <= 1.01 * (gibibytes << 30) / 3 or max_tokens == 1
+        assert used > 0.95 * (gibibytes << 30) / 3 or max_tokens in (1, memory.MAX_TOKENS_ON_CPU)
+
+
+def test_more_than_products_need_or_a_step_holds_is_never_taken(monkeypatch):
+    monkeypatch.setattr(memory, "allowed_memory", lambda: 1 << 40)
+    assert default_max_tokens(ModelConfig(), 37_000, CPU, 25_000) == memory.MAX_TOKENS_ON_CPU
+    assert default_max_tokens(ModelConfig(), 37_000, CPU, 700) == 700
+
+
+def test_a_control_group_lowers_the_limit(tmp_path, monkeypatch):
+    limit = tmp_path / "memory.max"
+    monkeypatch.setattr(memory, "CGROUP_LIMITS", (limit, tmp_path / "absent"))
+    unlimited = memory.allowed_memory()
+    limit.write_text("max\n")
+    assert memory.allowed_memory() == unlimited
+    limit.write_text("123456789\n")
+    assert memory.allowed_memory() == 123_456_789
+
+
+def test_a_probe_halves_until_it_fits():
+    tried = []
+
+    def attempt(max_tokens):
+        tried.append(max_tokens)
+        if max_tokens > 1_000:
+            raise torch.OutOfMemoryError("no")
+
+    assert largest_that_runs(5_000, attempt) == 625
+    assert tried == [5_000, 2_500, 1_250, 625]
+
+
+def test_a_probe_that_never_fits_says_so():
+    def attempt(_):
+        raise torch.OutOfMemoryError("no")
+
+    with pytest.raises(torch.OutOfMemoryError):
+        largest_that_runs(8, attempt)

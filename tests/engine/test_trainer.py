@@ -1,0 +1,237 @@
+import json
+import math
+import signal
+
+import pytest
+import torch
+
+from nmt_cli.engine import trainer as trainer_module
+from nmt_cli.engine.checkpoint import save_checkpoint
+from nmt_cli.engine.machine import Machine
+from nmt_cli.engine.stop_signals import StopRequest
+from nmt_cli.engine.trainer import Trainer
+from nmt_cli.engine.training_step import compute_gradient
+from nmt_cli.errors import InterruptedTrainingError, OutputError, UserError
+from nmt_cli.model_directory import list_checkpoints
+
+MACHINE = Machine(torch.device("cpu"), "fp32", max_tokens=60)  # two micro-batches a step
+
+
+def changed(recipe, **sections):
+    """Return ``recipe`` with keys of its sections changed."""
+    update = {name: getattr(recipe, name).model_copy(update=c) for name, c in sections.items()}
+    return recipe.model_copy(update=update)
+
+
+@pytest.fixture
+def new_trainer(toy, tmp_path):
+    def make(recipe=toy.recipe, run_dir=None, machine=MACHINE):
+        run_dir = run_dir or tmp_path / "run"
+        run_dir.mkdir(exist_ok=True)
+        return Trainer(recipe, toy.corpus, run_dir, machine)
+
+    return make
+
+
+class StopAfter(StopRequest):
+    """A request that comes once training has reached a step."""
+
+    def __init__(self, trainer, step):
+        super().__init__()
+        self.trainer, self.step = trainer, step
+
+    def __bool__(self):
+        if self.trainer.progress.step >= self.step:
+            self.signal_name = "SIGTERM"
+        return super().__bool__()
+
+
+def weights(trainer):
+    return torch.cat([p.detach().flatten() for p in trainer.model.parameters()])
+
+
+def records(trainer):
+    text = (trainer.run_dir / "metrics.jsonl").read_text()
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def steps(trainer):
+    return [record["step"] for record in records(trainer) if "loss" in record]
+
+
+def checkpoints(trainer):
+    return {c.step: c.manifest["kind"] for c in list_checkpoints(trainer.run_dir)}
+
+
+def test_a_resumed_run_equals_an_uninterrupted_one_bit_for_bit(new_trainer, tmp_path):
+    whole = new_trainer(run_dir=tmp_path / "whole")
+    whole.train(StopRequest())
+    assert whole.progress.step == 12
+
+    for stop_at in (4, 6, 11):
+        interrupted = new_trainer()
+        if list_checkpoints(interrupted.run_dir):
+            interrupted.resume()
+        with pytest.raises(InterruptedTrainingError, match=f"stopped training at step {stop_at};"):
+            interrupted.train(StopAfter(interrupted, stop_at))
+        torch.manual_seed(stop_at)  # other programs draw other numbers
+    resumed = new_trainer()
+    resumed.resume()
+    resumed.train(StopRequest())
+
+    assert torch.equal(weights(resumed), weights(whole))
+    assert steps(resumed) == steps(whole) == list(range(1, 13))
+    timeless = [
+        [{k: v for k, v in r.items() if "seconds" not in k} for r in records(trainer)]
+        for trainer in (resumed, whole)
+    ]
+    assert timeless[0] == timeless[1]
+
+
+def test_checkpoints_are_kept_by_kind(new_trainer):
+    trainer = new_trainer()
+    trainer.train(StopRequest())
+    kinds = checkpoints(trainer)
+    assert kinds[9] == "regular"
+    assert kinds[12] == "regular"
+    best = min(
+        (r for r in records(trainer) if "validation" in r), key=lambda r: r["validation"]["loss"]
+    )
+    assert set(kinds) == {9, 12, best["step"]}
+
+
+def test_the_end_is_saved_and_measured_even_off_the_intervals(new_trainer, toy):
+    trainer = new_trainer(changed(toy.recipe, training={"max_steps": 7}))
+    trainer.train(StopRequest())
+    assert checkpoints(trainer)[7] == "final"
+    assert records(trainer)[-1]["validation"]["bleu"] is not None
+    assert list_checkpoints(trainer.run_dir)[-1].quality is not None
+
+
+def test_an_improvement_between_the_intervals_is_saved_for_safety(new_trainer, toy):
+    recipe = changed(
+        toy.recipe,
+        training={"max_steps": 7},
+        validation={"every_steps": 5},
+        checkpoints={"every_steps": 100},
+    )
+    trainer = new_trainer(recipe)
+    trainer.train(StopRequest())
+    assert checkpoints(trainer) == {5: "safety", 7: "final"}
+
+
+def test_epochs_decide_where_the_recipe_says_so(new_trainer, toy):
+    epochs = {"every_steps": None, "every_epochs": 2}
+    recipe = changed(
+        toy.recipe,
+        training={"max_epochs": 4, "max_steps": 999},
+        validation=epochs,
+        checkpoints=epochs,
+    )
+    trainer = new_trainer(recipe)
+    trainer.train(StopRequest())
+    ends = [step for step in steps(trainer) if trainer.plan.ends_epoch(step - 1)]
+    assert len(ends) == 4
+    assert trainer.progress.step == ends[-1]
+    measured = [r["step"] for r in records(trainer) if "validation" in r]
+    assert measured == [ends[1], ends[3]]
+
+
+def test_patience_ends_training(new_trainer, toy, monkeypatch):
+    recipe = changed(
+        toy.recipe,
+        validation={"every_steps": 1, "patience": 3, "bleu": "off"},
+        training={"max_steps": 99},
+    )
+    trainer = new_trainer(recipe)
+    losses = iter([5.0, 4.0, 4.5, math.nan, 4.0, 1.0])
+    validate = trainer.validator.validate
+
+    def pretended(model, stop):
+        loss = next(losses)
+        return validate(model, stop)._replace(loss=loss, quality=-loss)
+
+    monkeypatch.setattr(trainer.validator, "validate", pretended)
+    trainer.train(StopRequest())
+    assert trainer.progress.step == 5
+
+
+def test_a_batch_without_a_finite_gradient_is_skipped(new_trainer, monkeypatch, capsys):
+    trainer = new_trainer()
+    seen = []
+
+    def sabotaged(model, batch, *arguments):
+        gradient = compute_gradient(model, batch, *arguments)
+        seen.append((batch.number, weights(trainer)))
+        return gradient._replace(norm=math.inf) if batch.number in (3, 4) else gradient
+
+    monkeypatch.setattr(trainer_module, "compute_gradient", sabotaged)
+    trainer.train(StopRequest())
+    assert [index for index, _ in seen] == list(range(14))
+    assert torch.equal(seen[3][1], seen[4][1])
+    assert torch.equal(seen[4][1], seen[5][1])
+    assert not torch.equal(seen[5][1], seen[6][1])
+    assert trainer.progress.step == 12
+    assert trainer.progress.num_skipped == 2
+    assert "batch 3 gave loss" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("is_bad", "skipped"), [(lambda i: i >= 2, 10), (lambda i: i % 2, 11)], ids=["row", "share"]
+)
+def test_too_many_skipped_batches_end_training(new_trainer, toy, monkeypatch, is_bad, skipped):
+    trainer = new_trainer(changed(toy.recipe, training={"max_steps": 99}))
+
+    def sabotaged(model, batch, *arguments):
+        gradient = compute_gradient(model, batch, *arguments)
+        return gradient._replace(loss=math.nan) if is_bad(batch.number) else gradient
+
+    monkeypatch.setattr(trainer_module, "compute_gradient", sabotaged)
+    with pytest.raises(UserError, match=f"training diverged: {skipped} of the last 1,000"):
+        trainer.train(StopRequest())
+
+
+def test_a_full_disk_stops_training_only_the_third_time(new_trainer, monkeypatch, capsys):
+    trainer = new_trainer()
+    failing_steps = {3, 6}
+    save = save_checkpoint
+
+    def save_or_fail(run_dir, state, *arguments):
+        if state.progress.step in failing_steps:
+            raise OutputError("disk full.")
+        save(run_dir, state, *arguments)
+
+    monkeypatch.setattr(trainer_module, "save_checkpoint", save_or_fail)
+    trainer.train(StopRequest())
+    assert set(checkpoints(trainer)) == {9, 12}
+    assert capsys.readouterr().err.count("Training goes on") == 2
+
+    failing_steps |= {9}
+    again = new_trainer(run_dir=trainer.run_dir.with_name("again"))
+    with pytest.raises(OutputError):
+        again.train(StopRequest())
+    assert again.progress.step == 9
+
+
+def test_a_stop_during_validation_leaves_it_for_the_resumed_run(new_trainer, monkeypatch):
+    trainer = new_trainer()
+    stop = StopRequest()
+
+    def stopped(model, request):
+        stop.handle(signal.SIGTERM, None)
+
+    monkeypatch.setattr(trainer.validator, "validate", stopped)
+    with pytest.raises(InterruptedTrainingError, match="step 6"):
+        trainer.train(stop)
+    resumed = new_trainer()
+    resumed.resume()
+    resumed.train(StopRequest())
+    assert [r["step"] for r in records(resumed) if "validation" in r] == [6, 12]
+
+
+def test_a_second_interrupt_ends_at_once():
+    request = StopRequest()
+    request.handle(signal.SIGINT, None)
+    assert request
+    with pytest.raises(KeyboardInterrupt):
+        request.handle(signal.SIGINT, None)

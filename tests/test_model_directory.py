@@ -1,0 +1,128 @@
+import json
+import shutil
+
+import pytest
+import torch
+
+from nmt_cli.atomic_files import MANIFEST, directory_appearing_whole
+from nmt_cli.errors import DamagedError, UserError
+from nmt_cli.model.transformer import Transformer
+from nmt_cli.model_directory import (
+    RECIPE,
+    WEIGHTS,
+    find_model,
+    list_checkpoints,
+    load_model,
+    read_weights,
+    save_model,
+)
+
+
+def write_model(toy, directory, *, kind="regular", step=None, quality=None, seed=1):
+    torch.manual_seed(seed)
+    model = Transformer(toy.recipe.model, toy.corpus.tokenizer.size)
+    with directory_appearing_whole(directory) as partial:
+        save_model(partial, toy.recipe, toy.corpus.tokenizer, dict(model.named_parameters()))
+        validation = None if quality is None else {"quality": quality}
+        partial.facts.update(kind=kind, step=step, validation=validation)
+    return model
+
+
+@pytest.fixture
+def run_dir(toy, tmp_path):
+    """A run with checkpoints 1, 2 and 3, of which 2 was best by validation."""
+    for step, quality in ((1, -3.0), (2, -1.0), (3, -2.0)):
+        directory = tmp_path / "run" / "checkpoints" / f"step-{step:08d}"
+        write_model(toy, directory, step=step, quality=quality)
+    return tmp_path / "run"
+
+
+def test_a_model_is_what_was_saved(toy, tmp_path):
+    model = write_model(toy, tmp_path / "model")
+    loaded = load_model(tmp_path / "model")
+    assert loaded.recipe == toy.recipe
+    assert loaded.tokenizer.encode("owl ant") == toy.corpus.tokenizer.encode("owl ant")
+    assert not loaded.model.training
+    for found, saved in zip(loaded.model.parameters(), model.parameters(), strict=True):
+        assert torch.equal(found, saved)
+
+
+def test_it_can_be_moved(toy, tmp_path):
+    write_model(toy, tmp_path / "model")
+    (tmp_path / "model").rename(tmp_path / "elsewhere")
+    assert load_model(tmp_path / "elsewhere").path == tmp_path / "elsewhere"
+
+
+def test_nothing_in_it_is_pickled(toy, tmp_path):
+    write_model(toy, tmp_path / "model")
+    assert sorted(p.name for p in (tmp_path / "model").iterdir()) == [
+        MANIFEST, WEIGHTS, RECIPE, "vocabulary.txt"
+    ]  # fmt: skip
+
+
+def test_a_run_means_its_average_else_its_best_else_its_last(toy, run_dir):
+    assert find_model(run_dir).name == "step-00000002"
+    for checkpoint in list_checkpoints(run_dir):
+        manifest = json.loads((checkpoint.path / MANIFEST).read_text()) | {"validation": None}
+        (checkpoint.path / MANIFEST).write_text(json.dumps(manifest))
+    assert find_model(run_dir).name == "step-00000003"
+    write_model(toy, run_dir / "average", kind="average")
+    assert find_model(run_dir).name == "average"
+    assert find_model(run_dir / "checkpoints" / "step-00000001").name == "step-00000001"
+
+
+@pytest.mark.parametrize("name", [WEIGHTS, RECIPE, "vocabulary.txt", MANIFEST])
+def test_damage_is_named(toy, tmp_path, name):
+    write_model(toy, tmp_path / "model")
+    path = tmp_path / "model" / name
+    content = bytearray(path.read_bytes())
+    content[len(content) // 3] ^= 0xFF
+    path.write_bytes(content)
+    with pytest.raises(DamagedError, match=f"{name} "):
+        load_model(tmp_path / "model")
+    path.unlink()
+    with pytest.raises(DamagedError):
+        load_model(tmp_path / "model")
+
+
+def test_weights_that_do_not_fit_the_recipe_are_refused(toy, tmp_path):
+    other = toy.recipe.model_copy(
+        update={"model": toy.recipe.model.model_copy(update={"d_ff": 12})}
+    )
+    model = Transformer(other.model, toy.corpus.tokenizer.size)
+    with directory_appearing_whole(tmp_path / "model") as partial:
+        save_model(partial, toy.recipe, toy.corpus.tokenizer, dict(model.named_parameters()))
+        partial.facts["kind"] = "average"
+    with pytest.raises(DamagedError, match=r"inner.weight is torch.float32 \[12, 20\]"):
+        load_model(tmp_path / "model")
+
+
+@pytest.mark.parametrize("what", ["missing", "a file", "empty", "a corpus", "an empty run"])
+def test_what_is_no_model_is_told(toy, tmp_path, what):
+    path = tmp_path / "thing"
+    expected = {
+        "missing": "thing not found; give a model directory",
+        "a file": "thing is not a directory",
+        "empty": f"thing has no {MANIFEST}",
+        "a corpus": "thing is not a model",
+        "an empty run": "thing holds no checkpoint yet",
+    }
+    if what == "a file":
+        path.write_text("x")
+    elif what == "empty":
+        path.mkdir()
+    elif what == "a corpus":
+        shutil.copytree(toy.prepared, path)
+    elif what == "an empty run":
+        (path / "checkpoints").mkdir(parents=True)
+    with pytest.raises(UserError, match=expected[what]):
+        load_model(path)
+
+
+def test_weights_cut_short_are_a_user_error(toy, tmp_path):
+    write_model(toy, tmp_path / "model")
+    path = tmp_path / "model" / WEIGHTS
+    for size in (0, 7, 100, path.stat().st_size - 1):
+        path.write_bytes(path.read_bytes()[:size])
+        with pytest.raises(DamagedError, match="cannot be read"):
+            read_weights(tmp_path / "model")
