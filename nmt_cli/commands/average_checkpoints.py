@@ -1,0 +1,86 @@
+"""``nmt-cli average-checkpoints``: the last checkpoints of a run become one model."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from nmt_cli import logs
+from nmt_cli.atomic_files import directory_appearing_whole, verify
+from nmt_cli.corpus.tokenizer import load_tokenizer
+from nmt_cli.engine.averaging import mean_weights
+from nmt_cli.errors import UserError
+from nmt_cli.model_directory import (
+    AVERAGE,
+    RECIPE,
+    WEIGHTS,
+    find_model,
+    list_checkpoints,
+    save_model,
+)
+from nmt_cli.recipe.reader import read_recipe
+
+
+def run(
+    run_dir: Path,
+    *,
+    last: int | None = None,
+    checkpoints: Sequence[Path] = (),
+    output: Path | None = None,
+    force: bool = False,
+) -> None:
+    """Write the mean of the chosen checkpoints as a model directory.
+
+    Chosen are ``checkpoints``, else the ``last`` regular or final ones of the run, by default as
+    many as the recipe says. Raises UserError where they do not fit together.
+    """
+    if not run_dir.is_dir():
+        raise UserError(f"run {run_dir} not found; give the run directory that train wrote.")
+    output = output or run_dir / AVERAGE
+    chosen = _distinct(checkpoints) if checkpoints else _last(run_dir, last)
+    manifests = [verify(find_model(path)) for path in chosen]
+    recipe = read_recipe(str(chosen[0] / RECIPE)).recipe
+    for path in chosen[1:]:
+        if read_recipe(str(path / RECIPE)).recipe.model != recipe.model:
+            raise UserError(f"{path} has another model than {chosen[0]}; they have no average.")
+    tokenizer = load_tokenizer(chosen[0], recipe.tokenizer, recipe.data)
+    with directory_appearing_whole(output, replace=force) as partial:
+        save_model(partial, recipe, tokenizer, mean_weights(chosen))
+        partial.facts.update(kind="average", averaged=_facts(chosen, manifests))
+    logs.info(f"Averaged {', '.join(path.name for path in chosen)} into {output}.")
+
+
+def _last(run_dir: Path, count: int | None) -> list[Path]:
+    available = [c for c in list_checkpoints(run_dir) if c.enters_average]
+    if count is None:
+        if not available:
+            raise UserError(f"{run_dir} holds no checkpoint yet; train it first.")
+        recipe = read_recipe(str(available[-1].path / RECIPE)).recipe
+        count = recipe.checkpoints.keep_for_average
+    if len(available) < count:
+        steps = ", ".join(str(checkpoint.step) for checkpoint in available) or "none"
+        raise UserError(
+            f"average-checkpoints needs {count} checkpoints, {run_dir} has {len(available)} "
+            f"(steps {steps}). Train longer or give a smaller --last."
+        )
+    return [checkpoint.path for checkpoint in available[-count:]]
+
+
+def _distinct(paths: Sequence[Path]) -> list[Path]:
+    seen: set[Path] = set()
+    for path in paths:
+        if path.resolve() in seen:
+            raise UserError(f"{path} is named twice; a checkpoint enters an average once.")
+        seen.add(path.resolve())
+    return list(paths)
+
+
+def _facts(chosen: Sequence[Path], manifests: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": path.name,
+            "step": manifest.get("step"),
+            "sha256": manifest["files"][WEIGHTS]["sha256"],
+            "prepared_files": manifest.get("prepared_files"),
+        }
+        for path, manifest in zip(chosen, manifests, strict=True)
+    ]

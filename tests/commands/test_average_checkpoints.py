@@ -1,0 +1,119 @@
+import json
+import shutil
+
+import pytest
+import torch
+
+from nmt_cli.atomic_files import MANIFEST
+from nmt_cli.commands import average_checkpoints, train
+from nmt_cli.errors import DamagedError, UserError
+from nmt_cli.model_directory import WEIGHTS, find_model, load_model, read_weights
+
+
+@pytest.fixture(scope="module")
+def trained(toy, tmp_path_factory):
+    """A run with regular checkpoints of steps 3, 6, 9 and 12."""
+    run_dir = tmp_path_factory.mktemp("average") / "run"
+    train.run(
+        str(toy.recipe_path),
+        overrides=["checkpoints.keep_for_average=4", "validation.bleu=off"],
+        prepared=toy.prepared,
+        run_dir=run_dir,
+        device="cpu",
+        precision="fp32",
+    )
+    return run_dir
+
+
+@pytest.fixture
+def run_dir(trained, tmp_path):
+    return shutil.copytree(trained, tmp_path / "run")
+
+
+def checkpoint(run_dir, step):
+    return run_dir / "checkpoints" / f"step-{step:08d}"
+
+
+def test_the_average_is_the_mean_of_the_last(run_dir):
+    average_checkpoints.run(run_dir, last=3)
+    found = read_weights(run_dir / "average")
+    parts = [read_weights(checkpoint(run_dir, step)) for step in (6, 9, 12)]
+    for name, weight in found.items():
+        expected = torch.stack([part[name] for part in parts]).double().mean(0)
+        assert weight.dtype == torch.float32
+        assert torch.allclose(weight.double(), expected, rtol=1e-7, atol=1e-9)
+        assert not torch.equal(weight, parts[2][name])
+
+
+def test_the_recipe_says_how_many_by_default(run_dir):
+    average_checkpoints.run(run_dir)
+    manifest = json.loads((run_dir / "average" / MANIFEST).read_text())
+    assert [part["step"] for part in manifest["averaged"]] == [3, 6, 9, 12]
+    assert find_model(run_dir) == run_dir / "average"
+    load_model(run_dir / "average")
+
+
+def test_the_order_is_nothing(run_dir, tmp_path):
+    chosen = [checkpoint(run_dir, step) for step in (3, 9, 12)]
+    average_checkpoints.run(run_dir, checkpoints=chosen, output=tmp_path / "one")
+    average_checkpoints.run(run_dir, checkpoints=chosen[::-1], output=tmp_path / "two")
+    assert (tmp_path / "one" / WEIGHTS).read_bytes() == (tmp_path / "two" / WEIGHTS).read_bytes()
+
+
+def test_too_few_are_told(run_dir):
+    with pytest.raises(
+        UserError,
+        match=r"needs 9 checkpoints, .*run has 4 \(steps 3, 6, 9, 12\)\.",
+    ):
+        average_checkpoints.run(run_dir, last=9)
+    assert not (run_dir / "average").exists()
+
+
+def test_safety_checkpoints_do_not_enter(run_dir):
+    manifest_path = checkpoint(run_dir, 12) / MANIFEST
+    manifest = json.loads(manifest_path.read_text()) | {"kind": "safety"}
+    manifest_path.write_text(json.dumps(manifest))
+    average_checkpoints.run(run_dir, last=2)
+    manifest = json.loads((run_dir / "average" / MANIFEST).read_text())
+    assert [part["step"] for part in manifest["averaged"]] == [6, 9]
+
+
+def test_one_twice_is_refused(run_dir, tmp_path):
+    twice = [checkpoint(run_dir, 3), checkpoint(run_dir, 3)]
+    with pytest.raises(UserError, match="step-00000003 is named twice"):
+        average_checkpoints.run(run_dir, checkpoints=twice)
+
+
+def test_a_damaged_one_is_named(run_dir):
+    (checkpoint(run_dir, 9) / WEIGHTS).write_bytes(b"")
+    with pytest.raises(DamagedError, match=r"step-00000009/model.safetensors has 0 bytes"):
+        average_checkpoints.run(run_dir)
+    assert not (run_dir / "average").exists()
+
+
+def test_other_models_do_not_fit(run_dir, toy, tmp_path):
+    other = tmp_path / "other"
+    train.run(
+        str(toy.recipe_path),
+        overrides=["model.d_ff=30", "training.max_steps=3", "validation.bleu=off"],
+        prepared=toy.prepared,
+        run_dir=other,
+        device="cpu",
+    )
+    with pytest.raises(UserError, match="has another model than"):
+        average_checkpoints.run(run_dir, checkpoints=[checkpoint(run_dir, 3), checkpoint(other, 3)])
+
+
+def test_an_existing_average_is_kept_without_force(run_dir):
+    average_checkpoints.run(run_dir, last=2)
+    before = (run_dir / "average" / WEIGHTS).read_bytes()
+    with pytest.raises(UserError, match="average already exists; add --force"):
+        average_checkpoints.run(run_dir, last=3)
+    assert (run_dir / "average" / WEIGHTS).read_bytes() == before
+    average_checkpoints.run(run_dir, last=3, force=True)
+    assert (run_dir / "average" / WEIGHTS).read_bytes() != before
+
+
+def test_a_missing_run_is_told(tmp_path):
+    with pytest.raises(UserError, match=r"run .*absent not found; give the run directory"):
+        average_checkpoints.run(tmp_path / "absent")
