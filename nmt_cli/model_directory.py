@@ -18,8 +18,8 @@ from nmt_cli.atomic_files import Partial, read_manifest, verify
 from nmt_cli.corpus.tokenizer import Tokenizer, load_tokenizer
 from nmt_cli.errors import DamagedError, UserError
 from nmt_cli.model.transformer import Transformer
-from nmt_cli.recipe.schema import Recipe
 from nmt_cli.recipe.reader import dump_recipe, read_recipe
+from nmt_cli.recipe.schema import Recipe
 
 RECIPE = "recipe.yaml"
 WEIGHTS = "model.safetensors"

@@ -10,8 +10,8 @@ import torch
 from nmt_cli import logs
 from nmt_cli.commands import preprocess
 from nmt_cli.corpus.binarized import PreparedCorpus, open_prepared
-from nmt_cli.recipe.schema import Recipe
 from nmt_cli.recipe.reader import read_recipe
+from nmt_cli.recipe.schema import Recipe
 
 # Toy models are faster on one thread, and pytest runs as many workers as there are cores.
 torch.set_num_threads(1)

@@ -37,8 +37,8 @@ from nmt_cli.corpus.parallel_corpora import ParallelCorpora
 from nmt_cli.corpus.parallel_text import read_pairs
 from nmt_cli.corpus.tokenizer import Tokenizer, train_tokenizer
 from nmt_cli.errors import UserError
-from nmt_cli.recipe.schema import DataConfig, ParallelFiles, Recipe
 from nmt_cli.recipe.reader import dump_recipe, read_recipe
+from nmt_cli.recipe.schema import DataConfig, ParallelFiles, Recipe
 
 RECIPE = "recipe.yaml"
 WORK = "work"  # folder for what does not fit in memory; gone before the manifest is written

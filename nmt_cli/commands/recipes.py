@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from nmt_cli.errors import RecipeError
-from nmt_cli.recipe.schema import Recipe
 from nmt_cli.recipe.reader import RecipeFile, dump_recipe, read_recipe, shipped_recipes
+from nmt_cli.recipe.schema import Recipe
 
 
 def list_recipes() -> None:

@@ -15,9 +15,9 @@ from nmt_cli.engine.stop_signals import stop_requests
 from nmt_cli.engine.trainer import Trainer
 from nmt_cli.errors import UserError
 from nmt_cli.model_directory import CHECKPOINTS, RECIPE, list_checkpoints
-from nmt_cli.recipe.schema import Recipe
 from nmt_cli.recipe.changes import ChangeKind, changed_keys
 from nmt_cli.recipe.reader import dump_recipe, read_recipe
+from nmt_cli.recipe.schema import Recipe
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

@@ -27,8 +27,8 @@ from nmt_cli.engine.training_step import Gradient, compute_gradient
 from nmt_cli.engine.validation import Validation, Validator
 from nmt_cli.errors import InterruptedTrainingError, OutputError, UserError
 from nmt_cli.model.transformer import Transformer
-from nmt_cli.recipe.schema import CheckpointsConfig, Recipe, ValidationConfig
 from nmt_cli.recipe.reader import section_hash
+from nmt_cli.recipe.schema import CheckpointsConfig, Recipe, ValidationConfig
 
 MAX_SKIPPED_IN_A_ROW = 10
 SKIP_WINDOW = 1_000  # batches

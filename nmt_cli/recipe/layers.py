@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from nmt_cli.recipe.schema import Recipe
 from nmt_cli.recipe.messages import dotted, section_at, shown
+from nmt_cli.recipe.schema import Recipe
 from nmt_cli.recipe.values import Section
 from nmt_cli.recipe.yaml_tree import Finding, KeyPath, Place, Tree, parse_yaml, scalar
 

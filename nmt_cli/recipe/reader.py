@@ -11,9 +11,9 @@ from typing import NamedTuple
 from pydantic import ValidationError
 
 from nmt_cli.errors import RecipeError
-from nmt_cli.recipe.schema import Recipe
 from nmt_cli.recipe.layers import merge, parse_overrides
 from nmt_cli.recipe.messages import findings_of, place_of, shown
+from nmt_cli.recipe.schema import Recipe
 from nmt_cli.recipe.yaml_tree import (
     MAX_BYTES,
     Finding,

@@ -215,7 +215,7 @@ def shared():
     folder = os.environ.get("NMT_CLI_SHARED")
     if not folder:
         pytest.skip("NMT_CLI_SHARED does not name the folder with real text")
-    return Path(folder) / "data"
+    return Path(folder)
 
 
 def test_real_text_with_odd_characters_keeps_its_pairs(corpus, shared):

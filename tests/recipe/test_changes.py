@@ -11,8 +11,8 @@ from nmt_cli.recipe.changes import (
     changed_keys,
     kind_of,
 )
-from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.recipe.messages import key_paths
+from nmt_cli.recipe.reader import read_recipe
 
 
 def changes(*overrides):

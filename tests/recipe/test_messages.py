@@ -5,8 +5,8 @@ import random
 import pytest
 
 from nmt_cli.errors import RecipeError
-from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.recipe.messages import key_paths
+from nmt_cli.recipe.reader import read_recipe
 
 
 def problems_of(name_or_path, overrides=()):

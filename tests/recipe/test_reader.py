@@ -7,8 +7,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nmt_cli.errors import RecipeError
-from nmt_cli.recipe.schema import Recipe
 from nmt_cli.recipe.reader import dump_recipe, read_recipe, section_hash, shipped_recipes
+from nmt_cli.recipe.schema import Recipe
 
 MINIMAL = """\
 description: a test

@@ -1,0 +1,108 @@
+"""Lines in windows: large ones where input is plenty, and none that wait where it stalls."""
+
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator
+from typing import BinaryIO
+
+from nmt_cli.corpus.lines import Line, read_lines
+from nmt_cli.decoding.translator import WINDOW_CHARACTERS, WINDOW_LINES
+
+FIRST_WINDOW = 512  # lines
+SECONDS_FOR_A_WINDOW = 20.0  # slower ones get smaller, so that progress is seen
+STALL_SECONDS = 0.2
+LONGEST_WAIT_SECONDS = 1.0  # for a window to fill where lines trickle in
+
+
+def windows(stream: BinaryIO, *, stall_seconds: float = STALL_SECONDS) -> Iterator[list[Line]]:
+    """Yield the lines of ``stream`` in order; they are read ahead while the caller works.
+
+    A window ends when it is full, or with whatever is there when input stalls.
+    """
+    reader = _ReadAhead(stream)
+    size = FIRST_WINDOW
+    try:
+        while window := reader.take(size, stall_seconds):
+            started = time.monotonic()
+            yield window
+            seconds = time.monotonic() - started
+            if seconds > SECONDS_FOR_A_WINDOW:
+                size = max(1, size // 2)
+            elif seconds < SECONDS_FOR_A_WINDOW / 2:
+                size = min(WINDOW_LINES, 2 * size)
+    finally:
+        reader.stop()
+    if reader.error is not None:
+        raise reader.error
+
+
+class _ReadAhead:
+    """A thread that reads at most the largest window ahead: then the input has to wait."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self.error: BaseException | None = None
+        self._lines: deque[Line] = deque()
+        self._num_characters = 0
+        self._wanted = 1  # lines that make it worth waking the caller
+        self._ended = self._stopped = False
+        self._changed = threading.Condition()
+        # A daemon: it may wait for input that never comes.
+        threading.Thread(target=self._read, args=(stream,), daemon=True).start()
+
+    def take(self, num_lines: int, stall_seconds: float) -> list[Line]:
+        """Return at most ``num_lines`` lines, at least one, or none at the end."""
+        with self._changed:
+            self._wanted = num_lines
+            self._changed.wait_for(lambda: self._lines or self._ended)
+            deadline = time.monotonic() + LONGEST_WAIT_SECONDS
+            seen = 0
+            while len(self._lines) > seen and time.monotonic() < deadline:
+                seen = len(self._lines)
+                if self._has(num_lines):
+                    break
+                self._changed.wait_for(lambda: self._has(num_lines), stall_seconds)
+            return self._pop(num_lines)
+
+    def stop(self) -> None:
+        """Read no further."""
+        with self._changed:
+            self._stopped = True
+            self._changed.notify_all()
+
+    def _has(self, num_lines: int) -> bool:
+        return self._ended or len(self._lines) >= num_lines or self._is_full()
+
+    def _is_full(self) -> bool:
+        return len(self._lines) >= WINDOW_LINES or self._num_characters >= WINDOW_CHARACTERS
+
+    def _pop(self, num_lines: int) -> list[Line]:
+        window: list[Line] = []
+        num_characters = 0
+        while self._lines and len(window) < num_lines and num_characters < WINDOW_CHARACTERS:
+            window.append(self._lines.popleft())
+            num_characters += len(window[-1].text)
+        self._num_characters -= num_characters
+        self._changed.notify_all()
+        return window
+
+    def _read(self, stream: BinaryIO) -> None:
+        try:
+            for line in read_lines(stream):
+                if not self._put(line):
+                    break
+        except BaseException as error:
+            self.error = error
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()
+
+    def _put(self, line: Line) -> bool:
+        """Add ``line`` as soon as there is room; return whether to go on."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._stopped or not self._is_full())
+            self._lines.append(line)
+            self._num_characters += len(line.text)
+            if len(self._lines) in {1, self._wanted} or self._is_full():
+                self._changed.notify_all()
+            return not self._stopped

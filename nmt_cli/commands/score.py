@@ -1,0 +1,75 @@
+"""Score translations against references: BLEU and chrF, each with its signature."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from nmt_cli import logs
+from nmt_cli.commands.pipes import StandardOutput, standard_input
+from nmt_cli.corpus.lines import open_text, read_lines
+from nmt_cli.errors import UserError
+from nmt_cli.metrics.bleu import (
+    Tokenization,
+    corpus_bleu,
+    corpus_chrf,
+    looks_in_pieces,
+    looks_tokenized,
+)
+
+STANDARD_INPUT = Path("-")
+
+
+def run(
+    hypotheses: Path,
+    references: Sequence[Path],
+    *,
+    tokenize: Tokenization = "13a",
+    lowercase: bool = False,
+    output_format: str = "text",
+) -> None:
+    """Write the scores of ``hypotheses`` against ``references`` to stdout; ``-`` is stdin."""
+    paths = [hypotheses, *references]
+    if paths.count(STANDARD_INPUT) > 1:
+        raise UserError("- (standard input) can be given once only; name the other file.")
+    texts = [_read(path) for path in paths]
+    _check(paths, texts)
+    bleu = corpus_bleu(texts[0], texts[1:], tokenize=tokenize, lowercase=lowercase)
+    chrf = corpus_chrf(texts[0], texts[1:], lowercase=lowercase)
+    if output_format == "json":
+        figures = {"lines": len(texts[0]), "bleu": bleu._asdict(), "chrf": chrf._asdict()}
+        text = json.dumps(figures, indent=2)
+    else:
+        text = f"{bleu}\n{chrf}"
+    StandardOutput().write(f"{text}\n".encode())
+
+
+def _read(path: Path) -> list[str]:
+    if path == STANDARD_INPUT:
+        return [line.text for line in read_lines(standard_input())]
+    with open_text(path) as stream:
+        return [line.text for line in read_lines(stream)]
+
+
+def _check(paths: Sequence[Path], texts: Sequence[Sequence[str]]) -> None:
+    names = ["standard input" if path == STANDARD_INPUT else str(path) for path in paths]
+    num_lines = len(texts[0])
+    for name, text in zip(names[1:], texts[1:], strict=True):
+        if len(text) != num_lines:
+            raise UserError(
+                f"{names[0]} has {_lines(num_lines)}, {name} has {len(text):,}; "
+                "line n of one must translate line n of the other."
+            )
+    if not num_lines:
+        raise UserError(f"{names[0]} is empty; there is nothing to score.")
+    for name, text in zip(names, texts, strict=True):
+        if looks_in_pieces(text):
+            logs.warning(f"{name} looks as if it were still in pieces; join them before scoring.")
+        elif looks_tokenized(text):
+            logs.warning(
+                f"{name} looks tokenized; BLEU is comparable on detokenized text only. "
+                "Detokenize it, or if both sides must stay so use --tokenize none."
+            )
+
+
+def _lines(number: int) -> str:
+    return "1 line" if number == 1 else f"{number:,} lines"

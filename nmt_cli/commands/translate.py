@@ -1,0 +1,168 @@
+"""Translate lines of text: N lines in are N lines out, in order, whatever they are (D9)."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+from nmt_cli import logs
+from nmt_cli.atomic_files import file_appearing_whole
+from nmt_cli.commands.line_windows import STALL_SECONDS, windows
+from nmt_cli.commands.pipes import StandardOutput, standard_input
+from nmt_cli.commands.translation_formats import FORMATS, Formatter
+from nmt_cli.corpus.lines import Line, open_text
+from nmt_cli.decoding.precision import set_num_threads
+from nmt_cli.decoding.translator import Translation, Translator, TranslatorOptions
+from nmt_cli.errors import UserError
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+STATUS_SOME_LINES_FAILED = 3
+STATUS_READER_GONE = 141
+SHOWN_NUMBERS = 10
+
+Write = Callable[[bytes], object]
+
+
+def run(
+    model: Path,
+    *,
+    input_path: Path | None = None,
+    output_path: Path | None = None,
+    force: bool = False,
+    output_format: str = "text",
+    device: str = "auto",
+    threads: int | None = None,
+    **options: Unpack[TranslatorOptions],
+) -> int:
+    """Translate stdin or ``input_path`` to stdout or ``output_path``; return the exit status."""
+    n_best = options.get("n_best", 1)
+    if output_format == "text" and n_best > 1:
+        raise UserError(
+            f"--n-best {n_best} needs --format tsv or jsonl; text is one line for each line."
+        )
+    if threads is not None:
+        set_num_threads(threads)
+    with _source(input_path) as source, _sink(output_path, force=force) as write:
+        translator = Translator.load(model, device=device, **options)
+        tally = _Tally()
+        try:
+            with _progress(source, hidden=output_path is None and sys.stdout.isatty()) as advance:
+                for outputs in _translated(translator, source, FORMATS[output_format], tally):
+                    write("".join(outputs).encode())
+                    advance(len(outputs))
+        except BrokenPipeError:
+            return STATUS_READER_GONE
+    tally.report()
+    return STATUS_SOME_LINES_FAILED if tally.num_failed else 0
+
+
+@contextmanager
+def _source(path: Path | None) -> Iterator[BinaryIO]:
+    if path is None:
+        yield standard_input()
+    else:
+        with open_text(path) as stream:
+            yield stream
+
+
+@contextmanager
+def _sink(path: Path | None, *, force: bool) -> Iterator[Write]:
+    if path is None:
+        yield StandardOutput().write
+    else:
+        with file_appearing_whole(path, replace=force) as stream:
+            yield stream.write
+
+
+@contextmanager
+def _progress(source: BinaryIO, *, hidden: bool) -> Iterator[Callable[[int], None]]:
+    """Yield what shows the number of lines done, or nothing where it would run into the text."""
+    if source.isatty():
+        logs.info("Reading from the terminal; Ctrl-D ends.")
+    if hidden or source.isatty():
+        yield lambda _: None
+    else:
+        with logs.progress("Translating", "lines") as counter:
+            yield counter.advance
+
+
+def _translated(
+    translator: Translator, source: BinaryIO, format_line: Formatter, tally: _Tally
+) -> Iterator[list[str]]:
+    """Yield windows of output, with an entry for each line."""
+    for window in windows(source, stall_seconds=0.0 if source.isatty() else STALL_SECONDS):
+        translations = translator.translate_window([line.text for line in window])
+        outputs = []
+        for line, translation in zip(window, translations, strict=True):
+            tally.count(line, translation)
+            outputs.append(format_line(tally.num_lines, line, translation))
+        yield outputs
+
+
+class _Tally:
+    """What happened to the lines; what it keeps does not grow with them."""
+
+    def __init__(self) -> None:
+        self.num_lines = 0
+        self.num_failed = 0
+        self._in_parts = _Numbers()
+        self._truncated = _Numbers()
+        self._repaired = _Numbers()
+        self._num_replaced = 0
+        self._started = time.monotonic()
+
+    def count(self, line: Line, translation: Translation) -> None:
+        """Count the next line; name it at once if it failed."""
+        self.num_lines += 1
+        if translation.error is not None:
+            self.num_failed += 1
+            logs.warning(f"line {self.num_lines:,} could not be translated: {translation.error}.")
+        if translation.num_parts > 1:
+            self._in_parts.add(self.num_lines)
+        if translation.truncated:
+            self._truncated.add(self.num_lines)
+        if line.replaced:
+            self._repaired.add(self.num_lines)
+            self._num_replaced += line.replaced
+        if line.byte_order_mark:
+            logs.info("Cut a byte order mark before the first line.")
+
+    def report(self) -> None:
+        """Say what the user should know about the lines that were not plain."""
+        if self._in_parts.count:
+            logs.warning(f"too long for the model, translated in parts: {self._in_parts}.")
+        if self._truncated.count:
+            logs.warning(f"too long for the model, end cut off: {self._truncated}.")
+        if self._repaired.count:
+            logs.warning(
+                f"{self._num_replaced:,} byte sequences that are not UTF-8 became U+FFFD "
+                f"in {self._repaired}."
+            )
+        seconds = time.monotonic() - self._started
+        logs.info(f"Translated {self.num_lines:,} lines in {seconds:.1f} s.")
+
+
+class _Numbers:
+    """How many lines, and the numbers of the first of them."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._first: list[int] = []
+
+    def add(self, number: int) -> None:
+        self.count += 1
+        if len(self._first) < SHOWN_NUMBERS:
+            self._first.append(number)
+
+    def __str__(self) -> str:
+        shown = ", ".join(f"{number:,}" for number in self._first)
+        if self.count == 1:
+            return f"line {shown}"
+        more = " ..." if self.count > SHOWN_NUMBERS else ""
+        return f"{self.count:,} lines ({shown}{more})"

@@ -1,0 +1,44 @@
+"""How translations are written: text, tsv or jsonl."""
+
+import json
+from collections.abc import Callable
+
+from nmt_cli.corpus.lines import Line, one_line
+from nmt_cli.decoding.translator import Translation
+
+Formatter = Callable[[int, Line, Translation], str]
+
+
+def as_text(number: int, line: Line, translation: Translation) -> str:
+    """Return the translation as a line that ends as the source line ended."""
+    carriage_return = "\r" if line.carriage_return else ""
+    line_feed = "\n" if line.newline else ""
+    return translation.text + carriage_return + line_feed
+
+
+def as_tsv(number: int, line: Line, translation: Translation) -> str:
+    """Return line number, rank, score and text for each of the n best."""
+    ranked = [(translation.score, translation.text)]
+    ranked += [(other.score, other.text) for other in translation.alternatives]
+    rows = []
+    for rank, (score, text) in enumerate(ranked, start=1):
+        shown_score = "" if score is None else f"{score:.6f}"
+        columns = (str(number), str(rank), shown_score, text.replace("\t", " "))
+        rows.append("\t".join(columns) + "\n")
+    return "".join(rows)
+
+
+def as_jsonl(number: int, line: Line, translation: Translation) -> str:
+    """Return one JSON object with all that is known."""
+    record = {
+        "line": number,
+        "text": translation.text,
+        "score": translation.score,
+        "tokens": translation.tokens,
+        "alternatives": [other._asdict() for other in translation.alternatives],
+        "error": translation.error,
+    }
+    return one_line(json.dumps(record, ensure_ascii=False)) + "\n"
+
+
+FORMATS: dict[str, Formatter] = {"text": as_text, "tsv": as_tsv, "jsonl": as_jsonl}

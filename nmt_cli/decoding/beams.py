@@ -1,0 +1,169 @@
+"""The books of a beam search: which hypotheses are alive in each slot, and which have ended.
+
+They are kept in numpy on the CPU, whatever device the model computes on.
+
+Legend: S slots, K beam, C candidates of a slot (best first), L places of a hypothesis.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+
+class SearchSettings(NamedTuple):
+    """What the search looks for."""
+
+    beam_size: int
+    length_penalty: float
+    n_best: int
+    bos_id: int
+    eos_id: int
+
+
+class Hypothesis(NamedTuple):
+    """A translation that has ended."""
+
+    tokens: tuple[int, ...]  # without </s>
+    log_probability: float  # of the tokens and </s>
+    score: float  # the log-probability over the length penalty
+
+
+class Found(NamedTuple):
+    """The best hypotheses of one sentence, best first."""
+
+    number: int  # place of the sentence among those given
+    hypotheses: tuple[Hypothesis, ...]
+
+
+class Candidates(NamedTuple):
+    """Hypotheses one token longer than those alive: the best of each slot, best first."""
+
+    scores: Array  # S C, log-probabilities; -inf where there are fewer than C
+    parents: Array  # S C, places in the beam
+    tokens: Array  # S C
+
+
+def length_penalty(length: Any, alpha: float) -> Any:
+    """Return GNMT's lp = ((5 + length) / 6) ^ alpha; </s> counts."""
+    return ((5.0 + length) / 6.0) ** alpha
+
+
+class Beams:
+    """The hypotheses of all slots.
+
+    Of a slot's candidates the best K are looked at: those that end are set aside, and the beam is
+    filled up again with the best K that do not. A sentence is done when no live hypothesis can
+    still be one of the n best: it can only lose probability, and its length penalty is at most that
+    of the longest output. It is done also when K have ended and no live one is better as it stands
+    than the n best of these; so beam 1 is greedy.
+    """
+
+    def __init__(self, num_slots: int, settings: SearchSettings) -> None:
+        self.settings = settings
+        shape = (num_slots, settings.beam_size)
+        self.numbers = np.full(num_slots, -1)  # the sentence in each slot; -1: free
+        self.lengths = np.zeros(num_slots, np.int64)  # tokens so far, the same in a whole beam
+        self.longest = np.zeros(num_slots, np.int64)  # tokens allowed before </s>
+        self.scores = np.full(shape, -np.inf, np.float32)  # -inf: no hypothesis there
+        self.tokens = np.full(shape, settings.bos_id)
+        self.parents = np.tile(np.arange(settings.beam_size), (num_slots, 1))
+        self._prefixes = np.zeros((*shape, 32), np.int32)  # S K L
+        self._ended: list[list[Hypothesis]] = [[] for _ in range(num_slots)]
+        self._num_ended = np.zeros(num_slots, np.int64)
+        self._to_beat = np.full(num_slots, -np.inf)  # score of the n-th best that ended
+
+    @property
+    def is_busy(self) -> Array:
+        """Which slots [S] hold a sentence."""
+        return self.numbers >= 0
+
+    @property
+    def must_end(self) -> Array:
+        """Slots whose hypotheses are as long as allowed: only </s> may follow."""
+        return np.flatnonzero(self.is_busy & (self.lengths >= self.longest))
+
+    def start(
+        self, slots: Sequence[int], numbers: Sequence[int], longest_outputs: Sequence[int]
+    ) -> None:
+        """Begin a sentence in each of ``slots``, with one empty hypothesis."""
+        self._clear(slots)
+        self.numbers[slots] = numbers
+        self.longest[slots] = longest_outputs
+        self.scores[slots, 0] = 0.0
+
+    def advance(self, candidates: Candidates) -> list[Found]:
+        """Replace the hypotheses by their best continuations; return the sentences now done."""
+        scores, parents, tokens = candidates
+        exists = (scores > -np.inf) & self.is_busy[:, None]
+        ends = exists & (tokens == self.settings.eos_id)
+        for slot, rank in np.argwhere(ends[:, : self.settings.beam_size]).tolist():
+            self._end(slot, int(parents[slot, rank]), float(scores[slot, rank]))
+        lives = exists & ~ends
+        chosen = np.argsort(~lives, axis=1, kind="stable")[:, : self.settings.beam_size]
+        self.parents = np.take_along_axis(parents, chosen, 1)
+        self.tokens = np.take_along_axis(tokens, chosen, 1)
+        self.scores = np.where(
+            np.take_along_axis(lives, chosen, 1), np.take_along_axis(scores, chosen, 1), -np.inf
+        ).astype(np.float32)
+        self._clear(np.flatnonzero(~self.is_busy))
+        self._append_tokens()
+        return [self._release(slot) for slot in np.flatnonzero(self._is_done()).tolist()]
+
+    def keep(self, slots: Sequence[int]) -> None:
+        """Forget all other slots."""
+        self.numbers, self.lengths = self.numbers[slots], self.lengths[slots]
+        self.longest, self.scores = self.longest[slots], self.scores[slots]
+        self.tokens, self.parents = self.tokens[slots], self.parents[slots]
+        self._num_ended, self._to_beat = self._num_ended[slots], self._to_beat[slots]
+        self._prefixes = self._prefixes[slots]
+        self._ended = [self._ended[slot] for slot in slots]
+
+    def _append_tokens(self) -> None:
+        used, capacity = int(self.lengths.max()), self._prefixes.shape[2]
+        if used == capacity:
+            self._prefixes = np.concatenate([self._prefixes, np.zeros_like(self._prefixes)], axis=2)
+        slots = np.arange(len(self.parents))[:, None]
+        self._prefixes[:, :, :used] = self._prefixes[slots, self.parents, :used]
+        self._prefixes[slots[:, 0], :, self.lengths] = self.tokens
+        self.lengths[self.is_busy] += 1
+
+    def _end(self, slot: int, parent: int, log_probability: float) -> None:
+        length = int(self.lengths[slot])
+        score = log_probability / self._penalty(length + 1)
+        tokens = tuple(self._prefixes[slot, parent, :length].tolist())
+        best = [*self._ended[slot], Hypothesis(tokens, log_probability, score)]
+        best.sort(key=lambda hypothesis: -hypothesis.score)
+        self._ended[slot] = best[: self.settings.n_best]
+        self._num_ended[slot] += 1
+        if len(best) >= self.settings.n_best:
+            self._to_beat[slot] = best[self.settings.n_best - 1].score
+
+    def _is_done(self) -> Array:
+        best_live = self.scores.max(axis=1).astype(np.float64)
+        cannot_win = best_live / self._penalty(self.longest + 1) <= self._to_beat
+        does_not_win = best_live / self._penalty(self.lengths) <= self._to_beat
+        enough = self._num_ended >= self.settings.beam_size
+        return self.is_busy & (cannot_win | (enough & does_not_win))
+
+    def _penalty(self, lengths: Any) -> Any:
+        return length_penalty(lengths, self.settings.length_penalty)
+
+    def _release(self, slot: int) -> Found:
+        found = Found(int(self.numbers[slot]), tuple(self._ended[slot]))
+        self._clear([slot])
+        return found
+
+    def _clear(self, slots: Sequence[int] | Array) -> None:
+        self.numbers[slots] = -1
+        self.lengths[slots] = 0
+        self.scores[slots] = -np.inf
+        self.tokens[slots] = self.settings.bos_id
+        self.parents[slots] = np.arange(self.settings.beam_size)
+        self._num_ended[slots] = 0
+        self._to_beat[slots] = -np.inf
+        for slot in slots:
+            self._ended[slot] = []

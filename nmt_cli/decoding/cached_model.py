@@ -1,0 +1,114 @@
+"""The Transformer as the search drives it: one token at a time, the past kept.
+
+Legend: S slots, K beam, R = S*K rows, B new sentences, L places of the longest, V vocabulary.
+"""
+
+from collections.abc import Sequence
+from itertools import chain
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+
+from nmt_cli.decoding.attention_cache import (
+    HeadShape,
+    KeysValues,
+    MemoryCache,
+    SelfAttentionCache,
+    attend,
+    split_heads,
+)
+from nmt_cli.decoding.search import StepInput
+from nmt_cli.model.layers import DecoderLayer
+from nmt_cli.model.packing import Packed, pack
+from nmt_cli.model.transformer import Transformer
+
+
+class CachedTransformer:
+    """Answers ``step`` with the weights of ``model``, which it shares, in their precision.
+
+    What is cached: keys and values of each source, computed once by ``start``, and of the
+    hypotheses' past. Both belong to the slots.
+    """
+
+    def __init__(self, model: Transformer) -> None:
+        config = model.config
+        self._model = model
+        self._shape = HeadShape(
+            config.num_layers, config.num_heads, config.key_width, config.value_width
+        )
+        self._decoder_layers = cast(Sequence[DecoderLayer], list(model.decoder_layers))
+        self.reset(0, 1)
+
+    def reset(self, num_slots: int, beam_size: int) -> None:
+        """Forget everything and make room for this many sentences and hypotheses of each."""
+        like = self._model.output_weight
+        self._past = SelfAttentionCache(num_slots, beam_size, self._shape, like)
+        self._memory = MemoryCache(num_slots, beam_size, self._shape, like)
+
+    @torch.no_grad()
+    def start(self, slots: Sequence[int], sentences: Sequence[Sequence[int]]) -> None:
+        """Encode ``sentences`` and keep what the decoder needs of them in ``slots``."""
+        device = self._device
+        lengths = [len(sentence) for sentence in sentences]
+        source = pack(torch.tensor(list(chain.from_iterable(sentences))), lengths, device)
+        memory = self._model.encode(source)
+        self._memory.make_room(slots, lengths)
+        places, slot_index = _padded_places(source).to(device), torch.tensor(slots, device=device)
+        for number, layer in enumerate(self._decoder_layers):
+            attention = layer.memory_attention
+            projected = attention.project_keys_values(memory).index_select(0, places)  # B*L ...
+            parts = torch.split(projected, list(attention.widths[1:]), dim=1)
+            heads = (split_heads(part, len(lengths), attention.num_heads) for part in parts)
+            self._memory.put(number, slot_index, KeysValues(*heads))
+
+    @torch.no_grad()
+    def step(self, state: StepInput) -> Tensor:
+        """Return the logits [R, V] of what follows each hypothesis."""
+        device, beam_size = self._device, state.tokens.shape[1]
+        num_positions = int(state.positions.max()) + 1
+        positions = state.positions.to(device)
+        past_mask = self._past.advance(state.parents.to(device), positions == 0)
+        rows = self._model.target_embedding.embed(
+            state.tokens.to(device).flatten(),
+            positions[:, None].expand(-1, beam_size).flatten(),
+            num_positions,
+        )
+        for number, layer in enumerate(self._decoder_layers):
+            rows = self._through_layer(rows, number, layer, past_mask)
+        return self._model.project(self._model.decoder_norm(rows))
+
+    def keep_slots(self, slots: Sequence[int]) -> None:
+        """Drop all slots but these, which are numbered anew in this order."""
+        kept = torch.tensor(slots, device=self._device)
+        self._past.keep_slots(kept)
+        self._memory.keep_slots(kept)
+
+    @property
+    def _device(self) -> torch.device:
+        return self._model.output_weight.device
+
+    def _through_layer(
+        self, rows: Tensor, number: int, layer: DecoderLayer, past_mask: Tensor
+    ) -> Tensor:
+        def attend_within(rows: Tensor) -> Tensor:
+            attention = layer.self_attention
+            projected = nn.functional.linear(rows, attention.input_weight)
+            queries, keys, values = torch.split(projected, list(attention.widths), dim=1)
+            past = self._past.append(number, keys, values)
+            return attention.project_output(attend(queries, past, past_mask))
+
+        def attend_to_memory(rows: Tensor) -> Tensor:
+            attention = layer.memory_attention
+            memory = self._memory.layer(number)
+            queries = attention.project_queries(rows)
+            return attention.project_output(attend(queries, memory, self._memory.mask))
+
+        return layer.compose(rows, attend_within, attend_to_memory)
+
+
+def _padded_places(source: Packed) -> Tensor:
+    """Return the row [B*L] shown at each place of the padded batch; holes repeat the last one."""
+    lengths = torch.tensor(source.lengths)[:, None]
+    starts = lengths.cumsum(0) - lengths
+    return (starts + torch.arange(source.longest).minimum(lengths - 1)).flatten()

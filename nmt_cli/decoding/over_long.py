@@ -1,0 +1,73 @@
+"""Cut text that is too long for the model: between sentences, else words, else characters."""
+
+import re
+import unicodedata
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+SENTENCE_END = re.compile(r"""[.!?…]+["'»”’)\]]*(?=\s)|[。！？]+[」』”]*""")
+WHITE_SPACE = re.compile(r"\s+")
+ZERO_WIDTH_JOINER = "\u200d"
+
+
+class Part(NamedTuple):
+    """A piece of a line that the model can take."""
+
+    tokens: Sequence[int]
+    separator: str  # between this part's translation and the one before
+
+
+def parts_within(
+    text: str, tokens: Sequence[int], limit: int, encode: Callable[[str], Sequence[int]]
+) -> list[Part]:
+    """Return ``text``, whose pieces are ``tokens``, in parts of at most ``limit`` pieces."""
+    parts = []
+    waiting = [(text, tokens, "")]
+    while waiting:
+        text, tokens, separator = waiting.pop()
+        if len(tokens) <= limit:
+            if tokens:
+                parts.append(Part(tokens, separator))
+        elif len(text) == 1:  # its pieces are bytes
+            cuts = range(0, len(tokens), limit)
+            parts += [Part(tokens[cut : cut + limit], "") for cut in cuts]
+        else:
+            halves = halve(text)
+            waiting.append((halves.right, encode(halves.right), halves.separator))
+            waiting.append((halves.left, encode(halves.left), separator))
+    return parts
+
+
+class Halves(NamedTuple):
+    """A text cut near its middle."""
+
+    left: str
+    separator: str  # what stood between the halves: a space or nothing
+    right: str
+
+
+def halve(text: str) -> Halves:
+    """Return ``text``, of at least two characters, cut at the best border near its middle."""
+    middle = len(text) // 2
+    first, last = max(1, len(text) // 4), len(text) - max(1, len(text) // 4)
+    for border in (SENTENCE_END, WHITE_SPACE):
+        ends = [match.end() for match in border.finditer(text, first, last)]
+        inner = [end for end in ends if end <= last]
+        if inner:
+            return _cut(text, min(inner, key=lambda end: abs(end - middle)))
+    cut = middle
+    while cut < last and _continues(text, cut):
+        cut += 1
+    return _cut(text, cut)
+
+
+def _cut(text: str, place: int) -> Halves:
+    left, right = text[:place], text[place:]
+    is_spaced = left[-1:].isspace() or right[:1].isspace()
+    return Halves(left.rstrip(), " " if is_spaced else "", right.lstrip())
+
+
+def _continues(text: str, place: int) -> bool:
+    """Say whether the character at ``place`` is drawn together with the one before."""
+    is_mark = unicodedata.category(text[place]).startswith("M")
+    return is_mark or ZERO_WIDTH_JOINER in text[place - 1 : place + 1]

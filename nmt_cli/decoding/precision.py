@@ -1,0 +1,61 @@
+"""Which device computes, and in which precision."""
+
+import copy
+from typing import Literal, cast
+
+import torch
+
+from nmt_cli.errors import UserError
+from nmt_cli.model.transformer import Transformer
+
+Precision = Literal["fp32", "bf16"]
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
+FIRST_CUDA_WITH_BF16 = (8, 0)  # Ampere
+
+
+def choose_device(name: str) -> torch.device:
+    """Return the device called ``name``; "auto" is the first GPU, or else the CPU."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise _unknown_device(name) from None
+    if device.type not in {"cpu", "cuda"}:
+        raise _unknown_device(name)
+    visible = torch.cuda.device_count() if device.type == "cuda" else 1
+    if (device.index or 0) >= visible:
+        raise UserError(f"--device {name} asked for, {visible} GPUs are visible.")
+    return device
+
+
+def set_num_threads(threads: int) -> None:
+    """Compute with this many CPU threads."""
+    torch.set_num_threads(threads)
+
+
+def choose_precision(name: str, device: torch.device) -> Precision:
+    """Return what ``name`` means on ``device``; "auto" is bf16 where that is fast."""
+    if name == "auto":
+        return "bf16" if bf16_is_fast(device) else "fp32"
+    if name not in DTYPES:
+        raise UserError(f"--precision must be auto, fp32 or bf16, but is {name}.")
+    return cast(Precision, name)
+
+
+def bf16_is_fast(device: torch.device) -> bool:
+    """Say whether the hardware multiplies bf16; elsewhere it is far slower than fp32."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_capability(device) >= FIRST_CUDA_WITH_BF16
+    return bool(torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
+
+
+def at_precision(model: Transformer, precision: Precision) -> Transformer:
+    """Return ``model`` itself where it has ``precision``, else a copy with weights rounded once."""
+    if next(model.parameters()).dtype == DTYPES[precision]:
+        return model
+    return copy.deepcopy(model).to(DTYPES[precision])
+
+
+def _unknown_device(name: str) -> UserError:
+    return UserError(f"--device must be auto, cpu, cuda or cuda:N, but is {name}.")

@@ -1,0 +1,256 @@
+"""Lines of text in, their translations out, in order: the public interface to a model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypedDict
+
+import torch
+
+from nmt_cli.corpus.lines import is_blank, one_line
+from nmt_cli.corpus.tokenizer import Tokenizer
+from nmt_cli.decoding.beams import Found, Hypothesis, SearchSettings, length_penalty
+from nmt_cli.decoding.cached_model import CachedTransformer
+from nmt_cli.decoding.isolation import Isolation, Outcome
+from nmt_cli.decoding.over_long import Part, parts_within
+from nmt_cli.decoding.precision import at_precision, choose_device, choose_precision
+from nmt_cli.decoding.search import Sentence, StepModel, beam_search
+from nmt_cli.errors import UserError
+from nmt_cli.model.transformer import Transformer
+from nmt_cli.model_directory import load_model
+from nmt_cli.recipe.schema import Recipe
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+TooLong = Literal["split", "truncate", "error"]
+WINDOW_LINES = 4096
+WINDOW_CHARACTERS = 1 << 21
+# Tokens of all hypotheses at work: 512 rows of 32 pieces keep two CPU cores busy, 2,048 a GPU.
+DEFAULT_MAX_TOKENS = {"cpu": 1 << 14, "cuda": 1 << 16}
+SHORTEST_COUNTED = 32  # pieces: shorter sentences buy no more rows, which are a vocabulary wide
+
+
+class Alternative(NamedTuple):
+    """One translation of a line."""
+
+    text: str
+    score: float  # log-probability over the length penalty
+    tokens: tuple[str, ...]  # pieces
+
+
+class Translation(NamedTuple):
+    """What became of a line; blank lines and failed ones have empty text and no score."""
+
+    text: str = ""
+    score: float | None = None
+    tokens: tuple[str, ...] = ()
+    alternatives: tuple[Alternative, ...] = ()  # the others of the n best, best first
+    error: str | None = None  # why the line could not be translated
+    num_parts: int = 1  # more where the line was too long and translated in parts
+    truncated: bool = False  # the line was too long and its end not translated
+
+
+class TranslatorOptions(TypedDict, total=False):
+    """The options of ``Translator``, whose defaults stand there."""
+
+    beam_size: int | None
+    length_penalty: float | None
+    n_best: int
+    too_long: TooLong
+    keep_pieces: bool
+    max_tokens_per_device: int | None
+    precision: str
+
+
+class _Job(NamedTuple):
+    """A line as the search will see it."""
+
+    parts: Sequence[Part] = ()
+    truncated: bool = False
+    error: str | None = None
+
+
+class Translator:
+    """Translates lines with one model.
+
+    ``None`` means what the model's recipe says, or for ``max_tokens_per_device`` what suits the
+    device. The model is left in evaluation mode; where ``precision`` is not its own, it is copied,
+    and what is done to it later has no effect here.
+    """
+
+    def __init__(  # noqa: PLR0913 - the public interface names its options
+        self,
+        recipe: Recipe,
+        tokenizer: Tokenizer,
+        model: Transformer,
+        *,
+        beam_size: int | None = None,
+        length_penalty: float | None = None,
+        n_best: int = 1,
+        too_long: TooLong = "split",
+        keep_pieces: bool = False,
+        max_tokens_per_device: int | None = None,
+        precision: str = "auto",
+    ) -> None:
+        decoding, device = recipe.decoding, model.output_weight.device
+        self._tokenizer, self._too_long, self._keep_pieces = tokenizer, too_long, keep_pieces
+        self._settings = SearchSettings(
+            beam_size if beam_size is not None else decoding.beam_size,
+            length_penalty if length_penalty is not None else decoding.length_penalty,
+            n_best,
+            tokenizer.bos_id,
+            tokenizer.eos_id,
+        )
+        _check(self._settings)
+        self._max_tokens = max_tokens_per_device or DEFAULT_MAX_TOKENS[device.type]
+        self._limit = recipe.data.max_length  # pieces of a source, without </s>
+        self._extra_length = decoding.max_extra_length
+        self._longest_output: int | None = None
+        if recipe.model.positions == "learned":
+            self._longest_output = recipe.model.max_positions - 1  # the start takes a position too
+            self._limit = min(self._limit, self._longest_output)
+        self._device = device
+        model = at_precision(model.eval(), choose_precision(precision, device))
+        self._model: StepModel = CachedTransformer(model)
+
+    @classmethod
+    def load(
+        cls, path: Path | str, *, device: str = "auto", **options: Unpack[TranslatorOptions]
+    ) -> Translator:
+        """Return a translator with the model that ``path`` (a model, checkpoint or run) holds."""
+        recipe, tokenizer, model, *_ = load_model(Path(path), choose_device(device))
+        return cls(recipe, tokenizer, model, **options)
+
+    def translate(self, lines: Iterable[str]) -> Iterator[Translation]:
+        """Yield the translation of each line, in order; memory holds a window of them."""
+        window: list[str] = []
+        num_characters = 0
+        for line in lines:
+            window.append(line)
+            num_characters += len(line)
+            if len(window) >= WINDOW_LINES or num_characters >= WINDOW_CHARACTERS:
+                yield from self.translate_window(window)
+                window, num_characters = [], 0
+        yield from self.translate_window(window)
+
+    def translate_window(self, lines: Sequence[str]) -> list[Translation]:
+        """Return the translation of each line; they are translated together, longest first."""
+        jobs = self._prepare(lines)
+        sentences = [self._sentence(part) for job in jobs for part in job.parts]
+        order = sorted(range(len(sentences)), key=lambda i: len(sentences[i].tokens), reverse=True)
+        found = self._search_by_length([sentences[number] for number in order])
+        outcomes = dict(zip(order, found, strict=True))
+        translations, start = [], 0
+        for job in jobs:
+            end = start + len(job.parts)
+            translations.append(self._answer(job, [outcomes[n] for n in range(start, end)]))
+            start = end
+        return translations
+
+    def _prepare(self, lines: Sequence[str]) -> list[_Job]:
+        texts = [line for line in lines if not is_blank(line)]
+        jobs = iter(self._encoded(texts))
+        return [_Job() if is_blank(line) else next(jobs) for line in lines]
+
+    def _encoded(self, texts: Sequence[str]) -> list[_Job]:
+        if not texts:
+            return []
+        try:
+            encoded = self._tokenizer.encode_batch(texts)
+            return [self._job(*pair) for pair in zip(texts, encoded, strict=True)]
+        except Exception as error:
+            if len(texts) == 1:
+                return [_Job(error=f"{type(error).__name__}: {error}")]
+        half = len(texts) // 2
+        return self._encoded(texts[:half]) + self._encoded(texts[half:])
+
+    def _job(self, text: str, tokens: Sequence[int]) -> _Job:
+        if len(tokens) <= self._limit:
+            return _Job([Part(tokens, "")] if tokens else [])
+        if self._too_long == "error":
+            return _Job(
+                error=f"it has {len(tokens):,} pieces, the model takes {self._limit:,}; "
+                "--too-long split translates it in parts"
+            )
+        if self._too_long == "truncate":
+            return _Job([Part(tokens[: self._limit], "")], truncated=True)
+        return _Job(parts_within(text, tokens, self._limit, self._tokenizer.encode))
+
+    def _sentence(self, part: Part) -> Sentence:
+        longest_output = len(part.tokens) + self._extra_length
+        if self._longest_output is not None:
+            longest_output = min(longest_output, self._longest_output)
+        return Sentence([*part.tokens, self._tokenizer.eos_id], longest_output)
+
+    def _search_by_length(self, sentences: Sequence[Sentence]) -> list[Outcome]:
+        """Return what became of ``sentences``, longest first; shorter ones get more slots."""
+        outcomes: list[Outcome] = []
+        while len(outcomes) < len(sentences):
+            num_slots = self._num_slots(sentences[len(outcomes)])
+            group = []
+            for sentence in sentences[len(outcomes) :]:
+                if self._num_slots(sentence) >= 2 * num_slots:
+                    break
+                group.append(sentence)
+            isolation = Isolation(self._search, group, num_slots)
+            with torch.no_grad(), torch.autocast(self._device.type, enabled=False):
+                outcomes += isolation.run()
+            # Where that many did not fit into memory, fewer will be tried from now on.
+            self._max_tokens = max(1, self._max_tokens * isolation.num_slots // num_slots)
+        self._model.reset(0, 1)
+        return outcomes
+
+    def _num_slots(self, sentence: Sentence) -> int:
+        tokens_of_slot = max(len(sentence.tokens), SHORTEST_COUNTED) * self._settings.beam_size
+        return max(1, self._max_tokens // tokens_of_slot)
+
+    def _search(self, sentences: Iterable[Sentence], num_slots: int) -> Iterator[Found]:
+        return beam_search(self._model, sentences, num_slots, self._settings)
+
+    def _answer(self, job: _Job, outcomes: Sequence[Outcome]) -> Translation:
+        found = [outcome for outcome in outcomes if not isinstance(outcome, str)]
+        error = next((outcome for outcome in outcomes if isinstance(outcome, str)), job.error)
+        if error is not None or not found:
+            return Translation(error=error)
+        try:
+            return self._joined(job, found)
+        except Exception as error:  # a piece that has no text
+            return Translation(error=f"{type(error).__name__}: {error}")
+
+    def _joined(self, job: _Job, found: Sequence[tuple[Hypothesis, ...]]) -> Translation:
+        separators = [part.separator for part in job.parts]
+        # The k-th best of a line in parts is made of the k-th best of each part, or their last.
+        num_ranks = max(map(len, found))
+        best, *others = (
+            self._alternative([ranked[min(k, len(ranked) - 1)] for ranked in found], separators)
+            for k in range(num_ranks)
+        )
+        return Translation(*best, tuple(others), None, len(found), job.truncated)
+
+    def _alternative(
+        self, hypotheses: Sequence[Hypothesis], separators: Sequence[str]
+    ) -> Alternative:
+        text, pieces = "", []
+        for hypothesis, separator in zip(hypotheses, separators, strict=True):
+            if text:
+                text += " " if self._keep_pieces else separator
+            text += self._tokenizer.decode(hypothesis.tokens, keep_pieces=self._keep_pieces)
+            pieces += self._tokenizer.pieces(hypothesis.tokens)
+        log_probability = sum(hypothesis.log_probability for hypothesis in hypotheses)
+        length = sum(len(hypothesis.tokens) + 1 for hypothesis in hypotheses)
+        score = log_probability / length_penalty(length, self._settings.length_penalty)
+        return Alternative(one_line(text), score, tuple(pieces))
+
+
+def _check(settings: SearchSettings) -> None:
+    if settings.beam_size < 1:
+        raise UserError(f"--beam-size must be at least 1, but is {settings.beam_size}.")
+    if not 0 <= settings.length_penalty < float("inf"):
+        raise UserError(f"--length-penalty must be 0 or more, but is {settings.length_penalty}.")
+    if not 1 <= settings.n_best <= settings.beam_size:
+        raise UserError(
+            f"--n-best {settings.n_best} must be at least 1 and at most "
+            f"--beam-size {settings.beam_size}."
+        )

@@ -1,0 +1,99 @@
+"""BLEU and chrF as sacrebleu computes them, each with the signature that says how."""
+
+import re
+from collections.abc import Sequence
+from typing import Literal, NamedTuple, get_args
+
+from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.metrics.chrf import CHRF
+
+Tokenization = Literal["13a", "intl", "none"]
+TOKENIZATIONS: tuple[str, ...] = get_args(Tokenization)
+
+# No language puts a space before a full stop or a comma; Moses' tokenizer does, and it escapes.
+TOKENIZED = re.compile(r"\S [.,](?: |$)|&(?:apos|quot|amp|lt|gt|#124|#91|#93);")
+IN_PIECES = re.compile(r"▁|\S@@(?: |$)")
+SUSPICIOUS_SHARE = 0.2  # of the lines
+
+
+class Bleu(NamedTuple):
+    """The BLEU of a corpus."""
+
+    score: float  # 0 to 100
+    signature: str
+    precisions: tuple[float, ...]
+    brevity_penalty: float
+    hypothesis_length: int  # in the metric's own tokens
+    reference_length: int
+
+    def __str__(self) -> str:
+        precisions = "/".join(f"{precision:.1f}" for precision in self.precisions)
+        return (
+            f"BLEU {self.score:.2f}  {precisions} (brevity penalty {self.brevity_penalty:.3f}, "
+            f"hypothesis {self.hypothesis_length:,} tokens, reference {self.reference_length:,})  "
+            f"{self.signature}"
+        )
+
+
+class Chrf(NamedTuple):
+    """The chrF2 of a corpus."""
+
+    score: float  # 0 to 100
+    signature: str
+
+    def __str__(self) -> str:
+        return f"chrF2 {self.score:.2f}  {self.signature}"
+
+
+def corpus_bleu(
+    hypotheses: Sequence[str],
+    references: Sequence[Sequence[str]],
+    *,
+    tokenize: Tokenization = "13a",
+    lowercase: bool = False,
+) -> Bleu:
+    """Return the BLEU of ``hypotheses`` against one or several sets of ``references``."""
+    _check(hypotheses, references)
+    # force: what looks tokenized is the caller's to say, in our words.
+    metric = BLEU(tokenize=tokenize, lowercase=lowercase, force=True)
+    score = metric.corpus_score(hypotheses, references)
+    return Bleu(
+        score.score,
+        str(metric.get_signature()),
+        tuple(score.precisions),
+        score.bp,
+        score.sys_len,
+        score.ref_len,
+    )
+
+
+def corpus_chrf(
+    hypotheses: Sequence[str], references: Sequence[Sequence[str]], *, lowercase: bool = False
+) -> Chrf:
+    """Return the chrF2 of ``hypotheses`` against one or several sets of ``references``."""
+    _check(hypotheses, references)
+    metric = CHRF(lowercase=lowercase)
+    score = metric.corpus_score(hypotheses, references)
+    return Chrf(score.score, str(metric.get_signature()))
+
+
+def looks_tokenized(lines: Sequence[str]) -> bool:
+    """Say whether the text looks as if a tokenizer had put spaces into it."""
+    return _share_with(TOKENIZED, lines) >= SUSPICIOUS_SHARE
+
+
+def looks_in_pieces(lines: Sequence[str]) -> bool:
+    """Say whether the text looks as if its subword pieces had not been joined."""
+    return _share_with(IN_PIECES, lines) >= SUSPICIOUS_SHARE
+
+
+def _check(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> None:
+    if not hypotheses or not references:
+        raise ValueError("there is nothing to score")
+    for reference in references:
+        if len(reference) != len(hypotheses):
+            raise ValueError(f"{len(hypotheses)} hypotheses, but {len(reference)} references")
+
+
+def _share_with(sign: re.Pattern[str], lines: Sequence[str]) -> float:
+    return sum(sign.search(line) is not None for line in lines) / max(1, len(lines))

@@ -1,0 +1,104 @@
+import gzip
+import io
+import json
+
+import pytest
+import sacrebleu
+
+from nmt_cli import logs
+from nmt_cli.commands import score
+from nmt_cli.errors import UserError
+
+LINES = ["The cat sat on the mat.", "A dog barked loudly at night.", "It rains."]
+OTHERS = ["The cat lay on the mat.", "A dog barked loudly at us.", "It rained."]
+
+
+@pytest.fixture
+def texts(tmp_path):
+    logs.configure(quiet=True)
+
+    def write(name, lines):
+        path = tmp_path / name
+        path.write_bytes("".join(f"{line}\n" for line in lines).encode())
+        return path
+
+    return write
+
+
+def test_text_says_scores_and_signatures(texts, capsys):
+    score.run(texts("hyp", LINES), [texts("ref", OTHERS)])
+    bleu, chrf = capsys.readouterr().out.splitlines()
+    expected = sacrebleu.corpus_bleu(LINES, [OTHERS]).score
+    assert bleu.startswith(f"BLEU {expected:.2f}  ")
+    assert "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:" in bleu
+    expected = sacrebleu.corpus_chrf(LINES, [OTHERS]).score
+    assert chrf.startswith(f"chrF2 {expected:.2f}  nrefs:1|")
+
+
+def test_json_with_several_references(texts, capsys):
+    references = [texts("ref1", OTHERS), texts("ref2", LINES)]
+    score.run(
+        texts("hyp", LINES), references, tokenize="intl", lowercase=True, output_format="json"
+    )
+    figures = json.loads(capsys.readouterr().out)
+    assert figures["lines"] == 3
+    assert figures["bleu"]["score"] == pytest.approx(100.0)
+    assert "nrefs:2|case:lc|eff:no|tok:intl" in figures["bleu"]["signature"]
+    assert figures["chrf"]["score"] == pytest.approx(100.0)
+
+
+def test_lines_are_what_is_between_line_feeds(tmp_path, capsys):
+    hypotheses, reference = tmp_path / "hyp.gz", tmp_path / "ref"
+    hypotheses.write_bytes(gzip.compress("\ufeffone\u2028two three four\r\n\x85five\rsix".encode()))
+    reference.write_bytes("one\u2028two three four\n\x85five\rsix\r\n".encode())
+    score.run(hypotheses, [reference], output_format="json")
+    figures = json.loads(capsys.readouterr().out)
+    assert figures["lines"] == 2
+    assert figures["bleu"]["brevity_penalty"] == 1.0
+    assert figures["chrf"]["score"] == pytest.approx(100.0)
+
+
+@pytest.mark.parametrize("stdin_is", ["hypotheses", "reference"])
+def test_standard_input(texts, capsys, monkeypatch, stdin_is):
+    data = io.BytesIO("".join(f"{line}\n" for line in LINES).encode())
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(data))
+    paths = [texts("hyp", LINES), texts("ref", LINES)]
+    paths[stdin_is == "reference"] = score.STANDARD_INPUT
+    score.run(paths[0], [paths[1]])
+    assert capsys.readouterr().out.startswith("BLEU 100.00")
+
+
+def test_standard_input_is_given_once(texts):
+    with pytest.raises(UserError, match="can be given once only"):
+        score.run(score.STANDARD_INPUT, [texts("ref", LINES), score.STANDARD_INPUT])
+
+
+def test_line_counts_must_agree(texts):
+    hypotheses, good, short = texts("h", LINES * 400), texts("r", LINES * 400), texts("s", LINES)
+    with pytest.raises(UserError, match=r"/h has 1,200 lines, .*/s has 3; line n of one must"):
+        score.run(hypotheses, [good, short])
+
+
+def test_nothing_to_score(texts):
+    with pytest.raises(UserError, match=r"/hyp is empty; there is nothing to score"):
+        score.run(texts("hyp", []), [texts("ref", [])])
+
+
+def test_missing_file(texts, tmp_path):
+    with pytest.raises(UserError, match="none not found"):
+        score.run(tmp_path / "none", [texts("ref", LINES)])
+
+
+@pytest.mark.parametrize(
+    ("lines", "warning"),
+    [
+        (["A dog barks .", "It is late , he said ."], "looks tokenized"),
+        (["▁A ▁do g", "▁bark s"], "still in pieces"),
+        (["A dog barks.", "It is late, he said."], ""),
+    ],
+)
+def test_warns_of_text_that_is_not_plain(texts, capsys, lines, warning):
+    score.run(texts("hyp", lines), [texts("ref", LINES[:2])])
+    stderr = capsys.readouterr().err
+    assert warning in stderr
+    assert ("Warning: " in stderr) == bool(warning)

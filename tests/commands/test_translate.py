@@ -1,0 +1,394 @@
+"""The command as a pipe: N lines in are N lines out, in order, whatever happens (D9)."""
+
+import errno
+import gzip
+import hashlib
+import io
+import json
+import os
+import random
+import select
+import threading
+import time
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+import pytest
+import torch
+
+from nmt_cli import logs
+from nmt_cli.atomic_files import directory_appearing_whole
+from nmt_cli.commands import line_windows, translate
+from nmt_cli.commands.line_windows import windows
+from nmt_cli.corpus.lines import is_blank, one_line
+from nmt_cli.decoding import translator as translator_module
+from nmt_cli.decoding.translator import Alternative, Translation, Translator
+from nmt_cli.errors import OutputError, UserError
+from nmt_cli.model.transformer import Transformer
+from nmt_cli.model_directory import save_model
+from tests.fake_models import ByteTokenizer, CopyModel, tiny_recipe
+
+MODEL = Path("model")
+NASTY = [
+    b"",
+    b"   ",
+    b"\r",
+    b"word\r",
+    b"lone\rreturn",
+    "line\u2028separator".encode(),
+    "next\u0085line".encode(),
+    b"nul\0byte",
+    b"\xff\xfe bad \xed\xa0\x80 bytes \xc0\xaf",
+    "\ufefflate mark".encode(),
+    "zero\u200bwidth \u200d".encode(),
+    b"<s> </s> <unk>",
+    "▁ ▁▁x @@ ||| y@@".encode(),
+    b"\x0b\x0c\x1c\x1d\x1e",
+    "😀👩\u200d👩\u200d👧 עברית e\u0301".encode(),
+    b"\t tab \t",
+]
+
+
+def digest(line):
+    return hashlib.sha256(line.encode()).hexdigest()[:8]
+
+
+class TaggingTranslator:
+    """Answers each line with a hash of it, so that a line in the wrong place shows."""
+
+    def __init__(self, fails=lambda line: None):
+        self.fails = fails
+        self.windows = []
+
+    def translate_window(self, lines):
+        self.windows.append(len(lines))
+        return [self.answer(line) for line in lines]
+
+    def answer(self, line):
+        if is_blank(line):
+            return Translation()
+        error = self.fails(line)
+        return Translation(error=error) if error else Translation(digest(line), -1.0, ("a",))
+
+
+class Pipe:
+    """Runs the command with bytes for stdin and for stdout."""
+
+    def __init__(self, monkeypatch, translator):
+        self.monkeypatch = monkeypatch
+        monkeypatch.setattr(Translator, "load", lambda *_, **__: translator)
+
+    def __call__(self, data, **options):
+        stdout = io.TextIOWrapper(io.BytesIO())
+        self.monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(data)))
+        self.monkeypatch.setattr("sys.stdout", stdout)
+        self.status = translate.run(MODEL, **options)
+        return stdout.buffer.getvalue()
+
+
+@pytest.fixture
+def pipe(monkeypatch):
+    logs.configure(quiet=False)
+    return Pipe(monkeypatch, TaggingTranslator())
+
+
+@pytest.fixture
+def copying_pipe(monkeypatch):
+    """The real translator, with a model that says its input again."""
+    logs.configure(quiet=False)
+    recipe = tiny_recipe(data={"max_length": 60})
+    monkeypatch.setattr(
+        translator_module, "CachedTransformer", lambda _: CopyModel(ByteTokenizer.size)
+    )
+    transformer = Transformer(recipe.model, ByteTokenizer.size)
+    return Pipe(monkeypatch, Translator(recipe, ByteTokenizer(), transformer, precision="fp32"))
+
+
+def expected_output(data, translate_line):
+    """What D9 says, from the bytes, without our reader."""
+    *lines, last = data.removeprefix(b"\xef\xbb\xbf").split(b"\n")
+    out = []
+    for raw, end in [*((line, b"\n") for line in lines), *([(last, b"")] if last else [])]:
+        text = raw.removesuffix(b"\r").decode(errors="replace")
+        answer = "" if is_blank(text) else translate_line(text)
+        out.append(answer.encode() + (b"\r" if raw.endswith(b"\r") else b"") + end)
+    return b"".join(out)
+
+
+def test_every_nasty_line_has_its_answer(pipe):
+    for end in (b"", b"\n"):
+        data = b"\xef\xbb\xbf" + b"\n".join([b"first", *NASTY, b"last"]) + end
+        assert pipe(data) == expected_output(data, digest)
+        assert pipe.status == 0
+
+
+def test_the_nasty_file_through_search_and_tokenizer(copying_pipe):
+    data = b"\n".join([*NASTY, b"x" * 100_000, "end \u2028".encode()]) + b"\n"
+    out = copying_pipe(data)
+    assert out.count(b"\n") == data.count(b"\n")
+    assert out == expected_output(data, one_line)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_fuzzed_lines_come_out_in_order(pipe, seed):
+    rng = random.Random(seed)
+    chunks = [*NASTY, b"\n", b"\n", b"\r\n", b"word ", b"Wort\xc3\xa4 "]
+
+    def chunk():
+        if rng.random() < 0.3:
+            return rng.randbytes(rng.randrange(6))
+        return rng.choice(chunks)
+
+    data = b"".join(chunk() for _ in range(10_000))
+    assert pipe(data) == expected_output(data, digest)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_fuzzed_lines_through_search_and_tokenizer(copying_pipe, seed):
+    rng = random.Random(seed)
+    lines = [b"".join(rng.choices([*NASTY, b"ab", b" c"], k=rng.randrange(4))) for _ in range(200)]
+    data = b"\n".join(line for line in lines if len(line.decode(errors="replace").encode()) <= 60)
+    assert copying_pipe(data) == expected_output(data, one_line)
+
+
+def test_all_pairs_of_high_bytes(pipe):
+    data = b"\n".join(bytes([a, b]) for a in range(128, 256) for b in range(128, 256))
+    assert pipe(data) == expected_output(data, digest)
+
+
+def test_what_was_cut_and_repaired_is_said(pipe, capsys):
+    pipe(b"\xef\xbb\xbfone\ntwo \xff\xff\nthree\nfour \xc0")
+    stderr = capsys.readouterr().err
+    assert "Cut a byte order mark before the first line." in stderr
+    assert "3 byte sequences that are not UTF-8 became U+FFFD in 2 lines (2, 4)." in stderr
+    assert "Translated 4 lines in" in stderr
+
+
+def test_quiet_says_nothing_of_plain_lines(pipe, capsys):
+    logs.configure(quiet=True)
+    pipe(b"one\ntwo\n")
+    assert capsys.readouterr().err == ""
+
+
+def test_too_long_lines_are_said(copying_pipe, capsys):
+    data = b"\n".join([b"short", b"long " * 30, b"short"] * 6)
+    assert copying_pipe(data).split() == data.split()
+    stderr = capsys.readouterr().err
+    assert "too long for the model, translated in parts: 6 lines (2, 5, 8, 11, 14, 17)." in stderr
+
+
+def test_failed_lines_are_empty_and_named(monkeypatch, capsys):
+    def fails(line):
+        return "RuntimeError: no\x1b[31m way" if line.startswith("bad") else None
+
+    pipe = Pipe(monkeypatch, TaggingTranslator(fails))
+    lines = ["good", "bad", "good", "bad one", "good"]
+    out = pipe("\n".join(lines).encode() + b"\n").decode().split("\n")
+    assert out == [digest("good"), "", digest("good"), "", digest("good"), ""]
+    assert pipe.status == 3
+    stderr = capsys.readouterr().err
+    assert "line 2 could not be translated: RuntimeError: no\\x1b[31m way." in stderr
+    assert "line 4 could not be translated" in stderr
+    assert "\x1b[31m" not in stderr
+
+
+def test_input_and_output_files(pipe, tmp_path):
+    source, target = tmp_path / "in", tmp_path / "out"
+    source.write_bytes(b"one\r\ntwo")
+    assert pipe(b"", input_path=source, output_path=target) == b""
+    assert target.read_bytes() == expected_output(b"one\r\ntwo", digest)
+    with pytest.raises(UserError, match="out already exists; add --force to replace it"):
+        pipe(b"three\n", output_path=target)
+    pipe(b"three\n", output_path=target, force=True)
+    assert target.read_bytes() == expected_output(b"three\n", digest)
+    assert sorted(tmp_path.iterdir()) == [source, target]
+
+
+def test_no_output_file_is_left_when_the_input_is_missing(pipe, tmp_path):
+    with pytest.raises(UserError, match="none not found"):
+        pipe(b"", input_path=tmp_path / "none", output_path=tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_lines_before_damaged_input_are_not_published_as_a_whole_file(pipe, tmp_path):
+    source = tmp_path / "in.gz"
+    source.write_bytes(gzip.compress(random.Random(1).randbytes(5000).hex().encode())[:2000])
+    with pytest.raises(UserError, match=r"in\.gz is damaged"):
+        pipe(b"", input_path=source, output_path=tmp_path / "out")
+    assert list(tmp_path.iterdir()) == [source]
+
+
+class NBestTranslator(TaggingTranslator):
+    def answer(self, line):
+        if line == "bad":
+            return Translation(error="it is bad")
+        others = (Alternative("zwei\tte", -2.5, ("zwei", "te")),)
+        return Translation(f"[{line}]", -0.25, ("[", "]"), others)
+
+
+def test_tsv(monkeypatch):
+    out = Pipe(monkeypatch, NBestTranslator())(b"one\r\nbad\ntwo", output_format="tsv", n_best=2)
+    assert [row.split("\t") for row in out.decode().splitlines()] == [
+        ["1", "1", "-0.250000", "[one]"],
+        ["1", "2", "-2.500000", "zwei te"],
+        ["2", "1", "", ""],
+        ["3", "1", "-0.250000", "[two]"],
+        ["3", "2", "-2.500000", "zwei te"],
+    ]
+
+
+def test_jsonl(monkeypatch):
+    data = 'o\u2028e\r\nbad\n"two"'.encode()
+    out = Pipe(monkeypatch, NBestTranslator())(data, output_format="jsonl", n_best=2)
+    first, bad, last = (json.loads(line) for line in out.decode().splitlines())
+    assert first == {
+        "line": 1,
+        "text": "[o e]",
+        "score": -0.25,
+        "tokens": ["[", "]"],
+        "alternatives": [{"text": "zwei\tte", "score": -2.5, "tokens": ["zwei", "te"]}],
+        "error": None,
+    }
+    assert (bad["line"], bad["text"], bad["score"], bad["error"]) == (2, "", None, "it is bad")
+    assert last["text"] == '["two"]'
+
+
+def test_n_best_is_refused_where_it_would_break_the_lines(pipe):
+    with pytest.raises(UserError, match="--n-best 2 needs --format tsv or jsonl"):
+        pipe(b"one\n", n_best=2)
+
+
+def test_a_reader_that_went_away_ends_it_silently(pipe, monkeypatch, capsys):
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w") as stdout:
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"one\n" * 10_000)))
+        monkeypatch.setattr("sys.stdout", stdout)
+        assert translate.run(MODEL) == 141
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+def test_a_full_disk_is_said(pipe, monkeypatch):
+    with Path("/dev/full").open("w") as stdout:
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"one\n")))
+        monkeypatch.setattr("sys.stdout", stdout)
+        with pytest.raises(OutputError, match="could not be written: No space left") as caught:
+            translate.run(MODEL)
+    assert caught.value.exit_status == 74
+
+
+def test_a_full_disk_under_the_output_file_leaves_nothing(pipe, monkeypatch, tmp_path):
+    def full(descriptor):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OutputError, match="No space left") as caught:
+        pipe(b"one\n", output_path=tmp_path / "out")
+    assert caught.value.exit_status == 74
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_closed_streams_are_said(pipe, monkeypatch):
+    monkeypatch.setattr("sys.stdout", None)
+    with pytest.raises(OutputError, match="standard output is closed"):
+        translate.run(MODEL, output_format="text")
+    monkeypatch.setattr("sys.stdin", None)
+    with pytest.raises(UserError, match="standard input is closed"):
+        translate.run(MODEL, output_format="text")
+
+
+@pytest.mark.parametrize("fast_lines", [1, 700])
+def test_answers_come_while_the_input_stalls(pipe, monkeypatch, fast_lines):
+    in_reading, in_writing = os.pipe()
+    out_reading, out_writing = os.pipe()
+    with os.fdopen(in_reading) as stdin, os.fdopen(out_writing, "w") as stdout:
+        monkeypatch.setattr("sys.stdin", stdin)
+        monkeypatch.setattr("sys.stdout", stdout)
+        running = threading.Thread(target=translate.run, args=(MODEL,))
+        running.start()
+        for number in range(3):
+            count = fast_lines if number == 1 else 1
+            os.write(in_writing, b"x\n" * count)
+            wanted = expected_output(b"x\n" * count, digest)
+            while wanted:  # and the input stays open
+                assert select.select([out_reading], [], [], 20)[0], "no answer"
+                got = os.read(out_reading, len(wanted))
+                assert wanted.startswith(got)
+                wanted = wanted[len(got) :]
+        os.close(in_writing)
+        running.join(20)
+        assert not running.is_alive()
+    os.close(out_reading)
+
+
+class Endless(io.RawIOBase):
+    """A stream of short lines that counts what is taken."""
+
+    def __init__(self):
+        self.num_lines = 0
+
+    def readline(self, size=-1):
+        self.num_lines += 1
+        return b"word\n"
+
+
+def test_the_input_waits_for_a_slow_translation():
+    stream = Endless()
+    reader: Any = windows(cast(BinaryIO, stream))
+    for _ in range(3):
+        next(reader)
+        time.sleep(0.05)
+        before = stream.num_lines
+        time.sleep(0.05)
+        assert stream.num_lines == before
+    assert stream.num_lines <= 2 * 4 * translator_module.WINDOW_LINES
+    reader.close()
+
+
+def test_windows_are_bounded_in_characters(monkeypatch):
+    monkeypatch.setattr(line_windows, "WINDOW_CHARACTERS", 100)
+    data = b"x" * 60 + b"\n" + b"y\n" * 300 + b"z" * 500 + b"\nend"
+    sizes = [sum(len(line.text) for line in window) for window in windows(io.BytesIO(data))]
+    assert sum(sizes) == 60 + 300 + 500 + 3
+    assert max(sizes) < 100 + 500
+
+
+def test_slow_windows_get_smaller(monkeypatch):
+    monkeypatch.setattr(line_windows, "SECONDS_FOR_A_WINDOW", -1.0)
+    sizes = [len(window) for window in windows(io.BytesIO(b"x\n" * 2000))]
+    assert sizes[:3] == [512, 256, 128]
+    monkeypatch.setattr(line_windows, "SECONDS_FOR_A_WINDOW", 1e9)
+    sizes = [len(window) for window in windows(io.BytesIO(b"x\n" * 20_000), stall_seconds=5.0)]
+    assert sizes[:5] == [512, 1024, 2048, 4096, 4096]
+
+
+def test_a_real_model_with_its_options(toy, tmp_path, capsys):
+    logs.configure(quiet=True)
+    torch.manual_seed(1)
+    model = Transformer(toy.recipe.model, toy.corpus.tokenizer.size)
+    with directory_appearing_whole(tmp_path / "model") as partial:
+        save_model(partial, toy.recipe, toy.corpus.tokenizer, dict(model.named_parameters()))
+        partial.facts["kind"] = "average"
+    data = b"\n".join([*NASTY, b"cat dog " * 100, b"owl"])
+    (tmp_path / "in").write_bytes(data)
+    status = translate.run(
+        tmp_path / "model",
+        input_path=tmp_path / "in",
+        output_path=tmp_path / "out",
+        output_format="jsonl",
+        device="cpu",
+        threads=1,
+        precision="fp32",
+        beam_size=3,
+        length_penalty=0.2,
+        n_best=2,
+        too_long="truncate",
+        max_tokens_per_device=500,
+        keep_pieces=True,
+    )
+    records = [json.loads(line) for line in (tmp_path / "out").read_text().splitlines()]
+    assert status == 0
+    assert [record["line"] for record in records] == list(range(1, len(NASTY) + 3))
+    assert all(len(record["alternatives"]) == 1 for record in records[-2:])
+    assert f"end cut off: line {len(NASTY) + 1}." in capsys.readouterr().err

@@ -1,0 +1,236 @@
+"""Beam search over tables, against exhaustive search and a plain search of one sentence."""
+
+import math
+import random
+from itertools import product
+from typing import Any
+
+import pytest
+import torch
+
+from nmt_cli.decoding.beams import SearchSettings, length_penalty
+from nmt_cli.decoding.search import Sentence, beam_search
+from tests.fake_models import BOS, EOS, TableModel
+
+
+def random_table(vocabulary_size, *, end_bias=0.0):
+    """Logits that depend on the source and on every token of the prefix."""
+
+    def logits(source, prefix):
+        generator = torch.Generator().manual_seed(hash((source, prefix)) % 2**31)
+        row = 2 * torch.randn(vocabulary_size, generator=generator)
+        row[EOS] += end_bias
+        return row
+
+    return logits
+
+
+def settings(beam_size, alpha=0.6, n_best=1):
+    return SearchSettings(beam_size, alpha, n_best, BOS, EOS)
+
+
+def search(logits, sentences, settings, num_slots=3):
+    """Return the hypotheses of each sentence, in order."""
+    found = list(beam_search(TableModel(logits), sentences, num_slots, settings))
+    assert sorted(each.number for each in found) == list(range(len(sentences)))
+    return [each.hypotheses for each in sorted(found)]
+
+
+def log_probabilities(logits, source, prefix):
+    return logits(source, prefix).double().log_softmax(dim=0).tolist()
+
+
+def score_of(log_probability, num_tokens, alpha):
+    return log_probability / ((5 + num_tokens) / 6) ** alpha
+
+
+def exhaustive_search(logits, source, vocabulary_size, longest, alpha):
+    """Return (score, tokens) of every possible output, best first."""
+    outputs = []
+    words = [token for token in range(vocabulary_size) if token not in (BOS, EOS)]
+    for length in range(longest + 1):
+        for tokens in product(words, repeat=length):
+            steps = enumerate((*tokens, EOS))
+            total = sum(log_probabilities(logits, source, tokens[:i])[token] for i, token in steps)
+            outputs.append((score_of(total, length + 1, alpha), tokens))
+    return sorted(outputs, reverse=True)
+
+
+def plain_beam_search(logits, sentence, settings):
+    """Return (score, tokens) as found without slots, tensors, or a bound to stop early."""
+    source, longest = tuple(sentence.tokens), sentence.longest_output
+    live: list[Any] = [(0.0, ())]
+    ended: list[Any] = []
+    for length in range(longest + 1):
+        candidates = []
+        for total, prefix in live:
+            for token, value in enumerate(log_probabilities(logits, source, prefix)):
+                if token != BOS and (token == EOS or length < longest):
+                    candidates.append((total + value, (*prefix, token)))
+        candidates.sort(reverse=True)
+        for total, tokens in candidates[: settings.beam_size]:
+            if tokens[-1] == EOS:
+                ended.append((score_of(total, length + 1, settings.length_penalty), tokens[:-1]))
+        live = [entry for entry in candidates if entry[1][-1] != EOS][: settings.beam_size]
+        if len(ended) >= settings.beam_size and live:
+            to_beat = sorted(ended, reverse=True)[settings.n_best - 1][0]
+            if score_of(live[0][0], length + 1, settings.length_penalty) <= to_beat:
+                break
+    return sorted(ended, reverse=True)[: settings.n_best]
+
+
+def assert_same(hypotheses, expected):
+    assert [hypothesis.tokens for hypothesis in hypotheses] == [tokens for _, tokens in expected]
+    scores = [hypothesis.score for hypothesis in hypotheses]
+    assert scores == pytest.approx([score for score, _ in expected], abs=1e-4)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0])
+@pytest.mark.parametrize(("vocabulary_size", "longest"), [(4, 4), (5, 3), (3, 6)])
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_beam_as_wide_as_the_space_finds_what_exhaustive_search_finds(
+    vocabulary_size, longest, alpha, seed
+):
+    logits = random_table(vocabulary_size)
+    everything = exhaustive_search(logits, (seed,), vocabulary_size, longest, alpha)
+    beam_size = len(everything)
+    sentences = [Sentence((seed,), longest)]
+    for n_best in (1, 3, beam_size):
+        (hypotheses,) = search(logits, sentences, settings(beam_size, alpha, n_best))
+        assert_same(hypotheses, everything[:n_best])
+
+
+def test_beam_one_is_greedy():
+    logits = random_table(11)
+    sentences = [Sentence((n,), longest) for n, longest in enumerate([0, 1, 3, 9, 9, 9, 20])]
+    for sentence, (hypothesis,) in zip(
+        sentences, search(logits, sentences, settings(1)), strict=True
+    ):
+        prefix: tuple[int, ...] = ()
+        while True:
+            values = log_probabilities(logits, tuple(sentence.tokens), prefix)
+            values[BOS] = -math.inf
+            token = values.index(max(values))
+            if token == EOS or len(prefix) == sentence.longest_output:
+                break
+            prefix = (*prefix, token)
+        assert hypothesis.tokens == prefix
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0, 3.0])
+@pytest.mark.parametrize("beam_size", [1, 2, 5])
+def test_stopping_early_and_sharing_slots_change_nothing(beam_size, alpha):
+    rng = random.Random(beam_size)
+    sentences = [Sentence((n, rng.randrange(1000)), rng.randrange(12)) for n in range(17)]
+    for end_bias in (-1.0, 1.0):
+        logits = random_table(9, end_bias=end_bias)
+        chosen = settings(beam_size, alpha, n_best=max(1, beam_size - 1))
+        expected = [plain_beam_search(logits, sentence, chosen) for sentence in sentences]
+        for num_slots in (1, 4, 16, 17, 40):
+            for hypotheses, plain in zip(
+                search(logits, sentences, chosen, num_slots), expected, strict=True
+            ):
+                assert_same(hypotheses, plain)
+
+
+def test_no_output_is_longer_than_allowed_and_the_end_is_paid_for():
+    def endless(source, prefix):
+        return torch.tensor([0.0, 5.0, -20.0, 1.0, 2.0])
+
+    sentences = [Sentence((n,), n) for n in (0, 1, 7)]
+    row = endless((), ()).double().log_softmax(dim=0)
+    for length, (best, *_) in zip(
+        (0, 1, 7), search(endless, sentences, settings(2, n_best=2)), strict=True
+    ):
+        assert best.tokens == (4,) * length
+        expected = length * row[4] + row[EOS]
+        assert best.log_probability == pytest.approx(expected.item(), abs=1e-4)
+
+
+def test_poor_outputs_that_end_early_do_not_crowd_out_the_good_one():
+    def sure(source, prefix):
+        row = torch.zeros(300)
+        row[source[len(prefix)]] = 9.0  # of the others, all equal, </s> is among the first
+        return row
+
+    sentence = Sentence((17, 18, 19, 20, 21, 22, 23, EOS), 20)
+    ((best,),) = search(sure, [sentence], settings(4))
+    assert best.tokens == sentence.tokens[:-1]
+
+
+def test_the_start_is_never_said_unless_it_is_the_end_too():
+    def likes_to_start(source, prefix):
+        return torch.tensor([0.0, 9.0, 1.0])
+
+    ((hypothesis,),) = search(likes_to_start, [Sentence((1,), 4)], settings(2))
+    assert BOS not in hypothesis.tokens
+    one_mark = SearchSettings(2, 0.6, 1, BOS, BOS)  # models without <s> start with </s>
+    ((hypothesis,),) = search(likes_to_start, [Sentence((1,), 4)], one_mark)
+    assert hypothesis.tokens == ()
+
+
+def test_equals_go_to_the_lower_ids_wherever_the_sentence_stands():
+    def undecided(source, prefix):
+        row = torch.zeros(200)
+        row[EOS] = 1.0 if len(prefix) == source[0] else -9.0
+        return row
+
+    sentences = [Sentence((n % 5,), 9) for n in range(20)]
+    for num_slots in (1, 7, 20):
+        for n, (best, *_) in enumerate(search(undecided, sentences, settings(3), num_slots)):
+            assert best.tokens == (0,) * (n % 5)
+
+
+def test_what_is_not_a_number_is_an_error():
+    def broken(source, prefix):
+        return torch.full((5,), torch.nan)
+
+    with pytest.raises(FloatingPointError, match="not a number"):
+        search(broken, [Sentence((1,), 4)], settings(2))
+
+
+def test_impossible_sentences_have_no_hypotheses():
+    def impossible(source, prefix):
+        return torch.tensor([0.0, 0.0, -torch.inf, 0.0])
+
+    assert search(impossible, [Sentence((1,), 2)], settings(2)) == [()]
+
+
+def test_nothing_to_translate():
+    assert search(random_table(5), [], settings(2)) == []
+
+
+def test_rows_stay_busy_and_sentences_start_together():
+    def counts_down(source, prefix):
+        row = torch.zeros(5)
+        row[EOS if len(prefix) >= source[0] else 3] = 50.0
+        return row
+
+    lengths = sorted((random.Random(n).randrange(1, 40) for n in range(200)), reverse=True)
+    model = TableModel(counts_down)
+    sentences = [Sentence((length,), 60) for length in lengths]
+    found = list(beam_search(model, sentences, 32, settings(2)))
+    assert len(found) == 200
+    needed = sum(2 * (length + 1) for length in lengths)
+    assert needed / sum(model.num_rows) > 0.85
+    assert 200 / len(model.num_started) > 2
+
+
+def test_sentences_are_read_only_when_a_slot_is_free():
+    read = []
+
+    def sentences():
+        for number in range(100):
+            read.append(number)
+            yield Sentence((number,), 5)
+
+    found = beam_search(TableModel(random_table(5)), sentences(), 4, settings(2))
+    next(found)
+    assert len(read) < 10
+
+
+def test_length_penalty_is_the_one_of_gnmt():
+    assert length_penalty(1, 0.6) == 1.0
+    assert length_penalty(7, 1.0) == 2.0
+    assert length_penalty(7, 0.5) == pytest.approx(math.sqrt(2))
+    assert length_penalty(99, 0.0) == 1.0

@@ -1,0 +1,40 @@
+import pytest
+import torch
+
+from nmt_cli.decoding.top_k import log_normalizers, top_k
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("num_entries", [1, 3, 63, 64, 65, 700, 1027])
+@pytest.mark.parametrize("k", [1, 2, 5, 8, 20])
+def test_equals_the_head_of_a_stable_sort(num_entries, k, dtype):
+    generator = torch.Generator().manual_seed(num_entries * k)
+    rows = torch.randn(7, num_entries, generator=generator).to(dtype)
+    rows[0] = 0.5  # equals everywhere
+    rows[1] = torch.randint(0, 3, (num_entries,), generator=generator).to(dtype)
+    rows[2, : num_entries // 2] = -torch.inf
+    best = top_k(rows, k)
+    witness = rows.float().sort(dim=1, descending=True, stable=True)
+    assert torch.equal(best.values, witness.values[:, :k])
+    assert torch.equal(best.indices, witness.indices[:, :k])
+
+
+def test_wide_rows_in_which_little_is_possible_name_only_real_entries():
+    rows = torch.full((1, 1000), -torch.inf)
+    rows[0, 999] = 1.0
+    best = top_k(rows, 5)
+    assert best.indices[0, 0] == 999
+    assert best.indices.max() < 1000
+
+
+def test_not_a_number_comes_first():
+    rows = torch.zeros(1, 1000)
+    rows[0, 700] = torch.nan
+    assert top_k(rows, 2).values[0, 0].isnan()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_normalizers_are_those_of_log_softmax(dtype):
+    logits = (100 * torch.randn(5, 301)).to(dtype)
+    witness = logits.float() - logits.float().log_softmax(dim=1)
+    assert torch.allclose(log_normalizers(logits), witness[:, 0], atol=1e-4)

@@ -1,0 +1,307 @@
+"""Lines in, translations out: with a model that copies, and with a real one that has not learnt."""
+
+import random
+from typing import Any
+
+import pytest
+import torch
+
+from nmt_cli.corpus.normalization import Normalizer
+from nmt_cli.corpus.whitespace_tokenizer import CONTROL, WhitespaceTokenizer
+from nmt_cli.decoding import translator as translator_module
+from nmt_cli.decoding.translator import Translation, Translator
+from nmt_cli.errors import UserError
+from nmt_cli.model.transformer import Transformer
+from tests.fake_models import NUM_MARKS, ByteTokenizer, CopyModel, tiny_recipe
+
+WORDS = ["ant", "bee", "cat", "dog", "eel", "fox", "gnu", "hen", "ibis", "jay", "kite", "lark"]
+
+
+def copying(monkeypatch, *, fails=lambda sources: None, recipe=None, **options):
+    """Return a translator that says its input again, and the model behind it."""
+    model = CopyModel(ByteTokenizer.size, fails)
+    monkeypatch.setattr(translator_module, "CachedTransformer", lambda _: model)
+    recipe = recipe or tiny_recipe()
+    transformer = Transformer(recipe.model, ByteTokenizer.size)
+    options = {"precision": "fp32", **options}
+    return Translator(recipe, ByteTokenizer(), transformer, **options), model
+
+
+def untrained(precision="fp32", model=(), **options):
+    recipe = tiny_recipe(model=dict(model))
+    tokenizer = WhitespaceTokenizer([*CONTROL, *WORDS], Normalizer(recipe.data), None)
+    torch.manual_seed(3)
+    transformer = Transformer(recipe.model, tokenizer.size)
+    return Translator(recipe, tokenizer, transformer, precision=precision, **options)
+
+
+def random_lines(count, longest=12, seed=1):
+    rng = random.Random(seed)
+    return [
+        " ".join(rng.choice(WORDS) for _ in range(rng.randrange(longest + 1))) for _ in range(count)
+    ]
+
+
+def texts(translations):
+    return [translation.text for translation in translations]
+
+
+@pytest.mark.parametrize(
+    "config", [{}, {"norm": "pre"}, {"positions": "learned", "max_positions": 1100}]
+)
+def test_a_line_is_translated_as_it_is_alone(config):
+    lines, n_best = random_lines(16, longest=9), 3
+    alone = untrained(model=config, n_best=n_best)
+    expected = [next(alone.translate([line])) for line in lines]
+    for max_tokens in (1, 700, 100_000):
+        together = untrained(model=config, n_best=n_best, max_tokens_per_device=max_tokens)
+        for order in (1, -1):
+            found = list(together.translate(lines[::order]))[::order]
+            assert texts(found) == texts(expected)
+            for one, other in zip(found, expected, strict=True):
+                assert one.score == pytest.approx(other.score, abs=1e-4)
+                assert len(one.alternatives) == (n_best - 1 if one.tokens else 0)
+                assert texts(one.alternatives) == texts(other.alternatives)
+
+
+def test_the_score_is_the_log_probability_of_the_tokens_over_the_length_penalty():
+    from nmt_cli.model.packing import pack
+
+    recipe = tiny_recipe()
+    tokenizer = WhitespaceTokenizer([*CONTROL, *WORDS], Normalizer(recipe.data), None)
+    model = Transformer(recipe.model, tokenizer.size)
+    translator = Translator(recipe, tokenizer, model, n_best=4, precision="fp32")
+    (translation,) = translator.translate(["cat dog eel"])
+    source = pack(torch.tensor([*tokenizer.encode("cat dog eel"), 2]), [4])
+    candidates: list[Any] = [translation, *translation.alternatives]
+    scores = [candidate.score for candidate in candidates]
+    assert scores == sorted(scores, reverse=True)
+    for candidate in candidates:
+        ids = [*tokenizer.encode(" ".join(candidate.tokens)), 2]
+        target_input = pack(torch.tensor([1, *ids[:-1]]), [len(ids)])
+        with torch.no_grad():
+            rows = model.project(model(source, target_input)).log_softmax(dim=1)
+        total = rows[torch.arange(len(ids)), torch.tensor(ids)].sum().item()
+        assert candidate.score == pytest.approx(total / ((5 + len(ids)) / 6) ** 0.6, abs=1e-4)
+
+
+def test_options_left_open_are_the_recipes(monkeypatch):
+    recipe = tiny_recipe(decoding={"beam_size": 3, "length_penalty": 0.1, "max_extra_length": 7})
+    translator, _ = copying(monkeypatch, recipe=recipe)
+    assert translator._settings[:2] == (3, 0.1)
+    translator, _ = copying(monkeypatch, recipe=recipe, beam_size=1, length_penalty=0.0)
+    assert translator._settings[:2] == (1, 0.0)
+
+
+def test_blank_lines_stay_empty_without_the_model(monkeypatch):
+    translator, model = copying(monkeypatch)
+    lines = ["", " ", "\t\u3000", "\u200b", "\ufeff \u2028", "a"]
+    assert texts(translator.translate(lines)) == ["", "", "", "", "", "a"]
+    assert model.num_sentences == 1
+    assert next(translator.translate([""])) == Translation()
+
+
+def test_lines_come_out_in_order_whatever_is_in_them(monkeypatch):
+    translator, _ = copying(monkeypatch)
+    lines = ["b\u2028c\x85d", "<s> </s> ▁", "x\x00y", "z\r", "", "é" * 40, "😀"]
+    expected = ["b c d", "<s> </s> ▁", "x y", "z ", "", "é" * 40, "😀"]
+    assert texts(translator.translate(iter(lines))) == expected
+
+
+def test_windows_are_bounded(monkeypatch):
+    monkeypatch.setattr(translator_module, "WINDOW_LINES", 4)
+    monkeypatch.setattr(translator_module, "WINDOW_CHARACTERS", 30)
+    translator, _ = copying(monkeypatch)
+    read = []
+
+    def lines():
+        for number in range(20):
+            read.append(number)
+            yield f"line {number}"
+
+    for number, translation in enumerate(translator.translate(lines())):
+        assert translation.text == f"line {number}"
+        assert len(read) <= number + 4
+    assert len(read) == 20
+    assert len(list(translator.translate(["x" * 40] * 3))) == 3
+
+
+def test_too_long_lines_are_split_and_joined(monkeypatch):
+    recipe = tiny_recipe(data={"max_length": 16})
+    translator, _ = copying(monkeypatch, recipe=recipe)
+    line = "This is one. And here is another, longer one. End"
+    short, long = translator.translate(["short", line])
+    assert short.num_parts == 1
+    assert long.text == line
+    assert long.num_parts > 2
+    assert not long.truncated
+    assert long.score == pytest.approx(0.0, abs=2.0)
+    (pieces,) = copying(monkeypatch, recipe=recipe, keep_pieces=True)[0].translate(
+        ["a a a a a a a a a a"]
+    )
+    assert pieces.text.split() == [f"<{byte:02x}>" for byte in b"a a a a" + b"a a a a a a"]
+
+
+def test_n_best_of_a_line_in_parts(monkeypatch):
+    translator, _ = copying(monkeypatch, recipe=tiny_recipe(data={"max_length": 4}), n_best=3)
+    (translation,) = translator.translate(["ab cd ef"])
+    assert translation.text == "ab cd ef"
+    assert translation.num_parts == 3
+    assert len(translation.alternatives) == 2
+
+
+def test_too_long_lines_are_truncated(monkeypatch):
+    recipe = tiny_recipe(data={"max_length": 8})
+    translator, _ = copying(monkeypatch, recipe=recipe, too_long="truncate")
+    short, long = translator.translate(["12345678", "123456789"])
+    assert (short.text, short.truncated) == ("12345678", False)
+    assert (long.text, long.truncated) == ("12345678", True)
+
+
+def test_too_long_lines_are_refused(monkeypatch):
+    recipe = tiny_recipe(data={"max_length": 8})
+    translator, _ = copying(monkeypatch, recipe=recipe, too_long="error")
+    good, bad, last = translator.translate(["good", "123456789", "last"])
+    assert (good.text, last.text) == ("good", "last")
+    assert bad == Translation(
+        error="it has 9 pieces, the model takes 8; --too-long split translates it in parts"
+    )
+
+
+def test_learned_positions_limit_input_and_output(monkeypatch):
+    recipe = tiny_recipe(
+        model={"positions": "learned", "max_positions": 40},
+        data={"max_length": 39},
+        decoding={"max_extra_length": 500},
+    )
+    tokenizer = WhitespaceTokenizer([*CONTROL, *WORDS], Normalizer(recipe.data), None)
+    model = Transformer(recipe.model, tokenizer.size)
+    with torch.no_grad():  # never ends by itself
+        model.output_weight[2] = 0.0
+        model.output_weight.mul_(20.0)
+    for num_words in (3, 39, 200):
+        (translation,) = Translator(recipe, tokenizer, model).translate(["cat " * num_words])
+        assert translation.error is None
+
+
+def test_a_failing_line_is_isolated(monkeypatch):
+    bad = {f"line {number}" for number in (3, 4, 77, 199)}
+
+    def fails(sources):
+        for source in sources:
+            text = ByteTokenizer().decode(source)
+            if text in bad:
+                raise RuntimeError(f"cannot say {text}")
+
+    translator, model = copying(monkeypatch, fails=fails, max_tokens_per_device=1000)
+    lines = [f"line {number}" for number in range(200)]
+    for line, translation in zip(lines, translator.translate(lines), strict=True):
+        if line in bad:
+            assert translation == Translation(error=f"RuntimeError: cannot say {line}")
+        else:
+            assert translation.text == line
+    model.max_slots = 0
+    list(translator.translate(["other"] * 20))
+    assert model.max_slots == 1000 // (32 * 4)
+
+
+def test_running_out_of_memory_halves_the_slots(monkeypatch):
+    def fails(sources):
+        if len(sources) > 3:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+
+    translator, model = copying(monkeypatch, fails=fails)
+    lines = [f"line {number}" for number in range(50)]
+    assert texts(translator.translate(lines)) == lines
+    model.max_slots = 0
+    assert texts(translator.translate(lines)) == lines
+    assert 1 < model.max_slots <= 3
+
+
+def test_what_cannot_be_encoded_is_isolated(monkeypatch):
+    translator, _ = copying(monkeypatch)
+    first, bad, last = translator.translate(["first", "a lone \ud800 surrogate", "last"])
+    assert (first.text, last.text) == ("first", "last")
+    assert bad.text == ""
+    assert bad.error.startswith("UnicodeEncodeError")
+
+
+def test_a_model_that_is_broken_fails_every_line(monkeypatch):
+    translator = untrained()
+    with torch.no_grad():
+        translator._model._model.output_weight.fill_(torch.nan)
+    for translation in translator.translate(["cat", "dog eel"]):
+        assert translation == Translation(
+            error="FloatingPointError: the model's output is not a number"
+        )
+
+
+def test_interrupting_is_not_an_error_of_the_line(monkeypatch):
+    def interrupt(sources):
+        raise KeyboardInterrupt
+
+    translator, _ = copying(monkeypatch, fails=interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        list(translator.translate(["line"]))
+
+
+def test_long_lines_get_fewer_slots(monkeypatch):
+    translator, model = copying(
+        monkeypatch, max_tokens_per_device=4 * 200 * 2, recipe=tiny_recipe()
+    )
+    list(translator.translate(["x" * 199, *["x" * 120] * 3]))
+    assert model.max_slots == 2
+    list(translator.translate(["y"] * 100))
+    assert model.max_slots == 12
+
+
+def test_the_same_weights_are_used_and_left_in_evaluation_mode():
+    recipe = tiny_recipe()
+    tokenizer = ByteTokenizer()
+    model = Transformer(recipe.model, tokenizer.size).train()
+    translator = Translator(recipe, tokenizer, model, precision="fp32")
+    assert not model.training
+    before = texts(translator.translate(["abc"]))
+    with torch.no_grad():
+        model.output_weight[NUM_MARKS + ord("q")] = 3 * model.output_weight[NUM_MARKS:].sum(dim=0)
+    assert texts(translator.translate(["abc"])) != before
+
+
+def test_bf16_translates():
+    lines = random_lines(10)
+    for line, translation in zip(lines, untrained("bf16").translate(lines), strict=True):
+        assert translation.error is None
+        assert bool(translation.tokens) == bool(line)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"beam_size": 0}, "--beam-size must be at least 1, but is 0"),
+        ({"length_penalty": -0.5}, "--length-penalty must be 0 or more, but is -0.5"),
+        ({"length_penalty": float("nan")}, "--length-penalty must be 0 or more, but is nan"),
+        ({"n_best": 5}, "--n-best 5 must be at least 1 and at most --beam-size 4"),
+        ({"n_best": 0}, "--n-best 0 must be at least 1"),
+        ({"precision": "fp8"}, "--precision must be auto, fp32 or bf16, but is fp8"),
+    ],
+)
+def test_options_that_make_no_sense(monkeypatch, options, message):
+    with pytest.raises(UserError, match=message):
+        copying(monkeypatch, **options)
+
+
+def test_load_reads_a_model_directory(toy, tmp_path):
+    from nmt_cli.atomic_files import directory_appearing_whole
+    from nmt_cli.model_directory import save_model
+
+    torch.manual_seed(1)
+    model = Transformer(toy.recipe.model, toy.corpus.tokenizer.size)
+    with directory_appearing_whole(tmp_path / "model") as partial:
+        save_model(partial, toy.recipe, toy.corpus.tokenizer, dict(model.named_parameters()))
+        partial.facts["kind"] = "average"
+    loaded = Translator.load(tmp_path / "model", device="cpu", precision="fp32", beam_size=3)
+    made = Translator(toy.recipe, toy.corpus.tokenizer, model, precision="fp32", beam_size=3)
+    lines = ["cat dog", "fox", "owl newt mole"]
+    assert list(loaded.translate(lines)) == list(made.translate(lines))
+    with pytest.raises(UserError, match="not found"):
+        Translator.load(tmp_path / "none")

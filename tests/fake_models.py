@@ -1,0 +1,130 @@
+"""Models without weights behind the interfaces of the real ones, for tests of what drives them."""
+
+from typing import Any
+
+import torch
+
+from nmt_cli.decoding.search import StepInput
+from nmt_cli.recipe.schema import Recipe
+
+UNK, BOS, EOS = 0, 1, 2
+NUM_MARKS = 3
+
+
+class TableModel:
+    """``logits(source, prefix)`` decides; the prefixes are followed through the parents."""
+
+    def __init__(self, logits):
+        self.logits = logits
+        self.num_rows = []  # of each step
+        self.num_started = []  # sentences of each start
+
+    def reset(self, num_slots, beam_size):
+        self.beam_size = beam_size
+        self.sources = [()] * num_slots
+        self.prefixes = [[()] * beam_size for _ in range(num_slots)]
+
+    def start(self, slots, sentences):
+        self.num_started.append(len(sentences))
+        for slot, sentence in zip(slots, sentences, strict=True):
+            self.sources[slot] = tuple(sentence)
+
+    def step(self, state: StepInput):
+        self.num_rows.append(state.tokens.numel())
+        rows = []
+        for slot, source in enumerate(self.sources):
+            old = self.prefixes[slot]
+            tokens, parents = state.tokens[slot].tolist(), state.parents[slot].tolist()
+            if state.positions[slot] == 0:
+                assert tokens == [BOS] * self.beam_size
+                self.prefixes[slot] = [()] * self.beam_size
+            else:
+                self.prefixes[slot] = [
+                    (*old[parent], token) for parent, token in zip(parents, tokens, strict=True)
+                ]
+            rows += [self.logits(source, prefix) for prefix in self.prefixes[slot]]
+        return torch.stack(rows)
+
+    def keep_slots(self, slots):
+        self.sources = [self.sources[slot] for slot in slots]
+        self.prefixes = [self.prefixes[slot] for slot in slots]
+
+
+class CopyModel:
+    """Says the source again, </s> at its end; ``fails`` looks at the sources in the slots first."""
+
+    def __init__(self, vocabulary_size, fails=lambda sources: None):
+        self.vocabulary_size = vocabulary_size
+        self.fails = fails
+        self.num_sentences = 0
+        self.max_slots = 0
+
+    def reset(self, num_slots, beam_size):
+        self.beam_size = beam_size
+        self.sources = [(EOS,)] * num_slots
+        self.max_slots = max(self.max_slots, num_slots)
+
+    def start(self, slots, sentences):
+        self.num_sentences += len(sentences)
+        for slot, sentence in zip(slots, sentences, strict=True):
+            self.sources[slot] = tuple(sentence)
+
+    def step(self, state):
+        self.fails(self.sources)
+        positions = state.positions.tolist()
+        says = [
+            source[min(position, len(source) - 1)]
+            for source, position in zip(self.sources, positions, strict=True)
+        ]
+        rows = torch.zeros(len(says), self.beam_size, self.vocabulary_size)
+        rows[torch.arange(len(says)), :, torch.tensor(says)] = 9.0
+        return rows.flatten(0, 1)
+
+    def keep_slots(self, slots):
+        self.sources = [self.sources[slot] for slot in slots]
+
+
+class ByteTokenizer:
+    """A piece for each byte of the UTF-8 text."""
+
+    unk_id, bos_id, eos_id = UNK, BOS, EOS
+    size = NUM_MARKS + 256
+
+    def encode(self, text, side="source"):
+        return [NUM_MARKS + byte for byte in text.encode()]
+
+    def encode_batch(self, texts, side="source"):
+        return [self.encode(text) for text in texts]
+
+    def decode(self, ids, *, keep_pieces=False):
+        if keep_pieces:
+            return " ".join(self.pieces(ids))
+        return bytes(token - NUM_MARKS for token in ids if token >= NUM_MARKS).decode(
+            errors="replace"
+        )
+
+    def pieces(self, ids):
+        return [f"<{token - NUM_MARKS:02x}>" for token in ids]
+
+    def save(self, directory):
+        raise NotImplementedError
+
+
+def tiny_recipe(**sections):
+    """A valid recipe of a tiny model; sections are updated by those given."""
+    files = {"source": "none.en", "target": "none.de"}
+    recipe: dict[str, Any] = {
+        "description": "A toy.",
+        "data": {
+            "source_language": "en",
+            "target_language": "de",
+            "train": [files],
+            "validation": files,
+        },
+        "tokenizer": {"type": "whitespace"},
+        "model": {"num_layers": 2, "d_model": 20, "d_ff": 28, "num_heads": 5},
+        "decoding": {"max_extra_length": 5},
+    }
+    for name, section in sections.items():
+        recipe[name] = {**recipe[name], **section}
+    return Recipe.model_validate(recipe)
