@@ -8,9 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-# Logits of one chunk: enough rows to keep the products busy, few enough to stay in cache reach.
-CHUNK_BYTES = 32 * 2**20
-MIN_CHUNK_ROWS = 128
+CHUNK_ROWS = 1024  # enough to keep the products busy; the logits of a chunk are V times as many
 
 
 class LossSums(NamedTuple):
@@ -23,7 +21,7 @@ class LossSums(NamedTuple):
 def label_smoothed_cross_entropy(
     rows: Tensor, output_weight: Tensor, targets: Tensor, smoothing: float
 ) -> LossSums:
-    """Return the summed loss of ``rows`` [T, D] against ``targets`` [T].
+    """Return the summed loss of the first T ``rows`` [.., D] against ``targets`` [T].
 
     The logits ``rows @ output_weight.T`` exist only chunk by chunk, and the gradient is computed
     with them, so that no T x V tensor is kept for the backward pass. The products run in the
@@ -58,29 +56,31 @@ class _FusedCrossEntropy(torch.autograd.Function):
         if wants_gradient:
             rows_gradient = torch.empty_like(rows)
             weight_gradient = torch.zeros_like(output_weight)
-        chunk = _chunk_rows(vocabulary_size, sum_dtype)
-        for start in range(0, len(rows), chunk):
-            chunk_rows = rows[start : start + chunk]  # C D
-            chunk_targets = targets[start : start + chunk]  # C
+        for start in range(0, len(rows), CHUNK_ROWS):
+            chunk_rows = rows[start : start + CHUNK_ROWS]  # C D
+            chunk_targets = targets[start : start + CHUNK_ROWS]
+            num_targets = len(chunk_targets)  # less than C where rows are spare
             softmax, token_nll = _softmax_and_nll(chunk_rows @ weight.T, chunk_targets)
             # logsumexp(z) - e mean(z) - (1 - e) z_y = nll + e (z_y - mean(z))
-            wide_rows = chunk_rows.to(sum_dtype)
+            wide_rows = chunk_rows[:num_targets].to(sum_dtype)
             target_weight = output_weight[chunk_targets].to(sum_dtype)  # C D
             advantage = (wide_rows * (target_weight - mean_weight)).sum()
             nll += token_nll
             loss += token_nll + smoothing * advantage
             if not wants_gradient:
                 continue
+            softmax[num_targets:] = 0.0
             chunk_gradient = (softmax @ weight).to(sum_dtype)
-            chunk_gradient.sub_(target_weight, alpha=1.0 - smoothing)
-            chunk_gradient.sub_(mean_weight, alpha=smoothing)
-            rows_gradient[start : start + chunk] = chunk_gradient
+            chunk_gradient[:num_targets].sub_(target_weight, alpha=1.0 - smoothing)
+            chunk_gradient[:num_targets].sub_(mean_weight, alpha=smoothing)
+            rows_gradient[start : start + CHUNK_ROWS] = chunk_gradient
             weight_gradient += softmax.T @ chunk_rows
             weight_gradient.index_add_(
-                0, chunk_targets, chunk_rows.to(weight_gradient.dtype), alpha=smoothing - 1.0
+                0, chunk_targets, wide_rows.to(weight_gradient.dtype), alpha=smoothing - 1.0
             )
         if wants_gradient:
-            weight_gradient.sub_(rows.sum(0, dtype=sum_dtype), alpha=smoothing / vocabulary_size)
+            row_sum = rows[: len(targets)].sum(0, dtype=sum_dtype)
+            weight_gradient.sub_(row_sum, alpha=smoothing / vocabulary_size)
             ctx.save_for_backward(rows_gradient, weight_gradient)
         ctx.mark_non_differentiable(nll)
         return loss, nll
@@ -96,17 +96,14 @@ class _FusedCrossEntropy(torch.autograd.Function):
 
 
 def _softmax_and_nll(logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the softmax [C, V] of ``logits``, in their type, and the summed nll.
+    """Return the softmax [C, V] of ``logits``, in their type, and the summed nll of the targets.
 
     logsumexp(z) = max(z) - log(max(softmax(z))) spares the passes over C x V numbers that
     exponentials of our own would take; softmax is one kernel that sums in fp32.
     """
     softmax = logits.softmax(1)
     sum_dtype = torch.promote_types(logits.dtype, torch.float32)
-    log_sum = logits.amax(1).to(sum_dtype) - softmax.amax(1).to(sum_dtype).log()
+    logits, real = logits[: len(targets)], softmax[: len(targets)]
+    log_sum = logits.amax(1).to(sum_dtype) - real.amax(1).to(sum_dtype).log()
     target_logits = logits.gather(1, targets[:, None]).squeeze(1).to(sum_dtype)
     return softmax, (log_sum - target_logits).sum()
-
-
-def _chunk_rows(vocabulary_size: int, dtype: torch.dtype) -> int:
-    return max(MIN_CHUNK_ROWS, CHUNK_BYTES // (vocabulary_size * dtype.itemsize))

@@ -38,17 +38,17 @@ class ParallelBatch(NamedTuple):
 
     source: Packed
     target_input: Packed
-    target_output: Tensor  # T
+    target_output: Tensor  # without spare rows
 
 
-def as_tensors(tokens: ParallelTokens, bos_id: int, device: torch.device) -> ParallelBatch:
-    """Return a micro-batch on ``device``; the target's input is its output moved by one."""
-    source = _pack(tokens.source_tokens, tokens.source_lengths, device)
+def as_tensors(tokens: ParallelTokens, bos_id: int, machine: Machine) -> ParallelBatch:
+    """Return a micro-batch on its device; the target's input is its output moved by one."""
+    source = _pack(tokens.source_tokens, tokens.source_lengths, machine)
     shifted = np.roll(tokens.target_tokens, 1)
     starts = np.cumsum(tokens.target_lengths) - tokens.target_lengths
     shifted[starts] = bos_id
-    target_input = _pack(shifted, tokens.target_lengths, device)
-    target_output = torch.from_numpy(tokens.target_tokens).to(device, non_blocking=True)
+    target_input = _pack(shifted, tokens.target_lengths, machine)
+    target_output = torch.from_numpy(tokens.target_tokens).to(machine.device, non_blocking=True)
     return ParallelBatch(source, target_input, target_output)
 
 
@@ -80,7 +80,7 @@ def compute_gradient(
         if not len(tokens.target_lengths):
             continue  # fewer pairs than micro-batches
         torch.manual_seed(micro_batch_seed(seed, batch.number, index))
-        tensors = as_tensors(tokens, bos_id, machine.device)
+        tensors = as_tensors(tokens, bos_id, machine)
         sums = loss_sums(model, tensors, smoothing, machine.precision)
         (sums.loss / num_tokens).backward()
         loss += sums.loss.detach()
@@ -96,5 +96,7 @@ def micro_batch_seed(seed: int, batch_index: int, micro_batch: int) -> int:
     return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big") >> 1
 
 
-def _pack(tokens: NDArray[np.int64], lengths: NDArray[np.int64], device: torch.device) -> Packed:
-    return pack(torch.from_numpy(tokens), lengths.tolist(), device)
+def _pack(tokens: NDArray[np.int64], lengths: NDArray[np.int64], machine: Machine) -> Packed:
+    # A CPU compiles its bf16 products for each shape: ten times the time of the product itself.
+    round_up = machine.precision == "bf16"
+    return pack(torch.from_numpy(tokens), lengths.tolist(), machine.device, round_up=round_up)

@@ -67,7 +67,7 @@ class Validator:
         for tokens in self._micro_batches():
             if stop:
                 break
-            batch = as_tensors(tokens, self._corpus.tokenizer.bos_id, self._machine.device)
+            batch = as_tensors(tokens, self._corpus.tokenizer.bos_id, self._machine)
             sums = loss_sums(model, batch, smoothing, self._machine.precision)
             loss += sums.loss.item()
             nll += sums.nll.item()

@@ -1,6 +1,7 @@
 """Batches without padding, and the padded groups that attention alone needs.
 
-Legend: T tokens of all sentences, B sentences, P places in padded groups, L places of a sentence.
+Legend: T rows of a batch: the tokens of all sentences, and spare rows behind them where the number
+is rounded up; B sentences, P places in padded groups, L places of a sentence.
 """
 
 from collections.abc import Sequence
@@ -8,17 +9,26 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 # What one more group costs, in query-key pairs: calling attention once more takes as long.
 GROUP_OVERHEAD = 2_000
 
 
 class Packed(NamedTuple):
-    """The sentences of one side of a batch, one behind the other."""
+    """The sentences of one side of a batch, one behind the other.
+
+    Spare rows belong to no sentence: nothing attends to them and no gradient comes from them.
+    """
 
     tokens: Tensor  # T, on the device of the model
     positions: Tensor  # T, place of each token in its sentence, on the device of the model
     lengths: tuple[int, ...]  # B, all at least 1
+
+    @property
+    def num_tokens(self) -> int:
+        """The tokens of all sentences, without spare rows."""
+        return sum(self.lengths)
 
     @property
     def longest(self) -> int:
@@ -26,11 +36,23 @@ class Packed(NamedTuple):
         return max(self.lengths)
 
 
-def pack(tokens: Tensor, lengths: Sequence[int], device: torch.device | str = "cpu") -> Packed:
-    """Return the flat ``tokens`` of sentences of these ``lengths`` as a batch on ``device``."""
+def pack(
+    tokens: Tensor,
+    lengths: Sequence[int],
+    device: torch.device | str = "cpu",
+    *,
+    round_up: bool = False,
+) -> Packed:
+    """Return the flat ``tokens`` of sentences of these ``lengths`` as a batch on ``device``.
+
+    ``round_up`` adds spare rows, at most 1/32, so that batches have few different numbers of rows.
+    """
     counts = torch.tensor(lengths, dtype=torch.int64)
     starts = counts.cumsum(0) - counts
     positions = torch.arange(len(tokens)) - starts.repeat_interleave(counts)
+    if round_up:
+        spare = rounded_up(len(tokens)) - len(tokens)
+        tokens, positions = F.pad(tokens, (0, spare)), F.pad(positions, (0, spare))
     return Packed(
         tokens.to(device, torch.int64, non_blocking=True),
         positions.to(device, non_blocking=True),
@@ -38,12 +60,19 @@ def pack(tokens: Tensor, lengths: Sequence[int], device: torch.device | str = "c
     )
 
 
+def rounded_up(count: int) -> int:
+    """Return the next of 32 equal steps between two powers of two."""
+    step = max(1, 1 << count.bit_length() >> 6)
+    return -(-count // step) * step
+
+
 class Side(NamedTuple):
     """Where the rows of one side stand in the padded groups, and back."""
 
     to_padded: Tensor  # P: the packed row shown at each place; holes show a row of their sentence
-    to_packed: Tensor  # T: the place of each packed row
+    to_packed: Tensor  # T: the place of each packed row; any for spare rows
     holes: Tensor  # places that show no row of their own
+    spare: Tensor  # rows that belong to no sentence
 
 
 class Group(NamedTuple):
@@ -71,15 +100,15 @@ def attention_layout(queries: Packed, keys: Packed) -> AttentionLayout:
         _group([queries.lengths[i] for i in group], [keys.lengths[i] for i in group], device)
         for group in members
     )
-    query_side = _side(queries.lengths, members, device)
+    query_side = _side(queries, members)
     if queries is keys:
         return AttentionLayout(query_side, query_side, groups)
-    return AttentionLayout(query_side, _side(keys.lengths, members, device), groups)
+    return AttentionLayout(query_side, _side(keys, members), groups)
 
 
 def unpack(rows: Tensor, side: Side) -> Tensor:
     """Return packed ``rows`` [T, ...] at their places in the groups [P, ...]."""
-    return _MoveRows.apply(rows, side.to_padded, side.to_packed, None)  # type: ignore[no-untyped-call]
+    return _MoveRows.apply(rows, side.to_padded, side.to_packed, side.spare)  # type: ignore[no-untyped-call]
 
 
 def repack(places: Tensor, side: Side) -> Tensor:
@@ -91,22 +120,22 @@ class _MoveRows(torch.autograd.Function):
     """Rows moved by an index whose gradient is moved by the inverse one.
 
     The gradient that autograd knows for ``x[index]`` adds row by row (8 % of a training step).
-    Rows never share a place, so gathering by the inverse is the same; the holes get zero.
-    Holes need no such care on the way there: what they show is masked or never read, and so
-    receives no gradient.
+    Rows never share a place, so gathering by the inverse is the same, with zero for what is not
+    moved: holes on the way back, spare rows on the way there. What holes show needs no care: it is
+    masked or never read, and so receives no gradient.
     """
 
     @staticmethod
-    def forward(ctx, rows: Tensor, there: Tensor, back: Tensor, holes: Tensor | None) -> Tensor:  # type: ignore[no-untyped-def]  # noqa: ANN001
-        ctx.save_for_backward(back, holes)
+    def forward(ctx, rows: Tensor, there: Tensor, back: Tensor, unmoved: Tensor) -> Tensor:  # type: ignore[no-untyped-def]  # noqa: ANN001
+        ctx.save_for_backward(back, unmoved)
         return rows.index_select(0, there)
 
     @staticmethod
     def backward(ctx, gradient: Tensor) -> tuple[Tensor, None, None, None]:  # type: ignore[no-untyped-def]  # noqa: ANN001
-        back, holes = ctx.saved_tensors
+        back, unmoved = ctx.saved_tensors
         moved = gradient.index_select(0, back)
-        if holes is not None and len(holes):
-            moved.index_fill_(0, holes, 0.0)
+        if len(unmoved):
+            moved.index_fill_(0, unmoved, 0.0)
         return moved, None, None, None
 
 
@@ -140,8 +169,8 @@ def _group(queries: list[int], keys: list[int], device: torch.device) -> Group:
     return Group(len(queries), max(queries), longest, keep)
 
 
-def _side(lengths: Sequence[int], members: list[list[int]], device: torch.device) -> Side:
-    counts = torch.tensor(lengths)
+def _side(batch: Packed, members: list[list[int]]) -> Side:
+    counts = torch.tensor(batch.lengths)
     starts = counts.cumsum(0) - counts
     shown, real = [], []
     for group in members:
@@ -150,7 +179,9 @@ def _side(lengths: Sequence[int], members: list[list[int]], device: torch.device
         shown.append((starts[group][:, None] + place.minimum(group_lengths - 1)).flatten())
         real.append((place < group_lengths).flatten())
     to_padded, is_real = torch.cat(shown), torch.cat(real)
-    to_packed = torch.empty(int(counts.sum()), dtype=torch.int64)
+    to_packed = torch.zeros(len(batch.tokens), dtype=torch.int64)
     to_packed[to_padded[is_real]] = is_real.nonzero().flatten()
     holes = is_real.logical_not().nonzero().flatten()
-    return Side(*(index.to(device, non_blocking=True) for index in (to_padded, to_packed, holes)))
+    spare = torch.arange(batch.num_tokens, len(batch.tokens))
+    indices = (to_padded, to_packed, holes, spare)
+    return Side(*(index.to(batch.tokens.device, non_blocking=True) for index in indices))

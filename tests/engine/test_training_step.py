@@ -29,7 +29,7 @@ def gradient_of(model, batch, seed=1):
 
 def test_target_input_is_the_output_moved_by_one(toy):
     batch = batch_of(toy, 1_000)
-    tensors = as_tensors(batch.micro_batches[0], 1, torch.device("cpu"))
+    tensors = as_tensors(batch.micro_batches[0], 1, MACHINE)
     lengths = list(tensors.target_input.lengths)
     for given, wanted in zip(
         tensors.target_input.tokens.split(lengths),
@@ -56,7 +56,7 @@ def test_the_gradient_is_that_of_the_mean_token_loss(toy):
     model = model_of(toy).double()
     batch = batch_of(toy, 1_000)
     report, found = gradient_of(model, batch)
-    tensors = as_tensors(batch.micro_batches[0], 1, torch.device("cpu"))
+    tensors = as_tensors(batch.micro_batches[0], 1, MACHINE)
     logits = model.project(model(tensors.source, tensors.target_input))
     loss = F.cross_entropy(logits, tensors.target_output, label_smoothing=0.1)
     expected = torch.cat([g.flatten() for g in torch.autograd.grad(loss, model.parameters())])

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from nmt_cli.model.packing import attention_layout, pack, repack, unpack
+from nmt_cli.model.packing import attention_layout, pack, repack, rounded_up, unpack
 
 LENGTHS = [3, 7, 1, 5, 7, 2, 11]
 
@@ -47,6 +47,12 @@ def test_without_overhead_nothing_is_padded(monkeypatch):
     layout = attention_layout(packed(LENGTHS), packed(LENGTHS))
     assert len(layout.queries.holes) == 0
     assert all(group.keep is None for group in layout.groups)
+
+
+@pytest.mark.parametrize("count", [1, 2, 31, 63, 64, 65, 100, 1_000, 4_095, 4_096, 4_097, 25_000])
+def test_rounding_up_adds_at_most_a_32nd(count):
+    assert count <= rounded_up(count) <= count * 33 / 32
+    assert len({rounded_up(n) for n in range(count, 2 * count)}) <= 34
 
 
 def test_moving_there_and_back_is_the_identity_with_autograds_own_gradient():

@@ -1,6 +1,7 @@
 import pytest
 import torch
 
+from nmt_cli.engine.loss import label_smoothed_cross_entropy
 from nmt_cli.model.packing import pack
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.recipe.schema import ModelConfig
@@ -41,6 +42,26 @@ def test_a_packed_batch_computes_what_each_pair_computes_alone(changes, overhead
         )
     ]
     assert torch.allclose(model(source, target), torch.cat(alone), atol=1e-12)
+
+
+def test_spare_rows_change_neither_output_nor_gradient():
+    torch.manual_seed(5)
+    model = small(tied_embeddings="none").double()
+    source_lengths, target_lengths = [70, 61], [67, 71]
+    gradients, outputs = [], []
+    for round_up in (False, True):
+        source = pack(torch.arange(131) % 37, source_lengths, round_up=round_up)
+        target = pack(torch.arange(138) % 37, target_lengths, round_up=round_up)
+        rows = model(source, target)
+        assert len(rows) == (140 if round_up else 138)
+        sums = label_smoothed_cross_entropy(
+            rows, model.output_weight, torch.arange(138) % 31, smoothing=0.1
+        )
+        outputs.append(rows[:138])
+        gradients.append(torch.autograd.grad(sums.loss, model.parameters()))
+    assert torch.allclose(outputs[0], outputs[1], atol=1e-12)
+    for without, with_spare in zip(*gradients, strict=True):
+        assert torch.allclose(without, with_spare, atol=1e-10)
 
 
 def test_the_past_does_not_see_the_future():
