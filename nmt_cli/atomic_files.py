@@ -1,4 +1,4 @@
-"""Files and directories that appear whole or not at all, and say what they are (D1, D12)."""
+"""Files and directories that appear whole or not at all, and say what they are."""
 
 import errno
 import hashlib
@@ -34,6 +34,9 @@ def directory_appearing_whole(directory: Path, *, replace: bool = False) -> Iter
     Every file is hashed into ``manifest.json`` and fsynced before the rename. An existing
     ``directory`` is refused, or with ``replace`` removed after the new one is complete.
     """
+    _refuse_nameless(directory)
+    if directory.exists() and not directory.is_dir():
+        raise UserError(f"{directory} is a file, not a directory; choose another name.")
     if directory.exists() and not replace:
         raise UserError(f"{directory} already exists; add --force to replace it.")
     partial = Partial(directory.with_name(f".partial-{directory.name}-{os.getpid()}"), {})
@@ -45,8 +48,13 @@ def directory_appearing_whole(directory: Path, *, replace: bool = False) -> Iter
             yield partial
             write_manifest(partial.path, partial.facts)
             _sync_tree(partial.path)
-            replaced = _set_aside(directory)
-            partial.path.rename(directory)
+            replaced = _set_aside(directory, "replaced")
+            try:
+                partial.path.rename(directory)
+            except BaseException:
+                if replaced is not None:
+                    replaced.rename(directory)
+                raise
             _sync(directory.parent)
         except BaseException:
             shutil.rmtree(partial.path, ignore_errors=True)
@@ -58,9 +66,12 @@ def directory_appearing_whole(directory: Path, *, replace: bool = False) -> Iter
 @contextmanager
 def file_appearing_whole(path: Path, *, replace: bool = False) -> Iterator[BinaryIO]:
     """Yield a binary file that becomes ``path`` only when the block ends well."""
+    _refuse_nameless(path)
     if path.exists() and not replace:
         raise UserError(f"{path} already exists; add --force to replace it.")
-    partial = path.with_name(f"{path.name}.partial")
+    if path.is_symlink() or (path.exists() and not path.is_file()):
+        raise UserError(f"{path} is not a plain file; choose another name.")
+    partial = path.with_name(f".partial-{path.name}-{os.getpid()}")
     with _naming_full_disks(path):
         try:
             with partial.open("wb") as stream:
@@ -137,15 +148,24 @@ def verify(directory: Path) -> dict[str, Any]:
 
 def remove_directory(directory: Path) -> None:
     """Remove ``directory`` so that a half-removed one can never be taken for whole."""
-    aside = _set_aside(directory)
+    aside = _set_aside(directory, "delete")
     if aside is not None:
         shutil.rmtree(aside, ignore_errors=True)
 
 
-def remove_leftovers(parent: Path) -> None:
-    """Remove what killed processes left half-made or half-removed in ``parent``."""
-    for path in [*parent.glob(".partial-*"), *parent.glob(".delete-*")]:
-        if not _at_work(path.name.rpartition("-")[2]):
+def remove_leftovers(parent: Path, name_pattern: str) -> None:
+    """Remove what killed processes left of directories in ``parent`` whose names match.
+
+    A directory that was being replaced when its process died gets its name back.
+    """
+    name = re.compile(rf"\.(partial|delete|replaced)-({name_pattern})-([0-9]+)")
+    for path in sorted(parent.iterdir()) if parent.is_dir() else ():
+        match = name.fullmatch(path.name)
+        if match is None or _at_work(match.group(3)):
+            continue
+        if match.group(1) == "replaced" and not path.with_name(match.group(2)).exists():
+            path.rename(path.with_name(match.group(2)))
+        else:
             shutil.rmtree(path, ignore_errors=True)
 
 
@@ -180,6 +200,11 @@ def _as_json(manifest: Mapping[str, Any]) -> bytes:
     return (json.dumps(manifest, indent=2, ensure_ascii=False) + "\n").encode()
 
 
+def _refuse_nameless(path: Path) -> None:
+    if path.name in {"", ".."}:
+        raise UserError(f"{path} cannot be written as one; give it a name of its own.")
+
+
 @contextmanager
 def _naming_full_disks(path: Path) -> Iterator[None]:
     try:
@@ -193,10 +218,10 @@ def _naming_full_disks(path: Path) -> Iterator[None]:
         ) from error
 
 
-def _set_aside(directory: Path) -> Path | None:
+def _set_aside(directory: Path, why: str) -> Path | None:
     if not directory.exists():
         return None
-    aside = directory.with_name(f".delete-{directory.name}-{os.getpid()}")
+    aside = directory.with_name(f".{why}-{directory.name}-{os.getpid()}")
     directory.rename(aside)
     return aside
 

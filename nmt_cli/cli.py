@@ -1,7 +1,10 @@
 """The command line: options in, one function called, errors turned into one line and a status."""
 
 import os
+import signal
 import sys
+import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -14,6 +17,7 @@ from nmt_cli.errors import UserError
 STATUS_OUTPUT_FAILED = 74
 STATUS_INTERRUPTED = 130
 STATUS_READER_GONE = 141
+STATUS_TERMINATED = 143
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 PATH = click.Path(path_type=Path)
@@ -37,7 +41,7 @@ precision_option = click.option(
     help="auto is bf16 where the device is fast at it.",
 )
 threads_option = click.option(
-    "--threads", type=click.IntRange(min=1), help="CPU threads; by default one for each core."
+    "--threads", type=click.IntRange(1, 4096), help="CPU threads; by default one for each core."
 )
 
 
@@ -47,6 +51,7 @@ class ErrorsInOneLine(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command; errors of the user become one line and a status."""
         try:
+            _prepare_streams_and_signals()
             result = super().invoke(ctx)
             sys.stdout.flush()  # here, where a failure still has a status
         except UserError as error:
@@ -66,8 +71,21 @@ class ErrorsInOneLine(click.Group):
 
 
 def _fail(message: str, status: int) -> NoReturn:
-    sys.stderr.write(f"Error: {logs.printable(message)}\n")
+    with suppress(OSError):  # the status counts, also where nobody reads the message
+        sys.stderr.write(f"Error: {logs.printable(message)}\n")
+        sys.stderr.flush()
     sys.exit(status)
+
+
+def _prepare_streams_and_signals() -> None:
+    """Give closed streams a meaning, and let SIGTERM clean up as an exception does."""
+    if sys.stderr is None:
+        sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115 - open to the end
+    if sys.stdout is None:
+        # Only what writes to it fails.
+        sys.stdout = Path("/dev/full").open("w")  # noqa: SIM115 - open to the end
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(STATUS_TERMINATED))
 
 
 @click.group(cls=ErrorsInOneLine, context_settings=CONTEXT)

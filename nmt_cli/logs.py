@@ -7,7 +7,7 @@ import re
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from tqdm import tqdm
@@ -23,7 +23,9 @@ _logger = logging.getLogger("nmt_cli")
 
 class _StderrHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
-        tqdm.write(self.format(record), file=sys.stderr)
+        # A log on a full disk or a reader that left must not end the work it tells of.
+        with suppress(OSError):
+            tqdm.write(self.format(record), file=sys.stderr)
 
 
 def configure(*, quiet: bool) -> None:
@@ -78,7 +80,8 @@ class Progress:
         if self._bar is not None:
             if notes is not None:
                 self._bar.set_postfix_str(notes, refresh=False)
-            self._bar.update(amount)
+            with suppress(OSError):
+                self._bar.update(amount)
         elif self._plain:
             self._report_now_and_then()
 
@@ -94,7 +97,8 @@ class Progress:
     def close(self) -> None:
         """Remove the bar; the caller says how it ended."""
         if self._bar is not None:
-            self._bar.close()
+            with suppress(OSError):
+                self._bar.close()
 
 
 @contextmanager

@@ -3,8 +3,9 @@
 recipe.yaml  tokenizer.model | vocabulary.txt  model.safetensors  manifest.json
 """
 
+import math
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,7 +26,8 @@ RECIPE = "recipe.yaml"
 WEIGHTS = "model.safetensors"
 CHECKPOINTS = "checkpoints"
 AVERAGE = "average"
-MODEL_KINDS = frozenset({"regular", "final", "safety", "average"})
+TOKENIZER_FILES = ("tokenizer.model", "vocabulary.txt")
+MODEL_KINDS = ("regular", "final", "safety", "average")
 CHECKPOINT_NAME = re.compile(r"step-(\d{8,})")
 
 
@@ -54,7 +56,9 @@ class Checkpoint(NamedTuple):
     @property
     def quality(self) -> float | None:
         """What "best" compares, higher is better; None where nothing was measured."""
-        return (self.manifest.get("validation") or {}).get("quality")
+        validation = self.manifest.get("validation")
+        quality = validation.get("quality") if isinstance(validation, dict) else None
+        return quality if isinstance(quality, float) and math.isfinite(quality) else None
 
 
 def checkpoint_name(step: int) -> str:
@@ -77,6 +81,9 @@ def load_model(path: Path, device: torch.device | str = "cpu") -> LoadedModel:
     """Return the model that ``path`` (a model directory, a checkpoint or a run) holds."""
     directory = find_model(path)
     manifest = verify(directory)
+    for names in ((RECIPE,), (WEIGHTS,), TOKENIZER_FILES):
+        if not any(name in manifest["files"] for name in names):
+            raise DamagedError(f"{directory} is damaged: its manifest names no {names[0]}.")
     recipe = read_recipe(str(directory / RECIPE)).recipe
     tokenizer = load_tokenizer(directory, recipe.tokenizer, recipe.data)
     model = Transformer(recipe.model, tokenizer.size)
@@ -114,10 +121,10 @@ def load_weights(model: Transformer, weights: Mapping[str, Tensor], directory: P
             parameter.copy_(weights[name])
 
 
-def is_model(directory: Path) -> bool:
+def is_model(directory: Path, kinds: Collection[str] = MODEL_KINDS) -> bool:
     """Say whether ``directory`` claims to be a model (not yet whether it is undamaged)."""
     try:
-        return read_manifest(directory).get("kind") in MODEL_KINDS
+        return str(read_manifest(directory).get("kind")) in kinds
     except DamagedError:
         return False
 
@@ -130,7 +137,7 @@ def find_model(path: Path) -> Path:
             f"model {path} {found}; give a model directory, a checkpoint or a run directory."
         )
     if not (path / CHECKPOINTS).is_dir():
-        if read_manifest(path).get("kind") not in MODEL_KINDS:
+        if str(read_manifest(path).get("kind")) not in MODEL_KINDS:
             raise UserError(f"{path} is not a model; give a model, a checkpoint or a run.")
         return path
     if is_model(path / AVERAGE):
@@ -159,7 +166,10 @@ def list_checkpoints(run_dir: Path) -> list[Checkpoint]:
         except DamagedError as error:
             logs.warning(str(error))
             continue
-        if manifest.get("step") != int(match.group(1)) or manifest.get("kind") not in MODEL_KINDS:
+        if (
+            manifest.get("step") != int(match.group(1))
+            or str(manifest.get("kind")) not in MODEL_KINDS
+        ):
             logs.warning(f"{path} is damaged: its manifest speaks of another checkpoint.")
             continue
         checkpoints.append(Checkpoint(path, manifest["step"], manifest))

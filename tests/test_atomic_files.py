@@ -144,8 +144,24 @@ def test_a_file_can_be_dropped_and_the_rest_stays_verifiable(thing):
 def test_leftovers_of_killed_processes_are_removed(thing):
     (thing.parent / ".partial-thing-999999998").mkdir()
     (thing.parent / ".delete-thing-999999999").mkdir()
-    remove_leftovers(thing.parent)
-    assert names_in(thing.parent) == ["thing"]
+    (thing.parent / ".partial-other-999999998").mkdir()  # somebody else's
+    (thing.parent / ".replaced-thing-999999999").mkdir()  # its successor is in place
+    remove_leftovers(thing.parent, "thing")
+    assert names_in(thing.parent) == [".partial-other-999999998", "thing"]
+
+
+def test_what_was_being_replaced_gets_its_name_back(thing):
+    thing.rename(thing.with_name(".replaced-thing-999999999"))
+    remove_leftovers(thing.parent, "thing")
+    assert verify(thing)["kind"] == "example"
+
+
+def test_only_plain_files_are_replaced(tmp_path):
+    with (
+        pytest.raises(UserError, match="is not a plain file"),
+        file_appearing_whole(tmp_path, replace=True),
+    ):
+        pass
 
 
 def test_a_full_disk_leaves_what_was_there(thing):

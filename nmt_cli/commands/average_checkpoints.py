@@ -1,6 +1,6 @@
 """``nmt-cli average-checkpoints``: the last checkpoints of a run become one model."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +12,16 @@ from nmt_cli.errors import UserError
 from nmt_cli.model_directory import (
     AVERAGE,
     RECIPE,
+    TOKENIZER_FILES,
     WEIGHTS,
     find_model,
+    is_model,
     list_checkpoints,
     save_model,
 )
+from nmt_cli.recipe.changes import ChangeKind, changed_keys
 from nmt_cli.recipe.reader import read_recipe
+from nmt_cli.recipe.schema import Recipe
 
 
 def run(
@@ -36,13 +40,15 @@ def run(
     if not run_dir.is_dir():
         raise UserError(f"run {run_dir} not found; give the run directory that train wrote.")
     output = output or run_dir / AVERAGE
-    chosen = _distinct(checkpoints) if checkpoints else _last(run_dir, last)
-    manifests = [verify(find_model(path)) for path in chosen]
-    recipe = read_recipe(str(chosen[0] / RECIPE)).recipe
-    for path in chosen[1:]:
-        if read_recipe(str(path / RECIPE)).recipe.model != recipe.model:
-            raise UserError(f"{path} has another model than {chosen[0]}; they have no average.")
-    tokenizer = load_tokenizer(chosen[0], recipe.tokenizer, recipe.data)
+    if output.exists() and force and not is_model(output, {"average"}):
+        raise UserError(f"{output} is not an average, so --force does not replace it.")
+    chosen = [find_model(path) for path in checkpoints] or _last(run_dir, last)
+    manifests = [verify(path) for path in chosen]
+    _refuse_repeated(chosen, manifests)
+    recipes = [read_recipe(str(path / RECIPE)).recipe for path in chosen]
+    _refuse_different(chosen, manifests, recipes)
+    recipe = recipes[-1]
+    tokenizer = load_tokenizer(chosen[-1], recipe.tokenizer, recipe.data)
     with directory_appearing_whole(output, replace=force) as partial:
         save_model(partial, recipe, tokenizer, mean_weights(chosen))
         partial.facts.update(kind="average", averaged=_facts(chosen, manifests))
@@ -65,13 +71,31 @@ def _last(run_dir: Path, count: int | None) -> list[Path]:
     return [checkpoint.path for checkpoint in available[-count:]]
 
 
-def _distinct(paths: Sequence[Path]) -> list[Path]:
-    seen: set[Path] = set()
-    for path in paths:
-        if path.resolve() in seen:
-            raise UserError(f"{path} is named twice; a checkpoint enters an average once.")
-        seen.add(path.resolve())
-    return list(paths)
+def _refuse_repeated(chosen: Sequence[Path], manifests: Sequence[Mapping[str, Any]]) -> None:
+    seen: set[str] = set()
+    for path, manifest in zip(chosen, manifests, strict=True):
+        weights = manifest["files"][WEIGHTS]["sha256"]
+        if weights in seen:
+            raise UserError(f"{path} is given twice; a checkpoint enters an average once.")
+        seen.add(weights)
+
+
+def _refuse_different(
+    chosen: Sequence[Path], manifests: Sequence[Mapping[str, Any]], recipes: Sequence[Recipe]
+) -> None:
+    for path, manifest, recipe in zip(chosen, manifests, recipes, strict=True):
+        changes = changed_keys(recipes[0], recipe)
+        other_model = any(
+            change.key.startswith("model.") and change.kind is ChangeKind.FORBIDDEN
+            for change in changes
+        )
+        other_pieces = any(
+            manifest["files"].get(name) != manifests[0]["files"].get(name)
+            for name in TOKENIZER_FILES
+        )
+        if other_model or other_pieces:
+            what = "model" if other_model else "tokenizer"
+            raise UserError(f"{path} has another {what} than {chosen[0]}; they have no average.")
 
 
 def _facts(chosen: Sequence[Path], manifests: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

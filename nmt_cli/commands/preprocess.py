@@ -76,14 +76,14 @@ def run(
     directory = output or recipe_file.prepared
     _refuse_foreign(directory)
     try:
-        remove_leftovers(directory.parent)
+        remove_leftovers(directory.parent, re.escape(directory.name))
         with directory_appearing_whole(directory, replace=force) as partial:
             partial.facts.update(_prepare(recipe_file.recipe, partial.path, workers))
             facts = partial.facts
     except OSError as error:
         raise UserError(
             f"{error.filename or directory} cannot be used: {error.strerror}; "
-            "choose another --output."
+            "choose another --prepared."
         ) from None
     _report(directory, facts)
 
@@ -227,12 +227,12 @@ def _refuse_foreign(directory: Path) -> None:
     if not directory.exists():
         return
     if not directory.is_dir():
-        raise UserError(f"{directory} is a file; choose another --output.")
+        raise UserError(f"{directory} is a file; choose another --prepared.")
     for path in directory.iterdir():
         if not OWN_FILE.fullmatch(path.name):
             raise UserError(
                 f"{directory} holds {path.name}, which preprocess did not write; "
-                "choose another --output."
+                "choose another --prepared."
             )
 
 

@@ -12,15 +12,17 @@ from nmt_cli.atomic_files import file_appearing_whole, remove_leftovers
 from nmt_cli.corpus.binarized import PreparedCorpus, open_prepared
 from nmt_cli.engine.machine import Machine, MachineOptions, choose_machine
 from nmt_cli.engine.stop_signals import stop_requests
-from nmt_cli.engine.trainer import Trainer
+from nmt_cli.engine.trainer import METRICS, Trainer
 from nmt_cli.errors import UserError
-from nmt_cli.model_directory import CHECKPOINTS, RECIPE, list_checkpoints
+from nmt_cli.model_directory import CHECKPOINT_NAME, CHECKPOINTS, RECIPE, list_checkpoints
 from nmt_cli.recipe.changes import ChangeKind, changed_keys
 from nmt_cli.recipe.reader import dump_recipe, read_recipe
 from nmt_cli.recipe.schema import Recipe
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
+
+SESSIONS = "sessions.jsonl"
 
 
 def run(
@@ -42,27 +44,31 @@ def run(
     is_resumed = _check_run_dir(run_dir, file.recipe, resume=resume, allowed=allowed_changes)
     corpus = open_prepared(prepared or file.prepared, file.recipe, recipe_name)
     machine = choose_machine(file.recipe, corpus.tokenizer.size, **machine_options)
-    _check_longest_pair(corpus, machine.max_tokens)
     trainer = Trainer(file.recipe, corpus, run_dir, machine)
     if is_resumed:
         trainer.resume()
-        if trainer.is_finished():
+        if trainer.is_complete():
             logs.info(f"{run_dir} is finished; nothing to do.")
             return
-    _describe_run(run_dir, file.recipe, machine, trainer)
+    trainer.fit_to_memory()
+    _check_longest_pair(corpus, trainer.machine.max_tokens)
+    _describe_run(run_dir, file.recipe, trainer.machine, trainer)
     with stop_requests() as stop:
         trainer.train(stop)
     logs.info(f"Next: nmt-cli average-checkpoints {run_dir}")
 
 
 def _check_run_dir(run_dir: Path, recipe: Recipe, *, resume: bool, allowed: Sequence[str]) -> bool:
-    """Return whether there is something to resume; refuse to mix two trainings (D11, D12)."""
+    """Return whether there is something to resume; refuse to mix two trainings."""
     if run_dir.exists() and not run_dir.is_dir():
         raise UserError(f"{run_dir} is a file; choose another --run-dir.")
-    remove_leftovers(run_dir / CHECKPOINTS)
-    checkpoints = list_checkpoints(run_dir)
-    if not checkpoints and not (run_dir / CHECKPOINTS).is_dir():
+    remove_leftovers(run_dir / CHECKPOINTS, CHECKPOINT_NAME.pattern)
+    if not any((run_dir / CHECKPOINTS).glob("step-*")):
+        _refuse_foreign(run_dir)
+        if resume:
+            logs.warning(f"{run_dir} holds no checkpoint to resume from; training starts anew.")
         return False
+    checkpoints = list_checkpoints(run_dir)
     if not resume:
         last = f"up to step {checkpoints[-1].step:,}" if checkpoints else "that are damaged"
         raise UserError(
@@ -84,8 +90,20 @@ def _check_run_dir(run_dir: Path, recipe: Recipe, *, resume: bool, allowed: Sequ
     return True
 
 
+def _refuse_foreign(run_dir: Path) -> None:
+    """Refuse to write over a recipe or metrics that no start of a training left."""
+    if (run_dir / SESSIONS).exists():
+        return
+    for name in (RECIPE, METRICS):
+        if (run_dir / name).exists():
+            raise UserError(
+                f"{run_dir / name} exists and is not a run's; choose another --run-dir."
+            )
+
+
 def _check_longest_pair(corpus: PreparedCorpus, max_tokens: int) -> None:
-    longest = max(int(side.lengths.max()) for side in (corpus.source, corpus.target))
+    sides = (corpus.source, corpus.target, corpus.validation_source, corpus.validation_target)
+    longest = max(int(side.lengths.max(initial=0)) for side in sides)
     if longest > max_tokens:
         raise UserError(
             f"one sentence pair has {longest:,} tokens, more than --max-tokens-per-device "
@@ -99,7 +117,7 @@ def _describe_run(run_dir: Path, recipe: Recipe, machine: Machine, trainer: Trai
     with file_appearing_whole(run_dir / RECIPE, replace=True) as stream:
         stream.write(dump_recipe(recipe).encode())
     session = {"from_step": trainer.progress.step, **machine.describe()}
-    with (run_dir / "sessions.jsonl").open("a", encoding="utf-8") as stream:
+    with (run_dir / SESSIONS).open("a", encoding="utf-8") as stream:
         stream.write(json.dumps(session) + "\n")
     num_parameters = sum(parameter.numel() for parameter in trainer.model.parameters())
     logs.info(

@@ -1,4 +1,4 @@
-"""Translate lines of text: N lines in are N lines out, in order, whatever they are (D9)."""
+"""Translate lines of text: N lines in are N lines out, in order, whatever they are."""
 
 from __future__ import annotations
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 STATUS_SOME_LINES_FAILED = 3
-STATUS_READER_GONE = 141
 SHOWN_NUMBERS = 10
 
 Write = Callable[[bytes], object]
@@ -51,13 +50,10 @@ def run(
     with _source(input_path) as source, _sink(output_path, force=force) as write:
         translator = Translator.load(model, device=device, **options)
         tally = _Tally()
-        try:
-            with _progress(source, hidden=output_path is None and sys.stdout.isatty()) as advance:
-                for outputs in _translated(translator, source, FORMATS[output_format], tally):
-                    write("".join(outputs).encode())
-                    advance(len(outputs))
-        except BrokenPipeError:
-            return STATUS_READER_GONE
+        with _progress(source, hidden=output_path is None and sys.stdout.isatty()) as advance:
+            for outputs in _translated(translator, source, FORMATS[output_format], tally):
+                write("".join(outputs).encode())
+                advance(len(outputs))
     tally.report()
     return STATUS_SOME_LINES_FAILED if tally.num_failed else 0
 

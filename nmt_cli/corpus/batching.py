@@ -1,10 +1,11 @@
-"""Which pairs make up which batch: a pure function of lengths, weights, seed and index (D3).
+"""Which pairs make up which batch: a pure function of lengths, weights, seed and index.
 
 Legend: lengths count the end of sentence; a "side" is source or target.
 """
 
 import itertools
 import math
+import threading
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -40,7 +41,8 @@ class BatchPlan:
     """Batches of pairs of similar length, at most ``tokens_per_step`` tokens on either side.
 
     Every epoch holds each pair of a corpus of weight w floor(w) times and a seeded share
-    w - floor(w) of its pairs once more. Batches are numbered through all epochs.
+    w - floor(w) of its pairs once more. Batches are numbered through all epochs. Threads may share
+    a plan.
     """
 
     def __init__(
@@ -61,20 +63,23 @@ class BatchPlan:
         self._tokens_per_step, self._seed = tokens_per_step, seed
         self._corpora = corpora if corpora is not None else [(len(source_lengths), 1.0)]
         self._buckets = _buckets(source_lengths, target_lengths)
+        self._lock = threading.RLock()
         self._first_batches = [0]  # of each epoch planned so far
         self._epoch_number, self._epoch = 0, self._plan_epoch(0)
         self._first_batches.append(len(self._epoch))
 
     def batch(self, batch_index: int) -> Indices:
         """Return the pair numbers of the batch, counted from 0 through all epochs."""
-        epoch, index = self.locate(batch_index)
-        return self._load(epoch).batch(index)
+        with self._lock:
+            epoch, index = self.locate(batch_index)
+            return self._load(epoch).batch(index)
 
     def locate(self, batch_index: int) -> tuple[int, int]:
         """Return the epoch of the batch and its number in it, both from 0."""
-        while batch_index >= self._first_batches[-1]:
-            epoch = self._load(len(self._first_batches) - 1)
-            self._first_batches.append(self._first_batches[-1] + len(epoch))
+        with self._lock:
+            while batch_index >= self._first_batches[-1]:
+                epoch = self._load(len(self._first_batches) - 1)
+                self._first_batches.append(self._first_batches[-1] + len(epoch))
         epoch_number = int(np.searchsorted(self._first_batches, batch_index, side="right")) - 1
         return epoch_number, batch_index - self._first_batches[epoch_number]
 
@@ -105,7 +110,10 @@ class BatchPlan:
             share = rng.permutation(pairs)[: round((weight - whole) * size)]
             chosen += [np.tile(pairs, whole), share]
             first += size
-        return np.concatenate(chosen)
+        pairs = np.concatenate(chosen)
+        if not len(pairs):
+            raise UserError("the weights of data.train leave no pair; raise one of them.")
+        return pairs
 
 
 def _buckets(source_lengths: Lengths, target_lengths: Lengths) -> NDArray[np.uint8]:
@@ -168,8 +176,14 @@ def cut_into_micro_batches(
 
     Pieces are runs of the batch of about equal cost (the tokens of both sides), none of them with
     more than ``max_tokens`` on either side. There may be fewer pairs than pieces: then some are
-    empty.
+    empty. Raises UserError where a single pair is over the limit.
     """
+    longest = max(int(source_lengths.max()), int(target_lengths.max()))
+    if longest > max_tokens:
+        raise UserError(
+            f"one sentence pair has {longest:,} tokens, more than --max-tokens-per-device "
+            f"{max_tokens:,}; raise it or lower data.max_length."
+        )
     costs = np.cumsum(source_lengths + target_lengths)
     needed = max(int(source_lengths.sum()), int(target_lengths.sum())) / max_tokens
     num_pieces = multiple_of * max(1, math.ceil(needed / multiple_of))

@@ -128,7 +128,8 @@ def _best_candidates(logits: Tensor, beams: Beams) -> Candidates:
         (best.indices // each.indices.shape[1]).cpu().numpy(),
         tokens.cpu().numpy(),
     )
-    if np.isnan(candidates.scores[beams.is_busy]).any():
+    is_nan = normalizers.view(num_slots, -1).isnan().any(1).cpu().numpy()
+    if is_nan[beams.is_busy].any():
         raise FloatingPointError("the model's output is not a number")
     return candidates
 

@@ -1,4 +1,4 @@
-"""Checkpoints of a run: saved whole, pruned, and read back with every check (D1, D2, D8)."""
+"""Checkpoints of a run: saved whole, pruned, and read back with every check."""
 
 import shutil
 from collections.abc import Mapping

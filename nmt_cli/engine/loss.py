@@ -28,7 +28,12 @@ def label_smoothed_cross_entropy(
     type of ``rows``; the softmax and all sums are in fp32 or better. With smoothing e, the target
     distribution is (1 - e) one-hot + e/V, as in ``F.cross_entropy(label_smoothing=e)``.
     """
-    return LossSums(*_FusedCrossEntropy.apply(rows, output_weight, targets, smoothing))  # type: ignore[no-untyped-call]
+    wants_gradient = torch.is_grad_enabled() and (rows.requires_grad or output_weight.requires_grad)
+    return LossSums(
+        *_FusedCrossEntropy.apply(  # type: ignore[no-untyped-call]
+            rows, output_weight, targets, smoothing, wants_gradient
+        )
+    )
 
 
 class _FusedCrossEntropy(torch.autograd.Function):
@@ -45,8 +50,8 @@ class _FusedCrossEntropy(torch.autograd.Function):
         output_weight: Tensor,
         targets: Tensor,
         smoothing: float,
+        wants_gradient: bool,
     ) -> tuple[Tensor, Tensor]:
-        wants_gradient = any(ctx.needs_input_grad)
         sum_dtype = torch.promote_types(rows.dtype, torch.float32)
         weight = output_weight.to(rows.dtype)
         mean_weight = output_weight.mean(0, dtype=sum_dtype)  # D
@@ -90,9 +95,9 @@ class _FusedCrossEntropy(torch.autograd.Function):
         ctx,  # noqa: ANN001
         loss_gradient: Tensor,
         _: Tensor,
-    ) -> tuple[Tensor, Tensor, None, None]:
+    ) -> tuple[Tensor, Tensor, None, None, None]:
         rows_gradient, weight_gradient = ctx.saved_tensors
-        return rows_gradient * loss_gradient, weight_gradient * loss_gradient, None, None
+        return rows_gradient * loss_gradient, weight_gradient * loss_gradient, None, None, None
 
 
 def _softmax_and_nll(logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:

@@ -64,6 +64,11 @@ def largest_that_runs(max_tokens: int, attempt: Callable[[int], None]) -> int:
             return max_tokens
 
 
+def is_out_of_memory(error: RuntimeError) -> bool:
+    """Say whether a device, or the CPU's allocator, had no memory left."""
+    return isinstance(error, torch.OutOfMemoryError) or "allocate memory" in str(error)
+
+
 def allowed_memory() -> int:
     """Return the bytes this process may use: RAM, or what its control group allows."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -1,9 +1,11 @@
-"""SIGTERM and SIGINT ask training to save and leave (D4)."""
+"""SIGTERM, SIGINT and SIGHUP ask training to save and leave."""
 
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
+
+STOPPING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 class StopRequest:
@@ -24,10 +26,11 @@ class StopRequest:
 
 @contextmanager
 def stop_requests() -> Iterator[StopRequest]:
-    """Yield the request that SIGTERM or SIGINT will set while the block runs."""
+    """Yield the request that a signal will set while the block runs."""
     request = StopRequest()
     previous = {
-        number: signal.signal(number, request.handle) for number in (signal.SIGTERM, signal.SIGINT)
+        number: signal.signal(number, request.handle)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
     }
     try:
         yield request

@@ -2,16 +2,17 @@
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, NoReturn
 
+import numpy as np
 import torch
 
 from nmt_cli import logs
 from nmt_cli.corpus.batching import BatchPlan
 from nmt_cli.corpus.binarized import PreparedCorpus
-from nmt_cli.corpus.loader import Batch, load_batches
+from nmt_cli.corpus.loader import Batch, load_batches, micro_batches_of
 from nmt_cli.engine.checkpoint import (
     Progress,
     TrainingState,
@@ -20,6 +21,7 @@ from nmt_cli.engine.checkpoint import (
     save_checkpoint,
 )
 from nmt_cli.engine.machine import Machine
+from nmt_cli.engine.memory import is_out_of_memory, largest_that_runs
 from nmt_cli.engine.metrics_log import MetricsLog
 from nmt_cli.engine.schedule import learning_rate
 from nmt_cli.engine.stop_signals import StopRequest
@@ -30,6 +32,7 @@ from nmt_cli.model.transformer import Transformer
 from nmt_cli.recipe.reader import section_hash
 from nmt_cli.recipe.schema import CheckpointsConfig, Recipe, ValidationConfig
 
+METRICS = "metrics.jsonl"
 MAX_SKIPPED_IN_A_ROW = 10
 SKIP_WINDOW = 1_000  # batches
 MAX_SKIPPED_IN_WINDOW = 10
@@ -45,6 +48,14 @@ class StepReport(NamedTuple):
     learning_rate: float
     seconds: float
     data_wait_seconds: float
+
+
+class Saved(NamedTuple):
+    """Which checkpoint was saved last."""
+
+    step: int
+    kind: CheckpointKind
+    is_measured: bool  # with the figures of its validation
 
 
 class Trainer:
@@ -71,25 +82,56 @@ class Trainer:
             list(zip(corpus.corpus_sizes, (c.weight for c in recipe.data.train), strict=True)),
         )
         self.progress = Progress()
-        self.validator = Validator(recipe, corpus, machine)
-        self._saved_step = 0
+        self.validator = Validator(recipe, corpus)
+        self._saved = Saved(0, "safety", is_measured=False)
         self._failed_saves = 0
         self._validation: Validation | None = None  # of the current step
+
+    def fit_to_memory(self) -> None:
+        """On a GPU, halve the micro-batches until forward and backward of a full one fit.
+
+        A CPU's limit is an estimate, because a probe there meets the kernel's killer.
+        """
+        if self.machine.device.type == "cuda":
+            max_tokens = largest_that_runs(self.machine.max_tokens, self._try_micro_batch)
+            self.machine = self.machine._replace(max_tokens=max_tokens)
+
+    def _try_micro_batch(self, max_tokens: int) -> None:
+        """Compute, and discard, the gradient of a full micro-batch of the longest pairs."""
+        self.model.train()
+        source, target = self.corpus.source, self.corpus.target
+        by_length = np.argsort(np.maximum(source.lengths, target.lengths), kind="stable")
+        pairs = by_length[-max_tokens:].astype(np.int64)
+        micro_batches = micro_batches_of(pairs, source, target, max_tokens)
+        largest = max(micro_batches, key=lambda tokens: len(tokens.target_tokens))
+        self._compute_gradient(Batch(0, (largest,)))
+        self.model.zero_grad(set_to_none=True)
 
     def resume(self) -> None:
         """Continue from the newest undamaged checkpoint of the run directory."""
         checkpoint = load_newest(self.run_dir, self._state())
-        self._saved_step = self.progress.step
+        manifest = checkpoint.manifest
+        self._refuse_other_text(manifest["prepared_files"])
+        self._saved = Saved(checkpoint.step, manifest["kind"], manifest["validation"] is not None)
         logs.info(f"Resuming from {checkpoint.path}, batch {self.progress.batch_index:,}.")
+
+    def _refuse_other_text(self, trained_on: Mapping[str, Any]) -> None:
+        found = self.corpus.manifest["files"]
+        for name in sorted(found.keys() | trained_on.keys()):
+            decides_ids = name.startswith(("train.", "tokenizer", "vocabulary"))
+            if decides_ids and found.get(name) != trained_on.get(name):
+                raise UserError(
+                    f"{self.run_dir} was trained on another {name} than "
+                    f"{self.corpus.directory} holds now; prepare the same text again, "
+                    "or choose another --run-dir."
+                )
 
     def train(self, stop: StopRequest) -> None:
         """Train until the recipe's end. A stop request saves and raises InterruptedTrainingError.
 
         Raises UserError when training cannot go on: too many batches without a finite gradient.
         """
-        self.metrics = MetricsLog(
-            self.run_dir / "metrics.jsonl", keep_until_step=self.progress.step
-        )
+        self.metrics = MetricsLog(self.run_dir / METRICS, keep_until_step=self.progress.step)
         batches = load_batches(
             self.plan,
             self.corpus.source,
@@ -107,26 +149,33 @@ class Trainer:
                 if report is not None:
                     bar.advance(1, _as_notes(report))
                 self._validate_and_save_if_due(stop)
-                if stop:
+                if stop and not self.is_complete():
                     self._leave(stop)
-        self._finish(stop)
+        if not self.is_complete():
+            self._leave(stop)
+        logs.info(
+            f"Finished at step {self.progress.step:,} "
+            f"after {self.progress.target_tokens:,} target tokens."
+        )
 
     def _step(self, batches: Iterator[Batch]) -> StepReport | None:
         """Use one batch; return None where its gradient was not finite and it was skipped."""
         started = time.monotonic()
         batch = next(batches)
         waited = time.monotonic() - started
-        training = self.recipe.training
-        gradient = compute_gradient(
-            self.model,
-            batch,
-            self.corpus.tokenizer.bos_id,
-            training.label_smoothing,
-            training.seed,
-            self.machine,
-        )
+        try:
+            gradient = self._compute_gradient(batch)
+        except RuntimeError as error:
+            if not is_out_of_memory(error):
+                raise
+            if self.progress.step > self._saved.step:
+                self._save_once("safety")
+            raise UserError(
+                f"out of memory in batch {batch.number:,} ({batch.num_source_tokens:,} source and "
+                f"{batch.num_target_tokens:,} target tokens); lower --max-tokens-per-device "
+                f"{self.machine.max_tokens:,} and continue with --resume."
+            ) from error
         self.progress.batch_index = batch.number + 1
-        self._validation = None
         if not gradient.is_finite:
             self._skip(batch, gradient)
             return None
@@ -136,9 +185,20 @@ class Trainer:
         self.metrics.append(self._as_record(report, batch))
         return report
 
+    def _compute_gradient(self, batch: Batch) -> Gradient:
+        return compute_gradient(
+            self.model,
+            batch,
+            self.corpus.tokenizer.bos_id,
+            self.recipe.training.label_smoothing,
+            self.recipe.training.seed,
+            self.machine,
+        )
+
     def _update(self, gradient: Gradient) -> float:
         """Move the parameters by the gradient they hold; return the learning rate."""
         self.progress.step += 1
+        self._validation = None
         clip_norm = self.recipe.training.clip_norm
         if clip_norm is not None:
             norm = torch.tensor(gradient.norm, device=self.machine.device)
@@ -150,7 +210,7 @@ class Trainer:
         return rate
 
     def _skip(self, batch: Batch, gradient: Gradient) -> None:
-        """Count a batch without a finite gradient; too many of them end training (D6)."""
+        """Count a batch without a finite gradient; too many of them end training."""
         skipped = self.progress.skipped
         skipped[:] = [i for i in skipped if i > batch.number - SKIP_WINDOW] + [batch.number]
         self.progress.num_skipped += 1
@@ -168,22 +228,25 @@ class Trainer:
             )
 
     def _validate_and_save_if_due(self, stop: StopRequest) -> None:
+        """Do what the intervals ask for at this step; the last is always measured and saved."""
         step = self.progress.step
         if step == 0:
             return
         improved = False
-        if self._is_due(self.recipe.validation) and self.progress.validated_step != step:
+        is_due = self._is_due(self.recipe.validation) or self.is_finished()
+        if is_due and self.progress.validated_step != step:
             improved = self._validate(stop)
-        if self._saved_step == step:
-            return
+        ended = self.is_finished()  # validation may have used up the patience
         if self._is_due(self.recipe.checkpoints):
-            self._save("regular")
+            self._save_once("regular", forgiving=not ended)
+        elif ended:
+            self._save_once("final", forgiving=False)
         elif improved:
-            self._save("safety")
+            self._save_once("safety")
 
     def _validate(self, stop: StopRequest) -> bool:
         """Measure on the validation text; return whether it was the best so far."""
-        validation = self.validator.validate(self.model, stop)
+        validation = self.validator.validate(self.model, self.machine, stop)
         self.model.train()
         if validation is None:
             return False
@@ -201,16 +264,18 @@ class Trainer:
         logs.info(f"step {progress.step:,}: {validation}{' (best)' if improved else ''}")
         return improved
 
-    def _save(self, kind: CheckpointKind, *, forgiving: bool = True) -> None:
-        """Save a checkpoint; a full disk is told, and forgiven twice in a row (D8)."""
+    def _save_once(self, kind: CheckpointKind, *, forgiving: bool = True) -> None:
+        """Save a checkpoint unless it would be the one that was saved last.
+
+        A full disk is told and forgiven twice in a row, except where training ends.
+        """
+        new = Saved(self.progress.step, kind, self.progress.validated_step == self.progress.step)
+        if new == self._saved:
+            return
+        facts = self._facts(kind)
         try:
-            save_checkpoint(
-                self.run_dir,
-                self._state(),
-                self.recipe,
-                self.corpus.tokenizer,
-                self._facts(kind),
-            )
+            save_checkpoint(self.run_dir, self._state(), self.recipe, self.corpus.tokenizer, facts)
+            prune(self.run_dir, self.recipe.checkpoints.keep_for_average)
         except OutputError as error:
             self._failed_saves += 1
             if not forgiving or self._failed_saves >= MAX_FAILED_SAVES:
@@ -218,25 +283,25 @@ class Trainer:
             logs.warning(f"{error} Training goes on; the next checkpoint tries again.")
             return
         self._failed_saves = 0
-        self._saved_step = self.progress.step
-        prune(self.run_dir, self.recipe.checkpoints.keep_for_average)
+        self._saved = new
 
-    def _leave(self, stop: StopRequest) -> None:
-        if self._saved_step != self.progress.step and self.progress.step > 0:
-            self._save("safety", forgiving=False)
+    def _leave(self, stop: StopRequest) -> NoReturn:
+        step = self.progress.step
+        if step > 0 and self._saved.step != step:
+            self._save_once("safety", forgiving=False)
+        saved = f"it was saved in {self.run_dir}" if step > 0 else "there was nothing to save yet"
         raise InterruptedTrainingError(
-            f"{stop.signal_name} stopped training at step {self.progress.step:,}; "
-            f"it was saved in {self.run_dir}. Run the same command with --resume to continue."
+            f"{stop.signal_name} stopped training at step {step:,}; {saved}. "
+            "Run the same command with --resume to continue."
         )
 
-    def _finish(self, stop: StopRequest) -> None:
-        if self.progress.validated_step != self.progress.step:
-            self._validate(stop)
-        if self._saved_step != self.progress.step:
-            self._save("final", forgiving=False)
-        logs.info(
-            f"Finished at step {self.progress.step:,} "
-            f"after {self.progress.target_tokens:,} target tokens."
+    def is_complete(self) -> bool:
+        """Say whether the recipe's end was reached, measured and saved."""
+        return (
+            self.is_finished()
+            and self._saved.step == self.progress.step
+            and self._saved.kind != "safety"
+            and self._saved.is_measured
         )
 
     def is_finished(self) -> bool:

@@ -13,9 +13,12 @@ from nmt_cli.decoding.translator import Translator
 from nmt_cli.engine.machine import Machine
 from nmt_cli.engine.stop_signals import StopRequest
 from nmt_cli.engine.training_step import as_tensors, loss_sums
+from nmt_cli.errors import UserError
 from nmt_cli.metrics import bleu
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.recipe.schema import Recipe
+
+LINES_BETWEEN_POLLS = 500  # of the validation text; a request to stop waits for so many
 
 
 class Validation(NamedTuple):
@@ -43,14 +46,16 @@ class Validation(NamedTuple):
 class Validator:
     """Measures a model that is being trained, as often as asked."""
 
-    def __init__(self, recipe: Recipe, corpus: PreparedCorpus, machine: Machine) -> None:
-        self._recipe, self._corpus, self._machine = recipe, corpus, machine
+    def __init__(self, recipe: Recipe, corpus: PreparedCorpus) -> None:
+        self._recipe, self._corpus = recipe, corpus
 
-    def validate(self, model: Transformer, stop: StopRequest) -> Validation | None:
+    def validate(
+        self, model: Transformer, machine: Machine, stop: StopRequest
+    ) -> Validation | None:
         """Return the figures of ``model``, left in evaluation mode; None where ``stop`` came."""
         model.eval()
-        sums = self._loss_sums(model, stop)
-        score = self._bleu(model, stop) if self._recipe.validation.bleu != "off" else None
+        sums = self._loss_sums(model, machine, stop)
+        score = self._bleu(model, machine, stop) if self._recipe.validation.bleu != "off" else None
         if stop:
             return None
         loss, nll = sums
@@ -60,26 +65,28 @@ class Validator:
         return Validation(loss, nll, score, quality)
 
     @torch.no_grad()
-    def _loss_sums(self, model: Transformer, stop: StopRequest) -> tuple[float, float]:
+    def _loss_sums(
+        self, model: Transformer, machine: Machine, stop: StopRequest
+    ) -> tuple[float, float]:
         loss = nll = 0.0
         num_tokens = 0
         smoothing = self._recipe.training.label_smoothing
-        for tokens in self._micro_batches():
+        for tokens in self._micro_batches(machine.max_tokens):
             if stop:
                 break
-            batch = as_tensors(tokens, self._corpus.tokenizer.bos_id, self._machine)
-            sums = loss_sums(model, batch, smoothing, self._machine.precision)
+            batch = as_tensors(tokens, self._corpus.tokenizer.bos_id, machine)
+            sums = loss_sums(model, batch, smoothing, machine.precision)
             loss += sums.loss.item()
             nll += sums.nll.item()
             num_tokens += len(tokens.target_tokens)
         return loss / max(1, num_tokens), nll / max(1, num_tokens)
 
-    def _micro_batches(self) -> Iterator[ParallelTokens]:
+    def _micro_batches(self, max_tokens: int) -> Iterator[ParallelTokens]:
         source, target = self._corpus.validation_source, self._corpus.validation_target
         by_length = np.lexsort((source.lengths, target.lengths)).astype(np.int64)
-        yield from micro_batches_of(by_length, source, target, self._machine.max_tokens)
+        yield from micro_batches_of(by_length, source, target, max_tokens)
 
-    def _bleu(self, model: Transformer, stop: StopRequest) -> float | None:
+    def _bleu(self, model: Transformer, machine: Machine, stop: StopRequest) -> float | None:
         """Return the BLEU of the validation text, through the same code as translate | score."""
         beam_size = 1 if self._recipe.validation.bleu == "greedy" else None
         translator = Translator(
@@ -87,11 +94,15 @@ class Validator:
             self._corpus.tokenizer,
             model,
             beam_size=beam_size,
-            precision=self._machine.precision,
+            precision=machine.precision,
         )
+        lines = self._corpus.validation_lines("source")
         hypotheses = []
-        for translation in translator.translate(self._corpus.validation_lines("source")):
+        for start in range(0, len(lines), LINES_BETWEEN_POLLS):
             if stop:
                 return None
-            hypotheses.append(translation.text)
+            window = translator.translate_window(lines[start : start + LINES_BETWEEN_POLLS])
+            if failed := next((t.error for t in window if t.error is not None), None):
+                raise UserError(f"the validation text could not be translated: {failed}.")
+            hypotheses += [translation.text for translation in window]
         return bleu.corpus_bleu(hypotheses, [self._corpus.validation_lines("target")]).score

@@ -12,7 +12,8 @@ class Dropout(nn.Module):
 
     On a CPU ``F.dropout`` draws every element by itself and takes 8 % of a training step; here
     one random integer decides eight elements (four where bytes cannot hold the rate). The rate
-    is then a multiple of 1/256 (1/65536), at most 1 % off, and the scale follows what was drawn.
+    is then a multiple of 1/256, or of 1/65536 where that is more than 1 % off; the scale follows
+    it.
     """
 
     def __init__(self, rate: float) -> None:
@@ -31,11 +32,11 @@ class Dropout(nn.Module):
 
 def draw_keep_mask(shape: torch.Size, rate: float) -> tuple[Tensor, float]:
     """Return a mask on the CPU, True = keep, and the exact share it keeps on average."""
-    threshold, levels = round(rate * 256), 256
-    lane = torch.uint8
-    if abs(threshold / levels - rate) > ALLOWED_RATE_ERROR * rate:
-        threshold, levels = round(rate * 65536), 65536
-        lane = torch.uint16
+    lane, levels = torch.uint8, 256
+    threshold = round(rate * levels)
+    if threshold == levels or abs(threshold / levels - rate) > ALLOWED_RATE_ERROR * rate:
+        lane, levels = torch.uint16, 65536
+        threshold = min(levels - 1, max(1, round(rate * levels)))  # some drop and some stay
     lanes_per_draw = 8 // lane.itemsize
     draws = torch.empty(-(-shape.numel() // lanes_per_draw), dtype=torch.int64)
     draws.random_(-(2**63), None)  # plain random_() would never set the top bit

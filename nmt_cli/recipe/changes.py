@@ -1,4 +1,4 @@
-"""What two recipes differ in, and what a resumed training makes of it (D11, D12)."""
+"""What two recipes differ in, and what a resumed training makes of it."""
 
 from collections.abc import Iterator
 from enum import Enum
@@ -31,7 +31,10 @@ FREE = (
     "data.test.",
     "training.max_steps",
     "training.max_epochs",
-    "validation.",
+    "validation.every_steps",
+    "validation.every_epochs",
+    "validation.bleu",
+    "validation.patience",
     "checkpoints.",
     "decoding.",
 )
@@ -58,6 +61,7 @@ FORBIDDEN = (
     "data.normalization.",
     "data.filters.",
     "data.max_length",
+    "validation.best_by",  # qualities by loss and by BLEU do not compare
     "tokenizer.",
     "model.num_layers",
     "model.d_model",

@@ -1,4 +1,4 @@
-"""YAML without its surprises (D11): plain text in, nested values and the line of each key out.
+"""YAML without its surprises: plain text in, nested values and the line of each key out.
 
 Every scalar stays text (an unquoted ``null``, ``~`` or nothing is None); the recipe converts by
 declared type. What YAML can do beyond sections, lists and text is refused before it is built.

@@ -80,7 +80,7 @@ def test_safety_checkpoints_do_not_enter(run_dir):
 
 def test_one_twice_is_refused(run_dir, tmp_path):
     twice = [checkpoint(run_dir, 3), checkpoint(run_dir, 3)]
-    with pytest.raises(UserError, match="step-00000003 is named twice"):
+    with pytest.raises(UserError, match="step-00000003 is given twice"):
         average_checkpoints.run(run_dir, checkpoints=twice)
 
 
@@ -102,6 +102,18 @@ def test_other_models_do_not_fit(run_dir, toy, tmp_path):
     )
     with pytest.raises(UserError, match="has another model than"):
         average_checkpoints.run(run_dir, checkpoints=[checkpoint(run_dir, 3), checkpoint(other, 3)])
+
+
+def test_force_replaces_averages_only(run_dir):
+    with pytest.raises(UserError, match="run is not an average, so --force does not replace it"):
+        average_checkpoints.run(run_dir, output=run_dir, force=True)
+    assert (run_dir / "checkpoints").is_dir()
+
+
+def test_a_copy_is_not_averaged_twice(run_dir, tmp_path):
+    copy = shutil.copytree(checkpoint(run_dir, 3), tmp_path / "copy")
+    with pytest.raises(UserError, match="copy is given twice"):
+        average_checkpoints.run(run_dir, checkpoints=[checkpoint(run_dir, 3), copy])
 
 
 def test_an_existing_average_is_kept_without_force(run_dir):

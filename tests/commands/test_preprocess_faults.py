@@ -123,16 +123,16 @@ BAD_INPUTS = [
         ["tokenizer.user_defined_symbols=['<0x00>']"],
         "tokenizer.user_defined_symbols: <0x00> is a piece of every model already; remove it.",
     ),
-    (make("prepared"), [], "prepared cannot be used: File exists; choose another --output."),
+    (make("prepared"), [], "prepared cannot be used: File exists; choose another --prepared."),
     (
         make("file", b"mine"),
         ["data.prepared=file"],
-        "file is a file; choose another --output.",
+        "file is a file; choose another --prepared.",
     ),
     (
         make("mine/thesis.tex", b"mine"),
         ["data.prepared=mine"],
-        "mine holds thesis.tex, which preprocess did not write; choose another --output.",
+        "mine holds thesis.tex, which preprocess did not write; choose another --prepared.",
     ),
 ]
 

@@ -126,6 +126,23 @@ def test_a_pair_over_the_devices_limit_is_named(run, tmp_path):
         run(max_tokens_per_device=9)
 
 
+@pytest.mark.parametrize("name", ["recipe.yaml", "metrics.jsonl"])
+def test_files_of_the_user_are_not_written_over(run, tmp_path, name):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / name).write_text("mine")
+    with pytest.raises(UserError, match=f"{name} exists and is not a run's"):
+        run()
+    assert (tmp_path / "run" / name).read_text() == "mine"
+
+
+def test_a_run_killed_before_its_first_checkpoint_starts_anew(run, tmp_path):
+    directory = run("training.max_steps=3")
+    for checkpoint in directory.glob("checkpoints/step-*"):
+        shutil.rmtree(checkpoint)
+    run("training.max_steps=3")
+    assert list(directory.glob("checkpoints/step-*"))
+
+
 def test_a_file_is_no_run_directory(run, tmp_path):
     (tmp_path / "run").write_text("x")
     with pytest.raises(UserError, match="run is a file; choose another --run-dir"):

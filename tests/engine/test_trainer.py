@@ -120,6 +120,56 @@ def test_an_improvement_between_the_intervals_is_saved_for_safety(new_trainer, t
     assert checkpoints(trainer) == {5: "safety", 7: "final"}
 
 
+@pytest.mark.parametrize("validation_every", [1, 5, 7])
+@pytest.mark.parametrize("saved_every", [1, 4, 5, 10])
+def test_the_last_step_enters_the_average_with_its_figures(
+    new_trainer, toy, validation_every, saved_every
+):
+    recipe = changed(
+        toy.recipe,
+        training={"max_steps": 10},
+        validation={"every_steps": validation_every, "bleu": "off"},
+        checkpoints={"every_steps": saved_every},
+    )
+    trainer = new_trainer(recipe)
+    trainer.train(StopRequest())
+    last = list_checkpoints(trainer.run_dir)[-1]
+    assert last.step == 10
+    assert last.enters_average
+    assert last.quality is not None
+    assert trainer.is_complete()
+
+
+def test_a_stop_in_the_last_validation_is_made_up_for(new_trainer, toy, monkeypatch):
+    trainer = new_trainer()
+    stop = StopRequest()
+    validate = trainer.validator.validate
+
+    def stopped_at_the_end(model, machine, request):
+        if trainer.progress.step == 12:
+            stop.handle(signal.SIGTERM, None)
+        return validate(model, machine, request)
+
+    monkeypatch.setattr(trainer.validator, "validate", stopped_at_the_end)
+    with pytest.raises(InterruptedTrainingError, match="step 12"):
+        trainer.train(stop)
+    resumed = new_trainer()
+    resumed.resume()
+    assert not resumed.is_complete()
+    resumed.train(StopRequest())
+    assert list_checkpoints(resumed.run_dir)[-1].quality is not None
+
+
+def test_a_run_goes_on_with_its_own_text_only(new_trainer, toy):
+    new_trainer().train(StopRequest())
+    other = new_trainer()
+    files = other.corpus.manifest["files"]
+    changed_files = files | {"train.source.tokens": {"bytes": 1, "sha256": "00"}}
+    other.corpus = other.corpus._replace(manifest={"files": changed_files})
+    with pytest.raises(UserError, match=r"was trained on another train.source.tokens than"):
+        other.resume()
+
+
 def test_epochs_decide_where_the_recipe_says_so(new_trainer, toy):
     epochs = {"every_steps": None, "every_epochs": 2}
     recipe = changed(
@@ -147,9 +197,9 @@ def test_patience_ends_training(new_trainer, toy, monkeypatch):
     losses = iter([5.0, 4.0, 4.5, math.nan, 4.0, 1.0])
     validate = trainer.validator.validate
 
-    def pretended(model, stop):
+    def pretended(model, machine, stop):
         loss = next(losses)
-        return validate(model, stop)._replace(loss=loss, quality=-loss)
+        return validate(model, machine, stop)._replace(loss=loss, quality=-loss)
 
     monkeypatch.setattr(trainer.validator, "validate", pretended)
     trainer.train(StopRequest())
@@ -217,7 +267,7 @@ def test_a_stop_during_validation_leaves_it_for_the_resumed_run(new_trainer, mon
     trainer = new_trainer()
     stop = StopRequest()
 
-    def stopped(model, request):
+    def stopped(model, machine, request):
         stop.handle(signal.SIGTERM, None)
 
     monkeypatch.setattr(trainer.validator, "validate", stopped)
@@ -227,6 +277,45 @@ def test_a_stop_during_validation_leaves_it_for_the_resumed_run(new_trainer, mon
     resumed.resume()
     resumed.train(StopRequest())
     assert [r["step"] for r in records(resumed) if "validation" in r] == [6, 12]
+
+
+def test_out_of_memory_names_the_batch_and_the_flag(new_trainer, monkeypatch):
+    trainer = new_trainer()
+
+    def sabotaged(*_):
+        raise RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory")
+
+    monkeypatch.setattr(trainer_module, "compute_gradient", sabotaged)
+    with pytest.raises(
+        UserError,
+        match=r"out of memory in batch 0 \(\d+ source and \d+ target tokens\); "
+        "lower --max-tokens-per-device 60",
+    ):
+        trainer.train(StopRequest())
+
+
+def test_on_a_gpu_the_micro_batches_are_made_to_fit(new_trainer, monkeypatch):
+    class Cuda:
+        type = "cuda"
+
+    trainer = new_trainer(machine=MACHINE._replace(device=torch.device("cpu"), max_tokens=100))
+    before = weights(trainer)
+    tried = []
+
+    def limited(model, batch, bos_id, smoothing, seed, machine):
+        (tokens,) = batch.micro_batches
+        tried.append(len(tokens.source_tokens))
+        if tried[-1] > 30:
+            raise torch.OutOfMemoryError("no")
+        return compute_gradient(model, batch, bos_id, smoothing, seed, MACHINE)
+
+    monkeypatch.setattr(trainer_module, "compute_gradient", limited)
+    trainer.machine = trainer.machine._replace(device=Cuda())
+    trainer.fit_to_memory()
+    assert trainer.machine.max_tokens == 25
+    assert len(tried) == 3
+    assert torch.equal(weights(trainer), before)
+    assert all(parameter.grad is None for parameter in trainer.model.parameters())
 
 
 def test_a_second_interrupt_ends_at_once():

@@ -4,7 +4,7 @@ import torch
 from nmt_cli.model.dropout import Dropout, draw_keep_mask
 
 
-@pytest.mark.parametrize("rate", [0.05, 0.1, 0.2, 0.3, 0.5, 0.9])
+@pytest.mark.parametrize("rate", [0.05, 0.1, 0.2, 0.3, 0.5, 0.9, 0.9985])
 def test_rate_holds_in_every_byte_lane(rate):
     torch.manual_seed(3)
     draws = 40_000

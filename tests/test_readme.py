@@ -1,0 +1,64 @@
+"""Every command of the documentation is one that the program takes."""
+
+import re
+import shlex
+from pathlib import Path
+
+import click
+import pytest
+
+from nmt_cli.cli import main
+from nmt_cli.recipe.reader import shipped_recipes
+
+ROOT = Path(__file__).parents[1]
+DOCUMENTS = [ROOT / "README.md", ROOT / "recipes/README.md", ROOT / "data/README.md"]
+
+
+def documented_commands():
+    for document in DOCUMENTS:
+        for line in document.read_text(encoding="utf-8").splitlines():
+            match = re.match(r"    (?:.*\| )?(?:\S*bin/)?nmt-cli ([a-z].*)", line)
+            if match:
+                command = re.split(r" [<>|]|   #| +->", match.group(1))[0]
+                yield pytest.param(command, id=f"{document.parent.name}: {command}")
+
+
+@pytest.mark.parametrize("command", list(documented_commands()))
+def test_commands_parse(command):
+    arguments = shlex.split(command, comments=True)
+    group: click.Command = main
+    context = click.Context(main)
+    while isinstance(group, click.Group):
+        name, found, arguments = group.resolve_command(context, arguments)
+        assert found is not None
+        group = found
+    group.make_context(name, arguments)  # a usage error fails the test
+
+
+def test_some_commands_are_documented():
+    commands = " ".join(str(parameter.values[0]) for parameter in documented_commands())
+    for name in ("preprocess", "train", "average-checkpoints", "translate", "score", "recipes"):
+        assert f"{name} " in commands
+
+
+def test_every_recipe_is_documented():
+    text = (ROOT / "recipes/README.md").read_text(encoding="utf-8")
+    for name in shipped_recipes():
+        assert f"`{name}`" in text
+
+
+def test_the_files_of_the_walk_exist():
+    walk = (ROOT / "README.md").read_text(encoding="utf-8").split("turn by turn")[1]
+    walk = walk.split("Layers import")[0]
+    named = re.findall(r"`((?:\w+/)*\w+\.py)(?:: ([\w.]+))?", walk)
+    assert len(named) > 12
+    for path, name in named:
+        text = (ROOT / "nmt_cli" / path).read_text(encoding="utf-8")
+        for part in name.split(".") if name else []:
+            assert re.search(rf"(def|class) {part}\b", text), f"{path} has no {part}"
+
+
+def test_links_lead_somewhere():
+    for document in DOCUMENTS:
+        for link in re.findall(r"\]\((?!http)([^)#]+)", document.read_text(encoding="utf-8")):
+            assert (document.parent / link).exists(), f"{document}: {link}"
