@@ -28,7 +28,8 @@ def start(toy, tmp_path):
     yield call
     for process in processes:
         process.kill()
-        process.communicate()
+        process.wait()
+        process.stderr.close()
 
 
 def wait_for_checkpoint(run_dir, after=0):
