@@ -69,6 +69,8 @@ def file_appearing_whole(path: Path, *, replace: bool = False) -> Iterator[Binar
     _refuse_nameless(path)
     if path.exists() and not replace:
         raise UserError(f"{path} already exists; add --force to replace it.")
+    if not path.parent.is_dir():
+        raise UserError(f"{path.parent} is not a directory; make it first, or choose another.")
     if path.is_symlink() or (path.exists() and not path.is_file()):
         raise UserError(f"{path} is not a plain file; choose another name.")
     partial = path.with_name(f".partial-{path.name}-{os.getpid()}")

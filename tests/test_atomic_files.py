@@ -2,6 +2,7 @@ import errno
 import json
 import resource
 import signal
+from pathlib import Path
 
 import pytest
 
@@ -154,6 +155,25 @@ def test_what_was_being_replaced_gets_its_name_back(thing):
     thing.rename(thing.with_name(".replaced-thing-999999999"))
     remove_leftovers(thing.parent, "thing")
     assert verify(thing)["kind"] == "example"
+
+
+def test_a_missing_folder_is_named(tmp_path):
+    with (
+        pytest.raises(UserError, match="absent is not a directory; make it first"),
+        file_appearing_whole(tmp_path / "absent" / "file"),
+    ):
+        pass
+
+
+@pytest.mark.parametrize("name", [".", "..", "/"])
+def test_what_has_no_name_of_its_own_is_not_written(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for appearing_whole in (directory_appearing_whole, file_appearing_whole):
+        with (
+            pytest.raises(UserError, match="give it a name of its own"),
+            appearing_whole(Path(name), replace=True),
+        ):
+            pass
 
 
 def test_only_plain_files_are_replaced(tmp_path):

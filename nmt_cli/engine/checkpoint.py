@@ -100,7 +100,7 @@ def load_newest(run_dir: Path, state: TrainingState) -> Checkpoint:
         try:
             _restore(checkpoint, state)
         except DamagedError as error:
-            logs.warning(f"{error} The checkpoint before it is used.")
+            logs.warning(f"{error} Trying the checkpoint before it.")
             continue
         return checkpoint
     raise UserError(

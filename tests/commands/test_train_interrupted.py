@@ -29,7 +29,8 @@ def start(toy, tmp_path):
     for process in processes:
         process.kill()
         process.wait()
-        process.stderr.close()
+        if process.stderr is not None:
+            process.stderr.close()
 
 
 def wait_for_checkpoint(run_dir, after=0):
