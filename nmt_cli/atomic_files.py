@@ -16,6 +16,7 @@ from nmt_cli.errors import DamagedError, OutputError, UserError
 FORMAT_VERSION = 1
 HASHED_AT_ONCE = 1 << 20  # bytes
 MANIFEST = "manifest.json"
+SEAL = "manifest_sha256"
 SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 OUT_OF_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 
@@ -108,7 +109,7 @@ def write_manifest(directory: Path, facts: Mapping[str, Any]) -> None:
 
 
 def read_manifest(directory: Path) -> dict[str, Any]:
-    """Return the manifest of ``directory`` after checking its form, not yet the files."""
+    """Return the manifest of ``directory`` after checking it, not yet the files it names."""
     path = directory / MANIFEST
     try:
         manifest = json.loads(path.read_bytes())
@@ -128,6 +129,8 @@ def read_manifest(directory: Path) -> dict[str, Any]:
             f"{path} has format version {manifest.get('format_version')!r}, "
             f"this nmt-cli reads version {FORMAT_VERSION}; use the version that wrote it."
         )
+    if manifest.pop(SEAL, None) != _seal_of(manifest):
+        raise DamagedError(f"{path} has changed since it was written; it is damaged.")
     return manifest
 
 
@@ -199,7 +202,13 @@ def is_full_disk(error: OSError) -> bool:
 
 
 def _as_json(manifest: Mapping[str, Any]) -> bytes:
-    return (json.dumps(manifest, indent=2, ensure_ascii=False) + "\n").encode()
+    sealed = {**manifest, SEAL: _seal_of(manifest)}
+    return (json.dumps(sealed, indent=2, ensure_ascii=False) + "\n").encode()
+
+
+def _seal_of(manifest: Mapping[str, Any]) -> str:
+    """Return a checksum of the facts, because no other file's checksum covers them."""
+    return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
 
 
 def _refuse_nameless(path: Path) -> None:

@@ -122,6 +122,23 @@ def test_damaged_manifests_are_user_errors(thing, content):
         read_manifest(thing)
 
 
+def test_every_changed_byte_of_the_manifest_is_found(thing):
+    original = (thing / MANIFEST).read_bytes()
+    facts = json.loads(original)
+    for place in range(0, len(original), 7):
+        changed = bytearray(original)
+        changed[place] ^= 1
+        (thing / MANIFEST).write_bytes(changed)
+        if changed[place : place + 1].isspace():
+            continue  # white space says nothing
+        with pytest.raises(DamagedError, match="manifest"):
+            read_manifest(thing)
+    del facts["files"]["one"]
+    (thing / MANIFEST).write_text(json.dumps(facts))
+    with pytest.raises(DamagedError, match=r"manifest.json has changed"):
+        verify(thing)
+
+
 @pytest.mark.parametrize("name", ["../x", "/etc/passwd", "a/b", "..", "", ".hidden", "a\nb", "ä"])
 def test_a_manifest_cannot_name_files_elsewhere(thing, name):
     files = {name: {"bytes": 1, "sha256": "00"}}

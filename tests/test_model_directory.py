@@ -1,10 +1,9 @@
-import json
 import shutil
 
 import pytest
 import torch
 
-from nmt_cli.atomic_files import MANIFEST, directory_appearing_whole
+from nmt_cli.atomic_files import MANIFEST, directory_appearing_whole, write_manifest
 from nmt_cli.errors import DamagedError, UserError
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.model_directory import (
@@ -63,8 +62,8 @@ def test_nothing_in_it_is_pickled(toy, tmp_path):
 def test_a_run_means_its_average_else_its_best_else_its_last(toy, run_dir):
     assert find_model(run_dir).name == "step-00000002"
     for checkpoint in list_checkpoints(run_dir):
-        manifest = json.loads((checkpoint.path / MANIFEST).read_text()) | {"validation": None}
-        (checkpoint.path / MANIFEST).write_text(json.dumps(manifest))
+        facts = {"kind": "regular", "step": checkpoint.step, "validation": None}
+        write_manifest(checkpoint.path, facts)
     assert find_model(run_dir).name == "step-00000003"
     write_model(toy, run_dir / "average", kind="average")
     assert find_model(run_dir).name == "average"

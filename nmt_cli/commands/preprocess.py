@@ -14,7 +14,6 @@ from nmt_cli.atomic_files import MANIFEST, directory_appearing_whole, remove_lef
 from nmt_cli.corpus import sentencepiece_tokenizer, whitespace_tokenizer
 from nmt_cli.corpus.binarized import (
     KIND,
-    seal,
     sections_that_matter,
     validation_text,
     writing_binarized,
@@ -109,20 +108,18 @@ def _prepare(recipe: Recipe, directory: Path, workers: int | None) -> dict[str, 
         "train": encoder.encode("train", training, training_limits(data)),
         "validation": encoder.encode("validation", validation, LengthLimits(data.max_length)),
     }
-    return seal(
-        {
-            "kind": KIND,
-            **sections_that_matter(recipe),
-            "seed": recipe.training.seed,
-            "vocabulary_size": tokenizer.size,
-            "corpus_sizes": [report.pairs_kept for report in training.reports],
-            "tokens": {part: count.tokens for part, count in counts.items()},
-            "unknown": {part: count.unknown for part, count in counts.items()},
-            "train": [report.facts() for report in training.reports],
-            "validation": validation.reports[0].facts(),
-            "versions": _versions(data),
-        }
-    )
+    return {
+        "kind": KIND,
+        **sections_that_matter(recipe),
+        "seed": recipe.training.seed,
+        "vocabulary_size": tokenizer.size,
+        "corpus_sizes": [report.pairs_kept for report in training.reports],
+        "tokens": {part: count.tokens for part, count in counts.items()},
+        "unknown": {part: count.unknown for part, count in counts.items()},
+        "train": [report.facts() for report in training.reports],
+        "validation": validation.reports[0].facts(),
+        "versions": _versions(data),
+    }
 
 
 def _write_validation_text(files: ParallelFiles, directory: Path) -> frozenset[bytes]:

@@ -7,8 +7,6 @@ validation.source.txt  validation.target.txt             text, to translate whil
 tokenizer.model | vocabulary.txt  recipe.yaml  manifest.json
 """
 
-import hashlib
-import json
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -32,7 +30,6 @@ from nmt_cli.errors import DamagedError, UserError
 from nmt_cli.recipe.schema import Recipe
 
 KIND = "prepared"
-FACTS_SHA256 = "facts_sha256"
 BLOCK = 64  # sentences between two offsets kept in RAM: an eighth of a byte for each sentence
 BLOCKS_AT_ONCE = 1 << 14
 INDICES_AT_ONCE = 1 << 14
@@ -168,22 +165,10 @@ def sections_that_matter(recipe: Recipe) -> dict[str, Any]:
     return {"data": data, "tokenizer": recipe.tokenizer.model_dump(mode="json")}
 
 
-def seal(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Return ``facts`` with a checksum of them, because no other file's checksum covers them."""
-    return {**facts, FACTS_SHA256: _facts_sha256(facts)}
-
-
 def refuse_stale(directory: Path, manifest: Mapping[str, Any], recipe: Recipe) -> None:
     """Raise an error if ``directory`` was made for other text or another tokenizer."""
     if manifest.get("kind") != KIND:
         raise DamagedError(f"{directory} is not a prepared corpus.")
-    unsealed = {
-        name: fact
-        for name, fact in manifest.items()
-        if name not in {"format_version", "files", FACTS_SHA256}
-    }
-    if manifest.get(FACTS_SHA256) != _facts_sha256(unsealed):
-        raise DamagedError(f"{directory / 'manifest.json'} has changed; it is damaged.")
     wanted = dict(_leaves(sections_that_matter(recipe)))
     made = dict(_leaves({section: manifest[section] for section in ("data", "tokenizer")}))
     different = [key for key in {**made, **wanted} if made.get(key) != wanted.get(key)]
@@ -229,10 +214,6 @@ def _starts_of_blocks(lengths: Numbers) -> Indices:
         sums = np.add.reduceat(some, np.arange(0, len(some), BLOCK))
         starts[first + 1 : first + 1 + len(sums)] = starts[first] + np.cumsum(sums)
     return starts
-
-
-def _facts_sha256(facts: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
 def _leaves(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:

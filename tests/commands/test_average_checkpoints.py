@@ -4,7 +4,7 @@ import shutil
 import pytest
 import torch
 
-from nmt_cli.atomic_files import MANIFEST
+from nmt_cli.atomic_files import MANIFEST, write_manifest
 from nmt_cli.commands import average_checkpoints, train
 from nmt_cli.errors import DamagedError, UserError
 from nmt_cli.model_directory import WEIGHTS, find_model, load_model, read_weights
@@ -70,9 +70,7 @@ def test_too_few_are_told(run_dir):
 
 
 def test_safety_checkpoints_do_not_enter(run_dir):
-    manifest_path = checkpoint(run_dir, 12) / MANIFEST
-    manifest = json.loads(manifest_path.read_text()) | {"kind": "safety"}
-    manifest_path.write_text(json.dumps(manifest))
+    write_manifest(checkpoint(run_dir, 12), {"kind": "safety", "step": 12})
     average_checkpoints.run(run_dir, last=2)
     manifest = json.loads((run_dir / "average" / MANIFEST).read_text())
     assert [part["step"] for part in manifest["averaged"]] == [6, 9]

@@ -7,7 +7,7 @@ import pytest
 from nmt_cli.atomic_files import MANIFEST, write_manifest
 from nmt_cli.commands import preprocess
 from nmt_cli.corpus import binarized
-from nmt_cli.corpus.binarized import BLOCK, BinarizedText, open_prepared, seal, writing_binarized
+from nmt_cli.corpus.binarized import BLOCK, BinarizedText, open_prepared, writing_binarized
 from nmt_cli.corpus.token_file import dtype_holding, map_numbers, writing_numbers
 from nmt_cli.errors import DamagedError, UserError
 from nmt_cli.recipe.reader import read_recipe
@@ -202,7 +202,7 @@ def test_missing_files_and_foreign_folders_are_noticed(folder):
         aside.rename(path)
     manifest = json.loads((folder / MANIFEST).read_bytes())
     facts = {key: manifest[key] for key in ("data", "tokenizer", "corpus_sizes")}
-    write_manifest(folder, seal({**facts, "kind": "regular"}))
+    write_manifest(folder, {**facts, "kind": "regular"})
     assert refusal(folder).startswith(f"{folder} is not a prepared corpus. Run: ")
-    write_manifest(folder, seal({**facts, "kind": "prepared", "corpus_sizes": [39]}))
+    write_manifest(folder, {**facts, "kind": "prepared", "corpus_sizes": [39]})
     assert refusal(folder).startswith(f"{folder} is damaged: 40 source and 40 target sentences.")
