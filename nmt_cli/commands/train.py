@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 from nmt_cli import logs
 from nmt_cli.atomic_files import file_appearing_whole, remove_leftovers
-from nmt_cli.corpus.binarized import PreparedCorpus, open_prepared
-from nmt_cli.engine.machine import Machine, MachineOptions, choose_machine
+from nmt_cli.corpus.batching import refuse_longer
+from nmt_cli.corpus.binarized import open_prepared
+from nmt_cli.engine.machine import MachineOptions, choose_machine
 from nmt_cli.engine.stop_signals import stop_requests
 from nmt_cli.engine.trainer import METRICS, Trainer
 from nmt_cli.errors import UserError
@@ -51,8 +52,9 @@ def run(
             logs.info(f"{run_dir} is finished; nothing to do.")
             return
     trainer.fit_to_memory()
-    _check_longest_pair(corpus, trainer.machine.max_tokens)
-    _describe_run(run_dir, file.recipe, trainer.machine, trainer)
+    sides = (corpus.source, corpus.target, corpus.validation_source, corpus.validation_target)
+    refuse_longer(trainer.machine.max_tokens, *(side.lengths for side in sides))
+    _describe_run(trainer)
     with stop_requests() as stop:
         trainer.train(stop)
     logs.info(f"Next: nmt-cli average-checkpoints {run_dir}")
@@ -101,21 +103,12 @@ def _refuse_foreign(run_dir: Path) -> None:
             )
 
 
-def _check_longest_pair(corpus: PreparedCorpus, max_tokens: int) -> None:
-    sides = (corpus.source, corpus.target, corpus.validation_source, corpus.validation_target)
-    longest = max(int(side.lengths.max(initial=0)) for side in sides)
-    if longest > max_tokens:
-        raise UserError(
-            f"one sentence pair has {longest:,} tokens, more than --max-tokens-per-device "
-            f"{max_tokens:,}; raise it or lower data.max_length."
-        )
-
-
-def _describe_run(run_dir: Path, recipe: Recipe, machine: Machine, trainer: Trainer) -> None:
+def _describe_run(trainer: Trainer) -> None:
     """Write the resolved recipe, and a line about this session: versions and machine."""
+    run_dir, machine = trainer.run_dir, trainer.machine
     run_dir.mkdir(parents=True, exist_ok=True)
     with file_appearing_whole(run_dir / RECIPE, replace=True) as stream:
-        stream.write(dump_recipe(recipe).encode())
+        stream.write(dump_recipe(trainer.recipe).encode())
     session = {"from_step": trainer.progress.step, **machine.describe()}
     with (run_dir / SESSIONS).open("a", encoding="utf-8") as stream:
         stream.write(json.dumps(session) + "\n")

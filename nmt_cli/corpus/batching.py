@@ -83,10 +83,6 @@ class BatchPlan:
         epoch_number = int(np.searchsorted(self._first_batches, batch_index, side="right")) - 1
         return epoch_number, batch_index - self._first_batches[epoch_number]
 
-    def ends_epoch(self, batch_index: int) -> bool:
-        """Say whether the batch is the last of its epoch."""
-        return self.locate(batch_index + 1)[1] == 0
-
     def _load(self, number: int) -> Epoch:
         if number != self._epoch_number:
             self._epoch_number, self._epoch = number, self._plan_epoch(number)
@@ -178,12 +174,7 @@ def cut_into_micro_batches(
     more than ``max_tokens`` on either side. There may be fewer pairs than pieces: then some are
     empty. Raises UserError where a single pair is over the limit.
     """
-    longest = max(int(source_lengths.max()), int(target_lengths.max()))
-    if longest > max_tokens:
-        raise UserError(
-            f"one sentence pair has {longest:,} tokens, more than --max-tokens-per-device "
-            f"{max_tokens:,}; raise it or lower data.max_length."
-        )
+    refuse_longer(max_tokens, source_lengths, target_lengths)
     costs = np.cumsum(source_lengths + target_lengths)
     needed = max(int(source_lengths.sum()), int(target_lengths.sum())) / max_tokens
     num_pieces = multiple_of * max(1, math.ceil(needed / multiple_of))
@@ -195,6 +186,16 @@ def cut_into_micro_batches(
         ):
             return pieces
         num_pieces += multiple_of
+
+
+def refuse_longer(max_tokens: int, *sides: Indices | Lengths) -> None:
+    """Raise UserError where a sentence of one of the ``sides`` has more than ``max_tokens``."""
+    longest = max(int(lengths.max(initial=0)) for lengths in sides)
+    if longest > max_tokens:
+        raise UserError(
+            f"one sentence pair has {longest:,} tokens, more than --max-tokens-per-device "
+            f"{max_tokens:,}; raise it or lower data.max_length."
+        )
 
 
 def _pieces_of_equal_cost(costs: Indices, num_pieces: int) -> list[slice]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 import torch
 
-from nmt_cli.decoding.precision import choose_device, choose_precision
+from nmt_cli.decoding.precision import choose_device, choose_precision, set_num_threads
 from nmt_cli.engine.memory import default_max_tokens, keep_freed_memory
 from nmt_cli.recipe.schema import Recipe
 
@@ -56,7 +56,7 @@ def choose_machine(
     keep_freed_memory()
     threads = options.get("threads")
     if threads is not None:
-        torch.set_num_threads(threads)
+        set_num_threads(threads)
     device = choose_device(options.get("device", "auto"))
     max_tokens = options.get("max_tokens_per_device")
     if max_tokens is None:

@@ -81,7 +81,7 @@ def test_ends_of_epochs_are_told(lengths):
     source, target = lengths
     plan = BatchPlan(source, target, 300, seed=1)
     count = len(epoch_of(plan, 0))
-    assert [i for i in range(count + 3) if plan.ends_epoch(i)] == [count - 1]
+    assert [i for i in range(count + 3) if plan.locate(i + 1)[1] == 0] == [count - 1]
 
 
 def test_weights_repeat_whole_corpora_and_a_share(lengths):

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from nmt_cli.errors import RecipeError
 from nmt_cli.recipe.reader import dump_recipe, read_recipe, section_hash, shipped_recipes
 from nmt_cli.recipe.schema import Recipe
+from tests.recipe.conftest import problems_of
 
 MINIMAL = """\
 description: a test
@@ -39,12 +39,6 @@ def minimal(tmp_path_factory):
     path = tmp_path_factory.mktemp("recipes") / "r.yaml"
     path.write_text(MINIMAL)
     return str(path)
-
-
-def problems_of(name_or_path, overrides=()):
-    with pytest.raises(RecipeError) as caught:
-        read_recipe(name_or_path, overrides)
-    return str(caught.value).split("\n")
 
 
 def value_at(recipe, key):

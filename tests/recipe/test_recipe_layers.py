@@ -2,24 +2,8 @@
 
 import pytest
 
-from nmt_cli.errors import RecipeError
 from nmt_cli.recipe.reader import read_recipe
-
-
-def problems_of(name_or_path, overrides=()):
-    with pytest.raises(RecipeError) as caught:
-        read_recipe(name_or_path, overrides)
-    return str(caught.value).split("\n")
-
-
-@pytest.fixture
-def write(tmp_path):
-    def write_recipe(text, name="r.yaml"):
-        path = tmp_path / name
-        path.write_text(text)
-        return str(path)
-
-    return write_recipe
+from tests.recipe.conftest import problems_of
 
 
 def test_a_child_shows_only_what_it_changes(write):

@@ -1,0 +1,22 @@
+"""Recipes written for a test, and what the reader says of them."""
+
+import pytest
+
+from nmt_cli.errors import RecipeError
+from nmt_cli.recipe.reader import read_recipe
+
+
+def problems_of(name_or_path, overrides=()):
+    with pytest.raises(RecipeError) as caught:
+        read_recipe(name_or_path, overrides)
+    return str(caught.value).split("\n")
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write_recipe(text, name="r.yaml"):
+        path = tmp_path / name
+        path.write_text(text)
+        return str(path)
+
+    return write_recipe
