@@ -4,6 +4,9 @@ from pathlib import Path
 
 from setuptools import find_packages, setup
 
+REPORT = ["matplotlib>=3.10"]
+TENSORBOARD = ["tensorboard>=2.17"]
+
 setup(
     name="nmt-cli",
     version="0.1.0",
@@ -31,7 +34,11 @@ setup(
         "backports.zstd>=1.0; python_version < '3.14'",
     ],
     extras_require={
+        "report": REPORT,
+        "tensorboard": TENSORBOARD,
         "dev": [
+            *REPORT,
+            *TENSORBOARD,
             "hypothesis>=6.100",
             "mypy>=1.15",
             "pre-commit>=4",

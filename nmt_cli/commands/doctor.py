@@ -1,0 +1,39 @@
+"""``nmt-cli doctor``: what a bug report should say of the machine, and what would be slow."""
+
+import json
+from typing import Any
+
+from nmt_cli import logs
+from nmt_cli.commands.machine_advice import advice_on
+from nmt_cli.commands.machine_facts import system_facts
+from nmt_cli.commands.pipes import StandardOutput
+
+
+def run(*, output_format: str = "text") -> None:
+    """Write the facts, then the advice, to stdout."""
+    facts = {**system_facts(), **_torch_facts()}
+    advice = advice_on(facts)
+    if output_format == "json":
+        text = json.dumps({"facts": facts, "advice": advice}, indent=2, ensure_ascii=False)
+    else:
+        lines = [f"{name}: {_as_text(value)}" for name, value in facts.items()]
+        lines += [f"advice: {sentence}" for sentence in advice or ["none"]]
+        text = "\n".join(logs.printable(line) for line in lines)
+    StandardOutput().write(f"{text}\n".encode(errors="replace"))
+
+
+def _torch_facts() -> dict[str, Any]:
+    """Return the facts of torch; where it is broken, that is the fact."""
+    try:
+        from nmt_cli.engine.torch_facts import torch_facts
+    except (ImportError, OSError) as error:  # OSError is a shared library that does not load
+        return {"torch.problem": " ".join(str(error).split())}
+    return torch_facts()
+
+
+def _as_text(value: Any) -> str:
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return str(value).replace("\n", " ")

@@ -1,0 +1,104 @@
+"""What the system tells of itself without torch: versions, cores, memory, disks, GPUs."""
+
+import os
+import platform
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+GIBIBYTE = 1 << 30
+PACKAGES = (
+    "numpy", "click", "pyyaml", "pydantic", "sentencepiece", "sacrebleu", "sacremoses",
+    "safetensors", "tqdm", "matplotlib", "tensorboard",
+)  # fmt: skip
+VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "CUDA_VISIBLE_DEVICES")
+NVIDIA, GRAPHICS = "0x10de", "0x03"  # PCI's vendor, and the class of what draws or computes
+SYSTEM = Path("/")
+
+
+def system_facts(system: Path = SYSTEM) -> dict[str, Any]:
+    """Return facts by dotted name, None for what is not known; ``system`` is the root of /proc."""
+    return {
+        "nmt-cli": _version("nmt-cli"),
+        "python": f"{platform.python_version()} ({platform.python_implementation()})",
+        "python.debug_build": hasattr(sys, "gettotalrefcount"),
+        "platform": platform.platform(),
+        **{f"packages.{name}": _version(name) for name in PACKAGES},
+        **{f"environment.{name}": os.environ.get(name) for name in VARIABLES},
+        "cpu.name": _found(r"model name\s*: (.*)", system / "proc/cpuinfo"),
+        "cpu.cores": os.cpu_count(),
+        "cpu.cores_allowed": len(os.sched_getaffinity(0)),
+        "cpu.quota_cores": _quota(system),
+        "memory.total_gib": _kibibytes("MemTotal", system),
+        "memory.available_gib": _kibibytes("MemAvailable", system),
+        "memory.huge_pages": _found(
+            r"\[(\w+)\]", system / "sys/kernel/mm/transparent_hugepage/enabled"
+        ),
+        **dict(_free_space(system)),
+        "gpu.on_bus": _gpus_on_bus(system),
+        "gpu.driver": _found(r"Kernel Module\D*([\d.]+)", system / "proc/driver/nvidia/version"),
+    }
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _read(path: Path) -> str:
+    """Return the text of a file that the kernel may not have; empty then."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+def _found(pattern: str, path: Path) -> str | None:
+    match = re.search(pattern, _read(path))
+    return match.group(1) if match else None
+
+
+def _kibibytes(name: str, system: Path) -> float | None:
+    found = _found(rf"{name}:\s*(\d+) kB", system / "proc/meminfo")
+    return round(int(found) * 1024 / GIBIBYTE, 1) if found else None
+
+
+def _quota(system: Path) -> float | None:
+    """Return how many cores' time the control group allows; None without a limit."""
+    groups = system / "sys/fs/cgroup"
+    words = _read(groups / "cpu.max").split() or [
+        *_read(groups / "cpu/cpu.cfs_quota_us").split(),
+        *_read(groups / "cpu/cpu.cfs_period_us").split(),
+    ]
+    if len(words) != 2 or not all(word.isdecimal() for word in words):  # "max", or -1
+        return None
+    return round(int(words[0]) / int(words[1]), 2)
+
+
+def _free_space(system: Path) -> Iterator[tuple[str, float | None]]:
+    try:
+        temporary = Path(tempfile.gettempdir())
+    except FileNotFoundError:  # Python found no place that it can write to
+        temporary = Path("/nonexistent")
+    places = {"here": Path(), "temporary": temporary, "shared_memory": system / "dev/shm"}
+    for name, path in places.items():
+        try:
+            free: float | None = round(shutil.disk_usage(path).free / GIBIBYTE, 2)
+        except OSError:
+            free = None
+        yield f"disk.{name}_gib", free
+
+
+def _gpus_on_bus(system: Path) -> int:
+    """Count NVIDIA's GPUs, whether or not a driver knows them."""
+    return sum(
+        _read(device / "vendor").strip() == NVIDIA and _read(device / "class").startswith(GRAPHICS)
+        for device in (system / "sys/bus/pci/devices").glob("*")
+    )

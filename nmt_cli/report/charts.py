@@ -1,0 +1,216 @@
+"""The charts of a report, as PNG files of 1,600 pixels, to be shown 800 wide."""
+
+import io
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
+
+from nmt_cli.report.run_history import RunHistory
+from nmt_cli.report.smoothing import SHARE_OF_RUN, Floats, moving_mean, window_of
+
+# Okabe and Ito's colours, which the colour-blind tell apart; Tol's wine for their yellow, which
+# is hardly seen on white.
+COLOURS = (
+    "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#882255"
+)  # fmt: skip
+DASHES = ("-", "--", ":", "-.")  # one for each round of the colours
+WIDTH, HEIGHT, DOTS_PER_INCH = 8.0, 4.2, 200  # inches
+LEGEND_ROW = 0.24  # inches
+LEGEND_LETTERS = 96  # in a row
+LONGEST_NAME = 40
+THINNEST, WIDEST, MORE_WIDTH = 1.6, 4.0, 1.2  # of lines, in points; how much for each more run
+MANY_POINTS = 60  # from here on they are not marked one by one
+LOG_STEPS_FROM = 20.0  # ratio of the longest to the shortest run
+DIVERGED = 30.0  # ratio of losses
+STYLE: dict[Any, Any] = {
+    "axes.grid": True,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "font.size": 11,
+    "grid.color": "#DDDDDD",
+    "text.parse_math": False,
+}
+
+
+class Curve(NamedTuple):
+    """One run's line in a chart, with what it was smoothed from where it was."""
+
+    steps: Floats
+    values: Floats
+    raw: Floats | None = None
+
+
+class Chart(NamedTuple):
+    """What is drawn, and how its axis is to be read."""
+
+    name: str  # of the file, without .png
+    title: str
+    unit: str
+    curve_of: Callable[[RunHistory], Curve]
+    hint: str = ""
+    best: Callable[[Floats], float] | None = None  # which value is ringed
+    from_zero: bool = False
+    log_from: float = math.inf  # ratio of largest to smallest value that asks for a log axis
+
+
+def _training_loss(run: RunHistory) -> Curve:
+    loss, tokens = (run.training.column(name) for name in ("loss", "target_tokens"))
+    smooth = moving_mean(loss, tokens, window_of(len(loss)))
+    return Curve(run.training.steps, smooth, raw=loss)
+
+
+def _speed(run: RunHistory) -> Curve:
+    tokens, seconds = (run.training.column(name) for name in ("target_tokens", "seconds"))
+    speed = np.divide(tokens, seconds, out=np.full(len(tokens), np.nan), where=seconds > 0)
+    return Curve(run.training.steps, moving_mean(speed, seconds, window_of(len(speed))), raw=speed)
+
+
+def _learning_rate(run: RunHistory) -> Curve:
+    return Curve(run.training.steps, run.training.column("learning_rate"))
+
+
+def _validation(name: str) -> Callable[[RunHistory], Curve]:
+    return lambda run: Curve(run.validation.steps, run.validation.column(name))
+
+
+SMOOTHED, RINGED = f"smoothed over {SHARE_OF_RUN:.0%} of a run", "best ringed"
+NATS = "nats per target token"
+CHARTS = (
+    Chart("training_loss", "Training loss", NATS, _training_loss, SMOOTHED, log_from=DIVERGED),
+    Chart("validation_loss", "Validation loss", NATS, _validation("loss"), RINGED,
+          best=min, log_from=DIVERGED),
+    Chart("validation_perplexity", "Validation perplexity", "perplexity of a piece",
+          _validation("perplexity"), RINGED, best=min, log_from=4.0),
+    Chart("validation_bleu", "Validation BLEU", "BLEU", _validation("bleu"), RINGED, best=max),
+    Chart("learning_rate", "Learning rate", "learning rate", _learning_rate, from_zero=True),
+    Chart("speed", "Training speed", "target tokens per second", _speed, SMOOTHED,
+          from_zero=True),
+)  # fmt: skip
+
+
+def draw_charts(runs: Sequence[RunHistory]) -> dict[Chart, bytes]:
+    """Return the PNG of every chart that at least one of the runs has figures for."""
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()  # the user's own settings shall not change what a report says
+        matplotlib.rcParams.update(STYLE)
+        return {chart: _as_png(figure_of(chart, runs)) for chart in charts_of(runs)}
+
+
+def charts_of(runs: Sequence[RunHistory]) -> list[Chart]:
+    """Return the charts that at least one of the runs has figures for."""
+    return [
+        chart
+        for chart in CHARTS
+        if any(np.isfinite(chart.curve_of(run).values).any() for run in runs)
+    ]
+
+
+def style_of(index: int) -> tuple[str, str]:
+    """Return the colour and the dashes of the run of this number."""
+    return COLOURS[index % len(COLOURS)], DASHES[index // len(COLOURS) % len(DASHES)]
+
+
+def figure_of(chart: Chart, runs: Sequence[RunHistory]) -> Figure:
+    """Return one chart of all runs; at least one of them must have figures for it."""
+    names = [_name(run) for run in runs]
+    columns = max(1, min(len(runs), LEGEND_LETTERS // (4 + max(map(len, names)))))
+    legend_rows = -(-len(runs) // columns) if len(runs) > 1 else 0
+    size = (WIDTH, HEIGHT + LEGEND_ROW * legend_rows)
+    figure = Figure(figsize=size, dpi=DOTS_PER_INCH, layout="constrained")
+    FigureCanvasAgg(figure)  # draws without a window
+    axes = figure.add_subplot()
+    curves = [_measured(chart.curve_of(run)) for run in runs]
+    lines = [_plot(axes, chart, curve, i, len(runs)) for i, curve in enumerate(curves)]
+    drawn = [curve for curve in curves if len(curve.steps)]
+    _set_up_steps(axes, drawn)
+    _set_up_values(axes, chart, drawn)
+    hint = f" ({chart.hint})" if chart.hint else ""
+    axes.set_title(f"{chart.title}{hint}")
+    if legend_rows:
+        figure.legend(lines, names, loc="outside lower center", ncols=columns, frameon=False)
+    return figure
+
+
+def _as_png(figure: Figure) -> bytes:
+    stream = io.BytesIO()
+    figure.savefig(stream, format="png", metadata={"Software": None})  # same figures, same bytes
+    return stream.getvalue()
+
+
+def _name(run: RunHistory) -> str:
+    """Return the label as a legend shows it, without its middle where it is long."""
+    if len(run.label) <= LONGEST_NAME:
+        return run.label
+    return f"{run.label[: LONGEST_NAME // 2 - 1]}…{run.label[-LONGEST_NAME // 2 :]}"
+
+
+def _measured(curve: Curve) -> Curve:
+    there = np.isfinite(curve.values)
+    raw = None if curve.raw is None else curve.raw[there]
+    return Curve(curve.steps[there], curve.values[there], raw)
+
+
+def _plot(axes: Axes, chart: Chart, curve: Curve, index: int, num_runs: int) -> Line2D:
+    colour, dashes = style_of(index)
+    # From wide to narrow, so that of runs that agree each is seen.
+    width = THINNEST + min(MORE_WIDTH * (num_runs - 1), WIDEST - THINNEST) * (
+        1 - (index + 1) / num_runs
+    )
+    if curve.raw is not None:
+        faint = max(0.06, 0.3 / num_runs)
+        axes.plot(curve.steps, curve.raw, color=colour, alpha=faint, linewidth=0.6, zorder=1)
+    marker = "" if len(curve.steps) > MANY_POINTS else "." if len(curve.steps) > 1 else "o"
+    (line,) = axes.plot(
+        curve.steps, curve.values, color=colour, linestyle=dashes, linewidth=width, marker=marker
+    )
+    if chart.best is not None and len(curve.values):
+        at = list(curve.values).index(chart.best(curve.values))
+        axes.plot(
+            curve.steps[at], curve.values[at], "o", color=colour, fillstyle="none", markersize=9
+        )
+    return line
+
+
+def _set_up_steps(axes: Axes, curves: Sequence[Curve]) -> None:
+    lengths = [curve.steps[-1] for curve in curves]
+    if max(lengths) >= LOG_STEPS_FROM * max(1.0, min(lengths)):
+        axes.set_xscale("log")
+        axes.set_xlabel("step (logarithmic)")
+        axes.xaxis.set_major_locator(LogLocator())
+    else:
+        axes.set_xlabel("step")
+        axes.xaxis.set_major_locator(MaxNLocator(nbins=7, integer=True))
+    if len({step for curve in curves for step in curve.steps}) == 1:
+        axes.set_xlim(lengths[0] - 1, lengths[0] + 1)
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda step, _: f"{step:,.0f}"))
+
+
+def _set_up_values(axes: Axes, chart: Chart, curves: Sequence[Curve]) -> None:
+    values = np.concatenate([curve.values for curve in curves])
+    lowest, highest = float(values.min()), float(values.max())
+    axes.set_ylabel(chart.unit)
+    number = FuncFormatter(lambda value, _: f"{value:,.10f}".rstrip("0").rstrip("."))
+    if lowest > 0 and highest >= chart.log_from * lowest:
+        axes.set_yscale("log")
+        axes.set_ylabel(f"{chart.unit} (logarithmic)")
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.yaxis.set_major_formatter(number)
+        axes.yaxis.set_minor_formatter(NullFormatter())
+        return
+    axes.yaxis.set_major_formatter(number)
+    raw = np.concatenate([curve.values if curve.raw is None else curve.raw for curve in curves])
+    # A single spike in the noise shall not press everything else flat.
+    bottom, top = np.percentile(raw[np.isfinite(raw)], [0.5, 99.5])
+    bottom, top = min(lowest, float(bottom)), max(highest, float(top))
+    if chart.from_zero:
+        bottom = min(0.0, bottom)
+    margin = 0.05 * (top - bottom) or 0.1 * abs(top) or 1.0
+    axes.set_ylim(bottom if chart.from_zero else bottom - margin, top + margin)

@@ -1,0 +1,109 @@
+"""The page of a report: one HTML file that needs nothing else, neither files nor a network."""
+
+import base64
+import json
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import Any
+
+from nmt_cli.recipe.changes import changed_keys
+from nmt_cli.recipe.reader import dump_recipe
+from nmt_cli.recipe.schema import Recipe
+from nmt_cli.report.charts import Chart, style_of
+from nmt_cli.report.run_history import RunHistory
+from nmt_cli.report.summary import SUMMARY
+
+LONGEST_VALUE = 200
+MANY = 4  # runs are not named in the title
+CSS = """
+body { font: 16px/1.4 system-ui, sans-serif; color: #222; background: #fff;
+       max-width: 800px; margin: 1em auto; padding: 0 1em; }
+h1 { font-size: 1.5em; } h2 { font-size: 1.2em; margin-top: 1.5em; }
+img { width: 100%; height: auto; display: block; margin: 1em 0; }
+.wide { overflow-x: auto; }
+table { border-collapse: collapse; font-size: 14px; }
+th, td { padding: .3em .7em; border-bottom: 1px solid #ddd; text-align: right;
+         vertical-align: top; overflow-wrap: anywhere; }
+tr > :first-child { text-align: left; font-weight: normal; }
+thead th { border-bottom: 2px solid #222; min-width: 5em; }
+.line { display: inline-block; width: 2.2em; border-top: 3px; margin: 0 .4em .25em 0; }
+pre { font-size: 13px; background: #f5f5f5; padding: 1em; overflow-x: auto; }
+"""
+CSS_DASHES = {"-": "solid", "--": "dashed", ":": "dotted", "-.": "double"}
+
+
+def as_html(runs: Sequence[RunHistory], charts: Mapping[Chart, bytes]) -> str:
+    """Return the page: a table of the runs, the charts, what their recipes differ in."""
+    names = ", ".join(run.label for run in runs) if len(runs) < MANY else f"{len(runs)} runs"
+    parts = [
+        "<!DOCTYPE html>",
+        f'<html lang="en"><head><meta charset="utf-8"><title>{escape(names)}</title>',
+        '<meta name="viewport" content="width=device-width, initial-scale=1">',
+        f"<style>{CSS}</style></head><body>",
+        f"<h1>Training of {escape(names)}</h1>",
+        _table(runs, {row.name: [row.of(run) for run in runs] for row in SUMMARY}),
+        *[_image(chart, png) for chart, png in charts.items()],
+        *_differences(runs),
+        *[_recipe(run) for run in runs if run.recipe is not None],
+        "</body></html>",
+    ]
+    return "\n".join(parts) + "\n"
+
+
+def _table(runs: Sequence[RunHistory], rows: Mapping[str, Sequence[str]]) -> str:
+    """Return a table of one column a run; rows that say nothing of any run are left out."""
+    lines = ['<div class="wide"><table><thead><tr><th></th>']
+    for index, run in enumerate(runs):
+        lines.append(f'<th scope="col">{_swatch(index)}{escape(run.label)}</th>')
+    lines.append("</tr></thead><tbody>")
+    for name, values in rows.items():
+        if any(values):
+            cells = "".join(f"<td>{escape(value or '–')}</td>" for value in values)
+            lines.append(f'<tr><th scope="row">{escape(name)}</th>{cells}</tr>')
+    return "\n".join([*lines, "</tbody></table></div>"])
+
+
+def _swatch(index: int) -> str:
+    colour, dashes = style_of(index)
+    style = f"border-top-style: {CSS_DASHES[dashes]}; border-color: {colour}"
+    return f'<span class="line" style="{style}"></span>'
+
+
+def _image(chart: Chart, png: bytes) -> str:
+    data = base64.b64encode(png).decode()
+    return f'<img alt="{escape(chart.title)}" src="data:image/png;base64,{data}">'
+
+
+def _differences(runs: Sequence[RunHistory]) -> list[str]:
+    recipes = [run.recipe for run in runs if run.recipe is not None]
+    if len(recipes) < 2:
+        return []
+    rows = {}
+    for key, values in differing_keys(recipes).items():
+        of_known = iter(values)
+        rows[key] = ["" if run.recipe is None else _shown(next(of_known)) for run in runs]
+    return [
+        "<h2>What the recipes differ in</h2>",
+        _table(runs, rows) if rows else "<p>Nothing.</p>",
+    ]
+
+
+def differing_keys(recipes: Sequence[Recipe]) -> dict[str, list[Any]]:
+    """Return the keys that are not the same in all ``recipes``, each with the value of each."""
+    changes = [{c.key: c for c in changed_keys(recipes[0], recipe)} for recipe in recipes]
+    of_first = {key: change.old for of_one in changes for key, change in of_one.items()}
+    return {
+        key: [of_one[key].new if key in of_one else value for of_one in changes]
+        for key, value in of_first.items()
+    }
+
+
+def _shown(value: object) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}…"
+
+
+def _recipe(run: RunHistory) -> str:
+    assert run.recipe is not None
+    text = escape(dump_recipe(run.recipe))
+    return f"<details><summary>Recipe of {escape(run.label)}</summary><pre>{text}</pre></details>"

@@ -1,0 +1,147 @@
+"""What a run directory tells of its training, read while it may still be growing."""
+
+import json
+import struct
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nmt_cli import logs
+from nmt_cli.errors import RecipeError, UserError
+from nmt_cli.recipe.reader import read_recipe
+from nmt_cli.recipe.schema import Recipe
+
+METRICS = "metrics.jsonl"
+SESSIONS = "sessions.jsonl"
+RECIPE = "recipe.yaml"
+NEWEST_WEIGHTS = "checkpoints/step-*/model.safetensors"
+LARGEST_HEADER = 100_000_000  # bytes; safetensors' own limit
+
+Floats = NDArray[np.float64]
+
+
+class Figures(NamedTuple):
+    """Named columns of figures, in the order of their steps; NaN where a record has none."""
+
+    steps: Floats
+    columns: dict[str, Floats]
+
+    def column(self, name: str) -> Floats:
+        """Return the column called ``name``; all NaN where no record has it."""
+        return self.columns.get(name, np.full(len(self.steps), np.nan))
+
+
+class RunHistory(NamedTuple):
+    """One run: its figures, the recipe it followed and the machines it ran on."""
+
+    label: str
+    training: Figures
+    validation: Figures
+    recipe: Recipe | None  # None where this version cannot read it
+    sessions: list[dict[str, Any]]
+    num_parameters: int | None  # None before the first checkpoint
+
+
+def read_runs(paths: Sequence[Path]) -> list[RunHistory]:
+    """Return the history of each run directory. Raises UserError where one is none."""
+    labels = distinct_labels(paths)
+    return [_read_run(path, label) for path, label in zip(paths, labels, strict=True)]
+
+
+def distinct_labels(paths: Sequence[Path]) -> list[str]:
+    """Return the last parts of each path, as many as tell it from the others."""
+    parts = [path.resolve().parts for path in paths]
+    labels = []
+    for index, (path, own) in enumerate(zip(paths, parts, strict=True)):
+        others = parts[:index] + parts[index + 1 :]
+        if own in others:
+            raise UserError(f"{path} is given twice; a run is drawn once.")
+        length = next(
+            n for n in range(1, len(own) + 1) if all(other[-n:] != own[-n:] for other in others)
+        )
+        label = str(Path(*own[-length:]))
+        labels.append(logs.printable(label.encode(errors="replace").decode()))
+    return labels
+
+
+def _read_run(path: Path, label: str) -> RunHistory:
+    if not path.is_dir():
+        raise UserError(f"run {path} not found; give the run directory that train wrote.")
+    if not (path / METRICS).is_file():
+        raise UserError(f"{path} holds no {METRICS}; give the run directory that train wrote.")
+    records = list(_records_in(path / METRICS))
+    training = _figures_of(record for record in records if "validation" not in record)
+    validation = _figures_of(
+        {**record["validation"], "step": record.get("step")}
+        for record in records
+        if isinstance(record.get("validation"), dict)
+    )
+    if not len(training.steps) and not len(validation.steps):
+        raise UserError(f"{path / METRICS} holds no step yet; draw it when training has begun.")
+    sessions = list(_records_in(path / SESSIONS)) if (path / SESSIONS).is_file() else []
+    return RunHistory(label, training, validation, _recipe_of(path), sessions, _size_of(path))
+
+
+def _records_in(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the records of a file of JSON lines; a last line without its end is being written."""
+    *lines, _ = path.read_bytes().split(b"\n")
+    num_damaged = 0
+    for line in lines:
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError):
+            record = None
+        if isinstance(record, dict):
+            yield record
+        else:
+            num_damaged += 1
+    if num_damaged:
+        logs.warning(f"{path}: {num_damaged:,} lines are damaged and were left out.")
+
+
+def _figures_of(records: Iterator[dict[str, Any]]) -> Figures:
+    """Return the columns; of records of one step the later counts, as after a resume."""
+    by_step = {record["step"]: record for record in records if _is_step(record.get("step"))}
+    in_order = [by_step[step] for step in sorted(by_step)]
+    names = {name: None for record in in_order for name in record}  # a set that keeps its order
+    columns = {
+        name: np.array([_as_float(record.get(name)) for record in in_order]) for name in names
+    }
+    return Figures(columns.pop("step", np.empty(0)), columns)
+
+
+def _is_step(value: object) -> bool:
+    return isinstance(value, int) and 0 <= value < 2**53
+
+
+def _as_float(value: object) -> float:
+    """Return a finite figure, or NaN for whatever else stands there."""
+    if isinstance(value, int | float) and abs(value) <= sys.float_info.max:
+        return float(value)
+    return np.nan
+
+
+def _recipe_of(path: Path) -> Recipe | None:
+    try:
+        return read_recipe(str(path / RECIPE)).recipe
+    except RecipeError as error:
+        logs.warning(f"the recipe of {path} is not compared: {str(error).splitlines()[0]}")
+        return None
+
+
+def _size_of(path: Path) -> int | None:
+    """Return the parameters of the newest checkpoint, which the header of its file counts."""
+    for weights in sorted(path.glob(NEWEST_WEIGHTS), reverse=True):
+        try:
+            with weights.open("rb") as stream:
+                (length,) = struct.unpack("<Q", stream.read(8))
+                header = json.loads(stream.read(min(length, LARGEST_HEADER)))
+            header.pop("__metadata__", None)
+            return sum(int(np.prod(tensor["shape"])) for tensor in header.values())
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, struct.error):
+            continue  # pruned while we looked, or damaged; another one knows too
+    return None

@@ -1,0 +1,182 @@
+import io
+import itertools
+
+import matplotlib
+import numpy as np
+import pytest
+from matplotlib.colors import to_rgb
+from PIL import Image
+
+from nmt_cli.report.charts import CHARTS, charts_of, draw_charts, figure_of, style_of
+from nmt_cli.report.run_history import read_runs
+from tests.fake_runs import step_record, validation_record, write_run
+
+BY_NAME = {chart.name: chart for chart in CHARTS}
+MEASURED = ["validation_loss", "validation_perplexity", "validation_bleu"]
+TRAINED = ["training_loss", "learning_rate", "speed"]
+
+
+@pytest.fixture
+def runs(tmp_path):
+    """Write runs of these records and read them."""
+
+    def write_and_read(*all_records, names=None):
+        names = names or [f"run{i}" for i in range(len(all_records))]
+        return read_runs(
+            [
+                write_run(tmp_path / name, records)
+                for name, records in zip(names, all_records, strict=True)
+            ]
+        )
+
+    return write_and_read
+
+
+def long_run(num_steps, every=10):
+    for step in range(1, num_steps + 1):
+        yield step_record(step)
+        if step % every == 0:
+            yield validation_record(step, 3 + 50 / step, 40 - 100 / step)
+
+
+def drawn(chart_name, runs):
+    """Return the axes after drawing, which is when ticks get their labels."""
+    with matplotlib.rc_context({"text.parse_math": False}):
+        figure = figure_of(BY_NAME[chart_name], runs)
+        figure.canvas.draw()
+    return figure.axes[0]
+
+
+def tick_labels(axis):
+    low, high = sorted(axis.get_view_interval())
+    return [
+        tick.label1
+        for tick in axis.get_major_ticks()
+        if tick.label1.get_text() and low <= tick.get_loc() <= high
+    ]
+
+
+def test_only_what_was_measured_is_drawn(runs):
+    trained, measured, both = runs(
+        [step_record(1)], [validation_record(5, 3.0, 7.0)], list(long_run(30))
+    )
+    for run, names in ((trained, TRAINED), (measured, MEASURED), (both, MEASURED + TRAINED)):
+        assert {chart.name for chart in charts_of([run])} == set(names)
+    assert "validation_bleu" not in {
+        chart.name for chart in charts_of(runs([validation_record(5, 3.0)], names=["loss only"]))
+    }
+
+
+def test_lines_hold_the_figures(runs):
+    found = runs(list(long_run(40)))
+    (line, ring) = drawn("validation_bleu", found).lines
+    assert line.get_xdata().tolist() == [10, 20, 30, 40]
+    assert line.get_ydata().tolist() == [30, 35, 40 - 100 / 30, 37.5]
+    assert (ring.get_xdata()[0], ring.get_ydata()[0]) == (40, 37.5)
+    (speed, smooth) = drawn("speed", found).lines
+    assert set(speed.get_ydata()) == {800}
+    assert np.allclose(smooth.get_ydata(), 800)
+    raw, smooth = drawn("training_loss", found).lines
+    assert raw.get_ydata().tolist() == [2 + 6 / step for step in range(1, 41)]
+
+
+def test_the_best_loss_is_the_lowest(runs):
+    records = [validation_record(step, loss) for step, loss in ((1, 5.0), (2, 3.0), (3, 4.0))]
+    _, ring = drawn("validation_loss", runs(records)).lines
+    assert ring.get_xdata()[0] == 2
+
+
+def test_missing_figures_leave_a_gap_and_the_rest(runs):
+    records = [step_record(s, loss=None if 5 <= s <= 8 else 3.0) for s in range(1, 21)]
+    _, smooth = drawn("training_loss", runs(records)).lines
+    assert smooth.get_xdata().tolist() == [*range(1, 5), *range(9, 21)]
+
+
+def test_steps_have_separators_and_a_unit(runs):
+    axes = drawn("training_loss", runs(list(long_run(3000, every=1000))))
+    assert axes.get_xlabel() == "step"
+    assert axes.get_ylabel() == "nats per target token"
+    assert "1,000" in [label.get_text() for label in tick_labels(axes.xaxis)]
+
+
+def test_runs_of_very_different_lengths_share_a_logarithmic_axis(runs):
+    axes = drawn("training_loss", runs(list(long_run(2000)), [step_record(s) for s in (1, 2)]))
+    assert axes.get_xscale() == "log"
+    assert axes.get_xlabel() == "step (logarithmic)"
+    axes = drawn("training_loss", runs(list(long_run(300)), list(long_run(100)), names=["a", "b"]))
+    assert axes.get_xscale() == "linear"
+
+
+@pytest.mark.parametrize(
+    ("losses", "scale"), [([90.0, 30.0, 3.0], "log"), ([3.4, 3.2, 3.1], "linear")]
+)
+def test_a_wide_range_of_perplexity_is_logarithmic(runs, losses, scale):
+    axes = drawn(
+        "validation_perplexity",
+        runs([validation_record(i + 1, loss) for i, loss in enumerate(losses)]),
+    )
+    assert axes.get_yscale() == scale
+    assert ("(logarithmic)" in axes.get_ylabel()) == (scale == "log")
+    for label in tick_labels(axes.yaxis):
+        assert label.get_text().replace(",", "").replace(".", "").isdecimal()
+
+
+def test_a_spike_does_not_press_the_rest_flat(runs):
+    records = [step_record(s, loss=3.0) for s in range(1, 1001)]
+    records[0]["loss"], records[500]["loss"] = 9.0, 500.0
+    bottom, top = drawn("training_loss", runs(records)).get_ylim()
+    assert bottom < 3
+    assert 9 < top < 100
+
+
+def test_names_that_matplotlib_would_read_as_its_own_are_shown(runs):
+    names = ["_hidden", "$x^2$", "a" * 100]
+    axes = drawn("learning_rate", runs(*[[step_record(1), step_record(2)]] * 3, names=names))
+    shown = [text.get_text().strip() for text in axes.figure.legends[0].get_texts()]
+    assert shown[:2] == names[:2]
+    assert len(shown[2]) == 40
+
+
+@pytest.mark.parametrize(
+    ("chart_name", "num_runs"), [*((name, 8) for name in BY_NAME), ("speed", 1)]
+)
+def test_no_text_overlaps_or_is_cut(runs, num_runs, chart_name):
+    names = [f"a-run-with-a-name-of-some-length-{i}" for i in range(num_runs)]
+    axes = drawn(chart_name, runs(*[list(long_run(1200, 100))] * num_runs, names=names))
+    figure = axes.figure
+    texts = [*tick_labels(axes.xaxis), *tick_labels(axes.yaxis), axes.xaxis.label, axes.title]
+    texts += [axes.yaxis.label, *[t for legend in figure.legends for t in legend.get_texts()]]
+    boxes = [text.get_window_extent() for text in texts]
+    for one, other in itertools.combinations(boxes, 2):
+        assert not one.overlaps(other)
+    for box in boxes:
+        assert box.x0 >= 0
+        assert box.y0 >= 0
+        assert box.x1 <= figure.bbox.x1
+        assert box.y1 <= figure.bbox.y1
+    assert min(text.get_fontsize() for text in texts) >= 10  # 14 pixels of 800
+
+
+def test_colours_differ_also_to_the_colour_blind():
+    """Machado et al. (2009): how deuteranopes and protanopes see sRGB."""
+    deuteranope = [[0.367, 0.861, -0.228], [0.280, 0.673, 0.047], [-0.012, 0.043, 0.969]]
+    protanope = [[0.152, 1.053, -0.205], [0.115, 0.786, 0.099], [-0.004, -0.048, 1.052]]
+    colours = np.array([to_rgb(style_of(i)[0]) for i in range(8)])
+    for seen in (colours, colours @ np.transpose(deuteranope), colours @ np.transpose(protanope)):
+        for one, other in itertools.combinations(seen, 2):
+            assert np.abs(one - other).max() > 0.15
+
+
+def test_thirty_runs_have_styles_of_their_own():
+    assert len({style_of(i) for i in range(32)}) == 32
+
+
+def test_pictures_are_twice_800_wide_and_the_same_each_time(runs, monkeypatch):
+    found = runs([step_record(1), validation_record(1, 3.0)])
+    first = draw_charts(found)
+    monkeypatch.setitem(
+        matplotlib.rcParams, "axes.facecolor", "black"
+    )  # as a user's matplotlibrc may
+    assert draw_charts(found) == first
+    for png in first.values():
+        assert Image.open(io.BytesIO(png)).width == 1600

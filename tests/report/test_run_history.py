@@ -1,0 +1,132 @@
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from nmt_cli import logs
+from nmt_cli.engine import run_directory, trainer
+from nmt_cli.errors import UserError
+from nmt_cli.report import run_history
+from nmt_cli.report.run_history import distinct_labels, read_runs
+from tests.fake_runs import step_record, validation_record, write_run
+
+
+def test_the_files_are_those_that_training_writes():
+    assert (run_history.METRICS, run_history.SESSIONS) == (trainer.METRICS, run_directory.SESSIONS)
+
+
+def test_figures_stand_in_the_order_of_their_steps(tmp_path):
+    records = [step_record(3), validation_record(2, 5.0, 12.0), step_record(1), step_record(2)]
+    (run,) = read_runs([write_run(tmp_path / "a", records)])
+    assert run.training.steps.tolist() == [1, 2, 3]
+    assert run.training.column("loss").tolist() == [8, 5, 4]
+    assert run.validation.steps.tolist() == [2]
+    assert run.validation.column("bleu").tolist() == [12]
+    assert run.recipe is not None
+
+
+def test_of_a_step_the_later_record_counts(tmp_path):
+    records = [step_record(s, loss=1.0) for s in (1, 2, 3)]
+    records += [step_record(s, loss=9.0) for s in (2, 3, 4)]
+    records += [validation_record(2, 5.0), validation_record(2, 4.0)]
+    (run,) = read_runs([write_run(tmp_path / "a", records)])
+    assert run.training.steps.tolist() == [1, 2, 3, 4]
+    assert run.training.column("loss").tolist() == [1, 9, 9, 9]
+    assert run.validation.column("loss").tolist() == [4]
+
+
+def test_what_is_not_a_finite_figure_is_missing(tmp_path):
+    odd = [math.nan, math.inf, None, "3", [1], 10**400, True]
+    records = [step_record(i + 1, loss=value) for i, value in enumerate(odd)]
+    records.append({"step": 20, "seconds": 1.5})
+    (run,) = read_runs([write_run(tmp_path / "a", records)])
+    loss = run.training.column("loss")
+    assert np.isnan(loss[[0, 1, 2, 3, 4, 5, 7]]).all()
+    assert np.isnan(run.training.column("no such figure")).all()
+    assert run.training.column("seconds")[-1] == 1.5
+
+
+@pytest.mark.parametrize(
+    ("tail", "warned"),
+    [
+        ('{"step": 3, "lo', ""),
+        ('garbage\n[]\n{"step": 3', "2 lines"),
+        ('{"step": null}\n{"step": -1}\n{"step": "3"}\n{}\n', ""),
+    ],
+)
+def test_damaged_lines_are_told_and_a_last_one_is_being_written(tmp_path, capsys, tail, warned):
+    logs.configure(quiet=True)
+    (run,) = read_runs([write_run(tmp_path / "a", [step_record(1), step_record(2)], tail)])
+    assert run.training.steps.tolist() == [1, 2]
+    told = capsys.readouterr().err
+    assert warned in told
+    assert bool(told) == bool(warned)
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        (None, "not found"),
+        ({}, "holds no metrics.jsonl"),
+        ({"metrics.jsonl": ""}, "holds no step yet"),
+        ({"metrics.jsonl": '{"validation": {}}\n'}, "holds no step yet"),
+    ],
+)
+def test_what_is_not_a_run_is_refused(tmp_path, files, message):
+    if files is not None:
+        (tmp_path / "a").mkdir()
+        for name, text in files.items():
+            (tmp_path / "a" / name).write_text(text)
+    with pytest.raises(UserError, match=message):
+        read_runs([tmp_path / "a"])
+
+
+def test_a_recipe_of_another_version_is_told_and_left_out(tmp_path, capsys):
+    logs.configure(quiet=True)
+    run_dir = write_run(tmp_path / "a", [step_record(1)])
+    (run_dir / "recipe.yaml").write_text("nonsense: 1\n")
+    (run,) = read_runs([run_dir])
+    assert run.recipe is None
+    assert "is not compared" in capsys.readouterr().err
+
+
+def test_parameters_are_those_of_the_newest_checkpoint_that_can_be_read(tmp_path):
+    run_dir = write_run(tmp_path / "a", [step_record(1)])
+    assert read_runs([run_dir])[0].num_parameters is None
+    for step, width in ((10, 3), (20, 5)):
+        checkpoint = run_dir / f"checkpoints/step-{step:08d}"
+        checkpoint.mkdir(parents=True)
+        tensors = {"a": torch.zeros(2, width), "b": torch.zeros(7)}
+        save_file(tensors, checkpoint / "model.safetensors", metadata={"format": "pt"})
+    assert read_runs([run_dir])[0].num_parameters == 2 * 5 + 7
+    (checkpoint / "model.safetensors").write_bytes(b"\xff" * 12)
+    assert read_runs([run_dir])[0].num_parameters == 2 * 3 + 7
+
+
+def test_sessions_are_read(tmp_path):
+    run_dir = write_run(tmp_path / "a", [step_record(1)])
+    (run_dir / "sessions.jsonl").write_text(json.dumps({"device": "cpu"}) + "\n")
+    assert read_runs([run_dir])[0].sessions == [{"device": "cpu"}]
+
+
+@pytest.mark.parametrize(
+    ("paths", "labels"),
+    [
+        (["/r/a"], ["a"]),
+        (["/r/a", "/r/b"], ["a", "b"]),
+        (["/x/runs/a", "/y/runs/a", "/y/runs/b"], ["x/runs/a", "y/runs/a", "b"]),
+        (["/a", "/r/a"], ["/a", "r/a"]),
+        (["/r/\x1bm"], ["\\x1bm"]),
+    ],
+)
+def test_labels_are_as_short_as_they_can_be(paths, labels):
+    assert distinct_labels([Path(path) for path in paths]) == labels
+
+
+def test_a_run_is_drawn_once(tmp_path):
+    with pytest.raises(UserError, match="given twice"):
+        distinct_labels([tmp_path / "a", tmp_path / "b" / ".." / "a"])
