@@ -1,6 +1,7 @@
 """The command line: options in, one function called, errors turned into one line and a status."""
 
 import os
+import re
 import signal
 import sys
 import threading
@@ -13,11 +14,14 @@ import click
 from nmt_cli import logs
 from nmt_cli.atomic_files import is_full_disk
 from nmt_cli.errors import UserError
+from nmt_cli.launch import this_worker
 
 STATUS_OUTPUT_FAILED = 74
 STATUS_INTERRUPTED = 130
 STATUS_READER_GONE = 141
 STATUS_TERMINATED = 143
+DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s?)?")
+SECONDS_OF_UNIT = (86_400, 3_600, 60, 1)
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 PATH = click.Path(path_type=Path)
@@ -43,6 +47,17 @@ precision_option = click.option(
 threads_option = click.option(
     "--threads", type=click.IntRange(1, 4096), help="CPU threads; by default one for each core."
 )
+
+
+def parse_duration(_: click.Context, __: click.Parameter, text: str | None) -> float | None:
+    """Return the seconds of "3h30m", "45m", "90s" or "90"."""
+    if text is None:
+        return None
+    match = DURATION.fullmatch(text)
+    if match is None or not text:
+        raise click.BadParameter(f"{text!r} is not a time such as 3h30m, 45m or 90s.")
+    parts = [float(part or 0) for part in match.groups()]
+    return sum(part * unit for part, unit in zip(parts, SECONDS_OF_UNIT, strict=True))
 
 
 class ErrorsInOneLine(click.Group):
@@ -84,7 +99,8 @@ def _prepare_streams_and_signals() -> None:
     if sys.stdout is None:
         # Only what writes to it fails.
         sys.stdout = Path("/dev/full").open("w")  # noqa: SIM115 - open to the end
-    if threading.current_thread() is threading.main_thread():
+    # A worker that waits for others in C++ could not run a handler: the default ends it at once.
+    if threading.current_thread() is threading.main_thread() and this_worker() is None:
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(STATUS_TERMINATED))
 
 
@@ -142,13 +158,38 @@ def preprocess(
     type=click.IntRange(min=2),
     help="Most tokens of a side in one micro-batch.  [default: what fits the memory]",
 )
+@click.option(
+    "--devices",
+    type=click.IntRange(1, 1024),
+    help="GPUs, or processes on a CPU, of this machine.  [default: all GPUs, or one process]",
+)
+@click.option(
+    "--nnodes",
+    type=click.IntRange(1, 4096),
+    default=1,
+    show_default=True,
+    help="Machines that train together; each runs this command.",
+)
+@click.option(
+    "--rdzv-endpoint", metavar="HOST:PORT", help="Where the machines meet; the same on each."
+)
+@click.option(
+    "--rdzv-id", metavar="TEXT", help="Name of this job there.  [default: the run directory's]"
+)
+@click.option("--init-from", type=PATH, help="Start from the weights of this model; see README.")
+@click.option(
+    "--max-time",
+    metavar="DURATION",
+    callback=parse_duration,
+    help="Save and leave before so much time is over, such as 3h30m or 90s.",
+)
 @quiet_option
 def train(recipe: str, quiet: bool, **options: Any) -> None:
     """Train the model of RECIPE from what preprocess wrote."""
     logs.configure(quiet=quiet)
     from nmt_cli.commands import train as command
 
-    command.run(recipe, **options)
+    command.run(recipe, quiet=quiet, **options)
 
 
 @main.command("average-checkpoints")
@@ -244,6 +285,47 @@ def score(hypotheses: Path, references: tuple[Path, ...], quiet: bool, **options
     from nmt_cli.commands import score as command
 
     command.run(hypotheses, references, **options)
+
+
+@main.command()
+@click.argument("runs", metavar="RUN...", type=PATH, nargs=-1, required=True)
+@click.option(
+    "--output",
+    type=PATH,
+    help="Directory to write, or one page alone where it ends in .html.  "
+    "[default: RUN/report of one run, report of several]",
+)
+@force_option
+@quiet_option
+def report(runs: tuple[Path, ...], quiet: bool, **options: Any) -> None:
+    """Draw loss, perplexity, BLEU, learning rate and speed of runs, side by side.
+
+    Written are PNG files and index.html, a page that holds all of them and opens anywhere. A run
+    may still be training. Needs matplotlib: pip install 'nmt-cli[report]'.
+    """
+    logs.configure(quiet=quiet)
+    from nmt_cli.commands import report as command
+
+    command.run(runs, **options)
+
+
+@main.command()
+@click.option(
+    "--format",
+    "output_format",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+)
+def doctor(output_format: str) -> None:
+    """Print versions, devices, cores, memory and disks, and what would be slow.
+
+    For bug reports: one "name: value" a line, then a line of advice for each thing to mend.
+    """
+    logs.configure(quiet=False)
+    from nmt_cli.commands import doctor as command
+
+    command.run(output_format=output_format)
 
 
 @main.group()

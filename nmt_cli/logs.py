@@ -51,6 +51,16 @@ def warning(message: str) -> None:
     _logger.warning("Warning: %s", printable(message))
 
 
+def error(message: str) -> None:
+    """Say why a worker ends, in the words of a command that fails."""
+    _logger.error("Error: %s", message)
+
+
+def silence() -> None:
+    """Say nothing but errors: of several ranks one speaks."""
+    _logger.setLevel(logging.ERROR)
+
+
 class Progress:
     """Counts work done: a bar on a terminal, a plain line every ten seconds in a log."""
 

@@ -15,12 +15,15 @@ MAX_LINES = 400
 LAYERS = [
     {"errors"},
     {"atomic_files", "logs", "recipe"},
-    {"corpus", "metrics", "model"},
+    {"run_status"},
+    {"launch"},
+    {"corpus", "metrics", "model", "report"},
     {"model_directory"},
     {"decoding"},
     {"engine"},
     {"commands"},
     {"cli"},
+    {"__main__"},
 ]
 DOORS = {
     "click": {"cli"},
@@ -32,6 +35,8 @@ DOORS = {
     "sacrebleu": {"metrics"},
     "safetensors": {"model_directory"},
     "tqdm": {"logs"},
+    "matplotlib": {"report"},
+    "tensorboard": {"engine"},
     "torch": {"model", "model_directory", "decoding", "engine"},
 }
 

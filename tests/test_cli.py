@@ -10,19 +10,25 @@ from click.testing import CliRunner
 from nmt_cli import cli
 from nmt_cli.errors import InterruptedTrainingError, OutputError, UserError
 
-HEAVY = ("torch", "yaml", "pydantic", "numpy", "sentencepiece", "sacrebleu", "safetensors")
+HEAVY = (
+    *("torch", "yaml", "pydantic", "numpy", "sentencepiece", "sacrebleu", "safetensors"),
+    *("matplotlib", "tensorboard"),
+)
 RECIPE_OPTIONS = {"--set"}
 MACHINE_OPTIONS = {"--device", "--precision", "--threads", "--max-tokens-per-device", "--quiet"}
 OPTIONS = {
     "preprocess": RECIPE_OPTIONS | {"--prepared", "--workers", "--force", "--quiet"},
     "train": RECIPE_OPTIONS
     | MACHINE_OPTIONS
-    | {"--prepared", "--run-dir", "--resume", "--allow-change"},
+    | {"--prepared", "--run-dir", "--resume", "--allow-change", "--init-from", "--max-time"}
+    | {"--devices", "--nnodes", "--rdzv-endpoint", "--rdzv-id"},
     "average-checkpoints": {"--last", "--checkpoints", "--output", "--force", "--quiet"},
     "translate": MACHINE_OPTIONS
     | {"--input", "--output", "--force", "--format", "--beam-size", "--length-penalty"}
     | {"--n-best", "--too-long", "--keep-pieces"},
     "score": {"--tokenize", "--lowercase", "--format", "--quiet"},
+    "report": {"--output", "--force", "--quiet"},
+    "doctor": {"--format"},
     "recipes list": set(),
     "recipes show": RECIPE_OPTIONS,
     "recipes check": RECIPE_OPTIONS,

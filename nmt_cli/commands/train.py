@@ -1,119 +1,75 @@
-"""``nmt-cli train``: a prepared corpus becomes a model, in a run directory."""
+"""``nmt-cli train``: a prepared corpus becomes a model, in a run directory.
+
+One process trains by itself. For several devices it starts torchrun and waits; what torchrun starts
+is this command again, as a worker.
+"""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nmt_cli import logs
-from nmt_cli.atomic_files import file_appearing_whole, remove_leftovers
-from nmt_cli.corpus.batching import refuse_longer
-from nmt_cli.corpus.binarized import open_prepared
-from nmt_cli.engine.machine import MachineOptions, choose_machine
-from nmt_cli.engine.stop_signals import stop_requests
-from nmt_cli.engine.trainer import METRICS, Trainer
+from nmt_cli.engine.machine import count_devices
+from nmt_cli.engine.run_directory import locked
+from nmt_cli.engine.session import Job, TrainOptions, train, train_as_worker
 from nmt_cli.errors import UserError
-from nmt_cli.model_directory import CHECKPOINT_NAME, CHECKPOINTS, RECIPE, list_checkpoints
-from nmt_cli.recipe.changes import ChangeKind, changed_keys
-from nmt_cli.recipe.reader import dump_recipe, read_recipe
-from nmt_cli.recipe.schema import Recipe
+from nmt_cli.launch import Rendezvous, run_workers, this_worker
+from nmt_cli.recipe.reader import read_recipe
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-SESSIONS = "sessions.jsonl"
 
-
-def run(
-    recipe_name: str,
-    *,
-    overrides: Sequence[str] = (),
-    prepared: Path | None = None,
-    run_dir: Path | None = None,
-    resume: bool = False,
-    allowed_changes: Sequence[str] = (),
-    **machine_options: Unpack[MachineOptions],
-) -> None:
+def run(recipe_name: str, **options: Unpack[TrainOptions]) -> None:
     """Train ``recipe_name`` to its end, or until a signal asks to save and leave.
 
     Raises UserError for input that cannot be trained on, InterruptedTrainingError after a signal.
     """
-    file = read_recipe(recipe_name, overrides)
-    run_dir = run_dir or Path("runs") / file.name
-    is_resumed = _check_run_dir(run_dir, file.recipe, resume=resume, allowed=allowed_changes)
-    corpus = open_prepared(prepared or file.prepared, file.recipe, recipe_name)
-    machine = choose_machine(file.recipe, corpus.tokenizer.size, **machine_options)
-    trainer = Trainer(file.recipe, corpus, run_dir, machine)
-    if is_resumed:
-        trainer.resume()
-        if trainer.is_complete():
-            logs.info(f"{run_dir} is finished; nothing to do.")
-            return
-    trainer.fit_to_memory()
-    sides = (corpus.source, corpus.target, corpus.validation_source, corpus.validation_target)
-    refuse_longer(trainer.machine.max_tokens, *(side.lengths for side in sides))
-    _describe_run(trainer)
-    with stop_requests() as stop:
-        trainer.train(stop)
-    logs.info(f"Next: nmt-cli average-checkpoints {run_dir}")
+    file = read_recipe(recipe_name, options.get("overrides", ()))
+    job = Job(recipe_name, file, options.get("run_dir") or Path("runs") / file.name, options)
+    worker = this_worker()
+    if worker is not None:
+        sys.exit(train_as_worker(job, worker))
+    num_workers = count_devices(options.get("devices"), options.get("device", "auto"))
+    if num_workers == options.get("nnodes", 1) == 1:
+        train(job)
+    else:
+        _launch(job, num_workers)
 
 
-def _check_run_dir(run_dir: Path, recipe: Recipe, *, resume: bool, allowed: Sequence[str]) -> bool:
-    """Return whether there is something to resume; refuse to mix two trainings."""
-    if run_dir.exists() and not run_dir.is_dir():
-        raise UserError(f"{run_dir} is a file; choose another --run-dir.")
-    remove_leftovers(run_dir / CHECKPOINTS, CHECKPOINT_NAME.pattern)
-    if not any((run_dir / CHECKPOINTS).glob("step-*")):
-        _refuse_foreign(run_dir)
-        if resume:
-            logs.warning(f"{run_dir} holds no checkpoint to resume from; training starts anew.")
-        return False
-    checkpoints = list_checkpoints(run_dir)
-    if not resume:
-        last = f"up to step {checkpoints[-1].step:,}" if checkpoints else "that are damaged"
+def _launch(job: Job, num_workers: int) -> None:
+    """Check everything here, once, and train in workers."""
+    options = job.options
+    num_nodes, endpoint = options.get("nnodes", 1), options.get("rdzv_endpoint")
+    if num_nodes > 1 and endpoint is None:
         raise UserError(
-            f"{run_dir} already holds checkpoints {last}. "
-            "Add --resume to continue, or choose another --run-dir."
+            f"--nnodes {num_nodes} needs --rdzv-endpoint HOST:PORT, the same on every node."
         )
-    before = read_recipe(str(run_dir / RECIPE)).recipe
-    refused = []
-    for change in changed_keys(before, recipe):
-        text = f"{change.key} (was {change.old}, is {change.new})"
-        if change.kind is ChangeKind.FORBIDDEN:
-            refused.append(f"{text} cannot change within a run")
-        elif change.kind is ChangeKind.DECLARED and change.key not in allowed:
-            refused.append(f"{text} needs --allow-change {change.key}")
-        else:
-            logs.info(f"Recipe changed: {text}.")
-    if refused:
-        raise UserError(f"{run_dir} was trained with another recipe: {'; '.join(refused)}.")
-    return True
+    job.open_corpus()
+    # Launchers of several nodes share the directory; their main process locks it.
+    with locked(job.run_dir) if num_nodes == 1 else nullcontext():
+        job.check_run_directory()
+    rendezvous = Rendezvous(num_nodes)
+    if endpoint is not None:
+        rendezvous = Rendezvous(num_nodes, endpoint, options.get("rdzv_id") or job.run_dir.name)
+    run_workers(num_workers, _as_arguments(job), job.run_dir, rendezvous)
 
 
-def _refuse_foreign(run_dir: Path) -> None:
-    """Refuse to write over a recipe or metrics that no start of a training left."""
-    if (run_dir / SESSIONS).exists():
-        return
-    for name in (RECIPE, METRICS):
-        if (run_dir / name).exists():
-            raise UserError(
-                f"{run_dir / name} exists and is not a run's; choose another --run-dir."
-            )
-
-
-def _describe_run(trainer: Trainer) -> None:
-    """Write the resolved recipe, and a line about this session: versions and machine."""
-    run_dir, machine = trainer.run_dir, trainer.machine
-    run_dir.mkdir(parents=True, exist_ok=True)
-    with file_appearing_whole(run_dir / RECIPE, replace=True) as stream:
-        stream.write(dump_recipe(trainer.recipe).encode())
-    session = {"from_step": trainer.progress.step, **machine.describe()}
-    with (run_dir / SESSIONS).open("a", encoding="utf-8") as stream:
-        stream.write(json.dumps(session) + "\n")
-    num_parameters = sum(parameter.numel() for parameter in trainer.model.parameters())
-    logs.info(
-        f"Training {num_parameters:,} parameters on {machine.device} in {machine.precision}, "
-        f"micro-batches of at most {machine.max_tokens:,} tokens a side, into {run_dir}."
-    )
+def _as_arguments(job: Job) -> list[str]:
+    """Return the command line of a worker: that of this command, without the number of them."""
+    arguments = ["train", job.recipe_name, f"--run-dir={job.run_dir}"]
+    for name, value in job.options.items():
+        if name in {"run_dir", "devices", "nnodes", "rdzv_endpoint", "rdzv_id"}:
+            continue
+        flag = {"overrides": "--set", "allowed_changes": "--allow-change"}.get(
+            name, "--" + name.replace("_", "-")
+        )
+        if isinstance(value, (list, tuple)):
+            arguments += [f"{flag}={item}" for item in value]
+        elif value is True:
+            arguments.append(flag)
+        elif value not in {None, False}:
+            arguments.append(f"{flag}={value}")
+    return arguments

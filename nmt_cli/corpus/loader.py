@@ -64,7 +64,12 @@ def micro_batches_of(
 
 
 def load_batches(
-    plan: BatchPlan, source: Sentences, target: Sentences, max_tokens: int, first_index: int
+    plan: BatchPlan,
+    source: Sentences,
+    target: Sentences,
+    max_tokens: int,
+    first_index: int,
+    multiple_of: int = 1,
 ) -> Iterator[Batch]:
     """Yield the batches of the plan without end, from ``first_index`` on.
 
@@ -72,7 +77,8 @@ def load_batches(
     """
 
     def load(index: int) -> Batch:
-        return Batch(index, micro_batches_of(plan.batch(index), source, target, max_tokens))
+        pairs = plan.batch(index)
+        return Batch(index, micro_batches_of(pairs, source, target, max_tokens, multiple_of))
 
     with ThreadPoolExecutor(max_workers=1, thread_name_prefix="loader") as pool:
         index, upcoming = first_index, pool.submit(load, first_index)

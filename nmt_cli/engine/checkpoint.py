@@ -17,6 +17,7 @@ from nmt_cli.atomic_files import (
     verify,
 )
 from nmt_cli.corpus.tokenizer import Tokenizer
+from nmt_cli.engine.ema import MovingAverage
 from nmt_cli.errors import DamagedError, OutputError, UserError
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.model_directory import (
@@ -57,6 +58,7 @@ class TrainingState(NamedTuple):
     model: Transformer
     optimizer: torch.optim.Optimizer
     progress: Progress
+    average: MovingAverage | None = None  # its weights are then the checkpoint's model
 
 
 def save_checkpoint(
@@ -70,8 +72,8 @@ def save_checkpoint(
 
     Raises OutputError when the disk is full; what was there before stays as it was.
     """
-    weights = dict(state.model.named_parameters())
-    for name, weight in weights.items():
+    trained: dict[str, Tensor] = dict(state.model.named_parameters())
+    for name, weight in trained.items():
         if not weight.isfinite().all():
             raise UserError(
                 f"{name} is not finite after step {state.progress.step:,}; nothing was saved. "
@@ -79,13 +81,16 @@ def save_checkpoint(
                 "training.clip_norm, and continue with --resume."
             )
     directory = run_dir / CHECKPOINTS / checkpoint_name(state.progress.step)
-    _require_space(run_dir, weights)
+    _require_space(run_dir, trained, copies=3 if state.average is None else 4)
+    saved = {"optimizer": _plain(state.optimizer), "progress": asdict(state.progress)}
+    weights = trained
+    if state.average is not None:
+        weights = state.average.weights()
+        saved["trained_weights"] = {name: w.detach().cpu() for name, w in trained.items()}
     with directory_appearing_whole(directory, replace=True) as partial:
         save_model(partial, recipe, tokenizer, weights)
         with (partial.path / TRAINING_STATE).open("wb") as stream:
-            torch.save(
-                {"optimizer": _plain(state.optimizer), "progress": asdict(state.progress)}, stream
-            )
+            torch.save(saved, stream)
         partial.facts.update(facts)
 
 
@@ -129,13 +134,18 @@ def _restore(checkpoint: Checkpoint, state: TrainingState) -> None:
         saved = torch.load(path, map_location="cpu", weights_only=True)
         moments = _checked_moments(saved["optimizer"], state.model, path)
         progress = Progress(**saved["progress"])
+        trained = saved["trained_weights"] if state.average is not None else {}
     except DamagedError:
         raise
     except Exception as error:  # torch.load names no narrower set
         raise DamagedError(f"{path} cannot be read: {error}.") from None
     if progress.step != checkpoint.step:
         raise DamagedError(f"{path} is of step {progress.step:,}, not {checkpoint.step:,}.")
-    load_weights(state.model, read_weights(checkpoint.path), checkpoint.path / WEIGHTS)
+    weights = read_weights(checkpoint.path)
+    if state.average is not None:
+        state.average.restore(weights, checkpoint.path / WEIGHTS)
+        weights = trained
+    load_weights(state.model, weights, checkpoint.path / WEIGHTS)
     groups = state.optimizer.state_dict()["param_groups"]
     state.optimizer.load_state_dict({"state": moments, "param_groups": groups})
     for name, value in asdict(progress).items():
@@ -162,9 +172,9 @@ def _checked_moments(
     return moments
 
 
-def _require_space(run_dir: Path, weights: Mapping[str, Tensor]) -> None:
-    """Refuse to begin what would not end: weights and two moments of each."""
-    needed = 3 * SPARE_SPACE * sum(weight.nbytes for weight in weights.values())
+def _require_space(run_dir: Path, weights: Mapping[str, Tensor], copies: int) -> None:
+    """Refuse to begin what would not end: weights, two moments of each, perhaps an average."""
+    needed = copies * SPARE_SPACE * sum(weight.nbytes for weight in weights.values())
     run_dir.mkdir(parents=True, exist_ok=True)
     free = shutil.disk_usage(run_dir).free
     if free < needed:

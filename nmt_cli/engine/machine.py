@@ -4,39 +4,45 @@ from __future__ import annotations
 
 import os
 import platform
+from collections.abc import Mapping
 from importlib import metadata
-from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
+from typing import Any, NamedTuple, TypedDict
 
 import torch
 
+from nmt_cli import logs
 from nmt_cli.decoding.precision import choose_device, choose_precision, set_num_threads
 from nmt_cli.engine.memory import default_max_tokens, keep_freed_memory
+from nmt_cli.engine.ranks import ALONE, Ranks
+from nmt_cli.errors import UserError
+from nmt_cli.launch import Worker
 from nmt_cli.recipe.schema import Recipe
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
 
 REPORTED_PACKAGES = ("nmt-cli", "torch", "numpy", "sentencepiece", "sacrebleu", "safetensors")
 
 
 class Machine(NamedTuple):
-    """Device, arithmetic and the size of a micro-batch."""
+    """Device, arithmetic, how a batch is cut, and who computes the pieces."""
 
     device: torch.device
     precision: str  # fp32 | bf16
     max_tokens: int  # of either side of a micro-batch
+    ranks: Ranks = ALONE
+    multiple_of: int = 1  # of which the number of micro-batches is one; the ranks share them
 
     def describe(self) -> dict[str, Any]:
         """Return what a run's log should say of it."""
         return {
-            "versions": {name: metadata.version(name) for name in REPORTED_PACKAGES},
+            "versions": {name: _version(name) for name in REPORTED_PACKAGES},
             "python": platform.python_version(),
             "machine": platform.platform(),
             "device": str(self.device),
             "precision": self.precision,
+            "ranks": self.ranks.size,
             "threads": torch.get_num_threads(),
             "cores": os.cpu_count(),
             "max_tokens_per_device": self.max_tokens,
+            "micro_batches_multiple_of": self.multiple_of,
         }
 
 
@@ -49,19 +55,86 @@ class MachineOptions(TypedDict, total=False):
     max_tokens_per_device: int | None
 
 
+def count_devices(devices: int | None, device: str) -> int:
+    """Return how many processes ``--devices`` and ``--device`` mean: all GPUs, or one on a CPU."""
+    chosen = choose_device(device)
+    if chosen.type == "cpu":
+        return devices or 1
+    visible = 1 if chosen.index is not None else torch.cuda.device_count()
+    if devices is not None and devices > visible:
+        raise UserError(f"--devices {devices} asked for, {visible} are visible.")
+    return devices or visible
+
+
+def choose_rank_device(name: str, worker: Worker | None) -> torch.device:
+    """Return the device called ``name``; workers of a node take a GPU each."""
+    device = choose_device(name)
+    if worker is None or device.type == "cpu":
+        return device
+    if device.index is not None and worker.local_size > 1:
+        raise UserError(f"--device {name} is one GPU, but {worker.local_size} workers need one.")
+    visible = torch.cuda.device_count()
+    if worker.local_size > visible:
+        raise UserError(f"--devices {worker.local_size} asked for, {visible} are visible.")
+    device = torch.device("cuda", worker.local_rank if device.index is None else device.index)
+    torch.cuda.set_device(device)
+    return device
+
+
 def choose_machine(
-    recipe: Recipe, vocabulary_size: int, **options: Unpack[MachineOptions]
+    recipe: Recipe,
+    vocabulary_size: int,
+    device: torch.device,
+    worker: Worker | None,
+    options: MachineOptions,
 ) -> Machine:
-    """Return the machine that the flags ask for, and set up this process for it."""
+    """Return the machine that the flags ask for, of one rank, and set up this process for it."""
     keep_freed_memory()
+    local_size = worker.local_size if worker is not None else 1
     threads = options.get("threads")
+    if threads is None and local_size > 1:
+        threads = max(1, len(os.sched_getaffinity(0)) // local_size)  # torchrun says 1
     if threads is not None:
         set_num_threads(threads)
-    device = choose_device(options.get("device", "auto"))
     max_tokens = options.get("max_tokens_per_device")
     if max_tokens is None:
         max_tokens = default_max_tokens(
-            recipe.model, vocabulary_size, device, recipe.training.tokens_per_step
+            recipe.model, vocabulary_size, device, recipe.training.tokens_per_step, local_size
         )
     precision = choose_precision(options.get("precision", "auto"), device)
     return Machine(device, precision, max_tokens)
+
+
+def cut_as_before(machine: Machine, facts: Mapping[str, Any], *, is_chosen: bool) -> Machine:
+    """Return ``machine`` with the cut of batches of a checkpoint with these ``facts``.
+
+    It is another one where the flags have chosen so, where this machine holds less, or where the
+    ranks cannot share the pieces out evenly: then dropout draws otherwise, and is told.
+    """
+    max_tokens, multiple_of = machine.max_tokens, machine.ranks.size
+    if not is_chosen:
+        max_tokens = min(max_tokens, facts["max_tokens_per_device"])
+    if facts.get("micro_batches_multiple_of", 1) % machine.ranks.size == 0:
+        multiple_of = facts.get("micro_batches_multiple_of", 1)
+    machine = machine._replace(max_tokens=max_tokens, multiple_of=multiple_of)
+    now = {
+        "precision": machine.precision,
+        "ranks": machine.ranks.size,
+        "threads": torch.get_num_threads(),
+        "max_tokens_per_device": max_tokens,
+        "micro_batches_multiple_of": multiple_of,
+    }
+    changes = [f"{k} (was {facts[k]}, is {v})" for k, v in now.items() if facts.get(k, v) != v]
+    if changes:
+        logs.info(
+            f"The machine changed: {', '.join(changes)}. The sentences of each step stay the same; "
+            "rounding and the draws of dropout may not."
+        )
+    return machine
+
+
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "not installed"  # run from its source folder

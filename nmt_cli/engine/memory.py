@@ -36,14 +36,21 @@ def keep_freed_memory() -> None:
 
 
 def default_max_tokens(
-    config: ModelConfig, vocabulary_size: int, device: torch.device, tokens_per_step: int
+    config: ModelConfig,
+    vocabulary_size: int,
+    device: torch.device,
+    tokens_per_step: int,
+    processes: int = 1,
 ) -> int:
-    """Return the tokens of either side that one micro-batch may have on ``device``."""
+    """Return the tokens of either side that one micro-batch may have on ``device``.
+
+    So many ``processes`` share a CPU's memory; each has a GPU of its own.
+    """
     if device.type == "cuda":
         memory = int(torch.cuda.mem_get_info(device)[0] * SHARE_OF_GPU_MEMORY)
         limit = tokens_per_step
     else:
-        memory = int(allowed_memory() * SHARE_OF_CPU_MEMORY)
+        memory = int(allowed_memory() * SHARE_OF_CPU_MEMORY / processes)
         limit = MAX_TOKENS_ON_CPU
     left = memory - 4 * 4 * _num_parameters(config, vocabulary_size)  # gradient and two moments
     fitting = left // activation_bytes_per_token(config)

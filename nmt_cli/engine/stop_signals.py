@@ -1,37 +1,64 @@
-"""SIGTERM, SIGINT and SIGHUP ask training to save and leave."""
+"""What asks training to save and leave: a signal, or the end of the time it was given."""
 
 import signal
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 
-STOPPING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+STOPPING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
+MAX_TIME = "--max-time"
+REASONS = (*(number.name for number in STOPPING), MAX_TIME)
+SPARE = 1.5  # times what a step and a save took at most, kept free before the deadline
 
 
 class StopRequest:
-    """Whether somebody asked to stop; polled between batches."""
+    """Whether somebody asked to stop; polled between batches.
 
-    def __init__(self) -> None:
-        self.signal_name: str | None = None
+    ``deadline`` is a monotonic time by which training should have been saved. Where several ranks
+    train, each polls its own request, and all act on what ``agree`` made of them.
+    """
+
+    def __init__(
+        self, deadline: float | None = None, *, second_interrupt_ends: bool = True
+    ) -> None:
+        self.reason: str | None = None
+        self.agreed: str | None = None
+        self._deadline = deadline
+        self._second_interrupt_ends = second_interrupt_ends
+        self._needed = {"step": 0.0, "save": 0.0}  # seconds, the longest so far
 
     def __bool__(self) -> bool:
-        return self.signal_name is not None
+        if self.reason is None and self._deadline is not None:
+            needed = SPARE * sum(self._needed.values())
+            if time.monotonic() + needed >= self._deadline:
+                self.reason = MAX_TIME
+        return self.reason is not None
+
+    def note_seconds(self, what: str, seconds: float) -> None:
+        """Learn how long a "step" or a "save" takes: so much must be left before the deadline."""
+        self._needed[what] = max(self._needed[what], seconds)
+
+    def flags(self) -> list[float]:
+        """Return this rank's request as numbers that may be summed over ranks."""
+        reason = self.reason if self else None
+        return [float(reason == name) for name in REASONS]
+
+    def agree(self, sums: Sequence[float]) -> None:
+        """Take all ranks' summed flags for the request of all."""
+        self.agreed = next((reason for reason, n in zip(REASONS, sums, strict=True) if n), None)
 
     def handle(self, number: int, _: FrameType | None) -> None:
-        """Note the signal; a second SIGINT ends at once."""
-        if self.signal_name is not None and number == signal.SIGINT:
+        """Note the signal; a second SIGINT ends a single process at once."""
+        if self.reason is not None and number == signal.SIGINT and self._second_interrupt_ends:
             raise KeyboardInterrupt
-        self.signal_name = signal.Signals(number).name
+        self.reason = signal.Signals(number).name
 
 
 @contextmanager
-def stop_requests() -> Iterator[StopRequest]:
-    """Yield the request that a signal will set while the block runs."""
-    request = StopRequest()
-    previous = {
-        number: signal.signal(number, request.handle)
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-    }
+def stop_requests(request: StopRequest) -> Iterator[StopRequest]:
+    """Let signals set ``request`` while the block runs."""
+    previous = {number: signal.signal(number, request.handle) for number in STOPPING}
     try:
         yield request
     finally:

@@ -1,65 +1,46 @@
 """The training loop: step, report, validate, save, until the recipe says enough (section 5)."""
 
+import hashlib
 import math
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from nmt_cli import logs
 from nmt_cli.corpus.batching import BatchPlan
 from nmt_cli.corpus.binarized import PreparedCorpus
 from nmt_cli.corpus.loader import Batch, load_batches, micro_batches_of
-from nmt_cli.engine.checkpoint import (
-    Progress,
-    TrainingState,
-    load_newest,
-    prune,
-    save_checkpoint,
-)
+from nmt_cli.engine.checkpoint import Progress, TrainingState, load_newest
+from nmt_cli.engine.divergence import count_skipped
+from nmt_cli.engine.ema import MovingAverage
+from nmt_cli.engine.flops import peak_flops, training_flops
 from nmt_cli.engine.machine import Machine
 from nmt_cli.engine.memory import is_out_of_memory, largest_that_runs
 from nmt_cli.engine.metrics_log import MetricsLog
+from nmt_cli.engine.ranks import ALONE
+from nmt_cli.engine.saving import CheckpointKind, Saved, Saver
 from nmt_cli.engine.schedule import learning_rate
+from nmt_cli.engine.step_report import StepReport
 from nmt_cli.engine.stop_signals import StopRequest
 from nmt_cli.engine.training_step import Gradient, compute_gradient
 from nmt_cli.engine.validation import Validation, Validator
-from nmt_cli.errors import InterruptedTrainingError, OutputError, UserError
+from nmt_cli.errors import InterruptedTrainingError, UserError
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.recipe.reader import section_hash
 from nmt_cli.recipe.schema import CheckpointsConfig, Recipe, ValidationConfig
 
 METRICS = "metrics.jsonl"
-MAX_SKIPPED_IN_A_ROW = 10
-SKIP_WINDOW = 1_000  # batches
-MAX_SKIPPED_IN_WINDOW = 10
-MAX_FAILED_SAVES = 3
-
-CheckpointKind = Literal["regular", "final", "safety"]
-
-
-class StepReport(NamedTuple):
-    """What one step did, and how long it took."""
-
-    gradient: Gradient
-    learning_rate: float
-    seconds: float
-    data_wait_seconds: float
-
-
-class Saved(NamedTuple):
-    """Which checkpoint was saved last."""
-
-    step: int
-    kind: CheckpointKind
-    is_measured: bool  # with the figures of its validation
 
 
 class Trainer:
-    """Trains one model in one run directory."""
+    """Trains one model in one run directory, on one rank of those that train it together."""
 
     def __init__(
         self, recipe: Recipe, corpus: PreparedCorpus, run_dir: Path, machine: Machine
@@ -83,18 +64,28 @@ class Trainer:
         )
         self.progress = Progress()
         self.validator = Validator(recipe, corpus)
-        self._saved = Saved(0, "safety", is_measured=False)
-        self._failed_saves = 0
+        self.saver = Saver(run_dir, recipe, corpus.tokenizer, writes=machine.ranks.is_main)
+        self.origin: Mapping[str, Any] | None = None  # of weights that came from another model
+        self._peak_flops = peak_flops(machine.device, machine.precision)
         self._validation: Validation | None = None  # of the current step
+        self._metrics: MetricsLog | None = None  # the main process's
+        self.start_average()
+
+    def start_average(self) -> None:
+        """Begin the moving average, where the recipe has one, at the weights of now."""
+        decay = self.recipe.training.ema_decay
+        self.average = MovingAverage(self.model, decay) if decay is not None else None
 
     def fit_to_memory(self) -> None:
-        """On a GPU, halve the micro-batches until forward and backward of a full one fit.
+        """On GPUs, halve the micro-batches until forward and backward of a full one fit on all.
 
         A CPU's limit is an estimate, because a probe there meets the kernel's killer.
         """
+        max_tokens = self.machine.max_tokens
         if self.machine.device.type == "cuda":
-            max_tokens = largest_that_runs(self.machine.max_tokens, self._try_micro_batch)
-            self.machine = self.machine._replace(max_tokens=max_tokens)
+            max_tokens = largest_that_runs(max_tokens, self._try_micro_batch)
+        max_tokens = self.machine.ranks.minimum(max_tokens)
+        self.machine = self.machine._replace(max_tokens=max_tokens)
 
     def _try_micro_batch(self, max_tokens: int) -> None:
         """Compute, and discard, the gradient of a full micro-batch of the longest pairs."""
@@ -104,16 +95,20 @@ class Trainer:
         pairs = by_length[-max_tokens:].astype(np.int64)
         micro_batches = micro_batches_of(pairs, source, target, max_tokens)
         largest = max(micro_batches, key=lambda tokens: len(tokens.target_tokens))
-        self._compute_gradient(Batch(0, (largest,)))
+        self._compute_gradient(Batch(0, (largest,)), self.machine._replace(ranks=ALONE))
         self.model.zero_grad(set_to_none=True)
 
-    def resume(self) -> None:
-        """Continue from the newest undamaged checkpoint of the run directory."""
+    def resume(self) -> Mapping[str, Any]:
+        """Continue from the newest undamaged checkpoint; return its manifest."""
         checkpoint = load_newest(self.run_dir, self._state())
         manifest = checkpoint.manifest
         self._refuse_other_text(manifest["prepared_files"])
-        self._saved = Saved(checkpoint.step, manifest["kind"], manifest["validation"] is not None)
+        self.saver.last = Saved(
+            checkpoint.step, manifest["kind"], manifest["validation"] is not None
+        )
+        self.origin = manifest.get("initialized_from")
         logs.info(f"Resuming from {checkpoint.path}, batch {self.progress.batch_index:,}.")
+        return manifest
 
     def _refuse_other_text(self, trained_on: Mapping[str, Any]) -> None:
         found = self.corpus.manifest["files"]
@@ -126,18 +121,45 @@ class Trainer:
                     "or choose another --run-dir."
                 )
 
+    def take_over_state(self) -> None:
+        """Give every rank the state of the main process, which alone has read the disk."""
+        ranks = self.machine.ranks
+        if ranks.size == 1:
+            return
+        self.progress = Progress(**ranks.from_main(asdict(self.progress)))
+        self.saver.last = ranks.from_main(self.saver.last)
+        ranks.copy_from_main(self.model.parameters())
+        if self.average is not None:
+            ranks.copy_from_main(self.average.weights().values())
+        if self.progress.step > 0:
+            ranks.copy_from_main(self._moments())
+        files = {n: f["sha256"] for n, f in self.corpus.manifest["files"].items()}
+        self._require_same(files, f"prepared text in {self.corpus.directory}")
+
+    def _moments(self) -> Iterator[Tensor]:
+        for parameter in self.model.parameters():
+            state = self.optimizer.state[parameter]
+            if not state:  # of a rank that did not read them
+                step = torch.zeros((), dtype=torch.float32, device=parameter.device)
+                moments = [torch.zeros_like(parameter) for _ in range(2)]
+                state.update(step=step, exp_avg=moments[0], exp_avg_sq=moments[1])
+            yield from (state[name] for name in ("step", "exp_avg", "exp_avg_sq"))
+
     def train(self, stop: StopRequest) -> None:
         """Train until the recipe's end. A stop request saves and raises InterruptedTrainingError.
 
         Raises UserError when training cannot go on: too many batches without a finite gradient.
         """
-        self.metrics = MetricsLog(self.run_dir / METRICS, keep_until_step=self.progress.step)
+        if self.machine.ranks.is_main:
+            path = self.run_dir / METRICS
+            self._metrics = MetricsLog(path, keep_until_step=self.progress.step)
         batches = load_batches(
             self.plan,
             self.corpus.source,
             self.corpus.target,
             self.machine.max_tokens,
             self.progress.batch_index,
+            self.machine.multiple_of,
         )
         self.model.train()
         with logs.progress(
@@ -145,54 +167,59 @@ class Trainer:
         ) as bar:
             self._validate_and_save_if_due(stop)
             while not self.is_finished():
-                report = self._step(batches)
+                report = self._step(batches, stop)
                 if report is not None:
-                    bar.advance(1, _as_notes(report))
+                    self._record(report.as_record())
+                    bar.advance(1, report.as_notes())
                 self._validate_and_save_if_due(stop)
-                if stop and not self.is_complete():
-                    self._leave(stop)
+                if self.machine.ranks.size == 1:
+                    stop.agree(stop.flags())  # several ranks learn of a late one at the next step
+                if stop.agreed and not self.is_complete():
+                    self._leave(stop.agreed)
         if not self.is_complete():
-            self._leave(stop)
+            self._leave(stop.agreed or "a request")
         logs.info(
             f"Finished at step {self.progress.step:,} "
             f"after {self.progress.target_tokens:,} target tokens."
         )
 
-    def _step(self, batches: Iterator[Batch]) -> StepReport | None:
+    def _step(self, batches: Iterator[Batch], stop: StopRequest) -> StepReport | None:
         """Use one batch; return None where its gradient was not finite and it was skipped."""
         started = time.monotonic()
         batch = next(batches)
         waited = time.monotonic() - started
         try:
-            gradient = self._compute_gradient(batch)
+            gradient = self._compute_gradient(batch, self.machine, stop)
         except RuntimeError as error:
             if not is_out_of_memory(error):
                 raise
-            if self.progress.step > self._saved.step:
-                self._save_once("safety")
-            raise UserError(
-                f"out of memory in batch {batch.number:,} ({batch.num_source_tokens:,} source and "
-                f"{batch.num_target_tokens:,} target tokens); lower --max-tokens-per-device "
-                f"{self.machine.max_tokens:,} and continue with --resume."
-            ) from error
+            self._end_without_memory(batch, error)
         self.progress.batch_index = batch.number + 1
         if not gradient.is_finite:
-            self._skip(batch, gradient)
+            count_skipped(self.progress, batch.number, gradient)
             return None
         rate = self._update(gradient)
         self.progress.target_tokens += gradient.num_tokens
-        report = StepReport(gradient, rate, time.monotonic() - started, waited)
-        self.metrics.append(self._as_record(report, batch))
-        return report
+        seconds = time.monotonic() - started
+        stop.note_seconds("step", seconds)
+        return StepReport(
+            self.progress.step,
+            batch.number,
+            gradient,
+            batch.num_source_tokens,
+            rate,
+            seconds,
+            waited,
+            self._utilization(batch, seconds),
+        )
 
-    def _compute_gradient(self, batch: Batch) -> Gradient:
+    def _compute_gradient(
+        self, batch: Batch, machine: Machine, stop: StopRequest | None = None
+    ) -> Gradient:
+        training = self.recipe.training
+        bos_id = self.corpus.tokenizer.bos_id
         return compute_gradient(
-            self.model,
-            batch,
-            self.corpus.tokenizer.bos_id,
-            self.recipe.training.label_smoothing,
-            self.recipe.training.seed,
-            self.machine,
+            self.model, batch, bos_id, training.label_smoothing, training.seed, machine, stop
         )
 
     def _update(self, gradient: Gradient) -> float:
@@ -207,25 +234,26 @@ class Trainer:
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         self.optimizer.step()
+        if self.average is not None:
+            self.average.update(self.model, self.progress.step)
         return rate
 
-    def _skip(self, batch: Batch, gradient: Gradient) -> None:
-        """Count a batch without a finite gradient; too many of them end training."""
-        skipped = self.progress.skipped
-        skipped[:] = [i for i in skipped if i > batch.number - SKIP_WINDOW] + [batch.number]
-        self.progress.num_skipped += 1
-        logs.warning(
-            f"batch {batch.number:,} gave loss {gradient.loss:g} and gradient norm "
-            f"{gradient.norm:g}; it was skipped and the weights left as they were."
-        )
-        last = range(batch.number - MAX_SKIPPED_IN_A_ROW + 1, batch.number + 1)
-        if len(skipped) > MAX_SKIPPED_IN_WINDOW or set(last) <= set(skipped):
-            raise UserError(
-                f"training diverged: {len(skipped)} of the last {SKIP_WINDOW:,} batches gave no "
-                f"finite gradient, the last at step {self.progress.step:,}. Lower the learning "
-                "rate or set training.clip_norm, and continue from the last checkpoint with "
-                "--resume --allow-change KEY."
-            )
+    def _utilization(self, batch: Batch, seconds: float) -> float | None:
+        if self._peak_flops is None:
+            return None
+        lengths = [(m.source_lengths, m.target_lengths) for m in batch.micro_batches]
+        source, target = (np.concatenate(side) for side in zip(*lengths, strict=True))
+        flops = training_flops(self.recipe.model, self.corpus.tokenizer.size, source, target)
+        return flops / (seconds * self._peak_flops * self.machine.ranks.size)
+
+    def _end_without_memory(self, batch: Batch, error: RuntimeError) -> NoReturn:
+        if self.progress.step > self.saver.last.step:
+            self._save_once("safety")
+        raise UserError(
+            f"out of memory in batch {batch.number:,} ({batch.num_source_tokens:,} source and "
+            f"{batch.num_target_tokens:,} target tokens); lower --max-tokens-per-device "
+            f"{self.machine.max_tokens:,} and continue with --resume."
+        ) from error
 
     def _validate_and_save_if_due(self, stop: StopRequest) -> None:
         """Do what the intervals ask for at this step; the last is always measured and saved."""
@@ -238,22 +266,26 @@ class Trainer:
             improved = self._validate(stop)
         ended = self.is_finished()  # validation may have used up the patience
         if self._is_due(self.recipe.checkpoints):
-            self._save_once("regular", forgiving=not ended)
+            seconds = self._save_once("regular", forgiving=not ended)
         elif ended:
-            self._save_once("final", forgiving=False)
-        elif improved:
-            self._save_once("safety")
+            seconds = self._save_once("final", forgiving=False)
+        else:
+            seconds = self._save_once("safety") if improved else None
+        stop.note_seconds("save", seconds or 0.0)
 
     def _validate(self, stop: StopRequest) -> bool:
         """Measure on the validation text; return whether it was the best so far."""
-        validation = self.validator.validate(self.model, self.machine, stop)
+        average = self.average
+        with average.in_place_of(self.model) if average is not None else nullcontext():
+            validation = self.validator.validate(self.model, self.machine, stop)
         self.model.train()
         if validation is None:
             return False
+        self._refuse_drift()
         self._validation = validation
         progress = self.progress
         progress.validated_step = progress.step
-        self.metrics.append({"step": progress.step, "validation": validation.as_record()})
+        self._record({"step": progress.step, "validation": validation.as_record()})
         best = progress.best_quality
         improved = math.isfinite(validation.quality) and (best is None or validation.quality > best)
         if improved:
@@ -264,45 +296,47 @@ class Trainer:
         logs.info(f"step {progress.step:,}: {validation}{' (best)' if improved else ''}")
         return improved
 
-    def _save_once(self, kind: CheckpointKind, *, forgiving: bool = True) -> None:
-        """Save a checkpoint unless it would be the one that was saved last.
-
-        A full disk is told and forgiven twice in a row, except where training ends.
-        """
-        new = Saved(self.progress.step, kind, self.progress.validated_step == self.progress.step)
-        if new == self._saved:
+    def _refuse_drift(self) -> None:
+        """Compare the ranks' weights, which must be the same to the last bit."""
+        if self.machine.ranks.size == 1:
             return
-        facts = self._facts(kind)
-        try:
-            save_checkpoint(self.run_dir, self._state(), self.recipe, self.corpus.tokenizer, facts)
-            prune(self.run_dir, self.recipe.checkpoints.keep_for_average)
-        except OutputError as error:
-            self._failed_saves += 1
-            if not forgiving or self._failed_saves >= MAX_FAILED_SAVES:
-                raise
-            logs.warning(f"{error} Training goes on; the next checkpoint tries again.")
-            return
-        self._failed_saves = 0
-        self._saved = new
+        digest = hashlib.sha256()
+        for parameter in self.model.parameters():
+            digest.update(parameter.detach().cpu().numpy().tobytes())
+        self._require_same(digest.hexdigest(), f"weights at step {self.progress.step:,}")
 
-    def _leave(self, stop: StopRequest) -> NoReturn:
+    def _require_same(self, value: object, what: str) -> None:
+        for rank, other in enumerate(self.machine.ranks.gather(value)):
+            if other != value:
+                raise UserError(
+                    f"the {what} of rank {self.machine.ranks.rank} and of rank {rank} differ; "
+                    "see to it that all nodes have the same, and continue with --resume."
+                )
+
+    def _record(self, record: Mapping[str, Any]) -> None:
+        if self._metrics is not None:
+            self._metrics.append(record)
+
+    def _save_once(self, kind: CheckpointKind, *, forgiving: bool = True) -> float | None:
         step = self.progress.step
-        if step > 0 and self._saved.step != step:
+        new = Saved(step, kind, is_measured=self.progress.validated_step == step)
+        return self.saver.save_once(new, self._state(), self._facts(kind), forgiving=forgiving)
+
+    def _leave(self, reason: str) -> NoReturn:
+        step = self.progress.step
+        if step > 0 and self.saver.last.step != step:
             self._save_once("safety", forgiving=False)
         saved = f"it was saved in {self.run_dir}" if step > 0 else "there was nothing to save yet"
         raise InterruptedTrainingError(
-            f"{stop.signal_name} stopped training at step {step:,}; {saved}. "
+            f"{reason} stopped training at step {step:,}; {saved}. "
             "Run the same command with --resume to continue."
         )
 
     def is_complete(self) -> bool:
         """Say whether the recipe's end was reached, measured and saved."""
-        return (
-            self.is_finished()
-            and self._saved.step == self.progress.step
-            and self._saved.kind != "safety"
-            and self._saved.is_measured
-        )
+        last = self.saver.last
+        is_whole = last.step == self.progress.step and last.kind != "safety" and last.is_measured
+        return self.is_finished() and is_whole
 
     def is_finished(self) -> bool:
         """Say whether the recipe asks for no further step."""
@@ -323,7 +357,7 @@ class Trainer:
         return index == 0 and epoch % interval.every_epochs == 0
 
     def _state(self) -> TrainingState:
-        return TrainingState(self.model, self.optimizer, self.progress)
+        return TrainingState(self.model, self.optimizer, self.progress, self.average)
 
     def _facts(self, kind: CheckpointKind) -> dict[str, Any]:
         return {
@@ -333,31 +367,10 @@ class Trainer:
             "validation": self._validation.as_record() if self._validation else None,
             "recipe_sha256": section_hash(self.recipe, *type(self.recipe).model_fields),
             "prepared_files": self.corpus.manifest["files"],
+            "initialized_from": self.origin,
             "precision": self.machine.precision,
+            "ranks": self.machine.ranks.size,
             "threads": torch.get_num_threads(),
             "max_tokens_per_device": self.machine.max_tokens,
+            "micro_batches_multiple_of": self.machine.multiple_of,
         }
-
-    def _as_record(self, report: StepReport, batch: Batch) -> dict[str, Any]:
-        gradient = report.gradient
-        return {
-            "step": self.progress.step,
-            "batch_index": batch.number,
-            "loss": gradient.loss,
-            "nll": gradient.nll,
-            "gradient_norm": gradient.norm,
-            "learning_rate": report.learning_rate,
-            "target_tokens": gradient.num_tokens,
-            "source_tokens": batch.num_source_tokens,
-            "seconds": round(report.seconds, 4),
-            "data_wait_seconds": round(report.data_wait_seconds, 4),
-        }
-
-
-def _as_notes(report: StepReport) -> str:
-    gradient = report.gradient
-    return (
-        f"loss {gradient.loss:.3f}, perplexity {math.exp(min(gradient.nll, 50)):.2f}, "
-        f"lr {report.learning_rate:.2e}, norm {gradient.norm:.2f}, "
-        f"{gradient.num_tokens / report.seconds:,.0f} target tokens/s"
-    )

@@ -15,6 +15,8 @@ from torch import Tensor
 from nmt_cli.corpus.loader import Batch, ParallelTokens
 from nmt_cli.engine.loss import LossSums, label_smoothed_cross_entropy
 from nmt_cli.engine.machine import Machine
+from nmt_cli.engine.memory import is_out_of_memory
+from nmt_cli.engine.stop_signals import StopRequest
 from nmt_cli.model.packing import Packed, pack
 from nmt_cli.model.transformer import Transformer
 
@@ -64,30 +66,59 @@ def loss_sums(
     return label_smoothed_cross_entropy(rows, model.output_weight, batch.target_output, smoothing)
 
 
-def compute_gradient(
-    model: Transformer, batch: Batch, bos_id: int, smoothing: float, seed: int, machine: Machine
+def compute_gradient(  # one argument for each thing the gradient depends on
+    model: Transformer,
+    batch: Batch,
+    bos_id: int,
+    smoothing: float,
+    seed: int,
+    machine: Machine,
+    stop: StopRequest | None = None,
 ) -> Gradient:
-    """Leave the gradient of the batch's mean token loss in the parameters.
+    """Leave the gradient of the batch's mean token loss in the parameters, alike on all ranks.
 
     The gradient is that of the sum of token losses over the whole batch, divided by the number of
-    its target tokens, however the batch is cut. Dropout is seeded for each micro-batch.
+    its target tokens, however the batch is cut and whoever computes the pieces. Dropout is seeded
+    for each micro-batch. Requests to ``stop`` travel with the losses. Out of memory on one rank is
+    a RuntimeError on all.
     """
     model.zero_grad(set_to_none=True)
+    ranks, failure = machine.ranks, None
+    try:
+        losses = _accumulate(model, batch, bos_id, smoothing, seed, machine)
+    except RuntimeError as error:
+        if not is_out_of_memory(error):
+            raise
+        losses, failure = [math.nan, math.nan], error
+    asked = stop.flags() if stop is not None else []
+    loss, nll, failures, *asked = ranks.sum([*losses, float(failure is not None), *asked])
+    if failures:
+        raise failure or torch.OutOfMemoryError("another rank had no memory left")
+    if stop is not None:
+        stop.agree(asked)
     num_tokens = batch.num_target_tokens
-    loss = torch.zeros((), dtype=torch.float64, device=machine.device)
-    nll = torch.zeros_like(loss)
-    for index, tokens in enumerate(batch.micro_batches):
+    if not math.isfinite(loss):
+        return Gradient(loss / num_tokens, nll / num_tokens, math.nan, num_tokens)
+    ranks.sum_gradients(model.parameters())
+    gradients = [p.grad for p in model.parameters() if p.grad is not None]
+    norm = torch.nn.utils.get_total_norm(gradients).item()
+    return Gradient(loss / num_tokens, nll / num_tokens, norm, num_tokens)
+
+
+def _accumulate(
+    model: Transformer, batch: Batch, bos_id: int, smoothing: float, seed: int, machine: Machine
+) -> list[float]:
+    """Add up the gradients of this rank's micro-batches; return their summed losses."""
+    sums = torch.zeros(2, dtype=torch.float64, device=machine.device)
+    for index, tokens in machine.ranks.share(batch.micro_batches):
         if not len(tokens.target_lengths):
             continue  # fewer pairs than micro-batches
         torch.manual_seed(micro_batch_seed(seed, batch.number, index))
         tensors = as_tensors(tokens, bos_id, machine)
-        sums = loss_sums(model, tensors, smoothing, machine.precision)
-        (sums.loss / num_tokens).backward()
-        loss += sums.loss.detach()
-        nll += sums.nll
-    gradients = [p.grad for p in model.parameters() if p.grad is not None]
-    norm = torch.nn.utils.get_total_norm(gradients)
-    return Gradient(loss.item() / num_tokens, nll.item() / num_tokens, norm.item(), num_tokens)
+        losses = loss_sums(model, tensors, smoothing, machine.precision)
+        (losses.loss / batch.num_target_tokens).backward()
+        sums += torch.stack([losses.loss.detach(), losses.nll])
+    return sums.tolist()
 
 
 def micro_batch_seed(seed: int, batch_index: int, micro_batch: int) -> int:

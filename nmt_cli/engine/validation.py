@@ -1,7 +1,7 @@
 """Loss, perplexity and BLEU on the validation text."""
 
 import math
-from collections.abc import Iterator
+from itertools import zip_longest
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -52,26 +52,32 @@ class Validator:
     def validate(
         self, model: Transformer, machine: Machine, stop: StopRequest
     ) -> Validation | None:
-        """Return the figures of ``model``, left in evaluation mode; None where ``stop`` came."""
+        """Return the figures of ``model``, left in evaluation mode; None where ``stop`` came.
+
+        The ranks share the text out, and all return the same.
+        """
         model.eval()
+        measures_bleu = self._recipe.validation.bleu != "off"
         sums = self._loss_sums(model, machine, stop)
-        score = self._bleu(model, machine, stop) if self._recipe.validation.bleu != "off" else None
-        if stop:
+        hypotheses = self._translate(model, machine, stop) if measures_bleu else []
+        loss, nll, num_tokens, *asked = machine.ranks.sum([*sums, *stop.flags()])
+        stop.agree(asked)
+        if stop.agreed:
             return None
-        loss, nll = sums
+        score = self._bleu(machine.ranks.gather(hypotheses)) if measures_bleu else None
+        loss, nll = loss / max(1, num_tokens), nll / max(1, num_tokens)
         quality = (
             score if score is not None and self._recipe.validation.best_by == "bleu" else -loss
         )
         return Validation(loss, nll, score, quality)
 
     @torch.no_grad()
-    def _loss_sums(
-        self, model: Transformer, machine: Machine, stop: StopRequest
-    ) -> tuple[float, float]:
+    def _loss_sums(self, model: Transformer, machine: Machine, stop: StopRequest) -> list[float]:
+        """Return summed loss, summed nll and target tokens of this rank's share."""
         loss = nll = 0.0
         num_tokens = 0
         smoothing = self._recipe.training.label_smoothing
-        for tokens in self._micro_batches(machine.max_tokens):
+        for _, tokens in machine.ranks.share(self._micro_batches(machine.max_tokens)):
             if stop:
                 break
             batch = as_tensors(tokens, self._corpus.tokenizer.bos_id, machine)
@@ -79,15 +85,15 @@ class Validator:
             loss += sums.loss.item()
             nll += sums.nll.item()
             num_tokens += len(tokens.target_tokens)
-        return loss / max(1, num_tokens), nll / max(1, num_tokens)
+        return [loss, nll, num_tokens]
 
-    def _micro_batches(self, max_tokens: int) -> Iterator[ParallelTokens]:
+    def _micro_batches(self, max_tokens: int) -> tuple[ParallelTokens, ...]:
         source, target = self._corpus.validation_source, self._corpus.validation_target
         by_length = np.lexsort((source.lengths, target.lengths)).astype(np.int64)
-        yield from micro_batches_of(by_length, source, target, max_tokens)
+        return micro_batches_of(by_length, source, target, max_tokens)
 
-    def _bleu(self, model: Transformer, machine: Machine, stop: StopRequest) -> float | None:
-        """Return the BLEU of the validation text, through the same code as translate | score."""
+    def _translate(self, model: Transformer, machine: Machine, stop: StopRequest) -> list[str]:
+        """Return the translations of this rank's lines; cut short where ``stop`` came."""
         beam_size = 1 if self._recipe.validation.bleu == "greedy" else None
         translator = Translator(
             self._recipe,
@@ -96,13 +102,20 @@ class Validator:
             beam_size=beam_size,
             precision=machine.precision,
         )
-        lines = self._corpus.validation_lines("source")
-        hypotheses = []
+        source_lines = self._corpus.validation_lines("source")
+        lines = [line for _, line in machine.ranks.share(source_lines)]
+        hypotheses: list[str] = []
         for start in range(0, len(lines), LINES_BETWEEN_POLLS):
             if stop:
-                return None
+                break
             window = translator.translate_window(lines[start : start + LINES_BETWEEN_POLLS])
             if failed := next((t.error for t in window if t.error is not None), None):
                 raise UserError(f"the validation text could not be translated: {failed}.")
             hypotheses += [translation.text for translation in window]
+        return hypotheses
+
+    def _bleu(self, by_rank: list[list[str]]) -> float:
+        """Return the BLEU of the validation text, through the same code as translate | score."""
+        dealt = zip_longest(*by_rank)  # as they were dealt out to the ranks
+        hypotheses = [text for texts in dealt for text in texts if text is not None]
         return bleu.corpus_bleu(hypotheses, [self._corpus.validation_lines("target")]).score

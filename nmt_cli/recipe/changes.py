@@ -61,6 +61,7 @@ FORBIDDEN = (
     "data.normalization.",
     "data.filters.",
     "data.max_length",
+    "training.ema_decay",
     "validation.best_by",  # qualities by loss and by BLEU do not compare
     "tokenizer.",
     "model.num_layers",

@@ -276,6 +276,11 @@ class TrainingConfig(Section):
     clip_norm: Annotated[Number, Field(gt=0, le=1_000_000)] | None = Field(
         default=None, description="Longest gradient; null as in the paper does not clip."
     )
+    ema_decay: Annotated[Number, Field(gt=0, lt=1)] | None = Field(
+        default=None,
+        description="Share that an exponential moving average of the weights keeps at a step, such "
+        "as 0.999; it is then what is validated and saved. Null keeps no such average.",
+    )
     seed: Annotated[Count, Field(ge=0, lt=2**63)] = Field(
         default=1, description="Decides initial weights, order of the data and dropout."
     )

@@ -1,12 +1,21 @@
 import hashlib
 import json
 import shutil
+from pathlib import Path
 
+import click
 import pytest
+import torch
 
+from nmt_cli import cli
+from nmt_cli.cli import parse_duration
 from nmt_cli.commands import train
-from nmt_cli.errors import DamagedError, UserError
+from nmt_cli.engine import divergence
+from nmt_cli.engine.training_step import Gradient
+from nmt_cli.errors import DamagedError, InterruptedTrainingError, UserError
+from nmt_cli.model_directory import list_checkpoints, read_weights
 
+CONTEXT = (click.Context(cli.train), cli.train.params[0])
 OPTIONS = {"device": "cpu", "precision": "fp32", "max_tokens_per_device": 60}
 
 
@@ -32,9 +41,11 @@ def fingerprint(directory):
 
 def test_a_run_directory_says_what_it_is(run, toy):
     directory = run("training.max_steps=3")
-    assert sorted(path.name for path in directory.iterdir()) == [
-        "checkpoints", "metrics.jsonl", "recipe.yaml", "sessions.jsonl"
-    ]  # fmt: skip
+    assert {path.name for path in directory.iterdir()} - {"tensorboard"} == {
+        "checkpoints", "metrics.jsonl", "recipe.yaml", "run.lock", "sessions.jsonl", "status.json"
+    }  # fmt: skip
+    assert (directory / "run.lock").read_bytes() == b""
+    assert json.loads((directory / "status.json").read_text())["state"] == "finished"
     session = json.loads((directory / "sessions.jsonl").read_text())
     assert session["from_step"] == 0
     assert session["max_tokens_per_device"] == 60
@@ -152,3 +163,55 @@ def test_a_file_is_no_run_directory(run, tmp_path):
 def test_an_unknown_device_is_named(run):
     with pytest.raises(UserError, match="--device must be auto, cpu, cuda or cuda:N, but is tpu"):
         run(device="tpu")
+
+
+def test_init_from_starts_from_the_weights_of_another_run(run, tmp_path):
+    parent = run("training.max_steps=3")
+    child = run(
+        "training.max_steps=1",
+        "training.peak_learning_rate=1e-9",
+        run_dir=tmp_path / "child",
+        init_from=parent,
+    )
+    before, after = (read_weights(list_checkpoints(path)[-1].path) for path in (parent, child))
+    assert all(torch.allclose(before[name], after[name], atol=1e-6) for name in before)
+    origin = list_checkpoints(child)[-1].manifest["initialized_from"]
+    assert origin["pieces_matched"] == origin["vocabulary_size"]
+    run("training.max_steps=2", "training.peak_learning_rate=1e-9", run_dir=child, resume=True)
+    assert list_checkpoints(child)[-1].manifest["initialized_from"] == origin
+
+
+def test_init_from_nothing_leaves_nothing(run, tmp_path):
+    with pytest.raises(UserError, match="model absent not found"):
+        run(init_from=Path("absent"))
+    assert not (tmp_path / "run").exists()
+
+
+def test_time_that_is_up_stops_and_saves(run, tmp_path):
+    with pytest.raises(InterruptedTrainingError, match=r"--max-time stopped training at step 1;"):
+        run(max_time=0.0)
+    assert list_checkpoints(tmp_path / "run")[-1].step == 1
+    assert json.loads((tmp_path / "run" / "status.json").read_text())["exit_status"] == 75
+
+
+def test_a_training_without_a_finite_gradient_says_so_in_its_status(run, tmp_path, monkeypatch):
+    monkeypatch.setattr(divergence, "MAX_SKIPPED_IN_A_ROW", 1)
+    monkeypatch.setattr(Gradient, "is_finite", False)
+    with pytest.raises(UserError, match="training diverged"):
+        run()
+    status = json.loads((tmp_path / "run" / "status.json").read_text())
+    assert (status["state"], status["exit_status"]) == ("failed", 1)
+    assert "training diverged" in status["message"]
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("90", 90), ("1.5s", 1.5), ("45m", 2_700), ("1d3h30m", 99_000)]
+)
+def test_durations_are_read(text, seconds):
+    assert parse_duration(*CONTEXT, text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "3x", "h", "3h-1m", "nan"])
+def test_what_is_no_duration_is_refused(text):
+    with pytest.raises(click.BadParameter):
+        parse_duration(*CONTEXT, text)

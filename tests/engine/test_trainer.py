@@ -5,6 +5,7 @@ import signal
 import pytest
 import torch
 
+from nmt_cli.engine import saving
 from nmt_cli.engine import trainer as trainer_module
 from nmt_cli.engine.checkpoint import save_checkpoint
 from nmt_cli.engine.machine import Machine
@@ -12,7 +13,7 @@ from nmt_cli.engine.stop_signals import StopRequest
 from nmt_cli.engine.trainer import Trainer
 from nmt_cli.engine.training_step import compute_gradient
 from nmt_cli.errors import InterruptedTrainingError, OutputError, UserError
-from nmt_cli.model_directory import list_checkpoints
+from nmt_cli.model_directory import list_checkpoints, read_weights
 
 MACHINE = Machine(torch.device("cpu"), "fp32", max_tokens=60)  # two micro-batches a step
 
@@ -42,7 +43,7 @@ class StopAfter(StopRequest):
 
     def __bool__(self):
         if self.trainer.progress.step >= self.step:
-            self.signal_name = "SIGTERM"
+            self.reason = "SIGTERM"
         return super().__bool__()
 
 
@@ -251,7 +252,7 @@ def test_a_full_disk_stops_training_only_the_third_time(new_trainer, monkeypatch
             raise OutputError("disk full.")
         save(run_dir, state, *arguments)
 
-    monkeypatch.setattr(trainer_module, "save_checkpoint", save_or_fail)
+    monkeypatch.setattr(saving, "save_checkpoint", save_or_fail)
     trainer.train(StopRequest())
     assert set(checkpoints(trainer)) == {9, 12}
     assert capsys.readouterr().err.count("Training goes on") == 2
@@ -269,6 +270,7 @@ def test_a_stop_during_validation_leaves_it_for_the_resumed_run(new_trainer, mon
 
     def stopped(model, machine, request):
         stop.handle(signal.SIGTERM, None)
+        stop.agree(stop.flags())
 
     monkeypatch.setattr(trainer.validator, "validate", stopped)
     with pytest.raises(InterruptedTrainingError, match="step 6"):
@@ -302,7 +304,7 @@ def test_on_a_gpu_the_micro_batches_are_made_to_fit(new_trainer, monkeypatch):
     before = weights(trainer)
     tried = []
 
-    def limited(model, batch, bos_id, smoothing, seed, machine):
+    def limited(model, batch, bos_id, smoothing, seed, machine, stop):
         (tokens,) = batch.micro_batches
         tried.append(len(tokens.source_tokens))
         if tried[-1] > 30:
@@ -318,9 +320,39 @@ def test_on_a_gpu_the_micro_batches_are_made_to_fit(new_trainer, monkeypatch):
     assert all(parameter.grad is None for parameter in trainer.model.parameters())
 
 
-def test_a_second_interrupt_ends_at_once():
-    request = StopRequest()
-    request.handle(signal.SIGINT, None)
-    assert request
-    with pytest.raises(KeyboardInterrupt):
-        request.handle(signal.SIGINT, None)
+def test_the_moving_average_is_what_is_saved_and_the_weights_are_what_is_trained(
+    new_trainer, toy, tmp_path
+):
+    recipe = changed(toy.recipe, training={"ema_decay": 0.9})
+    averaged = new_trainer(recipe, run_dir=tmp_path / "averaged")
+    average = weights(averaged).double()
+    update = averaged._update
+
+    def recorded(gradient):
+        nonlocal average
+        rate = update(gradient)
+        decay = min(0.9, (1 + averaged.progress.step) / (10 + averaged.progress.step))
+        average = decay * average + (1 - decay) * weights(averaged).double()
+        return rate
+
+    averaged._update = recorded
+    averaged.train(StopRequest())
+    plain = new_trainer()
+    plain.train(StopRequest())
+    assert torch.equal(weights(averaged), weights(plain))
+    last = list_checkpoints(averaged.run_dir)[-1].path
+    saved = read_weights(last)
+    names = [name for name, _ in averaged.model.named_parameters()]
+    found = torch.cat([saved[name].flatten() for name in names])
+    assert torch.allclose(found.double(), average, atol=1e-6)
+    losses = [r["validation"]["loss"] for r in records(averaged) if "validation" in r]
+    assert losses != [r["validation"]["loss"] for r in records(plain) if "validation" in r]
+
+    parts = new_trainer(recipe, run_dir=tmp_path / "parts")
+    with pytest.raises(InterruptedTrainingError):
+        parts.train(StopAfter(parts, 5))
+    resumed = new_trainer(recipe, run_dir=tmp_path / "parts")
+    resumed.resume()
+    resumed.train(StopRequest())
+    again = read_weights(list_checkpoints(resumed.run_dir)[-1].path)
+    assert all(torch.equal(again[name], saved[name]) for name in names)

@@ -12,8 +12,8 @@ from tests.recipe.conftest import problems_of
 OPTIONAL_KEYS = {
     *("data.test", "data.prepared", "data.filters.max_length_ratio", "tokenizer.model"),
     *("tokenizer.joiner", "model.d_k", "model.d_v", "training.max_epochs"),
-    *("training.peak_learning_rate", "training.clip_norm", "validation.every_epochs"),
-    *("validation.patience", "checkpoints.every_epochs"),
+    *("training.peak_learning_rate", "training.clip_norm", "training.ema_decay"),
+    *("validation.patience", "validation.every_epochs", "checkpoints.every_epochs"),
 }
 MAY_BE_ZERO = {
     *("model.dropout", "model.attention_dropout", "model.relu_dropout", "training.warmup_start"),

@@ -1,0 +1,129 @@
+"""The processes that train one model together, and what they exchange.
+
+Everything a rank decides by itself it decides alike on all of them, because what it decides by is
+exchanged first. One process alone is a group of one, whose exchanges change nothing.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from functools import partial
+from typing import Any, TypeVar
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from nmt_cli.errors import UserError
+from nmt_cli.launch import Worker
+
+TIMEOUT_SECONDS = 600.0  # of a rank that waits for another: start-up, a step, a save, a validation
+
+Item = TypeVar("Item")
+
+
+class PeerLostError(UserError):
+    """Another rank is gone or silent; why is told where it happened."""
+
+
+class Ranks:
+    """This process's place among those that train together."""
+
+    def __init__(self, rank: int = 0, size: int = 1) -> None:
+        self.rank, self.size = rank, size
+
+    @property
+    def is_main(self) -> bool:
+        """Whether this rank writes and speaks for all."""
+        return self.rank == 0
+
+    def share(self, items: Sequence[Item]) -> Iterator[tuple[int, Item]]:
+        """Yield this rank's items, each with its number among all: rank, rank + size, ..."""
+        for number in range(self.rank, len(items), self.size):
+            yield number, items[number]
+
+    def sum(self, values: Sequence[float]) -> list[float]:
+        """Return the sums of all ranks' values, the same bits on every rank."""
+        if self.size == 1:
+            return list(values)
+        sums = torch.tensor(values, dtype=torch.float64)
+        self._exchange(lambda: dist.all_reduce(sums))
+        return sums.tolist()
+
+    def sum_gradients(self, parameters: Iterable[torch.nn.Parameter]) -> None:
+        """Replace every gradient by the sum of all ranks' gradients.
+
+        They travel as one flat tensor: the order of summation is then the same after a resume.
+        """
+        if self.size == 1:
+            return
+        parameters = list(parameters)
+        for parameter in parameters:
+            if parameter.grad is None:  # fewer micro-batches than ranks
+                parameter.grad = torch.zeros_like(parameter)
+        gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+        flat = torch.cat([gradient.flatten() for gradient in gradients])
+        self._exchange(lambda: dist.all_reduce(flat))
+        parts = flat.split([gradient.numel() for gradient in gradients])
+        torch._foreach_copy_(
+            gradients, [part.view_as(g) for part, g in zip(parts, gradients, strict=True)]
+        )
+
+    def minimum(self, value: int) -> int:
+        """Return the least of all ranks' values."""
+        return int(min(self.gather(value)))
+
+    def from_main(self, value: Item) -> Item:
+        """Return the main process's ``value``."""
+        if self.size == 1:
+            return value
+        values = [value]
+        self._exchange(lambda: dist.broadcast_object_list(values, src=0, device=_CPU))
+        return values[0]
+
+    def copy_from_main(self, tensors: Iterable[Tensor]) -> None:
+        """Overwrite ``tensors``, of the same shapes on all ranks, by the main process's."""
+        if self.size == 1:
+            return
+        for tensor in tensors:
+            self._exchange(partial(dist.broadcast, tensor.detach(), src=0))
+
+    def gather(self, value: Item) -> list[Item]:
+        """Return every rank's ``value``, in the order of ranks."""
+        if self.size == 1:
+            return [value]
+        values: list[Any] = [None] * self.size
+        self._exchange(lambda: dist.all_gather_object(values, value))
+        return values
+
+    def _exchange(self, collective: Callable[[], Any]) -> None:
+        try:
+            collective()
+        except RuntimeError as error:  # gloo and NCCL name no narrower one
+            raise PeerLostError(f"rank {self.rank} lost another rank and ends.") from error
+
+
+ALONE = Ranks()
+_CPU = torch.device("cpu")
+
+
+@contextmanager
+def joined_ranks(worker: Worker | None, device: torch.device) -> Iterator[Ranks]:
+    """Yield this process's ranks once all have come; a process that torchrun did not start is one.
+
+    Tensors on a GPU travel by NCCL, everything else by gloo.
+    """
+    if worker is None:
+        yield ALONE
+        return
+    backend = "gloo" if device.type == "cpu" else "cpu:gloo,cuda:nccl"
+    try:
+        dist.init_process_group(
+            backend,
+            timeout=timedelta(seconds=TIMEOUT_SECONDS),
+            device_id=device if device.type == "cuda" else None,
+        )
+    except RuntimeError as error:
+        raise PeerLostError(f"rank {worker.rank} did not find the others.") from error
+    yield Ranks(worker.rank, worker.size)
+    dist.destroy_process_group()  # not after an error: it would wait for ranks that are gone

@@ -1,0 +1,122 @@
+"""A run directory: who may train in it, with which recipe, and what a session leaves there."""
+
+import fcntl
+import json
+import os
+import platform
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from nmt_cli import logs
+from nmt_cli.atomic_files import file_appearing_whole, remove_leftovers
+from nmt_cli.engine.trainer import METRICS
+from nmt_cli.errors import UserError
+from nmt_cli.model_directory import CHECKPOINT_NAME, CHECKPOINTS, RECIPE, list_checkpoints
+from nmt_cli.recipe.changes import ChangeKind, changed_keys
+from nmt_cli.recipe.reader import dump_recipe, read_recipe
+from nmt_cli.recipe.schema import Recipe
+
+LOCK = "run.lock"
+SESSIONS = "sessions.jsonl"
+
+
+class RunInUseError(UserError):
+    """Another process trains in the run directory; nothing there is ours to change."""
+
+
+@contextmanager
+def locked(run_dir: Path) -> Iterator[None]:
+    """Hold the run for this process alone; raise UserError where another one trains in it.
+
+    The kernel lets go of the lock when the process ends, however it ends.
+    """
+    if run_dir.exists() and not run_dir.is_dir():
+        raise UserError(f"{run_dir} is a file; choose another --run-dir.")
+    run_dir.mkdir(parents=True, exist_ok=True)
+    with (run_dir / LOCK).open("a+b") as stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise RunInUseError(f"{run_dir} is in use: {_holder(stream)}.") from None
+        if not os.fstat(stream.fileno()).st_nlink:
+            raise RunInUseError(f"{run_dir} was in use until now; run the same command again.")
+        stream.truncate(0)
+        now = datetime.now(timezone.utc).isoformat(timespec="seconds")
+        holder = {"process": os.getpid(), "host": platform.node(), "since": now}
+        stream.write(json.dumps(holder).encode())
+        stream.flush()
+        try:
+            yield
+        finally:
+            stream.truncate(0)
+            if [path.name for path in run_dir.iterdir()] == [LOCK]:  # nothing came of it
+                (run_dir / LOCK).unlink()
+                run_dir.rmdir()
+
+
+def _holder(stream: BinaryIO) -> str:
+    stream.seek(0)
+    try:
+        holder = json.loads(stream.read())
+        text = f"process {holder['process']} on {holder['host']} trains in it "
+        return text + f"since {holder['since']}; wait for it, or choose another --run-dir"
+    except (ValueError, KeyError, TypeError):
+        return "another process has just started there; choose another --run-dir"
+
+
+def check_run_directory(
+    run_dir: Path, recipe: Recipe, *, resume: bool, allowed: Sequence[str]
+) -> bool:
+    """Return whether there is something to resume; refuse to mix two trainings."""
+    remove_leftovers(run_dir / CHECKPOINTS, CHECKPOINT_NAME.pattern)
+    if not any((run_dir / CHECKPOINTS).glob("step-*")):
+        _refuse_foreign(run_dir)
+        if resume:
+            logs.warning(f"{run_dir} holds no checkpoint to resume from; training starts anew.")
+        return False
+    checkpoints = list_checkpoints(run_dir)
+    if not resume:
+        last = f"up to step {checkpoints[-1].step:,}" if checkpoints else "that are damaged"
+        raise UserError(
+            f"{run_dir} already holds checkpoints {last}. "
+            "Add --resume to continue, or choose another --run-dir."
+        )
+    _refuse_other_recipe(run_dir, recipe, allowed)
+    return True
+
+
+def _refuse_other_recipe(run_dir: Path, recipe: Recipe, allowed: Sequence[str]) -> None:
+    before = read_recipe(str(run_dir / RECIPE)).recipe
+    refused = []
+    for change in changed_keys(before, recipe):
+        text = f"{change.key} (was {change.old}, is {change.new})"
+        if change.kind is ChangeKind.FORBIDDEN:
+            refused.append(f"{text} cannot change within a run")
+        elif change.kind is ChangeKind.DECLARED and change.key not in allowed:
+            refused.append(f"{text} needs --allow-change {change.key}")
+        else:
+            logs.info(f"Recipe changed: {text}.")
+    if refused:
+        raise UserError(f"{run_dir} was trained with another recipe: {'; '.join(refused)}.")
+
+
+def _refuse_foreign(run_dir: Path) -> None:
+    """Refuse to write over a recipe or metrics that no start of a training left."""
+    if (run_dir / SESSIONS).exists():
+        return
+    for name in (RECIPE, METRICS):
+        if (run_dir / name).exists():
+            raise UserError(
+                f"{run_dir / name} exists and is not a run's; choose another --run-dir."
+            )
+
+
+def describe_session(run_dir: Path, recipe: Recipe, session: dict[str, Any]) -> None:
+    """Write the resolved recipe, and a line about this session: versions and machine."""
+    with file_appearing_whole(run_dir / RECIPE, replace=True) as stream:
+        stream.write(dump_recipe(recipe).encode())
+    with (run_dir / SESSIONS).open("a", encoding="utf-8") as stream:
+        stream.write(json.dumps(session) + "\n")

@@ -1,0 +1,215 @@
+"""One session of a training, in one process: from the options to the last checkpoint."""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from nmt_cli import logs
+from nmt_cli.corpus.batching import refuse_longer
+from nmt_cli.corpus.binarized import PreparedCorpus, open_prepared
+from nmt_cli.engine.machine import (
+    MachineOptions,
+    choose_machine,
+    choose_rank_device,
+    cut_as_before,
+)
+from nmt_cli.engine.ranks import PeerLostError, joined_ranks
+from nmt_cli.engine.run_directory import (
+    RunInUseError,
+    check_run_directory,
+    describe_session,
+    locked,
+)
+from nmt_cli.engine.stop_signals import StopRequest, stop_requests
+from nmt_cli.engine.trainer import Trainer
+from nmt_cli.engine.warm_start import start_from
+from nmt_cli.errors import InterruptedTrainingError, UserError
+from nmt_cli.launch import Worker, die_with_parent, is_failure_of, started_at
+from nmt_cli.recipe.reader import RecipeFile
+from nmt_cli.run_status import RunStatus, read_status, write_status
+
+SECONDS_BETWEEN_SPEAKERS = 0.3  # of an error that several ranks meet, the lowest tells
+
+
+class TrainOptions(MachineOptions, total=False):
+    """The flags of ``train``; what is left out has the default of ``--help``."""
+
+    overrides: Sequence[str]
+    prepared: Path | None
+    run_dir: Path | None
+    resume: bool
+    allowed_changes: Sequence[str]
+    init_from: Path | None
+    max_time: float | None  # seconds, counted from the start of the command
+    devices: int | None
+    nnodes: int
+    rdzv_endpoint: str | None
+    rdzv_id: str | None
+    quiet: bool
+
+
+class Job(NamedTuple):
+    """What to train, and where."""
+
+    recipe_name: str
+    file: RecipeFile
+    run_dir: Path
+    options: TrainOptions
+
+    def open_corpus(self) -> PreparedCorpus:
+        """Return the prepared text after checking every file of it."""
+        prepared = self.options.get("prepared") or self.file.prepared
+        return open_prepared(prepared, self.file.recipe, self.recipe_name)
+
+    def check_run_directory(self, *, is_restart: bool = False) -> bool:
+        """Return whether there is something to resume; refuse to mix two trainings."""
+        return check_run_directory(
+            self.run_dir,
+            self.file.recipe,
+            resume=is_restart or self.options.get("resume", False),
+            allowed=self.options.get("allowed_changes", ()),
+        )
+
+
+def train(job: Job, worker: Worker | None = None) -> None:
+    """Train in this process, alone or as one of torchrun's workers.
+
+    Raises UserError for input that cannot be trained on, InterruptedTrainingError after a signal.
+    """
+    device = choose_rank_device(job.options.get("device", "auto"), worker)
+    corpus = job.open_corpus()
+    machine = choose_machine(job.file.recipe, corpus.tokenizer.size, device, worker, job.options)
+    is_resumed = False
+    with ExitStack() as stack:
+        if worker is None or worker.rank == 0:
+            stack.enter_context(locked(job.run_dir))
+            is_restart = worker is not None and worker.restarts > 0
+            is_resumed = job.check_run_directory(is_restart=is_restart)
+        ranks = stack.enter_context(joined_ranks(worker, device))
+        machine = machine._replace(ranks=ranks, multiple_of=ranks.size)
+        trainer = Trainer(job.file.recipe, corpus, job.run_dir, machine)
+        _restore(trainer, job, is_resumed=is_resumed)
+        if trainer.is_complete():
+            logs.info(f"{job.run_dir} is finished; nothing to do.")
+        else:
+            _train(trainer, job, worker)
+
+
+def _restore(trainer: Trainer, job: Job, *, is_resumed: bool) -> None:
+    """Give the trainers of all ranks their first state, and their batches the cut they had."""
+    ranks, before, init_from = trainer.machine.ranks, None, job.options.get("init_from")
+    if is_resumed:
+        before = dict(trainer.resume())
+    elif init_from is not None and ranks.is_main:
+        warm_start = start_from(init_from, trainer.model, trainer.corpus.tokenizer)
+        trainer.origin = warm_start.facts()
+        trainer.start_average()
+        logs.info(str(warm_start))
+    trainer.take_over_state()
+    before = ranks.from_main(before)
+    if before is not None:
+        is_chosen = job.options.get("max_tokens_per_device") is not None
+        trainer.machine = cut_as_before(trainer.machine, before, is_chosen=is_chosen)
+
+
+def _train(trainer: Trainer, job: Job, worker: Worker | None) -> None:
+    trainer.fit_to_memory()
+    corpus, machine = trainer.corpus, trainer.machine
+    sides = (corpus.source, corpus.target, corpus.validation_source, corpus.validation_target)
+    refuse_longer(machine.max_tokens, *(side.lengths for side in sides))
+    if machine.ranks.is_main:
+        session = {"from_step": trainer.progress.step, **machine.describe()}
+        describe_session(job.run_dir, job.file.recipe, session)
+        _announce(trainer, job.run_dir)
+    max_time = job.options.get("max_time")
+    deadline = started_at() + max_time if max_time is not None else None
+    stop = StopRequest(deadline, second_interrupt_ends=worker is None)
+    with _status_kept(job.run_dir, worker), stop_requests(stop):
+        trainer.train(stop)
+    logs.info(f"Next: nmt-cli average-checkpoints {job.run_dir}")
+
+
+def _announce(trainer: Trainer, run_dir: Path) -> None:
+    machine = trainer.machine
+    num_parameters = sum(parameter.numel() for parameter in trainer.model.parameters())
+    where = str(machine.device)
+    if machine.ranks.size > 1:
+        where = f"{machine.ranks.size} {machine.device.type} ranks"
+    logs.info(
+        f"Training {num_parameters:,} parameters on {where} in {machine.precision}, "
+        f"micro-batches of at most {machine.max_tokens:,} tokens a side, into {run_dir}."
+    )
+
+
+@contextmanager
+def _status_kept(run_dir: Path, worker: Worker | None) -> Iterator[None]:
+    """Say in ``status.json`` how training stands while the block runs, and how it ended.
+
+    A worker's failure is written where it is told, by whichever rank tells it.
+    """
+    if worker is not None and worker.rank > 0:
+        yield
+        return
+    launch = worker.launch if worker is not None else ""
+    write_status(run_dir, RunStatus("running", launch))
+    try:
+        yield
+    except InterruptedTrainingError as error:
+        write_status(run_dir, RunStatus("interrupted", launch, error.exit_status, str(error)))
+        raise
+    except UserError as error:
+        if worker is None:
+            write_status(run_dir, RunStatus("failed", launch, error.exit_status, str(error)))
+        raise
+    write_status(run_dir, RunStatus("finished", launch, 0))
+
+
+def train_as_worker(job: Job, worker: Worker) -> int:
+    """Train as one of torchrun's workers; return the exit status.
+
+    A stop is a success to torchrun, which would otherwise start the workers again.
+    """
+    die_with_parent()
+    if worker.rank > 0:
+        logs.silence()
+    if worker.restarts > 0 and is_failure_of(worker.launch, read_status(job.run_dir)):
+        return 1  # restarts are for killed workers
+    try:
+        train(job, worker)
+    except PeerLostError as error:
+        logs.warning(str(error))
+        return 1
+    except InterruptedTrainingError as error:
+        if not worker.is_ours:
+            logs.warning(str(error))
+    except UserError as error:
+        _tell_once(job.run_dir, worker, error)
+        return error.exit_status
+    except Exception as error:
+        wrapped = UserError(f"rank {worker.rank} failed: {traceback.format_exc()}")
+        _tell_once(job.run_dir, worker, wrapped)
+        raise SystemExit(1) from error
+    return 0
+
+
+def _tell_once(run_dir: Path, worker: Worker, error: UserError) -> None:
+    """Tell an error that several ranks may have met; the lowest of them speaks.
+
+    Our own launcher tells what ``status.json`` says. A run that is not this launch's keeps its
+    status.
+    """
+    time.sleep(min(worker.rank, 10) * SECONDS_BETWEEN_SPEAKERS)
+    status = read_status(run_dir)
+    if is_failure_of(worker.launch, status):
+        return
+    is_our_run = worker.is_ours or (status is not None and status.launch == worker.launch)
+    if is_our_run and not isinstance(error, RunInUseError):
+        write_status(run_dir, RunStatus("failed", worker.launch, error.exit_status, str(error)))
+        if worker.is_ours:
+            return
+    logs.error(str(error))

@@ -1,0 +1,28 @@
+"""torchrun in a process of its own, which ends with its parent and without a traceback."""
+
+import logging
+import sys
+
+from torch.distributed import run as torchrun
+from torch.distributed.elastic.multiprocessing.api import SignalException
+from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+from torch.distributed.elastic.rendezvous import RendezvousError
+
+from nmt_cli.launch import NODES_APART, WORKERS_FAILED, die_with_parent
+
+
+def main(arguments: list[str]) -> int:
+    """Run torchrun; its workers' errors were told by themselves."""
+    die_with_parent()
+    logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)
+    try:
+        torchrun.run(torchrun.parse_args(arguments))
+    except (ChildFailedError, SignalException):
+        return WORKERS_FAILED
+    except RendezvousError:
+        return NODES_APART
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

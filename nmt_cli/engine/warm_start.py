@@ -1,0 +1,123 @@
+"""``--init-from``: training that starts from the weights of another model.
+
+Its optimizer and its learning rate start anew; pieces are matched by name, so that the vocabulary
+may be another one.
+"""
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from nmt_cli.corpus.tokenizer import Tokenizer
+from nmt_cli.errors import UserError
+from nmt_cli.model.transformer import Transformer
+from nmt_cli.model_directory import WEIGHTS, LoadedModel, load_model
+from nmt_cli.recipe.schema import ModelConfig
+
+# Their rows are pieces; under these names whether they are one matrix, two or three.
+VOCABULARY_MATRICES = ("source_embedding.weight", "target_embedding.weight", "output_weight")
+LEAST_TIED_LAST = ("all", "decoder", "none")
+DIFFERENCES_NAMED = 3
+
+
+class WarmStart(NamedTuple):
+    """Where the first weights came from, and how many pieces of the vocabulary had some."""
+
+    path: Path
+    weights_sha256: str
+    pieces_matched: int
+    vocabulary_size: int
+
+    def facts(self) -> dict[str, Any]:
+        """Return what a manifest says of it."""
+        return {**self._asdict(), "path": str(self.path)}
+
+    def __str__(self) -> str:
+        return (
+            f"Starting from {self.path}, which has {self.pieces_matched:,} of the "
+            f"{self.vocabulary_size:,} pieces."
+        )
+
+
+def start_from(path: Path, model: Transformer, tokenizer: Tokenizer) -> WarmStart:
+    """Copy the weights of the model, checkpoint or run at ``path`` into ``model``.
+
+    In the embeddings and the softmax, pieces of ``tokenizer`` that the other model has too get its
+    vectors, and new ones keep theirs. Raises UserError where the architectures differ.
+    """
+    parent = load_model(path)
+    _refuse_other_architecture(parent, model.config)
+    ids, parent_ids = _ids_of_common_pieces(tokenizer, parent.tokenizer)
+    _copy_weights(model, parent.model, ids, parent_ids)
+    sha256 = parent.manifest["files"][WEIGHTS]["sha256"]
+    return WarmStart(parent.path, sha256, len(ids), tokenizer.size)
+
+
+def _refuse_other_architecture(parent: LoadedModel, config: ModelConfig) -> None:
+    theirs, ours = _architecture(parent.model.config), _architecture(config)
+    different = [key for key in ours | theirs if ours.get(key) != theirs.get(key)]
+    if different:
+        named = different[:DIFFERENCES_NAMED]
+        was = ", ".join(f"{key} {theirs.get(key)}" for key in named)
+        says = ", ".join(f"{key} {ours.get(key)}" for key in named)
+        raise UserError(
+            f"{parent.path} was trained with {was}, the recipe's model says {says}; "
+            "correct the recipe, or choose another --init-from."
+        )
+    tied, parent_tied = config.tied_embeddings, parent.model.config.tied_embeddings
+    if LEAST_TIED_LAST.index(tied) < LEAST_TIED_LAST.index(parent_tied):
+        raise UserError(
+            f"{parent.path} was trained with tied_embeddings {parent_tied}, the recipe's model "
+            f"says {tied}; different matrices cannot become one, so correct the recipe."
+        )
+
+
+def _architecture(config: ModelConfig) -> dict[str, object]:
+    """Return what decides names, shapes and meaning of the weights, beside the vocabulary."""
+    keys = config.model_dump(
+        exclude={"dropout", "attention_dropout", "relu_dropout", "tied_embeddings"}
+    )
+    keys.update(d_k=config.key_width, d_v=config.value_width)
+    if config.positions != "learned":
+        del keys["max_positions"]
+    return keys
+
+
+def _ids_of_common_pieces(tokenizer: Tokenizer, parent: Tokenizer) -> tuple[list[int], list[int]]:
+    """Return the ids of pieces that both have, and the other's ids of the same pieces.
+
+    Marks of start, end and unknown pieces are matched by what they do, because a piece of the text
+    may be spelt like one of them.
+    """
+    parent_ids = _ids_of_text_pieces(parent)
+    pairs = {
+        token: parent_ids[piece]
+        for piece, token in _ids_of_text_pieces(tokenizer).items()
+        if piece in parent_ids
+    }
+    pairs[tokenizer.unk_id] = parent.unk_id
+    pairs[tokenizer.bos_id] = parent.bos_id
+    pairs[tokenizer.eos_id] = parent.eos_id  # after bos, which may be the same piece here
+    return list(pairs.keys()), list(pairs.values())
+
+
+def _ids_of_text_pieces(tokenizer: Tokenizer) -> dict[str, int]:
+    marks = {tokenizer.unk_id, tokenizer.bos_id, tokenizer.eos_id}
+    pieces = tokenizer.pieces(range(tokenizer.size))
+    return {piece: token for token, piece in enumerate(pieces) if token not in marks}
+
+
+@torch.no_grad()
+def _copy_weights(
+    model: Transformer, parent: Transformer, ids: list[int], parent_ids: list[int]
+) -> None:
+    # A matrix that is three here may be one there, and has all its names.
+    weights: dict[str, Tensor] = dict(parent.named_parameters(remove_duplicate=False))
+    for name, parameter in model.named_parameters():
+        weight = weights[name].to(parameter.device)
+        if name in VOCABULARY_MATRICES:
+            parameter[ids] = weight[parent_ids]
+        else:
+            parameter.copy_(weight)

@@ -1,0 +1,210 @@
+"""Training by several processes of the real command: started, stopped, killed, restarted."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+import torch
+
+from nmt_cli.commands import train
+from nmt_cli.engine.machine import Machine
+from nmt_cli.engine.stop_signals import StopRequest
+from nmt_cli.engine.trainer import Trainer
+from nmt_cli.errors import UserError
+from nmt_cli.model_directory import list_checkpoints, read_weights
+from nmt_cli.recipe.reader import read_recipe
+from tests.forked_ranks import run_ranks
+
+SETTINGS = ["training.max_steps=300", "validation.every_steps=100", "validation.bleu=off"]
+OPTIONS = ["--device=cpu", "--precision=fp32", "--threads=1", "--max-tokens-per-device=120"]
+PATIENCE = 100.0  # seconds
+
+
+class Training:
+    """One start of the command on two processes."""
+
+    def __init__(self, toy, run_dir, *options, launcher=(sys.executable, "-m", "nmt_cli")):
+        settings = [f"--set={setting}" for setting in SETTINGS]
+        command = [*launcher, "train", str(toy.recipe_path), f"--prepared={toy.prepared}"]
+        command += [f"--run-dir={run_dir}", *OPTIONS, *settings, *options]
+        self.run_dir = run_dir
+        self.log = run_dir.with_name(f"log-{time.monotonic_ns()}")
+        with self.log.open("wb") as stream:
+            self.process = subprocess.Popen(command, stderr=stream)
+
+    def wait_for_step(self, step):
+        metrics = self.run_dir / "metrics.jsonl"
+        wait_until(lambda: metrics.exists() and metrics.read_bytes().count(b'"loss"') >= step)
+
+    def end(self):
+        return self.process.wait(PATIENCE)
+
+    def said(self):
+        return self.log.read_text()
+
+
+def wait_until(is_true):
+    deadline = time.monotonic() + PATIENCE
+    while not is_true():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def descendants(process):
+    """Return all processes below this one, nearest first."""
+    parents = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            parents[int(path.parent.name)] = int(path.read_text().rpartition(")")[2].split()[1])
+    found = [process]
+    for parent in found:
+        found += [child for child, its_parent in parents.items() if its_parent == parent]
+    return found[1:]
+
+
+def lives(process):
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+@pytest.fixture
+def start(toy, tmp_path):
+    trainings = []
+
+    def call(*options, **keywords):
+        trainings.append(Training(toy, tmp_path / "run", *options, **keywords))
+        return trainings[-1]
+
+    yield call
+    for training in trainings:
+        training.process.kill()
+        training.process.wait()
+
+
+def undisturbed_weights(toy, folder):
+    """Return the last weights of the same training on two ranks of this process's children."""
+    recipe = read_recipe(str(toy.recipe_path), SETTINGS).recipe
+
+    def work(ranks):
+        machine = Machine(torch.device("cpu"), "fp32", 120, ranks, ranks.size)
+        trainer = Trainer(recipe, toy.corpus, folder, machine)
+        trainer.take_over_state()
+        trainer.train(StopRequest())
+
+    folder.mkdir()
+    run_ranks(2, folder, work)
+    return read_weights(list_checkpoints(folder)[-1].path)
+
+
+@pytest.mark.timeout(300)
+def test_two_processes_are_stopped_killed_and_resumed_to_the_same_end(start, toy, tmp_path):
+    run_dir = tmp_path / "run"
+    training = start("--devices=2")
+    training.wait_for_step(20)
+    with pytest.raises(UserError, match=r"run is in use: process \d+ on .* trains in it since"):
+        train.run(str(toy.recipe_path), prepared=toy.prepared, run_dir=run_dir, resume=True)
+    training.process.terminate()
+    assert training.end() == 75
+    assert training.said().count("SIGTERM stopped training at step") == 1
+    assert json.loads((run_dir / "status.json").read_text())["state"] == "interrupted"
+
+    training = start("--devices=2", "--resume")
+    wait_until(lambda: "Training" in training.said())
+    training.wait_for_step(len(list_steps(run_dir)) + 20)
+    _, worker, _ = descendants(training.process.pid)
+    os.kill(worker, signal.SIGKILL)
+    assert training.end() == 0
+    assert training.said().count("Resuming from") == 2  # at the first restart
+    assert "Traceback" not in training.said()
+    assert list_steps(run_dir) == list(range(1, 301))
+    found = read_weights(list_checkpoints(run_dir)[-1].path)
+    expected = undisturbed_weights(toy, tmp_path / "undisturbed")
+    assert all(torch.equal(found[name], weight) for name, weight in expected.items())
+
+
+def list_steps(run_dir):
+    records = map(json.loads, (run_dir / "metrics.jsonl").read_text().splitlines())
+    return [record["step"] for record in records if "loss" in record]
+
+
+def test_a_signal_to_one_worker_stops_all_and_a_killed_launcher_leaves_none(start):
+    training = start("--devices=2")
+    training.wait_for_step(5)
+    _, _, worker = descendants(training.process.pid)
+    os.kill(worker, signal.SIGINT)
+    assert training.end() == 75
+    assert "SIGINT stopped training at step" in training.said()
+
+    training = start("--devices=2", "--resume")
+    wait_until(lambda: "Training" in training.said())
+    processes = descendants(training.process.pid)
+    assert len(processes) == 3
+    training.process.kill()
+    deadline = time.monotonic() + 2
+    while any(map(lives, processes)):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_an_error_of_all_workers_is_told_once_and_not_repeated(start):
+    training = start("--devices=2", "--max-tokens-per-device=5")
+    assert training.end() == 1
+    assert training.said().count("Error: ") == 1
+    assert "more than --max-tokens-per-device 5" in training.said()
+    assert "Traceback" not in training.said()
+
+
+@pytest.mark.slow
+def test_two_nodes_train_together(start, toy, tmp_path):
+    nodes = ["--devices=1", "--nnodes=2", f"--rdzv-endpoint=localhost:{free_port()}"]
+    first, second = start(*nodes), start(*nodes)
+    assert first.end() == second.end() == 0
+    found = read_weights(list_checkpoints(tmp_path / "run")[-1].path)
+    expected = undisturbed_weights(toy, tmp_path / "undisturbed")
+    assert all(torch.equal(found[name], weight) for name, weight in expected.items())
+
+
+@pytest.mark.slow
+def test_the_users_own_torchrun_learns_the_outcome_from_status_json(start, tmp_path):
+    torchrun = [str(Path(sys.executable).parent / "torchrun"), "--standalone"]
+    launcher = [*torchrun, "--nproc-per-node=2", "-m", "nmt_cli"]
+    training = start(launcher=launcher)
+    training.wait_for_step(5)
+    os.kill(descendants(training.process.pid)[-1], signal.SIGTERM)
+    assert training.end() == 0
+    status = json.loads((tmp_path / "run" / "status.json").read_text())
+    assert (status["state"], status["exit_status"]) == ("interrupted", 75)
+    assert start("--resume", launcher=launcher).end() == 0
+    assert json.loads((tmp_path / "run" / "status.json").read_text())["state"] == "finished"
+
+
+@pytest.mark.slow
+def test_a_killed_worker_is_replaced_at_the_first_restart_20_of_20(start):
+    for trial in range(20):
+        training = start(
+            "--devices=2", *(["--resume"] if trial else []), "--set=training.max_steps=999999"
+        )
+        wait_until(lambda: "Training" in training.said())  # noqa: B023
+        worker = descendants(training.process.pid)[1 + trial % 2]
+        os.kill(worker, signal.SIGKILL)
+        killed_at = time.monotonic()
+        wait_until(lambda: training.said().count("Training") == 2)  # noqa: B023
+        assert time.monotonic() - killed_at < 15
+        training.process.terminate()
+        assert training.end() == 75
+
+
+def free_port():
+    import socket
+
+    with socket.socket() as listener:
+        listener.bind(("localhost", 0))
+        return listener.getsockname()[1]
