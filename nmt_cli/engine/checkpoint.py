@@ -114,9 +114,12 @@ def load_newest(run_dir: Path, state: TrainingState) -> Checkpoint:
     )
 
 
-def prune(run_dir: Path, keep_for_average: int) -> None:
-    """Remove checkpoints that neither the average, the best, nor resuming needs."""
-    checkpoints = list_checkpoints(run_dir)
+def prune(run_dir: Path, keep_for_average: int, step: int) -> None:
+    """Remove checkpoints up to ``step`` that neither the average, the best, nor resuming needs.
+
+    A later one was passed over on resume because it is damaged; it must not stand for a sound one.
+    """
+    checkpoints = [c for c in list_checkpoints(run_dir) if c.step <= step]
     resumable = checkpoints[-RESUMABLE_KEPT:]
     averaged = [c for c in checkpoints if c.enters_average][-keep_for_average:]
     kept = {c.path for c in [*resumable, *averaged, best_checkpoint(checkpoints)] if c}

@@ -47,7 +47,7 @@ class Saver:
         try:
             if self._writes:
                 save_checkpoint(self._run_dir, state, self._recipe, self._tokenizer, facts)
-                prune(self._run_dir, self._recipe.checkpoints.keep_for_average)
+                prune(self._run_dir, self._recipe.checkpoints.keep_for_average, new.step)
         except OutputError as error:
             self._failed_in_a_row += 1
             if not forgiving or self._failed_in_a_row >= MAX_FAILED_SAVES:

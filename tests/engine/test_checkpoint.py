@@ -131,10 +131,23 @@ def test_pruning_keeps_the_average_the_best_and_two_to_resume_from(toy, tmp_path
         take_a_step(state)
         kind = "safety" if state.progress.step in (3, 6) else "regular"
         save(toy, tmp_path, state, kind, quality)
-        prune(tmp_path, keep_for_average=3)
+        prune(tmp_path, keep_for_average=3, step=state.progress.step)
     assert names(tmp_path) == [2, 4, 5, 6, 7]  # 2 is the best, 6 the last but one
     assert resumable(tmp_path) == [6, 7]
     assert load_newest(tmp_path, new_state(toy)).step == 7
+
+
+def test_a_damaged_newest_does_not_stand_for_one_to_resume_from(toy, tmp_path):
+    state = new_state(toy)
+    for _ in range(3):
+        take_a_step(state)
+        save(toy, tmp_path, state)
+    weights = tmp_path / "checkpoints" / "step-00000003" / WEIGHTS
+    weights.write_bytes(weights.read_bytes()[:-1])
+    resumed = new_state(toy)
+    assert load_newest(tmp_path, resumed).step == 2
+    prune(tmp_path, keep_for_average=1, step=2)
+    assert resumable(tmp_path) == [1, 2, 3]
 
 
 def test_weights_that_are_not_finite_are_never_saved(toy, tmp_path):
