@@ -6,7 +6,9 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: setup test test-all check lint types format quickstart smoke clean
+PEERS := build/benchmark-venv
+
+.PHONY: setup test test-all check lint types format quickstart benchmark smoke clean
 
 setup: $(INSTALLED)
 
@@ -36,6 +38,17 @@ format: setup
 
 quickstart: setup
 	BIN=$(BIN) sh data/quickstart/quickstart.sh
+
+# tests/benchmarks/README.md. ARGS="--quick" tries it; ARGS="--only speed --shapes S" is a part.
+benchmark: setup $(PEERS)/.installed
+	$(BIN)/python -m tests.benchmarks.run --peers $(PEERS)/bin/python $(ARGS)
+
+# eole asks for much that training does not need, and may not install: its line then says why.
+$(PEERS)/.installed: tests/benchmarks/peers.txt tests/benchmarks/eole.txt constraints.txt
+	$(PYTHON) -m venv $(PEERS)
+	$(PEERS)/bin/python -m pip install --quiet --constraint constraints.txt $(PIP_ARGS) --requirement tests/benchmarks/peers.txt
+	-$(PEERS)/bin/python -m pip install --quiet --no-deps $(PIP_ARGS) --requirement tests/benchmarks/eole.txt
+	touch $@
 
 # What a user gets: a fresh environment without the development tools.
 smoke:

@@ -1,0 +1,151 @@
+"""nmt-cli's own training loop, and the ceiling in the same process.
+
+Variants: fp32, bf16, "ceiling fp32", "ceiling bf16".
+"""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from nmt_cli.corpus.batching import BatchPlan
+from nmt_cli.corpus.binarized import BinarizedText
+from nmt_cli.corpus.loader import Batch, load_batches
+from nmt_cli.decoding.precision import choose_device
+from nmt_cli.engine.flops import peak_flops, training_flops
+from nmt_cli.engine.machine import Machine
+from nmt_cli.engine.memory import keep_freed_memory
+from nmt_cli.engine.schedule import learning_rate
+from nmt_cli.engine.training_step import as_tensors, compute_gradient
+from nmt_cli.model.transformer import Transformer
+from nmt_cli.recipe.schema import ModelConfig, TrainingConfig
+from tests.benchmarks.ceiling import BareProducts, forward_products
+from tests.benchmarks.padded import BOS_ID
+from tests.benchmarks.shapes import DROPOUT, PRECISIONS, SEED, Setup, Shape
+from tests.benchmarks.worker import Step, serve
+
+
+class ListedBatches:
+    """A plan for the loader: the batches that all toolkits get, over and over."""
+
+    def __init__(self, folder: Path) -> None:
+        batches = np.load(folder / "batches.npz")
+        self.pairs, self._bounds = batches["pairs"], batches["bounds"]
+
+    def batch(self, batch_index: int) -> NDArray[np.int64]:
+        """Return the pair numbers of the batch."""
+        index = batch_index % (len(self._bounds) - 1)
+        return self.pairs[self._bounds[index] : self._bounds[index + 1]]
+
+
+class OurLoop:
+    """What ``nmt_cli.engine.trainer`` does between two reports: loader, gradient, fused Adam."""
+
+    def __init__(self, setup: Setup) -> None:
+        keep_freed_memory()
+        shape = setup.shape
+        self._tokens, self._vocabulary_size = shape.tokens, shape.vocabulary_size
+        self._config = model_config(shape)
+        self._training = TrainingConfig(
+            tokens_per_step=shape.tokens, warmup_steps=800, peak_learning_rate=2e-3, seed=SEED
+        )
+        folder = Path(setup.folder)
+        self._source = BinarizedText.open(folder, "train.source", verify=False)
+        self._target = BinarizedText.open(folder, "train.target", verify=False)
+        self._plan = ListedBatches(folder)
+        self._batches: dict[str, Iterator[Batch]] = {}
+        self._bare: dict[str, BareProducts] = {}
+        self._device = choose_device("auto")
+        torch.manual_seed(SEED)
+        self._model = Transformer(self._config, shape.vocabulary_size).to(self._device)
+        self._model.train()
+        self._optimizer = torch.optim.Adam(
+            self._model.parameters(),
+            betas=self._training.adam_betas,
+            eps=self._training.adam_epsilon,
+            fused=True,
+        )
+        self._num_steps = 0
+        self.facts = {
+            "version": "this checkout",
+            "flops_per_target_token": self._flops_per_target_token(),
+            "peak_flops": {p: peak_flops(self._device, p) for p in PRECISIONS},
+        }
+
+    def step(self, variant: str, index: int) -> Step:
+        """Train on batch ``index``, or do its products alone."""
+        kind, _, precision = variant.rpartition(" ")
+        machine = Machine(self._device, precision, self._tokens)
+        started = time.perf_counter()
+        batch = self._next_batch(variant, index)
+        waited = time.perf_counter() - started
+        if kind == "ceiling":
+            return self._multiply(batch, machine)
+        loss = self._train(batch, machine)
+        self._finish()
+        return Step(batch.num_target_tokens, loss, waited)
+
+    def _train(self, batch: Batch, machine: Machine) -> float:
+        smoothing, seed = self._training.label_smoothing, self._training.seed
+        gradient = compute_gradient(self._model, batch, BOS_ID, smoothing, seed, machine)
+        self._num_steps += 1
+        rate = learning_rate(self._num_steps, self._training, self._config.d_model)
+        for group in self._optimizer.param_groups:
+            group["lr"] = rate
+        self._optimizer.step()
+        return gradient.loss
+
+    def _multiply(self, batch: Batch, machine: Machine) -> Step:
+        products = []
+        for tokens in batch.micro_batches:
+            tensors = as_tensors(tokens, BOS_ID, machine)
+            products += forward_products(
+                self._config, self._vocabulary_size, tensors.source, tensors.target_input
+            )
+        bare = self._bare.setdefault(
+            machine.precision, BareProducts(self._device, machine.precision)
+        )
+        self._finish()
+        started = time.perf_counter()
+        bare.run(products)
+        self._finish()
+        return Step(batch.num_target_tokens, 0.0, 0.0, time.perf_counter() - started)
+
+    def _next_batch(self, variant: str, index: int) -> Batch:
+        if variant not in self._batches:
+            plan = cast(BatchPlan, self._plan)
+            self._batches[variant] = load_batches(
+                plan, self._source, self._target, self._tokens, index
+            )
+        batch = next(self._batches[variant])
+        assert batch.number == index, "turns of a variant follow one another"
+        return batch
+
+    def _finish(self) -> None:
+        if self._device.type == "cuda":
+            torch.cuda.synchronize()
+
+    def _flops_per_target_token(self) -> float:
+        pairs = self._plan.pairs
+        source, target = self._source.lengths[pairs], self._target.lengths[pairs]
+        flops = training_flops(self._config, self._vocabulary_size, source, target)
+        return flops / int(target.sum(dtype=np.int64))
+
+
+def model_config(shape: Shape) -> ModelConfig:
+    """Return the paper's Transformer of this shape."""
+    return ModelConfig(
+        num_layers=shape.num_layers,
+        d_model=shape.d_model,
+        d_ff=shape.d_ff,
+        num_heads=shape.num_heads,
+        dropout=DROPOUT,
+    )
+
+
+if __name__ == "__main__":
+    serve(OurLoop)

@@ -1,0 +1,173 @@
+"""The parts of a run: data, memory, speed, loss."""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from functools import partial
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+from nmt_cli import logs
+from nmt_cli.corpus.batching import BatchPlan
+from nmt_cli.corpus.binarized import BinarizedText
+from tests.benchmarks import memory_of_a_step, speed
+from tests.benchmarks.data import (
+    CAPTIONS,
+    NEWS,
+    Corpus,
+    parallel_text,
+    prepared_corpus,
+    random_corpus,
+    write_batches,
+)
+from tests.benchmarks.hardware import this_machine
+from tests.benchmarks.padding import measure_padding
+from tests.benchmarks.processes import HUGGING_FACE, OURS, PEERS, Toolkit, Worker
+from tests.benchmarks.shapes import PRECISIONS, SEED, SHAPES, Setup, Shape
+
+BUILD = Path("build/benchmark")
+ROUNDS = {
+    "S": speed.Rounds(warm_up=6, counted=4, max_rounds=7, seconds=200),
+    "base": speed.Rounds(warm_up=2, counted=2, max_rounds=5, seconds=400),
+    "base-25k": speed.Rounds(warm_up=5, counted=10, max_rounds=5, seconds=120),
+    "big-25k": speed.Rounds(warm_up=5, counted=10, max_rounds=5, seconds=120),
+}
+LOSS_STEPS = {"S": 300, "base": 60}
+LOSS_TAIL = 0.1  # of the steps, whose mean loss is compared
+QUICK_TOKENS, QUICK_LOSS_STEPS = 512, 10
+
+
+class Benchmark:
+    """The parts of a run; each returns what ``report`` shows."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self._options, self._started = options, time.monotonic()
+        self.hardware = this_machine()
+        self._precisions = PRECISIONS if self.hardware.has_fast_bf16 else PRECISIONS[:1]
+        shared = os.environ.get("NMT_CLI_SHARED")
+        self._shared = Path(shared) if shared else None
+
+    def data(self, _: dict[str, Any]) -> dict[str, Any]:
+        """Measure the batch planner, preprocessing and the padding of our batches."""
+        text = parallel_text(BUILD, self._shared)
+        corpus = prepared_corpus(BUILD / "text", text)
+        sides = [
+            BinarizedText.open(corpus.folder, f"train.{side}").lengths
+            for side in ("source", "target")
+        ]
+        plan = BatchPlan(sides[0], sides[1], SHAPES["S"].tokens, SEED)
+        return {
+            "text": text.name,
+            "planner": _run_module("planner"),
+            "preprocessing": _run_module("preprocessing", corpus.folder, text.folder),
+            "padding": measure_padding(plan, *sides)._asdict(),
+        }
+
+    def memory(self, _: dict[str, Any]) -> dict[str, Any]:
+        """Measure the peak of one step at 25,000 tokens, or as many as there is memory for."""
+        if self.hardware.gpu:
+            return {"skipped": "only the memory of CPUs is measured"}
+        tokens = 4 * QUICK_TOKENS if self._options.quick else SHAPES["base-25k"].tokens
+        peaks: dict[str, Any] = {}
+        for toolkit in (OURS, HUGGING_FACE):
+            for precision in self._precisions:
+                logs.info(f"memory: {toolkit.name} in {precision}")
+                open_sized = partial(self._open_sized, toolkit)
+                peaks.setdefault(toolkit.name, {})[precision] = memory_of_a_step.largest_step(
+                    open_sized, precision, tokens
+                )
+        return {"tokens": tokens, "peaks": peaks}
+
+    def speed(self, _: dict[str, Any]) -> dict[str, Any]:
+        """Measure tokens a second of every toolkit and of the ceiling, in turns."""
+        return {name: self._speed_at(name) for name in self._options.shapes}
+
+    def loss(self, record: dict[str, Any]) -> dict[str, Any]:
+        """Compare the loss in bf16 with the loss in fp32: same seed, same batches."""
+        if len(self._precisions) < len(PRECISIONS):
+            return {"skipped": "bf16 is slow on this CPU and never chosen"}
+        return {
+            name: self._loss_at(name, record) for name in self._options.shapes if name in LOSS_STEPS
+        }
+
+    def _speed_at(self, name: str) -> dict[str, Any]:
+        corpus, shape = self._corpus(name), self._shape(name)
+        padding = write_batches(corpus, shape.tokens)
+        peers = () if self.hardware.gpu else PEERS
+        rows = [
+            *(speed.Row(OURS, precision) for precision in self._precisions),
+            *(speed.Row(peer, precision) for precision in self._precisions for peer in peers),
+            *(speed.Row(OURS, f"ceiling {precision}") for precision in self._precisions),
+        ]
+        rounds = ROUNDS[name]
+        if self._options.quick:
+            rounds = speed.Rounds(warm_up=1, counted=1, max_rounds=1, seconds=0)
+        logs.info(f"speed at {name}: {len(rows)} rows on {corpus.description}")
+        measured = speed.measure(rows, lambda toolkit: self._open(toolkit, name, corpus), rounds)
+        return {**measured, "data": corpus.description, "padding_of_peers": padding}
+
+    def _loss_at(self, name: str, record: dict[str, Any]) -> dict[str, Any]:
+        steps = QUICK_LOSS_STEPS if self._options.quick else LOSS_STEPS[name]
+        expected = _expected_seconds(record, name, steps)
+        left = self._options.minutes * 60 - (time.monotonic() - self._started)
+        if expected > left:
+            return {
+                "skipped": f"about {expected / 60:.0f} minutes were needed and {left / 60:.0f} "
+                f'left; run make benchmark ARGS="--only loss --shapes {name}"'
+            }
+        logs.info(f"loss at {name}: {steps} steps in each precision")
+        corpus = self._corpus(name)
+        write_batches(corpus, self._shape(name).tokens)
+        losses = {}
+        for precision in PRECISIONS:
+            with self._open(OURS, name, corpus) as worker:
+                answer = worker.turn(precision, 0, steps)
+            tail = answer["steps"][-max(1, int(LOSS_TAIL * steps)) :]
+            losses[precision] = mean(step["loss"] for step in tail)
+        return {"steps": steps, "losses": losses, "data": corpus.description}
+
+    def _corpus(self, name: str) -> Corpus:
+        folder, shape = BUILD / f"corpus-{name}", SHAPES[name]
+        if "25k" in name:
+            return random_corpus(folder, 30_000, shape.vocabulary_size, NEWS)
+        if self._shared is None:
+            return random_corpus(folder, 30_000, shape.vocabulary_size, CAPTIONS)
+        return prepared_corpus(folder, parallel_text(BUILD, self._shared))
+
+    def _shape(self, name: str) -> Shape:
+        shape = SHAPES[name]
+        return shape._replace(tokens=QUICK_TOKENS) if self._options.quick else shape
+
+    def _open(self, toolkit: Toolkit, name: str, corpus: Corpus) -> Worker:
+        setup = Setup(self._shape(name), str(corpus.folder), self._options.threads)
+        return self._start(toolkit, setup, name)
+
+    def _open_sized(self, toolkit: Toolkit, tokens: int, limit: int) -> Worker:
+        shape = SHAPES["base-25k"]._replace(tokens=tokens)
+        corpus = random_corpus(BUILD / "memory", 4_000, shape.vocabulary_size, NEWS)
+        write_batches(corpus, tokens)
+        setup = Setup(shape, str(corpus.folder), self._options.threads, memory_limit=limit)
+        return self._start(toolkit, setup, "memory")
+
+    def _start(self, toolkit: Toolkit, setup: Setup, name: str) -> Worker:
+        log = BUILD / "logs" / f"{name}-{toolkit.name.replace(' ', '-')}.log"
+        return Worker(toolkit, setup, self._options.peers, log)
+
+
+def _expected_seconds(record: dict[str, Any], name: str, steps: int) -> float:
+    """Return how long the loss takes by the rates of the record; 0 where it has none."""
+    rows = record.get("speed", {}).get(name, {}).get("rows", {}).get(OURS.name, {})
+    tokens = SHAPES[name].tokens * steps
+    return sum(tokens / rows[precision]["rate"] for precision in PRECISIONS if precision in rows)
+
+
+def _run_module(name: str, *arguments: Path) -> dict[str, Any]:
+    logs.info(f"data: {name}")
+    command = [sys.executable, "-m", f"tests.benchmarks.{name}", *map(str, arguments)]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return result

@@ -1,0 +1,51 @@
+"""The models that are measured, and what one worker process is told."""
+
+import json
+from typing import Any, NamedTuple
+
+DROPOUT = 0.1
+LABEL_SMOOTHING = 0.1
+ADAM_BETAS = (0.9, 0.98)
+ADAM_EPSILON = 1e-9
+SEED = 1
+PRECISIONS = ("fp32", "bf16")
+
+
+class Shape(NamedTuple):
+    """A Transformer and the tokens of either side of its batches."""
+
+    num_layers: int
+    d_model: int
+    d_ff: int
+    num_heads: int
+    vocabulary_size: int
+    tokens: int
+
+
+SHAPES = {
+    "S": Shape(3, 256, 1024, 4, 8_000, 4_096),
+    "base": Shape(6, 512, 2048, 8, 8_000, 4_096),
+    # The paper's batches and vocabulary: for memory, and for speed on a GPU.
+    "base-25k": Shape(6, 512, 2048, 8, 37_000, 25_000),
+    "big-25k": Shape(6, 1024, 4096, 16, 37_000, 25_000),
+}
+
+
+class Setup(NamedTuple):
+    """What a worker process needs to know before its first step."""
+
+    shape: Shape
+    folder: str  # of a corpus; data.py says what is in it
+    threads: int
+    is_tuned: bool = False  # a peer with what its users seldom know of: see the README
+    memory_limit: int | None = None  # bytes of data; more is an error in place of the OOM killer
+
+    def as_json(self) -> str:
+        """Return this as one argument of a command line."""
+        return json.dumps({**self._asdict(), "shape": self.shape._asdict()})
+
+    @classmethod
+    def from_json(cls, text: str) -> "Setup":
+        """Return what ``as_json`` made a text of."""
+        values: dict[str, Any] = json.loads(text)
+        return cls(**{**values, "shape": Shape(**values["shape"])})

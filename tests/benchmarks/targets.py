@@ -1,0 +1,47 @@
+"""What is to be reached on 2 CPU cores, against the best Python peer of the same precision."""
+
+from typing import NamedTuple
+
+
+class Target(NamedTuple):
+    """A ratio to reach, and one to aim at."""
+
+    least: float
+    aim: float
+
+
+COLUMNS = (("S", "fp32"), ("base", "fp32"), ("S", "bf16"), ("base", "bf16"))
+# A machine is what its flags say: amx_bf16 or not.
+WITH_AMX, WITHOUT_AMX = "Intel with AMX", "AMD Zen 4"
+SPEED = {
+    WITH_AMX: dict(
+        zip(
+            COLUMNS,
+            (Target(1.75, 2.0), Target(1.25, 1.4), Target(2.2, 2.8), Target(1.7, 2.2)),
+            strict=True,
+        )
+    ),
+    WITHOUT_AMX: dict(
+        zip(
+            COLUMNS,
+            (Target(1.4, 1.6), Target(1.15, 1.25), Target(1.5, 1.8), Target(1.3, 1.45)),
+            strict=True,
+        )
+    ),
+}
+MAX_MEMORY_RATIO = 0.5  # of the Hugging Face loop, scaled by tokens
+MAX_LOSS_DIFFERENCE = 0.01
+MAX_ATTENTION_PADDING = 0.05
+MAX_WAIT_SHARE = 0.01
+MIN_ENCODING_RATIO = 0.8  # of SentencePiece's own rate
+MAX_PLANNER_SECONDS, MAX_PLANNER_MEMORY = 6.0, 700_000_000
+
+
+def kind_of(flag: str) -> str:
+    """Return which row of SPEED a CPU belongs to."""
+    return WITH_AMX if flag == "amx_bf16" else WITHOUT_AMX
+
+
+def verdict(reached: bool) -> str:
+    """Say whether a target is reached."""
+    return "met" if reached else "**not met**"

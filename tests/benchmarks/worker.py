@@ -1,0 +1,85 @@
+"""One toolkit's loop in a process of its own: turns come in as JSON lines and go out likewise.
+
+A turn is {"variant": "bf16", "first": 12, "count": 4}: train on batches 12 to 15 and tell how long
+each step took. Only this and what a loop imports need be installed in the peers' environment.
+"""
+
+import ctypes
+import json
+import os
+import resource
+import sys
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+import torch
+
+from tests.benchmarks.shapes import Setup
+
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # malloc.h
+
+
+class Step(NamedTuple):
+    """What one step did."""
+
+    target_tokens: int  # real ones
+    loss: float  # of a target token; 0 where there is none
+    wait_seconds: float = 0.0  # for data
+    seconds: float | None = None  # where only a part of the step counts
+
+
+class Loop(Protocol):
+    """A toolkit's way to train."""
+
+    facts: dict[str, Any]  # worth a line in the report
+
+    def step(self, variant: str, index: int) -> Step:
+        """Train on batch ``index``; everything is done when it returns."""
+        ...
+
+
+def serve(make_loop: Callable[[Setup], Loop]) -> None:
+    """Build the loop that the command line asks for and answer turns until stdin closes."""
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)  # whatever a toolkit prints is talk
+    setup = Setup.from_json(sys.argv[1])
+    if setup.memory_limit is not None:
+        resource.setrlimit(resource.RLIMIT_DATA, (setup.memory_limit, setup.memory_limit))
+    if setup.is_tuned:
+        keep_freed_memory()
+    torch.set_num_threads(setup.threads)
+    loop = make_loop(setup)
+    answers.write(json.dumps({"facts": loop.facts, "memory": peak_memory()}) + "\n")
+    for line in sys.stdin:
+        turn = json.loads(line)
+        indices = range(turn["first"], turn["first"] + turn["count"])
+        steps = [_timed(loop, turn["variant"], index) for index in indices]
+        answers.write(json.dumps({"steps": steps, "memory": peak_memory()}) + "\n")
+        _give_memory_back()
+
+
+def keep_freed_memory() -> None:
+    """Do for a peer what ``nmt_cli.engine.memory.keep_freed_memory`` does for us."""
+    os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
+    libc = ctypes.CDLL(None)
+    libc.mallopt(M_MMAP_THRESHOLD, 1 << 30)
+    libc.mallopt(M_TRIM_THRESHOLD, (1 << 31) - 1)
+
+
+def peak_memory() -> int:
+    """Return the most bytes this process had in RAM so far."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def _timed(loop: Loop, variant: str, index: int) -> dict[str, Any]:
+    started = time.perf_counter()
+    step = loop.step(variant, index)
+    seconds = time.perf_counter() - started
+    return step._replace(seconds=seconds if step.seconds is None else step.seconds)._asdict()
+
+
+def _give_memory_back() -> None:
+    """Leave the machine's memory to the other toolkits while they have their turns."""
+    if hasattr(libc := ctypes.CDLL(None), "malloc_trim"):
+        libc.malloc_trim(0)
