@@ -42,7 +42,7 @@ def directory_appearing_whole(directory: Path, *, replace: bool = False) -> Iter
         raise UserError(f"{directory} already exists; add --force to replace it.")
     partial = Partial(directory.with_name(f".partial-{directory.name}-{os.getpid()}"), {})
     with _naming_full_disks(directory):
-        directory.parent.mkdir(parents=True, exist_ok=True)
+        make_folders(directory.parent)
         shutil.rmtree(partial.path, ignore_errors=True)
         partial.path.mkdir()
         try:
@@ -163,15 +163,19 @@ def remove_leftovers(parent: Path, name_pattern: str) -> None:
 
     A directory that was being replaced when its process died gets its name back.
     """
-    name = re.compile(rf"\.(partial|delete|replaced)-({name_pattern})-([0-9]+)")
+    name = re.compile(
+        rf"\.(?P<why>partial|delete|replaced)-(?P<name>{name_pattern})-(?P<process>[0-9]+)"
+    )
     for path in sorted(parent.iterdir()) if parent.is_dir() else ():
         match = name.fullmatch(path.name)
-        if match is None or _at_work(match.group(3)):
+        if match is None or _at_work(match["process"]):
             continue
-        if match.group(1) == "replaced" and not path.with_name(match.group(2)).exists():
-            path.rename(path.with_name(match.group(2)))
-        else:
+        if match["why"] == "replaced" and not path.with_name(match["name"]).exists():
+            path.rename(path.with_name(match["name"]))
+        elif path.is_dir():
             shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
 
 
 def _at_work(process: str) -> bool:
@@ -235,6 +239,15 @@ def _set_aside(directory: Path, why: str) -> Path | None:
     aside = directory.with_name(f".{why}-{directory.name}-{os.getpid()}")
     directory.rename(aside)
     return aside
+
+
+def make_folders(folder: Path) -> None:
+    """Make ``folder`` and those above it; each new name is synced, or a power loss takes all."""
+    if folder.is_dir():
+        return
+    make_folders(folder.parent)
+    folder.mkdir(exist_ok=True)
+    _sync(folder.parent)
 
 
 def _sync_tree(directory: Path) -> None:

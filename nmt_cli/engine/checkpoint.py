@@ -4,7 +4,7 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import torch
 from torch import Tensor
@@ -90,8 +90,17 @@ def save_checkpoint(
     with directory_appearing_whole(directory, replace=True) as partial:
         save_model(partial, recipe, tokenizer, weights)
         with (partial.path / TRAINING_STATE).open("wb") as stream:
-            torch.save(saved, stream)
+            _write(saved, stream)
         partial.facts.update(facts)
+
+
+def _write(saved: dict[str, Any], stream: BinaryIO) -> None:
+    try:
+        torch.save(saved, stream)
+    except RuntimeError as error:
+        if isinstance(error.__context__, OSError):  # torch hides a full disk behind its own
+            raise error.__context__ from None
+        raise
 
 
 def load_newest(run_dir: Path, state: TrainingState) -> Checkpoint:

@@ -4,6 +4,7 @@ import fcntl
 import json
 import os
 import platform
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timezone
@@ -11,7 +12,12 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from nmt_cli import logs
-from nmt_cli.atomic_files import file_appearing_whole, remove_leftovers
+from nmt_cli.atomic_files import (
+    MANIFEST,
+    file_appearing_whole,
+    make_folders,
+    remove_leftovers,
+)
 from nmt_cli.engine.trainer import METRICS
 from nmt_cli.errors import UserError
 from nmt_cli.model_directory import CHECKPOINT_NAME, CHECKPOINTS, RECIPE, list_checkpoints
@@ -21,6 +27,7 @@ from nmt_cli.recipe.schema import Recipe
 
 LOCK = "run.lock"
 SESSIONS = "sessions.jsonl"
+LEFT_BY_THE_KILLED = r"recipe\.yaml|metrics\.jsonl|status\.json"
 
 
 class RunInUseError(UserError):
@@ -35,7 +42,7 @@ def locked(run_dir: Path) -> Iterator[None]:
     """
     if run_dir.exists() and not run_dir.is_dir():
         raise UserError(f"{run_dir} is a file; choose another --run-dir.")
-    run_dir.mkdir(parents=True, exist_ok=True)
+    make_folders(run_dir)
     with (run_dir / LOCK).open("a+b") as stream:
         try:
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -71,7 +78,10 @@ def check_run_directory(
     run_dir: Path, recipe: Recipe, *, resume: bool, allowed: Sequence[str]
 ) -> bool:
     """Return whether there is something to resume; refuse to mix two trainings."""
+    remove_leftovers(run_dir, LEFT_BY_THE_KILLED)
     remove_leftovers(run_dir / CHECKPOINTS, CHECKPOINT_NAME.pattern)
+    for checkpoint in (run_dir / CHECKPOINTS).glob("step-*"):
+        remove_leftovers(checkpoint, re.escape(MANIFEST))
     if not any((run_dir / CHECKPOINTS).glob("step-*")):
         _refuse_foreign(run_dir)
         if resume:
@@ -116,7 +126,7 @@ def _refuse_foreign(run_dir: Path) -> None:
 
 def describe_session(run_dir: Path, recipe: Recipe, session: dict[str, Any]) -> None:
     """Write the resolved recipe, and a line about this session: versions and machine."""
-    with file_appearing_whole(run_dir / RECIPE, replace=True) as stream:
-        stream.write(dump_recipe(recipe).encode())
     with (run_dir / SESSIONS).open("a", encoding="utf-8") as stream:
         stream.write(json.dumps(session) + "\n")
+    with file_appearing_whole(run_dir / RECIPE, replace=True) as stream:
+        stream.write(dump_recipe(recipe).encode())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import traceback
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,7 +28,7 @@ from nmt_cli.engine.run_directory import (
 from nmt_cli.engine.stop_signals import StopRequest, stop_requests
 from nmt_cli.engine.trainer import Trainer
 from nmt_cli.engine.warm_start import start_from
-from nmt_cli.errors import InterruptedTrainingError, UserError
+from nmt_cli.errors import InterruptedTrainingError, OutputError, UserError
 from nmt_cli.launch import Worker, die_with_parent, is_failure_of, started_at
 from nmt_cli.recipe.reader import RecipeFile
 from nmt_cli.run_status import RunStatus, read_status, write_status
@@ -160,13 +160,19 @@ def _status_kept(run_dir: Path, worker: Worker | None) -> Iterator[None]:
     try:
         yield
     except InterruptedTrainingError as error:
-        write_status(run_dir, RunStatus("interrupted", launch, error.exit_status, str(error)))
+        _say(run_dir, RunStatus("interrupted", launch, error.exit_status, str(error)))
         raise
     except UserError as error:
         if worker is None:
-            write_status(run_dir, RunStatus("failed", launch, error.exit_status, str(error)))
+            _say(run_dir, RunStatus("failed", launch, error.exit_status, str(error)))
         raise
-    write_status(run_dir, RunStatus("finished", launch, 0))
+    _say(run_dir, RunStatus("finished", launch, 0))
+
+
+def _say(run_dir: Path, status: RunStatus) -> None:
+    """Write how training ended; where the disk is full, that is not what ended it."""
+    with suppress(OutputError):
+        write_status(run_dir, status)
 
 
 def train_as_worker(job: Job, worker: Worker) -> int:

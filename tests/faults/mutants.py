@@ -1,0 +1,263 @@
+"""Known bugs, seeded into the product in the process that runs it; each must be found by a test.
+
+A name that the product no longer has ends the child with an error of its own, so that a mutant
+that was not seeded never counts as found.
+"""
+
+import importlib
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+
+def replace(where: str, new: Callable[[Any], Any]) -> None:
+    """Replace the attribute ``module:name`` or ``module:Class.name`` by ``new`` of what it was."""
+    module, name = where.split(":")
+    owner: Any = importlib.import_module(module)
+    *classes, name = name.split(".")
+    for part in classes:
+        owner = getattr(owner, part)
+    setattr(owner, name, new(getattr(owner, name)))
+
+
+def save_without_renaming() -> None:
+    """Checkpoints grow under their final names."""
+
+    def direct(_: Any) -> Any:
+        from nmt_cli.atomic_files import Partial, write_manifest
+
+        @contextmanager
+        def appearing(directory: Path, *, replace: bool = False) -> Iterator[Partial]:
+            shutil.rmtree(directory, ignore_errors=replace)
+            directory.mkdir(parents=True)
+            partial = Partial(directory, {})
+            yield partial
+            write_manifest(directory, partial.facts)
+
+        return appearing
+
+    replace("nmt_cli.engine.checkpoint:directory_appearing_whole", direct)
+
+
+def rename_before_writing_is_done() -> None:
+    """The name comes first, the last file after it."""
+
+    def early(original: Any) -> Any:
+        def write_manifest(directory: Path, facts: Any) -> None:
+            last = directory / "model.safetensors"
+            content = last.read_bytes() if last.exists() else None
+            original(directory, facts)
+            if content is not None:
+                last.write_bytes(content)
+
+        return write_manifest
+
+    replace("nmt_cli.atomic_files:write_manifest", early)
+    replace("nmt_cli.atomic_files:_sync_tree", lambda _: lambda directory: None)
+
+
+def no_fsync() -> None:
+    """Nothing waits for the disk."""
+    replace("nmt_cli.atomic_files:_sync", lambda _: lambda path: None)
+
+
+def no_fsync_of_the_folder() -> None:
+    """The rename itself may be lost."""
+
+    def not_of_folders(original: Any) -> Any:
+        return lambda path: None if path.name == "checkpoints" else original(path)
+
+    replace("nmt_cli.atomic_files:_sync", not_of_folders)
+
+
+def prune_the_last_but_one() -> None:
+    """Only one checkpoint can be resumed from."""
+    replace("nmt_cli.engine.checkpoint:RESUMABLE_KEPT", lambda _: 1)
+
+
+def seed_ignores_the_batch() -> None:
+    """Every batch draws the same dropout."""
+    replace(
+        "nmt_cli.engine.training_step:micro_batch_seed",
+        lambda original: lambda seed, batch_index, micro_batch: original(seed, 0, micro_batch),
+    )
+
+
+def seed_ignores_the_micro_batch() -> None:
+    """Every micro-batch of a step draws the same dropout."""
+    replace(
+        "nmt_cli.engine.training_step:micro_batch_seed",
+        lambda original: lambda seed, batch_index, micro_batch: original(seed, batch_index, 0),
+    )
+
+
+def randomness_goes_on() -> None:
+    """Dropout depends on what the process drew before."""
+    replace(
+        "nmt_cli.engine.training_step:micro_batch_seed",
+        lambda _: lambda *_: int.from_bytes(os.urandom(7), "big"),
+    )
+
+
+def _after_restoring(change: Callable[[Any], None]) -> None:
+    def restoring(original: Any) -> Any:
+        def restore(checkpoint: Any, state: Any, *others: Any) -> Any:
+            result = original(checkpoint, state, *others)
+            change(state)
+            return result
+
+        return restore
+
+    replace("nmt_cli.engine.checkpoint:_restore", restoring)
+
+
+def resume_a_step_further() -> None:
+    """The step is off by one after a resume."""
+
+    def further(state: Any) -> None:
+        state.progress.step += 1
+
+    _after_restoring(further)
+
+
+def resume_at_the_prefetched_batch() -> None:
+    """The cursor counted what was read ahead: a batch is lost."""
+
+    def further(state: Any) -> None:
+        state.progress.batch_index += 1
+
+    _after_restoring(further)
+
+
+def resume_a_batch_back() -> None:
+    """A batch is used twice."""
+
+    def back(state: Any) -> None:
+        state.progress.batch_index -= 1
+
+    _after_restoring(back)
+
+
+def forget_the_moments() -> None:
+    """The optimizer starts anew."""
+    _after_restoring(lambda state: state.optimizer.state.clear())
+
+
+def forget_the_best() -> None:
+    """What was the best validation is not known after a resume."""
+
+    def forget(state: Any) -> None:
+        state.progress.best_quality = None
+
+    _after_restoring(forget)
+
+
+def no_finite_guard() -> None:
+    """Updates are made of any gradient."""
+    replace(
+        "nmt_cli.engine.training_step:Gradient.is_finite",
+        lambda _: property(lambda gradient: True),
+    )
+
+
+def never_give_up() -> None:
+    """Batches are skipped without end."""
+    replace("nmt_cli.engine.trainer:count_skipped", lambda _: lambda *_: None)
+
+
+def no_verification() -> None:
+    """Checkpoints are read without comparing them with their manifest."""
+    from nmt_cli.atomic_files import read_manifest
+
+    replace("nmt_cli.engine.checkpoint:verify", lambda _: read_manifest)
+
+
+def no_verification_of_tokens() -> None:
+    """Token files are read without comparing them with their manifest."""
+    from nmt_cli.atomic_files import read_manifest
+
+    replace("nmt_cli.corpus.binarized:verify", lambda _: read_manifest)
+
+
+def start_anew_beside_damage() -> None:
+    """Where no checkpoint can be read, training starts from nothing."""
+    from nmt_cli.errors import UserError
+
+    def forgiving(original: Any) -> Any:
+        def resume(trainer: Any) -> None:
+            try:
+                original(trainer)
+            except UserError:
+                return
+
+        return resume
+
+    replace("nmt_cli.engine.trainer:Trainer.resume", forgiving)
+
+
+def keep_old_records() -> None:
+    """The log keeps steps that are made again."""
+
+    def keeping(_: Any) -> Any:
+        return lambda path, _: iter([path.read_bytes()] if path.exists() else [])
+
+    replace("nmt_cli.engine.metrics_log:_lines_of", keeping)
+
+
+def first_full_disk_ends() -> None:
+    """One failed save ends training."""
+    replace("nmt_cli.engine.saving:MAX_FAILED_SAVES", lambda _: 1)
+
+
+def full_disks_never_end() -> None:
+    """Training goes on without ever saving."""
+    replace("nmt_cli.engine.saving:MAX_FAILED_SAVES", lambda _: 1_000)
+
+
+def make_room_by_deleting() -> None:
+    """The last checkpoint goes before the next is written."""
+
+    def deleting(original: Any) -> Any:
+        def save(run_dir: Path, *arguments: Any, **settings: Any) -> Any:
+            for path in (run_dir / "checkpoints").glob("step-*"):
+                shutil.rmtree(path)
+            return original(run_dir, *arguments, **settings)
+
+        return save
+
+    replace("nmt_cli.engine.saving:save_checkpoint", deleting)
+
+
+def leave_without_saving() -> None:
+    """A signal ends training, and the steps since the last checkpoint are lost."""
+
+    def unsaved(original: Any) -> Any:
+        def leave(trainer: Any, stop: Any) -> None:
+            trainer._save_once = lambda *_, **__: None
+            original(trainer, stop)
+
+        return leave
+
+    replace("nmt_cli.engine.trainer:Trainer._leave", unsaved)
+
+
+def never_complete() -> None:
+    """A finished run is gone through again."""
+    replace("nmt_cli.engine.trainer:Trainer.is_complete", lambda _: lambda trainer: False)
+
+
+def everything_may_change() -> None:
+    """Any recipe is taken on resume."""
+    from nmt_cli.recipe.changes import ChangeKind
+
+    replace("nmt_cli.recipe.changes:kind_of", lambda _: lambda key: ChangeKind.FREE)
+
+
+def wall_clock() -> None:
+    """Durations are differences of the wall clock."""
+    import time
+
+    time.monotonic = lambda: time.time()

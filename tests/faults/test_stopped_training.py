@@ -1,0 +1,112 @@
+"""SIGTERM, SIGINT and SIGHUP to a single process: saved, exit status 75, and the same end."""
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.faults.faults import fault, signal_at
+from tests.faults.run_directories import (
+    End,
+    check_same_end,
+    checkpoints,
+    is_resumable,
+    step_records,
+)
+from tests.faults.trainings import Ended, Trainings
+
+PHASES = {
+    "step": ("after backward", 7),
+    "update": ("before update", 7),
+    "saving": ("before fsync run/checkpoints/.partial-step/model.safetensors", 2),
+    "pruning": ("before rename run/checkpoints/step to run/checkpoints/.delete-step", 1),
+    "validation": ("start of validation", 1),
+    "bleu": ("before bleu", 2),
+    "logging": ("middle write run/metrics.jsonl", 5),
+}
+SIGNALS = [signal.SIGTERM, signal.SIGINT, signal.SIGHUP]
+
+
+def stop_at(
+    trainings: Trainings, prepared: Path, run_dir: Path, point: str, nth: int, numbers: list[int]
+) -> Ended:
+    """Train until the point, where signals come."""
+    stop = fault(
+        signal_at,
+        run_dir=str(run_dir), prepared=str(prepared), point=point, nth=nth, numbers=numbers,
+    )  # fmt: skip
+    return trainings.run(run_dir, "--resume", faults=[stop])
+
+
+def check_stopped(
+    trainings: Trainings,
+    prepared: Path,
+    run_dir: Path,
+    expected: End,
+    phase: str,
+    number: signal.Signals = signal.SIGTERM,
+) -> None:
+    """Stop in a phase; assert that it is saved at once and goes on to the undisturbed end."""
+    ended = stop_at(trainings, prepared, run_dir, *PHASES[phase], [number])
+    assert ended.status == 75, ended.said
+    assert f"Error: {number.name} stopped training at step" in ended.said
+    assert "Traceback" not in ended.said
+    last = max(checkpoints(run_dir))
+    assert last == step_records(run_dir)[-1]["step"], "a step was made and not saved"
+    assert is_resumable(checkpoints(run_dir)[last])
+    trainings.finish(run_dir)
+    check_same_end(run_dir, expected)
+
+
+@pytest.fixture
+def stop(trainings, toy, tmp_path):
+    """Train into tmp_path/run until the point, where signals come; return how it ended."""
+
+    def call(point, nth, *numbers):
+        return stop_at(trainings, toy.prepared, tmp_path / "run", point, nth, list(numbers))
+
+    return call
+
+
+CASES = [
+    (phase, number)
+    for phase in PHASES
+    for number in SIGNALS
+    if number == signal.SIGTERM or phase in {"step", "saving", "validation"}
+]
+
+
+@pytest.mark.parametrize(("phase", "number"), CASES)
+def test_a_stopped_training_is_saved_and_goes_on(
+    trainings, toy, tmp_path, undisturbed, phase, number
+):
+    check_stopped(trainings, toy.prepared, tmp_path / "run", undisturbed, phase, number)
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_before_training_a_signal_ends_the_command(trainings, stop, tmp_path, undisturbed, number):
+    """Nothing is trained yet: the usual statuses of an ended command, and a start afterwards."""
+    ended = stop("before read prepared/file", 1, number)
+    assert ended.status in {130, 143, -number}, ended.said
+    assert "Traceback" not in ended.said
+    trainings.finish(tmp_path / "run")
+    check_same_end(tmp_path / "run", undisturbed)
+
+
+def test_a_second_interrupt_ends_at_once(trainings, stop, tmp_path, undisturbed):
+    """Without the save that one alone would bring."""
+    ended = stop("start of validation", 1, signal.SIGINT, signal.SIGINT)
+    assert ended.status == 130
+    assert ended.said.splitlines()[-1] == "Error: interrupted."
+    assert max(checkpoints(tmp_path / "run")) == 4
+    trainings.finish(tmp_path / "run")
+    check_same_end(tmp_path / "run", undisturbed)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_other_signals_may_come_twice(trainings, stop, tmp_path, undisturbed, number):
+    ended = stop("start of validation", 1, number, number)
+    assert ended.status == 75
+    assert max(checkpoints(tmp_path / "run")) == 6
+    trainings.finish(tmp_path / "run")
+    check_same_end(tmp_path / "run", undisturbed)

@@ -1,0 +1,86 @@
+"""A process that has imported everything once and forks a child for each command asked for.
+
+A fork that runs ``nmt-cli`` costs hundredths of a second, a fresh interpreter with torch seconds.
+Each line of stdin is a request in JSON, each line of stdout its answer:
+
+    {"arguments": [...], "said": FILE, "faults": [["module:function", {...}], ...]}    -> a pid
+    {"wait": PID}    -> its exit status, the negative number of the signal that killed it
+"""
+
+import ctypes
+import gc
+import importlib
+import json
+import os
+import signal
+import sys
+import traceback
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NoReturn
+
+import torch
+
+PR_SET_PDEATHSIG = 1  # prctl.h
+FAULT_FAILED = 99  # exit status of a child that could not be sabotaged as asked
+
+
+def import_what_training_needs() -> None:
+    """Import also what is imported when it is first used."""
+    for name in ("nmt_cli.cli", "nmt_cli.commands.train", "sacrebleu.tokenizers.tokenizer_13a"):
+        importlib.import_module(name)
+    with suppress(ImportError):  # TensorBoard is an extra
+        importlib.import_module("nmt_cli.engine.tensorboard_log")
+    weight = torch.nn.Parameter(torch.ones(1))
+    weight.sum().backward()
+    torch.optim.Adam([weight], fused=True).step()
+
+
+def be_the_command(arguments: list[str], said: str, faults: list[tuple[str, Any]]) -> NoReturn:
+    """Turn this child into ``nmt-cli``, sabotaged by ``faults``; never returns."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    streams = os.open(os.devnull, os.O_RDWR), os.open(said, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    for descriptor, source in zip((0, 1, 2), (streams[0], streams[0], streams[1]), strict=True):
+        os.dup2(source, descriptor)
+    sys.stderr = Path(said).open("a", buffering=1, encoding="utf-8")  # noqa: SIM115 - to the end
+    status = FAULT_FAILED
+    try:
+        for where, settings in faults:
+            module, function = where.split(":")
+            getattr(importlib.import_module(module), function)(**settings)
+        from nmt_cli.cli import main
+
+        status = 1
+        main(arguments, prog_name="nmt-cli")
+        status = 0
+    except SystemExit as error:
+        status = error.code if isinstance(error.code, int) else int(error.code is not None)
+    except BaseException:  # as the interpreter would, whose end we skip
+        traceback.print_exc()
+    os._exit(status)
+
+
+def answer(request: dict[str, Any]) -> int:
+    """Do what ``request`` asks for; return a pid, or an exit status."""
+    if "wait" in request:
+        return os.waitstatus_to_exitcode(os.waitpid(request["wait"], 0)[1])
+    pid = os.fork()
+    if pid == 0:
+        be_the_command(**request)
+    return pid
+
+
+def serve() -> None:
+    """Answer requests until stdin ends."""
+    torch.set_num_threads(1)
+    import_what_training_needs()
+    if len(list(Path("/proc/self/task").iterdir())) > 1:
+        raise RuntimeError("other threads would be missing in every child")
+    gc.freeze()
+    for line in sys.stdin:
+        sys.stdout.write(f"{answer(json.loads(line))}\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    serve()
