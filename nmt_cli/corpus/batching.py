@@ -117,11 +117,13 @@ def _buckets(source_lengths: Lengths, target_lengths: Lengths) -> NDArray[np.uin
     bounds = [8]
     while bounds[-1] < 2**32:
         bounds.append(max(bounds[-1] + 1, int(bounds[-1] * BUCKET_GROWTH)))
+    longest = max(int(source_lengths.max()), int(target_lengths.max()))
+    bucket_of_length = np.searchsorted(bounds, np.arange(longest + 1)).astype(np.uint8)
     buckets = np.empty(len(source_lengths), dtype=np.uint8)
     for start in range(0, len(buckets), PAIRS_AT_ONCE):
         part = slice(start, start + PAIRS_AT_ONCE)
         longer = np.maximum(source_lengths[part], target_lengths[part])
-        buckets[part] = np.searchsorted(bounds, longer)
+        buckets[part] = bucket_of_length[longer]
     return buckets
 
 
@@ -129,13 +131,28 @@ def _order_by_bucket(
     pairs: NDArray[np.uint32] | None, buckets: NDArray[np.uint8], rng: np.random.Generator
 ) -> NDArray[np.uint32]:
     """Return the pairs bucket by bucket, in random order within each."""
-    used = buckets if pairs is None else buckets[pairs]
-    parts = []
-    for bucket in np.flatnonzero(np.bincount(used)):
-        members = np.flatnonzero(used == bucket).astype(np.uint32)
-        rng.shuffle(members)
-        parts.append(members if pairs is None else pairs[members])
-    return np.concatenate(parts)
+    order, ends = _sorted_by_bucket(buckets if pairs is None else buckets[pairs])
+    for start, end in itertools.pairwise([0, *ends]):
+        rng.shuffle(order[start:end])
+    return order if pairs is None else pairs[order]
+
+
+def _sorted_by_bucket(buckets: NDArray[np.uint8]) -> tuple[NDArray[np.uint32], list[int]]:
+    """Return the places of ``buckets`` in a stable order by bucket, and where each bucket ends.
+
+    A counting sort in parts, because numpy's would take eight bytes a pair for its result.
+    """
+    parts = range(0, len(buckets), PAIRS_AT_ONCE)
+    counts = np.array([np.bincount(buckets[p : p + PAIRS_AT_ONCE], minlength=256) for p in parts])
+    ends = np.cumsum(counts.sum(axis=0))
+    free = ends - counts.sum(axis=0)  # first place of each bucket not filled yet
+    order = np.empty(len(buckets), dtype=np.uint32)
+    for start, of_part in zip(parts, counts, strict=True):
+        members = np.argsort(buckets[start : start + PAIRS_AT_ONCE], kind="stable") + start
+        for bucket, run in enumerate(np.split(members, np.cumsum(of_part)[:-1])):
+            order[free[bucket] : free[bucket] + len(run)] = run
+        free += of_part
+    return order, ends.tolist()
 
 
 def _cut(
@@ -154,8 +171,8 @@ def _cut(
             source_before = source_ends[first - 1] if first else 0
             target_before = target_ends[first - 1] if first else 0
             end = min(
-                int(np.searchsorted(source_ends, source_before + tokens_per_step, side="right")),
-                int(np.searchsorted(target_ends, target_before + tokens_per_step, side="right")),
+                int(source_ends.searchsorted(source_before + tokens_per_step, side="right")),
+                int(target_ends.searchsorted(target_before + tokens_per_step, side="right")),
             )
             if end == len(part) and not is_last_part:
                 break  # the run may go on in the next part

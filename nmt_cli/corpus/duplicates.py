@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 RECORD = np.dtype([("high", "<u8"), ("low", "<u8"), ("index", "<u8")])
 BUCKET_BITS = 10  # 10^9 pairs are 24 GB of records on disk, 24 MB in each of 1,024 buckets
-RECORDS_IN_MEMORY = 1 << 20
+RECORDS_IN_MEMORY = 1 << 17  # a few megabytes
 
 
 def pair_hash(source: str, target: str) -> bytes:

@@ -59,6 +59,35 @@ def test_cutting_in_parts_changes_nothing(lengths, monkeypatch):
     assert [parts.batch(i).tolist() for i in range(40)] == expected
 
 
+def epoch_said_plainly(source, target, tokens_per_step, seed, number):
+    """Return the batches of an epoch: by bucket, shuffled in each, cut greedily, shuffled."""
+    rng = np.random.Generator(np.random.PCG64([seed, number]))
+    longer = np.maximum(source, target)
+    batches: list[list[int]] = [[]]
+    shortest, longest = 0, 8
+    while shortest < longer.max():
+        members = np.flatnonzero((longer > shortest) & (longer <= longest)).astype(np.uint32)
+        rng.shuffle(members)
+        for pair in members.tolist():
+            batch = [*batches[-1], pair]
+            if max(source[batch].sum(), target[batch].sum()) > tokens_per_step:
+                batches.append([pair])
+            else:
+                batches[-1] = batch
+        shortest, longest = longest, max(longest + 1, int(1.1 * longest))
+    return [batches[index] for index in rng.permutation(len(batches))]
+
+
+@pytest.mark.parametrize("pairs_at_once", [50, 1 << 20])
+def test_an_epoch_is_the_one_of_a_plain_definition(lengths, pairs_at_once, monkeypatch):
+    monkeypatch.setattr(batching, "PAIRS_AT_ONCE", pairs_at_once)
+    source, target = lengths
+    plan = BatchPlan(source, target, 300, seed=7)
+    for number in range(2):
+        expected = epoch_said_plainly(source, target, 300, 7, number)
+        assert [batch.tolist() for batch in epoch_of(plan, number)] == expected
+
+
 def test_a_batch_depends_on_seed_and_index_alone(lengths):
     source, target = lengths
     forward = BatchPlan(source, target, 300, seed=1)

@@ -1,0 +1,150 @@
+import random
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from nmt_cli.corpus import encoding
+from nmt_cli.corpus.cleaning import KEPT, RULES, LengthLimits
+from nmt_cli.corpus.encoding import EncodingJob, encode_in_order
+from nmt_cli.corpus.normalization import Normalizer
+from nmt_cli.corpus.parallel_corpora import TextPair
+from nmt_cli.corpus.whitespace_tokenizer import CONTROL, WhitespaceTokenizer
+from nmt_cli.recipe.schema import Recipe
+
+PIECES = ["ant", "bee", "cat", "dog"]
+RECIPE = """\
+description: Text already in pieces.
+data:
+  source_language: en
+  target_language: de
+  train: [{{source: {folder}/text.en, target: {folder}/text.de}}]
+  validation: {{source: {folder}/few.en, target: {folder}/few.de}}
+tokenizer: {{type: whitespace}}
+"""
+# What rusage says of this process itself was inherited from pytest.
+MEASURED = """
+import re, resource, sys
+from pathlib import Path
+from nmt_cli.commands import preprocess
+
+if __name__ == "__main__":
+    folder, workers = Path(sys.argv[1]), int(sys.argv[2])
+    recipe = str(folder / "recipe.yaml")
+    preprocess.run(recipe=recipe, output=folder / "prepared", workers=workers)
+    print(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1])
+    print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
+"""
+
+
+@pytest.fixture
+def job(tmp_path):
+    files = {"source": "text.en", "target": "text.de"}
+    languages = {"source_language": "en", "target_language": "de"}
+    recipe = Recipe.model_validate(
+        {
+            "description": "Text already in pieces.",
+            "data": {**languages, "train": [files], "validation": files},
+            "tokenizer": {"type": "whitespace"},
+        }
+    )
+    tokenizer = WhitespaceTokenizer([*CONTROL, *PIECES], Normalizer(recipe.data), None)
+    tokenizer.save(tmp_path)
+    return EncodingJob(tmp_path, recipe.tokenizer, recipe.data, LengthLimits(6, 2, 3.0))
+
+
+def pair(number):
+    rng = random.Random(number)
+    words = [*PIECES, "owl"]
+    source, target = (" ".join(rng.choices(words, k=rng.randint(1, 8))) for _ in range(2))
+    return TextPair(0, number, source, target)
+
+
+def ids(text):
+    return [PIECES.index(w) + len(CONTROL) if w in PIECES else 0 for w in text.split()]
+
+
+def rule_broken(pair):
+    shorter, longer = sorted(len(text.split()) for text in (pair.source, pair.target))
+    if longer > 6:
+        return RULES.index("too_long")
+    if shorter < 2:
+        return RULES.index("too_short")
+    return RULES.index("length_ratio") if longer > 3 * shorter else KEPT
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_each_side_is_its_pieces_and_an_end_for_every_kept_pair(job, workers, monkeypatch):
+    monkeypatch.setattr(encoding, "PAIRS_IN_CHUNK", 50)
+    pairs = [pair(number) for number in range(180)]
+    seen = []
+    for chunk, encoded in encode_in_order(pairs, job, workers):
+        assert encoded.broken.tolist() == [rule_broken(pair) for pair in chunk]
+        kept = [pair for pair in chunk if rule_broken(pair) == KEPT]
+        assert 0 < len(kept) < len(chunk)
+        for side, texts in (
+            (encoded.source, [pair.source for pair in kept]),
+            (encoded.target, [pair.target for pair in kept]),
+        ):
+            sentences = [[*ids(text), 2] for text in texts]
+            assert side.lengths.tolist() == [len(sentence) for sentence in sentences]
+            assert side.tokens.tolist() == [token for sentence in sentences for token in sentence]
+            assert side.num_unknown == sum(sentence.count(0) for sentence in sentences) > 0
+            assert side.tokens.dtype == side.lengths.dtype == np.uint32
+        seen += chunk
+    assert seen == pairs
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_no_more_pairs_are_read_than_are_in_the_works(job, workers, monkeypatch):
+    monkeypatch.setattr(encoding, "PAIRS_IN_CHUNK", 10)
+    num_read = 0
+
+    def pairs():
+        nonlocal num_read
+        for num_read in range(1, 301):
+            yield pair(num_read)
+
+    num_done, most_ahead = 0, 0
+    for chunk, _ in encode_in_order(pairs(), job, workers):
+        most_ahead = max(most_ahead, num_read - num_done)
+        num_done += len(chunk)
+    assert num_done == 300
+    chunks = 1 if workers == 1 else encoding.CHUNKS_IN_FLIGHT * workers
+    assert most_ahead == chunks * 10
+
+
+def write_corpus(folder, num_pairs):
+    rng = random.Random(num_pairs)
+    words = ["".join(rng.choices("abcdefgh", k=5)) for _ in range(500)]
+    lines = [" ".join(rng.choices(words, k=150)) for _ in range(100)]
+    for side in ("en", "de"):
+        for name, count in (("text", num_pairs), ("few", 10)):
+            with (folder / f"{name}.{side}").open("w") as stream:
+                for number in range(count):
+                    stream.write(f"{rng.choice(lines)} {number % 1000}\n")
+    (folder / "recipe.yaml").write_text(RECIPE.format(folder=folder))
+
+
+def peak_memory(folder, workers):
+    """Return the largest resident set, in bytes, of preprocess or one of its workers."""
+    output = subprocess.run(
+        [sys.executable, "-c", MEASURED, str(folder), str(workers)],
+        capture_output=True,
+        check=True,
+    ).stdout
+    return 1024 * max(int(number) for number in output.split())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [1, 2])
+def test_memory_does_not_grow_with_the_corpus(tmp_path, workers):
+    peaks = []
+    for num_pairs in (5_000, 50_000):
+        folder = tmp_path / str(num_pairs)
+        folder.mkdir()
+        write_corpus(folder, num_pairs)
+        peaks.append(peak_memory(folder, workers))
+    growth = 2 * 45_000 * 900  # bytes of text on both sides
+    assert peaks[1] - peaks[0] < 0.1 * growth
