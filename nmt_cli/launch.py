@@ -15,17 +15,19 @@ import sys
 import time
 import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import FrameType
 from typing import NamedTuple
 
-from nmt_cli.errors import InterruptedTrainingError, UserError
-from nmt_cli.run_status import RunStatus, read_status
+from nmt_cli.errors import InterruptedTrainingError, OutputError, UserError
+from nmt_cli.run_status import RunStatus, State, read_status, write_status
 
 AGENT = "nmt_cli.engine.torchrun"
-LAUNCHED = "NMT_CLI_LAUNCHED_AT"  # set for workers of our own launcher: its monotonic clock then
+# What our own launcher tells its workers: its monotonic clock when it began, the folder in which
+# they leave their outcome, and the process that must live for them to live.
+LAUNCHED, OUTCOME, PARENT = "NMT_CLI_LAUNCHED_AT", "NMT_CLI_OUTCOME", "NMT_CLI_PARENT"
 WORKER_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
 WORKERS_FAILED, NODES_APART = 10, 11  # exit statuses of the agent
 MAX_RESTARTS = 3
@@ -44,7 +46,7 @@ class Worker(NamedTuple):
     local_size: int
     launch: str  # the same for all workers and restarts of a launch
     restarts: int
-    is_ours: bool  # our own launcher started torchrun, and reports what ``status.json`` says
+    outcome: Path | None  # where our own launcher learns how it went, if that started torchrun
 
 
 class Rendezvous(NamedTuple):
@@ -67,30 +69,39 @@ def this_worker() -> Worker | None:
         int(env.get("LOCAL_WORLD_SIZE", "1")),
         env.get("TORCHELASTIC_RUN_ID", "none"),
         int(env.get("TORCHELASTIC_RESTART_COUNT", "0")),
-        LAUNCHED in env,
+        Path(env[OUTCOME]) if OUTCOME in env else None,
     )
 
 
-def is_failure_of(launch: str, status: RunStatus | None) -> bool:
-    """Say whether one of the workers of this launch has failed, and said why."""
-    return status is not None and status.launch == launch and status.state == "failed"
+def status_of_this_launch(worker: Worker, run_dir: Path) -> RunStatus | None:
+    """Return what the workers of this launch have said of it so far, before a restart perhaps."""
+    if worker.outcome is not None:
+        return read_status(worker.outcome)
+    status = read_status(run_dir)
+    began = time.time() - (time.monotonic() - started_at())
+    if status is None or status.launch != worker.launch or status.at < began:
+        return None
+    return status
 
 
 def started_at() -> float:
     """Return the monotonic time at which the command that the user typed began."""
     if LAUNCHED in os.environ:
         return float(os.environ[LAUNCHED])
-    ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])  # man 5 proc
+    process = "self" if this_worker() is None else str(os.getppid())  # the user's torchrun
+    stat = Path(f"/proc/{process}/stat").read_text()
+    ticks = int(stat.rpartition(")")[2].split()[19])  # man 5 proc
     age = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
     return time.monotonic() - age
 
 
 def die_with_parent() -> None:
     """Let the kernel kill this process when its parent dies, so that none is left behind."""
-    parent = os.getppid()
+    parent = int(os.environ.get(PARENT, os.getppid()))
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:  # it died before the call
         os.kill(os.getpid(), signal.SIGKILL)
+    os.environ[PARENT] = str(os.getpid())  # of those that this process starts
 
 
 def run_workers(
@@ -103,29 +114,35 @@ def run_workers(
     """
     job_id = rendezvous.job_id or str(uuid.uuid4())
     command = [sys.executable, "-m", AGENT, *_torchrun_options(num_workers, rendezvous, job_id)]
-    before = read_status(run_dir)
     environment = {
         **os.environ,
         LAUNCHED: str(started_at()),
+        PARENT: str(os.getpid()),
         "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1"),  # the workers choose
         # Otherwise workers that were restarted read the addresses of those that died.
         "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
     }
-    with TemporaryDirectory(prefix="nmt-cli-") as logs_folder:  # torchrun would leave its own
+    with TemporaryDirectory(prefix="nmt-cli-") as folder:  # torchrun would leave one of its own
         agent = subprocess.Popen(
-            [*command, f"--log-dir={logs_folder}", "-m", "nmt_cli", *arguments],
-            env=environment,
+            [*command, f"--log-dir={folder}", "-m", "nmt_cli", *arguments],
+            env={**environment, OUTCOME: folder},
             stdin=subprocess.DEVNULL,
             start_new_session=True,  # a terminal's Ctrl-C reaches us alone
         )
         try:
             with _received_signals() as received:
-                _wait(agent, received, run_dir, job_id, before)
+                _wait(agent, received, Path(folder))
+        except KeyboardInterrupt:
+            _correct_status(run_dir, job_id, InterruptedTrainingError("interrupted twice"))
+            raise
         finally:
             agent.kill()  # its workers die with it
             agent.wait()
-    status = read_status(run_dir)
-    _report(None if status == before else status, job_id, received, agent.returncode, run_dir)
+        outcome = read_status(Path(folder))
+    error = _error_of(outcome, received.number, agent.returncode, run_dir)
+    if error is not None:
+        _correct_status(run_dir, job_id, error)
+        raise error
 
 
 def _torchrun_options(num_workers: int, rendezvous: Rendezvous, job_id: str) -> list[str]:
@@ -146,7 +163,7 @@ class _Received:
 
     def __init__(self) -> None:
         self.number: int | None = None
-        self.is_passed_on = False
+        self.told: set[int] = set()  # the workers to which it was passed on
 
     def handle(self, number: int, _: FrameType | None) -> None:
         if self.number is not None and number == signal.SIGINT:
@@ -157,7 +174,11 @@ class _Received:
 @contextmanager
 def _received_signals() -> Iterator[_Received]:
     received = _Received()
-    previous = {number: signal.signal(number, received.handle) for number in PASSED_ON}
+    previous = {
+        number: signal.signal(number, received.handle)
+        for number in PASSED_ON
+        if signal.getsignal(number) is not signal.SIG_IGN  # such as by nohup
+    }
     try:
         yield received
     finally:
@@ -165,24 +186,16 @@ def _received_signals() -> Iterator[_Received]:
             signal.signal(number, handler)
 
 
-def _wait(
-    agent: subprocess.Popen[bytes],
-    received: _Received,
-    run_dir: Path,
-    job_id: str,
-    before: RunStatus | None,
-) -> None:
-    """Wait for the agent; pass one signal on, and do not let a failure be repeated."""
+def _wait(agent: subprocess.Popen[bytes], received: _Received, outcome: Path) -> None:
+    """Wait for the agent; pass a signal on, and do not let a failure be repeated."""
     give_up_at, last_workers = math.inf, None
     while agent.poll() is None:
         time.sleep(POLL_SECONDS)
-        if received.number is not None and not received.is_passed_on:
-            received.is_passed_on = True
-            if not _pass_on(received.number, agent.pid):
-                agent.terminate()  # nothing is trained yet, or again
-                give_up_at = time.monotonic() + PATIENCE_SECONDS
-        status = read_status(run_dir)
-        if status != before and is_failure_of(job_id, status):
+        if received.number is not None and not _pass_on(received, agent.pid):
+            agent.terminate()  # nothing is trained yet
+            give_up_at = min(give_up_at, time.monotonic() + PATIENCE_SECONDS)
+        status = read_status(outcome)
+        if status is not None and status.state == "failed":
             workers = set(_children(agent.pid))
             last_workers = workers if last_workers is None else last_workers & workers
             if not last_workers:  # and none still saves; what runs now are restarts
@@ -191,16 +204,19 @@ def _wait(
             agent.kill()
 
 
-def _pass_on(number: int, agent: int) -> bool:
-    """Send the signal to one worker that listens: all ranks then stop at the same step.
+def _pass_on(received: _Received, agent: int) -> bool:
+    """Send the signal once to each worker that listens; say whether one has ever listened.
 
-    The agent would give its workers 30 seconds to save, and end them.
+    All ranks then stop at the same step. The agent would give them 30 seconds to save, and end
+    them.
     """
+    assert received.number is not None
     for worker in _children(agent):
-        if _catches(worker, signal.SIGTERM):
-            os.kill(worker, number)
-            return True
-    return False
+        if worker not in received.told and _catches(worker, signal.SIGTERM):
+            with suppress(ProcessLookupError):
+                os.kill(worker, received.number)
+                received.told.add(worker)
+    return bool(received.told)
 
 
 def _children(parent: int) -> Iterator[int]:
@@ -222,32 +238,38 @@ def _catches(process: int, number: signal.Signals) -> bool:
     return bool(int(caught.split()[1], 16) >> (number - 1) & 1)
 
 
-def _report(
-    status: RunStatus | None, job_id: str, received: _Received, code: int, run_dir: Path
-) -> None:
-    """Say what came of it, as a single process would have."""
-    if status is not None and status.launch == job_id:
-        if status.state == "finished":
-            return
-        if status.exit_status is not None:
-            error = UserError(status.message)
-            error.exit_status = status.exit_status
-            raise error
-    if received.number is not None:
-        name = signal.Signals(received.number).name
-        raise InterruptedTrainingError(
-            f"{name} stopped training before its first step; there was nothing new to save."
+def _error_of(
+    outcome: RunStatus | None, signal_number: int | None, code: int, run_dir: Path
+) -> UserError | None:
+    """Return what a single process would have raised, None where it would have ended well."""
+    if outcome is not None and outcome.state != "running":
+        error = UserError(outcome.message)
+        error.exit_status = outcome.exit_status or 0
+        return error if error.exit_status else None
+    if signal_number is not None:
+        return InterruptedTrainingError(
+            f"{signal.Signals(signal_number).name} stopped training before it could be saved; what "
+            f"{run_dir} held before stands, and --resume continues from there."
         )
-    if code == 0:
-        return
+    if code == 0 and outcome is None:
+        return None  # the run was finished already
     if code == NODES_APART:
-        raise UserError(
+        return UserError(
             "the nodes did not meet; see to it that --nnodes, --rdzv-endpoint and --rdzv-id are "
             "the same on all, and that the endpoint can be reached."
         )
-    if code != WORKERS_FAILED:
-        raise UserError(f"torchrun failed with status {code}; what it said stands above.")
-    raise UserError(
-        f"the workers ended {MAX_RESTARTS + 1} times without a word, as killed ones do (the "
-        f"system's log tells of killed processes); continue {run_dir} with --resume."
+    if code not in {0, WORKERS_FAILED}:
+        return UserError(f"torchrun failed with status {code}; what it said stands above.")
+    return UserError(
+        f"the workers ended without a word of their own, {MAX_RESTARTS + 1} times, as killed ones "
+        f"do (the system's log tells of those); continue {run_dir} with --resume."
     )
+
+
+def _correct_status(run_dir: Path, launch: str, error: UserError) -> None:
+    """Let no "running" stand where the workers could not say how it ended."""
+    status = read_status(run_dir)
+    if status is not None and status.launch == launch and status.state == "running":
+        state: State = "interrupted" if isinstance(error, InterruptedTrainingError) else "failed"
+        with suppress(OutputError):
+            write_status(run_dir, RunStatus(state, launch, error.exit_status, str(error)))

@@ -53,7 +53,7 @@ def warning(message: str) -> None:
 
 def error(message: str) -> None:
     """Say why a worker ends, in the words of a command that fails."""
-    _logger.error("Error: %s", message)
+    _logger.error("Error: %s", printable(message))
 
 
 def silence() -> None:

@@ -5,7 +5,7 @@ of its own would have ended with.
 """
 
 import json
-from datetime import datetime, timezone
+import time
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -23,20 +23,20 @@ class RunStatus(NamedTuple):
     launch: str  # which launch says so; restarts by torchrun are the same one
     exit_status: int | None = None  # of the command, None while it runs
     message: str = ""
-    at: str = ""  # when, in UTC
+    at: float = 0.0  # when, in seconds since 1970
 
 
 def write_status(run_dir: Path, status: RunStatus) -> None:
     """Replace the status of ``run_dir``."""
-    now = datetime.now(timezone.utc).isoformat()
     run_dir.mkdir(parents=True, exist_ok=True)
     with file_appearing_whole(run_dir / STATUS, replace=True) as stream:
-        stream.write(json.dumps(status._replace(at=now)._asdict()).encode() + b"\n")
+        stream.write(json.dumps(status._replace(at=time.time())._asdict()).encode() + b"\n")
 
 
 def read_status(run_dir: Path) -> RunStatus | None:
     """Return the status of ``run_dir``; None where there is none that can be read."""
     try:
-        return RunStatus(**json.loads((run_dir / STATUS).read_bytes()))
+        status = RunStatus(**json.loads((run_dir / STATUS).read_bytes()))
     except (OSError, ValueError, TypeError):
         return None
+    return status if isinstance(status.at, float) else None

@@ -70,6 +70,6 @@ def _as_arguments(job: Job) -> list[str]:
             arguments += [f"{flag}={item}" for item in value]
         elif value is True:
             arguments.append(flag)
-        elif value not in {None, False}:
+        elif value is not None and value is not False:
             arguments.append(f"{flag}={value}")
     return arguments

@@ -92,7 +92,7 @@ def choose_machine(
     keep_freed_memory()
     local_size = worker.local_size if worker is not None else 1
     threads = options.get("threads")
-    if threads is None and local_size > 1:
+    if threads is None and worker is not None and (local_size > 1 or worker.outcome is not None):
         threads = max(1, len(os.sched_getaffinity(0)) // local_size)  # torchrun says 1
     if threads is not None:
         set_num_threads(threads)

@@ -57,18 +57,26 @@ def default_max_tokens(
     return max(1, min(limit, tokens_per_step, fitting))
 
 
-def largest_that_runs(max_tokens: int, attempt: Callable[[int], None]) -> int:
-    """Return ``max_tokens``, halved until ``attempt`` no longer runs out of memory."""
-    while True:
-        try:
-            attempt(max_tokens)
-        except torch.OutOfMemoryError:
-            if max_tokens == 1:
-                raise
-            max_tokens = max(1, max_tokens // 2)
-            torch.cuda.empty_cache()
-        else:
-            return max_tokens
+def largest_that_runs(max_tokens: int, least: int, attempt: Callable[[int], None]) -> int:
+    """Return ``max_tokens``, halved until ``attempt`` no longer runs out of memory.
+
+    Returns 0 where not even ``least`` tokens, those of the longest sentence, run.
+    """
+    max_tokens = max(max_tokens, least)
+    while not _runs(attempt, max_tokens):
+        torch.cuda.empty_cache()  # not before the exception is gone, which held the memory
+        if max_tokens == least:
+            return 0
+        max_tokens = max(least, max_tokens // 2)
+    return max_tokens
+
+
+def _runs(attempt: Callable[[int], None], max_tokens: int) -> bool:
+    try:
+        attempt(max_tokens)
+    except torch.OutOfMemoryError:
+        return False
+    return True
 
 
 def is_out_of_memory(error: RuntimeError) -> bool:

@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from nmt_cli.errors import UserError
+from nmt_cli.errors import InterruptedTrainingError, UserError
 from nmt_cli.launch import Worker
 
 TIMEOUT_SECONDS = 600.0  # of a rank that waits for another: start-up, a step, a save, a validation
@@ -100,7 +100,8 @@ class Ranks:
         try:
             collective()
         except RuntimeError as error:  # gloo and NCCL name no narrower one
-            raise PeerLostError(f"rank {self.rank} lost another rank and ends.") from error
+            reason = str(error).partition("\n")[0]
+            raise PeerLostError(f"rank {self.rank} lost another rank and ends: {reason}") from error
 
 
 ALONE = Ranks()
@@ -124,6 +125,11 @@ def joined_ranks(worker: Worker | None, device: torch.device) -> Iterator[Ranks]
             device_id=device if device.type == "cuda" else None,
         )
     except RuntimeError as error:
-        raise PeerLostError(f"rank {worker.rank} did not find the others.") from error
-    yield Ranks(worker.rank, worker.size)
-    dist.destroy_process_group()  # not after an error: it would wait for ranks that are gone
+        reason = str(error).partition("\n")[0]
+        raise PeerLostError(f"rank {worker.rank} did not find the others: {reason}") from error
+    try:
+        yield Ranks(worker.rank, worker.size)
+    except InterruptedTrainingError:
+        dist.destroy_process_group()
+        raise
+    dist.destroy_process_group()  # not after another error: it would wait for ranks that are gone

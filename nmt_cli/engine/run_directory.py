@@ -48,6 +48,11 @@ def locked(run_dir: Path) -> Iterator[None]:
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise RunInUseError(f"{run_dir} is in use: {_holder(stream)}.") from None
+        except OSError as error:
+            raise UserError(
+                f"{run_dir} cannot be locked: {error.strerror}; choose a --run-dir on a file "
+                "system that can."
+            ) from None
         if not os.fstat(stream.fileno()).st_nlink:
             raise RunInUseError(f"{run_dir} was in use until now; run the same command again.")
         stream.truncate(0)
@@ -55,6 +60,7 @@ def locked(run_dir: Path) -> Iterator[None]:
         holder = {"process": os.getpid(), "host": platform.node(), "since": now}
         stream.write(json.dumps(holder).encode())
         stream.flush()
+        _remove_what_the_killed_left(run_dir)
         try:
             yield
         finally:
@@ -74,14 +80,17 @@ def _holder(stream: BinaryIO) -> str:
         return "another process has just started there; choose another --run-dir"
 
 
-def check_run_directory(
-    run_dir: Path, recipe: Recipe, *, resume: bool, allowed: Sequence[str]
-) -> bool:
-    """Return whether there is something to resume; refuse to mix two trainings."""
+def _remove_what_the_killed_left(run_dir: Path) -> None:
     remove_leftovers(run_dir, LEFT_BY_THE_KILLED)
     remove_leftovers(run_dir / CHECKPOINTS, CHECKPOINT_NAME.pattern)
     for checkpoint in (run_dir / CHECKPOINTS).glob("step-*"):
         remove_leftovers(checkpoint, re.escape(MANIFEST))
+
+
+def check_run_directory(
+    run_dir: Path, recipe: Recipe, *, resume: bool, allowed: Sequence[str]
+) -> bool:
+    """Return whether there is something to resume; refuse to mix two trainings."""
     if not any((run_dir / CHECKPOINTS).glob("step-*")):
         _refuse_foreign(run_dir)
         if resume:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from nmt_cli import logs
+from nmt_cli.atomic_files import is_full_disk
 from nmt_cli.corpus.batching import refuse_longer
 from nmt_cli.corpus.binarized import PreparedCorpus, open_prepared
 from nmt_cli.engine.machine import (
@@ -29,9 +30,9 @@ from nmt_cli.engine.stop_signals import StopRequest, stop_requests
 from nmt_cli.engine.trainer import Trainer
 from nmt_cli.engine.warm_start import start_from
 from nmt_cli.errors import InterruptedTrainingError, OutputError, UserError
-from nmt_cli.launch import Worker, die_with_parent, is_failure_of, started_at
+from nmt_cli.launch import Worker, die_with_parent, started_at, status_of_this_launch
 from nmt_cli.recipe.reader import RecipeFile
-from nmt_cli.run_status import RunStatus, read_status, write_status
+from nmt_cli.run_status import RunStatus, State, write_status
 
 SECONDS_BETWEEN_SPEAKERS = 0.3  # of an error that several ranks meet, the lowest tells
 
@@ -88,7 +89,9 @@ def train(job: Job, worker: Worker | None = None) -> None:
     with ExitStack() as stack:
         if worker is None or worker.rank == 0:
             stack.enter_context(locked(job.run_dir))
-            is_restart = worker is not None and worker.restarts > 0
+            is_restart = worker is not None and (
+                worker.restarts > 0 or status_of_this_launch(worker, job.run_dir) is not None
+            )
             is_resumed = job.check_run_directory(is_restart=is_restart)
         ranks = stack.enter_context(joined_ranks(worker, device))
         machine = machine._replace(ranks=ranks, multiple_of=ranks.size)
@@ -129,7 +132,7 @@ def _train(trainer: Trainer, job: Job, worker: Worker | None) -> None:
     max_time = job.options.get("max_time")
     deadline = started_at() + max_time if max_time is not None else None
     stop = StopRequest(deadline, second_interrupt_ends=worker is None)
-    with _status_kept(job.run_dir, worker), stop_requests(stop):
+    with stop_requests(stop), _status_kept(job.run_dir, worker):
         trainer.train(stop)
     logs.info(f"Next: nmt-cli average-checkpoints {job.run_dir}")
 
@@ -148,31 +151,39 @@ def _announce(trainer: Trainer, run_dir: Path) -> None:
 
 @contextmanager
 def _status_kept(run_dir: Path, worker: Worker | None) -> Iterator[None]:
-    """Say in ``status.json`` how training stands while the block runs, and how it ended.
+    """Say how training stands while the block runs, and how it ended.
 
     A worker's failure is written where it is told, by whichever rank tells it.
     """
-    if worker is not None and worker.rank > 0:
-        yield
-        return
-    launch = worker.launch if worker is not None else ""
-    write_status(run_dir, RunStatus("running", launch))
+    _say(run_dir, worker, "running")
     try:
         yield
     except InterruptedTrainingError as error:
-        _say(run_dir, RunStatus("interrupted", launch, error.exit_status, str(error)))
+        _say(run_dir, worker, "interrupted", error)
         raise
     except UserError as error:
         if worker is None:
-            _say(run_dir, RunStatus("failed", launch, error.exit_status, str(error)))
+            _say(run_dir, worker, "failed", error)
         raise
-    _say(run_dir, RunStatus("finished", launch, 0))
+    _say(run_dir, worker, "finished")
 
 
-def _say(run_dir: Path, status: RunStatus) -> None:
-    """Write how training ended; where the disk is full, that is not what ended it."""
-    with suppress(OutputError):
-        write_status(run_dir, status)
+def _say(
+    run_dir: Path, worker: Worker | None, state: State, error: UserError | None = None
+) -> None:
+    """Write the status for our own launcher, if that waits, and into the run directory.
+
+    Where the disk is full, that is not what the status is about.
+    """
+    launch = worker.launch if worker is not None else ""
+    exit_status = error.exit_status if error is not None else None if state == "running" else 0
+    status = RunStatus(state, launch, exit_status, str(error or ""))
+    with suppress(OSError, OutputError):
+        if worker is not None and worker.outcome is not None:
+            write_status(worker.outcome, status)
+    with suppress(OSError, OutputError):
+        if worker is None or worker.rank == 0 or state == "failed":
+            write_status(run_dir, status)
 
 
 def train_as_worker(job: Job, worker: Worker) -> int:
@@ -183,7 +194,7 @@ def train_as_worker(job: Job, worker: Worker) -> int:
     die_with_parent()
     if worker.rank > 0:
         logs.silence()
-    if worker.restarts > 0 and is_failure_of(worker.launch, read_status(job.run_dir)):
+    if _has_failed(job.run_dir, worker):
         return 1  # restarts are for killed workers
     try:
         train(job, worker)
@@ -191,31 +202,42 @@ def train_as_worker(job: Job, worker: Worker) -> int:
         logs.warning(str(error))
         return 1
     except InterruptedTrainingError as error:
-        if not worker.is_ours:
+        if worker.outcome is None:
             logs.warning(str(error))
+        return 0
     except UserError as error:
-        _tell_once(job.run_dir, worker, error)
-        return error.exit_status
-    except Exception as error:
-        wrapped = UserError(f"rank {worker.rank} failed: {traceback.format_exc()}")
-        _tell_once(job.run_dir, worker, wrapped)
-        raise SystemExit(1) from error
-    return 0
+        told = error
+    except OSError as error:
+        kind = OutputError if is_full_disk(error) else UserError
+        told = kind(f"{error.filename or job.run_dir}: {error.strerror}.")
+    except Exception:
+        told = UserError(f"rank {worker.rank} failed: {traceback.format_exc()}")
+    else:
+        return 0
+    _tell_once(job.run_dir, worker, told)
+    return told.exit_status
+
+
+def _has_failed(run_dir: Path, worker: Worker) -> bool:
+    status = status_of_this_launch(worker, run_dir)
+    return status is not None and status.state == "failed"
 
 
 def _tell_once(run_dir: Path, worker: Worker, error: UserError) -> None:
     """Tell an error that several ranks may have met; the lowest of them speaks.
 
-    Our own launcher tells what ``status.json`` says. A run that is not this launch's keeps its
-    status.
+    Our own launcher tells what it finds. The user's torchrun has nobody to do so, and a run that is
+    not this launch's keeps its status.
     """
     time.sleep(min(worker.rank, 10) * SECONDS_BETWEEN_SPEAKERS)
-    status = read_status(run_dir)
-    if is_failure_of(worker.launch, status):
+    if _has_failed(run_dir, worker):
         return
-    is_our_run = worker.is_ours or (status is not None and status.launch == worker.launch)
+    is_our_run = status_of_this_launch(worker, run_dir) is not None
+    if worker.outcome is not None:
+        with suppress(OSError, OutputError):
+            status = RunStatus("failed", worker.launch, error.exit_status, str(error))
+            write_status(worker.outcome, status)
+    else:
+        logs.error(str(error))
     if is_our_run and not isinstance(error, RunInUseError):
-        write_status(run_dir, RunStatus("failed", worker.launch, error.exit_status, str(error)))
-        if worker.is_ours:
-            return
-    logs.error(str(error))
+        _say(run_dir, worker, "failed", error)

@@ -58,7 +58,11 @@ class StopRequest:
 @contextmanager
 def stop_requests(request: StopRequest) -> Iterator[StopRequest]:
     """Let signals set ``request`` while the block runs."""
-    previous = {number: signal.signal(number, request.handle) for number in STOPPING}
+    previous = {
+        number: signal.signal(number, request.handle)
+        for number in STOPPING
+        if signal.getsignal(number) is not signal.SIG_IGN  # such as by nohup
+    }
     try:
         yield request
     finally:

@@ -1,6 +1,7 @@
 """torchrun in a process of its own, which ends with its parent and without a traceback."""
 
 import logging
+import signal
 import sys
 
 from torch.distributed import run as torchrun
@@ -14,6 +15,8 @@ from nmt_cli.launch import NODES_APART, WORKERS_FAILED, die_with_parent
 def main(arguments: list[str]) -> int:
     """Run torchrun; its workers' errors were told by themselves."""
     die_with_parent()
+    # A batch system signals whole process trees: the workers save, and this process waits for them.
+    signal.signal(signal.SIGUSR1, lambda *_: None)
     logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)
     try:
         torchrun.run(torchrun.parse_args(arguments))

@@ -79,17 +79,28 @@ class Trainer:
     def fit_to_memory(self) -> None:
         """On GPUs, halve the micro-batches until forward and backward of a full one fit on all.
 
-        A CPU's limit is an estimate, because a probe there meets the kernel's killer.
+        A CPU's limit is an estimate, because a probe there meets the kernel's killer. Raises
+        UserError where one sentence is too much.
         """
         max_tokens = self.machine.max_tokens
         if self.machine.device.type == "cuda":
-            max_tokens = largest_that_runs(max_tokens, self._try_micro_batch)
+            longest = max(
+                int(side.lengths.max()) for side in (self.corpus.source, self.corpus.target)
+            )
+            max_tokens = largest_that_runs(max_tokens, longest, self._try_micro_batch)
         max_tokens = self.machine.ranks.minimum(max_tokens)
+        if max_tokens == 0:
+            raise UserError(
+                "the longest sentence pair does not fit the GPU's memory; lower data.max_length, "
+                "or choose a smaller model."
+            )
         self.machine = self.machine._replace(max_tokens=max_tokens)
 
     def _try_micro_batch(self, max_tokens: int) -> None:
         """Compute, and discard, the gradient of a full micro-batch of the longest pairs."""
         self.model.train()
+        copies = self._copies_to_come()
+        held = [torch.empty_like(p) for p in self.model.parameters() for _ in range(copies)]
         source, target = self.corpus.source, self.corpus.target
         by_length = np.argsort(np.maximum(source.lengths, target.lengths), kind="stable")
         pairs = by_length[-max_tokens:].astype(np.int64)
@@ -97,6 +108,14 @@ class Trainer:
         largest = max(micro_batches, key=lambda tokens: len(tokens.target_tokens))
         self._compute_gradient(Batch(0, (largest,)), self.machine._replace(ranks=ALONE))
         self.model.zero_grad(set_to_none=True)
+        del held
+
+    def _copies_to_come(self) -> int:
+        """Return how many tensors of the size of each weight steps will need that are not there."""
+        moments = 0 if self.optimizer.state else 2
+        flat_gradients = 1 if self.machine.ranks.size > 1 else 0
+        average_while_validating = 1 if self.average is not None else 0
+        return moments + flat_gradients + average_while_validating
 
     def resume(self) -> Mapping[str, Any]:
         """Continue from the newest undamaged checkpoint; return its manifest."""
@@ -126,6 +145,11 @@ class Trainer:
         ranks = self.machine.ranks
         if ranks.size == 1:
             return
+        files = {n: f["sha256"] for n, f in self.corpus.manifest["files"].items()}
+        self._require_same(files, f"prepared text in {self.corpus.directory}")
+        sections = set(type(self.recipe).model_fields) - {"data"}  # of which the text counts
+        self._require_same(section_hash(self.recipe, *sorted(sections)), "recipe")
+        self._require_same(self.machine.precision, "--precision")
         self.progress = Progress(**ranks.from_main(asdict(self.progress)))
         self.saver.last = ranks.from_main(self.saver.last)
         ranks.copy_from_main(self.model.parameters())
@@ -133,8 +157,6 @@ class Trainer:
             ranks.copy_from_main(self.average.weights().values())
         if self.progress.step > 0:
             ranks.copy_from_main(self._moments())
-        files = {n: f["sha256"] for n, f in self.corpus.manifest["files"].items()}
-        self._require_same(files, f"prepared text in {self.corpus.directory}")
 
     def _moments(self) -> Iterator[Tensor]:
         for parameter in self.model.parameters():
@@ -178,6 +200,7 @@ class Trainer:
                     self._leave(stop.agreed)
         if not self.is_complete():
             self._leave(stop.agreed or "a request")
+        self.machine.ranks.from_main("saved")  # nobody ends well before the main process has
         logs.info(
             f"Finished at step {self.progress.step:,} "
             f"after {self.progress.target_tokens:,} target tokens."
@@ -310,7 +333,7 @@ class Trainer:
             if other != value:
                 raise UserError(
                     f"the {what} of rank {self.machine.ranks.rank} and of rank {rank} differ; "
-                    "see to it that all nodes have the same, and continue with --resume."
+                    "see to it that all nodes have the same, and start again with --resume."
                 )
 
     def _record(self, record: Mapping[str, Any]) -> None:
@@ -326,6 +349,7 @@ class Trainer:
         step = self.progress.step
         if step > 0 and self.saver.last.step != step:
             self._save_once("safety", forgiving=False)
+        self.machine.ranks.from_main("saved")
         saved = f"it was saved in {self.run_dir}" if step > 0 else "there was nothing to save yet"
         raise InterruptedTrainingError(
             f"{reason} stopped training at step {step:,}; {saved}. "

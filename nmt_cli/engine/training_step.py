@@ -93,7 +93,10 @@ def compute_gradient(  # one argument for each thing the gradient depends on
     asked = stop.flags() if stop is not None else []
     loss, nll, failures, *asked = ranks.sum([*losses, float(failure is not None), *asked])
     if failures:
-        raise failure or torch.OutOfMemoryError("another rank had no memory left")
+        try:
+            raise failure or torch.OutOfMemoryError("another rank had no memory left")
+        finally:
+            failure = None  # or its traceback, this frame and all activations hold one another
     if stop is not None:
         stop.agree(asked)
     num_tokens = batch.num_target_tokens

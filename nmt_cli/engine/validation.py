@@ -105,8 +105,10 @@ class Validator:
         source_lines = self._corpus.validation_lines("source")
         lines = [line for _, line in machine.ranks.share(source_lines)]
         hypotheses: list[str] = []
-        for start in range(0, len(lines), LINES_BETWEEN_POLLS):
-            if stop:
+        most_lines = -(-len(source_lines) // machine.ranks.size)  # of a rank: all poll as often
+        for start in range(0, most_lines, LINES_BETWEEN_POLLS):
+            stop.agree(machine.ranks.sum(stop.flags()))
+            if stop.agreed:
                 break
             window = translator.translate_window(lines[start : start + LINES_BETWEEN_POLLS])
             if failed := next((t.error for t in window if t.error is not None), None):

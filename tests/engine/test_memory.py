@@ -1,4 +1,3 @@
-import pytest
 import torch
 
 from nmt_cli.engine import memory
@@ -43,13 +42,25 @@ def test_a_probe_halves_until_it_fits():
         if max_tokens > 1_000:
             raise torch.OutOfMemoryError("no")
 
-    assert largest_that_runs(5_000, attempt) == 625
+    assert largest_that_runs(5_000, 10, attempt) == 625
     assert tried == [5_000, 2_500, 1_250, 625]
+
+
+def test_a_probe_ends_at_the_longest_sentence():
+    tried = []
+
+    def attempt(max_tokens):
+        tried.append(max_tokens)
+        if max_tokens > 900:
+            raise torch.OutOfMemoryError("no")
+
+    assert largest_that_runs(5_000, 800, attempt) == 800
+    assert tried == [5_000, 2_500, 1_250, 800]
+    assert largest_that_runs(100, 800, attempt) == 800
 
 
 def test_a_probe_that_never_fits_says_so():
     def attempt(_):
         raise torch.OutOfMemoryError("no")
 
-    with pytest.raises(torch.OutOfMemoryError):
-        largest_that_runs(8, attempt)
+    assert largest_that_runs(8, 3, attempt) == 0

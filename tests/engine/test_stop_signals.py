@@ -16,6 +16,16 @@ def test_signals_set_the_request_while_the_block_runs():
     assert signal.getsignal(signal.SIGUSR1) is before
 
 
+def test_a_signal_that_is_ignored_stays_ignored():
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does
+    try:
+        with stop_requests(StopRequest()) as stop:
+            os.kill(os.getpid(), signal.SIGHUP)
+            assert not stop
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
 def test_the_deadline_leaves_time_for_a_step_and_a_save(monkeypatch):
     now = 1_000.0
     monkeypatch.setattr(time, "monotonic", lambda: now)

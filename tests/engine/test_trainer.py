@@ -319,6 +319,10 @@ def test_on_a_gpu_the_micro_batches_are_made_to_fit(new_trainer, monkeypatch):
     assert torch.equal(weights(trainer), before)
     assert all(parameter.grad is None for parameter in trainer.model.parameters())
 
+    monkeypatch.setattr(trainer_module, "largest_that_runs", lambda *_: 0)
+    with pytest.raises(UserError, match=r"longest sentence pair does not fit the GPU's memory"):
+        trainer.fit_to_memory()
+
 
 def test_the_moving_average_is_what_is_saved_and_the_weights_are_what_is_trained(
     new_trainer, toy, tmp_path
