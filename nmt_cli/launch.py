@@ -15,7 +15,7 @@ import sys
 import time
 import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import FrameType
@@ -23,6 +23,7 @@ from typing import NamedTuple
 
 from nmt_cli.errors import InterruptedTrainingError, OutputError, UserError
 from nmt_cli.run_status import RunStatus, State, read_status, write_status
+from nmt_cli.signals import handled
 
 AGENT = "nmt_cli.engine.torchrun"
 # What our own launcher tells its workers: its monotonic clock when it began, the folder in which
@@ -33,7 +34,6 @@ WORKERS_FAILED, NODES_APART = 10, 11  # exit statuses of the agent
 MAX_RESTARTS = 3
 POLL_SECONDS = 0.1
 PATIENCE_SECONDS = 10.0  # with an agent that should end
-PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
 PR_SET_PDEATHSIG = 1  # prctl.h
 
 
@@ -88,9 +88,8 @@ def started_at() -> float:
     """Return the monotonic time at which the command that the user typed began."""
     if LAUNCHED in os.environ:
         return float(os.environ[LAUNCHED])
-    process = "self" if this_worker() is None else str(os.getppid())  # the user's torchrun
-    stat = Path(f"/proc/{process}/stat").read_text()
-    ticks = int(stat.rpartition(")")[2].split()[19])  # man 5 proc
+    process = os.getpid() if this_worker() is None else os.getppid()  # the user's torchrun
+    ticks = int(_stat_fields(process)[19])
     age = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
     return time.monotonic() - age
 
@@ -122,6 +121,7 @@ def run_workers(
         # Otherwise workers that were restarted read the addresses of those that died.
         "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
     }
+    received = _Received()
     with TemporaryDirectory(prefix="nmt-cli-") as folder:  # torchrun would leave one of its own
         agent = subprocess.Popen(
             [*command, f"--log-dir={folder}", "-m", "nmt_cli", *arguments],
@@ -130,7 +130,7 @@ def run_workers(
             start_new_session=True,  # a terminal's Ctrl-C reaches us alone
         )
         try:
-            with _received_signals() as received:
+            with handled(received.handle):
                 _wait(agent, received, Path(folder))
         except KeyboardInterrupt:
             _correct_status(run_dir, job_id, InterruptedTrainingError("interrupted twice"))
@@ -171,21 +171,6 @@ class _Received:
         self.number = self.number or number
 
 
-@contextmanager
-def _received_signals() -> Iterator[_Received]:
-    received = _Received()
-    previous = {
-        number: signal.signal(number, received.handle)
-        for number in PASSED_ON
-        if signal.getsignal(number) is not signal.SIG_IGN  # such as by nohup
-    }
-    try:
-        yield received
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
-
-
 def _wait(agent: subprocess.Popen[bytes], received: _Received, outcome: Path) -> None:
     """Wait for the agent; pass a signal on, and do not let a failure be repeated."""
     give_up_at, last_workers = math.inf, None
@@ -220,13 +205,18 @@ def _pass_on(received: _Received, agent: int) -> bool:
 
 
 def _children(parent: int) -> Iterator[int]:
-    for path in Path("/proc").glob("[0-9]*/stat"):
+    for path in Path("/proc").glob("[0-9]*"):
         try:
-            fields = path.read_text().rpartition(")")[2].split()
+            fields = _stat_fields(int(path.name))
         except OSError:
             continue  # it has ended meanwhile
         if int(fields[1]) == parent:
-            yield int(path.parent.name)
+            yield int(path.name)
+
+
+def _stat_fields(process: int) -> list[str]:
+    """Return what /proc says of a process, from its state on (man 5 proc, field 3)."""
+    return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
 
 
 def _catches(process: int, number: signal.Signals) -> bool:

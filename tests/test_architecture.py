@@ -14,7 +14,7 @@ MAX_LINES = 400
 # From the bottom up; a unit may import from lower layers and from itself.
 LAYERS = [
     {"errors"},
-    {"atomic_files", "logs", "recipe"},
+    {"atomic_files", "logs", "recipe", "signals"},
     {"run_status"},
     {"launch"},
     {"corpus", "metrics", "model", "report"},

@@ -37,10 +37,16 @@ class Machine(NamedTuple):
             "python": platform.python_version(),
             "machine": platform.platform(),
             "device": str(self.device),
+            "cores": os.cpu_count(),
+            **self.facts(),
+        }
+
+    def facts(self) -> dict[str, Any]:
+        """Return what rounding and the draws of dropout depend on, for a checkpoint."""
+        return {
             "precision": self.precision,
             "ranks": self.ranks.size,
             "threads": torch.get_num_threads(),
-            "cores": os.cpu_count(),
             "max_tokens_per_device": self.max_tokens,
             "micro_batches_multiple_of": self.multiple_of,
         }
@@ -117,13 +123,7 @@ def cut_as_before(machine: Machine, facts: Mapping[str, Any], *, is_chosen: bool
     if facts.get("micro_batches_multiple_of", 1) % machine.ranks.size == 0:
         multiple_of = facts.get("micro_batches_multiple_of", 1)
     machine = machine._replace(max_tokens=max_tokens, multiple_of=multiple_of)
-    now = {
-        "precision": machine.precision,
-        "ranks": machine.ranks.size,
-        "threads": torch.get_num_threads(),
-        "max_tokens_per_device": max_tokens,
-        "micro_batches_multiple_of": multiple_of,
-    }
+    now = machine.facts()
     changes = [f"{k} (was {facts[k]}, is {v})" for k, v in now.items() if facts.get(k, v) != v]
     if changes:
         logs.info(

@@ -171,19 +171,20 @@ def _status_kept(run_dir: Path, worker: Worker | None) -> Iterator[None]:
 def _say(
     run_dir: Path, worker: Worker | None, state: State, error: UserError | None = None
 ) -> None:
-    """Write the status for our own launcher, if that waits, and into the run directory.
-
-    Where the disk is full, that is not what the status is about.
-    """
+    """Write the status for our own launcher, if that waits, and into the run directory."""
     launch = worker.launch if worker is not None else ""
     exit_status = error.exit_status if error is not None else None if state == "running" else 0
     status = RunStatus(state, launch, exit_status, str(error or ""))
+    if worker is not None and worker.outcome is not None:
+        _write(worker.outcome, status)
+    if worker is None or worker.rank == 0:
+        _write(run_dir, status)
+
+
+def _write(folder: Path, status: RunStatus) -> None:
+    """Write the status; where the disk is full, that is not what it is about."""
     with suppress(OSError, OutputError):
-        if worker is not None and worker.outcome is not None:
-            write_status(worker.outcome, status)
-    with suppress(OSError, OutputError):
-        if worker is None or worker.rank == 0 or state == "failed":
-            write_status(run_dir, status)
+        write_status(folder, status)
 
 
 def train_as_worker(job: Job, worker: Worker) -> int:
@@ -233,11 +234,10 @@ def _tell_once(run_dir: Path, worker: Worker, error: UserError) -> None:
     if _has_failed(run_dir, worker):
         return
     is_our_run = status_of_this_launch(worker, run_dir) is not None
+    status = RunStatus("failed", worker.launch, error.exit_status, str(error))
     if worker.outcome is not None:
-        with suppress(OSError, OutputError):
-            status = RunStatus("failed", worker.launch, error.exit_status, str(error))
-            write_status(worker.outcome, status)
+        _write(worker.outcome, status)
     else:
         logs.error(str(error))
     if is_our_run and not isinstance(error, RunInUseError):
-        _say(run_dir, worker, "failed", error)
+        _write(run_dir, status)

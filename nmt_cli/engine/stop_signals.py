@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 
-STOPPING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
+from nmt_cli.signals import STOPPING, handled
+
 MAX_TIME = "--max-time"
 REASONS = (*(number.name for number in STOPPING), MAX_TIME)
 SPARE = 1.5  # times what a step and a save took at most, kept free before the deadline
@@ -58,13 +59,5 @@ class StopRequest:
 @contextmanager
 def stop_requests(request: StopRequest) -> Iterator[StopRequest]:
     """Let signals set ``request`` while the block runs."""
-    previous = {
-        number: signal.signal(number, request.handle)
-        for number in STOPPING
-        if signal.getsignal(number) is not signal.SIG_IGN  # such as by nohup
-    }
-    try:
+    with handled(request.handle):
         yield request
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)

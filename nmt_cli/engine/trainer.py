@@ -392,9 +392,5 @@ class Trainer:
             "recipe_sha256": section_hash(self.recipe, *type(self.recipe).model_fields),
             "prepared_files": self.corpus.manifest["files"],
             "initialized_from": self.origin,
-            "precision": self.machine.precision,
-            "ranks": self.machine.ranks.size,
-            "threads": torch.get_num_threads(),
-            "max_tokens_per_device": self.machine.max_tokens,
-            "micro_batches_multiple_of": self.machine.multiple_of,
+            **self.machine.facts(),
         }
