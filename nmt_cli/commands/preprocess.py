@@ -33,7 +33,7 @@ from nmt_cli.corpus.encoding import EncodingJob, encode_in_order, useful_workers
 from nmt_cli.corpus.lines import one_line
 from nmt_cli.corpus.normalization import Side
 from nmt_cli.corpus.parallel_corpora import ParallelCorpora
-from nmt_cli.corpus.parallel_text import read_pairs
+from nmt_cli.corpus.parallel_text import ParallelText
 from nmt_cli.corpus.tokenizer import Tokenizer, train_tokenizer
 from nmt_cli.errors import UserError
 from nmt_cli.recipe.reader import dump_recipe, read_recipe
@@ -129,10 +129,10 @@ def _write_validation_text(files: ParallelFiles, directory: Path) -> frozenset[b
         source_stream, target_stream = (
             stack.enter_context(validation_text(directory, side).open("wb")) for side in SIDES
         )
-        for _, source, target in read_pairs(files):
-            hashes.add(pair_hash(source.text, target.text))
-            source_stream.write(f"{one_line(source.text)}\n".encode())
-            target_stream.write(f"{one_line(target.text)}\n".encode())
+        for source, target in ParallelText(files):
+            hashes.add(pair_hash(source, target))
+            source_stream.write(f"{one_line(source)}\n".encode())
+            target_stream.write(f"{one_line(target)}\n".encode())
     return frozenset(hashes)
 
 

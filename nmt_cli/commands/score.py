@@ -6,7 +6,7 @@ from pathlib import Path
 
 from nmt_cli import logs
 from nmt_cli.commands.pipes import StandardOutput, standard_input
-from nmt_cli.corpus.lines import open_text, read_lines
+from nmt_cli.corpus.lines import LineTexts, open_text
 from nmt_cli.errors import UserError
 from nmt_cli.metrics.bleu import (
     Tokenization,
@@ -45,9 +45,9 @@ def run(
 
 def _read(path: Path) -> list[str]:
     if path == STANDARD_INPUT:
-        return [line.text for line in read_lines(standard_input())]
+        return list(LineTexts(standard_input()))
     with open_text(path) as stream:
-        return [line.text for line in read_lines(stream)]
+        return list(LineTexts(stream))
 
 
 def _check(paths: Sequence[Path], texts: Sequence[Sequence[str]]) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nmt_cli.atomic_files import read_manifest, verify
-from nmt_cli.corpus.lines import open_text, read_lines
+from nmt_cli.corpus.lines import LineTexts, open_text
 from nmt_cli.corpus.normalization import Side
 from nmt_cli.corpus.token_file import (
     ArrayWriter,
@@ -135,7 +135,7 @@ class PreparedCorpus(NamedTuple):
     def validation_lines(self, side: Side) -> list[str]:
         """Return the validation text of one side: every line, also those without a loss."""
         with open_text(validation_text(self.directory, side)) as stream:
-            return [line.text for line in read_lines(stream)]
+            return list(LineTexts(stream))
 
 
 def open_prepared(directory: Path, recipe: Recipe, recipe_name: str) -> PreparedCorpus:

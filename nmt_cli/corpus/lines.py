@@ -13,6 +13,7 @@ import sys
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, cast
 
@@ -54,10 +55,7 @@ def read_lines(stream: BinaryIO) -> Iterator[Line]:
         number += 1
         newline = raw.endswith(b"\n")
         if not newline and len(raw) == LONGEST_LINE:
-            raise UserError(
-                f"line {number:,} of {_name(stream)} is longer than {LONGEST_LINE >> 20} MB; "
-                "is this text?"
-            )
+            raise _endless(stream, number)
         byte_order_mark = number == 1 and raw.startswith(BYTE_ORDER_MARK)
         if byte_order_mark:
             raw = raw[len(BYTE_ORDER_MARK) :]
@@ -66,7 +64,47 @@ def read_lines(stream: BinaryIO) -> Iterator[Line]:
         carriage_return = raw.endswith(b"\r")
         if carriage_return:
             raw = raw[:-1]
-        yield Line(*_decode(raw, carriage_return, newline), byte_order_mark)
+        text, replaced = _decode(raw)
+        yield Line(text, carriage_return, newline, replaced, byte_order_mark)
+
+
+class LineTexts:
+    """The ``text`` of each line that ``read_lines`` would yield, read and decoded in blocks.
+
+    That takes a tenth of the time. ``num_invalid`` counts the lines read with bad bytes.
+    """
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream, self._num_lines = stream, 0
+        self.num_invalid = 0
+
+    def __iter__(self) -> Iterator[str]:
+        return chain.from_iterable(self._blocks())
+
+    def _blocks(self) -> Iterator[list[str]]:
+        begun = bytearray()  # a line whose end is not read yet
+        while block := self._stream.read(READ_AT_ONCE):
+            ended, newline, rest = block.rpartition(b"\n")
+            if len(begun) + (block.index(b"\n") if newline else len(rest)) >= LONGEST_LINE:
+                raise _endless(self._stream, self._num_lines + 1)
+            if newline:
+                yield self._texts(bytes(begun + ended))
+                begun.clear()
+            begun += rest
+        if begun:
+            yield self._texts(bytes(begun))
+
+    def _texts(self, block: bytes) -> list[str]:
+        if self._num_lines == 0:
+            block = block.removeprefix(BYTE_ORDER_MARK)
+        try:
+            texts = block.decode().split("\n")
+        except UnicodeDecodeError:
+            decoded = [_decode(raw) for raw in block.split(b"\n")]
+            texts = [text for text, _ in decoded]
+            self.num_invalid += sum(replaced > 0 for _, replaced in decoded)
+        self._num_lines += len(texts)
+        return [text.removesuffix("\r") for text in texts] if b"\r" in block else texts
 
 
 def is_blank(text: str) -> bool:
@@ -86,14 +124,14 @@ def open_text(path: Path) -> Iterator[BinaryIO]:
         yield cast(BinaryIO, io.BufferedReader(_Named(stream, path), READ_AT_ONCE))
 
 
-def _decode(raw: bytes, carriage_return: bool, newline: bool) -> tuple[str, bool, bool, int]:
+def _decode(raw: bytes) -> tuple[str, int]:
+    """Return the text and how many bad byte sequences became U+FFFD."""
     try:
-        return raw.decode(), carriage_return, newline, 0
+        return raw.decode(), 0
     except UnicodeDecodeError:
         text = raw.decode(errors="replace")
         # UTF-8 synchronizes itself: an honest U+FFFD in the input is never part of a bad sequence.
-        replaced = text.count(REPLACEMENT) - raw.count(REPLACEMENT.encode())
-        return text, carriage_return, newline, replaced
+        return text, text.count(REPLACEMENT) - raw.count(REPLACEMENT.encode())
 
 
 def _open(path: Path) -> BinaryIO:
@@ -162,6 +200,9 @@ def _reason(error: Exception) -> str:
     return text.rstrip(".")
 
 
-def _name(stream: BinaryIO) -> str:
+def _endless(stream: BinaryIO, number: int) -> UserError:
     name = getattr(stream, "name", None)
-    return name if isinstance(name, str) else "the input"
+    return UserError(
+        f"line {number:,} of {name if isinstance(name, str) else 'the input'} is longer than "
+        f"{LONGEST_LINE >> 20} MB; is this text?"
+    )

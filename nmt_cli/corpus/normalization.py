@@ -16,6 +16,11 @@ class Normalizer:
         self._nfc = data.normalization.nfc
         self._punctuation = _punctuation_rules(data) if data.normalization.punctuation else {}
 
+    @property
+    def is_identity(self) -> bool:
+        """Say whether no text would change."""
+        return not self._nfc and not self._punctuation
+
     def __call__(self, text: str, side: Side = "source") -> str:
         """Return the text as the tokenizer should see it."""
         if self._nfc:

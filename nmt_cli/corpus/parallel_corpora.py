@@ -16,7 +16,8 @@ from nmt_cli.corpus.cleaning import (
     has_empty_side,
 )
 from nmt_cli.corpus.duplicates import DuplicateFinder, Marks, pair_hash
-from nmt_cli.corpus.parallel_text import Pair, read_pairs
+from nmt_cli.corpus.normalization import Side
+from nmt_cli.corpus.parallel_text import ParallelText
 from nmt_cli.errors import UserError
 from nmt_cli.recipe.schema import ParallelFiles
 
@@ -39,7 +40,7 @@ class CorpusReport:
         self.files = files
         self.pairs_read = self.pairs_kept = 0
         self.empty = self.duplicates = self.equal_sides = self.in_validation = 0
-        self.invalid_utf8 = {"source": 0, "target": 0}  # lines
+        self.invalid_utf8: dict[Side, int] = {"source": 0, "target": 0}  # lines
         self.dropped = DroppedLines()
 
     def count(self, line: int, broken: int) -> None:
@@ -87,17 +88,19 @@ class ParallelCorpora:
         finder = DuplicateFinder(directory)
         index = 0
         for report in self.reports:
-            for pair in read_pairs(report.files):
-                _look_at(pair, report)
-                if not has_empty_side(pair.source.text, pair.target.text):
-                    digest = pair_hash(pair.source.text, pair.target.text)
-                    finder.add(digest, index)
-                    report.in_validation += digest in validation
-                else:
+            text, first = ParallelText(report.files), index
+            for index, (source, target) in enumerate(text, first + 1):
+                if has_empty_side(source, target):
                     report.empty += 1
-                index += 1
+                else:
+                    digest = pair_hash(source, target)
+                    finder.add(digest, index - 1)
+                    report.in_validation += digest in validation
+                    report.equal_sides += source == target
                 if index % PAIRS_BETWEEN_REPORTS == 0:
                     advance(PAIRS_BETWEEN_REPORTS)
+            report.pairs_read = index - first
+            report.invalid_utf8 = text.num_invalid
         self._mark_repeated(finder)
 
     @property
@@ -113,12 +116,12 @@ class ParallelCorpora:
         index = 0
         for corpus, report in enumerate(self.reports):
             number = 0
-            for number, source, target in read_pairs(report.files):
+            for number, (source, target) in enumerate(ParallelText(report.files), 1):
                 _refuse_change(report, number <= report.pairs_read)
-                rule = self._rule_broken(source.text, target.text, index)
+                rule = self._rule_broken(source, target, index)
                 index += 1
                 if rule is None:
-                    yield TextPair(corpus, number, source.text, target.text)
+                    yield TextPair(corpus, number, source, target)
                 elif count_dropped:
                     report.dropped.add(rule, number)
             _refuse_change(report, number == report.pairs_read)
@@ -137,13 +140,6 @@ class ParallelCorpora:
             counts = np.bincount(corpora, minlength=len(self.reports))
             for report, count in zip(self.reports, counts, strict=True):
                 report.duplicates += int(count)
-
-
-def _look_at(pair: Pair, report: CorpusReport) -> None:
-    report.pairs_read += 1
-    report.invalid_utf8["source"] += pair.source.replaced > 0
-    report.invalid_utf8["target"] += pair.target.replaced > 0
-    report.equal_sides += pair.source.text == pair.target.text != ""
 
 
 def _refuse_change(report: CorpusReport, unchanged: bool) -> None:

@@ -2,11 +2,11 @@
 
 import contextlib
 from collections.abc import Iterator
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from pathlib import Path
-from typing import NamedTuple
 
-from nmt_cli.corpus.lines import Line, open_text, read_lines
+from nmt_cli.corpus.lines import LineTexts, open_text
+from nmt_cli.corpus.normalization import Side
 from nmt_cli.errors import UserError
 from nmt_cli.recipe.schema import ParallelFiles
 
@@ -14,30 +14,37 @@ from nmt_cli.recipe.schema import ParallelFiles
 COMPRESSED = {b"\x1f\x8b\x08": ".gz", b"\xfd7zXZ\x00": ".xz", b"\x28\xb5\x2f\xfd": ".zst"}
 
 
-class Pair(NamedTuple):
-    """Line ``number`` of both files, counted from 1."""
+class ParallelText:
+    """The pairs of two files, in order."""
 
-    number: int
-    source: Line
-    target: Line
+    def __init__(self, files: ParallelFiles) -> None:
+        self._files = files
+        self.num_invalid: dict[Side, int] = {"source": 0, "target": 0}  # lines with bad bytes
 
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        """Yield source and target; refuse the files, when both are read, if one has more lines.
 
-def read_pairs(files: ParallelFiles) -> Iterator[Pair]:
-    """Yield the pairs of two files; refuse them, when both are read, if one has more lines."""
-    for path in (files.source, files.target):
-        _refuse_what_is_not_text(path)
-    with open_text(files.source) as source_stream, open_text(files.target) as target_stream:
-        sources, targets = read_lines(source_stream), read_lines(target_stream)
-        number = 0
-        for source, target in zip_longest(sources, targets):
-            if source is None or target is None:
-                num_sources = number + (source is not None) + sum(1 for _ in sources)
-                num_targets = number + (target is not None) + sum(1 for _ in targets)
-                raise _unequal(files, num_sources, num_targets)
-            number += 1
-            yield Pair(number, source, target)
-    if number == 0:
-        raise _empty(files.source)
+        ``num_invalid`` is right when all pairs are read.
+        """
+        files, number = self._files, 0
+        for path in (files.source, files.target):
+            _refuse_what_is_not_text(path)
+        with open_text(files.source) as source_stream, open_text(files.target) as target_stream:
+            source_texts, target_texts = LineTexts(source_stream), LineTexts(target_stream)
+            sources, targets = iter(source_texts), iter(target_texts)
+            for number, pair in enumerate(zip_longest(sources, targets), 1):
+                if None in pair:
+                    shorter, longer = number - 1, number + sum(1 for _ in chain(sources, targets))
+                    raise _unequal(
+                        files, *((shorter, longer) if pair[0] is None else (longer, shorter))
+                    )
+                yield pair
+        if number == 0:
+            raise _empty(files.source)
+        self.num_invalid = {
+            "source": source_texts.num_invalid,
+            "target": target_texts.num_invalid,
+        }
 
 
 def _refuse_what_is_not_text(path: Path) -> None:

@@ -55,8 +55,9 @@ class SentencePieceTokenizer:
 
     def encode_batch(self, texts: Sequence[str], side: Side = "source") -> list[list[int]]:
         """Return what ``encode`` returns for each text, in a third of the time."""
-        normalized = [_spaced(self._normalizer(text, side)) for text in texts]
-        return self._processor.encode(normalized, out_type=int, num_threads=1)
+        if not self._normalizer.is_identity:
+            texts = [self._normalizer(text, side) for text in texts]
+        return self._processor.encode(list(map(_spaced, texts)), out_type=int, num_threads=1)
 
     def decode(self, ids: Sequence[int], *, keep_pieces: bool = False) -> str:
         """Return the text of ``ids``; any character may be in it, line feeds too."""
@@ -167,6 +168,8 @@ class _TrainingText:
 
 def _spaced(text: str) -> str:
     """Return ``text`` with one space for white space of any kind, because pieces know only that."""
+    if text.isprintable() and SPACE_IN_PIECES not in text and "  " not in text:
+        return text.strip(" ")  # no other white space is printable; twice as fast
     return " ".join(text.replace(SPACE_IN_PIECES, " ").split())
 
 

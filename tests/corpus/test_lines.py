@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nmt_cli.corpus import lines
-from nmt_cli.corpus.lines import is_blank, one_line, open_text, read_lines
+from nmt_cli.corpus.lines import LineTexts, is_blank, one_line, open_text, read_lines
 from nmt_cli.errors import UserError
 
 if sys.version_info >= (3, 14):
@@ -76,6 +76,16 @@ def test_lines_are_the_bytes_between_line_feeds(data):
         assert "\n" not in line.text
 
 
+@settings(max_examples=400, deadline=None)
+@given(st.lists(CHUNKS, max_size=30).map(b"".join), st.integers(1, 12))
+def test_texts_read_in_blocks_are_those_of_the_lines(data, block_size):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lines, "READ_AT_ONCE", block_size)
+        texts = LineTexts(io.BytesIO(data))
+        assert list(texts) == [line.text for line in read(data)]
+    assert texts.num_invalid == sum(line.replaced > 0 for line in read(data))
+
+
 @pytest.mark.parametrize("name", SEPARATORS)
 def test_only_a_line_feed_separates(name):
     character = SEPARATORS[name]
@@ -109,6 +119,17 @@ def test_a_line_without_end_is_refused(monkeypatch):
     assert len(read(just_fits)[0].text) == (1 << 20) - 1
     with pytest.raises(UserError, match=r"^line 2 of the input is longer than 1 MB; is this text"):
         read(b"a\n" + b"\0" * (1 << 21))
+
+
+def test_a_line_without_end_is_refused_in_blocks_too(monkeypatch):
+    monkeypatch.setattr(lines, "LONGEST_LINE", 1 << 20)
+    monkeypatch.setattr(lines, "READ_AT_ONCE", 1 << 16)
+    longest = b"a" * ((1 << 20) - 1)
+    assert list(map(len, LineTexts(io.BytesIO(longest + b"\n" + longest)))) == 2 * [(1 << 20) - 1]
+    for too_long in (longest + b"a", longest + b"a\n", b"\0" * (1 << 21)):
+        texts = LineTexts(io.BytesIO(b"a\nb\n" + too_long))
+        with pytest.raises(UserError, match=r"^line 3 of the input is longer than 1 MB; is this"):
+            list(texts)
 
 
 def test_a_line_is_there_as_soon_as_it_was_sent():

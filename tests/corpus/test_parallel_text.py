@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nmt_cli.corpus.parallel_text import read_pairs
+from nmt_cli.corpus.parallel_text import ParallelText
 from nmt_cli.errors import UserError
 from nmt_cli.recipe.schema import ParallelFiles
 
@@ -27,18 +27,15 @@ def write(files, source, target):
 
 def refusal(files):
     with pytest.raises(UserError) as caught:
-        list(read_pairs(files))
+        list(ParallelText(files))
     return str(caught.value)
 
 
 def test_pairs_stay_beside_each_other(files):
     write(files, b"\xef\xbb\xbfone\r\ntwo\x85\n\nfour", "eins\nzwei\u2028\r\r\n\n\n".encode())
-    assert [(pair.number, pair.source.text, pair.target.text) for pair in read_pairs(files)] == [
-        (1, "one", "eins"),
-        (2, "two\ufffd", "zwei\u2028\r"),
-        (3, "", ""),
-        (4, "four", ""),
-    ]
+    text = ParallelText(files)
+    assert list(text) == [("one", "eins"), ("two\ufffd", "zwei\u2028\r"), ("", ""), ("four", "")]
+    assert text.num_invalid == {"source": 1, "target": 0}
 
 
 @settings(max_examples=100, deadline=None)
@@ -49,11 +46,10 @@ def test_nothing_within_lines_moves_them(tmp_path_factory, chunks):
     sources = [b"%d " % i + source.replace(b"\n", b"") for i, (source, _) in enumerate(chunks)]
     targets = [b"%d " % i + target.replace(b"\n", b"") for i, (_, target) in enumerate(chunks)]
     write(files, b"\n".join(sources) + b"\n", b"\n".join(targets))
-    pairs = list(read_pairs(files))
+    pairs = list(ParallelText(files))
     assert len(pairs) == len(chunks)
-    for i, pair in enumerate(pairs):
-        assert pair.number == i + 1
-        assert pair.source.text.split()[0] == pair.target.text.split()[0] == str(i)
+    for i, (source, target) in enumerate(pairs):
+        assert source.split()[0] == target.split()[0] == str(i)
 
 
 @pytest.mark.parametrize(
