@@ -157,7 +157,7 @@ def _restore(checkpoint: Checkpoint, state: TrainingState) -> None:
     if state.average is not None:
         state.average.restore(weights, checkpoint.path / WEIGHTS)
         weights = trained
-    load_weights(state.model, weights, checkpoint.path / WEIGHTS)
+    load_weights(state.model, weights, checkpoint.path)
     groups = state.optimizer.state_dict()["param_groups"]
     state.optimizer.load_state_dict({"state": moments, "param_groups": groups})
     for name, value in asdict(progress).items():

@@ -18,6 +18,7 @@ from nmt_cli.atomic_files import (
     make_folders,
     remove_leftovers,
 )
+from nmt_cli.engine.growing_file import append_whole
 from nmt_cli.engine.trainer import METRICS
 from nmt_cli.errors import UserError
 from nmt_cli.model_directory import CHECKPOINT_NAME, CHECKPOINTS, RECIPE, list_checkpoints
@@ -135,7 +136,6 @@ def _refuse_foreign(run_dir: Path) -> None:
 
 def describe_session(run_dir: Path, recipe: Recipe, session: dict[str, Any]) -> None:
     """Write the resolved recipe, and a line about this session: versions and machine."""
-    with (run_dir / SESSIONS).open("a", encoding="utf-8") as stream:
-        stream.write(json.dumps(session) + "\n")
+    append_whole(run_dir / SESSIONS, f"{json.dumps(session)}\n".encode())
     with file_appearing_whole(run_dir / RECIPE, replace=True) as stream:
         stream.write(dump_recipe(recipe).encode())
