@@ -40,7 +40,7 @@ class _FusedCrossEntropy(torch.autograd.Function):
     """With z = W h: loss = logsumexp(z) - (1 - e) z_y - e mean(z), and mean(z) = h . mean(W).
 
     Its gradient in z is softmax(z) - (1 - e) one-hot - e/V. Only the softmax needs V numbers a
-    row; the other terms are added to the gradients of h and W directly.
+    row; the last term is added to the gradients of h and W directly.
     """
 
     @staticmethod
@@ -52,12 +52,10 @@ class _FusedCrossEntropy(torch.autograd.Function):
         smoothing: float,
         wants_gradient: bool,
     ) -> tuple[Tensor, Tensor]:
-        sum_dtype = torch.promote_types(rows.dtype, torch.float32)
         weight = output_weight.to(rows.dtype)
-        mean_weight = output_weight.mean(0, dtype=sum_dtype)  # D
-        vocabulary_size = len(weight)
-        loss = torch.zeros((), dtype=sum_dtype, device=rows.device)
-        nll = torch.zeros_like(loss)
+        sum_dtype = torch.promote_types(rows.dtype, torch.float32)
+        log_sum = torch.zeros((), dtype=sum_dtype, device=rows.device)
+        target_logits = torch.zeros_like(log_sum)
         if wants_gradient:
             rows_gradient = torch.empty_like(rows)
             weight_gradient = torch.zeros_like(output_weight)
@@ -65,30 +63,26 @@ class _FusedCrossEntropy(torch.autograd.Function):
             chunk_rows = rows[start : start + CHUNK_ROWS]  # C D
             chunk_targets = targets[start : start + CHUNK_ROWS]
             num_targets = len(chunk_targets)  # less than C where rows are spare
-            softmax, token_nll = _softmax_and_nll(chunk_rows @ weight.T, chunk_targets)
-            # logsumexp(z) - e mean(z) - (1 - e) z_y = nll + e (z_y - mean(z))
-            wide_rows = chunk_rows[:num_targets].to(sum_dtype)
-            target_weight = output_weight[chunk_targets].to(sum_dtype)  # C D
-            advantage = (wide_rows * (target_weight - mean_weight)).sum()
-            nll += token_nll
-            loss += token_nll + smoothing * advantage
+            place = torch.arange(num_targets, device=rows.device), chunk_targets
+            logits = chunk_rows @ weight.T  # C V
+            target_logits += logits[place].sum(dtype=sum_dtype)
+            softmax, chunk_log_sum = _softmax_and_log_sum(logits, num_targets)
+            log_sum += chunk_log_sum
             if not wants_gradient:
                 continue
             softmax[num_targets:] = 0.0
-            chunk_gradient = (softmax @ weight).to(sum_dtype)
-            chunk_gradient[:num_targets].sub_(target_weight, alpha=1.0 - smoothing)
-            chunk_gradient[:num_targets].sub_(mean_weight, alpha=smoothing)
-            rows_gradient[start : start + CHUNK_ROWS] = chunk_gradient
-            weight_gradient += softmax.T @ chunk_rows
-            weight_gradient.index_add_(
-                0, chunk_targets, wide_rows.to(weight_gradient.dtype), alpha=smoothing - 1.0
-            )
+            softmax[:num_targets][place] -= 1.0 - smoothing
+            torch.mm(softmax, weight, out=rows_gradient[start : start + CHUNK_ROWS])
+            _add_product(weight_gradient, softmax.T, chunk_rows)
+        row_sum = rows[: len(targets)].sum(0, dtype=sum_dtype)
+        mean_weight = output_weight.mean(0, dtype=sum_dtype)  # D
         if wants_gradient:
-            row_sum = rows[: len(targets)].sum(0, dtype=sum_dtype)
-            weight_gradient.sub_(row_sum, alpha=smoothing / vocabulary_size)
+            rows_gradient[: len(targets)].sub_(mean_weight, alpha=smoothing)
+            weight_gradient.sub_(row_sum, alpha=smoothing / len(weight))
             ctx.save_for_backward(rows_gradient, weight_gradient)
+        nll = log_sum - target_logits
         ctx.mark_non_differentiable(nll)
-        return loss, nll
+        return nll + smoothing * (target_logits - row_sum @ mean_weight), nll
 
     @staticmethod
     def backward(  # type: ignore[no-untyped-def]
@@ -100,15 +94,35 @@ class _FusedCrossEntropy(torch.autograd.Function):
         return rows_gradient * loss_gradient, weight_gradient * loss_gradient, None, None, None
 
 
-def _softmax_and_nll(logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the softmax [C, V] of ``logits``, in their type, and the summed nll of the targets.
+def _add_product(total: Tensor, left: Tensor, right: Tensor) -> None:
+    """Add a product to ``total``, which may be wider."""
+    if left.dtype == total.dtype:
+        total.addmm_(left, right)
+    else:
+        total += left @ right
+
+
+def _softmax_and_log_sum(logits: Tensor, num_targets: int) -> tuple[Tensor, Tensor]:
+    """Return the softmax [C, V] of ``logits``, in their type, and their summed logsumexp.
 
     logsumexp(z) = max(z) - log(max(softmax(z))) spares the passes over C x V numbers that
     exponentials of our own would take; softmax is one kernel that sums in fp32.
     """
     softmax = logits.softmax(1)
-    sum_dtype = torch.promote_types(logits.dtype, torch.float32)
-    logits, real = logits[: len(targets)], softmax[: len(targets)]
-    log_sum = logits.amax(1).to(sum_dtype) - real.amax(1).to(sum_dtype).log()
-    target_logits = logits.gather(1, targets[:, None]).squeeze(1).to(sum_dtype)
-    return softmax, (log_sum - target_logits).sum()
+    largest, most_likely = _maxima(logits[:num_targets]), _maxima(softmax[:num_targets])
+    return softmax, (largest - most_likely.log()).sum()
+
+
+def _maxima(rows: Tensor) -> Tensor:
+    """Return the largest number of each row, in fp32 or better.
+
+    In bf16 a CPU takes ten times as long for it as for whole numbers of the same size, and the
+    bits of bf16 are ordered as these are: the other way round where all numbers are negative.
+    """
+    if rows.dtype is not torch.bfloat16 or rows.device.type != "cpu":
+        return rows.amax(1).to(torch.promote_types(rows.dtype, torch.float32))
+    bits = rows.view(torch.int16)
+    largest = bits.amax(1)
+    if (largest < 0).any():
+        largest = torch.where(largest < 0, bits.amin(1), largest)
+    return largest.view(torch.bfloat16).float()

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import torch
 
+from nmt_cli.model.cpu_attention import MAX_KEYS
 from nmt_cli.recipe.schema import ModelConfig
 
 MAX_TOKENS_ON_CPU = 8_192  # products are busy long before
@@ -98,12 +99,14 @@ def allowed_memory() -> int:
 def activation_bytes_per_token(config: ModelConfig) -> int:
     """Return what a token on each side leaves for the backward pass, at most, in bytes.
 
-    Counted from the layers in fp32: each attention keeps its input, the projections packed and
-    padded, the values packed and padded; each feed-forward both sides of its ReLU; each residual
-    its sum and its norm.
+    Counted from the layers in fp32: each attention keeps its input, the padded projections, the
+    packed values, and either projections and values once more or its weights; each feed-forward
+    both sides of its ReLU; each residual its sum and its norm.
     """
-    heads = config.num_heads * (2 * config.key_width + config.value_width)
-    attention = 2 * heads + 3 * config.num_heads * config.value_width + config.d_model
+    values = config.num_heads * config.value_width
+    projections = 2 * config.num_heads * config.key_width + values
+    weights = config.num_heads * MAX_KEYS
+    attention = config.d_model + projections + values + max(projections + 2 * values, weights)
     residual = 4 * config.d_model
     feed_forward = 3 * config.d_ff + config.d_model
     encoder = attention + feed_forward + 2 * residual

@@ -72,9 +72,13 @@ class Embedding(nn.Module):
 
     def forward(self, batch: Packed) -> Tensor:
         """Return the vectors [T, D] at which a stack begins."""
-        return self.dropout(self.embed(batch.tokens, batch.positions, batch.longest))
+        rows = self.embed(batch.tokens, batch.positions, batch.longest)
+        if rows.device.type == "cpu" and torch.is_autocast_enabled("cpu"):
+            # The sums between sub-layers keep this type: conversions cost more than the sums.
+            rows = rows.to(torch.get_autocast_dtype("cpu"))
+        return self.dropout(rows)
 
     def embed(self, tokens: Tensor, positions: Tensor, num_positions: int) -> Tensor:
         """Return the vectors of ``tokens`` at ``positions``, all below ``num_positions``."""
-        vectors = F.embedding(tokens, self.weight) * self.scale
-        return vectors + self.positions(positions, num_positions)
+        vectors = F.embedding(tokens, self.weight)
+        return torch.add(self.positions(positions, num_positions), vectors, alpha=self.scale)

@@ -29,7 +29,9 @@ class FeedForward(nn.Module):
 
     def forward(self, rows: Tensor) -> Tensor:
         """Return the network's output [T, D] for each row alone."""
-        return self.outer(self.dropout(F.relu(self.inner(rows))))
+        inner = self.inner(rows)
+        in_place = inner.dtype is torch.float32  # in bf16 it is the slower way on a CPU
+        return self.outer(self.dropout(F.relu(inner, inplace=in_place)))
 
 
 class Residual(nn.Module):
@@ -44,8 +46,8 @@ class Residual(nn.Module):
     def forward(self, rows: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
         """Return ``rows`` [T, D] after ``sublayer``."""
         if self.pre_norm:
-            return rows + self.dropout(sublayer(self.norm(rows)))
-        return self.norm(rows + self.dropout(sublayer(rows)))
+            return self.dropout.add(rows, sublayer(self.norm(rows)))
+        return self.norm(self.dropout.add(rows, sublayer(rows)))
 
 
 def _attention(config: ModelConfig) -> MultiHeadAttention:

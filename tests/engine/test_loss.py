@@ -58,3 +58,10 @@ def test_bf16_stays_close_to_fp32(example):
     rounded = label_smoothed_cross_entropy(rows.bfloat16(), weight, targets, 0.1)
     assert rounded.loss.dtype is torch.float32
     assert rounded.loss.item() == pytest.approx(exact.loss.item(), rel=0.01)
+
+
+@pytest.mark.parametrize("shift", [-1_000.0, 0.0])
+def test_bf16_maxima_are_those_of_the_numbers(shift):
+    torch.manual_seed(2)
+    rows = (torch.randn(40, 9) + shift).bfloat16()
+    assert torch.equal(loss_module._maxima(rows), rows.float().amax(1))

@@ -1,17 +1,45 @@
 import pytest
 import torch
 
-from nmt_cli.model.dropout import Dropout, draw_keep_mask
+from nmt_cli.model.dropout import Dropout, draw_kept
 
 
 @pytest.mark.parametrize("rate", [0.05, 0.1, 0.2, 0.3, 0.5, 0.9, 0.9985])
 def test_rate_holds_in_every_byte_lane(rate):
     torch.manual_seed(3)
     draws = 40_000
-    keep, kept_share = draw_keep_mask(torch.Size([draws, 8]), rate)
-    assert 1.0 - kept_share == pytest.approx(rate, rel=0.01)
+    kept, kept_share = draw_kept(torch.Size([draws, 8]), rate)
+    assert 1.0 - kept_share == pytest.approx(rate, rel=1e-9 if rate < 0.99 else 0.01)
     five_sigma = 5 * (rate * (1 - rate) / draws) ** 0.5
-    assert (keep.double().mean(0) - kept_share).abs().max() < five_sigma
+    assert (kept.double().mean(0) - kept_share).abs().max() < five_sigma
+
+
+@pytest.mark.parametrize("rate", [0.001, 0.1])
+def test_rates_between_two_bytes_are_exact(rate):
+    torch.manual_seed(4)
+    kept, kept_share = draw_kept(torch.Size([16_000, 250]), rate)
+    five_sigma = 5 * (rate * (1 - rate) / kept.numel()) ** 0.5
+    assert five_sigma < 0.2 / 256  # a whole byte misses both rates by more
+    assert kept.double().mean().item() == pytest.approx(kept_share, abs=five_sigma)
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_adding_is_the_sum_with_what_dropout_leaves(training):
+    dropout = Dropout(0.3).train(training)
+    x, branch = torch.randn(2, 40, 9, dtype=torch.float64).unbind()
+    x.requires_grad_(), branch.requires_grad_()
+    torch.manual_seed(6)
+    found = dropout.add(x, branch)
+    torch.manual_seed(6)
+    expected = x + dropout(branch)
+    assert torch.allclose(found, expected, atol=1e-15)
+    direction = torch.randn_like(found)
+    for ours, autograds in zip(
+        torch.autograd.grad(found, (x, branch), direction),
+        torch.autograd.grad(expected, (x, branch), direction),
+        strict=True,
+    ):
+        assert torch.equal(ours, autograds)
 
 
 def test_kept_elements_are_scaled_and_the_gradient_follows_the_same_mask():
@@ -44,6 +72,6 @@ def test_the_seed_decides_the_mask():
     masks = []
     for seed in (11, 11, 12):
         torch.manual_seed(seed)
-        masks.append(draw_keep_mask(torch.Size([999]), 0.1)[0])
+        masks.append(draw_kept(torch.Size([999]), 0.1)[0])
     assert torch.equal(masks[0], masks[1])
     assert not torch.equal(masks[0], masks[2])
