@@ -8,8 +8,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from nmt_cli.model.attention_layout import AttentionLayout, repack, unpack
 from nmt_cli.model.cpu_attention import MAX_KEYS, attend_packed
-from nmt_cli.model.packing import AttentionLayout, repack, unpack
+from nmt_cli.model.varlen_attention import attend_varlen, suits_varlen
 
 
 class MultiHeadAttention(nn.Module):
@@ -35,6 +36,9 @@ class MultiHeadAttention(nn.Module):
         projected = F.linear(rows, self.input_weight)  # T 2HK+HV
         if self._suits_batched_products(rows, layout):
             return self.project_output(attend_packed(layout, self.num_heads, causal, projected))
+        if self._suits_varlen(projected, layout):
+            parts = projected.split(self.widths, dim=1)
+            return self.project_output(self._attend_varlen(layout, causal, *parts))
         places = unpack(projected, layout.queries)  # P 2HK+HV
         queries, keys, values = places.split(self.widths, dim=1)
         return self.project_output(self._attend(queries, keys, values, layout, causal=causal))
@@ -49,6 +53,9 @@ class MultiHeadAttention(nn.Module):
             return self.project_output(
                 attend_packed(layout, self.num_heads, False, queries, keys_values)
             )
+        if self._suits_varlen(queries, layout):
+            parts = keys_values.split(self.widths[1:], dim=1)
+            return self.project_output(self._attend_varlen(layout, False, queries, *parts))
         queries, keys_values = unpack(queries, layout.queries), unpack(keys_values, layout.keys)
         keys, values = keys_values.split(self.widths[1:], dim=1)
         return self.project_output(self._attend(queries, keys, values, layout, causal=False))
@@ -67,9 +74,24 @@ class MultiHeadAttention(nn.Module):
 
     def _suits_batched_products(self, rows: Tensor, layout: AttentionLayout) -> bool:
         """Say whether ``attend_packed`` can do it, which on a CPU is the faster way."""
-        drops = self.training and self.dropout > 0.0
-        is_short = all(group.key_length <= MAX_KEYS for group in layout.groups)
-        return rows.device.type == "cpu" and is_short and self.d_k == self.d_v and not drops
+        return (
+            rows.device.type == "cpu"
+            and self._is_plain
+            and all(group.key_length <= MAX_KEYS for group in layout.groups)
+        )
+
+    def _suits_varlen(self, projected: Tensor, layout: AttentionLayout) -> bool:
+        """Say whether ``attend_varlen`` can do it, which on a GPU is the faster way."""
+        return self._is_plain and suits_varlen(projected, self.d_k, layout)
+
+    @property
+    def _is_plain(self) -> bool:
+        """Say whether values are as wide as keys and no weight is dropped."""
+        return self.d_k == self.d_v and not (self.training and self.dropout > 0.0)
+
+    def _attend_varlen(self, layout: AttentionLayout, causal: bool, *parts: Tensor) -> Tensor:
+        queries, keys, values = (part.unflatten(1, (self.num_heads, -1)) for part in parts)
+        return attend_varlen(layout, causal, queries, keys, values)
 
     def _attend(
         self,

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from nmt_cli.model.packing import AttentionLayout, Group, HeadRows
+from nmt_cli.model.attention_layout import AttentionLayout, Group, HeadRows
 
 MAX_KEYS = 128  # of a sentence; the weights kept for the backward pass grow with its square
 VECTOR_REGISTER = 16  # fp32 numbers; on shorter rows the softmax kernels are ten times slower

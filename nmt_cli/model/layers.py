@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from nmt_cli.model.attention import MultiHeadAttention
+from nmt_cli.model.attention_layout import AttentionLayout
 from nmt_cli.model.dropout import Dropout
-from nmt_cli.model.packing import AttentionLayout
 from nmt_cli.recipe.schema import ModelConfig
 
 

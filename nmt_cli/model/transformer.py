@@ -6,9 +6,10 @@ Legend: S source rows, T target rows, D d_model.
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from nmt_cli.model.attention_layout import AttentionLayout
 from nmt_cli.model.embeddings import Embedding, LearnedPositions, SinusoidalPositions
 from nmt_cli.model.layers import DecoderLayer, EncoderLayer, final_norm, new_embedding_weight
-from nmt_cli.model.packing import Packed, attention_layout
+from nmt_cli.model.packing import Packed
 from nmt_cli.recipe.schema import ModelConfig
 
 
@@ -39,7 +40,7 @@ class Transformer(nn.Module):
 
     def encode(self, source: Packed) -> Tensor:
         """Return the memory [S, D] that the decoder attends to."""
-        layout = attention_layout(source, source)
+        layout = AttentionLayout(source, source)
         rows = self.source_embedding(source)
         for layer in self.encoder_layers:
             rows = layer(rows, layout)
@@ -47,8 +48,8 @@ class Transformer(nn.Module):
 
     def decode(self, target_input: Packed, memory: Tensor, source: Packed) -> Tensor:
         """Return the decoder's output [T, D]; each row has seen its past and the memory."""
-        within = attention_layout(target_input, target_input)
-        to_memory = attention_layout(target_input, source)
+        within = AttentionLayout(target_input, target_input)
+        to_memory = AttentionLayout(target_input, source)
         rows = self.target_embedding(target_input)
         for layer in self.decoder_layers:
             rows = layer(rows, memory, within, to_memory)

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from nmt_cli.engine.loss import CHUNK_ROWS
-from nmt_cli.model.packing import AttentionLayout, Packed, attention_layout
+from nmt_cli.model.attention_layout import AttentionLayout
+from nmt_cli.model.packing import Packed
 from nmt_cli.recipe.schema import ModelConfig
 
 
@@ -49,7 +50,7 @@ def _decoder_layer(config: ModelConfig, source: Packed, target: Packed) -> Itera
     yield Product(rows, config.d_model, heads * config.key_width)
     keys_values = heads * (config.key_width + config.value_width)
     yield Product(len(source.tokens), config.d_model, keys_values)
-    yield from _attention_core(config, attention_layout(target, source))
+    yield from _attention_core(config, AttentionLayout(target, source))
     yield Product(rows, heads * config.value_width, config.d_model)
     yield from _feed_forward(config, rows)
 
@@ -57,7 +58,7 @@ def _decoder_layer(config: ModelConfig, source: Packed, target: Packed) -> Itera
 def _self_attention(config: ModelConfig, side: Packed) -> Iterator[Product]:
     rows, heads = len(side.tokens), config.num_heads
     yield Product(rows, config.d_model, heads * (2 * config.key_width + config.value_width))
-    yield from _attention_core(config, attention_layout(side, side))
+    yield from _attention_core(config, AttentionLayout(side, side))
     yield Product(rows, heads * config.value_width, config.d_model)
 
 

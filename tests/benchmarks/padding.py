@@ -6,7 +6,8 @@ import numpy as np
 import torch
 
 from nmt_cli.corpus.batching import BatchPlan, Lengths
-from nmt_cli.model.packing import Packed, attention_layout, pack
+from nmt_cli.model.attention_layout import AttentionLayout
+from nmt_cli.model.packing import Packed, pack
 
 
 class Padding(NamedTuple):
@@ -24,7 +25,7 @@ def measure_padding(plan: BatchPlan, source: Lengths, target: Lengths) -> Paddin
         batch = plan.batch(index)
         sides = _packed(source[batch]), _packed(target[batch])
         for queries, keys in ((0, 0), (1, 1), (1, 0)):
-            layout = attention_layout(sides[queries], sides[keys])
+            layout = AttentionLayout(sides[queries], sides[keys])
             places += sum(g.num_sentences * (g.query_length + g.key_length) for g in layout.groups)
             real_places += sides[queries].num_tokens + sides[keys].num_tokens
             pairs += sum(g.num_sentences * g.query_length * g.key_length for g in layout.groups)

@@ -4,8 +4,9 @@ import pytest
 import torch
 
 from nmt_cli.model.attention import MultiHeadAttention
+from nmt_cli.model.attention_layout import AttentionLayout
 from nmt_cli.model.cpu_attention import attend_packed
-from nmt_cli.model.packing import attention_layout, pack
+from nmt_cli.model.packing import pack
 
 HEADS, D_MODEL = 3, 12
 TARGET_LENGTHS, SOURCE_LENGTHS = [24, 39, 4], [25, 10, 36]
@@ -17,10 +18,10 @@ def packed(lengths):
 
 @pytest.fixture(params=[0, 10_000], ids=["many groups", "one group"])
 def batches(request, monkeypatch):
-    monkeypatch.setattr("nmt_cli.model.packing.GROUP_OVERHEAD", request.param)
+    monkeypatch.setattr("nmt_cli.model.attention_layout.GROUP_OVERHEAD", request.param)
     target, source = packed(TARGET_LENGTHS), packed(SOURCE_LENGTHS)
     assert len(target.tokens) > target.num_tokens  # spare rows
-    assert len(attention_layout(target, source).groups) == (1 if request.param else 3)
+    assert len(AttentionLayout(target, source).groups) == (1 if request.param else 3)
     return target, source
 
 
@@ -44,8 +45,8 @@ def test_both_ways_through_the_groups_give_the_same(kind, batches, monkeypatch):
 
     def attend():
         if kind == "memory":
-            return attention.attend_to(memory, rows, attention_layout(target, source))
-        layout = attention_layout(target, target)
+            return attention.attend_to(memory, rows, AttentionLayout(target, source))
+        layout = AttentionLayout(target, target)
         return attention.attend_within(rows, layout, causal=kind == "causal")
 
     ours = attend()
@@ -64,7 +65,7 @@ def test_both_ways_through_the_groups_give_the_same(kind, batches, monkeypatch):
 def test_the_gradient_is_that_of_finite_differences(causal):
     torch.manual_seed(2)
     batch = pack(torch.zeros(6), [2, 1, 3])
-    layout = attention_layout(batch, batch)
+    layout = AttentionLayout(batch, batch)
     assert len(layout.queries.holes) > 0
     projected = example(batch, width=3 * 2 * 2)
     assert torch.autograd.gradcheck(lambda rows: attend_packed(layout, 2, causal, rows), projected)
@@ -73,7 +74,7 @@ def test_the_gradient_is_that_of_finite_differences(causal):
 def test_under_autocast_it_stays_close_to_fp32(batches):
     torch.manual_seed(3)
     target, _ = batches
-    layout = attention_layout(target, target)
+    layout = AttentionLayout(target, target)
     attention = MultiHeadAttention(D_MODEL, HEADS, 4, 4)
     rows = torch.randn(len(target.tokens), D_MODEL, requires_grad=True)
     leaves = [rows, attention.input_weight]

@@ -5,8 +5,9 @@ import torch
 from torch import nn
 
 from nmt_cli.model.attention import MultiHeadAttention
+from nmt_cli.model.attention_layout import AttentionLayout
 from nmt_cli.model.layers import DecoderLayer, EncoderLayer
-from nmt_cli.model.packing import attention_layout, pack
+from nmt_cli.model.packing import pack
 from nmt_cli.recipe.schema import ModelConfig
 
 D_MODEL, D_FF, HEADS = 20, 28, 5
@@ -66,7 +67,7 @@ def test_encoder_layer_is_torchs(norm):
     batch = pack(torch.zeros(len(rows)), SOURCE_LENGTHS)
     source, ignored = padded(rows, SOURCE_LENGTHS)
     expected = unpadded(theirs(source, src_key_padding_mask=ignored), SOURCE_LENGTHS)
-    assert torch.allclose(ours(rows, attention_layout(batch, batch)), expected, atol=1e-5)
+    assert torch.allclose(ours(rows, AttentionLayout(batch, batch)), expected, atol=1e-5)
 
 
 @pytest.mark.parametrize("norm", ["post", "pre"])
@@ -91,8 +92,8 @@ def test_decoder_layer_and_its_gradients_are_torchs(norm):
     output = ours(
         rows,
         memory,
-        attention_layout(target_batch, target_batch),
-        attention_layout(target_batch, source_batch),
+        AttentionLayout(target_batch, target_batch),
+        AttentionLayout(target_batch, source_batch),
     )
     target, target_ignored = padded(rows, TARGET_LENGTHS)
     source, source_ignored = padded(memory, SOURCE_LENGTHS)

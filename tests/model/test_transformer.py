@@ -30,7 +30,7 @@ def batch(lengths, seed):
 @pytest.mark.parametrize("changes", VARIATIONS.values(), ids=VARIATIONS)
 @pytest.mark.parametrize("overhead", [0, 2_000])
 def test_a_packed_batch_computes_what_each_pair_computes_alone(changes, overhead, monkeypatch):
-    monkeypatch.setattr("nmt_cli.model.packing.GROUP_OVERHEAD", overhead)
+    monkeypatch.setattr("nmt_cli.model.attention_layout.GROUP_OVERHEAD", overhead)
     torch.manual_seed(3)
     model = small(**changes).double()
     source_tokens, source = batch(SOURCE_LENGTHS, 1)

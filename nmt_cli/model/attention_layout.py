@@ -1,0 +1,250 @@
+"""Where packed rows stand for attention, which alone has to see sentences.
+
+Legend: T rows of a batch, spare ones included; B sentences, P places in padded groups, L places of
+a sentence, H heads, K width of a head, N parts of a row.
+"""
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from nmt_cli.model.packing import Packed
+
+# What one more group costs, in query-key pairs: calling attention once more takes as long.
+GROUP_OVERHEAD = 100  # on a CPU, where padding stays under 5 %
+GROUP_OVERHEAD_ON_GPU = 2_000
+
+
+class Side(NamedTuple):
+    """Where the rows of one side stand in the padded groups, and back."""
+
+    to_padded: Tensor  # P: the packed row shown at each place; holes show a row of their sentence
+    to_packed: Tensor  # T: the place of each packed row; any for spare rows
+    holes: Tensor  # places that show no row of their own
+    spare: Tensor  # rows that belong to no sentence
+
+
+class HeadRows(NamedTuple):
+    """Where the vectors of each head of packed rows stand, if every head has its padded groups.
+
+    A row has N parts, such as queries, keys and values, of H heads each.
+    """
+
+    num_parts: int
+    num_heads: int
+    vectors: Tensor  # N*H*P: the packed vector shown at each place
+    places: Tensor  # T*N*H: the place of each packed vector
+    holes: Tensor  # places that show no vector of their own
+    spare: Tensor  # rows that belong to no sentence
+
+    def to_padded(self, rows: Tensor) -> Tensor:
+        """Return the vectors [N*H*P, K] of ``rows`` [T, N*H*K]."""
+        width = rows.shape[1] // (self.num_parts * self.num_heads)
+        return rows.reshape(-1, width).index_select(0, self.vectors)
+
+    def to_packed(self, vectors: Tensor) -> Tensor:
+        """Return the rows [T, N*H*K] of ``vectors`` [N*H*P, K]."""
+        return vectors.index_select(0, self.places).view(
+            -1, self.num_parts * self.num_heads * vectors.shape[1]
+        )
+
+
+class Group(NamedTuple):
+    """Sentences of similar length, padded to the longest of them."""
+
+    num_sentences: int
+    query_length: int
+    key_length: int
+    keep: Tensor | None  # B 1 1 L, True = attend; None where every key counts
+
+
+class Sentences(NamedTuple):
+    """Where the sentences of a side lie in its packed rows."""
+
+    bounds: Tensor  # B+1, int32: each sentence's first row, and the end of the last
+    longest: int
+
+
+class AttentionLayout:
+    """Where sentence i of ``queries`` attends to sentence i of ``keys``.
+
+    Each way to attend needs its own part of it, made when first asked for and kept for all layers.
+    """
+
+    def __init__(self, queries: Packed, keys: Packed) -> None:
+        self._queries, self._keys = queries, keys
+        self._head_rows: dict[tuple[bool, int, int], HeadRows] = {}
+
+    @cached_property
+    def groups(self) -> tuple[Group, ...]:
+        """Sentences of similar length, which are padded together."""
+        return tuple(
+            _group(
+                [self._queries.lengths[i] for i in members],
+                [self._keys.lengths[i] for i in members],
+                self._queries.tokens.device,
+            )
+            for members in self._members
+        )
+
+    @cached_property
+    def queries(self) -> Side:
+        """Where the rows of queries stand in the groups."""
+        return _side(self._queries, self._members)
+
+    @cached_property
+    def keys(self) -> Side:
+        """Where the rows of keys and values stand in the groups."""
+        return self.queries if self._is_within else _side(self._keys, self._members)
+
+    def head_rows(self, num_parts: int, num_heads: int, *, of_keys: bool = False) -> HeadRows:
+        """Return where the heads' vectors of one side stand."""
+        key = of_keys, num_parts, num_heads
+        if key not in self._head_rows:
+            shapes = [
+                (group.num_sentences, group.key_length if of_keys else group.query_length)
+                for group in self.groups
+            ]
+            side = self.keys if of_keys else self.queries
+            self._head_rows[key] = _head_rows(side, shapes, num_parts, num_heads)
+        return self._head_rows[key]
+
+    @cached_property
+    def query_sentences(self) -> Sentences:
+        """Where the sentences of queries start and end."""
+        return _sentences(self._queries)
+
+    @cached_property
+    def key_sentences(self) -> Sentences:
+        """Where the sentences of keys and values start and end."""
+        return self.query_sentences if self._is_within else _sentences(self._keys)
+
+    @property
+    def has_spare_rows(self) -> bool:
+        """Say whether there are rows that belong to no sentence."""
+        return any(len(side.tokens) > side.num_tokens for side in (self._queries, self._keys))
+
+    @property
+    def _is_within(self) -> bool:
+        return self._queries is self._keys
+
+    @cached_property
+    def _members(self) -> list[list[int]]:
+        is_cpu = self._queries.tokens.device.type == "cpu"
+        overhead = GROUP_OVERHEAD if is_cpu else GROUP_OVERHEAD_ON_GPU
+        return _group_by_length(self._queries.lengths, self._keys.lengths, overhead)
+
+
+def unpack(rows: Tensor, side: Side) -> Tensor:
+    """Return packed ``rows`` [T, ...] at their places in the groups [P, ...]."""
+    return _MoveRows.apply(rows, side.to_padded, side.to_packed, side.spare)  # type: ignore[no-untyped-call]
+
+
+def repack(places: Tensor, side: Side) -> Tensor:
+    """Return the rows [T, ...] that stand at ``places`` [P, ...], without the holes."""
+    return _MoveRows.apply(places, side.to_packed, side.to_padded, side.holes)  # type: ignore[no-untyped-call]
+
+
+class _MoveRows(torch.autograd.Function):
+    """Rows moved by an index whose gradient is moved by the inverse one.
+
+    The gradient that autograd knows for ``x[index]`` adds row by row (8 % of a training step).
+    Rows never share a place, so gathering by the inverse is the same, with zero for what is not
+    moved: holes on the way back, spare rows on the way there. What holes show needs no care: it is
+    masked or never read, and so receives no gradient.
+    """
+
+    @staticmethod
+    def forward(ctx, rows: Tensor, there: Tensor, back: Tensor, unmoved: Tensor) -> Tensor:  # type: ignore[no-untyped-def]  # noqa: ANN001
+        ctx.save_for_backward(back, unmoved)
+        return rows.index_select(0, there)
+
+    @staticmethod
+    def backward(ctx, gradient: Tensor) -> tuple[Tensor, None, None, None]:  # type: ignore[no-untyped-def]  # noqa: ANN001
+        back, unmoved = ctx.saved_tensors
+        moved = gradient.index_select(0, back)
+        if len(unmoved):
+            moved.index_fill_(0, unmoved, 0.0)
+        return moved, None, None, None
+
+
+def _group_by_length(queries: Sequence[int], keys: Sequence[int], overhead: int) -> list[list[int]]:
+    """Return groups of sentence numbers: a sentence joins the group before where that costs less
+    than a group of its own."""
+    order = sorted(range(len(queries)), key=lambda i: (queries[i], keys[i]), reverse=True)
+    groups: list[list[int]] = []
+    longest_query = longest_key = 0
+    for sentence in order:
+        query, key = queries[sentence], keys[sentence]
+        if groups:
+            size = len(groups[-1])
+            together = (size + 1) * max(longest_query, query) * max(longest_key, key)
+            apart = size * longest_query * longest_key + query * key + overhead
+            if together <= apart:
+                groups[-1].append(sentence)
+                longest_query, longest_key = max(longest_query, query), max(longest_key, key)
+                continue
+        groups.append([sentence])
+        longest_query, longest_key = query, key
+    return groups
+
+
+def _group(queries: list[int], keys: list[int], device: torch.device) -> Group:
+    longest = max(keys)
+    keep = None
+    if min(keys) < longest:
+        keep = torch.arange(longest) < torch.tensor(keys)[:, None]  # B L
+        keep = keep[:, None, None, :].to(device, non_blocking=True)
+    return Group(len(queries), max(queries), longest, keep)
+
+
+def _side(batch: Packed, members: list[list[int]]) -> Side:
+    counts = torch.tensor(batch.lengths)
+    starts = counts.cumsum(0) - counts
+    shown, real = [], []
+    for group in members:
+        group_lengths = counts[group][:, None]
+        place = torch.arange(int(group_lengths.max()))
+        shown.append((starts[group][:, None] + place.minimum(group_lengths - 1)).flatten())
+        real.append((place < group_lengths).flatten())
+    to_padded, is_real = torch.cat(shown), torch.cat(real)
+    to_packed = torch.zeros(len(batch.tokens), dtype=torch.int64)
+    to_packed[to_padded[is_real]] = is_real.nonzero().flatten()
+    holes = is_real.logical_not().nonzero().flatten()
+    spare = torch.arange(batch.num_tokens, len(batch.tokens))
+    indices = (to_padded, to_packed, holes, spare)
+    return Side(*(index.to(batch.tokens.device, non_blocking=True) for index in indices))
+
+
+def _head_rows(
+    side: Side, shapes: list[tuple[int, int]], num_parts: int, num_heads: int
+) -> HeadRows:
+    """Return the places of the heads' vectors in groups of (sentences, places of a sentence)."""
+    blocks, first = [], 0
+    for num_sentences, length in shapes:
+        size = num_sentences * length * num_heads
+        block = torch.arange(first, first + size).view(num_sentences, num_heads, length)
+        blocks.append(block.transpose(1, 2).reshape(-1, num_heads))
+        first += size
+    of_parts = first * torch.arange(num_parts)[:, None]
+    places = torch.cat(blocks)[:, None, :] + of_parts  # P N H
+    row = num_parts * num_heads
+    vectors = torch.empty(places.numel(), dtype=torch.int64)
+    vectors[places.flatten()] = (side.to_padded[:, None] * row + torch.arange(row)).flatten()
+    return HeadRows(
+        num_parts,
+        num_heads,
+        vectors,
+        places[side.to_packed].flatten(),
+        places[side.holes].flatten(),
+        side.spare,
+    )
+
+
+def _sentences(batch: Packed) -> Sentences:
+    bounds = F.pad(torch.tensor(batch.lengths).cumsum(0), (1, 0))
+    return Sentences(bounds.to(batch.tokens.device, torch.int32, non_blocking=True), batch.longest)
