@@ -54,8 +54,8 @@ class _FusedCrossEntropy(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         weight = output_weight.to(rows.dtype)
         sum_dtype = torch.promote_types(rows.dtype, torch.float32)
-        log_sum = torch.zeros((), dtype=sum_dtype, device=rows.device)
-        target_logits = torch.zeros_like(log_sum)
+        nll = torch.zeros((), dtype=sum_dtype, device=rows.device)
+        target_logits = torch.zeros_like(nll)
         if wants_gradient:
             rows_gradient = torch.empty_like(rows)
             weight_gradient = torch.zeros_like(output_weight)
@@ -65,9 +65,9 @@ class _FusedCrossEntropy(torch.autograd.Function):
             num_targets = len(chunk_targets)  # less than C where rows are spare
             place = torch.arange(num_targets, device=rows.device), chunk_targets
             logits = chunk_rows @ weight.T  # C V
+            softmax = logits.softmax(1)  # one kernel, which sums in fp32
+            nll += _nll(logits, softmax, place).sum(dtype=sum_dtype)
             target_logits += logits[place].sum(dtype=sum_dtype)
-            softmax, chunk_log_sum = _softmax_and_log_sum(logits, num_targets)
-            log_sum += chunk_log_sum
             if not wants_gradient:
                 continue
             softmax[num_targets:] = 0.0
@@ -80,7 +80,6 @@ class _FusedCrossEntropy(torch.autograd.Function):
             rows_gradient[: len(targets)].sub_(mean_weight, alpha=smoothing)
             weight_gradient.sub_(row_sum, alpha=smoothing / len(weight))
             ctx.save_for_backward(rows_gradient, weight_gradient)
-        nll = log_sum - target_logits
         ctx.mark_non_differentiable(nll)
         return nll + smoothing * (target_logits - row_sum @ mean_weight), nll
 
@@ -102,27 +101,16 @@ def _add_product(total: Tensor, left: Tensor, right: Tensor) -> None:
         total += left @ right
 
 
-def _softmax_and_log_sum(logits: Tensor, num_targets: int) -> tuple[Tensor, Tensor]:
-    """Return the softmax [C, V] of ``logits``, in their type, and their summed logsumexp.
+def _nll(logits: Tensor, softmax: Tensor, targets: tuple[Tensor, Tensor]) -> Tensor:
+    """Return the negative log-likelihood of each target (its row and column), in fp32 or better.
 
-    logsumexp(z) = max(z) - log(max(softmax(z))) spares the passes over C x V numbers that
-    exponentials of our own would take; softmax is one kernel that sums in fp32.
+    It is -log(softmax) of the target, without a pass over C x V numbers, unless that underflowed:
+    then it is max(z) - log(max(softmax)) - z_y. On a GPU to look would be to wait, so it is that.
     """
-    softmax = logits.softmax(1)
-    largest, most_likely = _maxima(logits[:num_targets]), _maxima(softmax[:num_targets])
-    return softmax, (largest - most_likely.log()).sum()
-
-
-def _maxima(rows: Tensor) -> Tensor:
-    """Return the largest number of each row, in fp32 or better.
-
-    In bf16 a CPU takes ten times as long for it as for whole numbers of the same size, and the
-    bits of bf16 are ordered as these are: the other way round where all numbers are negative.
-    """
-    if rows.dtype is not torch.bfloat16 or rows.device.type != "cpu":
-        return rows.amax(1).to(torch.promote_types(rows.dtype, torch.float32))
-    bits = rows.view(torch.int16)
-    largest = bits.amax(1)
-    if (largest < 0).any():
-        largest = torch.where(largest < 0, bits.amin(1), largest)
-    return largest.view(torch.bfloat16).float()
+    wide = torch.promote_types(logits.dtype, torch.float32)
+    probability = softmax[targets].to(wide)
+    if logits.device.type == "cpu" and probability.all():
+        return -probability.log()
+    rows = slice(len(targets[0]))
+    largest, most_likely = logits[rows].amax(1).to(wide), softmax[rows].amax(1).to(wide)
+    return largest - most_likely.log() - logits[targets].to(wide)
