@@ -83,7 +83,10 @@ class LineTexts:
 
     def _blocks(self) -> Iterator[list[str]]:
         begun = bytearray()  # a line whose end is not read yet
-        while block := self._stream.read(READ_AT_ONCE):
+        more = True
+        while more:
+            block = self._stream.read(READ_AT_ONCE)
+            more = len(block) == READ_AT_ONCE  # a terminal tells its end only once
             ended, newline, rest = block.rpartition(b"\n")
             if len(begun) + (block.index(b"\n") if newline else len(rest)) >= LONGEST_LINE:
                 raise _endless(self._stream, self._num_lines + 1)

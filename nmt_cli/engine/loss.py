@@ -104,12 +104,12 @@ def _add_product(total: Tensor, left: Tensor, right: Tensor) -> None:
 def _nll(logits: Tensor, softmax: Tensor, targets: tuple[Tensor, Tensor]) -> Tensor:
     """Return the negative log-likelihood of each target (its row and column), in fp32 or better.
 
-    It is -log(softmax) of the target, without a pass over C x V numbers, unless that underflowed:
+    It is -log(softmax) of the target, without a pass over C x V numbers, unless one underflows:
     then it is max(z) - log(max(softmax)) - z_y. On a GPU to look would be to wait, so it is that.
     """
     wide = torch.promote_types(logits.dtype, torch.float32)
     probability = softmax[targets].to(wide)
-    if logits.device.type == "cpu" and probability.all():
+    if logits.device.type == "cpu" and (probability >= torch.finfo(wide).tiny).all():
         return -probability.log()
     rows = slice(len(targets[0]))
     largest, most_likely = logits[rows].amax(1).to(wide), softmax[rows].amax(1).to(wide)

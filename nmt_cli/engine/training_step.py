@@ -132,5 +132,5 @@ def micro_batch_seed(seed: int, batch_index: int, micro_batch: int) -> int:
 
 def _pack(tokens: NDArray[np.int64], lengths: NDArray[np.int64], machine: Machine) -> Packed:
     # A CPU compiles its bf16 products for each shape: ten times the time of the product itself.
-    round_up = machine.precision == "bf16"
+    round_up = machine.precision == "bf16" and machine.device.type == "cpu"
     return pack(torch.from_numpy(tokens), lengths.tolist(), machine.device, round_up=round_up)

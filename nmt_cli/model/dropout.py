@@ -28,7 +28,7 @@ class Dropout(nn.Module):
         return _DropoutFunction.apply(x, kept, 1.0 / kept_share)  # type: ignore[no-untyped-call]
 
     def add(self, x: Tensor, branch: Tensor) -> Tensor:
-        """Return ``x`` plus ``branch`` with dropout, in the type of ``x``."""
+        """Return ``x`` plus ``branch`` with dropout."""
         if not self.training or self.rate == 0.0 or x.device.type != "cpu":
             return x + self(branch)
         kept, kept_share = draw_kept(branch.shape, self.rate)

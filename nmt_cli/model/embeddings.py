@@ -63,18 +63,22 @@ class LearnedPositions(nn.Module):
 class Embedding(nn.Module):
     """Token vectors times sqrt(d_model), plus positions, with dropout (sections 3.4 and 5.4)."""
 
-    def __init__(self, weight: nn.Parameter, positions: nn.Module, dropout: float) -> None:
+    def __init__(
+        self, weight: nn.Parameter, positions: nn.Module, dropout: float, *, pre_norm: bool
+    ) -> None:
         super().__init__()
         self.weight = weight
         self.positions = positions
         self.dropout = Dropout(dropout)
+        self.pre_norm = pre_norm
         self.scale = math.sqrt(weight.shape[1])
 
     def forward(self, batch: Packed) -> Tensor:
         """Return the vectors [T, D] at which a stack begins."""
         rows = self.embed(batch.tokens, batch.positions, batch.longest)
-        if rows.device.type == "cpu" and torch.is_autocast_enabled("cpu"):
+        if rows.device.type == "cpu" and torch.is_autocast_enabled("cpu") and not self.pre_norm:
             # The sums between sub-layers keep this type: conversions cost more than the sums.
+            # Those of pre-norm grow from layer to layer, and so they stay in fp32.
             rows = rows.to(torch.get_autocast_dtype("cpu"))
         return self.dropout(rows)
 

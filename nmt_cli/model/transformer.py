@@ -26,8 +26,8 @@ class Transformer(nn.Module):
             target_weight = output_weight = new_embedding_weight(vocabulary_size, config.d_model)
         if config.tied_embeddings == "none":
             output_weight = new_embedding_weight(vocabulary_size, config.d_model)
-        self.source_embedding = Embedding(source_weight, _positions(config), config.dropout)
-        self.target_embedding = Embedding(target_weight, _positions(config), config.dropout)
+        self.source_embedding = _embedding(source_weight, config)
+        self.target_embedding = _embedding(target_weight, config)
         self.output_weight = output_weight
         self.encoder_layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.num_layers))
         self.encoder_norm = final_norm(config)
@@ -58,6 +58,10 @@ class Transformer(nn.Module):
     def project(self, rows: Tensor) -> Tensor:
         """Return the logits [T, vocabulary] of the decoder's output [T, D]."""
         return F.linear(rows, self.output_weight)
+
+
+def _embedding(weight: nn.Parameter, config: ModelConfig) -> Embedding:
+    return Embedding(weight, _positions(config), config.dropout, pre_norm=config.norm == "pre")
 
 
 def _positions(config: ModelConfig) -> nn.Module:

@@ -3,11 +3,6 @@
 Legend: T rows of queries, S rows of keys, H heads, K width of a head.
 """
 
-import inspect
-from collections.abc import Callable
-from functools import cache, partial
-from typing import Any
-
 import torch
 from torch import Tensor
 
@@ -15,7 +10,8 @@ from nmt_cli.model.attention_layout import AttentionLayout
 
 DTYPES = (torch.bfloat16, torch.float16)
 LEAST_CAPABILITY = (8, 0)
-LARGEST_WIDTH, WIDTH_STEP = 256, 8  # of a head, in numbers
+LARGEST_WIDTH, WIDTH_STEP = 192, 8  # of a head; wider ones train on some GPUs only
+EVERYTHING, THE_PAST = (-1, -1), (-1, 0)  # how far a row sees back and ahead; -1 has no limit
 
 
 def suits_varlen(rows: Tensor, width: int, layout: AttentionLayout) -> bool:
@@ -26,6 +22,8 @@ def suits_varlen(rows: Tensor, width: int, layout: AttentionLayout) -> bool:
         and width <= LARGEST_WIDTH
         and width % WIDTH_STEP == 0
         and not layout.has_spare_rows
+        and torch.version.hip is None
+        and torch.backends.cuda.is_flash_attention_available()
         and torch.cuda.get_device_capability(rows.device) >= LEAST_CAPABILITY
     )
 
@@ -37,7 +35,9 @@ def attend_varlen(
 
     ``queries`` are [T, H, K], ``keys`` and ``values`` [S, H, K].
     """
-    attended: Tensor = _kernel(causal)(
+    from torch.nn.attention.varlen import varlen_attn  # a second that CPUs need not pay
+
+    attended = varlen_attn(
         queries,
         keys,
         values,
@@ -45,17 +45,7 @@ def attend_varlen(
         layout.key_sentences.bounds,
         layout.query_sentences.longest,
         layout.key_sentences.longest,
+        window_size=THE_PAST if causal else EVERYTHING,
     )
+    assert isinstance(attended, Tensor), "nothing else was asked for"
     return attended.flatten(1)
-
-
-@cache
-def _kernel(causal: bool) -> Callable[..., Any]:
-    """Return torch's function, told in the words of its version that a row sees its past alone."""
-    from torch.nn.attention.varlen import varlen_attn  # a second that CPUs need not pay
-
-    if not causal:
-        return varlen_attn
-    has_windows = "window_size" in inspect.signature(varlen_attn).parameters
-    past: dict[str, Any] = {"window_size": (-1, 0)} if has_windows else {"is_causal": True}
-    return partial(varlen_attn, **past)

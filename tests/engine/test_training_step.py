@@ -40,6 +40,18 @@ def test_target_input_is_the_output_moved_by_one(toy):
         assert wanted[-1] == toy.corpus.tokenizer.eos_id
 
 
+@pytest.mark.parametrize(
+    ("device", "precision", "is_rounded"),
+    [("cpu", "bf16", True), ("cpu", "fp32", False), ("meta", "bf16", False)],
+)
+def test_only_bf16_on_a_cpu_has_spare_rows(toy, device, precision, is_rounded):
+    tokens = batch_of(toy, 1_000).micro_batches[0]
+    machine = Machine(torch.device(device), precision, 1_000)  # meta stands for a GPU
+    tensors = as_tensors(tokens, 1, machine)
+    sides = (tensors.source, tensors.target_input)
+    assert any(len(side.tokens) > side.num_tokens for side in sides) == is_rounded
+
+
 def test_one_micro_batch_equals_four(toy):
     model = model_of(toy).double()
     whole, quarters = batch_of(toy, 1_000), batch_of(toy, 40)

@@ -25,7 +25,7 @@ def test_sinusoids_reach_any_length():
 
 def test_embedding_is_scaled_by_the_square_root_of_d_model():
     weight = torch.nn.Parameter(torch.randn(11, 6))
-    embedding = Embedding(weight, SinusoidalPositions(6), dropout=0.0)
+    embedding = Embedding(weight, SinusoidalPositions(6), dropout=0.0, pre_norm=False)
     batch = pack(torch.tensor([4, 9, 4]), [2, 1])
     expected = weight[[4, 9, 4]] * math.sqrt(6) + sinusoids(2, 6)[[0, 1, 0]]
     assert torch.allclose(embedding(batch), expected)

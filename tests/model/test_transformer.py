@@ -44,6 +44,17 @@ def test_a_packed_batch_computes_what_each_pair_computes_alone(changes, overhead
     assert torch.allclose(model(source, target), torch.cat(alone), atol=1e-12)
 
 
+@pytest.mark.parametrize(("norm", "dtype"), [("post", torch.bfloat16), ("pre", torch.float32)])
+def test_sums_that_are_never_normalized_stay_in_fp32_under_autocast(norm, dtype):
+    model, sums = small(norm=norm, dropout=0.1), []
+    for layer in (*model.encoder_layers, *model.decoder_layers):
+        layer.register_forward_hook(lambda _, __, rows: sums.append(rows.dtype))
+    (_, source), (_, target) = batch(SOURCE_LENGTHS, 1), batch(TARGET_LENGTHS, 2)
+    with torch.autocast("cpu", torch.bfloat16):
+        model(source, target)
+    assert sums == 4 * [dtype]
+
+
 def test_spare_rows_change_neither_output_nor_gradient():
     torch.manual_seed(5)
     model = small(tied_embeddings="none").double()

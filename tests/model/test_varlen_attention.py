@@ -1,13 +1,12 @@
 """Attention to packed rows as they are against padded groups: the wiring; on a GPU the kernel."""
 
-from functools import partial
 from unittest.mock import Mock
 
 import pytest
 import torch
 from torch.nn import functional as F
 
-from nmt_cli.model import attention, varlen_attention
+from nmt_cli.model import attention
 from nmt_cli.model.attention import MultiHeadAttention
 from nmt_cli.model.attention_layout import AttentionLayout
 from nmt_cli.model.packing import pack
@@ -25,12 +24,14 @@ def sentence_by_sentence(
     key_bounds,
     longest_query,
     longest_key,
-    is_causal=False,
+    *,
+    window_size,
 ):
     """What torch documents of varlen_attn, by one call for each sentence."""
     assert query_bounds.dtype == key_bounds.dtype == torch.int32
     assert longest_query == query_bounds.diff().max()
     assert longest_key == key_bounds.diff().max()
+    assert window_size in ((-1, -1), (-1, 0))
     outputs = []
     for i in range(len(query_bounds) - 1):
         of_queries, of_keys = slice(*query_bounds[i : i + 2]), slice(*key_bounds[i : i + 2])
@@ -39,7 +40,7 @@ def sentence_by_sentence(
                 queries[of_queries].transpose(0, 1),
                 keys[of_keys].transpose(0, 1),
                 values[of_keys].transpose(0, 1),
-                is_causal=is_causal,
+                is_causal=window_size == (-1, 0),
             ).transpose(0, 1)
         )
     return torch.cat(outputs)
@@ -58,18 +59,6 @@ def with_gradients(layer, kind, target, source, rows, memory):
     return [output, *torch.autograd.grad((output * direction).sum(), leaves)]
 
 
-def with_window(*arguments, window_size=(-1, -1)):
-    assert window_size in ((-1, -1), (-1, 0))
-    return partial(sentence_by_sentence, is_causal=window_size == (-1, 0))(*arguments)
-
-
-@pytest.fixture(params=[with_window, sentence_by_sentence], ids=["torch 2.11", "before"])
-def kernel(request, monkeypatch):
-    monkeypatch.setattr("torch.nn.attention.varlen.varlen_attn", request.param)
-    monkeypatch.setattr(varlen_attention, "_kernel", varlen_attention._kernel.__wrapped__)
-
-
-@pytest.mark.usefixtures("kernel")
 @pytest.mark.parametrize("kind", KINDS)
 def test_sentences_are_handed_over_where_they_lie(kind, monkeypatch):
     torch.manual_seed(1)
@@ -84,6 +73,7 @@ def test_sentences_are_handed_over_where_they_lie(kind, monkeypatch):
     monkeypatch.setattr(attention, "MAX_KEYS", 0)  # no batched products on a CPU
     expected = with_gradients(layer, kind, target, source, rows, memory)
     monkeypatch.setattr(attention, "suits_varlen", lambda *_: True)
+    monkeypatch.setattr("torch.nn.attention.varlen.varlen_attn", sentence_by_sentence)
     monkeypatch.setattr(layer, "_attend", Mock(side_effect=AssertionError))
     found = with_gradients(layer, kind, target, source, rows, memory)
     for ours, theirs in zip(found, expected, strict=True):
@@ -93,7 +83,7 @@ def test_sentences_are_handed_over_where_they_lie(kind, monkeypatch):
 @pytest.mark.gpu
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("width", [8, 64])
-def test_the_kernel_stays_close_to_fp32(kind, width):
+def test_the_kernel_stays_close_to_fp32(kind, width, monkeypatch):
     torch.manual_seed(2)
     target, source = (
         pack(torch.zeros(sum(lengths)), lengths, "cuda")
@@ -105,8 +95,7 @@ def test_the_kernel_stays_close_to_fp32(kind, width):
         for side in (target, source)
     )
     exact = with_gradients(layer, kind, target, source, rows, memory)
-    layout = AttentionLayout(target, source)
-    assert varlen_attention.suits_varlen(rows.bfloat16(), width, layout)
+    monkeypatch.setattr(layer, "_attend", Mock(side_effect=AssertionError))
     with torch.autocast("cuda", torch.bfloat16):
         rounded = with_gradients(layer, kind, target, source, rows, memory)
     for ours, theirs in zip(rounded, exact, strict=True):
