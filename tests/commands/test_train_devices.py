@@ -21,7 +21,7 @@ from nmt_cli.model_directory import list_checkpoints, read_weights
 from nmt_cli.recipe.reader import read_recipe
 from tests.forked_ranks import run_ranks
 
-SETTINGS = ["training.max_steps=300", "validation.every_steps=100", "validation.bleu=off"]
+SETTINGS = ["training.max_steps=150", "validation.every_steps=50", "validation.bleu=off"]
 OPTIONS = ["--device=cpu", "--precision=fp32", "--threads=1", "--max-tokens-per-device=120"]
 PATIENCE = 100.0  # seconds
 
@@ -124,7 +124,7 @@ def test_two_processes_are_stopped_killed_and_resumed_to_the_same_end(start, toy
     assert training.end() == 0
     assert training.said().count("Resuming from") == 2  # at the first restart
     assert "Traceback" not in training.said()
-    assert list_steps(run_dir) == list(range(1, 301))
+    assert list_steps(run_dir) == list(range(1, 151))
     found = read_weights(list_checkpoints(run_dir)[-1].path)
     expected = undisturbed_weights(toy, tmp_path / "undisturbed")
     assert all(torch.equal(found[name], weight) for name, weight in expected.items())

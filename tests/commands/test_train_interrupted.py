@@ -43,27 +43,27 @@ def wait_for_checkpoint(run_dir, after=0):
     raise TimeoutError("no checkpoint came")
 
 
+def end(process, number):
+    process.send_signal(number)
+    _, said = process.communicate(timeout=60)
+    assert "Traceback" not in said
+    if number == signal.SIGKILL:  # nothing is saved now, and nothing that was is lost
+        assert process.returncode == -signal.SIGKILL
+    else:
+        assert process.returncode == 75
+        assert f"Error: {number.name} stopped training at step" in said
+
+
 def test_a_stopped_training_saves_and_leaves_and_goes_on(start, tmp_path):
     run_dir = tmp_path / "run"
     process = start()
     wait_for_checkpoint(run_dir)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        process.send_signal(number)
-        _, said = process.communicate(timeout=60)
-        assert process.returncode == 75
-        assert f"Error: {number.name} stopped training at step" in said
-        assert "Traceback" not in said
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        end(process, number)
         last = wait_for_checkpoint(run_dir)
         process = start("--resume")
         wait_for_checkpoint(run_dir, after=last)
-    process.kill()  # nothing can be saved now, and nothing that was is lost
-    process.communicate()
-    last = wait_for_checkpoint(run_dir)
-    process = start("--resume")
-    wait_for_checkpoint(run_dir, after=last)
-    process.terminate()
-    process.communicate(timeout=60)
-    assert process.returncode == 75
+    end(process, signal.SIGINT)
     records = map(json.loads, (run_dir / "metrics.jsonl").read_text().splitlines())
     steps = [record["step"] for record in records if "loss" in record]
     assert steps == list(range(1, len(steps) + 1))
