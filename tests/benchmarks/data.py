@@ -18,6 +18,7 @@ from nmt_cli.corpus.binarized import BinarizedText, writing_binarized
 from tests.benchmarks.shapes import SEED
 
 FIRST_PIECE, END = 3, 2  # behind the unknown piece, <s> and </s>
+BATCHES = "batches.npz"
 LONGEST = 250
 
 Lengths = NDArray[np.int64]
@@ -78,6 +79,7 @@ def parallel_text(build: Path, shared: Path | None) -> Text:
 def prepared_corpus(folder: Path, text: Text) -> Corpus:
     """Return ``text`` after ``nmt-cli preprocess`` with a vocabulary of its own."""
     recipe = write_recipe(folder.with_suffix(".yaml"), text, f"vocabulary_size: {text.pieces}")
+    (folder / BATCHES).unlink(missing_ok=True)  # of an earlier run; not preprocess's
     preprocess.run(recipe=str(recipe), output=folder, workers=1, force=True)
     return Corpus(folder, text.name)
 
@@ -129,7 +131,7 @@ def write_batches(corpus: Corpus, tokens: int, max_batches: int | None = None) -
     )
     batches = sorted_batches(source, target, tokens)[:max_batches]
     bounds = np.cumsum([0, *map(len, batches)])
-    np.savez(corpus.folder / "batches.npz", pairs=np.concatenate(batches), bounds=bounds)
+    np.savez(corpus.folder / BATCHES, pairs=np.concatenate(batches), bounds=bounds)
     return padding_share(batches, source, target)
 
 
