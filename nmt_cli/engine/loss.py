@@ -66,8 +66,9 @@ class _FusedCrossEntropy(torch.autograd.Function):
             place = torch.arange(num_targets, device=rows.device), chunk_targets
             logits = chunk_rows @ weight.T  # C V
             softmax = logits.softmax(1)  # one kernel, which sums in fp32
-            nll += _nll(logits, softmax, place).sum(dtype=sum_dtype)
-            target_logits += logits[place].sum(dtype=sum_dtype)
+            chunk_target_logits = logits[place]
+            target_logits += chunk_target_logits.sum(dtype=sum_dtype)
+            nll += _nll(logits, softmax, place, chunk_target_logits).sum(dtype=sum_dtype)
             if not wants_gradient:
                 continue
             softmax[num_targets:] = 0.0
@@ -101,7 +102,9 @@ def _add_product(total: Tensor, left: Tensor, right: Tensor) -> None:
         total += left @ right
 
 
-def _nll(logits: Tensor, softmax: Tensor, targets: tuple[Tensor, Tensor]) -> Tensor:
+def _nll(
+    logits: Tensor, softmax: Tensor, targets: tuple[Tensor, Tensor], target_logits: Tensor
+) -> Tensor:
     """Return the negative log-likelihood of each target (its row and column), in fp32 or better.
 
     It is -log(softmax) of the target, without a pass over C x V numbers, unless one underflows:
@@ -113,4 +116,4 @@ def _nll(logits: Tensor, softmax: Tensor, targets: tuple[Tensor, Tensor]) -> Ten
         return -probability.log()
     rows = slice(len(targets[0]))
     largest, most_likely = logits[rows].amax(1).to(wide), softmax[rows].amax(1).to(wide)
-    return largest - most_likely.log() - logits[targets].to(wide)
+    return largest - most_likely.log() - target_logits.to(wide)

@@ -34,14 +34,7 @@ class MultiHeadAttention(nn.Module):
     def attend_within(self, rows: Tensor, layout: AttentionLayout, *, causal: bool) -> Tensor:
         """Return self-attention [T, D]: each row attends to its sentence, or to its past."""
         projected = F.linear(rows, self.input_weight)  # T 2HK+HV
-        if self._suits_batched_products(rows, layout):
-            return self.project_output(attend_packed(layout, self.num_heads, causal, projected))
-        if self._suits_varlen(projected, layout):
-            parts = projected.split(self.widths, dim=1)
-            return self.project_output(self._attend_varlen(layout, causal, *parts))
-        places = unpack(projected, layout.queries)  # P 2HK+HV
-        queries, keys, values = places.split(self.widths, dim=1)
-        return self.project_output(self._attend(queries, keys, values, layout, causal=causal))
+        return self.project_output(self._attend(layout, causal, projected))
 
     def attend_to(self, memory: Tensor, rows: Tensor, layout: AttentionLayout) -> Tensor:
         """Return attention [T, D] of ``rows`` [T, D] to ``memory`` [S, D]."""
@@ -49,16 +42,7 @@ class MultiHeadAttention(nn.Module):
             (self.widths[0], sum(self.widths[1:]))
         )
         queries, keys_values = F.linear(rows, query_weight), F.linear(memory, memory_weight)
-        if self._suits_batched_products(rows, layout):
-            return self.project_output(
-                attend_packed(layout, self.num_heads, False, queries, keys_values)
-            )
-        if self._suits_varlen(queries, layout):
-            parts = keys_values.split(self.widths[1:], dim=1)
-            return self.project_output(self._attend_varlen(layout, False, queries, *parts))
-        queries, keys_values = unpack(queries, layout.queries), unpack(keys_values, layout.keys)
-        keys, values = keys_values.split(self.widths[1:], dim=1)
-        return self.project_output(self._attend(queries, keys, values, layout, causal=False))
+        return self.project_output(self._attend(layout, False, queries, keys_values))
 
     def project_queries(self, rows: Tensor) -> Tensor:
         """Return the queries [T, H*K] of all heads."""
@@ -72,6 +56,21 @@ class MultiHeadAttention(nn.Module):
         """Return the output [T, D] of the heads' values [T, H*V]."""
         return F.linear(heads, self.output_weight)
 
+    def _attend(self, layout: AttentionLayout, causal: bool, *projected: Tensor) -> Tensor:
+        """Return softmax(QK^T / sqrt(d_k)) V of every head as packed rows [T, H*V].
+
+        The rows come as one tensor [T, 2HK+HV] of queries, keys and values, or as two: queries
+        [T, HK], and keys and values [S, HK+HV].
+        """
+        if self._suits_batched_products(projected[0], layout):
+            return attend_packed(layout, self.num_heads, causal, *projected)
+        if self._is_plain and suits_varlen(projected[0], self.d_k, layout):
+            heads = (part.unflatten(1, (self.num_heads, -1)) for part in self._parts(*projected))
+            return attend_varlen(layout, causal, *heads)
+        sides = (layout.queries, layout.keys)  # of one tensor, the first
+        places = (unpack(rows, side) for rows, side in zip(projected, sides, strict=False))
+        return self._attend_padded(layout, causal, *self._parts(*places))
+
     def _suits_batched_products(self, rows: Tensor, layout: AttentionLayout) -> bool:
         """Say whether ``attend_packed`` can do it, which on a CPU is the faster way."""
         return (
@@ -80,29 +79,21 @@ class MultiHeadAttention(nn.Module):
             and all(group.key_length <= MAX_KEYS for group in layout.groups)
         )
 
-    def _suits_varlen(self, projected: Tensor, layout: AttentionLayout) -> bool:
-        """Say whether ``attend_varlen`` can do it, which on a GPU is the faster way."""
-        return self._is_plain and suits_varlen(projected, self.d_k, layout)
-
     @property
     def _is_plain(self) -> bool:
         """Say whether values are as wide as keys and no weight is dropped."""
         return self.d_k == self.d_v and not (self.training and self.dropout > 0.0)
 
-    def _attend_varlen(self, layout: AttentionLayout, causal: bool, *parts: Tensor) -> Tensor:
-        queries, keys, values = (part.unflatten(1, (self.num_heads, -1)) for part in parts)
-        return attend_varlen(layout, causal, queries, keys, values)
+    def _parts(self, first: Tensor, keys_values: Tensor | None = None) -> tuple[Tensor, ...]:
+        """Return queries, keys and values of one tensor, or of queries and the others."""
+        if keys_values is None:
+            return first.split(self.widths, dim=1)
+        return first, *keys_values.split(self.widths[1:], dim=1)
 
-    def _attend(
-        self,
-        queries: Tensor,
-        keys: Tensor,
-        values: Tensor,
-        layout: AttentionLayout,
-        *,
-        causal: bool,
+    def _attend_padded(
+        self, layout: AttentionLayout, causal: bool, queries: Tensor, keys: Tensor, values: Tensor
     ) -> Tensor:
-        """Return softmax(QK^T / sqrt(d_k)) V for all groups [P, ...], packed as [T, H*V]."""
+        """Return the same for all groups [P, ...], by scaled_dot_product_attention."""
         compute_dtype = queries.dtype
         if queries.device.type == "cpu":
             # The CPU's backward of attention in bf16 is ten times slower than in fp32.

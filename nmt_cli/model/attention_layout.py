@@ -123,7 +123,7 @@ class AttentionLayout:
         """Where the sentences of keys and values start and end."""
         return self.query_sentences if self._is_within else _sentences(self._keys)
 
-    @property
+    @cached_property
     def has_spare_rows(self) -> bool:
         """Say whether there are rows that belong to no sentence."""
         return any(len(side.tokens) > side.num_tokens for side in (self._queries, self._keys))

@@ -34,33 +34,29 @@ def test_a_control_group_lowers_the_limit(tmp_path, monkeypatch):
     assert memory.allowed_memory() == 123_456_789
 
 
-def test_a_probe_halves_until_it_fits():
-    tried = []
+def fitting(limit, tried):
+    """An attempt that runs out of memory beyond ``limit`` tokens, and lists what was tried."""
 
     def attempt(max_tokens):
         tried.append(max_tokens)
-        if max_tokens > 1_000:
+        if max_tokens > limit:
             raise torch.OutOfMemoryError("no")
 
-    assert largest_that_runs(5_000, 10, attempt) == 625
+    return attempt
+
+
+def test_a_probe_halves_until_it_fits():
+    tried: list[int] = []
+    assert largest_that_runs(5_000, 10, fitting(1_000, tried)) == 625
     assert tried == [5_000, 2_500, 1_250, 625]
 
 
 def test_a_probe_ends_at_the_longest_sentence():
-    tried = []
-
-    def attempt(max_tokens):
-        tried.append(max_tokens)
-        if max_tokens > 900:
-            raise torch.OutOfMemoryError("no")
-
-    assert largest_that_runs(5_000, 800, attempt) == 800
+    tried: list[int] = []
+    assert largest_that_runs(5_000, 800, fitting(900, tried)) == 800
     assert tried == [5_000, 2_500, 1_250, 800]
-    assert largest_that_runs(100, 800, attempt) == 800
+    assert largest_that_runs(100, 800, fitting(900, [])) == 800
 
 
 def test_a_probe_that_never_fits_says_so():
-    def attempt(_):
-        raise torch.OutOfMemoryError("no")
-
-    assert largest_that_runs(8, 3, attempt) == 0
+    assert largest_that_runs(8, 3, fitting(0, [])) == 0

@@ -74,7 +74,7 @@ def test_sentences_are_handed_over_where_they_lie(kind, monkeypatch):
     expected = with_gradients(layer, kind, target, source, rows, memory)
     monkeypatch.setattr(attention, "suits_varlen", lambda *_: True)
     monkeypatch.setattr("torch.nn.attention.varlen.varlen_attn", sentence_by_sentence)
-    monkeypatch.setattr(layer, "_attend", Mock(side_effect=AssertionError))
+    monkeypatch.setattr(layer, "_attend_padded", Mock(side_effect=AssertionError))
     found = with_gradients(layer, kind, target, source, rows, memory)
     for ours, theirs in zip(found, expected, strict=True):
         assert torch.allclose(ours, theirs, atol=1e-12)
@@ -95,7 +95,7 @@ def test_the_kernel_stays_close_to_fp32(kind, width, monkeypatch):
         for side in (target, source)
     )
     exact = with_gradients(layer, kind, target, source, rows, memory)
-    monkeypatch.setattr(layer, "_attend", Mock(side_effect=AssertionError))
+    monkeypatch.setattr(layer, "_attend_padded", Mock(side_effect=AssertionError))
     with torch.autocast("cuda", torch.bfloat16):
         rounded = with_gradients(layer, kind, target, source, rows, memory)
     for ours, theirs in zip(rounded, exact, strict=True):
