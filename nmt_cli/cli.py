@@ -159,6 +159,11 @@ def preprocess(
     help="Most tokens of a side in one micro-batch.  [default: what fits the memory]",
 )
 @click.option(
+    "--compile",
+    is_flag=True,
+    help="Make kernels for what lies between the products; for GPUs and long runs.",
+)
+@click.option(
     "--devices",
     type=click.IntRange(1, 1024),
     help="GPUs, or processes on a CPU, of this machine.  [default: all GPUs, or one process]",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import platform
+import shutil
 from collections.abc import Mapping
 from importlib import metadata
 from typing import Any, NamedTuple, TypedDict
@@ -18,6 +20,7 @@ from nmt_cli.errors import UserError
 from nmt_cli.launch import Worker
 from nmt_cli.recipe.schema import Recipe
 
+COMPILERS = ("g++", "clang++", "c++")
 REPORTED_PACKAGES = ("nmt-cli", "torch", "numpy", "sentencepiece", "sacrebleu", "safetensors")
 
 
@@ -29,6 +32,7 @@ class Machine(NamedTuple):
     max_tokens: int  # of either side of a micro-batch
     ranks: Ranks = ALONE
     multiple_of: int = 1  # of which the number of micro-batches is one; the ranks share them
+    is_compiled: bool = False
 
     def describe(self) -> dict[str, Any]:
         """Return what a run's log should say of it."""
@@ -49,6 +53,7 @@ class Machine(NamedTuple):
             "threads": torch.get_num_threads(),
             "max_tokens_per_device": self.max_tokens,
             "micro_batches_multiple_of": self.multiple_of,
+            "compiled": self.is_compiled,
         }
 
 
@@ -59,6 +64,7 @@ class MachineOptions(TypedDict, total=False):
     precision: str
     threads: int | None
     max_tokens_per_device: int | None
+    compile: bool
 
 
 def count_devices(devices: int | None, device: str) -> int:
@@ -95,6 +101,8 @@ def choose_machine(
     options: MachineOptions,
 ) -> Machine:
     """Return the machine that the flags ask for, of one rank, and set up this process for it."""
+    if options.get("compile", False):
+        _require_compiler(device)
     keep_freed_memory()
     local_size = worker.local_size if worker is not None else 1
     threads = options.get("threads")
@@ -108,7 +116,7 @@ def choose_machine(
             recipe.model, vocabulary_size, device, recipe.training.tokens_per_step, local_size
         )
     precision = choose_precision(options.get("precision", "auto"), device)
-    return Machine(device, precision, max_tokens)
+    return Machine(device, precision, max_tokens, is_compiled=options.get("compile", False))
 
 
 def cut_as_before(machine: Machine, facts: Mapping[str, Any], *, is_chosen: bool) -> Machine:
@@ -124,13 +132,25 @@ def cut_as_before(machine: Machine, facts: Mapping[str, Any], *, is_chosen: bool
         multiple_of = facts.get("micro_batches_multiple_of", 1)
     machine = machine._replace(max_tokens=max_tokens, multiple_of=multiple_of)
     now = machine.facts()
-    changes = [f"{k} (was {facts[k]}, is {v})" for k, v in now.items() if facts.get(k, v) != v]
+    before = {"compiled": False, **facts}  # older checkpoints do not say
+    changes = [f"{k} (was {before[k]}, is {v})" for k, v in now.items() if before.get(k, v) != v]
     if changes:
         logs.info(
             f"The machine changed: {', '.join(changes)}. The sentences of each step stay the same; "
             "rounding and the draws of dropout may not."
         )
     return machine
+
+
+def _require_compiler(device: torch.device) -> None:
+    """Refuse ``--compile`` where torch.compile would fail at the first step."""
+    if device.type == "cuda" and importlib.util.find_spec("triton") is None:
+        raise UserError("--compile needs the package triton on a GPU: pip install triton.")
+    if "CXX" not in os.environ and not any(map(shutil.which, COMPILERS)):
+        raise UserError(
+            f"--compile needs a C++ compiler, and neither {' nor '.join(COMPILERS)} was found. "
+            "Install one (Debian: apt install g++), name it in CXX, or leave --compile out."
+        )
 
 
 def _version(package: str) -> str:

@@ -31,6 +31,7 @@ from nmt_cli.engine.trainer import Trainer
 from nmt_cli.engine.warm_start import start_from
 from nmt_cli.errors import InterruptedTrainingError, OutputError, UserError
 from nmt_cli.launch import Worker, die_with_parent, started_at, status_of_this_launch
+from nmt_cli.model.compiled_residual import compile_residuals
 from nmt_cli.recipe.reader import RecipeFile
 from nmt_cli.run_status import RunStatus, State, write_status
 
@@ -96,6 +97,8 @@ def train(job: Job, worker: Worker | None = None) -> None:
         ranks = stack.enter_context(joined_ranks(worker, device))
         machine = machine._replace(ranks=ranks, multiple_of=ranks.size)
         trainer = Trainer(job.file.recipe, corpus, job.run_dir, machine)
+        if machine.is_compiled:
+            compile_residuals(trainer.model)
         _restore(trainer, job, is_resumed=is_resumed)
         if trainer.is_complete():
             logs.info(f"{job.run_dir} is finished; nothing to do.")

@@ -45,9 +45,12 @@ class Residual(nn.Module):
 
     def forward(self, rows: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
         """Return ``rows`` [T, D] after ``sublayer``."""
-        if self.pre_norm:
-            return self.dropout.add(rows, sublayer(self.norm(rows)))
-        return self.norm(self.dropout.add(rows, sublayer(rows)))
+        return self.close(rows, sublayer(self.norm(rows) if self.pre_norm else rows))
+
+    def close(self, rows: Tensor, branch: Tensor) -> Tensor:
+        """Return ``rows`` [T, D] and what the sub-layer made of them, ``branch`` [T, D], as one."""
+        total: Tensor = self.dropout.add(rows, branch)
+        return total if self.pre_norm else self.norm(total)
 
 
 def _attention(config: ModelConfig) -> MultiHeadAttention:

@@ -7,10 +7,11 @@ import click
 import pytest
 import torch
 
-from nmt_cli import cli
+from nmt_cli import cli, logs
 from nmt_cli.cli import parse_duration
 from nmt_cli.commands import train
 from nmt_cli.engine import divergence
+from nmt_cli.engine.machine import COMPILERS
 from nmt_cli.engine.training_step import Gradient
 from nmt_cli.errors import DamagedError, InterruptedTrainingError, UserError
 from nmt_cli.model_directory import list_checkpoints, read_weights
@@ -74,6 +75,25 @@ def test_resume_goes_on_with_what_may_change(run):
     run("training.max_steps=6", "validation.bleu=off", resume=True)
     sessions = (directory / "sessions.jsonl").read_text().splitlines()
     assert [json.loads(line)["from_step"] for line in sessions] == [0, 3]
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # torch's compiler warns of its own parts
+@pytest.mark.skipif(not any(map(shutil.which, COMPILERS)), reason="no C++ compiler here")
+def test_compiling_changes_rounding_only(run, tmp_path, capsys):
+    def losses(directory):
+        lines = (directory / "metrics.jsonl").read_text().splitlines()
+        return [json.loads(line)["loss"] for line in lines if '"batch_index"' in line]
+
+    logs.configure(quiet=False)
+    plain = run("training.max_steps=6", run_dir=tmp_path / "plain")
+    run("training.max_steps=3", compile=True)
+    compiled = run("training.max_steps=6", compile=True, resume=True)
+    assert losses(compiled) != losses(plain)  # or nothing was compiled
+    assert losses(compiled) == pytest.approx(losses(plain), rel=1e-5)
+    assert "The machine changed" not in capsys.readouterr().err
+    run("training.max_steps=7", resume=True)
+    assert "The machine changed: compiled (was True, is False)." in capsys.readouterr().err
 
 
 def test_resume_shows_old_and_new_of_what_may_not(run):

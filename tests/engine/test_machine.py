@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from nmt_cli import logs
-from nmt_cli.engine.machine import Machine, count_devices, cut_as_before
+from nmt_cli.engine.machine import Machine, choose_machine, count_devices, cut_as_before
 from nmt_cli.engine.ranks import Ranks
 from nmt_cli.errors import UserError
 
@@ -57,3 +57,10 @@ def test_devices_are_all_gpus_or_what_was_asked_for(monkeypatch):
     assert count_devices(1, "cuda") == 1
     with pytest.raises(UserError, match=r"--devices 8 asked for, 2 are visible\."):
         count_devices(8, "auto")
+
+
+def test_compiling_needs_a_compiler(toy, monkeypatch):
+    monkeypatch.delenv("CXX", raising=False)
+    monkeypatch.setattr("shutil.which", lambda _: None)
+    with pytest.raises(UserError, match=r"--compile needs a C\+\+ compiler, and neither g\+\+ nor"):
+        choose_machine(toy.recipe, 100, torch.device("cpu"), None, {"compile": True})
