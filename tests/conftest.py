@@ -1,6 +1,7 @@
 """A toy experiment: small words, of which the target is the source reversed."""
 
 import random
+import shutil
 from pathlib import Path
 from typing import NamedTuple
 
@@ -10,6 +11,7 @@ import torch
 from nmt_cli import logs
 from nmt_cli.commands import preprocess
 from nmt_cli.corpus.binarized import PreparedCorpus, open_prepared
+from nmt_cli.engine.machine import COMPILERS
 from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.recipe.schema import Recipe
 
@@ -44,6 +46,13 @@ class ToyExperiment(NamedTuple):
     recipe: Recipe
     prepared: Path
     corpus: PreparedCorpus
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.get_closest_marker("gpu") and not torch.cuda.is_available():
+        pytest.skip("no CUDA device here")
+    if item.get_closest_marker("compiler") and not any(map(shutil.which, COMPILERS["cpu"][1])):
+        pytest.skip("no C++ compiler here")
 
 
 def write_pairs(folder: Path, name: str, count: int, seed: int) -> None:

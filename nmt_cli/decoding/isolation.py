@@ -3,6 +3,8 @@
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
+import torch
+
 from nmt_cli.decoding.beams import Found, Hypothesis
 from nmt_cli.decoding.search import Sentence
 
@@ -55,7 +57,7 @@ class Isolation:
                 outcome = found.hypotheses or "the model gives every translation probability 0"
                 self._outcomes[taken[found.number]] = outcome
         except Exception as error:
-            if all(number in self._outcomes for number in taken):
+            if all(number in self._outcomes for number in taken) or _ends_the_device(error):
                 raise  # no sentence is to blame, and trying again would never end
             return f"{type(error).__name__}: {error}"
         return None
@@ -70,3 +72,9 @@ class Isolation:
         all_well = not any(isinstance(self._outcomes[number], str) for number in suspects)
         if all_well and any(sign in failure for sign in OUT_OF_MEMORY):
             self.num_slots = min(self.num_slots, len(suspects) - half)
+
+
+def _ends_the_device(error: Exception) -> bool:
+    """Say whether every later use of the GPU will fail too."""
+    is_full = any(sign in str(error) for sign in OUT_OF_MEMORY)
+    return isinstance(error, torch.AcceleratorError) and not is_full

@@ -8,7 +8,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-CHUNK_ROWS = 1024  # enough to keep the products busy; the logits of a chunk are V times as many
+# Enough to keep the products busy; the logits of a chunk are V times as many.
+CHUNK_ROWS = {"cpu": 1024, "cuda": 4096}
 
 
 class LossSums(NamedTuple):
@@ -59,9 +60,10 @@ class _FusedCrossEntropy(torch.autograd.Function):
         if wants_gradient:
             rows_gradient = torch.empty_like(rows)
             weight_gradient = torch.zeros_like(output_weight)
-        for start in range(0, len(rows), CHUNK_ROWS):
-            chunk_rows = rows[start : start + CHUNK_ROWS]  # C D
-            chunk_targets = targets[start : start + CHUNK_ROWS]
+        size = CHUNK_ROWS[rows.device.type]
+        for start in range(0, len(rows), size):
+            chunk_rows = rows[start : start + size]  # C D
+            chunk_targets = targets[start : start + size]
             num_targets = len(chunk_targets)  # less than C where rows are spare
             place = torch.arange(num_targets, device=rows.device), chunk_targets
             logits = chunk_rows @ weight.T  # C V
@@ -73,7 +75,7 @@ class _FusedCrossEntropy(torch.autograd.Function):
                 continue
             softmax[num_targets:] = 0.0
             softmax[:num_targets][place] -= 1.0 - smoothing
-            torch.mm(softmax, weight, out=rows_gradient[start : start + CHUNK_ROWS])
+            torch.mm(softmax, weight, out=rows_gradient[start : start + size])
             _add_product(weight_gradient, softmax.T, chunk_rows)
         row_sum = rows[: len(targets)].sum(0, dtype=sum_dtype)
         mean_weight = output_weight.mean(0, dtype=sum_dtype)  # D
@@ -114,6 +116,6 @@ def _nll(
     probability = softmax[targets].to(wide)
     if logits.device.type == "cpu" and (probability >= torch.finfo(wide).tiny).all():
         return -probability.log()
-    rows = slice(len(targets[0]))
-    largest, most_likely = logits[rows].amax(1).to(wide), softmax[rows].amax(1).to(wide)
-    return largest - most_likely.log() - target_logits.to(wide)
+    largest, column = logits[: len(probability)].max(1, keepdim=True)
+    most_likely = softmax[: len(probability)].gather(1, column)
+    return (largest.to(wide) - most_likely.to(wide).log()).squeeze(1) - target_logits.to(wide)

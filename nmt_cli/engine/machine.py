@@ -6,8 +6,10 @@ import importlib.util
 import os
 import platform
 import shutil
+import sysconfig
 from collections.abc import Mapping
 from importlib import metadata
+from pathlib import Path
 from typing import Any, NamedTuple, TypedDict
 
 import torch
@@ -20,7 +22,7 @@ from nmt_cli.errors import UserError
 from nmt_cli.launch import Worker
 from nmt_cli.recipe.schema import Recipe
 
-COMPILERS = ("g++", "clang++", "c++")
+COMPILERS = {"cpu": ("CXX", ("g++", "clang++", "c++")), "cuda": ("CC", ("gcc", "clang", "cc"))}
 REPORTED_PACKAGES = ("nmt-cli", "torch", "numpy", "sentencepiece", "sacrebleu", "safetensors")
 
 
@@ -104,6 +106,9 @@ def choose_machine(
     if options.get("compile", False):
         _require_compiler(device)
     keep_freed_memory()
+    if device.type == "cuda":
+        # cuDNN's attention, preferred on new GPUs, plans for each shape, and ours all differ.
+        torch.backends.cuda.enable_cudnn_sdp(False)
     local_size = worker.local_size if worker is not None else 1
     threads = options.get("threads")
     if threads is None and worker is not None and (local_size > 1 or worker.outcome is not None):
@@ -146,10 +151,18 @@ def _require_compiler(device: torch.device) -> None:
     """Refuse ``--compile`` where torch.compile would fail at the first step."""
     if device.type == "cuda" and importlib.util.find_spec("triton") is None:
         raise UserError("--compile needs the package triton on a GPU: pip install triton.")
-    if "CXX" not in os.environ and not any(map(shutil.which, COMPILERS)):
+    variable, compilers = COMPILERS[device.type]
+    if variable not in os.environ and not any(map(shutil.which, compilers)):
         raise UserError(
-            f"--compile needs a C++ compiler, and neither {' nor '.join(COMPILERS)} was found. "
-            "Install one (Debian: apt install g++), name it in CXX, or leave --compile out."
+            f"--compile needs a compiler, and neither {' nor '.join(compilers)} was found. Install "
+            f"one (Debian: apt install {compilers[0]}), name it in {variable}, or leave --compile "
+            "out."
+        )
+    header = Path(sysconfig.get_path("include"), "Python.h")
+    if not header.exists():
+        raise UserError(
+            f"--compile needs Python's headers, and {header} is not there. Install them (Debian: "
+            "apt install python3-dev), or leave --compile out."
         )
 
 

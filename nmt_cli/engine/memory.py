@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,6 +18,7 @@ CGROUP_LIMITS = (
     Path("/sys/fs/cgroup/memory.max"),
     Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
 )
+SIGNS_OF_FULL_MEMORY = ("allocate memory", "out of memory", "ALLOC_FAILED")
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # malloc.h
 
 
@@ -75,14 +77,25 @@ def largest_that_runs(max_tokens: int, least: int, attempt: Callable[[int], None
 def _runs(attempt: Callable[[int], None], max_tokens: int) -> bool:
     try:
         attempt(max_tokens)
-    except torch.OutOfMemoryError:
+    except RuntimeError as error:
+        if not is_out_of_memory(error):
+            raise
         return False
     return True
 
 
 def is_out_of_memory(error: RuntimeError) -> bool:
-    """Say whether a device, or the CPU's allocator, had no memory left."""
-    return isinstance(error, torch.OutOfMemoryError) or "allocate memory" in str(error)
+    """Say whether a device, one of its libraries, or the CPU's allocator had no memory left."""
+    if isinstance(error, torch.OutOfMemoryError):
+        return True
+    return any(sign in str(error) for sign in SIGNS_OF_FULL_MEMORY)
+
+
+def give_up_memory_of(error: BaseException) -> None:
+    """Free what the frames that ``error`` came through hold: activations, mostly."""
+    traceback.clear_frames(error.__traceback__)
+    if torch.cuda.is_initialized():
+        torch.cuda.empty_cache()
 
 
 def allowed_memory() -> int:

@@ -22,7 +22,7 @@ from nmt_cli.engine.divergence import count_skipped
 from nmt_cli.engine.ema import MovingAverage
 from nmt_cli.engine.flops import peak_flops, training_flops
 from nmt_cli.engine.machine import Machine
-from nmt_cli.engine.memory import is_out_of_memory, largest_that_runs
+from nmt_cli.engine.memory import give_up_memory_of, is_out_of_memory, largest_that_runs
 from nmt_cli.engine.metrics_log import MetricsLog
 from nmt_cli.engine.ranks import ALONE
 from nmt_cli.engine.saving import CheckpointKind, Saved, Saver
@@ -270,6 +270,8 @@ class Trainer:
         return flops / (seconds * self._peak_flops * self.machine.ranks.size)
 
     def _end_without_memory(self, batch: Batch, error: RuntimeError) -> NoReturn:
+        give_up_memory_of(error)  # saving needs some
+        self.model.zero_grad(set_to_none=True)
         if self.progress.step > self.saver.last.step:
             self._save_once("safety")
         raise UserError(

@@ -19,8 +19,7 @@ from nmt_cli.model.layers import Residual
 def compile_residuals(model: nn.Module) -> None:
     """Let each ``Residual`` of ``model`` end in a compiled kernel while it trains.
 
-    The kernel is made at its first use. It computes in fp32 inside; with post-norm its rows leave
-    in the type of the products, so that bf16 rows are half the memory traffic.
+    The kernel is made at its first use, and computes in fp32 inside.
     """
     os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")  # no processes for a few kernels
     for module in model.modules():

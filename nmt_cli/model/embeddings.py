@@ -76,10 +76,10 @@ class Embedding(nn.Module):
     def forward(self, batch: Packed) -> Tensor:
         """Return the vectors [T, D] at which a stack begins."""
         rows = self.embed(batch.tokens, batch.positions, batch.longest)
-        if rows.device.type == "cpu" and torch.is_autocast_enabled("cpu") and not self.pre_norm:
+        if torch.is_autocast_enabled(rows.device.type) and not self.pre_norm:
             # The sums between sub-layers keep this type: conversions cost more than the sums.
             # Those of pre-norm grow from layer to layer, and so they stay in fp32.
-            rows = rows.to(torch.get_autocast_dtype("cpu"))
+            rows = rows.to(torch.get_autocast_dtype(rows.device.type))
         return self.dropout(rows)
 
     def embed(self, tokens: Tensor, positions: Tensor, num_positions: int) -> Tensor:

@@ -50,7 +50,8 @@ class Residual(nn.Module):
     def close(self, rows: Tensor, branch: Tensor) -> Tensor:
         """Return ``rows`` [T, D] and what the sub-layer made of them, ``branch`` [T, D], as one."""
         total: Tensor = self.dropout.add(rows, branch)
-        return total if self.pre_norm else self.norm(total)
+        # Autocast norms in fp32 on GPUs; the sums of post-norm have the type of the products.
+        return total if self.pre_norm else self.norm(total).to(branch.dtype)
 
 
 def _attention(config: ModelConfig) -> MultiHeadAttention:

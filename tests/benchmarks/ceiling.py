@@ -77,8 +77,9 @@ def _feed_forward(config: ModelConfig, rows: int) -> Iterator[Product]:
 
 def _softmax(config: ModelConfig, vocabulary_size: int, target: Packed) -> Iterator[Product]:
     rows = len(target.tokens)
-    for start in range(0, rows, CHUNK_ROWS):
-        yield Product(min(CHUNK_ROWS, rows - start), config.d_model, vocabulary_size)
+    size = CHUNK_ROWS[target.tokens.device.type]
+    for start in range(0, rows, size):
+        yield Product(min(size, rows - start), config.d_model, vocabulary_size)
 
 
 class BareProducts:

@@ -18,7 +18,7 @@ def products_of(source_lengths, target_lengths, vocabulary_size=11):
     return forward_products(CONFIG, vocabulary_size, packed(source_lengths), packed(target_lengths))
 
 
-@pytest.mark.parametrize("num_pairs", [1, 4, CHUNK_ROWS // 5])
+@pytest.mark.parametrize("num_pairs", [1, 4, CHUNK_ROWS["cpu"] // 5])
 def test_products_are_the_arithmetic_of_a_training_step(num_pairs):
     # Equal lengths, so that attention has no padding.
     source_lengths, target_lengths = [6] * num_pairs, [9] * num_pairs

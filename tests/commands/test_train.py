@@ -11,7 +11,6 @@ from nmt_cli import cli, logs
 from nmt_cli.cli import parse_duration
 from nmt_cli.commands import train
 from nmt_cli.engine import divergence
-from nmt_cli.engine.machine import COMPILERS
 from nmt_cli.engine.training_step import Gradient
 from nmt_cli.errors import DamagedError, InterruptedTrainingError, UserError
 from nmt_cli.model_directory import list_checkpoints, read_weights
@@ -79,7 +78,7 @@ def test_resume_goes_on_with_what_may_change(run):
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # torch's compiler warns of its own parts
-@pytest.mark.skipif(not any(map(shutil.which, COMPILERS)), reason="no C++ compiler here")
+@pytest.mark.compiler
 def test_compiling_changes_rounding_only(run, tmp_path, capsys):
     def losses(directory):
         lines = (directory / "metrics.jsonl").read_text().splitlines()

@@ -218,6 +218,15 @@ def test_running_out_of_memory_halves_the_slots(monkeypatch):
     assert 1 < model.max_slots <= 3
 
 
+def test_a_broken_device_is_not_an_error_of_the_line(monkeypatch):
+    def fails(sources):
+        raise torch.AcceleratorError("CUDA error: an illegal memory access was encountered")
+
+    translator, _ = copying(monkeypatch, fails=fails)
+    with pytest.raises(torch.AcceleratorError):
+        list(translator.translate(["cat", "dog"]))
+
+
 def test_what_cannot_be_encoded_is_isolated(monkeypatch):
     translator, _ = copying(monkeypatch)
     first, bad, last = translator.translate(["first", "a lone \ud800 surrogate", "last"])

@@ -59,8 +59,15 @@ def test_devices_are_all_gpus_or_what_was_asked_for(monkeypatch):
         count_devices(8, "auto")
 
 
-def test_compiling_needs_a_compiler(toy, monkeypatch):
-    monkeypatch.delenv("CXX", raising=False)
-    monkeypatch.setattr("shutil.which", lambda _: None)
-    with pytest.raises(UserError, match=r"--compile needs a C\+\+ compiler, and neither g\+\+ nor"):
+def test_compiling_needs_a_compiler_and_headers(toy, monkeypatch):
+    def choose():
         choose_machine(toy.recipe, 100, torch.device("cpu"), None, {"compile": True})
+
+    monkeypatch.setenv("CXX", "my-compiler")
+    monkeypatch.setattr("sysconfig.get_path", lambda _: "/nowhere")
+    with pytest.raises(UserError, match=r"needs Python's headers, and /nowhere/Python\.h is not"):
+        choose()
+    monkeypatch.delenv("CXX")
+    monkeypatch.setattr("shutil.which", lambda _: None)
+    with pytest.raises(UserError, match=r"needs a compiler, and neither g\+\+ nor clang\+\+ nor"):
+        choose()

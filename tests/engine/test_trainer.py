@@ -1,6 +1,7 @@
 import json
 import math
 import signal
+import weakref
 
 import pytest
 import torch
@@ -294,6 +295,32 @@ def test_out_of_memory_names_the_batch_and_the_flag(new_trainer, monkeypatch):
         "lower --max-tokens-per-device 60",
     ):
         trainer.train(StopRequest())
+
+
+def test_what_ran_out_of_memory_is_freed_before_saving(new_trainer, monkeypatch):
+    class Activations:
+        pass
+
+    def limited(model, batch, *others):
+        if batch.number == 2:
+            activations = Activations()
+            held.append(weakref.ref(activations))
+            raise RuntimeError("CUDA error: out of memory")
+        return compute_gradient(model, batch, *others)
+
+    def save(*arguments):
+        held_while_saving.append(held[0]())
+        return save_checkpoint(*arguments)
+
+    held: list[weakref.ref[Activations]] = []
+    held_while_saving: list[Activations | None] = []
+    monkeypatch.setattr(trainer_module, "compute_gradient", limited)
+    monkeypatch.setattr(saving, "save_checkpoint", save)
+    trainer = new_trainer()
+    with pytest.raises(UserError, match="out of memory in batch 2 "):
+        trainer.train(StopRequest())
+    assert held_while_saving == [None]
+    assert set(checkpoints(trainer)) == {2}
 
 
 def test_on_a_gpu_the_micro_batches_are_made_to_fit(new_trainer, monkeypatch):

@@ -1,21 +1,14 @@
 """The layer's own sum, dropout and norm are the witness of the compiled ones."""
 
-import shutil
-
 import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
 
-from nmt_cli.engine.machine import COMPILERS
-from nmt_cli.model.compiled_residual import add_dropout_norm, compile_residuals
+from nmt_cli.model.compiled_residual import _compiled, add_dropout_norm, compile_residuals
 from nmt_cli.model.layers import Residual
 
 WIDTH, RATE = 24, 0.3
-
-needs_compiler = pytest.mark.skipif(
-    not any(map(shutil.which, COMPILERS)), reason="no C++ compiler here"
-)
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # torch's compiler warns of its own parts
 
@@ -49,7 +42,7 @@ def with_gradients(residual, sublayer, rows):
     return [result, *torch.autograd.grad((result.float().square() * seen).sum(), [rows, *weights])]
 
 
-@needs_compiler
+@pytest.mark.compiler
 @pytest.mark.parametrize("pre_norm", [False, True])
 def test_the_compiled_end_is_the_layers_own(pre_norm, fresh_compiler):
     plain, compiled = residuals(pre_norm=pre_norm)
@@ -64,18 +57,22 @@ def test_the_compiled_end_is_the_layers_own(pre_norm, fresh_compiler):
             assert torch.allclose(ours, theirs, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.compiler
+def test_a_compiled_dropout_may_draw_by_itself(fresh_compiler):
+    rows, branch = torch.zeros(4_000, WIDTH), torch.ones(4_000, WIDTH, requires_grad=True)
+    result = _compiled()(rows, branch, None, RATE, None, None, 0.0)
+    assert result.max().item() == pytest.approx(1 / (1 - RATE))
+    assert (result == 0).float().mean().item() == pytest.approx(RATE, abs=0.01)
+    result.sum().backward()
+    assert branch.grad is not None
+    assert torch.equal(branch.grad, result.detach())  # what was dropped has no gradient
+
+
 def test_nothing_is_compiled_for_validation(monkeypatch):
     monkeypatch.setattr("nmt_cli.model.compiled_residual._compiled", None)
     plain, compiled = residuals(pre_norm=False)
     rows, sublayer = torch.randn(5, WIDTH), nn.Linear(WIDTH, WIDTH)
     assert torch.equal(compiled.eval()(rows, sublayer), plain.eval()(rows, sublayer))
-
-
-def test_dropout_may_draw_by_itself():
-    rows, branch = torch.zeros(4_000, WIDTH), torch.ones(4_000, WIDTH)
-    result = add_dropout_norm(rows, branch, None, RATE, None, None, 0.0)
-    assert result.max() == pytest.approx(1 / (1 - RATE))
-    assert (result == 0).float().mean().item() == pytest.approx(RATE, abs=0.01)
 
 
 @pytest.mark.parametrize("pre_norm", [False, True])
