@@ -32,7 +32,7 @@ def run(
     if paths.count(STANDARD_INPUT) > 1:
         raise UserError("- (standard input) can be given once only; name the other file.")
     texts = [_read(path) for path in paths]
-    _check(paths, texts)
+    _check(paths, texts, may_be_tokenized=tokenize == "none")
     bleu = corpus_bleu(texts[0], texts[1:], tokenize=tokenize, lowercase=lowercase)
     chrf = corpus_chrf(texts[0], texts[1:], lowercase=lowercase)
     if output_format == "json":
@@ -50,7 +50,9 @@ def _read(path: Path) -> list[str]:
         return list(LineTexts(stream))
 
 
-def _check(paths: Sequence[Path], texts: Sequence[Sequence[str]]) -> None:
+def _check(
+    paths: Sequence[Path], texts: Sequence[Sequence[str]], *, may_be_tokenized: bool
+) -> None:
     names = ["standard input" if path == STANDARD_INPUT else str(path) for path in paths]
     num_lines = len(texts[0])
     for name, text in zip(names[1:], texts[1:], strict=True):
@@ -64,7 +66,7 @@ def _check(paths: Sequence[Path], texts: Sequence[Sequence[str]]) -> None:
     for name, text in zip(names, texts, strict=True):
         if looks_in_pieces(text):
             logs.warning(f"{name} looks as if it were still in pieces; join them before scoring.")
-        elif looks_tokenized(text):
+        elif looks_tokenized(text) and not may_be_tokenized:
             logs.warning(
                 f"{name} looks tokenized; BLEU is comparable on detokenized text only. "
                 "Detokenize it, or if both sides must stay so use --tokenize none."

@@ -89,6 +89,14 @@ def test_missing_file(texts, tmp_path):
         score.run(tmp_path / "none", [texts("ref", LINES)])
 
 
+def test_tokenized_text_is_as_it_should_be_for_the_tokenizer_none(texts, capsys):
+    lines = ["A dog barks .", "It is late , he said ."]
+    score.run(texts("hyp", lines), [texts("ref", lines)], tokenize="none")
+    output, warnings = capsys.readouterr()
+    assert output.startswith("BLEU 100.00")
+    assert warnings == ""
+
+
 @pytest.mark.parametrize(
     ("lines", "warning"),
     [
