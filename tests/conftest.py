@@ -1,7 +1,6 @@
 """A toy experiment: small words, of which the target is the source reversed."""
 
 import random
-import shutil
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,7 +10,7 @@ import torch
 from nmt_cli import logs
 from nmt_cli.commands import preprocess
 from nmt_cli.corpus.binarized import PreparedCorpus, open_prepared
-from nmt_cli.engine.machine import COMPILERS
+from nmt_cli.engine.machine import missing_for_compiling
 from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.recipe.schema import Recipe
 
@@ -51,8 +50,10 @@ class ToyExperiment(NamedTuple):
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if item.get_closest_marker("gpu") and not torch.cuda.is_available():
         pytest.skip("no CUDA device here")
-    if item.get_closest_marker("compiler") and not any(map(shutil.which, COMPILERS["cpu"][1])):
-        pytest.skip("no C++ compiler here")
+    if item.get_closest_marker("compiler"):
+        missing = missing_for_compiling(torch.device("cpu"))
+        if missing:
+            pytest.skip(f"torch.compile needs {missing}")
 
 
 def write_pairs(folder: Path, name: str, count: int, seed: int) -> None:

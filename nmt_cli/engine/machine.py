@@ -103,8 +103,8 @@ def choose_machine(
     options: MachineOptions,
 ) -> Machine:
     """Return the machine that the flags ask for, of one rank, and set up this process for it."""
-    if options.get("compile", False):
-        _require_compiler(device)
+    if options.get("compile", False) and (missing := missing_for_compiling(device)):
+        raise UserError(f"--compile needs {missing}, or leave --compile out.")
     keep_freed_memory()
     if device.type == "cuda":
         # cuDNN's attention, preferred on new GPUs, plans for each shape, and ours all differ.
@@ -147,23 +147,20 @@ def cut_as_before(machine: Machine, facts: Mapping[str, Any], *, is_chosen: bool
     return machine
 
 
-def _require_compiler(device: torch.device) -> None:
-    """Refuse ``--compile`` where torch.compile would fail at the first step."""
+def missing_for_compiling(device: torch.device) -> str:
+    """Return what torch.compile would fail for at its first use, and how to get it; else ""."""
     if device.type == "cuda" and importlib.util.find_spec("triton") is None:
-        raise UserError("--compile needs the package triton on a GPU: pip install triton.")
+        return "the package triton on a GPU: pip install triton"
     variable, compilers = COMPILERS[device.type]
     if variable not in os.environ and not any(map(shutil.which, compilers)):
-        raise UserError(
-            f"--compile needs a compiler, and neither {' nor '.join(compilers)} was found. Install "
-            f"one (Debian: apt install {compilers[0]}), name it in {variable}, or leave --compile "
-            "out."
+        return (
+            f"a compiler, and neither {' nor '.join(compilers)} was found: install one (Debian: "
+            f"apt install {compilers[0]}), name it in {variable}"
         )
     header = Path(sysconfig.get_path("include"), "Python.h")
     if not header.exists():
-        raise UserError(
-            f"--compile needs Python's headers, and {header} is not there. Install them (Debian: "
-            "apt install python3-dev), or leave --compile out."
-        )
+        return f"Python's headers, but {header} is missing: install python3-dev (Debian)"
+    return ""
 
 
 def _version(package: str) -> str:

@@ -21,16 +21,18 @@ from nmt_cli.model_directory import list_checkpoints, read_weights
 from nmt_cli.recipe.reader import read_recipe
 from tests.forked_ranks import run_ranks
 
-SETTINGS = ["training.max_steps=150", "validation.every_steps=50", "validation.bleu=off"]
+MAX_STEPS = 150
+SETTINGS = ["validation.every_steps=50", "validation.bleu=off"]
 OPTIONS = ["--device=cpu", "--precision=fp32", "--threads=1", "--max-tokens-per-device=120"]
+LAUNCHER = (sys.executable, "-m", "nmt_cli")
 PATIENCE = 100.0  # seconds
 
 
 class Training:
     """One start of the command on two processes."""
 
-    def __init__(self, toy, run_dir, *options, launcher=(sys.executable, "-m", "nmt_cli")):
-        settings = [f"--set={setting}" for setting in SETTINGS]
+    def __init__(self, toy, run_dir, *options, launcher=LAUNCHER, max_steps=MAX_STEPS):
+        settings = [f"--set={s}" for s in (*SETTINGS, f"training.max_steps={max_steps}")]
         command = [*launcher, "train", str(toy.recipe_path), f"--prepared={toy.prepared}"]
         command += [f"--run-dir={run_dir}", *OPTIONS, *settings, *options]
         self.run_dir = run_dir
@@ -47,6 +49,10 @@ class Training:
 
     def said(self):
         return self.log.read_text()
+
+    def wait_until_said(self, text, times=1):
+        wait_until(lambda: self.said().count(text) >= times or self.process.poll() is not None)
+        assert self.said().count(text) == times, self.said()
 
 
 def wait_until(is_true):
@@ -91,7 +97,8 @@ def start(toy, tmp_path):
 
 def undisturbed_weights(toy, folder):
     """Return the last weights of the same training on two ranks of this process's children."""
-    recipe = read_recipe(str(toy.recipe_path), SETTINGS).recipe
+    settings = [*SETTINGS, f"training.max_steps={MAX_STEPS}"]
+    recipe = read_recipe(str(toy.recipe_path), settings).recipe
 
     def work(ranks):
         machine = Machine(torch.device("cpu"), "fp32", 120, ranks, ranks.size)
@@ -187,16 +194,15 @@ def test_the_users_own_torchrun_learns_the_outcome_from_status_json(start, tmp_p
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_a_killed_worker_is_replaced_at_the_first_restart_20_of_20(start):
     for trial in range(20):
-        training = start(
-            "--devices=2", *(["--resume"] if trial else []), "--set=training.max_steps=999999"
-        )
-        wait_until(lambda: "Training" in training.said())  # noqa: B023
+        training = start("--devices=2", *(["--resume"] if trial else []), max_steps=999_999)
+        training.wait_until_said("Training")
         worker = descendants(training.process.pid)[1 + trial % 2]
         os.kill(worker, signal.SIGKILL)
         killed_at = time.monotonic()
-        wait_until(lambda: training.said().count("Training") == 2)  # noqa: B023
+        training.wait_until_said("Training", times=2)
         assert time.monotonic() - killed_at < 15
         training.process.terminate()
         assert training.end() == 75

@@ -65,7 +65,7 @@ def test_compiling_needs_a_compiler_and_headers(toy, monkeypatch):
 
     monkeypatch.setenv("CXX", "my-compiler")
     monkeypatch.setattr("sysconfig.get_path", lambda _: "/nowhere")
-    with pytest.raises(UserError, match=r"needs Python's headers, and /nowhere/Python\.h is not"):
+    with pytest.raises(UserError, match=r"Python's headers, but /nowhere/Python\.h is missing"):
         choose()
     monkeypatch.delenv("CXX")
     monkeypatch.setattr("shutil.which", lambda _: None)
