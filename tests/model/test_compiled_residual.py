@@ -1,11 +1,14 @@
 """The layer's own sum, dropout and norm are the witness of the compiled ones."""
 
+import functools
+
 import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
 
-from nmt_cli.model.compiled_residual import _compiled, add_dropout_norm, compile_residuals
+from nmt_cli.model import compiled_residual
+from nmt_cli.model.compiled_residual import add_dropout_norm, compile_residuals
 from nmt_cli.model.layers import Residual
 
 WIDTH, RATE = 24, 0.3
@@ -17,8 +20,20 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # torch's compiler warns of i
 def fresh_compiler():
     """What other tests compiled does not count, nor does what this one compiles count for them."""
     torch.compiler.reset()
+    compiled_residual._compiled.cache_clear()
     yield
     torch.compiler.reset()
+    compiled_residual._compiled.cache_clear()
+
+
+@pytest.fixture(
+    params=["aot_eager", pytest.param("inductor", marks=[pytest.mark.slow, pytest.mark.compiler])]
+)
+def compiler(request, fresh_compiler, monkeypatch):
+    """The graph alone, which is quick; and with the kernel made of it, as users have it."""
+    if request.param != "inductor":
+        graph_alone = functools.partial(torch.compile, backend=request.param)
+        monkeypatch.setattr(torch, "compile", graph_alone)
 
 
 def residuals(device="cpu", *, pre_norm):
@@ -42,9 +57,8 @@ def with_gradients(residual, sublayer, rows):
     return [result, *torch.autograd.grad((result.float().square() * seen).sum(), [rows, *weights])]
 
 
-@pytest.mark.compiler
 @pytest.mark.parametrize("pre_norm", [False, True])
-def test_the_compiled_end_is_the_layers_own(pre_norm, fresh_compiler):
+def test_the_compiled_end_is_the_layers_own(pre_norm, compiler):
     plain, compiled = residuals(pre_norm=pre_norm)
     sublayer = nn.Linear(WIDTH, WIDTH)
     for count in (40, 33, 7):
@@ -57,10 +71,9 @@ def test_the_compiled_end_is_the_layers_own(pre_norm, fresh_compiler):
             assert torch.allclose(ours, theirs, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.compiler
-def test_a_compiled_dropout_may_draw_by_itself(fresh_compiler):
+def test_a_compiled_dropout_may_draw_by_itself(compiler):
     rows, branch = torch.zeros(4_000, WIDTH), torch.ones(4_000, WIDTH, requires_grad=True)
-    result = _compiled()(rows, branch, None, RATE, None, None, 0.0)
+    result = compiled_residual._compiled()(rows, branch, None, RATE, None, None, 0.0)
     assert result.max().item() == pytest.approx(1 / (1 - RATE))
     assert (result == 0).float().mean().item() == pytest.approx(RATE, abs=0.01)
     result.sum().backward()
