@@ -1,5 +1,7 @@
 """Errors that are the user's business: one line on stderr and an exit status, no traceback."""
 
+SIGNS_OF_FULL_MEMORY = ("out of memory", "allocate memory", "ALLOC_FAILED", "MemoryError")
+
 
 class UserError(Exception):
     """Input, recipe or files are wrong. The text says where, what was found and what to do."""
@@ -25,3 +27,8 @@ class InterruptedTrainingError(UserError):
     """Training was interrupted and saved; ``--resume`` continues it."""
 
     exit_status = 75
+
+
+def tells_of_full_memory(message: str) -> bool:
+    """Say whether an error's message is that of a device, library or allocator without memory."""
+    return any(sign in message for sign in SIGNS_OF_FULL_MEMORY)

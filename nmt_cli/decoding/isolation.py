@@ -7,10 +7,10 @@ import torch
 
 from nmt_cli.decoding.beams import Found, Hypothesis
 from nmt_cli.decoding.search import Sentence
+from nmt_cli.errors import tells_of_full_memory
 
 Outcome = tuple[Hypothesis, ...] | str  # the hypotheses, or what went wrong
 Search = Callable[[Iterable[Sentence], int], Iterator[Found]]
-OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "MemoryError")
 
 
 class Isolation:
@@ -70,11 +70,10 @@ class Isolation:
         for part in (suspects[:half], suspects[half:]):
             self._run(part)
         all_well = not any(isinstance(self._outcomes[number], str) for number in suspects)
-        if all_well and any(sign in failure for sign in OUT_OF_MEMORY):
+        if all_well and tells_of_full_memory(failure):
             self.num_slots = min(self.num_slots, len(suspects) - half)
 
 
 def _ends_the_device(error: Exception) -> bool:
     """Say whether every later use of the GPU will fail too."""
-    is_full = any(sign in str(error) for sign in OUT_OF_MEMORY)
-    return isinstance(error, torch.AcceleratorError) and not is_full
+    return isinstance(error, torch.AcceleratorError) and not tells_of_full_memory(str(error))

@@ -103,7 +103,8 @@ def choose_machine(
     options: MachineOptions,
 ) -> Machine:
     """Return the machine that the flags ask for, of one rank, and set up this process for it."""
-    if options.get("compile", False) and (missing := missing_for_compiling(device)):
+    is_compiled = options.get("compile", False)
+    if is_compiled and (missing := missing_for_compiling(device)):
         raise UserError(f"--compile needs {missing}, or leave --compile out.")
     keep_freed_memory()
     if device.type == "cuda":
@@ -121,7 +122,7 @@ def choose_machine(
             recipe.model, vocabulary_size, device, recipe.training.tokens_per_step, local_size
         )
     precision = choose_precision(options.get("precision", "auto"), device)
-    return Machine(device, precision, max_tokens, is_compiled=options.get("compile", False))
+    return Machine(device, precision, max_tokens, is_compiled=is_compiled)
 
 
 def cut_as_before(machine: Machine, facts: Mapping[str, Any], *, is_chosen: bool) -> Machine:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import torch
 
+from nmt_cli.errors import tells_of_full_memory
 from nmt_cli.model.cpu_attention import MAX_KEYS
 from nmt_cli.recipe.schema import ModelConfig
 
@@ -18,7 +19,6 @@ CGROUP_LIMITS = (
     Path("/sys/fs/cgroup/memory.max"),
     Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
 )
-SIGNS_OF_FULL_MEMORY = ("allocate memory", "out of memory", "ALLOC_FAILED")
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # malloc.h
 
 
@@ -86,9 +86,7 @@ def _runs(attempt: Callable[[int], None], max_tokens: int) -> bool:
 
 def is_out_of_memory(error: RuntimeError) -> bool:
     """Say whether a device, one of its libraries, or the CPU's allocator had no memory left."""
-    if isinstance(error, torch.OutOfMemoryError):
-        return True
-    return any(sign in str(error) for sign in SIGNS_OF_FULL_MEMORY)
+    return isinstance(error, torch.OutOfMemoryError) or tells_of_full_memory(str(error))
 
 
 def give_up_memory_of(error: BaseException) -> None:

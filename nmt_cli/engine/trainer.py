@@ -270,8 +270,8 @@ class Trainer:
         return flops / (seconds * self._peak_flops * self.machine.ranks.size)
 
     def _end_without_memory(self, batch: Batch, error: RuntimeError) -> NoReturn:
-        give_up_memory_of(error)  # saving needs some
         self.model.zero_grad(set_to_none=True)
+        give_up_memory_of(error)  # saving needs some
         if self.progress.step > self.saver.last.step:
             self._save_once("safety")
         raise UserError(
