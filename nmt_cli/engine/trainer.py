@@ -17,6 +17,7 @@ from nmt_cli import logs
 from nmt_cli.corpus.batching import BatchPlan
 from nmt_cli.corpus.binarized import PreparedCorpus
 from nmt_cli.corpus.loader import Batch, load_batches, micro_batches_of
+from nmt_cli.engine.adam import Adam
 from nmt_cli.engine.checkpoint import Progress, TrainingState, load_newest
 from nmt_cli.engine.divergence import count_skipped
 from nmt_cli.engine.ema import MovingAverage
@@ -49,7 +50,7 @@ class Trainer:
         training = recipe.training
         torch.manual_seed(training.seed)
         self.model = Transformer(recipe.model, corpus.tokenizer.size).to(machine.device)
-        self.optimizer = torch.optim.Adam(
+        self.optimizer = Adam(
             self.model.parameters(),
             betas=training.adam_betas,
             eps=training.adam_epsilon,
