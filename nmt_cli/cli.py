@@ -164,6 +164,11 @@ def preprocess(
     help="Make kernels for what lies between the products; for GPUs and long runs.",
 )
 @click.option(
+    "--deterministic",
+    is_flag=True,
+    help="Let a GPU compute the same bits each time, at some speed; a CPU does anyway.",
+)
+@click.option(
     "--devices",
     type=click.IntRange(1, 1024),
     help="GPUs, or processes on a CPU, of this machine.  [default: all GPUs, or one process]",

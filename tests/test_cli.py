@@ -21,7 +21,7 @@ OPTIONS = {
     "train": RECIPE_OPTIONS
     | MACHINE_OPTIONS
     | {"--prepared", "--run-dir", "--resume", "--allow-change", "--init-from", "--max-time"}
-    | {"--compile", "--devices", "--nnodes", "--rdzv-endpoint", "--rdzv-id"},
+    | {"--compile", "--deterministic", "--devices", "--nnodes", "--rdzv-endpoint", "--rdzv-id"},
     "average-checkpoints": {"--last", "--checkpoints", "--output", "--force", "--quiet"},
     "translate": MACHINE_OPTIONS
     | {"--input", "--output", "--force", "--format", "--beam-size", "--length-penalty"}

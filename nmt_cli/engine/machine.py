@@ -23,6 +23,7 @@ from nmt_cli.launch import Worker
 from nmt_cli.recipe.schema import Recipe
 
 COMPILERS = {"cpu": ("CXX", ("g++", "clang++", "c++")), "cuda": ("CC", ("gcc", "clang", "cc"))}
+CUBLAS_WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"  # read at the first product
 REPORTED_PACKAGES = ("nmt-cli", "torch", "numpy", "sentencepiece", "sacrebleu", "safetensors")
 
 
@@ -35,6 +36,7 @@ class Machine(NamedTuple):
     ranks: Ranks = ALONE
     multiple_of: int = 1  # of which the number of micro-batches is one; the ranks share them
     is_compiled: bool = False
+    is_deterministic: bool = False  # on a GPU too
 
     def describe(self) -> dict[str, Any]:
         """Return what a run's log should say of it."""
@@ -56,6 +58,7 @@ class Machine(NamedTuple):
             "max_tokens_per_device": self.max_tokens,
             "micro_batches_multiple_of": self.multiple_of,
             "compiled": self.is_compiled,
+            "deterministic": self.is_deterministic,
         }
 
 
@@ -67,6 +70,7 @@ class MachineOptions(TypedDict, total=False):
     threads: int | None
     max_tokens_per_device: int | None
     compile: bool
+    deterministic: bool
 
 
 def count_devices(devices: int | None, device: str) -> int:
@@ -110,6 +114,8 @@ def choose_machine(
     if device.type == "cuda":
         # cuDNN's attention, preferred on new GPUs, plans for each shape, and ours all differ.
         torch.backends.cuda.enable_cudnn_sdp(False)
+        if options.get("deterministic", False):
+            _be_deterministic()
     local_size = worker.local_size if worker is not None else 1
     threads = options.get("threads")
     if threads is None and worker is not None and (local_size > 1 or worker.outcome is not None):
@@ -122,7 +128,21 @@ def choose_machine(
             recipe.model, vocabulary_size, device, recipe.training.tokens_per_step, local_size
         )
     precision = choose_precision(options.get("precision", "auto"), device)
-    return Machine(device, precision, max_tokens, is_compiled=is_compiled)
+    return Machine(
+        device,
+        precision,
+        max_tokens,
+        is_compiled=is_compiled,
+        is_deterministic=options.get("deterministic", False),
+    )
+
+
+def _be_deterministic() -> None:
+    """Let GPU kernels that sum in an order of chance be replaced, or refused."""
+    os.environ.setdefault(CUBLAS_WORKSPACE, ":4096:8")  # cuBLAS shares it between streams otherwise
+    # Nothing here reads what it has not written.
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+    torch.use_deterministic_algorithms(True)
 
 
 def cut_as_before(machine: Machine, facts: Mapping[str, Any], *, is_chosen: bool) -> Machine:
@@ -138,7 +158,7 @@ def cut_as_before(machine: Machine, facts: Mapping[str, Any], *, is_chosen: bool
         multiple_of = facts.get("micro_batches_multiple_of", 1)
     machine = machine._replace(max_tokens=max_tokens, multiple_of=multiple_of)
     now = machine.facts()
-    before = {"compiled": False, **facts}  # older checkpoints do not say
+    before = {"compiled": False, "deterministic": False, **facts}  # older checkpoints do not say
     changes = [f"{k} (was {before[k]}, is {v})" for k, v in now.items() if before.get(k, v) != v]
     if changes:
         logs.info(

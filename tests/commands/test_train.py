@@ -95,6 +95,23 @@ def test_compiling_changes_rounding_only(run, tmp_path, capsys):
     assert "The machine changed: compiled (was True, is False)." in capsys.readouterr().err
 
 
+@pytest.mark.gpu
+def test_a_resumed_training_on_a_gpu_is_bit_equal_where_that_is_asked_for(run, tmp_path):
+    def weights(directory):
+        return read_weights(list_checkpoints(directory)[-1].path)
+
+    of_a_gpu = {"device": "cuda", "precision": "bf16", "deterministic": True}
+    width = "model.d_model=40"  # heads of 8, which FlashAttention takes
+    try:
+        whole = run(width, "training.max_steps=6", run_dir=tmp_path / "whole", **of_a_gpu)
+        run(width, "training.max_steps=3", **of_a_gpu)
+        parts = run(width, "training.max_steps=6", resume=True, **of_a_gpu)
+    finally:
+        torch.use_deterministic_algorithms(False)
+    expected = weights(whole)
+    assert all(torch.equal(weight, expected[name]) for name, weight in weights(parts).items())
+
+
 def test_resume_shows_old_and_new_of_what_may_not(run):
     run("training.max_steps=3")
     with pytest.raises(

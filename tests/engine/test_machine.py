@@ -1,8 +1,16 @@
+import os
+
 import pytest
 import torch
 
 from nmt_cli import logs
-from nmt_cli.engine.machine import Machine, choose_machine, count_devices, cut_as_before
+from nmt_cli.engine.machine import (
+    Machine,
+    MachineOptions,
+    choose_machine,
+    count_devices,
+    cut_as_before,
+)
 from nmt_cli.engine.ranks import Ranks
 from nmt_cli.errors import UserError
 
@@ -71,3 +79,19 @@ def test_compiling_needs_a_compiler_and_headers(toy, monkeypatch):
     monkeypatch.setattr("shutil.which", lambda _: None)
     with pytest.raises(UserError, match=r"needs a compiler, and neither g\+\+ nor clang\+\+ nor"):
         choose()
+
+
+@pytest.mark.parametrize("is_asked_for", [True, False])
+def test_a_gpu_is_deterministic_where_that_is_asked_for(toy, monkeypatch, is_asked_for):
+    said: list[bool] = []
+    monkeypatch.setattr(torch, "use_deterministic_algorithms", said.append)  # else a slow import
+    monkeypatch.setattr(torch.backends.cuda, "enable_cudnn_sdp", said.append)
+    monkeypatch.setattr(torch.utils.deterministic, "fill_uninitialized_memory", True)
+    monkeypatch.setattr(os, "environ", dict(os.environ))
+    options: MachineOptions = {"precision": "fp32", "max_tokens_per_device": 99}
+    if is_asked_for:
+        options["deterministic"] = True
+    found = choose_machine(toy.recipe, 100, torch.device("cuda"), None, options)
+    assert said == ([False, True] if is_asked_for else [False])
+    assert found.facts()["deterministic"] == is_asked_for
+    assert ("CUBLAS_WORKSPACE_CONFIG" in os.environ) == is_asked_for
