@@ -20,6 +20,7 @@ CGROUP_LIMITS = (
     Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
 )
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # malloc.h
+KEPT_BLOCKS = (1 << 30, 1 << 25)  # bytes; older glibc refuses more than the second
 
 
 def keep_freed_memory() -> None:
@@ -32,8 +33,9 @@ def keep_freed_memory() -> None:
     os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")  # torch reads it at its first allocation
     try:
         libc = ctypes.CDLL(None)
-        libc.mallopt(M_MMAP_THRESHOLD, 1 << 30)
-        libc.mallopt(M_TRIM_THRESHOLD, (1 << 31) - 1)
+        # By itself the second setting does harm: it stops glibc from raising the first.
+        if any(libc.mallopt(M_MMAP_THRESHOLD, size) for size in KEPT_BLOCKS):
+            libc.mallopt(M_TRIM_THRESHOLD, (1 << 31) - 1)
     except (OSError, AttributeError):
         return
 

@@ -15,9 +15,11 @@ from typing import Any, NamedTuple, Protocol
 
 import torch
 
+from tests.benchmarks.memory_of_a_step import free_memory
 from tests.benchmarks.shapes import Setup
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # malloc.h
+SCARCE = 0.25  # of the machine's memory is free
 
 
 class Step(NamedTuple):
@@ -80,6 +82,11 @@ def _timed(loop: Loop, variant: str, index: int) -> dict[str, Any]:
 
 
 def _give_memory_back() -> None:
-    """Leave the machine's memory to the other toolkits while they have their turns."""
-    if hasattr(libc := ctypes.CDLL(None), "malloc_trim"):
+    """Leave the machine's memory to the other toolkits' turns, where it is scarce.
+
+    Only there: who keeps memory, as one does in a training of hours, pays for getting it again.
+    """
+    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    is_scarce = free_memory() < SCARCE * total
+    if is_scarce and hasattr(libc := ctypes.CDLL(None), "malloc_trim"):
         libc.malloc_trim(0)

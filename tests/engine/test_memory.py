@@ -1,3 +1,7 @@
+import ctypes
+from types import SimpleNamespace
+
+import pytest
 import torch
 
 from nmt_cli.engine import memory
@@ -32,6 +36,29 @@ def test_a_control_group_lowers_the_limit(tmp_path, monkeypatch):
     assert memory.allowed_memory() == unlimited
     limit.write_text("123456789\n")
     assert memory.allowed_memory() == 123_456_789
+
+
+@pytest.mark.parametrize(
+    ("limit", "expected"),
+    [
+        (1 << 40, [(memory.M_MMAP_THRESHOLD, 1 << 30), (memory.M_TRIM_THRESHOLD, (1 << 31) - 1)]),
+        (1 << 25, [(memory.M_MMAP_THRESHOLD, 1 << 25), (memory.M_TRIM_THRESHOLD, (1 << 31) - 1)]),
+        (0, []),
+    ],
+)
+def test_an_older_allocator_is_asked_for_less(monkeypatch, limit, expected):
+    accepted: list[tuple[int, int]] = []
+
+    def mallopt(option, value):
+        if option == memory.M_MMAP_THRESHOLD and value > limit:
+            return 0
+        accepted.append((option, value))
+        return 1
+
+    monkeypatch.setenv("THP_MEM_ALLOC_ENABLE", "0")
+    monkeypatch.setattr(ctypes, "CDLL", lambda _: SimpleNamespace(mallopt=mallopt))
+    memory.keep_freed_memory()
+    assert accepted == expected
 
 
 def fitting(limit, tried):
