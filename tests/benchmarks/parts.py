@@ -31,8 +31,8 @@ from tests.benchmarks.shapes import PRECISIONS, SEED, SHAPES, Setup, Shape
 
 BUILD = Path("build/benchmark")
 ROUNDS = {
-    "S": speed.Rounds(warm_up=6, counted=4, max_rounds=7, seconds=200),
-    "base": speed.Rounds(warm_up=2, counted=2, max_rounds=5, seconds=400),
+    "S": speed.Rounds(warm_up=4, counted=4, max_rounds=7, seconds=200),
+    "base": speed.Rounds(warm_up=1, counted=2, max_rounds=5, seconds=400),
     "base-25k": speed.Rounds(warm_up=5, counted=10, max_rounds=5, seconds=120),
     "big-25k": speed.Rounds(warm_up=5, counted=10, max_rounds=5, seconds=120),
 }
