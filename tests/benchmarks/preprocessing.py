@@ -23,7 +23,7 @@ from nmt_cli.corpus.encoding import EncodingJob, encode_in_order
 from nmt_cli.corpus.parallel_corpora import TextPair
 from nmt_cli.recipe.reader import read_recipe
 
-ROUNDS = 5
+ROUNDS = 15
 
 
 def main() -> None:
