@@ -108,13 +108,14 @@ def choose_machine(
 ) -> Machine:
     """Return the machine that the flags ask for, of one rank, and set up this process for it."""
     is_compiled = options.get("compile", False)
+    is_deterministic = options.get("deterministic", False)
     if is_compiled and (missing := missing_for_compiling(device)):
         raise UserError(f"--compile needs {missing}, or leave --compile out.")
     keep_freed_memory()
     if device.type == "cuda":
         # cuDNN's attention, preferred on new GPUs, plans for each shape, and ours all differ.
         torch.backends.cuda.enable_cudnn_sdp(False)
-        if options.get("deterministic", False):
+        if is_deterministic:
             _be_deterministic()
     local_size = worker.local_size if worker is not None else 1
     threads = options.get("threads")
@@ -133,7 +134,7 @@ def choose_machine(
         precision,
         max_tokens,
         is_compiled=is_compiled,
-        is_deterministic=options.get("deterministic", False),
+        is_deterministic=is_deterministic,
     )
 
 

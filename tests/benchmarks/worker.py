@@ -19,6 +19,7 @@ from tests.benchmarks.memory_of_a_step import free_memory
 from tests.benchmarks.shapes import Setup
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # malloc.h
+KEPT_BLOCKS = (1 << 30, 1 << 25)  # bytes; older glibc refuses more than the second
 SCARCE = 0.25  # of the machine's memory is free
 
 
@@ -65,8 +66,8 @@ def keep_freed_memory() -> None:
     """Do for a peer what ``nmt_cli.engine.memory.keep_freed_memory`` does for us."""
     os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
     libc = ctypes.CDLL(None)
-    libc.mallopt(M_MMAP_THRESHOLD, 1 << 30)
-    libc.mallopt(M_TRIM_THRESHOLD, (1 << 31) - 1)
+    if any(libc.mallopt(M_MMAP_THRESHOLD, size) for size in KEPT_BLOCKS):
+        libc.mallopt(M_TRIM_THRESHOLD, (1 << 31) - 1)
 
 
 def peak_memory() -> int:
