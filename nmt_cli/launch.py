@@ -34,6 +34,7 @@ WORKERS_FAILED, NODES_APART = 10, 11  # exit statuses of the agent
 MAX_RESTARTS = 3
 POLL_SECONDS = 0.1
 PATIENCE_SECONDS = 10.0  # with an agent that should end
+END_AGENT = signal.SIGUSR2  # what ends the agent and, by default, workers that do not listen yet
 PR_SET_PDEATHSIG = 1  # prctl.h
 
 
@@ -154,6 +155,7 @@ def _torchrun_options(num_workers: int, rendezvous: Rendezvous, job_id: str) -> 
         "rdzv-backend": "c10d",
         "rdzv-endpoint": rendezvous.endpoint,
         "rdzv-id": job_id,
+        "signals-to-handle": END_AGENT.name,
     }
     return [f"--{name}={value}" for name, value in options.items()]
 
@@ -177,7 +179,7 @@ def _wait(agent: subprocess.Popen[bytes], received: _Received, outcome: Path) ->
     while agent.poll() is None:
         time.sleep(POLL_SECONDS)
         if received.number is not None and not _pass_on(received, agent.pid):
-            agent.terminate()  # nothing is trained yet
+            agent.send_signal(END_AGENT)  # nothing is trained yet
             give_up_at = min(give_up_at, time.monotonic() + PATIENCE_SECONDS)
         status = read_status(outcome)
         if status is not None and status.state == "failed":

@@ -10,13 +10,16 @@ from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.elastic.rendezvous import RendezvousError
 
 from nmt_cli.launch import NODES_APART, WORKERS_FAILED, die_with_parent
+from nmt_cli.signals import STOPPING
 
 
 def main(arguments: list[str]) -> int:
     """Run torchrun; its workers' errors were told by themselves."""
     die_with_parent()
-    # A batch system signals whole process trees: the workers save, and this process waits for them.
-    signal.signal(signal.SIGUSR1, lambda *_: None)
+    # A batch system signals whole process trees. The workers save and end; this process waits for
+    # them, however long that takes: torchrun's own handlers would kill them after 30 seconds.
+    for number in STOPPING:
+        signal.signal(number, lambda *_: None)  # not SIG_IGN, which the workers would inherit
     logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)
     try:
         torchrun.run(torchrun.parse_args(arguments))

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from nmt_cli.atomic_files import verify
 from nmt_cli.commands import train
 from nmt_cli.engine.machine import Machine
 from nmt_cli.engine.stop_signals import StopRequest
@@ -31,14 +32,14 @@ PATIENCE = 100.0  # seconds
 class Training:
     """One start of the command on two processes."""
 
-    def __init__(self, toy, run_dir, *options, launcher=LAUNCHER, max_steps=MAX_STEPS):
+    def __init__(self, toy, run_dir, *options, launcher=LAUNCHER, max_steps=MAX_STEPS, env=None):
         settings = [f"--set={s}" for s in (*SETTINGS, f"training.max_steps={max_steps}")]
         command = [*launcher, "train", str(toy.recipe_path), f"--prepared={toy.prepared}"]
         command += [f"--run-dir={run_dir}", *OPTIONS, *settings, *options]
         self.run_dir = run_dir
         self.log = run_dir.with_name(f"log-{time.monotonic_ns()}")
         with self.log.open("wb") as stream:
-            self.process = subprocess.Popen(command, stderr=stream)
+            self.process = subprocess.Popen(command, stderr=stream, env=env)
 
     def wait_for_step(self, step):
         metrics = self.run_dir / "metrics.jsonl"
@@ -159,6 +160,39 @@ def test_a_signal_to_one_worker_stops_all_and_a_killed_launcher_leaves_none(star
     while any(map(lives, processes)):
         assert time.monotonic() < deadline
         time.sleep(0.02)
+
+
+SLOW_DISK = """\
+import os, time
+from pathlib import Path
+fsync = os.fsync
+
+def slow_fsync(descriptor):
+    if Path({sign!r}).exists():
+        time.sleep(0.3)
+    fsync(descriptor)
+
+os.fsync = slow_fsync
+"""
+
+
+def test_a_signal_to_the_whole_process_tree_waits_for_a_save_that_takes_long(start, tmp_path):
+    sign, patient = tmp_path / "disk-is-slow", tmp_path / "site"
+    patient.mkdir()
+    (patient / "sitecustomize.py").write_text(SLOW_DISK.format(sign=str(sign)))
+    # torchrun kills its workers so many seconds after a signal of its own, 30 by default.
+    env = {**os.environ, "PYTHONPATH": str(patient), "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": "1"}
+    training = start("--devices=2", "--set=checkpoints.every_steps=999999", env=env)
+    training.wait_for_step(5)
+    sign.touch()
+    signalled_at = time.monotonic()
+    for process in [training.process.pid, *descendants(training.process.pid)]:
+        os.kill(process, signal.SIGTERM)
+    assert training.end() == 75
+    assert time.monotonic() - signalled_at > 1.5  # otherwise the save was not slow enough
+    checkpoint = list_checkpoints(tmp_path / "run")[-1]
+    assert f"step {checkpoint.step:,}; it was saved in" in training.said()
+    assert verify(checkpoint.path)["kind"] == "safety"
 
 
 def test_an_error_of_all_workers_is_told_once_and_not_repeated(start):
