@@ -1,6 +1,5 @@
 """The training loop: step, report, validate, save, until the recipe says enough (section 5)."""
 
-import hashlib
 import math
 import time
 from collections.abc import Iterator, Mapping
@@ -11,13 +10,13 @@ from typing import Any, NoReturn
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from nmt_cli import logs
 from nmt_cli.corpus.batching import BatchPlan
 from nmt_cli.corpus.binarized import PreparedCorpus
 from nmt_cli.corpus.loader import Batch, load_batches, micro_batches_of
 from nmt_cli.engine.adam import Adam
+from nmt_cli.engine.agreement import require_same_training, require_same_weights
 from nmt_cli.engine.checkpoint import Progress, TrainingState, load_newest
 from nmt_cli.engine.divergence import count_skipped
 from nmt_cli.engine.ema import MovingAverage
@@ -26,6 +25,7 @@ from nmt_cli.engine.machine import Machine
 from nmt_cli.engine.memory import give_up_memory_of, is_out_of_memory, largest_that_runs
 from nmt_cli.engine.metrics_log import MetricsLog
 from nmt_cli.engine.ranks import ALONE
+from nmt_cli.engine.restoring import copy_tensors_from_main, refuse_other_text
 from nmt_cli.engine.saving import CheckpointKind, Saved, Saver
 from nmt_cli.engine.schedule import learning_rate
 from nmt_cli.engine.step_report import StepReport
@@ -122,7 +122,7 @@ class Trainer:
         """Continue from the newest undamaged checkpoint; return its manifest."""
         checkpoint = load_newest(self.run_dir, self._state())
         manifest = checkpoint.manifest
-        self._refuse_other_text(manifest["prepared_files"])
+        refuse_other_text(self.run_dir, self.corpus, manifest["prepared_files"])
         self.saver.last = Saved(
             checkpoint.step, manifest["kind"], manifest["validation"] is not None
         )
@@ -130,43 +130,15 @@ class Trainer:
         logs.info(f"Resuming from {checkpoint.path}, batch {self.progress.batch_index:,}.")
         return manifest
 
-    def _refuse_other_text(self, trained_on: Mapping[str, Any]) -> None:
-        found = self.corpus.manifest["files"]
-        for name in sorted(found.keys() | trained_on.keys()):
-            decides_ids = name.startswith(("train.", "tokenizer", "vocabulary"))
-            if decides_ids and found.get(name) != trained_on.get(name):
-                raise UserError(
-                    f"{self.run_dir} was trained on another {name} than "
-                    f"{self.corpus.directory} holds now; prepare the same text again, "
-                    "or choose another --run-dir."
-                )
-
     def take_over_state(self) -> None:
         """Give every rank the state of the main process, which alone has read the disk."""
         ranks = self.machine.ranks
         if ranks.size == 1:
             return
-        files = {n: f["sha256"] for n, f in self.corpus.manifest["files"].items()}
-        self._require_same(files, f"prepared text in {self.corpus.directory}")
-        sections = set(type(self.recipe).model_fields) - {"data"}  # of which the text counts
-        self._require_same(section_hash(self.recipe, *sorted(sections)), "recipe")
-        self._require_same(self.machine.precision, "--precision")
+        require_same_training(self.recipe, self.corpus, self.machine)
         self.progress = Progress(**ranks.from_main(asdict(self.progress)))
         self.saver.last = ranks.from_main(self.saver.last)
-        ranks.copy_from_main(self.model.parameters())
-        if self.average is not None:
-            ranks.copy_from_main(self.average.weights().values())
-        if self.progress.step > 0:
-            ranks.copy_from_main(self._moments())
-
-    def _moments(self) -> Iterator[Tensor]:
-        for parameter in self.model.parameters():
-            state = self.optimizer.state[parameter]
-            if not state:  # of a rank that did not read them
-                step = torch.zeros((), dtype=torch.float32, device=parameter.device)
-                moments = [torch.zeros_like(parameter) for _ in range(2)]
-                state.update(step=step, exp_avg=moments[0], exp_avg_sq=moments[1])
-            yield from (state[name] for name in ("step", "exp_avg", "exp_avg_sq"))
+        copy_tensors_from_main(ranks, self._state())
 
     def train(self, stop: StopRequest) -> None:
         """Train until the recipe's end. A stop request saves and raises InterruptedTrainingError.
@@ -307,7 +279,7 @@ class Trainer:
         self.model.train()
         if validation is None:
             return False
-        self._refuse_drift()
+        require_same_weights(self.model, self.machine.ranks, self.progress.step)
         self._validation = validation
         progress = self.progress
         progress.validated_step = progress.step
@@ -321,23 +293,6 @@ class Trainer:
             progress.validations_without_improvement += 1
         logs.info(f"step {progress.step:,}: {validation}{' (best)' if improved else ''}")
         return improved
-
-    def _refuse_drift(self) -> None:
-        """Compare the ranks' weights, which must be the same to the last bit."""
-        if self.machine.ranks.size == 1:
-            return
-        digest = hashlib.sha256()
-        for parameter in self.model.parameters():
-            digest.update(parameter.detach().cpu().numpy().tobytes())
-        self._require_same(digest.hexdigest(), f"weights at step {self.progress.step:,}")
-
-    def _require_same(self, value: object, what: str) -> None:
-        for rank, other in enumerate(self.machine.ranks.gather(value)):
-            if other != value:
-                raise UserError(
-                    f"the {what} of rank {self.machine.ranks.rank} and of rank {rank} differ; "
-                    "see to it that all nodes have the same, and start again with --resume."
-                )
 
     def _record(self, record: Mapping[str, Any]) -> None:
         if self._metrics is not None:

@@ -1,0 +1,45 @@
+"""The state in which a resumed training goes on: checked, and shared with every rank."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from nmt_cli.corpus.binarized import PreparedCorpus
+from nmt_cli.engine.checkpoint import TrainingState
+from nmt_cli.engine.ranks import Ranks
+from nmt_cli.errors import UserError
+
+
+def refuse_other_text(run_dir: Path, corpus: PreparedCorpus, trained_on: Mapping[str, Any]) -> None:
+    """Raise UserError where ``corpus`` has other token ids than the run was trained on."""
+    found = corpus.manifest["files"]
+    for name in sorted(found.keys() | trained_on.keys()):
+        decides_ids = name.startswith(("train.", "tokenizer", "vocabulary"))
+        if decides_ids and found.get(name) != trained_on.get(name):
+            raise UserError(
+                f"{run_dir} was trained on another {name} than "
+                f"{corpus.directory} holds now; prepare the same text again, "
+                "or choose another --run-dir."
+            )
+
+
+def copy_tensors_from_main(ranks: Ranks, state: TrainingState) -> None:
+    """Give every rank the main process's weights, their average and the optimizer's moments."""
+    ranks.copy_from_main(state.model.parameters())
+    if state.average is not None:
+        ranks.copy_from_main(state.average.weights().values())
+    if state.progress.step > 0:
+        ranks.copy_from_main(_moments(state))
+
+
+def _moments(state: TrainingState) -> Iterator[Tensor]:
+    for parameter in state.model.parameters():
+        moments = state.optimizer.state[parameter]
+        if not moments:  # on a rank that did not read the checkpoint
+            step = torch.zeros((), dtype=torch.float32, device=parameter.device)
+            first, second = (torch.zeros_like(parameter) for _ in range(2))
+            moments.update(step=step, exp_avg=first, exp_avg_sq=second)
+        yield from (moments[name] for name in ("step", "exp_avg", "exp_avg_sq"))
