@@ -78,10 +78,20 @@ class BatchPlan:
         """Return the epoch of the batch and its number in it, both from 0."""
         with self._lock:
             while batch_index >= self._first_batches[-1]:
-                epoch = self._load(len(self._first_batches) - 1)
-                self._first_batches.append(self._first_batches[-1] + len(epoch))
+                self._count_another_epoch()
         epoch_number = int(np.searchsorted(self._first_batches, batch_index, side="right")) - 1
         return epoch_number, batch_index - self._first_batches[epoch_number]
+
+    def batches_of(self, epoch: int) -> range:
+        """Return the numbers of the epoch's batches, counted through all epochs."""
+        with self._lock:
+            while epoch + 1 >= len(self._first_batches):
+                self._count_another_epoch()
+        return range(self._first_batches[epoch], self._first_batches[epoch + 1])
+
+    def _count_another_epoch(self) -> None:
+        epoch = self._load(len(self._first_batches) - 1)
+        self._first_batches.append(self._first_batches[-1] + len(epoch))
 
     def _load(self, number: int) -> Epoch:
         if number != self._epoch_number:

@@ -12,7 +12,6 @@ import numpy as np
 import torch
 
 from nmt_cli import logs
-from nmt_cli.corpus.batching import BatchPlan
 from nmt_cli.corpus.binarized import PreparedCorpus
 from nmt_cli.corpus.loader import Batch, load_batches, micro_batches_of
 from nmt_cli.engine.adam import Adam
@@ -24,6 +23,7 @@ from nmt_cli.engine.flops import peak_flops, training_flops
 from nmt_cli.engine.machine import Machine
 from nmt_cli.engine.memory import give_up_memory_of, is_out_of_memory, largest_that_runs
 from nmt_cli.engine.metrics_log import MetricsLog
+from nmt_cli.engine.planning import move_to_plan, plan_batches, plan_settings
 from nmt_cli.engine.ranks import ALONE
 from nmt_cli.engine.restoring import copy_tensors_from_main, refuse_other_text
 from nmt_cli.engine.saving import CheckpointKind, Saved, Saver
@@ -34,7 +34,8 @@ from nmt_cli.engine.training_step import Gradient, compute_gradient
 from nmt_cli.engine.validation import Validation, Validator
 from nmt_cli.errors import InterruptedTrainingError, UserError
 from nmt_cli.model.transformer import Transformer
-from nmt_cli.recipe.reader import section_hash
+from nmt_cli.model_directory import RECIPE
+from nmt_cli.recipe.reader import read_recipe, section_hash
 from nmt_cli.recipe.schema import CheckpointsConfig, Recipe, ValidationConfig
 
 METRICS = "metrics.jsonl"
@@ -56,13 +57,7 @@ class Trainer:
             eps=training.adam_epsilon,
             fused=True,
         )
-        self.plan = BatchPlan(
-            corpus.source.lengths,
-            corpus.target.lengths,
-            training.tokens_per_step,
-            training.seed,
-            list(zip(corpus.corpus_sizes, (c.weight for c in recipe.data.train), strict=True)),
-        )
+        self.plan = plan_batches(plan_settings(recipe), corpus)
         self.progress = Progress()
         self.validator = Validator(recipe, corpus)
         self.saver = Saver(run_dir, recipe, corpus.tokenizer, writes=machine.ranks.is_main)
@@ -128,7 +123,14 @@ class Trainer:
         )
         self.origin = manifest.get("initialized_from")
         logs.info(f"Resuming from {checkpoint.path}, batch {self.progress.batch_index:,}.")
+        self._follow_changes(read_recipe(str(checkpoint.path / RECIPE)).recipe)
         return manifest
+
+    def _follow_changes(self, before: Recipe) -> None:
+        """Make what the checkpoint's recipe meant mean the same under this one."""
+        settings = plan_settings(before)
+        if settings != plan_settings(self.recipe):
+            move_to_plan(self.progress, plan_batches(settings, self.corpus), self.plan)
 
     def take_over_state(self) -> None:
         """Give every rank the state of the main process, which alone has read the disk."""
