@@ -31,7 +31,7 @@ from nmt_cli.engine.schedule import learning_rate
 from nmt_cli.engine.step_report import StepReport
 from nmt_cli.engine.stop_signals import StopRequest
 from nmt_cli.engine.training_step import Gradient, compute_gradient
-from nmt_cli.engine.validation import Validation, Validator
+from nmt_cli.engine.validation import Validator
 from nmt_cli.errors import InterruptedTrainingError, UserError
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.model_directory import RECIPE
@@ -63,7 +63,7 @@ class Trainer:
         self.saver = Saver(run_dir, recipe, corpus.tokenizer, writes=machine.ranks.is_main)
         self.origin: Mapping[str, Any] | None = None  # of weights that came from another model
         self._peak_flops = peak_flops(machine.device, machine.precision)
-        self._validation: Validation | None = None  # of the current step
+        self._validation: Mapping[str, Any] | None = None  # of the current step, if measured
         self._metrics: MetricsLog | None = None  # the main process's
         self.start_average()
 
@@ -122,6 +122,7 @@ class Trainer:
             checkpoint.step, manifest["kind"], manifest["validation"] is not None
         )
         self.origin = manifest.get("initialized_from")
+        self._validation = manifest["validation"]
         logs.info(f"Resuming from {checkpoint.path}, batch {self.progress.batch_index:,}.")
         self._follow_changes(read_recipe(str(checkpoint.path / RECIPE)).recipe)
         return manifest
@@ -282,10 +283,10 @@ class Trainer:
         if validation is None:
             return False
         require_same_weights(self.model, self.machine.ranks, self.progress.step)
-        self._validation = validation
+        self._validation = validation.as_record()
         progress = self.progress
         progress.validated_step = progress.step
-        self._record({"step": progress.step, "validation": validation.as_record()})
+        self._record({"step": progress.step, "validation": self._validation})
         best = progress.best_quality
         improved = math.isfinite(validation.quality) and (best is None or validation.quality > best)
         if improved:
@@ -348,7 +349,7 @@ class Trainer:
             "kind": kind,
             "step": self.progress.step,
             "batch_index": self.progress.batch_index,
-            "validation": self._validation.as_record() if self._validation else None,
+            "validation": self._validation,
             "recipe_sha256": section_hash(self.recipe, *type(self.recipe).model_fields),
             "prepared_files": self.corpus.manifest["files"],
             "initialized_from": self.origin,

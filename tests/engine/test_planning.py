@@ -26,7 +26,8 @@ def new_plan(tokens_per_step, seed=1):
 
 def epoch_ends(plan, num_epochs):
     """Return the batches up to each epoch's end, found by counting pairs."""
-    ends, pairs, index = [], 0, 0
+    ends: list[int] = []
+    pairs = index = 0
     while len(ends) < num_epochs:
         pairs += len(plan.batch(index))
         index += 1

@@ -122,6 +122,35 @@ def test_an_improvement_between_the_intervals_is_saved_for_safety(new_trainer, t
     assert checkpoints(trainer) == {5: "safety", 7: "final"}
 
 
+def test_a_safety_checkpoint_saved_again_as_a_regular_one_keeps_its_figures(
+    new_trainer, toy, monkeypatch
+):
+    def save_and_stop(*arguments):
+        save_checkpoint(*arguments)
+        stop.handle(signal.SIGTERM, None)
+
+    def first_checkpoint(trainer):
+        with pytest.raises(InterruptedTrainingError):
+            trainer.train(stop)
+        return list_checkpoints(trainer.run_dir)[0].manifest
+
+    monkeypatch.setattr(saving, "save_checkpoint", save_and_stop)
+    recipe = changed(
+        toy.recipe,
+        validation={"every_steps": 5, "bleu": "off"},
+        checkpoints={"every_steps": 100},
+    )
+    stop = StopRequest()
+    safety = first_checkpoint(new_trainer(recipe))
+    resumed = new_trainer(changed(recipe, checkpoints={"every_steps": 5}))
+    resumed.resume()
+    stop = StopRequest()
+    regular = first_checkpoint(resumed)
+    assert (safety["step"], safety["kind"]) == (5, "safety")
+    assert (regular["step"], regular["kind"]) == (5, "regular")
+    assert regular["validation"] == safety["validation"] is not None
+
+
 @pytest.mark.parametrize("validation_every", [1, 5, 7])
 @pytest.mark.parametrize("saved_every", [1, 4, 5, 10])
 def test_the_last_step_enters_the_average_with_its_figures(
