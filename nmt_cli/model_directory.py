@@ -60,6 +60,13 @@ class Checkpoint(NamedTuple):
         quality = validation.get("quality") if isinstance(validation, dict) else None
         return quality if isinstance(quality, float) and math.isfinite(quality) else None
 
+    @property
+    def quality_since(self) -> int:
+        """The step since when qualities are measured alike; those of one value compare."""
+        validation = self.manifest.get("validation")
+        since = validation.get("quality_since") if isinstance(validation, dict) else None
+        return since if isinstance(since, int) else 0
+
 
 def checkpoint_name(step: int) -> str:
     """Return the directory name of the checkpoint of ``step``."""
@@ -177,6 +184,11 @@ def list_checkpoints(run_dir: Path) -> list[Checkpoint]:
 
 
 def best_checkpoint(checkpoints: list[Checkpoint]) -> Checkpoint | None:
-    """Return the checkpoint whose validation was best, the earliest of equals."""
+    """Return the checkpoint whose validation was best, the earliest of equals.
+
+    Only what was measured like the newest compares.
+    """
     measured = [checkpoint for checkpoint in checkpoints if checkpoint.quality is not None]
-    return max(measured, key=lambda checkpoint: checkpoint.quality or 0.0, default=None)
+    since = max((checkpoint.quality_since for checkpoint in measured), default=0)
+    comparable = [checkpoint for checkpoint in measured if checkpoint.quality_since == since]
+    return max(comparable, key=lambda checkpoint: checkpoint.quality or 0.0, default=None)

@@ -17,12 +17,14 @@ from nmt_cli.model_directory import (
 )
 
 
-def write_model(toy, directory, *, kind="regular", step=None, quality=None, seed=1):
+def write_model(toy, directory, *, kind="regular", step=None, quality=None, since=None, seed=1):
     torch.manual_seed(seed)
     model = Transformer(toy.recipe.model, toy.corpus.tokenizer.size)
     with directory_appearing_whole(directory) as partial:
         save_model(partial, toy.recipe, toy.corpus.tokenizer, dict(model.named_parameters()))
         validation = None if quality is None else {"quality": quality}
+        if validation is not None and since is not None:
+            validation["quality_since"] = since
         partial.facts.update(kind=kind, step=step, validation=validation)
     return model
 
@@ -68,6 +70,19 @@ def test_a_run_means_its_average_else_its_best_else_its_last(toy, run_dir):
     write_model(toy, run_dir / "average", kind="average")
     assert find_model(run_dir).name == "average"
     assert find_model(run_dir / "checkpoints" / "step-00000001").name == "step-00000001"
+
+
+def test_the_best_is_one_of_those_measured_like_the_newest(toy, run_dir):
+    """The first three are of a version that did not say how they were measured."""
+    for step, quality in ((4, -9.0), (5, -7.0), (6, -8.0)):
+        directory = run_dir / "checkpoints" / f"step-{step:08d}"
+        write_model(toy, directory, step=step, quality=quality, since=3)
+    assert find_model(run_dir).name == "step-00000005"
+
+
+def test_what_is_measured_alike_compares_with_checkpoints_of_earlier_versions(toy, run_dir):
+    write_model(toy, run_dir / "checkpoints" / "step-00000004", step=4, quality=-1.5, since=0)
+    assert find_model(run_dir).name == "step-00000002"
 
 
 @pytest.mark.parametrize("name", [WEIGHTS, RECIPE, "vocabulary.txt", MANIFEST])

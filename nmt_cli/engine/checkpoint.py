@@ -50,6 +50,7 @@ class Progress:
     best_quality: float | None = None
     validations_without_improvement: int = 0
     validated_step: int = 0
+    quality_since: int = 0  # the best and the patience count what was measured after this step
 
 
 class TrainingState(NamedTuple):

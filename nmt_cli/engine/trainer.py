@@ -1,6 +1,5 @@
 """The training loop: step, report, validate, save, until the recipe says enough (section 5)."""
 
-import math
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
@@ -16,6 +15,7 @@ from nmt_cli.corpus.binarized import PreparedCorpus
 from nmt_cli.corpus.loader import Batch, load_batches, micro_batches_of
 from nmt_cli.engine.adam import Adam
 from nmt_cli.engine.agreement import require_same_training, require_same_weights
+from nmt_cli.engine.best import begin_anew_after_changes, count_validation
 from nmt_cli.engine.checkpoint import Progress, TrainingState, load_newest
 from nmt_cli.engine.divergence import count_skipped
 from nmt_cli.engine.ema import MovingAverage
@@ -132,6 +132,7 @@ class Trainer:
         settings = plan_settings(before)
         if settings != plan_settings(self.recipe):
             move_to_plan(self.progress, plan_batches(settings, self.corpus), self.plan)
+        begin_anew_after_changes(self.progress, before, self.recipe)
 
     def take_over_state(self) -> None:
         """Give every rank the state of the main process, which alone has read the disk."""
@@ -283,17 +284,10 @@ class Trainer:
         if validation is None:
             return False
         require_same_weights(self.model, self.machine.ranks, self.progress.step)
-        self._validation = validation.as_record()
-        progress = self.progress
-        progress.validated_step = progress.step
-        self._record({"step": progress.step, "validation": self._validation})
-        best = progress.best_quality
-        improved = math.isfinite(validation.quality) and (best is None or validation.quality > best)
-        if improved:
-            progress.best_quality = validation.quality
-            progress.validations_without_improvement = 0
-        else:
-            progress.validations_without_improvement += 1
+        progress, record = self.progress, validation.as_record()
+        self._validation = {**record, "quality_since": progress.quality_since}
+        self._record({"step": progress.step, "validation": record})
+        improved = count_validation(progress, validation.quality)
         logs.info(f"step {progress.step:,}: {validation}{' (best)' if improved else ''}")
         return improved
 

@@ -25,7 +25,11 @@ class Change(NamedTuple):
 
 
 # A name ending in a dot stands for everything below it. What is not listed is forbidden.
-FREE = (
+DECIDES_QUALITY = {  # by validation.best_by; qualities before and after a change do not compare
+    "loss": ("training.label_smoothing",),
+    "bleu": ("validation.bleu", "decoding."),
+}
+FREE = (  # unless it decides the quality
     "description",
     "data.prepared",
     "data.test.",
@@ -81,20 +85,24 @@ def changed_keys(old: Recipe, new: Recipe) -> list[Change]:
     """Return every key whose value differs, in the order of the recipe."""
     before, after = (dict(_leaves(recipe.model_dump(mode="json"))) for recipe in (old, new))
     return [
-        Change(key, before.get(key), after.get(key), kind_of(key))
+        Change(key, before.get(key), after.get(key), kind_of(key, new.validation.best_by))
         for key in {**before, **after}
         if before.get(key) != after.get(key)
     ]
 
 
-def kind_of(key: str) -> ChangeKind:
+def changes_of_quality(old: Recipe, new: Recipe) -> list[str]:
+    """Return the changed keys that keep qualities of validation from comparing."""
+    names = DECIDES_QUALITY[new.validation.best_by]
+    return [change.key for change in changed_keys(old, new) if _stands_in(change.key, names)]
+
+
+def kind_of(key: str, best_by: str) -> ChangeKind:
     """Return what a change of this key means; weights of corpora only change the order of data."""
-    if _stands_in(key, FREE):
-        return ChangeKind.FREE
     is_weight = key.startswith("data.train.") and key.endswith(".weight")
-    if is_weight or _stands_in(key, DECLARED):
+    if is_weight or _stands_in(key, (*DECIDES_QUALITY[best_by], *DECLARED)):
         return ChangeKind.DECLARED
-    return ChangeKind.FORBIDDEN
+    return ChangeKind.FREE if _stands_in(key, FREE) else ChangeKind.FORBIDDEN
 
 
 def _stands_in(key: str, names: tuple[str, ...]) -> bool:

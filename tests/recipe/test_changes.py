@@ -73,6 +73,16 @@ def test_kinds(override, kind):
     assert {change.kind for change in changes(override)} == {kind}
 
 
+@pytest.mark.parametrize("override", ["validation.bleu=greedy", "decoding.length_penalty=1"])
+def test_how_bleu_is_measured_is_declared_only_where_bleu_decides_the_best(override):
+    by_bleu = "validation.best_by=bleu"
+    before, after = (read_recipe("base", s).recipe for s in ([by_bleu], [by_bleu, override]))
+    (change,) = changed_keys(before, after)
+    assert change.kind is ChangeKind.DECLARED
+    (change,) = changes(override)
+    assert change.kind is ChangeKind.FREE
+
+
 def test_a_weight_changes_only_the_order_of_the_data():
     corpus = "source: data/wmt14-en-de/train.en, target: data/wmt14-en-de/train.de"
     assert changes(f"data.train=[{{{corpus}, weight: 2}}]") == [
@@ -81,4 +91,4 @@ def test_a_weight_changes_only_the_order_of_the_data():
 
 
 def test_an_unknown_key_is_forbidden():
-    assert kind_of("training.not_yet_invented") is ChangeKind.FORBIDDEN
+    assert kind_of("training.not_yet_invented", "loss") is ChangeKind.FORBIDDEN

@@ -1,0 +1,36 @@
+"""Which validation is the best so far, and how many came since without a better one."""
+
+import math
+
+from nmt_cli import logs
+from nmt_cli.engine.checkpoint import Progress
+from nmt_cli.recipe.changes import changes_of_quality
+from nmt_cli.recipe.schema import Recipe
+
+
+def count_validation(progress: Progress, quality: float) -> bool:
+    """Count a validation of this step; return whether it is the best so far."""
+    progress.validated_step = progress.step
+    best = progress.best_quality
+    is_best = math.isfinite(quality) and (best is None or quality > best)
+    if is_best:
+        progress.best_quality = quality
+        progress.validations_without_improvement = 0
+    else:
+        progress.validations_without_improvement += 1
+    return is_best
+
+
+def begin_anew_after_changes(progress: Progress, before: Recipe, now: Recipe) -> None:
+    """Forget the best and the patience used where later qualities do not compare with them."""
+    keys = changes_of_quality(before, now)
+    if not keys:
+        return
+    progress.best_quality = None
+    progress.validations_without_improvement = 0
+    progress.quality_since = progress.step
+    figure = "BLEU" if now.validation.best_by == "bleu" else "the loss"
+    logs.info(
+        f"The best validation and the patience begin anew at step {progress.step:,}: with another "
+        f"{' and '.join(keys)}, {figure} does not compare with what was measured before."
+    )
