@@ -13,7 +13,7 @@ MAX_LINES = 400
 
 # From the bottom up; a unit may import from lower layers and from itself.
 LAYERS = [
-    {"errors"},
+    {"errors", "perplexity"},
     {"atomic_files", "logs", "recipe", "signals"},
     {"run_status"},
     {"launch"},

@@ -1,9 +1,9 @@
 """What a step did, for the log and for who looks on."""
 
-import math
 from typing import Any, NamedTuple
 
 from nmt_cli.engine.training_step import Gradient
+from nmt_cli.perplexity import as_text, perplexity_of
 
 
 class StepReport(NamedTuple):
@@ -38,8 +38,9 @@ class StepReport(NamedTuple):
         """Return what stands behind the progress bar."""
         gradient = self.gradient
         notes = [
-            f"loss {gradient.loss:.3f}, perplexity {math.exp(min(gradient.nll, 50)):.2f}",
-            f"lr {self.learning_rate:.2e}, norm {gradient.norm:.2f}",
+            f"loss {as_text(gradient.loss, 3)}, "
+            f"perplexity {as_text(perplexity_of(gradient.nll), 2)}",
+            f"lr {self.learning_rate:.2e}, norm {as_text(gradient.norm, 2)}",
             f"{gradient.num_tokens / self.seconds:,.0f} target tokens/s",
         ]
         if self.utilization is not None:

@@ -30,6 +30,9 @@ THINNEST, WIDEST, MORE_WIDTH = 1.6, 4.0, 1.2  # of lines, in points; how much fo
 MANY_POINTS = 60  # from here on they are not marked one by one
 LOG_STEPS_FROM = 20.0  # ratio of the longest to the shortest run
 DIVERGED = 30.0  # ratio of losses
+WIDE_RANGE = 1e4  # ratio of values from which on an axis has a label a decade, or fewer
+LARGEST_DRAWN = 1e100  # near the largest float, axes cannot be computed
+LARGEST_WRITTEN_OUT = 1e9  # on an axis; longer numbers leave no room for the curves
 STYLE: dict[Any, Any] = {
     "axes.grid": True,
     "axes.spines.right": False,
@@ -107,9 +110,7 @@ def draw_charts(runs: Sequence[RunHistory]) -> dict[Chart, bytes]:
 def charts_of(runs: Sequence[RunHistory]) -> list[Chart]:
     """Return the charts that at least one of the runs has figures for."""
     return [
-        chart
-        for chart in CHARTS
-        if any(np.isfinite(chart.curve_of(run).values).any() for run in runs)
+        chart for chart in CHARTS if any(len(_measured(chart.curve_of(run)).steps) for run in runs)
     ]
 
 
@@ -153,7 +154,7 @@ def _name(run: RunHistory) -> str:
 
 
 def _measured(curve: Curve) -> Curve:
-    there = np.isfinite(curve.values)
+    there = np.abs(curve.values) <= LARGEST_DRAWN  # NaN is not
     raw = None if curve.raw is None else curve.raw[there]
     return Curve(curve.steps[there], curve.values[there], raw)
 
@@ -197,11 +198,12 @@ def _set_up_values(axes: Axes, chart: Chart, curves: Sequence[Curve]) -> None:
     values = np.concatenate([curve.values for curve in curves])
     lowest, highest = float(values.min()), float(values.max())
     axes.set_ylabel(chart.unit)
-    number = FuncFormatter(lambda value, _: f"{value:,.10f}".rstrip("0").rstrip("."))
+    number = FuncFormatter(lambda value, _: _axis_text(value))
     if lowest > 0 and highest >= chart.log_from * lowest:
         axes.set_yscale("log")
         axes.set_ylabel(f"{chart.unit} (logarithmic)")
-        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        is_wide = highest >= WIDE_RANGE * lowest
+        axes.yaxis.set_major_locator(LogLocator(subs=(1,) if is_wide else (1, 2, 5)))
         axes.yaxis.set_major_formatter(number)
         axes.yaxis.set_minor_formatter(NullFormatter())
         return
@@ -214,3 +216,9 @@ def _set_up_values(axes: Axes, chart: Chart, curves: Sequence[Curve]) -> None:
         bottom = min(0.0, bottom)
     margin = 0.05 * (top - bottom) or 0.1 * abs(top) or 1.0
     axes.set_ylim(bottom if chart.from_zero else bottom - margin, top + margin)
+
+
+def _axis_text(value: float) -> str:
+    if abs(value) >= LARGEST_WRITTEN_OUT:
+        return f"{value:g}"
+    return f"{value:,.10f}".rstrip("0").rstrip(".")

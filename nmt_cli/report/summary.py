@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from nmt_cli.perplexity import as_text
 from nmt_cli.report.run_history import RunHistory
 
 
@@ -58,7 +59,7 @@ def _best(name: str, digits: int, *, highest: bool = False) -> Callable[[RunHist
         if not np.isfinite(values).any():
             return ""
         at = np.nanargmax(values) if highest else np.nanargmin(values)
-        return f"{values[at]:,.{digits}f} (step {run.validation.steps[at]:,.0f})"
+        return f"{as_text(values[at], digits)} (step {run.validation.steps[at]:,.0f})"
 
     return best
 

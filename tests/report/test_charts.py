@@ -121,6 +121,33 @@ def test_a_wide_range_of_perplexity_is_logarithmic(runs, losses, scale):
         assert label.get_text().replace(",", "").replace(".", "").isdecimal()
 
 
+@pytest.mark.parametrize(
+    "perplexities",
+    [
+        [8.0, 1e30, None, 1e304],  # null is infinite; 1e304 is how earlier versions wrote that
+        [8.0, 1e5, 3e20],
+        [9e99, 8e99],
+        [1e15, 2e15],
+    ],
+)
+def test_what_diverged_is_drawn_with_short_labels(runs, perplexities):
+    records = [validation_record(10 * i, 17_918.0) for i in range(1, len(perplexities) + 1)]
+    for record, perplexity in zip(records, perplexities, strict=True):
+        record["validation"]["perplexity"] = perplexity
+    axes = drawn("validation_perplexity", runs(records))
+    shown = [p for p in perplexities if p is not None and p < 1e100]
+    assert axes.lines[0].get_ydata().tolist() == shown
+    labels = [label.get_text() for label in tick_labels(axes.yaxis)]
+    assert len(labels) > 1
+    assert max(map(len, labels)) <= len("100,000,000")
+
+
+def test_a_perplexity_beyond_all_drawing_has_no_chart(runs):
+    record = validation_record(10, 17_918.0)
+    record["validation"]["perplexity"] = 1e304
+    assert {chart.name for chart in charts_of(runs([record]))} == {"validation_loss"}
+
+
 def test_a_spike_does_not_press_the_rest_flat(runs):
     records = [step_record(s, loss=3.0) for s in range(1, 1001)]
     records[0]["loss"], records[500]["loss"] = 9.0, 500.0

@@ -1,0 +1,18 @@
+"""Perplexity: the exponential of a loss, which no print-out and no float holds once it diverged."""
+
+import math
+
+LARGEST_PLAIN = 1e6  # from here on a number is printed like 1e+30
+
+
+def perplexity_of(nll: float) -> float:
+    """Return exp(nll), and infinity where it is greater than any float."""
+    try:
+        return math.exp(nll)
+    except OverflowError:
+        return math.inf
+
+
+def as_text(number: float, digits: int) -> str:
+    """Return a number that may be huge in a few letters: 12,345.678, 1e+30, inf or nan."""
+    return f"{number:,.{digits}f}" if abs(number) < LARGEST_PLAIN else f"{number:.0e}"

@@ -1,0 +1,34 @@
+import math
+import sys
+
+import pytest
+
+from nmt_cli.perplexity import as_text, perplexity_of
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [
+        (7.8512, "7.851"),
+        (12_345.678, "12,345.678"),
+        (999_999.0, "999,999.000"),
+        (1e30, "1e+30"),
+        (sys.float_info.max, "2e+308"),
+        (math.inf, "inf"),
+        (math.nan, "nan"),
+        (-2e6, "-2e+06"),
+    ],
+)
+def test_huge_numbers_are_printed_in_a_few_letters(number, text):
+    assert as_text(number, 3) == text
+
+
+def test_the_perplexity_of_guessing_is_the_number_of_choices():
+    assert perplexity_of(math.log(8000)) == pytest.approx(8000)
+
+
+@pytest.mark.parametrize(
+    ("nll", "perplexity"), [(709.0, math.exp(709)), (17_918.0, math.inf), (math.inf, math.inf)]
+)
+def test_a_perplexity_beyond_all_floats_is_infinite(nll, perplexity):
+    assert perplexity_of(nll) == perplexity
