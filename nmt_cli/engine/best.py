@@ -8,11 +8,14 @@ from nmt_cli.recipe.changes import changes_of_quality
 from nmt_cli.recipe.schema import Recipe
 
 
-def count_validation(progress: Progress, quality: float) -> bool:
-    """Count a validation of this step; return whether it is the best so far."""
+def count_validation(progress: Progress, quality: float | None) -> bool:
+    """Count a validation of this step; return whether it is the best so far.
+
+    One without a quality never is.
+    """
     progress.validated_step = progress.step
     best = progress.best_quality
-    is_best = math.isfinite(quality) and (best is None or quality > best)
+    is_best = quality is not None and math.isfinite(quality) and (best is None or quality > best)
     if is_best:
         progress.best_quality = quality
         progress.validations_without_improvement = 0

@@ -1,9 +1,13 @@
-"""Batches without a finite gradient: skipped, counted, and too many of them end training."""
+"""Divergence: batches without a finite gradient, and validations worse than guessing."""
+
+import math
 
 from nmt_cli import logs
 from nmt_cli.engine.checkpoint import Progress
 from nmt_cli.engine.training_step import Gradient
 from nmt_cli.errors import UserError
+from nmt_cli.perplexity import as_text
+from nmt_cli.recipe.schema import TrainingConfig
 
 MAX_SKIPPED_IN_A_ROW = 10
 SKIP_WINDOW = 1_000  # batches
@@ -27,3 +31,27 @@ def count_skipped(progress: Progress, batch_index: int, gradient: Gradient) -> N
             "rate or set training.clip_norm, and continue from the last checkpoint with "
             "--resume --allow-change KEY."
         )
+
+
+def worse_than_guessing(
+    nll: float, step: int, training: TrainingConfig, vocabulary_size: int
+) -> str | None:
+    """Return the finding that training diverged, None where it has not, or is still warming up.
+
+    A model that gives every piece of the vocabulary the same probability has nll ln(size).
+    """
+    limit = math.log(vocabulary_size)
+    if step < training.warmup_steps or nll <= limit:
+        return None
+    found = f"{as_text(nll, 2)} is above" if math.isfinite(nll) else f"{nll} is not below"
+    return f"the validation nll {found} ln({vocabulary_size:,}) = {limit:.2f}, that of guessing"
+
+
+def advice_after_divergence(training: TrainingConfig) -> str:
+    """Return what to change, with the values of now."""
+    rate = "learning_rate_factor" if training.peak_learning_rate is None else "peak_learning_rate"
+    now = getattr(training, rate)
+    return (
+        f"Start again in another --run-dir with a lower training.{rate} ({now:g} now) "
+        f"or more training.warmup_steps ({training.warmup_steps:,} now)."
+    )

@@ -101,7 +101,7 @@ def train(job: Job, worker: Worker | None = None) -> None:
             compile_residuals(trainer.model)
         _restore(trainer, job, is_resumed=is_resumed)
         if trainer.is_complete():
-            logs.info(f"{job.run_dir} is finished; nothing to do.")
+            logs.info(f"{job.run_dir} is finished; nothing to do. {trainer.summary()}")
         else:
             _train(trainer, job, worker)
 
@@ -134,10 +134,11 @@ def _train(trainer: Trainer, job: Job, worker: Worker | None) -> None:
         _announce(trainer, job.run_dir)
     max_time = job.options.get("max_time")
     deadline = started_at() + max_time if max_time is not None else None
-    stop = StopRequest(deadline, second_interrupt_ends=worker is None)
-    with stop_requests(stop), _status_kept(job.run_dir, worker):
+    stop = StopRequest(deadline, max_time=max_time, second_interrupt_ends=worker is None)
+    with stop_requests(stop), _status_kept(trainer, worker):
         trainer.train(stop)
-    logs.info(f"Next: nmt-cli average-checkpoints {job.run_dir}")
+    if trainer.divergence() is None:
+        logs.info(f"Next: nmt-cli average-checkpoints {job.run_dir}")
 
 
 def _announce(trainer: Trainer, run_dir: Path) -> None:
@@ -153,31 +154,35 @@ def _announce(trainer: Trainer, run_dir: Path) -> None:
 
 
 @contextmanager
-def _status_kept(run_dir: Path, worker: Worker | None) -> Iterator[None]:
-    """Say how training stands while the block runs, and how it ended.
+def _status_kept(trainer: Trainer, worker: Worker | None) -> Iterator[None]:
+    """Write how training stands while the block runs, and how and why it ended.
 
     A worker's failure is written where it is told, by whichever rank tells it.
     """
+    run_dir = trainer.run_dir
     _say(run_dir, worker, "running")
     try:
         yield
     except InterruptedTrainingError as error:
-        _say(run_dir, worker, "interrupted", error)
+        _say(run_dir, worker, "interrupted", str(error), error.exit_status)
         raise
     except UserError as error:
         if worker is None:
-            _say(run_dir, worker, "failed", error)
+            _say(run_dir, worker, "failed", str(error), error.exit_status)
         raise
-    _say(run_dir, worker, "finished")
+    _say(run_dir, worker, "finished", trainer.summary(), exit_status=0)
 
 
 def _say(
-    run_dir: Path, worker: Worker | None, state: State, error: UserError | None = None
+    run_dir: Path,
+    worker: Worker | None,
+    state: State,
+    message: str = "",
+    exit_status: int | None = None,
 ) -> None:
     """Write the status for our own launcher, if that waits, and into the run directory."""
     launch = worker.launch if worker is not None else ""
-    exit_status = error.exit_status if error is not None else None if state == "running" else 0
-    status = RunStatus(state, launch, exit_status, str(error or ""))
+    status = RunStatus(state, launch, exit_status, message)
     if worker is not None and worker.outcome is not None:
         _write(worker.outcome, status)
     if worker is None or worker.rank == 0:

@@ -16,16 +16,21 @@ SPARE = 1.5  # times what a step and a save took at most, kept free before the d
 class StopRequest:
     """Whether somebody asked to stop; polled between batches.
 
-    ``deadline`` is a monotonic time by which training should have been saved. Where several ranks
+    ``deadline`` is a monotonic time by which training should have been saved, ``max_time`` the
+    seconds of which the user wanted it to be the end. Where several ranks
     train, each polls its own request, and all act on what ``agree`` made of them.
     """
 
     def __init__(
-        self, deadline: float | None = None, *, second_interrupt_ends: bool = True
+        self,
+        deadline: float | None = None,
+        *,
+        max_time: float | None = None,
+        second_interrupt_ends: bool = True,
     ) -> None:
         self.reason: str | None = None
         self.agreed: str | None = None
-        self._deadline = deadline
+        self._deadline, self._max_time = deadline, max_time
         self._second_interrupt_ends = second_interrupt_ends
         self._needed = {"step": 0.0, "save": 0.0}  # seconds, the longest so far
 
@@ -35,6 +40,13 @@ class StopRequest:
             if time.monotonic() + needed >= self._deadline:
                 self.reason = MAX_TIME
         return self.reason is not None
+
+    @property
+    def why(self) -> str:
+        """What all ranks agreed to stop for, as a message names it."""
+        if self.agreed == MAX_TIME and self._max_time is not None:
+            return f"{MAX_TIME} {duration_text(self._max_time)}"
+        return self.agreed or "a request"
 
     def note_seconds(self, what: str, seconds: float) -> None:
         """Learn how long a "step" or a "save" takes: so much must be left before the deadline."""
@@ -54,6 +66,14 @@ class StopRequest:
         if self.reason is not None and number == signal.SIGINT and self._second_interrupt_ends:
             raise KeyboardInterrupt
         self.reason = signal.Signals(number).name
+
+
+def duration_text(seconds: float) -> str:
+    """Return a time as ``--max-time`` takes it, such as 3h30m."""
+    minutes, rest = divmod(seconds, 60)
+    hours, minutes = divmod(int(minutes), 60)
+    parts = [(hours, "h"), (minutes, "m"), (rest, "s")]
+    return "".join(f"{number:g}{unit}" for number, unit in parts if number) or "0s"
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 """The training loop: step, report, validate, save, until the recipe says enough (section 5)."""
 
+import math
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
@@ -17,8 +18,13 @@ from nmt_cli.engine.adam import Adam
 from nmt_cli.engine.agreement import require_same_training, require_same_weights
 from nmt_cli.engine.best import begin_anew_after_changes, count_validation
 from nmt_cli.engine.checkpoint import Progress, TrainingState, load_newest
-from nmt_cli.engine.divergence import count_skipped
+from nmt_cli.engine.divergence import (
+    advice_after_divergence,
+    count_skipped,
+    worse_than_guessing,
+)
 from nmt_cli.engine.ema import MovingAverage
+from nmt_cli.engine.ending import reasons_to_end
 from nmt_cli.engine.flops import peak_flops, training_flops
 from nmt_cli.engine.machine import Machine
 from nmt_cli.engine.memory import give_up_memory_of, is_out_of_memory, largest_that_runs
@@ -142,6 +148,7 @@ class Trainer:
         require_same_training(self.recipe, self.corpus, self.machine)
         self.progress = Progress(**ranks.from_main(asdict(self.progress)))
         self.saver.last = ranks.from_main(self.saver.last)
+        self._validation = ranks.from_main(self._validation)
         copy_tensors_from_main(ranks, self._state())
 
     def train(self, stop: StopRequest) -> None:
@@ -174,14 +181,14 @@ class Trainer:
                 if self.machine.ranks.size == 1:
                     stop.agree(stop.flags())  # several ranks learn of a late one at the next step
                 if stop.agreed and not self.is_complete():
-                    self._leave(stop.agreed)
+                    self._leave(stop.why)
         if not self.is_complete():
-            self._leave(stop.agreed or "a request")
+            self._leave(stop.why)
         self.machine.ranks.from_main("saved")  # nobody ends well before the main process has
-        logs.info(
-            f"Finished at step {self.progress.step:,} "
-            f"after {self.progress.target_tokens:,} target tokens."
-        )
+        if self.divergence() is None:
+            logs.info(self.summary())
+        else:
+            logs.warning(self.summary())
 
     def _step(self, batches: Iterator[Batch], stop: StopRequest) -> StepReport | None:
         """Use one batch; return None where its gradient was not finite and it was skipped."""
@@ -284,12 +291,44 @@ class Trainer:
         if validation is None:
             return False
         require_same_weights(self.model, self.machine.ranks, self.progress.step)
-        progress, record = self.progress, validation.as_record()
+        progress = self.progress
+        divergence = self._divergence(validation.nll)
+        if divergence is not None:
+            validation = validation._replace(quality=None)
+        record = validation.as_record()
         self._validation = {**record, "quality_since": progress.quality_since}
         self._record({"step": progress.step, "validation": record})
         improved = count_validation(progress, validation.quality)
         logs.info(f"step {progress.step:,}: {validation}{' (best)' if improved else ''}")
+        if divergence is not None:
+            logs.warning(
+                f"step {progress.step:,}: {divergence}; "
+                "training diverges, or has learned nothing yet."
+            )
         return improved
+
+    def _divergence(self, nll: float) -> str | None:
+        training, size = self.recipe.training, self.corpus.tokenizer.size
+        return worse_than_guessing(nll, self.progress.step, training, size)
+
+    def divergence(self) -> str | None:
+        """Return why the last step's model counts as diverged; None where it does not."""
+        if self._validation is None:
+            return None
+        nll = self._validation["nll"]
+        return self._divergence(math.nan if nll is None else nll)
+
+    def summary(self) -> str:
+        """Return how training ended, and why, in one line."""
+        progress, divergence = self.progress, self.divergence()
+        end = (
+            f"at step {progress.step:,} after {progress.target_tokens:,} target tokens, "
+            f"because {' and '.join(self._reasons_to_end())}."
+        )
+        if divergence is None:
+            return f"Finished {end}"
+        advice = advice_after_divergence(self.recipe.training)
+        return f"Training diverged: {divergence}. It ended {end} {advice}"
 
     def _record(self, record: Mapping[str, Any]) -> None:
         if self._metrics is not None:
@@ -319,14 +358,11 @@ class Trainer:
 
     def is_finished(self) -> bool:
         """Say whether the recipe asks for no further step."""
-        training, validation = self.recipe.training, self.recipe.validation
-        out_of_patience = (
-            validation.patience is not None
-            and self.progress.validations_without_improvement >= validation.patience
-        )
+        return bool(self._reasons_to_end())
+
+    def _reasons_to_end(self) -> list[str]:
         epoch, _ = self.plan.locate(self.progress.batch_index)
-        out_of_epochs = training.max_epochs is not None and epoch >= training.max_epochs
-        return self.progress.step >= training.max_steps or out_of_epochs or out_of_patience
+        return reasons_to_end(self.recipe, self.progress, epoch)
 
     def _is_due(self, interval: CheckpointsConfig | ValidationConfig) -> bool:
         if interval.every_steps is not None:

@@ -2,7 +2,7 @@
 
 import math
 from itertools import zip_longest
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -16,6 +16,7 @@ from nmt_cli.engine.training_step import as_tensors, loss_sums
 from nmt_cli.errors import UserError
 from nmt_cli.metrics import bleu
 from nmt_cli.model.transformer import Transformer
+from nmt_cli.perplexity import as_text, perplexity_of
 from nmt_cli.recipe.schema import Recipe
 
 LINES_BETWEEN_POLLS = 500  # of the validation text; a request to stop waits for so many
@@ -27,19 +28,24 @@ class Validation(NamedTuple):
     loss: float  # label-smoothed, as in training
     nll: float
     bleu: float | None
-    quality: float  # what "best" compares; higher is better
+    quality: float | None  # what "best" compares, higher is better; None is never the best
 
     @property
     def perplexity(self) -> float:
         """exp(nll): the perplexity of a piece."""
-        return math.exp(min(self.nll, 700.0))
+        return perplexity_of(self.nll)
 
-    def as_record(self) -> dict[str, Any]:
-        """Return the figures for a manifest or a log."""
-        return {**self._asdict(), "perplexity": self.perplexity}
+    def as_record(self) -> dict[str, float | None]:
+        """Return the figures for a manifest or a log, None for those that are not finite."""
+        figures = {**self._asdict(), "perplexity": self.perplexity}
+        return {
+            name: figure if figure is not None and math.isfinite(figure) else None
+            for name, figure in figures.items()
+        }
 
     def __str__(self) -> str:
-        text = f"validation loss {self.loss:.4f}, perplexity {self.perplexity:.3f}"
+        loss, perplexity = as_text(self.loss, 4), as_text(self.perplexity, 3)
+        text = f"validation loss {loss}, perplexity {perplexity}"
         return text if self.bleu is None else f"{text}, BLEU {self.bleu:.2f}"
 
 

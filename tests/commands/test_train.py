@@ -12,6 +12,7 @@ from nmt_cli.cli import parse_duration
 from nmt_cli.commands import train
 from nmt_cli.engine import divergence
 from nmt_cli.engine.training_step import Gradient
+from nmt_cli.engine.validation import Validator
 from nmt_cli.errors import DamagedError, InterruptedTrainingError, UserError
 from nmt_cli.model_directory import list_checkpoints, read_weights
 
@@ -51,6 +52,45 @@ def test_a_run_directory_says_what_it_is(run, toy):
     assert session["max_tokens_per_device"] == 60
     assert "torch" in session["versions"]
     assert "max_steps: 3" in (directory / "recipe.yaml").read_text()
+
+
+@pytest.mark.parametrize(
+    ("overrides", "reason"),
+    [
+        (["training.max_steps=3"], "training.max_steps 3 was reached"),
+        (["training.max_epochs=1"], "training.max_epochs 1 was reached"),
+        (
+            ["validation.patience=2", "validation.every_steps=1"],
+            "2 validations in a row brought no improvement (validation.patience 2)",
+        ),
+        (
+            ["training.max_steps=2", "validation.patience=2", "validation.every_steps=1"],
+            "training.max_steps 2 was reached and 2 validations in a row brought no improvement "
+            "(validation.patience 2)",
+        ),
+    ],
+)
+def test_why_training_ended_stands_in_its_last_line_and_its_status(
+    run, monkeypatch, capsys, overrides, reason
+):
+    validate = Validator.validate
+
+    def never_better(*arguments):
+        measured = validate(*arguments)
+        assert measured is not None
+        return measured._replace(quality=None)
+
+    monkeypatch.setattr(Validator, "validate", never_better)
+    logs.configure(quiet=False)
+    directory = run("validation.bleu=off", *overrides)
+    *_, last, following = capsys.readouterr().err.splitlines()
+    status = json.loads((directory / "status.json").read_text())
+    assert last.startswith("Finished at step ")
+    assert last.endswith(f" target tokens, because {reason}.")
+    assert status["message"] == last
+    assert following.startswith("Next: ")
+    run("validation.bleu=off", *overrides, resume=True)
+    assert capsys.readouterr().err.endswith(f"{directory} is finished; nothing to do. {last}\n")
 
 
 def test_checkpoints_are_never_overwritten(run, tmp_path):
@@ -224,10 +264,14 @@ def test_init_from_nothing_leaves_nothing(run, tmp_path):
 
 
 def test_time_that_is_up_stops_and_saves(run, tmp_path):
-    with pytest.raises(InterruptedTrainingError, match=r"--max-time stopped training at step 1;"):
-        run(max_time=0.0)
+    with pytest.raises(
+        InterruptedTrainingError, match=r"--max-time 1\.5s stopped training at step 1"
+    ):
+        run(max_time=1.5)  # counted from the start of this process
     assert list_checkpoints(tmp_path / "run")[-1].step == 1
-    assert json.loads((tmp_path / "run" / "status.json").read_text())["exit_status"] == 75
+    status = json.loads((tmp_path / "run" / "status.json").read_text())
+    assert status["exit_status"] == 75
+    assert status["message"].startswith("--max-time 1.5s stopped training at step 1;")
 
 
 def test_a_training_without_a_finite_gradient_says_so_in_its_status(run, tmp_path, monkeypatch):

@@ -114,12 +114,12 @@ def test_an_improvement_between_the_intervals_is_saved_for_safety(new_trainer, t
     recipe = changed(
         toy.recipe,
         training={"max_steps": 7},
-        validation={"every_steps": 5},
+        validation={"every_steps": 6},
         checkpoints={"every_steps": 100},
     )
     trainer = new_trainer(recipe)
     trainer.train(StopRequest())
-    assert checkpoints(trainer) == {5: "safety", 7: "final"}
+    assert checkpoints(trainer) == {6: "safety", 7: "final"}
 
 
 def test_a_safety_checkpoint_saved_again_as_a_regular_one_keeps_its_figures(
@@ -137,17 +137,17 @@ def test_a_safety_checkpoint_saved_again_as_a_regular_one_keeps_its_figures(
     monkeypatch.setattr(saving, "save_checkpoint", save_and_stop)
     recipe = changed(
         toy.recipe,
-        validation={"every_steps": 5, "bleu": "off"},
+        validation={"every_steps": 6, "bleu": "off"},
         checkpoints={"every_steps": 100},
     )
     stop = StopRequest()
     safety = first_checkpoint(new_trainer(recipe))
-    resumed = new_trainer(changed(recipe, checkpoints={"every_steps": 5}))
+    resumed = new_trainer(changed(recipe, checkpoints={"every_steps": 6}))
     resumed.resume()
     stop = StopRequest()
     regular = first_checkpoint(resumed)
-    assert (safety["step"], safety["kind"]) == (5, "safety")
-    assert (regular["step"], regular["kind"]) == (5, "regular")
+    assert (safety["step"], safety["kind"]) == (6, "safety")
+    assert (regular["step"], regular["kind"]) == (6, "regular")
     assert regular["validation"] == safety["validation"] is not None
 
 
