@@ -13,11 +13,10 @@ import click
 
 from nmt_cli import logs
 from nmt_cli.atomic_files import is_full_disk
-from nmt_cli.errors import UserError
+from nmt_cli.errors import STATUS_INTERRUPTED, InterruptedTrainingError, UserError
 from nmt_cli.launch import this_worker
 
 STATUS_OUTPUT_FAILED = 74
-STATUS_INTERRUPTED = 130
 STATUS_READER_GONE = 141
 STATUS_TERMINATED = 143
 DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s?)?")
@@ -69,6 +68,8 @@ class ErrorsInOneLine(click.Group):
             _prepare_streams_and_signals()
             result = super().invoke(ctx)
             sys.stdout.flush()  # here, where a failure still has a status
+        except InterruptedTrainingError as error:
+            _end(str(error), error.exit_status)  # as asked for: no error
         except UserError as error:
             _fail(str(error), error.exit_status)
         except BrokenPipeError:
@@ -86,8 +87,12 @@ class ErrorsInOneLine(click.Group):
 
 
 def _fail(message: str, status: int) -> NoReturn:
+    _end(f"Error: {message}", status)
+
+
+def _end(message: str, status: int) -> NoReturn:
     with suppress(OSError):  # the status counts, also where nobody reads the message
-        sys.stderr.write(f"Error: {logs.printable(message)}\n")
+        sys.stderr.write(f"{logs.printable(message)}\n")
         sys.stderr.flush()
     sys.exit(status)
 

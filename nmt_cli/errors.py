@@ -3,6 +3,9 @@
 SIGNS_OF_FULL_MEMORY = ("out of memory", "allocate memory", "ALLOC_FAILED", "MemoryError")
 
 
+STATUS_INTERRUPTED = 130  # 128 + SIGINT, as shells have it
+
+
 class UserError(Exception):
     """Input, recipe or files are wrong. The text says where, what was found and what to do."""
 
@@ -27,6 +30,12 @@ class InterruptedTrainingError(UserError):
     """Training was interrupted and saved; ``--resume`` continues it."""
 
     exit_status = 75
+
+
+class EndedAtOnceError(InterruptedTrainingError):
+    """A second interrupt ended training before it was saved; its checkpoints stand."""
+
+    exit_status = STATUS_INTERRUPTED
 
 
 def tells_of_full_memory(message: str) -> bool:

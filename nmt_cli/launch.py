@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -105,12 +105,16 @@ def die_with_parent() -> None:
 
 
 def run_workers(
-    num_workers: int, arguments: Sequence[str], run_dir: Path, rendezvous: Rendezvous
+    num_workers: int,
+    arguments: Sequence[str],
+    run_dir: Path,
+    rendezvous: Rendezvous,
+    ended_at_once: Callable[[Path], UserError],
 ) -> None:
     """Run ``nmt-cli`` with ``arguments`` in ``num_workers`` processes until all have ended.
 
     Raises what a single process would: InterruptedTrainingError after a signal, UserError with the
-    words of the rank that failed; KeyboardInterrupt after a second SIGINT.
+    words of the rank that failed; after a second SIGINT what ``ended_at_once`` makes of the run.
     """
     job_id = rendezvous.job_id or str(uuid.uuid4())
     command = [sys.executable, "-m", AGENT, *_torchrun_options(num_workers, rendezvous, job_id)]
@@ -122,7 +126,7 @@ def run_workers(
         # Otherwise workers that were restarted read the addresses of those that died.
         "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
     }
-    received = _Received()
+    received, is_ended_at_once = _Received(), False
     with TemporaryDirectory(prefix="nmt-cli-") as folder:  # torchrun would leave one of its own
         agent = subprocess.Popen(
             [*command, f"--log-dir={folder}", "-m", "nmt_cli", *arguments],
@@ -134,13 +138,15 @@ def run_workers(
             with handled(received.handle):
                 _wait(agent, received, Path(folder))
         except KeyboardInterrupt:
-            _correct_status(run_dir, job_id, InterruptedTrainingError("interrupted twice"))
-            raise
+            is_ended_at_once = True
         finally:
             agent.kill()  # its workers die with it
             agent.wait()
         outcome = read_status(Path(folder))
-    error = _error_of(outcome, received.number, agent.returncode, run_dir)
+    if is_ended_at_once and (outcome is None or outcome.state == "running"):
+        error: UserError | None = ended_at_once(run_dir)
+    else:
+        error = _error_of(outcome, received.number, agent.returncode, run_dir)
     if error is not None:
         _correct_status(run_dir, job_id, error)
         raise error
@@ -235,7 +241,8 @@ def _error_of(
 ) -> UserError | None:
     """Return what a single process would have raised, None where it would have ended well."""
     if outcome is not None and outcome.state != "running":
-        error = UserError(outcome.message)
+        kind = InterruptedTrainingError if outcome.state == "interrupted" else UserError
+        error = kind(outcome.message)
         error.exit_status = outcome.exit_status or 0
         return error if error.exit_status else None
     if signal_number is not None:

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from nmt_cli import cli
-from nmt_cli.errors import InterruptedTrainingError, OutputError, UserError
+from nmt_cli.errors import EndedAtOnceError, InterruptedTrainingError, OutputError, UserError
 
 HEAVY = (
     *("torch", "yaml", "pydantic", "numpy", "sentencepiece", "sacrebleu", "safetensors"),
@@ -90,7 +90,8 @@ def run_raising(monkeypatch, error):
     [
         (UserError("a.en has 2 lines."), 1, "Error: a.en has 2 lines.\n"),
         (OutputError("out could not be written."), 74, "Error: out could not be written.\n"),
-        (InterruptedTrainingError("saved."), 75, "Error: saved.\n"),
+        (InterruptedTrainingError("saved."), 75, "saved.\n"),
+        (EndedAtOnceError("not saved."), 130, "not saved.\n"),
         (KeyboardInterrupt(), 130, "Error: interrupted.\n"),
         (PermissionError(errno.EACCES, "Permission denied", "f"), 1,
          "Error: f: Permission denied.\n"),

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nmt_cli.engine.machine import count_devices
-from nmt_cli.engine.run_directory import locked
+from nmt_cli.engine.run_directory import ended_at_once, locked
 from nmt_cli.engine.session import Job, TrainOptions, train, train_as_worker
 from nmt_cli.errors import UserError
 from nmt_cli.launch import Rendezvous, run_workers, this_worker
@@ -54,7 +54,7 @@ def _launch(job: Job, num_workers: int) -> None:
     rendezvous = Rendezvous(num_nodes)
     if endpoint is not None:
         rendezvous = Rendezvous(num_nodes, endpoint, options.get("rdzv_id") or job.run_dir.name)
-    run_workers(num_workers, _as_arguments(job), job.run_dir, rendezvous)
+    run_workers(num_workers, _as_arguments(job), job.run_dir, rendezvous, ended_at_once)
 
 
 def _as_arguments(job: Job) -> list[str]:

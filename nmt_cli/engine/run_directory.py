@@ -18,9 +18,10 @@ from nmt_cli.atomic_files import (
     make_folders,
     remove_leftovers,
 )
+from nmt_cli.engine.checkpoint import TRAINING_STATE
 from nmt_cli.engine.growing_file import append_whole
 from nmt_cli.engine.trainer import METRICS
-from nmt_cli.errors import UserError
+from nmt_cli.errors import EndedAtOnceError, UserError
 from nmt_cli.model_directory import CHECKPOINT_NAME, CHECKPOINTS, RECIPE, list_checkpoints
 from nmt_cli.recipe.changes import ChangeKind, changed_keys
 from nmt_cli.recipe.reader import dump_recipe, read_recipe
@@ -28,6 +29,7 @@ from nmt_cli.recipe.schema import Recipe
 
 LOCK = "run.lock"
 SESSIONS = "sessions.jsonl"
+LAST_BYTES_OF_LOG = 10_000  # more than a line
 LEFT_BY_THE_KILLED = r"recipe\.yaml|metrics\.jsonl|status\.json"
 
 
@@ -132,6 +134,38 @@ def _refuse_foreign(run_dir: Path) -> None:
             raise UserError(
                 f"{run_dir / name} exists and is not a run's; choose another --run-dir."
             )
+
+
+def ended_at_once(run_dir: Path) -> EndedAtOnceError:
+    """Return the error of a training that a second interrupt ended: what stands and what is lost.
+
+    Other processes that trained there must have ended.
+    """
+    saved = [c for c in list_checkpoints(run_dir) if TRAINING_STATE in c.manifest["files"]]
+    first_lost, last_lost = saved[-1].step + 1 if saved else 1, _last_logged_step(run_dir)
+    lost = f"steps {first_lost:,} to {last_lost:,} are lost"
+    if last_lost < first_lost:
+        lost = "what was trained after it is lost" if saved else "no step was made"
+    if not saved:
+        return EndedAtOnceError(
+            f"Training was interrupted twice and ended at once. {run_dir} holds no checkpoint yet: "
+            f"{lost}. Run the same command again to start anew."
+        )
+    return EndedAtOnceError(
+        f"Training was interrupted twice and ended at once. {saved[-1].path} stands; {lost}. "
+        "Run the same command with --resume to continue from there."
+    )
+
+
+def _last_logged_step(run_dir: Path) -> int:
+    """Return the step of the last whole line of metrics.jsonl, 0 where there is none."""
+    try:
+        with (run_dir / METRICS).open("rb") as stream:
+            stream.seek(max(0, stream.seek(0, os.SEEK_END) - LAST_BYTES_OF_LOG))
+            last_line = stream.read().rpartition(b"\n")[0].rpartition(b"\n")[2]
+        return int(json.loads(last_line)["step"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return 0
 
 
 def describe_session(run_dir: Path, recipe: Recipe, session: dict[str, Any]) -> None:

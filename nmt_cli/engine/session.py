@@ -24,6 +24,7 @@ from nmt_cli.engine.run_directory import (
     RunInUseError,
     check_run_directory,
     describe_session,
+    ended_at_once,
     locked,
 )
 from nmt_cli.engine.stop_signals import StopRequest, stop_requests
@@ -170,6 +171,10 @@ def _status_kept(trainer: Trainer, worker: Worker | None) -> Iterator[None]:
         if worker is None:
             _say(run_dir, worker, "failed", str(error), error.exit_status)
         raise
+    except KeyboardInterrupt:
+        ended = ended_at_once(run_dir)
+        _say(run_dir, worker, "interrupted", str(ended), ended.exit_status)
+        raise ended from None
     _say(run_dir, worker, "finished", trainer.summary(), exit_status=0)
 
 

@@ -122,6 +122,7 @@ def test_two_processes_are_stopped_killed_and_resumed_to_the_same_end(start, toy
     training.process.terminate()
     assert training.end() == 75
     assert training.said().count("SIGTERM stopped training at step") == 1
+    assert "Error" not in training.said()  # it was saved
     assert json.loads((run_dir / "status.json").read_text())["state"] == "interrupted"
 
     training = start("--devices=2", "--resume")

@@ -1,5 +1,6 @@
 """SIGTERM, SIGINT and SIGHUP to a single process: saved, exit status 75, and the same end."""
 
+import json
 import signal
 from pathlib import Path
 
@@ -49,7 +50,8 @@ def check_stopped(
     """Stop in a phase; assert that it is saved at once and goes on to the undisturbed end."""
     ended = stop_at(trainings, prepared, run_dir, *PHASES[phase], [number])
     assert ended.status == 75, ended.said
-    assert f"Error: {number.name} stopped training at step" in ended.said
+    assert ended.said.splitlines()[-1].startswith(f"{number.name} stopped training at step ")
+    assert "Error" not in ended.said
     assert "Traceback" not in ended.said
     last = max(checkpoints(run_dir))
     assert last == step_records(run_dir)[-1]["step"], "a step was made and not saved"
@@ -97,10 +99,27 @@ def test_a_second_interrupt_ends_at_once(trainings, stop, tmp_path, undisturbed)
     """Without the save that one alone would bring."""
     ended = stop("start of validation", 1, signal.SIGINT, signal.SIGINT)
     assert ended.status == 130
-    assert ended.said.splitlines()[-1] == "Error: interrupted."
-    assert max(checkpoints(tmp_path / "run")) == 4
+    run_dir = tmp_path / "run"
+    assert ended.said.splitlines()[-1] == (
+        "Training was interrupted twice and ended at once. "
+        f"{run_dir}/checkpoints/step-00000004 stands; steps 5 to 6 are lost. "
+        "Run the same command with --resume to continue from there."
+    )
+    status = json.loads((run_dir / "status.json").read_text())
+    assert (status["state"], status["exit_status"]) == ("interrupted", 130)
+    assert status["message"] == ended.said.splitlines()[-1]
+    assert max(checkpoints(run_dir)) == 4
     trainings.finish(tmp_path / "run")
     check_same_end(tmp_path / "run", undisturbed)
+
+
+def test_a_second_interrupt_before_the_first_checkpoint_loses_what_was_trained(stop, tmp_path):
+    ended = stop("after backward", 3, signal.SIGINT, signal.SIGINT)
+    assert ended.status == 130
+    assert ended.said.splitlines()[-1] == (
+        f"Training was interrupted twice and ended at once. {tmp_path}/run holds no checkpoint "
+        "yet: steps 1 to 2 are lost. Run the same command again to start anew."
+    )
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])

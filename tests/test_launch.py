@@ -1,0 +1,74 @@
+"""What the launcher makes of its workers' end; a process that ignores SIGTERM is torchrun here."""
+
+import os
+import signal
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from nmt_cli import launch
+from nmt_cli.errors import EndedAtOnceError, InterruptedTrainingError, UserError
+from nmt_cli.launch import Rendezvous, run_workers
+from nmt_cli.run_status import RunStatus, State, read_status, write_status
+
+LAUNCH = "a launch"
+STUBBORN = ["sh", "-c", "trap '' TERM; exec sleep 60"]
+
+
+@pytest.fixture
+def launched(monkeypatch, tmp_path):
+    """Run a launcher whose workers leave this outcome; the calls come once they are at work."""
+
+    def call(outcome: State | None, *calls, command=STUBBORN):
+        def start(*_, env, **__):
+            process = popen(command)
+            write_status(tmp_path, RunStatus("running", LAUNCH))
+            if outcome is not None:
+                write_status(
+                    Path(env[launch.OUTCOME]), RunStatus(outcome, LAUNCH, 75, "saved at step 7.")
+                )
+            threading.Thread(target=lambda: [act(process) for act in calls]).start()
+            return process
+
+        popen = subprocess.Popen
+        monkeypatch.setattr(subprocess, "Popen", start)
+        rendezvous = Rendezvous(job_id=LAUNCH)
+        run_workers(2, [], tmp_path, rendezvous, lambda path: EndedAtOnceError(f"{path} stands."))
+
+    return call
+
+
+def interrupt(process):
+    while signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        time.sleep(0.01)
+    os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(0.2)  # two at once would be one
+
+
+def test_a_second_interrupt_raises_what_stands_when_all_workers_have_ended(launched, tmp_path):
+    processes: list[subprocess.Popen[bytes]] = []
+    with pytest.raises(EndedAtOnceError, match=f"^{tmp_path} stands.$"):
+        launched("running", processes.append, interrupt, interrupt)
+    assert processes[0].returncode == -signal.SIGKILL
+    status = read_status(tmp_path)
+    assert status is not None
+    assert (status.state, status.exit_status) == ("interrupted", 130)
+    assert status.message == f"{tmp_path} stands."
+
+
+def test_a_second_interrupt_after_saving_reports_that_it_was_saved(launched):
+    with pytest.raises(InterruptedTrainingError, match=r"^saved at step 7\.$") as raised:
+        launched("interrupted", interrupt, interrupt)
+    assert raised.value.exit_status == 75
+
+
+@pytest.mark.parametrize(
+    ("outcome", "kind"), [("interrupted", InterruptedTrainingError), ("failed", UserError)]
+)
+def test_only_what_failed_is_raised_as_an_error(launched, outcome, kind):
+    with pytest.raises(UserError, match=r"^saved at step 7\.$") as raised:
+        launched(outcome, command=["true"])
+    assert type(raised.value) is kind
