@@ -33,6 +33,32 @@ class Batch(NamedTuple):
     micro_batches: tuple[ParallelTokens, ...]
 
     @property
+    def largest_side(self) -> int:
+        """The most tokens that a side of a micro-batch has."""
+        return max(
+            max(len(tokens.source_tokens), len(tokens.target_tokens))
+            for tokens in self.micro_batches
+        )
+
+    @property
+    def longest(self) -> int:
+        """The tokens of the longest sentence."""
+        return max(
+            max(tokens.source_lengths.max(initial=0), tokens.target_lengths.max(initial=0))
+            for tokens in self.micro_batches
+        )
+
+    def cut(self, max_tokens: int, multiple_of: int = 1) -> "Batch":
+        """Return the same pairs in micro-batches of at most ``max_tokens`` a side.
+
+        That is this batch itself where its micro-batches fit.
+        """
+        if self.largest_side <= max_tokens:
+            return self
+        whole = ParallelTokens(*map(np.concatenate, zip(*self.micro_batches, strict=True)))
+        return Batch(self.number, _cut(whole, max_tokens, multiple_of))
+
+    @property
     def num_source_tokens(self) -> int:
         """The source tokens of all micro-batches, ends of sentences included."""
         return sum(len(micro_batch.source_tokens) for micro_batch in self.micro_batches)
@@ -47,17 +73,23 @@ def micro_batches_of(
     pairs: Indices, source: Sentences, target: Sentences, max_tokens: int, multiple_of: int = 1
 ) -> tuple[ParallelTokens, ...]:
     """Return the pairs in the fewest pieces that hold ``max_tokens`` on either side."""
-    source_tokens, source_lengths = source.gather(pairs)
-    target_tokens, target_lengths = target.gather(pairs)
-    source_ends = np.concatenate([[0], np.cumsum(source_lengths)])
-    target_ends = np.concatenate([[0], np.cumsum(target_lengths)])
-    pieces = cut_into_micro_batches(source_lengths, target_lengths, max_tokens, multiple_of)
+    return _cut(
+        ParallelTokens(*source.gather(pairs), *target.gather(pairs)), max_tokens, multiple_of
+    )
+
+
+def _cut(tokens: ParallelTokens, max_tokens: int, multiple_of: int) -> tuple[ParallelTokens, ...]:
+    source_ends = np.concatenate([[0], np.cumsum(tokens.source_lengths)])
+    target_ends = np.concatenate([[0], np.cumsum(tokens.target_lengths)])
+    pieces = cut_into_micro_batches(
+        tokens.source_lengths, tokens.target_lengths, max_tokens, multiple_of
+    )
     return tuple(
         ParallelTokens(
-            source_tokens[source_ends[piece.start] : source_ends[piece.stop]],
-            source_lengths[piece],
-            target_tokens[target_ends[piece.start] : target_ends[piece.stop]],
-            target_lengths[piece],
+            tokens.source_tokens[source_ends[piece.start] : source_ends[piece.stop]],
+            tokens.source_lengths[piece],
+            tokens.target_tokens[target_ends[piece.start] : target_ends[piece.stop]],
+            tokens.target_lengths[piece],
         )
         for piece in pieces
     )

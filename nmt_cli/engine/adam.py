@@ -16,3 +16,17 @@ class Adam(torch.optim.Adam):
     state_dict = unwrap(torch.optim.Adam.state_dict)
     load_state_dict = unwrap(torch.optim.Adam.load_state_dict)
     step = torch.no_grad()(unwrap(torch.optim.Adam.step))
+
+    def make_moments(self) -> None:
+        """Make the moments of zeros that the first step would make: no step needs memory then."""
+        for parameter in self.param_groups[0]["params"]:
+            if not self.state[parameter]:
+                self.state[parameter].update(
+                    step=torch.zeros((), dtype=torch.float32, device=parameter.device),
+                    exp_avg=torch.zeros_like(parameter),
+                    exp_avg_sq=torch.zeros_like(parameter),
+                )
+
+    def has_made(self, num_steps: int) -> bool:
+        """Say whether every weight was moved so many times: not where a step was cut short."""
+        return all(state["step"].item() == num_steps for state in self.state.values())

@@ -17,6 +17,7 @@ from nmt_cli.atomic_files import (
     verify,
 )
 from nmt_cli.corpus.tokenizer import Tokenizer
+from nmt_cli.engine.adam import Adam
 from nmt_cli.engine.ema import MovingAverage
 from nmt_cli.errors import DamagedError, OutputError, UserError
 from nmt_cli.model.transformer import Transformer
@@ -57,7 +58,7 @@ class TrainingState(NamedTuple):
     """What a checkpoint restores, as live objects."""
 
     model: Transformer
-    optimizer: torch.optim.Optimizer
+    optimizer: Adam
     progress: Progress
     average: MovingAverage | None = None  # its weights are then the checkpoint's model
 
@@ -165,7 +166,7 @@ def _restore(checkpoint: Checkpoint, state: TrainingState) -> None:
         setattr(state.progress, name, value)
 
 
-def _plain(optimizer: torch.optim.Optimizer) -> dict[int, dict[str, Tensor]]:
+def _plain(optimizer: Adam) -> dict[int, dict[str, Tensor]]:
     """Return the moments alone: the recipe decides the settings."""
     return optimizer.state_dict()["state"]
 

@@ -37,6 +37,7 @@ class Machine(NamedTuple):
     multiple_of: int = 1  # of which the number of micro-batches is one; the ranks share them
     is_compiled: bool = False
     is_deterministic: bool = False  # on a GPU too
+    is_limit_chosen: bool = False  # max_tokens is the user's: it is never changed
 
     def describe(self) -> dict[str, Any]:
         """Return what a run's log should say of it."""
@@ -124,6 +125,7 @@ def choose_machine(
     if threads is not None:
         set_num_threads(threads)
     max_tokens = options.get("max_tokens_per_device")
+    is_limit_chosen = max_tokens is not None
     if max_tokens is None:
         max_tokens = default_max_tokens(
             recipe.model, vocabulary_size, device, recipe.training.tokens_per_step, local_size
@@ -135,6 +137,7 @@ def choose_machine(
         max_tokens,
         is_compiled=is_compiled,
         is_deterministic=is_deterministic,
+        is_limit_chosen=is_limit_chosen,
     )
 
 

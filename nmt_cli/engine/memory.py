@@ -92,8 +92,11 @@ def is_out_of_memory(error: RuntimeError) -> bool:
 
 
 def give_up_memory_of(error: BaseException) -> None:
-    """Free what the frames that ``error`` came through hold: activations, mostly."""
-    traceback.clear_frames(error.__traceback__)
+    """Free what the frames that ``error`` and its causes came through hold: activations, mostly."""
+    cause: BaseException | None = error
+    while cause is not None:
+        traceback.clear_frames(cause.__traceback__)
+        cause = cause.__cause__ or cause.__context__
     if torch.cuda.is_initialized():
         torch.cuda.empty_cache()
 

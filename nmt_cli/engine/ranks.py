@@ -50,21 +50,33 @@ class Ranks:
         self._exchange(lambda: dist.all_reduce(sums))
         return sums.tolist()
 
-    def sum_gradients(self, parameters: Iterable[torch.nn.Parameter]) -> None:
-        """Replace every gradient by the sum of all ranks' gradients.
+    def collect_gradients(self, parameters: Iterable[torch.nn.Parameter]) -> Tensor | None:
+        """Return all gradients as one flat tensor for ``sum_gradients``; None for a single rank.
 
-        They travel as one flat tensor: the order of summation is then the same after a resume.
+        Call it before the ranks agree to exchange gradients: it allocates memory, the exchange
+        allocates none.
         """
         if self.size == 1:
-            return
-        parameters = list(parameters)
+            return None
+        parts = []
         for parameter in parameters:
             if parameter.grad is None:  # fewer micro-batches than ranks
                 parameter.grad = torch.zeros_like(parameter)
+            parts.append(parameter.grad.flatten())
+        return torch.cat(parts)
+
+    def sum_gradients(
+        self, parameters: Iterable[torch.nn.Parameter], collected: Tensor | None
+    ) -> None:
+        """Replace every gradient by the sum of all ranks' gradients, ``collected`` on each.
+
+        They travel as one flat tensor: the order of summation is then the same after a resume.
+        """
+        if collected is None:
+            return
+        self._exchange(lambda: dist.all_reduce(collected))
         gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
-        flat = torch.cat([gradient.flatten() for gradient in gradients])
-        self._exchange(lambda: dist.all_reduce(flat))
-        parts = flat.split([gradient.numel() for gradient in gradients])
+        parts = collected.split([gradient.numel() for gradient in gradients])
         torch._foreach_copy_(
             gradients, [part.view_as(g) for part, g in zip(parts, gradients, strict=True)]
         )

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from nmt_cli.corpus.binarized import PreparedCorpus
@@ -36,10 +35,7 @@ def copy_tensors_from_main(ranks: Ranks, state: TrainingState) -> None:
 
 
 def _moments(state: TrainingState) -> Iterator[Tensor]:
+    state.optimizer.make_moments()  # on the ranks that did not read the checkpoint
     for parameter in state.model.parameters():
         moments = state.optimizer.state[parameter]
-        if not moments:  # on a rank that did not read the checkpoint
-            step = torch.zeros((), dtype=torch.float32, device=parameter.device)
-            first, second = (torch.zeros_like(parameter) for _ in range(2))
-            moments.update(step=step, exp_avg=first, exp_avg_sq=second)
         yield from (moments[name] for name in ("step", "exp_avg", "exp_avg_sq"))

@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NoReturn
@@ -13,7 +13,7 @@ import torch
 
 from nmt_cli import logs
 from nmt_cli.corpus.binarized import PreparedCorpus
-from nmt_cli.corpus.loader import Batch, load_batches, micro_batches_of
+from nmt_cli.corpus.loader import Batch, ParallelTokens, load_batches
 from nmt_cli.engine.adam import Adam
 from nmt_cli.engine.agreement import require_same_training, require_same_weights
 from nmt_cli.engine.best import begin_anew_after_changes, count_validation
@@ -26,17 +26,23 @@ from nmt_cli.engine.divergence import (
 from nmt_cli.engine.ema import MovingAverage
 from nmt_cli.engine.ending import reasons_to_end
 from nmt_cli.engine.flops import peak_flops, training_flops
+from nmt_cli.engine.full_memory import (
+    fit_to_memory,
+    gradient_within_memory,
+    room_to_leave,
+    update_within_memory,
+)
 from nmt_cli.engine.machine import Machine
-from nmt_cli.engine.memory import give_up_memory_of, is_out_of_memory, largest_that_runs
+from nmt_cli.engine.memory import give_up_memory_of, is_out_of_memory
 from nmt_cli.engine.metrics_log import MetricsLog
 from nmt_cli.engine.planning import move_to_plan, plan_batches, plan_settings
-from nmt_cli.engine.ranks import ALONE
+from nmt_cli.engine.ranks import ALONE, PeerLostError
 from nmt_cli.engine.restoring import copy_tensors_from_main, refuse_other_text
 from nmt_cli.engine.saving import CheckpointKind, Saved, Saver
 from nmt_cli.engine.schedule import learning_rate
 from nmt_cli.engine.step_report import StepReport
 from nmt_cli.engine.stop_signals import StopRequest
-from nmt_cli.engine.training_step import Gradient, compute_gradient
+from nmt_cli.engine.training_step import FullMemoryError, Gradient, compute_gradient
 from nmt_cli.engine.validation import Validator
 from nmt_cli.errors import InterruptedTrainingError, UserError
 from nmt_cli.model.transformer import Transformer
@@ -79,45 +85,19 @@ class Trainer:
         self.average = MovingAverage(self.model, decay) if decay is not None else None
 
     def fit_to_memory(self) -> None:
-        """On GPUs, halve the micro-batches until forward and backward of a full one fit on all.
+        """Make the micro-batches fit the memory of every rank; raises UserError where none does."""
+        corpus = self.corpus
+        self.machine = fit_to_memory(
+            self.machine, corpus.source, corpus.target, self._try_micro_batch
+        )
 
-        A CPU's limit is an estimate, because a probe there meets the kernel's killer. Raises
-        UserError where one sentence is too much.
-        """
-        max_tokens = self.machine.max_tokens
-        if self.machine.device.type == "cuda":
-            longest = max(
-                int(side.lengths.max()) for side in (self.corpus.source, self.corpus.target)
-            )
-            max_tokens = largest_that_runs(max_tokens, longest, self._try_micro_batch)
-        max_tokens = self.machine.ranks.minimum(max_tokens)
-        if max_tokens == 0:
-            raise UserError(
-                "the longest sentence pair does not fit the GPU's memory; lower data.max_length, "
-                "or choose a smaller model."
-            )
-        self.machine = self.machine._replace(max_tokens=max_tokens)
-
-    def _try_micro_batch(self, max_tokens: int) -> None:
-        """Compute, and discard, the gradient of a full micro-batch of the longest pairs."""
+    def _try_micro_batch(self, tokens: ParallelTokens) -> None:
+        """Compute, and discard, the gradient of one micro-batch beside all that steps need."""
         self.model.train()
-        copies = self._copies_to_come()
-        held = [torch.empty_like(p) for p in self.model.parameters() for _ in range(copies)]
-        source, target = self.corpus.source, self.corpus.target
-        by_length = np.argsort(np.maximum(source.lengths, target.lengths), kind="stable")
-        pairs = by_length[-max_tokens:].astype(np.int64)
-        micro_batches = micro_batches_of(pairs, source, target, max_tokens)
-        largest = max(micro_batches, key=lambda tokens: len(tokens.target_tokens))
-        self._compute_gradient(Batch(0, (largest,)), self.machine._replace(ranks=ALONE))
+        room = room_to_leave(self._state(), self.machine)
+        self._compute_gradient(Batch(0, (tokens,)), self.machine._replace(ranks=ALONE))
         self.model.zero_grad(set_to_none=True)
-        del held
-
-    def _copies_to_come(self) -> int:
-        """Return how many tensors of the size of each weight steps will need that are not there."""
-        moments = 0 if self.optimizer.state else 2
-        flat_gradients = 1 if self.machine.ranks.size > 1 else 0
-        average_while_validating = 1 if self.average is not None else 0
-        return moments + flat_gradients + average_while_validating
+        del room
 
     def resume(self) -> Mapping[str, Any]:
         """Continue from the newest undamaged checkpoint; return its manifest."""
@@ -168,6 +148,7 @@ class Trainer:
             self.machine.multiple_of,
         )
         self.model.train()
+        self.optimizer.make_moments()
         with logs.progress(
             "train", "steps", self.recipe.training.max_steps, self.progress.step
         ) as bar:
@@ -195,17 +176,23 @@ class Trainer:
         started = time.monotonic()
         batch = next(batches)
         waited = time.monotonic() - started
-        try:
-            gradient = self._compute_gradient(batch, self.machine, stop)
-        except RuntimeError as error:
-            if not is_out_of_memory(error):
-                raise
-            self._end_without_memory(batch, error)
-        self.progress.batch_index = batch.number + 1
+        where = (
+            f"in batch {batch.number:,} ({batch.num_source_tokens:,} source and "
+            f"{batch.num_target_tokens:,} target tokens)"
+        )
+        with self._saved_before_failing(f"{where}, even with one sentence pair at a time"):
+            gradient, self.machine = gradient_within_memory(
+                batch, self.machine, lambda batch: self._compute_gradient(batch, self.machine, stop)
+            )
         if not gradient.is_finite:
+            self.progress.batch_index = batch.number + 1
             count_skipped(self.progress, batch.number, gradient)
             return None
-        rate = self._update(gradient)
+        with self._saved_before_failing(
+            f"while the gradient of batch {batch.number:,} was applied"
+        ):
+            rate = self._update(gradient)
+        self.progress.batch_index = batch.number + 1
         self.progress.target_tokens += gradient.num_tokens
         seconds = time.monotonic() - started
         stop.note_seconds("step", seconds)
@@ -231,18 +218,18 @@ class Trainer:
 
     def _update(self, gradient: Gradient) -> float:
         """Move the parameters by the gradient they hold; return the learning rate."""
-        self.progress.step += 1
-        self._validation = None
+        step = self.progress.step + 1
         clip_norm = self.recipe.training.clip_norm
         if clip_norm is not None:
             norm = torch.tensor(gradient.norm, device=self.machine.device)
             torch.nn.utils.clip_grads_with_norm_(self.model.parameters(), clip_norm, norm)
-        rate = learning_rate(self.progress.step, self.recipe.training, self.recipe.model.d_model)
+        rate = learning_rate(step, self.recipe.training, self.recipe.model.d_model)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         self.optimizer.step()
         if self.average is not None:
-            self.average.update(self.model, self.progress.step)
+            update_within_memory(self.average, self.model, step)
+        self.progress.step, self._validation = step, None
         return rate
 
     def _utilization(self, batch: Batch, seconds: float) -> float | None:
@@ -253,16 +240,37 @@ class Trainer:
         flops = training_flops(self.recipe.model, self.corpus.tokenizer.size, source, target)
         return flops / (seconds * self._peak_flops * self.machine.ranks.size)
 
-    def _end_without_memory(self, batch: Batch, error: RuntimeError) -> NoReturn:
-        self.model.zero_grad(set_to_none=True)
-        give_up_memory_of(error)  # saving needs some
-        if self.progress.step > self.saver.last.step:
+    @contextmanager
+    def _saved_before_failing(self, where: str) -> Iterator[None]:
+        """Save a checkpoint before training ends for want of memory, or because a rank was lost.
+
+        ``where`` completes "out of memory". A step that was cut short while it moved the weights
+        leaves nothing to save.
+        """
+        try:
+            yield
+        except PeerLostError:
+            self._save_for_safety()
+            raise
+        except RuntimeError as error:
+            if not is_out_of_memory(error):
+                raise
+            self.model.zero_grad(set_to_none=True)
+            give_up_memory_of(error)  # saving needs some
+            self._save_for_safety()
+            saved = self.saver.last.step
+            stands = f"{self.run_dir} holds step {saved:,}" if saved else "nothing is saved yet"
+            if not (self.machine.ranks.is_main or isinstance(error, FullMemoryError)):
+                stands = f"the checkpoints in {self.run_dir} stand"  # others may have saved later
+            raise UserError(
+                f"out of memory {where}; {stands}. Free memory that other programs hold, or take "
+                "a machine with more, and continue with --resume."
+            ) from error
+
+    def _save_for_safety(self) -> None:
+        step = self.progress.step
+        if step > self.saver.last.step and self.optimizer.has_made(step):
             self._save_once("safety")
-        raise UserError(
-            f"out of memory in batch {batch.number:,} ({batch.num_source_tokens:,} source and "
-            f"{batch.num_target_tokens:,} target tokens); lower --max-tokens-per-device "
-            f"{self.machine.max_tokens:,} and continue with --resume."
-        ) from error
 
     def _validate_and_save_if_due(self, stop: StopRequest) -> None:
         """Do what the intervals ask for at this step; the last is always measured and saved."""
@@ -285,7 +293,10 @@ class Trainer:
     def _validate(self, stop: StopRequest) -> bool:
         """Measure on the validation text; return whether it was the best so far."""
         average = self.average
-        with average.in_place_of(self.model) if average is not None else nullcontext():
+        with (
+            self._saved_before_failing(f"while step {self.progress.step:,} was validated"),
+            average.in_place_of(self.model) if average is not None else nullcontext(),
+        ):
             validation = self.validator.validate(self.model, self.machine, stop)
         self.model.train()
         if validation is None:

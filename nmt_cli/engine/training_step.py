@@ -21,6 +21,10 @@ from nmt_cli.model.packing import Packed, pack
 from nmt_cli.model.transformer import Transformer
 
 
+class FullMemoryError(RuntimeError):
+    """A rank had no memory left for its share of a batch; all ranks raise it for that batch."""
+
+
 class Gradient(NamedTuple):
     """What a batch gave; the gradient itself is in the parameters."""
 
@@ -79,13 +83,14 @@ def compute_gradient(  # one argument for each thing the gradient depends on
 
     The gradient is that of the sum of token losses over the whole batch, divided by the number of
     its target tokens, however the batch is cut and whoever computes the pieces. Dropout is seeded
-    for each micro-batch. Requests to ``stop`` travel with the losses. Out of memory on one rank is
-    a RuntimeError on all.
+    for each micro-batch. Requests to ``stop`` travel with the losses. Raises FullMemoryError on all
+    ranks where one of them runs out of memory.
     """
     model.zero_grad(set_to_none=True)
-    ranks, failure = machine.ranks, None
+    ranks, failure, gradients = machine.ranks, None, None
     try:
         losses = _accumulate(model, batch, bos_id, smoothing, seed, machine)
+        gradients = ranks.collect_gradients(model.parameters())
     except RuntimeError as error:
         if not is_out_of_memory(error):
             raise
@@ -94,7 +99,7 @@ def compute_gradient(  # one argument for each thing the gradient depends on
     loss, nll, failures, *asked = ranks.sum([*losses, float(failure is not None), *asked])
     if failures:
         try:
-            raise failure or torch.OutOfMemoryError("another rank had no memory left")
+            raise FullMemoryError("out of memory") from failure
         finally:
             failure = None  # or its traceback, this frame and all activations hold one another
     if stop is not None:
@@ -102,9 +107,10 @@ def compute_gradient(  # one argument for each thing the gradient depends on
     num_tokens = batch.num_target_tokens
     if not math.isfinite(loss):
         return Gradient(loss / num_tokens, nll / num_tokens, math.nan, num_tokens)
-    ranks.sum_gradients(model.parameters())
-    gradients = [p.grad for p in model.parameters() if p.grad is not None]
-    norm = torch.nn.utils.get_total_norm(gradients).item()
+    ranks.sum_gradients(model.parameters(), gradients)
+    norm = torch.nn.utils.get_total_norm(
+        [p.grad for p in model.parameters() if p.grad is not None]
+    ).item()
     return Gradient(loss / num_tokens, nll / num_tokens, norm, num_tokens)
 
 

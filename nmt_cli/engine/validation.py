@@ -1,18 +1,23 @@
 """Loss, perplexity and BLEU on the validation text."""
 
 import math
+from functools import partial
 from itertools import zip_longest
 from typing import NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
+from nmt_cli import logs
 from nmt_cli.corpus.binarized import PreparedCorpus
-from nmt_cli.corpus.loader import ParallelTokens, micro_batches_of
+from nmt_cli.corpus.loader import Batch, ParallelTokens, micro_batches_of
 from nmt_cli.decoding.translator import Translator
+from nmt_cli.engine.full_memory import computed_within_memory
 from nmt_cli.engine.machine import Machine
+from nmt_cli.engine.memory import give_up_memory_of, is_out_of_memory
 from nmt_cli.engine.stop_signals import StopRequest
-from nmt_cli.engine.training_step import as_tensors, loss_sums
+from nmt_cli.engine.training_step import FullMemoryError, as_tensors, loss_sums
 from nmt_cli.errors import UserError
 from nmt_cli.metrics import bleu
 from nmt_cli.model.transformer import Transformer
@@ -60,13 +65,21 @@ class Validator:
     ) -> Validation | None:
         """Return the figures of ``model``, left in evaluation mode; None where ``stop`` came.
 
-        The ranks share the text out, and all return the same.
+        The ranks share the text out, and all return the same. Raises FullMemoryError on all ranks
+        where a sentence pair does not fit the memory of one.
         """
         model.eval()
         measures_bleu = self._recipe.validation.bleu != "off"
         sums = self._loss_sums(model, machine, stop)
         hypotheses = self._translate(model, machine, stop) if measures_bleu else []
-        loss, nll, num_tokens, *asked = machine.ranks.sum([*sums, *stop.flags()])
+        loss, nll, num_tokens, cuts, failures, *asked = machine.ranks.sum([*sums, *stop.flags()])
+        if failures:
+            raise FullMemoryError("out of memory")
+        if cuts:
+            logs.warning(
+                "memory was full while the validation loss was measured; it was measured in "
+                "smaller micro-batches."
+            )
         stop.agree(asked)
         if stop.agreed:
             return None
@@ -79,19 +92,38 @@ class Validator:
 
     @torch.no_grad()
     def _loss_sums(self, model: Transformer, machine: Machine, stop: StopRequest) -> list[float]:
-        """Return summed loss, summed nll and target tokens of this rank's share."""
-        loss = nll = 0.0
-        num_tokens = 0
-        smoothing = self._recipe.training.label_smoothing
-        for _, tokens in machine.ranks.share(self._micro_batches(machine.max_tokens)):
+        """Return of this rank's share the summed loss, summed nll and target tokens.
+
+        Then follow how many micro-batches had to be cut smaller because memory was full, and
+        whether that did not help.
+        """
+        totals = np.zeros(3)
+        cuts = 0
+        for index, tokens in machine.ranks.share(self._micro_batches(machine.max_tokens)):
             if stop:
                 break
-            batch = as_tensors(tokens, self._corpus.tokenizer.bos_id, machine)
-            sums = loss_sums(model, batch, smoothing, machine.precision)
-            loss += sums.loss.item()
-            nll += sums.nll.item()
-            num_tokens += len(tokens.target_tokens)
-        return [loss, nll, num_tokens]
+            whole = Batch(index, (tokens,))
+            try:
+                sums, batch = computed_within_memory(whole, partial(self._sums, model, machine))
+            except RuntimeError as error:
+                if not is_out_of_memory(error):
+                    raise
+                give_up_memory_of(error)
+                return [*totals.tolist(), cuts, 1.0]
+            totals += sums
+            cuts += batch is not whole
+        return [*totals.tolist(), cuts, 0.0]
+
+    def _sums(self, model: Transformer, machine: Machine, batch: Batch) -> NDArray[np.float64]:
+        """Return summed loss, summed nll and target tokens."""
+        totals = np.zeros(3)
+        for tokens in batch.micro_batches:
+            tensors = as_tensors(tokens, self._corpus.tokenizer.bos_id, machine)
+            sums = loss_sums(
+                model, tensors, self._recipe.training.label_smoothing, machine.precision
+            )
+            totals += [sums.loss.item(), sums.nll.item(), len(tokens.target_tokens)]
+        return totals
 
     def _micro_batches(self, max_tokens: int) -> tuple[ParallelTokens, ...]:
         source, target = self._corpus.validation_source, self._corpus.validation_target

@@ -3,6 +3,7 @@ import shutil
 import pytest
 import torch
 
+from nmt_cli.engine.adam import Adam
 from nmt_cli.engine.checkpoint import (
     TRAINING_STATE,
     Progress,
@@ -19,7 +20,7 @@ from nmt_cli.model_directory import WEIGHTS, list_checkpoints
 def new_state(toy, seed=1):
     torch.manual_seed(seed)
     model = Transformer(toy.recipe.model, toy.corpus.tokenizer.size)
-    optimizer = torch.optim.Adam(model.parameters(), fused=True)
+    optimizer = Adam(model.parameters(), fused=True)
     return TrainingState(model, optimizer, Progress())
 
 

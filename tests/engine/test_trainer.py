@@ -1,7 +1,6 @@
 import json
 import math
 import signal
-import weakref
 
 import pytest
 import torch
@@ -309,75 +308,6 @@ def test_a_stop_during_validation_leaves_it_for_the_resumed_run(new_trainer, mon
     resumed.resume()
     resumed.train(StopRequest())
     assert [r["step"] for r in records(resumed) if "validation" in r] == [6, 12]
-
-
-def test_out_of_memory_names_the_batch_and_the_flag(new_trainer, monkeypatch):
-    trainer = new_trainer()
-
-    def sabotaged(*_):
-        raise RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory")
-
-    monkeypatch.setattr(trainer_module, "compute_gradient", sabotaged)
-    with pytest.raises(
-        UserError,
-        match=r"out of memory in batch 0 \(\d+ source and \d+ target tokens\); "
-        "lower --max-tokens-per-device 60",
-    ):
-        trainer.train(StopRequest())
-
-
-def test_what_ran_out_of_memory_is_freed_before_saving(new_trainer, monkeypatch):
-    class Activations:
-        pass
-
-    def limited(model, batch, *others):
-        if batch.number == 2:
-            activations = Activations()
-            held.append(weakref.ref(activations))
-            raise RuntimeError("CUDA error: out of memory")
-        return compute_gradient(model, batch, *others)
-
-    def save(*arguments):
-        held_while_saving.append(held[0]())
-        return save_checkpoint(*arguments)
-
-    held: list[weakref.ref[Activations]] = []
-    held_while_saving: list[Activations | None] = []
-    monkeypatch.setattr(trainer_module, "compute_gradient", limited)
-    monkeypatch.setattr(saving, "save_checkpoint", save)
-    trainer = new_trainer()
-    with pytest.raises(UserError, match="out of memory in batch 2 "):
-        trainer.train(StopRequest())
-    assert held_while_saving == [None]
-    assert set(checkpoints(trainer)) == {2}
-
-
-def test_on_a_gpu_the_micro_batches_are_made_to_fit(new_trainer, monkeypatch):
-    class Cuda:
-        type = "cuda"
-
-    trainer = new_trainer(machine=MACHINE._replace(device=torch.device("cpu"), max_tokens=100))
-    before = weights(trainer)
-    tried = []
-
-    def limited(model, batch, bos_id, smoothing, seed, machine, stop):
-        (tokens,) = batch.micro_batches
-        tried.append(len(tokens.source_tokens))
-        if tried[-1] > 30:
-            raise torch.OutOfMemoryError("no")
-        return compute_gradient(model, batch, bos_id, smoothing, seed, MACHINE)
-
-    monkeypatch.setattr(trainer_module, "compute_gradient", limited)
-    trainer.machine = trainer.machine._replace(device=Cuda())
-    trainer.fit_to_memory()
-    assert trainer.machine.max_tokens == 25
-    assert len(tried) == 3
-    assert torch.equal(weights(trainer), before)
-    assert all(parameter.grad is None for parameter in trainer.model.parameters())
-
-    monkeypatch.setattr(trainer_module, "largest_that_runs", lambda *_: 0)
-    with pytest.raises(UserError, match=r"longest sentence pair does not fit the GPU's memory"):
-        trainer.fit_to_memory()
 
 
 def test_the_moving_average_is_what_is_saved_and_the_weights_are_what_is_trained(
