@@ -103,6 +103,9 @@ class ByteTokenizer:
             errors="replace"
         )
 
+    def joined(self, text):
+        return text
+
     def pieces(self, ids):
         return [f"<{token - NUM_MARKS:02x}>" for token in ids]
 

@@ -65,6 +65,10 @@ class SentencePieceTokenizer:
             return " ".join(self.pieces(ids))
         return self._processor.decode([int(token) for token in ids])
 
+    def joined(self, text: str) -> str:
+        """Return ``text`` itself: the corpus is not in pieces."""
+        return text
+
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """Return the pieces that ``ids`` stand for."""
         return self._processor.id_to_piece([int(token) for token in ids])

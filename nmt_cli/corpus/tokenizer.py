@@ -30,6 +30,10 @@ class Tokenizer(Protocol):
         """Return the text of ``ids``; any character may be in it, line feeds too."""
         ...
 
+    def joined(self, text: str) -> str:
+        """Return ``text`` of the corpus in the form of ``decode``: a mark of pieces is removed."""
+        ...
+
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """Return the pieces that ``ids`` stand for."""
         ...

@@ -44,9 +44,14 @@ class WhitespaceTokenizer:
         """Return the pieces with spaces between them, or joined where a joiner says so."""
         marks = (self.bos_id, self.eos_id)
         text = " ".join(self.pieces([token for token in ids if token not in marks]))
-        if self._joiner is None or keep_pieces:
+        return text if keep_pieces else self.joined(text)
+
+    def joined(self, text: str) -> str:
+        """Return ``text`` with its pieces joined; without a joiner it stays as it is."""
+        if self._joiner is None:
             return text
-        return f"{text} ".replace(f"{self._joiner} ", "").removesuffix(" ")
+        pieces = " ".join(text.split())
+        return f"{pieces} ".replace(f"{self._joiner} ", "").removesuffix(" ")
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """Return the pieces that ``ids`` stand for."""

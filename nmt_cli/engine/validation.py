@@ -155,7 +155,12 @@ class Validator:
         return hypotheses
 
     def _bleu(self, by_rank: list[list[str]]) -> float:
-        """Return the BLEU of the validation text, through the same code as translate | score."""
+        """Return the BLEU of the validation text, through the same code as translate | score.
+
+        Where the text is in pieces, both sides are compared after their pieces were joined.
+        """
         dealt = zip_longest(*by_rank)  # as they were dealt out to the ranks
         hypotheses = [text for texts in dealt for text in texts if text is not None]
-        return bleu.corpus_bleu(hypotheses, [self._corpus.validation_lines("target")]).score
+        tokenizer = self._corpus.tokenizer
+        references = [tokenizer.joined(line) for line in self._corpus.validation_lines("target")]
+        return bleu.corpus_bleu(hypotheses, [references]).score

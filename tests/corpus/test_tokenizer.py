@@ -323,6 +323,13 @@ def test_the_joiner_is_undone_unless_pieces_are_kept(pieces, joined):
     ids = tokenizer.encode(pieces)
     assert tokenizer.decode(ids) == joined
     assert tokenizer.decode(ids, keep_pieces=True) == pieces
+    assert tokenizer.joined(pieces) == joined
+
+
+def test_text_without_a_joiner_is_left_as_it_is(bpe):
+    text = "a@@  b\u2028 c@@"
+    assert bpe.joined(text) == text
+    assert train(whitespace()).joined(text) == text
 
 
 def test_any_text_in_pieces_comes_back(tmp_path):
