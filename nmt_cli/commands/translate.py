@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
@@ -16,7 +16,12 @@ from nmt_cli.commands.pipes import StandardOutput, standard_input
 from nmt_cli.commands.translation_formats import FORMATS, Formatter
 from nmt_cli.corpus.lines import Line, open_text
 from nmt_cli.decoding.precision import set_num_threads
-from nmt_cli.decoding.translator import Translation, Translator, TranslatorOptions
+from nmt_cli.decoding.translator import (
+    LinesFailedError,
+    Translation,
+    Translator,
+    TranslatorOptions,
+)
 from nmt_cli.errors import UserError
 
 if TYPE_CHECKING:
@@ -91,14 +96,24 @@ def _progress(source: BinaryIO, *, hidden: bool) -> Iterator[Callable[[int], Non
 def _translated(
     translator: Translator, source: BinaryIO, format_line: Formatter, tally: _Tally
 ) -> Iterator[list[str]]:
-    """Yield windows of output, with an entry for each line."""
-    for window in windows(source, stall_seconds=0.0 if source.isatty() else STALL_SECONDS):
-        translations = translator.translate_window([line.text for line in window])
-        outputs = []
+    """Yield windows of output, with an entry for each line.
+
+    Raises LinesFailedError with the numbers of the text, behind the output of the lines before.
+    """
+
+    def outputs(window: Sequence[Line], translations: Sequence[Translation]) -> Iterator[str]:
         for line, translation in zip(window, translations, strict=True):
             tally.count(line, translation)
-            outputs.append(format_line(tally.num_lines, line, translation))
-        yield outputs
+            yield format_line(tally.num_lines, line, translation)
+
+    for window in windows(source, stall_seconds=0.0 if source.isatty() else STALL_SECONDS):
+        num_before = tally.num_lines
+        try:
+            translations = translator.translate_window([line.text for line in window])
+        except LinesFailedError as error:
+            yield list(outputs(window[: error.first], error.finished))
+            raise error.behind(num_before) from error.__cause__
+        yield list(outputs(window, translations))
 
 
 class _Tally:

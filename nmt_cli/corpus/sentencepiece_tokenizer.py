@@ -9,6 +9,7 @@ from pathlib import Path
 
 import sentencepiece
 
+from nmt_cli.corpus.no_text import NoTextError
 from nmt_cli.corpus.normalization import Normalizer, Side
 from nmt_cli.errors import DamagedError, UserError
 from nmt_cli.recipe.schema import TokenizerConfig
@@ -63,7 +64,10 @@ class SentencePieceTokenizer:
         """Return the text of ``ids``; any character may be in it, line feeds too."""
         if keep_pieces:
             return " ".join(self.pieces(ids))
-        return self._processor.decode([int(token) for token in ids])
+        try:
+            return self._processor.decode([int(token) for token in ids])
+        except (IndexError, UnicodeDecodeError):
+            raise NoTextError(ids, self.size) from None
 
     def joined(self, text: str) -> str:
         """Return ``text`` itself: the corpus is not in pieces."""
@@ -71,7 +75,10 @@ class SentencePieceTokenizer:
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """Return the pieces that ``ids`` stand for."""
-        return self._processor.id_to_piece([int(token) for token in ids])
+        try:
+            return self._processor.id_to_piece([int(token) for token in ids])
+        except (IndexError, UnicodeDecodeError):
+            raise NoTextError(ids, self.size) from None
 
     def save(self, directory: Path) -> None:
         """Write ``tokenizer.model``."""

@@ -27,7 +27,10 @@ class Tokenizer(Protocol):
         ...
 
     def decode(self, ids: Sequence[int], *, keep_pieces: bool = False) -> str:
-        """Return the text of ``ids``; any character may be in it, line feeds too."""
+        """Return the text of ``ids``; any character may be in it, line feeds too.
+
+        Raises NoTextError, as ``pieces`` does, where an id has no text.
+        """
         ...
 
     def joined(self, text: str) -> str:

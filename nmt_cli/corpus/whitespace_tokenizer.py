@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from nmt_cli import logs
+from nmt_cli.corpus.no_text import NoTextError
 from nmt_cli.corpus.normalization import Normalizer, Side
 from nmt_cli.errors import DamagedError, UserError
 from nmt_cli.recipe.schema import TokenizerConfig
@@ -55,7 +56,10 @@ class WhitespaceTokenizer:
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """Return the pieces that ``ids`` stand for."""
-        return [self._vocabulary[token] for token in ids]
+        try:
+            return [self._vocabulary[token] for token in ids]
+        except IndexError:
+            raise NoTextError(ids, self.size) from None
 
     def save(self, directory: Path) -> None:
         """Write ``vocabulary.txt``: one piece a line, in the order of their ids."""

@@ -5,19 +5,56 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import torch
 
+from nmt_cli.corpus.no_text import NoTextError
 from nmt_cli.decoding.beams import Found, Hypothesis
 from nmt_cli.decoding.search import Sentence
 from nmt_cli.errors import tells_of_full_memory
 
 Outcome = tuple[Hypothesis, ...] | str  # the hypotheses, or what went wrong
 Search = Callable[[Iterable[Sentence], int], Iterator[Found]]
+NO_MEMORY = "the memory is full even for this line alone; lower --beam-size, or end other programs"
+
+
+class BlamelessError(Exception):
+    """The work on ``places`` failed with ``bug``, which is no failure of their own."""
+
+    def __init__(self, places: Sequence[int], bug: Exception) -> None:
+        super().__init__(places, bug)
+        self.places, self.bug = places, bug
+
+
+def own_failure(error: Exception) -> str | None:
+    """Return why a line cannot be translated where that is its own fault; None for a bug."""
+    if isinstance(error, (FloatingPointError, NoTextError)):
+        return str(error)
+    if isinstance(error, MemoryError) or tells_of_full_memory(f"{type(error).__name__}: {error}"):
+        return NO_MEMORY
+    return None
+
+
+def narrow(
+    places: Sequence[int], bug: Exception, bug_in: Callable[[Sequence[int]], Exception | None]
+) -> BlamelessError:
+    """Return what to raise for a ``bug`` in the work on ``places``: it names the fewest that fail.
+
+    Halves that fail by themselves are halved again; ``bug_in`` repeats the work on them.
+    """
+    is_narrower = True
+    while is_narrower and len(places) > 1:
+        half, is_narrower = len(places) // 2, False
+        for part in (places[:half], places[half:]):
+            if (found := bug_in(part)) is not None:
+                places, bug, is_narrower = part, found, True
+                break
+    return BlamelessError(places, bug)
 
 
 class Isolation:
     """Runs a search over sentences; those that were in its slots when it failed are suspects.
 
     They are searched again in halves, down to the ones that fail alone; the others go on as
-    before. Where memory ran out and half of the sentences fitted, ``num_slots`` becomes that many.
+    before, unless the failure is a bug. Where memory ran out and half of the sentences fitted,
+    ``num_slots`` becomes that many.
     """
 
     def __init__(self, search: Search, sentences: Sequence[Sentence], num_slots: int) -> None:
@@ -26,7 +63,10 @@ class Isolation:
         self._outcomes: dict[int, Outcome] = {}
 
     def run(self) -> list[Outcome]:
-        """Return what became of each sentence, in their order."""
+        """Return what became of each sentence, in their order.
+
+        Raises BlamelessError, after halving, for what is not a failure of the sentences' own.
+        """
         self._run(range(len(self._sentences)))
         return [self._outcomes[number] for number in range(len(self._sentences))]
 
@@ -35,15 +75,22 @@ class Isolation:
         while waiting:
             taken: list[int] = []
             failure = self._attempt(waiting, taken)
-            if failure is not None:
-                suspects = [number for number in taken if number not in self._outcomes]
-                self._search_again(suspects, failure)
+            if failure is None:
+                continue
+            suspects = [number for number in taken if number not in self._outcomes]
+            if isinstance(failure, Exception):
+                raise narrow(suspects or taken, failure, self._bug_in)
+            self._search_again(suspects, failure)
 
-    def _attempt(self, waiting: deque[int], taken: list[int]) -> str | None:
+    def _bug_in(self, numbers: Sequence[int]) -> Exception | None:
+        failure = self._attempt(deque(numbers), [])
+        return failure if isinstance(failure, Exception) else None
+
+    def _attempt(self, waiting: deque[int], taken: list[int]) -> str | Exception | None:
         """Search until none is ``waiting``; return what went wrong, if anything did.
 
-        Only the text of the error leaves: its traceback would keep the tensors of the failed step
-        in memory, and there may be too little of it.
+        Of a sentence's own failure only the text leaves: the traceback would keep the tensors of
+        the failed step in memory, and there may be too little of it.
         """
 
         def sentences() -> Iterator[Sentence]:
@@ -57,9 +104,12 @@ class Isolation:
                 outcome = found.hypotheses or "the model gives every translation probability 0"
                 self._outcomes[taken[found.number]] = outcome
         except Exception as error:
-            if all(number in self._outcomes for number in taken) or _ends_the_device(error):
+            if _ends_the_device(error):
+                raise
+            own = own_failure(error)
+            if own is not None and all(number in self._outcomes for number in taken):
                 raise  # no sentence is to blame, and trying again would never end
-            return f"{type(error).__name__}: {error}"
+            return own or error
         return None
 
     def _search_again(self, suspects: list[int], failure: str) -> None:
@@ -70,7 +120,7 @@ class Isolation:
         for part in (suspects[:half], suspects[half:]):
             self._run(part)
         all_well = not any(isinstance(self._outcomes[number], str) for number in suspects)
-        if all_well and tells_of_full_memory(failure):
+        if all_well and failure == NO_MEMORY:
             self.num_slots = min(self.num_slots, len(suspects) - half)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypedDict
 
@@ -12,7 +13,7 @@ from nmt_cli.corpus.lines import is_blank, one_line
 from nmt_cli.corpus.tokenizer import Tokenizer
 from nmt_cli.decoding.beams import Found, Hypothesis, SearchSettings, length_penalty
 from nmt_cli.decoding.cached_model import CachedTransformer
-from nmt_cli.decoding.isolation import Isolation, Outcome
+from nmt_cli.decoding.isolation import BlamelessError, Isolation, Outcome, narrow, own_failure
 from nmt_cli.decoding.over_long import Part, parts_within
 from nmt_cli.decoding.precision import at_precision, choose_device, choose_precision
 from nmt_cli.decoding.search import Sentence, StepModel, beam_search
@@ -50,6 +51,25 @@ class Translation(NamedTuple):
     error: str | None = None  # why the line could not be translated
     num_parts: int = 1  # more where the line was too long and translated in parts
     truncated: bool = False  # the line was too long and its end not translated
+
+
+class LinesFailedError(Exception):
+    """A bug, the cause, came up while lines ``first`` to ``last``, counted from 0, were translated.
+
+    It could not be narrowed to fewer lines. ``finished`` are the translations of the lines before.
+    """
+
+    def __init__(self, first: int, last: int, finished: Sequence[Translation] = ()) -> None:
+        lines = f"line {first + 1:,}" if first == last else f"lines {first + 1:,} to {last + 1:,}"
+        super().__init__(
+            f"{lines} could not be translated because of a bug in nmt-cli; please report it "
+            "with the traceback above"
+        )
+        self.first, self.last, self.finished = first, last, finished
+
+    def behind(self, num_lines: int) -> LinesFailedError:
+        """Return the same error for a text of which these lines follow ``num_lines`` others."""
+        return LinesFailedError(self.first + num_lines, self.last + num_lines)
 
 
 class TranslatorOptions(TypedDict, total=False):
@@ -124,45 +144,95 @@ class Translator:
         return cls(recipe, tokenizer, model, **options)
 
     def translate(self, lines: Iterable[str]) -> Iterator[Translation]:
-        """Yield the translation of each line, in order; memory holds a window of them."""
-        window: list[str] = []
-        num_characters = 0
-        for line in lines:
-            window.append(line)
-            num_characters += len(line)
-            if len(window) >= WINDOW_LINES or num_characters >= WINDOW_CHARACTERS:
-                yield from self.translate_window(window)
-                window, num_characters = [], 0
-        yield from self.translate_window(window)
+        """Yield the translation of each line, in order; memory holds a window of them.
+
+        Raises LinesFailedError, after the translations of the lines before, where a bug came up.
+        """
+        num_translated = 0
+        for window in _windows(lines):
+            try:
+                translations = self.translate_window(window)
+            except LinesFailedError as error:
+                yield from error.finished
+                raise error.behind(num_translated) from error.__cause__
+            yield from translations
+            num_translated += len(window)
 
     def translate_window(self, lines: Sequence[str]) -> list[Translation]:
-        """Return the translation of each line; they are translated together, longest first."""
+        """Return the translation of each line; they are translated together, longest first.
+
+        Raises LinesFailedError where a bug came up; the lines before are translated nevertheless.
+        """
+        failure = None
+        while True:
+            try:
+                finished = self._translate_together(lines)
+                break
+            except LinesFailedError as error:
+                failure, lines = error, lines[: error.first]
+        if failure is not None:
+            raise LinesFailedError(failure.first, failure.last, finished) from failure.__cause__
+        return finished
+
+    def _translate_together(self, lines: Sequence[str]) -> list[Translation]:
         jobs = self._prepare(lines)
-        sentences = [self._sentence(part) for job in jobs for part in job.parts]
+        parts = [(line, part) for line, job in enumerate(jobs) for part in job.parts]
+        sentences = [self._sentence(part) for _, part in parts]
         order = sorted(range(len(sentences)), key=lambda i: len(sentences[i].tokens), reverse=True)
-        found = self._search_by_length([sentences[number] for number in order])
+        found = self._search_by_length(
+            [sentences[number] for number in order], [parts[number][0] for number in order]
+        )
         outcomes = dict(zip(order, found, strict=True))
         translations, start = [], 0
-        for job in jobs:
+        for line, job in enumerate(jobs):
             end = start + len(job.parts)
-            translations.append(self._answer(job, [outcomes[n] for n in range(start, end)]))
+            try:
+                answer = self._answer(job, [outcomes[n] for n in range(start, end)])
+            except Exception as error:
+                answer = Translation(error=_own_failure_of(line, error))
+            translations.append(answer)
             start = end
         return translations
 
     def _prepare(self, lines: Sequence[str]) -> list[_Job]:
-        texts = [line for line in lines if not is_blank(line)]
-        jobs = iter(self._encoded(texts))
-        return [_Job() if is_blank(line) else next(jobs) for line in lines]
+        jobs = [_Job(error=_why_not_unicode(line)) for line in lines]
+        texts = {
+            number: line
+            for number, line in enumerate(lines)
+            if jobs[number].error is None and not is_blank(line)
+        }
+        with _naming_lines(list(texts)):
+            encoded = self._encoded(list(texts.values()))
+        for (number, text), tokens in zip(texts.items(), encoded, strict=True):
+            if isinstance(tokens, str):
+                jobs[number] = _Job(error=tokens)
+                continue
+            try:
+                jobs[number] = self._job(text, tokens)
+            except Exception as error:
+                jobs[number] = _Job(error=_own_failure_of(number, error))
+        return jobs
 
-    def _encoded(self, texts: Sequence[str]) -> list[_Job]:
+    def _encoded(self, texts: Sequence[str]) -> list[list[int] | str]:
+        """Return the tokens of each text, or why it has none."""
+
+        def bug_in(places: Sequence[int]) -> Exception | None:
+            try:
+                self._tokenizer.encode_batch([texts[place] for place in places])
+            except Exception as error:
+                return error if own_failure(error) is None else None
+            return None
+
         if not texts:
             return []
         try:
-            encoded = self._tokenizer.encode_batch(texts)
-            return [self._job(*pair) for pair in zip(texts, encoded, strict=True)]
+            return [*self._tokenizer.encode_batch(texts)]
         except Exception as error:
-            if len(texts) == 1:
-                return [_Job(error=f"{type(error).__name__}: {error}")]
+            own, failure = own_failure(error), error
+        if own is None:
+            raise narrow(range(len(texts)), failure, bug_in)
+        if len(texts) == 1:
+            return [own]
         half = len(texts) // 2
         return self._encoded(texts[:half]) + self._encoded(texts[half:])
 
@@ -184,8 +254,13 @@ class Translator:
             longest_output = min(longest_output, self._longest_output)
         return Sentence([*part.tokens, self._tokenizer.eos_id], longest_output)
 
-    def _search_by_length(self, sentences: Sequence[Sentence]) -> list[Outcome]:
-        """Return what became of ``sentences``, longest first; shorter ones get more slots."""
+    def _search_by_length(
+        self, sentences: Sequence[Sentence], lines: Sequence[int]
+    ) -> list[Outcome]:
+        """Return what became of ``sentences``, longest first; shorter ones get more slots.
+
+        ``lines`` are the numbers of their lines, for LinesFailedError.
+        """
         outcomes: list[Outcome] = []
         while len(outcomes) < len(sentences):
             num_slots = self._num_slots(sentences[len(outcomes)])
@@ -195,7 +270,9 @@ class Translator:
                     break
                 group.append(sentence)
             isolation = Isolation(self._search, group, num_slots)
-            with torch.no_grad(), torch.autocast(self._device.type, enabled=False):
+            rest = lines[len(outcomes) :]
+            no_autocast = torch.autocast(self._device.type, enabled=False)
+            with torch.no_grad(), no_autocast, _naming_lines(rest):
                 outcomes += isolation.run()
             # Where that many did not fit into memory, fewer will be tried from now on.
             self._max_tokens = max(1, self._max_tokens * isolation.num_slots // num_slots)
@@ -214,10 +291,7 @@ class Translator:
         error = next((outcome for outcome in outcomes if isinstance(outcome, str)), job.error)
         if error is not None or not found:
             return Translation(error=error)
-        try:
-            return self._joined(job, found)
-        except Exception as error:  # a piece that has no text
-            return Translation(error=f"{type(error).__name__}: {error}")
+        return self._joined(job, found)
 
     def _joined(self, job: _Job, found: Sequence[tuple[Hypothesis, ...]]) -> Translation:
         separators = [part.separator for part in job.parts]
@@ -242,6 +316,46 @@ class Translator:
         length = sum(len(hypothesis.tokens) + 1 for hypothesis in hypotheses)
         score = log_probability / length_penalty(length, self._settings.length_penalty)
         return Alternative(one_line(text), score, tuple(pieces))
+
+
+def _windows(lines: Iterable[str]) -> Iterator[list[str]]:
+    window: list[str] = []
+    num_characters = 0
+    for line in lines:
+        window.append(line)
+        num_characters += len(line)
+        if len(window) >= WINDOW_LINES or num_characters >= WINDOW_CHARACTERS:
+            yield window
+            window, num_characters = [], 0
+    yield window
+
+
+def _why_not_unicode(line: str) -> str | None:
+    """Return why ``line`` is not text, where it holds half of a character; None where it is."""
+    try:
+        line.encode()
+    except UnicodeEncodeError as error:
+        code = ord(line[error.start])
+        return f"character {error.start + 1:,} is U+{code:04X}, half of a surrogate pair"
+    return None
+
+
+@contextmanager
+def _naming_lines(lines: Sequence[int]) -> Iterator[None]:
+    """Raise LinesFailedError for a bug in the block, whose place n belongs to ``lines[n]``."""
+    try:
+        yield
+    except BlamelessError as error:
+        failed = [lines[place] for place in error.places]
+        raise LinesFailedError(min(failed), max(failed)) from error.bug
+
+
+def _own_failure_of(line: int, error: Exception) -> str:
+    """Return why ``line`` could not be translated. Raises LinesFailedError for a bug."""
+    own = own_failure(error)
+    if own is None:
+        raise LinesFailedError(line, line) from error
+    return own
 
 
 def _check(settings: SearchSettings) -> None:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from nmt_cli import logs
 from nmt_cli.corpus.binarized import PreparedCorpus
 from nmt_cli.corpus.loader import Batch, ParallelTokens, micro_batches_of
-from nmt_cli.decoding.translator import Translator
+from nmt_cli.decoding.translator import LinesFailedError, Translator
 from nmt_cli.engine.full_memory import computed_within_memory
 from nmt_cli.engine.machine import Machine
 from nmt_cli.engine.memory import give_up_memory_of, is_out_of_memory
@@ -141,14 +141,20 @@ class Validator:
             precision=machine.precision,
         )
         source_lines = self._corpus.validation_lines("source")
-        lines = [line for _, line in machine.ranks.share(source_lines)]
+        shared = list(machine.ranks.share(source_lines))
+        lines = [line for _, line in shared]
         hypotheses: list[str] = []
         most_lines = -(-len(source_lines) // machine.ranks.size)  # of a rank: all poll as often
         for start in range(0, most_lines, LINES_BETWEEN_POLLS):
             stop.agree(machine.ranks.sum(stop.flags()))
             if stop.agreed:
                 break
-            window = translator.translate_window(lines[start : start + LINES_BETWEEN_POLLS])
+            try:
+                window = translator.translate_window(lines[start : start + LINES_BETWEEN_POLLS])
+            except LinesFailedError as error:
+                numbers = [number for number, _ in shared[start:]]
+                failure = LinesFailedError(numbers[error.first], numbers[error.last])
+                raise failure from error.__cause__
             if failed := next((t.error for t in window if t.error is not None), None):
                 raise UserError(f"the validation text could not be translated: {failed}.")
             hypotheses += [translation.text for translation in window]

@@ -9,20 +9,18 @@ import os
 import random
 import select
 import threading
-import time
 from pathlib import Path
-from typing import Any, BinaryIO, cast
 
 import pytest
 import torch
+from click.testing import CliRunner
 
-from nmt_cli import logs
+from nmt_cli import cli, logs
 from nmt_cli.atomic_files import directory_appearing_whole
-from nmt_cli.commands import line_windows, translate
-from nmt_cli.commands.line_windows import windows
+from nmt_cli.commands import translate
 from nmt_cli.corpus.lines import is_blank, one_line
 from nmt_cli.decoding import translator as translator_module
-from nmt_cli.decoding.translator import Alternative, Translation, Translator
+from nmt_cli.decoding.translator import Alternative, LinesFailedError, Translation, Translator
 from nmt_cli.errors import OutputError, UserError
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.model_directory import save_model
@@ -192,6 +190,32 @@ def test_failed_lines_are_empty_and_named(monkeypatch, capsys):
     assert "\x1b[31m" not in stderr
 
 
+class BuggyTranslator(TaggingTranslator):
+    def translate_window(self, lines):
+        if "bad" in lines:
+            first = lines.index("bad")
+            error = LinesFailedError(first, first, super().translate_window(lines[:first]))
+            raise error from TypeError("a bug of ours")
+        return super().translate_window(lines)
+
+
+def test_a_bug_ends_the_command_with_its_traceback_behind_the_lines_before(monkeypatch, tmp_path):
+    monkeypatch.setattr(Translator, "load", lambda *_, **__: BuggyTranslator())
+    lines = [f"line {number}" for number in range(1000)]
+    lines[700] = "bad"
+    data = "\n".join(lines).encode()
+    result = CliRunner().invoke(cli.main, ["translate", "model"], input=data)
+    assert result.exit_code == 1
+    assert result.stdout.splitlines() == [digest(line) for line in lines[:700]]
+    assert isinstance(result.exception, LinesFailedError)
+    assert str(result.exception).startswith("line 701 could not be translated because of a bug")
+    assert isinstance(result.exception.__cause__, TypeError)
+    output = ["translate", "model", "--output", str(tmp_path / "out")]
+    result = CliRunner().invoke(cli.main, output, input=data)
+    assert isinstance(result.exception, LinesFailedError)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_input_and_output_files(pipe, tmp_path):
     source, target = tmp_path / "in", tmp_path / "out"
     source.write_bytes(b"one\r\ntwo")
@@ -321,47 +345,6 @@ def test_answers_come_while_the_input_stalls(pipe, monkeypatch, fast_lines):
         running.join(20)
         assert not running.is_alive()
     os.close(out_reading)
-
-
-class Endless(io.RawIOBase):
-    """A stream of short lines that counts what is taken."""
-
-    def __init__(self):
-        self.num_lines = 0
-
-    def readline(self, size=-1):
-        self.num_lines += 1
-        return b"word\n"
-
-
-def test_the_input_waits_for_a_slow_translation():
-    stream = Endless()
-    reader: Any = windows(cast(BinaryIO, stream))
-    for _ in range(3):
-        next(reader)
-        time.sleep(0.05)
-        before = stream.num_lines
-        time.sleep(0.05)
-        assert stream.num_lines == before
-    assert stream.num_lines <= 2 * 4 * translator_module.WINDOW_LINES
-    reader.close()
-
-
-def test_windows_are_bounded_in_characters(monkeypatch):
-    monkeypatch.setattr(line_windows, "WINDOW_CHARACTERS", 100)
-    data = b"x" * 60 + b"\n" + b"y\n" * 300 + b"z" * 500 + b"\nend"
-    sizes = [sum(len(line.text) for line in window) for window in windows(io.BytesIO(data))]
-    assert sum(sizes) == 60 + 300 + 500 + 3
-    assert max(sizes) < 100 + 500
-
-
-def test_slow_windows_get_smaller(monkeypatch):
-    monkeypatch.setattr(line_windows, "SECONDS_FOR_A_WINDOW", -1.0)
-    sizes = [len(window) for window in windows(io.BytesIO(b"x\n" * 2000))]
-    assert sizes[:3] == [512, 256, 128]
-    monkeypatch.setattr(line_windows, "SECONDS_FOR_A_WINDOW", 1e9)
-    sizes = [len(window) for window in windows(io.BytesIO(b"x\n" * 20_000), stall_seconds=5.0)]
-    assert sizes[:5] == [512, 1024, 2048, 4096, 4096]
 
 
 def test_a_real_model_with_its_options(toy, tmp_path, capsys):

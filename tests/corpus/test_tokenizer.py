@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nmt_cli.corpus import sentencepiece_tokenizer, whitespace_tokenizer
+from nmt_cli.corpus.no_text import NoTextError
 from nmt_cli.corpus.tokenizer import load_tokenizer, train_tokenizer
 from nmt_cli.errors import DamagedError, UserError
 from nmt_cli.recipe.schema import DataConfig, TokenizerConfig
@@ -107,6 +108,14 @@ def test_any_ids_decode(tokenizer):
     for _ in range(500):
         ids = generator.choices(range(tokenizer.size), k=generator.randint(0, 12))
         tokenizer.decode(ids).encode()  # strict: no lone surrogates
+
+
+def test_ids_without_a_piece_have_no_text(bpe):
+    for tokenizer in (bpe, train(whitespace(), [("a b", "c")])):
+        for method in (tokenizer.decode, tokenizer.pieces):
+            with pytest.raises(NoTextError) as caught:
+                method([3, 70_000])
+            assert str(caught.value).startswith("the id 70,000 has no text; the tokenizer has ")
 
 
 @pytest.mark.parametrize("algorithm", ["bpe", "unigram"])

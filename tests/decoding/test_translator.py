@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 import torch
 
+from nmt_cli.corpus.no_text import NoTextError
 from nmt_cli.corpus.normalization import Normalizer
 from nmt_cli.corpus.whitespace_tokenizer import CONTROL, WhitespaceTokenizer
 from nmt_cli.decoding import translator as translator_module
-from nmt_cli.decoding.translator import Translation, Translator
+from nmt_cli.decoding.translator import LinesFailedError, Translation, Translator
 from nmt_cli.errors import UserError
 from nmt_cli.model.transformer import Transformer
 from tests.fake_models import NUM_MARKS, ByteTokenizer, CopyModel, tiny_recipe
@@ -184,25 +185,133 @@ def test_learned_positions_limit_input_and_output(monkeypatch):
         assert translation.error is None
 
 
-def test_a_failing_line_is_isolated(monkeypatch):
-    bad = {f"line {number}" for number in (3, 4, 77, 199)}
+def failing_for(bad, error):
+    """Return what makes a CopyModel fail while one of the lines ``bad`` is in its slots."""
 
     def fails(sources):
-        for source in sources:
-            text = ByteTokenizer().decode(source)
-            if text in bad:
-                raise RuntimeError(f"cannot say {text}")
+        if bad & {ByteTokenizer().decode(source) for source in sources}:
+            raise error
 
+    return fails
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (FloatingPointError("the model's output is not a number"), "is not a number"),
+        (
+            torch.OutOfMemoryError("CUDA out of memory. Tried to allocate"),
+            "the memory is full even",
+        ),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory"), "the memory is full even"),
+        (MemoryError(), "the memory is full even for this line alone; lower --beam-size"),
+    ],
+)
+def test_a_line_that_fails_by_its_own_fault_is_isolated(monkeypatch, error, reason):
+    bad = {f"line {number}" for number in (3, 4, 77, 199)}
+    fails = failing_for(bad, error)
     translator, model = copying(monkeypatch, fails=fails, max_tokens_per_device=1000)
     lines = [f"line {number}" for number in range(200)]
     for line, translation in zip(lines, translator.translate(lines), strict=True):
-        if line in bad:
-            assert translation == Translation(error=f"RuntimeError: cannot say {line}")
-        else:
-            assert translation.text == line
+        assert translation.text == ("" if line in bad else line)
+        assert (reason in (translation.error or "")) == (line in bad)
     model.max_slots = 0
     list(translator.translate(["other"] * 20))
     assert model.max_slots == 1000 // (32 * 4)
+
+
+def failure_of(translator, lines):
+    """Return the texts translated before the error, and the error."""
+    found: list[str] = []
+    with pytest.raises(LinesFailedError) as caught:
+        found.extend(translation.text for translation in translator.translate(lines))
+    return found, caught.value
+
+
+def test_a_bug_in_the_search_ends_translation_behind_the_lines_before_it(monkeypatch):
+    monkeypatch.setattr(translator_module, "WINDOW_LINES", 50)
+    bug = TypeError("a bug of ours")
+    fails = failing_for({"line 130 is the longest", "line 77"}, bug)
+    translator, _ = copying(monkeypatch, fails=fails, max_tokens_per_device=1000)
+    lines = [f"line {number}" for number in range(200)]
+    lines[130] += " is the longest"
+    found, error = failure_of(translator, lines)
+    assert found == lines[:77]
+    assert (error.first, error.last, error.__cause__) == (77, 77, bug)
+    assert str(error).startswith("line 78 could not be translated because of a bug in nmt-cli")
+
+
+def test_the_first_of_several_lines_that_meet_a_bug_is_named(monkeypatch):
+    bad = {f"line {number}" for number in (3, 4, 77, 199)} | {"line 90 and so on"}
+    translator, _ = copying(monkeypatch, fails=failing_for(bad, KeyError("a bug")))
+    lines = [f"line {number}" for number in range(200)]
+    lines[90] += " and so on"
+    found, error = failure_of(translator, lines)
+    assert found == lines[:3]
+    assert (error.first, error.last) == (3, 3)
+
+
+def test_a_bug_that_no_line_meets_alone_names_the_lines_that_met_it_together(monkeypatch):
+    def fails(sources):
+        texts = {ByteTokenizer().decode(source) for source in sources}
+        if {"line 12", "line 40"} <= texts:
+            raise ValueError("these two")
+
+    translator, _ = copying(monkeypatch, fails=fails)
+    lines = [f"line {number}" for number in range(64)]
+    found, error = failure_of(translator, lines)
+    assert found == lines[: error.first]
+    assert error.first <= 12
+    assert error.last >= 40
+    assert f"lines {error.first + 1} to {error.last + 1} could not" in str(error)
+
+
+def test_a_bug_that_meets_every_line_ends_translation_soon(monkeypatch):
+    calls = []
+
+    def fails(sources):
+        calls.append(1)
+        raise TypeError("always")
+
+    translator, _ = copying(monkeypatch, fails=fails)
+    found, error = failure_of(translator, [f"line {number}" for number in range(1000)])
+    assert found == []
+    assert (error.first, error.last) == (0, 0)
+    assert len(calls) < 200
+
+
+@pytest.mark.parametrize("method", ["encode_batch", "decode", "pieces"])
+def test_a_bug_in_the_tokenizer_names_its_line(monkeypatch, method):
+    translator, _ = copying(monkeypatch)
+    original = getattr(ByteTokenizer, method)
+    bad = ByteTokenizer().encode("line 30")
+
+    def broken(self, texts_or_ids, **options):
+        if "line 30" in texts_or_ids or [*texts_or_ids] == bad:
+            raise TypeError("a bug of ours")
+        return original(self, texts_or_ids, **options)
+
+    monkeypatch.setattr(ByteTokenizer, method, broken)
+    lines = [f"line {number}" for number in range(64)]
+    found, error = failure_of(translator, lines)
+    assert found == lines[:30]
+    assert (error.first, error.last) == (30, 30)
+    assert str(error.__cause__) == "a bug of ours"
+
+
+def test_pieces_without_text_are_an_error_of_the_line(monkeypatch):
+    translator, _ = copying(monkeypatch)
+    original = ByteTokenizer.decode
+
+    def without_q(self, ids, **options):
+        if NUM_MARKS + ord("q") in ids:
+            raise NoTextError([NUM_MARKS + ord("q")], 50)
+        return original(self, ids, **options)
+
+    monkeypatch.setattr(ByteTokenizer, "decode", without_q)
+    first, bad, last = translator.translate(["first", "q", "last"])
+    assert (first.text, last.text) == ("first", "last")
+    assert bad == Translation(error="the id 116 has no text; the tokenizer has 50 pieces")
 
 
 def test_running_out_of_memory_halves_the_slots(monkeypatch):
@@ -232,7 +341,7 @@ def test_what_cannot_be_encoded_is_isolated(monkeypatch):
     first, bad, last = translator.translate(["first", "a lone \ud800 surrogate", "last"])
     assert (first.text, last.text) == ("first", "last")
     assert bad.text == ""
-    assert bad.error.startswith("UnicodeEncodeError")
+    assert bad.error == "character 8 is U+D800, half of a surrogate pair"
 
 
 def test_a_model_that_is_broken_fails_every_line(monkeypatch):
@@ -240,9 +349,7 @@ def test_a_model_that_is_broken_fails_every_line(monkeypatch):
     with torch.no_grad():
         translator._model._model.output_weight.fill_(torch.nan)
     for translation in translator.translate(["cat", "dog eel"]):
-        assert translation == Translation(
-            error="FloatingPointError: the model's output is not a number"
-        )
+        assert translation == Translation(error="the model's output is not a number")
 
 
 def test_interrupting_is_not_an_error_of_the_line(monkeypatch):
