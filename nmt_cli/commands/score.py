@@ -58,8 +58,9 @@ def _check(
     for name, text in zip(names[1:], texts[1:], strict=True):
         if len(text) != num_lines:
             raise UserError(
-                f"{names[0]} has {_lines(num_lines)}, {name} has {len(text):,}; "
-                "line n of one must translate line n of the other."
+                f"{names[0]} has {_segments(num_lines)}, {name} has {len(text):,}; segment n of "
+                "the hypotheses is compared with segment n of the references (one a line), so "
+                "give files of the same text."
             )
     if not num_lines:
         raise UserError(f"{names[0]} is empty; there is nothing to score.")
@@ -73,5 +74,5 @@ def _check(
             )
 
 
-def _lines(number: int) -> str:
-    return "1 line" if number == 1 else f"{number:,} lines"
+def _segments(number: int) -> str:
+    return "1 segment" if number == 1 else f"{number:,} segments"

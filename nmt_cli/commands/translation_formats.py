@@ -37,6 +37,8 @@ def as_jsonl(number: int, line: Line, translation: Translation) -> str:
         "tokens": translation.tokens,
         "alternatives": [other._asdict() for other in translation.alternatives],
         "error": translation.error,
+        "num_parts": translation.num_parts,
+        "truncated": translation.truncated,
     }
     return one_line(json.dumps(record, ensure_ascii=False)) + "\n"
 

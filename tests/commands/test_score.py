@@ -73,10 +73,16 @@ def test_standard_input_is_given_once(texts):
         score.run(score.STANDARD_INPUT, [texts("ref", LINES), score.STANDARD_INPUT])
 
 
-def test_line_counts_must_agree(texts):
+def test_numbers_of_segments_must_agree(texts):
     hypotheses, good, short = texts("h", LINES * 400), texts("r", LINES * 400), texts("s", LINES)
-    with pytest.raises(UserError, match=r"/h has 1,200 lines, .*/s has 3; line n of one must"):
+    with pytest.raises(UserError) as caught:
         score.run(hypotheses, [good, short])
+    assert str(caught.value) == (
+        f"{hypotheses} has 1,200 segments, {short} has 3; segment n of the hypotheses is compared "
+        "with segment n of the references (one a line), so give files of the same text."
+    )
+    with pytest.raises(UserError, match=r"/one has 1 segment, .*/r has 1,200; segment n of "):
+        score.run(texts("one", LINES[:1]), [good])
 
 
 def test_nothing_to_score(texts):

@@ -272,9 +272,19 @@ def test_jsonl(monkeypatch):
         "tokens": ["[", "]"],
         "alternatives": [{"text": "zwei\tte", "score": -2.5, "tokens": ["zwei", "te"]}],
         "error": None,
+        "num_parts": 1,
+        "truncated": False,
     }
     assert (bad["line"], bad["text"], bad["score"], bad["error"]) == (2, "", None, "it is bad")
     assert last["text"] == '["two"]'
+
+
+def test_jsonl_says_which_lines_were_in_parts_or_cut(monkeypatch):
+    translations = [Translation("a b", -1.0, ("a", "b"), num_parts=3), Translation(truncated=True)]
+    monkeypatch.setattr(TaggingTranslator, "translate_window", lambda *_: translations)
+    out = Pipe(monkeypatch, TaggingTranslator())(b"one\ntwo\n", output_format="jsonl")
+    records = [json.loads(line) for line in out.decode().splitlines()]
+    assert [(r["num_parts"], r["truncated"]) for r in records] == [(3, False), (1, True)]
 
 
 def test_n_best_is_refused_where_it_would_break_the_lines(pipe):
