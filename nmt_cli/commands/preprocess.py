@@ -4,6 +4,7 @@ import importlib.metadata
 import re
 import shutil
 import unicodedata
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any, NamedTuple
 
 from nmt_cli import logs
 from nmt_cli.atomic_files import MANIFEST, directory_appearing_whole, remove_leftovers
+from nmt_cli.commands import text_warnings
 from nmt_cli.corpus import sentencepiece_tokenizer, whitespace_tokenizer
 from nmt_cli.corpus.binarized import (
     KIND,
@@ -28,10 +30,10 @@ from nmt_cli.corpus.cleaning import (
     LengthLimits,
     training_limits,
 )
-from nmt_cli.corpus.duplicates import pair_hash
 from nmt_cli.corpus.encoding import EncodingJob, encode_in_order, useful_workers
+from nmt_cli.corpus.held_out import HeldOut
 from nmt_cli.corpus.lines import one_line
-from nmt_cli.corpus.normalization import Side
+from nmt_cli.corpus.normalization import SIDES, Side
 from nmt_cli.corpus.parallel_corpora import ParallelCorpora
 from nmt_cli.corpus.parallel_text import ParallelText
 from nmt_cli.corpus.tokenizer import Tokenizer, train_tokenizer
@@ -52,7 +54,6 @@ RULE_NAMES = {
     TOO_SHORT: "too short",
     LENGTH_RATIO: "too unequal in length",
 }
-SIDES: tuple[Side, Side] = ("source", "target")
 
 
 class TokenCounts(NamedTuple):
@@ -90,14 +91,17 @@ def run(
 def _prepare(recipe: Recipe, directory: Path, workers: int | None) -> dict[str, Any]:
     """Write every file but the manifest into ``directory``; return what the manifest says."""
     data = recipe.data
-    validation_pairs = _write_validation_text(data.validation, directory)
+    _warn(text_warnings.on_encodings(data))
+    held_out = _write_validation_text(data.validation, directory)
     training = ParallelCorpora(data.train, remove_duplicates=data.filters.remove_duplicates)
     validation = ParallelCorpora([data.validation], remove_duplicates=False)
     with _work_folder(directory) as folder, logs.progress("reading", "pairs") as counter:
-        validation.look_over(folder, frozenset(), counter.advance)
-        training.look_over(folder, validation_pairs, counter.advance)
+        validation.look_over(folder, counter.advance)
+        test = _held_out_test(data.test)
+        training.look_over(folder, counter.advance, validation=held_out, test=test)
     _refuse_blank(validation)
     _refuse_blank(training)
+    _warn(text_warnings.on_text(training.reports, validation.reports[0], recipe, held_out))
 
     tokenizer = _make_tokenizer(recipe, training)
     tokenizer.save(directory)
@@ -122,18 +126,32 @@ def _prepare(recipe: Recipe, directory: Path, workers: int | None) -> dict[str, 
     }
 
 
-def _write_validation_text(files: ParallelFiles, directory: Path) -> frozenset[bytes]:
-    """Write all validation lines for BLEU; return the hashes of the pairs."""
-    hashes = set()
+def _write_validation_text(files: ParallelFiles, directory: Path) -> HeldOut:
+    """Write all validation lines for BLEU; return the pairs."""
     with ExitStack() as stack:
-        source_stream, target_stream = (
+        streams = [
             stack.enter_context(validation_text(directory, side).open("wb")) for side in SIDES
-        )
-        for source, target in ParallelText(files):
-            hashes.add(pair_hash(source, target))
-            source_stream.write(f"{one_line(source)}\n".encode())
-            target_stream.write(f"{one_line(target)}\n".encode())
-    return frozenset(hashes)
+        ]
+
+        def written() -> Iterator[tuple[str, str]]:
+            for pair in ParallelText(files):
+                for stream, text in zip(streams, pair, strict=True):
+                    stream.write(f"{one_line(text)}\n".encode())
+                yield pair
+
+        pairs = written()
+        held_out = HeldOut(pairs)
+        deque(pairs, maxlen=0)  # those beyond the limit of HeldOut
+    return held_out
+
+
+def _held_out_test(files: ParallelFiles | None) -> HeldOut:
+    """Return the pairs of the test text, which may be missing: only the overlap is counted."""
+    try:
+        return HeldOut(ParallelText(files) if files is not None else ())
+    except UserError as error:
+        logs.info(f"The training text was not compared with data.test: {error}")
+        return HeldOut()
 
 
 @contextmanager
@@ -250,29 +268,25 @@ def _report(directory: Path, facts: Mapping[str, Any]) -> None:
     if dropped:
         logs.info(f"  dropped     {dropped} (lines in {MANIFEST})")
     for side in SIDES:
-        tokens, unknown = facts["tokens"]["train"][side], facts["unknown"]["train"][side]
-        logs.info(f"  {side:11s} {tokens:,} tokens, {unknown / tokens:.2%} unknown")
+        unknown = f"{_share_unknown(facts, 'train', side):.2%} unknown"
+        logs.info(f"  {side:11s} {facts['tokens']['train'][side]:,} tokens, {unknown}")
     logs.info(f"  vocabulary  {facts['vocabulary_size']:,} pieces")
+    unknown = " and ".join(f"{_share_unknown(facts, 'validation', s):.2%} of {s}" for s in SIDES)
     logs.info(
         f"  validation  {validation['pairs_read']:,} pairs, "
-        f"{validation['pairs_kept']:,} of them for the loss"
+        f"{validation['pairs_kept']:,} of them for the loss, {unknown} unknown"
     )
-    for report in [*reports, validation]:
-        _warn(report)
+    _warn(text_warnings.on_dropped(facts, _dropped))
+    _warn(text_warnings.on_unknown(facts))
 
 
-def _warn(report: Mapping[str, Any]) -> None:
-    found = report["found"]
-    for side in SIDES:
-        if invalid := found["lines_with_invalid_utf8"][side]:
-            logs.warning(
-                f"{report[side]} is not UTF-8 in {invalid:,} lines; is its encoding another?"
-            )
-    if overlap := found["also_in_validation"]:
-        logs.warning(
-            f"{overlap:,} pairs of {report['source']} and {report['target']} "
-            "are in the validation set too."
-        )
+def _share_unknown(facts: Mapping[str, Any], part: str, side: Side) -> float:
+    return facts["unknown"][part][side] / facts["tokens"][part][side]
+
+
+def _warn(sentences: Iterable[str]) -> None:
+    for sentence in sentences:
+        logs.warning(sentence)
 
 
 def _dropped(counts_of_corpora: Iterable[Mapping[str, int]]) -> str:

@@ -9,6 +9,7 @@ import io
 import lzma
 import os
 import re
+import shlex
 import sys
 import zlib
 from collections.abc import Iterator
@@ -30,6 +31,9 @@ LONGEST_LINE = 1 << 26  # bytes; nobody writes such a line, but /dev/zero has on
 READ_AT_ONCE = 1 << 18  # bytes
 XZ_END = b"YZ"
 
+# Compressed text under another name would be read as one or two very odd lines.
+COMPRESSED = {b"\x1f\x8b\x08": ".gz", b"\xfd7zXZ\x00": ".xz", b"\x28\xb5\x2f\xfd": ".zst"}
+ZIP, BZIP2 = b"PK\x03\x04", re.compile(rb"BZh[1-9]\x31\x41\x59\x26\x53\x59")
 DECOMPRESSION_ERRORS = (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError, zstd.ZstdError)
 # Neither white space nor without width; \s is what str.isspace says.
 VISIBLE = re.compile("[^\\s\u200b-\u200f\u2060\ufeff]")
@@ -123,8 +127,10 @@ def one_line(text: str) -> str:
 @contextmanager
 def open_text(path: Path) -> Iterator[BinaryIO]:
     """Yield the bytes of a plain, .gz, .xz or .zst file; what is wrong with it names the file."""
-    with _open(path) as file, _decompressed(file, path) as stream:
-        yield cast(BinaryIO, io.BufferedReader(_Named(stream, path), READ_AT_ONCE))
+    with _open(path) as file:
+        _refuse_other_compression(file, path)
+        with _decompressed(file, path) as stream:
+            yield cast(BinaryIO, io.BufferedReader(_Named(stream, path), READ_AT_ONCE))
 
 
 def _decode(raw: bytes) -> tuple[str, int]:
@@ -137,7 +143,7 @@ def _decode(raw: bytes) -> tuple[str, int]:
         return text, text.count(REPLACEMENT) - raw.count(REPLACEMENT.encode())
 
 
-def _open(path: Path) -> BinaryIO:
+def _open(path: Path) -> io.BufferedReader:
     try:
         return path.open("rb")
     except FileNotFoundError:
@@ -146,6 +152,25 @@ def _open(path: Path) -> BinaryIO:
         raise UserError(f"{path} is a directory, not a text file.") from None
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         raise UserError(f"{path} cannot be read: {_reason(error)}.") from None
+
+
+def _refuse_other_compression(file: io.BufferedReader, path: Path) -> None:
+    """Refuse what is compressed in a way that the name does not say, or that we cannot read."""
+    if not path.is_file():  # a pipe may have nothing to look at yet
+        return
+    try:
+        start = file.peek(16)
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {_reason(error)}.") from None
+    name = path.stem if path.suffix in {".zip", ".bz2"} else f"unpacked-{path.name}"
+    old, new = shlex.quote(str(path)), shlex.quote(str(path.with_name(name)))
+    if start.startswith(ZIP):
+        raise UserError(f"{path} is a zip archive; unpack it: unzip -p {old} > {new}")
+    if BZIP2.match(start):
+        raise UserError(f"{path} is compressed by bzip2; unpack it: bzip2 -dc {old} > {new}")
+    for magic, suffix in COMPRESSED.items():
+        if start.startswith(magic) and path.suffix not in COMPRESSED.values():
+            raise UserError(f"{path} is compressed; its name must end in {suffix}.")
 
 
 def _decompressed(file: BinaryIO, path: Path) -> BinaryIO:

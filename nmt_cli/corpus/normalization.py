@@ -7,6 +7,7 @@ from typing import Literal
 from nmt_cli.recipe.schema import DataConfig
 
 Side = Literal["source", "target"]
+SIDES: tuple[Side, Side] = ("source", "target")
 
 
 class Normalizer:

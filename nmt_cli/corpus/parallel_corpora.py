@@ -1,6 +1,6 @@
 """The corpora of a recipe, one after the other, and what is found in them before encoding."""
 
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,12 +16,14 @@ from nmt_cli.corpus.cleaning import (
     has_empty_side,
 )
 from nmt_cli.corpus.duplicates import DuplicateFinder, Marks, pair_hash
+from nmt_cli.corpus.held_out import HeldOut
 from nmt_cli.corpus.normalization import Side
 from nmt_cli.corpus.parallel_text import ParallelText
 from nmt_cli.errors import UserError
 from nmt_cli.recipe.schema import ParallelFiles
 
 PAIRS_BETWEEN_REPORTS = 1000
+IN_PIECES = "@@ "  # subword-nmt's mark of a piece that the next one continues
 
 
 class TextPair(NamedTuple):
@@ -39,7 +41,8 @@ class CorpusReport:
     def __init__(self, files: ParallelFiles) -> None:
         self.files = files
         self.pairs_read = self.pairs_kept = 0
-        self.empty = self.duplicates = self.equal_sides = self.in_validation = 0
+        self.empty = self.duplicates = self.equal_sides = self.in_pieces = 0
+        self.in_validation = self.in_test = 0
         self.invalid_utf8: dict[Side, int] = {"source": 0, "target": 0}  # lines
         self.dropped = DroppedLines()
 
@@ -57,6 +60,8 @@ class CorpusReport:
             "target": str(self.files.target),
             "source_sha256": sha256(self.files.source),
             "target_sha256": sha256(self.files.target),
+            "source_bytes": self.files.source.stat().st_size,
+            "target_bytes": self.files.target.stat().st_size,
             "pairs_read": self.pairs_read,
             "pairs_kept": self.pairs_kept,
             "dropped": self.dropped.facts(),
@@ -64,6 +69,8 @@ class CorpusReport:
                 "duplicates": self.duplicates,
                 "equal_sides": self.equal_sides,
                 "also_in_validation": self.in_validation,
+                "also_in_test": self.in_test,
+                "in_pieces": self.in_pieces,
                 "lines_with_invalid_utf8": self.invalid_utf8,
             },
         }
@@ -78,14 +85,20 @@ class ParallelCorpora:
         self._repeated = Marks(0)
 
     def look_over(
-        self, directory: Path, validation: Container[bytes], advance: Callable[[int], None]
+        self,
+        directory: Path,
+        advance: Callable[[int], None],
+        *,
+        validation: HeldOut | None = None,
+        test: HeldOut | None = None,
     ) -> None:
         """Read everything once: equal numbers of lines, undamaged files, duplicates, overlaps.
 
-        ``directory`` takes what does not fit in memory; ``validation`` has the hashes of pairs
-        that training should not see; ``advance`` hears how many pairs were read.
+        ``directory`` takes what does not fit in memory; ``advance`` is called with how many more
+        pairs were read; ``validation`` and ``test`` are what training should not see.
         """
         finder = DuplicateFinder(directory)
+        validation, test = validation or HeldOut(), test or HeldOut()
         index = 0
         for report in self.reports:
             text, first = ParallelText(report.files), index
@@ -95,8 +108,10 @@ class ParallelCorpora:
                 else:
                     digest = pair_hash(source, target)
                     finder.add(digest, index - 1)
-                    report.in_validation += digest in validation
+                    report.in_validation += validation.meets(digest)
+                    report.in_test += test.meets(digest)
                     report.equal_sides += source == target
+                    report.in_pieces += IN_PIECES in source or IN_PIECES in target
                 if index % PAIRS_BETWEEN_REPORTS == 0:
                     advance(PAIRS_BETWEEN_REPORTS)
             report.pairs_read = index - first

@@ -10,9 +10,6 @@ from nmt_cli.corpus.normalization import Side
 from nmt_cli.errors import UserError
 from nmt_cli.recipe.schema import ParallelFiles
 
-# Compressed text under a plain name would be read as one or two very odd lines.
-COMPRESSED = {b"\x1f\x8b\x08": ".gz", b"\xfd7zXZ\x00": ".xz", b"\x28\xb5\x2f\xfd": ".zst"}
-
 
 class ParallelText:
     """The pairs of two files, in order."""
@@ -28,7 +25,7 @@ class ParallelText:
         """
         files, number = self._files, 0
         for path in (files.source, files.target):
-            _refuse_what_is_not_text(path)
+            _refuse_pipes(path)
         with open_text(files.source) as source_stream, open_text(files.target) as target_stream:
             source_texts, target_texts = LineTexts(source_stream), LineTexts(target_stream)
             sources, targets = iter(source_texts), iter(target_texts)
@@ -47,18 +44,13 @@ class ParallelText:
         }
 
 
-def _refuse_what_is_not_text(path: Path) -> None:
+def _refuse_pipes(path: Path) -> None:
     with contextlib.suppress(OSError, ValueError):  # opening it will say what is wrong
         if path.exists() and not path.is_file() and not path.is_dir():
             raise UserError(
                 f"{path} is not a plain file, but preprocess reads text more than once; "
                 "write it to a file first."
             )
-        with path.open("rb") as stream:
-            start = stream.read(max(map(len, COMPRESSED)))
-        for magic, suffix in COMPRESSED.items():
-            if start.startswith(magic) and path.suffix not in COMPRESSED.values():
-                raise UserError(f"{path} is compressed; its name must end in {suffix}.")
 
 
 def _unequal(files: ParallelFiles, num_sources: int, num_targets: int) -> UserError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 import traceback
 from collections.abc import Iterator, Sequence
@@ -13,6 +14,7 @@ from nmt_cli import logs
 from nmt_cli.atomic_files import is_full_disk
 from nmt_cli.corpus.batching import refuse_longer
 from nmt_cli.corpus.binarized import PreparedCorpus, open_prepared
+from nmt_cli.corpus.changed_text import changed_text
 from nmt_cli.engine.machine import (
     MachineOptions,
     choose_machine,
@@ -64,10 +66,28 @@ class Job(NamedTuple):
     run_dir: Path
     options: TrainOptions
 
-    def open_corpus(self) -> PreparedCorpus:
-        """Return the prepared text after checking every file of it."""
+    def open_corpus(self, worker: Worker | None = None) -> PreparedCorpus:
+        """Return the prepared text after checking every file of it; warn if it is out of date."""
         prepared = self.options.get("prepared") or self.file.prepared
-        return open_prepared(prepared, self.file.recipe, self.recipe_name)
+        corpus = open_prepared(prepared, self.file.recipe, self.recipe_name)
+        if worker is None or (worker.rank == 0 and worker.outcome is None):
+            self._warn_of_changed_text(corpus)  # for other workers the launcher has
+        return corpus
+
+    def _warn_of_changed_text(self, corpus: PreparedCorpus) -> None:
+        changed = changed_text(corpus.directory, corpus.manifest)
+        if not changed:
+            return
+        others = f" and {len(changed) - 1} more files have" if len(changed) > 1 else " has"
+        command = ["nmt-cli", "preprocess", self.recipe_name]
+        command += [f"--set={override}" for override in self.options.get("overrides", ())]
+        if (prepared := self.options.get("prepared")) is not None:
+            command.append(f"--prepared={prepared}")
+        then = ", then train into another --run-dir" if self.options.get("resume") else ""
+        logs.warning(
+            f"{changed[0]}{others} changed since {corpus.directory} was made, and training uses "
+            f"what was prepared. To use the new text: {shlex.join(command)} --force{then}"
+        )
 
     def check_run_directory(self, *, is_restart: bool = False) -> bool:
         """Return whether there is something to resume; refuse to mix two trainings."""
@@ -85,7 +105,7 @@ def train(job: Job, worker: Worker | None = None) -> None:
     Raises UserError for input that cannot be trained on, InterruptedTrainingError after a signal.
     """
     device = choose_rank_device(job.options.get("device", "auto"), worker)
-    corpus = job.open_corpus()
+    corpus = job.open_corpus(worker)
     machine = choose_machine(job.file.recipe, corpus.tokenizer.size, device, worker, job.options)
     is_resumed = False
     with ExitStack() as stack:

@@ -147,6 +147,8 @@ def test_what_is_only_found_is_counted_and_kept(corpus):
         "duplicates": 2,
         "equal_sides": 1,
         "also_in_validation": 3,
+        "also_in_test": 0,
+        "in_pieces": 0,
         "lines_with_invalid_utf8": {"source": 0, "target": 0},
     }
     assert second["found"]["lines_with_invalid_utf8"] == {"source": 0, "target": 3}
@@ -206,7 +208,8 @@ def test_the_report_says_what_was_kept_and_where(corpus, monkeypatch):
     assert said[3].endswith(" tokens, 0.00% unknown")
     assert said[5:] == [
         "  vocabulary  300 pieces",
-        "  validation  20 pairs, 20 of them for the loss",
+        "  validation  20 pairs, 20 of them for the loss, 0.00% of source and 0.00% of target "
+        "unknown",
     ]
 
 

@@ -1,0 +1,137 @@
+"""What is probably wrong with the text of a recipe, a sentence for each thing."""
+
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from nmt_cli.corpus.cleaning import DUPLICATE, EMPTY, LENGTH_RATIO, TOO_LONG, TOO_SHORT
+from nmt_cli.corpus.held_out import HeldOut
+from nmt_cli.corpus.normalization import SIDES
+from nmt_cli.corpus.parallel_corpora import CorpusReport
+from nmt_cli.corpus.text_encoding import other_encoding
+from nmt_cli.recipe.schema import DataConfig, ParallelFiles, Recipe
+
+LEAST_IN_PIECES = 0.01  # of the pairs; raw text has next to none
+LEAST_DROPPED = 0.5  # of the pairs
+LEAST_UNKNOWN = 0.1  # of the pieces of the validation text
+KEYS = {
+    TOO_LONG: "data.max_length",
+    TOO_SHORT: "data.filters.min_length",
+    LENGTH_RATIO: "data.filters.max_length_ratio",
+    DUPLICATE: "data.filters.remove_duplicates",
+}
+UNPACK = {".gz": "gzip", ".xz": "xz", ".zst": "zstd"}
+
+
+def on_encodings(data: DataConfig) -> Iterator[str]:
+    """Yield a warning for each file that is not UTF-8 but in another encoding of Unicode."""
+    texts = [*data.train, data.validation, *([data.test] if data.test else [])]
+    for path in dict.fromkeys(path for text in texts for path in (text.source, text.target)):
+        if (name := other_encoding(path)) is not None:
+            yield (
+                f"{path} is {name} text, which is read as if it were UTF-8. "
+                f"Convert it: {_conversion(path, name)}"
+            )
+
+
+def _conversion(path: Path, encoding: str) -> str:
+    new = shlex.quote(str(path.with_name(f"utf8-{path.name}")))
+    old, convert = shlex.quote(str(path)), f"iconv -f {encoding} -t UTF-8"
+    if program := UNPACK.get(path.suffix):
+        return f"{program} -dc {old} | {convert} | {program} -c > {new}"
+    return f"{convert} {old} > {new}"
+
+
+def on_text(
+    training: Sequence[CorpusReport], validation: CorpusReport, recipe: Recipe, held_out: HeldOut
+) -> Iterator[str]:
+    """Yield a warning for each thing found in the text before it is cut into pieces.
+
+    ``held_out`` are the pairs of the validation text after the training text was read.
+    """
+    for report in [*training, validation]:
+        yield from _on_bad_bytes(report)
+        yield from _on_equal_sides(report)
+        if recipe.tokenizer.type == "sentencepiece":
+            yield from _on_pieces(report)
+    if held_out.is_all_met:
+        yield (
+            f"every pair of the validation text {_names(validation.files)} is in the training text "
+            "too, so validation measures what was learnt by heart; give other files as "
+            "data.validation."
+        )
+    for report in training:
+        yield from _on_overlaps(report, recipe.data, is_all_met=held_out.is_all_met)
+
+
+def _on_overlaps(report: CorpusReport, data: DataConfig, *, is_all_met: bool) -> Iterator[str]:
+    names = _names(report.files)
+    if report.in_validation and not is_all_met:
+        yield f"{report.in_validation:,} pairs of {names} are in the validation set too."
+    if report.in_test and data.test is not None:
+        yield (
+            f"{report.in_test:,} pairs of {names} are in the test text {_names(data.test)} too, "
+            "whose score will be too good; remove them from the training text."
+        )
+
+
+def _on_bad_bytes(report: CorpusReport) -> Iterator[str]:
+    for path, side in ((report.files.source, SIDES[0]), (report.files.target, SIDES[1])):
+        invalid = report.invalid_utf8[side]
+        if invalid and other_encoding(path) is None:
+            yield f"{path} is not UTF-8 in {invalid:,} lines; is its encoding another?"
+
+
+def _on_equal_sides(report: CorpusReport) -> Iterator[str]:
+    source, target = report.files.source, report.files.target
+    if source.samefile(target):
+        yield f"{source} is source and target of the same text; correct one of the two paths."
+    elif report.equal_sides and report.equal_sides == report.pairs_read - report.empty:
+        yield f"{source} and {target} are equal in every line; correct one of the two paths."
+
+
+def _on_pieces(report: CorpusReport) -> Iterator[str]:
+    if report.in_pieces > LEAST_IN_PIECES * report.pairs_read:
+        yield (
+            f"{report.in_pieces:,} of {report.pairs_read:,} pairs of {_names(report.files)} hold "
+            '"@@ ", the mark of text that is in pieces already, and SentencePiece cuts it again; '
+            'use tokenizer: {type: whitespace, joiner: "@@"}, or join the pieces first: '
+            "sed -E 's/@@( |$)//g'"
+        )
+
+
+def on_dropped(
+    facts: Mapping[str, Any], in_words: Callable[[Sequence[Mapping[str, int]]], str]
+) -> Iterator[str]:
+    """Yield a warning where most pairs were dropped; ``in_words`` puts the counts into words."""
+    for name, reports in (("training", facts["train"]), ("validation", [facts["validation"]])):
+        read = sum(report["pairs_read"] for report in reports)
+        dropped = read - sum(report["pairs_kept"] for report in reports)
+        if dropped <= LEAST_DROPPED * read:
+            continue
+        counts = [{rule: of["count"] for rule, of in r["dropped"].items()} for r in reports]
+        worst = max(counts[0], key=lambda rule: sum(count[rule] for count in counts))
+        where = "the text" if worst == EMPTY else f"the text or {KEYS[worst]}"
+        yield (
+            f"{dropped:,} of {read:,} {name} pairs were dropped ({in_words(counts)}); "
+            f"correct {where} if that is too many."
+        )
+
+
+def on_unknown(facts: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a warning for a side of the validation text that the training text does not cover."""
+    shares = {
+        part: [unknown / max(1, facts["tokens"][part][side]) for side, unknown in sides.items()]
+        for part, sides in facts["unknown"].items()
+    }
+    for side, trained, measured in zip(SIDES, shares["train"], shares["validation"], strict=True):
+        if measured > LEAST_UNKNOWN and measured > 2 * trained:
+            yield (
+                f"{measured:.0%} of the pieces of {facts['validation'][side]} are unknown, "
+                f"{trained:.0%} of those of the training text; were both cut and written alike?"
+            )
+
+
+def _names(files: ParallelFiles) -> str:
+    return f"{files.source} and {files.target}"

@@ -1,0 +1,35 @@
+"""Text that has changed since it was prepared."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from nmt_cli.atomic_files import MANIFEST, sha256
+
+
+def changed_text(directory: Path, manifest: Mapping[str, Any]) -> list[Path]:
+    """Return the text files that are not those from which ``directory`` was prepared.
+
+    Size and time decide, and only where a file is as large as it was but younger than the manifest
+    its hash. The manifest holds no times, so that the same text gives the same bytes. Files that
+    are not here, as on a machine that has the prepared text alone, are no change.
+    """
+    prepared_at = (directory / MANIFEST).stat().st_mtime_ns
+    corpora = [*manifest["train"], manifest["validation"]]
+    changed = [path for corpus in corpora for path in _changed(corpus, prepared_at)]
+    return list(dict.fromkeys(changed))
+
+
+def _changed(corpus: Mapping[str, Any], prepared_at: int) -> Iterator[Path]:
+    for side in ("source", "target"):
+        path = Path(corpus[side])
+        try:
+            status = path.stat()
+            num_bytes = corpus.get(f"{side}_bytes", status.st_size)  # older manifests have none
+            is_younger = max(status.st_mtime_ns, status.st_ctime_ns) >= prepared_at
+            if status.st_size != num_bytes or (
+                is_younger and sha256(path) != corpus[f"{side}_sha256"]
+            ):
+                yield path
+        except OSError:
+            continue

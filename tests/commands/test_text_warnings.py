@@ -1,0 +1,258 @@
+"""What preprocess and train warn of in the text of a recipe, a line for each thing."""
+
+import bz2
+import gzip
+import io
+import os
+import shlex
+import shutil
+import subprocess
+import zipfile
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from click.testing import CliRunner
+
+from nmt_cli import cli, logs
+from nmt_cli.engine.session import Job, TrainOptions
+from nmt_cli.errors import UserError
+from nmt_cli.recipe.reader import read_recipe
+
+WHITESPACE = "tokenizer={type: whitespace}"
+ONE_CORPUS = "data.train=[{source: data/a.en, target: data/a.de}]"
+VALIDATION = "data.validation={{source: data/{}.en, target: data/{}.de}}".format
+
+
+@pytest.fixture
+def warnings(corpus, capsys):
+    """Run preprocess; return the warnings."""
+    logs.configure(quiet=False)
+
+    def prepare(*overrides):
+        corpus.prepare(*overrides, force=True)
+        lines = capsys.readouterr().err.splitlines()
+        return [line.removeprefix("Warning: ") for line in lines if line.startswith("Warning: ")]
+
+    return prepare
+
+
+def test_nothing_is_said_of_plain_text(warnings):
+    assert warnings() == []
+
+
+def test_unknown_pieces_of_the_validation_text_are_reported(corpus, warnings, monkeypatch):
+    said: list[str] = []
+    monkeypatch.setattr(logs, "info", said.append)
+    corpus.write("data/val.en", ["this is new"] * 10 + corpus.sentences(10, 4))
+    num_known = sum(len(sentence.split()) for sentence in corpus.sentences(10, 4))
+    expected = 30 / (30 + num_known + 20)  # with the ends of the sentences
+    (warning,) = warnings(WHITESPACE)
+    assert said[-1].endswith(f" for the loss, {expected:.2%} of source and 0.00% of target unknown")
+    assert warning == (
+        f"{expected:.0%} of the pieces of data/val.en are unknown, 0% of those of the training "
+        "text; were both cut and written alike?"
+    )
+
+
+def test_one_file_for_source_and_target_is_said(warnings):
+    Path("data/link.en").symlink_to("a.en")
+    for target in ("a.en", "link.en"):
+        assert warnings(f"data.train=[{{source: data/a.en, target: data/{target}}}]") == [
+            "data/a.en is source and target of the same text; correct one of the two paths."
+        ]
+
+
+def test_equal_sides_are_said(corpus, warnings):
+    corpus.write("data/b.de", ["", *corpus.sentences(30, 2)[1:]])
+    assert warnings() == [
+        "data/b,c.en and data/b.de are equal in every line; correct one of the two paths."
+    ]
+
+
+def test_validation_on_the_training_text_is_said(corpus, warnings):
+    expected = (
+        "every pair of the validation text {} is in the training text too, so validation measures "
+        "what was learnt by heart; give other files as data.validation."
+    )
+    assert warnings(VALIDATION("a", "a")) == [expected.format("data/a.en and data/a.de")]
+    corpus.write("data/val.en", ["", *corpus.sentences(80, 0)[40:60]])
+    corpus.write("data/val.de", ["", *corpus.sentences(80, 1)[40:60]])
+    assert warnings() == [expected.format("data/val.en and data/val.de")]
+    corpus.write("data/val.en", ["not there", *corpus.sentences(80, 0)[41:60]])
+    corpus.write("data/val.de", corpus.sentences(80, 1)[40:60])
+    assert warnings() == ["19 pairs of data/a.en and data/a.de are in the validation set too."]
+
+
+def test_pieces_in_text_for_sentencepiece_are_said(corpus, warnings):
+    corpus.write("data/a.de", [f"a@@ b {sentence}" for sentence in corpus.sentences(80, 1)])
+    (warning,) = warnings()
+    assert warning.startswith(
+        '80 of 80 pairs of data/a.en and data/a.de hold "@@ ", the mark of text that is in pieces'
+    )
+    assert warnings('tokenizer={type: whitespace, joiner: "@@"}') == []
+    sed = shlex.split(warning.rpartition("join the pieces first: ")[2])
+    joined = subprocess.run(
+        sed, input="x@@ y@@ z w@@\n", capture_output=True, text=True, check=True
+    )
+    assert joined.stdout == "xyz w\n"
+
+
+@pytest.mark.parametrize(
+    ("override", "rule", "key"),
+    [
+        ("data.max_length=4", "too long", "data.max_length"),
+        ("data.filters.min_length=7", "too short", "data.filters.min_length"),
+        ("data.filters.max_length_ratio=1.1", "too unequal", "data.filters.max_length_ratio"),
+    ],
+)
+def test_a_filter_that_drops_most_pairs_is_named(warnings, override, rule, key):
+    found = warnings(WHITESPACE, override)
+    (warning,) = (line for line in found if "training pairs were dropped" in line)
+    assert rule in warning
+    assert warning.endswith(f"; correct the text or {key} if that is too many.")
+
+
+def test_few_dropped_pairs_are_no_warning(warnings):
+    assert warnings(WHITESPACE, "data.filters.min_length=3") == []
+
+
+@pytest.mark.parametrize(
+    ("encoding", "name"), [("utf-16", "UTF-16"), ("utf-16-le", "UTF-16LE"), ("utf-32", "UTF-32")]
+)
+def test_utf_16_is_named_with_the_command_that_converts_it(corpus, warnings, encoding, name):
+    text = "".join(f"{sentence} ü\n" for sentence in corpus.sentences(80, 1))
+    Path("data/it's a.en.gz").write_bytes(gzip.compress(text.encode(encoding)))
+    Path("data/a.de").write_bytes(text.encode(encoding))
+    paths = ("data/it's a.en.gz", "data/a.de")
+    train = 'data.train=[{{source: "{}", target: "{}"}}]'.format(*paths)
+    found = [line for line in warnings(train, WHITESPACE) if "UTF-8" in line]
+    for path, warning in zip(paths, found, strict=True):
+        assert warning.startswith(f"{path} is {name} text, which is read as if it were UTF-8. ")
+        subprocess.run(warning.partition("Convert it: ")[2], shell=True, check=True)
+    converted = Path("data/utf8-a.de").read_bytes()
+    assert converted == gzip.decompress(Path("data/utf8-it's a.en.gz").read_bytes())
+    assert converted.decode() == text
+
+
+def test_utf_16_is_named_also_where_its_lines_cannot_be_counted(corpus, capsys):
+    text = "".join(f"{sentence}\n" for sentence in corpus.sentences(80, 1))
+    Path("data/a.de").write_bytes(text.encode("utf-16"))
+    with pytest.raises(UserError, match=r"has 80 lines but data/a\.de has 81"):
+        corpus.prepare()
+    assert "data/a.de is UTF-16 text" in capsys.readouterr().err
+
+
+def zipped(data):
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as archive:
+        archive.writestr("text", data)
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("compress", "suffix", "program", "message"),
+    [
+        (zipped, ".zip", "unzip", "is a zip archive; unpack it: unzip -p "),
+        (zipped, "", "unzip", "is a zip archive; unpack it: unzip -p "),
+        (bz2.compress, ".bz2", "bzip2", "is compressed by bzip2; unpack it: bzip2 -dc "),
+        (bz2.compress, ".gz", "bzip2", "is compressed by bzip2; unpack it: bzip2 -dc "),
+    ],
+)
+def test_zip_and_bz2_are_named_with_the_command_that_unpacks_them(
+    corpus, compress, suffix, program, message
+):
+    path, text = Path(f"data/new text.de{suffix}"), b"ein Satz\n" * 80
+    path.write_bytes(compress(text))
+    with pytest.raises(UserError) as caught:
+        corpus.prepare(f'data.train=[{{source: data/a.en, target: "{path}"}}]')
+    assert str(caught.value).startswith(f"{path} {message}")
+    command = str(caught.value).partition("unpack it: ")[2]
+    if shutil.which(program):
+        subprocess.run(command, shell=True, check=True)
+        assert Path(shlex.split(command)[-1]).read_bytes() == text
+
+
+def test_training_pairs_in_the_test_text_are_counted(corpus, warnings):
+    corpus.write("data/test.en", [*corpus.sentences(80, 0)[:3], "other", ""])
+    corpus.write("data/test.de", [*corpus.sentences(80, 1)[:3], "text", ""])
+    test = "data.test={source: data/test.en, target: data/test.de}"
+    assert warnings(test) == [
+        "3 pairs of data/a.en and data/a.de are in the test text data/test.en and data/test.de "
+        "too, whose score will be too good; remove them from the training text."
+    ]
+    assert corpus.opened(test).manifest["train"][0]["found"]["also_in_test"] == 3
+
+
+def test_a_test_text_that_is_not_there_yet_does_not_stop_preprocess(corpus, warnings, monkeypatch):
+    said: list[str] = []
+    monkeypatch.setattr(logs, "info", said.append)
+    assert warnings("data.test={source: data/none.en, target: data/none.de}") == []
+    assert "The training text was not compared with data.test: data/none.en not found." in said
+
+
+def opened_by_train(capsys, **options: Any):
+    """Open the prepared text as train does; return what it writes to stderr."""
+    file = read_recipe("./small.yaml", options.get("overrides", ()))
+    Job("./small.yaml", file, Path("runs/small"), cast(TrainOptions, options)).open_corpus()
+    return capsys.readouterr().err
+
+
+def rewrite(path, data):
+    """Write other bytes, younger than the prepared text."""
+    Path(path).write_bytes(data)
+    soon = Path("prepared/small/manifest.json").stat().st_mtime + 10
+    os.utime(path, (soon, soon))
+
+
+@pytest.mark.parametrize("change", [lambda text: text + b"\nx", lambda text: text.swapcase()])
+def test_train_warns_of_text_that_changed_since_it_was_prepared(corpus, capsys, change):
+    corpus.prepare()
+    capsys.readouterr()
+    assert opened_by_train(capsys) == ""
+    rewrite("data/a.de", change(Path("data/a.de").read_bytes()))
+    assert opened_by_train(capsys) == (
+        "Warning: data/a.de has changed since prepared/small was made, and training uses what was "
+        "prepared. To use the new text: nmt-cli preprocess ./small.yaml --force\n"
+    )
+    rewrite("data/val.en", b"new\n")
+    assert "data/a.de and 1 more files have changed since" in opened_by_train(capsys)
+
+
+def test_the_command_for_changed_text_repeats_the_users_options(corpus, capsys):
+    size = "tokenizer.vocabulary_size=310"
+    options: Any = {"overrides": [size], "prepared": Path("my prepared")}
+    arguments = ["./small.yaml", "--set", size, "--prepared", "my prepared"]
+    assert CliRunner().invoke(cli.main, ["preprocess", *arguments]).exit_code == 0
+    Path("data/a.de").write_bytes(Path("data/a.de").read_bytes().swapcase() + b"\n")
+    Path("data/a.en").write_bytes(Path("data/a.en").read_bytes() + b"\n")
+    warning = opened_by_train(capsys, **options)
+    command = shlex.split(warning.partition("To use the new text: ")[2])
+    assert command[0] == "nmt-cli"
+    assert CliRunner().invoke(cli.main, command[1:]).exit_code == 0
+    capsys.readouterr()
+    assert opened_by_train(capsys, **options) == ""
+
+
+def test_text_that_is_only_younger_or_gone_has_not_changed(corpus, capsys):
+    corpus.prepare()
+    capsys.readouterr()
+    rewrite("data/a.de", Path("data/a.de").read_bytes())
+    Path("data/a.en").unlink()
+    assert opened_by_train(capsys) == ""
+
+
+def test_text_prepared_before_sizes_were_kept_is_compared_too(corpus, capsys, monkeypatch):
+    from nmt_cli.corpus.parallel_corpora import CorpusReport
+
+    facts = CorpusReport.facts
+    monkeypatch.setattr(
+        CorpusReport,
+        "facts",
+        lambda self: {n: v for n, v in facts(self).items() if not n.endswith("_bytes")},
+    )
+    corpus.prepare()
+    capsys.readouterr()
+    assert opened_by_train(capsys) == ""
+    rewrite("data/a.de", b"new\n")
+    assert "data/a.de has changed since prepared/small was made" in opened_by_train(capsys)
