@@ -62,13 +62,25 @@ def silence() -> None:
 
 
 class Progress:
-    """Counts work done: a bar on a terminal, a plain line every ten seconds in a log."""
+    """Counts work done: a bar on a terminal, a plain line every ten seconds in a log.
 
-    def __init__(self, description: str, unit: str, total: int | None, initial: int = 0) -> None:
+    Both show how long it will still take where the total is known or was estimated by ``expect``.
+    """
+
+    def __init__(
+        self,
+        description: str,
+        unit: str,
+        total: int | None,
+        initial: int = 0,
+        *,
+        hidden: bool = False,
+    ) -> None:
         self._description, self._unit, self._total = description, unit, total
-        self._done, self._notes = initial, ""
-        self._last_report = time.monotonic()
-        shown = _logger.isEnabledFor(logging.INFO)
+        self._initial = self._done = initial
+        self._notes, self._is_estimate = "", False
+        self._started = self._last_report = time.monotonic()
+        shown = not hidden and _logger.isEnabledFor(logging.INFO)
         self._bar: tqdm[Never] | None = None
         self._plain = shown and not sys.stderr.isatty()
         if shown and not self._plain:
@@ -81,6 +93,12 @@ class Progress:
                 dynamic_ncols=True,
                 file=sys.stderr,
             )
+
+    def expect(self, total: int, is_estimate: bool = True) -> None:
+        """Show from now on that ``total`` will be done in all, or about so much."""
+        self._total, self._is_estimate = total, is_estimate
+        if self._bar is not None:
+            self._bar.total = total
 
     def advance(self, amount: int = 1, notes: str | None = None) -> None:
         """Count ``amount`` more; ``notes`` are shown behind the count until others come."""
@@ -100,9 +118,22 @@ class Progress:
         if now - self._last_report < SECONDS_BETWEEN_PLAIN_REPORTS:
             return
         self._last_report = now
-        of_total = f" of {self._total:,}" if self._total is not None else ""
         notes = f"  {self._notes}" if self._notes else ""
-        info(f"{self._description}: {self._done:,}{of_total} {self._unit}{notes}")
+        info(f"{self._description}: {self._count_and_times(now - self._started)}{notes}")
+
+    def _count_and_times(self, elapsed: float) -> str:
+        of_total = left = ""
+        rate = (self._done - self._initial) / elapsed if elapsed > 0 else 0.0
+        if self._total is not None:
+            total = max(self._total, self._done)
+            of_total = f" of {'about ' if self._is_estimate else ''}{total:,}"
+            if rate > 0:
+                left = f", {tqdm.format_interval((total - self._done) / rate)} left"
+        shown_rate = f"{rate:,.0f}" if rate >= 10 else f"{rate:.2g}"
+        return (
+            f"{self._done:,}{of_total} {self._unit}, {shown_rate} {self._unit}/s, "
+            f"{tqdm.format_interval(elapsed)} elapsed{left}"
+        )
 
     def close(self) -> None:
         """Remove the bar; the caller says how it ended."""
@@ -113,10 +144,15 @@ class Progress:
 
 @contextmanager
 def progress(
-    description: str, unit: str, total: int | None = None, initial: int = 0
+    description: str,
+    unit: str,
+    total: int | None = None,
+    initial: int = 0,
+    *,
+    hidden: bool = False,
 ) -> Iterator[Progress]:
     """Yield a counter whose bar is gone when the block ends, well or not."""
-    counter = Progress(description, unit, total, initial)
+    counter = Progress(description, unit, total, initial, hidden=hidden)
     try:
         yield counter
     finally:

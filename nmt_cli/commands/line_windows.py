@@ -3,10 +3,10 @@
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator
-from typing import BinaryIO
+from collections.abc import Callable, Iterator
+from typing import BinaryIO, cast
 
-from nmt_cli.corpus.lines import Line, read_lines
+from nmt_cli.corpus.lines import Line, TextSize, read_lines
 from nmt_cli.decoding.translator import WINDOW_CHARACTERS, WINDOW_LINES
 
 FIRST_WINDOW = 512  # lines
@@ -15,15 +15,23 @@ STALL_SECONDS = 0.2
 LONGEST_WAIT_SECONDS = 1.0  # for a window to fill where lines trickle in
 
 
-def windows(stream: BinaryIO, *, stall_seconds: float = STALL_SECONDS) -> Iterator[list[Line]]:
+def windows(
+    stream: BinaryIO,
+    *,
+    stall_seconds: float = STALL_SECONDS,
+    expect: Callable[[int, bool], None] = lambda number, is_estimate: None,
+) -> Iterator[list[Line]]:
     """Yield the lines of ``stream`` in order; they are read ahead while the caller works.
 
-    A window ends when it is full, or with whatever is there when input stalls.
+    A window ends when it is full, or with whatever is there when input stalls. ``expect`` is called
+    before each with the number of all lines, as far as it is known, and whether it is an estimate.
     """
     reader = _ReadAhead(stream)
     size = FIRST_WINDOW
     try:
         while window := reader.take(size, stall_seconds):
+            if (number := reader.expected_lines) is not None:
+                expect(number, not reader.has_ended)
             started = time.monotonic()
             yield window
             seconds = time.monotonic() - started
@@ -42,13 +50,24 @@ class _ReadAhead:
 
     def __init__(self, stream: BinaryIO) -> None:
         self.error: BaseException | None = None
+        self._stream = _CountedLines(stream)
         self._lines: deque[Line] = deque()
         self._num_characters = 0
         self._wanted = 1  # lines that make it worth waking the caller
         self._ended = self._stopped = False
         self._changed = threading.Condition()
         # A daemon: it may wait for input that never comes.
-        threading.Thread(target=self._read, args=(stream,), daemon=True).start()
+        threading.Thread(target=self._read, daemon=True).start()
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the last line was read."""
+        return self._ended
+
+    @property
+    def expected_lines(self) -> int | None:
+        """How many lines there are, by the bytes of those read so far; None where nobody knows."""
+        return self._stream.num_lines if self._ended else self._stream.expected_lines()
 
     def take(self, num_lines: int, stall_seconds: float) -> list[Line]:
         """Return at most ``num_lines`` lines, at least one, or none at the end."""
@@ -86,9 +105,9 @@ class _ReadAhead:
         self._changed.notify_all()
         return window
 
-    def _read(self, stream: BinaryIO) -> None:
+    def _read(self) -> None:
         try:
-            for line in read_lines(stream):
+            for line in read_lines(cast(BinaryIO, self._stream)):
                 if not self._put(line):
                     break
         except BaseException as error:
@@ -106,3 +125,24 @@ class _ReadAhead:
             if len(self._lines) in {1, self._wanted} or self._is_full():
                 self._changed.notify_all()
             return not self._stopped
+
+
+class _CountedLines:
+    """A stream of which only lines are read, and which counts them and their bytes."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream, self._size = stream, TextSize(stream)
+        self.name = getattr(stream, "name", None)
+        self.num_lines = self._num_bytes = 0
+
+    def readline(self, size: int) -> bytes:
+        line = self._stream.readline(size)
+        self.num_lines += bool(line)
+        self._num_bytes += len(line)
+        return line
+
+    def expected_lines(self) -> int | None:
+        size = self._size.expected()
+        if size is None or not self._num_bytes:
+            return None
+        return max(self.num_lines, round(size * self.num_lines / self._num_bytes))

@@ -96,9 +96,10 @@ def _prepare(recipe: Recipe, directory: Path, workers: int | None) -> dict[str, 
     training = ParallelCorpora(data.train, remove_duplicates=data.filters.remove_duplicates)
     validation = ParallelCorpora([data.validation], remove_duplicates=False)
     with _work_folder(directory) as folder, logs.progress("reading", "pairs") as counter:
-        validation.look_over(folder, counter.advance)
+        reading = _Reading(counter, [*data.train, data.validation])
+        validation.look_over(folder, reading.advance)
         test = _held_out_test(data.test)
-        training.look_over(folder, counter.advance, validation=held_out, test=test)
+        training.look_over(folder, reading.advance, validation=held_out, test=test)
     _refuse_blank(validation)
     _refuse_blank(training)
     _warn(text_warnings.on_text(training.reports, validation.reports[0], recipe, held_out))
@@ -124,6 +125,22 @@ def _prepare(recipe: Recipe, directory: Path, workers: int | None) -> dict[str, 
         "validation": validation.reports[0].facts(),
         "versions": _versions(data),
     }
+
+
+class _Reading:
+    """Shows how many pairs were read, and from the bytes read about how many there are."""
+
+    def __init__(self, counter: logs.Progress, texts: Iterable[ParallelFiles]) -> None:
+        paths = [path for text in texts for path in (text.source, text.target)]
+        self._total_bytes = sum(path.stat().st_size for path in paths if path.is_file())
+        self._counter, self._num_pairs, self._num_bytes = counter, 0, 0
+
+    def advance(self, num_pairs: int, num_bytes: int) -> None:
+        self._num_pairs += num_pairs
+        self._num_bytes += num_bytes
+        if self._num_bytes:
+            self._counter.expect(round(self._num_pairs * self._total_bytes / self._num_bytes))
+        self._counter.advance(num_pairs)
 
 
 def _write_validation_text(files: ParallelFiles, directory: Path) -> HeldOut:

@@ -54,11 +54,16 @@ def run(
         set_num_threads(threads)
     with _source(input_path) as source, _sink(output_path, force=force) as write:
         translator = Translator.load(model, device=device, **options)
+        if source.isatty():
+            logs.info("Reading from the terminal; Ctrl-D ends.")
         tally = _Tally()
-        with _progress(source, hidden=output_path is None and sys.stdout.isatty()) as advance:
-            for outputs in _translated(translator, source, FORMATS[output_format], tally):
+        hidden = source.isatty() or (output_path is None and sys.stdout.isatty())
+        with logs.progress("Translating", "lines", hidden=hidden) as counter:
+            for outputs in _translated(
+                translator, source, FORMATS[output_format], tally, counter.expect
+            ):
                 write("".join(outputs).encode())
-                advance(len(outputs))
+                counter.advance(len(outputs))
     tally.report()
     return STATUS_SOME_LINES_FAILED if tally.num_failed else 0
 
@@ -81,20 +86,12 @@ def _sink(path: Path | None, *, force: bool) -> Iterator[Write]:
             yield stream.write
 
 
-@contextmanager
-def _progress(source: BinaryIO, *, hidden: bool) -> Iterator[Callable[[int], None]]:
-    """Yield what shows the number of lines done, or nothing where it would run into the text."""
-    if source.isatty():
-        logs.info("Reading from the terminal; Ctrl-D ends.")
-    if hidden or source.isatty():
-        yield lambda _: None
-    else:
-        with logs.progress("Translating", "lines") as counter:
-            yield counter.advance
-
-
 def _translated(
-    translator: Translator, source: BinaryIO, format_line: Formatter, tally: _Tally
+    translator: Translator,
+    source: BinaryIO,
+    format_line: Formatter,
+    tally: _Tally,
+    expect: Callable[[int, bool], None],
 ) -> Iterator[list[str]]:
     """Yield windows of output, with an entry for each line.
 
@@ -106,7 +103,8 @@ def _translated(
             tally.count(line, translation)
             yield format_line(tally.num_lines, line, translation)
 
-    for window in windows(source, stall_seconds=0.0 if source.isatty() else STALL_SECONDS):
+    stall_seconds = 0.0 if source.isatty() else STALL_SECONDS
+    for window in windows(source, stall_seconds=stall_seconds, expect=expect):
         num_before = tally.num_lines
         try:
             translations = translator.translate_window([line.text for line in window])

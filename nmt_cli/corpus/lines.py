@@ -10,10 +10,11 @@ import lzma
 import os
 import re
 import shlex
+import stat
 import sys
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, cast
@@ -29,10 +30,12 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 REPLACEMENT = "\ufffd"
 LONGEST_LINE = 1 << 26  # bytes; nobody writes such a line, but /dev/zero has one that never ends
 READ_AT_ONCE = 1 << 18  # bytes
+COMPRESSED_AT_ONCE = 1 << 14  # bytes; so coarse is the estimate of how much is still to come
 XZ_END = b"YZ"
 
 # Compressed text under another name would be read as one or two very odd lines.
 COMPRESSED = {b"\x1f\x8b\x08": ".gz", b"\xfd7zXZ\x00": ".xz", b"\x28\xb5\x2f\xfd": ".zst"}
+SUFFIXES = frozenset(COMPRESSED.values())
 ZIP, BZIP2 = b"PK\x03\x04", re.compile(rb"BZh[1-9]\x31\x41\x59\x26\x53\x59")
 DECOMPRESSION_ERRORS = (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError, zstd.ZstdError)
 # Neither white space nor without width; \s is what str.isspace says.
@@ -129,8 +132,40 @@ def open_text(path: Path) -> Iterator[BinaryIO]:
     """Yield the bytes of a plain, .gz, .xz or .zst file; what is wrong with it names the file."""
     with _open(path) as file:
         _refuse_other_compression(file, path)
-        with _decompressed(file, path) as stream:
-            yield cast(BinaryIO, io.BufferedReader(_Named(stream, path), READ_AT_ONCE))
+        counted = _Counted(file, COMPRESSED_AT_ONCE if path.suffix in SUFFIXES else READ_AT_ONCE)
+        stream = _decompressed(file, counted, path)
+        yield cast(BinaryIO, io.BufferedReader(_Named(stream, path, counted), READ_AT_ONCE))
+
+
+def bytes_read(stream: BinaryIO) -> int:
+    """Return how many bytes of its file the text of ``open_text`` took so far, compressed ones."""
+    named = cast(io.BufferedReader, stream).raw
+    return named.file.num_bytes if isinstance(named, _Named) else 0
+
+
+class TextSize:
+    """How many bytes of text a stream holds, of which nothing was read before.
+
+    That is known of a file, also as stdin; it is estimated for a compressed one, the better the
+    more of it was read.
+    """
+
+    def __init__(self, stream: BinaryIO) -> None:
+        named = getattr(stream, "raw", None)
+        self._named = named if isinstance(named, _Named) else None
+        self._file_bytes: int | None = None  # None of a pipe or terminal
+        with suppress(OSError):  # no file at all
+            descriptor = (self._named.file if self._named else stream).fileno()
+            status = os.fstat(descriptor)
+            if stat.S_ISREG(status.st_mode):
+                start = 0 if self._named else os.lseek(descriptor, 0, os.SEEK_CUR)
+                self._file_bytes = status.st_size - start
+
+    def expected(self) -> int | None:
+        """Return the bytes of the whole text as far as they are known now."""
+        if self._file_bytes is None or self._named is None:
+            return self._file_bytes
+        return round(self._file_bytes * self._named.num_bytes / max(1, self._named.file.num_bytes))
 
 
 def _decode(raw: bytes) -> tuple[str, int]:
@@ -169,19 +204,33 @@ def _refuse_other_compression(file: io.BufferedReader, path: Path) -> None:
     if BZIP2.match(start):
         raise UserError(f"{path} is compressed by bzip2; unpack it: bzip2 -dc {old} > {new}")
     for magic, suffix in COMPRESSED.items():
-        if start.startswith(magic) and path.suffix not in COMPRESSED.values():
+        if start.startswith(magic) and path.suffix not in SUFFIXES:
             raise UserError(f"{path} is compressed; its name must end in {suffix}.")
 
 
-def _decompressed(file: BinaryIO, path: Path) -> BinaryIO:
+class _Counted:
+    """Counts the bytes that are read of a file, for the decompressors that read it."""
+
+    def __init__(self, file: BinaryIO, at_once: int) -> None:
+        self._file, self._at_once = file, at_once
+        self.fileno, self.num_bytes = file.fileno, 0
+
+    def read(self, size: int) -> bytes:
+        chunk = self._file.read(min(size, self._at_once))
+        self.num_bytes += len(chunk)
+        return chunk
+
+
+def _decompressed(file: BinaryIO, counted: _Counted, path: Path) -> BinaryIO:
+    stream = cast(BinaryIO, counted)
     if path.suffix == ".gz":
-        return cast(BinaryIO, gzip.GzipFile(fileobj=file))
+        return cast(BinaryIO, gzip.GzipFile(fileobj=stream))
     if path.suffix == ".xz":
         _refuse_cut_xz(file, path)
-        return cast(BinaryIO, lzma.LZMAFile(file, format=lzma.FORMAT_XZ))
+        return cast(BinaryIO, lzma.LZMAFile(stream, format=lzma.FORMAT_XZ))
     if path.suffix == ".zst":
-        return cast(BinaryIO, zstd.ZstdFile(file))
-    return file
+        return cast(BinaryIO, zstd.ZstdFile(stream))
+    return stream
 
 
 def _refuse_cut_xz(file: BinaryIO, path: Path) -> None:
@@ -198,8 +247,9 @@ def _refuse_cut_xz(file: BinaryIO, path: Path) -> None:
 class _Named(io.RawIOBase):
     """Reads a stream and says the name of the file when something is wrong with it."""
 
-    def __init__(self, stream: BinaryIO, path: Path) -> None:
-        self._stream, self.name = stream, str(path)
+    def __init__(self, stream: BinaryIO, path: Path, file: _Counted) -> None:
+        self._stream, self.name, self.file = stream, str(path), file
+        self.num_bytes = 0  # of text
 
     def readable(self) -> bool:
         return True
@@ -213,6 +263,7 @@ class _Named(io.RawIOBase):
         except OSError as error:
             raise UserError(f"{self.name} cannot be read: {_reason(error)}.") from None
         view[: len(chunk)] = chunk
+        self.num_bytes += len(chunk)
         return len(chunk)
 
 

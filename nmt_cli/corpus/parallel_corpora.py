@@ -87,7 +87,7 @@ class ParallelCorpora:
     def look_over(
         self,
         directory: Path,
-        advance: Callable[[int], None],
+        advance: Callable[[int, int], None],
         *,
         validation: HeldOut | None = None,
         test: HeldOut | None = None,
@@ -95,13 +95,14 @@ class ParallelCorpora:
         """Read everything once: equal numbers of lines, undamaged files, duplicates, overlaps.
 
         ``directory`` takes what does not fit in memory; ``advance`` is called with how many more
-        pairs were read; ``validation`` and ``test`` are what training should not see.
+        pairs and bytes were read; ``validation`` and ``test`` are what training should not see.
         """
         finder = DuplicateFinder(directory)
         validation, test = validation or HeldOut(), test or HeldOut()
         index = 0
         for report in self.reports:
             text, first = ParallelText(report.files), index
+            num_pairs = num_bytes = 0  # that ``advance`` knows
             for index, (source, target) in enumerate(text, first + 1):
                 if has_empty_side(source, target):
                     report.empty += 1
@@ -113,8 +114,10 @@ class ParallelCorpora:
                     report.equal_sides += source == target
                     report.in_pieces += IN_PIECES in source or IN_PIECES in target
                 if index % PAIRS_BETWEEN_REPORTS == 0:
-                    advance(PAIRS_BETWEEN_REPORTS)
+                    advance(index - first - num_pairs, text.num_bytes - num_bytes)
+                    num_pairs, num_bytes = index - first, text.num_bytes
             report.pairs_read = index - first
+            advance(report.pairs_read - num_pairs, text.num_bytes - num_bytes)
             report.invalid_utf8 = text.num_invalid
         self._mark_repeated(finder)
 

@@ -4,8 +4,9 @@ import contextlib
 from collections.abc import Iterator
 from itertools import chain, zip_longest
 from pathlib import Path
+from typing import BinaryIO
 
-from nmt_cli.corpus.lines import LineTexts, open_text
+from nmt_cli.corpus.lines import LineTexts, bytes_read, open_text
 from nmt_cli.corpus.normalization import Side
 from nmt_cli.errors import UserError
 from nmt_cli.recipe.schema import ParallelFiles
@@ -17,6 +18,12 @@ class ParallelText:
     def __init__(self, files: ParallelFiles) -> None:
         self._files = files
         self.num_invalid: dict[Side, int] = {"source": 0, "target": 0}  # lines with bad bytes
+        self._streams: list[BinaryIO] = []
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of the two files that were read so far, compressed where they are."""
+        return sum(map(bytes_read, self._streams))
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
         """Yield source and target; refuse the files, when both are read, if one has more lines.
@@ -27,6 +34,7 @@ class ParallelText:
         for path in (files.source, files.target):
             _refuse_pipes(path)
         with open_text(files.source) as source_stream, open_text(files.target) as target_stream:
+            self._streams = [source_stream, target_stream]
             source_texts, target_texts = LineTexts(source_stream), LineTexts(target_stream)
             sources, targets = iter(source_texts), iter(target_texts)
             for number, pair in enumerate(zip_longest(sources, targets), 1):

@@ -1,11 +1,17 @@
 """Lines read ahead in windows: bounded, and smaller where translation is slow."""
 
+import gzip
 import io
+import os
+import random
 import time
 from typing import Any, BinaryIO, cast
 
+import pytest
+
 from nmt_cli.commands import line_windows
 from nmt_cli.commands.line_windows import windows
+from nmt_cli.corpus.lines import open_text
 from nmt_cli.decoding import translator as translator_module
 
 
@@ -48,3 +54,53 @@ def test_slow_windows_get_smaller(monkeypatch):
     monkeypatch.setattr(line_windows, "SECONDS_FOR_A_WINDOW", 1e9)
     sizes = [len(window) for window in windows(io.BytesIO(b"x\n" * 20_000), stall_seconds=5.0)]
     assert sizes[:5] == [512, 1024, 2048, 4096, 4096]
+
+
+NUM_LINES = 60_000
+
+
+@pytest.fixture
+def text():
+    """Lines of all lengths, 3 MB of them."""
+    rng = random.Random(4)
+    return "".join(
+        f"{rng.randbytes(rng.randint(1, 50)).hex()}\n" for _ in range(NUM_LINES)
+    ).encode()
+
+
+def expected(stream):
+    """Return what was said, before each window, of the number of all lines."""
+    found: list[tuple[int, bool]] = []
+    for _ in windows(stream, expect=lambda *told: found.append(told)):
+        pass
+    return found
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+def test_the_number_of_lines_of_a_file_is_estimated_by_bytes(tmp_path, text, suffix):
+    path = tmp_path / f"text{suffix}"
+    path.write_bytes(gzip.compress(text, 1) if suffix else text)
+    with open_text(path) as stream:
+        estimates = expected(stream)
+    assert len(estimates) > 10
+    assert estimates[0][1]
+    for number, is_estimate in estimates:
+        assert number == pytest.approx(NUM_LINES, rel=0.1 if is_estimate else 0)
+    assert estimates[-1] == (NUM_LINES, False)
+
+
+def test_a_file_as_standard_input_is_counted_from_where_it_stands(tmp_path, text):
+    (tmp_path / "text").write_bytes(b"read before\n" * 100_000 + text)
+    with (tmp_path / "text").open("rb", buffering=0) as before:
+        before.seek(12 * 100_000)
+        with open(before.fileno(), "rb", closefd=False) as stream:
+            estimates = expected(stream)
+    assert [n for n, _ in estimates] == pytest.approx([NUM_LINES] * len(estimates), rel=0.1)
+
+
+def test_the_number_of_lines_of_a_pipe_is_not_known_before_its_end():
+    reading, writing = os.pipe()
+    with os.fdopen(reading, "rb") as stream:
+        os.write(writing, b"x\n" * 1000)
+        os.close(writing)
+        assert [number for number, is_estimate in expected(stream) if is_estimate] == []

@@ -1,6 +1,7 @@
 import gzip
 import os
 import random
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 
 from nmt_cli import logs
-from nmt_cli.corpus import encoding
+from nmt_cli.corpus import encoding, parallel_corpora
 from nmt_cli.errors import UserError
 
 ROOT = Path(__file__).parent.parent.parent
@@ -211,6 +212,21 @@ def test_the_report_says_what_was_kept_and_where(corpus, monkeypatch):
         "  validation  20 pairs, 20 of them for the loss, 0.00% of source and 0.00% of target "
         "unknown",
     ]
+
+
+def test_reading_shows_about_how_many_pairs_there_are(corpus, capsys, monkeypatch):
+    logs.configure(quiet=False)
+    monkeypatch.setattr(logs, "SECONDS_BETWEEN_PLAIN_REPORTS", 0.0)
+    monkeypatch.setattr(parallel_corpora, "PAIRS_BETWEEN_REPORTS", 10)
+    monkeypatch.setattr("nmt_cli.corpus.lines.READ_AT_ONCE", 200)
+    corpus.prepare()
+    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("reading: ")]
+    assert len(lines) > 10
+    counts = [re.match(r"reading: (\d+) of about (\d+) pairs, .* left$", line) for line in lines]
+    estimates = [int(count[2]) for count in counts if count]
+    assert len(estimates) == len(lines)
+    assert estimates[3:] == pytest.approx([130] * len(estimates[3:]), rel=0.5)
+    assert lines[-1].startswith("reading: 130 of about 130 pairs, ")
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import io
 import json
 import os
 import random
+import re
 import select
 import threading
 from pathlib import Path
@@ -226,6 +227,22 @@ def test_input_and_output_files(pipe, tmp_path):
     pipe(b"three\n", output_path=target, force=True)
     assert target.read_bytes() == expected_output(b"three\n", digest)
     assert sorted(tmp_path.iterdir()) == [source, target]
+
+
+def test_a_log_names_the_lines_of_the_input_file_and_the_time_left(
+    pipe, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.setattr(logs, "SECONDS_BETWEEN_PLAIN_REPORTS", 0.0)
+    (tmp_path / "in").write_bytes(b"line\n" * 3003)
+    pipe(b"", input_path=tmp_path / "in", output_path=tmp_path / "out")
+    first, *_ = capsys.readouterr().err.splitlines()
+    assert re.fullmatch(
+        r"Translating: 512 of (about )?3,003 lines, [\d,]+ lines/s, 00:00 elapsed, 00:00 left",
+        first,
+    )
+    pipe(b"line\n" * 20_000)
+    first, *_ = capsys.readouterr().err.splitlines()
+    assert re.fullmatch(r"Translating: 512 lines, [\d,]+ lines/s, 00:00 elapsed", first)
 
 
 def test_no_output_file_is_left_when_the_input_is_missing(pipe, tmp_path):
