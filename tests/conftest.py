@@ -10,6 +10,7 @@ import torch
 from nmt_cli import logs
 from nmt_cli.commands import preprocess
 from nmt_cli.corpus.binarized import PreparedCorpus, open_prepared
+from nmt_cli.engine import busy_machine
 from nmt_cli.engine.machine import missing_for_compiling
 from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.recipe.schema import Recipe
@@ -54,6 +55,12 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         missing = missing_for_compiling(torch.device("cpu"))
         if missing:
             pytest.skip(f"torch.compile needs {missing}")
+
+
+@pytest.fixture(autouse=True)
+def _quiet_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let other programs on the machine, such as other tests, change no output and no time."""
+    monkeypatch.setattr(busy_machine, "cpu_times", lambda: None)
 
 
 def write_pairs(folder: Path, name: str, count: int, seed: int) -> None:

@@ -7,11 +7,15 @@ from nmt_cli import logs
 from nmt_cli.commands.machine_advice import advice_on
 from nmt_cli.commands.machine_facts import system_facts
 from nmt_cli.commands.pipes import StandardOutput
+from nmt_cli.engine.busy_machine import LoadMeter
 
 
 def run(*, output_format: str = "text") -> None:
     """Write the facts, then the advice, to stdout."""
+    meter = LoadMeter()
     facts = {**system_facts(), **_torch_facts()}
+    others = meter.others()
+    facts["cpu.used_by_others"] = round(others, 1) if others is not None else None
     advice = advice_on(facts)
     if output_format == "json":
         text = json.dumps({"facts": facts, "advice": advice}, indent=2, ensure_ascii=False)

@@ -4,6 +4,8 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from nmt_cli.engine.busy_machine import Cores, advice_on_load
+
 Facts = Mapping[str, Any]
 
 LEAST_HERE, LEAST_TEMPORARY, LEAST_SHARED = 10.0, 1.0, 0.125  # GiB
@@ -13,7 +15,7 @@ LEAST_SHARE_FREE = 0.8  # of a GPU's memory
 
 def advice_on(facts: Facts) -> list[str]:
     """Return one sentence for each thing; facts that are not known bring none."""
-    rules = (_on_builds, _on_threads, _on_cpu, _on_missing_gpus, _on_gpus, _on_space)
+    rules = (_on_builds, _on_threads, _on_load, _on_cpu, _on_missing_gpus, _on_gpus, _on_space)
     return [sentence for rule in rules for sentence in rule(facts)]
 
 
@@ -51,6 +53,14 @@ def _on_threads(facts: Facts) -> Iterator[str]:
             f"torch computes with {threads} threads, which wait for one another on {usable} "
             f"cores; give --threads {usable}."
         )
+
+
+def _on_load(facts: Facts) -> Iterator[str]:
+    cores = Cores(facts["cpu.cores_allowed"], facts["cpu.quota_cores"])
+    threads = 1 if facts.get("torch.gpus") else facts.get("torch.threads", cores.allowed)
+    advice = advice_on_load(facts.get("cpu.used_by_others"), cores, threads)
+    if advice is not None:
+        yield advice
 
 
 def _on_cpu(facts: Facts) -> Iterator[str]:

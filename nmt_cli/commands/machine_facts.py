@@ -11,6 +11,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from nmt_cli.engine.busy_machine import cores
+
 GIBIBYTE = 1 << 30
 PACKAGES = (
     "numpy", "click", "pyyaml", "pydantic", "sentencepiece", "sacrebleu", "sacremoses",
@@ -23,6 +25,7 @@ SYSTEM = Path("/")
 
 def system_facts(system: Path = SYSTEM) -> dict[str, Any]:
     """Return facts by dotted name, None for what is not known; ``system`` is the root of /proc."""
+    allowed = cores(system)
     return {
         "nmt-cli": _version("nmt-cli"),
         "python": f"{platform.python_version()} ({platform.python_implementation()})",
@@ -32,8 +35,8 @@ def system_facts(system: Path = SYSTEM) -> dict[str, Any]:
         **{f"environment.{name}": os.environ.get(name) for name in VARIABLES},
         "cpu.name": _found(r"model name\s*: (.*)", system / "proc/cpuinfo"),
         "cpu.cores": os.cpu_count(),
-        "cpu.cores_allowed": len(os.sched_getaffinity(0)),
-        "cpu.quota_cores": _quota(system),
+        "cpu.cores_allowed": allowed.allowed,
+        "cpu.quota_cores": allowed.quota,
         "memory.total_gib": _kibibytes("MemTotal", system),
         "memory.available_gib": _kibibytes("MemAvailable", system),
         "memory.huge_pages": _found(
@@ -68,18 +71,6 @@ def _found(pattern: str, path: Path) -> str | None:
 def _kibibytes(name: str, system: Path) -> float | None:
     found = _found(rf"{name}:\s*(\d+) kB", system / "proc/meminfo")
     return round(int(found) * 1024 / GIBIBYTE, 1) if found else None
-
-
-def _quota(system: Path) -> float | None:
-    """Return how many cores' time the control group allows; None without a limit."""
-    groups = system / "sys/fs/cgroup"
-    words = _read(groups / "cpu.max").split() or [
-        *_read(groups / "cpu/cpu.cfs_quota_us").split(),
-        *_read(groups / "cpu/cpu.cfs_period_us").split(),
-    ]
-    if len(words) != 2 or not all(word.isdecimal() for word in words):  # "max", or -1
-        return None
-    return round(int(words[0]) / int(words[1]), 2)
 
 
 def _free_space(system: Path) -> Iterator[tuple[str, float | None]]:

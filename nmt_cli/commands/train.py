@@ -11,6 +11,8 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from nmt_cli.decoding.precision import choose_device
+from nmt_cli.engine.busy_machine import LoadMeter, cores, warn_if_busy
 from nmt_cli.engine.machine import count_devices
 from nmt_cli.engine.run_directory import ended_at_once, locked
 from nmt_cli.engine.session import Job, TrainOptions, train, train_as_worker
@@ -47,14 +49,22 @@ def _launch(job: Job, num_workers: int) -> None:
         raise UserError(
             f"--nnodes {num_nodes} needs --rdzv-endpoint HOST:PORT, the same on every node."
         )
+    meter = LoadMeter()
     job.open_corpus()
     # Launchers of several nodes share the directory; their main process locks it.
     with locked(job.run_dir) if num_nodes == 1 else nullcontext():
         job.check_run_directory()
+    warn_if_busy(meter, _threads_of_a_worker(job, num_workers), num_workers)
     rendezvous = Rendezvous(num_nodes)
     if endpoint is not None:
         rendezvous = Rendezvous(num_nodes, endpoint, options.get("rdzv_id") or job.run_dir.name)
     run_workers(num_workers, _as_arguments(job), job.run_dir, rendezvous, ended_at_once)
+
+
+def _threads_of_a_worker(job: Job, num_workers: int) -> int:
+    if choose_device(job.options.get("device", "auto")).type != "cpu":
+        return 1
+    return job.options.get("threads") or max(1, cores().allowed // num_workers)
 
 
 def _as_arguments(job: Job) -> list[str]:

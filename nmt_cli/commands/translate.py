@@ -15,13 +15,14 @@ from nmt_cli.commands.line_windows import STALL_SECONDS, windows
 from nmt_cli.commands.pipes import StandardOutput, standard_input
 from nmt_cli.commands.translation_formats import FORMATS, Formatter
 from nmt_cli.corpus.lines import Line, open_text
-from nmt_cli.decoding.precision import set_num_threads
+from nmt_cli.decoding.precision import choose_device, set_num_threads, useful_threads
 from nmt_cli.decoding.translator import (
     LinesFailedError,
     Translation,
     Translator,
     TranslatorOptions,
 )
+from nmt_cli.engine.busy_machine import LoadMeter, warn_if_busy
 from nmt_cli.errors import UserError
 
 if TYPE_CHECKING:
@@ -53,7 +54,9 @@ def run(
     if threads is not None:
         set_num_threads(threads)
     with _source(input_path) as source, _sink(output_path, force=force) as write:
+        meter = LoadMeter()
         translator = Translator.load(model, device=device, **options)
+        warn_if_busy(meter, useful_threads(choose_device(device)))
         if source.isatty():
             logs.info("Reading from the terminal; Ctrl-D ends.")
         tally = _Tally()

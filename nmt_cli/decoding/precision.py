@@ -34,6 +34,11 @@ def set_num_threads(threads: int) -> None:
     torch.set_num_threads(threads)
 
 
+def useful_threads(device: torch.device) -> int:
+    """Return how many CPU threads compute; where a GPU does, one drives it."""
+    return torch.get_num_threads() if device.type == "cpu" else 1
+
+
 def choose_precision(name: str, device: torch.device) -> Precision:
     """Return what ``name`` means on ``device``; "auto" is bf16 where that is fast."""
     if name == "auto":

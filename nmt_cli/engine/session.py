@@ -15,6 +15,8 @@ from nmt_cli.atomic_files import is_full_disk
 from nmt_cli.corpus.batching import refuse_longer
 from nmt_cli.corpus.binarized import PreparedCorpus, open_prepared
 from nmt_cli.corpus.changed_text import changed_text
+from nmt_cli.decoding.precision import useful_threads
+from nmt_cli.engine.busy_machine import LoadMeter, warn_if_busy
 from nmt_cli.engine.machine import (
     MachineOptions,
     choose_machine,
@@ -146,6 +148,8 @@ def _restore(trainer: Trainer, job: Job, *, is_resumed: bool) -> None:
 
 def _train(trainer: Trainer, job: Job, worker: Worker | None) -> None:
     trainer.fit_to_memory()
+    if worker is None:  # ranks on one machine would take each other for others
+        warn_if_busy(LoadMeter(), useful_threads(trainer.machine.device))
     corpus, machine = trainer.corpus, trainer.machine
     sides = (corpus.source, corpus.target, corpus.validation_source, corpus.validation_target)
     refuse_longer(machine.max_tokens, *(side.lengths for side in sides))

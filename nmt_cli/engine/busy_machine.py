@@ -1,0 +1,131 @@
+"""Whether other programs keep the cores busy that a command is about to compute on.
+
+What counts is what runs now, over a fifth of a second. The load average is no witness: it is high
+for minutes after a run has ended, and includes this process.
+"""
+
+import math
+import os
+import re
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+from nmt_cli import logs
+
+MEASURED_SECONDS = 0.2  # the kernel counts in hundredths of a second
+LEAST_BUSY, LEAST_BUSY_SHARE = 0.75, 0.05  # cores, and of all cores: a desktop at rest is below
+SPARE = 0.25  # of a core that may be missing
+CORE = re.compile(r"^cpu(\d+) (.*)$", re.MULTILINE)
+IDLE, WAITING_FOR_DISK, LAST = 3, 4, 8  # columns of /proc/stat; those behind are in others too
+SYSTEM = Path("/")
+
+
+class CpuTimes(NamedTuple):
+    """Seconds of the cores that this process may use, since some start."""
+
+    at: float
+    busy: float  # of all programs
+    own: float  # of this process
+
+
+def cpu_times(system: Path = SYSTEM) -> CpuTimes | None:
+    """Return the times of now, None where the kernel does not show them."""
+    allowed = os.sched_getaffinity(0)
+    ticks = [
+        sum(columns[:LAST]) - columns[IDLE] - columns[WAITING_FOR_DISK]
+        for core, line in CORE.findall(_read(system / "proc/stat"))
+        if int(core) in allowed and len(columns := list(map(int, line.split()))) >= LAST
+    ]
+    if not ticks:
+        return None
+    return CpuTimes(time.monotonic(), sum(ticks) / os.sysconf("SC_CLK_TCK"), time.process_time())
+
+
+class LoadMeter:
+    """Measures from its start on how many cores other programs use."""
+
+    def __init__(self) -> None:
+        self._start = cpu_times()
+
+    def others(self) -> float | None:
+        """Return how many cores the others used meanwhile; None where nobody knows.
+
+        This waits where the measurement would be too short.
+        """
+        if self._start is None:
+            return None
+        time.sleep(max(0.0, self._start.at + MEASURED_SECONDS - time.monotonic()))
+        now = cpu_times()
+        if now is None:
+            return None
+        busy, own = now.busy - self._start.busy, now.own - self._start.own
+        return max(0.0, busy - own) / (now.at - self._start.at)
+
+
+class Cores(NamedTuple):
+    """The cores that this process may use."""
+
+    allowed: int
+    quota: float | None = None  # of their time, where a control group limits it
+
+    @property
+    def usable(self) -> float:
+        """How many cores' time there is for this process on a quiet machine."""
+        return min(self.allowed, self.quota or self.allowed)
+
+
+def cores(system: Path = SYSTEM) -> Cores:
+    """Return the cores of this process."""
+    return Cores(len(os.sched_getaffinity(0)), _quota(system))
+
+
+def _quota(system: Path) -> float | None:
+    """Return how many cores' time the control group allows; None without a limit."""
+    groups = system / "sys/fs/cgroup"
+    words = _read(groups / "cpu.max").split() or [
+        *_read(groups / "cpu/cpu.cfs_quota_us").split(),
+        *_read(groups / "cpu/cpu.cfs_period_us").split(),
+    ]
+    if len(words) != 2 or not all(word.isdecimal() for word in words):  # "max", or -1
+        return None
+    return round(int(words[0]) / int(words[1]), 2)
+
+
+def _read(path: Path) -> str:
+    """Return the text of a file that the kernel may not have; empty then."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+def advice_on_load(
+    others: float | None, cores: Cores, threads: int, processes: int = 1
+) -> str | None:
+    """Return why so many ``threads`` in each of ``processes`` will be slow, and what helps.
+
+    None where the cores that the ``others`` leave suffice, or where nobody knows.
+    """
+    wanted = min(math.ceil(cores.usable), threads * processes)
+    if others is None or others < max(LEAST_BUSY, LEAST_BUSY_SHARE * cores.allowed):
+        return None
+    free = min(cores.usable, max(0.0, cores.allowed - others)) + SPARE
+    if wanted <= free:
+        return None
+    fewer, remedy = max(1, int(free) // processes), ""
+    if processes > max(1, int(free)):
+        remedy = f", or give --devices {max(1, int(free))}"
+    elif fewer < threads:
+        remedy = f", or give --threads {fewer}"
+    return (
+        f"other programs keep {min(others, cores.allowed):.1f} of {cores.allowed} cores busy, so "
+        f"{wanted} {'thread' if wanted == 1 else 'threads'} will be slow; end them{remedy}."
+    )
+
+
+def warn_if_busy(meter: LoadMeter, threads: int, processes: int = 1) -> None:
+    """Warn where other programs use the cores that ``threads`` in ``processes`` want."""
+    advice = advice_on_load(meter.others(), cores(), threads, processes)
+    if advice is not None:
+        logs.warning(advice)
