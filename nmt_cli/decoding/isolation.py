@@ -16,7 +16,7 @@ NO_MEMORY = "the memory is full even for this line alone; lower --beam-size, or 
 
 
 class BlamelessError(Exception):
-    """The work on ``places`` failed with ``bug``, which is no failure of their own."""
+    """The work on the texts at ``places`` failed with ``bug``, which is no failure of their own."""
 
     def __init__(self, places: Sequence[int], bug: Exception) -> None:
         super().__init__(places, bug)
@@ -30,23 +30,6 @@ def own_failure(error: Exception) -> str | None:
     if isinstance(error, MemoryError) or tells_of_full_memory(f"{type(error).__name__}: {error}"):
         return NO_MEMORY
     return None
-
-
-def narrow(
-    places: Sequence[int], bug: Exception, bug_in: Callable[[Sequence[int]], Exception | None]
-) -> BlamelessError:
-    """Return what to raise for a ``bug`` in the work on ``places``: it names the fewest that fail.
-
-    Halves that fail by themselves are halved again; ``bug_in`` repeats the work on them.
-    """
-    is_narrower = True
-    while is_narrower and len(places) > 1:
-        half, is_narrower = len(places) // 2, False
-        for part in (places[:half], places[half:]):
-            if (found := bug_in(part)) is not None:
-                places, bug, is_narrower = part, found, True
-                break
-    return BlamelessError(places, bug)
 
 
 class Isolation:
@@ -79,12 +62,20 @@ class Isolation:
                 continue
             suspects = [number for number in taken if number not in self._outcomes]
             if isinstance(failure, Exception):
-                raise narrow(suspects or taken, failure, self._bug_in)
+                raise self._narrowed(suspects or taken, failure)
             self._search_again(suspects, failure)
 
-    def _bug_in(self, numbers: Sequence[int]) -> Exception | None:
-        failure = self._attempt(deque(numbers), [])
-        return failure if isinstance(failure, Exception) else None
+    def _narrowed(self, suspects: Sequence[int], bug: Exception) -> BlamelessError:
+        """Return what to raise for ``bug``, with the fewest suspects that halving finds."""
+        is_narrower = True
+        while is_narrower and len(suspects) > 1:
+            half, is_narrower = len(suspects) // 2, False
+            for part in (suspects[:half], suspects[half:]):
+                failure = self._attempt(deque(part), [])
+                if isinstance(failure, Exception):
+                    suspects, bug, is_narrower = part, failure, True
+                    break
+        return BlamelessError(suspects, bug)
 
     def _attempt(self, waiting: deque[int], taken: list[int]) -> str | Exception | None:
         """Search until none is ``waiting``; return what went wrong, if anything did.

@@ -13,7 +13,7 @@ from nmt_cli.corpus.lines import is_blank, one_line
 from nmt_cli.corpus.tokenizer import Tokenizer
 from nmt_cli.decoding.beams import Found, Hypothesis, SearchSettings, length_penalty
 from nmt_cli.decoding.cached_model import CachedTransformer
-from nmt_cli.decoding.isolation import BlamelessError, Isolation, Outcome, narrow, own_failure
+from nmt_cli.decoding.isolation import BlamelessError, Isolation, Outcome, own_failure
 from nmt_cli.decoding.over_long import Part, parts_within
 from nmt_cli.decoding.precision import at_precision, choose_device, choose_precision
 from nmt_cli.decoding.search import Sentence, StepModel, beam_search
@@ -215,26 +215,23 @@ class Translator:
 
     def _encoded(self, texts: Sequence[str]) -> list[list[int] | str]:
         """Return the tokens of each text, or why it has none."""
-
-        def bug_in(places: Sequence[int]) -> Exception | None:
-            try:
-                self._tokenizer.encode_batch([texts[place] for place in places])
-            except Exception as error:
-                return error if own_failure(error) is None else None
-            return None
-
-        if not texts:
-            return []
         try:
             return [*self._tokenizer.encode_batch(texts)]
         except Exception as error:
-            own, failure = own_failure(error), error
-        if own is None:
-            raise narrow(range(len(texts)), failure, bug_in)
-        if len(texts) == 1:
-            return [own]
-        half = len(texts) // 2
-        return self._encoded(texts[:half]) + self._encoded(texts[half:])
+            failure = error
+        encoded = [self._encoded_alone(place, text) for place, text in enumerate(texts)]
+        if own_failure(failure) is None:  # none of them failed alone
+            raise BlamelessError(range(len(texts)), failure)
+        return encoded
+
+    def _encoded_alone(self, place: int, text: str) -> list[int] | str:
+        try:
+            return self._tokenizer.encode_batch([text])[0]
+        except Exception as error:
+            own = own_failure(error)
+            if own is None:
+                raise BlamelessError([place], error) from error
+            return own
 
     def _job(self, text: str, tokens: Sequence[int]) -> _Job:
         if len(tokens) <= self._limit:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nmt_cli.corpus import lines
-from nmt_cli.corpus.lines import LineTexts, is_blank, one_line, open_text, read_lines
+from nmt_cli.corpus.lines import LineTexts, TextSize, is_blank, one_line, open_text, read_lines
 from nmt_cli.errors import UserError
 
 if sys.version_info >= (3, 14):
@@ -206,6 +206,29 @@ def test_plain_text_under_a_compressed_name_is_refused(tmp_path, suffix):
     path = tmp_path / f"text{suffix}"
     path.write_bytes(b"plain text\n")
     assert_refused(path, f"{path} is damaged or not a {suffix} file: ")
+
+
+@pytest.mark.parametrize("suffix", COMPRESS)
+def test_compressed_text_under_another_name_is_refused(tmp_path, suffix):
+    path = tmp_path / "text.en"
+    path.write_bytes(COMPRESS[suffix](b"text\n"))
+    assert_refused(path, f"{path} is compressed; its name must end in {suffix}.")
+
+
+@pytest.mark.parametrize("suffix", ["", *COMPRESS])
+def test_the_bytes_of_a_text_are_known_or_estimated_while_it_is_read(tmp_path, suffix):
+    text = b"".join(os.urandom(20).hex().encode() + b"\n" for _ in range(30_000))
+    path = tmp_path / f"text{suffix}"
+    path.write_bytes(COMPRESS[suffix](text) if suffix else text)
+    with open_text(path) as stream:
+        size = TextSize(stream)
+        stream.read(len(text) // 3)
+        assert size.expected() == pytest.approx(len(text), rel=0.05 if suffix else 0)
+        assert lines.bytes_read(stream) == pytest.approx(path.stat().st_size / 3, rel=0.5)
+        stream.read()
+        assert size.expected() == len(text)
+        assert lines.bytes_read(stream) == path.stat().st_size
+    assert TextSize(io.BytesIO(text)).expected() is None
 
 
 def test_what_cannot_be_opened_is_named(tmp_path):

@@ -299,6 +299,21 @@ def test_a_bug_in_the_tokenizer_names_its_line(monkeypatch, method):
     assert str(error.__cause__) == "a bug of ours"
 
 
+def test_a_bug_in_encoding_that_no_line_meets_alone_names_all_of_them(monkeypatch):
+    translator, _ = copying(monkeypatch)
+    original = ByteTokenizer.encode_batch
+
+    def broken(self, texts, side="source"):
+        if len(texts) > 5:
+            raise TypeError("too many")
+        return original(self, texts, side)
+
+    monkeypatch.setattr(ByteTokenizer, "encode_batch", broken)
+    found, error = failure_of(translator, ["", *[f"line {number}" for number in range(64)]])
+    assert found == [""]
+    assert (error.first, error.last) == (1, 64)
+
+
 def test_pieces_without_text_are_an_error_of_the_line(monkeypatch):
     translator, _ = copying(monkeypatch)
     original = ByteTokenizer.decode
