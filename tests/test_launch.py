@@ -1,4 +1,4 @@
-"""What the launcher makes of its workers' end; a process that ignores SIGTERM is torchrun here."""
+"""What the launcher makes of its workers' end; a process that ignores the signal to end is torchrun here."""
 
 import os
 import signal
@@ -15,7 +15,7 @@ from nmt_cli.launch import Rendezvous, run_workers
 from nmt_cli.run_status import RunStatus, State, read_status, write_status
 
 LAUNCH = "a launch"
-STUBBORN = ["sh", "-c", "trap '' TERM; exec sleep 60"]
+STUBBORN = ["sh", "-c", "trap '' USR2; exec sleep 60"]
 
 
 @pytest.fixture
