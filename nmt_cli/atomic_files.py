@@ -35,11 +35,7 @@ def directory_appearing_whole(directory: Path, *, replace: bool = False) -> Iter
     Every file is hashed into ``manifest.json`` and fsynced before the rename. An existing
     ``directory`` is refused, or with ``replace`` removed after the new one is complete.
     """
-    _refuse_nameless(directory)
-    if directory.exists() and not directory.is_dir():
-        raise UserError(f"{directory} is a file, not a directory; choose another name.")
-    if directory.exists() and not replace:
-        raise UserError(f"{directory} already exists; add --force to replace it.")
+    refuse_directory(directory, replace=replace)
     partial = Partial(directory.with_name(f".partial-{directory.name}-{os.getpid()}"), {})
     with _naming_full_disks(directory):
         make_folders(directory.parent)
@@ -67,13 +63,7 @@ def directory_appearing_whole(directory: Path, *, replace: bool = False) -> Iter
 @contextmanager
 def file_appearing_whole(path: Path, *, replace: bool = False) -> Iterator[BinaryIO]:
     """Yield a binary file that becomes ``path`` only when the block ends well."""
-    _refuse_nameless(path)
-    if path.exists() and not replace:
-        raise UserError(f"{path} already exists; add --force to replace it.")
-    if not path.parent.is_dir():
-        raise UserError(f"{path.parent} is not a directory; make it first, or choose another.")
-    if path.is_symlink() or (path.exists() and not path.is_file()):
-        raise UserError(f"{path} is not a plain file; choose another name.")
+    refuse_file(path, replace=replace)
     partial = path.with_name(f".partial-{path.name}-{os.getpid()}")
     with _naming_full_disks(path):
         try:
@@ -86,6 +76,28 @@ def file_appearing_whole(path: Path, *, replace: bool = False) -> Iterator[Binar
         except BaseException:
             partial.unlink(missing_ok=True)
             raise
+
+
+def refuse_directory(directory: Path, *, replace: bool) -> None:
+    """Raise UserError if ``directory`` cannot be written, or exists and is not to be replaced."""
+    refuse_nameless(directory)
+    if directory.exists() and not directory.is_dir():
+        raise UserError(f"{directory} is a file, not a directory; choose another name.")
+    if directory.exists() and not replace:
+        raise UserError(f"{directory} already exists; add --force to replace it.")
+
+
+def refuse_file(path: Path, *, replace: bool) -> None:
+    """Raise UserError if ``path`` cannot be written, or exists and is not to be replaced."""
+    refuse_nameless(path)
+    if path.is_dir():
+        raise UserError(f"{path} is a directory; give the name of a file.")
+    if path.is_symlink() or (path.exists() and not path.is_file()):
+        raise UserError(f"{path} is not a plain file; choose another name.")
+    if path.exists() and not replace:
+        raise UserError(f"{path} already exists; add --force to replace it.")
+    if not path.parent.is_dir():
+        raise UserError(f"{path.parent} is not a directory; make it first, or choose another.")
 
 
 def rewrite_manifest_without(directory: Path, name: str) -> None:
@@ -119,7 +131,7 @@ def read_manifest(directory: Path) -> dict[str, Any]:
             for name, entry in named.items()
         )
     except FileNotFoundError:
-        raise DamagedError(f"{directory} has no {MANIFEST}; it was not made by nmt-cli.") from None
+        raise DamagedError(f"{directory} has no {MANIFEST} to check its files with.") from None
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise DamagedError(f"{path} is damaged: {error}.") from None
     if not well_formed:
@@ -215,7 +227,8 @@ def _seal_of(manifest: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
 
 
-def _refuse_nameless(path: Path) -> None:
+def refuse_nameless(path: Path) -> None:
+    """Raise UserError for . and .. and /, which cannot be replaced by a rename."""
     if path.name in {"", ".."}:
         raise UserError(f"{path} cannot be written as one; give it a name of its own.")
 

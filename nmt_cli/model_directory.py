@@ -5,7 +5,7 @@ recipe.yaml  tokenizer.model | vocabulary.txt  model.safetensors  manifest.json
 
 import math
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,19 +15,18 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from nmt_cli import logs
-from nmt_cli.atomic_files import Partial, read_manifest, verify
+from nmt_cli.atomic_files import MANIFEST, Partial, read_manifest, verify
 from nmt_cli.corpus.tokenizer import Tokenizer, load_tokenizer
 from nmt_cli.errors import DamagedError, UserError
+from nmt_cli.folders import CHECKPOINTS, MODEL_KINDS, is_model, is_run, what_to_give
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.recipe.reader import dump_recipe, read_recipe
 from nmt_cli.recipe.schema import Recipe
 
 RECIPE = "recipe.yaml"
 WEIGHTS = "model.safetensors"
-CHECKPOINTS = "checkpoints"
 AVERAGE = "average"
 TOKENIZER_FILES = ("tokenizer.model", "vocabulary.txt")
-MODEL_KINDS = ("regular", "final", "safety", "average")
 CHECKPOINT_NAME = re.compile(r"step-(\d{8,})")
 
 
@@ -128,31 +127,25 @@ def load_weights(model: Transformer, weights: Mapping[str, Tensor], directory: P
             parameter.copy_(weights[name])
 
 
-def is_model(directory: Path, kinds: Collection[str] = MODEL_KINDS) -> bool:
-    """Say whether ``directory`` claims to be a model (not yet whether it is undamaged)."""
-    try:
-        return str(read_manifest(directory).get("kind")) in kinds
-    except DamagedError:
-        return False
-
-
 def find_model(path: Path) -> Path:
     """Return the model that ``path`` means: itself, or of a run its average, best or last."""
-    if not path.is_dir():
-        found = "is not a directory" if path.exists() else "not found"
+    if not path.exists():
         raise UserError(
-            f"model {path} {found}; give a model directory, a checkpoint or a run directory."
+            f"model {path} not found; give a model directory, a checkpoint or a run directory."
         )
-    if not (path / CHECKPOINTS).is_dir():
+    is_alone = not (path / CHECKPOINTS).is_dir()
+    if is_alone and ((path / MANIFEST).exists() or (path / WEIGHTS).exists()):
         if str(read_manifest(path).get("kind")) not in MODEL_KINDS:
-            raise UserError(f"{path} is not a model; give a model, a checkpoint or a run.")
+            raise UserError(what_to_give(path, "model"))
         return path
+    checkpoints = list_checkpoints(path)
     if is_model(path / AVERAGE):
         logs.info(f"Using {path / AVERAGE}, the average of {path}.")
         return path / AVERAGE
-    checkpoints = list_checkpoints(path)
     if not checkpoints:
-        raise UserError(f"{path} holds no checkpoint yet; train it first.")
+        if (path / CHECKPOINTS).is_dir() or is_run(path):
+            raise UserError(f"{path} holds no checkpoint yet; train it first.")
+        raise UserError(what_to_give(path, "model"))
     best = best_checkpoint(checkpoints)
     if best is not None:
         logs.info(f"Using {best.path}, the best by validation of {path}.")

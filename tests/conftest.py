@@ -82,5 +82,5 @@ def toy(tmp_path_factory: pytest.TempPathFactory) -> ToyExperiment:
     logs.configure(quiet=True)
     preprocess.run(recipe=str(recipe_path), output=folder / "prepared", workers=1)
     recipe = read_recipe(str(recipe_path)).recipe
-    corpus = open_prepared(folder / "prepared", recipe, "toy")
+    corpus = open_prepared(folder / "prepared", recipe, "nmt-cli preprocess toy")
     return ToyExperiment(recipe_path, recipe, folder / "prepared", corpus)

@@ -15,7 +15,7 @@ MAX_LINES = 400
 LAYERS = [
     {"errors", "perplexity"},
     {"atomic_files", "logs", "recipe", "signals"},
-    {"run_status"},
+    {"folders", "run_status"},
     {"launch"},
     {"corpus", "metrics", "model", "report"},
     {"model_directory"},

@@ -195,7 +195,7 @@ def test_what_has_no_name_of_its_own_is_not_written(name, tmp_path, monkeypatch)
 
 def test_only_plain_files_are_replaced(tmp_path):
     with (
-        pytest.raises(UserError, match="is not a plain file"),
+        pytest.raises(UserError, match="is a directory; give the name of a file"),
         file_appearing_whole(tmp_path, replace=True),
     ):
         pass

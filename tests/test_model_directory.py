@@ -116,9 +116,9 @@ def test_what_is_no_model_is_told(toy, tmp_path, what):
     path = tmp_path / "thing"
     expected = {
         "missing": "thing not found; give a model directory",
-        "a file": "thing is not a directory",
-        "empty": f"thing has no {MANIFEST}",
-        "a corpus": "thing is not a model",
+        "a file": "thing is a file; give a model directory",
+        "empty": "thing is empty; give a model directory",
+        "a corpus": "thing is a prepared corpus, not a model; give a model directory",
         "an empty run": "thing holds no checkpoint yet",
     }
     if what == "a file":

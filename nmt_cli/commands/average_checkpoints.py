@@ -5,17 +5,17 @@ from pathlib import Path
 from typing import Any
 
 from nmt_cli import logs
-from nmt_cli.atomic_files import directory_appearing_whole, verify
+from nmt_cli.atomic_files import directory_appearing_whole, refuse_directory, verify
 from nmt_cli.corpus.tokenizer import load_tokenizer
 from nmt_cli.engine.averaging import mean_weights
 from nmt_cli.errors import UserError
+from nmt_cli.folders import is_model, is_run, what_to_give
 from nmt_cli.model_directory import (
     AVERAGE,
     RECIPE,
     TOKENIZER_FILES,
     WEIGHTS,
     find_model,
-    is_model,
     list_checkpoints,
     save_model,
 )
@@ -37,22 +37,42 @@ def run(
     Chosen are ``checkpoints``, else the ``last`` regular or final ones of the run, by default as
     many as the recipe says. Raises UserError where they do not fit together.
     """
-    if not run_dir.is_dir():
+    if not run_dir.exists():
         raise UserError(f"run {run_dir} not found; give the run directory that train wrote.")
+    if not is_run(run_dir) and not checkpoints:
+        raise UserError(what_to_give(run_dir, "run"))
+    given = [_checkpoint(path) for path in checkpoints]
     output = output or run_dir / AVERAGE
-    if output.exists() and force and not is_model(output, {"average"}):
-        raise UserError(f"{output} is not an average, so --force does not replace it.")
-    chosen = [find_model(path) for path in checkpoints] or _last(run_dir, last)
+    _refuse_output(output, force=force)
+    _write_average(given or _last(run_dir, last), output, replace=force)
+
+
+def _write_average(chosen: Sequence[Path], output: Path, *, replace: bool) -> None:
     manifests = [verify(path) for path in chosen]
     _refuse_repeated(chosen, manifests)
     recipes = [read_recipe(str(path / RECIPE)).recipe for path in chosen]
     _refuse_different(chosen, manifests, recipes)
     recipe = recipes[-1]
     tokenizer = load_tokenizer(chosen[-1], recipe.tokenizer, recipe.data)
-    with directory_appearing_whole(output, replace=force) as partial:
+    with directory_appearing_whole(output, replace=replace) as partial:
         save_model(partial, recipe, tokenizer, mean_weights(chosen))
         partial.facts.update(kind="average", averaged=_facts(chosen, manifests))
     logs.info(f"Averaged {', '.join(path.name for path in chosen)} into {output}.")
+
+
+def _refuse_output(output: Path, *, force: bool) -> None:
+    """Refuse before the work what would be refused after it, and all but an average for --force."""
+    if output.exists() and not is_model(output, {"average"}):
+        raise UserError(f"{output} exists and is not an average; choose another --output.")
+    refuse_directory(output, replace=force)
+
+
+def _checkpoint(path: Path) -> Path:
+    if path.name.isdecimal() and not path.exists():
+        raise UserError(
+            f"{path} is not a checkpoint folder; to average the last {path} give --last {path}."
+        )
+    return find_model(path)
 
 
 def _last(run_dir: Path, count: int | None) -> list[Path]:

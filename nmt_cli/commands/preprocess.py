@@ -13,9 +13,8 @@ from typing import Any, NamedTuple
 from nmt_cli import logs
 from nmt_cli.atomic_files import MANIFEST, directory_appearing_whole, remove_leftovers
 from nmt_cli.commands import text_warnings
-from nmt_cli.corpus import sentencepiece_tokenizer, whitespace_tokenizer
 from nmt_cli.corpus.binarized import (
-    KIND,
+    foreign_file,
     sections_that_matter,
     validation_text,
     writing_binarized,
@@ -38,15 +37,12 @@ from nmt_cli.corpus.parallel_corpora import ParallelCorpora
 from nmt_cli.corpus.parallel_text import ParallelText
 from nmt_cli.corpus.tokenizer import Tokenizer, train_tokenizer
 from nmt_cli.errors import UserError
+from nmt_cli.folders import PREPARED
 from nmt_cli.recipe.reader import dump_recipe, read_recipe
 from nmt_cli.recipe.schema import DataConfig, ParallelFiles, Recipe
 
 RECIPE = "recipe.yaml"
 WORK = "work"  # folder for what does not fit in memory; gone before the manifest is written
-OWN_FILE = re.compile(
-    r"(train|validation)\.(source|target)\.(tokens|lengths|txt)"
-    rf"|{MANIFEST}|{RECIPE}|{sentencepiece_tokenizer.FILE_NAME}|{whitespace_tokenizer.FILE_NAME}"
-)
 RULE_NAMES = {
     EMPTY: "with an empty side",
     DUPLICATE: "repeated",
@@ -114,7 +110,7 @@ def _prepare(recipe: Recipe, directory: Path, workers: int | None) -> dict[str, 
         "validation": encoder.encode("validation", validation, LengthLimits(data.max_length)),
     }
     return {
-        "kind": KIND,
+        "kind": PREPARED,
         **sections_that_matter(recipe),
         "seed": recipe.training.seed,
         "vocabulary_size": tokenizer.size,
@@ -260,12 +256,12 @@ def _refuse_foreign(directory: Path) -> None:
         return
     if not directory.is_dir():
         raise UserError(f"{directory} is a file; choose another --prepared.")
-    for path in directory.iterdir():
-        if not OWN_FILE.fullmatch(path.name):
-            raise UserError(
-                f"{directory} holds {path.name}, which preprocess did not write; "
-                "choose another --prepared."
-            )
+    foreign = foreign_file(directory)
+    if foreign is not None:
+        raise UserError(
+            f"{directory} holds {foreign}, which preprocess did not write; "
+            "choose another --prepared."
+        )
 
 
 def _versions(data: DataConfig) -> dict[str, str]:

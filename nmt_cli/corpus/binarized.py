@@ -7,6 +7,7 @@ validation.source.txt  validation.target.txt             text, to translate whil
 tokenizer.model | vocabulary.txt  recipe.yaml  manifest.json
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -15,7 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from nmt_cli.atomic_files import read_manifest, verify
+from nmt_cli.atomic_files import MANIFEST, read_manifest, verify
+from nmt_cli.corpus import sentencepiece_tokenizer, whitespace_tokenizer
 from nmt_cli.corpus.lines import LineTexts, open_text
 from nmt_cli.corpus.normalization import Side
 from nmt_cli.corpus.token_file import (
@@ -27,9 +29,13 @@ from nmt_cli.corpus.token_file import (
 )
 from nmt_cli.corpus.tokenizer import Tokenizer, load_tokenizer
 from nmt_cli.errors import DamagedError, UserError
+from nmt_cli.folders import PREPARED, kind_of, what_to_give
 from nmt_cli.recipe.schema import Recipe
 
-KIND = "prepared"
+OWN_FILE = re.compile(
+    r"(train|validation)\.(source|target)\.(tokens|lengths|txt)"
+    rf"|{MANIFEST}|recipe\.yaml|{sentencepiece_tokenizer.FILE_NAME}|{whitespace_tokenizer.FILE_NAME}"
+)
 BLOCK = 64  # sentences between two offsets kept in RAM: an eighth of a byte for each sentence
 BLOCKS_AT_ONCE = 1 << 14
 INDICES_AT_ONCE = 1 << 14
@@ -138,15 +144,29 @@ class PreparedCorpus(NamedTuple):
             return list(LineTexts(stream))
 
 
-def open_prepared(directory: Path, recipe: Recipe, recipe_name: str) -> PreparedCorpus:
-    """Return the corpus that preprocess wrote for ``recipe``, after checking every byte of it."""
+def open_prepared(directory: Path, recipe: Recipe, preprocess: str) -> PreparedCorpus:
+    """Return the corpus that preprocess wrote for ``recipe``, after checking every byte of it.
+
+    ``preprocess`` is the command that writes it, for messages to propose.
+    """
     if not directory.exists():
-        raise UserError(f"{directory} not found. Run: nmt-cli preprocess {recipe_name}")
+        raise UserError(f"{directory} not found. Run: {preprocess}")
+    _refuse_other_folder(directory)
     try:
-        refuse_stale(directory, read_manifest(directory), recipe)
+        refuse_stale(directory, read_manifest(directory), recipe, preprocess)
         return _open(directory, verify(directory), recipe)
     except DamagedError as error:
-        raise DamagedError(f"{error} Run: nmt-cli preprocess {recipe_name} --force") from None
+        raise DamagedError(f"{error} Run: {_again(directory, preprocess)}") from None
+
+
+def _again(directory: Path, preprocess: str) -> str:
+    """Return the command that replaces ``directory``, and what it needs before."""
+    foreign = foreign_file(directory)
+    return f"{preprocess} --force" + (
+        f" (first move {foreign} out of {directory}; preprocess did not write it)"
+        if foreign is not None
+        else ""
+    )
 
 
 def validation_text(directory: Path, side: Side) -> Path:
@@ -165,10 +185,27 @@ def sections_that_matter(recipe: Recipe) -> dict[str, Any]:
     return {"data": data, "tokenizer": recipe.tokenizer.model_dump(mode="json")}
 
 
-def refuse_stale(directory: Path, manifest: Mapping[str, Any], recipe: Recipe) -> None:
+def foreign_file(directory: Path) -> str | None:
+    """Return the name of a file in ``directory`` that preprocess did not write, if there is one."""
+    names = sorted(path.name for path in directory.iterdir())
+    return next((name for name in names if not OWN_FILE.fullmatch(name)), None)
+
+
+def _refuse_other_folder(directory: Path) -> None:
+    """Raise an error if ``directory`` is not what preprocess writes, whole or damaged."""
+    is_unmarked = directory.is_dir() and not (directory / MANIFEST).exists()
+    if (
+        not directory.is_dir()
+        or kind_of(directory) not in {None, PREPARED}
+        or (is_unmarked and foreign_file(directory) is not None)
+    ):
+        raise UserError(what_to_give(directory, "prepared corpus"))
+
+
+def refuse_stale(
+    directory: Path, manifest: Mapping[str, Any], recipe: Recipe, preprocess: str
+) -> None:
     """Raise an error if ``directory`` was made for other text or another tokenizer."""
-    if manifest.get("kind") != KIND:
-        raise DamagedError(f"{directory} is not a prepared corpus.")
     wanted = dict(_leaves(sections_that_matter(recipe)))
     made = dict(_leaves({section: manifest[section] for section in ("data", "tokenizer")}))
     different = [key for key in {**made, **wanted} if made.get(key) != wanted.get(key)]
@@ -177,7 +214,7 @@ def refuse_stale(directory: Path, manifest: Mapping[str, Any], recipe: Recipe) -
         says = " and ".join(_shown(wanted.get(key)) for key in different)
         raise UserError(
             f"{directory} was made with {was}, the recipe says {says}. "
-            "Run preprocess again with --force or correct the recipe."
+            f"Correct the recipe or make it again: {_again(directory, preprocess)}"
         )
 
 

@@ -20,9 +20,9 @@ from nmt_cli.corpus.tokenizer import Tokenizer
 from nmt_cli.engine.adam import Adam
 from nmt_cli.engine.ema import MovingAverage
 from nmt_cli.errors import DamagedError, OutputError, UserError
+from nmt_cli.folders import CHECKPOINTS
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.model_directory import (
-    CHECKPOINTS,
     WEIGHTS,
     Checkpoint,
     best_checkpoint,

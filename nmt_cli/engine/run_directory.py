@@ -20,15 +20,14 @@ from nmt_cli.atomic_files import (
 )
 from nmt_cli.engine.checkpoint import TRAINING_STATE
 from nmt_cli.engine.growing_file import append_whole
-from nmt_cli.engine.trainer import METRICS
 from nmt_cli.errors import EndedAtOnceError, UserError
-from nmt_cli.model_directory import CHECKPOINT_NAME, CHECKPOINTS, RECIPE, list_checkpoints
+from nmt_cli.folders import CHECKPOINT_GLOB, CHECKPOINTS, METRICS, SESSIONS, not_a_run
+from nmt_cli.model_directory import CHECKPOINT_NAME, RECIPE, list_checkpoints
 from nmt_cli.recipe.changes import ChangeKind, changed_keys
 from nmt_cli.recipe.reader import dump_recipe, read_recipe
 from nmt_cli.recipe.schema import Recipe
 
 LOCK = "run.lock"
-SESSIONS = "sessions.jsonl"
 LAST_BYTES_OF_LOG = 10_000  # more than a line
 LEFT_BY_THE_KILLED = r"recipe\.yaml|metrics\.jsonl|status\.json"
 
@@ -45,6 +44,7 @@ def locked(run_dir: Path) -> Iterator[None]:
     """
     if run_dir.exists() and not run_dir.is_dir():
         raise UserError(f"{run_dir} is a file; choose another --run-dir.")
+    _refuse_foreign(run_dir)
     make_folders(run_dir)
     with (run_dir / LOCK).open("a+b") as stream:
         try:
@@ -86,7 +86,7 @@ def _holder(stream: BinaryIO) -> str:
 def _remove_what_the_killed_left(run_dir: Path) -> None:
     remove_leftovers(run_dir, LEFT_BY_THE_KILLED)
     remove_leftovers(run_dir / CHECKPOINTS, CHECKPOINT_NAME.pattern)
-    for checkpoint in (run_dir / CHECKPOINTS).glob("step-*"):
+    for checkpoint in (run_dir / CHECKPOINTS).glob(CHECKPOINT_GLOB):
         remove_leftovers(checkpoint, re.escape(MANIFEST))
 
 
@@ -94,7 +94,7 @@ def check_run_directory(
     run_dir: Path, recipe: Recipe, *, resume: bool, allowed: Sequence[str]
 ) -> bool:
     """Return whether there is something to resume; refuse to mix two trainings."""
-    if not any((run_dir / CHECKPOINTS).glob("step-*")):
+    if not any((run_dir / CHECKPOINTS).glob(CHECKPOINT_GLOB)):
         _refuse_foreign(run_dir)
         if resume:
             logs.warning(f"{run_dir} holds no checkpoint to resume from; training starts anew.")
@@ -126,9 +126,11 @@ def _refuse_other_recipe(run_dir: Path, recipe: Recipe, allowed: Sequence[str]) 
 
 
 def _refuse_foreign(run_dir: Path) -> None:
-    """Refuse to write over a recipe or metrics that no start of a training left."""
-    if (run_dir / SESSIONS).exists():
+    """Refuse a folder of another kind, and a recipe or metrics that no start of a training left."""
+    if (run_dir / SESSIONS).exists() or any((run_dir / CHECKPOINTS).glob(CHECKPOINT_GLOB)):
         return
+    if found := not_a_run(run_dir):
+        raise UserError(f"{run_dir} {found}; choose another --run-dir.")
     for name in (RECIPE, METRICS):
         if (run_dir / name).exists():
             raise UserError(

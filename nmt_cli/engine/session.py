@@ -40,6 +40,7 @@ from nmt_cli.model.compiled_residual import compile_residuals
 from nmt_cli.recipe.reader import RecipeFile
 from nmt_cli.run_status import RunStatus, State, write_status
 
+TEXT_SECTIONS = ("data", "tokenizer")  # of a recipe; preprocess depends on them alone
 SECONDS_BETWEEN_SPEAKERS = 0.3  # of an error that several ranks meet, the lowest tells
 
 
@@ -71,7 +72,7 @@ class Job(NamedTuple):
     def open_corpus(self, worker: Worker | None = None) -> PreparedCorpus:
         """Return the prepared text after checking every file of it; warn if it is out of date."""
         prepared = self.options.get("prepared") or self.file.prepared
-        corpus = open_prepared(prepared, self.file.recipe, self.recipe_name)
+        corpus = open_prepared(prepared, self.file.recipe, self._preprocess())
         if worker is None or (worker.rank == 0 and worker.outcome is None):
             self._warn_of_changed_text(corpus)  # for other workers the launcher has
         return corpus
@@ -81,15 +82,22 @@ class Job(NamedTuple):
         if not changed:
             return
         others = f" and {len(changed) - 1} more files have" if len(changed) > 1 else " has"
-        command = ["nmt-cli", "preprocess", self.recipe_name]
-        command += [f"--set={override}" for override in self.options.get("overrides", ())]
-        if (prepared := self.options.get("prepared")) is not None:
-            command.append(f"--prepared={prepared}")
         then = ", then train into another --run-dir" if self.options.get("resume") else ""
         logs.warning(
             f"{changed[0]}{others} changed since {corpus.directory} was made, and training uses "
-            f"what was prepared. To use the new text: {shlex.join(command)} --force{then}"
+            f"what was prepared. To use the new text: {self._preprocess()} --force{then}"
         )
+
+    def _preprocess(self) -> str:
+        """Return the command that prepares this job's text, with the user's own options."""
+        overrides, prepared = self.options.get("overrides", ()), self.options.get("prepared")
+        command = ["nmt-cli", "preprocess", self.recipe_name]
+        # One that is left out could make the recipe invalid: its keys are checked together.
+        if any(override.strip().startswith(TEXT_SECTIONS) for override in overrides):
+            command += [part for override in overrides for part in ("--set", override)]
+        if prepared is not None:
+            command += ["--prepared", str(prepared)]
+        return shlex.join(command)
 
     def check_run_directory(self, *, is_restart: bool = False) -> bool:
         """Return whether there is something to resume; refuse to mix two trainings."""

@@ -12,11 +12,10 @@ from numpy.typing import NDArray
 
 from nmt_cli import logs
 from nmt_cli.errors import RecipeError, UserError
+from nmt_cli.folders import METRICS, SESSIONS, is_run, what_to_give
 from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.recipe.schema import Recipe
 
-METRICS = "metrics.jsonl"
-SESSIONS = "sessions.jsonl"
 RECIPE = "recipe.yaml"
 NEWEST_WEIGHTS = "checkpoints/step-*/model.safetensors"
 LARGEST_HEADER = 100_000_000  # bytes; safetensors' own limit
@@ -69,10 +68,12 @@ def distinct_labels(paths: Sequence[Path]) -> list[str]:
 
 
 def _read_run(path: Path, label: str) -> RunHistory:
-    if not path.is_dir():
+    if not path.exists():
         raise UserError(f"run {path} not found; give the run directory that train wrote.")
+    if not is_run(path):
+        raise UserError(what_to_give(path, "run"))
     if not (path / METRICS).is_file():
-        raise UserError(f"{path} holds no {METRICS}; give the run directory that train wrote.")
+        raise UserError(f"{path} holds no {METRICS}; draw it when training has begun.")
     records = list(_records_in(path / METRICS))
     training = _figures_of(record for record in records if "validation" not in record)
     validation = _figures_of(

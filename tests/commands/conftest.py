@@ -45,7 +45,8 @@ class SmallCorpus(NamedTuple):
         }
 
     def opened(self, *overrides: str) -> PreparedCorpus:
-        return open_prepared(self.output, read_recipe("./small.yaml", overrides).recipe, "small")
+        recipe = read_recipe("./small.yaml", overrides).recipe
+        return open_prepared(self.output, recipe, "nmt-cli preprocess small")
 
     def beside_output(self) -> list[str]:
         return sorted(path.name for path in (self.folder / "prepared").iterdir())

@@ -1,5 +1,6 @@
 import json
 import shutil
+from pathlib import Path
 
 import pytest
 import torch
@@ -103,7 +104,7 @@ def test_other_models_do_not_fit(run_dir, toy, tmp_path):
 
 
 def test_force_replaces_averages_only(run_dir):
-    with pytest.raises(UserError, match="run is not an average, so --force does not replace it"):
+    with pytest.raises(UserError, match="run exists and is not an average; choose another"):
         average_checkpoints.run(run_dir, output=run_dir, force=True)
     assert (run_dir / "checkpoints").is_dir()
 
@@ -127,3 +128,37 @@ def test_an_existing_average_is_kept_without_force(run_dir):
 def test_a_missing_run_is_told(tmp_path):
     with pytest.raises(UserError, match=r"run .*absent not found; give the run directory"):
         average_checkpoints.run(tmp_path / "absent")
+
+
+def test_a_number_of_checkpoints_is_no_checkpoint(run_dir):
+    with pytest.raises(UserError) as caught:
+        average_checkpoints.run(run_dir, checkpoints=[Path("20")])
+    assert str(caught.value) == (
+        "20 is not a checkpoint folder; to average the last 20 give --last 20."
+    )
+
+
+def test_force_is_not_proposed_for_what_is_no_average(run_dir):
+    (run_dir / "average").mkdir()
+    (run_dir / "average" / "thesis.tex").write_text("years of work")
+    for force in (False, True):
+        with pytest.raises(UserError) as caught:
+            average_checkpoints.run(run_dir, last=2, force=force)
+        assert str(caught.value) == (
+            f"{run_dir}/average exists and is not an average; choose another --output."
+        )
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ("..", "holds runs; give {0}/../run."),
+        ("checkpoints", "holds checkpoints; give {0}."),
+        ("checkpoints/step-00000003", "is a checkpoint, not a run; give {0}."),
+        ("checkpoints/step-00000003/manifest.json", "is a file; give {0}."),
+    ],
+)
+def test_the_run_that_was_meant_is_named(run_dir, given, says):
+    with pytest.raises(UserError) as caught:
+        average_checkpoints.run(run_dir / given)
+    assert str(caught.value) == f"{run_dir / given} {says.format(run_dir)}"

@@ -139,10 +139,26 @@ def test_force_replaces_nothing_but_a_report(two_runs, tmp_path, name):
     for folder in ("notes", "page.html"):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "thesis.tex").write_text("years of work")
-    with pytest.raises(UserError, match="is not a report"):
+    with pytest.raises(UserError, match="and is not a report; choose another"):
         report.run(two_runs, output=tmp_path / name, force=True)
     assert (tmp_path / "notes/thesis.tex").exists()
     assert (tmp_path / "one/metrics.jsonl").exists()
+
+
+def test_force_is_not_proposed_for_what_is_no_report(two_runs, tmp_path):
+    (tmp_path / "notes").mkdir()
+    with pytest.raises(UserError) as caught:
+        report.run(two_runs, output=tmp_path / "notes")
+    assert str(caught.value) == (
+        f"{tmp_path / 'notes'} exists and is not a report; choose another --output."
+    )
+
+
+def test_the_run_that_was_meant_is_named(two_runs):
+    one, two = two_runs
+    with pytest.raises(UserError) as caught:
+        report.run([one.parent])
+    assert str(caught.value) == f"{one.parent} holds runs; give one of them: {two}, {one}."
 
 
 def test_without_matplotlib_the_way_to_get_it_is_named(two_runs, monkeypatch):

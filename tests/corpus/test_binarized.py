@@ -128,7 +128,8 @@ def folder(made, tmp_path, monkeypatch):
 
 
 def opened(directory, *overrides):
-    return open_prepared(directory, read_recipe("./words.yaml", overrides).recipe, "words")
+    recipe = read_recipe("./words.yaml", overrides).recipe
+    return open_prepared(directory, recipe, "nmt-cli preprocess words")
 
 
 def refusal(directory, *overrides):
@@ -156,11 +157,12 @@ def test_a_missing_corpus_names_the_command(tmp_path, folder):
 def test_a_stale_corpus_shows_what_differs(folder):
     assert refusal(folder, "tokenizer.vocabulary_size=37000") == (
         f"{folder} was made with vocabulary_size none, the recipe says 37,000. "
-        "Run preprocess again with --force or correct the recipe."
+        "Correct the recipe or make it again: nmt-cli preprocess words --force"
     )
     assert refusal(folder, "data.normalization.nfc=true", "data.max_length=2000") == (
         f"{folder} was made with normalization.nfc false and max_length 1,024, "
-        "the recipe says true and 2,000. Run preprocess again with --force or correct the recipe."
+        "the recipe says true and 2,000. "
+        "Correct the recipe or make it again: nmt-cli preprocess words --force"
     )
     message = refusal(folder, "data.validation.source=other.en")
     assert "was made with validation.source text.en, the recipe says other.en. " in message
@@ -203,6 +205,8 @@ def test_missing_files_and_foreign_folders_are_noticed(folder):
     manifest = json.loads((folder / MANIFEST).read_bytes())
     facts = {key: manifest[key] for key in ("data", "tokenizer", "corpus_sizes")}
     write_manifest(folder, {**facts, "kind": "regular"})
-    assert refusal(folder).startswith(f"{folder} is not a prepared corpus. Run: ")
+    assert refusal(folder) == (
+        f"{folder} is a checkpoint, not a prepared corpus; give the folder that preprocess wrote."
+    )
     write_manifest(folder, {**facts, "kind": "prepared", "corpus_sizes": [39]})
     assert refusal(folder).startswith(f"{folder} is damaged: 40 source and 40 target sentences.")

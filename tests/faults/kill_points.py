@@ -2,6 +2,7 @@
 
 NEW = [
     "before read prepared/file",
+    "before read run/manifest.json",
     "before mkdir run",
     "after mkdir run",
     "after append run/run.lock",

@@ -157,7 +157,7 @@ def test_other_text_is_never_trained_on(resume, toy):
     made, _, wanted = ended.said.partition(", the recipe says ")
     for key, old, new in OTHER_TEXT:
         assert f"{key.partition('.')[2]} {old.format(folder=toy.recipe_path.parent)}" in made
-        assert f"{shown(new)} and " in wanted.replace(". Run", " and ")
+        assert f"{shown(new)} and " in wanted.replace(". Correct", " and ")
 
 
 def shown(value):

@@ -1,0 +1,146 @@
+"""What a folder is, and which folder a user meant who gave a folder above, below or beside it."""
+
+from collections.abc import Callable, Collection, Iterator
+from pathlib import Path
+from typing import Literal
+
+from nmt_cli.atomic_files import read_manifest
+from nmt_cli.errors import DamagedError
+
+CHECKPOINTS = "checkpoints"
+SESSIONS = "sessions.jsonl"
+METRICS = "metrics.jsonl"
+PREPARED = "prepared"  # kinds in manifests
+REPORT = "report"
+MODEL_KINDS = ("regular", "final", "safety", "average")
+CHECKPOINT_GLOB = "step-*"
+SHOWN = 5  # folders in a message
+LEVELS_ABOVE = 3
+
+Wanted = Literal["model", "run", "prepared corpus"]
+
+
+def kind_of(folder: Path) -> str | None:
+    """Return the kind in the folder's manifest; None where it has none that can be read."""
+    try:
+        return str(read_manifest(folder).get("kind"))
+    except DamagedError:
+        return None
+
+
+def is_model(folder: Path, kinds: Collection[str] = MODEL_KINDS) -> bool:
+    """Return whether ``folder`` claims to be a model (not yet whether it is undamaged)."""
+    return kind_of(folder) in kinds
+
+
+def is_run(folder: Path) -> bool:
+    """Return whether a training has begun in ``folder``."""
+    return (
+        (folder / SESSIONS).is_file()
+        or (folder / METRICS).is_file()
+        or any((folder / CHECKPOINTS).glob(CHECKPOINT_GLOB))
+    )
+
+
+def what_to_give(path: Path, wanted: Wanted) -> str:
+    """Return a message: what ``path`` is instead of ``wanted``, and which folder to give."""
+    below, above = _below(path, FITS[wanted]), _above(path, FITS[wanted])
+    if below and above and _holds_checkpoints(path):
+        meant = f"{_shown(above)} or one of them, such as {_shown(below[-1])}"
+    elif below:
+        named = ", ".join(map(_shown, below[:SHOWN]))
+        more = f" and {len(below) - SHOWN} more" if len(below) > SHOWN else ""
+        meant = f"one of them: {named}{more}" if len(below) > 1 else named
+    else:
+        meant = _shown(above) if above is not None else DESCRIPTIONS[wanted]
+    return f"{path} {_description(path, wanted)}; give {meant}."
+
+
+def not_a_run(path: Path) -> str | None:
+    """Return what ``path`` is where it is of another kind than a run; None where it may be one."""
+    if is_run(path) or not path.is_dir():
+        return None
+    holds_runs = any(is_run(folder) for folder in _folders_in(path))
+    is_other = kind_of(path) is not None or _holds_checkpoints(path) or holds_runs
+    return _description(path, "run") if is_other else None
+
+
+def _description(path: Path, wanted: Wanted) -> str:
+    if not path.is_dir():
+        return "is a file"
+    kind = kind_of(path)
+    if kind is not None:
+        return f"is {KINDS.get(kind, 'of an unknown kind')}, not a {wanted}"
+    if is_run(path):
+        return f"is a run, not a {wanted}"
+    if _holds_checkpoints(path):
+        return "holds checkpoints"
+    for plural, fits in HOLDINGS.items():
+        if _below(path, fits):
+            return f"holds {plural}"
+    return "is empty" if not any(path.iterdir()) else f"is not a {wanted}"
+
+
+def _holds_checkpoints(path: Path) -> bool:
+    return path.is_dir() and any(is_model(below) for below in path.glob(CHECKPOINT_GLOB))
+
+
+def _is_prepared(folder: Path) -> bool:
+    return kind_of(folder) == PREPARED
+
+
+def _is_run_or_model(folder: Path) -> bool:
+    return is_run(folder) or is_model(folder)
+
+
+def _below(path: Path, fits: Callable[[Path], bool]) -> list[Path]:
+    """Return the folders in ``path`` that fit, or those in its folders where none does."""
+    folders = list(_folders_in(path))
+    return [folder for folder in folders if fits(folder)] or [
+        inner for folder in folders for inner in _folders_in(folder) if fits(inner)
+    ]
+
+
+def _folders_in(path: Path) -> Iterator[Path]:
+    try:
+        names = sorted(path.iterdir())
+    except OSError:  # not a folder, or closed to this user
+        return
+    yield from (name for name in names if name.is_dir() and not name.name.startswith("."))
+
+
+def _above(path: Path, fits: Callable[[Path], bool]) -> Path | None:
+    for _ in range(LEVELS_ABOVE):
+        path = path / ".." if path.name in {"", ".."} else path.parent
+        if fits(path):
+            return path
+    return None
+
+
+def _shown(path: Path) -> str:
+    return f"{path}/" if path.name in {"", ".."} else str(path)  # ./ is no end of a sentence
+
+
+FITS: dict[Wanted, Callable[[Path], bool]] = {
+    "model": _is_run_or_model,
+    "run": is_run,
+    "prepared corpus": _is_prepared,
+}
+DESCRIPTIONS: dict[Wanted, str] = {
+    "model": "a model directory, a checkpoint or a run directory",
+    "run": "the run directory that train wrote",
+    "prepared corpus": "the folder that preprocess wrote",
+}
+HOLDINGS: dict[str, Callable[[Path], bool]] = {
+    "runs": is_run,
+    "prepared corpora": _is_prepared,
+    "models": is_model,
+}
+KINDS = {
+    PREPARED: "a prepared corpus",
+    REPORT: "a report",
+    "average": "an average",
+    "regular": "a checkpoint",
+    "final": "a checkpoint",
+    "safety": "a checkpoint",
+}
