@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from nmt_cli.errors import DamagedError, OutputError, UserError
+from nmt_cli.temporary_names import Why, temporary_path
 
 FORMAT_VERSION = 1
 HASHED_AT_ONCE = 1 << 20  # bytes
@@ -36,18 +37,17 @@ def directory_appearing_whole(directory: Path, *, replace: bool = False) -> Iter
     ``directory`` is refused, or with ``replace`` removed after the new one is complete.
     """
     refuse_directory(directory, replace=replace)
-    partial = Partial(directory.with_name(f".partial-{directory.name}-{os.getpid()}"), {})
+    partial = Partial(temporary_path(directory, "partial"), {})
     with _naming_full_disks(directory):
         make_folders(directory.parent)
-        shutil.rmtree(partial.path, ignore_errors=True)
         partial.path.mkdir()
         try:
             yield partial
             write_manifest(partial.path, partial.facts)
             _sync_tree(partial.path)
-            replaced = _set_aside(directory, "replaced")
+            replaced = _set_aside(directory, "replaced") if replace else None
             try:
-                partial.path.rename(directory)
+                _give_name(partial.path, directory)
             except BaseException:
                 if replaced is not None:
                     replaced.rename(directory)
@@ -64,13 +64,15 @@ def directory_appearing_whole(directory: Path, *, replace: bool = False) -> Iter
 def file_appearing_whole(path: Path, *, replace: bool = False) -> Iterator[BinaryIO]:
     """Yield a binary file that becomes ``path`` only when the block ends well."""
     refuse_file(path, replace=replace)
-    partial = path.with_name(f".partial-{path.name}-{os.getpid()}")
+    partial = temporary_path(path, "partial")
     with _naming_full_disks(path):
         try:
             with partial.open("wb") as stream:
                 yield stream
                 stream.flush()
                 os.fsync(stream.fileno())
+            if not replace:
+                refuse_file(path, replace=False)  # another process may have made it meanwhile
             partial.rename(path)
             _sync(path.parent)
         except BaseException:
@@ -170,39 +172,6 @@ def remove_directory(directory: Path) -> None:
         shutil.rmtree(aside, ignore_errors=True)
 
 
-def remove_leftovers(parent: Path, name_pattern: str) -> None:
-    """Remove what killed processes left of directories in ``parent`` whose names match.
-
-    A directory that was being replaced when its process died gets its name back.
-    """
-    name = re.compile(
-        rf"\.(?P<why>partial|delete|replaced)-(?P<name>{name_pattern})-(?P<process>[0-9]+)"
-    )
-    for path in sorted(parent.iterdir()) if parent.is_dir() else ():
-        match = name.fullmatch(path.name)
-        if match is None or _at_work(match["process"]):
-            continue
-        if match["why"] == "replaced" and not path.with_name(match["name"]).exists():
-            path.rename(path.with_name(match["name"]))
-        elif path.is_dir():
-            shutil.rmtree(path, ignore_errors=True)
-        else:
-            path.unlink(missing_ok=True)
-
-
-def _at_work(process: str) -> bool:
-    """Say whether another process has this id; in containers an earlier one may have had ours."""
-    if not process.isdecimal() or int(process) == os.getpid():
-        return False
-    try:
-        os.kill(int(process), 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except PermissionError:
-        return True
-    return True
-
-
 def sha256(path: Path) -> str:
     """Return the hexadecimal sha256 of the file's bytes."""
     digest = hashlib.sha256()
@@ -246,21 +215,38 @@ def _naming_full_disks(path: Path) -> Iterator[None]:
         ) from error
 
 
-def _set_aside(directory: Path, why: str) -> Path | None:
+def _give_name(partial: Path, directory: Path) -> None:
+    """Rename ``partial``; the kernel refuses where another process has made ``directory``."""
+    try:
+        partial.rename(directory)
+    except OSError as error:
+        if error.errno not in {errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR}:
+            raise
+        raise UserError(
+            f"{directory} was made by another process meanwhile; it was left as it is. "
+            "Choose another name, or run again with --force to replace it."
+        ) from None
+
+
+def _set_aside(directory: Path, why: Why) -> Path | None:
     if not directory.exists():
         return None
-    aside = directory.with_name(f".{why}-{directory.name}-{os.getpid()}")
+    aside = temporary_path(directory, why)
     directory.rename(aside)
     return aside
 
 
-def make_folders(folder: Path) -> None:
-    """Make ``folder`` and those above it; each new name is synced, or a power loss takes all."""
+def make_folders(folder: Path) -> list[Path]:
+    """Make ``folder`` and those above it; return those that were missing, the uppermost first.
+
+    Each new name is synced, or a power loss takes all.
+    """
     if folder.is_dir():
-        return
-    make_folders(folder.parent)
+        return []
+    made = make_folders(folder.parent)
     folder.mkdir(exist_ok=True)
     _sync(folder.parent)
+    return [*made, folder]
 
 
 def _sync_tree(directory: Path) -> None:

@@ -19,6 +19,7 @@ from nmt_cli.atomic_files import MANIFEST, Partial, read_manifest, verify
 from nmt_cli.corpus.tokenizer import Tokenizer, load_tokenizer
 from nmt_cli.errors import DamagedError, UserError
 from nmt_cli.folders import CHECKPOINTS, MODEL_KINDS, is_model, is_run, what_to_give
+from nmt_cli.locks import restore_replaced
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.recipe.reader import dump_recipe, read_recipe
 from nmt_cli.recipe.schema import Recipe
@@ -129,6 +130,7 @@ def load_weights(model: Transformer, weights: Mapping[str, Tensor], directory: P
 
 def find_model(path: Path) -> Path:
     """Return the model that ``path`` means: itself, or of a run its average, best or last."""
+    restore_replaced(path)
     if not path.exists():
         raise UserError(
             f"model {path} not found; give a model directory, a checkpoint or a run directory."
@@ -138,6 +140,7 @@ def find_model(path: Path) -> Path:
         if str(read_manifest(path).get("kind")) not in MODEL_KINDS:
             raise UserError(what_to_give(path, "model"))
         return path
+    restore_replaced(path / AVERAGE)
     checkpoints = list_checkpoints(path)
     if is_model(path / AVERAGE):
         logs.info(f"Using {path / AVERAGE}, the average of {path}.")

@@ -14,8 +14,9 @@ MAX_LINES = 400
 # From the bottom up; a unit may import from lower layers and from itself.
 LAYERS = [
     {"errors", "perplexity"},
+    {"temporary_names"},
     {"atomic_files", "logs", "recipe", "signals"},
-    {"folders", "run_status"},
+    {"folders", "locks", "run_status"},
     {"launch"},
     {"corpus", "metrics", "model", "report"},
     {"model_directory"},

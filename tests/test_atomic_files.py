@@ -12,7 +12,6 @@ from nmt_cli.atomic_files import (
     directory_appearing_whole,
     file_appearing_whole,
     read_manifest,
-    remove_leftovers,
     rewrite_manifest_without,
     verify,
 )
@@ -159,21 +158,6 @@ def test_a_file_can_be_dropped_and_the_rest_stays_verifiable(thing):
     assert names_in(thing) == [MANIFEST, "two"]
 
 
-def test_leftovers_of_killed_processes_are_removed(thing):
-    (thing.parent / ".partial-thing-999999998").mkdir()
-    (thing.parent / ".delete-thing-999999999").mkdir()
-    (thing.parent / ".partial-other-999999998").mkdir()  # somebody else's
-    (thing.parent / ".replaced-thing-999999999").mkdir()  # its successor is in place
-    remove_leftovers(thing.parent, "thing")
-    assert names_in(thing.parent) == [".partial-other-999999998", "thing"]
-
-
-def test_what_was_being_replaced_gets_its_name_back(thing):
-    thing.rename(thing.with_name(".replaced-thing-999999999"))
-    remove_leftovers(thing.parent, "thing")
-    assert verify(thing)["kind"] == "example"
-
-
 def test_a_missing_folder_is_named(tmp_path):
     with (
         pytest.raises(UserError, match="absent is not a directory; make it first"),
@@ -229,6 +213,35 @@ def test_files_are_synced_before_they_get_their_name(tmp_path, monkeypatch):
     before = {name for name, renamed in synced if not renamed}
     assert {"file", MANIFEST} <= before
     assert (tmp_path.name, True) in synced  # the rename itself
+
+
+def test_of_two_processes_that_write_one_directory_the_second_is_refused(tmp_path):
+    """Also where a file system has no locks: the kernel renames no directory onto another."""
+
+    def write_while_another_writes():
+        with directory_appearing_whole(tmp_path / "new") as late:
+            with directory_appearing_whole(tmp_path / "new") as early:
+                assert early.path != late.path
+                (early.path / "file").write_bytes(b"early")
+            (late.path / "file").write_bytes(b"late")
+
+    with pytest.raises(UserError, match="new was made by another process meanwhile"):
+        write_while_another_writes()
+    assert (tmp_path / "new" / "file").read_bytes() == b"early"
+    assert names_in(tmp_path) == ["new"]
+
+
+def test_of_two_processes_that_write_one_file_the_second_is_refused(tmp_path):
+    def write_while_another_writes():
+        with file_appearing_whole(tmp_path / "new") as late:
+            with file_appearing_whole(tmp_path / "new") as early:
+                early.write(b"early")
+            late.write(b"late")
+
+    with pytest.raises(UserError, match="new already exists"):
+        write_while_another_writes()
+    assert (tmp_path / "new").read_bytes() == b"early"
+    assert names_in(tmp_path) == ["new"]
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])

@@ -10,6 +10,7 @@ from nmt_cli.corpus.tokenizer import load_tokenizer
 from nmt_cli.engine.averaging import mean_weights
 from nmt_cli.errors import UserError
 from nmt_cli.folders import is_model, is_run, what_to_give
+from nmt_cli.locks import claimed
 from nmt_cli.model_directory import (
     AVERAGE,
     RECIPE,
@@ -43,8 +44,9 @@ def run(
         raise UserError(what_to_give(run_dir, "run"))
     given = [_checkpoint(path) for path in checkpoints]
     output = output or run_dir / AVERAGE
-    _refuse_output(output, force=force)
-    _write_average(given or _last(run_dir, last), output, replace=force)
+    with claimed(output, "--output"):
+        _refuse_output(output, force=force)
+        _write_average(given or _last(run_dir, last), output, replace=force)
 
 
 def _write_average(chosen: Sequence[Path], output: Path, *, replace: bool) -> None:

@@ -1,7 +1,6 @@
 """``nmt-cli preprocess``: raw parallel text becomes a tokenizer and memory-mapped token ids."""
 
 import importlib.metadata
-import re
 import shutil
 import unicodedata
 from collections import deque
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from nmt_cli import logs
-from nmt_cli.atomic_files import MANIFEST, directory_appearing_whole, remove_leftovers
+from nmt_cli.atomic_files import MANIFEST, directory_appearing_whole
 from nmt_cli.commands import text_warnings
 from nmt_cli.corpus.binarized import (
     foreign_file,
@@ -38,6 +37,7 @@ from nmt_cli.corpus.parallel_text import ParallelText
 from nmt_cli.corpus.tokenizer import Tokenizer, train_tokenizer
 from nmt_cli.errors import UserError
 from nmt_cli.folders import PREPARED
+from nmt_cli.locks import claimed
 from nmt_cli.recipe.reader import dump_recipe, read_recipe
 from nmt_cli.recipe.schema import DataConfig, ParallelFiles, Recipe
 
@@ -72,8 +72,10 @@ def run(
     directory = output or recipe_file.prepared
     _refuse_foreign(directory)
     try:
-        remove_leftovers(directory.parent, re.escape(directory.name))
-        with directory_appearing_whole(directory, replace=force) as partial:
+        with (
+            claimed(directory, "--prepared"),
+            directory_appearing_whole(directory, replace=force) as partial,
+        ):
             partial.facts.update(_prepare(recipe_file.recipe, partial.path, workers))
             facts = partial.facts
     except OSError as error:

@@ -14,6 +14,7 @@ from nmt_cli.atomic_files import (
 )
 from nmt_cli.errors import UserError
 from nmt_cli.folders import REPORT, kind_of
+from nmt_cli.locks import claimed
 from nmt_cli.report.run_history import read_runs
 
 PAGE = "index.html"
@@ -39,17 +40,18 @@ def run(run_dirs: Sequence[Path], *, output: Path | None = None, force: bool = F
     output = output or (run_dirs[0] / REPORT if len(run_dirs) == 1 else Path(REPORT))
     is_page = output.suffix in PAGE_SUFFIXES
     _refuse_output(output, is_page=is_page, force=force)
-    charts = draw_charts(runs)
-    page = as_html(runs, charts).encode()
-    if is_page:
-        with file_appearing_whole(output, replace=force) as stream:
-            stream.write(page)
-    else:
-        with directory_appearing_whole(output, replace=force) as partial:
-            partial.facts.update(kind=REPORT, runs=[run.label for run in runs])
-            (partial.path / PAGE).write_bytes(page)
-            for chart, png in charts.items():
-                (partial.path / f"{chart.name}.png").write_bytes(png)
+    with claimed(output, "--output"):
+        charts = draw_charts(runs)
+        page = as_html(runs, charts).encode()
+        if is_page:
+            with file_appearing_whole(output, replace=force) as stream:
+                stream.write(page)
+        else:
+            with directory_appearing_whole(output, replace=force) as partial:
+                partial.facts.update(kind=REPORT, runs=[run.label for run in runs])
+                (partial.path / PAGE).write_bytes(page)
+                for chart, png in charts.items():
+                    (partial.path / f"{chart.name}.png").write_bytes(png)
     written = output if is_page else output / PAGE
     logs.info(f"Wrote {written} with {len(charts)} charts of {', '.join(r.label for r in runs)}.")
 

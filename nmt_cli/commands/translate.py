@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from nmt_cli import logs
-from nmt_cli.atomic_files import file_appearing_whole
+from nmt_cli.atomic_files import file_appearing_whole, refuse_file
 from nmt_cli.commands.line_windows import STALL_SECONDS, windows
 from nmt_cli.commands.pipes import StandardOutput, standard_input
 from nmt_cli.commands.translation_formats import FORMATS, Formatter
@@ -24,6 +24,7 @@ from nmt_cli.decoding.translator import (
 )
 from nmt_cli.engine.busy_machine import LoadMeter, warn_if_busy
 from nmt_cli.errors import UserError
+from nmt_cli.locks import claimed
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -84,9 +85,10 @@ def _source(path: Path | None) -> Iterator[BinaryIO]:
 def _sink(path: Path | None, *, force: bool) -> Iterator[Write]:
     if path is None:
         yield StandardOutput().write
-    else:
-        with file_appearing_whole(path, replace=force) as stream:
-            yield stream.write
+        return
+    refuse_file(path, replace=force)
+    with claimed(path, "--output"), file_appearing_whole(path, replace=force) as stream:
+        yield stream.write
 
 
 def _translated(

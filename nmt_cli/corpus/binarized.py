@@ -30,6 +30,7 @@ from nmt_cli.corpus.token_file import (
 from nmt_cli.corpus.tokenizer import Tokenizer, load_tokenizer
 from nmt_cli.errors import DamagedError, UserError
 from nmt_cli.folders import PREPARED, kind_of, what_to_give
+from nmt_cli.locks import restore_replaced
 from nmt_cli.recipe.schema import Recipe
 
 OWN_FILE = re.compile(
@@ -149,6 +150,7 @@ def open_prepared(directory: Path, recipe: Recipe, preprocess: str) -> PreparedC
 
     ``preprocess`` is the command that writes it, for messages to propose.
     """
+    restore_replaced(directory)
     if not directory.exists():
         raise UserError(f"{directory} not found. Run: {preprocess}")
     _refuse_other_folder(directory)

@@ -1,23 +1,14 @@
 """A run directory: who may train in it, with which recipe, and what a session leaves there."""
 
-import fcntl
 import json
-import os
-import platform
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from datetime import datetime, timezone
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
-from nmt_cli import logs
-from nmt_cli.atomic_files import (
-    MANIFEST,
-    file_appearing_whole,
-    make_folders,
-    remove_leftovers,
-)
+from nmt_cli import locks, logs
+from nmt_cli.atomic_files import MANIFEST, file_appearing_whole
 from nmt_cli.engine.checkpoint import TRAINING_STATE
 from nmt_cli.engine.growing_file import append_whole
 from nmt_cli.errors import EndedAtOnceError, UserError
@@ -26,6 +17,7 @@ from nmt_cli.model_directory import CHECKPOINT_NAME, RECIPE, list_checkpoints
 from nmt_cli.recipe.changes import ChangeKind, changed_keys
 from nmt_cli.recipe.reader import dump_recipe, read_recipe
 from nmt_cli.recipe.schema import Recipe
+from nmt_cli.temporary_names import remove_leftovers
 
 LOCK = "run.lock"
 LAST_BYTES_OF_LOG = 10_000  # more than a line
@@ -40,47 +32,36 @@ class RunInUseError(UserError):
 def locked(run_dir: Path) -> Iterator[None]:
     """Hold the run for this process alone; raise UserError where another one trains in it.
 
-    The kernel lets go of the lock when the process ends, however it ends.
+    Unless a session begins, nothing is left: not the lock, nor folders that were made for it.
     """
     if run_dir.exists() and not run_dir.is_dir():
         raise UserError(f"{run_dir} is a file; choose another --run-dir.")
     _refuse_foreign(run_dir)
-    make_folders(run_dir)
-    with (run_dir / LOCK).open("a+b") as stream:
+    existed, before = (run_dir / LOCK).exists(), _size(run_dir / SESSIONS)
+    with ExitStack() as stack:
         try:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise RunInUseError(f"{run_dir} is in use: {_holder(stream)}.") from None
-        except OSError as error:
-            raise UserError(
-                f"{run_dir} cannot be locked: {error.strerror}; choose a --run-dir on a file "
-                "system that can."
+            stack.enter_context(
+                locks.locked(
+                    run_dir / LOCK,
+                    "trains in it",
+                    lambda: existed or _size(run_dir / SESSIONS) != before,
+                )
+            )
+        except locks.LockHeldError as error:
+            raise RunInUseError(
+                f"{run_dir} is in use: {error}; wait for it, or choose another --run-dir."
             ) from None
-        if not os.fstat(stream.fileno()).st_nlink:
-            raise RunInUseError(f"{run_dir} was in use until now; run the same command again.")
-        stream.truncate(0)
-        now = datetime.now(timezone.utc).isoformat(timespec="seconds")
-        holder = {"process": os.getpid(), "host": platform.node(), "since": now}
-        stream.write(json.dumps(holder).encode())
-        stream.flush()
+        except locks.NoLocksError as error:
+            raise UserError(
+                f"{run_dir} cannot be locked: {error}; choose a --run-dir on a file system that "
+                "can."
+            ) from None
         _remove_what_the_killed_left(run_dir)
-        try:
-            yield
-        finally:
-            stream.truncate(0)
-            if [path.name for path in run_dir.iterdir()] == [LOCK]:  # nothing came of it
-                (run_dir / LOCK).unlink()
-                run_dir.rmdir()
+        yield
 
 
-def _holder(stream: BinaryIO) -> str:
-    stream.seek(0)
-    try:
-        holder = json.loads(stream.read())
-        text = f"process {holder['process']} on {holder['host']} trains in it "
-        return text + f"since {holder['since']}; wait for it, or choose another --run-dir"
-    except (ValueError, KeyError, TypeError):
-        return "another process has just started there; choose another --run-dir"
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
 
 
 def _remove_what_the_killed_left(run_dir: Path) -> None:
@@ -94,8 +75,8 @@ def check_run_directory(
     run_dir: Path, recipe: Recipe, *, resume: bool, allowed: Sequence[str]
 ) -> bool:
     """Return whether there is something to resume; refuse to mix two trainings."""
+    _refuse_foreign(run_dir)
     if not any((run_dir / CHECKPOINTS).glob(CHECKPOINT_GLOB)):
-        _refuse_foreign(run_dir)
         if resume:
             logs.warning(f"{run_dir} holds no checkpoint to resume from; training starts anew.")
         return False

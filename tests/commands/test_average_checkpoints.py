@@ -8,6 +8,7 @@ import torch
 from nmt_cli.atomic_files import MANIFEST, write_manifest
 from nmt_cli.commands import average_checkpoints, train
 from nmt_cli.errors import DamagedError, UserError
+from nmt_cli.locks import claimed
 from nmt_cli.model_directory import WEIGHTS, find_model, load_model, read_weights
 
 
@@ -128,6 +129,17 @@ def test_an_existing_average_is_kept_without_force(run_dir):
 def test_a_missing_run_is_told(tmp_path):
     with pytest.raises(UserError, match=r"run .*absent not found; give the run directory"):
         average_checkpoints.run(tmp_path / "absent")
+
+
+def test_a_second_averaging_into_the_same_folder_is_refused(run_dir):
+    with (
+        claimed(run_dir / "average", "--output"),
+        pytest.raises(
+            UserError, match=r"average is in use: process .*; wait .* another --output\."
+        ),
+    ):
+        average_checkpoints.run(run_dir, last=2)
+    average_checkpoints.run(run_dir, last=2)
 
 
 def test_a_number_of_checkpoints_is_no_checkpoint(run_dir):

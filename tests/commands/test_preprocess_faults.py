@@ -191,8 +191,8 @@ def test_a_full_disk_ends_with_74_and_keeps_the_previous_state(corpus, share):
 
 def test_a_killed_run_leaves_nothing_that_train_takes_and_the_next_run_cleans_up(corpus):
     code = (
-        "import time; from nmt_cli.commands import preprocess;"
-        "preprocess.train_tokenizer = lambda *a: time.sleep(60);"
+        "import signal; from nmt_cli.commands import preprocess;"
+        "preprocess.train_tokenizer = lambda *a: signal.pause();"
         "preprocess.run(recipe='./small.yaml')"
     )
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -202,10 +202,11 @@ def test_a_killed_run_leaves_nothing_that_train_takes_and_the_next_run_cleans_up
             assert time.monotonic() < waited_until
             time.sleep(0.01)
         at_work = corpus.beside_output()
-        corpus.prepare()  # which leaves the folder of the process at work
-        assert corpus.beside_output() == [*at_work, "small"]
+        with pytest.raises(UserError, match=rf"^prepared/small is in use: process {process.pid} "):
+            corpus.prepare()
+        assert corpus.beside_output() == at_work
         process.send_signal(signal.SIGKILL)
-    corpus.output.rename("prepared/.delete-small-999999999")
+    Path("prepared/.delete-small-999999999").mkdir()
     with pytest.raises(UserError, match=r"^prepared/small not found\. Run: nmt-cli preprocess "):
         corpus.opened()
     corpus.prepare()

@@ -10,6 +10,7 @@ from nmt_cli import cli, logs
 from nmt_cli.atomic_files import verify
 from nmt_cli.commands import report
 from nmt_cli.errors import UserError
+from nmt_cli.locks import claimed
 from nmt_cli.report import charts
 from tests.fake_runs import RECIPE, step_record, validation_record, write_run
 
@@ -152,6 +153,13 @@ def test_force_is_not_proposed_for_what_is_no_report(two_runs, tmp_path):
     assert str(caught.value) == (
         f"{tmp_path / 'notes'} exists and is not a report; choose another --output."
     )
+
+
+def test_a_second_report_into_the_same_folder_is_refused(two_runs):
+    output = two_runs[0] / "report"
+    with claimed(output, "--output"), pytest.raises(UserError, match="report is in use: process"):
+        report.run(two_runs[:1])
+    assert not output.exists()
 
 
 def test_the_run_that_was_meant_is_named(two_runs):

@@ -1,12 +1,17 @@
-"""A training that is refused: its message says what to do."""
+"""A training that is refused: it changes nothing, and its message says what to do."""
 
+import hashlib
 import shlex
+import shutil
+from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
 from nmt_cli import cli
 from nmt_cli.commands import train
+from nmt_cli.engine.run_directory import locked
 from nmt_cli.errors import UserError
 
 OPTIONS = {"device": "cpu", "precision": "fp32", "max_tokens_per_device": 60}
@@ -24,9 +29,55 @@ def run(toy, tmp_path):
     return call
 
 
+def tree(folder):
+    """Return a hash of every file, None for a folder, by path."""
+    return {
+        str(path): hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else None
+        for path in sorted(folder.rglob("*"))
+    }
+
+
 def write(path, text):
     path.parent.mkdir(parents=True)
     path.write_text(text)
+
+
+FOLDERS = {
+    "absent": lambda folder, toy: None,
+    "empty": lambda folder, toy: folder.mkdir(parents=True),
+    "the user's": lambda folder, toy: write(folder / "thesis.tex", "years of work"),
+    "a corpus": lambda folder, toy: shutil.copytree(toy.prepared, folder),
+    "a run": lambda folder, toy: write(folder / "sessions.jsonl", ""),
+    "a folder of runs": lambda folder, toy: write(folder / "base" / "sessions.jsonl", ""),
+}
+REFUSALS: dict[str, tuple[list[str], dict[str, Any]]] = {
+    "no model to start from": (["training.max_steps=3"], {"init_from": Path("absent")}),
+    "a pair that is too long": (["training.max_steps=3"], {"max_tokens_per_device": 9}),
+    "no such option": ([], {"device": "tpu"}),
+}
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+@pytest.mark.parametrize("refusal", REFUSALS)
+def test_a_refused_training_changes_nothing(run, toy, tmp_path, folder, refusal):
+    FOLDERS[folder](tmp_path / "some" / "run", toy)
+    before = tree(tmp_path)
+    overrides, options = REFUSALS[refusal]
+    with pytest.raises(UserError):
+        run(*overrides, run_dir=tmp_path / "some" / "run", **options)
+    assert tree(tmp_path) == before
+
+
+def test_a_refused_training_on_several_devices_changes_nothing(run, tmp_path):
+    """Its launcher checks the run directory before it starts workers."""
+    finished = run("training.max_steps=3")
+    (finished / "run.lock").unlink()
+    before = tree(tmp_path)
+    with pytest.raises(UserError, match="needs --allow-change"):
+        run("training.max_steps=3", "training.seed=2", resume=True, devices=2)
+    with pytest.raises(UserError, match="already holds checkpoints"):
+        run("training.max_steps=3", devices=2)
+    assert tree(tmp_path) == before
 
 
 def test_a_folder_that_is_no_run_is_named(run, toy, tmp_path):
@@ -35,6 +86,14 @@ def test_a_folder_that_is_no_run_is_named(run, toy, tmp_path):
     write(tmp_path / "runs" / "base" / "metrics.jsonl", "")
     with pytest.raises(UserError, match="runs holds runs; choose another --run-dir"):
         run(run_dir=tmp_path / "runs")
+
+
+def test_a_process_that_trains_keeps_its_lock_when_another_is_refused(run, tmp_path):
+    with locked(tmp_path / "run"):
+        before = (tmp_path / "run" / "run.lock").read_bytes()
+        with pytest.raises(UserError, match=r"run is in use: process \d+ on \S+ trains in it"):
+            run()
+        assert (tmp_path / "run" / "run.lock").read_bytes() == before
 
 
 def test_advice_repeats_the_users_own_options(toy, tmp_path):
@@ -87,3 +146,8 @@ def test_what_is_no_prepared_corpus_is_named_without_force(run, toy, tmp_path, n
     with pytest.raises(UserError) as caught:
         run(prepared=given)
     assert str(caught.value) == f"{given} {PREPARED_INSTEAD[name].format(folder=given)}"
+
+
+def test_a_corpus_that_was_being_replaced_by_a_killed_process_is_found(run, toy, tmp_path):
+    shutil.copytree(toy.prepared, tmp_path / ".replaced-prepared-999999999")
+    run("training.max_steps=1", prepared=tmp_path / "prepared")

@@ -23,8 +23,10 @@ from nmt_cli.corpus.lines import is_blank, one_line
 from nmt_cli.decoding import translator as translator_module
 from nmt_cli.decoding.translator import Alternative, LinesFailedError, Translation, Translator
 from nmt_cli.errors import OutputError, UserError
+from nmt_cli.locks import claimed
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.model_directory import save_model
+from nmt_cli.temporary_names import temporary_path
 from tests.fake_models import ByteTokenizer, CopyModel, tiny_recipe
 
 MODEL = Path("model")
@@ -257,6 +259,14 @@ def test_lines_before_damaged_input_are_not_published_as_a_whole_file(pipe, tmp_
     with pytest.raises(UserError, match=r"in\.gz is damaged"):
         pipe(b"", input_path=source, output_path=tmp_path / "out")
     assert list(tmp_path.iterdir()) == [source]
+
+
+def test_a_second_translation_into_the_same_file_is_refused(pipe, tmp_path):
+    with claimed(tmp_path / "out", "--output"), pytest.raises(UserError, match="out is in use: "):
+        pipe(b"one\n", output_path=tmp_path / "out")
+    temporary_path(tmp_path / "out", "partial").write_bytes(b"what a killed one left")
+    pipe(b"one\n", output_path=tmp_path / "out")
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
 class NBestTranslator(TaggingTranslator):

@@ -10,7 +10,8 @@ import torch
 
 from tests.faults.file_operations import Operation, watch
 
-NUMBERS = re.compile(r"-\d+")  # of steps and processes
+NUMBERS = re.compile(r"-\d+")  # of steps
+ORIGIN = re.compile(r"-[A-Za-z0-9_]+-[0-9a-f]{8}-[0-9a-f]{8}(?=/|$)")  # in temporary names
 TENSORBOARD = "tensorboard"
 IN_NO_ORDER = re.compile(r"(/\.(delete|replaced)-step)/.+")  # files as the folder lists them
 Reached = Callable[[str], None]
@@ -82,6 +83,6 @@ def _reach_points_of_computing(reached: Reached) -> None:
 
 def _named(path: Path, run_dir: Path) -> str:
     if path == run_dir or run_dir in path.parents:
-        name = NUMBERS.sub("", str(path.relative_to(run_dir.parent)))
+        name = NUMBERS.sub("", ORIGIN.sub("", str(path.relative_to(run_dir.parent))))
         return IN_NO_ORDER.sub(r"\1/file", name)
     return "prepared/file"

@@ -18,7 +18,7 @@ from tests.faults.power_loss import Content, Disk
 from tests.faults.run_directories import End, are_equal, check_whole, end_of, newest
 from tests.faults.trainings import Trainings
 
-NAMED = re.compile(r"(\.replaced-)?step-(?P<step>\d+)(-\d+)?")
+NAMED = re.compile(r"(\.replaced-)?step-(?P<step>\d+)(-\w+-[0-9a-f]{8}-[0-9a-f]{8})?")
 
 
 class Recorded(NamedTuple):

@@ -1,0 +1,151 @@
+"""Locks: one process at a time trains in a run directory, or writes an output.
+
+The kernel drops a lock when the process that holds it ends, however it ends.
+"""
+
+import errno
+import fcntl
+import json
+import os
+import platform
+import re
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import BinaryIO
+
+from nmt_cli.atomic_files import make_folders, refuse_nameless
+from nmt_cli.errors import UserError
+from nmt_cli.temporary_names import has_replaced, remove_leftovers, restore_names
+
+NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL})
+ATTEMPTS = 10  # to open a lock file that others remove at the same time
+
+
+class LockHeldError(Exception):
+    """Another process holds the lock; the text names it, what it does and since when."""
+
+
+class NoLocksError(Exception):
+    """The file system has no locks; the text is the kernel's reason."""
+
+
+class OutputInUseError(UserError):
+    """Another process is writing the output."""
+
+
+@contextmanager
+def locked(lock: Path, does: str, is_kept: Callable[[], bool] = lambda: False) -> Iterator[None]:
+    """Hold the lock file ``lock`` for this process alone; ``does`` describes its work.
+
+    Unless ``is_kept()``, the file is removed at the end, and so are the folders that had to be made
+    for it if they are empty. Raises LockHeldError or NoLocksError.
+    """
+    made: list[Path] = []
+    try:
+        with _acquired(lock, made) as stream:
+            _write_holder(stream, does)
+            try:
+                yield
+            finally:
+                stream.truncate(0)
+                if is_kept():
+                    made.clear()
+                else:
+                    lock.unlink(missing_ok=True)
+    except NoLocksError:
+        if not is_kept():
+            lock.unlink(missing_ok=True)
+        raise
+    finally:
+        for folder in reversed(made):
+            with suppress(OSError):  # something is in it
+                folder.rmdir()
+
+
+@contextmanager
+def claimed(output: Path, option: str) -> Iterator[None]:
+    """Let no other process write the file or directory ``output``; ``option`` names it.
+
+    What a killed process was replacing gets its name back, and what it left is removed. Where the
+    file system has no locks nothing is removed, and the second of two processes is refused when it
+    renames its result.
+    """
+    refuse_nameless(output)
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(locked(_lock_of(output), "writes it"))
+        except LockHeldError as error:
+            raise OutputInUseError(
+                f"{output} is in use: {error}; wait for it, or choose another {option}."
+            ) from None
+        except NoLocksError:
+            restore_names(output.parent, re.escape(output.name))
+        else:
+            remove_leftovers(output.parent, re.escape(output.name))
+        yield
+
+
+def restore_replaced(output: Path) -> None:
+    """Give ``output`` its name back if a process was killed while it replaced it.
+
+    Nothing happens while a process is at work there, or where the folder cannot be written.
+    """
+    if has_replaced(output):
+        with suppress(OutputInUseError, OSError), claimed(output, ""):
+            pass
+
+
+@contextmanager
+def _acquired(lock: Path, made: list[Path]) -> Iterator[BinaryIO]:
+    """Yield the lock file, locked; folders that had to be made for it are added to ``made``."""
+    for _ in range(ATTEMPTS):
+        with _opened(lock, made) as stream:
+            try:
+                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise LockHeldError(_holder(stream)) from None
+            except OSError as error:
+                if error.errno not in NO_LOCKS:
+                    raise
+                raise NoLocksError(error.strerror) from None
+            if os.fstat(stream.fileno()).st_nlink:
+                yield stream
+                return
+        # The process that held this file has removed it; another may lock a new one already.
+    raise LockHeldError("several processes start there at the same time")
+
+
+def _opened(lock: Path, made: list[Path]) -> BinaryIO:
+    for _ in range(ATTEMPTS):
+        made += make_folders(lock.parent)
+        try:
+            return lock.open("a+b", buffering=0)
+        except FileNotFoundError:
+            continue  # a process that was refused has removed the folder it had made
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(lock.parent)) from None
+    raise LockHeldError("several processes start there at the same time")
+
+
+def _write_holder(stream: BinaryIO, does: str) -> None:
+    now = datetime.now(timezone.utc).isoformat(timespec="seconds")
+    holder = {"process": os.getpid(), "host": platform.node(), "does": does, "since": now}
+    stream.truncate(0)
+    with suppress(OSError):  # a full disk: the lock holds without its name
+        stream.write(json.dumps(holder).encode())
+
+
+def _holder(stream: BinaryIO) -> str:
+    stream.seek(0)
+    try:
+        holder = json.loads(stream.read())
+        does = holder.get("does", "trains in it")  # earlier versions locked runs alone
+        return f"process {holder['process']} on {holder['host']} {does} since {holder['since']}"
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return "another process has just started there"
+
+
+def _lock_of(output: Path) -> Path:
+    return output.with_name(f".lock-{output.name}")

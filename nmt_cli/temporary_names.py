@@ -1,0 +1,100 @@
+"""Temporary names beside a file or directory, and the removal of what killed processes left there.
+
+    .WHY-NAME-HOST-BOOT-RANDOM
+
+The random part differs between all processes of all hosts and containers that share a volume, whose
+process ids may be equal. Host and boot name the machine that wrote.
+"""
+
+import platform
+import re
+import secrets
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Literal
+
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+HIDDEN_BOOT = "0" * 8
+HOST_LENGTH = 16  # a file name has at most 255 bytes
+# How long nothing may have changed in what another host wrote before it is removed: on some file
+# systems a lock does not reach other hosts, and preprocess may write nothing for hours.
+UNTOUCHED_SECONDS = 86_400.0
+# Earlier versions wrote .WHY-NAME-PROCESS.
+ORIGIN = r"(?:(?P<host>[A-Za-z0-9_]+)-(?P<boot>[0-9a-f]{8})-[0-9a-f]{8}|[0-9]+)"
+
+Why = Literal["partial", "delete", "replaced"]
+
+
+def temporary_path(path: Path, why: Why) -> Path:
+    """Return a name beside ``path`` that no other process uses."""
+    origin = f"{_this_host()}-{_this_boot()}-{secrets.token_hex(4)}"
+    return path.with_name(f".{why}-{path.name}-{origin}")
+
+
+def has_replaced(path: Path) -> bool:
+    """Return whether ``path`` is missing because a process replaces it, or was killed in that."""
+    if path.exists():
+        return False
+    return any(True for _ in _found(path.parent, re.escape(path.name), "replaced"))
+
+
+def restore_names(parent: Path, name_pattern: str) -> None:
+    """Give their names back to what killed processes were replacing in ``parent``."""
+    for path, match in _found(parent, name_pattern, "replaced"):
+        if not path.with_name(match["name"]).exists():
+            path.rename(path.with_name(match["name"]))
+
+
+def remove_leftovers(parent: Path, name_pattern: str) -> None:
+    """Remove what killed processes left of files and directories in ``parent`` whose names match.
+
+    What was being replaced when its process died gets its name back. The caller holds the lock
+    under which these names are written.
+    """
+    restore_names(parent, name_pattern)
+    for path, match in _found(parent, name_pattern, "partial|delete|replaced"):
+        if _is_ours(match["host"], match["boot"]) or _is_untouched(path):
+            _remove(path)
+
+
+def _found(parent: Path, name_pattern: str, why: str) -> Iterator[tuple[Path, re.Match[str]]]:
+    """Yield the temporary names in ``parent``, each with its parts."""
+    pattern = re.compile(rf"\.(?:{why})-(?P<name>{name_pattern})-{ORIGIN}")
+    for path in sorted(parent.iterdir()) if parent.is_dir() else ():
+        match = pattern.fullmatch(path.name)
+        if match is not None:
+            yield path, match
+
+
+def _is_ours(host: str | None, boot: str | None) -> bool:
+    """Return whether this machine wrote it; then the lock proves that the writer has ended."""
+    return host is None or host == _this_host() or (boot == _this_boot() != HIDDEN_BOOT)
+
+
+def _is_untouched(path: Path) -> bool:
+    try:
+        newest = max(part.lstat().st_mtime for part in (path, *path.rglob("*")))
+    except OSError:  # its writer is at work
+        return False
+    return time.time() - newest > UNTOUCHED_SECONDS
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _this_host() -> str:
+    return re.sub(r"[^A-Za-z0-9]", "_", platform.node())[:HOST_LENGTH] or "host"
+
+
+def _this_boot() -> str:
+    """Return what changes with each start of the machine."""
+    with suppress(OSError):
+        return BOOT_ID.read_text()[:8]
+    return HIDDEN_BOOT
