@@ -19,7 +19,15 @@ HASHED_AT_ONCE = 1 << 20  # bytes
 MANIFEST = "manifest.json"
 SEAL = "manifest_sha256"
 SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-OUT_OF_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
+# Why a disk takes no more, and what helps.
+FULL_DISKS = {
+    errno.ENOSPC: "free some space",
+    errno.EDQUOT: "free some of your quota",
+    errno.EFBIG: "raise the limit of file sizes (ulimit -f)",
+    errno.EIO: "look for failures of the disk in the system's log (dmesg), or choose another disk",
+}
+STANDARD_STREAMS = (Path("/dev/stdout"), Path("/dev/stderr"))
+STREAM_FOLDERS = (Path("/dev/fd"), Path("/proc/self/fd"))
 
 
 class Partial(NamedTuple):
@@ -62,8 +70,15 @@ def directory_appearing_whole(directory: Path, *, replace: bool = False) -> Iter
 
 @contextmanager
 def file_appearing_whole(path: Path, *, replace: bool = False) -> Iterator[BinaryIO]:
-    """Yield a binary file that becomes ``path`` only when the block ends well."""
+    """Yield a binary file that becomes ``path`` only when the block ends well.
+
+    Where ``path`` is a stream, such as /dev/null or a pipe, what is written goes there at once.
+    """
     refuse_file(path, replace=replace)
+    if is_stream(path):
+        with _naming_failed_streams(path), path.open("wb") as stream:
+            yield stream
+        return
     partial = temporary_path(path, "partial")
     with _naming_full_disks(path):
         try:
@@ -92,6 +107,8 @@ def refuse_directory(directory: Path, *, replace: bool) -> None:
 def refuse_file(path: Path, *, replace: bool) -> None:
     """Raise UserError if ``path`` cannot be written, or exists and is not to be replaced."""
     refuse_nameless(path)
+    if is_stream(path):
+        return
     if path.is_dir():
         raise UserError(f"{path} is a directory; give the name of a file.")
     if path.is_symlink() or (path.exists() and not path.is_file()):
@@ -100,6 +117,13 @@ def refuse_file(path: Path, *, replace: bool) -> None:
         raise UserError(f"{path} already exists; add --force to replace it.")
     if not path.parent.is_dir():
         raise UserError(f"{path.parent} is not a directory; make it first, or choose another.")
+
+
+def is_stream(path: Path) -> bool:
+    """Return whether ``path`` is no place for a file of ours, but a device or a pipe."""
+    if path.parent in STREAM_FOLDERS or path in STANDARD_STREAMS:
+        return path.exists()
+    return path.is_char_device() or path.is_fifo() or path.is_socket()
 
 
 def rewrite_manifest_without(directory: Path, name: str) -> None:
@@ -182,8 +206,8 @@ def sha256(path: Path) -> str:
 
 
 def is_full_disk(error: OSError) -> bool:
-    """Say whether writing failed for want of space (a quota and a size limit count too)."""
-    return error.errno in OUT_OF_SPACE
+    """Return whether the disk takes no more: no space, a quota, a size limit or a failure."""
+    return error.errno in FULL_DISKS
 
 
 def _as_json(manifest: Mapping[str, Any]) -> bytes:
@@ -211,8 +235,18 @@ def _naming_full_disks(path: Path) -> Iterator[None]:
             raise
         raise OutputError(
             f"{path} could not be written: {error.strerror}. "
-            "Nothing half-written was left; free some space and run again."
+            f"Nothing half-written was left; {FULL_DISKS[error.errno or 0]} and run again."
         ) from error
+
+
+@contextmanager
+def _naming_failed_streams(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno == errno.EPIPE or not is_full_disk(error):
+            raise
+        raise OutputError(f"{path} could not be written: {error.strerror}.") from error
 
 
 def _give_name(partial: Path, directory: Path) -> None:

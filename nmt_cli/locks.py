@@ -15,7 +15,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import BinaryIO
 
-from nmt_cli.atomic_files import make_folders, refuse_nameless
+from nmt_cli.atomic_files import is_stream, make_folders, refuse_nameless
 from nmt_cli.errors import UserError
 from nmt_cli.temporary_names import has_replaced, remove_leftovers, restore_names
 
@@ -73,6 +73,9 @@ def claimed(output: Path, option: str) -> Iterator[None]:
     renames its result.
     """
     refuse_nameless(output)
+    if is_stream(output):
+        yield
+        return
     with ExitStack() as stack:
         try:
             stack.enter_context(locked(_lock_of(output), "writes it"))

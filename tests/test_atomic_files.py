@@ -1,5 +1,6 @@
 import errno
 import json
+import os
 import resource
 import signal
 from pathlib import Path
@@ -242,6 +243,47 @@ def test_of_two_processes_that_write_one_file_the_second_is_refused(tmp_path):
         write_while_another_writes()
     assert (tmp_path / "new").read_bytes() == b"early"
     assert names_in(tmp_path) == ["new"]
+
+
+def test_what_goes_to_a_device_or_a_pipe_arrives_there(tmp_path):
+    with file_appearing_whole(Path("/dev/null")) as stream:
+        stream.write(b"x" * 100_000)
+    assert Path("/dev/null").is_char_device()
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    with file_appearing_whole(tmp_path / "pipe") as stream:
+        stream.write(b"through a pipe")
+    assert os.read(reader, 100) == b"through a pipe"
+    os.close(reader)
+    assert (tmp_path / "pipe").is_fifo()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+def test_a_device_that_takes_nothing_is_named():
+    def write():
+        with file_appearing_whole(Path("/dev/full")) as stream:
+            stream.write(b"x")
+
+    with pytest.raises(OutputError) as caught:
+        write()
+    assert str(caught.value) == "/dev/full could not be written: No space left on device."
+
+
+def test_the_advice_fits_the_failure_of_the_disk(tmp_path):
+    def fail(number):
+        with file_appearing_whole(tmp_path / "file"):
+            raise OSError(number, os.strerror(number))
+
+    with pytest.raises(OutputError, match=r"No space left .* free some space and run again"):
+        fail(errno.ENOSPC)
+    with pytest.raises(OutputError) as caught:
+        fail(errno.EIO)
+    assert str(caught.value) == (
+        f"{tmp_path / 'file'} could not be written: Input/output error. Nothing half-written was "
+        "left; look for failures of the disk in the system's log (dmesg), or choose another disk "
+        "and run again."
+    )
+    assert names_in(tmp_path) == []
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])

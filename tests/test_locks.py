@@ -107,6 +107,12 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path, monkeypatch):
         claim(tmp_path / "new")
 
 
+def test_devices_are_not_locked():
+    with claimed(Path("/dev/null"), "--output"):
+        claim(Path("/dev/null"))
+    assert not Path("/dev/.lock-null").exists()
+
+
 def test_what_a_killed_process_was_replacing_is_found_but_not_while_it_works(tmp_path):
     temporary_path(tmp_path / "new", "replaced").mkdir()
     with claimed(tmp_path / "other", "--output"), locked(tmp_path / ".lock-new", "replaces it"):

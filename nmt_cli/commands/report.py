@@ -9,6 +9,7 @@ from nmt_cli import logs
 from nmt_cli.atomic_files import (
     directory_appearing_whole,
     file_appearing_whole,
+    is_stream,
     refuse_directory,
     refuse_file,
 )
@@ -38,7 +39,7 @@ def run(run_dirs: Sequence[Path], *, output: Path | None = None, force: bool = F
         ) from None
     runs = read_runs(run_dirs)
     output = output or (run_dirs[0] / REPORT if len(run_dirs) == 1 else Path(REPORT))
-    is_page = output.suffix in PAGE_SUFFIXES
+    is_page = output.suffix in PAGE_SUFFIXES or is_stream(output)
     _refuse_output(output, is_page=is_page, force=force)
     with claimed(output, "--output"):
         charts = draw_charts(runs)

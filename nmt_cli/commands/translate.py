@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -88,7 +89,12 @@ def _sink(path: Path | None, *, force: bool) -> Iterator[Write]:
         return
     refuse_file(path, replace=force)
     with claimed(path, "--output"), file_appearing_whole(path, replace=force) as stream:
-        yield stream.write
+        yield partial(_write_at_once, stream)
+
+
+def _write_at_once(stream: BinaryIO, data: bytes) -> None:
+    stream.write(data)
+    stream.flush()  # the reader of a pipe waits for it
 
 
 def _translated(

@@ -192,7 +192,17 @@ def _require_space(run_dir: Path, weights: Mapping[str, Tensor], copies: int) ->
     run_dir.mkdir(parents=True, exist_ok=True)
     free = shutil.disk_usage(run_dir).free
     if free < needed:
+        needed_text, free_text = _unequal_mebibytes(needed, free)
         raise OutputError(
-            f"no space for a checkpoint in {run_dir}: {needed / 2**20:,.0f} MiB needed, "
-            f"{free / 2**20:,.0f} MiB free; nothing was removed to make room."
+            f"no space for a checkpoint in {run_dir}: {needed_text} MiB needed, "
+            f"{free_text} MiB free; nothing was removed to make room."
         )
+
+
+def _unequal_mebibytes(larger: float, smaller: float) -> tuple[str, str]:
+    """Return both numbers of bytes with as many digits as it takes to see that they differ."""
+    for digits in range(8):  # the seventh of a MiB is less than a byte
+        texts = [f"{size / 2**20:,.{digits}f}" for size in (larger, smaller)]
+        if texts[0] != texts[1]:
+            break
+    return texts[0], texts[1]

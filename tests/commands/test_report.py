@@ -2,6 +2,7 @@ import json
 import re
 import sys
 from html.parser import HTMLParser
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -159,6 +160,8 @@ def test_a_second_report_into_the_same_folder_is_refused(two_runs):
     output = two_runs[0] / "report"
     with claimed(output, "--output"), pytest.raises(UserError, match="report is in use: process"):
         report.run(two_runs[:1])
+    report.run(two_runs[:1], output=Path("/dev/null"))
+    assert Path("/dev/null").is_char_device()
     assert not output.exists()
 
 

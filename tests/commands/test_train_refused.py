@@ -4,6 +4,7 @@ import hashlib
 import shlex
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from click.testing import CliRunner
 from nmt_cli import cli
 from nmt_cli.commands import train
 from nmt_cli.engine.run_directory import locked
-from nmt_cli.errors import UserError
+from nmt_cli.errors import OutputError, UserError
 
 OPTIONS = {"device": "cpu", "precision": "fp32", "max_tokens_per_device": 60}
 
@@ -151,3 +152,9 @@ def test_what_is_no_prepared_corpus_is_named_without_force(run, toy, tmp_path, n
 def test_a_corpus_that_was_being_replaced_by_a_killed_process_is_found(run, toy, tmp_path):
     shutil.copytree(toy.prepared, tmp_path / ".replaced-prepared-999999999")
     run("training.max_steps=1", prepared=tmp_path / "prepared")
+
+
+def test_too_little_space_is_told_in_numbers_that_differ(run, monkeypatch):
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=110_000))
+    with pytest.raises(OutputError, match=r"checkpoint in \S+: 0\.11 MiB needed, 0\.10 MiB free"):
+        run("training.max_steps=1")

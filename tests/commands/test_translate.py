@@ -261,6 +261,16 @@ def test_lines_before_damaged_input_are_not_published_as_a_whole_file(pipe, tmp_
     assert list(tmp_path.iterdir()) == [source]
 
 
+def test_output_may_be_a_device_or_a_pipe(pipe, tmp_path):
+    assert pipe(b"one\n", output_path=Path("/dev/null")) == b""
+    assert Path("/dev/null").is_char_device()
+    reading, writing = os.pipe()
+    pipe(b"one\n", output_path=Path(f"/dev/fd/{writing}"))
+    os.close(writing)
+    with os.fdopen(reading, "rb") as stream:
+        assert stream.read() == expected_output(b"one\n", digest)
+
+
 def test_a_second_translation_into_the_same_file_is_refused(pipe, tmp_path):
     with claimed(tmp_path / "out", "--output"), pytest.raises(UserError, match="out is in use: "):
         pipe(b"one\n", output_path=tmp_path / "out")
