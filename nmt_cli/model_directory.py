@@ -5,7 +5,8 @@ recipe.yaml  tokenizer.model | vocabulary.txt  model.safetensors  manifest.json
 
 import math
 import re
-from collections.abc import Mapping
+import shlex
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -144,6 +145,7 @@ def find_model(path: Path) -> Path:
     checkpoints = list_checkpoints(path)
     if is_model(path / AVERAGE):
         logs.info(f"Using {path / AVERAGE}, the average of {path}.")
+        _warn_if_stale(path, checkpoints)
         return path / AVERAGE
     if not checkpoints:
         if (path / CHECKPOINTS).is_dir() or is_run(path):
@@ -155,6 +157,28 @@ def find_model(path: Path) -> Path:
         return best.path
     logs.info(f"Using {checkpoints[-1].path}, the last of {path}.")
     return checkpoints[-1].path
+
+
+def _warn_if_stale(run_dir: Path, checkpoints: Sequence[Checkpoint]) -> None:
+    """Warn where the average was made without the newest checkpoint that enters one."""
+    averaged = read_manifest(run_dir / AVERAGE).get("averaged")
+    available = [checkpoint for checkpoint in checkpoints if checkpoint.enters_average]
+    if not available or not isinstance(averaged, list):
+        return
+    newest = available[-1]
+    if newest.manifest["files"].get(WEIGHTS, {}).get("sha256") in {
+        part.get("sha256") for part in averaged
+    }:
+        return
+    steps = sorted(part["step"] for part in averaged if isinstance(part.get("step"), int))
+    made_of = f" of steps {steps[0]:,} to {steps[-1]:,}" if len(steps) > 1 else ""
+    wanted = read_recipe(str(newest.path / RECIPE)).recipe.checkpoints.keep_for_average
+    last = f" --last {len(available)}" if len(available) < wanted else ""
+    logs.warning(
+        f"{run_dir / AVERAGE} was made{made_of}, without the newest checkpoint of {run_dir}, of "
+        f"step {newest.step:,}. It is used as it is; to renew it run: "
+        f"nmt-cli average-checkpoints {shlex.quote(str(run_dir))}{last} --force"
+    )
 
 
 def list_checkpoints(run_dir: Path) -> list[Checkpoint]:

@@ -1,10 +1,13 @@
 import json
+import shlex
 import shutil
 from pathlib import Path
 
 import pytest
 import torch
+from click.testing import CliRunner
 
+from nmt_cli import cli
 from nmt_cli.atomic_files import MANIFEST, write_manifest
 from nmt_cli.commands import average_checkpoints, train
 from nmt_cli.errors import DamagedError, UserError
@@ -129,6 +132,79 @@ def test_an_existing_average_is_kept_without_force(run_dir):
 def test_a_missing_run_is_told(tmp_path):
     with pytest.raises(UserError, match=r"run .*absent not found; give the run directory"):
         average_checkpoints.run(tmp_path / "absent")
+
+
+def warnings_of(capsys):
+    return [line for line in capsys.readouterr().err.splitlines() if line.startswith("Warning: ")]
+
+
+def renew(warning):
+    """Run the command that the warning proposes; return how it ended."""
+    arguments = shlex.split(warning.partition("to renew it run: ")[2])
+    assert arguments[0] == "nmt-cli"
+    return CliRunner().invoke(cli.main, arguments[1:], catch_exceptions=False)
+
+
+def test_an_average_that_lacks_the_newest_checkpoint_is_used_with_a_warning(run_dir, capsys):
+    average_checkpoints.run(
+        run_dir,
+        checkpoints=[checkpoint(run_dir, 3), checkpoint(run_dir, 6), checkpoint(run_dir, 9)],
+    )
+    capsys.readouterr()
+    assert find_model(run_dir) == run_dir / "average"
+    (warning,) = warnings_of(capsys)
+    assert warning == (
+        f"Warning: {run_dir}/average was made of steps 3 to 9, without the newest checkpoint of "
+        f"{run_dir}, of step 12. It is used as it is; to renew it run: "
+        f"nmt-cli average-checkpoints {run_dir} --force"
+    )
+    assert renew(warning).exit_code == 0
+    assert find_model(run_dir) == run_dir / "average"
+    assert warnings_of(capsys) == []
+
+
+def test_the_command_that_renews_an_average_fits_few_checkpoints(run_dir, capsys, tmp_path):
+    """The run began anew beside an old average: steps are lower, and too few for the recipe."""
+    average_checkpoints.run(run_dir, last=2)
+    spaced = shutil.copytree(run_dir, tmp_path / "my run")
+    for step in (6, 9, 12):
+        shutil.rmtree(checkpoint(spaced, step))
+    capsys.readouterr()
+    find_model(spaced)
+    (warning,) = warnings_of(capsys)
+    assert "was made of steps 9 to 12, without the newest checkpoint of " in warning
+    assert warning.endswith(f" '{spaced}' --last 1 --force")
+    assert renew(warning).exit_code == 0
+    find_model(spaced)
+    assert warnings_of(capsys) == []
+
+
+def test_an_average_of_another_training_is_noticed_at_the_same_step(run_dir, capsys):
+    average_checkpoints.run(run_dir, last=2)
+    weights = checkpoint(run_dir, 12) / WEIGHTS
+    shutil.copy(checkpoint(run_dir, 3) / WEIGHTS, weights)
+    write_manifest(checkpoint(run_dir, 12), {"kind": "final", "step": 12})
+    capsys.readouterr()
+    find_model(run_dir)
+    (warning,) = warnings_of(capsys)
+    assert "of steps 9 to 12, without the newest checkpoint" in warning
+    assert renew(warning).exit_code == 1  # 3 and 12 have the same weights here, in this test alone
+
+
+def test_a_newer_safety_checkpoint_makes_no_average_stale(run_dir, capsys):
+    write_manifest(checkpoint(run_dir, 12), {"kind": "safety", "step": 12})
+    average_checkpoints.run(run_dir, last=2)
+    capsys.readouterr()
+    find_model(run_dir)
+    assert warnings_of(capsys) == []
+
+
+def test_a_run_that_was_moved_without_its_checkpoints_is_its_average(run_dir, capsys):
+    average_checkpoints.run(run_dir, last=2)
+    shutil.rmtree(run_dir / "checkpoints")
+    capsys.readouterr()
+    assert load_model(run_dir).path == run_dir / "average"
+    assert warnings_of(capsys) == []
 
 
 def test_a_second_averaging_into_the_same_folder_is_refused(run_dir):
