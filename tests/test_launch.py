@@ -1,4 +1,4 @@
-"""What the launcher makes of its workers' end; a process that ignores the signal to end is torchrun here."""
+"""What the launcher makes of its workers' end; torchrun is a process that ignores signals."""
 
 import os
 import signal

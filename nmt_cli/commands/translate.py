@@ -15,7 +15,7 @@ from nmt_cli.atomic_files import file_appearing_whole, refuse_file
 from nmt_cli.commands.line_windows import STALL_SECONDS, windows
 from nmt_cli.commands.pipes import StandardOutput, standard_input
 from nmt_cli.commands.translation_formats import FORMATS, Formatter
-from nmt_cli.corpus.lines import Line, open_text
+from nmt_cli.corpus.lines import Line, compressed, open_text
 from nmt_cli.decoding.precision import choose_device, set_num_threads, useful_threads
 from nmt_cli.decoding.translator import (
     LinesFailedError,
@@ -88,8 +88,12 @@ def _sink(path: Path | None, *, force: bool) -> Iterator[Write]:
         yield StandardOutput().write
         return
     refuse_file(path, replace=force)
-    with claimed(path, "--output"), file_appearing_whole(path, replace=force) as stream:
-        yield partial(_write_at_once, stream)
+    with (
+        claimed(path, "--output"),
+        file_appearing_whole(path, replace=force) as stream,
+        compressed(stream, path) as packed,
+    ):
+        yield partial(_write_at_once, stream) if packed is stream else packed.write
 
 
 def _write_at_once(stream: BinaryIO, data: bytes) -> None:

@@ -168,6 +168,28 @@ class TextSize:
         return round(self._file_bytes * self._named.num_bytes / max(1, self._named.file.num_bytes))
 
 
+@contextmanager
+def compressed(stream: BinaryIO, path: Path) -> Iterator[BinaryIO]:
+    """Yield what compresses into ``stream`` as the name ``path`` says, or ``stream`` itself.
+
+    Equal text gives equal bytes: gzip's header gets neither time nor name.
+    """
+    packed: Any
+    if path.suffix == ".gz":
+        packed = gzip.GzipFile(filename="", mode="wb", fileobj=stream, mtime=0)
+    elif path.suffix == ".xz":
+        packed = lzma.LZMAFile(stream, "w")  # noqa: SIM115 - closed below
+    elif path.suffix == ".zst":
+        packed = zstd.ZstdFile(stream, "w")
+    elif path.suffix in {".bz2", ".zip"}:
+        raise UserError(f"{path} cannot be written: compressed output ends in .gz, .xz or .zst.")
+    else:
+        yield stream
+        return
+    with packed:
+        yield packed
+
+
 def _decode(raw: bytes) -> tuple[str, int]:
     """Return the text and how many bad byte sequences became U+FFFD."""
     try:

@@ -1,6 +1,7 @@
 """A run directory: who may train in it, with which recipe, and what a session leaves there."""
 
 import json
+import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager

@@ -5,11 +5,14 @@ import gzip
 import hashlib
 import io
 import json
+import lzma
 import os
 import random
 import re
 import select
+import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -19,7 +22,7 @@ from click.testing import CliRunner
 from nmt_cli import cli, logs
 from nmt_cli.atomic_files import directory_appearing_whole
 from nmt_cli.commands import translate
-from nmt_cli.corpus.lines import is_blank, one_line
+from nmt_cli.corpus.lines import is_blank, one_line, open_text
 from nmt_cli.decoding import translator as translator_module
 from nmt_cli.decoding.translator import Alternative, LinesFailedError, Translation, Translator
 from nmt_cli.errors import OutputError, UserError
@@ -28,6 +31,11 @@ from nmt_cli.model.transformer import Transformer
 from nmt_cli.model_directory import save_model
 from nmt_cli.temporary_names import temporary_path
 from tests.fake_models import ByteTokenizer, CopyModel, tiny_recipe
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
 
 MODEL = Path("model")
 NASTY = [
@@ -258,6 +266,36 @@ def test_lines_before_damaged_input_are_not_published_as_a_whole_file(pipe, tmp_
     source.write_bytes(gzip.compress(random.Random(1).randbytes(5000).hex().encode())[:2000])
     with pytest.raises(UserError, match=r"in\.gz is damaged"):
         pipe(b"", input_path=source, output_path=tmp_path / "out")
+    assert list(tmp_path.iterdir()) == [source]
+
+
+UNPACK: dict[str, Callable[[bytes], bytes]] = {
+    ".gz": gzip.decompress,
+    ".xz": lzma.decompress,
+    ".zst": zstd.decompress,
+}
+
+
+@pytest.mark.parametrize("suffix", UNPACK)
+def test_output_is_compressed_as_its_name_says(pipe, tmp_path, suffix):
+    first, second = tmp_path / f"one{suffix}", tmp_path / f"two{suffix}"
+    data = b"one\r\n\n" + b"two\n" * 2000
+    pipe(data, output_path=first)
+    expected = expected_output(data, digest)
+    assert UNPACK[suffix](first.read_bytes()) == expected
+    with open_text(first) as stream:
+        assert stream.read() == expected
+    pipe(data, output_path=second)
+    assert first.read_bytes() == second.read_bytes()  # without a time or a name
+
+
+def test_compressed_output_appears_whole_or_not_at_all(pipe, tmp_path):
+    source = tmp_path / "in.gz"
+    source.write_bytes(gzip.compress(random.Random(1).randbytes(5000).hex().encode())[:2000])
+    with pytest.raises(UserError, match=r"in\.gz is damaged"):
+        pipe(b"", input_path=source, output_path=tmp_path / "out.gz")
+    with pytest.raises(UserError, match=r"out\.bz2 cannot be written: compressed output ends in"):
+        pipe(b"one\n", output_path=tmp_path / "out.bz2")
     assert list(tmp_path.iterdir()) == [source]
 
 
