@@ -13,8 +13,8 @@ MAX_LINES = 400
 
 # From the bottom up; a unit may import from lower layers and from itself.
 LAYERS = [
-    {"errors", "perplexity"},
-    {"temporary_names"},
+    {"errors", "missing_paths", "near_names", "perplexity"},
+    {"other_toolkits", "temporary_names"},
     {"atomic_files", "logs", "recipe", "signals"},
     {"folders", "locks", "run_status"},
     {"launch"},

@@ -12,7 +12,7 @@ def reasons_to_end(recipe: Recipe, progress: Progress, epoch: int) -> list[str]:
     training, patience = recipe.training, recipe.validation.patience
     unimproved = progress.validations_without_improvement
     reasons = []
-    if progress.step >= training.max_steps:
+    if training.max_steps is not None and progress.step >= training.max_steps:
         reasons.append(f"training.max_steps {training.max_steps:,} was reached")
     if training.max_epochs is not None and epoch >= training.max_epochs:
         reasons.append(f"training.max_epochs {training.max_epochs:,} was reached")

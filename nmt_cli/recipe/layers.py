@@ -1,14 +1,18 @@
 """A recipe over its parent, and ``--set`` over both: section by section, key by key."""
 
+import re
+import shlex
 from collections.abc import Sequence
 from typing import Any
 
-from nmt_cli.recipe.messages import dotted, section_at, shown
+from nmt_cli.recipe.keys import keys_meant, section_at
+from nmt_cli.recipe.messages import dotted, shown
 from nmt_cli.recipe.schema import Recipe
 from nmt_cli.recipe.values import Section
 from nmt_cli.recipe.yaml_tree import Finding, KeyPath, Place, Tree, parse_yaml, scalar
 
 ON_COMMAND_LINE = Place("--set", None)
+WRITTEN_AS_YAML = re.compile(r"([\w.-]+)(?:\s*:\s*|\s+)(\S.*)", re.DOTALL)
 
 
 def merge(parent: Tree, child: Tree) -> Tree:
@@ -28,8 +32,12 @@ def merge(parent: Tree, child: Tree) -> Tree:
     return Tree(value, {**inherited, **child.places}, [*parent.findings, *hidden, *child.findings])
 
 
-def parse_overrides(overrides: Sequence[str]) -> Tree:
-    """Return what ``section.key=value`` says in each of ``overrides``, as a recipe would."""
+def parse_overrides(overrides: Sequence[str], below: Any = None) -> Tree:
+    """Return what ``section.key=value`` says in each of ``overrides``, as a recipe would.
+
+    ``below`` is the value that they change: where it has a list, a number in a key is the place of
+    an entry, and the result holds ``{0: ...}`` there, which no YAML file can.
+    """
     tree = Tree({}, {}, [])
     for override in overrides:
         key, equals, text = override.partition("=")
@@ -38,14 +46,51 @@ def parse_overrides(overrides: Sequence[str]) -> Tree:
         if problem:
             tree.findings.append(Finding(ON_COMMAND_LINE, key or "''", problem))
             continue
+        try:
+            path = _path_in(below, key)
+        except _NoSuchEntryError as error:
+            tree.findings.append(Finding(ON_COMMAND_LINE, key, str(error)))
+            continue
         parsed = _parse_value(text.strip())
         tree.findings.extend(Finding(ON_COMMAND_LINE, key, found.text) for found in parsed.findings)
         if parsed.readable:
-            _put(tree, tuple(key.split(".")), parsed)
+            _put(tree, path, parsed)
     return tree
 
 
+class _NoSuchEntryError(Exception):
+    """A key asks for an entry that a list does not have."""
+
+
+def _path_in(value: Any, key: str) -> KeyPath:
+    """Return the steps of ``key``, with a number for each that is an entry of a list."""
+    path: list[str | int] = []
+    for text in key.split("."):
+        step: str | int = text
+        if isinstance(value, list):
+            if not (text.isascii() and text.isdigit() and int(text) < len(value)):
+                name, count = dotted(tuple(path)), len(value)
+                noun = "entry" if count == 1 else "entries"
+                raise _NoSuchEntryError(
+                    f"{name} has {count:,} {noun}, counted from {name}.0, and no {text}; "
+                    f"give another number, or the whole list as --set '{name}=[...]'"
+                )
+            step = int(text)
+            value = value[step]
+        else:
+            value = value.get(text) if isinstance(value, dict) else None
+        path.append(step)
+    return tuple(path)
+
+
 def _merge_values(parent: Any, child: Any, path: KeyPath, replaced: dict[KeyPath, Any]) -> Any:
+    if isinstance(parent, list) and isinstance(child, dict) and _are_entries(child):
+        return [
+            _merge_values(entry, child[index], (*path, index), replaced)
+            if index in child
+            else entry
+            for index, entry in enumerate(parent)
+        ]
     if not isinstance(parent, dict) or not isinstance(child, dict):
         replaced[path] = parent
         return child
@@ -56,6 +101,11 @@ def _merge_values(parent: Any, child: Any, path: KeyPath, replaced: dict[KeyPath
         below = (*path, key)
         merged[key] = _merge_values(parent[key], value, below, replaced) if key in parent else value
     return merged
+
+
+def _are_entries(child: dict[Any, Any]) -> bool:
+    """Say whether these are entries of a list by their places, which only --set can name."""
+    return bool(child) and all(isinstance(place, int) for place in child)
 
 
 def _dropped_alternatives(
@@ -81,10 +131,24 @@ def _problem_of_override(key: str, has_value: bool, text: str) -> str:
     if not key or not all(step.strip() for step in key.split(".")):
         return "is not a key; write --set section.key=value"
     if not has_value:
-        return f"has no value; write --set {key}=value"
+        return _correction_without_value(key)
     if any("\ud800" <= character <= "\udfff" for character in key + text):
         return "is not UTF-8 text"
     return ""
+
+
+def _correction_without_value(text: str) -> str:
+    """Return what to write for ``key: value`` or ``key value``, as a recipe or a shell has it."""
+    match = WRITTEN_AS_YAML.fullmatch(text)
+    if match is None:
+        return f"has no value; write --set {_key_meant(text)}=value"
+    key, value = match.groups()
+    return f"has no =; write --set {shlex.quote(f'{_key_meant(key)}={value}')}"
+
+
+def _key_meant(text: str) -> str:
+    meant = keys_meant(text)
+    return meant[0] if len(meant) == 1 else text
 
 
 def _parse_value(text: str) -> Tree:
@@ -94,14 +158,14 @@ def _parse_value(text: str) -> Tree:
     return Tree(scalar(text), {(): ON_COMMAND_LINE}, [])
 
 
-def _put(tree: Tree, path: tuple[str, ...], parsed: Tree) -> None:
+def _put(tree: Tree, path: KeyPath, parsed: Tree) -> None:
     section = tree.value
     for step in path[:-1]:
         section = section.setdefault(step, {})
         if not isinstance(section, dict):
             break
     if not isinstance(section, dict) or path[-1] in section:
-        tree.findings.append(Finding(ON_COMMAND_LINE, ".".join(path), "is set twice"))
+        tree.findings.append(Finding(ON_COMMAND_LINE, dotted(path), "is set twice"))
         return
     section[path[-1]] = parsed.value
     for length in range(1, len(path)):

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from pydantic import ValidationError
 
 from nmt_cli.errors import RecipeError
+from nmt_cli.missing_paths import how_to_write
 from nmt_cli.recipe.layers import merge, parse_overrides
 from nmt_cli.recipe.messages import findings_of, place_of, shown
 from nmt_cli.recipe.schema import Recipe
@@ -54,7 +55,7 @@ def read_recipe(name_or_path: str, overrides: Sequence[str] = ()) -> RecipeFile:
     resolved = [layers[-1].tree]  # from the furthest ancestor to the recipe itself
     for layer in reversed(layers[:-1]):
         resolved.append(merge(resolved[-1], layer.tree))
-    final = merge(resolved[-1], parse_overrides(overrides))
+    final = merge(resolved[-1], parse_overrides(overrides, resolved[-1].value))
     recipe = _validated(final)
     names = [layer.path.stem for layer in layers]
     folder = Path("prepared") / _owner_of_prepared(names, [*reversed(resolved)], final)
@@ -160,7 +161,8 @@ def _read_text(path: Path) -> str:
         with path.open("rb") as stream:
             content = stream.read(MAX_BYTES + 1)
     except FileNotFoundError:
-        raise RecipeError(f"{name} does not exist; name a recipe file.") from None
+        hint = how_to_write(path)
+        raise RecipeError(f"{name} does not exist{hint or '; name a recipe file'}.") from None
     except IsADirectoryError:
         raise RecipeError(f"{name} is a directory; name a recipe file in it.") from None
     except (OSError, ValueError) as error:

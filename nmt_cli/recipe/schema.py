@@ -101,6 +101,7 @@ class DataConfig(Section):
                 "filters.min_length",
                 f"must be at most data.max_length {self.max_length:,}, "
                 f"but is {self.filters.min_length:,}",
+                "max_length",
             )
 
 
@@ -145,10 +146,10 @@ class TokenizerConfig(Section):
     def problems(self) -> Iterator[Problem]:
         """Yield settings of one type of tokenizer beside those of another."""
         if self.type == "whitespace" and self.model is not None:
-            yield Problem("model", "needs type sentencepiece, but type is whitespace")
+            yield Problem("model", "needs type sentencepiece, but type is whitespace", "type")
         if self.type == "sentencepiece":
             if self.joiner is not None:
-                yield Problem("joiner", "needs type whitespace, but type is sentencepiece")
+                yield Problem("joiner", "needs type whitespace, but type is sentencepiece", "type")
             yield from self._problems_of_size()
         yield from self._problems_of_symbols()
 
@@ -166,7 +167,7 @@ class TokenizerConfig(Section):
                 f"piece), but is {size:,}"
             )
         if text:
-            yield Problem("vocabulary_size", text)
+            yield Problem("vocabulary_size", text, "model")
 
     def _problems_of_symbols(self) -> Iterator[Problem]:
         seen: set[str] = set()
@@ -236,6 +237,7 @@ class ModelConfig(Section):
                 "num_heads",
                 f"must divide d_model {self.d_model:,} unless d_k and d_v are given, "
                 f"but is {self.num_heads:,}",
+                "d_model",
             )
         if self.positions == "sinusoidal" and self.d_model % 2:
             yield Problem("d_model", f"must be even for sinusoids, but is {self.d_model:,}")
@@ -250,7 +252,10 @@ class TrainingConfig(Section):
         default=25_000,
         description="Most tokens of either side in one step, over all devices and micro-batches.",
     )
-    max_steps: Steps = Field(default=100_000, description="Stop after this many steps.")
+    max_steps: Steps | None = Field(
+        default=100_000,
+        description="Stop after this many steps; null where max_epochs alone decides.",
+    )
     max_epochs: Epochs | None = Field(
         default=None, description="Stop after this many epochs, if that comes first."
     )
@@ -286,20 +291,21 @@ class TrainingConfig(Section):
     )
 
     def problems(self) -> Iterator[Problem]:
-        """Yield learning rates that contradict each other."""
-        peak = self.peak_learning_rate
-        if peak is None and self.warmup_start > 0:
-            yield Problem("warmup_start", "needs peak_learning_rate, which is null")
-        if peak is not None and self.warmup_start > peak:
-            yield Problem(
-                "warmup_start",
-                f"must be at most peak_learning_rate {peak:g}, but is {self.warmup_start:g}",
-            )
-        if peak is not None and self.learning_rate_factor != 1:
-            yield Problem(
-                "learning_rate_factor",
-                f"must be 1.0 beside peak_learning_rate, but is {self.learning_rate_factor:g}",
-            )
+        """Yield a training without an end, and learning rates that contradict each other."""
+        if self.max_steps is None and self.max_epochs is None:
+            text = "must be a number unless max_epochs is, but both are null"
+            yield Problem("max_steps", text, "max_epochs")
+        peak, start = self.peak_learning_rate, self.warmup_start
+        factor = self.learning_rate_factor
+        if peak is None and start > 0:
+            text = "needs peak_learning_rate, which is null"
+            yield Problem("warmup_start", text, "peak_learning_rate")
+        if peak is not None and start > peak:
+            text = f"must be at most peak_learning_rate {peak:g}, but is {start:g}"
+            yield Problem("warmup_start", text, "peak_learning_rate")
+        if peak is not None and factor != 1:
+            text = f"must be 1.0 beside peak_learning_rate, but is {factor:g}"
+            yield Problem("learning_rate_factor", text, "peak_learning_rate")
 
 
 class ValidationConfig(Interval):
@@ -319,7 +325,8 @@ class ValidationConfig(Interval):
         """Yield also a choice by a figure that is not measured."""
         yield from super().problems()
         if self.bleu == "off" and self.best_by == "bleu":
-            yield Problem("best_by", "must be loss where bleu is off, but is bleu")
+            text = "must be loss where bleu is off, but is bleu; give best_by: loss, or bleu: beam"
+            yield Problem("best_by", text, "bleu")
 
 
 class CheckpointsConfig(Interval):
@@ -371,11 +378,14 @@ class Recipe(Section):
             yield Problem(
                 "training.tokens_per_step",
                 f"must hold the longest sentence, data.max_length {self.data.max_length:,} and "
-                f"its end, but is {self.training.tokens_per_step:,}",
+                f"its end, but is {self.training.tokens_per_step:,}; raise it to {longest}, or "
+                f"lower data.max_length to {self.training.tokens_per_step - 1}",
+                "data.max_length",
             )
         if self.model.positions == "learned" and self.model.max_positions < longest:
             yield Problem(
                 "model.max_positions",
                 f"must be greater than data.max_length {self.data.max_length:,}, "
                 f"but is {self.model.max_positions:,}",
+                "data.max_length",
             )

@@ -74,10 +74,11 @@ Pieces = Annotated[Count, Field(ge=1, le=10**6)]
 
 
 class Problem(NamedTuple):
-    """A value that is wrong only beside another: the key to name and what to say of it."""
+    """A value that is wrong only beside another: the key to name and what is wrong."""
 
     key: str
     text: str
+    beside: str = ""  # the other key, whose file and line a message names where they differ
 
 
 class Section(BaseModel):
@@ -129,4 +130,5 @@ class Interval(Section):
         if self.every_steps is None and self.every_epochs is None:
             yield Problem("every_steps", "is null, and every_epochs too; give one of them")
         if self.every_steps is not None and self.every_epochs is not None:
-            yield Problem("every_epochs", "must be null beside every_steps; give one of them")
+            text = "must be null beside every_steps; give one of them"
+            yield Problem("every_epochs", text, "every_steps")

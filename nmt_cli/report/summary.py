@@ -18,8 +18,8 @@ class Row(NamedTuple):
 
 def _steps(run: RunHistory) -> str:
     last = max([*run.training.steps, *run.validation.steps])
-    wanted = f" of {run.recipe.training.max_steps:,}" if run.recipe is not None else ""
-    return f"{last:,.0f}{wanted}"
+    wanted = run.recipe.training.max_steps if run.recipe is not None else None
+    return f"{last:,.0f}" if wanted is None else f"{last:,.0f} of {wanted:,}"
 
 
 def _total(run: RunHistory, name: str) -> float:

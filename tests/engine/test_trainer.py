@@ -200,11 +200,12 @@ def test_a_run_goes_on_with_its_own_text_only(new_trainer, toy):
         other.resume()
 
 
-def test_epochs_decide_where_the_recipe_says_so(new_trainer, toy):
+@pytest.mark.parametrize("max_steps", [999, None])
+def test_epochs_decide_where_the_recipe_says_so(new_trainer, toy, max_steps):
     epochs = {"every_steps": None, "every_epochs": 2}
     recipe = changed(
         toy.recipe,
-        training={"max_epochs": 4, "max_steps": 999},
+        training={"max_epochs": 4, "max_steps": max_steps},
         validation=epochs,
         checkpoints=epochs,
     )

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from nmt_cli.recipe.messages import key_paths
+from nmt_cli.recipe.keys import key_paths
 from nmt_cli.recipe.reader import read_recipe
 from tests.recipe.conftest import problems_of
 
@@ -79,7 +79,7 @@ training:
   warmup_start: 1
 validation:
   bleu: none
-optimizer: {}
+optimizr: {}
 decoding: fast
 """
     )
@@ -95,7 +95,7 @@ decoding: fast
         ":10: training.adam_betas.1: is missing; the list has too few entries",
         ":12: training.seed: is given twice, first on line 11",
         ":15: validation.bleu: must be beam, greedy or off, but is none",
-        ":16: optimizer: is not a key of a recipe; known keys here: description, data, tokenizer, "
+        ":16: optimizr: is not a key of a recipe; known keys here: description, data, tokenizer, "
         "model, training, validation, checkpoints, decoding",
         ":17: decoding: must be a section, but is fast",
     ]
@@ -113,6 +113,33 @@ def test_values_that_do_not_fit_together_name_key_and_line(write):
     path = write("extends: quickstart\nmodel:\n  d_model: 512\n  num_heads: 7\n")
     assert problems_of(path) == [
         f"{path}:4: model.num_heads: must divide d_model 512 unless d_k and d_v are given, but is 7"
+    ]
+
+
+def test_a_step_that_is_too_small_for_the_longest_sentence_has_two_remedies():
+    overrides = ["data.max_length=1000", "training.tokens_per_step=800"]
+    assert problems_of("quickstart", overrides) == [
+        "--set: training.tokens_per_step: must hold the longest sentence, data.max_length 1,000 "
+        "and its end, but is 800; raise it to 1001, or lower data.max_length to 799"
+    ]
+    for overrides[0], overrides[1] in (
+        ("data.max_length=1000", "training.tokens_per_step=1001"),
+        ("data.max_length=799", "training.tokens_per_step=800"),
+    ):
+        assert read_recipe("quickstart", overrides)
+
+
+def test_a_training_needs_an_end_in_steps_or_in_epochs():
+    recipe = read_recipe("quickstart", ["training.max_steps=null", "training.max_epochs=3"]).recipe
+    assert (recipe.training.max_steps, recipe.training.max_epochs) == (None, 3)
+    assert problems_of("quickstart", ["training.max_steps=null"]) == [
+        "--set: training.max_steps: must be a number unless max_epochs is, but both are null"
+    ]
+
+
+def test_nothing_is_called_null_as_in_the_recipe():
+    assert problems_of("quickstart", ["training.seed=null"]) == [
+        "--set: training.seed: must be a whole number in plain digits, but is null"
     ]
 
 

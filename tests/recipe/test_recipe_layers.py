@@ -45,7 +45,7 @@ def test_problems_of_a_parent_are_named_in_the_parents_file(write):
     [
         ("extends: bsae", "extends: bsae is not a shipped recipe ("),
         ("extends: [base, big]", "extends: must name one recipe, but is a list"),
-        ("extends:", "extends: must name one recipe, but is empty"),
+        ("extends:", "extends: must name one recipe, but is null"),
         ("extends: ./none.yaml", "none.yaml does not exist"),
         ("extends: ./", "is a directory"),
         ("extends: r.yaml", "r.yaml is its own ancestor"),
@@ -78,6 +78,13 @@ def test_long_chains_of_parents_are_refused(write):
     ("override", "problem"),
     [
         ("training.seed", "--set: training.seed: has no value; write --set training.seed=value"),
+        ("max_steps: 5", "--set: max_steps: 5: has no =; write --set training.max_steps=5"),
+        ("lr 5e-4", "--set: lr 5e-4: has no =; write --set training.peak_learning_rate=5e-4"),
+        (
+            "adam_betas: [0.8, 0.9]",
+            "--set: adam_betas: [0.8, 0.9]: has no =; write --set 'training.adam_betas=[0.8, 0.9]'",
+        ),
+        ("a: 5", "--set: a: 5: has no =; write --set a=5"),
         ("=3", "--set: '': is not a key; write --set section.key=value"),
         ("a..b=3", "--set: a..b: is not a key; write --set section.key=value"),
         ("extends=big", "--set: extends: only a file can name its parent"),
@@ -123,3 +130,42 @@ def test_the_same_override_twice_is_refused():
         "--set: training.seed: is set twice"
     ]
     assert "is set twice" in problems_of("quickstart", ["data.test=", "data.test.source=x"])[0]
+
+
+def test_an_override_names_an_entry_of_a_list_by_its_number(write):
+    path = write(
+        "extends: quickstart\ndata:\n  train:\n    - {source: a, target: b}\n"
+        "    - source: c\n      target: d\n      weight: 9\n"
+    )
+    overrides = ["data.train.1.weight=2", "data.train.0.source=x"]
+    first, second = read_recipe(path, overrides).recipe.data.train
+    assert (str(first.source), str(first.target), first.weight) == ("x", "b", 1)
+    assert (str(second.source), str(second.target), second.weight) == ("c", "d", 2)
+    assert problems_of(path, ["data.train.1.weight=0"]) == [
+        "--set: data.train.1.weight: must be greater than 0, but is 0"
+    ]
+    assert problems_of(path, ["data.train.2.weight=1"]) == [
+        "--set: data.train.2.weight: data.train has 2 entries, counted from data.train.0, and no "
+        "2; give another number, or the whole list as --set 'data.train=[...]'"
+    ]
+
+
+def test_only_an_override_numbers_the_entries_of_a_list(write):
+    path = write("extends: quickstart\ndata:\n  train: {0: {weight: 2}}\n")
+    assert problems_of(path) == [f"{path}:3: data.train: must be a list, but is a section"]
+    assert problems_of("quickstart", ["data.train={}"]) == [
+        "--set: data.train: must be a list, but is a section"
+    ]
+
+
+def test_a_conflict_of_two_files_names_the_line_of_each(write):
+    parent = write("extends: quickstart\nvalidation:\n  best_by: bleu\n", "parent.yaml")
+    child = write("extends: ./parent.yaml\ndescription: x\nvalidation:\n  bleu: off\n")
+    assert problems_of(child) == [
+        f"{parent}:3: validation.best_by: must be loss where bleu is off, but is bleu; "
+        f"give best_by: loss, or bleu: beam (validation.bleu stands at {child}:4)"
+    ]
+    assert problems_of(parent, ["validation.bleu=off"]) == [
+        f"{parent}:3: validation.best_by: must be loss where bleu is off, but is bleu; "
+        "give best_by: loss, or bleu: beam (validation.bleu stands at --set)"
+    ]

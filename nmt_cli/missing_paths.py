@@ -1,0 +1,30 @@
+"""What to write for a path that does not exist because only a shell expands ``~`` and ``*``."""
+
+import glob
+from itertools import islice
+from pathlib import Path
+
+MATCHES_SHOWN = 3
+MATCHES_LOOKED_AT = 1000  # a pattern may match a whole disk
+
+
+def how_to_write(path: Path) -> str:
+    """Return "; ~ is not expanded, write ..." for a missing path with ``~`` or ``*``, else "".
+
+    The text goes between what is wrong with the path and the full stop.
+    """
+    text = str(path)
+    home = next((i for i, part in enumerate(path.parts) if part.startswith("~")), None)
+    if home is not None:
+        try:
+            return f"; ~ is not expanded, write {Path(*path.parts[home:]).expanduser()}"
+        except RuntimeError:  # ~user of a user who does not exist
+            return "; ~ is not expanded, write the whole path"
+    if "*" not in text:
+        return ""
+    matches = sorted(islice(glob.iglob(text), MATCHES_LOOKED_AT))  # noqa: PTH207 - also absolute
+    if not matches:
+        return "; * is not expanded and nothing matches, write the name of each file"
+    named = ", ".join(matches[:MATCHES_SHOWN])
+    more = f" and {len(matches) - MATCHES_SHOWN:,} more" if len(matches) > MATCHES_SHOWN else ""
+    return f"; * is not expanded, write the name of each file: {named}{more}"

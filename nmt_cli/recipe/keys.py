@@ -1,0 +1,90 @@
+"""The keys of a recipe, and which of them somebody meant who wrote another name."""
+
+from collections.abc import Iterator
+from functools import cache
+from typing import Annotated, Any, get_args
+
+from pydantic import TypeAdapter, ValidationError
+
+from nmt_cli.near_names import nearest, plain
+from nmt_cli.other_toolkits import names_of_keys
+from nmt_cli.recipe.schema import Recipe
+from nmt_cli.recipe.values import Section
+from nmt_cli.recipe.yaml_tree import KeyPath
+
+
+def key_paths(section: type[Section] = Recipe, prefix: str = "") -> Iterator[str]:
+    """Yield every key that a recipe may hold, as ``section.key``; list entries have no index."""
+    for name, field in section.model_fields.items():
+        yield prefix + name
+        inner = _section_in(field.annotation)
+        if inner is not None:
+            yield from key_paths(inner, f"{prefix}{name}.")
+
+
+def section_at(path: KeyPath) -> type[Section] | None:
+    """Return the section that stands at ``path`` of a recipe, or in the list that does."""
+    section: type[Section] | None = Recipe
+    for step in path:
+        if isinstance(step, str) and section is not None:
+            field = section.model_fields.get(step)
+            section = _section_in(field.annotation) if field is not None else None
+    return section
+
+
+def keys_called(name: str) -> list[str]:
+    """Return the keys of this very name, with or without the sections above them."""
+    written = plain(name).replace(".", "_")
+    full = [key for key in _all_keys() if key.replace(".", "_") == written]
+    return full or [key for key in _all_keys() if last_name(key) == written]
+
+
+def keys_meant(name: str, section: str = "") -> list[str]:
+    """Return the keys that ``name`` means when it is written in ``section``; none if unclear."""
+    called = keys_called(name)
+    if called:
+        return called
+    last = plain(name).rpartition(".")[2]
+    others = names_of_keys()
+    if last in others:
+        return [others[last]]
+    of_section = [key for key in _all_keys() if section and key.rpartition(".")[0] == section]
+    for keys in (of_section, _all_keys()):
+        near = nearest(last, map(last_name, keys))
+        if near:
+            return [key for key in keys if last_name(key) in near]
+    return [others[other] for other in nearest(last, others)][:1]
+
+
+def is_value_of(key: str, value: object) -> bool:
+    """Say whether the key takes ``value``, as it was read from YAML, whatever the others are."""
+    *above, name = key.split(".")
+    section = section_at(tuple(above))
+    if section is None or name not in section.model_fields:
+        return False
+    field = section.model_fields[name]
+    declared: Any = field.annotation
+    for limit in field.metadata:
+        declared = Annotated[declared, limit]
+    try:
+        TypeAdapter(declared).validate_python(value)
+    except ValidationError:
+        return False
+    return True
+
+
+def last_name(key: str) -> str:
+    """Return the name of ``key`` within its section."""
+    return key.rpartition(".")[2]
+
+
+@cache
+def _all_keys() -> tuple[str, ...]:
+    return tuple(key_paths())
+
+
+def _section_in(annotation: Any) -> type[Section] | None:
+    if isinstance(annotation, type) and issubclass(annotation, Section):
+        return annotation
+    inner = (_section_in(argument) for argument in get_args(annotation))
+    return next((section for section in inner if section is not None), None)
