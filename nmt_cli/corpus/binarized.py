@@ -31,6 +31,7 @@ from nmt_cli.corpus.tokenizer import Tokenizer, load_tokenizer
 from nmt_cli.errors import DamagedError, UserError
 from nmt_cli.folders import PREPARED, kind_of, what_to_give
 from nmt_cli.locks import restore_replaced
+from nmt_cli.missing_paths import how_to_write
 from nmt_cli.recipe.schema import Recipe
 
 OWN_FILE = re.compile(
@@ -152,7 +153,7 @@ def open_prepared(directory: Path, recipe: Recipe, preprocess: str) -> PreparedC
     """
     restore_replaced(directory)
     if not directory.exists():
-        raise UserError(f"{directory} not found. Run: {preprocess}")
+        raise UserError(f"{directory} not found{how_to_write(directory)}. Run: {preprocess}")
     _refuse_other_folder(directory)
     try:
         refuse_stale(directory, read_manifest(directory), recipe, preprocess)
@@ -272,7 +273,7 @@ def _short(key: str) -> str:
 
 def _shown(value: Any) -> str:
     if value is None or isinstance(value, bool):
-        return {None: "none", True: "true", False: "false"}[value]
+        return {None: "null", True: "true", False: "false"}[value]
     if isinstance(value, list):
         return "[" + ", ".join(_shown(inner) for inner in value) + "]"
     return f"{value:,}" if isinstance(value, int) else str(value)

@@ -96,13 +96,12 @@ def _refuse_other_recipe(run_dir: Path, recipe: Recipe, allowed: Sequence[str]) 
     before = read_recipe(str(run_dir / RECIPE)).recipe
     refused = []
     for change in changed_keys(before, recipe):
-        text = f"{change.key} (was {change.old}, is {change.new})"
         if change.kind is ChangeKind.FORBIDDEN:
-            refused.append(f"{text} cannot change within a run")
+            refused.append(f"{change} cannot change within a run")
         elif change.kind is ChangeKind.DECLARED and change.key not in allowed:
-            refused.append(f"{text} needs --allow-change {change.key}")
+            refused.append(f"{change} needs --allow-change {change.key}")
         else:
-            logs.info(f"Recipe changed: {text}.")
+            logs.info(f"Recipe changed: {change}.")
     if refused:
         raise UserError(f"{run_dir} was trained with another recipe: {'; '.join(refused)}.")
 

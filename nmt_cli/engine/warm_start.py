@@ -14,6 +14,7 @@ from nmt_cli.corpus.tokenizer import Tokenizer
 from nmt_cli.errors import UserError
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.model_directory import WEIGHTS, LoadedModel, load_model
+from nmt_cli.recipe.changes import as_written
 from nmt_cli.recipe.schema import ModelConfig
 
 # Their rows are pieces; under these names whether they are one matrix, two or three.
@@ -60,8 +61,8 @@ def _refuse_other_architecture(parent: LoadedModel, config: ModelConfig) -> None
     different = [key for key in ours | theirs if ours.get(key) != theirs.get(key)]
     if different:
         named = different[:DIFFERENCES_NAMED]
-        was = ", ".join(f"{key} {theirs.get(key)}" for key in named)
-        says = ", ".join(f"{key} {ours.get(key)}" for key in named)
+        was = ", ".join(f"{key} {as_written(theirs.get(key))}" for key in named)
+        says = ", ".join(f"{key} {as_written(ours.get(key))}" for key in named)
         raise UserError(
             f"{parent.path} was trained with {was}, the recipe's model says {says}; "
             "correct the recipe, or choose another --init-from."

@@ -1,5 +1,6 @@
 """What two recipes differ in, and what a resumed training makes of it."""
 
+import json
 from collections.abc import Iterator
 from enum import Enum
 from typing import Any, NamedTuple
@@ -22,6 +23,9 @@ class Change(NamedTuple):
     old: object
     new: object
     kind: ChangeKind
+
+    def __str__(self) -> str:
+        return f"{self.key} (was {as_written(self.old)}, is {as_written(self.new)})"
 
 
 # A name ending in a dot stands for everything below it. What is not listed is forbidden.
@@ -79,6 +83,11 @@ FORBIDDEN = (
     "model.norm",
     "model.tied_embeddings",
 )
+
+
+def as_written(value: object) -> str:
+    """Return a value of a recipe as a recipe holds it: null and true, not None and True."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def changed_keys(old: Recipe, new: Recipe) -> list[Change]:

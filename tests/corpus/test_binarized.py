@@ -156,7 +156,7 @@ def test_a_missing_corpus_names_the_command(tmp_path, folder):
 
 def test_a_stale_corpus_shows_what_differs(folder):
     assert refusal(folder, "tokenizer.vocabulary_size=37000") == (
-        f"{folder} was made with vocabulary_size none, the recipe says 37,000. "
+        f"{folder} was made with vocabulary_size null, the recipe says 37,000. "
         "Correct the recipe or make it again: nmt-cli preprocess words --force"
     )
     assert refusal(folder, "data.normalization.nfc=true", "data.max_length=2000") == (

@@ -169,7 +169,7 @@ def test_one_matrix_becomes_three_equal_ones(toy, tmp_path):
             "with num_layers 1, d_model 20, d_ff 28, the recipe's model says num_layers 2, d_model",
         ),
         ({"norm": "pre"}, "was trained with norm post, the recipe's model says norm pre"),
-        ({"positions": "learned"}, "with positions sinusoidal, max_positions None, the recipe's"),
+        ({"positions": "learned"}, "with positions sinusoidal, max_positions null, the recipe's"),
     ],
 )
 def test_another_architecture_is_refused(toy, tmp_path, settings, found):

@@ -56,12 +56,12 @@ OTHER_TEXT: list[tuple[str, str, Any]] = [
     ("data.validation.target", "{folder}/validation.de", "data/other.de"),
     ("data.normalization.nfc", "false", True),
     ("data.normalization.punctuation", "false", True),
-    ("data.filters.max_length_ratio", "none", 3.0),
+    ("data.filters.max_length_ratio", "null", 3.0),
     ("data.filters.min_length", "1", 2),
     ("data.filters.remove_duplicates", "false", True),
     ("data.max_length", "30", 31),
-    ("tokenizer.vocabulary_size", "none", 16),
-    ("tokenizer.joiner", "none", "@@"),
+    ("tokenizer.vocabulary_size", "null", 16),
+    ("tokenizer.joiner", "null", "@@"),
     ("tokenizer.user_defined_symbols", "[]", ["<x>"]),
     ("tokenizer.training_sentences", "10,000,000", 5),
 ]
@@ -102,7 +102,7 @@ def as_yaml(value):
 
 
 def change(key, old, new):
-    return f"{key} (was {old}, is {new})"
+    return f"{key} (was {as_yaml(old)}, is {as_yaml(new)})"
 
 
 def test_free_keys_change_without_a_word_of_permission(resume):

@@ -11,7 +11,7 @@ from nmt_cli.recipe.changes import (
     changed_keys,
     kind_of,
 )
-from nmt_cli.recipe.messages import key_paths
+from nmt_cli.recipe.keys import key_paths
 from nmt_cli.recipe.reader import read_recipe
 
 
@@ -29,6 +29,17 @@ def test_old_and_new_value_and_kind_of_each_key():
         Change("model.d_ff", 2048, 8, ChangeKind.FORBIDDEN),
         Change("training.max_steps", 100_000, 9, ChangeKind.FREE),
         Change("training.seed", 1, 2, ChangeKind.DECLARED),
+    ]
+
+
+def test_a_change_is_shown_as_recipes_write_values():
+    shown = map(
+        str, changes("training.clip_norm=2", "data.test=null", "data.normalization.nfc=true")
+    )
+    assert list(shown)[-3:] == [
+        "data.test.target (was data/wmt14-en-de/newstest2014.de, is null)",
+        "data.normalization.nfc (was false, is true)",
+        "training.clip_norm (was null, is 2.0)",
     ]
 
 
