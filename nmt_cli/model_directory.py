@@ -21,6 +21,7 @@ from nmt_cli.corpus.tokenizer import Tokenizer, load_tokenizer
 from nmt_cli.errors import DamagedError, UserError
 from nmt_cli.folders import CHECKPOINTS, MODEL_KINDS, is_model, is_run, what_to_give
 from nmt_cli.locks import restore_replaced
+from nmt_cli.missing_paths import how_to_write
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.recipe.reader import dump_recipe, read_recipe
 from nmt_cli.recipe.schema import Recipe
@@ -134,7 +135,8 @@ def find_model(path: Path) -> Path:
     restore_replaced(path)
     if not path.exists():
         raise UserError(
-            f"model {path} not found; give a model directory, a checkpoint or a run directory."
+            f"model {path} not found{how_to_write(path)}; give a model directory, a checkpoint or "
+            "a run directory."
         )
     is_alone = not (path / CHECKPOINTS).is_dir()
     if is_alone and ((path / MANIFEST).exists() or (path / WEIGHTS).exists()):

@@ -11,6 +11,7 @@ from nmt_cli.engine.averaging import mean_weights
 from nmt_cli.errors import UserError
 from nmt_cli.folders import is_model, is_run, what_to_give
 from nmt_cli.locks import claimed
+from nmt_cli.missing_paths import how_to_write
 from nmt_cli.model_directory import (
     AVERAGE,
     RECIPE,
@@ -39,7 +40,10 @@ def run(
     many as the recipe says. Raises UserError where they do not fit together.
     """
     if not run_dir.exists():
-        raise UserError(f"run {run_dir} not found; give the run directory that train wrote.")
+        raise UserError(
+            f"run {run_dir} not found{how_to_write(run_dir)}; "
+            "give the run directory that train wrote."
+        )
     if not is_run(run_dir) and not checkpoints:
         raise UserError(what_to_give(run_dir, "run"))
     given = [_checkpoint(path) for path in checkpoints]

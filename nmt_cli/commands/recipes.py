@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from nmt_cli.errors import RecipeError
+from nmt_cli.missing_paths import how_to_write
 from nmt_cli.recipe.reader import RecipeFile, dump_recipe, read_recipe, shipped_recipes
 from nmt_cli.recipe.schema import Recipe
 
@@ -58,7 +59,8 @@ def _problem_of_reading(path: Path) -> str:
         with path.open("rb") as stream:
             return "" if stream.read(1) else "is empty"
     except FileNotFoundError:
-        return "does not exist; paths are seen from the folder you are in"
+        hint = how_to_write(path) or "; paths are seen from the folder you are in"
+        return f"does not exist{hint}"
     except (OSError, ValueError) as error:
         return f"cannot be read: {getattr(error, 'strerror', None) or error}"
 

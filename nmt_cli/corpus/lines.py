@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, cast
 
 from nmt_cli.errors import UserError
+from nmt_cli.missing_paths import how_to_write
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -204,7 +205,7 @@ def _open(path: Path) -> io.BufferedReader:
     try:
         return path.open("rb")
     except FileNotFoundError:
-        raise UserError(f"{path} not found.") from None
+        raise UserError(f"{path} not found{how_to_write(path)}.") from None
     except IsADirectoryError:
         raise UserError(f"{path} is a directory, not a text file.") from None
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name

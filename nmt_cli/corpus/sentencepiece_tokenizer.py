@@ -12,6 +12,7 @@ import sentencepiece
 from nmt_cli.corpus.no_text import NoTextError
 from nmt_cli.corpus.normalization import Normalizer, Side
 from nmt_cli.errors import DamagedError, UserError
+from nmt_cli.missing_paths import how_to_write
 from nmt_cli.recipe.schema import TokenizerConfig
 
 FILE_NAME = "tokenizer.model"
@@ -90,6 +91,8 @@ def read_model(path: Path) -> bytes:
     try:
         with path.open("rb") as stream:
             model = stream.read(LARGEST_FILE + 1)
+    except FileNotFoundError:
+        raise UserError(f"{path} not found{how_to_write(path)}.") from None
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}.") from None
     if len(model) > LARGEST_FILE:

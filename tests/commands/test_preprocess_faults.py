@@ -111,7 +111,7 @@ BAD_INPUTS = [
     (
         None,
         ["tokenizer={model: own.model}"],
-        "own.model cannot be read: No such file or directory.",
+        "own.model not found.",
     ),
     (
         make("own.model", b"no model"),

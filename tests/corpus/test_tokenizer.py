@@ -273,7 +273,7 @@ def test_damaged_models_are_refused_and_never_crash(bpe, tmp_path):
 
 def test_files_too_large_or_missing_are_refused(tmp_path, monkeypatch):
     path = tmp_path / "tokenizer.model"
-    message = f"{path} cannot be read: No such file or directory."
+    message = f"{path} not found."
     assert refusal(TokenizerConfig(model=path), []) == message
     monkeypatch.setattr(sentencepiece_tokenizer, "LARGEST_FILE", 1 << 20)
     path.write_bytes(bytes((1 << 20) + 1))

@@ -1,0 +1,51 @@
+"""A path with ~ or * that does not exist gets the path to write."""
+
+from pathlib import Path
+
+import pytest
+
+from nmt_cli.commands import recipes, translate
+from nmt_cli.corpus.lines import open_text
+from nmt_cli.errors import UserError
+from nmt_cli.missing_paths import how_to_write
+from nmt_cli.recipe.reader import read_recipe
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path, monkeypatch):
+    home = tmp_path / "me"
+    home.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.chdir(tmp_path)
+    return home
+
+
+def test_a_missing_path_is_just_missing(tmp_path):
+    assert how_to_write(tmp_path / "a~b.en") == ""
+
+
+def test_the_expanded_home_is_proposed_wherever_a_path_is_read(home):
+    with pytest.raises(UserError, match=rf"not found; ~ is not expanded, write {home}/a.en\."):
+        open_text(Path("~/a.en")).__enter__()
+    with pytest.raises(UserError, match=rf"does not exist; ~ is not .*, write {home}/r.yaml\."):
+        read_recipe("~/r.yaml")
+    with pytest.raises(UserError, match=rf"model ~/runs/a not found; ~ .* {home}/runs/a; give"):
+        translate.run(Path("~/runs/a"))
+
+
+def test_a_home_of_nobody_is_not_guessed():
+    assert how_to_write(Path("~nobody-here/a")).endswith("write the whole path")
+
+
+def test_recipes_check_names_the_files_that_a_star_would_match(tmp_path):
+    for name in ("a.0.en", "a.1.en", "a.2.en", "a.3.en"):
+        (tmp_path / name).touch()
+    overrides = ["data.train.0.source=a.*.en", "data.train.0.target=b.*"]
+    with pytest.raises(UserError) as caught:
+        recipes.check("quickstart", overrides)
+    source, target, *_ = str(caught.value).splitlines()
+    assert source.endswith(
+        "data.train.0.source: a.*.en does not exist; * is not expanded, "
+        "write the name of each file: a.0.en, a.1.en, a.2.en and 1 more"
+    )
+    assert target.endswith("* is not expanded and nothing matches, write the name of each file")
