@@ -1,7 +1,6 @@
 """The command line: options in, one function called, errors turned into one line and a status."""
 
 import os
-import re
 import signal
 import sys
 import threading
@@ -15,12 +14,11 @@ from nmt_cli import logs
 from nmt_cli.atomic_files import is_full_disk
 from nmt_cli.errors import STATUS_INTERRUPTED, InterruptedTrainingError, UserError
 from nmt_cli.launch import this_worker
+from nmt_cli.usage import HelpfulGroup, parse_duration
 
 STATUS_OUTPUT_FAILED = 74
 STATUS_READER_GONE = 141
 STATUS_TERMINATED = 143
-DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s?)?")
-SECONDS_OF_UNIT = (86_400, 3_600, 60, 1)
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 PATH = click.Path(path_type=Path)
@@ -48,19 +46,10 @@ threads_option = click.option(
 )
 
 
-def parse_duration(_: click.Context, __: click.Parameter, text: str | None) -> float | None:
-    """Return the seconds of "3h30m", "45m", "90s" or "90"."""
-    if text is None:
-        return None
-    match = DURATION.fullmatch(text)
-    if match is None or not text:
-        raise click.BadParameter(f"{text!r} is not a time such as 3h30m, 45m or 90s.")
-    parts = [float(part or 0) for part in match.groups()]
-    return sum(part * unit for part, unit in zip(parts, SECONDS_OF_UNIT, strict=True))
-
-
-class ErrorsInOneLine(click.Group):
+class ErrorsInOneLine(HelpfulGroup):
     """A group whose commands end user errors with one line and the documented exit status."""
+
+    group_class = HelpfulGroup
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command; errors of the user become one line and a status."""

@@ -1,9 +1,9 @@
 """Which known name somebody meant who wrote another one; none where nothing is near."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 LONGEST_NAME = 40
-LETTERS_PER_EDIT = 6  # one edit is allowed anyway, and one more for each so many letters
+LETTERS_PER_EDIT = 8  # one edit is allowed anyway, and one more for each so many letters
 SHORTEST_BEGINNING = 3
 MOST_PROPOSED = 2  # more of them would be a list and not a proposal
 
@@ -14,21 +14,29 @@ def plain(name: str) -> str:
 
 
 def nearest(name: str, known: Iterable[str]) -> list[str]:
-    """Return the one or two of ``known`` that ``name`` is a slip or a part of.
+    """Return the one or two of ``known`` that ``name`` is a slip of, or else a part of."""
+    candidates = list(known)
+    return slips(name, candidates) or parts(name, candidates)
 
-    A slip has a wrong, missing, additional or swapped letter or two. A part is some of the words
-    (``beam`` of ``beam_size``), or the beginning.
-    """
-    written, candidates = plain(name), list(dict.fromkeys(known))
+
+def slips(name: str, known: Iterable[str]) -> list[str]:
+    """Return the names that differ in a letter or two: wrong, missing, additional or swapped."""
+    return _best(name, known, _edits_if_few)
+
+
+def parts(name: str, known: Iterable[str]) -> list[str]:
+    """Return the names of which this is some of the words, or else the beginning."""
+    return _best(name, known, _left_out)
+
+
+def _best(name: str, known: Iterable[str], rank: Callable[[str, str], int | None]) -> list[str]:
+    written = plain(name)
     if not written or len(written) > LONGEST_NAME:
         return []
-    for rank in (_edits_if_few, _words_left_out, _letters_left_out):
-        ranked = [(rank(written, plain(candidate)), candidate) for candidate in candidates]
-        ranks = [found for found, _ in ranked if found is not None]
-        best = [candidate for found, candidate in ranked if ranks and found == min(ranks)]
-        if best:
-            return best if len(best) <= MOST_PROPOSED else []
-    return []
+    ranks = {candidate: rank(written, plain(candidate)) for candidate in known}
+    least = min((found for found in ranks.values() if found is not None), default=None)
+    best = [candidate for candidate, found in ranks.items() if found is not None and found == least]
+    return best if len(best) <= MOST_PROPOSED else []
 
 
 def _edits_if_few(written: str, known: str) -> int | None:
@@ -39,14 +47,13 @@ def _edits_if_few(written: str, known: str) -> int | None:
     return edits if edits <= most else None
 
 
-def _words_left_out(written: str, known: str) -> int | None:
+def _left_out(written: str, known: str) -> int | None:
+    """Return how many words are left out, or a greater number where they are cut off."""
     words, all_words = set(written.split("_")), set(known.split("_"))
-    return len(all_words - words) if words <= all_words else None
-
-
-def _letters_left_out(written: str, known: str) -> int | None:
+    if words <= all_words:
+        return len(all_words - words)
     is_beginning = len(written) >= SHORTEST_BEGINNING and known.startswith(written)
-    return len(known) - len(written) if is_beginning else None
+    return LONGEST_NAME + len(known) - len(written) if is_beginning else None
 
 
 def _edits(one: str, other: str) -> int:

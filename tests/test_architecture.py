@@ -22,12 +22,12 @@ LAYERS = [
     {"model_directory"},
     {"decoding"},
     {"engine"},
-    {"commands"},
+    {"commands", "usage"},
     {"cli"},
     {"__main__"},
 ]
 DOORS = {
-    "click": {"cli"},
+    "click": {"cli", "usage"},
     "yaml": {"recipe"},
     "pydantic": {"recipe"},
     "pydantic_core": {"recipe"},

@@ -80,6 +80,8 @@ def _as_arguments(job: Job) -> list[str]:
             arguments += [f"{flag}={item}" for item in value]
         elif value is True:
             arguments.append(flag)
+        elif name == "max_time" and value is not None:
+            arguments.append(f"{flag}={value:f}s")
         elif value is not None and value is not False:
             arguments.append(f"{flag}={value}")
     return arguments

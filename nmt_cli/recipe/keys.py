@@ -6,11 +6,13 @@ from typing import Annotated, Any, get_args
 
 from pydantic import TypeAdapter, ValidationError
 
-from nmt_cli.near_names import nearest, plain
+from nmt_cli.near_names import MOST_PROPOSED, parts, plain, slips
 from nmt_cli.other_toolkits import names_of_keys
 from nmt_cli.recipe.schema import Recipe
 from nmt_cli.recipe.values import Section
 from nmt_cli.recipe.yaml_tree import KeyPath
+
+LONG_ENOUGH = 5  # letters of another toolkit's name, for a slip of it to be taken for one
 
 
 def key_paths(section: type[Section] = Recipe, prefix: str = "") -> Iterator[str]:
@@ -48,12 +50,21 @@ def keys_meant(name: str, section: str = "") -> list[str]:
     others = names_of_keys()
     if last in others:
         return [others[last]]
-    of_section = [key for key in _all_keys() if section and key.rpartition(".")[0] == section]
-    for keys in (of_section, _all_keys()):
-        near = nearest(last, map(last_name, keys))
-        if near:
-            return [key for key in keys if last_name(key) in near]
-    return [others[other] for other in nearest(last, others)][:1]
+    own = {last_name(key): [key] for key in _all_keys() if key.rpartition(".")[0] == section}
+    every: dict[str, list[str]] = {}
+    for key in _all_keys():
+        every.setdefault(last_name(key), []).append(key)
+    for near, known in (
+        (slips, own),
+        (slips, every),
+        (slips, {other: [key] for other, key in others.items() if len(other) >= LONG_ENOUGH}),
+        (parts, own),
+        (parts, every),
+    ):
+        meant = [key for found in near(last, known) for key in known[found]]
+        if meant:
+            return meant if len(meant) <= MOST_PROPOSED else []
+    return []
 
 
 def is_value_of(key: str, value: object) -> bool:

@@ -51,7 +51,7 @@ def parse_overrides(overrides: Sequence[str], below: Any = None) -> Tree:
         except _NoSuchEntryError as error:
             tree.findings.append(Finding(ON_COMMAND_LINE, key, str(error)))
             continue
-        parsed = _parse_value(text.strip())
+        parsed = parse_value(text.strip())
         tree.findings.extend(Finding(ON_COMMAND_LINE, key, found.text) for found in parsed.findings)
         if parsed.readable:
             _put(tree, path, parsed)
@@ -151,7 +151,8 @@ def _key_meant(text: str) -> str:
     return meant[0] if len(meant) == 1 else text
 
 
-def _parse_value(text: str) -> Tree:
+def parse_value(text: str) -> Tree:
+    """Return what the text behind ``key=`` means, before its type is known."""
     # Lists, sections and quotes are YAML; all else is one scalar, which may begin with @ or %.
     if text[:1] in ("[", "{", '"', "'"):
         return parse_yaml(text, ON_COMMAND_LINE.file)

@@ -8,13 +8,13 @@ import pytest
 import torch
 
 from nmt_cli import cli, logs
-from nmt_cli.cli import parse_duration
 from nmt_cli.commands import train
 from nmt_cli.engine import divergence
 from nmt_cli.engine.training_step import Gradient
 from nmt_cli.engine.validation import Validator
 from nmt_cli.errors import DamagedError, InterruptedTrainingError, UserError
 from nmt_cli.model_directory import list_checkpoints, read_weights
+from nmt_cli.usage import parse_duration
 
 CONTEXT = (click.Context(cli.train), cli.train.params[0])
 OPTIONS = {"device": "cpu", "precision": "fp32", "max_tokens_per_device": 60}
@@ -285,7 +285,7 @@ def test_a_training_without_a_finite_gradient_says_so_in_its_status(run, tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("text", "seconds"), [("90", 90), ("1.5s", 1.5), ("45m", 2_700), ("1d3h30m", 99_000)]
+    ("text", "seconds"), [("90s", 90), ("1.5s", 1.5), ("45m", 2_700), ("1d3h30m", 99_000)]
 )
 def test_durations_are_read(text, seconds):
     assert parse_duration(*CONTEXT, text) == seconds
@@ -295,3 +295,10 @@ def test_durations_are_read(text, seconds):
 def test_what_is_no_duration_is_refused(text):
     with pytest.raises(click.BadParameter):
         parse_duration(*CONTEXT, text)
+
+
+def test_workers_get_the_time_that_was_given(run, monkeypatch):
+    given = []
+    monkeypatch.setattr(train, "run_workers", lambda _, arguments, *__: given.extend(arguments))
+    run(devices=2, max_time=5_400.25)
+    assert cli.train.make_context("train", given[1:]).params["max_time"] == 5_400.25

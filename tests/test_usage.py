@@ -1,0 +1,196 @@
+"""Wrong use of the command line gets the option, key, argument or command that was meant."""
+
+import shlex
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from nmt_cli import cli
+from nmt_cli.usage import parse_duration
+
+
+def refusal(command_line):
+    result = CliRunner().invoke(cli.main, shlex.split(command_line), prog_name="nmt-cli")
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    return result.stderr.splitlines()[-1].removeprefix("Error: ")
+
+
+IS_A_KEY = "It is a key of the recipe; write --set"
+
+
+@pytest.mark.parametrize(
+    ("command_line", "message"),
+    [
+        ("train base --max-steps 5", f"{IS_A_KEY} training.max_steps=5."),
+        ("train base --max-steps=5", f"{IS_A_KEY} training.max_steps=5."),
+        ("train base --max-update 100", f"{IS_A_KEY} training.max_steps=100."),
+        ("train base -train_steps 100", f"{IS_A_KEY} training.max_steps=100."),
+        ("train base --dropout 0.3", f"{IS_A_KEY} model.dropout=0.3."),
+        ("train base --dropout 3", f"{IS_A_KEY} model.dropout=VALUE."),
+        ("train base --warmup-updates 400", f"{IS_A_KEY} training.warmup_steps=400."),
+        ("train base --training.seed 4", f"{IS_A_KEY} training.seed=4."),
+        ("train base --sed 4", f"{IS_A_KEY} training.seed=4."),
+        ("preprocess base --vocab-sise 99", f"{IS_A_KEY} tokenizer.vocabulary_size=99 "),
+        ("recipes show base --seed 7", f"{IS_A_KEY} training.seed=7."),
+        (
+            "train base --every-steps 9",
+            f"{IS_A_KEY} validation.every_steps=9 or --set checkpoints.every_steps=9.",
+        ),
+        (
+            "train base --adam-betas '[0.8, 0.9]'",
+            f"{IS_A_KEY} 'training.adam_betas=[0.8, 0.9]'.",
+        ),
+        (
+            "train base --adam-betas '(0.8, 0.9)'",
+            f"{IS_A_KEY} 'training.adam_betas=[0.9, 0.98]'.",
+        ),
+        ("train base --lr 5e-4", f"{IS_A_KEY} training.peak_learning_rate=5e-4 (at the end of"),
+        (  # sentences elsewhere, so the user's number would be wrong
+            "train base --batch-size 64",
+            f"{IS_A_KEY} training.tokens_per_step=25000 (tokens of a side of the whole step",
+        ),
+    ],
+)
+def test_an_option_that_is_a_key_becomes_a_set_of_it(command_line, message):
+    assert f" {message}" in refusal(command_line)
+
+
+def test_a_proposed_set_is_taken(tmp_path):
+    proposed = refusal("recipes show base --max-update 1234").split("write ")[1].rstrip(".")
+    arguments = ["recipes", "show", "base", *shlex.split(proposed)]
+    assert "max_steps: 1234\n" in CliRunner().invoke(cli.main, arguments).stdout
+
+
+@pytest.mark.parametrize(
+    ("command_line", "belongs"),
+    [
+        ("translate m --dropout 0.1", "train: nmt-cli train RECIPE --set model.dropout=0.1."),
+        ("translate m --seed 3", "train: nmt-cli train RECIPE --set training.seed=3."),
+        (
+            "average-checkpoints r --max-length 9",
+            "preprocess and train: nmt-cli train RECIPE --set data.max_length=9.",
+        ),
+    ],
+)
+def test_a_key_on_a_command_without_recipe_is_sent_to_the_one_that_has_it(command_line, belongs):
+    assert f"give it to {belongs}" in refusal(command_line)
+
+
+@pytest.mark.parametrize(
+    ("command_line", "proposal"),
+    [
+        ("translate m --beam 5", "--beam-size 5"),
+        ("translate m --beam five", "--beam-size"),
+        ("translate m --beam_size 5", "--beam-size 5"),
+        ("translate m -beam_size 5", "--beam-size 5"),
+        ("translate m -b 5", "--beam-size 5"),
+        ("translate m --set decoding.beam_size=5", "--beam-size 5"),
+        ("translate m --gpu 0", "--device cuda:0"),
+        ("translate m --gpus 1", "--device cuda:0"),
+        ("train base --gpus 2", "--devices 2 (how many; all GPUs by default)"),
+        ("train base --cpu", "--device cpu"),
+        ("translate m -i 'a b.en'", "--input 'a b.en'"),
+        ("translate m -o out.de", "--output out.de"),
+        ("translate m --quite", "--quiet"),
+        ("train base --save-dir x", "--run-dir x"),
+        ("train base -o x", "--run-dir x"),
+        ("preprocess base --destdir x", "--prepared x"),
+        ("average-checkpoints r -n 5", "--last 5"),
+        ("average-checkpoints r --overwrite", "--force"),
+    ],
+)
+def test_a_wrong_name_of_an_option_gets_the_right_one(command_line, proposal):
+    assert refusal(command_line).endswith(f". Did you mean {proposal}?")
+
+
+@pytest.mark.parametrize(
+    ("command_line", "message"),
+    [
+        ("train base --last 5", "It is an option of average-checkpoints."),
+        ("train base --nbest 5", "Here it is translate --n-best."),
+        ("train --config a.yaml", "RECIPE is an argument without a name: nmt-cli train a.yaml."),
+        ("score --hyp a", "HYPOTHESES is an argument without a name: nmt-cli score a REFERENCES."),
+        ("--quiet train base", "Options stand behind their command: nmt-cli COMMAND --quiet."),
+    ],
+)
+def test_what_stands_elsewhere_is_sent_there(command_line, message):
+    assert refusal(command_line).endswith(f". {message}")
+
+
+def test_what_does_not_exist_is_explained():
+    assert "--weight-decay: always Adam" in refusal("train base --weight-decay 0.1")
+    assert "--min-length: translate has no shortest" in refusal("translate m --min-length 3")
+    assert "marian-server: no server; translate is a pipe." in refusal("marian-server")
+
+
+@pytest.mark.parametrize(
+    ("command", "names"),
+    [
+        ("translate m", "stats verbose name port topk cache raw timeout sort width tokenizer"),
+        ("train base", "name profile amp-level loss min-lr power debug dry-run lora tag"),
+        ("preprocess base", "clean merges dedup min-freq joint coverages-of"),
+    ],
+)
+def test_nothing_is_proposed_where_nothing_is_near(command, names):
+    for name in names.split():
+        assert refusal(f"{command} --{name} 3") == f"No such option --{name}."
+
+
+@pytest.mark.parametrize(
+    ("command_line", "proposal"),
+    [
+        ("translate m test.en", "--input test.en"),
+        ("translate m test.en out.de", "--input test.en --output out.de"),
+        ("average-checkpoints r 5", "--last 5"),
+        ("average-checkpoints r a b", "--checkpoints a --checkpoints b"),
+        ("train base max_steps=5", "--set training.max_steps=5"),
+        ("train base --set max_steps 5", "--set training.max_steps=5"),
+        ("train base --set max_steps: 5", "--set training.max_steps=5"),
+    ],
+)
+def test_a_stray_argument_gets_the_option_it_needs(command_line, proposal):
+    assert f". Did you mean {proposal}?" in refusal(command_line)
+
+
+@pytest.mark.parametrize("command_line", ["train base big", "translate m a b c", "doctor x"])
+def test_any_other_stray_argument_is_only_named(command_line):
+    strays = command_line.split()[2:] if "doctor" not in command_line else ["x"]
+    assert refusal(command_line) == f"Unexpected argument {' '.join(strays)}."
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("generate", "translate"),
+        ("interactive", "translate"),
+        ("average", "average-checkpoints"),
+        ("binarize", "preprocess"),
+        ("fairseq-train", "train"),
+        ("onmt_translate", "translate"),
+        ("marian-decoder", "translate"),
+        ("trian", "train"),
+        ("trans", "translate"),
+        ("evaluate", "score"),
+        ("recipes shwo", "show"),
+    ],
+)
+def test_a_wrong_name_of_a_command_gets_the_right_one(name, meant):
+    last = name.split()[-1]
+    assert refusal(name) == f"No such command {last}. Did you mean {meant}?"
+
+
+@pytest.mark.parametrize("name", ["serve", "base", "foo", "recipes print"])
+def test_no_command_is_proposed_where_none_is_near(name):
+    assert refusal(name) == f"No such command {name.split()[-1]}."
+
+
+@pytest.mark.parametrize("text", ["3", "90", "3.5"])
+def test_a_duration_needs_a_unit(text):
+    with pytest.raises(click.BadParameter) as caught:
+        parse_duration(click.Context(cli.train), cli.train.params[0], text)
+    assert caught.value.message == f"{text} needs a unit; write {text}h, {text}m or {text}s."
+    for unit, seconds in (("h", 3600), ("m", 60), ("s", 1)):
+        parsed = parse_duration(click.Context(cli.train), cli.train.params[0], f"{text}{unit}")
+        assert parsed == float(text) * seconds
