@@ -334,7 +334,7 @@ def doctor(output_format: str) -> None:
 
 @main.group()
 def recipes() -> None:
-    """List, show and check recipes."""
+    """List, show, explain and check recipes."""
 
 
 @recipes.command("list")
@@ -348,11 +348,29 @@ def list_recipes() -> None:
 @recipes.command()
 @click.argument("recipe")
 @overrides_option
-def show(recipe: str, overrides: tuple[str, ...]) -> None:
+@click.option("--comments", is_flag=True, help="Explain each key: meaning, range and default.")
+def show(recipe: str, overrides: tuple[str, ...], comments: bool) -> None:
     """Print RECIPE resolved: with its parent, overrides and every default."""
     from nmt_cli.commands import recipes as command
 
-    command.show(recipe, overrides)
+    command.show(recipe, overrides, comments=comments)
+
+
+@recipes.command()
+@click.argument("section", required=False)
+def keys(section: str | None) -> None:
+    """List what each key means, may hold and holds by default; of SECTION only, if given."""
+    from nmt_cli.commands import recipes as command
+
+    command.list_keys(section)
+
+
+@recipes.command()
+def schema() -> None:
+    """Print the JSON Schema of recipes, for editors."""
+    from nmt_cli.commands import recipes as command
+
+    command.write_schema()
 
 
 @recipes.command()

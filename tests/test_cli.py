@@ -30,7 +30,9 @@ OPTIONS = {
     "report": {"--output", "--force", "--quiet"},
     "doctor": {"--format"},
     "recipes list": set(),
-    "recipes show": RECIPE_OPTIONS,
+    "recipes show": RECIPE_OPTIONS | {"--comments"},
+    "recipes keys": set(),
+    "recipes schema": set(),
     "recipes check": RECIPE_OPTIONS,
 }
 

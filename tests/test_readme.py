@@ -62,3 +62,12 @@ def test_links_lead_somewhere():
     for document in DOCUMENTS:
         for link in re.findall(r"\]\((?!http)([^)#]+)", document.read_text(encoding="utf-8")):
             assert (document.parent / link).exists(), f"{document}: {link}"
+
+
+def test_documentation_points_to_no_python_source_for_the_keys_of_a_recipe():
+    for document in DOCUMENTS:
+        assert "recipe/schema.py" not in document.read_text(encoding="utf-8")
+    text = DOCUMENTS[0].read_text(encoding="utf-8")
+    assert "nmt-cli recipes keys" in text
+    assert re.search(r"nmt-cli recipes show \S+ --comments > mine.yaml", text)
+    assert "# yaml-language-server: $schema=" in text

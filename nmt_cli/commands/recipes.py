@@ -1,5 +1,6 @@
 """Shows what recipes are shipped, what one means in full, and whether it can run here."""
 
+import json
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -7,6 +8,10 @@ from pathlib import Path
 
 from nmt_cli.errors import RecipeError
 from nmt_cli.missing_paths import how_to_write
+from nmt_cli.recipe.documentation import described_keys, limits_of, with_comments
+from nmt_cli.recipe.json_schema import recipe_schema
+from nmt_cli.recipe.keys import keys_meant
+from nmt_cli.recipe.messages import shown
 from nmt_cli.recipe.reader import RecipeFile, dump_recipe, read_recipe, shipped_recipes
 from nmt_cli.recipe.schema import Recipe
 
@@ -20,9 +25,32 @@ def list_recipes() -> None:
         sys.stdout.write(f"{name:{width}}  {description.splitlines()[0]}\n")
 
 
-def show(name_or_path: str, overrides: Sequence[str] = ()) -> None:
+def show(name_or_path: str, overrides: Sequence[str] = (), *, comments: bool = False) -> None:
     """Write the recipe to stdout as YAML, inherited and overridden, with every default."""
-    sys.stdout.write(dump_recipe(read_recipe(name_or_path, overrides).recipe))
+    recipe = read_recipe(name_or_path, overrides).recipe
+    sys.stdout.write(with_comments(recipe) if comments else dump_recipe(recipe))
+
+
+def list_keys(section: str | None = None) -> None:
+    """Write what each key of a recipe, or of one section, means, may hold and holds by default."""
+    chosen = [key for key in described_keys() if section is None or _is_in(key.name, section)]
+    if not chosen:
+        meant = keys_meant(section or "") or list(Recipe.model_fields)
+        raise RecipeError(
+            f"{shown(section)} is not a section or key of a recipe; "
+            f"did you mean {', '.join(meant[:-1])}{' or ' * (len(meant) > 1)}{meant[-1]}?"
+        )
+    for key in chosen:
+        sys.stdout.write(f"{key.name}: {key.description}\n    {limits_of(key)}\n")
+
+
+def write_schema() -> None:
+    """Write the JSON Schema of recipes to stdout."""
+    sys.stdout.write(json.dumps(recipe_schema(), indent=2, ensure_ascii=False) + "\n")
+
+
+def _is_in(key: str, section: str) -> bool:
+    return f"{key}.".startswith(f"{section}.")
 
 
 def check(name_or_path: str, overrides: Sequence[str] = ()) -> None:

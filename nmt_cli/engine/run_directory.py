@@ -155,4 +155,4 @@ def describe_session(run_dir: Path, recipe: Recipe, session: dict[str, Any]) -> 
     """Write the resolved recipe, and a line about this session: versions and machine."""
     append_whole(run_dir / SESSIONS, f"{json.dumps(session)}\n".encode())
     with file_appearing_whole(run_dir / RECIPE, replace=True) as stream:
-        stream.write(dump_recipe(recipe).encode())
+        stream.write(dump_recipe(recipe, run=run_dir.absolute().name).encode())

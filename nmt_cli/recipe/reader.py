@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 from collections.abc import Sequence
 from difflib import get_close_matches
 from importlib import resources
@@ -29,6 +30,11 @@ PACKAGE_OF_SHIPPED = "nmt_cli.shipped_recipes"
 FOLDER_IN_CHECKOUT = Path(__file__).parents[2] / "recipes"
 SUFFIXES = (".yaml", ".yml")
 MAX_ANCESTORS = 20
+# A run's own recipe.yaml means the run, also when it is copied, and so do those of its models.
+RESOLVED = "recipe.yaml"
+RESOLVED_FOR = "# The recipe of the run {}, with every default."
+WRITTEN_BESIDE = ("sessions.jsonl", "manifest.json")
+FOLDER_OF_A_RUN = re.compile(r"average|checkpoints|step-\d+")
 # What preprocess writes does not depend on where it writes, nor on text it never reads.
 KEYS_OUTSIDE_HASH = {"data": {"prepared", "test"}}
 
@@ -47,6 +53,7 @@ class _Layer(NamedTuple):
 
     path: Path
     tree: Tree
+    name: str
 
 
 def read_recipe(name_or_path: str, overrides: Sequence[str] = ()) -> RecipeFile:
@@ -57,14 +64,18 @@ def read_recipe(name_or_path: str, overrides: Sequence[str] = ()) -> RecipeFile:
         resolved.append(merge(resolved[-1], layer.tree))
     final = merge(resolved[-1], parse_overrides(overrides, resolved[-1].value))
     recipe = _validated(final)
-    names = [layer.path.stem for layer in layers]
+    names = [layer.name for layer in layers]
     folder = Path("prepared") / _owner_of_prepared(names, [*reversed(resolved)], final)
     return RecipeFile(names[0], layers[0].path, recipe, recipe.data.prepared or folder)
 
 
-def dump_recipe(recipe: Recipe) -> str:
-    """Return the recipe as YAML with every default written out; reading it gives it back."""
-    return write_yaml(recipe.model_dump(mode="json"))
+def dump_recipe(recipe: Recipe, run: str | None = None) -> str:
+    """Return the recipe as YAML with every default written out; reading it gives it back.
+
+    ``run`` is the name of the run that it is written for, which a copy of the file keeps.
+    """
+    head = "" if run is None or not run.isprintable() else f"{RESOLVED_FOR.format(run)}\n"
+    return head + write_yaml(recipe.model_dump(mode="json"))
 
 
 def section_hash(recipe: Recipe, *sections: str) -> str:
@@ -90,10 +101,9 @@ def _shipped_folder() -> Path:
 
 
 def _read_layers(name_or_path: str) -> list[_Layer]:
-    path = _path_of(name_or_path, Path())
-    layers = [_Layer(path, _read_tree(path))]
+    layers = [_read_layer(_path_of(name_or_path, Path()))]
     while "extends" in layers[-1].tree.value:
-        path, tree = layers[-1]
+        tree = layers[-1].tree
         parent = tree.value.pop("extends")
         try:
             layers.append(_read_parent(parent, layers))
@@ -120,18 +130,38 @@ def _read_parent(parent: object, layers: list[_Layer]) -> _Layer:
         text = _read_text(path)
     except RecipeError as error:
         raise _BadParentError(str(error)) from None
-    return _Layer(path, _checked_tree(text, path))
+    return _Layer(path, _checked_tree(text, path), _name_of(path, text))
 
 
-def _read_tree(path: Path) -> Tree:
-    return _checked_tree(_read_text(path), path)
+def _read_layer(path: Path) -> _Layer:
+    text = _read_text(path)
+    return _Layer(path, _checked_tree(text, path), _name_of(path, text))
+
+
+def _name_of(path: Path, text: str) -> str:
+    """Return what the recipe is called: its file's name, or for a run's own file the run's."""
+    if path.name != RESOLVED:
+        return path.stem
+    before, after = RESOLVED_FOR.split("{}")
+    first_line = text.partition("\n")[0].rstrip()
+    if first_line.startswith(before) and first_line.endswith(after):
+        run = first_line[len(before) : -len(after)]
+        if run and Path(run).name == run != "..":  # no path into another folder
+            return run
+    folder = path.absolute().parent
+    if not any((folder / name).is_file() for name in WRITTEN_BESIDE):
+        return path.stem
+    while FOLDER_OF_A_RUN.fullmatch(folder.name):
+        folder = folder.parent
+    return folder.name or path.stem
 
 
 def _checked_tree(text: str, path: Path) -> Tree:
     tree = parse_yaml(text, shortened(str(path), 1000))
     if tree.readable and not isinstance(tree.value, dict):
         sections = ", ".join(Recipe.model_fields)
-        text = f"a recipe has the keys {sections}, but this is {shown(tree.value)}"
+        found = "empty" if tree.value is None else shown(tree.value)
+        text = f"a recipe has the keys {sections}, but this is {found}"
         tree = Tree(None, {}, [Finding(place_of((), tree.places), "", text)], readable=False)
     if not tree.readable:
         raise error_of(tree.findings)

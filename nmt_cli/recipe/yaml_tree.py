@@ -15,6 +15,7 @@ MAX_BYTES = 1_000_000
 MAX_DEPTH = 20
 MAX_VALUES = 20_000  # about half a second of parsing
 MAX_SHOWN = 100
+OTHER_LINE_BREAKS = "\x85\u2028\u2029"
 
 KeyPath: TypeAlias = tuple[str | int, ...]
 
@@ -216,8 +217,14 @@ class _Dumper(yaml.SafeDumper):
         del indentless  # items stand further right than their key, as people write them
         super().increase_indent(flow, False)
 
+    def represent_text(self, data: str) -> yaml.ScalarNode:
+        # PyYAML would write these as line breaks, which reading turns into spaces.
+        style = '"' if any(character in data for character in OTHER_LINE_BREAKS) else None
+        return self.represent_scalar("tag:yaml.org,2002:str", data, style)
+
 
 _Dumper.add_representer(list, _Dumper.represent_list)
+_Dumper.add_representer(str, _Dumper.represent_text)
 
 
 def _syntax_finding(error: yaml.YAMLError, text: str, file: str) -> Finding:

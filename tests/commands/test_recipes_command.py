@@ -1,11 +1,15 @@
 """The recipes command: what it lists, shows and checks."""
 
+import json
 import os
 
 import pytest
+from click.testing import CliRunner
 
+from nmt_cli import cli
 from nmt_cli.commands import recipes
 from nmt_cli.errors import RecipeError
+from nmt_cli.recipe.json_schema import recipe_schema
 from nmt_cli.recipe.reader import read_recipe, shipped_recipes
 
 RECIPE = """\
@@ -92,3 +96,40 @@ def test_check_takes_overrides():
     recipes.check("mine.yaml", ["tokenizer.model=dev.en"])
     with pytest.raises(RecipeError, match=r"tokenizer\.model: none\.model does not exist"):
         recipes.check("mine.yaml", ["tokenizer.model=none.model"])
+
+
+def test_a_shown_recipe_is_the_beginning_of_ones_own(folder):
+    for options in ([], ["--comments"]):
+        result = CliRunner().invoke(cli.main, ["recipes", "show", "multi30k-en-de", *options])
+        (folder / "own.yaml").write_text(result.stdout)
+        own, shipped = read_recipe("own.yaml"), read_recipe("multi30k-en-de")
+        assert (own.name, str(own.prepared)) == ("own", "prepared/own")
+        assert own.recipe == shipped.recipe  # also its paths, seen from the folder one is in
+
+
+def test_keys_are_listed_for_a_section_or_for_one_key():
+    every = CliRunner().invoke(cli.main, ["recipes", "keys"]).stdout
+    filters = CliRunner().invoke(cli.main, ["recipes", "keys", "data.filters"]).stdout
+    one = CliRunner().invoke(cli.main, ["recipes", "keys", "decoding.length_penalty"]).stdout
+    assert filters in every
+    assert [line.split(":")[0] for line in filters.splitlines()[::2]] == [
+        "data.filters",
+        *(f"data.filters.{key}" for key in ("max_length_ratio", "min_length", "remove_duplicates")),
+    ]
+    assert one == (
+        "decoding.length_penalty: Alpha of the length penalty ((5 + length) / 6) ^ alpha.\n"
+        "    number, at least 0 and at most 10; default 0.6\n"
+    )
+
+
+def test_keys_of_no_section_get_a_proposal():
+    result = CliRunner().invoke(cli.main, ["recipes", "keys", "lenpen"])
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr == (
+        "Error: lenpen is not a section or key of a recipe; did you mean decoding.length_penalty?\n"
+    )
+
+
+def test_the_schema_is_json_on_stdout():
+    result = CliRunner().invoke(cli.main, ["recipes", "schema"])
+    assert json.loads(result.stdout) == recipe_schema()

@@ -1,19 +1,26 @@
 import hashlib
 import json
+import shlex
 import shutil
 from pathlib import Path
+from unittest import mock
 
 import click
 import pytest
 import torch
+from click.testing import CliRunner
 
 from nmt_cli import cli, logs
+from nmt_cli.atomic_files import MANIFEST
 from nmt_cli.commands import train
 from nmt_cli.engine import divergence
+from nmt_cli.engine.run_directory import SESSIONS
 from nmt_cli.engine.training_step import Gradient
 from nmt_cli.engine.validation import Validator
 from nmt_cli.errors import DamagedError, InterruptedTrainingError, UserError
 from nmt_cli.model_directory import list_checkpoints, read_weights
+from nmt_cli.recipe import reader
+from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.usage import parse_duration
 
 CONTEXT = (click.Context(cli.train), cli.train.params[0])
@@ -302,3 +309,12 @@ def test_workers_get_the_time_that_was_given(run, monkeypatch):
     monkeypatch.setattr(train, "run_workers", lambda _, arguments, *__: given.extend(arguments))
     run(devices=2, max_time=5_400.25)
     assert cli.train.make_context("train", given[1:]).params["max_time"] == 5_400.25
+
+
+def test_the_recipe_that_training_leaves_means_the_run(run, tmp_path):
+    directory = run("training.max_steps=3", run_dir=tmp_path / "first")
+    (copied := tmp_path / "recipe.yaml").write_bytes((directory / "recipe.yaml").read_bytes())
+    (checkpoint,) = list_checkpoints(directory)
+    for path in (directory / "recipe.yaml", checkpoint.path / "recipe.yaml", copied):
+        assert read_recipe(str(path)).name == "first"
+    assert {reader.WRITTEN_BESIDE[0], reader.WRITTEN_BESIDE[1]} == {SESSIONS, MANIFEST}

@@ -227,3 +227,31 @@ def test_a_dumped_recipe_reads_back_equal(recipe, tmp_path):
     assert again == recipe
     assert dump_recipe(again) == dump_recipe(recipe)
     assert math.isfinite(again.model.dropout)
+
+
+def test_a_runs_own_recipe_means_the_run_also_when_it_is_copied(tmp_path, minimal):
+    recipe = read_recipe(minimal).recipe
+    copied = tmp_path / "recipe.yaml"
+    copied.write_text(dump_recipe(recipe, run="first run"))
+    again = read_recipe(str(copied))
+    assert (again.name, str(again.prepared)) == ("first run", "prepared/first run")
+    assert again.recipe == recipe
+    mine = copied.rename(tmp_path / "mine.yaml")
+    assert read_recipe(str(mine)).name == "mine"
+
+
+@pytest.mark.parametrize("run", ["../other", "a/b", "..", "", "line\nbreak"])
+def test_a_copied_recipe_names_no_other_folder(tmp_path, minimal, run):
+    copied = tmp_path / "recipe.yaml"
+    copied.write_text(dump_recipe(read_recipe(minimal).recipe, run=run))
+    assert read_recipe(str(copied)).name == "recipe"
+
+
+def test_the_recipe_of_a_model_means_the_run_that_it_lies_in(tmp_path, minimal):
+    folders = ("a", "a/average", "a/checkpoints/step-00000012")
+    for folder, beside in zip(folders, ("sessions.jsonl", *2 * ["manifest.json"]), strict=True):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "recipe.yaml").write_text(MINIMAL)
+        assert read_recipe(str(tmp_path / folder / "recipe.yaml")).name == "recipe"
+        (tmp_path / folder / beside).touch()
+        assert read_recipe(str(tmp_path / folder / "recipe.yaml")).name == "a"

@@ -109,6 +109,11 @@ def test_depth_has_a_limit():
     assert "20 levels" in refusal("[" * (MAX_DEPTH + 1) + "]" * (MAX_DEPTH + 1))
 
 
+@pytest.mark.parametrize("text", ["\x85", "a\u2028b", "\u2029", "a\n\x85 b"])
+def test_other_line_breaks_are_read_back_as_they_were_written(text):
+    assert parse_yaml(write_yaml({"a": text}), "r.yaml").value == {"a": text}
+
+
 def test_written_yaml_has_no_aliases_and_short_lists_on_one_line():
     shared = [1, 2]
     assert write_yaml({"a": shared, "b": shared}) == "a: [1, 2]\nb: [1, 2]\n"

@@ -1,0 +1,153 @@
+"""What each key of a recipe means, may hold and holds by default: as a list, or as comments."""
+
+import textwrap
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from nmt_cli.recipe.changes import as_written
+from nmt_cli.recipe.json_schema import JsonSchema, recipe_schema
+from nmt_cli.recipe.schema import Recipe
+from nmt_cli.recipe.yaml_tree import write_yaml
+
+WIDTH = 100
+NAMES = {"integer": "whole number", "number": "number", "boolean": "true or false", "null": "null"}
+
+
+class Key(NamedTuple):
+    """One key of a recipe; entries of a list stand under the number of the first, 0."""
+
+    name: str
+    description: str
+    allowed: str  # empty for a section
+    default: str | None  # as YAML; None where there is none
+
+
+def described_keys() -> Iterator[Key]:
+    """Yield every key in the order of a recipe, each section before what stands in it."""
+    schema = recipe_schema()
+    yield from _keys_in(schema, schema, "")
+
+
+def with_comments(recipe: Recipe) -> str:
+    """Return the recipe as YAML that explains each key above it; reading it gives it back."""
+    schema = recipe_schema()
+    values = recipe.model_dump(mode="json")
+    return "".join(f"{line}\n" for line in _commented(values, schema, schema, ""))
+
+
+def limits_of(key: Key) -> str:
+    """Return what a key may hold and its default: ``number, at least 0; default 0.6``."""
+    default = None if key.default is None else f"default {key.default}"
+    return "; ".join(text for text in (key.allowed, default) if text)
+
+
+def _keys_in(section: JsonSchema, schema: JsonSchema, prefix: str) -> Iterator[Key]:
+    for name, prop in section["properties"].items():
+        key = _key(f"{prefix}{name}", prop, schema)
+        yield key
+        inner = _section_of(prop, schema)
+        if inner is not None:
+            entry = ".0" if "items" in prop else ""
+            yield from _keys_in(inner, schema, f"{key.name}{entry}.")
+
+
+def _key(name: str, prop: JsonSchema, schema: JsonSchema) -> Key:
+    default = as_written(prop["default"]) if "default" in prop else None
+    return Key(name, prop["description"], _allowed(prop, schema), default)
+
+
+def _section_of(prop: JsonSchema, schema: JsonSchema) -> JsonSchema | None:
+    """Return the section that a key holds, perhaps or in a list; None if it holds a value."""
+    for candidate in (prop, prop.get("items", {}), *prop.get("anyOf", ())):
+        if "$ref" in candidate:
+            section: JsonSchema = schema["$defs"][candidate["$ref"].rpartition("/")[2]]
+            return section
+    return None
+
+
+def _allowed(prop: JsonSchema, schema: JsonSchema) -> str:
+    if "$ref" in prop:
+        return "section"
+    if "anyOf" in prop:
+        texts = [_allowed(option, schema) for option in prop["anyOf"]]
+        return (", or " if "," in texts[0] else " or ").join(texts)
+    if "enum" in prop:
+        *others, last = prop["enum"]
+        return f"{', '.join(others)} or {last}"
+    if "prefixItems" in prop:
+        first = _allowed(prop["prefixItems"][0], schema)
+        return f"list of {len(prop['prefixItems'])}, each a {first}"
+    if prop["type"] == "array":
+        return f"list, each a {_allowed(prop['items'], schema)}"
+    if prop["type"] == "string":
+        is_language = "pattern" in prop
+        is_path = prop.get("format") == "path"
+        return "language code such as en" if is_language else "path" if is_path else "text"
+    return ", ".join([NAMES[prop["type"]], *_limits(prop)])
+
+
+def _limits(prop: JsonSchema) -> Iterator[str]:
+    texts = {
+        "minimum": "at least",
+        "exclusiveMinimum": "greater than",
+        "maximum": "at most",
+        "exclusiveMaximum": "less than",
+    }
+    found = [f"{text} {_number(prop[name])}" for name, text in texts.items() if name in prop]
+    if found:
+        yield " and ".join(found)
+
+
+def _number(limit: float) -> str:
+    return f"{limit:,}" if isinstance(limit, int) else f"{limit:g}"
+
+
+def _commented(
+    values: dict[str, Any], section: JsonSchema, schema: JsonSchema, indent: str
+) -> Iterator[str]:
+    for name, value in values.items():
+        prop = section["properties"][name]
+        inner = _section_of(prop, schema)
+        if not indent and inner is not None:
+            yield ""
+        yield from _comment(_key(name, prop, schema), inner, value, indent)
+        if inner is None or value is None:
+            text = write_yaml({name: value}).rstrip("\n")
+            yield from (f"{indent}{line}" for line in text.split("\n"))
+        elif isinstance(value, dict):
+            yield f"{indent}{name}:"
+            yield from _commented(value, inner, schema, f"{indent}  ")
+        else:
+            yield f"{indent}{name}:"
+            yield from _entries(value, inner, schema, f"{indent}  ")
+
+
+def _comment(key: Key, inner: JsonSchema | None, value: Any, indent: str) -> Iterator[str]:
+    text = key.description
+    if inner is None:
+        text += f" [{limits_of(key)}]"
+    elif value is None:
+        text += f" [null, or a section with {' and '.join(inner['properties'])}]"
+    start = f"{indent}# "
+    yield from textwrap.wrap(
+        text,
+        WIDTH,
+        initial_indent=start,
+        subsequent_indent=start,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def _entries(
+    values: list[dict[str, Any]], entry: JsonSchema, schema: JsonSchema, indent: str
+) -> Iterator[str]:
+    """Yield the entries of a list; the comments of the first serve for all."""
+    for number, value in enumerate(values):
+        lines = list(_commented(value, entry, schema, f"{indent}  "))
+        if number:
+            lines = [line for line in lines if not line.lstrip().startswith("#")]
+        first = next(at for at, line in enumerate(lines) if not line.lstrip().startswith("#"))
+        for at, line in enumerate(lines):
+            text = line.removeprefix(f"{indent}  ")
+            yield f"{indent}- {text}" if at == first else f"{indent}{text}" if at < first else line

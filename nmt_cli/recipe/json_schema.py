@@ -1,0 +1,58 @@
+"""The JSON Schema of a recipe's file, with which editors complete and check it."""
+
+from typing import Any, TypeAlias
+
+from nmt_cli.recipe.schema import Recipe
+
+JsonSchema: TypeAlias = dict[str, Any]
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+# pydantic keeps its own words for a limit that stands behind a conversion of ours.
+LIMITS = {
+    "ge": "minimum",
+    "gt": "exclusiveMinimum",
+    "le": "maximum",
+    "lt": "exclusiveMaximum",
+}
+EXTENDS = {
+    "type": "string",
+    "description": "Recipe whose values hold where this file gives none: the name of a shipped "
+    "one, or a path seen from this file.",
+}
+
+
+def recipe_schema() -> JsonSchema:
+    """Return the JSON Schema of one file, which may leave to its parent what it does not change."""
+    schema = _in_standard_words(Recipe.model_json_schema())
+    entries = {
+        prop["items"]["$ref"]
+        for section in schema["$defs"].values()
+        for prop in section["properties"].values()
+        if "$ref" in prop.get("items", {})
+    }
+    for name, section in schema["$defs"].items():
+        if f"#/$defs/{name}" not in entries:  # of a list nothing is inherited
+            section.pop("required", None)
+    return {
+        "$schema": DIALECT,
+        "title": "nmt-cli recipe",
+        "description": schema["description"],
+        "type": "object",
+        "anyOf": [{"required": ["extends"]}, {"required": schema["required"]}],
+        "properties": {"extends": EXTENDS, **schema["properties"]},
+        "additionalProperties": False,
+        "$defs": schema["$defs"],
+    }
+
+
+def _in_standard_words(schema: Any) -> Any:
+    """Return the schema with standard limits, and without titles that only repeat the key."""
+    if isinstance(schema, list):
+        return [_in_standard_words(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {
+        LIMITS.get(name, name): _in_standard_words(value)
+        for name, value in schema.items()
+        if not (name == "title" and isinstance(value, str))
+    }
