@@ -378,6 +378,7 @@ def schema() -> None:
 @overrides_option
 def check(recipe: str, overrides: tuple[str, ...]) -> None:
     """Check RECIPE, the files it names and the folders that commands would write."""
+    logs.configure(quiet=False)
     from nmt_cli.commands import recipes as command
 
     command.check(recipe, overrides)

@@ -174,13 +174,24 @@ def _warn_if_stale(run_dir: Path, checkpoints: Sequence[Checkpoint]) -> None:
         return
     steps = sorted(part["step"] for part in averaged if isinstance(part.get("step"), int))
     made_of = f" of steps {steps[0]:,} to {steps[-1]:,}" if len(steps) > 1 else ""
-    wanted = read_recipe(str(newest.path / RECIPE)).recipe.checkpoints.keep_for_average
-    last = f" --last {len(available)}" if len(available) < wanted else ""
     logs.warning(
         f"{run_dir / AVERAGE} was made{made_of}, without the newest checkpoint of {run_dir}, of "
         f"step {newest.step:,}. It is used as it is; to renew it run: "
-        f"nmt-cli average-checkpoints {shlex.quote(str(run_dir))}{last} --force"
+        f"{average_command(run_dir, checkpoints)}"
     )
+
+
+def average_command(run_dir: Path, checkpoints: Sequence[Checkpoint]) -> str:
+    """Return the command that averages the last of ``checkpoints``: as many as wanted, or all.
+
+    Wanted are as many as the recipe of the newest says.
+    """
+    available = [checkpoint for checkpoint in checkpoints if checkpoint.enters_average]
+    wanted = read_recipe(str(available[-1].path / RECIPE)).recipe.checkpoints.keep_for_average
+    words = ["nmt-cli", "average-checkpoints", str(run_dir)]
+    words += ["--last", str(len(available))] if len(available) < wanted else []
+    words += ["--force"] if (run_dir / AVERAGE).exists() else []
+    return shlex.join(words)
 
 
 def list_checkpoints(run_dir: Path) -> list[Checkpoint]:

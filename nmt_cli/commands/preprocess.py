@@ -38,6 +38,7 @@ from nmt_cli.corpus.tokenizer import Tokenizer, train_tokenizer
 from nmt_cli.errors import UserError
 from nmt_cli.folders import PREPARED
 from nmt_cli.locks import claimed
+from nmt_cli.recipe.checkpoint_count import shortage_of_checkpoints
 from nmt_cli.recipe.reader import dump_recipe, read_recipe
 from nmt_cli.recipe.schema import DataConfig, ParallelFiles, Recipe
 
@@ -84,6 +85,9 @@ def run(
             "choose another --prepared."
         ) from None
     _report(directory, facts)
+    shortage = shortage_of_checkpoints(recipe_file.recipe)
+    if shortage:
+        logs.warning(f"{recipe_file.path}: {shortage}")
 
 
 def _prepare(recipe: Recipe, directory: Path, workers: int | None) -> dict[str, Any]:

@@ -6,8 +6,10 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from nmt_cli import logs
 from nmt_cli.errors import RecipeError
 from nmt_cli.missing_paths import how_to_write
+from nmt_cli.recipe.checkpoint_count import shortage_of_checkpoints
 from nmt_cli.recipe.documentation import described_keys, limits_of, with_comments
 from nmt_cli.recipe.json_schema import recipe_schema
 from nmt_cli.recipe.keys import keys_meant
@@ -59,6 +61,9 @@ def check(name_or_path: str, overrides: Sequence[str] = ()) -> None:
     problems = [*_unreadable(recipe_file.recipe), *_unwritable(recipe_file)]
     if problems:
         raise RecipeError("\n".join(f"{recipe_file.path}: {problem}" for problem in problems))
+    shortage = shortage_of_checkpoints(recipe_file.recipe)
+    if shortage:
+        logs.warning(f"{recipe_file.path}: {shortage}")
     sys.stdout.write("recipe ok\n")
 
 

@@ -37,6 +37,7 @@ from nmt_cli.engine.warm_start import start_from
 from nmt_cli.errors import InterruptedTrainingError, OutputError, UserError
 from nmt_cli.launch import Worker, die_with_parent, started_at, status_of_this_launch
 from nmt_cli.model.compiled_residual import compile_residuals
+from nmt_cli.model_directory import average_command, list_checkpoints
 from nmt_cli.recipe.reader import RecipeFile
 from nmt_cli.run_status import RunStatus, State, write_status
 
@@ -170,8 +171,8 @@ def _train(trainer: Trainer, job: Job, worker: Worker | None) -> None:
     stop = StopRequest(deadline, max_time=max_time, second_interrupt_ends=worker is None)
     with stop_requests(stop), _status_kept(trainer, worker):
         trainer.train(stop)
-    if trainer.divergence() is None:
-        logs.info(f"Next: nmt-cli average-checkpoints {job.run_dir}")
+    if machine.ranks.is_main and trainer.divergence() is None:
+        logs.info(f"Next: {average_command(job.run_dir, list_checkpoints(job.run_dir))}")
 
 
 def _announce(trainer: Trainer, run_dir: Path) -> None:

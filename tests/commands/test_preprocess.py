@@ -273,3 +273,14 @@ def test_real_text_with_odd_characters_keeps_its_pairs(corpus, shared):
 def raw_lines(path):
     data = path.read_bytes()
     return (gzip.decompress(data) if path.suffix == ".gz" else data).split(b"\n")[:-1]
+
+
+def test_too_few_checkpoints_for_the_average_are_a_warning(corpus, monkeypatch):
+    warnings: list[str] = []
+    monkeypatch.setattr(logs, "warning", warnings.append)
+    corpus.prepare()
+    assert not any("checkpoint" in text for text in warnings)
+    corpus.prepare("training.max_steps=1600", force=True)
+    (warning,) = (text for text in warnings if "checkpoint" in text)
+    assert warning.startswith("small.yaml: checkpoints.keep_for_average is 5, but training.max_")
+    assert "make at most 2 checkpoints" in warning

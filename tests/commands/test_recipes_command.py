@@ -98,6 +98,17 @@ def test_check_takes_overrides():
         recipes.check("mine.yaml", ["tokenizer.model=none.model"])
 
 
+def test_check_warns_where_too_few_checkpoints_come_for_the_average(capsys):
+    result = CliRunner().invoke(cli.main, ["recipes", "check", "mine.yaml"])
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "recipe ok\n", "")
+    short = ["recipes", "check", "mine.yaml", "--set=training.max_steps=3000"]
+    result = CliRunner().invoke(cli.main, short)
+    assert (result.exit_code, result.stdout) == (0, "recipe ok\n")
+    assert "mine.yaml: checkpoints.keep_for_average is 5, but training.max_steps 3,000 and" in (
+        capsys.readouterr().err + result.stderr
+    )
+
+
 def test_a_shown_recipe_is_the_beginning_of_ones_own(folder):
     for options in ([], ["--comments"]):
         result = CliRunner().invoke(cli.main, ["recipes", "show", "multi30k-en-de", *options])

@@ -318,3 +318,20 @@ def test_the_recipe_that_training_leaves_means_the_run(run, tmp_path):
     for path in (directory / "recipe.yaml", checkpoint.path / "recipe.yaml", copied):
         assert read_recipe(str(path)).name == "first"
     assert {reader.WRITTEN_BESIDE[0], reader.WRITTEN_BESIDE[1]} == {SESSIONS, MANIFEST}
+
+
+@pytest.mark.parametrize(("keep", "options"), [(2, ""), (9, " --last 4")])
+def test_the_next_command_averages_what_there_is(run, tmp_path, keep, options):
+    run_dir = tmp_path / "my run"
+    with mock.patch.object(logs, "info") as told:
+        run(f"checkpoints.keep_for_average={keep}", run_dir=run_dir)
+    last = told.call_args.args[0]
+    assert last == f"Next: nmt-cli average-checkpoints '{run_dir}'{options}"
+    command = shlex.split(last)[2:]
+    assert CliRunner().invoke(cli.main, command).exit_code == 0
+    with mock.patch.object(logs, "info") as told:
+        run(f"checkpoints.keep_for_average={keep}", "training.max_steps=13", run_dir=run_dir,
+            resume=True)  # fmt: skip
+    again = shlex.split(told.call_args.args[0])[2:]
+    assert again[-1] == "--force"
+    assert CliRunner().invoke(cli.main, again).exit_code == 0

@@ -1,0 +1,55 @@
+"""How many checkpoints a training can make, and whether its average wants more."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from nmt_cli.recipe.schema import Recipe
+
+
+class _End(NamedTuple):
+    """An end of the training and an interval that together bound the number of checkpoints."""
+
+    end_key: str
+    end: int
+    interval_key: str
+    interval: int
+
+    @property
+    def most(self) -> int:
+        """Checkpoints at the interval, and the final one where it is not among them."""
+        return -(-self.end // self.interval)
+
+
+def shortage_of_checkpoints(recipe: Recipe) -> str:
+    """Return a warning where the training is certain to make too few checkpoints for its average.
+
+    Patience, and the end that comes first of several, can only make fewer.
+    """
+    wanted = recipe.checkpoints.keep_for_average
+    bound = min(_ends(recipe), key=lambda end: end.most, default=None)
+    if bound is None or bound.most >= wanted:
+        return ""
+    remedies = [f"checkpoints.keep_for_average to {bound.most}"]
+    same_unit = bound.end_key.rpartition("_")[2] == bound.interval_key.rpartition("_")[2]
+    if same_unit and bound.end >= wanted:
+        remedies.insert(0, f"{bound.interval_key} to {bound.end // wanted}")
+    noun = "checkpoint" if bound.most == 1 else "checkpoints"
+    return (
+        f"checkpoints.keep_for_average is {wanted}, but {bound.end_key} {bound.end:,} and "
+        f"{bound.interval_key} {bound.interval:,} make at most {bound.most} {noun}, the final "
+        f"one included; lower {' or '.join(remedies)}."
+    )
+
+
+def _ends(recipe: Recipe) -> Iterator[_End]:
+    """Yield what bounds the number; of steps by epochs nothing is certain before the text is."""
+    training, checkpoints = recipe.training, recipe.checkpoints
+    by_steps = ("checkpoints.every_steps", checkpoints.every_steps)
+    by_epochs = ("checkpoints.every_epochs", checkpoints.every_epochs)
+    for end_key, end, (interval_key, interval) in (
+        ("training.max_steps", training.max_steps, by_steps),
+        ("training.max_epochs", training.max_epochs, by_epochs),
+        ("training.max_steps", training.max_steps, by_epochs),  # an epoch has a step at least
+    ):
+        if end is not None and interval is not None:
+            yield _End(end_key, end, interval_key, interval)
