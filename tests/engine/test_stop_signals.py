@@ -6,8 +6,8 @@ import click
 import pytest
 
 from nmt_cli import cli
-from nmt_cli.cli import parse_duration
 from nmt_cli.engine.stop_signals import MAX_TIME, REASONS, StopRequest, duration_text, stop_requests
+from nmt_cli.usage import parse_duration
 
 CONTEXT = (click.Context(cli.train), cli.train.params[0])
 
