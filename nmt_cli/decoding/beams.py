@@ -33,10 +33,11 @@ class Hypothesis(NamedTuple):
 
 
 class Found(NamedTuple):
-    """The best hypotheses of one sentence, best first."""
+    """The best hypotheses of one sentence, best first, or why it has none."""
 
     number: int  # place of the sentence among those given
     hypotheses: tuple[Hypothesis, ...]
+    error: str | None = None
 
 
 class Candidates(NamedTuple):
@@ -82,9 +83,9 @@ class Beams:
         return self.numbers >= 0
 
     @property
-    def must_end(self) -> Array:
-        """Slots whose hypotheses are as long as allowed: only </s> may follow."""
-        return np.flatnonzero(self.is_busy & (self.lengths >= self.longest))
+    def prefixes(self) -> Array:
+        """The tokens [S, K, L] of the hypotheses; those from a slot's length on mean nothing."""
+        return self._prefixes[:, :, : int(self.lengths.max(initial=0))]
 
     def start(
         self, slots: Sequence[int], numbers: Sequence[int], longest_outputs: Sequence[int]
@@ -112,6 +113,12 @@ class Beams:
         self._clear(np.flatnonzero(~self.is_busy))
         self._append_tokens()
         return [self._release(slot) for slot in np.flatnonzero(self._is_done()).tolist()]
+
+    def fail(self, slot: int, error: str) -> Found:
+        """Give up the sentence in ``slot``."""
+        found = Found(int(self.numbers[slot]), (), error)
+        self._clear([slot])
+        return found
 
     def keep(self, slots: Sequence[int]) -> None:
         """Forget all other slots."""

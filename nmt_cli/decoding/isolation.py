@@ -12,6 +12,7 @@ from nmt_cli.errors import tells_of_full_memory
 
 Outcome = tuple[Hypothesis, ...] | str  # the hypotheses, or what went wrong
 Search = Callable[[Iterable[Sentence], int], Iterator[Found]]
+IMPOSSIBLE = "the model gives every translation probability 0"
 NO_MEMORY = "the memory is full even for this line alone; lower --beam-size, or end other programs"
 
 
@@ -92,8 +93,7 @@ class Isolation:
         num_slots = min(self.num_slots, len(waiting))
         try:
             for found in self._search(sentences(), num_slots):
-                outcome = found.hypotheses or "the model gives every translation probability 0"
-                self._outcomes[taken[found.number]] = outcome
+                self._outcomes[taken[found.number]] = found.error or found.hypotheses or IMPOSSIBLE
         except Exception as error:
             if _ends_the_device(error):
                 raise

@@ -1,20 +1,24 @@
 """Beam search (section 6.1) over sentence slots, for any model that answers ``step``.
 
-Every slot holds one sentence and its beam. A slot whose sentence is done takes the next one, so
-that the rows of a step stay busy; when no sentence waits, the empty slots are dropped.
+Every slot holds one sentence and its beam. A slot whose sentence is done is free for the next one,
+so that the rows of a step stay busy.
 
 Legend: S slots, K beam, R = S*K rows, V vocabulary, C candidates of a slot.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import NamedTuple, Protocol
+from types import MappingProxyType
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from nmt_cli.decoding.beams import Beams, Candidates, Found, SearchSettings
+from nmt_cli.decoding.rules.logits_rule import LogitsRule, SlotStates
+from nmt_cli.decoding.rules.longest_output import LongestOutput
+from nmt_cli.decoding.rules.never_start import NeverStart
 from nmt_cli.decoding.top_k import log_normalizers, top_k
 
 # Empty slots wait for this many others, so that the encoder works on several sentences at once.
@@ -27,6 +31,7 @@ class Sentence(NamedTuple):
 
     tokens: Sequence[int]  # as the model reads them
     longest_output: int  # tokens, without </s>
+    rule_data: Mapping[str, Any] = MappingProxyType({})  # by the name of the rule that reads it
 
 
 class StepInput(NamedTuple):
@@ -57,6 +62,124 @@ class StepModel(Protocol):
         ...
 
 
+class Search:
+    """A search in progress: ``admit`` sentences to free slots, ``step`` until they are found.
+
+    A new search takes the model over: another search with the same model may not go on. Not to be
+    shared between threads.
+    """
+
+    def __init__(
+        self,
+        model: StepModel,
+        num_slots: int,
+        settings: SearchSettings,
+        rules: Sequence[LogitsRule] = (),
+    ) -> None:
+        """Make room for ``num_slots`` sentences at a time; ``rules`` apply besides the two of all.
+
+        Those forbid the start mark, and all but the end mark after the longest output.
+        """
+        self._model = model
+        self._beams = Beams(num_slots, settings)
+        self._rules: tuple[LogitsRule, ...] = (
+            NeverStart(settings.bos_id, settings.eos_id),
+            *rules,
+            LongestOutput(settings.eos_id),
+        )
+        self._sentences: list[Sentence | None] = [None] * num_slots
+        self._has_rule_data = False
+        self._num_admitted = 0
+        model.reset(num_slots, settings.beam_size)
+
+    @property
+    def num_slots(self) -> int:
+        """How many sentences can be searched at a time."""
+        return len(self._sentences)
+
+    @property
+    def num_free_slots(self) -> int:
+        """How many sentences ``admit`` would take now."""
+        return int((~self._beams.is_busy).sum())
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a sentence is not found yet."""
+        return bool(self._beams.is_busy.any())
+
+    def admit(self, sentences: Sequence[Sentence]) -> list[int]:
+        """Put each sentence into a free slot; return their numbers, counted from 0 in this search.
+
+        Raises ValueError where there are more sentences than free slots.
+        """
+        free = np.flatnonzero(~self._beams.is_busy).tolist()
+        if len(sentences) > len(free):
+            raise ValueError(f"{len(sentences)} sentences, but {len(free)} free slots")
+        if not sentences:
+            return []
+        slots = free[: len(sentences)]
+        numbers = list(range(self._num_admitted, self._num_admitted + len(sentences)))
+        self._model.start(slots, [sentence.tokens for sentence in sentences])
+        self._beams.start(slots, numbers, [sentence.longest_output for sentence in sentences])
+        for slot, sentence in zip(slots, sentences, strict=True):
+            self._sentences[slot] = sentence
+            self._has_rule_data = self._has_rule_data or bool(sentence.rule_data)
+        self._num_admitted += len(sentences)
+        return numbers
+
+    def step(self) -> list[Found]:
+        """Make all hypotheses one token longer; return the sentences that are done.
+
+        A sentence for which the model's output is not a number is done too, with an error.
+        """
+        beams = self._beams
+        logits = self._model.step(_step_input(beams))
+        normalizers = log_normalizers(logits)  # R, of all V, also those that rules forbid
+        is_nan = normalizers.view(beams.scores.shape).isnan().any(dim=1).cpu().numpy()
+        failed = [
+            beams.fail(slot, "the model's output is not a number")
+            for slot in np.flatnonzero(is_nan & beams.is_busy).tolist()
+        ]
+        return failed + beams.advance(self._best_candidates(logits, normalizers))
+
+    def drop_free_slots(self) -> None:
+        """Give up the slots that are free now, so that steps no longer compute their rows."""
+        busy = np.flatnonzero(self._beams.is_busy).tolist()
+        self._model.keep_slots(busy)
+        self._beams.keep(busy)
+        self._sentences = [self._sentences[slot] for slot in busy]
+
+    def _best_candidates(self, logits: Tensor, normalizers: Tensor) -> Candidates:
+        """Return the best continuations of each slot's hypotheses by ``logits`` [R, V].
+
+        Twice as many as the beam is wide: at most one per hypothesis ends, so K are left to live.
+        """
+        num_slots, beam_size = self._beams.scores.shape
+        for rule in self._rules:
+            rule.apply(logits, self._states_for(rule))
+        each = top_k(logits, 2 * beam_size)  # R C, the best of each hypothesis
+        scores = torch.from_numpy(self._beams.scores).to(logits.device).view(-1, 1)
+        totals = each.values - normalizers[:, None] + scores
+        totals.masked_fill_(scores == -torch.inf, -torch.inf)
+        best = top_k(totals.view(num_slots, -1), 2 * beam_size)
+        tokens = each.indices.view(num_slots, -1).gather(1, best.indices)
+        return Candidates(
+            best.values.cpu().numpy(),
+            (best.indices // each.indices.shape[1]).cpu().numpy(),
+            tokens.cpu().numpy(),
+        )
+
+    def _states_for(self, rule: LogitsRule) -> SlotStates:
+        beams, data = self._beams, {}
+        if self._has_rule_data:
+            data = {
+                slot: sentence.rule_data[rule.name]
+                for slot, sentence in enumerate(self._sentences)
+                if sentence is not None and rule.name in sentence.rule_data
+            }
+        return SlotStates(beams.prefixes, beams.lengths, beams.longest, beams.is_busy, data)
+
+
 def beam_search(
     model: StepModel, sentences: Iterable[Sentence], num_slots: int, settings: SearchSettings
 ) -> Iterator[Found]:
@@ -64,85 +187,25 @@ def beam_search(
 
     Give long ones first: then the slots that stay busy at the end hold short ones.
     """
-    waiting = enumerate(sentences)
+    waiting = iter(sentences)
     first = list(islice(waiting, num_slots))
     if not first:
         return
-    beams = Beams(len(first), settings)
-    model.reset(len(first), settings.beam_size)
-    _start(model, beams, range(len(first)), first)
+    search = Search(model, len(first), settings)
+    search.admit(first)
     more_wait = len(first) == num_slots
-    while beams.is_busy.any():
-        logits = model.step(_step_input(beams))
-        yield from beams.advance(_best_candidates(logits, beams))
-        empty = np.flatnonzero(~beams.is_busy).tolist()
-        if more_wait and len(empty) >= len(beams.numbers) * REFILLED_SHARE:
-            newcomers = list(islice(waiting, len(empty)))
-            more_wait = len(newcomers) == len(empty)
-            _start(model, beams, empty[: len(newcomers)], newcomers)
-        if not more_wait:
-            _drop_empty_slots(model, beams)
-
-
-def _start(
-    model: StepModel, beams: Beams, slots: Sequence[int], newcomers: list[tuple[int, Sentence]]
-) -> None:
-    if not newcomers:
-        return
-    model.start(slots, [sentence.tokens for _, sentence in newcomers])
-    beams.start(
-        slots,
-        [number for number, _ in newcomers],
-        [sentence.longest_output for _, sentence in newcomers],
-    )
-
-
-def _drop_empty_slots(model: StepModel, beams: Beams) -> None:
-    busy = np.flatnonzero(beams.is_busy).tolist()
-    num_empty = len(beams.numbers) - len(busy)
-    if busy and num_empty and num_empty >= len(beams.numbers) * DROPPED_SHARE:
-        model.keep_slots(busy)
-        beams.keep(busy)
+    while search.is_busy:
+        yield from search.step()
+        num_free = search.num_free_slots
+        if more_wait and num_free >= search.num_slots * REFILLED_SHARE:
+            newcomers = list(islice(waiting, num_free))
+            more_wait = len(newcomers) == num_free
+            search.admit(newcomers)
+        num_free = 0 if more_wait else search.num_free_slots
+        if search.is_busy and num_free and num_free >= search.num_slots * DROPPED_SHARE:
+            search.drop_free_slots()
 
 
 def _step_input(beams: Beams) -> StepInput:
     # Copies: the books change while a device may still be reading.
     return StepInput(*map(torch.tensor, (beams.tokens, beams.parents, beams.lengths)))
-
-
-def _best_candidates(logits: Tensor, beams: Beams) -> Candidates:
-    """Return the best continuations of each slot's hypotheses by ``logits`` [R, V].
-
-    Twice as many as the beam is wide: at most one per hypothesis ends, so K are left to live.
-    """
-    num_slots, beam_size = beams.scores.shape
-    normalizers = log_normalizers(logits)[:, None]  # of all V, also those that are forbidden here
-    _forbid(logits, beams)
-    each = top_k(logits, 2 * beam_size)  # R C, the best of each hypothesis
-    scores = torch.from_numpy(beams.scores).to(logits.device).view(-1, 1)
-    totals = (each.values - normalizers + scores).masked_fill_(scores == -torch.inf, -torch.inf)
-    best = top_k(totals.view(num_slots, -1), 2 * beam_size)
-    tokens = each.indices.view(num_slots, -1).gather(1, best.indices)
-    candidates = Candidates(
-        best.values.cpu().numpy(),
-        (best.indices // each.indices.shape[1]).cpu().numpy(),
-        tokens.cpu().numpy(),
-    )
-    is_nan = normalizers.view(num_slots, -1).isnan().any(1).cpu().numpy()
-    if is_nan[beams.is_busy].any():
-        raise FloatingPointError("the model's output is not a number")
-    return candidates
-
-
-def _forbid(logits: Tensor, beams: Beams) -> None:
-    """Make impossible what must not follow: <s>, and after the longest output all but </s>."""
-    settings = beams.settings
-    if settings.bos_id != settings.eos_id:
-        logits[:, settings.bos_id] = -torch.inf
-    slots = beams.must_end
-    if len(slots):
-        rows = (slots[:, None] * settings.beam_size + np.arange(settings.beam_size)).ravel()
-        ending = torch.from_numpy(rows).to(logits.device)
-        end_scores = logits[ending, settings.eos_id]
-        logits[ending] = -torch.inf
-        logits[ending, settings.eos_id] = end_scores

@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from nmt_cli.decoding.beams import SearchSettings, length_penalty
-from nmt_cli.decoding.search import Sentence, beam_search
+from nmt_cli.decoding.rules.logits_rule import allow_only
+from nmt_cli.decoding.search import Search, Sentence, beam_search
 from tests.fake_models import BOS, EOS, TableModel
 
 
@@ -181,12 +182,99 @@ def test_equals_go_to_the_lower_ids_wherever_the_sentence_stands():
             assert best.tokens == (0,) * (n % 5)
 
 
-def test_what_is_not_a_number_is_an_error():
-    def broken(source, prefix):
-        return torch.full((5,), torch.nan)
+def test_what_is_not_a_number_fails_its_own_sentence_only():
+    table = random_table(5, end_bias=-4.0)
 
-    with pytest.raises(FloatingPointError, match="not a number"):
-        search(broken, [Sentence((1,), 4)], settings(2))
+    def broken(source, prefix):
+        is_broken = source[0] == 2 and len(prefix) == 1
+        return torch.full((5,), torch.nan) if is_broken else table(source, prefix)
+
+    sentences = [Sentence((n,), 6) for n in range(5)]
+    found = sorted(beam_search(TableModel(broken), sentences, 5, settings(2)))
+    assert found[2].error == "the model's output is not a number"
+    assert found[2].hypotheses == ()
+    expected = search(table, sentences, settings(2))
+    for n in (0, 1, 3, 4):
+        assert found[n].error is None
+        assert found[n].hypotheses == expected[n]
+
+
+def test_sentences_may_be_admitted_at_any_time():
+    sentences = [Sentence((n,), 3 + n % 4) for n in range(9)]
+    expected = search(random_table(6), sentences, settings(3, n_best=2))
+    model = TableModel(random_table(6))
+    ongoing = Search(model, 4, settings(3, n_best=2))
+    assert not ongoing.is_busy
+    waiting, found = list(sentences), []
+    for step in range(100):
+        if step % 3 == 0:  # requests arrive now and then
+            num_newcomers = min(2, ongoing.num_free_slots)
+            newcomers, waiting = waiting[:num_newcomers], waiting[num_newcomers:]
+            busy_before = 4 - ongoing.num_free_slots
+            numbers = ongoing.admit(newcomers)
+            assert numbers == [sentences.index(newcomer) for newcomer in newcomers]
+            assert 4 - ongoing.num_free_slots == busy_before + len(newcomers)
+        found += ongoing.step()
+    assert not waiting
+    assert not ongoing.is_busy
+    assert [each.hypotheses for each in sorted(found)] == expected
+
+
+def test_more_sentences_than_free_slots_are_refused():
+    ongoing = Search(TableModel(random_table(5)), 2, settings(1))
+    ongoing.admit([Sentence((1,), 4)])
+    with pytest.raises(ValueError, match="2 sentences, but 1 free slots"):
+        ongoing.admit([Sentence((1,), 4)] * 2)
+
+
+class ForcedStart:
+    """A rule with data of each sentence, as a later one will be: outputs begin with its tokens."""
+
+    name = "forced_start"
+
+    def __init__(self):
+        self.seen = []
+
+    def apply(self, logits, states):
+        for slot, tokens in states.data.items():
+            length = states.lengths[slot]
+            best = states.prefixes[slot, 0, :length].tolist()
+            self.seen.append((tuple(tokens), tuple(best)))
+            if length < len(tokens):
+                rows = torch.arange(slot * states.beam_size, (slot + 1) * states.beam_size)
+                allow_only(logits, rows, tokens[length])
+
+
+def test_rules_read_prefixes_and_what_a_sentence_brings_for_them():
+    forced = {1: (4, 3), 5: (3, 3, 3), 6: (5,)}
+    table = random_table(6)
+    sentences = [
+        Sentence((n,), 8, {"forced_start": forced[n]} if n in forced else {}) for n in range(8)
+    ]
+    rule = ForcedStart()
+    ongoing = Search(TableModel(table), 3, settings(2), [rule])
+    waiting, found = list(sentences), []
+    while waiting or ongoing.is_busy:
+        newcomers, waiting = waiting[: ongoing.num_free_slots], waiting[ongoing.num_free_slots :]
+        ongoing.admit(newcomers)
+        found += ongoing.step()
+        if not waiting and ongoing.is_busy:
+            ongoing.drop_free_slots()
+    free = search(table, sentences, settings(2))
+    for number, hypotheses, _ in found:
+        tokens = hypotheses[0].tokens
+        if number not in forced:
+            assert hypotheses == free[number]
+            continue
+        start = forced[number]
+        assert tokens[: len(start)] == start
+        # Forbidding does not change the probability of what is allowed.
+        steps = enumerate((*tokens, EOS))
+        total = sum(log_probabilities(table, (number,), tokens[:i])[token] for i, token in steps)
+        assert hypotheses[0].log_probability == pytest.approx(total, abs=1e-4)
+    for start, prefix in rule.seen:
+        assert prefix[: len(start)] == start[: len(prefix)]
+    assert max(len(prefix) for _, prefix in rule.seen) > 3
 
 
 def test_impossible_sentences_have_no_hypotheses():
