@@ -8,7 +8,7 @@ from itertools import chain
 from typing import cast
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from nmt_cli.decoding.attention_cache import (
     HeadShape,
@@ -57,9 +57,10 @@ class CachedTransformer:
         places, slot_index = _padded_places(source).to(device), torch.tensor(slots, device=device)
         for number, layer in enumerate(self._decoder_layers):
             attention = layer.memory_attention
-            projected = attention.project_keys_values(memory).index_select(0, places)  # B*L ...
-            parts = torch.split(projected, list(attention.widths[1:]), dim=1)
-            heads = (split_heads(part, len(lengths), attention.num_heads) for part in parts)
+            heads = (
+                split_heads(part.index_select(0, places), len(lengths), attention.num_heads)
+                for part in attention.project_memory(memory)
+            )
             self._memory.put(number, slot_index, KeysValues(*heads))
 
     @torch.no_grad()
@@ -93,16 +94,15 @@ class CachedTransformer:
     ) -> Tensor:
         def attend_within(rows: Tensor) -> Tensor:
             attention = layer.self_attention
-            projected = nn.functional.linear(rows, attention.input_weight)
-            queries, keys, values = torch.split(projected, list(attention.widths), dim=1)
+            queries, keys, values = attention.project(rows)
             past = self._past.append(number, keys, values)
-            return attention.project_output(attend(queries, past, past_mask))
+            return attention.output(attend(queries, past, past_mask))
 
         def attend_to_memory(rows: Tensor) -> Tensor:
             attention = layer.memory_attention
             memory = self._memory.layer(number)
-            queries = attention.project_queries(rows)
-            return attention.project_output(attend(queries, memory, self._memory.mask))
+            queries = attention.queries(rows)
+            return attention.output(attend(queries, memory, self._memory.mask))
 
         return layer.compose(rows, attend_within, attend_to_memory)
 

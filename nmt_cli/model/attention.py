@@ -13,48 +13,35 @@ from nmt_cli.model.cpu_attention import MAX_KEYS, attend_packed
 from nmt_cli.model.varlen_attention import attend_varlen, suits_varlen
 
 
-class MultiHeadAttention(nn.Module):
-    """Concat(head_1, ..., head_h) W^O; like the paper's, its projections have no bias."""
+def _projection(width: int, parts: tuple[int, ...], *, bias: bool) -> nn.Linear:
+    """Return a linear layer whose outputs are ``parts`` side by side, each initialized alone."""
+    linear: nn.Linear = nn.utils.skip_init(nn.Linear, width, sum(parts), bias=bias)
+    for part in linear.weight.split(parts):
+        nn.init.xavier_uniform_(part)
+    if bias:
+        nn.init.zeros_(linear.bias)
+    return linear
 
-    def __init__(
-        self, d_model: int, num_heads: int, d_k: int, d_v: int, dropout: float = 0.0
-    ) -> None:
+
+class MultiHeadAttention(nn.Module):
+    """Concat(head_1, ..., head_h) W^O: what self-attention and attention to the memory share.
+
+    What is projected from the same rows is one layer, because one product is faster than three.
+    The paper's projections have no bias.
+    """
+
+    output: nn.Linear  # H*V -> D
+
+    def __init__(self, num_heads: int, d_k: int, d_v: int, dropout: float) -> None:
         super().__init__()
         self.num_heads, self.d_k, self.d_v = num_heads, d_k, d_v
         self.dropout = dropout
-        # Queries, keys and values in one matrix: one product where all come from the same rows.
-        widths = (num_heads * d_k, num_heads * d_k, num_heads * d_v)
-        self.widths = widths
-        self.input_weight = nn.Parameter(torch.empty(sum(widths), d_model))
-        self.output_weight = nn.Parameter(torch.empty(d_model, num_heads * d_v))
-        for part in self.input_weight.split(widths):
-            nn.init.xavier_uniform_(part)
-        nn.init.xavier_uniform_(self.output_weight)
 
-    def attend_within(self, rows: Tensor, layout: AttentionLayout, *, causal: bool) -> Tensor:
-        """Return self-attention [T, D]: each row attends to its sentence, or to its past."""
-        projected = F.linear(rows, self.input_weight)  # T 2HK+HV
-        return self.project_output(self._attend(layout, causal, projected))
-
-    def attend_to(self, memory: Tensor, rows: Tensor, layout: AttentionLayout) -> Tensor:
-        """Return attention [T, D] of ``rows`` [T, D] to ``memory`` [S, D]."""
-        query_weight, memory_weight = self.input_weight.split(
-            (self.widths[0], sum(self.widths[1:]))
-        )
-        queries, keys_values = F.linear(rows, query_weight), F.linear(memory, memory_weight)
-        return self.project_output(self._attend(layout, False, queries, keys_values))
-
-    def project_queries(self, rows: Tensor) -> Tensor:
-        """Return the queries [T, H*K] of all heads."""
-        return F.linear(rows, self.input_weight[: self.widths[0]])
-
-    def project_keys_values(self, rows: Tensor) -> Tensor:
-        """Return the keys and values [S, H*K + H*V] of all heads."""
-        return F.linear(rows, self.input_weight[self.widths[0] :])
-
-    def project_output(self, heads: Tensor) -> Tensor:
-        """Return the output [T, D] of the heads' values [T, H*V]."""
-        return F.linear(heads, self.output_weight)
+    @property
+    def widths(self) -> tuple[int, int, int]:
+        """Widths of the queries, keys and values of all heads."""
+        keys, values = self.num_heads * self.d_k, self.num_heads * self.d_v
+        return keys, keys, values
 
     def _attend(self, layout: AttentionLayout, causal: bool, *projected: Tensor) -> Tensor:
         """Return softmax(QK^T / sqrt(d_k)) V of every head as packed rows [T, H*V].
@@ -129,3 +116,58 @@ class MultiHeadAttention(nn.Module):
             .unflatten(0, (num_sentences, -1))
             .transpose(1, 2)
         )
+
+
+class SelfAttention(MultiHeadAttention):
+    """Attention of each row to the rows of its own sentence."""
+
+    def __init__(
+        self,
+        d_model: int,
+        num_heads: int,
+        d_k: int,
+        d_v: int,
+        dropout: float = 0.0,
+        *,
+        bias: bool = False,
+    ) -> None:
+        super().__init__(num_heads, d_k, d_v, dropout)
+        self.queries_keys_values = _projection(d_model, self.widths, bias=bias)
+        self.output = _projection(num_heads * d_v, (d_model,), bias=bias)
+
+    def forward(self, rows: Tensor, layout: AttentionLayout, *, causal: bool) -> Tensor:
+        """Return [T, D]: each row of ``rows`` [T, D] attends to its sentence, or to its past."""
+        projected = self.queries_keys_values(rows)  # T 2HK+HV
+        return self.output(self._attend(layout, causal, projected))
+
+    def project(self, rows: Tensor) -> tuple[Tensor, ...]:
+        """Return the queries [T, H*K], keys [T, H*K] and values [T, H*V] of all heads."""
+        return self._parts(self.queries_keys_values(rows))
+
+
+class MemoryAttention(MultiHeadAttention):
+    """Attention of the decoder's rows to the encoder's output."""
+
+    def __init__(
+        self,
+        d_model: int,
+        num_heads: int,
+        d_k: int,
+        d_v: int,
+        dropout: float = 0.0,
+        *,
+        bias: bool = False,
+    ) -> None:
+        super().__init__(num_heads, d_k, d_v, dropout)
+        self.queries = _projection(d_model, self.widths[:1], bias=bias)
+        self.keys_values = _projection(d_model, self.widths[1:], bias=bias)
+        self.output = _projection(num_heads * d_v, (d_model,), bias=bias)
+
+    def forward(self, rows: Tensor, memory: Tensor, layout: AttentionLayout) -> Tensor:
+        """Return attention [T, D] of ``rows`` [T, D] to ``memory`` [S, D]."""
+        queries, keys_values = self.queries(rows), self.keys_values(memory)
+        return self.output(self._attend(layout, False, queries, keys_values))
+
+    def project_memory(self, memory: Tensor) -> tuple[Tensor, ...]:
+        """Return the keys [S, H*K] and values [S, H*V] of all heads."""
+        return self.keys_values(memory).split(self.widths[1:], dim=1)

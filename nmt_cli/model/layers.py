@@ -4,12 +4,13 @@ Legend: T rows of the target (or the only) side, S rows of the source, D d_model
 """
 
 from collections.abc import Callable
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from nmt_cli.model.attention import MultiHeadAttention
+from nmt_cli.model.attention import MemoryAttention, MultiHeadAttention, SelfAttention
 from nmt_cli.model.attention_layout import AttentionLayout
 from nmt_cli.model.dropout import Dropout
 from nmt_cli.recipe.schema import ModelConfig
@@ -54,8 +55,11 @@ class Residual(nn.Module):
         return total if self.pre_norm else self.norm(total).to(branch.dtype)
 
 
-def _attention(config: ModelConfig) -> MultiHeadAttention:
-    return MultiHeadAttention(
+Attention = TypeVar("Attention", bound=MultiHeadAttention)
+
+
+def _attention(kind: Callable[..., Attention], config: ModelConfig) -> Attention:
+    return kind(
         config.d_model,
         config.num_heads,
         config.key_width,
@@ -73,7 +77,7 @@ class EncoderLayer(nn.Module):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.self_attention = _attention(config)
+        self.self_attention = _attention(SelfAttention, config)
         self.self_attention_residual = _residual(config)
         self.feed_forward = FeedForward(config.d_model, config.d_ff, config.relu_dropout)
         self.feed_forward_residual = _residual(config)
@@ -81,7 +85,7 @@ class EncoderLayer(nn.Module):
     def forward(self, source: Tensor, layout: AttentionLayout) -> Tensor:
         """Return the rows [S, D] after this layer."""
         source = self.self_attention_residual(
-            source, lambda rows: self.self_attention.attend_within(rows, layout, causal=False)
+            source, lambda rows: self.self_attention(rows, layout, causal=False)
         )
         return self.feed_forward_residual(source, self.feed_forward)
 
@@ -91,9 +95,9 @@ class DecoderLayer(nn.Module):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.self_attention = _attention(config)
+        self.self_attention = _attention(SelfAttention, config)
         self.self_attention_residual = _residual(config)
-        self.memory_attention = _attention(config)
+        self.memory_attention = _attention(MemoryAttention, config)
         self.memory_attention_residual = _residual(config)
         self.feed_forward = FeedForward(config.d_model, config.d_ff, config.relu_dropout)
         self.feed_forward_residual = _residual(config)
@@ -108,8 +112,8 @@ class DecoderLayer(nn.Module):
         """Return the rows [T, D] after this layer; ``memory`` [S, D] is the encoder's output."""
         return self.compose(
             target,
-            lambda rows: self.self_attention.attend_within(rows, within, causal=True),
-            lambda rows: self.memory_attention.attend_to(memory, rows, to_memory),
+            lambda rows: self.self_attention(rows, within, causal=True),
+            lambda rows: self.memory_attention(rows, memory, to_memory),
         )
 
     def compose(

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from nmt_cli.model.attention import MultiHeadAttention
+from nmt_cli.model.attention import MemoryAttention, SelfAttention
 from nmt_cli.model.attention_layout import AttentionLayout
 from nmt_cli.model.cpu_attention import attend_packed
 from nmt_cli.model.packing import pack
@@ -39,15 +39,16 @@ def gradients(output, batch, leaves):
 def test_both_ways_through_the_groups_give_the_same(kind, batches, monkeypatch):
     torch.manual_seed(1)
     target, source = batches
-    attention = MultiHeadAttention(D_MODEL, HEADS, 4, 4).double()
+    kind_of_attention = MemoryAttention if kind == "memory" else SelfAttention
+    attention = kind_of_attention(D_MODEL, HEADS, 4, 4).double()
     rows, memory = example(target), example(source)
     leaves = [rows, *attention.parameters()] + ([memory] if kind == "memory" else [])
 
     def attend():
         if kind == "memory":
-            return attention.attend_to(memory, rows, AttentionLayout(target, source))
+            return attention(rows, memory, AttentionLayout(target, source))
         layout = AttentionLayout(target, target)
-        return attention.attend_within(rows, layout, causal=kind == "causal")
+        return attention(rows, layout, causal=kind == "causal")
 
     ours = attend()
     assert "PackedAttention" in type(ours.grad_fn.next_functions[0][0]).__name__
@@ -75,12 +76,12 @@ def test_under_autocast_it_stays_close_to_fp32(batches):
     torch.manual_seed(3)
     target, _ = batches
     layout = AttentionLayout(target, target)
-    attention = MultiHeadAttention(D_MODEL, HEADS, 4, 4)
+    attention = SelfAttention(D_MODEL, HEADS, 4, 4)
     rows = torch.randn(len(target.tokens), D_MODEL, requires_grad=True)
-    leaves = [rows, attention.input_weight]
-    exact = attention.attend_within(rows, layout, causal=False)
+    leaves = [rows, attention.queries_keys_values.weight]
+    exact = attention(rows, layout, causal=False)
     with torch.autocast("cpu", torch.bfloat16):
-        rounded = attention.attend_within(rows, layout, causal=False)
+        rounded = attention(rows, layout, causal=False)
     assert rounded.dtype is torch.bfloat16
     assert torch.allclose(rounded.float(), exact, atol=0.03)
     found, wanted = gradients(rounded, target, leaves), gradients(exact, target, leaves)

@@ -27,8 +27,9 @@ def randomize(layer):
 
 
 def copy_attention(ours: MultiHeadAttention, torchs: nn.MultiheadAttention):
-    torchs.in_proj_weight.copy_(ours.input_weight)
-    torchs.out_proj.weight.copy_(ours.output_weight)
+    *inputs, output = ours.parameters()
+    torchs.in_proj_weight.copy_(torch.cat(inputs))
+    torchs.out_proj.weight.copy_(output)
     torchs.in_proj_bias.zero_()  # the paper's projections have none
     torchs.out_proj.bias.zero_()
 

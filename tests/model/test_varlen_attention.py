@@ -7,7 +7,7 @@ import torch
 from torch.nn import functional as F
 
 from nmt_cli.model import attention
-from nmt_cli.model.attention import MultiHeadAttention
+from nmt_cli.model.attention import MemoryAttention, SelfAttention
 from nmt_cli.model.attention_layout import AttentionLayout
 from nmt_cli.model.packing import pack
 
@@ -48,8 +48,13 @@ def sentence_by_sentence(
 
 def attended(layer, kind, target, source, rows, memory):
     if kind == "memory":
-        return layer.attend_to(memory, rows, AttentionLayout(target, source))
-    return layer.attend_within(rows, AttentionLayout(target, target), causal=kind == "causal")
+        return layer(rows, memory, AttentionLayout(target, source))
+    return layer(rows, AttentionLayout(target, target), causal=kind == "causal")
+
+
+def layer_of(kind, width):
+    kind_of_attention = MemoryAttention if kind == "memory" else SelfAttention
+    return kind_of_attention(D_MODEL, HEADS, width, width)
 
 
 def with_gradients(layer, kind, target, source, rows, memory):
@@ -65,7 +70,7 @@ def test_sentences_are_handed_over_where_they_lie(kind, monkeypatch):
     target, source = (
         pack(torch.zeros(sum(lengths)), lengths) for lengths in (TARGET_LENGTHS, SOURCE_LENGTHS)
     )
-    layer = MultiHeadAttention(D_MODEL, HEADS, 16, 16).double()
+    layer = layer_of(kind, 16).double()
     rows, memory = (
         torch.randn(len(side.tokens), D_MODEL, dtype=torch.float64, requires_grad=True)
         for side in (target, source)
@@ -89,7 +94,7 @@ def test_the_kernel_stays_close_to_fp32(kind, width, monkeypatch):
         pack(torch.zeros(sum(lengths)), lengths, "cuda")
         for lengths in (TARGET_LENGTHS, SOURCE_LENGTHS)
     )
-    layer = MultiHeadAttention(D_MODEL, HEADS, width, width).cuda()
+    layer = layer_of(kind, width).cuda()
     rows, memory = (
         torch.randn(len(side.tokens), D_MODEL, device="cuda", requires_grad=True)
         for side in (target, source)
