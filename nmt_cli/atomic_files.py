@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from nmt_cli.errors import DamagedError, OutputError, UserError
+from nmt_cli.formats import check_version, newest_version
 from nmt_cli.temporary_names import Why, temporary_path
 
-FORMAT_VERSION = 1
 HASHED_AT_ONCE = 1 << 20  # bytes
 MANIFEST = "manifest.json"
 SEAL = "manifest_sha256"
@@ -142,7 +142,8 @@ def write_manifest(directory: Path, facts: Mapping[str, Any]) -> None:
         for path in sorted(directory.iterdir())
         if path.name != MANIFEST
     }
-    manifest = {"format_version": FORMAT_VERSION, **facts, "files": files}
+    version = newest_version(facts.get("kind"))
+    manifest = {"format_version": version, **facts, "files": files}
     (directory / MANIFEST).write_bytes(_as_json(manifest))
 
 
@@ -162,11 +163,7 @@ def read_manifest(directory: Path) -> dict[str, Any]:
         raise DamagedError(f"{path} is damaged: {error}.") from None
     if not well_formed:
         raise DamagedError(f"{path} is damaged: it names files outside its directory.")
-    if manifest.get("format_version") != FORMAT_VERSION:
-        raise DamagedError(
-            f"{path} has format version {manifest.get('format_version')!r}, "
-            f"this nmt-cli reads version {FORMAT_VERSION}; use the version that wrote it."
-        )
+    check_version(manifest, path)
     if manifest.pop(SEAL, None) != _seal_of(manifest):
         raise DamagedError(f"{path} has changed since it was written; it is damaged.")
     return manifest

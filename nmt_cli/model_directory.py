@@ -1,6 +1,10 @@
-"""A directory that is a model: recipe, tokenizer, weights and a manifest; and runs that hold many.
+"""A directory that is a model, and runs that hold many.
 
-recipe.yaml  tokenizer.model | vocabulary.txt  model.safetensors  manifest.json
+config.json        what using the model needs to know (``model_settings``)
+tokenizer.model    or vocabulary.txt
+model.safetensors  the weights
+manifest.json      checksums, and what the model was made of
+recipe.yaml        what it was trained by: a record, which nothing here reads
 """
 
 import math
@@ -10,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import safetensors
 import safetensors.torch
 import torch
 from safetensors import SafetensorError
@@ -22,11 +27,11 @@ from nmt_cli.errors import DamagedError, UserError
 from nmt_cli.folders import CHECKPOINTS, MODEL_KINDS, is_model, is_run, what_to_give
 from nmt_cli.locks import restore_replaced
 from nmt_cli.missing_paths import how_to_write
+from nmt_cli.model.format_1 import weights_of_today
 from nmt_cli.model.transformer import Transformer
-from nmt_cli.recipe.reader import dump_recipe, read_recipe
-from nmt_cli.recipe.schema import Recipe
+from nmt_cli.model_settings import CONFIG, RECIPE, ModelSettings, as_json, read_settings
+from nmt_cli.recipe.reader import read_recipe
 
-RECIPE = "recipe.yaml"
 WEIGHTS = "model.safetensors"
 AVERAGE = "average"
 TOKENIZER_FILES = ("tokenizer.model", "vocabulary.txt")
@@ -36,7 +41,7 @@ CHECKPOINT_NAME = re.compile(r"step-(\d{8,})")
 class LoadedModel(NamedTuple):
     """A model ready for use."""
 
-    recipe: Recipe
+    settings: ModelSettings
     tokenizer: Tokenizer
     model: Transformer  # in evaluation mode, fp32, on the device asked for
     path: Path
@@ -76,10 +81,18 @@ def checkpoint_name(step: int) -> str:
 
 
 def save_model(
-    partial: Partial, recipe: Recipe, tokenizer: Tokenizer, weights: Mapping[str, Tensor]
+    partial: Partial,
+    settings: ModelSettings,
+    recipe: bytes,
+    tokenizer: Tokenizer,
+    weights: Mapping[str, Tensor],
 ) -> None:
-    """Write the files of a model into ``partial``; its owner adds the facts."""
-    (partial.path / RECIPE).write_text(dump_recipe(recipe), encoding="utf-8", newline="\n")
+    """Write the files of a model into ``partial``; its owner adds the facts.
+
+    ``recipe`` is the file of the recipe that the model was trained by.
+    """
+    (partial.path / CONFIG).write_bytes(as_json(settings).encode())
+    (partial.path / RECIPE).write_bytes(recipe)
     tokenizer.save(partial.path)
     tensors = {name: weight.detach().cpu().contiguous() for name, weight in weights.items()}
     with (partial.path / WEIGHTS).open("wb") as stream:  # a stream, so that a full disk has errno
@@ -90,44 +103,86 @@ def load_model(path: Path, device: torch.device | str = "cpu") -> LoadedModel:
     """Return the model that ``path`` (a model directory, a checkpoint or a run) holds."""
     directory = find_model(path)
     manifest = verify(directory)
-    for names in ((RECIPE,), (WEIGHTS,), TOKENIZER_FILES):
+    described_by = RECIPE if manifest["format_version"] == 1 else CONFIG
+    for names in ((described_by,), (WEIGHTS,), TOKENIZER_FILES):
         if not any(name in manifest["files"] for name in names):
             raise DamagedError(f"{directory} is damaged: its manifest names no {names[0]}.")
-    recipe = read_recipe(str(directory / RECIPE)).recipe
-    tokenizer = load_tokenizer(directory, recipe.tokenizer, recipe.data)
-    model = Transformer(recipe.model, tokenizer.size)
-    load_weights(model, read_weights(directory), directory)
-    return LoadedModel(recipe, tokenizer, model.to(device).eval(), directory, manifest)
+    settings = read_settings(directory, manifest)
+    tokenizer = load_tokenizer(directory, settings.text)
+    settings = settings._replace(vocabulary_size=settings.vocabulary_size or tokenizer.size)
+    if settings.vocabulary_size != tokenizer.size:
+        raise DamagedError(
+            f"{directory} is damaged: its tokenizer has {tokenizer.size:,} pieces, {CONFIG} says "
+            f"{settings.vocabulary_size:,}."
+        )
+    weights = read_weights(directory, settings)
+    model = Transformer(settings.architecture, tokenizer.size)
+    load_weights(model, weights, directory)
+    return LoadedModel(settings, tokenizer, model.to(device).eval(), directory, manifest)
 
 
-def read_weights(directory: Path) -> dict[str, Tensor]:
-    """Return the tensors of the verified model in ``directory``."""
+def read_weights(directory: Path, settings: ModelSettings | None = None) -> dict[str, Tensor]:
+    """Return the tensors of the verified model in ``directory``, under today's names.
+
+    With ``settings``, names and shapes in the header are compared with them before any memory is
+    taken. Raises DamagedError where they differ.
+    """
+    path = directory / WEIGHTS
     try:
-        return safetensors.torch.load_file(directory / WEIGHTS)
-    except (OSError, SafetensorError, ValueError) as error:
-        raise DamagedError(f"{directory / WEIGHTS} cannot be read: {error}.") from None
+        if settings is not None:
+            refuse_other_shapes(path, settings)
+        return weights_of_today(safetensors.torch.load_file(path))
+    except (OSError, SafetensorError, ValueError, KeyError) as error:
+        raise DamagedError(f"{path} cannot be read: {error}.") from None
+
+
+def refuse_other_shapes(path: Path, settings: ModelSettings) -> None:
+    """Raise DamagedError where a file of weights has other tensors than a model of ``settings``."""
+    with safetensors.safe_open(path, "pt") as file:
+        # Tensors without memory, of the shapes that the header gives.
+        found = weights_of_today(
+            {
+                name: torch.empty(file.get_slice(name).get_shape(), device="meta")
+                for name in file.keys()  # noqa: SIM118 - no dictionary
+            }
+        )
+    if settings.architecture.num_layers > len(found):
+        raise DamagedError(
+            f"{path} does not fit its {CONFIG}: it has {len(found):,} tensors for "
+            f"{settings.architecture.num_layers:,} layers."
+        )
+    with torch.device("meta"):
+        model = Transformer(settings.architecture, settings.vocabulary_size)
+    _refuse_different(dict(model.named_parameters()), found, path)
 
 
 def load_weights(model: Transformer, weights: Mapping[str, Tensor], directory: Path) -> None:
     """Copy ``weights`` into ``model`` after checking names, shapes and values."""
     parameters = dict(model.named_parameters())
-    if missing := sorted(parameters.keys() ^ weights.keys()):
-        raise DamagedError(
-            f"{directory / WEIGHTS} does not fit its {RECIPE}: "
-            f"{', '.join(missing[:3])} is in one and not in the other."
-        )
-    for name, parameter in parameters.items():
-        weight = weights[name]
-        if weight.shape != parameter.shape or weight.dtype != parameter.dtype:
-            raise DamagedError(
-                f"{directory / WEIGHTS} does not fit its {RECIPE}: {name} is {weight.dtype} "
-                f"{list(weight.shape)}, the recipe says {parameter.dtype} {list(parameter.shape)}."
-            )
+    _refuse_different(parameters, weights, directory / WEIGHTS)
+    for name, weight in weights.items():
         if not weight.isfinite().all():
             raise DamagedError(f"{directory / WEIGHTS} is damaged: {name} is not finite.")
     with torch.no_grad():
         for name, parameter in parameters.items():
             parameter.copy_(weights[name])
+
+
+def _refuse_different(
+    parameters: Mapping[str, Tensor], weights: Mapping[str, Tensor], path: Path
+) -> None:
+    if missing := sorted(parameters.keys() ^ weights.keys()):
+        raise DamagedError(
+            f"{path} does not fit its model: {', '.join(missing[:3])} is in one and not in the "
+            "other."
+        )
+    for name, parameter in parameters.items():
+        weight = weights[name]
+        if weight.shape != parameter.shape or weight.dtype != parameter.dtype:
+            raise DamagedError(
+                f"{path} does not fit its model: {name} is {weight.dtype} {list(weight.shape)}, "
+                f"not {parameter.dtype} {list(parameter.shape)}."
+            )
 
 
 def find_model(path: Path) -> Path:

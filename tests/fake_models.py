@@ -5,10 +5,26 @@ from typing import Any
 import torch
 
 from nmt_cli.decoding.search import StepInput
+from nmt_cli.decoding.translator import Translator
+from nmt_cli.model_directory import save_model
+from nmt_cli.model_settings import settings_of
+from nmt_cli.recipe.reader import dump_recipe
 from nmt_cli.recipe.schema import Recipe
 
 UNK, BOS, EOS = 0, 1, 2
 NUM_MARKS = 3
+
+
+def save_as_model(partial, recipe, tokenizer, model):
+    """Write the files of a model directory as training does."""
+    weights = dict(model.named_parameters())
+    record = dump_recipe(recipe).encode()
+    save_model(partial, settings_of(recipe, tokenizer.size), record, tokenizer, weights)
+
+
+def translator_of(recipe, tokenizer, model, **options):
+    """Return a translator for a model as training has it."""
+    return Translator(settings_of(recipe, tokenizer.size), tokenizer, model, **options)
 
 
 class TableModel:

@@ -14,9 +14,9 @@ MAX_LINES = 400
 # From the bottom up; a unit may import from lower layers and from itself.
 LAYERS = [
     {"errors", "missing_paths", "near_names", "perplexity"},
-    {"other_toolkits", "temporary_names"},
+    {"formats", "other_toolkits", "temporary_names"},
     {"atomic_files", "logs", "recipe", "signals"},
-    {"folders", "locks", "run_status"},
+    {"folders", "locks", "model_settings", "run_status"},
     {"launch"},
     {"corpus", "metrics", "model", "report"},
     {"model_directory"},

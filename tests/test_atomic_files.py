@@ -17,6 +17,7 @@ from nmt_cli.atomic_files import (
     verify,
 )
 from nmt_cli.errors import DamagedError, OutputError, UserError
+from nmt_cli.formats import NewerFormatError
 
 
 @pytest.fixture
@@ -147,9 +148,18 @@ def test_a_manifest_cannot_name_files_elsewhere(thing, name):
         read_manifest(thing)
 
 
-def test_another_format_version_is_named(thing):
-    (thing / MANIFEST).write_text('{"format_version": 99, "files": {}}')
-    with pytest.raises(DamagedError, match="format version 99, this nmt-cli reads version 1"):
+def test_a_newer_format_version_is_named(thing):
+    (thing / MANIFEST).write_text('{"kind": "average", "format_version": 99, "files": {}}')
+    with pytest.raises(NewerFormatError, match=r"format version 99 of its kind \(average\)"):
+        read_manifest(thing)
+
+
+@pytest.mark.parametrize("version", ["null", "0", "true", '"2"'])
+def test_what_is_no_format_version_is_damage(thing, version):
+    (thing / MANIFEST).write_text(
+        f'{{"kind": "average", "format_version": {version}, "files": {{}}}}'
+    )
+    with pytest.raises(DamagedError, match="its format version is"):
         read_manifest(thing)
 
 

@@ -1,4 +1,7 @@
+import json
+import resource
 import shutil
+from pathlib import Path
 
 import pytest
 import torch
@@ -7,21 +10,23 @@ from nmt_cli.atomic_files import MANIFEST, directory_appearing_whole, write_mani
 from nmt_cli.errors import DamagedError, UserError
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.model_directory import (
-    RECIPE,
     WEIGHTS,
     find_model,
     list_checkpoints,
     load_model,
     read_weights,
-    save_model,
 )
+from nmt_cli.model_settings import CONFIG, RECIPE, settings_of
+from tests.fake_models import save_as_model
+
+FORMAT_1 = Path(__file__).parent / "formats/format_1"
 
 
 def write_model(toy, directory, *, kind="regular", step=None, quality=None, since=None, seed=1):
     torch.manual_seed(seed)
     model = Transformer(toy.recipe.model, toy.corpus.tokenizer.size)
     with directory_appearing_whole(directory) as partial:
-        save_model(partial, toy.recipe, toy.corpus.tokenizer, dict(model.named_parameters()))
+        save_as_model(partial, toy.recipe, toy.corpus.tokenizer, model)
         validation = None if quality is None else {"quality": quality}
         if validation is not None and since is not None:
             validation["quality_since"] = since
@@ -41,7 +46,7 @@ def run_dir(toy, tmp_path):
 def test_a_model_is_what_was_saved(toy, tmp_path):
     model = write_model(toy, tmp_path / "model")
     loaded = load_model(tmp_path / "model")
-    assert loaded.recipe == toy.recipe
+    assert loaded.settings == settings_of(toy.recipe, toy.corpus.tokenizer.size)
     assert loaded.tokenizer.encode("owl ant") == toy.corpus.tokenizer.encode("owl ant")
     assert not loaded.model.training
     for found, saved in zip(loaded.model.parameters(), model.parameters(), strict=True):
@@ -57,7 +62,7 @@ def test_it_can_be_moved(toy, tmp_path):
 def test_nothing_in_it_is_pickled(toy, tmp_path):
     write_model(toy, tmp_path / "model")
     assert sorted(p.name for p in (tmp_path / "model").iterdir()) == [
-        MANIFEST, WEIGHTS, RECIPE, "vocabulary.txt"
+        CONFIG, MANIFEST, WEIGHTS, RECIPE, "vocabulary.txt"
     ]  # fmt: skip
 
 
@@ -85,7 +90,7 @@ def test_what_is_measured_alike_compares_with_checkpoints_of_earlier_versions(to
     assert find_model(run_dir).name == "step-00000002"
 
 
-@pytest.mark.parametrize("name", [WEIGHTS, RECIPE, "vocabulary.txt", MANIFEST])
+@pytest.mark.parametrize("name", [WEIGHTS, CONFIG, RECIPE, "vocabulary.txt", MANIFEST])
 def test_damage_is_named(toy, tmp_path, name):
     write_model(toy, tmp_path / "model")
     path = tmp_path / "model" / name
@@ -105,7 +110,7 @@ def test_weights_that_do_not_fit_the_recipe_are_refused(toy, tmp_path):
     )
     model = Transformer(other.model, toy.corpus.tokenizer.size)
     with directory_appearing_whole(tmp_path / "model") as partial:
-        save_model(partial, toy.recipe, toy.corpus.tokenizer, dict(model.named_parameters()))
+        save_as_model(partial, toy.recipe, toy.corpus.tokenizer, model)
         partial.facts["kind"] = "average"
     with pytest.raises(DamagedError, match=r"inner.weight is torch.float32 \[12, 20\]"):
         load_model(tmp_path / "model")
@@ -140,3 +145,74 @@ def test_weights_cut_short_are_a_user_error(toy, tmp_path):
         path.write_bytes(path.read_bytes()[:size])
         with pytest.raises(DamagedError, match="cannot be read"):
             read_weights(tmp_path / "model")
+
+
+def rewrite_config(directory, change):
+    """Change config.json of a model and seal its manifest again, as a hostile author would."""
+    config = json.loads((directory / CONFIG).read_text())
+    change(config)
+    (directory / CONFIG).write_text(json.dumps(config))
+    (directory / MANIFEST).unlink()
+    write_manifest(directory, {"kind": "average"})
+
+
+@pytest.mark.parametrize(
+    ("section", "key", "value"),
+    [
+        ("architecture", "num_layers", 1000),
+        ("architecture", "d_model", 65_536),
+        ("architecture", "d_ff", 1_048_576),
+        ("architecture", "vocabulary_size", 9_999_999),
+        ("architecture", "d_k", 65_536),
+    ],
+)
+def test_enormous_sizes_end_in_one_line_without_memory(toy, tmp_path, section, key, value):
+    write_model(toy, tmp_path / "model", kind="average")
+    rewrite_config(tmp_path / "model", lambda config: config[section].update({key: value}))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(DamagedError) as error:
+        load_model(tmp_path / "model")
+    assert "\n" not in str(error.value)
+    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    assert grown < 50_000  # kB
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda config: config.pop("text"),
+        lambda config: config["architecture"].update(num_heads="many"),
+        lambda config: config["architecture"].update(new_key=1),
+        lambda config: config["decoding"].update(beam_size=0),
+        lambda config: config["text"].update(joiner=3),
+        lambda config: config["text"].update(tokenizer="pickle"),
+        lambda config: config["text"].update(max_length=True),
+        lambda config: config.update(architecture=[]),
+    ],
+)
+def test_settings_that_cannot_be_are_one_line(toy, tmp_path, change):
+    write_model(toy, tmp_path / "model", kind="average")
+    rewrite_config(tmp_path / "model", change)
+    with pytest.raises(DamagedError, match=r"config\.json is damaged: ") as error:
+        load_model(tmp_path / "model")
+    assert "\n" not in str(error.value)
+
+
+def test_the_recipe_of_a_model_is_a_record_that_loading_never_reads(toy, tmp_path):
+    write_model(toy, tmp_path / "model", kind="average")
+    (tmp_path / "model" / RECIPE).write_text("no recipe at all: [")
+    rewrite_config(tmp_path / "model", lambda config: None)
+    load_model(tmp_path / "model")
+
+
+def test_a_recipe_of_format_1_names_no_other_file(toy, tmp_path):
+    folder = tmp_path / "model"
+    shutil.copytree(FORMAT_1 / "whitespace/run/average", folder)
+    load_model(folder)
+    parent = tmp_path / "parent.yaml"
+    shutil.copy(folder / RECIPE, parent)
+    (folder / RECIPE).write_text(f"extends: {parent}\n")
+    (folder / MANIFEST).unlink()
+    write_manifest(folder, {"kind": "average", "format_version": 1})
+    with pytest.raises(DamagedError, match=r"extends: may not stand here"):
+        load_model(folder)

@@ -14,16 +14,14 @@ from nmt_cli.locks import claimed
 from nmt_cli.missing_paths import how_to_write
 from nmt_cli.model_directory import (
     AVERAGE,
-    RECIPE,
     TOKENIZER_FILES,
     WEIGHTS,
     find_model,
     list_checkpoints,
     save_model,
 )
-from nmt_cli.recipe.changes import ChangeKind, changed_keys
+from nmt_cli.model_settings import RECIPE, ModelSettings, read_settings
 from nmt_cli.recipe.reader import read_recipe
-from nmt_cli.recipe.schema import Recipe
 
 
 def run(
@@ -56,12 +54,12 @@ def run(
 def _write_average(chosen: Sequence[Path], output: Path, *, replace: bool) -> None:
     manifests = [verify(path) for path in chosen]
     _refuse_repeated(chosen, manifests)
-    recipes = [read_recipe(str(path / RECIPE)).recipe for path in chosen]
-    _refuse_different(chosen, manifests, recipes)
-    recipe = recipes[-1]
-    tokenizer = load_tokenizer(chosen[-1], recipe.tokenizer, recipe.data)
+    settings = [read_settings(*pair) for pair in zip(chosen, manifests, strict=True)]
+    _refuse_different(chosen, manifests, settings)
+    tokenizer = load_tokenizer(chosen[-1], settings[-1].text)
+    recipe = (chosen[-1] / RECIPE).read_bytes()
     with directory_appearing_whole(output, replace=replace) as partial:
-        save_model(partial, recipe, tokenizer, mean_weights(chosen))
+        save_model(partial, settings[-1], recipe, tokenizer, mean_weights(chosen))
         partial.facts.update(kind="average", averaged=_facts(chosen, manifests))
     logs.info(f"Averaged {', '.join(path.name for path in chosen)} into {output}.")
 
@@ -107,14 +105,12 @@ def _refuse_repeated(chosen: Sequence[Path], manifests: Sequence[Mapping[str, An
 
 
 def _refuse_different(
-    chosen: Sequence[Path], manifests: Sequence[Mapping[str, Any]], recipes: Sequence[Recipe]
+    chosen: Sequence[Path],
+    manifests: Sequence[Mapping[str, Any]],
+    settings: Sequence[ModelSettings],
 ) -> None:
-    for path, manifest, recipe in zip(chosen, manifests, recipes, strict=True):
-        changes = changed_keys(recipes[0], recipe)
-        other_model = any(
-            change.key.startswith("model.") and change.kind is ChangeKind.FORBIDDEN
-            for change in changes
-        )
+    for path, manifest, own in zip(chosen, manifests, settings, strict=True):
+        other_model = own.architecture != settings[0].architecture
         other_pieces = any(
             manifest["files"].get(name) != manifests[0]["files"].get(name)
             for name in TOKENIZER_FILES

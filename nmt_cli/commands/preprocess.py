@@ -38,6 +38,7 @@ from nmt_cli.corpus.tokenizer import Tokenizer, train_tokenizer
 from nmt_cli.errors import UserError
 from nmt_cli.folders import PREPARED
 from nmt_cli.locks import claimed
+from nmt_cli.model_settings import text_settings
 from nmt_cli.recipe.checkpoint_count import shortage_of_checkpoints
 from nmt_cli.recipe.reader import dump_recipe, read_recipe
 from nmt_cli.recipe.schema import DataConfig, ParallelFiles, Recipe
@@ -206,7 +207,7 @@ class _Encoder:
     def encode(self, part: str, corpora: ParallelCorpora, limits: LengthLimits) -> TokenCounts:
         """Write the token files of ``part``; count in the reports of ``corpora`` what is kept."""
         recipe, num_pairs = self._recipe, corpora.num_text_pairs
-        job = EncodingJob(self._directory, recipe.tokenizer, recipe.data, limits)
+        job = EncodingJob(self._directory, text_settings(recipe.tokenizer, recipe.data), limits)
         workers = useful_workers(self._workers, num_pairs)
         unknown: dict[Side, int] = dict.fromkeys(SIDES, 0)
         with ExitStack() as stack:

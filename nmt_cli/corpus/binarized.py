@@ -32,6 +32,7 @@ from nmt_cli.errors import DamagedError, UserError
 from nmt_cli.folders import PREPARED, kind_of, what_to_give
 from nmt_cli.locks import restore_replaced
 from nmt_cli.missing_paths import how_to_write
+from nmt_cli.model_settings import text_settings
 from nmt_cli.recipe.schema import Recipe
 
 OWN_FILE = re.compile(
@@ -227,7 +228,7 @@ def _open(directory: Path, manifest: dict[str, Any], recipe: Recipe) -> Prepared
         for part in ("train", "validation")
         for side in ("source", "target")
     )
-    tokenizer = load_tokenizer(directory, recipe.tokenizer, recipe.data)
+    tokenizer = load_tokenizer(directory, text_settings(recipe.tokenizer, recipe.data))
     corpus_sizes = tuple(manifest["corpus_sizes"])
     if len({len(source), len(target), sum(corpus_sizes)}) > 1:
         raise DamagedError(

@@ -20,7 +20,7 @@ from nmt_cli.corpus.cleaning import KEPT, LengthLimits, rules_broken
 from nmt_cli.corpus.parallel_corpora import TextPair
 from nmt_cli.corpus.tokenizer import Tokenizer, load_tokenizer
 from nmt_cli.errors import UserError
-from nmt_cli.recipe.schema import DataConfig, TokenizerConfig
+from nmt_cli.model_settings import TextSettings
 
 PAIRS_IN_CHUNK = 1000
 CHARACTERS_IN_CHUNK = 1_000_000
@@ -55,8 +55,7 @@ class EncodingJob(NamedTuple):
     """What a process must know to encode: where the tokenizer was saved, and the limits."""
 
     directory: Path
-    tokenizer: TokenizerConfig
-    data: DataConfig
+    text: TextSettings
     limits: LengthLimits
 
 
@@ -88,7 +87,7 @@ def encode_in_order(
     if workers > 1:
         yield from _encode_in_pool(_chunks(pairs), job, workers)
         return
-    tokenizer = load_tokenizer(job.directory, job.tokenizer, job.data)
+    tokenizer = load_tokenizer(job.directory, job.text)
     for chunk in _chunks(pairs):
         yield chunk, encode_pairs(_text(chunk), tokenizer, job.limits)
 
@@ -132,7 +131,7 @@ class _Worker:
 def _start_worker(job: EncodingJob) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all; the parent ends the pool
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    _Worker.tokenizer = load_tokenizer(job.directory, job.tokenizer, job.data)
+    _Worker.tokenizer = load_tokenizer(job.directory, job.text)
     _Worker.limits = job.limits
 
 

@@ -2,20 +2,39 @@
 
 import unicodedata
 from collections.abc import Callable
-from typing import Literal
+from typing import Literal, Protocol
 
-from nmt_cli.recipe.schema import DataConfig
+from nmt_cli.recipe.schema import Normalization
 
 Side = Literal["source", "target"]
 SIDES: tuple[Side, Side] = ("source", "target")
 
 
-class Normalizer:
-    """Applies what ``data.normalization`` asks for; with nothing asked, text stays as it is."""
+class NormalizedText(Protocol):
+    """What decides how text is normalized: the data section of a recipe, or a model's settings."""
 
-    def __init__(self, data: DataConfig) -> None:
-        self._nfc = data.normalization.nfc
-        self._punctuation = _punctuation_rules(data) if data.normalization.punctuation else {}
+    @property
+    def source_language(self) -> str:
+        """Code of the language translated from."""
+        ...
+
+    @property
+    def target_language(self) -> str:
+        """Code of the language translated into."""
+        ...
+
+    @property
+    def normalization(self) -> Normalization:
+        """What to change."""
+        ...
+
+
+class Normalizer:
+    """Applies the changes that were asked for; with none, text stays as it is."""
+
+    def __init__(self, text: NormalizedText) -> None:
+        self._nfc = text.normalization.nfc
+        self._punctuation = _punctuation_rules(text) if text.normalization.punctuation else {}
 
     @property
     def is_identity(self) -> bool:
@@ -31,10 +50,10 @@ class Normalizer:
         return text
 
 
-def _punctuation_rules(data: DataConfig) -> dict[Side, Callable[[str], str]]:
+def _punctuation_rules(text: NormalizedText) -> dict[Side, Callable[[str], str]]:
     from sacremoses import MosesPunctNormalizer  # half a second that only those who ask for it pay
 
-    languages: dict[Side, str] = {"source": data.source_language, "target": data.target_language}
+    languages: dict[Side, str] = {"source": text.source_language, "target": text.target_language}
     return {
         side: MosesPunctNormalizer(lang=language.replace("_", "-").split("-")[0].lower()).normalize
         for side, language in languages.items()

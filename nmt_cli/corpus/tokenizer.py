@@ -7,6 +7,7 @@ from typing import Protocol
 
 from nmt_cli.corpus import sentencepiece_tokenizer, whitespace_tokenizer
 from nmt_cli.corpus.normalization import Normalizer, Side
+from nmt_cli.model_settings import TextSettings
 from nmt_cli.recipe.schema import DataConfig, TokenizerConfig
 
 
@@ -46,13 +47,13 @@ class Tokenizer(Protocol):
         ...
 
 
-def load_tokenizer(directory: Path, config: TokenizerConfig, data: DataConfig) -> Tokenizer:
-    """Return the tokenizer that was saved in ``directory``, with the normalization of ``data``."""
-    normalizer = Normalizer(data)
-    if config.type == "whitespace":
+def load_tokenizer(directory: Path, text: TextSettings) -> Tokenizer:
+    """Return the tokenizer that was saved in ``directory``, with its normalization."""
+    normalizer = Normalizer(text)
+    if text.type == "whitespace":
         path = directory / whitespace_tokenizer.FILE_NAME
         vocabulary = whitespace_tokenizer.read_vocabulary(path)
-        return whitespace_tokenizer.WhitespaceTokenizer(vocabulary, normalizer, config.joiner)
+        return whitespace_tokenizer.WhitespaceTokenizer(vocabulary, normalizer, text.joiner)
     path = directory / sentencepiece_tokenizer.FILE_NAME
     model = sentencepiece_tokenizer.read_model(path)
     return sentencepiece_tokenizer.SentencePieceTokenizer(model, normalizer, str(path))

@@ -20,7 +20,7 @@ from nmt_cli.decoding.search import Sentence, StepModel, beam_search
 from nmt_cli.errors import UserError
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.model_directory import load_model
-from nmt_cli.recipe.schema import Recipe
+from nmt_cli.model_settings import ModelSettings
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -95,14 +95,14 @@ class _Job(NamedTuple):
 class Translator:
     """Translates lines with one model.
 
-    ``None`` means what the model's recipe says, or for ``max_tokens_per_device`` what suits the
+    ``None`` means what the model's settings say, or for ``max_tokens_per_device`` what suits the
     device. The model is left in evaluation mode; where ``precision`` is not its own, it is copied,
     and what is done to it later has no effect here.
     """
 
     def __init__(  # noqa: PLR0913 - the public interface names its options
         self,
-        recipe: Recipe,
+        settings: ModelSettings,
         tokenizer: Tokenizer,
         model: Transformer,
         *,
@@ -114,7 +114,7 @@ class Translator:
         max_tokens_per_device: int | None = None,
         precision: str = "auto",
     ) -> None:
-        decoding, device = recipe.decoding, model.output_weight.device
+        decoding, device = settings.decoding, model.output_weight.device
         self._tokenizer, self._too_long, self._keep_pieces = tokenizer, too_long, keep_pieces
         self._settings = SearchSettings(
             beam_size if beam_size is not None else decoding.beam_size,
@@ -125,11 +125,12 @@ class Translator:
         )
         _check(self._settings)
         self._max_tokens = max_tokens_per_device or DEFAULT_MAX_TOKENS[device.type]
-        self._limit = recipe.data.max_length  # pieces of a source, without </s>
+        self._limit = settings.max_length  # pieces of a source, without </s>
         self._extra_length = decoding.max_extra_length
         self._longest_output: int | None = None
-        if recipe.model.positions == "learned":
-            self._longest_output = recipe.model.max_positions - 1  # the start takes a position too
+        architecture = settings.architecture
+        if architecture.positions == "learned":
+            self._longest_output = architecture.max_positions - 1  # the start takes a position too
             self._limit = min(self._limit, self._longest_output)
         self._device = device
         model = at_precision(model.eval(), choose_precision(precision, device))
@@ -140,8 +141,8 @@ class Translator:
         cls, path: Path | str, *, device: str = "auto", **options: Unpack[TranslatorOptions]
     ) -> Translator:
         """Return a translator with the model that ``path`` (a model, checkpoint or run) holds."""
-        recipe, tokenizer, model, *_ = load_model(Path(path), choose_device(device))
-        return cls(recipe, tokenizer, model, **options)
+        settings, tokenizer, model, *_ = load_model(Path(path), choose_device(device))
+        return cls(settings, tokenizer, model, **options)
 
     def translate(self, lines: Iterable[str]) -> Iterator[Translation]:
         """Yield the translation of each line, in order; memory holds a window of them.

@@ -21,6 +21,7 @@ from nmt_cli.engine.adam import Adam
 from nmt_cli.engine.ema import MovingAverage
 from nmt_cli.errors import DamagedError, OutputError, UserError
 from nmt_cli.folders import CHECKPOINTS
+from nmt_cli.model.format_1 import Moments, moments_of_today, weights_of_today
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.model_directory import (
     WEIGHTS,
@@ -32,6 +33,8 @@ from nmt_cli.model_directory import (
     read_weights,
     save_model,
 )
+from nmt_cli.model_settings import settings_of
+from nmt_cli.recipe.reader import dump_recipe
 from nmt_cli.recipe.schema import Recipe
 
 TRAINING_STATE = "training_state.pt"
@@ -90,7 +93,8 @@ def save_checkpoint(
         weights = state.average.weights()
         saved["trained_weights"] = {name: w.detach().cpu() for name, w in trained.items()}
     with directory_appearing_whole(directory, replace=True) as partial:
-        save_model(partial, recipe, tokenizer, weights)
+        settings = settings_of(recipe, tokenizer.size)
+        save_model(partial, settings, dump_recipe(recipe).encode(), tokenizer, weights)
         with (partial.path / TRAINING_STATE).open("wb") as stream:
             _write(saved, stream)
         partial.facts.update(facts)
@@ -146,9 +150,11 @@ def _restore(checkpoint: Checkpoint, state: TrainingState) -> None:
     path = checkpoint.path / TRAINING_STATE
     try:
         saved = torch.load(path, map_location="cpu", weights_only=True)
-        moments = _checked_moments(saved["optimizer"], state.model, path)
+        names = [name for name, _ in state.model.named_parameters()]
+        moments = moments_of_today(saved["optimizer"], names)
+        moments = _checked_moments(moments, state.model, path)
         progress = Progress(**saved["progress"])
-        trained = saved["trained_weights"] if state.average is not None else {}
+        trained = weights_of_today(saved["trained_weights"]) if state.average is not None else {}
     except DamagedError:
         raise
     except Exception as error:  # torch.load names no narrower set
@@ -171,9 +177,7 @@ def _plain(optimizer: Adam) -> dict[int, dict[str, Tensor]]:
     return optimizer.state_dict()["state"]
 
 
-def _checked_moments(
-    moments: dict[int, dict[str, Tensor]], model: Transformer, path: Path
-) -> dict[int, dict[str, Tensor]]:
+def _checked_moments(moments: Moments, model: Transformer, path: Path) -> Moments:
     parameters = list(model.named_parameters())
     if sorted(moments) != list(range(len(parameters))):
         raise DamagedError(f"{path} has moments of {len(moments)} weights, not {len(parameters)}.")

@@ -14,7 +14,8 @@ from nmt_cli.engine.checkpoint import TRAINING_STATE
 from nmt_cli.engine.growing_file import append_whole
 from nmt_cli.errors import EndedAtOnceError, UserError
 from nmt_cli.folders import CHECKPOINT_GLOB, CHECKPOINTS, METRICS, SESSIONS, not_a_run
-from nmt_cli.model_directory import CHECKPOINT_NAME, RECIPE, list_checkpoints
+from nmt_cli.model_directory import CHECKPOINT_NAME, list_checkpoints
+from nmt_cli.model_settings import RECIPE
 from nmt_cli.recipe.changes import ChangeKind, changed_keys
 from nmt_cli.recipe.reader import dump_recipe, read_recipe
 from nmt_cli.recipe.schema import Recipe

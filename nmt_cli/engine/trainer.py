@@ -46,7 +46,7 @@ from nmt_cli.engine.training_step import FullMemoryError, Gradient, compute_grad
 from nmt_cli.engine.validation import Validator
 from nmt_cli.errors import InterruptedTrainingError, UserError
 from nmt_cli.model.transformer import Transformer
-from nmt_cli.model_directory import RECIPE
+from nmt_cli.model_settings import RECIPE
 from nmt_cli.recipe.reader import read_recipe, section_hash
 from nmt_cli.recipe.schema import CheckpointsConfig, Recipe, ValidationConfig
 

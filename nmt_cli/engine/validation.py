@@ -21,6 +21,7 @@ from nmt_cli.engine.training_step import FullMemoryError, as_tensors, loss_sums
 from nmt_cli.errors import UserError
 from nmt_cli.metrics import bleu
 from nmt_cli.model.transformer import Transformer
+from nmt_cli.model_settings import settings_of
 from nmt_cli.perplexity import as_text, perplexity_of
 from nmt_cli.recipe.schema import Recipe
 
@@ -134,7 +135,7 @@ class Validator:
         """Return the translations of this rank's lines; cut short where ``stop`` came."""
         beam_size = 1 if self._recipe.validation.bleu == "greedy" else None
         translator = Translator(
-            self._recipe,
+            settings_of(self._recipe, self._corpus.tokenizer.size),
             self._corpus.tokenizer,
             model,
             beam_size=beam_size,

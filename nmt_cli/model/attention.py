@@ -15,7 +15,9 @@ from nmt_cli.model.varlen_attention import attend_varlen, suits_varlen
 
 def _projection(width: int, parts: tuple[int, ...], *, bias: bool) -> nn.Linear:
     """Return a linear layer whose outputs are ``parts`` side by side, each initialized alone."""
-    linear: nn.Linear = nn.utils.skip_init(nn.Linear, width, sum(parts), bias=bias)
+    linear: nn.Linear = nn.utils.skip_init(
+        nn.Linear, width, sum(parts), bias=bias, device=torch.get_default_device()
+    )
     for part in linear.weight.split(parts):
         nn.init.xavier_uniform_(part)
     if bias:

@@ -1,6 +1,6 @@
 """Weights that were saved in format 1, where each attention had one matrix for all its inputs.
 
-Its rows were those of the queries, then of the keys, then of the values, in both kinds of attention.
+Its rows were those of the queries, then of the keys, then of the values.
 """
 
 from collections.abc import Mapping, Sequence

@@ -69,6 +69,17 @@ def read_recipe(name_or_path: str, overrides: Sequence[str] = ()) -> RecipeFile:
     return RecipeFile(names[0], layers[0].path, recipe, recipe.data.prepared or folder)
 
 
+def read_resolved_recipe(path: Path) -> Recipe:
+    """Return a recipe that a program wrote: all of it is in this file.
+
+    Raises RecipeError for what is wrong with it, an ``extends`` too: no other file is read.
+    """
+    tree = _checked_tree(_read_text(path), path)
+    if "extends" in tree.value:
+        raise error_of([Finding(tree.places[("extends",)], "extends", "may not stand here")])
+    return _validated(tree)
+
+
 def dump_recipe(recipe: Recipe, run: str | None = None) -> str:
     """Return the recipe as YAML with every default written out; reading it gives it back.
 

@@ -21,6 +21,7 @@ from nmt_cli.commands import preprocess
 from nmt_cli.corpus.cleaning import training_limits
 from nmt_cli.corpus.encoding import EncodingJob, encode_in_order
 from nmt_cli.corpus.parallel_corpora import TextPair
+from nmt_cli.model_settings import text_settings
 from nmt_cli.recipe.reader import read_recipe
 
 ROUNDS = 15
@@ -43,7 +44,9 @@ def main() -> None:
 def encoding_rates(corpus: Path, pairs: list[TextPair]) -> dict[str, float]:
     """Return sentences a second on one core, of SentencePiece and of us, taking turns."""
     recipe = read_recipe(str(corpus / "recipe.yaml")).recipe
-    job = EncodingJob(corpus, recipe.tokenizer, recipe.data, training_limits(recipe.data))
+    job = EncodingJob(
+        corpus, text_settings(recipe.tokenizer, recipe.data), training_limits(recipe.data)
+    )
     processor = sentencepiece.SentencePieceProcessor(model_file=str(corpus / "tokenizer.model"))
     sides = [pair.source for pair in pairs], [pair.target for pair in pairs]
 

@@ -28,9 +28,8 @@ from nmt_cli.decoding.translator import Alternative, LinesFailedError, Translati
 from nmt_cli.errors import OutputError, UserError
 from nmt_cli.locks import claimed
 from nmt_cli.model.transformer import Transformer
-from nmt_cli.model_directory import save_model
 from nmt_cli.temporary_names import temporary_path
-from tests.fake_models import ByteTokenizer, CopyModel, tiny_recipe
+from tests.fake_models import ByteTokenizer, CopyModel, save_as_model, tiny_recipe, translator_of
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -110,7 +109,10 @@ def copying_pipe(monkeypatch):
         translator_module, "CachedTransformer", lambda _: CopyModel(ByteTokenizer.size)
     )
     transformer = Transformer(recipe.model, ByteTokenizer.size)
-    return Pipe(monkeypatch, Translator(recipe, ByteTokenizer(), transformer, precision="fp32"))
+    return Pipe(
+        monkeypatch,
+        translator_of(recipe, ByteTokenizer(), transformer, precision="fp32"),
+    )
 
 
 def expected_output(data, translate_line):
@@ -437,7 +439,7 @@ def test_a_real_model_with_its_options(toy, tmp_path, capsys):
     torch.manual_seed(1)
     model = Transformer(toy.recipe.model, toy.corpus.tokenizer.size)
     with directory_appearing_whole(tmp_path / "model") as partial:
-        save_model(partial, toy.recipe, toy.corpus.tokenizer, dict(model.named_parameters()))
+        save_as_model(partial, toy.recipe, toy.corpus.tokenizer, model)
         partial.facts["kind"] = "average"
     data = b"\n".join([*NASTY, b"cat dog " * 100, b"owl"])
     (tmp_path / "in").write_bytes(data)

@@ -11,6 +11,7 @@ from nmt_cli.corpus.encoding import EncodingJob, encode_in_order
 from nmt_cli.corpus.normalization import Normalizer
 from nmt_cli.corpus.parallel_corpora import TextPair
 from nmt_cli.corpus.whitespace_tokenizer import CONTROL, WhitespaceTokenizer
+from nmt_cli.model_settings import text_settings
 from nmt_cli.recipe.schema import Recipe
 
 PIECES = ["ant", "bee", "cat", "dog"]
@@ -51,7 +52,9 @@ def job(tmp_path):
     )
     tokenizer = WhitespaceTokenizer([*CONTROL, *PIECES], Normalizer(recipe.data), None)
     tokenizer.save(tmp_path)
-    return EncodingJob(tmp_path, recipe.tokenizer, recipe.data, LengthLimits(6, 2, 3.0))
+    return EncodingJob(
+        tmp_path, text_settings(recipe.tokenizer, recipe.data), LengthLimits(6, 2, 3.0)
+    )
 
 
 def pair(number):

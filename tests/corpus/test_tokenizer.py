@@ -10,6 +10,7 @@ from nmt_cli.corpus import sentencepiece_tokenizer, whitespace_tokenizer
 from nmt_cli.corpus.no_text import NoTextError
 from nmt_cli.corpus.tokenizer import load_tokenizer, train_tokenizer
 from nmt_cli.errors import DamagedError, UserError
+from nmt_cli.model_settings import text_settings
 from nmt_cli.recipe.schema import DataConfig, TokenizerConfig
 
 LETTERS = "abcdefghijklmnopqrstuvwxyzäöüß"
@@ -90,7 +91,7 @@ def test_a_batch_is_its_sentences(tokenizer):
 def test_sentencepiece_itself_reads_the_saved_model_alike(tokenizer, tmp_path):
     tokenizer.save(tmp_path)
     witness = sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / "tokenizer.model"))
-    loaded = load_tokenizer(tmp_path, config(), data())
+    loaded = load_tokenizer(tmp_path, text_settings(config(), data()))
     for text, _ in text_pairs(50, seed=7):
         assert loaded.encode(text) == tokenizer.encode(text) == witness.encode(text)
         assert loaded.pieces(loaded.encode(text)) == witness.encode(text, out_type=str)
@@ -258,13 +259,13 @@ def test_damaged_models_are_refused_and_never_crash(bpe, tmp_path):
     for cut in (0, 1, 10, 100, len(whole) // 2, len(whole) - 1):
         path.write_bytes(whole[:cut])
         with pytest.raises(DamagedError, match=r"tokenizer\.model is not a SentencePiece model"):
-            load_tokenizer(tmp_path, config(), data())
+            load_tokenizer(tmp_path, text_settings(config(), data()))
     for _ in range(50):
         flipped = bytearray(whole)
         flipped[generator.randrange(len(whole))] ^= 1 << generator.randrange(8)
         path.write_bytes(flipped)
         try:
-            load_tokenizer(tmp_path, config(), data())
+            load_tokenizer(tmp_path, text_settings(config(), data()))
         except UserError as error:
             assert str(path) in str(error)  # noqa: PT017
     path.write_bytes(b"not a model")
@@ -308,7 +309,7 @@ def test_a_whitespace_vocabulary_has_room_for_its_symbols():
 def test_whitespace_pieces_spelt_like_control_pieces_are_pieces(tmp_path):
     tokenizer = train(whitespace(), [("<s> a </s>", "<unk> <s>")])
     tokenizer.save(tmp_path)
-    loaded = load_tokenizer(tmp_path, whitespace(), data())
+    loaded = load_tokenizer(tmp_path, text_settings(whitespace(), data()))
     ids = loaded.encode("<unk> <s> a </s>")
     assert min(ids) > 2
     assert loaded.decode(ids) == "<unk> <s> a </s>"
@@ -345,7 +346,7 @@ def test_any_text_in_pieces_comes_back(tmp_path):
     text = "a \ufeffb c\x00 ▁ \u200b \U0001f600 é"
     tokenizer = train(whitespace(), [(text, text)])
     tokenizer.save(tmp_path)
-    loaded = load_tokenizer(tmp_path, whitespace(), data())
+    loaded = load_tokenizer(tmp_path, text_settings(whitespace(), data()))
     assert loaded.decode(loaded.encode(text)) == text
 
 
@@ -366,6 +367,6 @@ def test_damaged_vocabularies_are_refused(tmp_path, content):
     path = tmp_path / whitespace_tokenizer.FILE_NAME
     path.write_bytes(content)
     with pytest.raises(DamagedError) as caught:
-        load_tokenizer(tmp_path, whitespace(), data())
+        load_tokenizer(tmp_path, text_settings(whitespace(), data()))
     assert str(path) in str(caught.value)
     assert "damaged" in str(caught.value)

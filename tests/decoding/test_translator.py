@@ -13,7 +13,14 @@ from nmt_cli.decoding import translator as translator_module
 from nmt_cli.decoding.translator import LinesFailedError, Translation, Translator
 from nmt_cli.errors import UserError
 from nmt_cli.model.transformer import Transformer
-from tests.fake_models import NUM_MARKS, ByteTokenizer, CopyModel, tiny_recipe
+from tests.fake_models import (
+    NUM_MARKS,
+    ByteTokenizer,
+    CopyModel,
+    save_as_model,
+    tiny_recipe,
+    translator_of,
+)
 
 WORDS = ["ant", "bee", "cat", "dog", "eel", "fox", "gnu", "hen", "ibis", "jay", "kite", "lark"]
 
@@ -25,7 +32,7 @@ def copying(monkeypatch, *, fails=lambda sources: None, recipe=None, **options):
     recipe = recipe or tiny_recipe()
     transformer = Transformer(recipe.model, ByteTokenizer.size)
     options = {"precision": "fp32", **options}
-    return Translator(recipe, ByteTokenizer(), transformer, **options), model
+    return translator_of(recipe, ByteTokenizer(), transformer, **options), model
 
 
 def untrained(precision="fp32", model=(), **options):
@@ -33,7 +40,7 @@ def untrained(precision="fp32", model=(), **options):
     tokenizer = WhitespaceTokenizer([*CONTROL, *WORDS], Normalizer(recipe.data), None)
     torch.manual_seed(3)
     transformer = Transformer(recipe.model, tokenizer.size)
-    return Translator(recipe, tokenizer, transformer, precision=precision, **options)
+    return translator_of(recipe, tokenizer, transformer, precision=precision, **options)
 
 
 def random_lines(count, longest=12, seed=1):
@@ -71,7 +78,7 @@ def test_the_score_is_the_log_probability_of_the_tokens_over_the_length_penalty(
     recipe = tiny_recipe()
     tokenizer = WhitespaceTokenizer([*CONTROL, *WORDS], Normalizer(recipe.data), None)
     model = Transformer(recipe.model, tokenizer.size)
-    translator = Translator(recipe, tokenizer, model, n_best=4, precision="fp32")
+    translator = translator_of(recipe, tokenizer, model, n_best=4, precision="fp32")
     (translation,) = translator.translate(["cat dog eel"])
     source = pack(torch.tensor([*tokenizer.encode("cat dog eel"), 2]), [4])
     candidates: list[Any] = [translation, *translation.alternatives]
@@ -181,7 +188,7 @@ def test_learned_positions_limit_input_and_output(monkeypatch):
         model.output_weight[2] = 0.0
         model.output_weight.mul_(20.0)
     for num_words in (3, 39, 200):
-        (translation,) = Translator(recipe, tokenizer, model).translate(["cat " * num_words])
+        (translation,) = translator_of(recipe, tokenizer, model).translate(["cat " * num_words])
         assert translation.error is None
 
 
@@ -390,7 +397,7 @@ def test_the_same_weights_are_used_and_left_in_evaluation_mode():
     recipe = tiny_recipe()
     tokenizer = ByteTokenizer()
     model = Transformer(recipe.model, tokenizer.size).train()
-    translator = Translator(recipe, tokenizer, model, precision="fp32")
+    translator = translator_of(recipe, tokenizer, model, precision="fp32")
     assert not model.training
     before = texts(translator.translate(["abc"]))
     with torch.no_grad():
@@ -423,15 +430,14 @@ def test_options_that_make_no_sense(monkeypatch, options, message):
 
 def test_load_reads_a_model_directory(toy, tmp_path):
     from nmt_cli.atomic_files import directory_appearing_whole
-    from nmt_cli.model_directory import save_model
 
     torch.manual_seed(1)
     model = Transformer(toy.recipe.model, toy.corpus.tokenizer.size)
     with directory_appearing_whole(tmp_path / "model") as partial:
-        save_model(partial, toy.recipe, toy.corpus.tokenizer, dict(model.named_parameters()))
+        save_as_model(partial, toy.recipe, toy.corpus.tokenizer, model)
         partial.facts["kind"] = "average"
     loaded = Translator.load(tmp_path / "model", device="cpu", precision="fp32", beam_size=3)
-    made = Translator(toy.recipe, toy.corpus.tokenizer, model, precision="fp32", beam_size=3)
+    made = translator_of(toy.recipe, toy.corpus.tokenizer, model, precision="fp32", beam_size=3)
     lines = ["cat dog", "fox", "owl newt mole"]
     assert list(loaded.translate(lines)) == list(made.translate(lines))
     with pytest.raises(UserError, match="not found"):

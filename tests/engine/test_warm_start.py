@@ -13,7 +13,8 @@ from nmt_cli.corpus.whitespace_tokenizer import CONTROL, WhitespaceTokenizer
 from nmt_cli.engine.warm_start import start_from
 from nmt_cli.errors import UserError
 from nmt_cli.model.transformer import Transformer
-from nmt_cli.model_directory import WEIGHTS, save_model
+from nmt_cli.model_directory import WEIGHTS
+from tests.fake_models import save_as_model
 
 MATRICES = ("source_embedding.weight", "target_embedding.weight", "output_weight")
 WORDS = ["hummel", "biene", "ameise", "kater", "hund", "aal", "fuchs", "gnu", "henne", "esel"]
@@ -31,7 +32,7 @@ def new_model(recipe, tokenizer, seed):
 def write_parent(directory, recipe, tokenizer):
     model = new_model(recipe, tokenizer, seed=1)
     with directory_appearing_whole(directory) as partial:
-        save_model(partial, recipe, tokenizer, dict(model.named_parameters()))
+        save_as_model(partial, recipe, tokenizer, model)
         partial.facts.update(kind="average")
     return model
 

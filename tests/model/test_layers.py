@@ -28,7 +28,7 @@ def randomize(layer):
 
 def copy_attention(ours: MultiHeadAttention, torchs: nn.MultiheadAttention):
     *inputs, output = ours.parameters()
-    torchs.in_proj_weight.copy_(torch.cat(inputs))
+    torchs.in_proj_weight.copy_(torch.cat(tuple(inputs)))
     torchs.out_proj.weight.copy_(output)
     torchs.in_proj_bias.zero_()  # the paper's projections have none
     torchs.out_proj.bias.zero_()

@@ -1,0 +1,37 @@
+"""The version of what each kind of folder holds; every version ever written can be read.
+
+average, checkpoints  1: settings in recipe.yaml, one input matrix for each attention
+                      2: settings in config.json, a matrix for each projection of attention
+prepared, report      1
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from nmt_cli.errors import DamagedError, UserError
+
+NEWEST = {"prepared": 1, "report": 1, "average": 2, "regular": 2, "final": 2, "safety": 2}
+
+
+class NewerFormatError(UserError):
+    """A folder was written by a newer version of this program."""
+
+
+def newest_version(kind: object) -> int:
+    """Return the version in which a folder of ``kind`` is written."""
+    return NEWEST.get(str(kind), 1)
+
+
+def check_version(manifest: Mapping[str, Any], path: object) -> None:
+    """Raise an error if the folder of ``manifest``, read from ``path``, cannot be read here.
+
+    Raises DamagedError if there is no version, NewerFormatError if it is a newer one.
+    """
+    kind, version = manifest.get("kind"), manifest.get("format_version")
+    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
+        raise DamagedError(f"{path} is damaged: its format version is {version!r}.")
+    if version > newest_version(kind):
+        raise NewerFormatError(
+            f"{path} has format version {version} of its kind ({kind}), this nmt-cli reads up to "
+            f"{newest_version(kind)}; install a newer nmt-cli (pip install --upgrade nmt-cli)."
+        )

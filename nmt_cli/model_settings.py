@@ -1,0 +1,135 @@
+"""What using a model needs to know: ``config.json`` of a model directory.
+
+It has names and rules of its own, so that a later change of recipes breaks no model. Format 1 had
+no such file; there the recipe says it.
+"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from nmt_cli.errors import DamagedError, RecipeError
+from nmt_cli.formats import newest_version
+from nmt_cli.recipe.reader import read_resolved_recipe
+from nmt_cli.recipe.schema import (
+    DataConfig,
+    DecodingConfig,
+    ModelConfig,
+    Normalization,
+    Recipe,
+    TokenizerConfig,
+)
+
+CONFIG = "config.json"
+RECIPE = "recipe.yaml"
+LARGEST_CONFIG = 1_000_000  # bytes
+OF_TRAINING = {"dropout", "attention_dropout", "relu_dropout"}  # 0 here
+
+
+class TextSettings(NamedTuple):
+    """How text becomes pieces and pieces text."""
+
+    source_language: str
+    target_language: str
+    type: str  # sentencepiece | whitespace
+    joiner: str | None  # whitespace only: mark of a piece that the next one continues
+    normalization: Normalization
+
+
+class ModelSettings(NamedTuple):
+    """The architecture of a model, its text, and how it translates unless options say otherwise."""
+
+    architecture: ModelConfig
+    vocabulary_size: int
+    text: TextSettings
+    max_length: int  # pieces of the longest input
+    decoding: DecodingConfig
+
+
+def text_settings(tokenizer: TokenizerConfig, data: DataConfig) -> TextSettings:
+    """Return how text becomes pieces under these sections of a recipe."""
+    return TextSettings(
+        data.source_language,
+        data.target_language,
+        tokenizer.type,
+        tokenizer.joiner,
+        data.normalization,
+    )
+
+
+def settings_of(recipe: Recipe, vocabulary_size: int) -> ModelSettings:
+    """Return the settings of a model trained by ``recipe``."""
+    return ModelSettings(
+        recipe.model.model_copy(update=dict.fromkeys(OF_TRAINING, 0.0)),
+        vocabulary_size,
+        text_settings(recipe.tokenizer, recipe.data),
+        recipe.data.max_length,
+        recipe.decoding,
+    )
+
+
+def as_json(settings: ModelSettings) -> str:
+    """Return the text of ``config.json``."""
+    text = settings.text
+    content = {
+        "format_version": newest_version("average"),
+        "architecture": {
+            **settings.architecture.model_dump(mode="json", exclude=OF_TRAINING),
+            "vocabulary_size": settings.vocabulary_size,
+        },
+        "text": {
+            "source_language": text.source_language,
+            "target_language": text.target_language,
+            "tokenizer": text.type,
+            "joiner": text.joiner,
+            "normalization": text.normalization.model_dump(mode="json"),
+            "max_length": settings.max_length,
+        },
+        "decoding": settings.decoding.model_dump(mode="json"),
+    }
+    return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+
+
+def read_settings(directory: Path, manifest: Mapping[str, Any]) -> ModelSettings:
+    """Return the settings of the verified model in ``directory``. Raises DamagedError.
+
+    In a model of format 1 the size of the vocabulary is unknown, and 0.
+    """
+    if manifest["format_version"] == 1:
+        try:
+            return settings_of(read_resolved_recipe(directory / RECIPE), vocabulary_size=0)
+        except RecipeError as error:
+            raise DamagedError(f"{str(error).splitlines()[0]} The model is damaged.") from None
+    path = directory / CONFIG
+    try:
+        if path.stat().st_size > LARGEST_CONFIG:
+            raise ValueError(f"it is larger than {LARGEST_CONFIG:,} bytes")
+        return _from_json(json.loads(path.read_bytes()))
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        reason = " ".join(str(error).split())
+        raise DamagedError(f"{path} is damaged: {reason}") from None
+
+
+def _from_json(content: dict[str, Any]) -> ModelSettings:
+    architecture = dict(content["architecture"])
+    vocabulary_size = architecture.pop("vocabulary_size")
+    text = content["text"]
+    joiner, kind = text["joiner"], text["tokenizer"]
+    is_text = isinstance(joiner, str | None) and kind in {"sentencepiece", "whitespace"}
+    sizes = (vocabulary_size, text["max_length"])
+    if not is_text or not all(type(size) is int and 0 < size <= 10**7 for size in sizes):
+        raise ValueError("its text settings or sizes are not what a model can have")
+    return ModelSettings(
+        ModelConfig.model_validate({**architecture, **dict.fromkeys(OF_TRAINING, 0.0)}),
+        vocabulary_size,
+        TextSettings(
+            str(text["source_language"]),
+            str(text["target_language"]),
+            kind,
+            joiner,
+            Normalization.model_validate(text["normalization"]),
+        ),
+        text["max_length"],
+        DecodingConfig.model_validate(content["decoding"]),
+    )

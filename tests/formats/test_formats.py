@@ -1,0 +1,129 @@
+"""Folders of every format ever written: they translate, resume and average as they did."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+from nmt_cli import formats
+from nmt_cli.atomic_files import write_manifest
+from nmt_cli.commands import average_checkpoints, train
+from nmt_cli.decoding.translator import Translator
+from nmt_cli.formats import NewerFormatError
+from nmt_cli.model_directory import list_checkpoints, load_model, read_weights
+
+HERE = Path(__file__).parent
+FORMATS = sorted(path.name for path in HERE.glob("format_*"))
+NAMES = ("sentencepiece", "whitespace")
+STEP = "step-00001200"
+NEW = Path("new")
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """Return a function that copies the folders of a format to where one may write."""
+
+    def copy(version, name):
+        for source in (HERE / "text", HERE / version / name):
+            shutil.copytree(source, tmp_path, dirs_exist_ok=True)
+        monkeypatch.chdir(tmp_path)
+        return tmp_path
+
+    return copy
+
+
+def resume(name):
+    """Train to the end of the recipe, in the copied folders."""
+    train.run(
+        f"{name}.yaml",
+        prepared=Path("prepared"),
+        run_dir=Path("run"),
+        resume=True,
+        device="cpu",
+        precision="fp32",
+        threads=1,
+    )
+
+
+def expected_translations(name, model):
+    lines = (HERE / "expected" / f"{name}-{model}.tsv").read_text().splitlines()
+    return [line.split("\t")[2:] for line in lines]
+
+
+@pytest.mark.parametrize("model", ["average", STEP])
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("version", FORMATS)
+def test_models_translate_as_they_did(version, name, model):
+    run_dir = HERE / version / name / "run"
+    path = run_dir / model if model == "average" else run_dir / "checkpoints" / model
+    translator = Translator.load(path, device="cpu", precision="fp32")
+    expected = expected_translations(name, model)
+    lines = (HERE / "text/validation.en").read_text().splitlines()[: len(expected)]
+    for found, (score, text) in zip(translator.translate(lines), expected, strict=True):
+        assert found.text == text
+        assert found.score == pytest.approx(float(score), abs=1e-4)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("version", FORMATS)
+def test_checkpoints_and_prepared_corpora_resume_and_average_as_they_did(version, name, folder):
+    path = folder(version, name)
+    resume(name)
+    records = [json.loads(line) for line in Path("run/metrics.jsonl").read_text().splitlines()]
+    losses = [record["loss"] for record in records if "loss" in record]
+    expected = json.loads((HERE / "expected" / f"{name}-losses.json").read_text())
+    assert losses == pytest.approx(expected, rel=1e-4)
+
+    assert [checkpoint.step for checkpoint in list_checkpoints(path / "run")] == [1200, 1210]
+    average_checkpoints.run(Path("run"), output=Path("average"))
+    found = read_weights(path / "average")
+    for weights, saved in read_weights(HERE / version / name / "run/average").items():
+        assert torch.allclose(found[weights], saved, atol=1e-4), weights
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_format_holds_the_same_weights(name):
+    """The trainings are the same, so a mistake in reading one format shows in the other."""
+    first, *others = (load_model(HERE / version / name / "run/average") for version in FORMATS)
+    for other in others:
+        assert other.settings == first.settings
+        pairs = zip(first.model.parameters(), other.model.parameters(), strict=True)
+        assert all(torch.equal(*pair) for pair in pairs)
+
+
+def test_every_version_of_every_kind_is_kept_here():
+    kinds = {"average": "run/average", "regular": f"run/checkpoints/{STEP}", "prepared": "prepared"}
+    for kind, place in kinds.items():
+        found = {
+            json.loads((HERE / version / "whitespace" / place / "manifest.json").read_text())[
+                "format_version"
+            ]
+            for version in FORMATS
+        }
+        assert found == set(range(1, formats.NEWEST[kind] + 1))
+    assert formats.NEWEST["regular"] == formats.NEWEST["final"] == formats.NEWEST["safety"]
+
+
+@pytest.mark.parametrize(
+    ("place", "use"),
+    [
+        ("run/average", lambda: Translator.load("run/average")),
+        (f"run/checkpoints/{STEP}", lambda: Translator.load("run/checkpoints/" + STEP)),
+        (
+            f"run/checkpoints/{STEP}",
+            lambda: average_checkpoints.run(Path("run"), output=Path("new")),
+        ),
+        (f"run/checkpoints/{STEP}", lambda: resume("whitespace")),
+        ("prepared", lambda: resume("whitespace")),
+    ],
+)
+def test_a_newer_format_is_one_clear_line(place, use, folder, monkeypatch):
+    path = folder(FORMATS[-1], "whitespace") / place
+    manifest = json.loads((path / "manifest.json").read_text())
+    facts = {k: v for k, v in manifest.items() if k not in ("files", "manifest_sha256")}
+    write_manifest(path, {**facts, "format_version": 7})
+    with pytest.raises(NewerFormatError, match=r"has format version 7 .* install a newer") as error:
+        use()
+    assert "\n" not in str(error.value)
