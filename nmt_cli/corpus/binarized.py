@@ -61,11 +61,11 @@ class BinarizedText:
         self._block_starts = _starts_of_blocks(lengths)
 
     @classmethod
-    def open(cls, directory: Path, name: str, *, verify: bool = True) -> "BinarizedText":
-        """Map ``name``, such as train.source; ``verify`` compares the checksums first."""
+    def open(cls, directory: Path, name: str) -> "BinarizedText":
+        """Map ``name``, such as train.source, of a folder whose checksums are verified."""
         tokens_path = directory / f"{name}.tokens"
-        tokens = map_numbers(tokens_path, verify=verify)
-        text = cls(tokens, map_numbers(directory / f"{name}.lengths", verify=verify))
+        tokens = map_numbers(tokens_path)
+        text = cls(tokens, map_numbers(directory / f"{name}.lengths"))
         if text.num_tokens != len(tokens):
             raise DamagedError(
                 f"{tokens_path} has {len(tokens):,} tokens, but the lengths beside it add up to "
@@ -224,7 +224,7 @@ def refuse_stale(
 
 def _open(directory: Path, manifest: dict[str, Any], recipe: Recipe) -> PreparedCorpus:
     source, target, validation_source, validation_target = (
-        BinarizedText.open(directory, f"{part}.{side}", verify=False)  # the manifest's was better
+        BinarizedText.open(directory, f"{part}.{side}")
         for part in ("train", "validation")
         for side in ("source", "target")
     )

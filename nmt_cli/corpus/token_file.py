@@ -1,10 +1,9 @@
 """Numbers on disk: a header that says what follows, and a flat array that is memory-mapped.
 
-64 bytes  magic, format version, bytes of a number, count of numbers, sha256 of the numbers
+64 bytes  magic, format version, bytes of a number, count of numbers; the rest is not used
 then      count little-endian uint16 or uint32
 """
 
-import hashlib
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,10 +15,9 @@ import numpy.typing as npt
 
 from nmt_cli.errors import DamagedError
 
-HEADER = struct.Struct("<8sIIQ32s8x")
+HEADER = struct.Struct("<8sIIQ40x")  # earlier versions wrote a checksum into the rest
 MAGIC = b"NMT-CLI\0"
 VERSION = 1
-NUMBERS_AT_ONCE = 1 << 18
 DTYPES: dict[int, np.dtype[Any]] = {2: np.dtype("<u2"), 4: np.dtype("<u4")}
 
 Numbers = npt.NDArray[np.uint16] | npt.NDArray[np.uint32]
@@ -35,23 +33,18 @@ class ArrayWriter:
 
     def __init__(self, stream: BinaryIO, dtype: np.dtype[Any]) -> None:
         self._stream, self._dtype = stream, dtype
-        self._digest = hashlib.sha256()
         self.count = 0
         stream.write(bytes(HEADER.size))
 
     def append(self, numbers: npt.NDArray[Any]) -> None:
         """Write more numbers, which must fit the type."""
-        data = numbers.astype(self._dtype).tobytes()
-        self._digest.update(data)
-        self._stream.write(data)
+        self._stream.write(numbers.astype(self._dtype).tobytes())
         self.count += len(numbers)
 
     def write_header(self) -> None:
         """Say in front of the numbers what they are."""
         self._stream.seek(0)
-        self._stream.write(
-            HEADER.pack(MAGIC, VERSION, self._dtype.itemsize, self.count, self._digest.digest())
-        )
+        self._stream.write(HEADER.pack(MAGIC, VERSION, self._dtype.itemsize, self.count))
 
 
 @contextmanager
@@ -63,10 +56,10 @@ def writing_numbers(path: Path, dtype: np.dtype[Any]) -> Iterator[ArrayWriter]:
         writer.write_header()
 
 
-def map_numbers(path: Path, *, verify: bool = True) -> Numbers:
+def map_numbers(path: Path) -> Numbers:
     """Return the numbers of ``path``, read from disk only where they are used.
 
-    With ``verify`` all of them are read once and compared with the checksum in the header.
+    Their checksum is in the manifest of their folder; here only the header is checked.
     """
     try:
         with path.open("rb") as stream:
@@ -76,21 +69,11 @@ def map_numbers(path: Path, *, verify: bool = True) -> Numbers:
         raise DamagedError(f"{path} cannot be read: {error.strerror}.") from None
     if len(header) < HEADER.size or header[: len(MAGIC)] != MAGIC:
         raise DamagedError(f"{path} is damaged: it does not begin as a file of numbers must.")
-    _, version, itemsize, count, digest = HEADER.unpack(header)
+    _, version, itemsize, count = HEADER.unpack(header)
     if version != VERSION:
         raise DamagedError(f"{path} has format version {version}, this nmt-cli reads {VERSION}.")
-    if itemsize not in DTYPES or size != HEADER.size + count * itemsize or any(header[-8:]):
+    if itemsize not in DTYPES or size != HEADER.size + count * itemsize:
         raise DamagedError(f"{path} is damaged: its header and its {size:,} bytes disagree.")
     if count == 0:
         return np.empty(0, dtype=DTYPES[itemsize])
-    numbers = np.memmap(path, dtype=DTYPES[itemsize], mode="r", offset=HEADER.size, shape=(count,))
-    if verify and _sha256(numbers) != digest:
-        raise DamagedError(f"{path} has changed since it was written; it is damaged.")
-    return numbers
-
-
-def _sha256(numbers: Numbers) -> bytes:
-    digest = hashlib.sha256()
-    for start in range(0, len(numbers), NUMBERS_AT_ONCE):
-        digest.update(np.ascontiguousarray(numbers[start : start + NUMBERS_AT_ONCE]).data)
-    return digest.digest()
+    return np.memmap(path, dtype=DTYPES[itemsize], mode="r", offset=HEADER.size, shape=(count,))

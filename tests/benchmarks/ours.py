@@ -54,8 +54,8 @@ class OurLoop:
             tokens_per_step=shape.tokens, warmup_steps=800, peak_learning_rate=2e-3, seed=SEED
         )
         folder = Path(setup.folder)
-        self._source = BinarizedText.open(folder, "train.source", verify=False)
-        self._target = BinarizedText.open(folder, "train.target", verify=False)
+        self._source = BinarizedText.open(folder, "train.source")
+        self._target = BinarizedText.open(folder, "train.target")
         self._plan = ListedBatches(folder)
         self._batches: dict[str, Iterator[Batch]] = {}
         self._bare: dict[str, BareProducts] = {}
