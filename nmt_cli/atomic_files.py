@@ -19,7 +19,7 @@ HASHED_AT_ONCE = 1 << 20  # bytes
 MANIFEST = "manifest.json"
 SEAL = "manifest_sha256"
 SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-# Why a disk takes no more, and what helps.
+# Errors of a disk that accepts no more data, and what the user can do about each.
 FULL_DISKS = {
     errno.ENOSPC: "free some space",
     errno.EDQUOT: "free some of your quota",
@@ -72,7 +72,7 @@ def directory_appearing_whole(directory: Path, *, replace: bool = False) -> Iter
 def file_appearing_whole(path: Path, *, replace: bool = False) -> Iterator[BinaryIO]:
     """Yield a binary file that becomes ``path`` only when the block ends well.
 
-    Where ``path`` is a stream, such as /dev/null or a pipe, what is written goes there at once.
+    If ``path`` is a device or a pipe, such as /dev/null, the block writes to it directly.
     """
     refuse_file(path, replace=replace)
     if is_stream(path):
@@ -96,7 +96,7 @@ def file_appearing_whole(path: Path, *, replace: bool = False) -> Iterator[Binar
 
 
 def refuse_directory(directory: Path, *, replace: bool) -> None:
-    """Raise UserError if ``directory`` cannot be written, or exists and is not to be replaced."""
+    """Raise UserError if ``directory`` cannot be written, or exists and ``replace`` is false."""
     refuse_nameless(directory)
     if directory.exists() and not directory.is_dir():
         raise UserError(f"{directory} is a file, not a directory; choose another name.")
@@ -105,7 +105,7 @@ def refuse_directory(directory: Path, *, replace: bool) -> None:
 
 
 def refuse_file(path: Path, *, replace: bool) -> None:
-    """Raise UserError if ``path`` cannot be written, or exists and is not to be replaced."""
+    """Raise UserError if ``path`` cannot be written, or exists and ``replace`` is false."""
     refuse_nameless(path)
     if is_stream(path):
         return
@@ -120,7 +120,7 @@ def refuse_file(path: Path, *, replace: bool) -> None:
 
 
 def is_stream(path: Path) -> bool:
-    """Return whether ``path`` is no place for a file of ours, but a device or a pipe."""
+    """Return whether ``path`` is a device, a pipe or a socket, which no file may replace."""
     if path.parent in STREAM_FOLDERS or path in STANDARD_STREAMS:
         return path.exists()
     return path.is_char_device() or path.is_fifo() or path.is_socket()
@@ -203,7 +203,7 @@ def sha256(path: Path) -> str:
 
 
 def is_full_disk(error: OSError) -> bool:
-    """Return whether the disk takes no more: no space, a quota, a size limit or a failure."""
+    """Return whether the disk accepts no more data: it is full, limited by a quota, or fails."""
     return error.errno in FULL_DISKS
 
 
@@ -247,7 +247,7 @@ def _naming_failed_streams(path: Path) -> Iterator[None]:
 
 
 def _give_name(partial: Path, directory: Path) -> None:
-    """Rename ``partial``; the kernel refuses where another process has made ``directory``."""
+    """Rename ``partial``. Raises UserError if another process has created ``directory``."""
     try:
         partial.rename(directory)
     except OSError as error:
@@ -270,7 +270,7 @@ def _set_aside(directory: Path, why: Why) -> Path | None:
 def make_folders(folder: Path) -> list[Path]:
     """Make ``folder`` and those above it; return those that were missing, the uppermost first.
 
-    Each new name is synced, or a power loss takes all.
+    The folder above each new one is synced; otherwise a power loss could remove the new one.
     """
     if folder.is_dir():
         return []

@@ -33,11 +33,11 @@ class InterruptedTrainingError(UserError):
 
 
 class EndedAtOnceError(InterruptedTrainingError):
-    """A second interrupt ended training before it was saved; its checkpoints stand."""
+    """A second interrupt ended training before it was saved; earlier checkpoints remain."""
 
     exit_status = STATUS_INTERRUPTED
 
 
 def tells_of_full_memory(message: str) -> bool:
-    """Say whether an error's message is that of a device, library or allocator without memory."""
+    """Return whether the message means that a device, library or allocator has no memory left."""
     return any(sign in message for sign in SIGNS_OF_FULL_MEMORY)

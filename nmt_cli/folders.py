@@ -1,4 +1,4 @@
-"""What a folder is, and which folder a user meant who gave a folder above, below or beside it."""
+"""Recognizes runs, models and prepared corpora, and finds the one that a wrong path may mean."""
 
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
@@ -10,7 +10,7 @@ from nmt_cli.errors import DamagedError
 CHECKPOINTS = "checkpoints"
 SESSIONS = "sessions.jsonl"
 METRICS = "metrics.jsonl"
-PREPARED = "prepared"  # kinds in manifests
+PREPARED = "prepared"  # values of "kind" in manifests
 REPORT = "report"
 MODEL_KINDS = ("regular", "final", "safety", "average")
 CHECKPOINT_GLOB = "step-*"
@@ -21,7 +21,7 @@ Wanted = Literal["model", "run", "prepared corpus"]
 
 
 def kind_of(folder: Path) -> str | None:
-    """Return the kind in the folder's manifest; None where it has none that can be read."""
+    """Return the kind in the folder's manifest; None if there is no readable manifest."""
     try:
         return str(read_manifest(folder).get("kind"))
     except DamagedError:
@@ -29,7 +29,7 @@ def kind_of(folder: Path) -> str | None:
 
 
 def is_model(folder: Path, kinds: Collection[str] = MODEL_KINDS) -> bool:
-    """Return whether ``folder`` claims to be a model (not yet whether it is undamaged)."""
+    """Return whether the manifest of ``folder`` is that of a model; files are not verified."""
     return kind_of(folder) in kinds
 
 
@@ -57,7 +57,10 @@ def what_to_give(path: Path, wanted: Wanted) -> str:
 
 
 def not_a_run(path: Path) -> str | None:
-    """Return what ``path`` is where it is of another kind than a run; None where it may be one."""
+    """Return a description of ``path`` if it is something other than a run; None if it may be one.
+
+    An empty folder, or one with unknown files only, may become a run.
+    """
     if is_run(path) or not path.is_dir():
         return None
     holds_runs = any(is_run(folder) for folder in _folders_in(path))
@@ -94,7 +97,7 @@ def _is_run_or_model(folder: Path) -> bool:
 
 
 def _below(path: Path, fits: Callable[[Path], bool]) -> list[Path]:
-    """Return the folders in ``path`` that fit, or those in its folders where none does."""
+    """Return the folders in ``path`` that fit; if none does, those one level further down."""
     folders = list(_folders_in(path))
     return [folder for folder in folders if fits(folder)] or [
         inner for folder in folders for inner in _folders_in(folder) if fits(inner)
@@ -118,7 +121,7 @@ def _above(path: Path, fits: Callable[[Path], bool]) -> Path | None:
 
 
 def _shown(path: Path) -> str:
-    return f"{path}/" if path.name in {"", ".."} else str(path)  # ./ is no end of a sentence
+    return f"{path}/" if path.name in {"", ".."} else str(path)  # a full stop may follow
 
 
 FITS: dict[Wanted, Callable[[Path], bool]] = {

@@ -17,7 +17,7 @@ from typing import BinaryIO
 
 from nmt_cli.atomic_files import is_stream, make_folders, refuse_nameless
 from nmt_cli.errors import UserError
-from nmt_cli.temporary_names import has_replaced, remove_leftovers, restore_names
+from nmt_cli.temporary_names import is_set_aside, remove_leftovers, restore_names
 
 NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL})
 ATTEMPTS = 10  # to open a lock file that others remove at the same time
@@ -66,11 +66,12 @@ def locked(lock: Path, does: str, is_kept: Callable[[], bool] = lambda: False) -
 
 @contextmanager
 def claimed(output: Path, option: str) -> Iterator[None]:
-    """Let no other process write the file or directory ``output``; ``option`` names it.
+    """Hold the lock of the file or directory ``output``, so that no other process writes it.
 
-    What a killed process was replacing gets its name back, and what it left is removed. Where the
-    file system has no locks nothing is removed, and the second of two processes is refused when it
-    renames its result.
+    ``option`` is the command's option for the output, for messages. If a killed process was
+    replacing ``output``, it gets its name back; other leftovers of killed processes are removed.
+    On a file system without locks no leftovers are removed, and the second of two processes gets
+    its error only when it renames its result. Raises OutputInUseError.
     """
     refuse_nameless(output)
     if is_stream(output):
@@ -93,9 +94,9 @@ def claimed(output: Path, option: str) -> Iterator[None]:
 def restore_replaced(output: Path) -> None:
     """Give ``output`` its name back if a process was killed while it replaced it.
 
-    Nothing happens while a process is at work there, or where the folder cannot be written.
+    Does nothing while another process writes ``output``, or if the folder cannot be written.
     """
-    if has_replaced(output):
+    if is_set_aside(output):
         with suppress(OutputInUseError, OSError), claimed(output, ""):
             pass
 
@@ -116,7 +117,7 @@ def _acquired(lock: Path, made: list[Path]) -> Iterator[BinaryIO]:
             if os.fstat(stream.fileno()).st_nlink:
                 yield stream
                 return
-        # The process that held this file has removed it; another may lock a new one already.
+        # The previous holder removed this file; another process may have locked a new one.
     raise LockHeldError("several processes start there at the same time")
 
 
@@ -136,7 +137,7 @@ def _write_holder(stream: BinaryIO, does: str) -> None:
     now = datetime.now(timezone.utc).isoformat(timespec="seconds")
     holder = {"process": os.getpid(), "host": platform.node(), "does": does, "since": now}
     stream.truncate(0)
-    with suppress(OSError):  # a full disk: the lock holds without its name
+    with suppress(OSError):  # disk full: the lock is held, but nobody can read by whom
         stream.write(json.dumps(holder).encode())
 
 
@@ -144,7 +145,7 @@ def _holder(stream: BinaryIO) -> str:
     stream.seek(0)
     try:
         holder = json.loads(stream.read())
-        does = holder.get("does", "trains in it")  # earlier versions locked runs alone
+        does = holder.get("does", "trains in it")  # earlier versions locked only runs
         return f"process {holder['process']} on {holder['host']} {does} since {holder['since']}"
     except (ValueError, KeyError, TypeError, AttributeError):
         return "another process has just started there"

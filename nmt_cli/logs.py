@@ -57,14 +57,14 @@ def error(message: str) -> None:
 
 
 def silence() -> None:
-    """Say nothing but errors: of several ranks one speaks."""
+    """Log nothing but errors, because only one of several ranks logs."""
     _logger.setLevel(logging.ERROR)
 
 
 class Progress:
     """Counts work done: a bar on a terminal, a plain line every ten seconds in a log.
 
-    Both show how long it will still take where the total is known or was estimated by ``expect``.
+    Both show the remaining time if the total is known or was given to ``expect``.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class Progress:
             )
 
     def expect(self, total: int, is_estimate: bool = True) -> None:
-        """Show from now on that ``total`` will be done in all, or about so much."""
+        """Show ``total`` as the total from now on, after "about" if it is an estimate."""
         self._total, self._is_estimate = total, is_estimate
         if self._bar is not None:
             self._bar.total = total

@@ -1,4 +1,4 @@
-"""What to write for a path that does not exist because only a shell expands ``~`` and ``*``."""
+"""Hints for missing paths with ``~`` or ``*``, which only a shell expands."""
 
 import glob
 from itertools import islice
@@ -8,7 +8,7 @@ MATCHES_SHOWN = 3
 MATCHES_LOOKED_AT = 1000  # a pattern may match a whole disk
 
 
-def how_to_write(path: Path) -> str:
+def expansion_hint(path: Path) -> str:
     """Return "; ~ is not expanded, write ..." for a missing path with ``~`` or ``*``, else "".
 
     The text goes between what is wrong with the path and the full stop.

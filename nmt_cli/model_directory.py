@@ -26,7 +26,7 @@ from nmt_cli.corpus.tokenizer import Tokenizer, load_tokenizer
 from nmt_cli.errors import DamagedError, UserError
 from nmt_cli.folders import CHECKPOINTS, MODEL_KINDS, is_model, is_run, what_to_give
 from nmt_cli.locks import restore_replaced
-from nmt_cli.missing_paths import how_to_write
+from nmt_cli.missing_paths import expansion_hint
 from nmt_cli.model.format_1 import weights_of_today
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.model_settings import CONFIG, RECIPE, ModelSettings, as_json, read_settings
@@ -69,7 +69,10 @@ class Checkpoint(NamedTuple):
 
     @property
     def quality_since(self) -> int:
-        """The step since when qualities are measured alike; those of one value compare."""
+        """The step at which the way of measuring quality last changed.
+
+        Only qualities with the same ``quality_since`` can be compared.
+        """
         validation = self.manifest.get("validation")
         since = validation.get("quality_since") if isinstance(validation, dict) else None
         return since if isinstance(since, int) else 0
@@ -190,8 +193,8 @@ def find_model(path: Path) -> Path:
     restore_replaced(path)
     if not path.exists():
         raise UserError(
-            f"model {path} not found{how_to_write(path)}; give a model directory, a checkpoint or "
-            "a run directory."
+            f"model {path} not found{expansion_hint(path)}; "
+            "give a model directory, a checkpoint or a run directory."
         )
     is_alone = not (path / CHECKPOINTS).is_dir()
     if is_alone and ((path / MANIFEST).exists() or (path / WEIGHTS).exists()):
@@ -217,7 +220,7 @@ def find_model(path: Path) -> Path:
 
 
 def _warn_if_stale(run_dir: Path, checkpoints: Sequence[Checkpoint]) -> None:
-    """Warn where the average was made without the newest checkpoint that enters one."""
+    """Warn if the average was made without the newest checkpoint that averages may use."""
     averaged = read_manifest(run_dir / AVERAGE).get("averaged")
     available = [checkpoint for checkpoint in checkpoints if checkpoint.enters_average]
     if not available or not isinstance(averaged, list):
@@ -237,9 +240,9 @@ def _warn_if_stale(run_dir: Path, checkpoints: Sequence[Checkpoint]) -> None:
 
 
 def average_command(run_dir: Path, checkpoints: Sequence[Checkpoint]) -> str:
-    """Return the command that averages the last of ``checkpoints``: as many as wanted, or all.
+    """Return the command that averages the last of ``checkpoints``.
 
-    Wanted are as many as the recipe of the newest says.
+    It averages as many as the recipe of the newest one asks for, or all if there are fewer.
     """
     available = [checkpoint for checkpoint in checkpoints if checkpoint.enters_average]
     wanted = read_recipe(str(available[-1].path / RECIPE)).recipe.checkpoints.keep_for_average
@@ -274,7 +277,7 @@ def list_checkpoints(run_dir: Path) -> list[Checkpoint]:
 def best_checkpoint(checkpoints: list[Checkpoint]) -> Checkpoint | None:
     """Return the checkpoint whose validation was best, the earliest of equals.
 
-    Only what was measured like the newest compares.
+    Only checkpoints whose quality was measured in the same way as the newest one's are compared.
     """
     measured = [checkpoint for checkpoint in checkpoints if checkpoint.quality is not None]
     since = max((checkpoint.quality_since for checkpoint in measured), default=0)

@@ -1,11 +1,11 @@
-"""Which known name somebody meant who wrote another one; none where nothing is near."""
+"""Finds the known names that an unknown one misspells or shortens."""
 
 from collections.abc import Callable, Iterable
 
 LONGEST_NAME = 40
-LETTERS_PER_EDIT = 8  # one edit is allowed anyway, and one more for each so many letters
+LETTERS_PER_EDIT = 8  # one edit is allowed in any name, and one more per so many letters
 SHORTEST_BEGINNING = 3
-MOST_PROPOSED = 2  # more of them would be a list and not a proposal
+MOST_PROPOSED = 2  # if more names are equally near, none is proposed
 
 
 def plain(name: str) -> str:
@@ -14,18 +14,18 @@ def plain(name: str) -> str:
 
 
 def nearest(name: str, known: Iterable[str]) -> list[str]:
-    """Return the one or two of ``known`` that ``name`` is a slip of, or else a part of."""
+    """Return the one or two ``known`` names that ``name`` misspells, or else shortens; or none."""
     candidates = list(known)
     return slips(name, candidates) or parts(name, candidates)
 
 
 def slips(name: str, known: Iterable[str]) -> list[str]:
-    """Return the names that differ in a letter or two: wrong, missing, additional or swapped."""
+    """Return the names that differ in few letters: wrong, missing, additional or swapped."""
     return _best(name, known, _edits_if_few)
 
 
 def parts(name: str, known: Iterable[str]) -> list[str]:
-    """Return the names of which this is some of the words, or else the beginning."""
+    """Return the known names of which ``name`` holds some of the words, or else the beginning."""
     return _best(name, known, _left_out)
 
 
@@ -48,7 +48,7 @@ def _edits_if_few(written: str, known: str) -> int | None:
 
 
 def _left_out(written: str, known: str) -> int | None:
-    """Return how many words are left out, or a greater number where they are cut off."""
+    """Return how many words of ``known`` are missing; more if only its beginning was written."""
     words, all_words = set(written.split("_")), set(known.split("_"))
     if words <= all_words:
         return len(all_words - words)
@@ -57,7 +57,7 @@ def _left_out(written: str, known: str) -> int | None:
 
 
 def _edits(one: str, other: str) -> int:
-    """Return how many letters to replace, insert, remove or swap with a neighbour."""
+    """Return the edit distance: letters to replace, insert, remove or swap with a neighbour."""
     before, row = [0] * (len(other) + 1), list(range(len(other) + 1))
     for i, letter in enumerate(one, 1):
         two_before, before, row = before, row, [i]

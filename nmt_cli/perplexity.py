@@ -1,4 +1,4 @@
-"""Perplexity: the exponential of a loss, which no print-out and no float holds once it diverged."""
+"""Perplexity, the exponential of a loss, which may become too large for a float or to print."""
 
 import math
 
@@ -14,5 +14,5 @@ def perplexity_of(nll: float) -> float:
 
 
 def as_text(number: float, digits: int) -> str:
-    """Return a number that may be huge in a few letters: 12,345.678, 1e+30, inf or nan."""
+    """Return ``number`` as short text, even if it is huge: 12,345.678, 1e+30, inf or nan."""
     return f"{number:,.{digits}f}" if abs(number) < LARGEST_PLAIN else f"{number:.0e}"

@@ -2,8 +2,8 @@
 
     .WHY-NAME-HOST-BOOT-RANDOM
 
-The random part differs between all processes of all hosts and containers that share a volume, whose
-process ids may be equal. Host and boot name the machine that wrote.
+Hosts and containers that share a volume may have equal process ids, so a random part makes each
+name unique. HOST and BOOT identify the machine that wrote the file.
 """
 
 import platform
@@ -19,8 +19,8 @@ from typing import Literal
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 HIDDEN_BOOT = "0" * 8
 HOST_LENGTH = 16  # a file name has at most 255 bytes
-# How long nothing may have changed in what another host wrote before it is removed: on some file
-# systems a lock does not reach other hosts, and preprocess may write nothing for hours.
+# Leftovers of another host are removed only if nothing in them has changed for this long: on some
+# file systems locks do not work between hosts, and preprocess may write nothing for hours.
 UNTOUCHED_SECONDS = 86_400.0
 # Earlier versions wrote .WHY-NAME-PROCESS.
 ORIGIN = r"(?:(?P<host>[A-Za-z0-9_]+)-(?P<boot>[0-9a-f]{8})-[0-9a-f]{8}|[0-9]+)"
@@ -34,25 +34,25 @@ def temporary_path(path: Path, why: Why) -> Path:
     return path.with_name(f".{why}-{path.name}-{origin}")
 
 
-def has_replaced(path: Path) -> bool:
-    """Return whether ``path`` is missing because a process replaces it, or was killed in that."""
+def is_set_aside(path: Path) -> bool:
+    """Return whether ``path`` is missing because a process is replacing it, or died doing so."""
     if path.exists():
         return False
     return any(True for _ in _found(path.parent, re.escape(path.name), "replaced"))
 
 
 def restore_names(parent: Path, name_pattern: str) -> None:
-    """Give their names back to what killed processes were replacing in ``parent``."""
+    """Rename back the files and directories in ``parent`` that killed processes were replacing."""
     for path, match in _found(parent, name_pattern, "replaced"):
         if not path.with_name(match["name"]).exists():
             path.rename(path.with_name(match["name"]))
 
 
 def remove_leftovers(parent: Path, name_pattern: str) -> None:
-    """Remove what killed processes left of files and directories in ``parent`` whose names match.
+    """Remove the temporary files and directories that killed processes left in ``parent``.
 
-    What was being replaced when its process died gets its name back. The caller holds the lock
-    under which these names are written.
+    Only those whose final names match are removed. A file or directory that was being replaced
+    gets its name back. The caller must hold the lock that every writer of these names holds.
     """
     restore_names(parent, name_pattern)
     for path, match in _found(parent, name_pattern, "partial|delete|replaced"):
@@ -70,14 +70,14 @@ def _found(parent: Path, name_pattern: str, why: str) -> Iterator[tuple[Path, re
 
 
 def _is_ours(host: str | None, boot: str | None) -> bool:
-    """Return whether this machine wrote it; then the lock proves that the writer has ended."""
+    """Return whether this machine wrote the name: its writer has ended, since we hold the lock."""
     return host is None or host == _this_host() or (boot == _this_boot() != HIDDEN_BOOT)
 
 
 def _is_untouched(path: Path) -> bool:
     try:
         newest = max(part.lstat().st_mtime for part in (path, *path.rglob("*")))
-    except OSError:  # its writer is at work
+    except OSError:  # a file vanished, so its writer is still at work
         return False
     return time.time() - newest > UNTOUCHED_SECONDS
 
@@ -94,7 +94,7 @@ def _this_host() -> str:
 
 
 def _this_boot() -> str:
-    """Return what changes with each start of the machine."""
+    """Return the start of the kernel's boot id, which changes whenever the machine starts."""
     with suppress(OSError):
         return BOOT_ID.read_text()[:8]
     return HIDDEN_BOOT

@@ -7,7 +7,7 @@ import pytest
 from nmt_cli.commands import recipes, translate
 from nmt_cli.corpus.lines import open_text
 from nmt_cli.errors import UserError
-from nmt_cli.missing_paths import how_to_write
+from nmt_cli.missing_paths import expansion_hint
 from nmt_cli.recipe.reader import read_recipe
 
 
@@ -21,7 +21,7 @@ def home(tmp_path, monkeypatch):
 
 
 def test_a_missing_path_is_just_missing(tmp_path):
-    assert how_to_write(tmp_path / "a~b.en") == ""
+    assert expansion_hint(tmp_path / "a~b.en") == ""
 
 
 def test_the_expanded_home_is_proposed_wherever_a_path_is_read(home):
@@ -34,7 +34,7 @@ def test_the_expanded_home_is_proposed_wherever_a_path_is_read(home):
 
 
 def test_a_home_of_nobody_is_not_guessed():
-    assert how_to_write(Path("~nobody-here/a")).endswith("write the whole path")
+    assert expansion_hint(Path("~nobody-here/a")).endswith("write the whole path")
 
 
 def test_recipes_check_names_the_files_that_a_star_would_match(tmp_path):

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from nmt_cli.temporary_names import has_replaced, remove_leftovers, temporary_path
+from nmt_cli.temporary_names import is_set_aside, remove_leftovers, temporary_path
 
 BOOT, CHANCE = "0a1b2c3d", "00c0ffee"
 OTHER_HOST = f"elsewhere-{BOOT}-{CHANCE}"
@@ -60,8 +60,8 @@ def test_what_another_host_may_be_writing_is_left(tmp_path):
 @pytest.mark.parametrize("origin", [OTHER_HOST, "999999999"])
 def test_what_was_being_replaced_gets_its_name_back(tmp_path, origin):
     make(tmp_path / f".replaced-thing-{origin}", tmp_path / ".partial-thing-999999999")
-    assert has_replaced(tmp_path / "thing")
-    assert not has_replaced(tmp_path / "other")
+    assert is_set_aside(tmp_path / "thing")
+    assert not is_set_aside(tmp_path / "other")
     remove_leftovers(tmp_path, "thing")
     assert names_in(tmp_path) == ["thing"]
-    assert not has_replaced(tmp_path / "thing")
+    assert not is_set_aside(tmp_path / "thing")

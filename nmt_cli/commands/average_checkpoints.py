@@ -11,7 +11,7 @@ from nmt_cli.engine.averaging import mean_weights
 from nmt_cli.errors import UserError
 from nmt_cli.folders import is_model, is_run, what_to_give
 from nmt_cli.locks import claimed
-from nmt_cli.missing_paths import how_to_write
+from nmt_cli.missing_paths import expansion_hint
 from nmt_cli.model_directory import (
     AVERAGE,
     TOKENIZER_FILES,
@@ -39,7 +39,7 @@ def run(
     """
     if not run_dir.exists():
         raise UserError(
-            f"run {run_dir} not found{how_to_write(run_dir)}; "
+            f"run {run_dir} not found{expansion_hint(run_dir)}; "
             "give the run directory that train wrote."
         )
     if not is_run(run_dir) and not checkpoints:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from nmt_cli import logs
 from nmt_cli.errors import RecipeError
-from nmt_cli.missing_paths import how_to_write
+from nmt_cli.missing_paths import expansion_hint
 from nmt_cli.recipe.checkpoint_count import shortage_of_checkpoints
 from nmt_cli.recipe.documentation import described_keys, limits_of, with_comments
 from nmt_cli.recipe.json_schema import recipe_schema
@@ -92,7 +92,7 @@ def _problem_of_reading(path: Path) -> str:
         with path.open("rb") as stream:
             return "" if stream.read(1) else "is empty"
     except FileNotFoundError:
-        hint = how_to_write(path) or "; paths are seen from the folder you are in"
+        hint = expansion_hint(path) or "; paths are seen from the folder you are in"
         return f"does not exist{hint}"
     except (OSError, ValueError) as error:
         return f"cannot be read: {getattr(error, 'strerror', None) or error}"

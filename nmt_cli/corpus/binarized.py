@@ -31,7 +31,7 @@ from nmt_cli.corpus.tokenizer import Tokenizer, load_tokenizer
 from nmt_cli.errors import DamagedError, UserError
 from nmt_cli.folders import PREPARED, kind_of, what_to_give
 from nmt_cli.locks import restore_replaced
-from nmt_cli.missing_paths import how_to_write
+from nmt_cli.missing_paths import expansion_hint
 from nmt_cli.model_settings import text_settings
 from nmt_cli.recipe.schema import Recipe
 
@@ -150,21 +150,21 @@ class PreparedCorpus(NamedTuple):
 def open_prepared(directory: Path, recipe: Recipe, preprocess: str) -> PreparedCorpus:
     """Return the corpus that preprocess wrote for ``recipe``, after checking every byte of it.
 
-    ``preprocess`` is the command that writes it, for messages to propose.
+    ``preprocess`` is the command that writes it, which messages propose.
     """
     restore_replaced(directory)
     if not directory.exists():
-        raise UserError(f"{directory} not found{how_to_write(directory)}. Run: {preprocess}")
+        raise UserError(f"{directory} not found{expansion_hint(directory)}. Run: {preprocess}")
     _refuse_other_folder(directory)
     try:
         refuse_stale(directory, read_manifest(directory), recipe, preprocess)
         return _open(directory, verify(directory), recipe)
     except DamagedError as error:
-        raise DamagedError(f"{error} Run: {_again(directory, preprocess)}") from None
+        raise DamagedError(f"{error} Run: {_command_again(directory, preprocess)}") from None
 
 
-def _again(directory: Path, preprocess: str) -> str:
-    """Return the command that replaces ``directory``, and what it needs before."""
+def _command_again(directory: Path, preprocess: str) -> str:
+    """Return the command that prepares ``directory`` again, and what to do before."""
     foreign = foreign_file(directory)
     return f"{preprocess} --force" + (
         f" (first move {foreign} out of {directory}; preprocess did not write it)"
@@ -196,7 +196,7 @@ def foreign_file(directory: Path) -> str | None:
 
 
 def _refuse_other_folder(directory: Path) -> None:
-    """Raise an error if ``directory`` is not what preprocess writes, whole or damaged."""
+    """Raise UserError if ``directory`` is something other than a (perhaps damaged) corpus."""
     is_unmarked = directory.is_dir() and not (directory / MANIFEST).exists()
     if (
         not directory.is_dir()
@@ -218,7 +218,7 @@ def refuse_stale(
         says = " and ".join(_shown(wanted.get(key)) for key in different)
         raise UserError(
             f"{directory} was made with {was}, the recipe says {says}. "
-            f"Correct the recipe or make it again: {_again(directory, preprocess)}"
+            f"Correct the recipe or make it again: {_command_again(directory, preprocess)}"
         )
 
 

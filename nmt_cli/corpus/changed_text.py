@@ -8,11 +8,11 @@ from nmt_cli.atomic_files import MANIFEST, sha256
 
 
 def changed_text(directory: Path, manifest: Mapping[str, Any]) -> list[Path]:
-    """Return the text files that are not those from which ``directory`` was prepared.
+    """Return the text files that have changed since ``directory`` was prepared from them.
 
-    Size and time decide, and only where a file is as large as it was but younger than the manifest
-    its hash. The manifest holds no times, so that the same text gives the same bytes. Files that
-    are not here, as on a machine that has the prepared text alone, are no change.
+    A file has changed if its size differs. If its size is the same but it is newer than the
+    manifest, its hash decides. (The manifest holds no times, so that the same text always gives the
+    same bytes.) Missing files are ignored: a machine may have only the prepared text.
     """
     prepared_at = (directory / MANIFEST).stat().st_mtime_ns
     corpora = [*manifest["train"], manifest["validation"]]

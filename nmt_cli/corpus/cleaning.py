@@ -29,7 +29,7 @@ def training_limits(data: DataConfig) -> LengthLimits:
 
 
 def has_empty_side(source: str, target: str) -> bool:
-    """Say whether there is nothing to translate, or nothing it is translated to."""
+    """Return whether there is nothing to translate, or nothing it is translated to."""
     return is_blank(source) or is_blank(target)
 
 

@@ -10,7 +10,7 @@ MOST_PAIRS = 1 << 18  # 30 MB of hashes; texts to measure on are a hundredth of 
 
 
 class HeldOut:
-    """Hashes of the pairs, and which of them were not met in the training text yet."""
+    """Hashes of the pairs, and which of them were not yet found in the training text."""
 
     def __init__(self, pairs: Iterable[tuple[str, str]] = ()) -> None:
         self._hashes = {
@@ -21,7 +21,7 @@ class HeldOut:
         self._unmet = set(self._hashes)
 
     def meets(self, digest: bytes) -> bool:
-        """Say whether the training pair with this hash is among the pairs; remember that it was."""
+        """Return whether the training pair with this hash is held out; if so, count it as met."""
         if digest not in self._hashes:
             return False
         self._unmet.discard(digest)

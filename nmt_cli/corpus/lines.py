@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, cast
 
 from nmt_cli.errors import UserError
-from nmt_cli.missing_paths import how_to_write
+from nmt_cli.missing_paths import expansion_hint
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -31,7 +31,7 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 REPLACEMENT = "\ufffd"
 LONGEST_LINE = 1 << 26  # bytes; nobody writes such a line, but /dev/zero has one that never ends
 READ_AT_ONCE = 1 << 18  # bytes
-COMPRESSED_AT_ONCE = 1 << 14  # bytes; so coarse is the estimate of how much is still to come
+COMPRESSED_AT_ONCE = 1 << 14  # bytes; smaller reads make the estimate of the rest more precise
 XZ_END = b"YZ"
 
 # Compressed text under another name would be read as one or two very odd lines.
@@ -119,7 +119,7 @@ class LineTexts:
 
 
 def is_blank(text: str) -> bool:
-    """Say whether there is nothing to translate: white space and zero-width characters at most."""
+    """Return whether there is nothing to translate: only white space and zero-width characters."""
     return VISIBLE.search(text) is None
 
 
@@ -130,7 +130,7 @@ def one_line(text: str) -> str:
 
 @contextmanager
 def open_text(path: Path) -> Iterator[BinaryIO]:
-    """Yield the bytes of a plain, .gz, .xz or .zst file; what is wrong with it names the file."""
+    """Yield the bytes of a plain, .gz, .xz or .zst file; errors while reading name the file."""
     with _open(path) as file:
         _refuse_other_compression(file, path)
         counted = _Counted(file, COMPRESSED_AT_ONCE if path.suffix in SUFFIXES else READ_AT_ONCE)
@@ -139,23 +139,23 @@ def open_text(path: Path) -> Iterator[BinaryIO]:
 
 
 def bytes_read(stream: BinaryIO) -> int:
-    """Return how many bytes of its file the text of ``open_text`` took so far, compressed ones."""
+    """Return how many bytes ``open_text`` has read so far from its file, before decompression."""
     named = cast(io.BufferedReader, stream).raw
     return named.file.num_bytes if isinstance(named, _Named) else 0
 
 
 class TextSize:
-    """How many bytes of text a stream holds, of which nothing was read before.
+    """The number of bytes of text in a stream; create it before the first read.
 
-    That is known of a file, also as stdin; it is estimated for a compressed one, the better the
-    more of it was read.
+    The number is exact for a plain file, also as stdin. For a compressed file it is an estimate
+    that improves as more is read. For a pipe or a terminal it is unknown.
     """
 
     def __init__(self, stream: BinaryIO) -> None:
         named = getattr(stream, "raw", None)
         self._named = named if isinstance(named, _Named) else None
-        self._file_bytes: int | None = None  # None of a pipe or terminal
-        with suppress(OSError):  # no file at all
+        self._file_bytes: int | None = None  # None for a pipe or terminal
+        with suppress(OSError):  # a stream without a file descriptor
             descriptor = (self._named.file if self._named else stream).fileno()
             status = os.fstat(descriptor)
             if stat.S_ISREG(status.st_mode):
@@ -163,7 +163,7 @@ class TextSize:
                 self._file_bytes = status.st_size - start
 
     def expected(self) -> int | None:
-        """Return the bytes of the whole text as far as they are known now."""
+        """Return the number of bytes of the whole text, exact or estimated; None if unknown."""
         if self._file_bytes is None or self._named is None:
             return self._file_bytes
         return round(self._file_bytes * self._named.num_bytes / max(1, self._named.file.num_bytes))
@@ -171,9 +171,10 @@ class TextSize:
 
 @contextmanager
 def compressed(stream: BinaryIO, path: Path) -> Iterator[BinaryIO]:
-    """Yield what compresses into ``stream`` as the name ``path`` says, or ``stream`` itself.
+    """Yield a file that compresses into ``stream`` if the suffix of ``path`` asks for it.
 
-    Equal text gives equal bytes: gzip's header gets neither time nor name.
+    Otherwise yield ``stream`` itself. Equal text gives equal bytes: the header that gzip writes
+    holds neither time nor name. Raises UserError for .bz2 and .zip.
     """
     packed: Any
     if path.suffix == ".gz":
@@ -205,7 +206,7 @@ def _open(path: Path) -> io.BufferedReader:
     try:
         return path.open("rb")
     except FileNotFoundError:
-        raise UserError(f"{path} not found{how_to_write(path)}.") from None
+        raise UserError(f"{path} not found{expansion_hint(path)}.") from None
     except IsADirectoryError:
         raise UserError(f"{path} is a directory, not a text file.") from None
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
@@ -213,8 +214,8 @@ def _open(path: Path) -> io.BufferedReader:
 
 
 def _refuse_other_compression(file: io.BufferedReader, path: Path) -> None:
-    """Refuse what is compressed in a way that the name does not say, or that we cannot read."""
-    if not path.is_file():  # a pipe may have nothing to look at yet
+    """Raise UserError if the name of a compressed file is wrong, or we cannot decompress it."""
+    if not path.is_file():  # looking at the start of a pipe would wait for its writer
         return
     try:
         start = file.peek(16)
@@ -232,7 +233,7 @@ def _refuse_other_compression(file: io.BufferedReader, path: Path) -> None:
 
 
 class _Counted:
-    """Counts the bytes that are read of a file, for the decompressors that read it."""
+    """Passes the bytes of a file to a decompressor and counts them."""
 
     def __init__(self, file: BinaryIO, at_once: int) -> None:
         self._file, self._at_once = file, at_once
@@ -268,7 +269,7 @@ def _refuse_cut_xz(file: BinaryIO, path: Path) -> None:
 
 
 class _Named(io.RawIOBase):
-    """Reads a stream and says the name of the file when something is wrong with it."""
+    """Reads a stream; its errors name the file."""
 
     def __init__(self, stream: BinaryIO, path: Path, file: _Counted) -> None:
         self._stream, self.name, self.file = stream, str(path), file

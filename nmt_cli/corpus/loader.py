@@ -34,7 +34,7 @@ class Batch(NamedTuple):
 
     @property
     def largest_side(self) -> int:
-        """The most tokens that a side of a micro-batch has."""
+        """The number of tokens on the largest side of any micro-batch."""
         return max(
             max(len(tokens.source_tokens), len(tokens.target_tokens))
             for tokens in self.micro_batches
@@ -42,7 +42,7 @@ class Batch(NamedTuple):
 
     @property
     def longest(self) -> int:
-        """The tokens of the longest sentence."""
+        """The number of tokens of the longest sentence."""
         return max(
             max(tokens.source_lengths.max(initial=0), tokens.target_lengths.max(initial=0))
             for tokens in self.micro_batches
@@ -51,7 +51,7 @@ class Batch(NamedTuple):
     def cut(self, max_tokens: int, multiple_of: int = 1) -> "Batch":
         """Return the same pairs in micro-batches of at most ``max_tokens`` a side.
 
-        That is this batch itself where its micro-batches fit.
+        Returns this batch itself if its micro-batches are already small enough.
         """
         if self.largest_side <= max_tokens:
             return self

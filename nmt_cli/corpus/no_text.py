@@ -1,10 +1,10 @@
-"""The error of ids that stand for no text, which every tokenizer raises."""
+"""The error that every tokenizer raises for ids without text."""
 
 from collections.abc import Sequence
 
 
 class NoTextError(ValueError):
-    """Among ``ids`` is one that no piece of a vocabulary of ``size`` has, or whose piece is bad."""
+    """One of ``ids`` is outside a vocabulary of ``size`` pieces, or its piece is not valid text."""
 
     def __init__(self, ids: Sequence[int], size: int) -> None:
         unknown = next((token for token in ids if not 0 <= token < size), None)

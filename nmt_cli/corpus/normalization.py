@@ -38,7 +38,7 @@ class Normalizer:
 
     @property
     def is_identity(self) -> bool:
-        """Say whether no text would change."""
+        """Return whether no text would change."""
         return not self._nfc and not self._punctuation
 
     def __call__(self, text: str, side: Side = "source") -> str:

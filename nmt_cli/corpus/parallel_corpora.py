@@ -95,14 +95,14 @@ class ParallelCorpora:
         """Read everything once: equal numbers of lines, undamaged files, duplicates, overlaps.
 
         ``directory`` takes what does not fit in memory; ``advance`` is called with how many more
-        pairs and bytes were read; ``validation`` and ``test`` are what training should not see.
+        pairs and bytes were read; ``validation`` and ``test`` hold the pairs to look for.
         """
         finder = DuplicateFinder(directory)
         validation, test = validation or HeldOut(), test or HeldOut()
         index = 0
         for report in self.reports:
             text, first = ParallelText(report.files), index
-            num_pairs = num_bytes = 0  # that ``advance`` knows
+            num_pairs = num_bytes = 0  # already reported by ``advance``
             for index, (source, target) in enumerate(text, first + 1):
                 if has_empty_side(source, target):
                     report.empty += 1

@@ -12,7 +12,7 @@ import sentencepiece
 from nmt_cli.corpus.no_text import NoTextError
 from nmt_cli.corpus.normalization import Normalizer, Side
 from nmt_cli.errors import DamagedError, UserError
-from nmt_cli.missing_paths import how_to_write
+from nmt_cli.missing_paths import expansion_hint
 from nmt_cli.recipe.schema import TokenizerConfig
 
 FILE_NAME = "tokenizer.model"
@@ -71,7 +71,7 @@ class SentencePieceTokenizer:
             raise NoTextError(ids, self.size) from None
 
     def joined(self, text: str) -> str:
-        """Return ``text`` itself: the corpus is not in pieces."""
+        """Return ``text`` unchanged: a corpus for SentencePiece is not in pieces."""
         return text
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
@@ -92,7 +92,7 @@ def read_model(path: Path) -> bytes:
         with path.open("rb") as stream:
             model = stream.read(LARGEST_FILE + 1)
     except FileNotFoundError:
-        raise UserError(f"{path} not found{how_to_write(path)}.") from None
+        raise UserError(f"{path} not found{expansion_hint(path)}.") from None
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}.") from None
     if len(model) > LARGEST_FILE:
@@ -119,7 +119,7 @@ def existing_tokenizer(
 
 
 def _survives_trial(path: Path) -> bool:
-    """Say whether a process that uses the model ends well: a crafted one can crash it."""
+    """Return whether a process that uses the model ends well: a crafted one can crash it."""
     command = [sys.executable, "-c", TRIAL, str(path)]
     try:
         trial = subprocess.run(command, capture_output=True, check=False, timeout=TRIAL_SECONDS)

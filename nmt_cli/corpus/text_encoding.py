@@ -13,14 +13,14 @@ MARKS = {
     b"\xff\xfe": "UTF-16",
     b"\xfe\xff": "UTF-16",
 }
-# Without a mark, the high bytes of Latin text tell: every second byte is NUL.
-LEAST_NULS = 0.3  # of the bytes in the places of high bytes
+# Without a mark, UTF-16 is recognized by Latin letters, whose high bytes are NUL.
+LEAST_NULS = 0.3  # share of the high bytes
 
 
 def other_encoding(path: Path) -> str | None:
-    """Return the name that iconv has for the encoding of ``path``; None for UTF-8 or the unknown.
+    """Return iconv's name for the encoding of ``path``; None if it is UTF-8 or not recognized.
 
-    What is wrong with the file otherwise is left to those who read it.
+    Returns None also if the file cannot be read: the function that reads it next raises that error.
     """
     try:
         with open_text(path) as stream:

@@ -35,7 +35,7 @@ class Tokenizer(Protocol):
         ...
 
     def joined(self, text: str) -> str:
-        """Return ``text`` of the corpus in the form of ``decode``: a mark of pieces is removed."""
+        """Return corpus text in the form that ``decode`` returns, with its pieces joined."""
         ...
 
     def pieces(self, ids: Sequence[int]) -> list[str]:

@@ -42,13 +42,13 @@ class WhitespaceTokenizer:
         return [self.encode(text, side) for text in texts]
 
     def decode(self, ids: Sequence[int], *, keep_pieces: bool = False) -> str:
-        """Return the pieces with spaces between them, or joined where a joiner says so."""
+        """Return the pieces separated by spaces, or joined if the recipe gives a joiner."""
         marks = (self.bos_id, self.eos_id)
         text = " ".join(self.pieces([token for token in ids if token not in marks]))
         return text if keep_pieces else self.joined(text)
 
     def joined(self, text: str) -> str:
-        """Return ``text`` with its pieces joined; without a joiner it stays as it is."""
+        """Return ``text`` with its pieces joined, or unchanged if there is no joiner."""
         if self._joiner is None:
             return text
         pieces = " ".join(text.split())

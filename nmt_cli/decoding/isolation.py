@@ -16,7 +16,7 @@ IMPOSSIBLE = "the model gives every translation probability 0"
 NO_MEMORY = "the memory is full even for this line alone; lower --beam-size, or end other programs"
 
 
-class BlamelessError(Exception):
+class BugError(Exception):
     """The work on the texts at ``places`` failed with ``bug``, which is no failure of their own."""
 
     def __init__(self, places: Sequence[int], bug: Exception) -> None:
@@ -49,7 +49,7 @@ class Isolation:
     def run(self) -> list[Outcome]:
         """Return what became of each sentence, in their order.
 
-        Raises BlamelessError, after halving, for what is not a failure of the sentences' own.
+        Raises BugError, after halving, for what is not a failure of the sentences' own.
         """
         self._run(range(len(self._sentences)))
         return [self._outcomes[number] for number in range(len(self._sentences))]
@@ -66,7 +66,7 @@ class Isolation:
                 raise self._narrowed(suspects or taken, failure)
             self._search_again(suspects, failure)
 
-    def _narrowed(self, suspects: Sequence[int], bug: Exception) -> BlamelessError:
+    def _narrowed(self, suspects: Sequence[int], bug: Exception) -> BugError:
         """Return what to raise for ``bug``, with the fewest suspects that halving finds."""
         is_narrower = True
         while is_narrower and len(suspects) > 1:
@@ -76,7 +76,7 @@ class Isolation:
                 if isinstance(failure, Exception):
                     suspects, bug, is_narrower = part, failure, True
                     break
-        return BlamelessError(suspects, bug)
+        return BugError(suspects, bug)
 
     def _attempt(self, waiting: deque[int], taken: list[int]) -> str | Exception | None:
         """Search until none is ``waiting``; return what went wrong, if anything did.
@@ -116,5 +116,5 @@ class Isolation:
 
 
 def _ends_the_device(error: Exception) -> bool:
-    """Say whether every later use of the GPU will fail too."""
+    """Return whether every later use of the GPU will fail too."""
     return isinstance(error, torch.AcceleratorError) and not tells_of_full_memory(str(error))

@@ -68,6 +68,6 @@ def _cut(text: str, place: int) -> Halves:
 
 
 def _continues(text: str, place: int) -> bool:
-    """Say whether the character at ``place`` is drawn together with the one before."""
+    """Return whether the character at ``place`` is drawn together with the one before."""
     is_mark = unicodedata.category(text[place]).startswith("M")
     return is_mark or ZERO_WIDTH_JOINER in text[place - 1 : place + 1]

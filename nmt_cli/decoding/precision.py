@@ -49,7 +49,7 @@ def choose_precision(name: str, device: torch.device) -> Precision:
 
 
 def bf16_is_fast(device: torch.device) -> bool:
-    """Say whether the hardware multiplies bf16; elsewhere it is far slower than fp32."""
+    """Return whether the hardware multiplies bf16; elsewhere it is far slower than fp32."""
     if device.type == "cuda":
         return torch.cuda.get_device_capability(device) >= FIRST_CUDA_WITH_BF16
     return bool(torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())

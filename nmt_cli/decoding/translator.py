@@ -13,7 +13,7 @@ from nmt_cli.corpus.lines import is_blank, one_line
 from nmt_cli.corpus.tokenizer import Tokenizer
 from nmt_cli.decoding.beams import Found, Hypothesis, SearchSettings, length_penalty
 from nmt_cli.decoding.cached_model import CachedTransformer
-from nmt_cli.decoding.isolation import BlamelessError, Isolation, Outcome, own_failure
+from nmt_cli.decoding.isolation import BugError, Isolation, Outcome, own_failure
 from nmt_cli.decoding.over_long import Part, parts_within
 from nmt_cli.decoding.precision import at_precision, choose_device, choose_precision
 from nmt_cli.decoding.search import Sentence, StepModel, beam_search
@@ -222,7 +222,7 @@ class Translator:
             failure = error
         encoded = [self._encoded_alone(place, text) for place, text in enumerate(texts)]
         if own_failure(failure) is None:  # none of them failed alone
-            raise BlamelessError(range(len(texts)), failure)
+            raise BugError(range(len(texts)), failure)
         return encoded
 
     def _encoded_alone(self, place: int, text: str) -> list[int] | str:
@@ -231,7 +231,7 @@ class Translator:
         except Exception as error:
             own = own_failure(error)
             if own is None:
-                raise BlamelessError([place], error) from error
+                raise BugError([place], error) from error
             return own
 
     def _job(self, text: str, tokens: Sequence[int]) -> _Job:
@@ -343,7 +343,7 @@ def _naming_lines(lines: Sequence[int]) -> Iterator[None]:
     """Raise LinesFailedError for a bug in the block, whose place n belongs to ``lines[n]``."""
     try:
         yield
-    except BlamelessError as error:
+    except BugError as error:
         failed = [lines[place] for place in error.places]
         raise LinesFailedError(min(failed), max(failed)) from error.bug
 

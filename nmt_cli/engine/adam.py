@@ -27,6 +27,6 @@ class Adam(torch.optim.Adam):
                     exp_avg_sq=torch.zeros_like(parameter),
                 )
 
-    def has_made(self, num_steps: int) -> bool:
-        """Say whether every weight was moved so many times: not where a step was cut short."""
+    def has_completed(self, num_steps: int) -> bool:
+        """Return whether every weight was moved so many times: not where a step was cut short."""
         return all(state["step"].item() == num_steps for state in self.state.values())

@@ -168,5 +168,5 @@ def update_within_memory(average: MovingAverage, model: Transformer, step: int) 
 
 
 def _is_shared(error: RuntimeError, ranks: Ranks) -> bool:
-    """Say whether all ranks have raised the like of ``error`` for this batch."""
+    """Return whether all ranks have raised the like of ``error`` for this batch."""
     return isinstance(error, FullMemoryError) or (ranks.size == 1 and is_out_of_memory(error))

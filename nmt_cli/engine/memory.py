@@ -87,7 +87,7 @@ def _runs(attempt: Callable[[int], None], max_tokens: int) -> bool:
 
 
 def is_out_of_memory(error: RuntimeError) -> bool:
-    """Say whether a device, one of its libraries, or the CPU's allocator had no memory left."""
+    """Return whether a device, one of its libraries, or the CPU's allocator had no memory left."""
     return isinstance(error, torch.OutOfMemoryError) or tells_of_full_memory(str(error))
 
 

@@ -72,7 +72,7 @@ def _of_gpu(device: torch.device, prefix: str) -> dict[str, Any]:
 
 
 def is_built_for(capability: tuple[int, int], architectures: list[str]) -> bool:
-    """Say whether a build for these runs there: as sm_ of the same generation, or from PTX."""
+    """Return whether a build for these runs there: as sm_ of the same generation, or from PTX."""
     for architecture in architectures:
         kind, _, digits = architecture.partition("_")
         number = re.match(r"\d+", digits)

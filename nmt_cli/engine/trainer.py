@@ -269,7 +269,7 @@ class Trainer:
 
     def _save_for_safety(self) -> None:
         step = self.progress.step
-        if step > self.saver.last.step and self.optimizer.has_made(step):
+        if step > self.saver.last.step and self.optimizer.has_completed(step):
             self._save_once("safety")
 
     def _validate_and_save_if_due(self, stop: StopRequest) -> None:
@@ -362,13 +362,13 @@ class Trainer:
         )
 
     def is_complete(self) -> bool:
-        """Say whether the recipe's end was reached, measured and saved."""
+        """Return whether the recipe's end was reached, measured and saved."""
         last = self.saver.last
         is_whole = last.step == self.progress.step and last.kind != "safety" and last.is_measured
         return self.is_finished() and is_whole
 
     def is_finished(self) -> bool:
-        """Say whether the recipe asks for no further step."""
+        """Return whether the recipe asks for no further step."""
         return bool(self._reasons_to_end())
 
     def _reasons_to_end(self) -> list[str]:

@@ -78,12 +78,12 @@ def corpus_chrf(
 
 
 def looks_tokenized(lines: Sequence[str]) -> bool:
-    """Say whether the text looks as if a tokenizer had put spaces into it."""
+    """Return whether the text looks as if a tokenizer had put spaces into it."""
     return _share_with(TOKENIZED, lines) >= SUSPICIOUS_SHARE
 
 
 def looks_in_pieces(lines: Sequence[str]) -> bool:
-    """Say whether the text looks as if its subword pieces had not been joined."""
+    """Return whether the text looks as if its subword pieces had not been joined."""
     return _share_with(IN_PIECES, lines) >= SUSPICIOUS_SHARE
 
 

@@ -61,7 +61,7 @@ class MultiHeadAttention(nn.Module):
         return self._attend_padded(layout, causal, *self._parts(*places))
 
     def _suits_batched_products(self, rows: Tensor, layout: AttentionLayout) -> bool:
-        """Say whether ``attend_packed`` can do it, which on a CPU is the faster way."""
+        """Return whether ``attend_packed`` can do it, which on a CPU is the faster way."""
         return (
             rows.device.type == "cpu"
             and self._is_plain
@@ -70,7 +70,7 @@ class MultiHeadAttention(nn.Module):
 
     @property
     def _is_plain(self) -> bool:
-        """Say whether values are as wide as keys and no weight is dropped."""
+        """Return whether values are as wide as keys and no weight is dropped."""
         return self.d_k == self.d_v and not (self.training and self.dropout > 0.0)
 
     def _parts(self, first: Tensor, keys_values: Tensor | None = None) -> tuple[Tensor, ...]:

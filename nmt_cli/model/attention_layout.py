@@ -125,7 +125,7 @@ class AttentionLayout:
 
     @cached_property
     def has_spare_rows(self) -> bool:
-        """Say whether there are rows that belong to no sentence."""
+        """Return whether there are rows that belong to no sentence."""
         return any(len(side.tokens) > side.num_tokens for side in (self._queries, self._keys))
 
     @property

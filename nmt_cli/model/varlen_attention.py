@@ -15,7 +15,7 @@ EVERYTHING, THE_PAST = (-1, -1), (-1, 0)  # how far a row sees back and ahead; -
 
 
 def suits_varlen(rows: Tensor, width: int, layout: AttentionLayout) -> bool:
-    """Say whether ``attend_varlen`` takes projections like ``rows`` with heads of this width."""
+    """Return whether ``attend_varlen`` takes projections like ``rows`` with heads of this width."""
     return (
         rows.device.type == "cuda"
         and rows.dtype in DTYPES

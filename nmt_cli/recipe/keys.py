@@ -68,7 +68,7 @@ def keys_meant(name: str, section: str = "") -> list[str]:
 
 
 def is_value_of(key: str, value: object) -> bool:
-    """Say whether the key takes ``value``, as it was read from YAML, whatever the others are."""
+    """Return whether the key takes ``value``, as it was read from YAML, whatever the others are."""
     *above, name = key.split(".")
     section = section_at(tuple(above))
     if section is None or name not in section.model_fields:

@@ -104,7 +104,7 @@ def _merge_values(parent: Any, child: Any, path: KeyPath, replaced: dict[KeyPath
 
 
 def _are_entries(child: dict[Any, Any]) -> bool:
-    """Say whether these are entries of a list by their places, which only --set can name."""
+    """Return whether these are entries of a list by their places, which only --set can name."""
     return bool(child) and all(isinstance(place, int) for place in child)
 
 

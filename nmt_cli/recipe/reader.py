@@ -12,7 +12,7 @@ from typing import NamedTuple
 from pydantic import ValidationError
 
 from nmt_cli.errors import RecipeError
-from nmt_cli.missing_paths import how_to_write
+from nmt_cli.missing_paths import expansion_hint
 from nmt_cli.recipe.layers import merge, parse_overrides
 from nmt_cli.recipe.messages import findings_of, place_of, shown
 from nmt_cli.recipe.schema import Recipe
@@ -202,7 +202,7 @@ def _read_text(path: Path) -> str:
         with path.open("rb") as stream:
             content = stream.read(MAX_BYTES + 1)
     except FileNotFoundError:
-        hint = how_to_write(path)
+        hint = expansion_hint(path)
         raise RecipeError(f"{name} does not exist{hint or '; name a recipe file'}.") from None
     except IsADirectoryError:
         raise RecipeError(f"{name} is a directory; name a recipe file in it.") from None
