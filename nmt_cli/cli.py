@@ -58,7 +58,7 @@ class ErrorsInOneLine(HelpfulGroup):
             result = super().invoke(ctx)
             sys.stdout.flush()  # here, where a failure still has a status
         except InterruptedTrainingError as error:
-            _end(str(error), error.exit_status)  # as asked for: no error
+            _end(str(error), error.exit_status)  # the user asked for it, so it is no error
         except UserError as error:
             _fail(str(error), error.exit_status)
         except BrokenPipeError:
@@ -359,7 +359,7 @@ def show(recipe: str, overrides: tuple[str, ...], comments: bool) -> None:
 @recipes.command()
 @click.argument("section", required=False)
 def keys(section: str | None) -> None:
-    """List what each key means, may hold and holds by default; of SECTION only, if given."""
+    """List meaning, allowed values and default of each key, or only of those in SECTION."""
     from nmt_cli.commands import recipes as command
 
     command.list_keys(section)

@@ -10,18 +10,18 @@ from nmt_cli.near_names import plain
 
 
 class Renamed(NamedTuple):
-    """One thing, under the names that each toolkit gives it; several names stand in one text."""
+    """One thing and the names that each toolkit gives it, separated by spaces."""
 
     # "training.max_steps" is a recipe's key, "translate --input" an option, "train RECIPE" an
-    # argument, "train" a command; several are separated by ", ". Empty: there is no such thing.
+    # argument, "train" a command; several are separated by ", ". Empty: nmt-cli does not have it.
     here: str
     fairseq: str = ""
     opennmt: str = ""
     sockeye: str = ""
     marian: str = ""
     note: str = ""  # what is different here
-    also: str = ""  # what people try besides; README leaves it out
-    example: str = ""  # a value, where theirs has another unit or form
+    also: str = ""  # further names that people try, which README does not show
+    example: str = ""  # a value to propose if the user's has another unit or form
 
     def names(self) -> Iterator[str]:
         """Yield every other name, without dashes in front."""
@@ -29,7 +29,7 @@ class Renamed(NamedTuple):
             yield from map(plain, names.split())
 
     def places(self) -> list[str]:
-        """Return each key, option, argument or command that it is here."""
+        """Return each key, option, argument or command that nmt-cli has for it."""
         return self.here.split(", ") if self.here else []
 
 
@@ -89,10 +89,10 @@ RENAMED = (
             "--dtype --amp", "--fp16", note="chosen for you", also="--half --mixed-precision",
             example="bf16"),
     Renamed("train --max-tokens-per-device", "--max-tokens",
-            note="chosen for you; training.tokens_per_step is the whole step's"),
+            note="chosen for you; training.tokens_per_step is that of the whole step"),
     Renamed("translate --max-tokens-per-device", "--max-tokens --batch-size", "-batch_size",
             "--batch-size", "--mini-batch",
-            note="chosen for you; tokens of all hypotheses at work", example="4096"),
+            note="chosen for you; tokens of all hypotheses in the search", example="4096"),
     Renamed("average-checkpoints --last", "--num-update-checkpoints --num-epoch-checkpoints", "",
             "-n", also="--num --count --num-checkpoints"),
     Renamed("average-checkpoints --checkpoints", "--inputs", "-models",
@@ -114,7 +114,7 @@ RENAMED = (
     Renamed("data.target_language", "--target-lang", also="tgt tgt_lang trg trg_lang"),
     Renamed("data.max_length", "--max-source-positions --max-target-positions",
             "-src_seq_length -tgt_seq_length", "--max-seq-len", "--max-length",
-            note="pieces; source and target alike",
+            note="in pieces; the same for source and target",
             also="max_len max_seq_length max_sentence_length"),
     Renamed("data.filters.min_length", also="min_len min_seq_len min_sentence_length"),
     Renamed("tokenizer.vocabulary_size", "--nwordssrc --nwordstgt",
@@ -126,7 +126,7 @@ RENAMED = (
             also="spm_model sentencepiece_model bpe_model --vocab", example="FILE"),
     Renamed("model.num_layers", "--encoder-layers --decoder-layers",
             "-layers -enc_layers -dec_layers", "--num-layers", "--enc-depth --dec-depth",
-            note="of the encoder and of the decoder alike", also="n_layers depth"),
+            note="the same number in encoder and decoder", also="n_layers depth"),
     Renamed("model.d_model", "--encoder-embed-dim --decoder-embed-dim",
             "-hidden_size -word_vec_size", "--transformer-model-size", "--dim-emb",
             also="rnn_size embed_dim embedding_dim model_dim emb_size"),
@@ -155,7 +155,7 @@ RENAMED = (
     Renamed("training.tokens_per_step", "--max-tokens --batch-size --update-freq",
             "-batch_size -accum_count", "--batch-size --update-interval",
             "--mini-batch --mini-batch-words --optimizer-delay",
-            note="tokens of a side of the whole step, over all devices and micro-batches",
+            note="tokens of either side in a whole step, over all devices and micro-batches",
             also="--max-sentences bsz batch_tokens accum grad_accum gradient_accumulation_steps",
             example="25000"),
     Renamed("training.max_steps", "--max-update", "-train_steps", "--max-updates",
@@ -167,7 +167,7 @@ RENAMED = (
     Renamed("training.warmup_start", "--warmup-init-lr", "", "", "--lr-warmup-start-rate"),
     Renamed("training.peak_learning_rate", "--lr", "-learning_rate", "--initial-learning-rate",
             "--learn-rate",
-            note="at the end of warm-up; a factor to the paper's is training.learning_rate_factor"),
+            note="at the end of warm-up; training.learning_rate_factor scales the paper's rate"),
     Renamed("training.adam_betas", "--adam-betas", "-adam_beta1 -adam_beta2", "--optimizer-betas",
             "--optimizer-params", also="betas", example="[0.9, 0.98]"),
     Renamed("training.adam_epsilon", "--adam-eps", "", "--optimizer-epsilon", also="eps"),
@@ -175,7 +175,7 @@ RENAMED = (
             "--gradient-clipping-threshold", "--clip-norm",
             also="grad_clip gradient_clipping max_norm"),
     Renamed("training.ema_decay", "--ema-decay", "-average_decay", "", "--exponential-smoothing",
-            note="the share that is kept at a step", example="0.999"),
+            note="the share of the average that each step keeps", example="0.999"),
     Renamed("training.seed", also="random_seed"),
     Renamed("validation.every_steps", "--validate-interval-updates", "-valid_steps",
             "--checkpoint-interval", "--valid-freq", also="eval_steps eval_every"),
@@ -199,14 +199,14 @@ RENAMED = (
             note="the paper's ((5 + length) / 6)^0.6, not length^0.6",
             also="lp length_penalty_alpha"),
     Renamed("decoding.max_extra_length", "--max-len-b", "-max_length", "--max-output-length",
-            note="pieces more than the input", example="50"),
+            note="by how many pieces the output may exceed the input", example="50"),
     # What does not exist here, or needs no name.
     Renamed("", "--optimizer --weight-decay --lr-scheduler", "-optim -decay_method",
             "--optimizer --learning-rate-scheduler-type", "--optimizer --lr-decay",
             note="always Adam with the paper's schedule, without weight decay",
             also="wd scheduler"),
     Renamed("", "--arch --task --criterion", "-encoder_type -decoder_type", "--encoder --decoder",
-            "--type", note="always the Transformer; the recipe's section model has its widths",
+            "--type", note="always the Transformer; its sizes are in the recipe's section model",
             also="-a architecture"),
     Renamed("", "--joined-dictionary", "-share_vocab", "--shared-vocab",
             note="both languages always share one vocabulary"),
@@ -215,33 +215,35 @@ RENAMED = (
             also="--detokenize"),
     Renamed("", "--min-len --sampling --prefix-size --unkpen", "-min_length -replace_unk",
             "--sample", "--output-sampling",
-            note="translate has no shortest output, sampling, given beginnings or unknown words",
+            note="translate has no minimum length, sampling, forced prefix or unknown words",
             also="--temperature --top-k --top-p"),
     Renamed("", "", "-src_subword_alpha", "", "--sentencepiece-alphas",
-            note="text is always cut into the same pieces, without BPE-dropout",
+            note="the same text always gives the same pieces; there is no BPE-dropout",
             also="bpe_dropout"),
     Renamed("", "--log-interval", "-report_every", "", "--disp-freq",
-            note="metrics.jsonl in the run directory has every step",
+            note="metrics.jsonl in the run directory records every step",
             also="--log-every --logging-steps"),
     Renamed("", "--tensorboard-logdir", "-tensorboard",
-            note="written where TensorBoard is installed", also="--wandb-project"),
+            note="training writes tensorboard/ if TensorBoard is installed",
+            also="--wandb-project"),
     Renamed("", "", "", "", "--workspace --mini-batch-fit",
             note="what fits the memory is chosen for you; train --max-tokens-per-device limits it"),
     Renamed("", "", "", "sockeye-score", "marian-scorer",
-            note="no model scores of given translations; score compares with references"),
-    Renamed("", "", "onmt_server", "", "marian-server", note="no server; translate is a pipe"),
+            note="the model does not score given translations; score compares with references"),
+    Renamed("", "", "onmt_server", "", "marian-server",
+            note="there is no server; translate reads stdin and writes stdout line by line"),
 )
 # fmt: on
 
 
 def renamed(name: str) -> list[Renamed]:
-    """Return the rows that hold ``name``, whichever toolkit's it is."""
+    """Return the rows that hold ``name`` as a name of any toolkit."""
     written = plain(name)
     return [row for row in RENAMED if written in row.names()]
 
 
 def names_of_keys() -> dict[str, str]:
-    """Return the recipe's key for each other name of it."""
+    """Return the recipe's key for each name that other toolkits give it."""
     return {
         name: key
         for row in reversed(RENAMED)  # the first row that has a name decides
@@ -252,5 +254,5 @@ def names_of_keys() -> dict[str, str]:
 
 
 def missing_here(name: str) -> str:
-    """Return why there is no such thing here, or nothing if that is not known."""
+    """Return why nmt-cli does not have the thing called ``name``; "" if the table lacks it."""
     return next((row.note for row in renamed(name) if not row.here), "")

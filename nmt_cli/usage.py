@@ -1,6 +1,6 @@
-"""Wrong use of the command line: each message proposes what was meant, if something is near.
+"""Messages about wrong use of the command line, which propose what the user may have meant.
 
-Only parsing is watched here. What needs the recipe's keys is imported when it is needed.
+Modules that need the recipe's keys are imported in functions, to keep ``--help`` fast.
 """
 
 import re
@@ -23,10 +23,10 @@ DURATION = re.compile("".join(rf"(?:({NUMBER}){unit})?" for unit in UNITS))
 class HelpfulCommand(click.Command):
     """A command whose usage errors propose the option, key or argument that was meant."""
 
-    allow_extra_args = True  # until parse_args explains them
+    allow_extra_args = True  # parse_args refuses them, with a proposal
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse as click does; explain what it does not know."""
+        """Parse as click does. Raises UsageError with a proposal for what click does not know."""
         given = list(args)
         try:
             rest = super().parse_args(ctx, args)
@@ -38,18 +38,18 @@ class HelpfulCommand(click.Command):
 
 
 class HelpfulGroup(click.Group):
-    """A group whose commands are helpful, and that knows what other toolkits call them."""
+    """A group of HelpfulCommands, which proposes a command for an unknown name."""
 
     command_class = HelpfulCommand
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse as click does; send options to the command that has them."""
+        """Parse as click does. Raises UsageError for an option before the name of its command."""
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
             name = error.option_name
             raise click.UsageError(
-                f"No such option {name}. Options stand behind their command: "
+                f"No such option {name}. Options come after their command: "
                 f"{ctx.command_path} COMMAND {name}.",
                 ctx,
             ) from None
@@ -86,7 +86,7 @@ class _Written(NamedTuple):
 
 
 def _find(given: Sequence[str], error: click.NoSuchOption) -> _Written:
-    """Return the whole option that click did not know, which calls -beam_size just -b."""
+    """Return the whole option that click did not know; click reports -beam_size as -b."""
     wanted = error.option_name
     for place, argument in enumerate(given):
         name, equals, value = argument.partition("=")
@@ -116,7 +116,7 @@ def _no_such_option(ctx: click.Context, written: _Written) -> str:
 
 
 def _proposals(ctx: click.Context, written: _Written) -> Iterator[str]:
-    """Yield what may have been meant, the surest first."""
+    """Yield texts that propose what may have been meant, the likeliest first; some are empty."""
     own = _options_of(ctx.command)
     missing = missing_here(written.name)
     key, equals, value = (written.value or "").partition("=")
@@ -196,7 +196,7 @@ def _keys(ctx: click.Context, written: _Written, keys: Sequence[str]) -> str:
 
 
 def _row_of(key: str, name: str) -> Renamed:
-    """Return the row in which ``name``, perhaps with a slip, is ``key``; else the first of it."""
+    """Return the row of ``key`` that has ``name``, perhaps misspelled; else its first row."""
     rows = [row for row in RENAMED if key in row.places()]
     return next(
         (row for row in rows if slips(name, row.names())), rows[0] if rows else Renamed(key)
@@ -204,7 +204,7 @@ def _row_of(key: str, name: str) -> Renamed:
 
 
 def _setting(key: str, value: str | None, example: str) -> str:
-    """Return ``key=value`` for a shell, with the user's value if there is one that fits."""
+    """Return ``key=value`` quoted for a shell, with the user's value if the key accepts it."""
     from nmt_cli.recipe.keys import is_value_of
     from nmt_cli.recipe.layers import parse_value
 
@@ -216,7 +216,7 @@ def _setting(key: str, value: str | None, example: str) -> str:
 
 
 def _keys_called(name: str) -> list[str]:
-    """Return the keys of this name, here or in another toolkit, that have a value."""
+    """Return the keys with this name, here or in another toolkit; sections are left out."""
     from nmt_cli.recipe.keys import keys_called, section_at
 
     others = names_of_keys()
@@ -278,7 +278,7 @@ def _unexpected(ctx: click.Context, rest: Sequence[str]) -> str:
 
 
 def _settings_meant(ctx: click.Context, rest: Sequence[str]) -> str:
-    """Return the --set that key=value, or a value behind a --set without one, stands for."""
+    """Return the --set options for stray ``key=value`` arguments, or for ``--set key value``."""
     from nmt_cli.recipe.keys import keys_meant
 
     pairs = [argument.partition("=")[::2] for argument in rest]

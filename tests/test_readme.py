@@ -49,7 +49,7 @@ def test_every_recipe_is_documented():
 
 def test_the_files_of_the_walk_exist():
     walk = (ROOT / "README.md").read_text(encoding="utf-8").split("turn by turn")[1]
-    walk = walk.split("Layers import")[0]
+    walk = walk.split("Modules import")[0]
     named = re.findall(r"`((?:\w+/)*\w+\.py)(?:: ([\w.]+))?", walk)
     assert len(named) > 12
     for path, name in named:

@@ -49,7 +49,7 @@ IS_A_KEY = "It is a key of the recipe; write --set"
         ("train base --lr 5e-4", f"{IS_A_KEY} training.peak_learning_rate=5e-4 (at the end of"),
         (  # sentences elsewhere, so the user's number would be wrong
             "train base --batch-size 64",
-            f"{IS_A_KEY} training.tokens_per_step=25000 (tokens of a side of the whole step",
+            f"{IS_A_KEY} training.tokens_per_step=25000 (tokens of either side in a whole step",
         ),
     ],
 )
@@ -112,7 +112,7 @@ def test_a_wrong_name_of_an_option_gets_the_right_one(command_line, proposal):
         ("train base --nbest 5", "Here it is translate --n-best."),
         ("train --config a.yaml", "RECIPE is an argument without a name: nmt-cli train a.yaml."),
         ("score --hyp a", "HYPOTHESES is an argument without a name: nmt-cli score a REFERENCES."),
-        ("--quiet train base", "Options stand behind their command: nmt-cli COMMAND --quiet."),
+        ("--quiet train base", "Options come after their command: nmt-cli COMMAND --quiet."),
     ],
 )
 def test_what_stands_elsewhere_is_sent_there(command_line, message):
@@ -121,8 +121,8 @@ def test_what_stands_elsewhere_is_sent_there(command_line, message):
 
 def test_what_does_not_exist_is_explained():
     assert "--weight-decay: always Adam" in refusal("train base --weight-decay 0.1")
-    assert "--min-length: translate has no shortest" in refusal("translate m --min-length 3")
-    assert "marian-server: no server; translate is a pipe." in refusal("marian-server")
+    assert "--min-length: translate has no minimum length" in refusal("translate m --min-length 3")
+    assert "marian-server: there is no server; " in refusal("marian-server")
 
 
 @pytest.mark.parametrize(
