@@ -29,11 +29,11 @@ class Change(NamedTuple):
 
 
 # A name ending in a dot stands for everything below it. What is not listed is forbidden.
-DECIDES_QUALITY = {  # by validation.best_by; qualities before and after a change do not compare
+DECIDES_QUALITY = {  # for each validation.best_by; qualities before and after do not compare
     "loss": ("training.label_smoothing",),
     "bleu": ("validation.bleu", "decoding."),
 }
-FREE = (  # unless it decides the quality
+FREE = (  # unless DECIDES_QUALITY lists the key
     "description",
     "data.prepared",
     "data.test.",
@@ -101,7 +101,7 @@ def changed_keys(old: Recipe, new: Recipe) -> list[Change]:
 
 
 def changes_of_quality(old: Recipe, new: Recipe) -> list[str]:
-    """Return the changed keys that keep qualities of validation from comparing."""
+    """Return the changed keys that make qualities of validation incomparable with earlier ones."""
     names = DECIDES_QUALITY[new.validation.best_by]
     return [change.key for change in changed_keys(old, new) if _stands_in(change.key, names)]
 

@@ -1,4 +1,4 @@
-"""How many checkpoints a training can make, and whether its average wants more."""
+"""How many checkpoints a training can make, and a warning if its average needs more."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -16,14 +16,14 @@ class _End(NamedTuple):
 
     @property
     def most(self) -> int:
-        """Checkpoints at the interval, and the final one where it is not among them."""
+        """The checkpoints at the interval, and the final one if it is not among them."""
         return -(-self.end // self.interval)
 
 
 def shortage_of_checkpoints(recipe: Recipe) -> str:
-    """Return a warning where the training is certain to make too few checkpoints for its average.
+    """Return a warning if the training must make too few checkpoints for its average, else "".
 
-    Patience, and the end that comes first of several, can only make fewer.
+    Patience, or another end that comes first, can only lower the number of checkpoints.
     """
     wanted = recipe.checkpoints.keep_for_average
     bound = min(_ends(recipe), key=lambda end: end.most, default=None)
@@ -42,7 +42,10 @@ def shortage_of_checkpoints(recipe: Recipe) -> str:
 
 
 def _ends(recipe: Recipe) -> Iterator[_End]:
-    """Yield what bounds the number; of steps by epochs nothing is certain before the text is."""
+    """Yield each bound on the number of checkpoints that the recipe alone gives.
+
+    An end in epochs with an interval in steps gives none: the steps of an epoch depend on the text.
+    """
     training, checkpoints = recipe.training, recipe.checkpoints
     by_steps = ("checkpoints.every_steps", checkpoints.every_steps)
     by_epochs = ("checkpoints.every_epochs", checkpoints.every_epochs)

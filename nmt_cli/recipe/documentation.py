@@ -1,4 +1,4 @@
-"""What each key of a recipe means, may hold and holds by default: as a list, or as comments."""
+"""Meaning, allowed values and default of each key of a recipe, as a list or as YAML comments."""
 
 import textwrap
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ NAMES = {"integer": "whole number", "number": "number", "boolean": "true or fals
 
 
 class Key(NamedTuple):
-    """One key of a recipe; entries of a list stand under the number of the first, 0."""
+    """One key of a recipe; the keys of a list's entries are named once, as those of entry 0."""
 
     name: str
     description: str
@@ -29,7 +29,7 @@ def described_keys() -> Iterator[Key]:
 
 
 def with_comments(recipe: Recipe) -> str:
-    """Return the recipe as YAML that explains each key above it; reading it gives it back."""
+    """Return the recipe as YAML with a comment above each key; it reads back as the same recipe."""
     schema = recipe_schema()
     values = recipe.model_dump(mode="json")
     return "".join(f"{line}\n" for line in _commented(values, schema, schema, ""))
@@ -57,7 +57,7 @@ def _key(name: str, prop: JsonSchema, schema: JsonSchema) -> Key:
 
 
 def _section_of(prop: JsonSchema, schema: JsonSchema) -> JsonSchema | None:
-    """Return the section that a key holds, perhaps or in a list; None if it holds a value."""
+    """Return the section that a key may hold, also in a list; None if it only holds values."""
     for candidate in (prop, prop.get("items", {}), *prop.get("anyOf", ())):
         if "$ref" in candidate:
             section: JsonSchema = schema["$defs"][candidate["$ref"].rpartition("/")[2]]
@@ -142,7 +142,7 @@ def _comment(key: Key, inner: JsonSchema | None, value: Any, indent: str) -> Ite
 def _entries(
     values: list[dict[str, Any]], entry: JsonSchema, schema: JsonSchema, indent: str
 ) -> Iterator[str]:
-    """Yield the entries of a list; the comments of the first serve for all."""
+    """Yield the entries of a list; only the first entry has comments."""
     for number, value in enumerate(values):
         lines = list(_commented(value, entry, schema, f"{indent}  "))
         if number:

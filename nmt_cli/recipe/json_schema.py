@@ -7,7 +7,7 @@ from nmt_cli.recipe.schema import Recipe
 JsonSchema: TypeAlias = dict[str, Any]
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
-# pydantic keeps its own words for a limit that stands behind a conversion of ours.
+# pydantic leaves its own names of limits on types that a function of ours converts first.
 LIMITS = {
     "ge": "minimum",
     "gt": "exclusiveMinimum",
@@ -16,13 +16,13 @@ LIMITS = {
 }
 EXTENDS = {
     "type": "string",
-    "description": "Recipe whose values hold where this file gives none: the name of a shipped "
-    "one, or a path seen from this file.",
+    "description": "Recipe that gives all values which this file leaves out: the name of a shipped "
+    "one, or a path relative to this file.",
 }
 
 
 def recipe_schema() -> JsonSchema:
-    """Return the JSON Schema of one file, which may leave to its parent what it does not change."""
+    """Return the JSON Schema of one file; it does not require keys that a parent may give."""
     schema = _in_standard_words(Recipe.model_json_schema())
     entries = {
         prop["items"]["$ref"]
@@ -31,7 +31,7 @@ def recipe_schema() -> JsonSchema:
         if "$ref" in prop.get("items", {})
     }
     for name, section in schema["$defs"].items():
-        if f"#/$defs/{name}" not in entries:  # of a list nothing is inherited
+        if f"#/$defs/{name}" not in entries:  # entries of a list inherit nothing
             section.pop("required", None)
     return {
         "$schema": DIALECT,

@@ -1,4 +1,4 @@
-"""The keys of a recipe, and which of them somebody meant who wrote another name."""
+"""The keys of a recipe, and the keys that an unknown name may mean."""
 
 from collections.abc import Iterator
 from functools import cache
@@ -12,7 +12,7 @@ from nmt_cli.recipe.schema import Recipe
 from nmt_cli.recipe.values import Section
 from nmt_cli.recipe.yaml_tree import KeyPath
 
-LONG_ENOUGH = 5  # letters of another toolkit's name, for a slip of it to be taken for one
+LONG_ENOUGH = 5  # letters; shorter names of other toolkits must be spelled correctly
 
 
 def key_paths(section: type[Section] = Recipe, prefix: str = "") -> Iterator[str]:
@@ -25,7 +25,7 @@ def key_paths(section: type[Section] = Recipe, prefix: str = "") -> Iterator[str
 
 
 def section_at(path: KeyPath) -> type[Section] | None:
-    """Return the section that stands at ``path`` of a recipe, or in the list that does."""
+    """Return the section at ``path`` of a recipe, or that of the entries of a list there."""
     section: type[Section] | None = Recipe
     for step in path:
         if isinstance(step, str) and section is not None:
@@ -35,7 +35,7 @@ def section_at(path: KeyPath) -> type[Section] | None:
 
 
 def keys_called(name: str) -> list[str]:
-    """Return the keys of this very name, with or without the sections above them."""
+    """Return the keys with exactly this name, with or without the sections above them."""
     written = plain(name).replace(".", "_")
     full = [key for key in _all_keys() if key.replace(".", "_") == written]
     return full or [key for key in _all_keys() if last_name(key) == written]
@@ -68,7 +68,7 @@ def keys_meant(name: str, section: str = "") -> list[str]:
 
 
 def is_value_of(key: str, value: object) -> bool:
-    """Return whether the key takes ``value``, as it was read from YAML, whatever the others are."""
+    """Return whether the key accepts ``value`` as read from YAML; other keys are not considered."""
     *above, name = key.split(".")
     section = section_at(tuple(above))
     if section is None or name not in section.model_fields:

@@ -33,10 +33,11 @@ def merge(parent: Tree, child: Tree) -> Tree:
 
 
 def parse_overrides(overrides: Sequence[str], below: Any = None) -> Tree:
-    """Return what ``section.key=value`` says in each of ``overrides``, as a recipe would.
+    """Return ``overrides``, each ``section.key=value``, as the tree that a recipe would give.
 
-    ``below`` is the value that they change: where it has a list, a number in a key is the place of
-    an entry, and the result holds ``{0: ...}`` there, which no YAML file can.
+    ``below`` is the value of the recipe that they change. Where it holds a list, a number in a key
+    is the index of an entry; the result then holds a dictionary with integer keys, such as
+    ``{0: ...}``, which a YAML file cannot give.
     """
     tree = Tree({}, {}, [])
     for override in overrides:
@@ -59,11 +60,11 @@ def parse_overrides(overrides: Sequence[str], below: Any = None) -> Tree:
 
 
 class _NoSuchEntryError(Exception):
-    """A key asks for an entry that a list does not have."""
+    """A key names an entry that a list does not have."""
 
 
 def _path_in(value: Any, key: str) -> KeyPath:
-    """Return the steps of ``key``, with a number for each that is an entry of a list."""
+    """Return the path of ``key`` in ``value``; indices of list entries become integers."""
     path: list[str | int] = []
     for text in key.split("."):
         step: str | int = text
@@ -72,7 +73,7 @@ def _path_in(value: Any, key: str) -> KeyPath:
                 name, count = dotted(tuple(path)), len(value)
                 noun = "entry" if count == 1 else "entries"
                 raise _NoSuchEntryError(
-                    f"{name} has {count:,} {noun}, counted from {name}.0, and no {text}; "
+                    f"{name} has {count:,} {noun}, numbered from 0, so there is no entry {text}; "
                     f"give another number, or the whole list as --set '{name}=[...]'"
                 )
             step = int(text)
@@ -104,7 +105,7 @@ def _merge_values(parent: Any, child: Any, path: KeyPath, replaced: dict[KeyPath
 
 
 def _are_entries(child: dict[Any, Any]) -> bool:
-    """Return whether these are entries of a list by their places, which only --set can name."""
+    """Return whether ``child`` gives entries of a list by index, which only --set can do."""
     return bool(child) and all(isinstance(place, int) for place in child)
 
 
@@ -138,7 +139,7 @@ def _problem_of_override(key: str, has_value: bool, text: str) -> str:
 
 
 def _correction_without_value(text: str) -> str:
-    """Return what to write for ``key: value`` or ``key value``, as a recipe or a shell has it."""
+    """Return a message with the correct form of ``key``, ``key: value`` or ``key value``."""
     match = WRITTEN_AS_YAML.fullmatch(text)
     if match is None:
         return f"has no value; write --set {_key_meant(text)}=value"
@@ -152,7 +153,7 @@ def _key_meant(text: str) -> str:
 
 
 def parse_value(text: str) -> Tree:
-    """Return what the text behind ``key=`` means, before its type is known."""
+    """Return the value that the text after ``key=`` gives; its type is checked later."""
     # Lists, sections and quotes are YAML; all else is one scalar, which may begin with @ or %.
     if text[:1] in ("[", "{", '"', "'"):
         return parse_yaml(text, ON_COMMAND_LINE.file)

@@ -51,12 +51,12 @@ def findings_of(error: ValidationError, places: Mapping[KeyPath, Place]) -> list
 
 
 def _finding_of(problem: Problem, section: KeyPath, places: Mapping[KeyPath, Place]) -> Finding:
-    """Return what is wrong between two keys, with the place of the other if in another file."""
+    """Return the finding for a problem of two keys, with the place of the other if it differs."""
     path, beside = (*section, *_steps(problem.key)), (*section, *_steps(problem.beside))
     place, other = place_of(path, places), places.get(beside)
     text = problem.text
     if problem.beside and other is not None and other.file != place.file:
-        text += f" ({dotted(beside)} stands at {other})"
+        text += f" ({dotted(beside)} comes from {other})"
     return Finding(place, dotted(path), text)
 
 

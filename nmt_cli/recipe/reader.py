@@ -30,7 +30,7 @@ PACKAGE_OF_SHIPPED = "nmt_cli.shipped_recipes"
 FOLDER_IN_CHECKOUT = Path(__file__).parents[2] / "recipes"
 SUFFIXES = (".yaml", ".yml")
 MAX_ANCESTORS = 20
-# A run's own recipe.yaml means the run, also when it is copied, and so do those of its models.
+# The recipe.yaml in a run or in one of its models has the run's name, and so has a copy of it.
 RESOLVED = "recipe.yaml"
 RESOLVED_FOR = "# The recipe of the run {}, with every default."
 WRITTEN_BESIDE = ("sessions.jsonl", "manifest.json")
@@ -81,9 +81,10 @@ def read_resolved_recipe(path: Path) -> Recipe:
 
 
 def dump_recipe(recipe: Recipe, run: str | None = None) -> str:
-    """Return the recipe as YAML with every default written out; reading it gives it back.
+    """Return the recipe as YAML with every default; it reads back as the same recipe.
 
-    ``run`` is the name of the run that it is written for, which a copy of the file keeps.
+    ``run`` is the name of the run that it is written for. The first line then holds this name, so
+    that a copy of the file keeps it.
     """
     head = "" if run is None or not run.isprintable() else f"{RESOLVED_FOR.format(run)}\n"
     return head + write_yaml(recipe.model_dump(mode="json"))
@@ -150,7 +151,7 @@ def _read_layer(path: Path) -> _Layer:
 
 
 def _name_of(path: Path, text: str) -> str:
-    """Return what the recipe is called: its file's name, or for a run's own file the run's."""
+    """Return the name of the recipe: that of the run for a run's recipe.yaml, else the file's."""
     if path.name != RESOLVED:
         return path.stem
     before, after = RESOLVED_FOR.split("{}")

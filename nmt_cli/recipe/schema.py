@@ -254,7 +254,7 @@ class TrainingConfig(Section):
     )
     max_steps: Steps | None = Field(
         default=100_000,
-        description="Stop after this many steps; null where max_epochs alone decides.",
+        description="Stop after this many steps; null if only max_epochs ends training.",
     )
     max_epochs: Epochs | None = Field(
         default=None, description="Stop after this many epochs, if that comes first."
@@ -293,7 +293,7 @@ class TrainingConfig(Section):
     def problems(self) -> Iterator[Problem]:
         """Yield a training without an end, and learning rates that contradict each other."""
         if self.max_steps is None and self.max_epochs is None:
-            text = "must be a number unless max_epochs is, but both are null"
+            text = "must be a number if max_epochs is null, but both are null"
             yield Problem("max_steps", text, "max_epochs")
         peak, start = self.peak_learning_rate, self.warmup_start
         factor = self.learning_rate_factor

@@ -74,11 +74,11 @@ Pieces = Annotated[Count, Field(ge=1, le=10**6)]
 
 
 class Problem(NamedTuple):
-    """A value that is wrong only beside another: the key to name and what is wrong."""
+    """A value that is wrong only in combination with another: its key, and what is wrong."""
 
     key: str
     text: str
-    beside: str = ""  # the other key, whose file and line a message names where they differ
+    beside: str = ""  # the other key; the message adds its place if that is another file
 
 
 class Section(BaseModel):

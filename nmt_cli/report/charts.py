@@ -30,7 +30,7 @@ THINNEST, WIDEST, MORE_WIDTH = 1.6, 4.0, 1.2  # of lines, in points; how much fo
 MANY_POINTS = 60  # from here on they are not marked one by one
 LOG_STEPS_FROM = 20.0  # ratio of the longest to the shortest run
 DIVERGED = 30.0  # ratio of losses
-WIDE_RANGE = 1e4  # ratio of values from which on an axis has a label a decade, or fewer
+WIDE_RANGE = 1e4  # ratio of values; an axis of this range has at most a label a decade
 LARGEST_DRAWN = 1e100  # near the largest float, axes cannot be computed
 LARGEST_WRITTEN_OUT = 1e9  # on an axis; longer numbers leave no room for the curves
 STYLE: dict[Any, Any] = {
@@ -154,7 +154,7 @@ def _name(run: RunHistory) -> str:
 
 
 def _measured(curve: Curve) -> Curve:
-    there = np.abs(curve.values) <= LARGEST_DRAWN  # NaN is not
+    there = np.abs(curve.values) <= LARGEST_DRAWN  # false for NaN
     raw = None if curve.raw is None else curve.raw[there]
     return Curve(curve.steps[there], curve.values[there], raw)
 

@@ -76,7 +76,7 @@ def _read_run(path: Path, label: str) -> RunHistory:
     if not is_run(path):
         raise UserError(what_to_give(path, "run"))
     if not (path / METRICS).is_file():
-        raise UserError(f"{path} holds no {METRICS}; draw it when training has begun.")
+        raise UserError(f"{path} holds no {METRICS}; run report after the first step.")
     records = list(_records_in(path / METRICS))
     training = _figures_of(record for record in records if "validation" not in record)
     validation = _figures_of(

@@ -133,7 +133,7 @@ def test_a_training_needs_an_end_in_steps_or_in_epochs():
     recipe = read_recipe("quickstart", ["training.max_steps=null", "training.max_epochs=3"]).recipe
     assert (recipe.training.max_steps, recipe.training.max_epochs) == (None, 3)
     assert problems_of("quickstart", ["training.max_steps=null"]) == [
-        "--set: training.max_steps: must be a number unless max_epochs is, but both are null"
+        "--set: training.max_steps: must be a number if max_epochs is null, but both are null"
     ]
 
 

@@ -145,8 +145,8 @@ def test_an_override_names_an_entry_of_a_list_by_its_number(write):
         "--set: data.train.1.weight: must be greater than 0, but is 0"
     ]
     assert problems_of(path, ["data.train.2.weight=1"]) == [
-        "--set: data.train.2.weight: data.train has 2 entries, counted from data.train.0, and no "
-        "2; give another number, or the whole list as --set 'data.train=[...]'"
+        "--set: data.train.2.weight: data.train has 2 entries, numbered from 0, so there is no "
+        "entry 2; give another number, or the whole list as --set 'data.train=[...]'"
     ]
 
 
@@ -163,9 +163,9 @@ def test_a_conflict_of_two_files_names_the_line_of_each(write):
     child = write("extends: ./parent.yaml\ndescription: x\nvalidation:\n  bleu: off\n")
     assert problems_of(child) == [
         f"{parent}:3: validation.best_by: must be loss where bleu is off, but is bleu; "
-        f"give best_by: loss, or bleu: beam (validation.bleu stands at {child}:4)"
+        f"give best_by: loss, or bleu: beam (validation.bleu comes from {child}:4)"
     ]
     assert problems_of(parent, ["validation.bleu=off"]) == [
         f"{parent}:3: validation.best_by: must be loss where bleu is off, but is bleu; "
-        "give best_by: loss, or bleu: beam (validation.bleu stands at --set)"
+        "give best_by: loss, or bleu: beam (validation.bleu comes from --set)"
     ]

@@ -7,15 +7,10 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from nmt_cli import folders, logs
-from nmt_cli.engine import trainer
+from nmt_cli import logs
 from nmt_cli.errors import UserError
 from nmt_cli.report.run_history import distinct_labels, read_runs
 from tests.fake_runs import step_record, validation_record, write_run
-
-
-def test_the_file_is_the_one_that_training_writes():
-    assert folders.METRICS == trainer.METRICS
 
 
 def test_figures_stand_in_the_order_of_their_steps(tmp_path):
@@ -71,7 +66,7 @@ def test_damaged_lines_are_told_and_a_last_one_is_being_written(tmp_path, capsys
     [
         (None, "not found"),
         ({}, "a is empty; give the run directory that train wrote"),
-        ({"sessions.jsonl": ""}, "holds no metrics.jsonl; draw it when"),
+        ({"sessions.jsonl": ""}, "holds no metrics.jsonl; run report after"),
         ({"metrics.jsonl": ""}, "holds no step yet"),
         ({"metrics.jsonl": '{"validation": {}}\n'}, "holds no step yet"),
     ],
