@@ -34,7 +34,7 @@ WORKERS_FAILED, NODES_APART = 10, 11  # exit statuses of the agent
 MAX_RESTARTS = 3
 POLL_SECONDS = 0.1
 PATIENCE_SECONDS = 10.0  # with an agent that should end
-END_AGENT = signal.SIGUSR2  # what ends the agent and, by default, workers that do not listen yet
+END_AGENT = signal.SIGUSR2  # ends the agent, and workers that have not set up their handlers yet
 PR_SET_PDEATHSIG = 1  # prctl.h
 
 
@@ -114,7 +114,7 @@ def run_workers(
     """Run ``nmt-cli`` with ``arguments`` in ``num_workers`` processes until all have ended.
 
     Raises what a single process would: InterruptedTrainingError after a signal, UserError with the
-    words of the rank that failed; after a second SIGINT what ``ended_at_once`` makes of the run.
+    words of the rank that failed, or after a second SIGINT the error of ``ended_at_once(run_dir)``.
     """
     job_id = rendezvous.job_id or str(uuid.uuid4())
     command = [sys.executable, "-m", AGENT, *_torchrun_options(num_workers, rendezvous, job_id)]

@@ -34,8 +34,8 @@ def run(
 ) -> None:
     """Write the mean of the chosen checkpoints as a model directory.
 
-    Chosen are ``checkpoints``, else the ``last`` regular or final ones of the run, by default as
-    many as the recipe says. Raises UserError where they do not fit together.
+    It averages ``checkpoints``, or else the ``last`` regular or final ones of the run, by default
+    as many as the recipe says. Raises UserError if they do not fit together.
     """
     if not run_dir.exists():
         raise UserError(
@@ -65,7 +65,7 @@ def _write_average(chosen: Sequence[Path], output: Path, *, replace: bool) -> No
 
 
 def _refuse_output(output: Path, *, force: bool) -> None:
-    """Refuse before the work what would be refused after it, and all but an average for --force."""
+    """Raise UserError if ``output`` cannot be written; even --force replaces only an average."""
     if output.exists() and not is_model(output, {"average"}):
         raise UserError(f"{output} exists and is not an average; choose another --output.")
     refuse_directory(output, replace=force)

@@ -23,8 +23,8 @@ def windows(
 ) -> Iterator[list[Line]]:
     """Yield the lines of ``stream`` in order; they are read ahead while the caller works.
 
-    A window ends when it is full, or with whatever is there when input stalls. ``expect`` is called
-    before each with the number of all lines, as far as it is known, and whether it is an estimate.
+    A window ends when it is full or when input stalls. Before each window, ``expect`` is called
+    with the total number of lines, if that is known, and with whether it is an estimate.
     """
     reader = _ReadAhead(stream)
     size = FIRST_WINDOW
@@ -66,7 +66,7 @@ class _ReadAhead:
 
     @property
     def expected_lines(self) -> int | None:
-        """How many lines there are, by the bytes of those read so far; None where nobody knows."""
+        """The total number of lines, before the end estimated by bytes; None if unknown."""
         return self._stream.num_lines if self._ended else self._stream.expected_lines()
 
     def take(self, num_lines: int, stall_seconds: float) -> list[Line]:
@@ -128,7 +128,7 @@ class _ReadAhead:
 
 
 class _CountedLines:
-    """A stream of which only lines are read, and which counts them and their bytes."""
+    """Counts the lines that are read from a stream, and their bytes."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream, self._size = stream, TextSize(stream)

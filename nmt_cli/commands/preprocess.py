@@ -131,7 +131,7 @@ def _prepare(recipe: Recipe, directory: Path, workers: int | None) -> dict[str, 
 
 
 class _Reading:
-    """Shows how many pairs were read, and from the bytes read about how many there are."""
+    """Shows how many pairs were read, and an estimate of their total from the bytes read."""
 
     def __init__(self, counter: logs.Progress, texts: Iterable[ParallelFiles]) -> None:
         paths = [path for text in texts for path in (text.source, text.target)]
@@ -161,12 +161,12 @@ def _write_validation_text(files: ParallelFiles, directory: Path) -> HeldOut:
 
         pairs = written()
         held_out = HeldOut(pairs)
-        deque(pairs, maxlen=0)  # those beyond the limit of HeldOut
+        deque(pairs, maxlen=0)  # writes also the pairs beyond the limit of HeldOut
     return held_out
 
 
 def _held_out_test(files: ParallelFiles | None) -> HeldOut:
-    """Return the pairs of the test text, which may be missing: only the overlap is counted."""
+    """Return the pairs of the test text, or no pairs if it is missing: it need not exist yet."""
     try:
         return HeldOut(ParallelText(files) if files is not None else ())
     except UserError as error:
@@ -288,20 +288,18 @@ def _report(directory: Path, facts: Mapping[str, Any]) -> None:
     if dropped:
         logs.info(f"  dropped     {dropped} (lines in {MANIFEST})")
     for side in SIDES:
-        unknown = f"{_share_unknown(facts, 'train', side):.2%} unknown"
+        unknown = f"{text_warnings.share_unknown(facts, 'train', side):.2%} unknown"
         logs.info(f"  {side:11s} {facts['tokens']['train'][side]:,} tokens, {unknown}")
     logs.info(f"  vocabulary  {facts['vocabulary_size']:,} pieces")
-    unknown = " and ".join(f"{_share_unknown(facts, 'validation', s):.2%} of {s}" for s in SIDES)
+    unknown = " and ".join(
+        f"{text_warnings.share_unknown(facts, 'validation', side):.2%} of {side}" for side in SIDES
+    )
     logs.info(
         f"  validation  {validation['pairs_read']:,} pairs, "
         f"{validation['pairs_kept']:,} of them for the loss, {unknown} unknown"
     )
     _warn(text_warnings.on_dropped(facts, _dropped))
     _warn(text_warnings.on_unknown(facts))
-
-
-def _share_unknown(facts: Mapping[str, Any], part: str, side: Side) -> float:
-    return facts["unknown"][part][side] / facts["tokens"][part][side]
 
 
 def _warn(sentences: Iterable[str]) -> None:

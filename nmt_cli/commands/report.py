@@ -58,7 +58,7 @@ def run(run_dirs: Sequence[Path], *, output: Path | None = None, force: bool = F
 
 
 def _refuse_output(output: Path, *, is_page: bool, force: bool) -> None:
-    """Refuse before the work what would be refused after it, and what --force shall not remove."""
+    """Raise UserError if ``output`` cannot be written; even --force replaces only a report."""
     if output.is_dir() and kind_of(output) != REPORT:
         raise UserError(f"{output} exists and is not a report; choose another --output.")
     if is_page:

@@ -1,4 +1,4 @@
-"""What is probably wrong with the text of a recipe, a sentence for each thing."""
+"""Warnings about text that is probably wrong, one sentence for each finding."""
 
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -7,7 +7,7 @@ from typing import Any
 
 from nmt_cli.corpus.cleaning import DUPLICATE, EMPTY, LENGTH_RATIO, TOO_LONG, TOO_SHORT
 from nmt_cli.corpus.held_out import HeldOut
-from nmt_cli.corpus.normalization import SIDES
+from nmt_cli.corpus.normalization import SIDES, Side
 from nmt_cli.corpus.parallel_corpora import CorpusReport
 from nmt_cli.corpus.text_encoding import other_encoding
 from nmt_cli.recipe.schema import DataConfig, ParallelFiles, Recipe
@@ -48,7 +48,7 @@ def on_text(
 ) -> Iterator[str]:
     """Yield a warning for each thing found in the text before it is cut into pieces.
 
-    ``held_out`` are the pairs of the validation text after the training text was read.
+    ``held_out`` holds the pairs of the validation text; the training text was compared with them.
     """
     for report in [*training, validation]:
         yield from _on_bad_bytes(report)
@@ -58,7 +58,7 @@ def on_text(
     if held_out.is_all_met:
         yield (
             f"every pair of the validation text {_names(validation.files)} is in the training text "
-            "too, so validation measures what was learnt by heart; give other files as "
+            "too, so validation measures what was learned by heart; give other files as "
             "data.validation."
         )
     for report in training:
@@ -72,7 +72,7 @@ def _on_overlaps(report: CorpusReport, data: DataConfig, *, is_all_met: bool) ->
     if report.in_test and data.test is not None:
         yield (
             f"{report.in_test:,} pairs of {names} are in the test text {_names(data.test)} too, "
-            "whose score will be too good; remove them from the training text."
+            "so its score will be too high; remove them from the training text."
         )
 
 
@@ -80,13 +80,13 @@ def _on_bad_bytes(report: CorpusReport) -> Iterator[str]:
     for path, side in ((report.files.source, SIDES[0]), (report.files.target, SIDES[1])):
         invalid = report.invalid_utf8[side]
         if invalid and other_encoding(path) is None:
-            yield f"{path} is not UTF-8 in {invalid:,} lines; is its encoding another?"
+            yield f"{path} is not UTF-8 in {invalid:,} lines; is it in another encoding?"
 
 
 def _on_equal_sides(report: CorpusReport) -> Iterator[str]:
     source, target = report.files.source, report.files.target
     if source.samefile(target):
-        yield f"{source} is source and target of the same text; correct one of the two paths."
+        yield f"{source} is given as source and as target; correct one of the two paths."
     elif report.equal_sides and report.equal_sides == report.pairs_read - report.empty:
         yield f"{source} and {target} are equal in every line; correct one of the two paths."
 
@@ -95,7 +95,7 @@ def _on_pieces(report: CorpusReport) -> Iterator[str]:
     if report.in_pieces > LEAST_IN_PIECES * report.pairs_read:
         yield (
             f"{report.in_pieces:,} of {report.pairs_read:,} pairs of {_names(report.files)} hold "
-            '"@@ ", the mark of text that is in pieces already, and SentencePiece cuts it again; '
+            '"@@ ", so the text is already in pieces, and SentencePiece would cut it again; '
             'use tokenizer: {type: whitespace, joiner: "@@"}, or join the pieces first: '
             "sed -E 's/@@( |$)//g'"
         )
@@ -121,16 +121,19 @@ def on_dropped(
 
 def on_unknown(facts: Mapping[str, Any]) -> Iterator[str]:
     """Yield a warning for a side of the validation text that the training text does not cover."""
-    shares = {
-        part: [unknown / max(1, facts["tokens"][part][side]) for side, unknown in sides.items()]
-        for part, sides in facts["unknown"].items()
-    }
-    for side, trained, measured in zip(SIDES, shares["train"], shares["validation"], strict=True):
+    for side in SIDES:
+        trained, measured = (share_unknown(facts, part, side) for part in ("train", "validation"))
         if measured > LEAST_UNKNOWN and measured > 2 * trained:
             yield (
                 f"{measured:.0%} of the pieces of {facts['validation'][side]} are unknown, "
-                f"{trained:.0%} of those of the training text; were both cut and written alike?"
+                f"{trained:.0%} of those of the training text; "
+                "were both tokenized and normalized in the same way?"
             )
+
+
+def share_unknown(facts: Mapping[str, Any], part: str, side: Side) -> float:
+    """Return the share of unknown pieces on one side of the "train" or "validation" text."""
+    return facts["unknown"][part][side] / max(1, facts["tokens"][part][side])
 
 
 def _names(files: ParallelFiles) -> str:

@@ -98,7 +98,7 @@ def _sink(path: Path | None, *, force: bool) -> Iterator[Write]:
 
 def _write_at_once(stream: BinaryIO, data: bytes) -> None:
     stream.write(data)
-    stream.flush()  # the reader of a pipe waits for it
+    stream.flush()  # the reader of a pipe is waiting for these lines
 
 
 def _translated(
@@ -110,7 +110,8 @@ def _translated(
 ) -> Iterator[list[str]]:
     """Yield windows of output, with an entry for each line.
 
-    Raises LinesFailedError with the numbers of the text, behind the output of the lines before.
+    If a bug comes up, yields the output of the lines before it and raises LinesFailedError, whose
+    line numbers count from the beginning of the text.
     """
 
     def outputs(window: Sequence[Line], translations: Sequence[Translation]) -> Iterator[str]:

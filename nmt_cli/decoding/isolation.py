@@ -17,7 +17,7 @@ NO_MEMORY = "the memory is full even for this line alone; lower --beam-size, or 
 
 
 class BugError(Exception):
-    """The work on the texts at ``places`` failed with ``bug``, which is no failure of their own."""
+    """The texts at ``places`` met ``bug``, an error that is not caused by the texts themselves."""
 
     def __init__(self, places: Sequence[int], bug: Exception) -> None:
         super().__init__(places, bug)
@@ -25,7 +25,7 @@ class BugError(Exception):
 
 
 def own_failure(error: Exception) -> str | None:
-    """Return why a line cannot be translated where that is its own fault; None for a bug."""
+    """Return why a line cannot be translated if the line or full memory is the cause, else None."""
     if isinstance(error, (FloatingPointError, NoTextError)):
         return str(error)
     if isinstance(error, MemoryError) or tells_of_full_memory(f"{type(error).__name__}: {error}"):
@@ -37,7 +37,7 @@ class Isolation:
     """Runs a search over sentences; those that were in its slots when it failed are suspects.
 
     They are searched again in halves, down to the ones that fail alone; the others go on as
-    before, unless the failure is a bug. Where memory ran out and half of the sentences fitted,
+    before. A bug ends the run instead. If memory ran out and half of the sentences fitted,
     ``num_slots`` becomes that many.
     """
 
@@ -49,7 +49,7 @@ class Isolation:
     def run(self) -> list[Outcome]:
         """Return what became of each sentence, in their order.
 
-        Raises BugError, after halving, for what is not a failure of the sentences' own.
+        Raises BugError for a bug, with the fewest suspects that halving finds.
         """
         self._run(range(len(self._sentences)))
         return [self._outcomes[number] for number in range(len(self._sentences))]
@@ -79,10 +79,10 @@ class Isolation:
         return BugError(suspects, bug)
 
     def _attempt(self, waiting: deque[int], taken: list[int]) -> str | Exception | None:
-        """Search until none is ``waiting``; return what went wrong, if anything did.
+        """Search until none is ``waiting``; return None, or what went wrong.
 
-        Of a sentence's own failure only the text leaves: the traceback would keep the tensors of
-        the failed step in memory, and there may be too little of it.
+        A sentence's own failure is returned as text, because the traceback of an error would keep
+        the tensors of the failed step in memory, which may be full. A bug is returned as the error.
         """
 
         def sentences() -> Iterator[Sentence]:

@@ -35,7 +35,7 @@ def set_num_threads(threads: int) -> None:
 
 
 def useful_threads(device: torch.device) -> int:
-    """Return how many CPU threads compute; where a GPU does, one drives it."""
+    """Return how many CPU threads are busy: torch's number on a CPU, one that drives a GPU."""
     return torch.get_num_threads() if device.type == "cpu" else 1
 
 

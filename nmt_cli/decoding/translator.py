@@ -54,9 +54,10 @@ class Translation(NamedTuple):
 
 
 class LinesFailedError(Exception):
-    """A bug, the cause, came up while lines ``first`` to ``last``, counted from 0, were translated.
+    """A bug came up while lines ``first`` to ``last``, counted from 0, were translated.
 
-    It could not be narrowed to fewer lines. ``finished`` are the translations of the lines before.
+    The bug is the error's cause; halving found no smaller range of lines. ``finished`` holds the
+    translations of the lines before.
     """
 
     def __init__(self, first: int, last: int, finished: Sequence[Translation] = ()) -> None:
@@ -68,7 +69,7 @@ class LinesFailedError(Exception):
         self.first, self.last, self.finished = first, last, finished
 
     def behind(self, num_lines: int) -> LinesFailedError:
-        """Return the same error for a text of which these lines follow ``num_lines`` others."""
+        """Return the same error, numbered for a text in which ``num_lines`` lines come before."""
         return LinesFailedError(self.first + num_lines, self.last + num_lines)
 
 
@@ -147,7 +148,8 @@ class Translator:
     def translate(self, lines: Iterable[str]) -> Iterator[Translation]:
         """Yield the translation of each line, in order; memory holds a window of them.
 
-        Raises LinesFailedError, after the translations of the lines before, where a bug came up.
+        If a bug comes up, yields the translations of the lines before it and raises
+        LinesFailedError.
         """
         num_translated = 0
         for window in _windows(lines):
@@ -162,7 +164,7 @@ class Translator:
     def translate_window(self, lines: Sequence[str]) -> list[Translation]:
         """Return the translation of each line; they are translated together, longest first.
 
-        Raises LinesFailedError where a bug came up; the lines before are translated nevertheless.
+        Raises LinesFailedError if a bug comes up; it holds the translations of the lines before.
         """
         failure = None
         while True:
@@ -221,7 +223,7 @@ class Translator:
         except Exception as error:
             failure = error
         encoded = [self._encoded_alone(place, text) for place, text in enumerate(texts)]
-        if own_failure(failure) is None:  # none of them failed alone
+        if own_failure(failure) is None:  # a bug that no text meets alone
             raise BugError(range(len(texts)), failure)
         return encoded
 
@@ -329,7 +331,7 @@ def _windows(lines: Iterable[str]) -> Iterator[list[str]]:
 
 
 def _why_not_unicode(line: str) -> str | None:
-    """Return why ``line`` is not text, where it holds half of a character; None where it is."""
+    """Return why ``line`` is not text if it holds half of a surrogate pair; None if it is text."""
     try:
         line.encode()
     except UnicodeEncodeError as error:
@@ -340,7 +342,7 @@ def _why_not_unicode(line: str) -> str | None:
 
 @contextmanager
 def _naming_lines(lines: Sequence[int]) -> Iterator[None]:
-    """Raise LinesFailedError for a bug in the block, whose place n belongs to ``lines[n]``."""
+    """Turn a BugError of the block into LinesFailedError; its place n belongs to ``lines[n]``."""
     try:
         yield
     except BugError as error:

@@ -18,7 +18,7 @@ class Adam(torch.optim.Adam):
     step = torch.no_grad()(unwrap(torch.optim.Adam.step))
 
     def make_moments(self) -> None:
-        """Make the moments of zeros that the first step would make: no step needs memory then."""
+        """Create the moments now, as zeros, so that no step has to allocate memory for them."""
         for parameter in self.param_groups[0]["params"]:
             if not self.state[parameter]:
                 self.state[parameter].update(
@@ -28,5 +28,5 @@ class Adam(torch.optim.Adam):
                 )
 
     def has_completed(self, num_steps: int) -> bool:
-        """Return whether every weight was moved so many times: not where a step was cut short."""
+        """Return whether ``num_steps`` steps updated every weight; false if one was cut short."""
         return all(state["step"].item() == num_steps for state in self.state.values())

@@ -1,4 +1,4 @@
-"""What must be the same on every rank; a difference ends all of them."""
+"""Checks that text, recipe, precision and weights are the same on every rank."""
 
 import hashlib
 
@@ -35,5 +35,5 @@ def _require_same(ranks: Ranks, value: object, what: str) -> None:
         if other != value:
             raise UserError(
                 f"the {what} of rank {ranks.rank} and of rank {rank} differ; "
-                "see to it that all nodes have the same, and start again with --resume."
+                "make them the same on all nodes, and start again with --resume."
             )

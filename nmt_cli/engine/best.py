@@ -11,7 +11,7 @@ from nmt_cli.recipe.schema import Recipe
 def count_validation(progress: Progress, quality: float | None) -> bool:
     """Count a validation of this step; return whether it is the best so far.
 
-    One without a quality never is.
+    A validation without a quality is never the best.
     """
     progress.validated_step = progress.step
     best = progress.best_quality
@@ -25,7 +25,7 @@ def count_validation(progress: Progress, quality: float | None) -> bool:
 
 
 def begin_anew_after_changes(progress: Progress, before: Recipe, now: Recipe) -> None:
-    """Forget the best and the patience used where later qualities do not compare with them."""
+    """Reset the best quality and the patience if the recipe now measures quality differently."""
     keys = changes_of_quality(before, now)
     if not keys:
         return
@@ -34,6 +34,6 @@ def begin_anew_after_changes(progress: Progress, before: Recipe, now: Recipe) ->
     progress.quality_since = progress.step
     figure = "BLEU" if now.validation.best_by == "bleu" else "the loss"
     logs.info(
-        f"The best validation and the patience begin anew at step {progress.step:,}: with another "
-        f"{' and '.join(keys)}, {figure} does not compare with what was measured before."
+        f"The best validation and the patience start anew at step {progress.step:,}, because "
+        f"{' and '.join(keys)} changed: {figure} cannot be compared with earlier values."
     )

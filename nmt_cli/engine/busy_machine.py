@@ -1,7 +1,7 @@
-"""Whether other programs keep the cores busy that a command is about to compute on.
+"""Whether other programs use the cores on which a command is about to compute.
 
-What counts is what runs now, over a fifth of a second. The load average is no witness: it is high
-for minutes after a run has ended, and includes this process.
+This is measured over a fifth of a second. The load average would mislead: it stays high for minutes
+after a program has ended, and it includes this process.
 """
 
 import math
@@ -14,15 +14,15 @@ from typing import NamedTuple
 from nmt_cli import logs
 
 MEASURED_SECONDS = 0.2  # the kernel counts in hundredths of a second
-LEAST_BUSY, LEAST_BUSY_SHARE = 0.75, 0.05  # cores, and of all cores: a desktop at rest is below
-SPARE = 0.25  # of a core that may be missing
+LEAST_BUSY, LEAST_BUSY_SHARE = 0.75, 0.05  # cores, share of all cores; an idle desktop uses less
+SPARE = 0.25  # cores that may be missing without a warning
 CORE = re.compile(r"^cpu(\d+) (.*)$", re.MULTILINE)
-IDLE, WAITING_FOR_DISK, LAST = 3, 4, 8  # columns of /proc/stat; those behind are in others too
+IDLE, WAITING_FOR_DISK, LAST = 3, 4, 8  # columns of /proc/stat; from 8 on they repeat others
 SYSTEM = Path("/")
 
 
 class CpuTimes(NamedTuple):
-    """Seconds of the cores that this process may use, since some start."""
+    """Seconds of work on the cores that this process may use; only differences have a meaning."""
 
     at: float
     busy: float  # of all programs
@@ -30,7 +30,7 @@ class CpuTimes(NamedTuple):
 
 
 def cpu_times(system: Path = SYSTEM) -> CpuTimes | None:
-    """Return the times of now, None where the kernel does not show them."""
+    """Return the current times; None if the kernel does not show them."""
     allowed = os.sched_getaffinity(0)
     ticks = [
         sum(columns[:LAST]) - columns[IDLE] - columns[WAITING_FOR_DISK]
@@ -43,15 +43,15 @@ def cpu_times(system: Path = SYSTEM) -> CpuTimes | None:
 
 
 class LoadMeter:
-    """Measures from its start on how many cores other programs use."""
+    """Measures, from its creation on, how many cores other programs use."""
 
     def __init__(self) -> None:
         self._start = cpu_times()
 
     def others(self) -> float | None:
-        """Return how many cores the others used meanwhile; None where nobody knows.
+        """Return how many cores other programs used since the meter was created; None if unknown.
 
-        This waits where the measurement would be too short.
+        Waits until the measurement is MEASURED_SECONDS long.
         """
         if self._start is None:
             return None
@@ -103,9 +103,10 @@ def _read(path: Path) -> str:
 def advice_on_load(
     others: float | None, cores: Cores, threads: int, processes: int = 1
 ) -> str | None:
-    """Return why so many ``threads`` in each of ``processes`` will be slow, and what helps.
+    """Return a warning that ``threads`` in each of ``processes`` will be slow, and what helps.
 
-    None where the cores that the ``others`` leave suffice, or where nobody knows.
+    ``others`` is the number of cores that other programs use. Returns None if enough cores are
+    left, or if ``others`` is None because it is unknown.
     """
     wanted = min(math.ceil(cores.usable), threads * processes)
     if others is None or others < max(LEAST_BUSY, LEAST_BUSY_SHARE * cores.allowed):

@@ -54,7 +54,7 @@ class Progress:
     best_quality: float | None = None
     validations_without_improvement: int = 0
     validated_step: int = 0
-    quality_since: int = 0  # the best and the patience count what was measured after this step
+    quality_since: int = 0  # best quality and patience count only validations after this step
 
 
 class TrainingState(NamedTuple):

@@ -36,7 +36,7 @@ def count_skipped(progress: Progress, batch_index: int, gradient: Gradient) -> N
 def worse_than_guessing(
     nll: float, step: int, training: TrainingConfig, vocabulary_size: int
 ) -> str | None:
-    """Return the finding that training diverged, None where it has not, or is still warming up.
+    """Return why training counts as diverged; None if it does not, or during warm-up.
 
     A model that gives every piece of the vocabulary the same probability has nll ln(size).
     """
@@ -44,11 +44,11 @@ def worse_than_guessing(
     if step < training.warmup_steps or nll <= limit:
         return None
     found = f"{as_text(nll, 2)} is above" if math.isfinite(nll) else f"{nll} is not below"
-    return f"the validation nll {found} ln({vocabulary_size:,}) = {limit:.2f}, that of guessing"
+    return f"the validation nll {found} ln({vocabulary_size:,}) = {limit:.2f}, the nll of guessing"
 
 
 def advice_after_divergence(training: TrainingConfig) -> str:
-    """Return what to change, with the values of now."""
+    """Return advice on which keys to change, with their current values."""
     rate = "learning_rate_factor" if training.peak_learning_rate is None else "peak_learning_rate"
     now = getattr(training, rate)
     return (

@@ -5,7 +5,7 @@ from nmt_cli.recipe.schema import Recipe
 
 
 def reasons_to_end(recipe: Recipe, progress: Progress, epoch: int) -> list[str]:
-    """Return why no further step is made, one reason a key; none where training goes on.
+    """Return the reasons why training ends, one for each key; an empty list if it goes on.
 
     ``epoch`` is that of the next batch, counted from 0.
     """

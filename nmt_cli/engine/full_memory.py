@@ -1,4 +1,4 @@
-"""What training does about a full memory: a probe before it, smaller micro-batches in it."""
+"""Full memory: a probe before training, and smaller micro-batches when it happens later."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -19,7 +19,7 @@ from nmt_cli.engine.training_step import FullMemoryError, Gradient
 from nmt_cli.errors import UserError
 from nmt_cli.model.transformer import Transformer
 
-HEADROOM = 0.1  # share of a GPU's memory that the probe leaves free: fragments need some
+HEADROOM = 0.1  # share of a GPU's memory that the probe leaves free for fragmentation
 
 Result = TypeVar("Result")
 
@@ -39,9 +39,10 @@ def fit_to_memory(
 ) -> Machine:
     """Return ``machine`` with micro-batches that fit the memory of every rank.
 
-    On a GPU they are halved until ``attempt`` computes the largest ones. A CPU's limit stays the
-    estimate it is, because a probe there meets the kernel's killer. Raises UserError where one
-    sentence pair is too much, or the ``--max-tokens-per-device`` that the user chose.
+    On a GPU they are halved until ``attempt`` can compute the largest ones. On a CPU there is no
+    probe, because the kernel kills a process that takes too much; the estimate is used as it is.
+    Raises UserError if a single sentence pair does not fit, or micro-batches of the
+    ``--max-tokens-per-device`` that the user chose.
     """
     wanted = fitting = machine.max_tokens
     longest = max(int(side.lengths.max()) for side in (source, target))
@@ -109,8 +110,8 @@ def computed_within_memory(
 ) -> Computed[Result]:
     """Return ``compute(batch)``; while memory is full, cut the batch into smaller micro-batches.
 
-    ``is_shared`` says of an error whether every rank that computes this batch cuts it too. Raises
-    the last error where not even single sentence pairs fit.
+    The batch is cut only if ``is_shared(error)``: then every rank that computes this batch has
+    failed in the same way and cuts it too. Raises the last error if single pairs do not fit either.
     """
     while True:
         try:
@@ -127,9 +128,9 @@ def gradient_within_memory(
 ) -> tuple[Gradient, Machine]:
     """Return the gradient of ``batch``, and the machine for the batches to come.
 
-    Where memory is full, all ranks cut the batch alike and try again. Later batches are then cut so
-    from the start, unless the user chose the limit. Raises FullMemoryError on all ranks where not
-    even single sentence pairs fit.
+    If memory is full, all ranks cut the batch in the same way and try again. Later batches are then
+    cut to this size from the start, unless the user chose the limit. Raises FullMemoryError on all
+    ranks if single sentence pairs do not fit either.
     """
     batch = batch.cut(machine.max_tokens, machine.multiple_of)
     gradient, fitting = computed_within_memory(
@@ -141,7 +142,7 @@ def gradient_within_memory(
     if fitting is batch:
         return gradient, machine
     text = (
-        f"batch {batch.number:,} met a full memory with micro-batches of {batch.largest_side:,} "
+        f"batch {batch.number:,} ran out of memory with micro-batches of {batch.largest_side:,} "
         f"tokens a side and was computed with {fitting.largest_side:,}"
     )
     if machine.is_limit_chosen:
@@ -152,9 +153,9 @@ def gradient_within_memory(
 
 
 def update_within_memory(average: MovingAverage, model: Transformer, step: int) -> None:
-    """Update ``average``, where memory is full without the gradients of ``model``.
+    """Update ``average``; if memory is full, free the gradients of ``model`` and try again.
 
-    The weights have moved already, and nothing can be saved before their average has followed.
+    The step has already changed the weights, so nothing can be saved before the average follows.
     """
     try:
         average.update(model, step)
@@ -168,5 +169,5 @@ def update_within_memory(average: MovingAverage, model: Transformer, step: int) 
 
 
 def _is_shared(error: RuntimeError, ranks: Ranks) -> bool:
-    """Return whether all ranks have raised the like of ``error`` for this batch."""
+    """Return whether all ranks ran out of memory on this batch, and ``error`` means that."""
     return isinstance(error, FullMemoryError) or (ranks.size == 1 and is_out_of_memory(error))

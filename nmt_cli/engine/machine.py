@@ -34,10 +34,10 @@ class Machine(NamedTuple):
     precision: str  # fp32 | bf16
     max_tokens: int  # of either side of a micro-batch
     ranks: Ranks = ALONE
-    multiple_of: int = 1  # of which the number of micro-batches is one; the ranks share them
+    multiple_of: int = 1  # of micro-batches in a batch, so that every rank gets as many
     is_compiled: bool = False
     is_deterministic: bool = False  # on a GPU too
-    is_limit_chosen: bool = False  # max_tokens is the user's: it is never changed
+    is_limit_chosen: bool = False  # the user gave max_tokens, so training never changes it
 
     def describe(self) -> dict[str, Any]:
         """Return what a run's log should say of it."""

@@ -10,7 +10,7 @@ from nmt_cli.recipe.schema import Recipe
 
 
 class PlanSettings(NamedTuple):
-    """What decides the plan of one text: recipes that agree in it have the same batches."""
+    """The settings that decide which batches a text gives."""
 
     tokens_per_step: int
     seed: int
@@ -18,7 +18,7 @@ class PlanSettings(NamedTuple):
 
 
 def plan_settings(recipe: Recipe) -> PlanSettings:
-    """Return what ``recipe`` says of the plan."""
+    """Return the settings in ``recipe`` that decide the batches."""
     training = recipe.training
     weights = tuple(corpus.weight for corpus in recipe.data.train)
     return PlanSettings(training.tokens_per_step, training.seed, weights)
@@ -36,10 +36,10 @@ def plan_batches(settings: PlanSettings, corpus: PreparedCorpus) -> BatchPlan:
 
 
 def move_to_plan(progress: Progress, old: BatchPlan, new: BatchPlan) -> None:
-    """Replace the batch index of the ``old`` plan by the one that stands there in the ``new``.
+    """Replace the batch index of the ``old`` plan by the corresponding one of the ``new`` plan.
 
-    It is in the same epoch, after the same share of its batches. Skipped batches keep their
-    distance from it, because divergence is judged by that alone.
+    The new index is in the same epoch, after the same share of its batches. Skipped batches keep
+    their distance from it, because only this distance decides whether training has diverged.
     """
     epoch, used = old.locate(progress.batch_index)
     before, after = old.batches_of(epoch), new.batches_of(epoch)
@@ -57,9 +57,10 @@ def move_to_plan(progress: Progress, old: BatchPlan, new: BatchPlan) -> None:
 
 
 def _same_share(used: int, num_before: int, num_after: int) -> int:
-    """Return how many of ``num_after`` batches are the share ``used`` of ``num_before``.
+    """Return about ``num_after * used / num_before``, less than ``num_after``.
 
-    Only the beginning of an epoch is a beginning again: intervals in epochs end there.
+    The result is 0 only if ``used`` is 0 or the epoch has one batch, because training validates and
+    saves at the beginning of an epoch.
     """
     if used == 0 or num_after == 1:
         return 0

@@ -53,8 +53,8 @@ class Ranks:
     def collect_gradients(self, parameters: Iterable[torch.nn.Parameter]) -> Tensor | None:
         """Return all gradients as one flat tensor for ``sum_gradients``; None for a single rank.
 
-        Call it before the ranks agree to exchange gradients: it allocates memory, the exchange
-        allocates none.
+        It allocates memory and may fail, so call it before the ranks agree to exchange gradients.
+        The exchange allocates none.
         """
         if self.size == 1:
             return None
@@ -68,7 +68,7 @@ class Ranks:
     def sum_gradients(
         self, parameters: Iterable[torch.nn.Parameter], collected: Tensor | None
     ) -> None:
-        """Replace every gradient by the sum of all ranks' gradients, ``collected`` on each.
+        """Replace every gradient by its sum over all ranks; ``collected`` holds this rank's.
 
         They travel as one flat tensor: the order of summation is then the same after a resume.
         """

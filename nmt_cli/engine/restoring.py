@@ -26,7 +26,7 @@ def refuse_other_text(run_dir: Path, corpus: PreparedCorpus, trained_on: Mapping
 
 
 def copy_tensors_from_main(ranks: Ranks, state: TrainingState) -> None:
-    """Give every rank the main process's weights, their average and the optimizer's moments."""
+    """Copy weights, their average and Adam's moments from the main process to every rank."""
     ranks.copy_from_main(state.model.parameters())
     if state.average is not None:
         ranks.copy_from_main(state.average.weights().values())

@@ -34,7 +34,7 @@ class RunInUseError(UserError):
 def locked(run_dir: Path) -> Iterator[None]:
     """Hold the run for this process alone; raise UserError where another one trains in it.
 
-    Unless a session begins, nothing is left: not the lock, nor folders that were made for it.
+    If no session begins, the lock file and the folders that were made for it are removed again.
     """
     if run_dir.exists() and not run_dir.is_dir():
         raise UserError(f"{run_dir} is a file; choose another --run-dir.")
@@ -108,7 +108,7 @@ def _refuse_other_recipe(run_dir: Path, recipe: Recipe, allowed: Sequence[str]) 
 
 
 def _refuse_foreign(run_dir: Path) -> None:
-    """Refuse a folder of another kind, and a recipe or metrics that no start of a training left."""
+    """Raise UserError for a folder of another kind, or for files that no session has written."""
     if (run_dir / SESSIONS).exists() or any((run_dir / CHECKPOINTS).glob(CHECKPOINT_GLOB)):
         return
     if found := not_a_run(run_dir):
@@ -121,9 +121,9 @@ def _refuse_foreign(run_dir: Path) -> None:
 
 
 def ended_at_once(run_dir: Path) -> EndedAtOnceError:
-    """Return the error of a training that a second interrupt ended: what stands and what is lost.
+    """Return the error for a training that a second interrupt ended, with what is saved and lost.
 
-    Other processes that trained there must have ended.
+    Call it only after all processes that trained in ``run_dir`` have ended.
     """
     saved = [c for c in list_checkpoints(run_dir) if TRAINING_STATE in c.manifest["files"]]
     first_lost, last_lost = saved[-1].step + 1 if saved else 1, _last_logged_step(run_dir)
@@ -136,7 +136,7 @@ def ended_at_once(run_dir: Path) -> EndedAtOnceError:
             f"{lost}. Run the same command again to start anew."
         )
     return EndedAtOnceError(
-        f"Training was interrupted twice and ended at once. {saved[-1].path} stands; {lost}. "
+        f"Training was interrupted twice and ended at once. {saved[-1].path} is saved; {lost}. "
         "Run the same command with --resume to continue from there."
     )
 

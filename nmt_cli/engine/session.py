@@ -42,7 +42,9 @@ from nmt_cli.recipe.reader import RecipeFile
 from nmt_cli.run_status import RunStatus, State, write_status
 
 TEXT_SECTIONS = ("data", "tokenizer")  # of a recipe; preprocess depends on them alone
-SECONDS_BETWEEN_SPEAKERS = 0.3  # of an error that several ranks meet, the lowest tells
+# When several ranks fail with the same error, only the lowest rank logs it: each waits this long
+# for every rank below it.
+SECONDS_BETWEEN_SPEAKERS = 0.3
 
 
 class TrainOptions(MachineOptions, total=False):
@@ -75,14 +77,15 @@ class Job(NamedTuple):
         prepared = self.options.get("prepared") or self.file.prepared
         corpus = open_prepared(prepared, self.file.recipe, self._preprocess())
         if worker is None or (worker.rank == 0 and worker.outcome is None):
-            self._warn_of_changed_text(corpus)  # for other workers the launcher has
+            self._warn_of_changed_text(corpus)  # otherwise rank 0 or our launcher warns
         return corpus
 
     def _warn_of_changed_text(self, corpus: PreparedCorpus) -> None:
         changed = changed_text(corpus.directory, corpus.manifest)
         if not changed:
             return
-        others = f" and {len(changed) - 1} more files have" if len(changed) > 1 else " has"
+        files = "file" if len(changed) == 2 else "files"
+        others = f" and {len(changed) - 1} more {files} have" if len(changed) > 1 else " has"
         then = ", then train into another --run-dir" if self.options.get("resume") else ""
         logs.warning(
             f"{changed[0]}{others} changed since {corpus.directory} was made, and training uses "
@@ -93,7 +96,7 @@ class Job(NamedTuple):
         """Return the command that prepares this job's text, with the user's own options."""
         overrides, prepared = self.options.get("overrides", ()), self.options.get("prepared")
         command = ["nmt-cli", "preprocess", self.recipe_name]
-        # One that is left out could make the recipe invalid: its keys are checked together.
+        # All of them or none: keys are checked together, so one left out could be an error.
         if any(override.strip().startswith(TEXT_SECTIONS) for override in overrides):
             command += [part for override in overrides for part in ("--set", override)]
         if prepared is not None:
@@ -157,7 +160,7 @@ def _restore(trainer: Trainer, job: Job, *, is_resumed: bool) -> None:
 
 def _train(trainer: Trainer, job: Job, worker: Worker | None) -> None:
     trainer.fit_to_memory()
-    if worker is None:  # ranks on one machine would take each other for others
+    if worker is None:  # ranks on one machine would count each other as other programs
         warn_if_busy(LoadMeter(), useful_threads(trainer.machine.device))
     corpus, machine = trainer.corpus, trainer.machine
     sides = (corpus.source, corpus.target, corpus.validation_source, corpus.validation_target)
@@ -191,7 +194,7 @@ def _announce(trainer: Trainer, run_dir: Path) -> None:
 def _status_kept(trainer: Trainer, worker: Worker | None) -> Iterator[None]:
     """Write how training stands while the block runs, and how and why it ended.
 
-    A worker's failure is written where it is told, by whichever rank tells it.
+    The failure of a worker is not written here: the rank that logs it also writes it.
     """
     run_dir = trainer.run_dir
     _say(run_dir, worker, "running")
@@ -271,10 +274,10 @@ def _has_failed(run_dir: Path, worker: Worker) -> bool:
 
 
 def _tell_once(run_dir: Path, worker: Worker, error: UserError) -> None:
-    """Tell an error that several ranks may have met; the lowest of them speaks.
+    """Log an error that several ranks may have met; only the lowest of them logs it.
 
-    Our own launcher tells what it finds. The user's torchrun has nobody to do so, and a run that is
-    not this launch's keeps its status.
+    Under our own launcher the rank leaves the error to the launcher, which logs it. The status of a
+    run that another launch has begun is not changed.
     """
     time.sleep(min(worker.rank, 10) * SECONDS_BETWEEN_SPEAKERS)
     if _has_failed(run_dir, worker):

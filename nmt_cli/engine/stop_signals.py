@@ -16,9 +16,9 @@ SPARE = 1.5  # times what a step and a save took at most, kept free before the d
 class StopRequest:
     """Whether somebody asked to stop; polled between batches.
 
-    ``deadline`` is a monotonic time by which training should have been saved, ``max_time`` the
-    seconds of which the user wanted it to be the end. Where several ranks
-    train, each polls its own request, and all act on what ``agree`` made of them.
+    ``deadline`` is the monotonic time by which training should be saved, and ``max_time`` the
+    seconds that the user gave, for messages. Where several ranks train, each polls its own
+    request, and all act on what ``agree`` made of them.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class StopRequest:
 
     @property
     def why(self) -> str:
-        """What all ranks agreed to stop for, as a message names it."""
+        """The agreed reason to stop, as text for a message."""
         if self.agreed == MAX_TIME and self._max_time is not None:
             return f"{MAX_TIME} {duration_text(self._max_time)}"
         return self.agreed or "a request"

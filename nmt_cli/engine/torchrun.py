@@ -14,7 +14,7 @@ from nmt_cli.signals import STOPPING
 
 
 def main(arguments: list[str]) -> int:
-    """Run torchrun; its workers' errors were told by themselves."""
+    """Run torchrun; its workers log their own errors."""
     die_with_parent()
     # A batch system signals whole process trees. The workers save and end; this process waits for
     # them, however long that takes: torchrun's own handlers would kill them after 30 seconds.

@@ -45,12 +45,11 @@ from nmt_cli.engine.stop_signals import StopRequest
 from nmt_cli.engine.training_step import FullMemoryError, Gradient, compute_gradient
 from nmt_cli.engine.validation import Validator
 from nmt_cli.errors import InterruptedTrainingError, UserError
+from nmt_cli.folders import METRICS
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.model_settings import RECIPE
 from nmt_cli.recipe.reader import read_recipe, section_hash
 from nmt_cli.recipe.schema import CheckpointsConfig, Recipe, ValidationConfig
-
-METRICS = "metrics.jsonl"
 
 
 class Trainer:
@@ -85,14 +84,14 @@ class Trainer:
         self.average = MovingAverage(self.model, decay) if decay is not None else None
 
     def fit_to_memory(self) -> None:
-        """Make the micro-batches fit the memory of every rank; raises UserError where none does."""
+        """Make the micro-batches fit the memory of every rank. Raises UserError if they cannot."""
         corpus = self.corpus
         self.machine = fit_to_memory(
             self.machine, corpus.source, corpus.target, self._try_micro_batch
         )
 
     def _try_micro_batch(self, tokens: ParallelTokens) -> None:
-        """Compute, and discard, the gradient of one micro-batch beside all that steps need."""
+        """Compute and discard the gradient of a micro-batch while later allocations are held."""
         self.model.train()
         room = room_to_leave(self._state(), self.machine)
         self._compute_gradient(Batch(0, (tokens,)), self.machine._replace(ranks=ALONE))
@@ -114,7 +113,7 @@ class Trainer:
         return manifest
 
     def _follow_changes(self, before: Recipe) -> None:
-        """Make what the checkpoint's recipe meant mean the same under this one."""
+        """Adapt the progress to what changed since ``before``, the recipe of the checkpoint."""
         settings = plan_settings(before)
         if settings != plan_settings(self.recipe):
             move_to_plan(self.progress, plan_batches(settings, self.corpus), self.plan)
@@ -242,10 +241,10 @@ class Trainer:
 
     @contextmanager
     def _saved_before_failing(self, where: str) -> Iterator[None]:
-        """Save a checkpoint before training ends for want of memory, or because a rank was lost.
+        """Save a checkpoint if the block runs out of memory or loses a rank, then raise the error.
 
-        ``where`` completes "out of memory". A step that was cut short while it moved the weights
-        leaves nothing to save.
+        ``where`` follows "out of memory" in the message. Nothing is saved if a step was cut short
+        while it updated the weights.
         """
         try:
             yield
@@ -259,11 +258,11 @@ class Trainer:
             give_up_memory_of(error)  # saving needs some
             self._save_for_safety()
             saved = self.saver.last.step
-            stands = f"{self.run_dir} holds step {saved:,}" if saved else "nothing is saved yet"
+            kept = f"step {saved:,} is saved in {self.run_dir}" if saved else "nothing is saved yet"
             if not (self.machine.ranks.is_main or isinstance(error, FullMemoryError)):
-                stands = f"the checkpoints in {self.run_dir} stand"  # others may have saved later
+                kept = f"{self.run_dir} keeps its checkpoints"  # others may have saved later
             raise UserError(
-                f"out of memory {where}; {stands}. Free memory that other programs hold, or take "
+                f"out of memory {where}; {kept}. Free memory that other programs hold, or take "
                 "a machine with more, and continue with --resume."
             ) from error
 
@@ -303,7 +302,7 @@ class Trainer:
             return False
         require_same_weights(self.model, self.machine.ranks, self.progress.step)
         progress = self.progress
-        divergence = self._divergence(validation.nll)
+        divergence = self._divergence_at(validation.nll)
         if divergence is not None:
             validation = validation._replace(quality=None)
         record = validation.as_record()
@@ -318,16 +317,16 @@ class Trainer:
             )
         return improved
 
-    def _divergence(self, nll: float) -> str | None:
+    def _divergence_at(self, nll: float) -> str | None:
         training, size = self.recipe.training, self.corpus.tokenizer.size
         return worse_than_guessing(nll, self.progress.step, training, size)
 
     def divergence(self) -> str | None:
-        """Return why the last step's model counts as diverged; None where it does not."""
+        """Return why the model of the last step counts as diverged; None if it does not."""
         if self._validation is None:
             return None
         nll = self._validation["nll"]
-        return self._divergence(math.nan if nll is None else nll)
+        return self._divergence_at(math.nan if nll is None else nll)
 
     def summary(self) -> str:
         """Return how training ended, and why, in one line."""

@@ -83,8 +83,8 @@ def compute_gradient(  # one argument for each thing the gradient depends on
 
     The gradient is that of the sum of token losses over the whole batch, divided by the number of
     its target tokens, however the batch is cut and whoever computes the pieces. Dropout is seeded
-    for each micro-batch. Requests to ``stop`` travel with the losses. Raises FullMemoryError on all
-    ranks where one of them runs out of memory.
+    for each micro-batch. Requests to ``stop`` are exchanged with the losses. Raises FullMemoryError
+    on all ranks if one of them runs out of memory.
     """
     model.zero_grad(set_to_none=True)
     ranks, failure, gradients = machine.ranks, None, None

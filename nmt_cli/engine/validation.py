@@ -66,8 +66,8 @@ class Validator:
     ) -> Validation | None:
         """Return the figures of ``model``, left in evaluation mode; None where ``stop`` came.
 
-        The ranks share the text out, and all return the same. Raises FullMemoryError on all ranks
-        where a sentence pair does not fit the memory of one.
+        Each rank measures a share of the text, and all return the same. Raises FullMemoryError on
+        all ranks if a sentence pair does not fit the memory of one of them.
         """
         model.eval()
         measures_bleu = self._recipe.validation.bleu != "off"
@@ -93,10 +93,10 @@ class Validator:
 
     @torch.no_grad()
     def _loss_sums(self, model: Transformer, machine: Machine, stop: StopRequest) -> list[float]:
-        """Return of this rank's share the summed loss, summed nll and target tokens.
+        """Return sums over this rank's share: loss, nll, target tokens, cuts and failures.
 
-        Then follow how many micro-batches had to be cut smaller because memory was full, and
-        whether that did not help.
+        Cuts are micro-batches that were cut because memory was full. Failures is 1 if that did not
+        help, else 0.
         """
         totals = np.zeros(3)
         cuts = 0
@@ -164,7 +164,7 @@ class Validator:
     def _bleu(self, by_rank: list[list[str]]) -> float:
         """Return the BLEU of the validation text, through the same code as translate | score.
 
-        Where the text is in pieces, both sides are compared after their pieces were joined.
+        If the text is in pieces, the pieces of hypotheses and references are joined before.
         """
         dealt = zip_longest(*by_rank)  # as they were dealt out to the ranks
         hypotheses = [text for texts in dealt for text in texts if text is not None]

@@ -51,7 +51,7 @@ def test_unknown_pieces_of_the_validation_text_are_reported(corpus, warnings, mo
     assert said[-1].endswith(f" for the loss, {expected:.2%} of source and 0.00% of target unknown")
     assert warning == (
         f"{expected:.0%} of the pieces of data/val.en are unknown, 0% of those of the training "
-        "text; were both cut and written alike?"
+        "text; were both tokenized and normalized in the same way?"
     )
 
 
@@ -59,7 +59,7 @@ def test_one_file_for_source_and_target_is_said(warnings):
     Path("data/link.en").symlink_to("a.en")
     for target in ("a.en", "link.en"):
         assert warnings(f"data.train=[{{source: data/a.en, target: data/{target}}}]") == [
-            "data/a.en is source and target of the same text; correct one of the two paths."
+            "data/a.en is given as source and as target; correct one of the two paths."
         ]
 
 
@@ -73,7 +73,7 @@ def test_equal_sides_are_said(corpus, warnings):
 def test_validation_on_the_training_text_is_said(corpus, warnings):
     expected = (
         "every pair of the validation text {} is in the training text too, so validation measures "
-        "what was learnt by heart; give other files as data.validation."
+        "what was learned by heart; give other files as data.validation."
     )
     assert warnings(VALIDATION("a", "a")) == [expected.format("data/a.en and data/a.de")]
     corpus.write("data/val.en", ["", *corpus.sentences(80, 0)[40:60]])
@@ -88,7 +88,7 @@ def test_pieces_in_text_for_sentencepiece_are_said(corpus, warnings):
     corpus.write("data/a.de", [f"a@@ b {sentence}" for sentence in corpus.sentences(80, 1)])
     (warning,) = warnings()
     assert warning.startswith(
-        '80 of 80 pairs of data/a.en and data/a.de hold "@@ ", the mark of text that is in pieces'
+        '80 of 80 pairs of data/a.en and data/a.de hold "@@ ", so the text is already in pieces, '
     )
     assert warnings('tokenizer={type: whitespace, joiner: "@@"}') == []
     sed = shlex.split(warning.rpartition("join the pieces first: ")[2])
@@ -179,7 +179,7 @@ def test_training_pairs_in_the_test_text_are_counted(corpus, warnings):
     test = "data.test={source: data/test.en, target: data/test.de}"
     assert warnings(test) == [
         "3 pairs of data/a.en and data/a.de are in the test text data/test.en and data/test.de "
-        "too, whose score will be too good; remove them from the training text."
+        "too, so its score will be too high; remove them from the training text."
     ]
     assert corpus.opened(test).manifest["train"][0]["found"]["also_in_test"] == 3
 
@@ -216,7 +216,7 @@ def test_train_warns_of_text_that_changed_since_it_was_prepared(corpus, capsys, 
         "prepared. To use the new text: nmt-cli preprocess ./small.yaml --force\n"
     )
     rewrite("data/val.en", b"new\n")
-    assert "data/a.de and 1 more files have changed since" in opened_by_train(capsys)
+    assert "data/a.de and 1 more file have changed since" in opened_by_train(capsys)
 
 
 def test_the_command_for_changed_text_repeats_the_users_options(corpus, capsys):

@@ -47,7 +47,7 @@ def test_guessing_is_the_limit_after_warm_up(training):
 )
 def test_the_finding_holds_the_loss_and_its_limit(training, nll, found):
     text = worse_than_guessing(nll, 10, training, SIZE)
-    assert text == f"the validation nll {found} ln(37) = 3.61, that of guessing"
+    assert text == f"the validation nll {found} ln(37) = 3.61, the nll of guessing"
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_a_diverged_training_is_not_a_success_and_its_report_is_drawn(toy, tmp_p
     assert ended.exit_code == 0, ended.stderr
     lines = ended.stderr.splitlines()
     assert lines[-1].startswith("Warning: Training diverged: the validation nll ")
-    assert "is above ln(16) = 2.77, that of guessing. It ended at step 9 after " in lines[-1]
+    assert "is above ln(16) = 2.77, the nll of guessing. It ended at step 9 after " in lines[-1]
     assert "Start again in another --run-dir with a lower training.peak_learning_rate" in lines[-1]
     assert sum(line.startswith("Warning: step ") for line in lines) == 2  # 6 and 9
     assert not [line for line in lines if "(best)" in line and "step 3:" not in line]

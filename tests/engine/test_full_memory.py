@@ -1,7 +1,6 @@
 """A memory that is full, by injected failures: what fits is trained, and nothing is lost."""
 
 import weakref
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -97,7 +96,7 @@ def test_a_batch_that_meets_a_full_memory_is_cut_and_computed_again(
         assert found.machine.max_tokens <= 70
         assert len(too_large) == 1
         assert said.count("as later batches will be.") == 1
-    assert "batch 0 met a full memory with micro-batches of " in said
+    assert "batch 0 ran out of memory with micro-batches of " in said
 
 
 def test_a_lowered_limit_is_that_of_the_resumed_run(toy, tmp_path, monkeypatch):
@@ -165,7 +164,7 @@ def test_pairs_that_do_not_fit_alone_end_training_saved(toy, tmp_path, monkeypat
     _, error = train(toy, tmp_path / "run")
     assert error is not None
     assert error.startswith("out of memory in batch 2 (")
-    assert f"{tmp_path / 'run'} holds step 2. Free memory" in error
+    assert f"step 2 is saved in {tmp_path / 'run'}. Free memory" in error
     assert steps_saved(tmp_path / "run") == [(2, "safety")]
 
 
@@ -245,7 +244,7 @@ def test_weights_that_moved_in_part_are_not_saved(toy, tmp_path):
 
     _, error = train(toy, tmp_path / "run", before=sabotage)
     assert error is not None
-    assert f"{tmp_path / 'run'} holds step 3. " in error
+    assert f"step 3 is saved in {tmp_path / 'run'}. " in error
     assert steps_saved(tmp_path / "run") == [(3, "regular")]
 
 
@@ -274,7 +273,7 @@ def test_a_lost_rank_leaves_the_last_step_saved(toy, tmp_path):
 
     first, second = run_ranks(2, tmp_path, work)
     assert "rank 0 lost another rank" in first
-    assert f"of batch 4 was applied; the checkpoints in {tmp_path / 'run'} stand. " in second
+    assert f"of batch 4 was applied; {tmp_path / 'run'} keeps its checkpoints. " in second
     assert steps_saved(tmp_path / "run")[-1] == (5, "safety")
 
 
@@ -392,7 +391,7 @@ def test_a_probe_leaves_headroom_and_room_for_what_steps_allocate(toy, tmp_path,
 
 def test_a_trainer_probes_without_changing_its_weights(toy, tmp_path):
     tmp_path.joinpath("run").mkdir()
-    trainer = Trainer(recipe_of(toy), toy.corpus, Path(tmp_path / "run"), MACHINE)
+    trainer = Trainer(recipe_of(toy), toy.corpus, tmp_path / "run", MACHINE)
     before = weights(trainer)
     for tokens in largest_micro_batches(toy.corpus.source, toy.corpus.target, 60):
         trainer._try_micro_batch(tokens)

@@ -102,7 +102,7 @@ def test_a_second_interrupt_ends_at_once(trainings, stop, tmp_path, undisturbed)
     run_dir = tmp_path / "run"
     assert ended.said.splitlines()[-1] == (
         "Training was interrupted twice and ended at once. "
-        f"{run_dir}/checkpoints/step-00000004 stands; steps 5 to 6 are lost. "
+        f"{run_dir}/checkpoints/step-00000004 is saved; steps 5 to 6 are lost. "
         "Run the same command with --resume to continue from there."
     )
     status = json.loads((run_dir / "status.json").read_text())
