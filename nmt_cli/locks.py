@@ -137,7 +137,7 @@ def _write_holder(stream: BinaryIO, does: str) -> None:
     now = datetime.now(timezone.utc).isoformat(timespec="seconds")
     holder = {"process": os.getpid(), "host": platform.node(), "does": does, "since": now}
     stream.truncate(0)
-    with suppress(OSError):  # disk full: the lock is held, but nobody can read by whom
+    with suppress(OSError):  # disk full: the lock is held, but messages cannot name its holder
         stream.write(json.dumps(holder).encode())
 
 

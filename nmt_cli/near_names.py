@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 
 LONGEST_NAME = 40
-LETTERS_PER_EDIT = 8  # one edit is allowed in any name, and one more per so many letters
+LETTERS_PER_EDIT = 8  # one edit is allowed from three letters on, one more per so many
 SHORTEST_BEGINNING = 3
 MOST_PROPOSED = 2  # if more names are equally near, none is proposed
 
@@ -25,7 +25,7 @@ def slips(name: str, known: Iterable[str]) -> list[str]:
 
 
 def parts(name: str, known: Iterable[str]) -> list[str]:
-    """Return the known names of which ``name`` holds some of the words, or else the beginning."""
+    """Return the known names that contain every word of ``name``, or else begin with ``name``."""
     return _best(name, known, _left_out)
 
 

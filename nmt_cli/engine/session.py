@@ -42,8 +42,8 @@ from nmt_cli.recipe.reader import RecipeFile
 from nmt_cli.run_status import RunStatus, State, write_status
 
 TEXT_SECTIONS = ("data", "tokenizer")  # of a recipe; preprocess depends on them alone
-# When several ranks fail with the same error, only the lowest rank logs it: each waits this long
-# for every rank below it.
+# When several ranks fail with the same error, only the lowest rank logs it: every rank waits this
+# long for each rank below it, at most ten, before it logs.
 SECONDS_BETWEEN_SPEAKERS = 0.3
 
 

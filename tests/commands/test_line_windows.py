@@ -66,9 +66,9 @@ def text():
 
 
 def expected(stream):
-    """Return what was said, before each window, of the number of all lines."""
+    """Return the arguments of each call of ``expect``, one call before each window."""
     found: list[tuple[int, bool]] = []
-    for _ in windows(stream, expect=lambda *told: found.append(told)):
+    for _ in windows(stream, expect=lambda *arguments: found.append(arguments)):
         pass
     return found
 
