@@ -22,6 +22,7 @@ from types import FrameType
 from typing import NamedTuple
 
 from nmt_cli.errors import InterruptedTrainingError, OutputError, UserError
+from nmt_cli.folders import CHECKPOINTS
 from nmt_cli.run_status import RunStatus, State, read_status, write_status
 from nmt_cli.signals import handled
 
@@ -246,9 +247,14 @@ def _error_of(
         error.exit_status = outcome.exit_status or 0
         return error if error.exit_status else None
     if signal_number is not None:
+        name = signal.Signals(signal_number).name
+        if not (run_dir / CHECKPOINTS).is_dir():
+            return InterruptedTrainingError(
+                f"{name} stopped training before anything was saved; run the same command again."
+            )
         return InterruptedTrainingError(
-            f"{signal.Signals(signal_number).name} stopped training before it could be saved; what "
-            f"{run_dir} held before stands, and --resume continues from there."
+            f"{name} stopped training before it could be saved; what {run_dir} held before "
+            "stands, and --resume continues from there."
         )
     if code == 0 and outcome is None:
         return None  # the run was finished already

@@ -141,6 +141,12 @@ class PreparedCorpus(NamedTuple):
     tokenizer: Tokenizer
     manifest: dict[str, Any]
 
+    @property
+    def longest(self) -> int:
+        """The tokens of the longest sentence of all four sides."""
+        sides = (self.source, self.target, self.validation_source, self.validation_target)
+        return max(int(side.lengths.max(initial=0)) for side in sides)
+
     def validation_lines(self, side: Side) -> list[str]:
         """Return the validation text of one side: every line, also those without a loss."""
         with open_text(validation_text(self.directory, side)) as stream:

@@ -32,6 +32,12 @@ class Batch(NamedTuple):
     number: int  # batch_index: of the plan, counted through all epochs
     micro_batches: tuple[ParallelTokens, ...]
 
+    def __str__(self) -> str:
+        return (
+            f"batch {self.number:,} ({self.num_source_tokens:,} source and "
+            f"{self.num_target_tokens:,} target tokens)"
+        )
+
     @property
     def largest_side(self) -> int:
         """The number of tokens on the largest side of any micro-batch."""

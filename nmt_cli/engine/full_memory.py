@@ -8,12 +8,17 @@ import numpy as np
 import torch
 
 from nmt_cli import logs
-from nmt_cli.corpus.binarized import BinarizedText
+from nmt_cli.corpus.binarized import BinarizedText, PreparedCorpus
 from nmt_cli.corpus.loader import Batch, ParallelTokens
 from nmt_cli.engine.checkpoint import TrainingState
 from nmt_cli.engine.ema import MovingAverage
 from nmt_cli.engine.machine import Machine
-from nmt_cli.engine.memory import give_up_memory_of, is_out_of_memory, largest_that_runs
+from nmt_cli.engine.memory import (
+    MEMORY_ERRORS,
+    give_up_memory_of,
+    is_out_of_memory,
+    largest_that_runs,
+)
 from nmt_cli.engine.ranks import Ranks
 from nmt_cli.engine.training_step import FullMemoryError, Gradient
 from nmt_cli.errors import UserError
@@ -29,12 +34,12 @@ class Computed(NamedTuple, Generic[Result]):
 
     result: Result
     batch: Batch
+    max_tokens: int | None  # of a side, to which the batch was cut; None where it fitted as it was
 
 
 def fit_to_memory(
     machine: Machine,
-    source: BinarizedText,
-    target: BinarizedText,
+    corpus: PreparedCorpus,
     attempt: Callable[[ParallelTokens], None],
 ) -> Machine:
     """Return ``machine`` with micro-batches that fit the memory of every rank.
@@ -45,12 +50,12 @@ def fit_to_memory(
     ``--max-tokens-per-device`` that the user chose.
     """
     wanted = fitting = machine.max_tokens
-    longest = max(int(side.lengths.max()) for side in (source, target))
+    longest = corpus.longest
     is_too_low = machine.is_limit_chosen and wanted < longest  # refused later, on any device
     if machine.device.type == "cuda" and not is_too_low:
 
         def attempt_largest(max_tokens: int) -> None:
-            for tokens in largest_micro_batches(source, target, max_tokens):
+            for tokens in largest_micro_batches(corpus.source, corpus.target, max_tokens):
                 attempt(tokens)
 
         fitting = largest_that_runs(wanted, longest, attempt_largest)
@@ -106,40 +111,42 @@ def computed_within_memory(
     compute: Callable[[Batch], Result],
     *,
     multiple_of: int = 1,
-    is_shared: Callable[[RuntimeError], bool] = is_out_of_memory,
+    is_shared: Callable[[Exception], bool] = is_out_of_memory,
 ) -> Computed[Result]:
     """Return ``compute(batch)``; while memory is full, cut the batch into smaller micro-batches.
 
     The batch is cut only if ``is_shared(error)``: then every rank that computes this batch has
     failed in the same way and cuts it too. Raises the last error if single pairs do not fit either.
     """
+    max_tokens = None
     while True:
         try:
-            return Computed(compute(batch), batch)
-        except RuntimeError as error:
+            return Computed(compute(batch), batch, max_tokens)
+        except MEMORY_ERRORS as error:
             if not is_shared(error) or batch.largest_side <= batch.longest:
                 raise
             give_up_memory_of(error)
-        batch = batch.cut(max(batch.longest, batch.largest_side // 2), multiple_of)
+        max_tokens = max(batch.longest, batch.largest_side // 2)
+        batch = batch.cut(max_tokens, multiple_of)
 
 
 def gradient_within_memory(
-    batch: Batch, machine: Machine, compute: Callable[[Batch], Gradient]
+    batch: Batch, machine: Machine, longest: int, compute: Callable[[Batch], Gradient]
 ) -> tuple[Gradient, Machine]:
     """Return the gradient of ``batch``, and the machine for the batches to come.
 
     If memory is full, all ranks cut the batch in the same way and try again. Later batches are then
-    cut to this size from the start, unless the user chose the limit. Raises FullMemoryError on all
-    ranks if single sentence pairs do not fit either.
+    cut to this size from the start, but never below the ``longest`` sentence, unless the user chose
+    the limit. Raises FullMemoryError on all ranks if single sentence pairs do not fit either.
     """
     batch = batch.cut(machine.max_tokens, machine.multiple_of)
-    gradient, fitting = computed_within_memory(
+    gradient, fitting, max_tokens = computed_within_memory(
         batch,
         compute,
         multiple_of=machine.multiple_of,
         is_shared=partial(_is_shared, ranks=machine.ranks),
     )
-    if fitting is batch:
+    if max_tokens is None:
         return gradient, machine
     text = (
         f"batch {batch.number:,} ran out of memory with micro-batches of {batch.largest_side:,} "
@@ -148,8 +155,9 @@ def gradient_within_memory(
     if machine.is_limit_chosen:
         logs.warning(f"{text}; --max-tokens-per-device stays {machine.max_tokens:,}.")
         return gradient, machine
-    logs.warning(f"{text}, as later batches will be.")
-    return gradient, machine._replace(max_tokens=fitting.largest_side)
+    max_tokens = max(max_tokens, longest)
+    logs.warning(f"{text}; later batches are computed with at most {max_tokens:,}.")
+    return gradient, machine._replace(max_tokens=max_tokens)
 
 
 def update_within_memory(average: MovingAverage, model: Transformer, step: int) -> None:
@@ -160,7 +168,7 @@ def update_within_memory(average: MovingAverage, model: Transformer, step: int) 
     try:
         average.update(model, step)
         return
-    except RuntimeError as error:
+    except MEMORY_ERRORS as error:
         if not is_out_of_memory(error):
             raise
         give_up_memory_of(error)
@@ -168,6 +176,6 @@ def update_within_memory(average: MovingAverage, model: Transformer, step: int) 
     average.update(model, step)
 
 
-def _is_shared(error: RuntimeError, ranks: Ranks) -> bool:
+def _is_shared(error: Exception, ranks: Ranks) -> bool:
     """Return whether all ranks ran out of memory on this batch, and ``error`` means that."""
     return isinstance(error, FullMemoryError) or (ranks.size == 1 and is_out_of_memory(error))

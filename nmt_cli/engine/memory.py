@@ -20,6 +20,7 @@ CGROUP_LIMITS = (
     Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
 )
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # malloc.h
+MEMORY_ERRORS = (RuntimeError, MemoryError)  # some of which is_out_of_memory
 KEPT_BLOCKS = (1 << 30, 1 << 25)  # bytes; older glibc refuses more than the second
 
 
@@ -79,16 +80,17 @@ def largest_that_runs(max_tokens: int, least: int, attempt: Callable[[int], None
 def _runs(attempt: Callable[[int], None], max_tokens: int) -> bool:
     try:
         attempt(max_tokens)
-    except RuntimeError as error:
+    except MEMORY_ERRORS as error:
         if not is_out_of_memory(error):
             raise
         return False
     return True
 
 
-def is_out_of_memory(error: RuntimeError) -> bool:
-    """Return whether a device, one of its libraries, or the CPU's allocator had no memory left."""
-    return isinstance(error, torch.OutOfMemoryError) or tells_of_full_memory(str(error))
+def is_out_of_memory(error: Exception) -> bool:
+    """Return whether a device, one of its libraries, or the host had no memory left."""
+    kinds = (MemoryError, torch.OutOfMemoryError)
+    return isinstance(error, kinds) or tells_of_full_memory(str(error))
 
 
 def give_up_memory_of(error: BaseException) -> None:

@@ -207,6 +207,10 @@ def _status_kept(trainer: Trainer, worker: Worker | None) -> Iterator[None]:
         if worker is None:
             _say(run_dir, worker, "failed", str(error), error.exit_status)
         raise
+    except Exception as error:  # a bug, or what no part of training expects
+        if worker is None:
+            _say(run_dir, worker, "failed", f"{type(error).__name__}: {error}", exit_status=1)
+        raise
     except KeyboardInterrupt:
         ended = ended_at_once(run_dir)
         _say(run_dir, worker, "interrupted", str(ended), ended.exit_status)

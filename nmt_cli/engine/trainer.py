@@ -33,7 +33,7 @@ from nmt_cli.engine.full_memory import (
     update_within_memory,
 )
 from nmt_cli.engine.machine import Machine
-from nmt_cli.engine.memory import give_up_memory_of, is_out_of_memory
+from nmt_cli.engine.memory import MEMORY_ERRORS, give_up_memory_of, is_out_of_memory
 from nmt_cli.engine.metrics_log import MetricsLog
 from nmt_cli.engine.planning import move_to_plan, plan_batches, plan_settings
 from nmt_cli.engine.ranks import ALONE, PeerLostError
@@ -69,6 +69,7 @@ class Trainer:
             fused=True,
         )
         self.plan = plan_batches(plan_settings(recipe), corpus)
+        self._longest = corpus.longest
         self.progress = Progress()
         self.validator = Validator(recipe, corpus)
         self.saver = Saver(run_dir, recipe, corpus.tokenizer, writes=machine.ranks.is_main)
@@ -85,10 +86,7 @@ class Trainer:
 
     def fit_to_memory(self) -> None:
         """Make the micro-batches fit the memory of every rank. Raises UserError if they cannot."""
-        corpus = self.corpus
-        self.machine = fit_to_memory(
-            self.machine, corpus.source, corpus.target, self._try_micro_batch
-        )
+        self.machine = fit_to_memory(self.machine, self.corpus, self._try_micro_batch)
 
     def _try_micro_batch(self, tokens: ParallelTokens) -> None:
         """Compute and discard the gradient of a micro-batch while later allocations are held."""
@@ -175,13 +173,12 @@ class Trainer:
         started = time.monotonic()
         batch = next(batches)
         waited = time.monotonic() - started
-        where = (
-            f"in batch {batch.number:,} ({batch.num_source_tokens:,} source and "
-            f"{batch.num_target_tokens:,} target tokens)"
-        )
-        with self._saved_before_failing(f"{where}, even with one sentence pair at a time"):
+        with self._saved_before_failing(f"in {batch}, even with one sentence pair at a time"):
             gradient, self.machine = gradient_within_memory(
-                batch, self.machine, lambda batch: self._compute_gradient(batch, self.machine, stop)
+                batch,
+                self.machine,
+                self._longest,
+                lambda batch: self._compute_gradient(batch, self.machine, stop),
             )
         if not gradient.is_finite:
             self.progress.batch_index = batch.number + 1
@@ -251,7 +248,7 @@ class Trainer:
         except PeerLostError:
             self._save_for_safety()
             raise
-        except RuntimeError as error:
+        except MEMORY_ERRORS as error:
             if not is_out_of_memory(error):
                 raise
             self.model.zero_grad(set_to_none=True)
@@ -268,8 +265,14 @@ class Trainer:
 
     def _save_for_safety(self) -> None:
         step = self.progress.step
-        if step > self.saver.last.step and self.optimizer.has_completed(step):
+        if step <= self.saver.last.step or not self.optimizer.has_completed(step):
+            return
+        try:
             self._save_once("safety")
+        except MEMORY_ERRORS as error:
+            if not is_out_of_memory(error):
+                raise
+            logs.warning(f"memory was too full to save step {step:,}.")
 
     def _validate_and_save_if_due(self, stop: StopRequest) -> None:
         """Do what the intervals ask for at this step; the last is always measured and saved."""
@@ -281,27 +284,26 @@ class Trainer:
         if is_due and self.progress.validated_step != step:
             improved = self._validate(stop)
         ended = self.is_finished()  # validation may have used up the patience
-        if self._is_due(self.recipe.checkpoints):
-            seconds = self._save_once("regular", forgiving=not ended)
-        elif ended:
-            seconds = self._save_once("final", forgiving=False)
-        else:
-            seconds = self._save_once("safety") if improved else None
+        with self._saved_before_failing(f"while step {step:,} was saved"):
+            if self._is_due(self.recipe.checkpoints):
+                seconds = self._save_once("regular", forgiving=not ended)
+            elif ended:
+                seconds = self._save_once("final", forgiving=False)
+            else:
+                seconds = self._save_once("safety") if improved else None
         stop.note_seconds("save", seconds or 0.0)
 
     def _validate(self, stop: StopRequest) -> bool:
         """Measure on the validation text; return whether it was the best so far."""
         average = self.average
-        with (
-            self._saved_before_failing(f"while step {self.progress.step:,} was validated"),
-            average.in_place_of(self.model) if average is not None else nullcontext(),
-        ):
-            validation = self.validator.validate(self.model, self.machine, stop)
-        self.model.train()
-        if validation is None:
-            return False
-        require_same_weights(self.model, self.machine.ranks, self.progress.step)
         progress = self.progress
+        with self._saved_before_failing(f"while step {progress.step:,} was validated"):
+            with average.in_place_of(self.model) if average is not None else nullcontext():
+                validation = self.validator.validate(self.model, self.machine, stop)
+            self.model.train()
+            if validation is None:
+                return False
+            require_same_weights(self.model, self.machine.ranks, progress.step)
         divergence = self._divergence_at(validation.nll)
         if divergence is not None:
             validation = validation._replace(quality=None)

@@ -15,7 +15,7 @@ from torch import Tensor
 from nmt_cli.corpus.loader import Batch, ParallelTokens
 from nmt_cli.engine.loss import LossSums, label_smoothed_cross_entropy
 from nmt_cli.engine.machine import Machine
-from nmt_cli.engine.memory import is_out_of_memory
+from nmt_cli.engine.memory import MEMORY_ERRORS, is_out_of_memory
 from nmt_cli.engine.stop_signals import StopRequest
 from nmt_cli.model.packing import Packed, pack
 from nmt_cli.model.transformer import Transformer
@@ -91,7 +91,7 @@ def compute_gradient(  # one argument for each thing the gradient depends on
     try:
         losses = _accumulate(model, batch, bos_id, smoothing, seed, machine)
         gradients = ranks.collect_gradients(model.parameters())
-    except RuntimeError as error:
+    except MEMORY_ERRORS as error:
         if not is_out_of_memory(error):
             raise
         losses, failure = [math.nan, math.nan], error

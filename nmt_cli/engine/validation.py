@@ -15,7 +15,7 @@ from nmt_cli.corpus.loader import Batch, ParallelTokens, micro_batches_of
 from nmt_cli.decoding.translator import LinesFailedError, Translator
 from nmt_cli.engine.full_memory import computed_within_memory
 from nmt_cli.engine.machine import Machine
-from nmt_cli.engine.memory import give_up_memory_of, is_out_of_memory
+from nmt_cli.engine.memory import MEMORY_ERRORS, give_up_memory_of, is_out_of_memory
 from nmt_cli.engine.stop_signals import StopRequest
 from nmt_cli.engine.training_step import FullMemoryError, as_tensors, loss_sums
 from nmt_cli.errors import UserError
@@ -105,14 +105,14 @@ class Validator:
                 break
             whole = Batch(index, (tokens,))
             try:
-                sums, batch = computed_within_memory(whole, partial(self._sums, model, machine))
-            except RuntimeError as error:
+                sums, _, cut_to = computed_within_memory(whole, partial(self._sums, model, machine))
+            except MEMORY_ERRORS as error:
                 if not is_out_of_memory(error):
                     raise
                 give_up_memory_of(error)
                 return [*totals.tolist(), cuts, 1.0]
             totals += sums
-            cuts += batch is not whole
+            cuts += cut_to is not None
         return [*totals.tolist(), cuts, 0.0]
 
     def _sums(self, model: Transformer, machine: Machine, batch: Batch) -> NDArray[np.float64]:

@@ -1,6 +1,7 @@
 """A memory that is full, by injected failures: what fits is trained, and nothing is lost."""
 
 import weakref
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 import torch
 
 from nmt_cli.engine import full_memory, saving, training_step, validation
+from nmt_cli.engine import trainer as trainer_module
 from nmt_cli.engine.checkpoint import save_checkpoint
 from nmt_cli.engine.ema import MovingAverage
 from nmt_cli.engine.full_memory import fit_to_memory, largest_micro_batches
@@ -93,10 +95,79 @@ def test_a_batch_that_meets_a_full_memory_is_cut_and_computed_again(
         assert len(too_large) > 6
         assert "; --max-tokens-per-device stays 120." in said
     else:
-        assert found.machine.max_tokens <= 70
+        assert found.machine.max_tokens == 59  # half of the largest micro-batch
         assert len(too_large) == 1
-        assert said.count("as later batches will be.") == 1
+        assert said.count("later batches are computed with at most 59.") == 1
     assert "batch 0 ran out of memory with micro-batches of " in said
+
+
+def test_later_batches_are_cut_no_smaller_than_the_longest_sentence(toy, tmp_path, monkeypatch):
+    longest = toy.corpus.longest
+    tried = limit_memory(monkeypatch, training_step, 4)
+    found, error = train(toy, tmp_path / "run")
+    assert error is not None  # a sentence of more than 4 tokens came
+    assert longest > 4
+    assert max(tried[-20:]) <= 2 * longest
+    monkeypatch.undo()
+    machine = MACHINE._replace(max_tokens=found.machine.max_tokens)
+    assert machine.max_tokens == longest
+    assert train(toy, tmp_path / "again", machine=machine)[1] is None
+
+
+@pytest.mark.parametrize(
+    "error", [MemoryError(), np._core._exceptions._ArrayMemoryError((9,), "d")]
+)
+def test_the_hosts_memory_counts_too(toy, tmp_path, monkeypatch, error):
+    accumulate = training_step._accumulate
+
+    def limited(model, batch, *others):
+        if batch.number == 2:
+            raise error
+        return accumulate(model, batch, *others)
+
+    monkeypatch.setattr(training_step, "_accumulate", limited)
+    _, text = train(toy, tmp_path / "run")
+    assert text is not None
+    assert text.startswith("out of memory in batch 2 (")
+    assert steps_saved(tmp_path / "run") == [(2, "safety")]
+
+
+@pytest.mark.parametrize("num_failures", [1, 2])
+def test_a_save_without_memory_is_tried_again_without_the_gradients(
+    toy, tmp_path, monkeypatch, capsys, num_failures
+):
+    failures = []
+
+    def limited(*arguments):
+        if arguments[1].progress.step == 6 and len(failures) < num_failures:
+            failures.append(any(p.grad is not None for p in arguments[1].model.parameters()))
+            raise RuntimeError(FULL)
+        return save_checkpoint(*arguments)
+
+    monkeypatch.setattr(saving, "save_checkpoint", limited)
+    _, error = train(toy, tmp_path / "run")
+    assert error is not None
+    saved = 6 if num_failures == 1 else 3
+    where = "out of memory while step 6 was saved"
+    assert error.startswith(f"{where}; {tmp_path / 'run'} holds step {saved}. ")
+    assert steps_saved(tmp_path / "run")[-1][0] == saved
+    assert failures == [True, False][:num_failures]
+    assert ("too full to save step 6" in capsys.readouterr().err) == (num_failures == 2)
+
+
+def test_a_rank_that_is_lost_while_weights_are_compared_leaves_the_step_saved(
+    toy, tmp_path, monkeypatch
+):
+    def work(ranks):
+        if ranks.rank == 1:
+            monkeypatch.setattr(
+                trainer_module, "require_same_weights", FailsOnce(lambda *_: None, 1)
+            )
+        machine = MACHINE._replace(ranks=ranks, multiple_of=2)
+        return train(toy, tmp_path / "run", machine=machine)[1]
+
+    run_ranks(2, tmp_path, work)
+    assert steps_saved(tmp_path / "run")[-1] == (6, "safety")
 
 
 def test_a_lowered_limit_is_that_of_the_resumed_run(toy, tmp_path, monkeypatch):
@@ -348,7 +419,8 @@ def probe(machine, limit, tried):
             raise torch.OutOfMemoryError("no")
 
     source, target = of_pairs(*[(10, 10)] * 20, (10, 12))
-    return fit_to_memory(machine._replace(device=Cuda()), source, target, attempt).max_tokens
+    corpus = SimpleNamespace(source=source, target=target, longest=12)
+    return fit_to_memory(machine._replace(device=Cuda()), corpus, attempt).max_tokens
 
 
 def test_on_a_gpu_the_micro_batches_are_made_to_fit():
