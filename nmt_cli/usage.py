@@ -208,11 +208,12 @@ def _setting(key: str, value: str | None, example: str) -> str:
     from nmt_cli.recipe.keys import is_value_of
     from nmt_cli.recipe.layers import parse_value
 
+    path = key.replace("data.train.", "data.train.0.")  # of the first corpus
     if value is not None:
         parsed = parse_value(value)
         if parsed.readable and not parsed.findings and is_value_of(key, parsed.value):
-            return shlex.quote(f"{key}={value}")
-    return shlex.quote(f"{key}={example}") if example else f"{key}=VALUE"
+            return shlex.quote(f"{path}={value}")
+    return shlex.quote(f"{path}={example}") if example else f"{path}=VALUE"
 
 
 def _keys_called(name: str) -> list[str]:
@@ -220,6 +221,8 @@ def _keys_called(name: str) -> list[str]:
     from nmt_cli.recipe.keys import keys_called, section_at
 
     others = names_of_keys()
+    if len(plain(name)) == 1:
+        return []  # -b, -m and -v mean something else in each toolkit
     if plain(name) in others:
         return [others[plain(name)]]
     keys = [key for key in keys_called(name) if section_at(tuple(key.split("."))) is None]
@@ -229,10 +232,15 @@ def _keys_called(name: str) -> list[str]:
 def _keys_near(name: str) -> list[str]:
     from nmt_cli.recipe.keys import keys_meant, section_at
 
+    if len(plain(name)) == 1:
+        return []
     return [key for key in keys_meant(name) if section_at(tuple(key.split("."))) is None]
 
 
 def _of_another_command(ctx: click.Context, written: _Written) -> str:
+    means_force = any("--force" in place for row in renamed(written.name) for place in row.places())
+    if _name_of(ctx) == "train" and (means_force or plain(written.name) == "force"):
+        return ": train never replaces a run. Choose another --run-dir, or delete the old one"
     root: Any = ctx.find_root().command
     having = [
         name

@@ -119,8 +119,18 @@ def test_what_stands_elsewhere_is_sent_there(command_line, message):
     assert refusal(command_line).endswith(f". {message}")
 
 
+def test_the_key_of_a_corpus_is_proposed_for_the_first_one():
+    assert "write --set data.train.0.weight=2." in refusal("train base --weight 2")
+
+
+@pytest.mark.parametrize("command_line", ["train base -v", "train base -b 3", "score a b -m bleu"])
+def test_a_single_letter_means_no_key(command_line):
+    assert "--set" not in refusal(command_line)
+
+
 def test_what_does_not_exist_is_explained():
     assert "--weight-decay: always Adam" in refusal("train base --weight-decay 0.1")
+    assert "--overwrite: train never replaces a run." in refusal("train base --overwrite")
     assert "--min-length: translate has no minimum length" in refusal("translate m --min-length 3")
     assert "marian-server: there is no server; " in refusal("marian-server")
 

@@ -1,5 +1,6 @@
 """``nmt-cli average-checkpoints``: the last checkpoints of a run become one model."""
 
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -80,7 +81,15 @@ def _checkpoint(path: Path) -> Path:
 
 
 def _last(run_dir: Path, count: int | None) -> list[Path]:
-    available = [c for c in list_checkpoints(run_dir) if c.enters_average]
+    checkpoints = list_checkpoints(run_dir)
+    available = [c for c in checkpoints if c.enters_average]
+    if checkpoints and not available:
+        newest = checkpoints[-1].path
+        raise UserError(
+            f"{run_dir} holds only checkpoints that were saved for safety, such as {newest}, and "
+            "these enter no average by themselves. Continue with train --resume, or give them by "
+            f"--checkpoints {shlex.quote(str(newest))}."
+        )
     if count is None:
         if not available:
             raise UserError(f"{run_dir} holds no checkpoint yet; train it first.")

@@ -53,6 +53,7 @@ def run(
         raise UserError(
             f"--n-best {n_best} needs --format tsv or jsonl; text is one line for each line."
         )
+    _refuse_same_file(input_path, output_path)
     if threads is not None:
         set_num_threads(threads)
     with _source(input_path) as source, _sink(output_path, force=force) as write:
@@ -71,6 +72,16 @@ def run(
                 counter.advance(len(outputs))
     tally.report()
     return STATUS_SOME_LINES_FAILED if tally.num_failed else 0
+
+
+def _refuse_same_file(input_path: Path | None, output_path: Path | None) -> None:
+    if input_path is None or output_path is None or not output_path.is_file():
+        return
+    if input_path.exists() and output_path.samefile(input_path):
+        raise UserError(
+            f"--input {input_path} and --output {output_path} are the same file; "
+            "choose another --output."
+        )
 
 
 @contextmanager

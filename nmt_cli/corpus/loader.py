@@ -50,8 +50,9 @@ class Batch(NamedTuple):
     def longest(self) -> int:
         """The number of tokens of the longest sentence."""
         return max(
-            max(tokens.source_lengths.max(initial=0), tokens.target_lengths.max(initial=0))
+            int(lengths.max(initial=0))
             for tokens in self.micro_batches
+            for lengths in (tokens.source_lengths, tokens.target_lengths)
         )
 
     def cut(self, max_tokens: int, multiple_of: int = 1) -> "Batch":

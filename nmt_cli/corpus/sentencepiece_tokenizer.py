@@ -167,7 +167,7 @@ class _TrainingText:
 
     def __init__(self, sentences: Iterable[str]) -> None:
         self._sentences = sentences
-        self.error: Exception | None = None
+        self.error: BaseException | None = None
 
     def __iter__(self) -> Iterator[str]:
         try:
@@ -175,7 +175,7 @@ class _TrainingText:
                 text = _spaced(sentence.replace(SKIPPED_BY_TRAINER, " "))
                 for start in range(0, len(text), LONGEST_TRAINING_TEXT):
                     yield text[start : start + LONGEST_TRAINING_TEXT]
-        except Exception as error:
+        except BaseException as error:  # a signal's too, which C++ would turn into text
             self.error = error
             raise
 

@@ -43,9 +43,10 @@ def worse_than_guessing(
     limit = math.log(vocabulary_size)
     if step < training.warmup_steps or nll <= limit:
         return None
-    digits = 2 if nll - limit >= 0.01 else 5  # so that the two numbers differ
+    digits = 5 if abs(nll - limit) < 0.01 else 2  # so that the two numbers differ
     found = f"{as_text(nll, digits)} is above" if math.isfinite(nll) else f"{nll} is not below"
-    return f"the validation nll {found} ln({vocabulary_size:,}) = {limit:.{digits}f}, the nll of guessing"
+    guessing = f"ln({vocabulary_size:,}) = {limit:.{digits}f}, the nll of guessing"
+    return f"the validation nll {found} {guessing}"
 
 
 def advice_after_divergence(training: TrainingConfig) -> str:

@@ -17,6 +17,7 @@ from nmt_cli.folders import CHECKPOINT_GLOB, CHECKPOINTS, METRICS, SESSIONS, not
 from nmt_cli.model_directory import CHECKPOINT_NAME, list_checkpoints
 from nmt_cli.model_settings import RECIPE
 from nmt_cli.recipe.changes import ChangeKind, changed_keys
+from nmt_cli.recipe.keys import key_paths
 from nmt_cli.recipe.reader import dump_recipe, read_recipe
 from nmt_cli.recipe.schema import Recipe
 from nmt_cli.temporary_names import remove_leftovers
@@ -95,16 +96,24 @@ def check_run_directory(
 
 def _refuse_other_recipe(run_dir: Path, recipe: Recipe, allowed: Sequence[str]) -> None:
     before = read_recipe(str(run_dir / RECIPE)).recipe
-    refused = []
+    refused, accepted = [], []
+    known = set(key_paths())
+    for key in allowed:
+        if ".".join(step for step in key.split(".") if not step.isdecimal()) not in known:
+            raise UserError(
+                f"--allow-change {key}: there is no such key; nmt-cli recipes keys lists them."
+            )
     for change in changed_keys(before, recipe):
         if change.kind is ChangeKind.FORBIDDEN:
             refused.append(f"{change} cannot change within a run")
         elif change.kind is ChangeKind.DECLARED and change.key not in allowed:
             refused.append(f"{change} needs --allow-change {change.key}")
         else:
-            logs.info(f"Recipe changed: {change}.")
+            accepted.append(change)
     if refused:
         raise UserError(f"{run_dir} was trained with another recipe: {'; '.join(refused)}.")
+    for change in accepted:
+        logs.info(f"Recipe changed: {change}.")
 
 
 def _refuse_foreign(run_dir: Path) -> None:

@@ -35,6 +35,7 @@ from nmt_cli.engine.stop_signals import StopRequest, stop_requests
 from nmt_cli.engine.trainer import Trainer
 from nmt_cli.engine.warm_start import start_from
 from nmt_cli.errors import InterruptedTrainingError, OutputError, UserError
+from nmt_cli.folders import CHECKPOINT_GLOB, CHECKPOINTS
 from nmt_cli.launch import Worker, die_with_parent, started_at, status_of_this_launch
 from nmt_cli.model.compiled_residual import compile_residuals
 from nmt_cli.model_directory import average_command, list_checkpoints
@@ -75,7 +76,12 @@ class Job(NamedTuple):
     def open_corpus(self, worker: Worker | None = None) -> PreparedCorpus:
         """Return the prepared text after checking every file of it; warn if it is out of date."""
         prepared = self.options.get("prepared") or self.file.prepared
-        corpus = open_prepared(prepared, self.file.recipe, self._preprocess())
+        try:
+            corpus = open_prepared(prepared, self.file.recipe, self._preprocess())
+        except UserError:
+            if self.options.get("resume") and self.run_dir.is_dir():
+                self.check_run_directory()  # what cannot change within a run comes first
+            raise
         if worker is None or (worker.rank == 0 and worker.outcome is None):
             self._warn_of_changed_text(corpus)  # otherwise rank 0 or our launcher warns
         return corpus
@@ -86,7 +92,8 @@ class Job(NamedTuple):
             return
         files = "file" if len(changed) == 2 else "files"
         others = f" and {len(changed) - 1} more {files} have" if len(changed) > 1 else " has"
-        then = ", then train into another --run-dir" if self.options.get("resume") else ""
+        is_begun = any((self.run_dir / CHECKPOINTS).glob(CHECKPOINT_GLOB))
+        then = ", then train into another --run-dir" if is_begun else ""
         logs.warning(
             f"{changed[0]}{others} changed since {corpus.directory} was made, and training uses "
             f"what was prepared. To use the new text: {self._preprocess()} --force{then}"
@@ -146,6 +153,8 @@ def _restore(trainer: Trainer, job: Job, *, is_resumed: bool) -> None:
     ranks, before, init_from = trainer.machine.ranks, None, job.options.get("init_from")
     if is_resumed:
         before = dict(trainer.resume())
+        if init_from is not None:
+            logs.info(f"--init-from {init_from} is not used: the run goes on from its own weights.")
     elif init_from is not None and ranks.is_main:
         warm_start = start_from(init_from, trainer.model, trainer.corpus.tokenizer)
         trainer.origin = warm_start.facts()

@@ -250,3 +250,16 @@ def test_the_run_that_was_meant_is_named(run_dir, given, says):
     with pytest.raises(UserError) as caught:
         average_checkpoints.run(run_dir / given)
     assert str(caught.value) == f"{run_dir / given} {says.format(run_dir)}"
+
+
+def test_a_run_with_safety_checkpoints_only_says_how_to_average_them(run_dir):
+    for step in (3, 6, 9, 12):
+        path = checkpoint(run_dir, step)
+        manifest = json.loads((path / MANIFEST).read_text())
+        facts = {k: v for k, v in manifest.items() if k not in ("files", "manifest_sha256")}
+        write_manifest(path, {**facts, "kind": "safety"})
+    with pytest.raises(UserError, match=r"saved for safety, such as .*step-00000012") as error:
+        average_checkpoints.run(run_dir)
+    option, path = shlex.split(str(error.value).removesuffix("."))[-2:]
+    assert option == "--checkpoints"
+    average_checkpoints.run(run_dir, checkpoints=[Path(path)])

@@ -170,6 +170,20 @@ def test_resume_shows_old_and_new_of_what_may_not(run):
     run("training.seed=2", "training.max_steps=4", resume=True, allowed_changes=["training.seed"])
 
 
+def test_permission_to_change_a_key_that_does_not_exist_is_refused(run):
+    run("training.max_steps=3")
+    for key in ("training.max_step", "max_steps", "decodings"):
+        with pytest.raises(UserError, match=f"--allow-change {key}: there is no such key"):
+            run("training.max_steps=4", resume=True, allowed_changes=[key])
+
+
+def test_what_cannot_change_within_a_run_is_said_before_its_text_is_made_again(run):
+    run("training.max_steps=3")
+    with pytest.raises(UserError, match=r"data.max_length .* cannot change within a run") as error:
+        run("training.max_steps=4", "data.max_length=29", resume=True)
+    assert "--force" not in str(error.value)
+
+
 def test_resume_without_a_checkpoint_is_a_start(run):
     assert (run("training.max_steps=3", resume=True) / "checkpoints").is_dir()
 

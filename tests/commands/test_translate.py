@@ -464,3 +464,13 @@ def test_a_real_model_with_its_options(toy, tmp_path, capsys):
     assert [record["line"] for record in records] == list(range(1, len(NASTY) + 3))
     assert all(len(record["alternatives"]) == 1 for record in records[-2:])
     assert f"end cut off: line {len(NASTY) + 1}." in capsys.readouterr().err
+
+
+def test_a_file_is_never_replaced_by_its_own_translation(tmp_path):
+    text = tmp_path / "text"
+    text.write_bytes(b"one\n")
+    (tmp_path / "link").hardlink_to(text)
+    for output in (text, tmp_path / "link"):
+        with pytest.raises(UserError, match="are the same file; choose another --output"):
+            translate.run(tmp_path / "model", input_path=text, output_path=output, force=True)
+    assert text.read_bytes() == b"one\n"

@@ -370,3 +370,13 @@ def test_damaged_vocabularies_are_refused(tmp_path, content):
         load_tokenizer(tmp_path, text_settings(whitespace(), data()))
     assert str(path) in str(caught.value)
     assert "damaged" in str(caught.value)
+
+
+@pytest.mark.parametrize("signal", [KeyboardInterrupt(), SystemExit(143)])
+def test_a_signal_while_the_tokenizer_is_trained_stays_one(signal):
+    def sentences():
+        yield "one"
+        raise signal
+
+    with pytest.raises(type(signal)):
+        sentencepiece_tokenizer.train_model(sentences(), config(), 2, 1)
