@@ -26,7 +26,7 @@ from nmt_cli.folders import CHECKPOINTS
 from nmt_cli.run_status import RunStatus, State, read_status, write_status
 from nmt_cli.signals import handled
 
-AGENT = "nmt_cli.engine.torchrun"
+AGENT = "nmt_cli.hardware.torchrun"
 # What our own launcher tells its workers: its monotonic clock when it began, the folder in which
 # they leave their outcome, and the process that must live for them to live.
 LAUNCHED, OUTCOME, PARENT = "NMT_CLI_LAUNCHED_AT", "NMT_CLI_OUTCOME", "NMT_CLI_PARENT"

@@ -19,9 +19,10 @@ LAYERS = [
     {"folders", "locks", "model_settings", "run_status"},
     {"launch"},
     {"corpus", "metrics", "model", "report"},
-    {"model_directory"},
+    {"hardware", "model_directory"},
     {"decoding"},
-    {"engine"},
+    {"runs"},
+    {"training"},
     {"commands", "usage"},
     {"cli"},
     {"__main__"},
@@ -37,8 +38,8 @@ DOORS = {
     "safetensors": {"model_directory"},
     "tqdm": {"logs"},
     "matplotlib": {"report"},
-    "tensorboard": {"engine"},
-    "torch": {"model", "model_directory", "decoding", "engine"},
+    "tensorboard": {"runs"},
+    "torch": {"hardware", "model", "model_directory", "decoding", "runs", "training"},
 }
 
 

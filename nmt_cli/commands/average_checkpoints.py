@@ -8,7 +8,6 @@ from typing import Any
 from nmt_cli import logs
 from nmt_cli.atomic_files import directory_appearing_whole, refuse_directory, verify
 from nmt_cli.corpus.tokenizer import load_tokenizer
-from nmt_cli.engine.averaging import mean_weights
 from nmt_cli.errors import UserError
 from nmt_cli.folders import is_model, is_run, what_to_give
 from nmt_cli.locks import claimed
@@ -23,6 +22,7 @@ from nmt_cli.model_directory import (
 )
 from nmt_cli.model_settings import RECIPE, ModelSettings, read_settings
 from nmt_cli.recipe.reader import read_recipe
+from nmt_cli.runs.averaging import mean_weights
 
 
 def run(

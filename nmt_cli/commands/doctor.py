@@ -7,7 +7,7 @@ from nmt_cli import logs
 from nmt_cli.commands.machine_advice import advice_on
 from nmt_cli.commands.machine_facts import system_facts
 from nmt_cli.commands.pipes import StandardOutput
-from nmt_cli.engine.busy_machine import LoadMeter
+from nmt_cli.hardware.busy_machine import LoadMeter
 
 
 def run(*, output_format: str = "text") -> None:
@@ -29,7 +29,7 @@ def run(*, output_format: str = "text") -> None:
 def _torch_facts() -> dict[str, Any]:
     """Return the facts of torch; where it is broken, that is the fact."""
     try:
-        from nmt_cli.engine.torch_facts import torch_facts
+        from nmt_cli.hardware.torch_facts import torch_facts
     except (ImportError, OSError) as error:  # OSError is a shared library that does not load
         return {"torch.problem": " ".join(str(error).split())}
     return torch_facts()

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from nmt_cli.engine.busy_machine import Cores, advice_on_load
+from nmt_cli.hardware.busy_machine import Cores, advice_on_load
 
 Facts = Mapping[str, Any]
 

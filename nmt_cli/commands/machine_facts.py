@@ -11,7 +11,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from nmt_cli.engine.busy_machine import cores
+from nmt_cli.hardware.busy_machine import cores
 
 GIBIBYTE = 1 << 30
 PACKAGES = (

@@ -11,14 +11,14 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nmt_cli.decoding.precision import choose_device
-from nmt_cli.engine.busy_machine import LoadMeter, cores, warn_if_busy
-from nmt_cli.engine.machine import count_devices
-from nmt_cli.engine.run_directory import ended_at_once, locked
-from nmt_cli.engine.session import Job, TrainOptions, train, train_as_worker
 from nmt_cli.errors import UserError
+from nmt_cli.hardware.busy_machine import LoadMeter, cores, warn_if_busy
+from nmt_cli.hardware.machine import count_devices
+from nmt_cli.hardware.precision import choose_device
 from nmt_cli.launch import Rendezvous, run_workers, this_worker
 from nmt_cli.recipe.reader import read_recipe
+from nmt_cli.runs.run_directory import ended_at_once, locked
+from nmt_cli.training.session import Job, TrainOptions, train, train_as_worker
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

@@ -16,15 +16,15 @@ from nmt_cli.commands.line_windows import STALL_SECONDS, windows
 from nmt_cli.commands.pipes import StandardOutput, standard_input
 from nmt_cli.commands.translation_formats import FORMATS, Formatter
 from nmt_cli.corpus.lines import Line, compressed, open_text
-from nmt_cli.decoding.precision import choose_device, set_num_threads, useful_threads
 from nmt_cli.decoding.translator import (
     LinesFailedError,
     Translation,
     Translator,
     TranslatorOptions,
 )
-from nmt_cli.engine.busy_machine import LoadMeter, warn_if_busy
 from nmt_cli.errors import UserError
+from nmt_cli.hardware.busy_machine import LoadMeter, warn_if_busy
+from nmt_cli.hardware.precision import choose_device, set_num_threads, useful_threads
 from nmt_cli.locks import claimed
 
 if TYPE_CHECKING:

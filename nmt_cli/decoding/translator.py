@@ -15,9 +15,9 @@ from nmt_cli.decoding.beams import Found, Hypothesis, SearchSettings, length_pen
 from nmt_cli.decoding.cached_model import CachedTransformer
 from nmt_cli.decoding.isolation import BugError, Isolation, Outcome, own_failure
 from nmt_cli.decoding.over_long import Part, parts_within
-from nmt_cli.decoding.precision import at_precision, choose_device, choose_precision
 from nmt_cli.decoding.search import Sentence, StepModel, beam_search
 from nmt_cli.errors import UserError
+from nmt_cli.hardware.precision import at_precision, choose_device, choose_precision
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.model_directory import load_model
 from nmt_cli.model_settings import ModelSettings

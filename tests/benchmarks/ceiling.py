@@ -9,10 +9,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from nmt_cli.engine.loss import CHUNK_ROWS
 from nmt_cli.model.attention_layout import AttentionLayout
 from nmt_cli.model.packing import Packed
 from nmt_cli.recipe.schema import ModelConfig
+from nmt_cli.training.loss import CHUNK_ROWS
 
 
 class Product(NamedTuple):

@@ -15,14 +15,14 @@ from numpy.typing import NDArray
 from nmt_cli.corpus.batching import BatchPlan
 from nmt_cli.corpus.binarized import BinarizedText
 from nmt_cli.corpus.loader import Batch, load_batches
-from nmt_cli.decoding.precision import choose_device
-from nmt_cli.engine.flops import peak_flops, training_flops
-from nmt_cli.engine.machine import Machine
-from nmt_cli.engine.memory import keep_freed_memory
-from nmt_cli.engine.schedule import learning_rate
-from nmt_cli.engine.training_step import as_tensors, compute_gradient
+from nmt_cli.hardware.flops import peak_flops, training_flops
+from nmt_cli.hardware.machine import Machine
+from nmt_cli.hardware.memory import keep_freed_memory
+from nmt_cli.hardware.precision import choose_device
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.recipe.schema import ModelConfig, TrainingConfig
+from nmt_cli.training.schedule import learning_rate
+from nmt_cli.training.training_step import as_tensors, compute_gradient
 from tests.benchmarks.ceiling import BareProducts, forward_products
 from tests.benchmarks.padded import BOS_ID
 from tests.benchmarks.shapes import DROPOUT, PRECISIONS, SEED, Setup, Shape
@@ -43,7 +43,7 @@ class ListedBatches:
 
 
 class OurLoop:
-    """What ``nmt_cli.engine.trainer`` does between two reports: loader, gradient, fused Adam."""
+    """What ``nmt_cli.training.trainer`` does between two reports: loader, gradient, fused Adam."""
 
     def __init__(self, setup: Setup) -> None:
         keep_freed_memory()

@@ -1,10 +1,10 @@
 import pytest
 import torch
 
-from nmt_cli.engine.flops import training_flops
-from nmt_cli.engine.loss import CHUNK_ROWS
+from nmt_cli.hardware.flops import training_flops
 from nmt_cli.model.packing import pack
 from nmt_cli.recipe.schema import ModelConfig
+from nmt_cli.training.loss import CHUNK_ROWS
 from tests.benchmarks.ceiling import BareProducts, Product, forward_products
 
 CONFIG = ModelConfig(num_layers=3, d_model=20, d_ff=28, num_heads=5, d_k=3, d_v=7)

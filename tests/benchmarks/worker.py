@@ -63,7 +63,7 @@ def serve(make_loop: Callable[[Setup], Loop]) -> None:
 
 
 def keep_freed_memory() -> None:
-    """Do for a peer what ``nmt_cli.engine.memory.keep_freed_memory`` does for us."""
+    """Do for a peer what ``nmt_cli.hardware.memory.keep_freed_memory`` does for us."""
     os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
     libc = ctypes.CDLL(None)
     if any(libc.mallopt(M_MMAP_THRESHOLD, size) for size in KEPT_BLOCKS):

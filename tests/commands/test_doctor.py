@@ -13,9 +13,9 @@ from click.testing import CliRunner
 from nmt_cli import cli
 from nmt_cli.commands.machine_advice import advice_on
 from nmt_cli.commands.machine_facts import system_facts
-from nmt_cli.engine.torch_facts import is_built_for
+from nmt_cli.hardware.torch_facts import is_built_for
 
-TORCH_FACTS = "nmt_cli.engine.torch_facts"
+TORCH_FACTS = "nmt_cli.hardware.torch_facts"
 # A machine of which there is nothing to say.
 HEALTHY = {
     "nmt-cli": "1", "python.debug_build": False, "torch.debug_build": False,
@@ -82,9 +82,11 @@ def test_a_package_that_is_not_installed_is_said_to_be_none(monkeypatch):
 
 def test_a_broken_torch_is_a_fact_and_not_an_error(monkeypatch):
     monkeypatch.delitem(sys.modules, TORCH_FACTS, raising=False)
-    monkeypatch.setitem(sys.modules, "nmt_cli.engine.memory", None)
+    monkeypatch.setitem(sys.modules, "nmt_cli.hardware.memory", None)
     lines = run_doctor().splitlines()
-    assert any(line.startswith("torch.problem: import of nmt_cli.engine.memory") for line in lines)
+    assert any(
+        line.startswith("torch.problem: import of nmt_cli.hardware.memory") for line in lines
+    )
     assert any(line.startswith("advice: torch cannot be imported") for line in lines)
     assert any(line.startswith("cpu.cores_allowed: ") for line in lines)
 

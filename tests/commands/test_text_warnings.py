@@ -15,9 +15,9 @@ import pytest
 from click.testing import CliRunner
 
 from nmt_cli import cli, logs
-from nmt_cli.engine.session import Job, TrainOptions
 from nmt_cli.errors import UserError
 from nmt_cli.recipe.reader import read_recipe
+from nmt_cli.training.session import Job, TrainOptions
 
 WHITESPACE = "tokenizer={type: whitespace}"
 ONE_CORPUS = "data.train=[{source: data/a.en, target: data/a.de}]"

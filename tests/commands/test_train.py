@@ -13,14 +13,14 @@ from click.testing import CliRunner
 from nmt_cli import cli, logs
 from nmt_cli.atomic_files import MANIFEST
 from nmt_cli.commands import train
-from nmt_cli.engine import divergence
-from nmt_cli.engine.training_step import Gradient
-from nmt_cli.engine.validation import Validator
 from nmt_cli.errors import DamagedError, InterruptedTrainingError, UserError
 from nmt_cli.folders import SESSIONS
 from nmt_cli.model_directory import list_checkpoints, read_weights
 from nmt_cli.recipe import reader
 from nmt_cli.recipe.reader import read_recipe
+from nmt_cli.training import divergence
+from nmt_cli.training.training_step import Gradient
+from nmt_cli.training.validation import Validator
 from nmt_cli.usage import parse_duration
 
 CONTEXT = (click.Context(cli.train), cli.train.params[0])

@@ -14,12 +14,12 @@ import torch
 
 from nmt_cli.atomic_files import verify
 from nmt_cli.commands import train
-from nmt_cli.engine.machine import Machine
-from nmt_cli.engine.stop_signals import StopRequest
-from nmt_cli.engine.trainer import Trainer
 from nmt_cli.errors import UserError
+from nmt_cli.hardware.machine import Machine
 from nmt_cli.model_directory import list_checkpoints, read_weights
 from nmt_cli.recipe.reader import read_recipe
+from nmt_cli.training.stop_signals import StopRequest
+from nmt_cli.training.trainer import Trainer
 from tests.forked_ranks import run_ranks
 
 MAX_STEPS = 150

@@ -12,8 +12,8 @@ from click.testing import CliRunner
 
 from nmt_cli import cli
 from nmt_cli.commands import train
-from nmt_cli.engine.run_directory import locked
 from nmt_cli.errors import OutputError, UserError
+from nmt_cli.runs.run_directory import locked
 
 OPTIONS = {"device": "cpu", "precision": "fp32", "max_tokens_per_device": 60}
 

@@ -8,8 +8,8 @@ import torch
 from nmt_cli.decoding import attention_cache
 from nmt_cli.decoding.beams import SearchSettings
 from nmt_cli.decoding.cached_model import CachedTransformer
-from nmt_cli.decoding.precision import at_precision
 from nmt_cli.decoding.search import Sentence, StepInput, beam_search
+from nmt_cli.hardware.precision import at_precision
 from nmt_cli.model.packing import pack
 from nmt_cli.model.transformer import Transformer
 from tests.fake_models import BOS, EOS, TableModel, tiny_recipe

@@ -39,7 +39,7 @@ def save_without_renaming() -> None:
 
         return appearing
 
-    replace("nmt_cli.engine.checkpoint:directory_appearing_whole", direct)
+    replace("nmt_cli.runs.checkpoint:directory_appearing_whole", direct)
 
 
 def rename_before_writing_is_done() -> None:
@@ -75,13 +75,13 @@ def no_fsync_of_the_folder() -> None:
 
 def prune_the_last_but_one() -> None:
     """Only one checkpoint can be resumed from."""
-    replace("nmt_cli.engine.checkpoint:RESUMABLE_KEPT", lambda _: 1)
+    replace("nmt_cli.runs.checkpoint:RESUMABLE_KEPT", lambda _: 1)
 
 
 def seed_ignores_the_batch() -> None:
     """Every batch draws the same dropout."""
     replace(
-        "nmt_cli.engine.training_step:micro_batch_seed",
+        "nmt_cli.training.training_step:micro_batch_seed",
         lambda original: lambda seed, batch_index, micro_batch: original(seed, 0, micro_batch),
     )
 
@@ -89,7 +89,7 @@ def seed_ignores_the_batch() -> None:
 def seed_ignores_the_micro_batch() -> None:
     """Every micro-batch of a step draws the same dropout."""
     replace(
-        "nmt_cli.engine.training_step:micro_batch_seed",
+        "nmt_cli.training.training_step:micro_batch_seed",
         lambda original: lambda seed, batch_index, micro_batch: original(seed, batch_index, 0),
     )
 
@@ -97,7 +97,7 @@ def seed_ignores_the_micro_batch() -> None:
 def randomness_goes_on() -> None:
     """Dropout depends on what the process drew before."""
     replace(
-        "nmt_cli.engine.training_step:micro_batch_seed",
+        "nmt_cli.training.training_step:micro_batch_seed",
         lambda _: lambda *_: int.from_bytes(os.urandom(7), "big"),
     )
 
@@ -111,7 +111,7 @@ def _after_restoring(change: Callable[[Any], None]) -> None:
 
         return restore
 
-    replace("nmt_cli.engine.checkpoint:_restore", restoring)
+    replace("nmt_cli.runs.checkpoint:_restore", restoring)
 
 
 def resume_a_step_further() -> None:
@@ -158,21 +158,21 @@ def forget_the_best() -> None:
 def no_finite_guard() -> None:
     """Updates are made of any gradient."""
     replace(
-        "nmt_cli.engine.training_step:Gradient.is_finite",
+        "nmt_cli.training.training_step:Gradient.is_finite",
         lambda _: property(lambda gradient: True),
     )
 
 
 def never_give_up() -> None:
     """Batches are skipped without end."""
-    replace("nmt_cli.engine.trainer:count_skipped", lambda _: lambda *_: None)
+    replace("nmt_cli.training.trainer:count_skipped", lambda _: lambda *_: None)
 
 
 def no_verification() -> None:
     """Checkpoints are read without comparing them with their manifest."""
     from nmt_cli.atomic_files import read_manifest
 
-    replace("nmt_cli.engine.checkpoint:verify", lambda _: read_manifest)
+    replace("nmt_cli.runs.checkpoint:verify", lambda _: read_manifest)
 
 
 def no_verification_of_tokens() -> None:
@@ -195,7 +195,7 @@ def start_anew_beside_damage() -> None:
 
         return resume
 
-    replace("nmt_cli.engine.trainer:Trainer.resume", forgiving)
+    replace("nmt_cli.training.trainer:Trainer.resume", forgiving)
 
 
 def keep_old_records() -> None:
@@ -204,17 +204,17 @@ def keep_old_records() -> None:
     def keeping(_: Any) -> Any:
         return lambda path, _: iter([path.read_bytes()] if path.exists() else [])
 
-    replace("nmt_cli.engine.metrics_log:_lines_of", keeping)
+    replace("nmt_cli.runs.metrics_log:_lines_of", keeping)
 
 
 def first_full_disk_ends() -> None:
     """One failed save ends training."""
-    replace("nmt_cli.engine.saving:MAX_FAILED_SAVES", lambda _: 1)
+    replace("nmt_cli.runs.saving:MAX_FAILED_SAVES", lambda _: 1)
 
 
 def full_disks_never_end() -> None:
     """Training goes on without ever saving."""
-    replace("nmt_cli.engine.saving:MAX_FAILED_SAVES", lambda _: 1_000)
+    replace("nmt_cli.runs.saving:MAX_FAILED_SAVES", lambda _: 1_000)
 
 
 def make_room_by_deleting() -> None:
@@ -228,7 +228,7 @@ def make_room_by_deleting() -> None:
 
         return save
 
-    replace("nmt_cli.engine.saving:save_checkpoint", deleting)
+    replace("nmt_cli.runs.saving:save_checkpoint", deleting)
 
 
 def leave_without_saving() -> None:
@@ -241,12 +241,12 @@ def leave_without_saving() -> None:
 
         return leave
 
-    replace("nmt_cli.engine.trainer:Trainer._leave", unsaved)
+    replace("nmt_cli.training.trainer:Trainer._leave", unsaved)
 
 
 def never_complete() -> None:
     """A finished run is gone through again."""
-    replace("nmt_cli.engine.trainer:Trainer.is_complete", lambda _: lambda trainer: False)
+    replace("nmt_cli.training.trainer:Trainer.is_complete", lambda _: lambda trainer: False)
 
 
 def everything_may_change() -> None:

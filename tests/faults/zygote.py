@@ -30,7 +30,7 @@ def import_what_training_needs() -> None:
     for name in ("nmt_cli.cli", "nmt_cli.commands.train", "sacrebleu.tokenizers.tokenizer_13a"):
         importlib.import_module(name)
     with suppress(ImportError):  # TensorBoard is an extra
-        importlib.import_module("nmt_cli.engine.tensorboard_log")
+        importlib.import_module("nmt_cli.runs.tensorboard_log")
     weight = torch.nn.Parameter(torch.ones(1))
     weight.sum().backward()
     torch.optim.Adam([weight], fused=True).step()

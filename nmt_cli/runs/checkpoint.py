@@ -1,0 +1,243 @@
+"""Checkpoints of a run: saved whole, pruned, and read back with every check."""
+
+import shutil
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from nmt_cli import logs
+from nmt_cli.atomic_files import (
+    directory_appearing_whole,
+    remove_directory,
+    rewrite_manifest_without,
+    verify,
+)
+from nmt_cli.corpus.tokenizer import Tokenizer
+from nmt_cli.errors import DamagedError, OutputError, UserError
+from nmt_cli.folders import CHECKPOINTS
+from nmt_cli.model.format_1 import Moments, moments_of_today, weights_of_today
+from nmt_cli.model.transformer import Transformer
+from nmt_cli.model_directory import (
+    WEIGHTS,
+    Checkpoint,
+    best_checkpoint,
+    checkpoint_name,
+    list_checkpoints,
+    load_weights,
+    read_weights,
+    save_model,
+)
+from nmt_cli.model_settings import settings_of
+from nmt_cli.recipe.reader import dump_recipe
+from nmt_cli.recipe.schema import Recipe
+
+TRAINING_STATE = "training_state.pt"
+RESUMABLE_KEPT = 2  # a damaged newest one must leave another to fall back to
+SPARE_SPACE = 1.2  # times the bytes of a checkpoint, free before one is written
+
+
+@dataclass
+class Progress:
+    """Where training stands; with the recipe it determines everything that follows."""
+
+    step: int = 0  # optimizer updates
+    batch_index: int = 0  # batches of the plan that were used or skipped
+    target_tokens: int = 0
+    skipped: list[int] = field(default_factory=list)  # batch indices, of the last thousand
+    num_skipped: int = 0
+    best_quality: float | None = None
+    validations_without_improvement: int = 0
+    validated_step: int = 0
+    quality_since: int = 0  # best quality and patience count only validations after this step
+
+
+class Optimizer(Protocol):
+    """What a checkpoint asks of the optimizer, which has moments for each weight."""
+
+    @property
+    def state(self) -> Mapping[Any, Any]:
+        """The moments of each parameter."""
+        ...
+
+    def make_moments(self) -> None:
+        """Make the moments that the first step would make."""
+        ...
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the moments and the settings."""
+        ...
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take over what ``state_dict`` returned."""
+        ...
+
+
+class Average(Protocol):
+    """What a checkpoint asks of a moving average of the weights."""
+
+    def weights(self) -> dict[str, Tensor]:
+        """Return the averages by name."""
+        ...
+
+    def restore(self, averages: Mapping[str, Tensor], path: Path) -> None:
+        """Take over ``averages``, read from ``path``."""
+        ...
+
+
+class TrainingState(NamedTuple):
+    """What a checkpoint restores, as live objects."""
+
+    model: Transformer
+    optimizer: Optimizer
+    progress: Progress
+    average: Average | None = None  # its weights are then the checkpoint's model
+
+
+def save_checkpoint(
+    run_dir: Path,
+    state: TrainingState,
+    recipe: Recipe,
+    tokenizer: Tokenizer,
+    facts: dict[str, Any],
+) -> None:
+    """Write the checkpoint of this step, with ``facts`` in its manifest.
+
+    Raises OutputError when the disk is full; what was there before stays as it was.
+    """
+    trained: dict[str, Tensor] = dict(state.model.named_parameters())
+    for name, weight in trained.items():
+        if not weight.isfinite().all():
+            raise UserError(
+                f"{name} is not finite after step {state.progress.step:,}; nothing was saved. "
+                "Lower training.learning_rate_factor (or peak_learning_rate) or set "
+                "training.clip_norm, and continue with --resume."
+            )
+    directory = run_dir / CHECKPOINTS / checkpoint_name(state.progress.step)
+    _require_space(run_dir, trained, copies=3 if state.average is None else 4)
+    saved = {"optimizer": _plain(state.optimizer), "progress": asdict(state.progress)}
+    weights = trained
+    if state.average is not None:
+        weights = state.average.weights()
+        saved["trained_weights"] = {name: w.detach().cpu() for name, w in trained.items()}
+    with directory_appearing_whole(directory, replace=True) as partial:
+        settings = settings_of(recipe, tokenizer.size)
+        save_model(partial, settings, dump_recipe(recipe).encode(), tokenizer, weights)
+        with (partial.path / TRAINING_STATE).open("wb") as stream:
+            _write(saved, stream)
+        partial.facts.update(facts)
+
+
+def _write(saved: dict[str, Any], stream: BinaryIO) -> None:
+    try:
+        torch.save(saved, stream)
+    except RuntimeError as error:
+        if isinstance(error.__context__, OSError):  # torch hides a full disk behind its own
+            raise error.__context__ from None
+        raise
+
+
+def load_newest(run_dir: Path, state: TrainingState) -> Checkpoint:
+    """Restore ``state`` from the newest undamaged checkpoint and return which it was.
+
+    Damaged ones are named. Where none is left, that is an error: never a silent new start.
+    """
+    for checkpoint in reversed(list_checkpoints(run_dir)):
+        if TRAINING_STATE not in checkpoint.manifest["files"]:
+            continue
+        try:
+            _restore(checkpoint, state)
+        except DamagedError as error:
+            logs.warning(f"{error} Trying the checkpoint before it.")
+            continue
+        return checkpoint
+    raise UserError(
+        f"{run_dir / CHECKPOINTS} holds no undamaged checkpoint to resume from; "
+        "choose another --run-dir to train from the beginning."
+    )
+
+
+def prune(run_dir: Path, keep_for_average: int, step: int) -> None:
+    """Remove checkpoints up to ``step`` that neither the average, the best, nor resuming needs.
+
+    A later one was passed over on resume because it is damaged; it must not stand for a sound one.
+    """
+    checkpoints = [c for c in list_checkpoints(run_dir) if c.step <= step]
+    resumable = checkpoints[-RESUMABLE_KEPT:]
+    averaged = [c for c in checkpoints if c.enters_average][-keep_for_average:]
+    kept = {c.path for c in [*resumable, *averaged, best_checkpoint(checkpoints)] if c}
+    for checkpoint in checkpoints:
+        if checkpoint.path not in kept:
+            remove_directory(checkpoint.path)
+        elif checkpoint not in resumable and TRAINING_STATE in checkpoint.manifest["files"]:
+            rewrite_manifest_without(checkpoint.path, TRAINING_STATE)
+
+
+def _restore(checkpoint: Checkpoint, state: TrainingState) -> None:
+    verify(checkpoint.path)
+    path = checkpoint.path / TRAINING_STATE
+    try:
+        saved = torch.load(path, map_location="cpu", weights_only=True)
+        names = [name for name, _ in state.model.named_parameters()]
+        moments = moments_of_today(saved["optimizer"], names)
+        moments = _checked_moments(moments, state.model, path)
+        progress = Progress(**saved["progress"])
+        trained = weights_of_today(saved["trained_weights"]) if state.average is not None else {}
+    except DamagedError:
+        raise
+    except Exception as error:  # torch.load names no narrower set
+        raise DamagedError(f"{path} cannot be read: {error}.") from None
+    if progress.step != checkpoint.step:
+        raise DamagedError(f"{path} is of step {progress.step:,}, not {checkpoint.step:,}.")
+    weights = read_weights(checkpoint.path)
+    if state.average is not None:
+        state.average.restore(weights, checkpoint.path / WEIGHTS)
+        weights = trained
+    load_weights(state.model, weights, checkpoint.path)
+    groups = state.optimizer.state_dict()["param_groups"]
+    state.optimizer.load_state_dict({"state": moments, "param_groups": groups})
+    for name, value in asdict(progress).items():
+        setattr(state.progress, name, value)
+
+
+def _plain(optimizer: Optimizer) -> dict[int, dict[str, Tensor]]:
+    """Return the moments alone: the recipe decides the settings."""
+    return optimizer.state_dict()["state"]
+
+
+def _checked_moments(moments: Moments, model: Transformer, path: Path) -> Moments:
+    parameters = list(model.named_parameters())
+    if sorted(moments) != list(range(len(parameters))):
+        raise DamagedError(f"{path} has moments of {len(moments)} weights, not {len(parameters)}.")
+    for index, (name, parameter) in enumerate(parameters):
+        for moment in ("exp_avg", "exp_avg_sq"):
+            tensor = moments[index][moment]
+            fits = tensor.shape == parameter.shape and tensor.dtype == parameter.dtype
+            if not (fits and tensor.is_contiguous() and tensor.isfinite().all()):
+                raise DamagedError(f"{path} is damaged: {moment} of {name} does not fit.")
+    return moments
+
+
+def _require_space(run_dir: Path, weights: Mapping[str, Tensor], copies: int) -> None:
+    """Refuse to begin what would not end: weights, two moments of each, perhaps an average."""
+    needed = copies * SPARE_SPACE * sum(weight.nbytes for weight in weights.values())
+    run_dir.mkdir(parents=True, exist_ok=True)
+    free = shutil.disk_usage(run_dir).free
+    if free < needed:
+        needed_text, free_text = _unequal_mebibytes(needed, free)
+        raise OutputError(
+            f"no space for a checkpoint in {run_dir}: {needed_text} MiB needed, "
+            f"{free_text} MiB free; nothing was removed to make room."
+        )
+
+
+def _unequal_mebibytes(larger: float, smaller: float) -> tuple[str, str]:
+    """Return both numbers of bytes with as many digits as it takes to see that they differ."""
+    for digits in range(8):  # the seventh of a MiB is less than a byte
+        texts = [f"{size / 2**20:,.{digits}f}" for size in (larger, smaller)]
+        if texts[0] != texts[1]:
+            break
+    return texts[0], texts[1]

@@ -1,0 +1,99 @@
+"""``metrics.jsonl``: one JSON object a line, one line a step and one a validation."""
+
+from __future__ import annotations
+
+import json
+import math
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nmt_cli import logs
+from nmt_cli.atomic_files import file_appearing_whole, is_full_disk
+from nmt_cli.errors import OutputError
+from nmt_cli.runs.growing_file import append_whole
+
+if TYPE_CHECKING:
+    from nmt_cli.runs.tensorboard_log import TensorboardLog
+
+TENSORBOARD = "tensorboard"
+
+
+class MetricsLog:
+    """Appends records to a file; after a resume each step stands in it once.
+
+    Where TensorBoard is installed, the same figures go into ``tensorboard/`` beside the file.
+    """
+
+    def __init__(self, path: Path, *, keep_until_step: int) -> None:
+        """Open ``path``, dropping records after ``keep_until_step`` and what was torn."""
+        self._path = path
+        self._resumed_at = keep_until_step
+        self._is_full = False
+        self._keep(lambda record: record["step"] <= keep_until_step)
+        self._tensorboard = _tensorboard_log(path.parent / TENSORBOARD, keep_until_step)
+
+    def append(self, record: Mapping[str, Any]) -> None:
+        """Write one record, which holds ``step``; a full disk is told once and stops nothing.
+
+        JSON has no NaN and no infinity: they are written as null.
+        """
+        record = _strict(record)
+        try:
+            if record["step"] == self._resumed_at and "validation" in record:
+                # Measured before, but stopped before a checkpoint said so: the later one counts.
+                self._keep(lambda kept: kept["step"] != record["step"] or "validation" not in kept)
+            append_whole(self._path, json.dumps(record, allow_nan=False).encode() + b"\n")
+            self._is_full = False
+        except OutputError as error:
+            self._tell_full(error.__cause__)
+        except OSError as error:
+            if not is_full_disk(error):
+                raise
+            self._tell_full(error)
+        if self._tensorboard is not None:
+            self._tensorboard.append(record)
+
+    def _tell_full(self, error: BaseException | None) -> None:
+        if not self._is_full:
+            reason = error.strerror if isinstance(error, OSError) else error
+            logs.warning(f"{self._path} cannot grow: {reason}; training goes on.")
+        self._is_full = True
+
+    def _keep(self, is_kept: Callable[[Mapping[str, Any]], bool]) -> None:
+        """Leave only the records that are whole and for which ``is_kept`` is true."""
+        kept = b"".join(_lines_of(self._path, is_kept))
+        if not self._path.exists() or self._path.read_bytes() != kept:
+            with file_appearing_whole(self._path, replace=True) as stream:
+                stream.write(kept)
+
+
+def _lines_of(path: Path, is_kept: Callable[[Mapping[str, Any]], bool]) -> Iterator[bytes]:
+    if not path.exists():
+        return
+    for line in path.read_bytes().split(b"\n"):
+        try:
+            if is_kept(json.loads(line)):
+                yield line + b"\n"
+        except (ValueError, KeyError, TypeError):
+            continue
+
+
+def _strict(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _strict(below) for key, below in value.items()}
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _tensorboard_log(directory: Path, resumed_at: int) -> TensorboardLog | None:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            from nmt_cli.runs.tensorboard_log import TensorboardLog
+    except ModuleNotFoundError:
+        return None  # it is an extra
+    except Exception as error:  # such as protobuf's, of a version that does not fit
+        logs.warning(f"TensorBoard cannot be used: {error} Training goes on without.")
+        return None
+    return TensorboardLog(directory, resumed_at)

@@ -1,0 +1,168 @@
+"""A run directory: who may train in it, with which recipe, and what a session leaves there."""
+
+import json
+import os
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from nmt_cli import locks, logs
+from nmt_cli.atomic_files import MANIFEST, file_appearing_whole
+from nmt_cli.errors import EndedAtOnceError, UserError
+from nmt_cli.folders import CHECKPOINT_GLOB, CHECKPOINTS, METRICS, SESSIONS, not_a_run
+from nmt_cli.model_directory import CHECKPOINT_NAME, list_checkpoints
+from nmt_cli.model_settings import RECIPE
+from nmt_cli.recipe.changes import ChangeKind, changed_keys
+from nmt_cli.recipe.keys import key_paths
+from nmt_cli.recipe.reader import dump_recipe, read_recipe
+from nmt_cli.recipe.schema import Recipe
+from nmt_cli.runs.checkpoint import TRAINING_STATE
+from nmt_cli.runs.growing_file import append_whole
+from nmt_cli.temporary_names import remove_leftovers
+
+LOCK = "run.lock"
+LAST_BYTES_OF_LOG = 10_000  # more than a line
+LEFT_BY_THE_KILLED = r"recipe\.yaml|metrics\.jsonl|status\.json"
+
+
+class RunInUseError(UserError):
+    """Another process trains in the run directory; nothing there is ours to change."""
+
+
+@contextmanager
+def locked(run_dir: Path) -> Iterator[None]:
+    """Hold the run for this process alone; raise UserError where another one trains in it.
+
+    If no session begins, the lock file and the folders that were made for it are removed again.
+    """
+    if run_dir.exists() and not run_dir.is_dir():
+        raise UserError(f"{run_dir} is a file; choose another --run-dir.")
+    _refuse_foreign(run_dir)
+    existed, before = (run_dir / LOCK).exists(), _size(run_dir / SESSIONS)
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(
+                locks.locked(
+                    run_dir / LOCK,
+                    "trains in it",
+                    lambda: existed or _size(run_dir / SESSIONS) != before,
+                )
+            )
+        except locks.LockHeldError as error:
+            raise RunInUseError(
+                f"{run_dir} is in use: {error}; wait for it, or choose another --run-dir."
+            ) from None
+        except locks.NoLocksError as error:
+            raise UserError(
+                f"{run_dir} cannot be locked: {error}; choose a --run-dir on a file system that "
+                "can."
+            ) from None
+        _remove_what_the_killed_left(run_dir)
+        yield
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
+
+
+def _remove_what_the_killed_left(run_dir: Path) -> None:
+    remove_leftovers(run_dir, LEFT_BY_THE_KILLED)
+    remove_leftovers(run_dir / CHECKPOINTS, CHECKPOINT_NAME.pattern)
+    for checkpoint in (run_dir / CHECKPOINTS).glob(CHECKPOINT_GLOB):
+        remove_leftovers(checkpoint, re.escape(MANIFEST))
+
+
+def check_run_directory(
+    run_dir: Path, recipe: Recipe, *, resume: bool, allowed: Sequence[str]
+) -> bool:
+    """Return whether there is something to resume; refuse to mix two trainings."""
+    _refuse_foreign(run_dir)
+    if not any((run_dir / CHECKPOINTS).glob(CHECKPOINT_GLOB)):
+        if resume:
+            logs.warning(f"{run_dir} holds no checkpoint to resume from; training starts anew.")
+        return False
+    checkpoints = list_checkpoints(run_dir)
+    if not resume:
+        last = f"up to step {checkpoints[-1].step:,}" if checkpoints else "that are damaged"
+        raise UserError(
+            f"{run_dir} already holds checkpoints {last}. "
+            "Add --resume to continue, or choose another --run-dir."
+        )
+    _refuse_other_recipe(run_dir, recipe, allowed)
+    return True
+
+
+def _refuse_other_recipe(run_dir: Path, recipe: Recipe, allowed: Sequence[str]) -> None:
+    before = read_recipe(str(run_dir / RECIPE)).recipe
+    refused, accepted = [], []
+    known = set(key_paths())
+    for key in allowed:
+        if ".".join(step for step in key.split(".") if not step.isdecimal()) not in known:
+            raise UserError(
+                f"--allow-change {key}: there is no such key; nmt-cli recipes keys lists them."
+            )
+    for change in changed_keys(before, recipe):
+        if change.kind is ChangeKind.FORBIDDEN:
+            refused.append(f"{change} cannot change within a run")
+        elif change.kind is ChangeKind.DECLARED and change.key not in allowed:
+            refused.append(f"{change} needs --allow-change {change.key}")
+        else:
+            accepted.append(change)
+    if refused:
+        raise UserError(f"{run_dir} was trained with another recipe: {'; '.join(refused)}.")
+    for change in accepted:
+        logs.info(f"Recipe changed: {change}.")
+
+
+def _refuse_foreign(run_dir: Path) -> None:
+    """Raise UserError for a folder of another kind, or for files that no session has written."""
+    if (run_dir / SESSIONS).exists() or any((run_dir / CHECKPOINTS).glob(CHECKPOINT_GLOB)):
+        return
+    if found := not_a_run(run_dir):
+        raise UserError(f"{run_dir} {found}; choose another --run-dir.")
+    for name in (RECIPE, METRICS):
+        if (run_dir / name).exists():
+            raise UserError(
+                f"{run_dir / name} exists and is not a run's; choose another --run-dir."
+            )
+
+
+def ended_at_once(run_dir: Path) -> EndedAtOnceError:
+    """Return the error for a training that a second interrupt ended, with what is saved and lost.
+
+    Call it only after all processes that trained in ``run_dir`` have ended.
+    """
+    saved = [c for c in list_checkpoints(run_dir) if TRAINING_STATE in c.manifest["files"]]
+    first_lost, last_lost = saved[-1].step + 1 if saved else 1, _last_logged_step(run_dir)
+    lost = f"steps {first_lost:,} to {last_lost:,} are lost"
+    if last_lost < first_lost:
+        lost = "what was trained after it is lost" if saved else "no step was made"
+    if not saved:
+        return EndedAtOnceError(
+            f"Training was interrupted twice and ended at once. {run_dir} holds no checkpoint yet: "
+            f"{lost}. Run the same command again to start anew."
+        )
+    return EndedAtOnceError(
+        f"Training was interrupted twice and ended at once. {saved[-1].path} is saved; {lost}. "
+        "Run the same command with --resume to continue from there."
+    )
+
+
+def _last_logged_step(run_dir: Path) -> int:
+    """Return the step of the last whole line of metrics.jsonl, 0 where there is none."""
+    try:
+        with (run_dir / METRICS).open("rb") as stream:
+            stream.seek(max(0, stream.seek(0, os.SEEK_END) - LAST_BYTES_OF_LOG))
+            last_line = stream.read().rpartition(b"\n")[0].rpartition(b"\n")[2]
+        return int(json.loads(last_line)["step"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return 0
+
+
+def describe_session(run_dir: Path, recipe: Recipe, session: dict[str, Any]) -> None:
+    """Write the resolved recipe, and a line about this session: versions and machine."""
+    append_whole(run_dir / SESSIONS, f"{json.dumps(session)}\n".encode())
+    with file_appearing_whole(run_dir / RECIPE, replace=True) as stream:
+        stream.write(dump_recipe(recipe, run=run_dir.absolute().name).encode())

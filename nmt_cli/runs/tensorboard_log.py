@@ -1,0 +1,87 @@
+"""The figures of training as TensorBoard's scalars; to be imported where TensorBoard is installed.
+
+Written here, and not by torch's SummaryWriter: that one loads TensorFlow where it finds it, and
+hands its errors to a thread.
+"""
+
+import io
+import math
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tensorboard.compat.proto.event_pb2 import Event, SessionLog  # type: ignore[import-untyped]
+from tensorboard.compat.proto.summary_pb2 import Summary  # type: ignore[import-untyped]
+from tensorboard.summary.writer.record_writer import RecordWriter  # type: ignore[import-untyped]
+
+from nmt_cli import logs
+from nmt_cli.atomic_files import is_full_disk
+from nmt_cli.runs.growing_file import append_whole
+
+FORMAT = "brain.Event:2"  # the version from which on a restart hides the steps it repeats
+LARGEST_EXPONENT = 80.0  # scalars are fp32
+NOT_DRAWN = {"step", "batch_index"}
+
+
+class TensorboardLog:
+    """One event file, made with its first scalars; nothing that happens to it stops training."""
+
+    def __init__(self, directory: Path, resumed_at: int) -> None:
+        # TensorBoard reads the files of a directory in the order of their names.
+        name = f"events.out.tfevents.{time.time_ns():020d}.{os.getpid()}"
+        self._path = directory / name
+        self._is_closed = False
+        start = SessionLog(status=SessionLog.START)
+        self._head = _as_bytes(Event(wall_time=time.time(), file_version=FORMAT))
+        self._head += _as_bytes(
+            Event(wall_time=time.time(), step=resumed_at + 1, session_log=start)
+        )
+
+    def append(self, record: Mapping[str, Any]) -> None:
+        """Write the scalars of a record of ``metrics.jsonl``, or nothing of it.
+
+        A full disk is not told: the file of the records stands on the same one, and tells.
+        """
+        if self._is_closed:
+            return
+        values = [
+            Summary.Value(tag=tag, simple_value=value) for tag, value in scalars_of(record).items()
+        ]
+        event = Event(wall_time=time.time(), step=record["step"], summary=Summary(value=values))
+        try:
+            self._path.parent.mkdir(exist_ok=True)
+            append_whole(self._path, self._head + _as_bytes(event))
+            self._head = b""
+        except OSError as error:
+            if not is_full_disk(error):
+                logs.warning(f"{self._path} cannot be written: {error.strerror}; it ends here.")
+                self._is_closed = True
+
+
+def scalars_of(record: Mapping[str, Any]) -> dict[str, float]:
+    """Return the finite figures of a record, named ``train/...`` or ``validation/...``."""
+    if "validation" in record:
+        return {f"validation/{name}": value for name, value in _figures(record["validation"])}
+    scalars = {f"train/{name}": value for name, value in _figures(record)}
+    if "train/nll" in scalars:
+        scalars["train/perplexity"] = math.exp(min(scalars["train/nll"], LARGEST_EXPONENT))
+    if scalars.get("train/seconds"):
+        tokens = scalars["train/target_tokens"]
+        scalars["train/tokens_per_second"] = tokens / scalars["train/seconds"]
+    return scalars
+
+
+def _figures(record: Mapping[str, Any]) -> list[tuple[str, float]]:
+    return [
+        (name, float(value))
+        for name, value in record.items()
+        if name not in NOT_DRAWN and isinstance(value, int | float) and math.isfinite(value)
+    ]
+
+
+def _as_bytes(event: Any) -> bytes:
+    stream = io.BytesIO()
+    RecordWriter(stream).write(event.SerializeToString())
+    return stream.getvalue()

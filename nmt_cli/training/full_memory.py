@@ -1,0 +1,181 @@
+"""Full memory: a probe before training, and smaller micro-batches when it happens later."""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Generic, NamedTuple, TypeVar
+
+import numpy as np
+import torch
+
+from nmt_cli import logs
+from nmt_cli.corpus.binarized import BinarizedText, PreparedCorpus
+from nmt_cli.corpus.loader import Batch, ParallelTokens
+from nmt_cli.errors import UserError
+from nmt_cli.hardware.machine import Machine
+from nmt_cli.hardware.memory import (
+    MEMORY_ERRORS,
+    give_up_memory_of,
+    is_out_of_memory,
+    largest_that_runs,
+)
+from nmt_cli.hardware.ranks import Ranks
+from nmt_cli.model.transformer import Transformer
+from nmt_cli.runs.checkpoint import TrainingState
+from nmt_cli.training.ema import MovingAverage
+from nmt_cli.training.training_step import FullMemoryError, Gradient
+
+HEADROOM = 0.1  # share of a GPU's memory that the probe leaves free for fragmentation
+
+Result = TypeVar("Result")
+
+
+class Computed(NamedTuple, Generic[Result]):
+    """What was computed of a batch, and the micro-batches that fitted the memory."""
+
+    result: Result
+    batch: Batch
+    max_tokens: int | None  # of a side, to which the batch was cut; None where it fitted as it was
+
+
+def fit_to_memory(
+    machine: Machine,
+    corpus: PreparedCorpus,
+    attempt: Callable[[ParallelTokens], None],
+) -> Machine:
+    """Return ``machine`` with micro-batches that fit the memory of every rank.
+
+    On a GPU they are halved until ``attempt`` can compute the largest ones. On a CPU there is no
+    probe, because the kernel kills a process that takes too much; the estimate is used as it is.
+    Raises UserError if a single sentence pair does not fit, or micro-batches of the
+    ``--max-tokens-per-device`` that the user chose.
+    """
+    wanted = fitting = machine.max_tokens
+    longest = corpus.longest
+    is_too_low = machine.is_limit_chosen and wanted < longest  # refused later, on any device
+    if machine.device.type == "cuda" and not is_too_low:
+
+        def attempt_largest(max_tokens: int) -> None:
+            for tokens in largest_micro_batches(corpus.source, corpus.target, max_tokens):
+                attempt(tokens)
+
+        fitting = largest_that_runs(wanted, longest, attempt_largest)
+    fitting = machine.ranks.minimum(fitting)
+    if fitting == 0:
+        raise UserError(
+            "the longest sentence pair does not fit the GPU's memory; lower data.max_length, "
+            "or choose a smaller model."
+        )
+    if machine.is_limit_chosen and fitting < wanted:
+        raise UserError(
+            f"--max-tokens-per-device {wanted:,} does not fit the GPU's memory; give "
+            f"--max-tokens-per-device {fitting}, which does, or leave the option out."
+        )
+    return machine._replace(max_tokens=fitting)
+
+
+def largest_micro_batches(
+    source: BinarizedText, target: BinarizedText, max_tokens: int
+) -> Iterator[ParallelTokens]:
+    """Yield the micro-batches that need the most memory.
+
+    The pairs with the longest longer side need the most for attention, those that are long on both
+    sides for everything else, because only they fill both sides of a micro-batch.
+    """
+    sides = (source.lengths, target.lengths)
+    for key in (np.maximum(*sides), np.minimum(*sides)):
+        pairs = np.argsort(key, kind="stable")[::-1][:max_tokens].astype(np.int64)
+        ends = [np.cumsum(lengths[pairs], dtype=np.int64) for lengths in sides]
+        count = min(int(end.searchsorted(max_tokens, side="right")) for end in ends)
+        pairs = pairs[: max(1, count)]
+        yield ParallelTokens(*source.gather(pairs), *target.gather(pairs))
+
+
+def room_to_leave(state: TrainingState, machine: Machine) -> list[torch.Tensor]:
+    """Return tensors as large as what a probe must leave free.
+
+    That is what steps allocate later (Adam's moments, gradients in one piece for the exchange, the
+    trained weights while their average is validated), and on a GPU the headroom.
+    """
+    copies = (0 if state.optimizer.state else 2) + (machine.ranks.size > 1)
+    copies += state.average is not None
+    parameters = list(state.model.parameters())
+    room = [torch.empty_like(parameter) for parameter in parameters for _ in range(copies)]
+    if machine.device.type == "cuda":
+        spare = int(HEADROOM * torch.cuda.mem_get_info(machine.device)[1])
+        room.append(torch.empty(spare, dtype=torch.uint8, device=machine.device))
+    return room
+
+
+def computed_within_memory(
+    batch: Batch,
+    compute: Callable[[Batch], Result],
+    *,
+    multiple_of: int = 1,
+    is_shared: Callable[[Exception], bool] = is_out_of_memory,
+) -> Computed[Result]:
+    """Return ``compute(batch)``; while memory is full, cut the batch into smaller micro-batches.
+
+    The batch is cut only if ``is_shared(error)``: then every rank that computes this batch has
+    failed in the same way and cuts it too. Raises the last error if single pairs do not fit either.
+    """
+    max_tokens = None
+    while True:
+        try:
+            return Computed(compute(batch), batch, max_tokens)
+        except MEMORY_ERRORS as error:
+            if not is_shared(error) or batch.largest_side <= batch.longest:
+                raise
+            give_up_memory_of(error)
+        max_tokens = max(batch.longest, batch.largest_side // 2)
+        batch = batch.cut(max_tokens, multiple_of)
+
+
+def gradient_within_memory(
+    batch: Batch, machine: Machine, longest: int, compute: Callable[[Batch], Gradient]
+) -> tuple[Gradient, Machine]:
+    """Return the gradient of ``batch``, and the machine for the batches to come.
+
+    If memory is full, all ranks cut the batch in the same way and try again. Later batches are then
+    cut to this size from the start, but never below the ``longest`` sentence, unless the user chose
+    the limit. Raises FullMemoryError on all ranks if single sentence pairs do not fit either.
+    """
+    batch = batch.cut(machine.max_tokens, machine.multiple_of)
+    gradient, fitting, max_tokens = computed_within_memory(
+        batch,
+        compute,
+        multiple_of=machine.multiple_of,
+        is_shared=partial(_is_shared, ranks=machine.ranks),
+    )
+    if max_tokens is None:
+        return gradient, machine
+    text = (
+        f"batch {batch.number:,} ran out of memory with micro-batches of {batch.largest_side:,} "
+        f"tokens a side and was computed with {fitting.largest_side:,}"
+    )
+    if machine.is_limit_chosen:
+        logs.warning(f"{text}; --max-tokens-per-device stays {machine.max_tokens:,}.")
+        return gradient, machine
+    max_tokens = max(max_tokens, longest)
+    logs.warning(f"{text}; later batches are computed with at most {max_tokens:,}.")
+    return gradient, machine._replace(max_tokens=max_tokens)
+
+
+def update_within_memory(average: MovingAverage, model: Transformer, step: int) -> None:
+    """Update ``average``; if memory is full, free the gradients of ``model`` and try again.
+
+    The step has already changed the weights, so nothing can be saved before the average follows.
+    """
+    try:
+        average.update(model, step)
+        return
+    except MEMORY_ERRORS as error:
+        if not is_out_of_memory(error):
+            raise
+        give_up_memory_of(error)
+    model.zero_grad(set_to_none=True)
+    average.update(model, step)
+
+
+def _is_shared(error: Exception, ranks: Ranks) -> bool:
+    """Return whether all ranks ran out of memory on this batch, and ``error`` means that."""
+    return isinstance(error, FullMemoryError) or (ranks.size == 1 and is_out_of_memory(error))

@@ -1,0 +1,49 @@
+"""What a step did, for the log and for who looks on."""
+
+from typing import Any, NamedTuple
+
+from nmt_cli.perplexity import as_text, perplexity_of
+from nmt_cli.training.training_step import Gradient
+
+
+class StepReport(NamedTuple):
+    """What one step did, and how long it took."""
+
+    step: int
+    batch_index: int
+    gradient: Gradient
+    source_tokens: int
+    learning_rate: float
+    seconds: float
+    data_wait_seconds: float
+    utilization: float | None  # of the devices' peak FLOPs; None where that is not known
+
+    def as_record(self) -> dict[str, Any]:
+        """Return the line of ``metrics.jsonl``."""
+        return {
+            "step": self.step,
+            "batch_index": self.batch_index,
+            "loss": self.gradient.loss,
+            "nll": self.gradient.nll,
+            "gradient_norm": self.gradient.norm,
+            "learning_rate": self.learning_rate,
+            "target_tokens": self.gradient.num_tokens,
+            "source_tokens": self.source_tokens,
+            "seconds": round(self.seconds, 4),
+            "data_wait_seconds": round(self.data_wait_seconds, 4),
+            "flop_utilization": self.utilization,
+        }
+
+    def as_notes(self) -> str:
+        """Return what stands behind the progress bar."""
+        gradient = self.gradient
+        notes = [
+            f"loss {as_text(gradient.loss, 3)}, "
+            f"perplexity {as_text(perplexity_of(gradient.nll), 2)}",
+            f"lr {self.learning_rate:.2e}, norm {as_text(gradient.norm, 2)}",
+            f"{gradient.num_tokens / self.seconds:,.0f} target tokens/s",
+        ]
+        if self.utilization is not None:
+            notes.append(f"MFU {self.utilization:.1%}")
+        notes.append(f"data wait {self.data_wait_seconds / self.seconds:.1%}")
+        return ", ".join(notes)

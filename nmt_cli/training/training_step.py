@@ -1,0 +1,142 @@
+"""One optimizer step: the gradient of a batch, micro-batch by micro-batch (section 5).
+
+Legend: T target tokens, D d_model.
+"""
+
+import hashlib
+import math
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from nmt_cli.corpus.loader import Batch, ParallelTokens
+from nmt_cli.hardware.machine import Machine
+from nmt_cli.hardware.memory import MEMORY_ERRORS, is_out_of_memory
+from nmt_cli.model.packing import Packed, pack
+from nmt_cli.model.transformer import Transformer
+from nmt_cli.training.loss import LossSums, label_smoothed_cross_entropy
+from nmt_cli.training.stop_signals import StopRequest
+
+
+class FullMemoryError(RuntimeError):
+    """A rank had no memory left for its share of a batch; all ranks raise it for that batch."""
+
+
+class Gradient(NamedTuple):
+    """What a batch gave; the gradient itself is in the parameters."""
+
+    loss: float  # label-smoothed, mean of a target token
+    nll: float  # mean of a target token
+    norm: float  # of the whole gradient, before clipping
+    num_tokens: int  # target tokens
+
+    @property
+    def is_finite(self) -> bool:
+        """Whether an update may be made of it."""
+        return math.isfinite(self.loss) and math.isfinite(self.norm)
+
+
+class ParallelBatch(NamedTuple):
+    """A micro-batch as tensors."""
+
+    source: Packed
+    target_input: Packed
+    target_output: Tensor  # without spare rows
+
+
+def as_tensors(tokens: ParallelTokens, bos_id: int, machine: Machine) -> ParallelBatch:
+    """Return a micro-batch on its device; the target's input is its output moved by one."""
+    source = _pack(tokens.source_tokens, tokens.source_lengths, machine)
+    shifted = np.roll(tokens.target_tokens, 1)
+    starts = np.cumsum(tokens.target_lengths) - tokens.target_lengths
+    shifted[starts] = bos_id
+    target_input = _pack(shifted, tokens.target_lengths, machine)
+    target_output = torch.from_numpy(tokens.target_tokens).to(machine.device, non_blocking=True)
+    return ParallelBatch(source, target_input, target_output)
+
+
+def loss_sums(
+    model: Transformer, batch: ParallelBatch, smoothing: float, precision: str
+) -> LossSums:
+    """Return the summed loss of a micro-batch, with bf16 products where ``precision`` says so."""
+    device_type = batch.target_output.device.type
+    with torch.autocast(device_type, torch.bfloat16, enabled=precision == "bf16"):
+        rows = model(batch.source, batch.target_input)  # T D
+    if precision == "bf16":
+        rows = rows.bfloat16()
+    return label_smoothed_cross_entropy(rows, model.output_weight, batch.target_output, smoothing)
+
+
+def compute_gradient(  # one argument for each thing the gradient depends on
+    model: Transformer,
+    batch: Batch,
+    bos_id: int,
+    smoothing: float,
+    seed: int,
+    machine: Machine,
+    stop: StopRequest | None = None,
+) -> Gradient:
+    """Leave the gradient of the batch's mean token loss in the parameters, alike on all ranks.
+
+    The gradient is that of the sum of token losses over the whole batch, divided by the number of
+    its target tokens, however the batch is cut and whoever computes the pieces. Dropout is seeded
+    for each micro-batch. Requests to ``stop`` are exchanged with the losses. Raises FullMemoryError
+    on all ranks if one of them runs out of memory.
+    """
+    model.zero_grad(set_to_none=True)
+    ranks, failure, gradients = machine.ranks, None, None
+    try:
+        losses = _accumulate(model, batch, bos_id, smoothing, seed, machine)
+        gradients = ranks.collect_gradients(model.parameters())
+    except MEMORY_ERRORS as error:
+        if not is_out_of_memory(error):
+            raise
+        losses, failure = [math.nan, math.nan], error
+    asked = stop.flags() if stop is not None else []
+    loss, nll, failures, *asked = ranks.sum([*losses, float(failure is not None), *asked])
+    if failures:
+        try:
+            raise FullMemoryError("out of memory") from failure
+        finally:
+            failure = None  # or its traceback, this frame and all activations hold one another
+    if stop is not None:
+        stop.agree(asked)
+    num_tokens = batch.num_target_tokens
+    if not math.isfinite(loss):
+        return Gradient(loss / num_tokens, nll / num_tokens, math.nan, num_tokens)
+    ranks.sum_gradients(model.parameters(), gradients)
+    norm = torch.nn.utils.get_total_norm(
+        [p.grad for p in model.parameters() if p.grad is not None]
+    ).item()
+    return Gradient(loss / num_tokens, nll / num_tokens, norm, num_tokens)
+
+
+def _accumulate(
+    model: Transformer, batch: Batch, bos_id: int, smoothing: float, seed: int, machine: Machine
+) -> list[float]:
+    """Add up the gradients of this rank's micro-batches; return their summed losses."""
+    sums = torch.zeros(2, dtype=torch.float64, device=machine.device)
+    for index, tokens in machine.ranks.share(batch.micro_batches):
+        if not len(tokens.target_lengths):
+            continue  # fewer pairs than micro-batches
+        torch.manual_seed(micro_batch_seed(seed, batch.number, index))
+        tensors = as_tensors(tokens, bos_id, machine)
+        losses = loss_sums(model, tensors, smoothing, machine.precision)
+        (losses.loss / batch.num_target_tokens).backward()
+        sums += torch.stack([losses.loss.detach(), losses.nll])
+    return sums.tolist()
+
+
+def micro_batch_seed(seed: int, batch_index: int, micro_batch: int) -> int:
+    """Return the seed of a micro-batch's dropout: derived, so that nothing need be stored."""
+    text = f"{seed} {batch_index} {micro_batch}".encode()
+    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big") >> 1
+
+
+def _pack(tokens: NDArray[np.int64], lengths: NDArray[np.int64], machine: Machine) -> Packed:
+    # A CPU compiles its bf16 products for each shape: ten times the time of the product itself.
+    round_up = machine.precision == "bf16" and machine.device.type == "cpu"
+    return pack(torch.from_numpy(tokens), lengths.tolist(), machine.device, round_up=round_up)

@@ -1,0 +1,173 @@
+"""Loss, perplexity and BLEU on the validation text."""
+
+import math
+from functools import partial
+from itertools import zip_longest
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from nmt_cli import logs
+from nmt_cli.corpus.binarized import PreparedCorpus
+from nmt_cli.corpus.loader import Batch, ParallelTokens, micro_batches_of
+from nmt_cli.decoding.translator import LinesFailedError, Translator
+from nmt_cli.errors import UserError
+from nmt_cli.hardware.machine import Machine
+from nmt_cli.hardware.memory import MEMORY_ERRORS, give_up_memory_of, is_out_of_memory
+from nmt_cli.metrics import bleu
+from nmt_cli.model.transformer import Transformer
+from nmt_cli.model_settings import settings_of
+from nmt_cli.perplexity import as_text, perplexity_of
+from nmt_cli.recipe.schema import Recipe
+from nmt_cli.training.full_memory import computed_within_memory
+from nmt_cli.training.stop_signals import StopRequest
+from nmt_cli.training.training_step import FullMemoryError, as_tensors, loss_sums
+
+LINES_BETWEEN_POLLS = 500  # of the validation text; a request to stop waits for so many
+
+
+class Validation(NamedTuple):
+    """What was measured; losses are nats, means of a target token."""
+
+    loss: float  # label-smoothed, as in training
+    nll: float
+    bleu: float | None
+    quality: float | None  # what "best" compares, higher is better; None is never the best
+
+    @property
+    def perplexity(self) -> float:
+        """exp(nll): the perplexity of a piece."""
+        return perplexity_of(self.nll)
+
+    def as_record(self) -> dict[str, float | None]:
+        """Return the figures for a manifest or a log, None for those that are not finite."""
+        figures = {**self._asdict(), "perplexity": self.perplexity}
+        return {
+            name: figure if figure is not None and math.isfinite(figure) else None
+            for name, figure in figures.items()
+        }
+
+    def __str__(self) -> str:
+        loss, perplexity = as_text(self.loss, 4), as_text(self.perplexity, 3)
+        text = f"validation loss {loss}, perplexity {perplexity}"
+        return text if self.bleu is None else f"{text}, BLEU {self.bleu:.2f}"
+
+
+class Validator:
+    """Measures a model that is being trained, as often as asked."""
+
+    def __init__(self, recipe: Recipe, corpus: PreparedCorpus) -> None:
+        self._recipe, self._corpus = recipe, corpus
+
+    def validate(
+        self, model: Transformer, machine: Machine, stop: StopRequest
+    ) -> Validation | None:
+        """Return the figures of ``model``, left in evaluation mode; None where ``stop`` came.
+
+        Each rank measures a share of the text, and all return the same. Raises FullMemoryError on
+        all ranks if a sentence pair does not fit the memory of one of them.
+        """
+        model.eval()
+        measures_bleu = self._recipe.validation.bleu != "off"
+        sums = self._loss_sums(model, machine, stop)
+        hypotheses = self._translate(model, machine, stop) if measures_bleu else []
+        loss, nll, num_tokens, cuts, failures, *asked = machine.ranks.sum([*sums, *stop.flags()])
+        if failures:
+            raise FullMemoryError("out of memory")
+        if cuts:
+            logs.warning(
+                "memory was full while the validation loss was measured; it was measured in "
+                "smaller micro-batches."
+            )
+        stop.agree(asked)
+        if stop.agreed:
+            return None
+        score = self._bleu(machine.ranks.gather(hypotheses)) if measures_bleu else None
+        loss, nll = loss / max(1, num_tokens), nll / max(1, num_tokens)
+        quality = (
+            score if score is not None and self._recipe.validation.best_by == "bleu" else -loss
+        )
+        return Validation(loss, nll, score, quality)
+
+    @torch.no_grad()
+    def _loss_sums(self, model: Transformer, machine: Machine, stop: StopRequest) -> list[float]:
+        """Return sums over this rank's share: loss, nll, target tokens, cuts and failures.
+
+        Cuts are micro-batches that were cut because memory was full. Failures is 1 if that did not
+        help, else 0.
+        """
+        totals = np.zeros(3)
+        cuts = 0
+        for index, tokens in machine.ranks.share(self._micro_batches(machine.max_tokens)):
+            if stop:
+                break
+            whole = Batch(index, (tokens,))
+            try:
+                sums, _, cut_to = computed_within_memory(whole, partial(self._sums, model, machine))
+            except MEMORY_ERRORS as error:
+                if not is_out_of_memory(error):
+                    raise
+                give_up_memory_of(error)
+                return [*totals.tolist(), cuts, 1.0]
+            totals += sums
+            cuts += cut_to is not None
+        return [*totals.tolist(), cuts, 0.0]
+
+    def _sums(self, model: Transformer, machine: Machine, batch: Batch) -> NDArray[np.float64]:
+        """Return summed loss, summed nll and target tokens."""
+        totals = np.zeros(3)
+        for tokens in batch.micro_batches:
+            tensors = as_tensors(tokens, self._corpus.tokenizer.bos_id, machine)
+            sums = loss_sums(
+                model, tensors, self._recipe.training.label_smoothing, machine.precision
+            )
+            totals += [sums.loss.item(), sums.nll.item(), len(tokens.target_tokens)]
+        return totals
+
+    def _micro_batches(self, max_tokens: int) -> tuple[ParallelTokens, ...]:
+        source, target = self._corpus.validation_source, self._corpus.validation_target
+        by_length = np.lexsort((source.lengths, target.lengths)).astype(np.int64)
+        return micro_batches_of(by_length, source, target, max_tokens)
+
+    def _translate(self, model: Transformer, machine: Machine, stop: StopRequest) -> list[str]:
+        """Return the translations of this rank's lines; cut short where ``stop`` came."""
+        beam_size = 1 if self._recipe.validation.bleu == "greedy" else None
+        translator = Translator(
+            settings_of(self._recipe, self._corpus.tokenizer.size),
+            self._corpus.tokenizer,
+            model,
+            beam_size=beam_size,
+            precision=machine.precision,
+        )
+        source_lines = self._corpus.validation_lines("source")
+        shared = list(machine.ranks.share(source_lines))
+        lines = [line for _, line in shared]
+        hypotheses: list[str] = []
+        most_lines = -(-len(source_lines) // machine.ranks.size)  # of a rank: all poll as often
+        for start in range(0, most_lines, LINES_BETWEEN_POLLS):
+            stop.agree(machine.ranks.sum(stop.flags()))
+            if stop.agreed:
+                break
+            try:
+                window = translator.translate_window(lines[start : start + LINES_BETWEEN_POLLS])
+            except LinesFailedError as error:
+                numbers = [number for number, _ in shared[start:]]
+                failure = LinesFailedError(numbers[error.first], numbers[error.last])
+                raise failure from error.__cause__
+            if failed := next((t.error for t in window if t.error is not None), None):
+                raise UserError(f"the validation text could not be translated: {failed}.")
+            hypotheses += [translation.text for translation in window]
+        return hypotheses
+
+    def _bleu(self, by_rank: list[list[str]]) -> float:
+        """Return the BLEU of the validation text, through the same code as translate | score.
+
+        If the text is in pieces, the pieces of hypotheses and references are joined before.
+        """
+        dealt = zip_longest(*by_rank)  # as they were dealt out to the ranks
+        hypotheses = [text for texts in dealt for text in texts if text is not None]
+        tokenizer = self._corpus.tokenizer
+        references = [tokenizer.joined(line) for line in self._corpus.validation_lines("target")]
+        return bleu.corpus_bleu(hypotheses, [references]).score

@@ -1,0 +1,89 @@
+import ctypes
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from nmt_cli.hardware import memory
+from nmt_cli.hardware.memory import default_max_tokens, largest_that_runs
+from nmt_cli.recipe.schema import ModelConfig
+
+CPU = torch.device("cpu")
+
+
+def test_the_cpu_limit_fits_a_third_of_the_memory(monkeypatch):
+    config = ModelConfig()
+    for gibibytes in (4, 8, 16):
+        monkeypatch.setattr(memory, "allowed_memory", lambda size=gibibytes: size << 30)
+        max_tokens = default_max_tokens(config, 37_000, CPU, tokens_per_step=25_000)
+        parameters = 4 * 4 * 63_100_000
+        used = parameters + max_tokens * memory.activation_bytes_per_token(config)
+        assert used <= 1.01 * (gibibytes << 30) / 3 or max_tokens == 1
+        assert used > 0.95 * (gibibytes << 30) / 3 or max_tokens in (1, memory.MAX_TOKENS_ON_CPU)
+
+
+def test_more_than_products_need_or_a_step_holds_is_never_taken(monkeypatch):
+    monkeypatch.setattr(memory, "allowed_memory", lambda: 1 << 40)
+    assert default_max_tokens(ModelConfig(), 37_000, CPU, 25_000) == memory.MAX_TOKENS_ON_CPU
+    assert default_max_tokens(ModelConfig(), 37_000, CPU, 700) == 700
+
+
+def test_a_control_group_lowers_the_limit(tmp_path, monkeypatch):
+    limit = tmp_path / "memory.max"
+    monkeypatch.setattr(memory, "CGROUP_LIMITS", (limit, tmp_path / "absent"))
+    unlimited = memory.allowed_memory()
+    limit.write_text("max\n")
+    assert memory.allowed_memory() == unlimited
+    limit.write_text("123456789\n")
+    assert memory.allowed_memory() == 123_456_789
+
+
+@pytest.mark.parametrize(
+    ("limit", "expected"),
+    [
+        (1 << 40, [(memory.M_MMAP_THRESHOLD, 1 << 30), (memory.M_TRIM_THRESHOLD, (1 << 31) - 1)]),
+        (1 << 25, [(memory.M_MMAP_THRESHOLD, 1 << 25), (memory.M_TRIM_THRESHOLD, (1 << 31) - 1)]),
+        (0, []),
+    ],
+)
+def test_an_older_allocator_is_asked_for_less(monkeypatch, limit, expected):
+    accepted: list[tuple[int, int]] = []
+
+    def mallopt(option, value):
+        if option == memory.M_MMAP_THRESHOLD and value > limit:
+            return 0
+        accepted.append((option, value))
+        return 1
+
+    monkeypatch.setenv("THP_MEM_ALLOC_ENABLE", "0")
+    monkeypatch.setattr(ctypes, "CDLL", lambda _: SimpleNamespace(mallopt=mallopt))
+    memory.keep_freed_memory()
+    assert accepted == expected
+
+
+def fitting(limit, tried):
+    """An attempt that runs out of memory beyond ``limit`` tokens, and lists what was tried."""
+
+    def attempt(max_tokens):
+        tried.append(max_tokens)
+        if max_tokens > limit:
+            raise torch.OutOfMemoryError("no")
+
+    return attempt
+
+
+def test_a_probe_halves_until_it_fits():
+    tried: list[int] = []
+    assert largest_that_runs(5_000, 10, fitting(1_000, tried)) == 625
+    assert tried == [5_000, 2_500, 1_250, 625]
+
+
+def test_a_probe_ends_at_the_longest_sentence():
+    tried: list[int] = []
+    assert largest_that_runs(5_000, 800, fitting(900, tried)) == 800
+    assert tried == [5_000, 2_500, 1_250, 800]
+    assert largest_that_runs(100, 800, fitting(900, [])) == 800
+
+
+def test_a_probe_that_never_fits_says_so():
+    assert largest_that_runs(8, 3, fitting(0, [])) == 0

@@ -1,0 +1,240 @@
+"""One, two and four ranks train alike, and end alike."""
+
+import json
+import math
+
+import pytest
+import torch
+
+from nmt_cli.errors import InterruptedTrainingError, UserError
+from nmt_cli.hardware.machine import Machine
+from nmt_cli.hardware.ranks import ALONE, PeerLostError
+from nmt_cli.model_directory import list_checkpoints
+from nmt_cli.training import trainer as trainer_module
+from nmt_cli.training.stop_signals import StopRequest
+from nmt_cli.training.trainer import Trainer
+from nmt_cli.training.training_step import compute_gradient
+from tests.forked_ranks import run_ranks
+
+STEPS = 40
+
+
+def recipe_of(toy, dropout=0.0, **training):
+    model = toy.recipe.model.model_copy(update={"dropout": dropout})
+    changes = {"max_steps": STEPS, **training}
+    return toy.recipe.model_copy(
+        update={
+            "model": model,
+            "training": toy.recipe.training.model_copy(update=changes),
+            "validation": toy.recipe.validation.model_copy(update={"every_steps": 20}),
+            "checkpoints": toy.recipe.checkpoints.model_copy(update={"every_steps": 20}),
+        }
+    )
+
+
+def machine_of(ranks, max_tokens=120, multiple_of=None):
+    return Machine(torch.device("cpu"), "fp32", max_tokens, ranks, multiple_of or ranks.size)
+
+
+def train(toy, run_dir, ranks, recipe, *, resume=False, stop=None, **machine):
+    run_dir.mkdir(exist_ok=True)
+    trainer = Trainer(recipe, toy.corpus, run_dir, machine_of(ranks, **machine))
+    if resume and ranks.is_main:
+        trainer.resume()
+    trainer.take_over_state()
+    trainer.train(StopRequest() if stop is None else stop)
+    return torch.cat([p.detach().flatten() for p in trainer.model.parameters()])
+
+
+def records(run_dir):
+    lines = (run_dir / "metrics.jsonl").read_text().splitlines()
+    return [r for r in map(json.loads, lines) if "loss" in r]
+
+
+def losses(run_dir):
+    return [record["loss"] for record in records(run_dir)]
+
+
+def curve(toy, folder, num_ranks, dropout=0.0, **machine):
+    """Return the losses of a training on so many ranks, whose weights must be the same."""
+    recipe = recipe_of(toy, dropout)
+    if num_ranks == 1:
+        train(toy, folder / "run", ALONE, recipe, **machine)
+    else:
+        found = run_ranks(
+            num_ranks, folder, lambda ranks: train(toy, folder / "run", ranks, recipe, **machine)
+        )
+        assert all(torch.equal(weights, found[0]) for weights in found)
+    return losses(folder / "run")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    def make(name):
+        path = tmp_path / name
+        path.mkdir()
+        return path
+
+    return make
+
+
+def test_ranks_and_accumulation_compute_the_same_losses(toy, folder):
+    alone = curve(toy, folder("alone"), 1)
+    assert len(alone) == STEPS
+    assert curve(toy, folder("cut"), 1, max_tokens=35) == pytest.approx(alone, abs=1e-5)
+    for num_ranks in (2, 4):
+        found = curve(toy, folder(f"{num_ranks}"), num_ranks)
+        assert found == pytest.approx(alone, abs=1e-5)
+
+
+def test_the_same_micro_batches_have_the_same_dropout_on_any_ranks(toy, folder):
+    alone = curve(toy, folder("alone"), 1, dropout=0.3, multiple_of=4)
+    for num_ranks in (2, 4):
+        found = curve(toy, folder(f"{num_ranks}"), num_ranks, dropout=0.3, multiple_of=4)
+        assert found == pytest.approx(alone, abs=1e-5)
+    otherwise = curve(toy, folder("otherwise"), 1, dropout=0.3)
+    assert otherwise != pytest.approx(alone, abs=1e-3)
+
+
+@pytest.mark.parametrize("num_ranks", [2, 3, pytest.param(4, marks=pytest.mark.slow)])
+def test_a_resumed_run_of_several_ranks_is_bit_equal(toy, folder, num_ranks):
+    recipe = recipe_of(toy, dropout=0.2)
+    whole, parts = folder("whole"), folder("parts")
+    expected = run_ranks(num_ranks, whole, lambda ranks: train(toy, whole / "run", ranks, recipe))
+    until = recipe_of(toy, dropout=0.2, max_steps=13)
+    run_ranks(num_ranks, parts, lambda ranks: train(toy, parts / "run", ranks, until))
+    found = run_ranks(
+        num_ranks, parts, lambda ranks: train(toy, parts / "run", ranks, recipe, resume=True)
+    )
+    assert torch.equal(found[0], expected[0])
+    assert losses(parts / "run") == losses(whole / "run")
+
+
+def test_other_ranks_continue_the_same_order(toy, folder):
+    alone = curve(toy, folder("alone"), 1)
+    parts = folder("parts")
+    for num_ranks, until in ((1, 7), (2, 18), (4, 29), (1, STEPS)):
+        recipe = recipe_of(toy, max_steps=until)
+        resume = until > 7
+
+        def work(ranks, recipe=recipe, resume=resume):
+            return train(toy, parts / "run", ranks, recipe, resume=resume)
+
+        work(ALONE) if num_ranks == 1 else run_ranks(num_ranks, parts, work)
+    assert [r["batch_index"] for r in records(parts / "run")] == list(range(STEPS))
+    assert losses(parts / "run") == pytest.approx(alone, abs=1e-5)
+
+
+@pytest.mark.parametrize("bad_rank", [0, 1])
+@pytest.mark.parametrize("what", ["loss", "gradient"])
+def test_all_ranks_skip_a_batch_that_is_not_finite_on_one(toy, folder, monkeypatch, bad_rank, what):
+    seen = []
+
+    def sabotaged(model, batch, bos_id, smoothing, seed, machine, stop):
+        weights = torch.cat([p.detach().flatten() for p in model.parameters()])
+        seen.append((batch.number, weights))
+        if batch.number != 3 or machine.ranks.rank != bad_rank:
+            return compute_gradient(model, batch, bos_id, smoothing, seed, machine, stop)
+        weight = next(model.parameters())
+        if what == "loss":  # of this rank's share alone
+            with torch.no_grad():
+                weight[0, 0] = math.nan
+            gradient = compute_gradient(model, batch, bos_id, smoothing, seed, machine, stop)
+            with torch.no_grad():
+                weight[0, 0] = weights[0]
+            return gradient
+        handle = weight.register_hook(lambda gradient: gradient * math.inf)
+        gradient = compute_gradient(model, batch, bos_id, smoothing, seed, machine, stop)
+        handle.remove()
+        return gradient
+
+    monkeypatch.setattr(trainer_module, "compute_gradient", sabotaged)
+    path = folder("run")
+
+    def work(ranks):
+        train(toy, path / "run", ranks, recipe_of(toy, max_steps=5))
+        return [number for number, _ in seen], torch.equal(seen[3][1], seen[4][1])
+
+    for numbers, is_unchanged in run_ranks(2, path, work):
+        assert numbers == [0, 1, 2, 3, 4, 5]
+        assert is_unchanged
+    assert [r["batch_index"] for r in records(path / "run")] == [0, 1, 2, 4, 5]
+
+
+def test_out_of_memory_on_one_rank_ends_all_at_the_same_batch(toy, folder, monkeypatch):
+    from nmt_cli.training import training_step
+
+    accumulate = training_step._accumulate
+
+    def limited(model, batch, bos_id, smoothing, seed, machine):
+        if batch.number == 2 and machine.ranks.rank == 1:
+            raise torch.OutOfMemoryError("no")
+        return accumulate(model, batch, bos_id, smoothing, seed, machine)
+
+    monkeypatch.setattr(training_step, "_accumulate", limited)
+    path = folder("run")
+
+    def work(ranks):
+        with pytest.raises(UserError, match="out of memory in batch 2 "):
+            train(toy, path / "run", ranks, recipe_of(toy))
+
+    run_ranks(2, path, work)
+    assert [c.step for c in list_checkpoints(path / "run")] == [2]
+
+
+def test_a_stop_of_one_rank_stops_all_at_the_same_step(toy, folder):
+    class Stop(StopRequest):
+        def __init__(self, rank):
+            super().__init__()
+            self.polls, self.rank = 0, rank
+
+        def __bool__(self):
+            self.polls += 1
+            if self.rank == 1 and self.polls == 4:  # one poll a step
+                self.reason = "SIGTERM"
+            return super().__bool__()
+
+    path = folder("run")
+
+    def work(ranks):
+        with pytest.raises(InterruptedTrainingError) as raised:
+            train(toy, path / "run", ranks, recipe_of(toy), stop=Stop(ranks.rank))
+        return str(raised.value)
+
+    first, second = run_ranks(2, path, work)
+    assert first == second
+    assert first.startswith("SIGTERM stopped training at step 4;")
+    assert [c.step for c in list_checkpoints(path / "run")] == [4]
+
+
+def test_weights_that_drifted_apart_are_found(toy, folder, monkeypatch):
+    update = Trainer._update
+
+    def drifting(trainer, gradient):
+        rate = update(trainer, gradient)
+        if trainer.machine.ranks.rank == 1 and trainer.progress.step == 5:
+            with torch.no_grad():
+                next(trainer.model.parameters())[0, 0] += 1e-6
+        return rate
+
+    monkeypatch.setattr(Trainer, "_update", drifting)
+    path = folder("run")
+
+    def work(ranks):
+        with pytest.raises(UserError, match=r"weights at step 20 of rank . and of rank . differ"):
+            train(toy, path / "run", ranks, recipe_of(toy))
+
+    run_ranks(2, path, work)
+
+
+def test_a_lost_rank_is_an_error_of_the_others(folder):
+    path = folder("lost")
+
+    def work(ranks):
+        ranks.sum([1.0])  # both have connected
+        if ranks.rank == 1:
+            return
+        with pytest.raises(PeerLostError, match="rank 0 lost another rank"):
+            ranks.sum([1.0])
+
+    run_ranks(2, path, work)

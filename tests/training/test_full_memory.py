@@ -1,0 +1,474 @@
+"""A memory that is full, by injected failures: what fits is trained, and nothing is lost."""
+
+import weakref
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from nmt_cli.errors import UserError
+from nmt_cli.hardware.machine import Machine
+from nmt_cli.hardware.ranks import ALONE, PeerLostError, Ranks
+from nmt_cli.model_directory import list_checkpoints
+from nmt_cli.runs import saving
+from nmt_cli.runs.checkpoint import save_checkpoint
+from nmt_cli.training import full_memory, training_step, validation
+from nmt_cli.training import trainer as trainer_module
+from nmt_cli.training.ema import MovingAverage
+from nmt_cli.training.full_memory import fit_to_memory, largest_micro_batches
+from nmt_cli.training.stop_signals import StopRequest
+from nmt_cli.training.trainer import Trainer
+from tests.forked_ranks import run_ranks
+
+MACHINE = Machine(torch.device("cpu"), "fp32", max_tokens=120)  # a micro-batch a step
+FULL = "[enforce fail at alloc_cpu.cpp] DefaultCPUAllocator: can't allocate memory"
+
+
+class Cuda:
+    """What the probe asks of a device."""
+
+    type = "cuda"
+
+
+def recipe_of(toy, dropout=0.0, **training):
+    return toy.recipe.model_copy(
+        update={
+            "model": toy.recipe.model.model_copy(update={"dropout": dropout}),
+            "training": toy.recipe.training.model_copy(update=training),
+        }
+    )
+
+
+def train(toy, run_dir, recipe=None, machine=MACHINE, *, resume=False, before=None):
+    """Train; return the trainer, and the error that ended it."""
+    run_dir.mkdir(exist_ok=True)
+    trainer = Trainer(recipe or recipe_of(toy), toy.corpus, run_dir, machine)
+    if resume:
+        trainer.resume()
+    trainer.take_over_state()
+    if before is not None:
+        before(trainer)
+    try:
+        trainer.train(StopRequest())
+    except UserError as error:
+        return trainer, str(error)
+    return trainer, None
+
+
+def weights(trainer):
+    return torch.cat([p.detach().flatten() for p in trainer.model.parameters()])
+
+
+def steps_saved(run_dir):
+    return [(c.step, c.manifest["kind"]) for c in list_checkpoints(run_dir)]
+
+
+def limit_memory(monkeypatch, module, limit, rank=None):
+    """Let the loss of more than ``limit`` target tokens fail; return the sizes that were tried."""
+    loss_sums, tried = module.loss_sums, []
+
+    def limited(model, batch, smoothing, precision):
+        tried.append(len(batch.target_output))
+        if tried[-1] > limit and (rank is None or rank == torch.distributed.get_rank()):
+            raise RuntimeError(FULL)
+        return loss_sums(model, batch, smoothing, precision)
+
+    monkeypatch.setattr(module, "loss_sums", limited)
+    return tried
+
+
+@pytest.mark.parametrize("is_limit_chosen", [False, True])
+def test_a_batch_that_meets_a_full_memory_is_cut_and_computed_again(
+    toy, tmp_path, monkeypatch, capsys, is_limit_chosen
+):
+    expected, _ = train(toy, tmp_path / "expected")
+    tried = limit_memory(monkeypatch, training_step, 70)
+    machine = MACHINE._replace(is_limit_chosen=is_limit_chosen)
+    found, error = train(toy, tmp_path / "found", machine=machine)
+    assert error is None
+    assert torch.allclose(weights(found), weights(expected), atol=1e-5)
+    too_large = [size for size in tried if size > 70]
+    said = capsys.readouterr().err
+    if is_limit_chosen:  # each batch is tried as the user said
+        assert found.machine.max_tokens == 120
+        assert len(too_large) > 6
+        assert "; --max-tokens-per-device stays 120." in said
+    else:
+        assert found.machine.max_tokens == 59  # half of the largest micro-batch
+        assert len(too_large) == 1
+        assert said.count("later batches are computed with at most 59.") == 1
+    assert "batch 0 ran out of memory with micro-batches of " in said
+
+
+def test_later_batches_are_cut_no_smaller_than_the_longest_sentence(toy, tmp_path, monkeypatch):
+    def limited(model, batch, *others):
+        if batch.largest_side > batch.longest and not cut:
+            raise RuntimeError(FULL)
+        if batch.longest < toy.corpus.longest:
+            cut.append(batch.longest)  # a batch of short sentences, in its smallest pieces
+        return accumulate(model, batch, *others)
+
+    cut: list[int] = []
+    accumulate = training_step._accumulate
+    monkeypatch.setattr(training_step, "_accumulate", limited)
+    found, error = train(toy, tmp_path / "run")
+    assert error is None
+    assert found.machine.max_tokens == toy.corpus.longest > cut[0]
+    assert train(toy, tmp_path / "run", machine=found.machine, resume=True)[1] is None
+
+
+def test_the_hosts_memory_counts_too(toy, tmp_path, monkeypatch):
+    accumulate = training_step._accumulate
+
+    def limited(model, batch, *others):
+        if batch.number == 2:
+            np.empty(1 << 58)  # numpy's own kind of MemoryError
+        return accumulate(model, batch, *others)
+
+    monkeypatch.setattr(training_step, "_accumulate", limited)
+    _, text = train(toy, tmp_path / "run")
+    assert text is not None
+    assert text.startswith("out of memory in batch 2 (")
+    assert steps_saved(tmp_path / "run") == [(2, "safety")]
+
+
+@pytest.mark.parametrize("num_failures", [1, 2])
+def test_a_save_without_memory_is_tried_again_without_the_gradients(
+    toy, tmp_path, monkeypatch, capsys, num_failures
+):
+    failures: list[bool] = []
+
+    def limited(*arguments):
+        if arguments[1].progress.step == 6 and len(failures) < num_failures:
+            failures.append(any(p.grad is not None for p in arguments[1].model.parameters()))
+            raise RuntimeError(FULL)
+        return save_checkpoint(*arguments)
+
+    monkeypatch.setattr(saving, "save_checkpoint", limited)
+    _, error = train(toy, tmp_path / "run")
+    assert error is not None
+    saved = 6 if num_failures == 1 else 3
+    where = "out of memory while step 6 was saved"
+    assert error.startswith(f"{where}; step {saved} is saved in {tmp_path / 'run'}. ")
+    assert steps_saved(tmp_path / "run")[-1][0] == saved
+    assert failures == [True, False][:num_failures]
+    assert ("too full to save step 6" in capsys.readouterr().err) == (num_failures == 2)
+
+
+def test_a_rank_that_is_lost_while_weights_are_compared_leaves_the_step_saved(
+    toy, tmp_path, monkeypatch
+):
+    def work(ranks):
+        if ranks.rank == 1:
+            monkeypatch.setattr(
+                trainer_module, "require_same_weights", FailsOnce(lambda *_: None, 1)
+            )
+        machine = MACHINE._replace(ranks=ranks, multiple_of=2)
+        return train(toy, tmp_path / "run", machine=machine)[1]
+
+    run_ranks(2, tmp_path, work)
+    assert steps_saved(tmp_path / "run")[-1] == (6, "safety")
+
+
+def test_a_lowered_limit_is_that_of_the_resumed_run(toy, tmp_path, monkeypatch):
+    recipe = recipe_of(toy, dropout=0.3)
+    with monkeypatch.context() as patch:
+        limit_memory(patch, training_step, 70)
+        whole, _ = train(toy, tmp_path / "run", recipe)
+    facts = list_checkpoints(tmp_path / "run")[-1].manifest
+    assert facts["max_tokens_per_device"] == whole.machine.max_tokens < 120
+    cut = MACHINE._replace(max_tokens=whole.machine.max_tokens)
+    again, _ = train(toy, tmp_path / "again", recipe, cut)
+    assert torch.equal(weights(again), weights(whole))
+
+
+def test_a_full_memory_of_one_rank_cuts_the_batch_on_all(toy, tmp_path, monkeypatch):
+    recipe = recipe_of(toy, dropout=0.3)
+    limit_memory(monkeypatch, training_step, 30, rank=1)
+
+    def work(ranks):
+        machine = MACHINE._replace(ranks=ranks, multiple_of=2)
+        trainer, error = train(toy, tmp_path / "run", recipe, machine)
+        return weights(trainer), trainer.machine.max_tokens, error
+
+    (first, limit, error), (second, other_limit, _) = run_ranks(2, tmp_path, work)
+    assert error is None
+    assert limit == other_limit <= 30
+    assert torch.equal(first, second)
+    monkeypatch.undo()
+    alone = MACHINE._replace(max_tokens=limit, multiple_of=2)
+    expected, _ = train(toy, tmp_path / "alone", recipe, alone)
+    assert torch.allclose(first, weights(expected), atol=1e-5)
+
+
+def test_a_rank_without_memory_for_the_exchange_leaves_none_waiting(toy, tmp_path, monkeypatch):
+    collect = Ranks.collect_gradients
+    calls = []
+
+    def limited(ranks, parameters):
+        calls.append(ranks.rank)
+        if ranks.rank == 1 and len(calls) == 3:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return collect(ranks, parameters)
+
+    monkeypatch.setattr(Ranks, "collect_gradients", limited)
+
+    def work(ranks):
+        machine = MACHINE._replace(ranks=ranks, multiple_of=2)
+        trainer, error = train(toy, tmp_path / "run", machine=machine)
+        return weights(trainer), error
+
+    (first, error), (second, _) = run_ranks(2, tmp_path, work)
+    assert error is None
+    assert torch.equal(first, second)
+
+
+def test_pairs_that_do_not_fit_alone_end_training_saved(toy, tmp_path, monkeypatch):
+    accumulate = training_step._accumulate
+
+    def limited(model, batch, *others):
+        if batch.number == 2:
+            raise RuntimeError(FULL)
+        return accumulate(model, batch, *others)
+
+    monkeypatch.setattr(training_step, "_accumulate", limited)
+    _, error = train(toy, tmp_path / "run")
+    assert error is not None
+    assert error.startswith("out of memory in batch 2 (")
+    assert f"step 2 is saved in {tmp_path / 'run'}. Free memory" in error
+    assert steps_saved(tmp_path / "run") == [(2, "safety")]
+
+
+def test_out_of_memory_before_the_first_step_says_that_nothing_is_saved(toy, tmp_path, monkeypatch):
+    limit_memory(monkeypatch, training_step, 0)
+    _, error = train(toy, tmp_path / "run")
+    assert error is not None
+    assert "; nothing is saved yet. " in error
+    assert steps_saved(tmp_path / "run") == []
+
+
+def test_what_ran_out_of_memory_is_freed_before_saving(toy, tmp_path, monkeypatch):
+    class Activations:
+        pass
+
+    def limited(model, batch, *others):
+        if batch.number == 2:
+            activations = Activations()
+            held.append(weakref.ref(activations))
+            raise RuntimeError("CUDA error: out of memory")
+        return accumulate(model, batch, *others)
+
+    def save(*arguments):
+        held_while_saving.extend(activations() for activations in held)
+        return save_checkpoint(*arguments)
+
+    held: list[weakref.ref[Activations]] = []
+    held_while_saving: list[Activations | None] = []
+    accumulate = training_step._accumulate
+    monkeypatch.setattr(training_step, "_accumulate", limited)
+    monkeypatch.setattr(saving, "save_checkpoint", save)
+    train(toy, tmp_path / "run")
+    assert len(held) > 1  # of each cut
+    assert held_while_saving == [None] * len(held)
+
+
+class FailsOnce:
+    """Runs out of memory at one call, before it has changed anything."""
+
+    def __init__(self, act, call):
+        self.act, self.calls_left = act, call
+
+    def __call__(self, *arguments):
+        self.calls_left -= 1
+        if self.calls_left == 0:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return self.act(*arguments)
+
+
+def test_an_optimizer_without_memory_leaves_the_step_before_it(toy, tmp_path):
+    recipe = recipe_of(toy, dropout=0.3)
+    expected, _ = train(toy, tmp_path / "expected", recipe)
+
+    def sabotage(trainer):
+        trainer.optimizer.step = FailsOnce(trainer.optimizer.step, 5)
+
+    _, error = train(toy, tmp_path / "run", recipe, before=sabotage)
+    assert error is not None
+    assert error.startswith("out of memory while the gradient of batch 4 was applied; ")
+    assert steps_saved(tmp_path / "run")[-1] == (4, "safety")
+    resumed, error = train(toy, tmp_path / "run", recipe, resume=True)
+    assert error is None
+    assert torch.equal(weights(resumed), weights(expected))
+
+
+def test_weights_that_moved_in_part_are_not_saved(toy, tmp_path):
+    def sabotage(trainer):
+        def half_a_step():
+            if trainer.progress.step == 4:
+                trainer.optimizer.param_groups[0]["params"][1:] = []
+                step()
+                raise torch.OutOfMemoryError("CUDA out of memory")
+            step()
+
+        step = trainer.optimizer.step
+        trainer.optimizer.step = half_a_step
+
+    _, error = train(toy, tmp_path / "run", before=sabotage)
+    assert error is not None
+    assert f"step 3 is saved in {tmp_path / 'run'}. " in error
+    assert steps_saved(tmp_path / "run") == [(3, "regular")]
+
+
+def test_a_moving_average_without_memory_is_tried_again(toy, tmp_path, monkeypatch):
+    recipe = recipe_of(toy, ema_decay=0.9)
+    expected, _ = train(toy, tmp_path / "expected", recipe)
+    update = FailsOnce(MovingAverage.update, 5)
+    monkeypatch.setattr(MovingAverage, "update", lambda *arguments: update(*arguments))
+    found, error = train(toy, tmp_path / "run", recipe)
+    assert error is None
+    for name, average in expected.average.weights().items():
+        assert torch.equal(found.average.weights()[name], average)
+
+
+def test_a_lost_rank_leaves_the_last_step_saved(toy, tmp_path):
+    def work(ranks):
+        def sabotage(trainer):
+            if ranks.rank == 1:
+                trainer.optimizer.step = FailsOnce(trainer.optimizer.step, 5)
+
+        machine = MACHINE._replace(ranks=ranks, multiple_of=2)
+        try:
+            return train(toy, tmp_path / "run", machine=machine, before=sabotage)[1]
+        except PeerLostError as error:
+            return str(error)
+
+    first, second = run_ranks(2, tmp_path, work)
+    assert "rank 0 lost another rank" in first
+    assert f"of batch 4 was applied; {tmp_path / 'run'} keeps its checkpoints. " in second
+    assert steps_saved(tmp_path / "run")[-1] == (5, "safety")
+
+
+def test_the_validation_loss_is_measured_in_smaller_micro_batches(
+    toy, tmp_path, monkeypatch, capsys
+):
+    figures = []
+    for name, limit in (("expected", 10_000), ("found", 20)):
+        limit_memory(monkeypatch, validation, limit)
+        trainer, error = train(toy, tmp_path / name)
+        assert error is None
+        figures.append(list_checkpoints(trainer.run_dir)[-1].manifest["validation"])
+        monkeypatch.undo()
+    assert figures[1]["loss"] == pytest.approx(figures[0]["loss"], rel=1e-5)
+    assert figures[1]["bleu"] == figures[0]["bleu"]
+    assert "was measured in smaller micro-batches" in capsys.readouterr().err
+
+
+def test_a_validation_without_memory_leaves_its_step_saved(toy, tmp_path, monkeypatch):
+    expected, _ = train(toy, tmp_path / "expected")
+    with monkeypatch.context() as patch:
+        limit_memory(patch, validation, 0)
+        _, error = train(toy, tmp_path / "run")
+    assert error is not None
+    assert error.startswith("out of memory while step 6 was validated; ")
+    assert steps_saved(tmp_path / "run")[-1] == (6, "safety")
+    resumed, error = train(toy, tmp_path / "run", resume=True)
+    assert error is None
+    assert torch.equal(weights(resumed), weights(expected))
+    kinds = dict(steps_saved(tmp_path / "run"))
+    assert kinds[12] == "regular"
+
+
+def test_the_probe_takes_the_longest_pairs_and_those_long_on_both_sides(toy):
+    source, target = toy.corpus.source, toy.corpus.target
+    lengths = np.stack([source.lengths, target.lengths]).astype(np.int64)
+    longest, both = largest_micro_batches(source, target, 60)
+    assert longest.source_lengths.max() == lengths.max()
+    shorter = np.minimum(both.source_lengths, both.target_lengths)
+    assert shorter.min() >= np.sort(lengths.min(axis=0))[-len(shorter)]
+    for tokens in (longest, both):
+        assert 60 - lengths.max() < len(tokens.target_tokens) <= 60
+
+
+def of_pairs(*pairs):
+    """Return source and target of these lengths, as the probe reads them."""
+
+    class Text:
+        def __init__(self, lengths):
+            self.lengths = np.array(lengths)
+
+        def gather(self, indices):
+            lengths = self.lengths[indices]
+            return np.ones(lengths.sum(), dtype=np.int64), lengths
+
+    return tuple(Text(lengths) for lengths in zip(*pairs, strict=True))
+
+
+def test_the_probe_fills_both_sides():
+    source, target = of_pairs(*[(50, 2)] * 10, *[(40, 40)] * 10, *[(2, 50)] * 10)
+    fullest = max(
+        len(tokens.source_tokens) + len(tokens.target_tokens)
+        for tokens in largest_micro_batches(source, target, 100)
+    )
+    assert fullest == 160
+
+
+def probe(machine, limit, tried):
+    def attempt(tokens):
+        tried.append(len(tokens.target_tokens))
+        if tried[-1] > limit:
+            raise torch.OutOfMemoryError("no")
+
+    source, target = of_pairs(*[(10, 10)] * 20, (10, 12))
+    corpus: Any = SimpleNamespace(source=source, target=target, longest=12)
+    return fit_to_memory(machine._replace(device=Cuda()), corpus, attempt).max_tokens
+
+
+def test_on_a_gpu_the_micro_batches_are_made_to_fit():
+    tried: list[int] = []
+    assert probe(MACHINE, 40, tried) == 30
+    assert max(tried) > 110
+    assert probe(MACHINE._replace(max_tokens=5), 40, []) == 12  # the estimate was too low
+    with pytest.raises(UserError, match=r"longest sentence pair does not fit the GPU's memory"):
+        probe(MACHINE, 8, [])
+
+
+def test_a_limit_that_the_user_chose_is_never_changed():
+    chosen = MACHINE._replace(is_limit_chosen=True)
+    assert probe(chosen, 200, []) == 120
+    with pytest.raises(UserError, match=r"--max-tokens-per-device 120 does not fit .* 30, which"):
+        probe(chosen, 40, [])
+    tried: list[int] = []
+    assert probe(chosen._replace(max_tokens=5), 40, tried) == 5  # refused where sentences are read
+    assert tried == []
+
+
+def test_a_probe_leaves_headroom_and_room_for_what_steps_allocate(toy, tmp_path, monkeypatch):
+    tmp_path.joinpath("run").mkdir()
+    trainer = Trainer(recipe_of(toy, ema_decay=0.9), toy.corpus, tmp_path / "run", MACHINE)
+    size = sum(parameter.numel() for parameter in trainer.model.parameters())
+
+    def room(machine):
+        return sum(t.numel() for t in full_memory.room_to_leave(trainer._state(), machine))
+
+    assert room(MACHINE) == 3 * size  # two moments, and the trained weights beside the average
+    assert room(MACHINE._replace(ranks=Ranks(0, 2))) == 4 * size  # gradients in one piece
+    trainer.optimizer.make_moments()
+    assert room(MACHINE) == size
+    empty = torch.empty
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (50_000, 80_000))
+    monkeypatch.setattr(torch, "empty", lambda size, dtype, device: empty(size, dtype=dtype))
+    on_gpu: Any = Cuda()
+    assert room(MACHINE._replace(device=on_gpu)) == size + 8_000
+
+
+def test_a_trainer_probes_without_changing_its_weights(toy, tmp_path):
+    tmp_path.joinpath("run").mkdir()
+    trainer = Trainer(recipe_of(toy), toy.corpus, tmp_path / "run", MACHINE)
+    before = weights(trainer)
+    for tokens in largest_micro_batches(toy.corpus.source, toy.corpus.target, 60):
+        trainer._try_micro_batch(tokens)
+    assert torch.equal(weights(trainer), before)
+    assert all(parameter.grad is None for parameter in trainer.model.parameters())
+    assert trainer.machine.ranks is ALONE

@@ -1,0 +1,130 @@
+"""A resumed training whose recipe plans other batches goes on at the same place of the text."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from nmt_cli import logs
+from nmt_cli.corpus.batching import BatchPlan
+from nmt_cli.hardware.machine import Machine
+from nmt_cli.hardware.ranks import ALONE
+from nmt_cli.model_directory import list_checkpoints
+from nmt_cli.runs.checkpoint import Progress
+from nmt_cli.training.planning import move_to_plan
+from nmt_cli.training.stop_signals import StopRequest
+from nmt_cli.training.trainer import Trainer
+from tests.forked_ranks import run_ranks
+
+LENGTHS = np.random.default_rng(1).integers(2, 30, 700).astype(np.uint16)
+
+
+def new_plan(tokens_per_step, seed=1):
+    return BatchPlan(LENGTHS, LENGTHS, tokens_per_step, seed)
+
+
+def epoch_ends(plan, num_epochs):
+    """Return the batches up to each epoch's end, found by counting pairs."""
+    ends: list[int] = []
+    pairs = index = 0
+    while len(ends) < num_epochs:
+        pairs += len(plan.batch(index))
+        index += 1
+        if pairs == len(LENGTHS) * (len(ends) + 1):
+            ends.append(index)
+    return ends
+
+
+def moved(batch_index, old, new, skipped=()):
+    progress = Progress(step=9, batch_index=batch_index, skipped=list(skipped))
+    move_to_plan(progress, old, new)
+    return progress
+
+
+@pytest.mark.parametrize(("before", "after"), [(100, 400), (400, 100), (100, 110)])
+def test_a_batch_of_another_plan_keeps_its_epoch_and_its_share(before, after):
+    old, new = new_plan(before), new_plan(after)
+    old_ends, new_ends = [0, *epoch_ends(old, 3)], [0, *epoch_ends(new, 3)]
+    for epoch in range(3):
+        num_old = old_ends[epoch + 1] - old_ends[epoch]
+        num_new = new_ends[epoch + 1] - new_ends[epoch]
+        for used in range(num_old):
+            place = moved(old_ends[epoch] + used, old, new).batch_index - new_ends[epoch]
+            assert 0 <= place < num_new
+            assert (place == 0) == (used == 0)  # an epoch's beginning stays one, and no other is
+            assert abs(place / num_new - used / num_old) <= 1 / num_new
+
+
+def test_an_epoch_of_one_batch_is_neither_left_out_nor_repeated_often():
+    old, new = new_plan(100), new_plan(100_000)
+    (end, second_end) = epoch_ends(old, 2)
+    assert [moved(i, old, new).batch_index for i in (1, end - 1, end, second_end)] == [0, 0, 1, 2]
+
+
+def test_skipped_batches_keep_their_distance():
+    old, new = new_plan(100), new_plan(400)
+    progress = moved(50, old, new, skipped=[12, 48, 49])
+    assert [progress.batch_index - index for index in progress.skipped] == [38, 2, 1]
+
+
+def changed(recipe, **training):
+    section = recipe.training.model_copy(update=training)
+    return recipe.model_copy(update={"training": section})
+
+
+def trained(toy, run_dir, recipe, ranks=ALONE, *, resume=False):
+    run_dir.mkdir(exist_ok=True)
+    machine = Machine(torch.device("cpu"), "fp32", 120, ranks, ranks.size)
+    trainer = Trainer(recipe, toy.corpus, run_dir, machine)
+    if resume and ranks.is_main:
+        trainer.resume()
+    trainer.take_over_state()
+    trainer.train(StopRequest())
+    return torch.cat([p.detach().flatten() for p in trainer.model.parameters()])
+
+
+def batch_indices(run_dir):
+    records = map(json.loads, (run_dir / "metrics.jsonl").read_text().splitlines())
+    return [record["batch_index"] for record in records if "batch_index" in record]
+
+
+def test_resuming_with_other_tokens_per_step_stays_in_the_epoch(toy, tmp_path, capsys):
+    lengths = toy.corpus.source.lengths, toy.corpus.target.lengths
+    num_old, num_new = (len(BatchPlan(*lengths, t, 1).batches_of(0)) for t in (60, 240))
+    stopped_at = num_old // 2
+    trained(toy, tmp_path, changed(toy.recipe, tokens_per_step=60, max_steps=stopped_at))
+    logs.configure(quiet=False)
+    end = {"max_epochs": 1, "max_steps": 999}
+    trained(toy, tmp_path, changed(toy.recipe, tokens_per_step=240, **end), resume=True)
+    half = num_new // 2
+    assert batch_indices(tmp_path) == [*range(stopped_at), *range(half, num_new)]
+    assert (
+        f"The changed recipe plans other batches: {stopped_at} of the {num_old} batches of epoch 1 "
+        f"were used, and training goes on after {half} of its {num_new} new ones."
+    ) in capsys.readouterr().err
+
+
+def test_the_plan_that_counts_is_that_of_the_checkpoint_and_not_of_the_last_start(toy, tmp_path):
+    def finish(tokens_per_step, **training):
+        recipe = changed(toy.recipe, tokens_per_step=tokens_per_step, **training)
+        trained(toy, tmp_path, recipe, resume=bool(list_checkpoints(tmp_path)))
+        return batch_indices(tmp_path)[-1]
+
+    finish(60, max_steps=8)
+    finish(240, max_steps=8)  # saves nothing, because the end was reached
+    assert finish(60, max_steps=9) == 8
+
+
+def test_all_ranks_agree_on_the_place_in_another_plan(toy, tmp_path):
+    first = changed(toy.recipe, tokens_per_step=60, max_steps=7)
+    then = changed(toy.recipe, tokens_per_step=240, max_steps=9)
+    trained(toy, tmp_path / "run", first)
+    weights = run_ranks(
+        2, tmp_path, lambda ranks: trained(toy, tmp_path / "run", then, ranks, resume=True)
+    )
+    assert torch.equal(*weights)
+    lengths = toy.corpus.source.lengths, toy.corpus.target.lengths
+    num_old, num_new = (len(BatchPlan(*lengths, t, 1).batches_of(0)) for t in (60, 240))
+    place = round(7 * num_new / num_old)
+    assert batch_indices(tmp_path / "run")[7:] == [place, place + 1]

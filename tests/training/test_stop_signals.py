@@ -1,0 +1,100 @@
+import os
+import signal
+import time
+
+import click
+import pytest
+
+from nmt_cli import cli
+from nmt_cli.training.stop_signals import (
+    MAX_TIME,
+    REASONS,
+    StopRequest,
+    duration_text,
+    stop_requests,
+)
+from nmt_cli.usage import parse_duration
+
+CONTEXT = (click.Context(cli.train), cli.train.params[0])
+
+
+def test_signals_set_the_request_while_the_block_runs():
+    before = signal.getsignal(signal.SIGUSR1)
+    with stop_requests(StopRequest()) as stop:
+        assert not stop
+        os.kill(os.getpid(), signal.SIGUSR1)
+        assert stop.reason == "SIGUSR1"
+    assert signal.getsignal(signal.SIGUSR1) is before
+
+
+def test_a_signal_that_is_ignored_stays_ignored():
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does
+    try:
+        with stop_requests(StopRequest()) as stop:
+            os.kill(os.getpid(), signal.SIGHUP)
+            assert not stop
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_the_deadline_leaves_time_for_a_step_and_a_save(monkeypatch):
+    now = 1_000.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    stop = StopRequest(deadline=1_100.0)
+    assert not stop
+    stop.note_seconds("step", 20.0)
+    stop.note_seconds("step", 3.0)  # the longest counts
+    stop.note_seconds("save", 40.0)
+    now = 1_009.0
+    assert not stop
+    now = 1_010.0  # 1.5 * 60 seconds are left
+    assert stop.reason is None
+    assert stop
+    assert stop.reason == MAX_TIME
+
+
+def test_a_clock_that_is_set_does_not_matter(monkeypatch):
+    monkeypatch.setattr(time, "time", lambda: 4e9)
+    assert not StopRequest(deadline=time.monotonic() + 60)
+
+
+@pytest.mark.parametrize("reason", REASONS)
+def test_what_one_rank_asks_all_agree_to(reason):
+    asking, other = StopRequest(), StopRequest()
+    asking.reason = reason
+    sums = [a + b for a, b in zip(asking.flags(), other.flags(), strict=True)]
+    for stop in (asking, other):
+        assert stop.agreed is None
+        stop.agree(sums)
+        assert stop.agreed == reason
+
+
+def test_no_request_is_no_agreement():
+    stop = StopRequest()
+    stop.agree(stop.flags())
+    assert stop.agreed is None
+
+
+def test_only_a_single_process_ends_at_the_second_interrupt():
+    alone, worker = StopRequest(), StopRequest(second_interrupt_ends=False)
+    for stop in (alone, worker):
+        stop.handle(signal.SIGINT, None)
+    with pytest.raises(KeyboardInterrupt):
+        alone.handle(signal.SIGINT, None)
+    worker.handle(signal.SIGINT, None)
+    assert worker.reason == "SIGINT"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "0s"), (1.5, "1.5s"), (90, "1m30s"), (2_700, "45m"), (12_600, "3h30m"), (86_400, "24h")],
+)
+def test_a_duration_is_named_as_the_option_takes_it(seconds, text):
+    assert duration_text(seconds) == text
+    assert parse_duration(*CONTEXT, text) == seconds
+
+
+def test_the_time_that_was_given_is_named():
+    stop = StopRequest(deadline=0.0, max_time=12_600)
+    stop.agree(stop.flags())
+    assert stop.why == "--max-time 3h30m"

@@ -1,0 +1,349 @@
+import json
+import math
+import signal
+
+import pytest
+import torch
+
+from nmt_cli.errors import InterruptedTrainingError, OutputError, UserError
+from nmt_cli.hardware.machine import Machine
+from nmt_cli.model_directory import list_checkpoints, read_weights
+from nmt_cli.runs import saving
+from nmt_cli.runs.checkpoint import save_checkpoint
+from nmt_cli.training import trainer as trainer_module
+from nmt_cli.training.stop_signals import StopRequest
+from nmt_cli.training.trainer import Trainer
+from nmt_cli.training.training_step import compute_gradient
+
+MACHINE = Machine(torch.device("cpu"), "fp32", max_tokens=60)  # two micro-batches a step
+
+
+def changed(recipe, **sections):
+    """Return ``recipe`` with keys of its sections changed."""
+    update = {name: getattr(recipe, name).model_copy(update=c) for name, c in sections.items()}
+    return recipe.model_copy(update=update)
+
+
+@pytest.fixture
+def new_trainer(toy, tmp_path):
+    def make(recipe=toy.recipe, run_dir=None, machine=MACHINE):
+        run_dir = run_dir or tmp_path / "run"
+        run_dir.mkdir(exist_ok=True)
+        return Trainer(recipe, toy.corpus, run_dir, machine)
+
+    return make
+
+
+class StopAfter(StopRequest):
+    """A request that comes once training has reached a step."""
+
+    def __init__(self, trainer, step):
+        super().__init__()
+        self.trainer, self.step = trainer, step
+
+    def __bool__(self):
+        if self.trainer.progress.step >= self.step:
+            self.reason = "SIGTERM"
+        return super().__bool__()
+
+
+def weights(trainer):
+    return torch.cat([p.detach().flatten() for p in trainer.model.parameters()])
+
+
+def records(trainer):
+    text = (trainer.run_dir / "metrics.jsonl").read_text()
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def steps(trainer):
+    return [record["step"] for record in records(trainer) if "loss" in record]
+
+
+def checkpoints(trainer):
+    return {c.step: c.manifest["kind"] for c in list_checkpoints(trainer.run_dir)}
+
+
+def test_a_resumed_run_equals_an_uninterrupted_one_bit_for_bit(new_trainer, tmp_path):
+    whole = new_trainer(run_dir=tmp_path / "whole")
+    whole.train(StopRequest())
+    assert whole.progress.step == 12
+
+    for stop_at in (4, 6, 11):
+        interrupted = new_trainer()
+        if list_checkpoints(interrupted.run_dir):
+            interrupted.resume()
+        with pytest.raises(InterruptedTrainingError, match=f"stopped training at step {stop_at};"):
+            interrupted.train(StopAfter(interrupted, stop_at))
+        torch.manual_seed(stop_at)  # other programs draw other numbers
+    resumed = new_trainer()
+    resumed.resume()
+    resumed.train(StopRequest())
+
+    assert torch.equal(weights(resumed), weights(whole))
+    assert steps(resumed) == steps(whole) == list(range(1, 13))
+    timeless = [
+        [{k: v for k, v in r.items() if "seconds" not in k} for r in records(trainer)]
+        for trainer in (resumed, whole)
+    ]
+    assert timeless[0] == timeless[1]
+
+
+def test_checkpoints_are_kept_by_kind(new_trainer):
+    trainer = new_trainer()
+    trainer.train(StopRequest())
+    kinds = checkpoints(trainer)
+    assert kinds[9] == "regular"
+    assert kinds[12] == "regular"
+    best = min(
+        (r for r in records(trainer) if "validation" in r), key=lambda r: r["validation"]["loss"]
+    )
+    assert set(kinds) == {9, 12, best["step"]}
+
+
+def test_the_end_is_saved_and_measured_even_off_the_intervals(new_trainer, toy):
+    trainer = new_trainer(changed(toy.recipe, training={"max_steps": 7}))
+    trainer.train(StopRequest())
+    assert checkpoints(trainer)[7] == "final"
+    assert records(trainer)[-1]["validation"]["bleu"] is not None
+    assert list_checkpoints(trainer.run_dir)[-1].quality is not None
+
+
+def test_an_improvement_between_the_intervals_is_saved_for_safety(new_trainer, toy):
+    recipe = changed(
+        toy.recipe,
+        training={"max_steps": 7},
+        validation={"every_steps": 6},
+        checkpoints={"every_steps": 100},
+    )
+    trainer = new_trainer(recipe)
+    trainer.train(StopRequest())
+    assert checkpoints(trainer) == {6: "safety", 7: "final"}
+
+
+def test_a_safety_checkpoint_saved_again_as_a_regular_one_keeps_its_figures(
+    new_trainer, toy, monkeypatch
+):
+    def save_and_stop(*arguments):
+        save_checkpoint(*arguments)
+        stop.handle(signal.SIGTERM, None)
+
+    def first_checkpoint(trainer):
+        with pytest.raises(InterruptedTrainingError):
+            trainer.train(stop)
+        return list_checkpoints(trainer.run_dir)[0].manifest
+
+    monkeypatch.setattr(saving, "save_checkpoint", save_and_stop)
+    recipe = changed(
+        toy.recipe,
+        validation={"every_steps": 6, "bleu": "off"},
+        checkpoints={"every_steps": 100},
+    )
+    stop = StopRequest()
+    safety = first_checkpoint(new_trainer(recipe))
+    resumed = new_trainer(changed(recipe, checkpoints={"every_steps": 6}))
+    resumed.resume()
+    stop = StopRequest()
+    regular = first_checkpoint(resumed)
+    assert (safety["step"], safety["kind"]) == (6, "safety")
+    assert (regular["step"], regular["kind"]) == (6, "regular")
+    assert regular["validation"] == safety["validation"] is not None
+
+
+@pytest.mark.parametrize("validation_every", [1, 5, 7])
+@pytest.mark.parametrize("saved_every", [1, 4, 5, 10])
+def test_the_last_step_enters_the_average_with_its_figures(
+    new_trainer, toy, validation_every, saved_every
+):
+    recipe = changed(
+        toy.recipe,
+        training={"max_steps": 10},
+        validation={"every_steps": validation_every, "bleu": "off"},
+        checkpoints={"every_steps": saved_every},
+    )
+    trainer = new_trainer(recipe)
+    trainer.train(StopRequest())
+    last = list_checkpoints(trainer.run_dir)[-1]
+    assert last.step == 10
+    assert last.enters_average
+    assert last.quality is not None
+    assert trainer.is_complete()
+
+
+def test_a_stop_in_the_last_validation_is_made_up_for(new_trainer, toy, monkeypatch):
+    trainer = new_trainer()
+    stop = StopRequest()
+    validate = trainer.validator.validate
+
+    def stopped_at_the_end(model, machine, request):
+        if trainer.progress.step == 12:
+            stop.handle(signal.SIGTERM, None)
+        return validate(model, machine, request)
+
+    monkeypatch.setattr(trainer.validator, "validate", stopped_at_the_end)
+    with pytest.raises(InterruptedTrainingError, match="step 12"):
+        trainer.train(stop)
+    resumed = new_trainer()
+    resumed.resume()
+    assert not resumed.is_complete()
+    resumed.train(StopRequest())
+    assert list_checkpoints(resumed.run_dir)[-1].quality is not None
+
+
+def test_a_run_goes_on_with_its_own_text_only(new_trainer, toy):
+    new_trainer().train(StopRequest())
+    other = new_trainer()
+    files = other.corpus.manifest["files"]
+    changed_files = files | {"train.source.tokens": {"bytes": 1, "sha256": "00"}}
+    other.corpus = other.corpus._replace(manifest={"files": changed_files})
+    with pytest.raises(UserError, match=r"was trained on another train.source.tokens than"):
+        other.resume()
+
+
+@pytest.mark.parametrize("max_steps", [999, None])
+def test_epochs_decide_where_the_recipe_says_so(new_trainer, toy, max_steps):
+    epochs = {"every_steps": None, "every_epochs": 2}
+    recipe = changed(
+        toy.recipe,
+        training={"max_epochs": 4, "max_steps": max_steps},
+        validation=epochs,
+        checkpoints=epochs,
+    )
+    trainer = new_trainer(recipe)
+    trainer.train(StopRequest())
+    ends = [step for step in steps(trainer) if trainer.plan.locate(step)[1] == 0]
+    assert len(ends) == 4
+    assert trainer.progress.step == ends[-1]
+    measured = [r["step"] for r in records(trainer) if "validation" in r]
+    assert measured == [ends[1], ends[3]]
+
+
+def test_patience_ends_training(new_trainer, toy, monkeypatch):
+    recipe = changed(
+        toy.recipe,
+        validation={"every_steps": 1, "patience": 3, "bleu": "off"},
+        training={"max_steps": 99},
+    )
+    trainer = new_trainer(recipe)
+    losses = iter([5.0, 4.0, 4.5, math.nan, 4.0, 1.0])
+    validate = trainer.validator.validate
+
+    def pretended(model, machine, stop):
+        loss = next(losses)
+        return validate(model, machine, stop)._replace(loss=loss, quality=-loss)
+
+    monkeypatch.setattr(trainer.validator, "validate", pretended)
+    trainer.train(StopRequest())
+    assert trainer.progress.step == 5
+
+
+def test_a_batch_without_a_finite_gradient_is_skipped(new_trainer, monkeypatch, capsys):
+    trainer = new_trainer()
+    seen = []
+
+    def sabotaged(model, batch, *arguments):
+        gradient = compute_gradient(model, batch, *arguments)
+        seen.append((batch.number, weights(trainer)))
+        return gradient._replace(norm=math.inf) if batch.number in (3, 4) else gradient
+
+    monkeypatch.setattr(trainer_module, "compute_gradient", sabotaged)
+    trainer.train(StopRequest())
+    assert [index for index, _ in seen] == list(range(14))
+    assert torch.equal(seen[3][1], seen[4][1])
+    assert torch.equal(seen[4][1], seen[5][1])
+    assert not torch.equal(seen[5][1], seen[6][1])
+    assert trainer.progress.step == 12
+    assert trainer.progress.num_skipped == 2
+    assert "batch 3 gave loss" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("is_bad", "skipped"), [(lambda i: i >= 2, 10), (lambda i: i % 2, 11)], ids=["row", "share"]
+)
+def test_too_many_skipped_batches_end_training(new_trainer, toy, monkeypatch, is_bad, skipped):
+    trainer = new_trainer(changed(toy.recipe, training={"max_steps": 99}))
+
+    def sabotaged(model, batch, *arguments):
+        gradient = compute_gradient(model, batch, *arguments)
+        return gradient._replace(loss=math.nan) if is_bad(batch.number) else gradient
+
+    monkeypatch.setattr(trainer_module, "compute_gradient", sabotaged)
+    with pytest.raises(UserError, match=f"training diverged: {skipped} of the last 1,000"):
+        trainer.train(StopRequest())
+
+
+def test_a_full_disk_stops_training_only_the_third_time(new_trainer, monkeypatch, capsys):
+    trainer = new_trainer()
+    failing_steps = {3, 6}
+    save = save_checkpoint
+
+    def save_or_fail(run_dir, state, *arguments):
+        if state.progress.step in failing_steps:
+            raise OutputError("disk full.")
+        save(run_dir, state, *arguments)
+
+    monkeypatch.setattr(saving, "save_checkpoint", save_or_fail)
+    trainer.train(StopRequest())
+    assert set(checkpoints(trainer)) == {9, 12}
+    assert capsys.readouterr().err.count("Training goes on") == 2
+
+    failing_steps |= {9}
+    again = new_trainer(run_dir=trainer.run_dir.with_name("again"))
+    with pytest.raises(OutputError):
+        again.train(StopRequest())
+    assert again.progress.step == 9
+
+
+def test_a_stop_during_validation_leaves_it_for_the_resumed_run(new_trainer, monkeypatch):
+    trainer = new_trainer()
+    stop = StopRequest()
+
+    def stopped(model, machine, request):
+        stop.handle(signal.SIGTERM, None)
+        stop.agree(stop.flags())
+
+    monkeypatch.setattr(trainer.validator, "validate", stopped)
+    with pytest.raises(InterruptedTrainingError, match="step 6"):
+        trainer.train(stop)
+    resumed = new_trainer()
+    resumed.resume()
+    resumed.train(StopRequest())
+    assert [r["step"] for r in records(resumed) if "validation" in r] == [6, 12]
+
+
+def test_the_moving_average_is_what_is_saved_and_the_weights_are_what_is_trained(
+    new_trainer, toy, tmp_path
+):
+    recipe = changed(toy.recipe, training={"ema_decay": 0.9})
+    averaged = new_trainer(recipe, run_dir=tmp_path / "averaged")
+    average = weights(averaged).double()
+    update = averaged._update
+
+    def recorded(gradient):
+        nonlocal average
+        rate = update(gradient)
+        decay = min(0.9, (1 + averaged.progress.step) / (10 + averaged.progress.step))
+        average = decay * average + (1 - decay) * weights(averaged).double()
+        return rate
+
+    averaged._update = recorded
+    averaged.train(StopRequest())
+    plain = new_trainer()
+    plain.train(StopRequest())
+    assert torch.equal(weights(averaged), weights(plain))
+    last = list_checkpoints(averaged.run_dir)[-1].path
+    saved = read_weights(last)
+    names = [name for name, _ in averaged.model.named_parameters()]
+    found = torch.cat([saved[name].flatten() for name in names])
+    assert torch.allclose(found.double(), average, atol=1e-6)
+    losses = [r["validation"]["loss"] for r in records(averaged) if "validation" in r]
+    assert losses != [r["validation"]["loss"] for r in records(plain) if "validation" in r]
+
+    parts = new_trainer(recipe, run_dir=tmp_path / "parts")
+    with pytest.raises(InterruptedTrainingError):
+        parts.train(StopAfter(parts, 5))
+    resumed = new_trainer(recipe, run_dir=tmp_path / "parts")
+    resumed.resume()
+    resumed.train(StopRequest())
+    again = read_weights(list_checkpoints(resumed.run_dir)[-1].path)
+    assert all(torch.equal(again[name], saved[name]) for name in names)

@@ -1,0 +1,111 @@
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional as F
+
+from nmt_cli.corpus.loader import Batch, micro_batches_of
+from nmt_cli.hardware.machine import Machine
+from nmt_cli.model.transformer import Transformer
+from nmt_cli.training.training_step import as_tensors, compute_gradient, micro_batch_seed
+
+MACHINE = Machine(torch.device("cpu"), "fp32", 120)
+
+
+def model_of(toy, dropout=0.0):
+    torch.manual_seed(1)
+    config = toy.recipe.model.model_copy(update={"dropout": dropout})
+    return Transformer(config, toy.corpus.tokenizer.size)
+
+
+def batch_of(toy, max_tokens):
+    pairs = np.arange(20)
+    return Batch(3, micro_batches_of(pairs, toy.corpus.source, toy.corpus.target, max_tokens))
+
+
+def gradient_of(model, batch, seed=1):
+    report = compute_gradient(model, batch, 1, 0.1, seed, MACHINE)
+    return report, torch.cat([p.grad.flatten() for p in model.parameters()])
+
+
+def test_target_input_is_the_output_moved_by_one(toy):
+    batch = batch_of(toy, 1_000)
+    tensors = as_tensors(batch.micro_batches[0], 1, MACHINE)
+    lengths = list(tensors.target_input.lengths)
+    for given, wanted in zip(
+        tensors.target_input.tokens.split(lengths),
+        tensors.target_output.split(lengths),
+        strict=True,
+    ):
+        assert given.tolist() == [1, *wanted[:-1].tolist()]
+        assert wanted[-1] == toy.corpus.tokenizer.eos_id
+
+
+@pytest.mark.parametrize(
+    ("device", "precision", "is_rounded"),
+    [("cpu", "bf16", True), ("cpu", "fp32", False), ("meta", "bf16", False)],
+)
+def test_only_bf16_on_a_cpu_has_spare_rows(toy, device, precision, is_rounded):
+    tokens = batch_of(toy, 1_000).micro_batches[0]
+    machine = Machine(torch.device(device), precision, 1_000)  # meta stands for a GPU
+    tensors = as_tensors(tokens, 1, machine)
+    sides = (tensors.source, tensors.target_input)
+    assert any(len(side.tokens) > side.num_tokens for side in sides) == is_rounded
+
+
+def test_one_micro_batch_equals_four(toy):
+    model = model_of(toy).double()
+    whole, quarters = batch_of(toy, 1_000), batch_of(toy, 40)
+    assert len(whole.micro_batches) == 1
+    assert len(quarters.micro_batches) >= 4
+    first, expected = gradient_of(model, whole)
+    second, found = gradient_of(model, quarters)
+    assert (found - expected).norm() < 1e-10 * expected.norm()
+    assert second.loss == pytest.approx(first.loss, rel=1e-12)
+    assert second.num_tokens == first.num_tokens
+
+
+def test_the_gradient_is_that_of_the_mean_token_loss(toy):
+    model = model_of(toy).double()
+    batch = batch_of(toy, 1_000)
+    report, found = gradient_of(model, batch)
+    tensors = as_tensors(batch.micro_batches[0], 1, MACHINE)
+    logits = model.project(model(tensors.source, tensors.target_input))
+    loss = F.cross_entropy(logits, tensors.target_output, label_smoothing=0.1)
+    expected = torch.cat([g.flatten() for g in torch.autograd.grad(loss, model.parameters())])
+    assert (found - expected).norm() < 1e-10 * expected.norm()
+    assert report.loss == pytest.approx(loss.item(), rel=1e-12)
+    assert report.norm == pytest.approx(expected.norm().item())
+
+
+def test_dropout_follows_seed_batch_and_micro_batch_alone(toy):
+    model = model_of(toy, dropout=0.3)
+    batch = batch_of(toy, 40)
+    _, first = gradient_of(model, batch)
+    torch.manual_seed(99)  # what was drawn before does not matter
+    _, again = gradient_of(model, batch)
+    assert torch.equal(first, again)
+    _, other_seed = gradient_of(model, batch, seed=2)
+    assert not torch.equal(first, other_seed)
+    _, other_batch = gradient_of(model, batch._replace(number=4))
+    assert not torch.equal(first, other_batch)
+
+
+def test_seeds_of_micro_batches_are_distinct_and_fit_torch():
+    seeds = {
+        micro_batch_seed(seed, batch, micro)
+        for seed in (0, 1, 2**62)
+        for batch in (0, 1, 11)
+        for micro in (0, 1, 11)
+    }
+    assert len(seeds) == 27
+    assert all(0 <= seed < 2**63 for seed in seeds)
+
+
+def test_bf16_gradient_points_the_same_way(toy):
+    model = model_of(toy)
+    _, exact = gradient_of(model, batch_of(toy, 1_000))
+    machine = MACHINE._replace(precision="bf16")
+    report = compute_gradient(model, batch_of(toy, 1_000), 1, 0.1, 1, machine)
+    rounded = torch.cat([p.grad.flatten() for p in model.parameters()])
+    assert report.is_finite
+    assert F.cosine_similarity(exact, rounded, dim=0) > 0.99
