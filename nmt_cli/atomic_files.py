@@ -13,6 +13,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 from nmt_cli.errors import DamagedError, OutputError, UserError
 from nmt_cli.formats import check_version, newest_version
+from nmt_cli.output_streams import is_stream, open_stream
 from nmt_cli.temporary_names import Why, temporary_path
 
 HASHED_AT_ONCE = 1 << 20  # bytes
@@ -26,8 +27,6 @@ FULL_DISKS = {
     errno.EFBIG: "raise the limit of file sizes (ulimit -f)",
     errno.EIO: "look for failures of the disk in the system's log (dmesg), or choose another disk",
 }
-STANDARD_STREAMS = (Path("/dev/stdout"), Path("/dev/stderr"))
-STREAM_FOLDERS = (Path("/dev/fd"), Path("/proc/self/fd"))
 
 
 class Partial(NamedTuple):
@@ -76,7 +75,7 @@ def file_appearing_whole(path: Path, *, replace: bool = False) -> Iterator[Binar
     """
     refuse_file(path, replace=replace)
     if is_stream(path):
-        with _naming_failed_streams(path), path.open("wb") as stream:
+        with _naming_failed_streams(path), open_stream(path) as stream:
             yield stream
         return
     partial = temporary_path(path, "partial")
@@ -117,13 +116,6 @@ def refuse_file(path: Path, *, replace: bool) -> None:
         raise UserError(f"{path} already exists; add --force to replace it.")
     if not path.parent.is_dir():
         raise UserError(f"{path.parent} is not a directory; make it first, or choose another.")
-
-
-def is_stream(path: Path) -> bool:
-    """Return whether ``path`` is a device, a pipe or a socket, which no file may replace."""
-    if path.parent in STREAM_FOLDERS or path in STANDARD_STREAMS:
-        return path.exists()
-    return path.is_char_device() or path.is_fifo() or path.is_socket()
 
 
 def rewrite_manifest_without(directory: Path, name: str) -> None:

@@ -15,8 +15,9 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import BinaryIO
 
-from nmt_cli.atomic_files import is_stream, make_folders, refuse_nameless
+from nmt_cli.atomic_files import make_folders, refuse_nameless
 from nmt_cli.errors import UserError
+from nmt_cli.output_streams import is_stream
 from nmt_cli.temporary_names import is_set_aside, remove_leftovers, restore_names
 
 NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL})

@@ -9,13 +9,13 @@ from nmt_cli import logs
 from nmt_cli.atomic_files import (
     directory_appearing_whole,
     file_appearing_whole,
-    is_stream,
     refuse_directory,
     refuse_file,
 )
 from nmt_cli.errors import UserError
 from nmt_cli.folders import REPORT, kind_of
 from nmt_cli.locks import claimed
+from nmt_cli.output_streams import is_stream
 from nmt_cli.report.run_history import read_runs
 
 PAGE = "index.html"

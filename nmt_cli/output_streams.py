@@ -1,0 +1,50 @@
+"""Outputs that are no files of ours: devices, pipes, and descriptors that are open already."""
+
+import fcntl
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import BinaryIO
+
+from nmt_cli.errors import UserError
+
+STANDARD_STREAMS = {Path("/dev/stdout"): 1, Path("/dev/stderr"): 2}
+DESCRIPTORS = Path("/proc/self/fd")  # /dev/fd is a link to it
+
+
+def is_stream(path: Path) -> bool:
+    """Return whether ``path`` is no place for a file of ours, but a device, pipe or descriptor."""
+    return (
+        _descriptor(path) is not None or path.is_char_device() or path.is_fifo() or path.is_socket()
+    )
+
+
+def open_stream(path: Path) -> BinaryIO:
+    """Open the stream ``path`` for writing.
+
+    A descriptor is duplicated. Opening its file once more would empty it, and write over what
+    others write there. Raises UserError if the descriptor is not open for writing.
+    """
+    number = _descriptor(path)
+    if number is None:
+        return path.open("wb")
+    try:
+        is_writable = fcntl.fcntl(number, fcntl.F_GETFL) & os.O_ACCMODE != os.O_RDONLY
+    except OSError:  # not open at all
+        is_writable = False
+    if not is_writable:
+        raise UserError(
+            f"{path} is not open for writing; open it, as by {number}>FILE in a shell, or choose "
+            "another output."
+        )
+    return os.fdopen(os.dup(number), "wb")
+
+
+def _descriptor(path: Path) -> int | None:
+    """Return the number of the descriptor that ``path`` names, which need not be open."""
+    if path in STANDARD_STREAMS:
+        return STANDARD_STREAMS[path]
+    with suppress(OSError):  # the folder is missing
+        if path.name.isdecimal() and path.parent.samefile(DESCRIPTORS):
+            return int(path.name)
+    return None
