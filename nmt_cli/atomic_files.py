@@ -94,6 +94,17 @@ def file_appearing_whole(path: Path, *, replace: bool = False) -> Iterator[Binar
             raise
 
 
+def keep_unfinished(stream: BinaryIO, path: Path) -> None:
+    """Give the name ``path`` to what was written so far to ``stream`` of ``file_appearing_whole``.
+
+    It is on the disk then; the block must not write any more, and must end with an exception.
+    """
+    stream.flush()
+    os.fsync(stream.fileno())
+    Path(stream.name).replace(path)
+    _sync(path.parent)
+
+
 def refuse_directory(directory: Path, *, replace: bool) -> None:
     """Raise UserError if ``directory`` cannot be written, or exists and ``replace`` is false."""
     refuse_nameless(directory)

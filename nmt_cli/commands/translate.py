@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from nmt_cli import logs
-from nmt_cli.atomic_files import file_appearing_whole, refuse_file
+from nmt_cli.atomic_files import file_appearing_whole, keep_unfinished, refuse_file
 from nmt_cli.commands.line_windows import STALL_SECONDS, windows
 from nmt_cli.commands.pipes import StandardOutput, standard_input
 from nmt_cli.commands.translation_formats import FORMATS, Formatter
-from nmt_cli.corpus.lines import Line, compressed, open_text
+from nmt_cli.corpus.lines import SUFFIXES, Line, compressed, open_text
 from nmt_cli.decoding.translator import (
     LinesFailedError,
     Translation,
@@ -26,6 +26,7 @@ from nmt_cli.errors import UserError
 from nmt_cli.hardware.busy_machine import LoadMeter, warn_if_busy
 from nmt_cli.hardware.precision import choose_device, set_num_threads, useful_threads
 from nmt_cli.locks import claimed
+from nmt_cli.output_streams import is_stream
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -99,12 +100,26 @@ def _sink(path: Path | None, *, force: bool) -> Iterator[Write]:
         yield StandardOutput().write
         return
     refuse_file(path, replace=force)
-    with (
-        claimed(path, "--output"),
-        file_appearing_whole(path, replace=force) as stream,
-        compressed(stream, path) as packed,
-    ):
-        yield partial(_write_at_once, stream) if packed is stream else packed.write
+    with claimed(path, "--output"), file_appearing_whole(path, replace=force) as stream:
+        try:
+            with compressed(stream, path) as packed:
+                yield partial(_write_at_once, stream) if packed is stream else packed.write
+        except LinesFailedError as error:
+            if not is_stream(path):
+                error.args = (f"{error}; {_keep(stream, path, error.first)}",)
+            raise
+
+
+def _keep(stream: BinaryIO, path: Path, num_lines: int) -> str:
+    """Keep the output of the first lines beside ``path``, and return the message about it."""
+    name = f"{path.stem}.unfinished{path.suffix}" if path.suffix in SUFFIXES else None
+    unfinished = path.with_name(name or f"{path.name}.unfinished")
+    lines = "the line" if num_lines == 1 else f"the {num_lines:,} lines"
+    try:
+        keep_unfinished(stream, unfinished)
+    except OSError as error:
+        return f"the output of {lines} before could not be kept in {unfinished}: {error.strerror}"
+    return f"the output of {lines} before is kept in {unfinished}"
 
 
 def _write_at_once(stream: BinaryIO, data: bytes) -> None:
