@@ -7,14 +7,14 @@ import os
 import re
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from nmt_cli.errors import DamagedError, OutputError, UserError
 from nmt_cli.formats import check_version, newest_version
 from nmt_cli.output_streams import is_stream, open_stream
-from nmt_cli.temporary_names import Why, temporary_path
+from nmt_cli.temporary_names import remove, temporary_path
 
 HASHED_AT_ONCE = 1 << 20  # bytes
 MANIFEST = "manifest.json"
@@ -52,7 +52,7 @@ def directory_appearing_whole(directory: Path, *, replace: bool = False) -> Iter
             yield partial
             write_manifest(partial.path, partial.facts)
             _sync_tree(partial.path)
-            replaced = _set_aside(directory, "replaced") if replace else None
+            replaced = _set_aside(directory) if replace else None
             try:
                 _give_name(partial.path, directory)
             except BaseException:
@@ -64,7 +64,8 @@ def directory_appearing_whole(directory: Path, *, replace: bool = False) -> Iter
             shutil.rmtree(partial.path, ignore_errors=True)
             raise
     if replaced is not None:
-        shutil.rmtree(replaced, ignore_errors=True)
+        with suppress(OSError):  # the next start removes it
+            _remove_for_good(replaced, directory)
 
 
 @contextmanager
@@ -191,9 +192,8 @@ def verify(directory: Path) -> dict[str, Any]:
 
 def remove_directory(directory: Path) -> None:
     """Remove ``directory`` so that a half-removed one can never be taken for whole."""
-    aside = _set_aside(directory, "delete")
-    if aside is not None:
-        shutil.rmtree(aside, ignore_errors=True)
+    if directory.exists():
+        _remove_for_good(directory, directory)
 
 
 def sha256(path: Path) -> str:
@@ -262,12 +262,19 @@ def _give_name(partial: Path, directory: Path) -> None:
         ) from None
 
 
-def _set_aside(directory: Path, why: Why) -> Path | None:
+def _set_aside(directory: Path) -> Path | None:
     if not directory.exists():
         return None
-    aside = temporary_path(directory, why)
+    aside = temporary_path(directory, "replaced")
     directory.rename(aside)
     return aside
+
+
+def _remove_for_good(path: Path, directory: Path) -> None:
+    """Remove ``path``, which is ``directory`` or was; what stays of it is never restored."""
+    doomed = temporary_path(directory, "delete")
+    path.rename(doomed)
+    remove(doomed)
 
 
 def make_folders(folder: Path) -> list[Path]:

@@ -57,7 +57,16 @@ def remove_leftovers(parent: Path, name_pattern: str) -> None:
     restore_names(parent, name_pattern)
     for path, match in _found(parent, name_pattern, "partial|delete|replaced"):
         if _is_ours(match["host"], match["boot"]) or _is_untouched(path):
-            _remove(path)
+            remove(path)
+
+
+def remove(path: Path) -> None:
+    """Remove a file, a link (not what it leads to) or a folder, of which something may stay."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        with suppress(OSError):
+            path.unlink()
 
 
 def _found(parent: Path, name_pattern: str, why: str) -> Iterator[tuple[Path, re.Match[str]]]:
@@ -80,13 +89,6 @@ def _is_untouched(path: Path) -> bool:
     except OSError:  # a file vanished, so its writer is still at work
         return False
     return time.time() - newest > UNTOUCHED_SECONDS
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        path.unlink(missing_ok=True)
 
 
 def _this_host() -> str:

@@ -2,6 +2,7 @@ import errno
 import json
 import os
 import resource
+import shutil
 import signal
 from pathlib import Path
 
@@ -13,11 +14,13 @@ from nmt_cli.atomic_files import (
     directory_appearing_whole,
     file_appearing_whole,
     read_manifest,
+    remove_directory,
     rewrite_manifest_without,
     verify,
 )
 from nmt_cli.errors import DamagedError, OutputError, UserError
 from nmt_cli.formats import NewerFormatError
+from nmt_cli.locks import restore_replaced
 
 
 @pytest.fixture
@@ -69,6 +72,31 @@ def test_an_existing_directory_is_kept_unless_replaced(thing):
         (partial.path / "three").write_bytes(b"")
     assert names_in(thing) == [MANIFEST, "three"]
     assert names_in(thing.parent) == ["thing"]
+
+
+def test_what_was_replaced_by_its_link_is_gone_and_what_the_link_led_to_stays(thing, tmp_path):
+    link = tmp_path / "link"
+    link.symlink_to(thing)
+    with directory_appearing_whole(link, replace=True) as partial:
+        (partial.path / "three").write_bytes(b"")
+    assert names_in(tmp_path) == ["link", "thing"]
+    assert names_in(link) == [MANIFEST, "three"]
+    assert names_in(thing) == [MANIFEST, "one", "two"]
+    remove_directory(link)
+    restore_replaced(link)
+    assert names_in(tmp_path) == ["thing"]
+    link.symlink_to(thing)
+    remove_directory(link)
+    assert names_in(tmp_path) == ["thing"]
+
+
+def test_what_cannot_be_removed_is_never_restored(thing, monkeypatch):
+    monkeypatch.setattr(shutil, "rmtree", lambda *_, **__: None)
+    with directory_appearing_whole(thing, replace=True):
+        pass
+    remove_directory(thing)
+    restore_replaced(thing)
+    assert not thing.exists()
 
 
 def test_a_file_appears_whole_or_not_at_all(tmp_path):

@@ -121,8 +121,6 @@ RESUMED = [
     "before read run/metrics.jsonl",
     "before rename run/checkpoints/step to run/checkpoints/.replaced-step",
     "after rename run/checkpoints/step to run/checkpoints/.replaced-step",
-    "before unlink run/checkpoints/.replaced-step/file",
-    "after unlink run/checkpoints/.replaced-step/file",
-    "before rmdir run/checkpoints/.replaced-step",
-    "after rmdir run/checkpoints/.replaced-step",
+    "before rename run/checkpoints/.replaced-step to run/checkpoints/.delete-step",
+    "after rename run/checkpoints/.replaced-step to run/checkpoints/.delete-step",
 ]  # fmt: skip

@@ -13,7 +13,7 @@ from tests.faults.file_operations import Operation, watch
 NUMBERS = re.compile(r"-\d+")  # of steps
 ORIGIN = re.compile(r"-[A-Za-z0-9_]+-[0-9a-f]{8}-[0-9a-f]{8}(?=/|$)")  # in temporary names
 TENSORBOARD = "tensorboard"
-IN_NO_ORDER = re.compile(r"(/\.(delete|replaced)-step)/.+")  # files as the folder lists them
+IN_NO_ORDER = re.compile(r"(/\.delete-step)/.+")  # files as the folder lists them
 Reached = Callable[[str], None]
 
 

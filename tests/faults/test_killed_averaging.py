@@ -19,7 +19,9 @@ MOMENTS = [
     "after rename run/average to run/.replaced-average",
     "before rename run/.partial-average to run/average",
     "after rename run/.partial-average to run/average",
-    "after unlink run/.replaced-average/model.safetensors",
+    "before rename run/.replaced-average to run/.delete-average",
+    "after rename run/.replaced-average to run/.delete-average",
+    "after unlink run/.delete-average/model.safetensors",
     "before unlink run/.lock-average",
 ]
 
