@@ -189,6 +189,7 @@ def compressed(stream: BinaryIO, path: Path) -> Iterator[BinaryIO]:
         yield stream
         return
     with packed:
+        packed.write(b"")  # without it zstd writes no frame for an empty text
         yield packed
 
 

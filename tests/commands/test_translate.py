@@ -288,6 +288,16 @@ def test_output_is_compressed_as_its_name_says(pipe, tmp_path, suffix):
     assert first.read_bytes() == second.read_bytes()  # without a time or a name
 
 
+@pytest.mark.parametrize("suffix", UNPACK)
+def test_compressed_output_of_an_empty_text_can_be_read(pipe, tmp_path, suffix):
+    path = tmp_path / f"out{suffix}"
+    pipe(b"", output_path=path)
+    assert path.stat().st_size > 0
+    assert UNPACK[suffix](path.read_bytes()) == b""
+    with open_text(path) as stream:
+        assert stream.read() == b""
+
+
 def test_compressed_output_appears_whole_or_not_at_all(pipe, tmp_path):
     source = tmp_path / "in.gz"
     source.write_bytes(gzip.compress(random.Random(1).randbytes(5000).hex().encode())[:2000])
