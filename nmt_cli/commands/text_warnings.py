@@ -1,6 +1,5 @@
 """Warnings about text that is probably wrong, one sentence for each finding."""
 
-import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from nmt_cli.corpus.held_out import HeldOut
 from nmt_cli.corpus.normalization import SIDES, Side
 from nmt_cli.corpus.parallel_corpora import CorpusReport
 from nmt_cli.corpus.text_encoding import other_encoding
+from nmt_cli.proposed_commands import command, unused_name
 from nmt_cli.recipe.schema import DataConfig, ParallelFiles, Recipe
 
 LEAST_IN_PIECES = 0.01  # of the pairs; raw text has next to none
@@ -36,11 +36,12 @@ def on_encodings(data: DataConfig) -> Iterator[str]:
 
 
 def _conversion(path: Path, encoding: str) -> str:
-    new = shlex.quote(str(path.with_name(f"utf8-{path.name}")))
-    old, convert = shlex.quote(str(path)), f"iconv -f {encoding} -t UTF-8"
+    new = command(unused_name(path.with_name(f"utf8-{path.name}")))
+    convert = ["iconv", "-f", encoding, "-t", "UTF-8"]
     if program := UNPACK.get(path.suffix):
-        return f"{program} -dc {old} | {convert} | {program} -c > {new}"
-    return f"{convert} {old} > {new}"
+        unpack = command(program, "-dc", path)
+        return f"{unpack} | {command(*convert)} | {command(program, '-c')} > {new}"
+    return f"{command(*convert, path)} > {new}"
 
 
 def on_text(

@@ -9,9 +9,9 @@ import io
 import lzma
 import os
 import re
-import shlex
 import stat
 import sys
+import zipfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -21,6 +21,7 @@ from typing import Any, BinaryIO, NamedTuple, cast
 
 from nmt_cli.errors import UserError
 from nmt_cli.missing_paths import expansion_hint
+from nmt_cli.proposed_commands import command, unused_name
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -222,15 +223,30 @@ def _refuse_other_compression(file: io.BufferedReader, path: Path) -> None:
         start = file.peek(16)
     except OSError as error:
         raise UserError(f"{path} cannot be read: {_reason(error)}.") from None
-    name = path.stem if path.suffix in {".zip", ".bz2"} else f"unpacked-{path.name}"
-    old, new = shlex.quote(str(path)), shlex.quote(str(path.with_name(name)))
     if start.startswith(ZIP):
-        raise UserError(f"{path} is a zip archive; unpack it: unzip -p {old} > {new}")
+        raise UserError(_how_to_unzip(path))
     if BZIP2.match(start):
-        raise UserError(f"{path} is compressed by bzip2; unpack it: bzip2 -dc {old} > {new}")
+        unpack = f"{command('bzip2', '-dc', path)} > {command(_unpacked(path))}"
+        raise UserError(f"{path} is compressed by bzip2; unpack it: {unpack}")
     for magic, suffix in COMPRESSED.items():
         if start.startswith(magic) and path.suffix not in SUFFIXES:
             raise UserError(f"{path} is compressed; its name must end in {suffix}.")
+
+
+def _how_to_unzip(path: Path) -> str:
+    num_files = 1
+    with suppress(zipfile.BadZipFile, OSError), zipfile.ZipFile(path) as archive:
+        num_files = sum(not member.is_dir() for member in archive.infolist())
+    if num_files > 1:
+        unpack = command("unzip", "-d", _unpacked(path), path)
+        return f"{path} is a zip archive of {num_files:,} files; unpack it: {unpack}"
+    unpack = f"{command('unzip', '-p', path)} > {command(_unpacked(path))}"
+    return f"{path} is a zip archive; unpack it: {unpack}"
+
+
+def _unpacked(path: Path) -> Path:
+    name = path.stem if path.suffix in {".zip", ".bz2"} else f"unpacked-{path.name}"
+    return unused_name(path.with_name(name))
 
 
 class _Counted:

@@ -135,6 +135,14 @@ def test_utf_16_is_named_with_the_command_that_converts_it(corpus, warnings, enc
     assert converted.decode() == text
 
 
+def test_the_proposed_conversion_overwrites_nothing(corpus, warnings):
+    text = "".join(f"{sentence}\n" for sentence in corpus.sentences(80, 1))
+    Path("data/a.de").write_bytes(text.encode("utf-16-be"))
+    Path("data/utf8-a.de").write_bytes(b"precious")
+    (warning,) = (line for line in warnings(ONE_CORPUS, WHITESPACE) if "UTF-8" in line)
+    assert warning.endswith("iconv -f UTF-16BE -t UTF-8 data/a.de > data/utf8-a-2.de")
+
+
 def test_utf_16_is_named_also_where_its_lines_cannot_be_counted(corpus, capsys):
     text = "".join(f"{sentence}\n" for sentence in corpus.sentences(80, 1))
     Path("data/a.de").write_bytes(text.encode("utf-16"))

@@ -1,8 +1,13 @@
+import bz2
 import gzip
 import io
 import lzma
 import os
+import shlex
+import shutil
+import subprocess
 import sys
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -245,3 +250,45 @@ def assert_refused(path, message):
         stream.read()
     assert str(caught.value).startswith(message)
     assert "\n" not in str(caught.value)
+
+
+def proposed_by_refusal(path):
+    with pytest.raises(UserError, match="unpack it: ") as caught, open_text(path):
+        pass
+    return shlex.split(str(caught.value).partition("unpack it: ")[2])
+
+
+@pytest.mark.parametrize("suffix", [".bz2", ".zip"])
+def test_the_proposed_unpacking_overwrites_nothing(tmp_path, monkeypatch, suffix):
+    monkeypatch.chdir(tmp_path)
+    path = Path(f"-keep{suffix}")
+    if suffix == ".zip":
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("text", "ein Satz\n")
+    else:
+        path.write_bytes(bz2.compress(b"ein Satz\n"))
+    assert proposed_by_refusal(path)[2:] == [f"./{path}", ">", "./-keep"]
+    Path("-keep").write_text("precious")
+    assert proposed_by_refusal(path)[2:] == [f"./{path}", ">", "./-keep-2"]
+    path = path.rename("-other")
+    Path("unpacked--other").symlink_to("nowhere")
+    assert proposed_by_refusal(path)[2:] == ["./-other", ">", "unpacked--other-2"]
+
+
+def test_an_archive_of_several_files_is_unpacked_into_a_folder_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with zipfile.ZipFile("pair.zip", "w") as archive:
+        archive.writestr("folder/", "")
+        archive.writestr("folder/a.en", "one\n")
+    assert proposed_by_refusal(Path("pair.zip"))[:2] == ["unzip", "-p"]
+    with zipfile.ZipFile("pair.zip", "a") as archive:
+        archive.writestr("folder/a.de", "eins\n")
+    assert proposed_by_refusal(Path("pair.zip")) == ["unzip", "-d", "pair", "pair.zip"]
+    Path("pair").mkdir()
+    command = proposed_by_refusal(Path("pair.zip"))
+    assert command == ["unzip", "-d", "pair-2", "pair.zip"]
+    if shutil.which("unzip"):
+        subprocess.run(command, check=True)
+        assert Path("pair-2/folder/a.de").read_text() == "eins\n"
+    Path("pair.zip").write_bytes(Path("pair.zip").read_bytes()[:-9])  # its list cannot be read
+    assert proposed_by_refusal(Path("pair.zip"))[:2] == ["unzip", "-p"]
