@@ -6,6 +6,7 @@ from typing import Literal
 
 from nmt_cli.atomic_files import read_manifest
 from nmt_cli.errors import DamagedError
+from nmt_cli.proposed_commands import as_argument
 
 CHECKPOINTS = "checkpoints"
 SESSIONS = "sessions.jsonl"
@@ -121,7 +122,8 @@ def _above(path: Path, fits: Callable[[Path], bool]) -> Path | None:
 
 
 def _shown(path: Path) -> str:
-    return f"{path}/" if path.name in {"", ".."} else str(path)  # a full stop may follow
+    # A full stop may follow.
+    return f"{path}/" if path.name in {"", ".."} else as_argument(path)
 
 
 FITS: dict[Wanted, Callable[[Path], bool]] = {

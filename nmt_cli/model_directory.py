@@ -9,7 +9,6 @@ recipe.yaml        what it was trained by: a record, which nothing here reads
 
 import math
 import re
-import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,6 +29,7 @@ from nmt_cli.missing_paths import expansion_hint
 from nmt_cli.model.format_1 import weights_of_today
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.model_settings import CONFIG, RECIPE, ModelSettings, as_json, read_settings
+from nmt_cli.proposed_commands import command
 from nmt_cli.recipe.reader import read_recipe
 
 WEIGHTS = "model.safetensors"
@@ -246,10 +246,9 @@ def average_command(run_dir: Path, checkpoints: Sequence[Checkpoint]) -> str:
     """
     available = [checkpoint for checkpoint in checkpoints if checkpoint.enters_average]
     wanted = read_recipe(str(available[-1].path / RECIPE)).recipe.checkpoints.keep_for_average
-    words = ["nmt-cli", "average-checkpoints", str(run_dir)]
-    words += ["--last", str(len(available))] if len(available) < wanted else []
+    words = ["--last", str(len(available))] if len(available) < wanted else []
     words += ["--force"] if (run_dir / AVERAGE).exists() else []
-    return shlex.join(words)
+    return command("nmt-cli", "average-checkpoints", run_dir, *words)
 
 
 def list_checkpoints(run_dir: Path) -> list[Checkpoint]:

@@ -5,7 +5,7 @@ from itertools import count
 from pathlib import Path
 
 
-def as_argument(path: Path) -> str:
+def as_argument(path: Path | str) -> str:
     """Return ``path`` so that no program takes it for an option: ``./-name`` for ``-name``."""
     return f"./{path}" if str(path).startswith("-") else str(path)
 

@@ -12,6 +12,7 @@ import click
 
 from nmt_cli.near_names import MOST_PROPOSED, nearest, plain, slips
 from nmt_cli.other_toolkits import RENAMED, Renamed, missing_here, names_of_keys, renamed
+from nmt_cli.proposed_commands import as_argument
 
 TOOLKIT_PREFIX = re.compile(r"^(fairseq|onmt|sockeye|marian)_")
 KEYS_OF_PREPROCESS = ("data.", "tokenizer.")
@@ -144,7 +145,8 @@ def _by_table(ctx: click.Context, written: _Written, row: Renamed) -> str:
             names = [
                 p.human_readable_name for p in ctx.command.params if p.param_type_name != "option"
             ]
-            values = [shlex.quote(written.value or n) if n == thing else n for n in names]
+            value = shlex.quote(as_argument(written.value or thing))
+            values = [value if name == thing else name for name in names]
             return (
                 f". {thing} is an argument without a name: {ctx.command_path} {' '.join(values)}."
             )

@@ -98,3 +98,8 @@ def test_of_many_folders_some_are_named(tmp_path):
     assert what_to_give(tmp_path, "model") == (
         f"{tmp_path} holds models; give one of them: {named} and 2 more."
     )
+
+
+def test_a_folder_to_give_is_never_taken_for_an_option(project):
+    make(Path("-dash/base"), "average")
+    assert what_to_give(Path("-dash"), "model") == "-dash holds models; give ./-dash/base."

@@ -111,6 +111,10 @@ def test_a_wrong_name_of_an_option_gets_the_right_one(command_line, proposal):
         ("train base --last 5", "It is an option of average-checkpoints."),
         ("train base --nbest 5", "Here it is translate --n-best."),
         ("train --config a.yaml", "RECIPE is an argument without a name: nmt-cli train a.yaml."),
+        (
+            "train --config=-a.yaml",
+            "RECIPE is an argument without a name: nmt-cli train ./-a.yaml.",
+        ),
         ("score --hyp a", "HYPOTHESES is an argument without a name: nmt-cli score a REFERENCES."),
         ("--quiet train base", "Options come after their command: nmt-cli COMMAND --quiet."),
     ],

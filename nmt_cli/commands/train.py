@@ -16,6 +16,7 @@ from nmt_cli.hardware.busy_machine import LoadMeter, cores, warn_if_busy
 from nmt_cli.hardware.machine import count_devices
 from nmt_cli.hardware.precision import choose_device
 from nmt_cli.launch import Rendezvous, run_workers, this_worker
+from nmt_cli.proposed_commands import as_argument
 from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.runs.run_directory import ended_at_once, locked
 from nmt_cli.training.session import Job, TrainOptions, train, train_as_worker
@@ -69,7 +70,7 @@ def _threads_of_a_worker(job: Job, num_workers: int) -> int:
 
 def _as_arguments(job: Job) -> list[str]:
     """Return the command line of a worker: that of this command, without the number of them."""
-    arguments = ["train", job.recipe_name, f"--run-dir={job.run_dir}"]
+    arguments = ["train", as_argument(job.recipe_name), f"--run-dir={job.run_dir}"]
     for name, value in job.options.items():
         if name in {"run_dir", "devices", "nnodes", "rdzv_endpoint", "rdzv_id"}:
             continue

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import time
 import traceback
 from collections.abc import Iterator, Sequence
@@ -38,6 +37,7 @@ from nmt_cli.runs.run_directory import (
     ended_at_once,
     locked,
 )
+from nmt_cli.proposed_commands import as_argument, command
 from nmt_cli.runs.warm_start import start_from
 from nmt_cli.training.stop_signals import StopRequest, stop_requests
 from nmt_cli.training.trainer import Trainer
@@ -102,13 +102,13 @@ class Job(NamedTuple):
     def _preprocess(self) -> str:
         """Return the command that prepares this job's text, with the user's own options."""
         overrides, prepared = self.options.get("overrides", ()), self.options.get("prepared")
-        command = ["nmt-cli", "preprocess", self.recipe_name]
+        words: list[str | Path] = []
         # All of them or none: keys are checked together, so one left out could be an error.
         if any(override.strip().startswith(TEXT_SECTIONS) for override in overrides):
-            command += [part for override in overrides for part in ("--set", override)]
+            words += [part for override in overrides for part in ("--set", override)]
         if prepared is not None:
-            command += ["--prepared", str(prepared)]
-        return shlex.join(command)
+            words += ["--prepared", prepared]
+        return command("nmt-cli", "preprocess", as_argument(self.recipe_name), *words)
 
     def check_run_directory(self, *, is_restart: bool = False) -> bool:
         """Return whether there is something to resume; refuse to mix two trainings."""

@@ -163,17 +163,20 @@ def test_an_average_that_lacks_the_newest_checkpoint_is_used_with_a_warning(run_
     assert warnings_of(capsys) == []
 
 
-def test_the_command_that_renews_an_average_fits_few_checkpoints(run_dir, capsys, tmp_path):
+def test_the_command_that_renews_an_average_fits_few_checkpoints(
+    run_dir, capsys, tmp_path, monkeypatch
+):
     """The run began anew beside an old average: steps are lower, and too few for the recipe."""
     average_checkpoints.run(run_dir, last=2)
-    spaced = shutil.copytree(run_dir, tmp_path / "my run")
+    monkeypatch.chdir(tmp_path)
+    spaced = shutil.copytree(run_dir, Path("-my run"))
     for step in (6, 9, 12):
         shutil.rmtree(checkpoint(spaced, step))
     capsys.readouterr()
     find_model(spaced)
     (warning,) = warnings_of(capsys)
     assert "was made of steps 9 to 12, without the newest checkpoint of " in warning
-    assert warning.endswith(f" '{spaced}' --last 1 --force")
+    assert warning.endswith(f" './{spaced}' --last 1 --force")
     assert renew(warning).exit_code == 0
     find_model(spaced)
     assert warnings_of(capsys) == []

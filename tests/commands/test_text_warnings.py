@@ -229,14 +229,14 @@ def test_train_warns_of_text_that_changed_since_it_was_prepared(corpus, capsys, 
 
 def test_the_command_for_changed_text_repeats_the_users_options(corpus, capsys):
     size = "tokenizer.vocabulary_size=310"
-    options: Any = {"overrides": [size], "prepared": Path("my prepared")}
-    arguments = ["./small.yaml", "--set", size, "--prepared", "my prepared"]
+    options: Any = {"overrides": [size], "prepared": Path("-my prepared")}
+    arguments = ["./small.yaml", "--set", size, "--prepared=-my prepared"]
     assert CliRunner().invoke(cli.main, ["preprocess", *arguments]).exit_code == 0
     Path("data/a.de").write_bytes(Path("data/a.de").read_bytes().swapcase() + b"\n")
     Path("data/a.en").write_bytes(Path("data/a.en").read_bytes() + b"\n")
     warning = opened_by_train(capsys, **options)
     command = shlex.split(warning.partition("To use the new text: ")[2])
-    assert command[0] == "nmt-cli"
+    assert command[:-1] == ["nmt-cli", "preprocess", *arguments[:3], "--prepared", "./-my prepared"]
     assert CliRunner().invoke(cli.main, command[1:]).exit_code == 0
     capsys.readouterr()
     assert opened_by_train(capsys, **options) == ""
