@@ -109,6 +109,7 @@ def keep_unfinished(stream: BinaryIO, path: Path) -> None:
 def refuse_directory(directory: Path, *, replace: bool) -> None:
     """Raise UserError if ``directory`` cannot be written, or exists and ``replace`` is false."""
     refuse_nameless(directory)
+    refuse_broken_link(directory)
     if directory.exists() and not directory.is_dir():
         raise UserError(f"{directory} is a file, not a directory; choose another name.")
     if directory.exists() and not replace:
@@ -122,6 +123,7 @@ def refuse_file(path: Path, *, replace: bool) -> None:
         return
     if path.is_dir():
         raise UserError(f"{path} is a directory; give the name of a file.")
+    refuse_broken_link(path)
     if path.is_symlink() or (path.exists() and not path.is_file()):
         raise UserError(f"{path} is not a plain file; choose another name.")
     if path.exists() and not replace:
@@ -224,6 +226,15 @@ def refuse_nameless(path: Path) -> None:
     """Raise UserError for . and .. and /, which cannot be replaced by a rename."""
     if path.name in {"", ".."}:
         raise UserError(f"{path} cannot be written as one; give it a name of its own.")
+
+
+def refuse_broken_link(path: Path) -> None:
+    """Raise UserError for a link to what does not exist."""
+    if path.is_symlink() and not path.exists():
+        raise UserError(
+            f"{path} is a link to {path.readlink()}, which does not exist; remove the link, or "
+            "choose another name."
+        )
 
 
 @contextmanager

@@ -224,6 +224,19 @@ def test_only_plain_files_are_replaced(tmp_path):
         pass
 
 
+@pytest.mark.parametrize("replace", [False, True])
+@pytest.mark.parametrize("appearing_whole", [directory_appearing_whole, file_appearing_whole])
+def test_a_link_to_nothing_is_named(tmp_path, appearing_whole, replace):
+    (tmp_path / "link").symlink_to("gone")
+    with pytest.raises(UserError) as caught:
+        appearing_whole(tmp_path / "link", replace=replace).__enter__()
+    assert str(caught.value) == (
+        f"{tmp_path}/link is a link to gone, which does not exist; remove the link, or choose "
+        "another name."
+    )
+    assert names_in(tmp_path) == ["link"]
+
+
 def test_a_full_disk_leaves_what_was_there(thing):
     before = verify(thing)
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)

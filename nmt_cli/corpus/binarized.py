@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from nmt_cli.atomic_files import MANIFEST, read_manifest, verify
+from nmt_cli.atomic_files import MANIFEST, read_manifest, refuse_broken_link, verify
 from nmt_cli.corpus import sentencepiece_tokenizer, whitespace_tokenizer
 from nmt_cli.corpus.lines import LineTexts, open_text
 from nmt_cli.corpus.normalization import Side
@@ -159,6 +159,7 @@ def open_prepared(directory: Path, recipe: Recipe, preprocess: str) -> PreparedC
     ``preprocess`` is the command that writes it, which messages propose.
     """
     restore_replaced(directory)
+    refuse_broken_link(directory)
     if not directory.exists():
         raise UserError(f"{directory} not found{expansion_hint(directory)}. Run: {preprocess}")
     _refuse_other_folder(directory)

@@ -154,6 +154,11 @@ def test_a_missing_corpus_names_the_command(tmp_path, folder):
     )
 
 
+def test_a_link_to_nothing_is_no_missing_corpus(tmp_path, folder):
+    (tmp_path / "link").symlink_to("gone")
+    assert "link is a link to gone, which does not exist; remove" in refusal(tmp_path / "link")
+
+
 def test_a_stale_corpus_shows_what_differs(folder):
     assert refusal(folder, "tokenizer.vocabulary_size=37000") == (
         f"{folder} was made with vocabulary_size null, the recipe says 37,000. "
