@@ -8,7 +8,6 @@ import fcntl
 import json
 import os
 import platform
-import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import datetime, timezone
@@ -18,7 +17,7 @@ from typing import BinaryIO
 from nmt_cli.atomic_files import make_folders, refuse_nameless
 from nmt_cli.errors import UserError
 from nmt_cli.output_streams import is_stream
-from nmt_cli.temporary_names import is_set_aside, remove_leftovers, restore_names
+from nmt_cli.temporary_names import is_set_aside, remove_leftovers, restore_names, shortened
 
 NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL})
 ATTEMPTS = 10  # to open a lock file that others remove at the same time
@@ -86,9 +85,9 @@ def claimed(output: Path, option: str) -> Iterator[None]:
                 f"{output} is in use: {error}; wait for it, or choose another {option}."
             ) from None
         except NoLocksError:
-            restore_names(output.parent, re.escape(output.name))
+            restore_names(output.parent, output.name)
         else:
-            remove_leftovers(output.parent, re.escape(output.name))
+            remove_leftovers(output.parent, output.name)
         yield
 
 
@@ -153,4 +152,4 @@ def _holder(stream: BinaryIO) -> str:
 
 
 def _lock_of(output: Path) -> Path:
-    return output.with_name(f".lock-{output.name}")
+    return output.with_name(f".lock-{shortened(output.name)}")

@@ -3,9 +3,12 @@
     .WHY-NAME-HOST-BOOT-RANDOM
 
 Hosts and containers that share a volume may have equal process ids, so a random part makes each
-name unique. HOST and BOOT identify the machine that wrote the file.
+name unique. HOST and BOOT identify the machine that wrote the file. A NAME that leaves no room for
+the rest is shortened.
 """
 
+import hashlib
+import os
 import platform
 import re
 import secrets
@@ -18,7 +21,9 @@ from typing import Literal
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 HIDDEN_BOOT = "0" * 8
-HOST_LENGTH = 16  # a file name has at most 255 bytes
+HOST_LENGTH = 16
+# A file name has at most 255 bytes.
+LONGEST_NAME = 255 - len(".replaced-") - len("-") - HOST_LENGTH - 2 * len("-01234567")
 # Leftovers of another host are removed only if nothing in them has changed for this long: on some
 # file systems locks do not work between hosts, and preprocess may write nothing for hours.
 UNTOUCHED_SECONDS = 86_400.0
@@ -26,36 +31,47 @@ UNTOUCHED_SECONDS = 86_400.0
 ORIGIN = r"(?:(?P<host>[A-Za-z0-9_]+)-(?P<boot>[0-9a-f]{8})-[0-9a-f]{8}|[0-9]+)"
 
 Why = Literal["partial", "delete", "replaced"]
+Names = str | re.Pattern[str]  # one name, or all that match and are not too long
 
 
 def temporary_path(path: Path, why: Why) -> Path:
     """Return a name beside ``path`` that no other process uses."""
     origin = f"{_this_host()}-{_this_boot()}-{secrets.token_hex(4)}"
-    return path.with_name(f".{why}-{path.name}-{origin}")
+    return path.with_name(f".{why}-{shortened(path.name)}-{origin}")
+
+
+def shortened(name: str) -> str:
+    """Return ``name``, or its beginning and a hash where it leaves a name beside it no room."""
+    encoded = os.fsencode(name)
+    if len(encoded) <= LONGEST_NAME:
+        return name
+    end = f"~{hashlib.sha256(encoded).hexdigest()[:16]}"
+    return encoded[: LONGEST_NAME - len(end)].decode(errors="ignore") + end
 
 
 def is_set_aside(path: Path) -> bool:
     """Return whether ``path`` is missing because a process is replacing it, or died doing so."""
     if path.exists():
         return False
-    return any(True for _ in _found(path.parent, re.escape(path.name), "replaced"))
+    return any(True for _ in _found(path.parent, path.name, "replaced"))
 
 
-def restore_names(parent: Path, name_pattern: str) -> None:
+def restore_names(parent: Path, names: Names) -> None:
     """Rename back the files and directories in ``parent`` that killed processes were replacing."""
-    for path, match in _found(parent, name_pattern, "replaced"):
-        if not path.with_name(match["name"]).exists():
-            path.rename(path.with_name(match["name"]))
+    for path, match in _found(parent, names, "replaced"):
+        name = path.with_name(names if isinstance(names, str) else match["name"])
+        if not name.exists():
+            path.rename(name)
 
 
-def remove_leftovers(parent: Path, name_pattern: str) -> None:
+def remove_leftovers(parent: Path, names: Names) -> None:
     """Remove the temporary files and directories that killed processes left in ``parent``.
 
     Only those whose final names match are removed. A file or directory that was being replaced
     gets its name back. The caller must hold the lock that every writer of these names holds.
     """
-    restore_names(parent, name_pattern)
-    for path, match in _found(parent, name_pattern, "partial|delete|replaced"):
+    restore_names(parent, names)
+    for path, match in _found(parent, names, "partial|delete|replaced"):
         if _is_ours(match["host"], match["boot"]) or _is_untouched(path):
             remove(path)
 
@@ -69,9 +85,11 @@ def remove(path: Path) -> None:
             path.unlink()
 
 
-def _found(parent: Path, name_pattern: str, why: str) -> Iterator[tuple[Path, re.Match[str]]]:
+def _found(parent: Path, names: Names, why: str) -> Iterator[tuple[Path, re.Match[str]]]:
     """Yield the temporary names in ``parent``, each with its parts."""
-    pattern = re.compile(rf"\.(?:{why})-(?P<name>{name_pattern})-{ORIGIN}")
+    if isinstance(names, str):  # earlier versions shortened none
+        names = re.compile(f"{re.escape(names)}|{re.escape(shortened(names))}")
+    pattern = re.compile(rf"\.(?:{why})-(?P<name>{names.pattern})-{ORIGIN}")
     for path in sorted(parent.iterdir()) if parent.is_dir() else ():
         match = pattern.fullmatch(path.name)
         if match is not None:

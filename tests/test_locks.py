@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from nmt_cli.atomic_files import file_appearing_whole
 from nmt_cli.locks import LockHeldError, OutputInUseError, claimed, locked, restore_replaced
 from nmt_cli.temporary_names import temporary_path
 
@@ -105,6 +106,19 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(Path, "open", refuse)
     with pytest.raises(PermissionError, match=re.escape(f"{str(tmp_path)!r}")):
         claim(tmp_path / "new")
+
+
+@pytest.mark.parametrize("length", [206, 249, 250, 255])
+def test_an_output_may_have_the_longest_name_there_is(tmp_path, length):
+    path = tmp_path / ("x" * length)
+    for content in (b"old", b"new"):
+        with claimed(path, "--output"):
+            with pytest.raises(OutputInUseError):
+                claim(path)
+            with file_appearing_whole(path, replace=True) as stream:
+                stream.write(content)
+    assert path.read_bytes() == b"new"
+    assert tree(tmp_path) == [path.name]
 
 
 def test_devices_are_not_locked():

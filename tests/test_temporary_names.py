@@ -1,10 +1,11 @@
 import os
 import platform
+import re
 import time
 
 import pytest
 
-from nmt_cli.temporary_names import is_set_aside, remove_leftovers, temporary_path
+from nmt_cli.temporary_names import is_set_aside, remove_leftovers, shortened, temporary_path
 
 BOOT, CHANCE = "0a1b2c3d", "00c0ffee"
 OTHER_HOST = f"elsewhere-{BOOT}-{CHANCE}"
@@ -29,7 +30,7 @@ def test_no_two_temporary_names_are_equal(tmp_path):
 def test_any_host_has_names_that_are_found_again(tmp_path, monkeypatch, host):
     monkeypatch.setattr(platform, "node", lambda: host)
     make(temporary_path(tmp_path / "step-00000003", "partial"))
-    remove_leftovers(tmp_path, r"step-\d+")
+    remove_leftovers(tmp_path, re.compile(r"step-\d+"))
     assert names_in(tmp_path) == []
 
 
@@ -65,3 +66,28 @@ def test_what_was_being_replaced_gets_its_name_back(tmp_path, origin):
     remove_leftovers(tmp_path, "thing")
     assert names_in(tmp_path) == ["thing"]
     assert not is_set_aside(tmp_path / "thing")
+
+
+LONG = ["x" * 210, "x" * 211, "x" * 255, "ü" * 127, "ü" * 120 + ".gz"]
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_names_of_any_length_have_temporary_names_that_are_found_again(tmp_path, monkeypatch, name):
+    monkeypatch.setattr(platform, "node", lambda: "h" * 300)
+    thing = tmp_path / name
+    others = [temporary_path(tmp_path / f"{name[:-1]}y", "partial")]
+    make(thing, *others, *(temporary_path(thing, why) for why in ("partial", "delete", "replaced")))
+    assert not is_set_aside(thing)
+    remove_leftovers(tmp_path, name)
+    assert names_in(tmp_path) == sorted([name, others[0].name])
+    thing.rename(temporary_path(thing, "replaced"))
+    assert is_set_aside(thing)
+    remove_leftovers(tmp_path, name)
+    assert names_in(tmp_path) == sorted([name, others[0].name])
+
+
+def test_what_an_earlier_version_left_of_a_long_name_is_found(tmp_path):
+    make(tmp_path / f".replaced-{'x' * 220}-h-{BOOT}-{CHANCE}")
+    assert shortened("x" * 220) != "x" * 220
+    remove_leftovers(tmp_path, "x" * 220)
+    assert names_in(tmp_path) == ["x" * 220]

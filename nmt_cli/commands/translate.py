@@ -27,6 +27,7 @@ from nmt_cli.hardware.busy_machine import LoadMeter, warn_if_busy
 from nmt_cli.hardware.precision import choose_device, set_num_threads, useful_threads
 from nmt_cli.locks import claimed
 from nmt_cli.output_streams import is_stream
+from nmt_cli.temporary_names import shortened
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -112,8 +113,8 @@ def _sink(path: Path | None, *, force: bool) -> Iterator[Write]:
 
 def _keep(stream: BinaryIO, path: Path, num_lines: int) -> str:
     """Keep the output of the first lines beside ``path``, and return the message about it."""
-    name = f"{path.stem}.unfinished{path.suffix}" if path.suffix in SUFFIXES else None
-    unfinished = path.with_name(name or f"{path.name}.unfinished")
+    name = f"{shortened(path.stem)}.unfinished{path.suffix}" if path.suffix in SUFFIXES else None
+    unfinished = path.with_name(name or f"{shortened(path.name)}.unfinished")
     lines = "the line" if num_lines == 1 else f"the {num_lines:,} lines"
     try:
         keep_unfinished(stream, unfinished)

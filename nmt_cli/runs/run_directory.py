@@ -24,7 +24,7 @@ from nmt_cli.temporary_names import remove_leftovers
 
 LOCK = "run.lock"
 LAST_BYTES_OF_LOG = 10_000  # more than a line
-LEFT_BY_THE_KILLED = r"recipe\.yaml|metrics\.jsonl|status\.json"
+LEFT_BY_THE_KILLED = re.compile(r"recipe\.yaml|metrics\.jsonl|status\.json")
 
 
 class RunInUseError(UserError):
@@ -69,9 +69,9 @@ def _size(path: Path) -> int:
 
 def _remove_what_the_killed_left(run_dir: Path) -> None:
     remove_leftovers(run_dir, LEFT_BY_THE_KILLED)
-    remove_leftovers(run_dir / CHECKPOINTS, CHECKPOINT_NAME.pattern)
+    remove_leftovers(run_dir / CHECKPOINTS, CHECKPOINT_NAME)
     for checkpoint in (run_dir / CHECKPOINTS).glob(CHECKPOINT_GLOB):
-        remove_leftovers(checkpoint, re.escape(MANIFEST))
+        remove_leftovers(checkpoint, MANIFEST)
 
 
 def check_run_directory(

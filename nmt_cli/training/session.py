@@ -28,6 +28,7 @@ from nmt_cli.hardware.ranks import PeerLostError, joined_ranks
 from nmt_cli.launch import Worker, die_with_parent, started_at, status_of_this_launch
 from nmt_cli.model.compiled_residual import compile_residuals
 from nmt_cli.model_directory import average_command, list_checkpoints
+from nmt_cli.proposed_commands import as_argument, command
 from nmt_cli.recipe.reader import RecipeFile
 from nmt_cli.run_status import RunStatus, State, write_status
 from nmt_cli.runs.run_directory import (
@@ -37,7 +38,6 @@ from nmt_cli.runs.run_directory import (
     ended_at_once,
     locked,
 )
-from nmt_cli.proposed_commands import as_argument, command
 from nmt_cli.runs.warm_start import start_from
 from nmt_cli.training.stop_signals import StopRequest, stop_requests
 from nmt_cli.training.trainer import Trainer

@@ -11,6 +11,7 @@ from click.testing import CliRunner
 
 from nmt_cli import cli
 from nmt_cli.decoding.translator import LinesFailedError, Translation, Translator
+from nmt_cli.temporary_names import shortened
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -56,6 +57,7 @@ def translate(monkeypatch, tmp_path):
         ("out.de", "out.de.unfinished", bytes),
         ("out.gz", "out.unfinished.gz", gzip.decompress),
         ("out.de.xz", "out.de.unfinished.xz", lzma.decompress),
+        ("x" * 255, f"{shortened('x' * 255)}.unfinished", bytes),
         ("out.zst", "out.unfinished.zst", zstd.decompress),
     ],
 )
