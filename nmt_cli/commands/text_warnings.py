@@ -28,11 +28,19 @@ def on_encodings(data: DataConfig) -> Iterator[str]:
     """Yield a warning for each file that is not UTF-8 but in another encoding of Unicode."""
     texts = [*data.train, data.validation, *([data.test] if data.test else [])]
     for path in dict.fromkeys(path for text in texts for path in (text.source, text.target)):
-        if (name := other_encoding(path)) is not None:
-            yield (
-                f"{path} is {name} text, which is read as if it were UTF-8. "
-                f"Convert it: {_conversion(path, name)}"
-            )
+        if (warning := on_encoding(path)) is not None:
+            yield warning
+
+
+def on_encoding(path: Path) -> str | None:
+    """Return a warning if ``path`` is a file that is not UTF-8 but in another Unicode encoding."""
+    name = other_encoding(path) if path.is_file() else None  # looking would empty a pipe
+    if name is None:
+        return None
+    return (
+        f"{path} is {name} text, which is read as if it were UTF-8. "
+        f"Convert it: {_conversion(path, name)}"
+    )
 
 
 def _conversion(path: Path, encoding: str) -> str:

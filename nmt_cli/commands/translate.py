@@ -14,6 +14,7 @@ from nmt_cli import logs
 from nmt_cli.atomic_files import file_appearing_whole, keep_unfinished, refuse_file
 from nmt_cli.commands.line_windows import STALL_SECONDS, windows
 from nmt_cli.commands.pipes import StandardOutput, standard_input
+from nmt_cli.commands.text_warnings import on_encoding
 from nmt_cli.commands.translation_formats import FORMATS, Formatter
 from nmt_cli.corpus.lines import SUFFIXES, Line, compressed, open_text
 from nmt_cli.decoding.translator import (
@@ -90,9 +91,11 @@ def _refuse_same_file(input_path: Path | None, output_path: Path | None) -> None
 def _source(path: Path | None) -> Iterator[BinaryIO]:
     if path is None:
         yield standard_input()
-    else:
-        with open_text(path) as stream:
-            yield stream
+        return
+    if (warning := on_encoding(path)) is not None:
+        logs.warning(warning)
+    with open_text(path) as stream:
+        yield stream
 
 
 @contextmanager

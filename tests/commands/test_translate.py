@@ -254,6 +254,24 @@ def test_a_log_names_the_lines_of_the_input_file_and_the_time_left(
     assert re.fullmatch(r"Translating: 512 lines, [\d,]+ lines/s, \d\d:\d\d elapsed", first)
 
 
+def test_utf_16_input_is_named_with_the_command_that_converts_it(pipe, tmp_path, capsys):
+    source = tmp_path / "in"
+    source.write_bytes("ein Satz\n".encode("utf-16"))
+    pipe(b"", input_path=source, output_path=tmp_path / "out")
+    assert (
+        f"Warning: {source} is UTF-16 text, which is read as if it were UTF-8. Convert it: "
+        f"iconv -f UTF-16 -t UTF-8 {source} > {tmp_path}/utf8-in\n"
+    ) in capsys.readouterr().err
+
+
+def test_looking_for_utf_16_takes_nothing_from_a_pipe(pipe, tmp_path):
+    reading, writing = os.pipe()
+    os.write(writing, b"one\n")
+    os.close(writing)
+    assert pipe(b"", input_path=Path(f"/dev/fd/{reading}")) == expected_output(b"one\n", digest)
+    os.close(reading)
+
+
 def test_no_output_file_is_left_when_the_input_is_missing(pipe, tmp_path):
     with pytest.raises(UserError, match="none not found"):
         pipe(b"", input_path=tmp_path / "none", output_path=tmp_path / "out")
