@@ -225,6 +225,8 @@ def test_train_warns_of_text_that_changed_since_it_was_prepared(corpus, capsys, 
     )
     rewrite("data/val.en", b"new\n")
     assert "data/a.de and 1 more file have changed since" in opened_by_train(capsys)
+    rewrite("data/val.de", b"new\n")
+    assert "data/a.de and 2 more files have changed since" in opened_by_train(capsys)
 
 
 def test_the_command_for_changed_text_repeats_the_users_options(corpus, capsys):
