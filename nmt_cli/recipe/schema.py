@@ -37,9 +37,10 @@ class ParallelFiles(Section):
 class Corpus(ParallelFiles):
     """Training text and how often it appears in an epoch."""
 
-    weight: Annotated[Number, Field(gt=0, le=1_000_000)] = Field(
+    weight: Annotated[Number, Field(ge=0, le=1_000_000)] = Field(
         default=1.0,
-        description="Times this corpus appears in an epoch; a fraction is a seeded share of it.",
+        description="Times this corpus appears in an epoch; a fraction is a seeded share of it, 0 "
+        "leaves it out.",
     )
 
 

@@ -113,6 +113,16 @@ def test_ends_of_epochs_are_told(lengths):
     assert [i for i in range(count + 3) if plan.locate(i + 1)[1] == 0] == [count - 1]
 
 
+def test_a_corpus_of_weight_0_is_left_out(lengths):
+    source, target = lengths
+    size = len(source)
+    plan = BatchPlan(source, target, 500, 1, [(size // 2, 0.0), (size - size // 2, 1.0)])
+    pairs = np.concatenate([plan.batch(index) for index in plan.batches_of(0)])
+    assert sorted(pairs.tolist()) == list(range(size // 2, size))
+    with pytest.raises(UserError, match=r"the weights of data\.train leave no pair; raise one"):
+        BatchPlan(source, target, 500, 1, [(size, 0.0)])
+
+
 def test_weights_repeat_whole_corpora_and_a_share(lengths):
     source, target = lengths
     corpora = [(600, 2.25), (PAIRS - 600, 0.5)]

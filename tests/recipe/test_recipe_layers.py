@@ -141,8 +141,8 @@ def test_an_override_names_an_entry_of_a_list_by_its_number(write):
     first, second = read_recipe(path, overrides).recipe.data.train
     assert (str(first.source), str(first.target), first.weight) == ("x", "b", 1)
     assert (str(second.source), str(second.target), second.weight) == ("c", "d", 2)
-    assert problems_of(path, ["data.train.1.weight=0"]) == [
-        "--set: data.train.1.weight: must be greater than 0, but is 0"
+    assert problems_of(path, ["data.train.1.weight=-1"]) == [
+        "--set: data.train.1.weight: must be at least 0, but is -1"
     ]
     assert problems_of(path, ["data.train.2.weight=1"]) == [
         "--set: data.train.2.weight: data.train has 2 entries, numbered from 0, so there is no "
