@@ -77,7 +77,7 @@ def remove_leftovers(parent: Path, names: Names) -> None:
 
 
 def remove(path: Path) -> None:
-    """Remove a file, a link (not what it leads to) or a folder, of which something may stay."""
+    """Remove a file, a link (not its target) or a folder; ignore what cannot be removed."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:

@@ -20,7 +20,8 @@ CGROUP_LIMITS = (
     Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
 )
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # malloc.h
-MEMORY_ERRORS = (RuntimeError, MemoryError)  # some of which is_out_of_memory
+# The types that is_out_of_memory distinguishes; a RuntimeError may have another cause.
+MEMORY_ERRORS = (RuntimeError, MemoryError)
 KEPT_BLOCKS = (1 << 30, 1 << 25)  # bytes; older glibc refuses more than the second
 
 

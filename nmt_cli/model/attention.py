@@ -32,12 +32,24 @@ class MultiHeadAttention(nn.Module):
     The paper's projections have no bias.
     """
 
-    output: nn.Linear  # H*V -> D
-
-    def __init__(self, num_heads: int, d_k: int, d_v: int, dropout: float) -> None:
+    def __init__(
+        self,
+        d_model: int,
+        num_heads: int,
+        d_k: int,
+        d_v: int,
+        dropout: float = 0.0,
+        *,
+        bias: bool = False,
+    ) -> None:
         super().__init__()
         self.num_heads, self.d_k, self.d_v = num_heads, d_k, d_v
         self.dropout = dropout
+        self._make_input_projections(d_model, bias=bias)
+        self.output = _projection(num_heads * d_v, (d_model,), bias=bias)
+
+    def _make_input_projections(self, d_model: int, *, bias: bool) -> None:
+        raise NotImplementedError
 
     @property
     def widths(self) -> tuple[int, int, int]:
@@ -123,19 +135,8 @@ class MultiHeadAttention(nn.Module):
 class SelfAttention(MultiHeadAttention):
     """Attention of each row to the rows of its own sentence."""
 
-    def __init__(
-        self,
-        d_model: int,
-        num_heads: int,
-        d_k: int,
-        d_v: int,
-        dropout: float = 0.0,
-        *,
-        bias: bool = False,
-    ) -> None:
-        super().__init__(num_heads, d_k, d_v, dropout)
+    def _make_input_projections(self, d_model: int, *, bias: bool) -> None:
         self.queries_keys_values = _projection(d_model, self.widths, bias=bias)
-        self.output = _projection(num_heads * d_v, (d_model,), bias=bias)
 
     def forward(self, rows: Tensor, layout: AttentionLayout, *, causal: bool) -> Tensor:
         """Return [T, D]: each row of ``rows`` [T, D] attends to its sentence, or to its past."""
@@ -150,20 +151,9 @@ class SelfAttention(MultiHeadAttention):
 class MemoryAttention(MultiHeadAttention):
     """Attention of the decoder's rows to the encoder's output."""
 
-    def __init__(
-        self,
-        d_model: int,
-        num_heads: int,
-        d_k: int,
-        d_v: int,
-        dropout: float = 0.0,
-        *,
-        bias: bool = False,
-    ) -> None:
-        super().__init__(num_heads, d_k, d_v, dropout)
+    def _make_input_projections(self, d_model: int, *, bias: bool) -> None:
         self.queries = _projection(d_model, self.widths[:1], bias=bias)
         self.keys_values = _projection(d_model, self.widths[1:], bias=bias)
-        self.output = _projection(num_heads * d_v, (d_model,), bias=bias)
 
     def forward(self, rows: Tensor, memory: Tensor, layout: AttentionLayout) -> Tensor:
         """Return attention [T, D] of ``rows`` [T, D] to ``memory`` [S, D]."""
