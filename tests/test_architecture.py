@@ -19,7 +19,7 @@ LAYERS = [
     {"folders", "locks", "model_settings", "run_status"},
     {"launch"},
     {"corpus", "metrics", "model", "report"},
-    {"hardware", "model_directory"},
+    {"hardware", "model_directory", "optimization"},
     {"decoding"},
     {"runs"},
     {"training"},
@@ -39,7 +39,15 @@ DOORS = {
     "tqdm": {"logs"},
     "matplotlib": {"report"},
     "tensorboard": {"runs"},
-    "torch": {"hardware", "model", "model_directory", "decoding", "runs", "training"},
+    "torch": {
+        "hardware",
+        "model",
+        "model_directory",
+        "decoding",
+        "optimization",
+        "runs",
+        "training",
+    },
 }
 
 

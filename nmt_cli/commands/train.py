@@ -19,7 +19,8 @@ from nmt_cli.launch import Rendezvous, run_workers, this_worker
 from nmt_cli.proposed_commands import as_argument
 from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.runs.run_directory import ended_at_once, locked
-from nmt_cli.training.session import Job, TrainOptions, train, train_as_worker
+from nmt_cli.training.session import Job, TrainOptions, train
+from nmt_cli.training.worker import train_as_worker
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

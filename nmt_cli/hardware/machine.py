@@ -1,4 +1,4 @@
-"""Where training runs; nothing of it changes what is computed, up to rounding."""
+"""The device and the arithmetic of a training; they change its results only by rounding."""
 
 from __future__ import annotations
 
@@ -16,11 +16,10 @@ import torch
 
 from nmt_cli import logs
 from nmt_cli.errors import UserError
-from nmt_cli.hardware.memory import default_max_tokens, keep_freed_memory
+from nmt_cli.hardware.memory import keep_freed_memory
 from nmt_cli.hardware.precision import choose_device, choose_precision, set_num_threads
 from nmt_cli.hardware.ranks import ALONE, Ranks
 from nmt_cli.launch import Worker
-from nmt_cli.recipe.schema import Recipe
 
 COMPILERS = {"cpu": ("CXX", ("g++", "clang++", "c++")), "cuda": ("CC", ("gcc", "clang", "cc"))}
 CUBLAS_WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"  # read at the first product
@@ -28,19 +27,16 @@ REPORTED_PACKAGES = ("nmt-cli", "torch", "numpy", "sentencepiece", "sacrebleu", 
 
 
 class Machine(NamedTuple):
-    """Device, arithmetic, how a batch is cut, and who computes the pieces."""
+    """The device of one rank, its arithmetic, and the ranks that train together."""
 
     device: torch.device
     precision: str  # fp32 | bf16
-    max_tokens: int  # of either side of a micro-batch
     ranks: Ranks = ALONE
-    multiple_of: int = 1  # of micro-batches in a batch, so that every rank gets as many
     is_compiled: bool = False
     is_deterministic: bool = False  # on a GPU too
-    is_limit_chosen: bool = False  # the user gave max_tokens, so training never changes it
 
     def describe(self) -> dict[str, Any]:
-        """Return what a run's log should say of it."""
+        """Return the versions and the hardware, for the log of a run."""
         return {
             "versions": {name: _version(name) for name in REPORTED_PACKAGES},
             "python": platform.python_version(),
@@ -51,20 +47,18 @@ class Machine(NamedTuple):
         }
 
     def facts(self) -> dict[str, Any]:
-        """Return what rounding and the draws of dropout depend on, for a checkpoint."""
+        """Return what a checkpoint keeps of it: rounding depends on it."""
         return {
             "precision": self.precision,
             "ranks": self.ranks.size,
             "threads": torch.get_num_threads(),
-            "max_tokens_per_device": self.max_tokens,
-            "micro_batches_multiple_of": self.multiple_of,
             "compiled": self.is_compiled,
             "deterministic": self.is_deterministic,
         }
 
 
 class MachineOptions(TypedDict, total=False):
-    """The flags that choose a machine; what is left out or None is chosen to fit it."""
+    """The flags about the machine; one that is missing or None is chosen to suit the machine."""
 
     device: str
     precision: str
@@ -100,14 +94,11 @@ def choose_rank_device(name: str, worker: Worker | None) -> torch.device:
     return device
 
 
-def choose_machine(
-    recipe: Recipe,
-    vocabulary_size: int,
-    device: torch.device,
-    worker: Worker | None,
-    options: MachineOptions,
-) -> Machine:
-    """Return the machine that the flags ask for, of one rank, and set up this process for it."""
+def choose_machine(device: torch.device, worker: Worker | None, options: MachineOptions) -> Machine:
+    """Return the machine of one rank that the flags ask for, and set up this process for it.
+
+    Raises UserError if the precision is unknown, or if --compile lacks a compiler.
+    """
     is_compiled = options.get("compile", False)
     is_deterministic = options.get("deterministic", False)
     if is_compiled and (missing := missing_for_compiling(device)):
@@ -121,55 +112,30 @@ def choose_machine(
     local_size = worker.local_size if worker is not None else 1
     threads = options.get("threads")
     if threads is None and worker is not None and (local_size > 1 or worker.outcome is not None):
-        threads = max(1, len(os.sched_getaffinity(0)) // local_size)  # torchrun says 1
+        threads = max(1, len(os.sched_getaffinity(0)) // local_size)  # torchrun sets 1
     if threads is not None:
         set_num_threads(threads)
-    max_tokens = options.get("max_tokens_per_device")
-    is_limit_chosen = max_tokens is not None
-    if max_tokens is None:
-        max_tokens = default_max_tokens(
-            recipe.model, vocabulary_size, device, recipe.training.tokens_per_step, local_size
-        )
     precision = choose_precision(options.get("precision", "auto"), device)
-    return Machine(
-        device,
-        precision,
-        max_tokens,
-        is_compiled=is_compiled,
-        is_deterministic=is_deterministic,
-        is_limit_chosen=is_limit_chosen,
-    )
+    return Machine(device, precision, is_compiled=is_compiled, is_deterministic=is_deterministic)
 
 
 def _be_deterministic() -> None:
-    """Let GPU kernels that sum in an order of chance be replaced, or refused."""
+    """Replace GPU kernels whose order of summation varies between runs, or refuse them."""
     os.environ.setdefault(CUBLAS_WORKSPACE, ":4096:8")  # cuBLAS shares it between streams otherwise
     # Nothing here reads what it has not written.
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     torch.use_deterministic_algorithms(True)
 
 
-def cut_as_before(machine: Machine, facts: Mapping[str, Any], *, is_chosen: bool) -> Machine:
-    """Return ``machine`` with the cut of batches of a checkpoint with these ``facts``.
-
-    It is another one where the flags have chosen so, where this machine holds less, or where the
-    ranks cannot share the pieces out evenly: then dropout draws otherwise, and is told.
-    """
-    max_tokens, multiple_of = machine.max_tokens, machine.ranks.size
-    if not is_chosen:
-        max_tokens = min(max_tokens, facts["max_tokens_per_device"])
-    if facts.get("micro_batches_multiple_of", 1) % machine.ranks.size == 0:
-        multiple_of = facts.get("micro_batches_multiple_of", 1)
-    machine = machine._replace(max_tokens=max_tokens, multiple_of=multiple_of)
-    now = machine.facts()
-    before = {"compiled": False, "deterministic": False, **facts}  # older checkpoints do not say
+def log_changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    """Log which facts of the machine are other ones ``now`` than in a checkpoint's ``before``."""
+    before = {"compiled": False, "deterministic": False, **before}  # older checkpoints lack these
     changes = [f"{k} (was {before[k]}, is {v})" for k, v in now.items() if before.get(k, v) != v]
     if changes:
         logs.info(
             f"The machine changed: {', '.join(changes)}. The sentences of each step stay the same; "
             "rounding and the draws of dropout may not."
         )
-    return machine
 
 
 def missing_for_compiling(device: torch.device) -> str:

@@ -25,6 +25,10 @@ MEMORY_ERRORS = (RuntimeError, MemoryError)
 KEPT_BLOCKS = (1 << 30, 1 << 25)  # bytes; older glibc refuses more than the second
 
 
+class FullMemoryError(RuntimeError):
+    """A rank had no memory left for its share of a batch; all ranks raise it for that batch."""
+
+
 def keep_freed_memory() -> None:
     """Make the allocators keep large blocks, in huge pages, instead of returning them.
 

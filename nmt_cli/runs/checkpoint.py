@@ -4,7 +4,7 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, Protocol
+from typing import Any, BinaryIO
 
 import torch
 from torch import Tensor
@@ -19,6 +19,7 @@ from nmt_cli.atomic_files import (
 from nmt_cli.corpus.tokenizer import Tokenizer
 from nmt_cli.errors import DamagedError, OutputError, UserError
 from nmt_cli.folders import CHECKPOINTS
+from nmt_cli.hardware.batch_cut import BatchCut
 from nmt_cli.model.format_1 import Moments, moments_of_today, weights_of_today
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.model_directory import (
@@ -32,6 +33,8 @@ from nmt_cli.model_directory import (
     save_model,
 )
 from nmt_cli.model_settings import settings_of
+from nmt_cli.optimization.adam import Adam
+from nmt_cli.optimization.ema import MovingAverage
 from nmt_cli.recipe.reader import dump_recipe
 from nmt_cli.recipe.schema import Recipe
 
@@ -55,46 +58,17 @@ class Progress:
     quality_since: int = 0  # best quality and patience count only validations after this step
 
 
-class Optimizer(Protocol):
-    """What a checkpoint asks of the optimizer, which has moments for each weight."""
-
-    @property
-    def state(self) -> Mapping[Any, Any]:
-        """The moments of each parameter."""
-        ...
-
-    def make_moments(self) -> None:
-        """Make the moments that the first step would make."""
-        ...
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the moments and the settings."""
-        ...
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take over what ``state_dict`` returned."""
-        ...
-
-
-class Average(Protocol):
-    """What a checkpoint asks of a moving average of the weights."""
-
-    def weights(self) -> dict[str, Tensor]:
-        """Return the averages by name."""
-        ...
-
-    def restore(self, averages: Mapping[str, Tensor], path: Path) -> None:
-        """Take over ``averages``, read from ``path``."""
-        ...
-
-
-class TrainingState(NamedTuple):
-    """What a checkpoint restores, as live objects."""
+@dataclass
+class TrainingState:
+    """Everything that training changes, and that a checkpoint saves and restores."""
 
     model: Transformer
-    optimizer: Optimizer
-    progress: Progress
-    average: Average | None = None  # its weights are then the checkpoint's model
+    optimizer: Adam
+    cut: BatchCut  # becomes smaller when memory is full
+    progress: Progress = field(default_factory=Progress)
+    average: MovingAverage | None = None  # its weights are then the checkpoint's model
+    validation: Mapping[str, Any] | None = None  # figures of the current step, once it is measured
+    origin: Mapping[str, Any] | None = None  # the model from which --init-from took the weights
 
 
 def save_checkpoint(
@@ -199,11 +173,13 @@ def _restore(checkpoint: Checkpoint, state: TrainingState) -> None:
     load_weights(state.model, weights, checkpoint.path)
     groups = state.optimizer.state_dict()["param_groups"]
     state.optimizer.load_state_dict({"state": moments, "param_groups": groups})
-    for name, value in asdict(progress).items():
+    for name, value in asdict(progress).items():  # in place: others hold this object
         setattr(state.progress, name, value)
+    state.validation = checkpoint.manifest.get("validation")
+    state.origin = checkpoint.manifest.get("initialized_from")
 
 
-def _plain(optimizer: Optimizer) -> dict[int, dict[str, Tensor]]:
+def _plain(optimizer: Adam) -> dict[int, dict[str, Tensor]]:
     """Return the moments alone: the recipe decides the settings."""
     return optimizer.state_dict()["state"]
 

@@ -1,12 +1,23 @@
-"""When checkpoints are saved, and what a full disk does to that."""
+"""When checkpoints are saved, and what a full disk or a full memory does to that."""
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from nmt_cli import logs
-from nmt_cli.corpus.tokenizer import Tokenizer
-from nmt_cli.errors import OutputError
+from nmt_cli.corpus.binarized import PreparedCorpus
+from nmt_cli.errors import OutputError, UserError
+from nmt_cli.hardware.machine import Machine
+from nmt_cli.hardware.memory import (
+    MEMORY_ERRORS,
+    FullMemoryError,
+    give_up_memory_of,
+    is_out_of_memory,
+)
+from nmt_cli.hardware.ranks import PeerLostError
+from nmt_cli.recipe.reader import section_hash
 from nmt_cli.recipe.schema import Recipe
 from nmt_cli.runs.checkpoint import TrainingState, prune, save_checkpoint
 
@@ -16,7 +27,7 @@ CheckpointKind = Literal["regular", "final", "safety"]
 
 
 class Saved(NamedTuple):
-    """Which checkpoint was saved last."""
+    """The checkpoint that was saved last."""
 
     step: int = 0
     kind: CheckpointKind = "safety"
@@ -24,36 +35,106 @@ class Saved(NamedTuple):
 
 
 class Saver:
-    """Saves the checkpoints of one run, each once; of several ranks the main process writes."""
+    """Saves the checkpoints of one run, each once; of several ranks only the main one writes."""
 
     def __init__(
-        self, run_dir: Path, recipe: Recipe, tokenizer: Tokenizer, *, writes: bool
+        self,
+        run_dir: Path,
+        recipe: Recipe,
+        corpus: PreparedCorpus,
+        machine: Machine,
+        state: TrainingState,
+        last: Saved,
     ) -> None:
-        self._run_dir, self._recipe, self._tokenizer = run_dir, recipe, tokenizer
-        self._writes = writes
-        self._failed_in_a_row = 0
-        self.last = Saved()
+        self._run_dir, self._recipe, self._corpus = run_dir, recipe, corpus
+        self._machine, self._state = machine, state
+        self._num_failed_in_a_row = 0
+        self._last = last
 
-    def save_once(
-        self, new: Saved, state: TrainingState, facts: dict[str, Any], *, forgiving: bool = True
-    ) -> float | None:
+    @property
+    def last(self) -> Saved:
+        """The checkpoint that was saved last, or from which training was resumed."""
+        return self._last
+
+    def save(self, kind: CheckpointKind, *, forgiving: bool = True) -> float | None:
         """Save a checkpoint unless it is the one that was saved last; return the seconds it took.
 
-        A full disk is told and forgiven twice in a row, where training goes on at all.
+        Raises OutputError if the disk is full. If ``forgiving``, the first two failures in a row
+        are only logged.
         """
-        if new == self.last:
+        progress = self._state.progress
+        new = Saved(progress.step, kind, is_measured=progress.validated_step == progress.step)
+        if new == self._last:
             return None
         started = time.monotonic()
         try:
-            if self._writes:
-                save_checkpoint(self._run_dir, state, self._recipe, self._tokenizer, facts)
+            if self._machine.ranks.is_main:
+                save_checkpoint(
+                    self._run_dir,
+                    self._state,
+                    self._recipe,
+                    self._corpus.tokenizer,
+                    self._facts(kind),
+                )
                 prune(self._run_dir, self._recipe.checkpoints.keep_for_average, new.step)
         except OutputError as error:
-            self._failed_in_a_row += 1
-            if not forgiving or self._failed_in_a_row >= MAX_FAILED_SAVES:
+            self._num_failed_in_a_row += 1
+            if not forgiving or self._num_failed_in_a_row >= MAX_FAILED_SAVES:
                 raise
             logs.warning(f"{error} Training goes on; the next checkpoint tries again.")
             return None
-        self._failed_in_a_row = 0
-        self.last = new
+        self._num_failed_in_a_row = 0
+        self._last = new
         return time.monotonic() - started
+
+    @contextmanager
+    def saving_before_failure(self, where: str) -> Iterator[None]:
+        """Save a checkpoint if the block runs out of memory or loses a rank, then raise the error.
+
+        ``where`` follows "out of memory" in the message. Nothing is saved if a step was interrupted
+        while it updated the weights. Raises UserError after a full memory.
+        """
+        try:
+            yield
+        except PeerLostError:
+            self._save_for_safety()
+            raise
+        except MEMORY_ERRORS as error:
+            if not is_out_of_memory(error):
+                raise
+            self._state.model.zero_grad(set_to_none=True)
+            give_up_memory_of(error)  # saving needs some
+            self._save_for_safety()
+            step = self._last.step
+            kept = f"step {step:,} is saved in {self._run_dir}" if step else "nothing is saved yet"
+            if not (self._machine.ranks.is_main or isinstance(error, FullMemoryError)):
+                kept = f"{self._run_dir} keeps its checkpoints"  # others may have saved later
+            raise UserError(
+                f"out of memory {where}; {kept}. Free memory that other programs hold, or take "
+                "a machine with more, and continue with --resume."
+            ) from error
+
+    def _save_for_safety(self) -> None:
+        step = self._state.progress.step
+        if step <= self._last.step or not self._state.optimizer.has_completed(step):
+            return
+        try:
+            self.save("safety")
+        except MEMORY_ERRORS as error:
+            if not is_out_of_memory(error):
+                raise
+            logs.warning(f"memory was too full to save step {step:,}.")
+
+    def _facts(self, kind: CheckpointKind) -> dict[str, Any]:
+        """Return what the manifest of a checkpoint holds besides its files."""
+        return {
+            "kind": kind,
+            "step": self._state.progress.step,
+            "batch_index": self._state.progress.batch_index,
+            "validation": self._state.validation,
+            "recipe_sha256": section_hash(self._recipe, *type(self._recipe).model_fields),
+            "prepared_files": self._corpus.manifest["files"],
+            "initialized_from": self._state.origin,
+            **self._machine.facts(),
+            **self._state.cut.facts(),
+        }

@@ -1,4 +1,4 @@
-"""Full memory: a probe before training, and smaller micro-batches when it happens later."""
+"""Full memory: a probe before training, and smaller micro-batches if memory is full later."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -11,18 +11,19 @@ from nmt_cli import logs
 from nmt_cli.corpus.binarized import BinarizedText, PreparedCorpus
 from nmt_cli.corpus.loader import Batch, ParallelTokens
 from nmt_cli.errors import UserError
+from nmt_cli.hardware.batch_cut import BatchCut
 from nmt_cli.hardware.machine import Machine
 from nmt_cli.hardware.memory import (
     MEMORY_ERRORS,
+    FullMemoryError,
     give_up_memory_of,
     is_out_of_memory,
     largest_that_runs,
 )
-from nmt_cli.hardware.ranks import Ranks
-from nmt_cli.model.transformer import Transformer
+from nmt_cli.hardware.ranks import ALONE, Ranks
+from nmt_cli.recipe.schema import Recipe, TrainingConfig
 from nmt_cli.runs.checkpoint import TrainingState
-from nmt_cli.training.ema import MovingAverage
-from nmt_cli.training.training_step import FullMemoryError, Gradient
+from nmt_cli.training.training_step import Gradient, compute_gradient
 
 HEADROOM = 0.1  # share of a GPU's memory that the probe leaves free for fragmentation
 
@@ -38,39 +39,60 @@ class Computed(NamedTuple, Generic[Result]):
 
 
 def fit_to_memory(
-    machine: Machine,
-    corpus: PreparedCorpus,
-    attempt: Callable[[ParallelTokens], None],
-) -> Machine:
-    """Return ``machine`` with micro-batches that fit the memory of every rank.
+    state: TrainingState, recipe: Recipe, corpus: PreparedCorpus, machine: Machine
+) -> None:
+    """Lower ``state.cut`` until its micro-batches fit the memory of every rank.
 
-    On a GPU they are halved until ``attempt`` can compute the largest ones. On a CPU there is no
-    probe, because the kernel kills a process that takes too much; the estimate is used as it is.
-    Raises UserError if a single sentence pair does not fit, or micro-batches of the
+    On a GPU they are halved until the gradient of the largest ones can be computed. On a CPU there
+    is no probe, because the kernel kills a process that takes too much; the estimate is used as it
+    is. Raises UserError if a single sentence pair does not fit, or micro-batches of the
     ``--max-tokens-per-device`` that the user chose.
     """
-    wanted = fitting = machine.max_tokens
-    longest = corpus.longest
-    is_too_low = machine.is_limit_chosen and wanted < longest  # refused later, on any device
+    cut, longest = state.cut, corpus.longest
+    fitting = cut.max_tokens
+    is_too_low = cut.is_limit_chosen and cut.max_tokens < longest  # refused later, on any device
     if machine.device.type == "cuda" and not is_too_low:
+        bos_id = corpus.tokenizer.bos_id
 
-        def attempt_largest(max_tokens: int) -> None:
+        def attempt(max_tokens: int) -> None:
             for tokens in largest_micro_batches(corpus.source, corpus.target, max_tokens):
-                attempt(tokens)
+                try_micro_batch(tokens, state, recipe.training, bos_id, machine)
 
-        fitting = largest_that_runs(wanted, longest, attempt_largest)
+        fitting = largest_that_runs(cut.max_tokens, longest, attempt)
     fitting = machine.ranks.minimum(fitting)
     if fitting == 0:
         raise UserError(
             "the longest sentence pair does not fit the GPU's memory; lower data.max_length, "
             "or choose a smaller model."
         )
-    if machine.is_limit_chosen and fitting < wanted:
+    if cut.is_limit_chosen and fitting < cut.max_tokens:
         raise UserError(
-            f"--max-tokens-per-device {wanted:,} does not fit the GPU's memory; give "
+            f"--max-tokens-per-device {cut.max_tokens:,} does not fit the GPU's memory; give "
             f"--max-tokens-per-device {fitting}, which does, or leave the option out."
         )
-    return machine._replace(max_tokens=fitting)
+    state.cut = cut._replace(max_tokens=fitting)
+
+
+def try_micro_batch(
+    tokens: ParallelTokens,
+    state: TrainingState,
+    training: TrainingConfig,
+    bos_id: int,
+    machine: Machine,
+) -> None:
+    """Compute and discard the gradient of a micro-batch, beside what later steps allocate."""
+    state.model.train()
+    room = room_to_leave(state, machine)
+    compute_gradient(
+        state.model,
+        Batch(0, (tokens,)),
+        bos_id,
+        training.label_smoothing,
+        training.seed,
+        machine._replace(ranks=ALONE),
+    )
+    state.model.zero_grad(set_to_none=True)
+    del room
 
 
 def largest_micro_batches(
@@ -131,49 +153,33 @@ def computed_within_memory(
 
 
 def gradient_within_memory(
-    batch: Batch, machine: Machine, longest: int, compute: Callable[[Batch], Gradient]
-) -> tuple[Gradient, Machine]:
-    """Return the gradient of ``batch``, and the machine for the batches to come.
+    batch: Batch, cut: BatchCut, ranks: Ranks, longest: int, compute: Callable[[Batch], Gradient]
+) -> tuple[Gradient, BatchCut]:
+    """Return the gradient of ``batch``, and the cut for the batches to come.
 
     If memory is full, all ranks cut the batch in the same way and try again. Later batches are then
     cut to this size from the start, but never below the ``longest`` sentence, unless the user chose
     the limit. Raises FullMemoryError on all ranks if single sentence pairs do not fit either.
     """
-    batch = batch.cut(machine.max_tokens, machine.multiple_of)
+    batch = batch.cut(cut.max_tokens, cut.multiple_of)
     gradient, fitting, max_tokens = computed_within_memory(
         batch,
         compute,
-        multiple_of=machine.multiple_of,
-        is_shared=partial(_is_shared, ranks=machine.ranks),
+        multiple_of=cut.multiple_of,
+        is_shared=partial(_is_shared, ranks=ranks),
     )
     if max_tokens is None:
-        return gradient, machine
+        return gradient, cut
     text = (
         f"batch {batch.number:,} ran out of memory with micro-batches of {batch.largest_side:,} "
         f"tokens a side and was computed with {fitting.largest_side:,}"
     )
-    if machine.is_limit_chosen:
-        logs.warning(f"{text}; --max-tokens-per-device stays {machine.max_tokens:,}.")
-        return gradient, machine
+    if cut.is_limit_chosen:
+        logs.warning(f"{text}; --max-tokens-per-device stays {cut.max_tokens:,}.")
+        return gradient, cut
     max_tokens = max(max_tokens, longest)
     logs.warning(f"{text}; later batches are computed with at most {max_tokens:,}.")
-    return gradient, machine._replace(max_tokens=max_tokens)
-
-
-def update_within_memory(average: MovingAverage, model: Transformer, step: int) -> None:
-    """Update ``average``; if memory is full, free the gradients of ``model`` and try again.
-
-    The step has already changed the weights, so nothing can be saved before the average follows.
-    """
-    try:
-        average.update(model, step)
-        return
-    except MEMORY_ERRORS as error:
-        if not is_out_of_memory(error):
-            raise
-        give_up_memory_of(error)
-    model.zero_grad(set_to_none=True)
-    average.update(model, step)
+    return gradient, cut._replace(max_tokens=max_tokens)
 
 
 def _is_shared(error: Exception, ranks: Ranks) -> bool:

@@ -1,8 +1,14 @@
-"""What a step did, for the log and for who looks on."""
+"""What a step did, for the log and the progress bar."""
 
 from typing import Any, NamedTuple
 
+import numpy as np
+
+from nmt_cli.corpus.loader import Batch
+from nmt_cli.hardware.flops import peak_flops, training_flops
+from nmt_cli.hardware.machine import Machine
 from nmt_cli.perplexity import as_text, perplexity_of
+from nmt_cli.recipe.schema import ModelConfig
 from nmt_cli.training.training_step import Gradient
 
 
@@ -35,7 +41,7 @@ class StepReport(NamedTuple):
         }
 
     def as_notes(self) -> str:
-        """Return what stands behind the progress bar."""
+        """Return the text beside the progress bar."""
         gradient = self.gradient
         notes = [
             f"loss {as_text(gradient.loss, 3)}, "
@@ -47,3 +53,21 @@ class StepReport(NamedTuple):
             notes.append(f"MFU {self.utilization:.1%}")
         notes.append(f"data wait {self.data_wait_seconds / self.seconds:.1%}")
         return ", ".join(notes)
+
+
+class UtilizationMeter:
+    """Model FLOP utilization of the ranks that train a model together."""
+
+    def __init__(self, config: ModelConfig, vocabulary_size: int, machine: Machine) -> None:
+        self._config, self._vocabulary_size = config, vocabulary_size
+        self._num_devices = machine.ranks.size
+        self._peak_flops = peak_flops(machine.device, machine.precision)
+
+    def of_step(self, batch: Batch, seconds: float) -> float | None:
+        """Return the share of the devices' peak FLOPs; None if the peak is not known."""
+        if self._peak_flops is None:
+            return None
+        lengths = [(m.source_lengths, m.target_lengths) for m in batch.micro_batches]
+        source, target = (np.concatenate(side) for side in zip(*lengths, strict=True))
+        flops = training_flops(self._config, self._vocabulary_size, source, target)
+        return flops / (seconds * self._peak_flops * self._num_devices)

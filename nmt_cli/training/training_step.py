@@ -14,15 +14,11 @@ from torch import Tensor
 
 from nmt_cli.corpus.loader import Batch, ParallelTokens
 from nmt_cli.hardware.machine import Machine
-from nmt_cli.hardware.memory import MEMORY_ERRORS, is_out_of_memory
+from nmt_cli.hardware.memory import MEMORY_ERRORS, FullMemoryError, is_out_of_memory
 from nmt_cli.model.packing import Packed, pack
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.training.loss import LossSums, label_smoothed_cross_entropy
 from nmt_cli.training.stop_signals import StopRequest
-
-
-class FullMemoryError(RuntimeError):
-    """A rank had no memory left for its share of a batch; all ranks raise it for that batch."""
 
 
 class Gradient(NamedTuple):

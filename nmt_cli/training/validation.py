@@ -15,7 +15,12 @@ from nmt_cli.corpus.loader import Batch, ParallelTokens, micro_batches_of
 from nmt_cli.decoding.translator import LinesFailedError, Translator
 from nmt_cli.errors import UserError
 from nmt_cli.hardware.machine import Machine
-from nmt_cli.hardware.memory import MEMORY_ERRORS, give_up_memory_of, is_out_of_memory
+from nmt_cli.hardware.memory import (
+    MEMORY_ERRORS,
+    FullMemoryError,
+    give_up_memory_of,
+    is_out_of_memory,
+)
 from nmt_cli.metrics import bleu
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.model_settings import settings_of
@@ -23,7 +28,7 @@ from nmt_cli.perplexity import as_text, perplexity_of
 from nmt_cli.recipe.schema import Recipe
 from nmt_cli.training.full_memory import computed_within_memory
 from nmt_cli.training.stop_signals import StopRequest
-from nmt_cli.training.training_step import FullMemoryError, as_tensors, loss_sums
+from nmt_cli.training.training_step import as_tensors, loss_sums
 
 LINES_BETWEEN_POLLS = 500  # of the validation text; a request to stop waits for so many
 
@@ -62,16 +67,18 @@ class Validator:
         self._recipe, self._corpus = recipe, corpus
 
     def validate(
-        self, model: Transformer, machine: Machine, stop: StopRequest
+        self, model: Transformer, machine: Machine, max_tokens: int, stop: StopRequest
     ) -> Validation | None:
-        """Return the figures of ``model``, left in evaluation mode; None where ``stop`` came.
+        """Return the figures of ``model``, or None if ``stop`` came meanwhile.
 
-        Each rank measures a share of the text, and all return the same. Raises FullMemoryError on
-        all ranks if a sentence pair does not fit the memory of one of them.
+        The micro-batches hold at most ``max_tokens`` a side. The model is left in evaluation mode.
+        Each rank measures a share of the text, and all return the same figures. Raises
+        FullMemoryError on all ranks if a sentence pair does not fit the memory of one of them, and
+        UserError if a line cannot be translated.
         """
         model.eval()
         measures_bleu = self._recipe.validation.bleu != "off"
-        sums = self._loss_sums(model, machine, stop)
+        sums = self._loss_sums(model, machine, max_tokens, stop)
         hypotheses = self._translate(model, machine, stop) if measures_bleu else []
         loss, nll, num_tokens, cuts, failures, *asked = machine.ranks.sum([*sums, *stop.flags()])
         if failures:
@@ -92,7 +99,9 @@ class Validator:
         return Validation(loss, nll, score, quality)
 
     @torch.no_grad()
-    def _loss_sums(self, model: Transformer, machine: Machine, stop: StopRequest) -> list[float]:
+    def _loss_sums(
+        self, model: Transformer, machine: Machine, max_tokens: int, stop: StopRequest
+    ) -> list[float]:
         """Return sums over this rank's share: loss, nll, target tokens, cuts and failures.
 
         Cuts are micro-batches that were cut because memory was full. Failures is 1 if that did not
@@ -100,7 +109,7 @@ class Validator:
         """
         totals = np.zeros(3)
         cuts = 0
-        for index, tokens in machine.ranks.share(self._micro_batches(machine.max_tokens)):
+        for index, tokens in machine.ranks.share(self._micro_batches(max_tokens)):
             if stop:
                 break
             whole = Batch(index, (tokens,))
@@ -132,7 +141,7 @@ class Validator:
         return micro_batches_of(by_length, source, target, max_tokens)
 
     def _translate(self, model: Transformer, machine: Machine, stop: StopRequest) -> list[str]:
-        """Return the translations of this rank's lines; cut short where ``stop`` came."""
+        """Return the translations of this rank's lines, fewer if ``stop`` came meanwhile."""
         beam_size = 1 if self._recipe.validation.bleu == "greedy" else None
         translator = Translator(
             settings_of(self._recipe, self._corpus.tokenizer.size),

@@ -20,8 +20,8 @@ from nmt_cli.hardware.machine import Machine
 from nmt_cli.hardware.memory import keep_freed_memory
 from nmt_cli.hardware.precision import choose_device
 from nmt_cli.model.transformer import Transformer
+from nmt_cli.optimization.schedule import learning_rate
 from nmt_cli.recipe.schema import ModelConfig, TrainingConfig
-from nmt_cli.training.schedule import learning_rate
 from nmt_cli.training.training_step import as_tensors, compute_gradient
 from tests.benchmarks.ceiling import BareProducts, forward_products
 from tests.benchmarks.padded import BOS_ID
@@ -79,7 +79,7 @@ class OurLoop:
     def step(self, variant: str, index: int) -> Step:
         """Train on batch ``index``, or do its products alone."""
         kind, _, precision = variant.rpartition(" ")
-        machine = Machine(self._device, precision, self._tokens)
+        machine = Machine(self._device, precision)
         started = time.perf_counter()
         batch = self._next_batch(variant, index)
         waited = time.perf_counter() - started

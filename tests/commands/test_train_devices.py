@@ -15,12 +15,11 @@ import torch
 from nmt_cli.atomic_files import verify
 from nmt_cli.commands import train
 from nmt_cli.errors import UserError
-from nmt_cli.hardware.machine import Machine
 from nmt_cli.model_directory import list_checkpoints, read_weights
 from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.training.stop_signals import StopRequest
-from nmt_cli.training.trainer import Trainer
 from tests.forked_ranks import run_ranks
+from tests.trainers import new_trainer
 
 MAX_STEPS = 150
 SETTINGS = ["validation.every_steps=50", "validation.bleu=off"]
@@ -102,10 +101,7 @@ def undisturbed_weights(toy, folder):
     recipe = read_recipe(str(toy.recipe_path), settings).recipe
 
     def work(ranks):
-        machine = Machine(torch.device("cpu"), "fp32", 120, ranks, ranks.size)
-        trainer = Trainer(recipe, toy.corpus, folder, machine)
-        trainer.take_over_state()
-        trainer.train(StopRequest())
+        new_trainer(toy, folder, recipe, ranks=ranks).train(StopRequest())
 
     folder.mkdir()
     run_ranks(2, folder, work)

@@ -7,14 +7,15 @@ import pytest
 import torch
 
 from nmt_cli.errors import InterruptedTrainingError, UserError
-from nmt_cli.hardware.machine import Machine
+from nmt_cli.hardware.batch_cut import BatchCut
 from nmt_cli.hardware.ranks import ALONE, PeerLostError
 from nmt_cli.model_directory import list_checkpoints
 from nmt_cli.training import trainer as trainer_module
 from nmt_cli.training.stop_signals import StopRequest
-from nmt_cli.training.trainer import Trainer
 from nmt_cli.training.training_step import compute_gradient
+from nmt_cli.training.update import update_weights
 from tests.forked_ranks import run_ranks
+from tests.trainers import new_trainer, weights_of
 
 STEPS = 40
 
@@ -32,18 +33,13 @@ def recipe_of(toy, dropout=0.0, **training):
     )
 
 
-def machine_of(ranks, max_tokens=120, multiple_of=None):
-    return Machine(torch.device("cpu"), "fp32", max_tokens, ranks, multiple_of or ranks.size)
-
-
-def train(toy, run_dir, ranks, recipe, *, resume=False, stop=None, **machine):
-    run_dir.mkdir(exist_ok=True)
-    trainer = Trainer(recipe, toy.corpus, run_dir, machine_of(ranks, **machine))
-    if resume and ranks.is_main:
-        trainer.resume()
-    trainer.take_over_state()
+def train(
+    toy, run_dir, ranks, recipe, *, resume=False, stop=None, max_tokens=120, multiple_of=None
+):
+    cut = BatchCut(max_tokens, multiple_of or ranks.size)
+    trainer = new_trainer(toy, run_dir, recipe, cut, ranks, resume=resume)
     trainer.train(StopRequest() if stop is None else stop)
-    return torch.cat([p.detach().flatten() for p in trainer.model.parameters()])
+    return weights_of(trainer)
 
 
 def records(run_dir):
@@ -55,14 +51,14 @@ def losses(run_dir):
     return [record["loss"] for record in records(run_dir)]
 
 
-def curve(toy, folder, num_ranks, dropout=0.0, **machine):
+def curve(toy, folder, num_ranks, dropout=0.0, **cut):
     """Return the losses of a training on so many ranks, whose weights must be the same."""
     recipe = recipe_of(toy, dropout)
     if num_ranks == 1:
-        train(toy, folder / "run", ALONE, recipe, **machine)
+        train(toy, folder / "run", ALONE, recipe, **cut)
     else:
         found = run_ranks(
-            num_ranks, folder, lambda ranks: train(toy, folder / "run", ranks, recipe, **machine)
+            num_ranks, folder, lambda ranks: train(toy, folder / "run", ranks, recipe, **cut)
         )
         assert all(torch.equal(weights, found[0]) for weights in found)
     return losses(folder / "run")
@@ -208,19 +204,17 @@ def test_a_stop_of_one_rank_stops_all_at_the_same_step(toy, folder):
 
 
 def test_weights_that_drifted_apart_are_found(toy, folder, monkeypatch):
-    update = Trainer._update
-
-    def drifting(trainer, gradient):
-        rate = update(trainer, gradient)
-        if trainer.machine.ranks.rank == 1 and trainer.progress.step == 5:
-            with torch.no_grad():
-                next(trainer.model.parameters())[0, 0] += 1e-6
-        return rate
-
-    monkeypatch.setattr(Trainer, "_update", drifting)
     path = folder("run")
 
     def work(ranks):
+        def drifting(state, *arguments):
+            rate = update_weights(state, *arguments)
+            if ranks.rank == 1 and state.progress.step == 5:
+                with torch.no_grad():
+                    next(state.model.parameters())[0, 0] += 1e-6
+            return rate
+
+        monkeypatch.setattr(trainer_module, "update_weights", drifting)
         with pytest.raises(UserError, match=r"weights at step 20 of rank . and of rank . differ"):
             train(toy, path / "run", ranks, recipe_of(toy))
 

@@ -4,24 +4,24 @@ import pytest
 import torch
 
 from nmt_cli.errors import OutputError, UserError
+from nmt_cli.hardware.batch_cut import BatchCut
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.model_directory import WEIGHTS, list_checkpoints
+from nmt_cli.optimization.adam import Adam
 from nmt_cli.runs.checkpoint import (
     TRAINING_STATE,
-    Progress,
     TrainingState,
     load_newest,
     prune,
     save_checkpoint,
 )
-from nmt_cli.training.adam import Adam
 
 
 def new_state(toy, seed=1):
     torch.manual_seed(seed)
     model = Transformer(toy.recipe.model, toy.corpus.tokenizer.size)
     optimizer = Adam(model.parameters(), fused=True)
-    return TrainingState(model, optimizer, Progress())
+    return TrainingState(model, optimizer, BatchCut(100))
 
 
 def take_a_step(state):

@@ -1,12 +1,11 @@
 """The best validation and the patience, also after a change of how quality is measured."""
 
 import pytest
-import torch
 
-from nmt_cli.hardware.machine import Machine
 from nmt_cli.model_directory import best_checkpoint, list_checkpoints
 from nmt_cli.training.stop_signals import StopRequest
-from nmt_cli.training.trainer import Trainer
+from nmt_cli.training.validation import Validator
+from tests.trainers import new_trainer
 
 EVERY_STEP = {"every_steps": 1, "patience": 2, "best_by": "bleu"}
 
@@ -20,23 +19,23 @@ def changed(recipe, **sections):
 def train(toy, tmp_path, monkeypatch):
     """Train, or resume, with a validation every step that finds the qualities given."""
 
+    validate = Validator.validate
+
     def call(recipe, qualities):
-        machine = Machine(torch.device("cpu"), "fp32", max_tokens=120)
-        trainer = Trainer(recipe, toy.corpus, tmp_path, machine)
-        if list_checkpoints(tmp_path):
-            trainer.resume()
-        validate, found = trainer.validator.validate, iter(qualities)
+        trainer = new_trainer(toy, tmp_path, recipe, resume=bool(list_checkpoints(tmp_path)))
+        found = iter(qualities)
 
         def pretended(*arguments):
             measured = validate(*arguments)
             assert measured is not None
             return measured._replace(nll=1.0, quality=next(found))
 
-        monkeypatch.setattr(trainer.validator, "validate", pretended)
-        trainer.train(StopRequest())
+        with monkeypatch.context() as patch:
+            patch.setattr(Validator, "validate", pretended)
+            trainer.train(StopRequest())
         best = best_checkpoint(list_checkpoints(tmp_path))
         assert best is not None
-        return trainer.progress.step, best.step
+        return trainer.state.progress.step, best.step
 
     return call
 

@@ -9,20 +9,24 @@ import pytest
 import torch
 
 from nmt_cli.errors import UserError
-from nmt_cli.hardware.machine import Machine
+from nmt_cli.hardware.batch_cut import BatchCut
 from nmt_cli.hardware.ranks import ALONE, PeerLostError, Ranks
 from nmt_cli.model_directory import list_checkpoints
+from nmt_cli.optimization.ema import MovingAverage
 from nmt_cli.runs import saving
 from nmt_cli.runs.checkpoint import save_checkpoint
 from nmt_cli.training import full_memory, training_step, validation
 from nmt_cli.training import trainer as trainer_module
-from nmt_cli.training.ema import MovingAverage
-from nmt_cli.training.full_memory import fit_to_memory, largest_micro_batches
+from nmt_cli.training.full_memory import (
+    fit_to_memory,
+    largest_micro_batches,
+    room_to_leave,
+    try_micro_batch,
+)
 from nmt_cli.training.stop_signals import StopRequest
-from nmt_cli.training.trainer import Trainer
 from tests.forked_ranks import run_ranks
+from tests.trainers import CPU, ONE_PIECE, new_trainer, weights_of
 
-MACHINE = Machine(torch.device("cpu"), "fp32", max_tokens=120)  # a micro-batch a step
 FULL = "[enforce fail at alloc_cpu.cpp] DefaultCPUAllocator: can't allocate memory"
 
 
@@ -41,13 +45,10 @@ def recipe_of(toy, dropout=0.0, **training):
     )
 
 
-def train(toy, run_dir, recipe=None, machine=MACHINE, *, resume=False, before=None):
+def train(toy, run_dir, recipe=None, *, cut=None, ranks=ALONE, resume=False, before=None):
     """Train; return the trainer, and the error that ended it."""
-    run_dir.mkdir(exist_ok=True)
-    trainer = Trainer(recipe or recipe_of(toy), toy.corpus, run_dir, machine)
-    if resume:
-        trainer.resume()
-    trainer.take_over_state()
+    recipe = recipe or recipe_of(toy)
+    trainer = new_trainer(toy, run_dir, recipe, cut, ranks, resume=resume)
     if before is not None:
         before(trainer)
     try:
@@ -55,10 +56,6 @@ def train(toy, run_dir, recipe=None, machine=MACHINE, *, resume=False, before=No
     except UserError as error:
         return trainer, str(error)
     return trainer, None
-
-
-def weights(trainer):
-    return torch.cat([p.detach().flatten() for p in trainer.model.parameters()])
 
 
 def steps_saved(run_dir):
@@ -85,18 +82,18 @@ def test_a_batch_that_meets_a_full_memory_is_cut_and_computed_again(
 ):
     expected, _ = train(toy, tmp_path / "expected")
     tried = limit_memory(monkeypatch, training_step, 70)
-    machine = MACHINE._replace(is_limit_chosen=is_limit_chosen)
-    found, error = train(toy, tmp_path / "found", machine=machine)
+    cut = ONE_PIECE._replace(is_limit_chosen=is_limit_chosen)
+    found, error = train(toy, tmp_path / "found", cut=cut)
     assert error is None
-    assert torch.allclose(weights(found), weights(expected), atol=1e-5)
+    assert torch.allclose(weights_of(found), weights_of(expected), atol=1e-5)
     too_large = [size for size in tried if size > 70]
     said = capsys.readouterr().err
     if is_limit_chosen:  # each batch is tried as the user said
-        assert found.machine.max_tokens == 120
+        assert found.state.cut.max_tokens == 120
         assert len(too_large) > 6
         assert "; --max-tokens-per-device stays 120." in said
     else:
-        assert found.machine.max_tokens == 59  # half of the largest micro-batch
+        assert found.state.cut.max_tokens == 59  # half of the largest micro-batch
         assert len(too_large) == 1
         assert said.count("later batches are computed with at most 59.") == 1
     assert "batch 0 ran out of memory with micro-batches of " in said
@@ -115,8 +112,8 @@ def test_later_batches_are_cut_no_smaller_than_the_longest_sentence(toy, tmp_pat
     monkeypatch.setattr(training_step, "_accumulate", limited)
     found, error = train(toy, tmp_path / "run")
     assert error is None
-    assert found.machine.max_tokens == toy.corpus.longest > cut[0]
-    assert train(toy, tmp_path / "run", machine=found.machine, resume=True)[1] is None
+    assert found.state.cut.max_tokens == toy.corpus.longest > cut[0]
+    assert train(toy, tmp_path / "run", cut=found.state.cut, resume=True)[1] is None
 
 
 def test_the_hosts_memory_counts_too(toy, tmp_path, monkeypatch):
@@ -165,8 +162,7 @@ def test_a_rank_that_is_lost_while_weights_are_compared_leaves_the_step_saved(
             monkeypatch.setattr(
                 trainer_module, "require_same_weights", FailsOnce(lambda *_: None, 1)
             )
-        machine = MACHINE._replace(ranks=ranks, multiple_of=2)
-        return train(toy, tmp_path / "run", machine=machine)[1]
+        return train(toy, tmp_path / "run", ranks=ranks)[1]
 
     run_ranks(2, tmp_path, work)
     assert steps_saved(tmp_path / "run")[-1] == (6, "safety")
@@ -178,10 +174,9 @@ def test_a_lowered_limit_is_that_of_the_resumed_run(toy, tmp_path, monkeypatch):
         limit_memory(patch, training_step, 70)
         whole, _ = train(toy, tmp_path / "run", recipe)
     facts = list_checkpoints(tmp_path / "run")[-1].manifest
-    assert facts["max_tokens_per_device"] == whole.machine.max_tokens < 120
-    cut = MACHINE._replace(max_tokens=whole.machine.max_tokens)
-    again, _ = train(toy, tmp_path / "again", recipe, cut)
-    assert torch.equal(weights(again), weights(whole))
+    assert facts["max_tokens_per_device"] == whole.state.cut.max_tokens < 120
+    again, _ = train(toy, tmp_path / "again", recipe, cut=whole.state.cut)
+    assert torch.equal(weights_of(again), weights_of(whole))
 
 
 def test_a_full_memory_of_one_rank_cuts_the_batch_on_all(toy, tmp_path, monkeypatch):
@@ -189,18 +184,16 @@ def test_a_full_memory_of_one_rank_cuts_the_batch_on_all(toy, tmp_path, monkeypa
     limit_memory(monkeypatch, training_step, 30, rank=1)
 
     def work(ranks):
-        machine = MACHINE._replace(ranks=ranks, multiple_of=2)
-        trainer, error = train(toy, tmp_path / "run", recipe, machine)
-        return weights(trainer), trainer.machine.max_tokens, error
+        trainer, error = train(toy, tmp_path / "run", recipe, ranks=ranks)
+        return weights_of(trainer), trainer.state.cut.max_tokens, error
 
     (first, limit, error), (second, other_limit, _) = run_ranks(2, tmp_path, work)
     assert error is None
     assert limit == other_limit <= 30
     assert torch.equal(first, second)
     monkeypatch.undo()
-    alone = MACHINE._replace(max_tokens=limit, multiple_of=2)
-    expected, _ = train(toy, tmp_path / "alone", recipe, alone)
-    assert torch.allclose(first, weights(expected), atol=1e-5)
+    expected, _ = train(toy, tmp_path / "alone", recipe, cut=BatchCut(limit, multiple_of=2))
+    assert torch.allclose(first, weights_of(expected), atol=1e-5)
 
 
 def test_a_rank_without_memory_for_the_exchange_leaves_none_waiting(toy, tmp_path, monkeypatch):
@@ -216,9 +209,8 @@ def test_a_rank_without_memory_for_the_exchange_leaves_none_waiting(toy, tmp_pat
     monkeypatch.setattr(Ranks, "collect_gradients", limited)
 
     def work(ranks):
-        machine = MACHINE._replace(ranks=ranks, multiple_of=2)
-        trainer, error = train(toy, tmp_path / "run", machine=machine)
-        return weights(trainer), error
+        trainer, error = train(toy, tmp_path / "run", ranks=ranks)
+        return weights_of(trainer), error
 
     (first, error), (second, _) = run_ranks(2, tmp_path, work)
     assert error is None
@@ -292,7 +284,7 @@ def test_an_optimizer_without_memory_leaves_the_step_before_it(toy, tmp_path):
     expected, _ = train(toy, tmp_path / "expected", recipe)
 
     def sabotage(trainer):
-        trainer.optimizer.step = FailsOnce(trainer.optimizer.step, 5)
+        trainer.state.optimizer.step = FailsOnce(trainer.state.optimizer.step, 5)
 
     _, error = train(toy, tmp_path / "run", recipe, before=sabotage)
     assert error is not None
@@ -300,20 +292,20 @@ def test_an_optimizer_without_memory_leaves_the_step_before_it(toy, tmp_path):
     assert steps_saved(tmp_path / "run")[-1] == (4, "safety")
     resumed, error = train(toy, tmp_path / "run", recipe, resume=True)
     assert error is None
-    assert torch.equal(weights(resumed), weights(expected))
+    assert torch.equal(weights_of(resumed), weights_of(expected))
 
 
 def test_weights_that_moved_in_part_are_not_saved(toy, tmp_path):
     def sabotage(trainer):
         def half_a_step():
-            if trainer.progress.step == 4:
-                trainer.optimizer.param_groups[0]["params"][1:] = []
+            if trainer.state.progress.step == 4:
+                trainer.state.optimizer.param_groups[0]["params"][1:] = []
                 step()
                 raise torch.OutOfMemoryError("CUDA out of memory")
             step()
 
-        step = trainer.optimizer.step
-        trainer.optimizer.step = half_a_step
+        step = trainer.state.optimizer.step
+        trainer.state.optimizer.step = half_a_step
 
     _, error = train(toy, tmp_path / "run", before=sabotage)
     assert error is not None
@@ -328,19 +320,18 @@ def test_a_moving_average_without_memory_is_tried_again(toy, tmp_path, monkeypat
     monkeypatch.setattr(MovingAverage, "update", lambda *arguments: update(*arguments))
     found, error = train(toy, tmp_path / "run", recipe)
     assert error is None
-    for name, average in expected.average.weights().items():
-        assert torch.equal(found.average.weights()[name], average)
+    for name, average in expected.state.average.weights().items():
+        assert torch.equal(found.state.average.weights()[name], average)
 
 
 def test_a_lost_rank_leaves_the_last_step_saved(toy, tmp_path):
     def work(ranks):
         def sabotage(trainer):
             if ranks.rank == 1:
-                trainer.optimizer.step = FailsOnce(trainer.optimizer.step, 5)
+                trainer.state.optimizer.step = FailsOnce(trainer.state.optimizer.step, 5)
 
-        machine = MACHINE._replace(ranks=ranks, multiple_of=2)
         try:
-            return train(toy, tmp_path / "run", machine=machine, before=sabotage)[1]
+            return train(toy, tmp_path / "run", ranks=ranks, before=sabotage)[1]
         except PeerLostError as error:
             return str(error)
 
@@ -375,7 +366,7 @@ def test_a_validation_without_memory_leaves_its_step_saved(toy, tmp_path, monkey
     assert steps_saved(tmp_path / "run")[-1] == (6, "safety")
     resumed, error = train(toy, tmp_path / "run", resume=True)
     assert error is None
-    assert torch.equal(weights(resumed), weights(expected))
+    assert torch.equal(weights_of(resumed), weights_of(expected))
     kinds = dict(steps_saved(tmp_path / "run"))
     assert kinds[12] == "regular"
 
@@ -414,61 +405,67 @@ def test_the_probe_fills_both_sides():
     assert fullest == 160
 
 
-def probe(machine, limit, tried):
-    def attempt(tokens):
+def probe(cut, limit, tried, monkeypatch):
+    """Fit ``cut`` to a GPU that holds ``limit`` target tokens; return its largest size."""
+
+    def attempt(tokens, *_):
         tried.append(len(tokens.target_tokens))
         if tried[-1] > limit:
             raise torch.OutOfMemoryError("no")
 
+    monkeypatch.setattr(full_memory, "try_micro_batch", attempt)
     source, target = of_pairs(*[(10, 10)] * 20, (10, 12))
-    corpus: Any = SimpleNamespace(source=source, target=target, longest=12)
-    return fit_to_memory(machine._replace(device=Cuda()), corpus, attempt).max_tokens
+    tokenizer = SimpleNamespace(bos_id=1)
+    corpus: Any = SimpleNamespace(source=source, target=target, longest=12, tokenizer=tokenizer)
+    state, recipe = SimpleNamespace(cut=cut), SimpleNamespace(training=None)
+    on_gpu: Any = Cuda()
+    fit_to_memory(state, recipe, corpus, CPU._replace(device=on_gpu))  # type: ignore[arg-type]
+    return state.cut.max_tokens
 
 
-def test_on_a_gpu_the_micro_batches_are_made_to_fit():
+def test_on_a_gpu_the_micro_batches_are_made_to_fit(monkeypatch):
     tried: list[int] = []
-    assert probe(MACHINE, 40, tried) == 30
+    assert probe(ONE_PIECE, 40, tried, monkeypatch) == 30
     assert max(tried) > 110
-    assert probe(MACHINE._replace(max_tokens=5), 40, []) == 12  # the estimate was too low
+    assert probe(BatchCut(5), 40, [], monkeypatch) == 12  # the estimate was too low
     with pytest.raises(UserError, match=r"longest sentence pair does not fit the GPU's memory"):
-        probe(MACHINE, 8, [])
+        probe(ONE_PIECE, 8, [], monkeypatch)
 
 
-def test_a_limit_that_the_user_chose_is_never_changed():
-    chosen = MACHINE._replace(is_limit_chosen=True)
-    assert probe(chosen, 200, []) == 120
+def test_a_limit_that_the_user_chose_is_never_changed(monkeypatch):
+    chosen = ONE_PIECE._replace(is_limit_chosen=True)
+    assert probe(chosen, 200, [], monkeypatch) == 120
     with pytest.raises(UserError, match=r"--max-tokens-per-device 120 does not fit .* 30, which"):
-        probe(chosen, 40, [])
+        probe(chosen, 40, [], monkeypatch)
     tried: list[int] = []
-    assert probe(chosen._replace(max_tokens=5), 40, tried) == 5  # refused where sentences are read
+    too_low = chosen._replace(max_tokens=5)
+    assert probe(too_low, 40, tried, monkeypatch) == 5  # refused where sentences are read
     assert tried == []
 
 
 def test_a_probe_leaves_headroom_and_room_for_what_steps_allocate(toy, tmp_path, monkeypatch):
-    tmp_path.joinpath("run").mkdir()
-    trainer = Trainer(recipe_of(toy, ema_decay=0.9), toy.corpus, tmp_path / "run", MACHINE)
-    size = sum(parameter.numel() for parameter in trainer.model.parameters())
+    state = new_trainer(toy, tmp_path / "run", recipe_of(toy, ema_decay=0.9)).state
+    size = sum(parameter.numel() for parameter in state.model.parameters())
 
     def room(machine):
-        return sum(t.numel() for t in full_memory.room_to_leave(trainer._state(), machine))
+        return sum(t.numel() for t in room_to_leave(state, machine))
 
-    assert room(MACHINE) == 3 * size  # two moments, and the trained weights beside the average
-    assert room(MACHINE._replace(ranks=Ranks(0, 2))) == 4 * size  # gradients in one piece
-    trainer.optimizer.make_moments()
-    assert room(MACHINE) == size
+    assert room(CPU) == 3 * size  # two moments, and the trained weights beside the average
+    assert room(CPU._replace(ranks=Ranks(0, 2))) == 4 * size  # gradients in one piece
+    state.optimizer.make_moments()
+    assert room(CPU) == size
     empty = torch.empty
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (50_000, 80_000))
     monkeypatch.setattr(torch, "empty", lambda size, dtype, device: empty(size, dtype=dtype))
     on_gpu: Any = Cuda()
-    assert room(MACHINE._replace(device=on_gpu)) == size + 8_000
+    assert room(CPU._replace(device=on_gpu)) == size + 8_000
 
 
-def test_a_trainer_probes_without_changing_its_weights(toy, tmp_path):
-    tmp_path.joinpath("run").mkdir()
-    trainer = Trainer(recipe_of(toy), toy.corpus, tmp_path / "run", MACHINE)
-    before = weights(trainer)
+def test_a_probe_changes_no_weights_and_leaves_no_gradient(toy, tmp_path):
+    trainer = new_trainer(toy, tmp_path / "run")
+    before = weights_of(trainer)
+    bos_id = toy.corpus.tokenizer.bos_id
     for tokens in largest_micro_batches(toy.corpus.source, toy.corpus.target, 60):
-        trainer._try_micro_batch(tokens)
-    assert torch.equal(weights(trainer), before)
-    assert all(parameter.grad is None for parameter in trainer.model.parameters())
-    assert trainer.machine.ranks is ALONE
+        try_micro_batch(tokens, trainer.state, toy.recipe.training, bos_id, CPU)
+    assert torch.equal(weights_of(trainer), before)
+    assert all(parameter.grad is None for parameter in trainer.state.model.parameters())

@@ -8,14 +8,13 @@ import torch
 
 from nmt_cli import logs
 from nmt_cli.corpus.batching import BatchPlan
-from nmt_cli.hardware.machine import Machine
 from nmt_cli.hardware.ranks import ALONE
 from nmt_cli.model_directory import list_checkpoints
 from nmt_cli.runs.checkpoint import Progress
 from nmt_cli.training.planning import move_to_plan
 from nmt_cli.training.stop_signals import StopRequest
-from nmt_cli.training.trainer import Trainer
 from tests.forked_ranks import run_ranks
+from tests.trainers import new_trainer, weights_of
 
 LENGTHS = np.random.default_rng(1).integers(2, 30, 700).astype(np.uint16)
 
@@ -74,14 +73,9 @@ def changed(recipe, **training):
 
 
 def trained(toy, run_dir, recipe, ranks=ALONE, *, resume=False):
-    run_dir.mkdir(exist_ok=True)
-    machine = Machine(torch.device("cpu"), "fp32", 120, ranks, ranks.size)
-    trainer = Trainer(recipe, toy.corpus, run_dir, machine)
-    if resume and ranks.is_main:
-        trainer.resume()
-    trainer.take_over_state()
+    trainer = new_trainer(toy, run_dir, recipe, ranks=ranks, resume=resume)
     trainer.train(StopRequest())
-    return torch.cat([p.detach().flatten() for p in trainer.model.parameters()])
+    return weights_of(trainer)
 
 
 def batch_indices(run_dir):

@@ -6,16 +6,19 @@ import pytest
 import torch
 
 from nmt_cli.errors import InterruptedTrainingError, OutputError, UserError
-from nmt_cli.hardware.machine import Machine
+from nmt_cli.hardware.batch_cut import BatchCut
 from nmt_cli.model_directory import list_checkpoints, read_weights
 from nmt_cli.runs import saving
 from nmt_cli.runs.checkpoint import save_checkpoint
 from nmt_cli.training import trainer as trainer_module
 from nmt_cli.training.stop_signals import StopRequest
-from nmt_cli.training.trainer import Trainer
 from nmt_cli.training.training_step import compute_gradient
+from nmt_cli.training.update import update_weights
+from nmt_cli.training.validation import Validator
+from tests import trainers
+from tests.trainers import weights_of
 
-MACHINE = Machine(torch.device("cpu"), "fp32", max_tokens=60)  # two micro-batches a step
+TWO_PIECES = BatchCut(60)  # micro-batches a step
 
 
 def changed(recipe, **sections):
@@ -26,10 +29,10 @@ def changed(recipe, **sections):
 
 @pytest.fixture
 def new_trainer(toy, tmp_path):
-    def make(recipe=toy.recipe, run_dir=None, machine=MACHINE):
+    def make(recipe=toy.recipe, run_dir=None, *, corpus=toy.corpus, resume=False):
+        experiment = toy._replace(corpus=corpus)
         run_dir = run_dir or tmp_path / "run"
-        run_dir.mkdir(exist_ok=True)
-        return Trainer(recipe, toy.corpus, run_dir, machine)
+        return trainers.new_trainer(experiment, run_dir, recipe, TWO_PIECES, resume=resume)
 
     return make
 
@@ -42,18 +45,18 @@ class StopAfter(StopRequest):
         self.trainer, self.step = trainer, step
 
     def __bool__(self):
-        if self.trainer.progress.step >= self.step:
+        if self.trainer.state.progress.step >= self.step:
             self.reason = "SIGTERM"
         return super().__bool__()
-
-
-def weights(trainer):
-    return torch.cat([p.detach().flatten() for p in trainer.model.parameters()])
 
 
 def records(trainer):
     text = (trainer.run_dir / "metrics.jsonl").read_text()
     return [json.loads(line) for line in text.splitlines()]
+
+
+def is_complete(trainer):
+    return trainer.standing.is_complete(trainer._saver.last)
 
 
 def steps(trainer):
@@ -67,20 +70,17 @@ def checkpoints(trainer):
 def test_a_resumed_run_equals_an_uninterrupted_one_bit_for_bit(new_trainer, tmp_path):
     whole = new_trainer(run_dir=tmp_path / "whole")
     whole.train(StopRequest())
-    assert whole.progress.step == 12
+    assert whole.state.progress.step == 12
 
     for stop_at in (4, 6, 11):
-        interrupted = new_trainer()
-        if list_checkpoints(interrupted.run_dir):
-            interrupted.resume()
+        interrupted = new_trainer(resume=stop_at > 4)
         with pytest.raises(InterruptedTrainingError, match=f"stopped training at step {stop_at};"):
             interrupted.train(StopAfter(interrupted, stop_at))
         torch.manual_seed(stop_at)  # other programs draw other numbers
-    resumed = new_trainer()
-    resumed.resume()
+    resumed = new_trainer(resume=True)
     resumed.train(StopRequest())
 
-    assert torch.equal(weights(resumed), weights(whole))
+    assert torch.equal(weights_of(resumed), weights_of(whole))
     assert steps(resumed) == steps(whole) == list(range(1, 13))
     timeless = [
         [{k: v for k, v in r.items() if "seconds" not in k} for r in records(trainer)]
@@ -141,8 +141,7 @@ def test_a_safety_checkpoint_saved_again_as_a_regular_one_keeps_its_figures(
     )
     stop = StopRequest()
     safety = first_checkpoint(new_trainer(recipe))
-    resumed = new_trainer(changed(recipe, checkpoints={"every_steps": 6}))
-    resumed.resume()
+    resumed = new_trainer(changed(recipe, checkpoints={"every_steps": 6}), resume=True)
     stop = StopRequest()
     regular = first_checkpoint(resumed)
     assert (safety["step"], safety["kind"]) == (6, "safety")
@@ -167,37 +166,35 @@ def test_the_last_step_enters_the_average_with_its_figures(
     assert last.step == 10
     assert last.enters_average
     assert last.quality is not None
-    assert trainer.is_complete()
+    assert is_complete(new_trainer(recipe, resume=True))
 
 
 def test_a_stop_in_the_last_validation_is_made_up_for(new_trainer, toy, monkeypatch):
     trainer = new_trainer()
     stop = StopRequest()
-    validate = trainer.validator.validate
+    validate = Validator.validate
 
-    def stopped_at_the_end(model, machine, request):
-        if trainer.progress.step == 12:
+    def stopped_at_the_end(*arguments):
+        if trainer.state.progress.step == 12:
             stop.handle(signal.SIGTERM, None)
-        return validate(model, machine, request)
+        return validate(*arguments)
 
-    monkeypatch.setattr(trainer.validator, "validate", stopped_at_the_end)
-    with pytest.raises(InterruptedTrainingError, match="step 12"):
-        trainer.train(stop)
-    resumed = new_trainer()
-    resumed.resume()
-    assert not resumed.is_complete()
+    with monkeypatch.context() as patch:
+        patch.setattr(Validator, "validate", stopped_at_the_end)
+        with pytest.raises(InterruptedTrainingError, match="step 12"):
+            trainer.train(stop)
+    resumed = new_trainer(resume=True)
+    assert not is_complete(resumed)
     resumed.train(StopRequest())
     assert list_checkpoints(resumed.run_dir)[-1].quality is not None
 
 
 def test_a_run_goes_on_with_its_own_text_only(new_trainer, toy):
     new_trainer().train(StopRequest())
-    other = new_trainer()
-    files = other.corpus.manifest["files"]
-    changed_files = files | {"train.source.tokens": {"bytes": 1, "sha256": "00"}}
-    other.corpus = other.corpus._replace(manifest={"files": changed_files})
+    files = toy.corpus.manifest["files"] | {"train.source.tokens": {"bytes": 1, "sha256": "00"}}
+    other = toy.corpus._replace(manifest={"files": files})
     with pytest.raises(UserError, match=r"was trained on another train.source.tokens than"):
-        other.resume()
+        new_trainer(corpus=other, resume=True)
 
 
 @pytest.mark.parametrize("max_steps", [999, None])
@@ -211,9 +208,9 @@ def test_epochs_decide_where_the_recipe_says_so(new_trainer, toy, max_steps):
     )
     trainer = new_trainer(recipe)
     trainer.train(StopRequest())
-    ends = [step for step in steps(trainer) if trainer.plan.locate(step)[1] == 0]
+    ends = [step for step in steps(trainer) if trainer._plan.locate(step)[1] == 0]
     assert len(ends) == 4
-    assert trainer.progress.step == ends[-1]
+    assert trainer.state.progress.step == ends[-1]
     measured = [r["step"] for r in records(trainer) if "validation" in r]
     assert measured == [ends[1], ends[3]]
 
@@ -226,15 +223,16 @@ def test_patience_ends_training(new_trainer, toy, monkeypatch):
     )
     trainer = new_trainer(recipe)
     losses = iter([5.0, 4.0, 4.5, math.nan, 4.0, 1.0])
-    validate = trainer.validator.validate
+    validate = Validator.validate
 
-    def pretended(model, machine, stop):
-        loss = next(losses)
-        return validate(model, machine, stop)._replace(loss=loss, quality=-loss)
+    def pretended(*arguments):
+        measured, loss = validate(*arguments), next(losses)
+        assert measured is not None
+        return measured._replace(loss=loss, quality=-loss)
 
-    monkeypatch.setattr(trainer.validator, "validate", pretended)
+    monkeypatch.setattr(Validator, "validate", pretended)
     trainer.train(StopRequest())
-    assert trainer.progress.step == 5
+    assert trainer.state.progress.step == 5
 
 
 def test_a_batch_without_a_finite_gradient_is_skipped(new_trainer, monkeypatch, capsys):
@@ -243,7 +241,7 @@ def test_a_batch_without_a_finite_gradient_is_skipped(new_trainer, monkeypatch, 
 
     def sabotaged(model, batch, *arguments):
         gradient = compute_gradient(model, batch, *arguments)
-        seen.append((batch.number, weights(trainer)))
+        seen.append((batch.number, weights_of(trainer)))
         return gradient._replace(norm=math.inf) if batch.number in (3, 4) else gradient
 
     monkeypatch.setattr(trainer_module, "compute_gradient", sabotaged)
@@ -252,8 +250,8 @@ def test_a_batch_without_a_finite_gradient_is_skipped(new_trainer, monkeypatch, 
     assert torch.equal(seen[3][1], seen[4][1])
     assert torch.equal(seen[4][1], seen[5][1])
     assert not torch.equal(seen[5][1], seen[6][1])
-    assert trainer.progress.step == 12
-    assert trainer.progress.num_skipped == 2
+    assert trainer.state.progress.step == 12
+    assert trainer.state.progress.num_skipped == 2
     assert "batch 3 gave loss" in capsys.readouterr().err
 
 
@@ -291,49 +289,50 @@ def test_a_full_disk_stops_training_only_the_third_time(new_trainer, monkeypatch
     again = new_trainer(run_dir=trainer.run_dir.with_name("again"))
     with pytest.raises(OutputError):
         again.train(StopRequest())
-    assert again.progress.step == 9
+    assert again.state.progress.step == 9
 
 
 def test_a_stop_during_validation_leaves_it_for_the_resumed_run(new_trainer, monkeypatch):
     trainer = new_trainer()
     stop = StopRequest()
 
-    def stopped(model, machine, request):
+    def stopped(*_):
         stop.handle(signal.SIGTERM, None)
         stop.agree(stop.flags())
 
-    monkeypatch.setattr(trainer.validator, "validate", stopped)
-    with pytest.raises(InterruptedTrainingError, match="step 6"):
-        trainer.train(stop)
-    resumed = new_trainer()
-    resumed.resume()
+    with monkeypatch.context() as patch:
+        patch.setattr(Validator, "validate", stopped)
+        with pytest.raises(InterruptedTrainingError, match="step 6"):
+            trainer.train(stop)
+    resumed = new_trainer(resume=True)
     resumed.train(StopRequest())
     assert [r["step"] for r in records(resumed) if "validation" in r] == [6, 12]
 
 
 def test_the_moving_average_is_what_is_saved_and_the_weights_are_what_is_trained(
-    new_trainer, toy, tmp_path
+    new_trainer, toy, tmp_path, monkeypatch
 ):
     recipe = changed(toy.recipe, training={"ema_decay": 0.9})
     averaged = new_trainer(recipe, run_dir=tmp_path / "averaged")
-    average = weights(averaged).double()
-    update = averaged._update
+    average = weights_of(averaged).double()
 
-    def recorded(gradient):
+    def recorded(*arguments):
         nonlocal average
-        rate = update(gradient)
-        decay = min(0.9, (1 + averaged.progress.step) / (10 + averaged.progress.step))
-        average = decay * average + (1 - decay) * weights(averaged).double()
+        rate = update_weights(*arguments)
+        step = averaged.state.progress.step
+        decay = min(0.9, (1 + step) / (10 + step))
+        average = decay * average + (1 - decay) * weights_of(averaged).double()
         return rate
 
-    averaged._update = recorded
-    averaged.train(StopRequest())
+    with monkeypatch.context() as patch:
+        patch.setattr(trainer_module, "update_weights", recorded)
+        averaged.train(StopRequest())
     plain = new_trainer()
     plain.train(StopRequest())
-    assert torch.equal(weights(averaged), weights(plain))
+    assert torch.equal(weights_of(averaged), weights_of(plain))
     last = list_checkpoints(averaged.run_dir)[-1].path
     saved = read_weights(last)
-    names = [name for name, _ in averaged.model.named_parameters()]
+    names = [name for name, _ in averaged.state.model.named_parameters()]
     found = torch.cat([saved[name].flatten() for name in names])
     assert torch.allclose(found.double(), average, atol=1e-6)
     losses = [r["validation"]["loss"] for r in records(averaged) if "validation" in r]
@@ -342,8 +341,7 @@ def test_the_moving_average_is_what_is_saved_and_the_weights_are_what_is_trained
     parts = new_trainer(recipe, run_dir=tmp_path / "parts")
     with pytest.raises(InterruptedTrainingError):
         parts.train(StopAfter(parts, 5))
-    resumed = new_trainer(recipe, run_dir=tmp_path / "parts")
-    resumed.resume()
+    resumed = new_trainer(recipe, run_dir=tmp_path / "parts", resume=True)
     resumed.train(StopRequest())
     again = read_weights(list_checkpoints(resumed.run_dir)[-1].path)
     assert all(torch.equal(again[name], saved[name]) for name in names)

@@ -8,7 +8,7 @@ from nmt_cli.hardware.machine import Machine
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.training.training_step import as_tensors, compute_gradient, micro_batch_seed
 
-MACHINE = Machine(torch.device("cpu"), "fp32", 120)
+MACHINE = Machine(torch.device("cpu"), "fp32")
 
 
 def model_of(toy, dropout=0.0):
@@ -46,7 +46,7 @@ def test_target_input_is_the_output_moved_by_one(toy):
 )
 def test_only_bf16_on_a_cpu_has_spare_rows(toy, device, precision, is_rounded):
     tokens = batch_of(toy, 1_000).micro_batches[0]
-    machine = Machine(torch.device(device), precision, 1_000)  # meta stands for a GPU
+    machine = Machine(torch.device(device), precision)  # meta stands for a GPU
     tensors = as_tensors(tokens, 1, machine)
     sides = (tensors.source, tensors.target_input)
     assert any(len(side.tokens) > side.num_tokens for side in sides) == is_rounded

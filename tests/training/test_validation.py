@@ -14,7 +14,7 @@ from nmt_cli.training.validation import Validator
 from tests.conftest import RECIPE
 from tests.fake_models import CopyModel
 
-MACHINE = Machine(torch.device("cpu"), "fp32", max_tokens=200)
+MACHINE = Machine(torch.device("cpu"), "fp32")
 IN_PIECES = ["the lo@@ w@@ est house falls", "a  wid@@ er mo@@ on shines", "it ra@@ ins to@@ day"]
 RAW = ["the lowest house falls", "a wider moon shines", "it rains today"]
 
@@ -39,6 +39,6 @@ def test_a_perfect_translation_scores_100(tmp_path, monkeypatch, lines, tokenize
     size = corpus.tokenizer.size
     monkeypatch.setattr(translator_module, "CachedTransformer", lambda _: CopyModel(size))
     model = Transformer(recipe.model, size)
-    validation = Validator(recipe, corpus).validate(model, MACHINE, StopRequest())
+    validation = Validator(recipe, corpus).validate(model, MACHINE, 200, StopRequest())
     assert validation is not None
     assert validation.bleu == pytest.approx(100.0)

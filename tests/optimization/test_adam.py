@@ -5,7 +5,7 @@ import sys
 
 import torch
 
-from nmt_cli.training.adam import Adam
+from nmt_cli.optimization.adam import Adam
 
 SETTINGS = {"lr": 0.01, "betas": (0.9, 0.98), "eps": 1e-9, "fused": True}
 
@@ -35,7 +35,7 @@ def test_it_takes_the_steps_of_torchs_adam():
 def test_it_leaves_the_compiler_alone():
     program = """
 import sys, torch
-from nmt_cli.training.adam import Adam
+from nmt_cli.optimization.adam import Adam
 weight = torch.ones(3, requires_grad=True)
 optimizer = Adam([weight], fused=True)
 weight.sum().backward()

@@ -1,0 +1,149 @@
+"""The state in which a training begins: new, from another model, or from its newest checkpoint."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from nmt_cli import logs
+from nmt_cli.corpus.batching import BatchPlan
+from nmt_cli.corpus.binarized import PreparedCorpus
+from nmt_cli.errors import UserError
+from nmt_cli.hardware.batch_cut import BatchCut, cut_as_before
+from nmt_cli.hardware.machine import Machine, log_changes
+from nmt_cli.hardware.ranks import Ranks
+from nmt_cli.model.compiled_residual import compile_residuals
+from nmt_cli.model.transformer import Transformer
+from nmt_cli.model_settings import RECIPE
+from nmt_cli.optimization.adam import Adam
+from nmt_cli.optimization.ema import MovingAverage
+from nmt_cli.recipe.reader import read_recipe
+from nmt_cli.recipe.schema import Recipe
+from nmt_cli.runs.checkpoint import Progress, TrainingState, load_newest
+from nmt_cli.runs.saving import Saved
+from nmt_cli.runs.warm_start import start_from
+from nmt_cli.training.agreement import require_same_training
+from nmt_cli.training.best import begin_anew_after_changes
+from nmt_cli.training.planning import move_to_plan, plan_batches, plan_settings
+
+
+class Start(NamedTuple):
+    """What a training begins with; it is the same on all ranks."""
+
+    state: TrainingState
+    plan: BatchPlan
+    saved: Saved  # the checkpoint that holds the state
+
+
+def prepare_start(
+    recipe: Recipe,
+    corpus: PreparedCorpus,
+    run_dir: Path,
+    machine: Machine,
+    cut: BatchCut,
+    *,
+    is_resumed: bool = False,
+    init_from: Path | None = None,
+) -> Start:
+    """Return the state in which training begins on this rank.
+
+    The main rank reads it: from the newest undamaged checkpoint in ``run_dir`` if ``is_resumed``,
+    else the weights from the model at ``init_from`` if that is given. The other ranks receive it.
+    Raises UserError if nothing can be resumed, if the text is another one than before, or if the
+    ranks do not train the same.
+    """
+    ranks = machine.ranks
+    plan = plan_batches(plan_settings(recipe), corpus)
+    state = _new_state(recipe, corpus, machine, cut)
+    saved, facts = Saved(), None
+    if is_resumed and ranks.is_main:
+        saved, facts = _resume(recipe, corpus, run_dir, plan, state)
+        if init_from is not None:
+            logs.info(f"--init-from {init_from} is not used: the run goes on from its own weights.")
+    elif init_from is not None and ranks.is_main:
+        warm_start = start_from(init_from, state.model, corpus.tokenizer)
+        state.origin = warm_start.facts()
+        state.average = _new_average(recipe, state.model)
+        logs.info(str(warm_start))
+    if ranks.size > 1:
+        require_same_training(recipe, corpus, machine)
+        _copy_from_main(ranks, state)
+        saved, facts = ranks.from_main(saved), ranks.from_main(facts)
+    if facts is not None:
+        state.cut = cut_as_before(state.cut, facts, ranks.size)
+        log_changes(facts, {**machine.facts(), **state.cut.facts()})
+    return Start(state, plan, saved)
+
+
+def _new_state(
+    recipe: Recipe, corpus: PreparedCorpus, machine: Machine, cut: BatchCut
+) -> TrainingState:
+    training = recipe.training
+    torch.manual_seed(training.seed)
+    model = Transformer(recipe.model, corpus.tokenizer.size).to(machine.device)
+    if machine.is_compiled:
+        compile_residuals(model)
+    optimizer = Adam(
+        model.parameters(), betas=training.adam_betas, eps=training.adam_epsilon, fused=True
+    )
+    return TrainingState(model, optimizer, cut, average=_new_average(recipe, model))
+
+
+def _new_average(recipe: Recipe, model: Transformer) -> MovingAverage | None:
+    """Return a moving average that begins at the weights of ``model``, if the recipe has one."""
+    decay = recipe.training.ema_decay
+    return MovingAverage(model, decay) if decay is not None else None
+
+
+def _resume(
+    recipe: Recipe, corpus: PreparedCorpus, run_dir: Path, plan: BatchPlan, state: TrainingState
+) -> tuple[Saved, Mapping[str, Any]]:
+    """Read ``state`` from the newest checkpoint; return which it is, and its manifest.
+
+    The progress is adapted to what changed since the recipe of the checkpoint.
+    """
+    checkpoint = load_newest(run_dir, state)
+    manifest = checkpoint.manifest
+    _refuse_other_text(run_dir, corpus, manifest["prepared_files"])
+    logs.info(f"Resuming from {checkpoint.path}, batch {state.progress.batch_index:,}.")
+    before = read_recipe(str(checkpoint.path / RECIPE)).recipe
+    settings = plan_settings(before)
+    if settings != plan_settings(recipe):
+        move_to_plan(state.progress, plan_batches(settings, corpus), plan)
+    begin_anew_after_changes(state.progress, before, recipe)
+    return Saved(checkpoint.step, manifest["kind"], state.validation is not None), manifest
+
+
+def _refuse_other_text(
+    run_dir: Path, corpus: PreparedCorpus, trained_on: Mapping[str, Any]
+) -> None:
+    found = corpus.manifest["files"]
+    for name in sorted(found.keys() | trained_on.keys()):
+        decides_ids = name.startswith(("train.", "tokenizer", "vocabulary"))
+        if decides_ids and found.get(name) != trained_on.get(name):
+            raise UserError(
+                f"{run_dir} was trained on another {name} than "
+                f"{corpus.directory} holds now; prepare the same text again, "
+                "or choose another --run-dir."
+            )
+
+
+def _copy_from_main(ranks: Ranks, state: TrainingState) -> None:
+    """Overwrite ``state`` by that of the main rank."""
+    state.progress = Progress(**ranks.from_main(asdict(state.progress)))
+    state.validation = ranks.from_main(state.validation)
+    ranks.copy_from_main(state.model.parameters())
+    if state.average is not None:
+        ranks.copy_from_main(state.average.weights().values())
+    if state.progress.step > 0:
+        ranks.copy_from_main(_moments(state))
+
+
+def _moments(state: TrainingState) -> Iterator[Tensor]:
+    state.optimizer.make_moments()  # on the ranks that did not read the checkpoint
+    for parameter in state.model.parameters():
+        moments = state.optimizer.state[parameter]
+        yield from (moments[name] for name in ("step", "exp_avg", "exp_avg_sq"))

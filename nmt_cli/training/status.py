@@ -1,0 +1,95 @@
+"""How a training stands, written into ``status.json`` while it runs and when it ends."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from nmt_cli import logs
+from nmt_cli.errors import InterruptedTrainingError, OutputError, UserError
+from nmt_cli.launch import Worker, status_of_this_launch
+from nmt_cli.run_status import RunStatus, State, write_status
+from nmt_cli.runs.run_directory import RunInUseError, ended_at_once
+
+# Several ranks may fail with the same error, and only the lowest of them logs it: each rank waits
+# this long for every rank below it, but at most for ten, before it logs.
+SECONDS_FOR_A_LOWER_RANK = 0.3
+MAX_LOWER_RANKS = 10
+
+
+@contextmanager
+def status_kept(run_dir: Path, worker: Worker | None, summary: Callable[[], str]) -> Iterator[None]:
+    """Write how training stands while the block runs, and how and why it ended.
+
+    ``summary()`` describes a training that came to its end. The failure of a worker is not written
+    here, but by the rank that logs it (``report_failure``).
+    """
+    _write_status(run_dir, worker, "running")
+    try:
+        yield
+    except InterruptedTrainingError as error:
+        _write_status(run_dir, worker, "interrupted", str(error), error.exit_status)
+        raise
+    except UserError as error:
+        if worker is None:
+            _write_status(run_dir, worker, "failed", str(error), error.exit_status)
+        raise
+    except Exception as error:  # a bug, or what no part of training expects
+        if worker is None:
+            message = f"{type(error).__name__}: {error}"
+            _write_status(run_dir, worker, "failed", message, exit_status=1)
+        raise
+    except KeyboardInterrupt:
+        ended = ended_at_once(run_dir)
+        _write_status(run_dir, worker, "interrupted", str(ended), ended.exit_status)
+        raise ended from None
+    _write_status(run_dir, worker, "finished", summary(), exit_status=0)
+
+
+def has_failed(run_dir: Path, worker: Worker) -> bool:
+    """Return whether a worker of this launch has already reported a failure."""
+    status = status_of_this_launch(worker, run_dir)
+    return status is not None and status.state == "failed"
+
+
+def report_failure(run_dir: Path, worker: Worker, error: UserError) -> None:
+    """Log an error that several ranks may have met, and write it into the status; only once.
+
+    Under our own launcher the rank leaves the error to the launcher, which logs it. The status of a
+    run that another launch has begun is not changed.
+    """
+    time.sleep(min(worker.rank, MAX_LOWER_RANKS) * SECONDS_FOR_A_LOWER_RANK)
+    if has_failed(run_dir, worker):
+        return
+    is_our_run = status_of_this_launch(worker, run_dir) is not None
+    status = RunStatus("failed", worker.launch, error.exit_status, str(error))
+    if worker.outcome is not None:
+        _write(worker.outcome, status)
+    else:
+        logs.error(str(error))
+    if is_our_run and not isinstance(error, RunInUseError):
+        _write(run_dir, status)
+
+
+def _write_status(
+    run_dir: Path,
+    worker: Worker | None,
+    state: State,
+    message: str = "",
+    exit_status: int | None = None,
+) -> None:
+    """Write the status into the run directory, and for our own launcher if that waits."""
+    launch = worker.launch if worker is not None else ""
+    status = RunStatus(state, launch, exit_status, message)
+    if worker is not None and worker.outcome is not None:
+        _write(worker.outcome, status)
+    if worker is None or worker.rank == 0:
+        _write(run_dir, status)
+
+
+def _write(folder: Path, status: RunStatus) -> None:
+    """Write the status; a full disk must not hide the error that the status is about."""
+    with suppress(OSError, OutputError):
+        write_status(folder, status)

@@ -1,0 +1,26 @@
+"""Trainers of toy experiments, in this process and its forks."""
+
+import torch
+
+from nmt_cli.hardware.batch_cut import BatchCut
+from nmt_cli.hardware.machine import Machine
+from nmt_cli.hardware.ranks import ALONE
+from nmt_cli.training.starting import prepare_start
+from nmt_cli.training.trainer import Trainer
+
+CPU = Machine(torch.device("cpu"), "fp32")
+ONE_PIECE = BatchCut(120)  # the toy recipe's tokens_per_step
+
+
+def new_trainer(toy, run_dir, recipe=None, cut=None, ranks=ALONE, *, resume=False):
+    """Return a trainer on this rank, of a new run or of the run's newest checkpoint."""
+    run_dir.mkdir(exist_ok=True)
+    recipe, machine = recipe or toy.recipe, CPU._replace(ranks=ranks)
+    cut = cut or ONE_PIECE._replace(multiple_of=ranks.size)
+    start = prepare_start(recipe, toy.corpus, run_dir, machine, cut, is_resumed=resume)
+    return Trainer(recipe, toy.corpus, run_dir, machine, start)
+
+
+def weights_of(trainer):
+    """Return all weights as one vector."""
+    return torch.cat([p.detach().flatten() for p in trainer.state.model.parameters()])
