@@ -61,7 +61,7 @@ def silence() -> None:
     _logger.setLevel(logging.ERROR)
 
 
-class Progress:
+class ProgressBar:
     """Counts work done: a bar on a terminal, a plain line every ten seconds in a log.
 
     Both show the remaining time if the total is known or was given to ``expect``.
@@ -150,9 +150,9 @@ def progress(
     initial: int = 0,
     *,
     hidden: bool = False,
-) -> Iterator[Progress]:
+) -> Iterator[ProgressBar]:
     """Yield a counter whose bar is gone when the block ends, well or not."""
-    counter = Progress(description, unit, total, initial, hidden=hidden)
+    counter = ProgressBar(description, unit, total, initial, hidden=hidden)
     try:
         yield counter
     finally:

@@ -133,7 +133,7 @@ def _prepare(recipe: Recipe, directory: Path, workers: int | None) -> dict[str, 
 class _Reading:
     """Shows how many pairs were read, and an estimate of their total from the bytes read."""
 
-    def __init__(self, counter: logs.Progress, texts: Iterable[ParallelFiles]) -> None:
+    def __init__(self, counter: logs.ProgressBar, texts: Iterable[ParallelFiles]) -> None:
         paths = [path for text in texts for path in (text.source, text.target)]
         self._total_bytes = sum(path.stat().st_size for path in paths if path.is_file())
         self._counter, self._num_pairs, self._num_bytes = counter, 0, 0

@@ -1,20 +1,13 @@
-"""Batches read ahead of their use, as plain arrays (the engine makes tensors of them)."""
+"""Batches read ahead of their use, as plain arrays; training makes tensors of them."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
 from nmt_cli.corpus.batching import BatchPlan, Indices, cut_into_micro_batches
-
-
-class Sentences(Protocol):
-    """One side of a corpus on disk."""
-
-    def gather(self, indices: Indices) -> tuple[Indices, Indices]:
-        """Return the flat tokens and the lengths of these sentences."""
-        ...
+from nmt_cli.corpus.binarized import BinarizedText
 
 
 class ParallelTokens(NamedTuple):
@@ -77,7 +70,11 @@ class Batch(NamedTuple):
 
 
 def micro_batches_of(
-    pairs: Indices, source: Sentences, target: Sentences, max_tokens: int, multiple_of: int = 1
+    pairs: Indices,
+    source: BinarizedText,
+    target: BinarizedText,
+    max_tokens: int,
+    multiple_of: int = 1,
 ) -> tuple[ParallelTokens, ...]:
     """Return the pairs in the fewest pieces that hold ``max_tokens`` on either side."""
     return _cut(
@@ -104,8 +101,8 @@ def _cut(tokens: ParallelTokens, max_tokens: int, multiple_of: int) -> tuple[Par
 
 def load_batches(
     plan: BatchPlan,
-    source: Sentences,
-    target: Sentences,
+    source: BinarizedText,
+    target: BinarizedText,
     max_tokens: int,
     first_index: int,
     multiple_of: int = 1,

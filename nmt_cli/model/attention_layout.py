@@ -19,7 +19,7 @@ GROUP_OVERHEAD = 100  # on a CPU, where padding stays under 5 %
 GROUP_OVERHEAD_ON_GPU = 2_000
 
 
-class Side(NamedTuple):
+class PaddedRows(NamedTuple):
     """Where the rows of one side stand in the padded groups, and back."""
 
     to_padded: Tensor  # P: the packed row shown at each place; holes show a row of their sentence
@@ -62,7 +62,7 @@ class Group(NamedTuple):
     keep: Tensor | None  # B 1 1 L, True = attend; None where every key counts
 
 
-class Sentences(NamedTuple):
+class SentenceBounds(NamedTuple):
     """Where the sentences of a side lie in its packed rows."""
 
     bounds: Tensor  # B+1, int32: each sentence's first row, and the end of the last
@@ -92,12 +92,12 @@ class AttentionLayout:
         )
 
     @cached_property
-    def queries(self) -> Side:
+    def queries(self) -> PaddedRows:
         """Where the rows of queries stand in the groups."""
         return _side(self._queries, self._members)
 
     @cached_property
-    def keys(self) -> Side:
+    def keys(self) -> PaddedRows:
         """Where the rows of keys and values stand in the groups."""
         return self.queries if self._is_within else _side(self._keys, self._members)
 
@@ -114,12 +114,12 @@ class AttentionLayout:
         return self._head_rows[key]
 
     @cached_property
-    def query_sentences(self) -> Sentences:
+    def query_sentences(self) -> SentenceBounds:
         """Where the sentences of queries start and end."""
         return _sentences(self._queries)
 
     @cached_property
-    def key_sentences(self) -> Sentences:
+    def key_sentences(self) -> SentenceBounds:
         """Where the sentences of keys and values start and end."""
         return self.query_sentences if self._is_within else _sentences(self._keys)
 
@@ -139,12 +139,12 @@ class AttentionLayout:
         return _group_by_length(self._queries.lengths, self._keys.lengths, overhead)
 
 
-def unpack(rows: Tensor, side: Side) -> Tensor:
+def unpack(rows: Tensor, side: PaddedRows) -> Tensor:
     """Return packed ``rows`` [T, ...] at their places in the groups [P, ...]."""
     return _MoveRows.apply(rows, side.to_padded, side.to_packed, side.spare)  # type: ignore[no-untyped-call]
 
 
-def repack(places: Tensor, side: Side) -> Tensor:
+def repack(places: Tensor, side: PaddedRows) -> Tensor:
     """Return the rows [T, ...] that stand at ``places`` [P, ...], without the holes."""
     return _MoveRows.apply(places, side.to_packed, side.to_padded, side.holes)  # type: ignore[no-untyped-call]
 
@@ -202,7 +202,7 @@ def _group(queries: list[int], keys: list[int], device: torch.device) -> Group:
     return Group(len(queries), max(queries), longest, keep)
 
 
-def _side(batch: Packed, members: list[list[int]]) -> Side:
+def _side(batch: Packed, members: list[list[int]]) -> PaddedRows:
     counts = torch.tensor(batch.lengths)
     starts = counts.cumsum(0) - counts
     shown, real = [], []
@@ -217,11 +217,11 @@ def _side(batch: Packed, members: list[list[int]]) -> Side:
     holes = is_real.logical_not().nonzero().flatten()
     spare = torch.arange(batch.num_tokens, len(batch.tokens))
     indices = (to_padded, to_packed, holes, spare)
-    return Side(*(index.to(batch.tokens.device, non_blocking=True) for index in indices))
+    return PaddedRows(*(index.to(batch.tokens.device, non_blocking=True) for index in indices))
 
 
 def _head_rows(
-    side: Side, shapes: list[tuple[int, int]], num_parts: int, num_heads: int
+    side: PaddedRows, shapes: list[tuple[int, int]], num_parts: int, num_heads: int
 ) -> HeadRows:
     """Return the places of the heads' vectors in groups of (sentences, places of a sentence)."""
     blocks, first = [], 0
@@ -245,6 +245,8 @@ def _head_rows(
     )
 
 
-def _sentences(batch: Packed) -> Sentences:
+def _sentences(batch: Packed) -> SentenceBounds:
     bounds = F.pad(torch.tensor(batch.lengths).cumsum(0), (1, 0))
-    return Sentences(bounds.to(batch.tokens.device, torch.int32, non_blocking=True), batch.longest)
+    return SentenceBounds(
+        bounds.to(batch.tokens.device, torch.int32, non_blocking=True), batch.longest
+    )
