@@ -132,7 +132,7 @@ PEAK_TERAFLOPS = {
     "RTX 5080": Peaks(56.3, 112.6),
     "RTX 5090": Peaks(104.8, 209.5),
 }
-# What a name says besides the model. Any other word ("Laptop", "MIG", "D") makes another model.
+# Words of a name besides the model. Any other word ("Laptop", "MIG", "D") is another model.
 NOT_THE_MODEL = re.compile(r"NVIDIA|TESLA|GEFORCE|GENERATION|SXM\d?|HBM3E?|\d+GB")
 
 

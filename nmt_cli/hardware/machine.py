@@ -69,7 +69,10 @@ class MachineOptions(TypedDict, total=False):
 
 
 def count_devices(devices: int | None, device: str) -> int:
-    """Return how many processes ``--devices`` and ``--device`` mean: all GPUs, or one on a CPU."""
+    """Return the number of processes: ``devices``, or by default one for each GPU, or one on a CPU.
+
+    Raises UserError if fewer GPUs are visible.
+    """
     chosen = choose_device(device)
     if chosen.type == "cpu":
         return devices or 1
@@ -80,7 +83,10 @@ def count_devices(devices: int | None, device: str) -> int:
 
 
 def choose_rank_device(name: str, worker: Worker | None) -> torch.device:
-    """Return the device called ``name``; workers of a node take a GPU each."""
+    """Return the device called ``name``; each worker of a node gets a GPU of its own.
+
+    Raises UserError if there are not enough.
+    """
     device = choose_device(name)
     if worker is None or device.type == "cpu":
         return device
@@ -139,7 +145,7 @@ def log_changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
 
 
 def missing_for_compiling(device: torch.device) -> str:
-    """Return what torch.compile would fail for at its first use, and how to get it; else ""."""
+    """Return what torch.compile lacks here, and how to get it; "" if it lacks nothing."""
     if device.type == "cuda" and importlib.util.find_spec("triton") is None:
         return "the package triton on a GPU: pip install triton"
     variable, compilers = COMPILERS[device.type]

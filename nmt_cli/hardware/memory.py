@@ -1,4 +1,4 @@
-"""How much of a batch fits the device at once, and an allocator that keeps what it has."""
+"""How much of a batch fits the device at once, full memory, and the settings of the allocator."""
 
 import ctypes
 import os
@@ -12,7 +12,7 @@ from nmt_cli.errors import tells_of_full_memory
 from nmt_cli.model.cpu_attention import MAX_KEYS
 from nmt_cli.recipe.schema import ModelConfig
 
-MAX_TOKENS_ON_CPU = 8_192  # products are busy long before
+MAX_TOKENS_ON_CPU = 8_192  # larger products are not faster
 SHARE_OF_CPU_MEMORY = 1 / 3
 SHARE_OF_GPU_MEMORY = 0.8
 CGROUP_LIMITS = (
@@ -32,14 +32,14 @@ class FullMemoryError(RuntimeError):
 def keep_freed_memory() -> None:
     """Make the allocators keep large blocks, in huge pages, instead of returning them.
 
-    Each micro-batch asks for the same blocks again; getting them afresh from the kernel, page by
-    page, costs up to 15 % of a step on a CPU. To be called before the first tensor is made; does
-    nothing where the C library is not glibc.
+    Each micro-batch asks for the same blocks again. To get them from the kernel each time, page by
+    page, costs up to 15 % of a step on a CPU. Call this before the first tensor is made; it does
+    nothing if the C library is not glibc.
     """
     os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")  # torch reads it at its first allocation
     try:
         libc = ctypes.CDLL(None)
-        # By itself the second setting does harm: it stops glibc from raising the first.
+        # M_TRIM_THRESHOLD alone does harm: it stops glibc from raising M_MMAP_THRESHOLD.
         if any(libc.mallopt(M_MMAP_THRESHOLD, size) for size in KEPT_BLOCKS):
             libc.mallopt(M_TRIM_THRESHOLD, (1 << 31) - 1)
     except (OSError, AttributeError):
@@ -55,7 +55,7 @@ def default_max_tokens(
 ) -> int:
     """Return the tokens of either side that one micro-batch may have on ``device``.
 
-    So many ``processes`` share a CPU's memory; each has a GPU of its own.
+    On a CPU, ``processes`` share the memory; on GPUs, each process has one of its own.
     """
     if device.type == "cuda":
         memory = int(torch.cuda.mem_get_info(device)[0] * SHARE_OF_GPU_MEMORY)
@@ -75,7 +75,7 @@ def largest_that_runs(max_tokens: int, least: int, attempt: Callable[[int], None
     """
     max_tokens = max(max_tokens, least)
     while not _runs(attempt, max_tokens):
-        torch.cuda.empty_cache()  # not before the exception is gone, which held the memory
+        torch.cuda.empty_cache()  # outside of the except block, where the exception held the memory
         if max_tokens == least:
             return 0
         max_tokens = max(least, max_tokens // 2)
@@ -99,7 +99,7 @@ def is_out_of_memory(error: Exception) -> bool:
 
 
 def give_up_memory_of(error: BaseException) -> None:
-    """Free what the frames that ``error`` and its causes came through hold: activations, mostly."""
+    """Free the tensors in the frames of ``error`` and its causes: mostly activations."""
     cause: BaseException | None = error
     while cause is not None:
         traceback.clear_frames(cause.__traceback__)
@@ -115,7 +115,7 @@ def allowed_memory() -> int:
         try:
             memory = min(memory, int(path.read_text()))
         except (OSError, ValueError):
-            continue  # no such control group, or it says "max"
+            continue  # no such control group, or its value is "max"
     return memory
 
 

@@ -49,14 +49,14 @@ def choose_precision(name: str, device: torch.device) -> Precision:
 
 
 def bf16_is_fast(device: torch.device) -> bool:
-    """Return whether the hardware multiplies bf16; elsewhere it is far slower than fp32."""
+    """Return whether the hardware multiplies bf16; without that, bf16 is far slower than fp32."""
     if device.type == "cuda":
         return torch.cuda.get_device_capability(device) >= FIRST_CUDA_WITH_BF16
     return bool(torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
 
 
 def at_precision(model: Transformer, precision: Precision) -> Transformer:
-    """Return ``model`` itself where it has ``precision``, else a copy with weights rounded once."""
+    """Return ``model`` itself if it has ``precision``, else a copy with rounded weights."""
     if next(model.parameters()).dtype == DTYPES[precision]:
         return model
     return copy.deepcopy(model).to(DTYPES[precision])

@@ -1,7 +1,7 @@
 """The processes that train one model together, and what they exchange.
 
-Everything a rank decides by itself it decides alike on all of them, because what it decides by is
-exchanged first. One process alone is a group of one, whose exchanges change nothing.
+All ranks take the same decisions, because they exchange the numbers that they decide by. A single
+process is a group of one, whose exchanges change nothing.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -17,13 +17,13 @@ from torch import Tensor
 from nmt_cli.errors import InterruptedTrainingError, UserError
 from nmt_cli.launch import Worker
 
-TIMEOUT_SECONDS = 600.0  # of a rank that waits for another: start-up, a step, a save, a validation
+TIMEOUT_SECONDS = 600.0  # how long a rank waits for another, which may still save or validate
 
 Item = TypeVar("Item")
 
 
 class PeerLostError(UserError):
-    """Another rank is gone or silent; why is told where it happened."""
+    """Another rank has ended or does not answer; the log of that rank has the reason."""
 
 
 class Ranks:
@@ -34,7 +34,7 @@ class Ranks:
 
     @property
     def is_main(self) -> bool:
-        """Whether this rank writes and speaks for all."""
+        """Whether this rank writes files and logs for all."""
         return self.rank == 0
 
     def share(self, items: Sequence[Item]) -> Iterator[tuple[int, Item]]:
@@ -53,14 +53,14 @@ class Ranks:
     def collect_gradients(self, parameters: Iterable[torch.nn.Parameter]) -> Tensor | None:
         """Return all gradients as one flat tensor for ``sum_gradients``; None for a single rank.
 
-        It allocates memory and may fail, so call it before the ranks agree to exchange gradients.
-        The exchange allocates none.
+        This allocates memory and may fail, so call it before the ranks agree to exchange
+        gradients; the exchange itself allocates none.
         """
         if self.size == 1:
             return None
         parts = []
         for parameter in parameters:
-            if parameter.grad is None:  # fewer micro-batches than ranks
+            if parameter.grad is None:  # this rank had no micro-batch
                 parameter.grad = torch.zeros_like(parameter)
             parts.append(parameter.grad.flatten())
         return torch.cat(parts)
@@ -70,7 +70,8 @@ class Ranks:
     ) -> None:
         """Replace every gradient by its sum over all ranks; ``collected`` holds this rank's.
 
-        They travel as one flat tensor: the order of summation is then the same after a resume.
+        They are exchanged as one flat tensor, so that the order of summation is the same after a
+        resume.
         """
         if collected is None:
             return
@@ -86,7 +87,7 @@ class Ranks:
         return int(min(self.gather(value)))
 
     def from_main(self, value: Item) -> Item:
-        """Return the main process's ``value``."""
+        """Return the main rank's ``value``."""
         if self.size == 1:
             return value
         values = [value]
@@ -94,7 +95,7 @@ class Ranks:
         return values[0]
 
     def copy_from_main(self, tensors: Iterable[Tensor]) -> None:
-        """Overwrite ``tensors``, of the same shapes on all ranks, by the main process's."""
+        """Overwrite ``tensors``, which have the same shapes on all ranks, by the main rank's."""
         if self.size == 1:
             return
         for tensor in tensors:
@@ -122,9 +123,10 @@ _CPU = torch.device("cpu")
 
 @contextmanager
 def joined_ranks(worker: Worker | None, device: torch.device) -> Iterator[Ranks]:
-    """Yield this process's ranks once all have come; a process that torchrun did not start is one.
+    """Yield this process's place among the ranks, once all have connected.
 
-    Tensors on a GPU travel by NCCL, everything else by gloo.
+    A process that torchrun did not start trains alone. Tensors on a GPU are exchanged by NCCL,
+    everything else by gloo. Raises PeerLostError if the ranks cannot connect.
     """
     if worker is None:
         yield ALONE
@@ -144,4 +146,4 @@ def joined_ranks(worker: Worker | None, device: torch.device) -> Iterator[Ranks]
     except InterruptedTrainingError:
         dist.destroy_process_group()
         raise
-    dist.destroy_process_group()  # not after another error: it would wait for ranks that are gone
+    dist.destroy_process_group()  # after another error it would wait for ranks that have ended

@@ -14,7 +14,7 @@ GIBIBYTE = 1 << 30
 
 
 def torch_facts() -> dict[str, Any]:
-    """Return facts by dotted name; what the driver complained of is one of them."""
+    """Return facts by dotted name; ``torch.gpu_problem`` is the warning of the GPU driver."""
     with warnings.catch_warnings(record=True) as complaints:
         warnings.simplefilter("always")
         count = torch.cuda.device_count() if torch.cuda.is_available() else 0
@@ -40,7 +40,7 @@ def torch_facts() -> dict[str, Any]:
 
 
 def _build_version(name: str) -> str | None:
-    """Return the version behind ``name`` in what torch says of its build."""
+    """Return the version behind ``name`` in torch's description of its build."""
     found = re.search(rf"(?:{name}) v?([\d.]*\d)", torch.__config__.show())
     return found.group(1) if found else None
 

@@ -6,10 +6,10 @@ import torch
 
 
 class Adam(torch.optim.Adam):
-    """torch's Adam, without what keeps ``torch.compile`` from looking into it.
+    """torch's Adam without the wrappers that exclude it from ``torch.compile``.
 
-    Those wrappers import the compiler when they are first called: 1.5 s and 70 MB of every process
-    that trains, for nothing, since nobody compiles the optimizer here.
+    Those wrappers import the compiler at their first call. That costs every process that trains
+    1.5 s and 70 MB, and the optimizer is never compiled here.
     """
 
     add_param_group = unwrap(torch.optim.Adam.add_param_group)
@@ -28,5 +28,5 @@ class Adam(torch.optim.Adam):
                 )
 
     def has_completed(self, num_steps: int) -> bool:
-        """Return whether ``num_steps`` steps updated every weight; false if one was cut short."""
+        """Return whether ``num_steps`` steps updated every weight; False if one was interrupted."""
         return all(state["step"].item() == num_steps for state in self.state.values())

@@ -13,8 +13,8 @@ from nmt_cli.errors import DamagedError
 def decay_at(step: int, decay: float) -> float:
     """Return the share that the average keeps at ``step``, counted from 1.
 
-    It rises to ``decay`` as (1 + step) / (10 + step), so that the random weights of the start,
-    which the first average is, are soon forgotten.
+    It rises to ``decay`` as (1 + step) / (10 + step), because the first average is the random
+    weights of the start, which should soon be forgotten.
     """
     return min(decay, (1 + step) / (10 + step))
 
@@ -22,8 +22,8 @@ def decay_at(step: int, decay: float) -> float:
 class MovingAverage:
     """One average for each parameter of a model, of its type and on its device.
 
-    A pure function of the weights after each step: two trainings with the same weights have the
-    same averages to the last bit, and so has one that continues from saved averages.
+    It depends only on the weights after each step: two trainings with the same weights have the
+    same averages to the last bit, also if one of them was resumed from saved averages.
     """
 
     def __init__(self, model: nn.Module, decay: float) -> None:
@@ -40,10 +40,10 @@ class MovingAverage:
 
     @contextmanager
     def in_place_of(self, model: nn.Module) -> Iterator[dict[str, Tensor]]:
-        """Let ``model`` hold the averages; yield the trained weights, which it gets back.
+        """Let ``model`` hold the averages during the block; yield copies of its trained weights.
 
-        They are copied into the parameters' own memory, whose address DDP, compiled graphs and
-        the optimizer know. ``model`` must not be trained meanwhile.
+        The averages are copied into the memory of the parameters, because compiled graphs and the
+        optimizer keep its address. ``model`` must not be trained during the block.
         """
         trained = {name: weight.clone() for name, weight in _weights(model).items()}
         try:
@@ -53,12 +53,12 @@ class MovingAverage:
             _copy(trained, model)
 
     def weights(self) -> dict[str, Tensor]:
-        """Return the averages by name, as ``restore`` takes them: no copies, they go on moving."""
+        """Return the averages by name; they are not copies, so ``update`` changes them."""
         return dict(self._averages)
 
     @torch.no_grad()
     def restore(self, averages: Mapping[str, Tensor], path: Path) -> None:
-        """Take over ``averages``, read from ``path``; raise DamagedError where they do not fit."""
+        """Copy ``averages``, read from ``path``. Raises DamagedError if they do not fit."""
         if different := sorted(self._averages.keys() ^ averages.keys()):
             raise DamagedError(
                 f"{path} does not hold the averages of this model: {', '.join(different[:3])} "

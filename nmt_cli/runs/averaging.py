@@ -10,7 +10,11 @@ from nmt_cli.model_directory import WEIGHTS, read_weights
 
 
 def mean_weights(directories: Sequence[Path]) -> dict[str, Tensor]:
-    """Return the mean weights of verified models, summed in fp64, so that order is nothing."""
+    """Return the mean weights of verified models, in any order.
+
+    They are summed in fp64, so the order does not change the rounded result. Raises UserError if
+    the models do not have the same weights.
+    """
     first = read_weights(directories[0])
     sums = {name: weight.double() for name, weight in first.items()}
     for directory in directories[1:]:

@@ -1,4 +1,4 @@
-"""Checkpoints of a run: saved whole, pruned, and read back with every check."""
+"""Checkpoints of a run: saving, pruning, and reading back with checks."""
 
 import shutil
 from collections.abc import Mapping
@@ -45,7 +45,7 @@ SPARE_SPACE = 1.2  # times the bytes of a checkpoint, free before one is written
 
 @dataclass
 class Progress:
-    """Where training stands; with the recipe it determines everything that follows."""
+    """The counters of a training; recipe and counters determine all batches that follow."""
 
     step: int = 0  # optimizer updates
     batch_index: int = 0  # batches of the plan that were used or skipped
@@ -80,7 +80,8 @@ def save_checkpoint(
 ) -> None:
     """Write the checkpoint of this step, with ``facts`` in its manifest.
 
-    Raises OutputError when the disk is full; what was there before stays as it was.
+    Raises UserError if a weight is not finite, and OutputError if the disk is full; earlier
+    checkpoints stay as they were.
     """
     trained: dict[str, Tensor] = dict(state.model.named_parameters())
     for name, weight in trained.items():
@@ -109,15 +110,15 @@ def _write(saved: dict[str, Any], stream: BinaryIO) -> None:
     try:
         torch.save(saved, stream)
     except RuntimeError as error:
-        if isinstance(error.__context__, OSError):  # torch hides a full disk behind its own
+        if isinstance(error.__context__, OSError):  # torch replaces the error of a full disk
             raise error.__context__ from None
         raise
 
 
 def load_newest(run_dir: Path, state: TrainingState) -> Checkpoint:
-    """Restore ``state`` from the newest undamaged checkpoint and return which it was.
+    """Restore ``state`` from the newest undamaged checkpoint; return that checkpoint.
 
-    Damaged ones are named. Where none is left, that is an error: never a silent new start.
+    Logs a warning for each damaged one. Raises UserError if none is left.
     """
     for checkpoint in reversed(list_checkpoints(run_dir)):
         if TRAINING_STATE not in checkpoint.manifest["files"]:
@@ -135,9 +136,10 @@ def load_newest(run_dir: Path, state: TrainingState) -> Checkpoint:
 
 
 def prune(run_dir: Path, keep_for_average: int, step: int) -> None:
-    """Remove checkpoints up to ``step`` that neither the average, the best, nor resuming needs.
+    """Remove checkpoints up to ``step`` that neither averaging, the best, nor resuming needs.
 
-    A later one was passed over on resume because it is damaged; it must not stand for a sound one.
+    Later checkpoints are damaged, because training was resumed from an earlier one. They must not
+    be kept in place of undamaged ones.
     """
     checkpoints = [c for c in list_checkpoints(run_dir) if c.step <= step]
     resumable = checkpoints[-RESUMABLE_KEPT:]
@@ -180,7 +182,7 @@ def _restore(checkpoint: Checkpoint, state: TrainingState) -> None:
 
 
 def _plain(optimizer: Adam) -> dict[int, dict[str, Tensor]]:
-    """Return the moments alone: the recipe decides the settings."""
+    """Return the moments without the settings, which come from the recipe."""
     return optimizer.state_dict()["state"]
 
 
@@ -198,7 +200,7 @@ def _checked_moments(moments: Moments, model: Transformer, path: Path) -> Moment
 
 
 def _require_space(run_dir: Path, weights: Mapping[str, Tensor], copies: int) -> None:
-    """Refuse to begin what would not end: weights, two moments of each, perhaps an average."""
+    """Raise OutputError if the disk has no space for ``copies`` of the weights."""
     needed = copies * SPARE_SPACE * sum(weight.nbytes for weight in weights.values())
     run_dir.mkdir(parents=True, exist_ok=True)
     free = shutil.disk_usage(run_dir).free
@@ -211,8 +213,8 @@ def _require_space(run_dir: Path, weights: Mapping[str, Tensor], copies: int) ->
 
 
 def _unequal_mebibytes(larger: float, smaller: float) -> tuple[str, str]:
-    """Return both numbers of bytes with as many digits as it takes to see that they differ."""
-    for digits in range(8):  # the seventh of a MiB is less than a byte
+    """Return both numbers of bytes with so many digits that the texts differ."""
+    for digits in range(8):  # the seventh digit of a MiB is less than a byte
         texts = [f"{size / 2**20:,.{digits}f}" for size in (larger, smaller)]
         if texts[0] != texts[1]:
             break

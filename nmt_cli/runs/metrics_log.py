@@ -21,13 +21,13 @@ TENSORBOARD = "tensorboard"
 
 
 class MetricsLog:
-    """Appends records to a file; after a resume each step stands in it once.
+    """Appends records to a file; after a resume each step has one record.
 
-    Where TensorBoard is installed, the same figures go into ``tensorboard/`` beside the file.
+    If TensorBoard is installed, the same figures go into ``tensorboard/`` beside the file.
     """
 
     def __init__(self, path: Path, *, keep_until_step: int) -> None:
-        """Open ``path``, dropping records after ``keep_until_step`` and what was torn."""
+        """Open ``path``; remove records after ``keep_until_step`` and incomplete ones."""
         self._path = path
         self._resumed_at = keep_until_step
         self._is_full = False
@@ -35,27 +35,29 @@ class MetricsLog:
         self._tensorboard = _tensorboard_log(path.parent / TENSORBOARD, keep_until_step)
 
     def append(self, record: Mapping[str, Any]) -> None:
-        """Write one record, which holds ``step``; a full disk is told once and stops nothing.
+        """Write one record, which holds ``step``.
+
+        If the disk is full, a warning is logged once and training goes on.
 
         JSON has no NaN and no infinity: they are written as null.
         """
         record = _strict(record)
         try:
             if record["step"] == self._resumed_at and "validation" in record:
-                # Measured before, but stopped before a checkpoint said so: the later one counts.
+                # Training stopped after this validation was measured and before it was saved.
                 self._keep(lambda kept: kept["step"] != record["step"] or "validation" not in kept)
             append_whole(self._path, json.dumps(record, allow_nan=False).encode() + b"\n")
             self._is_full = False
         except OutputError as error:
-            self._tell_full(error.__cause__)
+            self._warn_of_full_disk(error.__cause__)
         except OSError as error:
             if not is_full_disk(error):
                 raise
-            self._tell_full(error)
+            self._warn_of_full_disk(error)
         if self._tensorboard is not None:
             self._tensorboard.append(record)
 
-    def _tell_full(self, error: BaseException | None) -> None:
+    def _warn_of_full_disk(self, error: BaseException | None) -> None:
         if not self._is_full:
             reason = error.strerror if isinstance(error, OSError) else error
             logs.warning(f"{self._path} cannot grow: {reason}; training goes on.")

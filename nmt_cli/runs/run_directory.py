@@ -1,4 +1,4 @@
-"""A run directory: who may train in it, with which recipe, and what a session leaves there."""
+"""A run directory: which process may train in it, with which recipe, and what it writes there."""
 
 import json
 import os
@@ -23,17 +23,19 @@ from nmt_cli.runs.growing_file import append_whole
 from nmt_cli.temporary_names import remove_leftovers
 
 LOCK = "run.lock"
-LAST_BYTES_OF_LOG = 10_000  # more than a line
-LEFT_BY_THE_KILLED = re.compile(r"recipe\.yaml|metrics\.jsonl|status\.json")
+LAST_BYTES_OF_LOG = 10_000  # longer than a line
+LEFTOVERS = re.compile(r"recipe\.yaml|metrics\.jsonl|status\.json")
 
 
 class RunInUseError(UserError):
-    """Another process trains in the run directory; nothing there is ours to change."""
+    """Another process trains in the run directory, so this one must not change anything there."""
 
 
 @contextmanager
 def locked(run_dir: Path) -> Iterator[None]:
-    """Hold the run for this process alone; raise UserError where another one trains in it.
+    """Hold the run for this process alone.
+
+    Raises RunInUseError if another process trains in it, and UserError if it cannot be a run.
 
     If no session begins, the lock file and the folders that were made for it are removed again.
     """
@@ -59,7 +61,7 @@ def locked(run_dir: Path) -> Iterator[None]:
                 f"{run_dir} cannot be locked: {error}; choose a --run-dir on a file system that "
                 "can."
             ) from None
-        _remove_what_the_killed_left(run_dir)
+        _remove_leftovers(run_dir)
         yield
 
 
@@ -67,8 +69,8 @@ def _size(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
 
 
-def _remove_what_the_killed_left(run_dir: Path) -> None:
-    remove_leftovers(run_dir, LEFT_BY_THE_KILLED)
+def _remove_leftovers(run_dir: Path) -> None:
+    remove_leftovers(run_dir, LEFTOVERS)
     remove_leftovers(run_dir / CHECKPOINTS, CHECKPOINT_NAME)
     for checkpoint in (run_dir / CHECKPOINTS).glob(CHECKPOINT_GLOB):
         remove_leftovers(checkpoint, MANIFEST)
@@ -77,7 +79,11 @@ def _remove_what_the_killed_left(run_dir: Path) -> None:
 def check_run_directory(
     run_dir: Path, recipe: Recipe, *, resume: bool, allowed: Sequence[str]
 ) -> bool:
-    """Return whether there is something to resume; refuse to mix two trainings."""
+    """Return whether there is a checkpoint to resume from.
+
+    Raises UserError if the folder is not a run, if it holds checkpoints but ``resume`` is not
+    given, or if the recipe changed in a key that is neither free nor ``allowed``.
+    """
     _refuse_foreign(run_dir)
     if not any((run_dir / CHECKPOINTS).glob(CHECKPOINT_GLOB)):
         if resume:
@@ -151,7 +157,7 @@ def ended_at_once(run_dir: Path) -> EndedAtOnceError:
 
 
 def _last_logged_step(run_dir: Path) -> int:
-    """Return the step of the last whole line of metrics.jsonl, 0 where there is none."""
+    """Return the step of the last complete line of metrics.jsonl; 0 if there is none."""
     try:
         with (run_dir / METRICS).open("rb") as stream:
             stream.seek(max(0, stream.seek(0, os.SEEK_END) - LAST_BYTES_OF_LOG))

@@ -1,7 +1,7 @@
 """``--init-from``: training that starts from the weights of another model.
 
-Its optimizer and its learning rate start anew; pieces are matched by name, so that the vocabulary
-may be another one.
+The moments of the optimizer and the learning rate start anew. Pieces are matched by their text, so
+that the vocabularies may differ.
 """
 
 from pathlib import Path
@@ -24,7 +24,7 @@ DIFFERENCES_NAMED = 3
 
 
 class WarmStart(NamedTuple):
-    """Where the first weights came from, and how many pieces of the vocabulary had some."""
+    """The model that the first weights were taken from, and how many pieces it has in common."""
 
     path: Path
     weights_sha256: str
@@ -32,7 +32,7 @@ class WarmStart(NamedTuple):
     vocabulary_size: int
 
     def facts(self) -> dict[str, Any]:
-        """Return what a manifest says of it."""
+        """Return what a manifest records of it."""
         return {**self._asdict(), "path": str(self.path)}
 
     def __str__(self) -> str:
@@ -62,16 +62,16 @@ def _refuse_other_architecture(parent: LoadedModel, config: ModelConfig) -> None
     if different:
         named = different[:DIFFERENCES_NAMED]
         was = ", ".join(f"{key} {as_written(theirs.get(key))}" for key in named)
-        says = ", ".join(f"{key} {as_written(ours.get(key))}" for key in named)
+        has = ", ".join(f"{key} {as_written(ours.get(key))}" for key in named)
         raise UserError(
-            f"{parent.path} was trained with {was}, the recipe's model says {says}; "
+            f"{parent.path} was trained with {was}, but the recipe's model has {has}; "
             "correct the recipe, or choose another --init-from."
         )
     tied, parent_tied = config.tied_embeddings, parent.model.config.tied_embeddings
     if LEAST_TIED_LAST.index(tied) < LEAST_TIED_LAST.index(parent_tied):
         raise UserError(
-            f"{parent.path} was trained with tied_embeddings {parent_tied}, the recipe's model "
-            f"says {tied}; different matrices cannot become one, so correct the recipe."
+            f"{parent.path} was trained with tied_embeddings {parent_tied}, but the recipe's "
+            f"model has {tied}; different matrices cannot become one, so correct the recipe."
         )
 
 

@@ -12,16 +12,16 @@ from nmt_cli.recipe.schema import Recipe
 
 
 def require_same_training(recipe: Recipe, corpus: PreparedCorpus, machine: Machine) -> None:
-    """Raise UserError where the ranks' text, recipe or precision differ."""
+    """Raise UserError if the ranks' text, recipe or precision differ."""
     files = {n: f["sha256"] for n, f in corpus.manifest["files"].items()}
     _require_same(machine.ranks, files, f"prepared text in {corpus.directory}")
-    sections = set(type(recipe).model_fields) - {"data"}  # its text was compared above
+    sections = set(type(recipe).model_fields) - {"data"}  # the text was compared above
     _require_same(machine.ranks, section_hash(recipe, *sorted(sections)), "recipe")
     _require_same(machine.ranks, machine.precision, "--precision")
 
 
 def require_same_weights(model: Transformer, ranks: Ranks, step: int) -> None:
-    """Raise UserError where the ranks' weights differ in a single bit."""
+    """Raise UserError if the ranks' weights differ in a single bit."""
     if ranks.size == 1:
         return
     digest = hashlib.sha256()

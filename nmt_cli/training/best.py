@@ -1,4 +1,4 @@
-"""Which validation is the best so far, and how many came since without a better one."""
+"""Which validation is the best so far, and how many followed without being better."""
 
 import math
 

@@ -15,7 +15,7 @@ MAX_SKIPPED_IN_WINDOW = 10
 
 
 def count_skipped(progress: Progress, batch_index: int, gradient: Gradient) -> None:
-    """Count a batch that was skipped; raise UserError where training diverged."""
+    """Count a batch that was skipped. Raises UserError if training has diverged by such batches."""
     skipped = progress.skipped
     skipped[:] = [i for i in skipped if i > batch_index - SKIP_WINDOW] + [batch_index]
     progress.num_skipped += 1

@@ -1,4 +1,4 @@
-"""What asks training to save and leave: a signal, or the end of the time it was given."""
+"""Requests to save and leave: a signal, or the end of ``--max-time``."""
 
 import signal
 import time
@@ -10,15 +10,15 @@ from nmt_cli.signals import STOPPING, handled
 
 MAX_TIME = "--max-time"
 REASONS = (*(number.name for number in STOPPING), MAX_TIME)
-SPARE = 1.5  # times what a step and a save took at most, kept free before the deadline
+SPARE = 1.5  # times the longest step and the longest save are left before the deadline
 
 
 class StopRequest:
-    """Whether somebody asked to stop; polled between batches.
+    """Whether training was asked to stop; it is true once there is a request.
 
     ``deadline`` is the monotonic time by which training should be saved, and ``max_time`` the
-    seconds that the user gave, for messages. Where several ranks train, each polls its own
-    request, and all act on what ``agree`` made of them.
+    seconds that the user gave, for messages. Each rank has its own request. The ranks exchange the
+    ``flags`` of theirs, and all act on ``agreed``, which ``agree`` sets from the sums.
     """
 
     def __init__(
@@ -49,16 +49,16 @@ class StopRequest:
         return self.agreed or "a request"
 
     def note_seconds(self, what: str, seconds: float) -> None:
-        """Learn how long a "step" or a "save" takes: so much must be left before the deadline."""
+        """Note the seconds of a "step" or a "save", which must be left before the deadline."""
         self._needed[what] = max(self._needed[what], seconds)
 
     def flags(self) -> list[float]:
-        """Return this rank's request as numbers that may be summed over ranks."""
+        """Return this rank's request as numbers, which are then summed over the ranks."""
         reason = self.reason if self else None
         return [float(reason == name) for name in REASONS]
 
     def agree(self, sums: Sequence[float]) -> None:
-        """Take all ranks' summed flags for the request of all."""
+        """Set ``agreed`` from the flags summed over all ranks, the same on every rank."""
         self.agreed = next((reason for reason, n in zip(REASONS, sums, strict=True) if n), None)
 
     def handle(self, number: int, _: FrameType | None) -> None:

@@ -22,7 +22,7 @@ from nmt_cli.training.stop_signals import StopRequest
 
 
 class Gradient(NamedTuple):
-    """What a batch gave; the gradient itself is in the parameters."""
+    """Figures of a batch and its gradient; the gradient itself is in the parameters."""
 
     loss: float  # label-smoothed, mean of a target token
     nll: float  # mean of a target token
@@ -31,7 +31,7 @@ class Gradient(NamedTuple):
 
     @property
     def is_finite(self) -> bool:
-        """Whether an update may be made of it."""
+        """Whether the weights may be updated by it."""
         return math.isfinite(self.loss) and math.isfinite(self.norm)
 
 
@@ -57,7 +57,7 @@ def as_tensors(tokens: ParallelTokens, bos_id: int, machine: Machine) -> Paralle
 def loss_sums(
     model: Transformer, batch: ParallelBatch, smoothing: float, precision: str
 ) -> LossSums:
-    """Return the summed loss of a micro-batch, with bf16 products where ``precision`` says so."""
+    """Return the summed loss of a micro-batch; ``precision`` "bf16" computes products in bf16."""
     device_type = batch.target_output.device.type
     with torch.autocast(device_type, torch.bfloat16, enabled=precision == "bf16"):
         rows = model(batch.source, batch.target_input)  # T D
@@ -66,7 +66,7 @@ def loss_sums(
     return label_smoothed_cross_entropy(rows, model.output_weight, batch.target_output, smoothing)
 
 
-def compute_gradient(  # one argument for each thing the gradient depends on
+def compute_gradient(
     model: Transformer,
     batch: Batch,
     bos_id: int,
@@ -75,11 +75,11 @@ def compute_gradient(  # one argument for each thing the gradient depends on
     machine: Machine,
     stop: StopRequest | None = None,
 ) -> Gradient:
-    """Leave the gradient of the batch's mean token loss in the parameters, alike on all ranks.
+    """Leave the gradient of the batch's mean token loss in the parameters, the same on all ranks.
 
     The gradient is that of the sum of token losses over the whole batch, divided by the number of
-    its target tokens, however the batch is cut and whoever computes the pieces. Dropout is seeded
-    for each micro-batch. Requests to ``stop`` are exchanged with the losses. Raises FullMemoryError
+    its target tokens, whichever rank computes which micro-batch. Dropout is seeded for each
+    micro-batch. Requests to ``stop`` are exchanged with the losses. Raises FullMemoryError
     on all ranks if one of them runs out of memory.
     """
     model.zero_grad(set_to_none=True)
@@ -97,7 +97,7 @@ def compute_gradient(  # one argument for each thing the gradient depends on
         try:
             raise FullMemoryError("out of memory") from failure
         finally:
-            failure = None  # or its traceback, this frame and all activations hold one another
+            failure = None  # its traceback would keep this frame alive, and with it all activations
     if stop is not None:
         stop.agree(asked)
     num_tokens = batch.num_target_tokens
@@ -117,7 +117,7 @@ def _accumulate(
     sums = torch.zeros(2, dtype=torch.float64, device=machine.device)
     for index, tokens in machine.ranks.share(batch.micro_batches):
         if not len(tokens.target_lengths):
-            continue  # fewer pairs than micro-batches
+            continue  # the batch has fewer pairs than micro-batches
         torch.manual_seed(micro_batch_seed(seed, batch.number, index))
         tensors = as_tensors(tokens, bos_id, machine)
         losses = loss_sums(model, tensors, smoothing, machine.precision)
@@ -127,12 +127,12 @@ def _accumulate(
 
 
 def micro_batch_seed(seed: int, batch_index: int, micro_batch: int) -> int:
-    """Return the seed of a micro-batch's dropout: derived, so that nothing need be stored."""
+    """Return the seed of a micro-batch's dropout, derived so that checkpoints need not store it."""
     text = f"{seed} {batch_index} {micro_batch}".encode()
     return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big") >> 1
 
 
 def _pack(tokens: NDArray[np.int64], lengths: NDArray[np.int64], machine: Machine) -> Packed:
-    # A CPU compiles its bf16 products for each shape: ten times the time of the product itself.
+    # A CPU compiles its bf16 product for each new shape: ten times the time of the product.
     round_up = machine.precision == "bf16" and machine.device.type == "cpu"
     return pack(torch.from_numpy(tokens), lengths.tolist(), machine.device, round_up=round_up)

@@ -30,11 +30,11 @@ from nmt_cli.training.full_memory import computed_within_memory
 from nmt_cli.training.stop_signals import StopRequest
 from nmt_cli.training.training_step import as_tensors, loss_sums
 
-LINES_BETWEEN_POLLS = 500  # of the validation text; a request to stop waits for so many
+LINES_BETWEEN_POLLS = 500  # of the validation text, after which requests to stop are exchanged
 
 
 class Validation(NamedTuple):
-    """What was measured; losses are nats, means of a target token."""
+    """Figures of the validation text; losses are in nats, means of a target token."""
 
     loss: float  # label-smoothed, as in training
     nll: float
@@ -47,7 +47,7 @@ class Validation(NamedTuple):
         return perplexity_of(self.nll)
 
     def as_record(self) -> dict[str, float | None]:
-        """Return the figures for a manifest or a log, None for those that are not finite."""
+        """Return the figures for a manifest or a log; None replaces those that are not finite."""
         figures = {**self._asdict(), "perplexity": self.perplexity}
         return {
             name: figure if figure is not None and math.isfinite(figure) else None
@@ -61,7 +61,7 @@ class Validation(NamedTuple):
 
 
 class Validator:
-    """Measures a model that is being trained, as often as asked."""
+    """Measures a model on the validation text of a recipe."""
 
     def __init__(self, recipe: Recipe, corpus: PreparedCorpus) -> None:
         self._recipe, self._corpus = recipe, corpus
@@ -154,7 +154,8 @@ class Validator:
         shared = list(machine.ranks.share(source_lines))
         lines = [line for _, line in shared]
         hypotheses: list[str] = []
-        most_lines = -(-len(source_lines) // machine.ranks.size)  # of a rank: all poll as often
+        # All ranks exchange requests equally often: as often as the one with the most lines.
+        most_lines = -(-len(source_lines) // machine.ranks.size)
         for start in range(0, most_lines, LINES_BETWEEN_POLLS):
             stop.agree(machine.ranks.sum(stop.flags()))
             if stop.agreed:
@@ -175,7 +176,7 @@ class Validator:
 
         If the text is in pieces, the pieces of hypotheses and references are joined before.
         """
-        dealt = zip_longest(*by_rank)  # as they were dealt out to the ranks
+        dealt = zip_longest(*by_rank)  # line i was translated by rank i modulo the number of ranks
         hypotheses = [text for texts in dealt for text in texts if text is not None]
         tokenizer = self._corpus.tokenizer
         references = [tokenizer.joined(line) for line in self._corpus.validation_lines("target")]

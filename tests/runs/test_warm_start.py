@@ -163,14 +163,20 @@ def test_one_matrix_becomes_three_equal_ones(toy, tmp_path):
 @pytest.mark.parametrize(
     ("settings", "found"),
     [
-        ({"d_ff": 32}, "was trained with d_ff 28, the recipe's model says d_ff 32"),
-        ({"num_heads": 4}, "num_heads 5, d_k 4, d_v 4, the recipe's model says num_heads 4, d_k 5"),
+        ({"d_ff": 32}, "was trained with d_ff 28, but the recipe's model has d_ff 32"),
+        (
+            {"num_heads": 4},
+            "num_heads 5, d_k 4, d_v 4, but the recipe's model has num_heads 4, d_k 5",
+        ),
         (
             {"num_layers": 2, "d_model": 10, "d_ff": 3},
-            "with num_layers 1, d_model 20, d_ff 28, the recipe's model says num_layers 2, d_model",
+            "num_layers 1, d_model 20, d_ff 28, but the recipe's model has num_layers 2, d_model",
         ),
-        ({"norm": "pre"}, "was trained with norm post, the recipe's model says norm pre"),
-        ({"positions": "learned"}, "with positions sinusoidal, max_positions null, the recipe's"),
+        ({"norm": "pre"}, "was trained with norm post, but the recipe's model has norm pre"),
+        (
+            {"positions": "learned"},
+            "with positions sinusoidal, max_positions null, but the recipe's",
+        ),
     ],
 )
 def test_another_architecture_is_refused(toy, tmp_path, settings, found):
@@ -192,7 +198,9 @@ def test_learned_positions_of_another_length_are_refused(toy, tmp_path):
     tokenizer = toy.corpus.tokenizer
     write_parent(tmp_path / "parent", learned, tokenizer)
     model = new_model(changed(learned, max_positions=50), tokenizer, seed=2)
-    with pytest.raises(UserError, match="with max_positions 40, the recipe's model says max_posi"):
+    with pytest.raises(
+        UserError, match="with max_positions 40, but the recipe's model has max_posi"
+    ):
         start_from(tmp_path / "parent", model, tokenizer)
 
 
@@ -203,7 +211,9 @@ def test_different_matrices_do_not_become_one(toy, tmp_path, there, here):
     tokenizer = toy.corpus.tokenizer
     write_parent(tmp_path / "parent", changed(toy.recipe, tied_embeddings=there), tokenizer)
     model = new_model(changed(toy.recipe, tied_embeddings=here), tokenizer, seed=2)
-    with pytest.raises(UserError, match=f"tied_embeddings {there}, the recipe's model says {here}"):
+    with pytest.raises(
+        UserError, match=f"tied_embeddings {there}, but the recipe's model has {here}"
+    ):
         start_from(tmp_path / "parent", model, tokenizer)
 
 
