@@ -18,13 +18,13 @@ Lengths = NDArray[np.uint16] | NDArray[np.uint32]
 Indices = NDArray[np.int64]
 
 BUCKET_GROWTH = 1.1  # lengths of a bucket differ by at most a tenth
-PAIRS_AT_ONCE = 1 << 20  # of an epoch's order, while it is cut into batches
+PAIRS_AT_ONCE = 1 << 20  # handled by one numpy call, which bounds temporary memory
 
 
 class Epoch(NamedTuple):
     """The batches of one pass over the corpus."""
 
-    order: NDArray[np.uint32]  # pair numbers, a batch's pairs side by side
+    order: NDArray[np.uint32]  # pair numbers; the pairs of a batch are adjacent
     bounds: Indices  # batch i of the unshuffled order is order[bounds[i]:bounds[i + 1]]
     shuffled: Indices  # the order in which the batches come
 
@@ -40,9 +40,12 @@ class Epoch(NamedTuple):
 class BatchPlan:
     """Batches of pairs of similar length, at most ``tokens_per_step`` tokens on either side.
 
-    Every epoch holds each pair of a corpus of weight w floor(w) times and a seeded share
-    w - floor(w) of its pairs once more. Batches are numbered through all epochs. Threads may share
-    a plan.
+    In every epoch, each pair of a corpus of weight w appears floor(w) times, and a random share
+    w - floor(w) of its pairs, drawn by ``seed``, appears once more. Batch numbers go on from epoch
+    to epoch. Threads may share a plan.
+
+    Raises UserError if a sentence has more than ``tokens_per_step`` tokens, or if the weights leave
+    no pair.
     """
 
     def __init__(
@@ -51,7 +54,7 @@ class BatchPlan:
         target_lengths: Lengths,
         tokens_per_step: int,
         seed: int,
-        corpora: Sequence[tuple[int, float]] | None = None,  # pairs and weight of each
+        corpora: Sequence[tuple[int, float]] | None = None,  # (number of pairs, weight) of each
     ) -> None:
         self._source, self._target = source_lengths, target_lengths
         longest = max(int(source_lengths.max()), int(target_lengths.max()))
@@ -69,13 +72,13 @@ class BatchPlan:
         self._first_batches.append(len(self._epoch))
 
     def batch(self, batch_index: int) -> Indices:
-        """Return the pair numbers of the batch, counted from 0 through all epochs."""
+        """Return the pair numbers of the batch; batches of all epochs are counted from 0."""
         with self._lock:
             epoch, index = self.locate(batch_index)
             return self._load(epoch).batch(index)
 
     def locate(self, batch_index: int) -> tuple[int, int]:
-        """Return the epoch of the batch and its number in it, both from 0."""
+        """Return the epoch of the batch and its number within that epoch, both from 0."""
         with self._lock:
             while batch_index >= self._first_batches[-1]:
                 self._count_another_epoch()
@@ -106,7 +109,7 @@ class BatchPlan:
         return Epoch(order, bounds, rng.permutation(len(bounds) - 1))
 
     def _pairs(self, rng: np.random.Generator) -> NDArray[np.uint32] | None:
-        """Return the pairs of an epoch, or None where each comes exactly once."""
+        """Return the pairs of an epoch, or None if each appears exactly once."""
         if all(weight == 1.0 for _, weight in self._corpora):
             return None
         chosen, first = [], 0
@@ -168,8 +171,8 @@ def _sorted_by_bucket(buckets: NDArray[np.uint8]) -> tuple[NDArray[np.uint32], l
 def _cut(
     order: NDArray[np.uint32], source: Lengths, target: Lengths, tokens_per_step: int
 ) -> Indices:
-    """Return bounds of the longest runs of ``order`` that hold the limit on both sides."""
-    # A part must hold more than a batch, whose pairs have a token each at least.
+    """Return the bounds that cut ``order`` into the longest runs within the limit on both sides."""
+    # A part must be longer than a batch, which has at most a pair for each token.
     part_size = max(PAIRS_AT_ONCE, tokens_per_step + 1)
     bounds, start = [0], 0
     while start < len(order):
@@ -195,11 +198,11 @@ def _cut(
 def cut_into_micro_batches(
     source_lengths: Indices, target_lengths: Indices, max_tokens: int, multiple_of: int = 1
 ) -> list[slice]:
-    """Return the smallest multiple of ``multiple_of`` pieces of a batch that fit ``max_tokens``.
+    """Return slices that cut a batch into pieces of at most ``max_tokens`` on either side.
 
-    Pieces are runs of the batch of about equal cost (the tokens of both sides), none of them with
-    more than ``max_tokens`` on either side. There may be fewer pairs than pieces: then some are
-    empty. Raises UserError where a single pair is over the limit.
+    The pieces have about equal cost, counted in tokens of both sides. Their number is the smallest
+    multiple of ``multiple_of`` that is enough. If there are fewer pairs than pieces, some pieces
+    are empty. Raises UserError if a single pair is over the limit.
     """
     refuse_longer(max_tokens, source_lengths, target_lengths)
     costs = np.cumsum(source_lengths + target_lengths)
@@ -216,7 +219,7 @@ def cut_into_micro_batches(
 
 
 def refuse_longer(max_tokens: int, *sides: Indices | Lengths) -> None:
-    """Raise UserError where a sentence of one of the ``sides`` has more than ``max_tokens``."""
+    """Raise UserError if a sentence of one of the ``sides`` has more than ``max_tokens``."""
     longest = max(int(lengths.max(initial=0)) for lengths in sides)
     if longest > max_tokens:
         raise UserError(

@@ -1,7 +1,7 @@
-"""A prepared corpus: what preprocess wrote and train reads.
+"""A prepared corpus: the folder that preprocess writes and train reads.
 
 train.source.tokens      token ids of all sentences, one after the other, each with its </s>
-train.source.lengths     tokens of each sentence, </s> included
+train.source.lengths     number of tokens of each sentence, including </s>
 train.target.*  validation.source.*  validation.target.*                        likewise
 validation.source.txt  validation.target.txt             text, to translate while training
 tokenizer.model | vocabulary.txt  recipe.yaml  manifest.json
@@ -39,7 +39,7 @@ OWN_FILE = re.compile(
     r"(train|validation)\.(source|target)\.(tokens|lengths|txt)"
     rf"|{MANIFEST}|recipe\.yaml|{sentencepiece_tokenizer.FILE_NAME}|{whitespace_tokenizer.FILE_NAME}"
 )
-BLOCK = 64  # sentences between two offsets kept in RAM: an eighth of a byte for each sentence
+BLOCK = 64  # sentences; RAM holds one offset of 8 bytes for each block
 BLOCKS_AT_ONCE = 1 << 14
 INDICES_AT_ONCE = 1 << 14
 
@@ -54,7 +54,7 @@ class Gathered(NamedTuple):
 
 
 class BinarizedText:
-    """One side of a corpus on disk, of which only what is gathered is read."""
+    """One side of a corpus on disk, memory-mapped: only sentences that are gathered are read."""
 
     def __init__(self, tokens: Numbers, lengths: Numbers) -> None:
         self._tokens, self.lengths = tokens, lengths
@@ -62,7 +62,10 @@ class BinarizedText:
 
     @classmethod
     def open(cls, directory: Path, name: str) -> "BinarizedText":
-        """Map ``name``, such as train.source, of a folder whose checksums are verified."""
+        """Map ``name``, such as train.source, of a folder whose checksums were verified before.
+
+        Raises DamagedError if a file has a wrong header or the two files do not fit together.
+        """
         tokens_path = directory / f"{name}.tokens"
         tokens = map_numbers(tokens_path)
         text = cls(tokens, map_numbers(directory / f"{name}.lengths"))
@@ -78,7 +81,7 @@ class BinarizedText:
 
     @property
     def num_tokens(self) -> int:
-        """Tokens of all sentences, their ends included."""
+        """The number of tokens of all sentences, including each ``</s>``."""
         return int(self._block_starts[-1])
 
     def gather(self, indices: Indices) -> Gathered:
@@ -86,7 +89,7 @@ class BinarizedText:
         lengths = self.lengths[indices].astype(np.int64)
         ends = np.cumsum(lengths)
         num_tokens = int(ends[-1]) if len(ends) else 0
-        # Token t of the result lies at t plus a shift that is constant within its sentence.
+        # Token t of the result is token t + shift on disk; a sentence has one shift.
         parts = range(0, len(indices), INDICES_AT_ONCE)
         starts = [self._starts(indices[part : part + INDICES_AT_ONCE]) for part in parts]
         shifts = np.concatenate([*starts, ends[:0]]) - (ends - lengths)
@@ -108,7 +111,7 @@ class BinarizedWriter(NamedTuple):
     lengths: ArrayWriter
 
     def append(self, tokens: npt.NDArray[Any], lengths: npt.NDArray[Any]) -> None:
-        """Write sentences: their tokens with their ends, and their lengths."""
+        """Write sentences: their tokens, each sentence with its ``</s>``, and their lengths."""
         self.tokens.append(tokens)
         self.lengths.append(lengths)
 
@@ -117,7 +120,7 @@ class BinarizedWriter(NamedTuple):
 def writing_binarized(
     directory: Path, name: str, vocabulary_size: int, longest: int
 ) -> Iterator[BinarizedWriter]:
-    """Yield a writer of ``name``, such as train.source, for sentences of ``longest`` tokens."""
+    """Yield a writer of ``name``, such as train.source; no sentence may exceed ``longest``."""
     with ExitStack() as stack:
         tokens, lengths = (
             stack.enter_context(writing_numbers(directory / f"{name}.{what}", dtype))
@@ -130,7 +133,7 @@ def writing_binarized(
 
 
 class PreparedCorpus(NamedTuple):
-    """Everything train needs to know of the text."""
+    """The prepared text and its tokenizer, as train uses them."""
 
     directory: Path
     source: BinarizedText
@@ -143,12 +146,15 @@ class PreparedCorpus(NamedTuple):
 
     @property
     def longest(self) -> int:
-        """The tokens of the longest sentence of all four sides."""
+        """The number of tokens of the longest sentence of all four sides."""
         sides = (self.source, self.target, self.validation_source, self.validation_target)
         return max(int(side.lengths.max(initial=0)) for side in sides)
 
     def validation_lines(self, side: Side) -> list[str]:
-        """Return the validation text of one side: every line, also those without a loss."""
+        """Return all lines of one side's validation text, also those that have no loss.
+
+        Pairs that are too long or have an empty side have no loss.
+        """
         with open_text(validation_text(self.directory, side)) as stream:
             return list(LineTexts(stream))
 
@@ -156,7 +162,9 @@ class PreparedCorpus(NamedTuple):
 def open_prepared(directory: Path, recipe: Recipe, preprocess: str) -> PreparedCorpus:
     """Return the corpus that preprocess wrote for ``recipe``, after checking every byte of it.
 
-    ``preprocess`` is the command that writes it, which messages propose.
+    Messages propose ``preprocess``, the command that writes the folder. Raises UserError if the
+    folder is missing, is something else or was made for other text or another tokenizer, and
+    DamagedError if a file in it is damaged.
     """
     restore_replaced(directory)
     refuse_broken_link(directory)
@@ -171,7 +179,7 @@ def open_prepared(directory: Path, recipe: Recipe, preprocess: str) -> PreparedC
 
 
 def _command_again(directory: Path, preprocess: str) -> str:
-    """Return the command that prepares ``directory`` again, and what to do before."""
+    """Return the command that prepares ``directory`` again, and what the user must do first."""
     foreign = foreign_file(directory)
     return f"{preprocess} --force" + (
         f" (first move {foreign} out of {directory}; preprocess did not write it)"
@@ -181,14 +189,14 @@ def _command_again(directory: Path, preprocess: str) -> str:
 
 
 def validation_text(directory: Path, side: Side) -> Path:
-    """Return where the validation text of one side lies."""
+    """Return the path of the validation text of one side."""
     return directory / f"validation.{side}.txt"
 
 
 def sections_that_matter(recipe: Recipe) -> dict[str, Any]:
-    """Return what of the recipe decides what preprocess writes.
+    """Return the settings of the recipe that determine what preprocess writes.
 
-    The test set and the weights do not, nor does the folder it writes to.
+    The test set, the weights of corpora and the folder to write to are not among them.
     """
     data = recipe.data.model_dump(mode="json", exclude={"prepared", "test"})
     for corpus in data["train"]:
@@ -197,7 +205,7 @@ def sections_that_matter(recipe: Recipe) -> dict[str, Any]:
 
 
 def foreign_file(directory: Path) -> str | None:
-    """Return the name of a file in ``directory`` that preprocess did not write, if there is one."""
+    """Return the name of a file in ``directory`` that preprocess did not write, or None."""
     names = sorted(path.name for path in directory.iterdir())
     return next((name for name in names if not OWN_FILE.fullmatch(name)), None)
 
@@ -216,7 +224,7 @@ def _refuse_other_folder(directory: Path) -> None:
 def refuse_stale(
     directory: Path, manifest: Mapping[str, Any], recipe: Recipe, preprocess: str
 ) -> None:
-    """Raise an error if ``directory`` was made for other text or another tokenizer."""
+    """Raise UserError if ``directory`` was made for other text or another tokenizer."""
     wanted = dict(_leaves(sections_that_matter(recipe)))
     made = dict(_leaves({section: manifest[section] for section in ("data", "tokenizer")}))
     different = [key for key in {**made, **wanted} if made.get(key) != wanted.get(key)]
@@ -254,7 +262,7 @@ def _open(directory: Path, manifest: dict[str, Any], recipe: Recipe) -> Prepared
 
 
 def _starts_of_blocks(lengths: Numbers) -> Indices:
-    """Return where in the tokens each block of sentences starts, and where the last one ends."""
+    """Return the token at which each block of sentences starts, and the end of the last block."""
     num_blocks = -(-len(lengths) // BLOCK)
     starts = np.zeros(num_blocks + 1, dtype=np.int64)
     for first in range(0, num_blocks, BLOCKS_AT_ONCE):

@@ -1,4 +1,4 @@
-"""Which training pairs are left out, by which rule, and where they stood."""
+"""Rules that leave out training pairs, and the count and lines of what each rule left out."""
 
 from typing import Any, NamedTuple
 
@@ -11,12 +11,12 @@ from nmt_cli.recipe.schema import DataConfig
 EMPTY, DUPLICATE = "empty", "duplicate"
 TOO_LONG, TOO_SHORT, LENGTH_RATIO = "too_long", "too_short", "length_ratio"
 RULES = (EMPTY, DUPLICATE, TOO_LONG, TOO_SHORT, LENGTH_RATIO)
-KEPT = -1  # otherwise a place in RULES
-LISTED_LINES = 1000  # of each rule and corpus; the count is always whole
+KEPT = -1  # other values are indices of RULES
+LISTED_LINES = 1000  # line numbers kept for each rule and corpus; the count includes all lines
 
 
 class LengthLimits(NamedTuple):
-    """What a pair may measure, in pieces without the end of sentence."""
+    """The lengths that a pair may have, in pieces without the end of sentence."""
 
     longest: int
     shortest: int = 1
@@ -29,7 +29,7 @@ def training_limits(data: DataConfig) -> LengthLimits:
 
 
 def has_empty_side(source: str, target: str) -> bool:
-    """Return whether there is nothing to translate, or nothing it is translated to."""
+    """Return whether one side of the pair is blank."""
     return is_blank(source) or is_blank(target)
 
 
@@ -46,12 +46,12 @@ def rules_broken(
         broken[longer > limits.ratio * shorter] = RULES.index(LENGTH_RATIO)
     broken[shorter < limits.shortest] = RULES.index(TOO_SHORT)
     broken[longer > limits.longest] = RULES.index(TOO_LONG)
-    broken[shorter == 0] = RULES.index(EMPTY)  # a tokenizer may know none of the characters
+    broken[shorter == 0] = RULES.index(EMPTY)  # text that is not blank may have no pieces
     return broken
 
 
 class DroppedLines:
-    """Counts what each rule dropped from one corpus, and remembers the first line numbers."""
+    """Counts the pairs that each rule dropped from one corpus, and keeps the first line numbers."""
 
     def __init__(self) -> None:
         self.counts = dict.fromkeys(RULES, 0)
@@ -64,10 +64,10 @@ class DroppedLines:
             self._lines[rule].append(line_number)
 
     def facts(self) -> dict[str, Any]:
-        """Return what the manifest says: of each rule the count and the first line numbers.
+        """Return the manifest's entry: for each rule the count and the first line numbers, sorted.
 
-        Line numbers are in order: pairs dropped for their text are noticed before those dropped
-        for their length, but each rule goes through the corpus once.
+        Lines of the rule ``empty`` may be added out of order: a blank side is noticed when the text
+        is read, a side without pieces when it is encoded.
         """
         return {
             rule: {"count": self.counts[rule], "first_lines": sorted(self._lines[rule])}

@@ -1,4 +1,4 @@
-"""Finds exactly equal pairs in a corpus of any size, with memory that does not grow with it."""
+"""Finds exactly equal pairs; its memory hardly grows with the corpus (one bit for each pair)."""
 
 import hashlib
 from collections.abc import Iterator
@@ -13,16 +13,16 @@ RECORDS_IN_MEMORY = 1 << 17  # a few megabytes
 
 
 def pair_hash(source: str, target: str) -> bytes:
-    """Return 128 bits that two different pairs never share, for all practical purposes."""
-    # A line feed is in neither text, so that no two pairs can be joined to the same bytes.
+    """Return a hash of 128 bits, so that in practice two different pairs never have the same."""
+    # No text contains a line feed, so different pairs give different bytes.
     return hashlib.blake2b(f"{source}\n{target}".encode(), digest_size=16).digest()
 
 
 class DuplicateFinder:
-    """Takes the hashes of pairs in order; then says which of them came before.
+    """Takes the hashes of all pairs in order, then finds the pairs that repeat an earlier one.
 
-    Records beyond what fits in memory go to buckets on disk by the first bits of their hash, so
-    that equal ones meet in one bucket, which is sorted by itself.
+    When the records exceed the memory limit, they are written to buckets on disk by the first bits
+    of their hash. Equal records are in the same bucket, so each bucket is sorted by itself.
     """
 
     def __init__(self, directory: Path, records_in_memory: int = RECORDS_IN_MEMORY) -> None:
@@ -38,7 +38,7 @@ class DuplicateFinder:
             self._spill()
 
     def repeated(self) -> Iterator[npt.NDArray[np.int64]]:
-        """Yield, in no order, the indices of pairs that are equal to an earlier one."""
+        """Yield the indices of pairs that are equal to an earlier one, in no particular order."""
         if not self._buckets:
             yield _later_ones(np.frombuffer(self._records, dtype=RECORD))
             return

@@ -1,4 +1,4 @@
-"""Text pairs to token ids, by several processes, in order and in bounded memory."""
+"""Encodes text pairs as token ids in several processes, in order and in bounded memory."""
 
 import multiprocessing
 import os
@@ -24,19 +24,22 @@ from nmt_cli.model_settings import TextSettings
 
 PAIRS_IN_CHUNK = 1000
 CHARACTERS_IN_CHUNK = 1_000_000
-CHUNKS_IN_FLIGHT = 3  # for each worker: one it encodes, one waiting for it, one waiting for us
-PAIRS_WORTH_A_WORKER = 20_000  # encoded in about the time that a process takes to start
+CHUNKS_IN_FLIGHT = 3  # for each worker: one in its queue, one being encoded, one done
+PAIRS_WORTH_A_WORKER = 20_000  # encoding them takes about as long as starting a process
 
 
 class _Text(NamedTuple):
-    """The two sides of some pairs; plain lists go to another process in a third of the time."""
+    """The two sides of some pairs as plain lists.
+
+    Sending them to another process takes a third of the time that a list of pairs takes.
+    """
 
     sources: list[str]
     targets: list[str]
 
 
 class EncodedSide(NamedTuple):
-    """Sentences of one side, each with its end, one after the other."""
+    """Sentences of one side, one after the other, each with its ``</s>``."""
 
     tokens: npt.NDArray[np.uint32]
     lengths: npt.NDArray[np.uint32]
@@ -44,7 +47,7 @@ class EncodedSide(NamedTuple):
 
 
 class EncodedPairs(NamedTuple):
-    """Pairs after encoding: for each the rule it broke, and the tokens of those that broke none."""
+    """Encoded pairs: the rule that each pair broke, and the tokens of pairs that broke none."""
 
     broken: npt.NDArray[np.int8]
     source: EncodedSide
@@ -52,7 +55,7 @@ class EncodedPairs(NamedTuple):
 
 
 class EncodingJob(NamedTuple):
-    """What a process must know to encode: where the tokenizer was saved, and the limits."""
+    """What an encoding process needs: the folder and settings of the tokenizer, and the limits."""
 
     directory: Path
     text: TextSettings
@@ -60,7 +63,7 @@ class EncodingJob(NamedTuple):
 
 
 def useful_workers(asked_for: int | None, num_pairs: int) -> int:
-    """Return how many processes to use: those asked for, or as many cores as pay off."""
+    """Return how many processes to use: those asked for, or as many as save time."""
     if asked_for is not None:
         return min(asked_for, -(-num_pairs // PAIRS_IN_CHUNK))
     return min(len(os.sched_getaffinity(0)), 1 + num_pairs // PAIRS_WORTH_A_WORKER)
@@ -80,9 +83,9 @@ def encode_pairs(text: _Text, tokenizer: Tokenizer, limits: LengthLimits) -> Enc
 def encode_in_order(
     pairs: Iterable[TextPair], job: EncodingJob, workers: int
 ) -> Iterator[tuple[list[TextPair], EncodedPairs]]:
-    """Yield chunks of pairs and what they became; the number of workers changes nothing but time.
+    """Yield chunks of pairs with their encoding; ``workers`` does not change the result.
 
-    With one worker there is no other process.
+    With one worker, this process encodes. Raises UserError if an encoding process dies.
     """
     if workers > 1:
         yield from _encode_in_pool(_chunks(pairs), job, workers)
@@ -95,7 +98,7 @@ def encode_in_order(
 def _encode_in_pool(
     chunks: Iterable[list[TextPair]], job: EncodingJob, workers: int
 ) -> Iterator[tuple[list[TextPair], EncodedPairs]]:
-    # A forked process would inherit threads' locks of numpy and sentencepiece.
+    # A forked process would inherit locks that threads of numpy and sentencepiece hold.
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(workers, context, initializer=_start_worker, initargs=(job,))
     waiting: deque[tuple[list[TextPair], Future[EncodedPairs]]] = deque()
@@ -108,7 +111,7 @@ def _encode_in_pool(
             yield _result(*waiting.popleft())
     except BrokenProcessPool:
         raise UserError(
-            f"one of {workers} encoding processes died, perhaps for want of memory; "
+            f"one of {workers} encoding processes died, perhaps because memory was full; "
             "run again with fewer --workers."
         ) from None
     finally:
@@ -122,7 +125,7 @@ def _result(
 
 
 class _Worker:
-    """What an encoding process holds between chunks."""
+    """What an encoding process keeps between chunks."""
 
     tokenizer: Tokenizer
     limits: LengthLimits
@@ -136,7 +139,7 @@ def _start_worker(job: EncodingJob) -> None:
 
 
 def _end_with_parent() -> None:
-    """End this process if the parent is killed, as nothing else would."""
+    """End this process when the parent is killed; nothing else would end it."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         wait([parent.sentinel])

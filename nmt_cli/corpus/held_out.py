@@ -6,11 +6,11 @@ from itertools import islice
 from nmt_cli.corpus.cleaning import has_empty_side
 from nmt_cli.corpus.duplicates import pair_hash
 
-MOST_PAIRS = 1 << 18  # 30 MB of hashes; texts to measure on are a hundredth of that
+MOST_PAIRS = 1 << 18  # 30 MB of hashes; usual validation and test sets have a hundredth of that
 
 
 class HeldOut:
-    """Hashes of the pairs, and which of them were not yet found in the training text."""
+    """Hashes of held-out pairs, and which of them were not found in the training text so far."""
 
     def __init__(self, pairs: Iterable[tuple[str, str]] = ()) -> None:
         self._hashes = {
@@ -29,5 +29,5 @@ class HeldOut:
 
     @property
     def is_all_met(self) -> bool:
-        """Whether every pair is in the training text too."""
+        """Whether every held-out pair was found in the training text."""
         return bool(self._hashes) and not self._unmet

@@ -1,7 +1,7 @@
-"""Lines are the bytes between line feeds, and nothing else separates them (decision D9).
+"""Reads and writes lines of text. Only a line feed separates lines.
 
 Python's own text readers also split at CR, VT, FF, U+0085, U+2028 and others, or crash on a bad
-byte; each of these moves every later line of a parallel corpus against its translation.
+byte. One extra line would shift all later lines of a parallel corpus against their translations.
 """
 
 import gzip
@@ -32,15 +32,15 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 REPLACEMENT = "\ufffd"
 LONGEST_LINE = 1 << 26  # bytes; nobody writes such a line, but /dev/zero has one that never ends
 READ_AT_ONCE = 1 << 18  # bytes
-COMPRESSED_AT_ONCE = 1 << 14  # bytes; smaller reads make the estimate of the rest more precise
+COMPRESSED_AT_ONCE = 1 << 14  # bytes; smaller reads make the estimate of TextSize more precise
 XZ_END = b"YZ"
 
-# Compressed text under another name would be read as one or two very odd lines.
+# The first bytes of compressed files. Under another suffix they would be read as garbled text.
 COMPRESSED = {b"\x1f\x8b\x08": ".gz", b"\xfd7zXZ\x00": ".xz", b"\x28\xb5\x2f\xfd": ".zst"}
 SUFFIXES = frozenset(COMPRESSED.values())
 ZIP, BZIP2 = b"PK\x03\x04", re.compile(rb"BZh[1-9]\x31\x41\x59\x26\x53\x59")
 DECOMPRESSION_ERRORS = (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError, zstd.ZstdError)
-# Neither white space nor without width; \s is what str.isspace says.
+# A character that is neither white space nor zero-width; \s matches what str.isspace accepts.
 VISIBLE = re.compile("[^\\s\u200b-\u200f\u2060\ufeff]")
 LINE_BREAKING = str.maketrans(
     dict.fromkeys("\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029\x00", " "),
@@ -51,14 +51,17 @@ class Line(NamedTuple):
     """The text of a line, and what was cut from it or repaired in it."""
 
     text: str
-    carriage_return: bool  # one was cut before the line feed
-    newline: bool  # false only for a last line without one
+    carriage_return: bool  # whether one was cut before the line feed
+    newline: bool  # false only for a last line that does not end in a line feed
     replaced: int  # bad byte sequences that became U+FFFD
-    byte_order_mark: bool  # one was cut; only ever on the first line
+    byte_order_mark: bool  # whether one was cut, which happens on the first line only
 
 
 def read_lines(stream: BinaryIO) -> Iterator[Line]:
-    """Yield the lines of ``stream`` as they arrive."""
+    """Yield the lines of ``stream`` as they arrive.
+
+    Raises UserError if a line is longer than ``LONGEST_LINE``.
+    """
     number = 0
     while raw := stream.readline(LONGEST_LINE):
         number += 1
@@ -80,7 +83,9 @@ def read_lines(stream: BinaryIO) -> Iterator[Line]:
 class LineTexts:
     """The ``text`` of each line that ``read_lines`` would yield, read and decoded in blocks.
 
-    That takes a tenth of the time. ``num_invalid`` counts the lines read with bad bytes.
+    This takes a tenth of the time of ``read_lines``. ``num_invalid`` counts the lines with bad
+    bytes that were read so far. Iterating raises UserError if a line is longer than
+    ``LONGEST_LINE``.
     """
 
     def __init__(self, stream: BinaryIO) -> None:
@@ -95,7 +100,7 @@ class LineTexts:
         more = True
         while more:
             block = self._stream.read(READ_AT_ONCE)
-            more = len(block) == READ_AT_ONCE  # a terminal tells its end only once
+            more = len(block) == READ_AT_ONCE  # a terminal reports its end only once
             ended, newline, rest = block.rpartition(b"\n")
             if len(begun) + (block.index(b"\n") if newline else len(rest)) >= LONGEST_LINE:
                 raise _endless(self._stream, self._num_lines + 1)
@@ -125,13 +130,17 @@ def is_blank(text: str) -> bool:
 
 
 def one_line(text: str) -> str:
-    """Return ``text`` with a space for each character that any reader could take for a line end."""
+    """Return ``text`` with a space for each character that some program reads as a line end."""
     return text.translate(LINE_BREAKING)
 
 
 @contextmanager
 def open_text(path: Path) -> Iterator[BinaryIO]:
-    """Yield the bytes of a plain, .gz, .xz or .zst file; errors while reading name the file."""
+    """Yield the decompressed bytes of a plain, .gz, .xz or .zst file.
+
+    Raises UserError if the file cannot be opened, is compressed in another way or has the wrong
+    suffix. Reading the stream raises UserError if the file is damaged or cannot be read.
+    """
     with _open(path) as file:
         _refuse_other_compression(file, path)
         counted = _Counted(file, COMPRESSED_AT_ONCE if path.suffix in SUFFIXES else READ_AT_ONCE)
@@ -140,7 +149,7 @@ def open_text(path: Path) -> Iterator[BinaryIO]:
 
 
 def bytes_read(stream: BinaryIO) -> int:
-    """Return how many bytes ``open_text`` has read so far from its file, before decompression."""
+    """Return how many bytes a stream of ``open_text`` has read from its file, still compressed."""
     named = cast(io.BufferedReader, stream).raw
     return named.file.num_bytes if isinstance(named, _Named) else 0
 
@@ -200,7 +209,7 @@ def _decode(raw: bytes) -> tuple[str, int]:
         return raw.decode(), 0
     except UnicodeDecodeError:
         text = raw.decode(errors="replace")
-        # UTF-8 synchronizes itself: an honest U+FFFD in the input is never part of a bad sequence.
+        # A U+FFFD that the input itself holds is valid UTF-8, so it is not part of a bad sequence.
         return text, text.count(REPLACEMENT) - raw.count(REPLACEMENT.encode())
 
 
@@ -217,7 +226,7 @@ def _open(path: Path) -> io.BufferedReader:
 
 def _refuse_other_compression(file: io.BufferedReader, path: Path) -> None:
     """Raise UserError if the name of a compressed file is wrong, or we cannot decompress it."""
-    if not path.is_file():  # looking at the start of a pipe would wait for its writer
+    if not path.is_file():  # peeking into a pipe would wait for its writer
         return
     try:
         start = file.peek(16)
@@ -275,7 +284,7 @@ def _decompressed(file: BinaryIO, counted: _Counted, path: Path) -> BinaryIO:
 
 
 def _refuse_cut_xz(file: BinaryIO, path: Path) -> None:
-    """Look at the end of the file, because lzma silently ignores garbage behind its stream."""
+    """Raise UserError if the file does not end as .xz must; lzma ignores garbage at the end."""
     if not file.seekable():
         return
     file.seek(0, os.SEEK_END)
@@ -290,7 +299,7 @@ class _Named(io.RawIOBase):
 
     def __init__(self, stream: BinaryIO, path: Path, file: _Counted) -> None:
         self._stream, self.name, self.file = stream, str(path), file
-        self.num_bytes = 0  # of text
+        self.num_bytes = 0  # after decompression
 
     def readable(self) -> bool:
         return True

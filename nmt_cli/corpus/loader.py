@@ -1,4 +1,4 @@
-"""Batches read ahead of their use, as plain arrays; training makes tensors of them."""
+"""Reads batches ahead of their use, as numpy arrays; training makes tensors of them."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -11,7 +11,7 @@ from nmt_cli.corpus.binarized import BinarizedText
 
 
 class ParallelTokens(NamedTuple):
-    """Both sides of some pairs: flat tokens, each sentence with its end, and lengths."""
+    """Both sides of some pairs: flat tokens, each sentence with its ``</s>``, and lengths."""
 
     source_tokens: Indices
     source_lengths: Indices
@@ -20,9 +20,9 @@ class ParallelTokens(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """The pairs of one optimizer step, cut into what fits the device at once."""
+    """The pairs of one optimizer step, cut into micro-batches that fit the device."""
 
-    number: int  # batch_index: of the plan, counted through all epochs
+    number: int  # the batch_index of the plan, counted through all epochs
     micro_batches: tuple[ParallelTokens, ...]
 
     def __str__(self) -> str:
@@ -51,7 +51,8 @@ class Batch(NamedTuple):
     def cut(self, max_tokens: int, multiple_of: int = 1) -> "Batch":
         """Return the same pairs in micro-batches of at most ``max_tokens`` a side.
 
-        Returns this batch itself if its micro-batches are already small enough.
+        Returns this batch itself if its micro-batches are already small enough. Raises UserError
+        if a sentence has more than ``max_tokens``.
         """
         if self.largest_side <= max_tokens:
             return self
@@ -60,12 +61,12 @@ class Batch(NamedTuple):
 
     @property
     def num_source_tokens(self) -> int:
-        """The source tokens of all micro-batches, ends of sentences included."""
+        """The number of source tokens of all micro-batches, including each ``</s>``."""
         return sum(len(micro_batch.source_tokens) for micro_batch in self.micro_batches)
 
     @property
     def num_target_tokens(self) -> int:
-        """The target tokens of all micro-batches, ends of sentences included."""
+        """The number of target tokens of all micro-batches, including each ``</s>``."""
         return sum(len(micro_batch.target_tokens) for micro_batch in self.micro_batches)
 
 
@@ -76,7 +77,11 @@ def micro_batches_of(
     max_tokens: int,
     multiple_of: int = 1,
 ) -> tuple[ParallelTokens, ...]:
-    """Return the pairs in the fewest pieces that hold ``max_tokens`` on either side."""
+    """Return the pairs in micro-batches of at most ``max_tokens`` on either side.
+
+    Their number is the smallest multiple of ``multiple_of`` that is enough. Raises UserError if a
+    sentence has more than ``max_tokens``.
+    """
     return _cut(
         ParallelTokens(*source.gather(pairs), *target.gather(pairs)), max_tokens, multiple_of
     )
@@ -109,7 +114,8 @@ def load_batches(
 ) -> Iterator[Batch]:
     """Yield the batches of the plan without end, from ``first_index`` on.
 
-    The next batch is read in a thread while the caller computes.
+    A thread reads the next batch while the caller computes. Raises UserError if a sentence has more
+    than ``max_tokens``.
     """
 
     def load(index: int) -> Batch:

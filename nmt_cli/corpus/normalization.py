@@ -1,4 +1,4 @@
-"""What happens to text before it is cut into pieces, in preprocess and in translate alike."""
+"""Normalizes text before it is cut into pieces, in the same way in preprocess and translate."""
 
 import unicodedata
 from collections.abc import Callable
@@ -11,26 +11,26 @@ SIDES: tuple[Side, Side] = ("source", "target")
 
 
 class NormalizedText(Protocol):
-    """What decides how text is normalized: the data section of a recipe, or a model's settings."""
+    """Settings of normalization: the data section of a recipe, or the settings of a model."""
 
     @property
     def source_language(self) -> str:
-        """Code of the language translated from."""
+        """The code of the source language."""
         ...
 
     @property
     def target_language(self) -> str:
-        """Code of the language translated into."""
+        """The code of the target language."""
         ...
 
     @property
     def normalization(self) -> Normalization:
-        """What to change."""
+        """The kinds of normalization to apply."""
         ...
 
 
 class Normalizer:
-    """Applies the changes that were asked for; with none, text stays as it is."""
+    """Applies the kinds of normalization that the settings ask for."""
 
     def __init__(self, text: NormalizedText) -> None:
         self._nfc = text.normalization.nfc
@@ -38,11 +38,11 @@ class Normalizer:
 
     @property
     def is_identity(self) -> bool:
-        """Return whether no text would change."""
+        """Whether every text stays unchanged."""
         return not self._nfc and not self._punctuation
 
     def __call__(self, text: str, side: Side = "source") -> str:
-        """Return the text as the tokenizer should see it."""
+        """Return the normalized text."""
         if self._nfc:
             text = unicodedata.normalize("NFC", text)
         if self._punctuation:
@@ -51,7 +51,7 @@ class Normalizer:
 
 
 def _punctuation_rules(text: NormalizedText) -> dict[Side, Callable[[str], str]]:
-    from sacremoses import MosesPunctNormalizer  # half a second that only those who ask for it pay
+    from sacremoses import MosesPunctNormalizer  # takes half a second, so only if it is needed
 
     languages: dict[Side, str] = {"source": text.source_language, "target": text.target_language}
     return {

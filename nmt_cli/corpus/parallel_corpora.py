@@ -1,4 +1,4 @@
-"""The corpora of a recipe, one after the other, and what is found in them before encoding."""
+"""Reads the corpora of a recipe one after the other, and counts what it finds in their text."""
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -23,11 +23,11 @@ from nmt_cli.errors import UserError
 from nmt_cli.recipe.schema import ParallelFiles
 
 PAIRS_BETWEEN_REPORTS = 1000
-IN_PIECES = "@@ "  # subword-nmt's mark of a piece that the next one continues
+IN_PIECES = "@@ "  # subword-nmt ends a piece with it if the word goes on in the next piece
 
 
 class TextPair(NamedTuple):
-    """A pair worth encoding, and where it stood."""
+    """A pair to encode, with its corpus and line number."""
 
     corpus: int
     line: int
@@ -47,14 +47,14 @@ class CorpusReport:
         self.dropped = DroppedLines()
 
     def count(self, line: int, broken: int) -> None:
-        """Count the encoded pair at ``line``, which broke a rule about lengths or is kept."""
+        """Count the encoded pair at ``line``; ``broken`` is an index of ``RULES`` or ``KEPT``."""
         if broken == KEPT:
             self.pairs_kept += 1
         else:
             self.dropped.add(RULES[broken], line)
 
     def facts(self) -> dict[str, Any]:
-        """Return what the manifest says of this corpus."""
+        """Return the manifest's entry for this corpus."""
         return {
             "source": str(self.files.source),
             "target": str(self.files.target),
@@ -77,7 +77,7 @@ class CorpusReport:
 
 
 class ParallelCorpora:
-    """Corpora that are read several times: looked over, trained on, encoded."""
+    """Corpora that are read several times: to check them, to train a tokenizer, to encode them."""
 
     def __init__(self, files: Sequence[ParallelFiles], *, remove_duplicates: bool) -> None:
         self.reports = [CorpusReport(parallel_files) for parallel_files in files]
@@ -92,10 +92,12 @@ class ParallelCorpora:
         validation: HeldOut | None = None,
         test: HeldOut | None = None,
     ) -> None:
-        """Read everything once: equal numbers of lines, undamaged files, duplicates, overlaps.
+        """Read every corpus once, to check its files and to count duplicates and overlaps.
 
-        ``directory`` takes what does not fit in memory; ``advance`` is called with how many more
-        pairs and bytes were read; ``validation`` and ``test`` hold the pairs to look for.
+        Hashes that do not fit in memory are written to ``directory``. ``advance`` is called with
+        the numbers of pairs and bytes read since its last call. ``validation`` and ``test`` hold
+        the pairs to look for. Raises UserError if a file cannot be read, is damaged or empty, or if
+        the two files of a corpus have different numbers of lines.
         """
         finder = DuplicateFinder(directory)
         validation, test = validation or HeldOut(), test or HeldOut()
@@ -123,14 +125,17 @@ class ParallelCorpora:
 
     @property
     def num_text_pairs(self) -> int:
-        """How many pairs ``text_pairs`` yields."""
+        """The number of pairs that ``text_pairs`` yields."""
         return sum(
             report.pairs_read - report.empty - self._remove_duplicates * report.duplicates
             for report in self.reports
         )
 
     def text_pairs(self, *, count_dropped: bool = False) -> Iterator[TextPair]:
-        """Yield the pairs that no rule about text drops; after ``look_over`` only."""
+        """Yield the pairs that are neither empty nor dropped as duplicates.
+
+        Call ``look_over`` first. Raises UserError if a file has changed since then.
+        """
         index = 0
         for corpus, report in enumerate(self.reports):
             number = 0

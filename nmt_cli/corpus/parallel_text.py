@@ -1,4 +1,4 @@
-"""Two files of which line n of one translates line n of the other."""
+"""Two text files; line n of one translates line n of the other."""
 
 import contextlib
 from collections.abc import Iterator
@@ -22,13 +22,14 @@ class ParallelText:
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of the two files that were read so far, compressed where they are."""
+        """The number of bytes read so far from the two files, before decompression."""
         return sum(map(bytes_read, self._streams))
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
-        """Yield source and target; refuse the files, when both are read, if one has more lines.
+        """Yield source and target of each pair; ``num_invalid`` is set after the last one.
 
-        ``num_invalid`` is right when all pairs are read.
+        Raises UserError if a file cannot be read, is damaged, empty or a pipe, or at the end if one
+        file has more lines than the other.
         """
         files, number = self._files, 0
         for path in (files.source, files.target):
@@ -53,7 +54,7 @@ class ParallelText:
 
 
 def _refuse_pipes(path: Path) -> None:
-    with contextlib.suppress(OSError, ValueError):  # opening it will say what is wrong
+    with contextlib.suppress(OSError, ValueError):  # opening the file will raise the right error
         if path.exists() and not path.is_file() and not path.is_dir():
             raise UserError(
                 f"{path} is not a plain file, but preprocess reads text more than once; "
@@ -73,4 +74,4 @@ def _unequal(files: ParallelFiles, num_sources: int, num_targets: int) -> UserEr
 
 
 def _empty(path: Path) -> UserError:
-    return UserError(f"{path} is empty; it must hold a sentence a line.")
+    return UserError(f"{path} is empty; it must hold one sentence per line.")

@@ -1,4 +1,4 @@
-"""SentencePiece, with byte fallback: every text has pieces, and no text has a control id."""
+"""SentencePiece with byte fallback: any text can be encoded, but never as a control id."""
 
 import io
 import re
@@ -17,11 +17,12 @@ from nmt_cli.recipe.schema import TokenizerConfig
 
 FILE_NAME = "tokenizer.model"
 LARGEST_FILE = 50 << 20  # bytes
-# Longer lines are cut for training: SentencePiece would skip them, saying so only in its log.
+# Longer lines are cut for training: SentencePiece would skip them and report that only in its log.
 LONGEST_TRAINING_TEXT = 1000  # characters, at most 4 bytes each; SentencePiece takes 4192 bytes
-NUM_THREADS = 16  # stored in the model and part of how sums are rounded, so never the machine's
-MANY_SENTENCES = 5_000_000  # above this, unigram training may count past 32 bits
-# SentencePiece leaves out lines that hold the character it marks unknown ones with.
+# The same on every machine: it is stored in the model, and it affects how sums are rounded.
+NUM_THREADS = 16
+MANY_SENTENCES = 5_000_000  # above this, counts of unigram training may exceed 32 bits
+# SentencePiece marks unknown characters with this one, and skips training lines that contain it.
 SKIPPED_BY_TRAINER = "\u2585"
 SPACE_IN_PIECES = "\u2581"
 TOO_LARGE = re.compile(r"Vocabulary size too high.*<= (\d+)")
@@ -38,7 +39,11 @@ processor.id_to_piece(list(range(processor.get_piece_size())))
 
 
 class SentencePieceTokenizer:
-    """A trained model and the normalization that goes before it."""
+    """A trained model, and the normalization that is applied before it.
+
+    Raises DamagedError if ``model`` cannot be loaded, UserError if it has no ``</s>``. Errors call
+    the model ``name``.
+    """
 
     def __init__(self, model: bytes, normalizer: Normalizer, name: str) -> None:
         self._model, self._normalizer = model, normalizer
@@ -62,7 +67,10 @@ class SentencePieceTokenizer:
         return self._processor.encode(list(map(_spaced, texts)), out_type=int, num_threads=1)
 
     def decode(self, ids: Sequence[int], *, keep_pieces: bool = False) -> str:
-        """Return the text of ``ids``; any character may be in it, line feeds too."""
+        """Return the text of ``ids``; it may contain any character, even a line feed.
+
+        Raises NoTextError if an id has no text.
+        """
         if keep_pieces:
             return " ".join(self.pieces(ids))
         try:
@@ -75,7 +83,7 @@ class SentencePieceTokenizer:
         return text
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
-        """Return the pieces that ``ids`` stand for."""
+        """Return the pieces that ``ids`` stand for. Raises NoTextError if an id has none."""
         try:
             return self._processor.id_to_piece([int(token) for token in ids])
         except (IndexError, UnicodeDecodeError):
@@ -87,7 +95,7 @@ class SentencePieceTokenizer:
 
 
 def read_model(path: Path) -> bytes:
-    """Return the bytes of a model file, if it can be one."""
+    """Return the bytes of a model file. Raises UserError if it cannot be read or is too large."""
     try:
         with path.open("rb") as stream:
             model = stream.read(LARGEST_FILE + 1)
@@ -103,7 +111,11 @@ def read_model(path: Path) -> bytes:
 def existing_tokenizer(
     config: TokenizerConfig, normalizer: Normalizer, path: Path
 ) -> SentencePieceTokenizer:
-    """Return the tokenizer of a file from elsewhere, after trying it out in another process."""
+    """Return the tokenizer of a file from elsewhere, after trying it out in another process.
+
+    Raises UserError if the file cannot be read or lacks a piece that the recipe declares, and
+    DamagedError if it is not a usable model.
+    """
     model = read_model(path)
     if not _survives_trial(path):
         raise _damaged(str(path))
@@ -119,7 +131,7 @@ def existing_tokenizer(
 
 
 def _survives_trial(path: Path) -> bool:
-    """Return whether a process that uses the model ends well: a crafted one can crash it."""
+    """Return whether another process can use the model; a malicious one can crash its process."""
     command = [sys.executable, "-c", TRIAL, str(path)]
     try:
         trial = subprocess.run(command, capture_output=True, check=False, timeout=TRIAL_SECONDS)
@@ -131,7 +143,10 @@ def _survives_trial(path: Path) -> bool:
 def train_model(
     sentences: Iterable[str], config: TokenizerConfig, num_sentences: int, seed: int
 ) -> bytes:
-    """Return the bytes of a model trained on ``sentences``: the same for the same input."""
+    """Return the bytes of a model trained on ``sentences``; equal input gives equal bytes.
+
+    Raises UserError if SentencePiece cannot train on this text with this recipe.
+    """
     reader, model = _TrainingText(sentences), io.BytesIO()
     sentencepiece.set_random_generator_seed(seed % 2**32)
     try:
@@ -143,7 +158,7 @@ def train_model(
             character_coverage=config.character_coverage,
             user_defined_symbols=list(config.user_defined_symbols),
             byte_fallback=True,
-            # Ours is applied before, and an unasked-for NFKC would change the target text.
+            # Normalizer ran before; SentencePiece's default, NFKC, would change the target text.
             normalization_rule_name="identity",
             unk_id=0,
             bos_id=1,
@@ -163,7 +178,7 @@ def train_model(
 
 
 class _TrainingText:
-    """Hands text to the C++ trainer and keeps the error that stopped it, which C++ loses."""
+    """Yields text to the C++ trainer and keeps the error that stopped it; the trainer loses it."""
 
     def __init__(self, sentences: Iterable[str]) -> None:
         self._sentences = sentences
@@ -175,15 +190,15 @@ class _TrainingText:
                 text = _spaced(sentence.replace(SKIPPED_BY_TRAINER, " "))
                 for start in range(0, len(text), LONGEST_TRAINING_TEXT):
                     yield text[start : start + LONGEST_TRAINING_TEXT]
-        except BaseException as error:  # a signal's too, which C++ would turn into text
+        except BaseException as error:  # also a signal's, which C++ would turn into a message
             self.error = error
             raise
 
 
 def _spaced(text: str) -> str:
-    """Return ``text`` with one space for white space of any kind, because pieces know only that."""
+    """Return ``text`` with each run of white space as one space: pieces have no other kind."""
     if text.isprintable() and SPACE_IN_PIECES not in text and "  " not in text:
-        return text.strip(" ")  # no other white space is printable; twice as fast
+        return text.strip(" ")  # twice as fast; the space is the only printable white space
     return " ".join(text.replace(SPACE_IN_PIECES, " ").split())
 
 
@@ -192,7 +207,7 @@ def _processor(model: bytes, name: str) -> sentencepiece.SentencePieceProcessor:
         processor = sentencepiece.SentencePieceProcessor()
         if not model or not processor.load_from_serialized_proto(model):
             raise _damaged(name)
-    except (RuntimeError, UnicodeDecodeError):  # the second where the message quotes the damage
+    except (RuntimeError, UnicodeDecodeError):  # the latter if the message quotes damaged bytes
         raise _damaged(name) from None
     return processor
 
@@ -202,7 +217,7 @@ def _damaged(name: str) -> DamagedError:
 
 
 def _in_human_words(error: RuntimeError, config: TokenizerConfig) -> UserError:
-    """Return what the trainer's message, made for its authors, means for the recipe."""
+    """Return the trainer's error in terms of the recipe."""
     text, size = str(error), config.vocabulary_size or 0
     if found := TOO_LARGE.search(text):
         return UserError(

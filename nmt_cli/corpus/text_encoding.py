@@ -6,7 +6,7 @@ from nmt_cli.corpus.lines import open_text
 from nmt_cli.errors import UserError
 
 SAMPLE = 4096  # bytes
-# A mark at the start is conclusive: no UTF-8 text begins with these bytes.
+# A byte order mark is conclusive: no UTF-8 text begins with these bytes.
 MARKS = {
     b"\xff\xfe\0\0": "UTF-32",
     b"\0\0\xfe\xff": "UTF-32",

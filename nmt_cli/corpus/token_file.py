@@ -1,6 +1,6 @@
-"""Numbers on disk: a header that says what follows, and a flat array that is memory-mapped.
+"""Arrays of numbers on disk: a header and a flat array, which is read by memory-mapping.
 
-64 bytes  magic, format version, bytes of a number, count of numbers; the rest is not used
+64 bytes  magic, format version, bytes per number, count of numbers; the rest is not used
 then      count little-endian uint16 or uint32
 """
 
@@ -29,7 +29,7 @@ def dtype_holding(largest: int) -> np.dtype[Any]:
 
 
 class ArrayWriter:
-    """Appends numbers to a file; the header is complete when it is closed."""
+    """Appends numbers to a file; call ``write_header`` at the end, when the count is known."""
 
     def __init__(self, stream: BinaryIO, dtype: np.dtype[Any]) -> None:
         self._stream, self._dtype = stream, dtype
@@ -37,12 +37,12 @@ class ArrayWriter:
         stream.write(bytes(HEADER.size))
 
     def append(self, numbers: npt.NDArray[Any]) -> None:
-        """Write more numbers, which must fit the type."""
+        """Write more numbers; each must fit the type."""
         self._stream.write(numbers.astype(self._dtype).tobytes())
         self.count += len(numbers)
 
     def write_header(self) -> None:
-        """Say in front of the numbers what they are."""
+        """Write the header, for which the constructor left room."""
         self._stream.seek(0)
         self._stream.write(HEADER.pack(MAGIC, VERSION, self._dtype.itemsize, self.count))
 
@@ -57,9 +57,10 @@ def writing_numbers(path: Path, dtype: np.dtype[Any]) -> Iterator[ArrayWriter]:
 
 
 def map_numbers(path: Path) -> Numbers:
-    """Return the numbers of ``path``, read from disk only where they are used.
+    """Return the numbers of ``path``, memory-mapped.
 
-    Their checksum is in the manifest of their folder; here only the header is checked.
+    Their checksum is in the manifest of their folder; here only the header is checked. Raises
+    DamagedError if the file cannot be read or its header is wrong.
     """
     try:
         with path.open("rb") as stream:
@@ -68,7 +69,7 @@ def map_numbers(path: Path) -> Numbers:
     except OSError as error:
         raise DamagedError(f"{path} cannot be read: {error.strerror}.") from None
     if len(header) < HEADER.size or header[: len(MAGIC)] != MAGIC:
-        raise DamagedError(f"{path} is damaged: it does not begin as a file of numbers must.")
+        raise DamagedError(f"{path} is damaged: its header is not that of a file of numbers.")
     _, version, itemsize, count = HEADER.unpack(header)
     if version != VERSION:
         raise DamagedError(f"{path} has format version {version}, this nmt-cli reads {VERSION}.")

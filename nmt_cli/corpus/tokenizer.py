@@ -1,4 +1,4 @@
-"""Text to token ids and back: what every tokenizer can do, and the choice between them."""
+"""Text to token ids and back: the interface of all tokenizers, and how one is loaded or trained."""
 
 import random
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,7 +15,7 @@ class Tokenizer(Protocol):
     """Cuts normalized text into pieces of one vocabulary that both languages share."""
 
     size: int
-    bos_id: int  # starts the decoder; an existing model without one starts with eos_id
+    bos_id: int  # the decoder's first input; equals eos_id if the model has no <s>
     eos_id: int
     unk_id: int
 
@@ -28,9 +28,9 @@ class Tokenizer(Protocol):
         ...
 
     def decode(self, ids: Sequence[int], *, keep_pieces: bool = False) -> str:
-        """Return the text of ``ids``; any character may be in it, line feeds too.
+        """Return the text of ``ids``; it may contain any character, even a line feed.
 
-        Raises NoTextError, as ``pieces`` does, where an id has no text.
+        Raises NoTextError if an id has no text.
         """
         ...
 
@@ -39,7 +39,7 @@ class Tokenizer(Protocol):
         ...
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
-        """Return the pieces that ``ids`` stand for."""
+        """Return the pieces that ``ids`` stand for. Raises NoTextError if an id has none."""
         ...
 
     def save(self, directory: Path) -> None:
@@ -48,7 +48,10 @@ class Tokenizer(Protocol):
 
 
 def load_tokenizer(directory: Path, text: TextSettings) -> Tokenizer:
-    """Return the tokenizer that was saved in ``directory``, with its normalization."""
+    """Return the tokenizer that was saved in ``directory``, with its normalization.
+
+    Raises UserError if its file cannot be read, DamagedError if it is damaged.
+    """
     normalizer = Normalizer(text)
     if text.type == "whitespace":
         path = directory / whitespace_tokenizer.FILE_NAME
@@ -66,7 +69,11 @@ def train_tokenizer(
     num_pairs: int,
     seed: int,
 ) -> Tokenizer:
-    """Return a tokenizer made from ``pairs`` of text, or from the model file the recipe names."""
+    """Return a tokenizer made from ``pairs`` of text, or from the model file the recipe names.
+
+    Raises UserError if the recipe asks for what this text or model file does not allow, and
+    DamagedError if the model file is damaged.
+    """
     normalizer = Normalizer(data)
     if config.model is not None:
         return sentencepiece_tokenizer.existing_tokenizer(config, normalizer, config.model)
@@ -91,7 +98,7 @@ def _normalized(pairs: Iterable[tuple[str, str]], normalizer: Normalizer) -> Ite
 def _sample(
     pairs: Iterable[tuple[str, str]], num_pairs: int, num_sampled: int, seed: int
 ) -> Iterator[tuple[str, str]]:
-    """Yield exactly ``num_sampled`` of the pairs in their order, each subset equally likely."""
+    """Yield exactly ``num_sampled`` of the pairs in order; all subsets are equally likely."""
     generator = random.Random(seed)
     needed = num_sampled
     for remaining, pair in zip(range(num_pairs, 0, -1), pairs, strict=False):

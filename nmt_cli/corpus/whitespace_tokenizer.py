@@ -1,4 +1,4 @@
-"""Text that is already in pieces, with white space between them."""
+"""A tokenizer for text that is already in pieces, with white space between them."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -17,9 +17,9 @@ MANY_PIECES = 100_000
 
 
 class WhitespaceTokenizer:
-    """A list of pieces; an id is a place in it.
+    """A vocabulary as a list; the id of a piece is its index.
 
-    A piece of the text that is spelt like one of the three control pieces has a place of its own.
+    A piece of the text that is spelt like a control piece has an id of its own.
     """
 
     unk_id, bos_id, eos_id = range(len(CONTROL))
@@ -42,7 +42,10 @@ class WhitespaceTokenizer:
         return [self.encode(text, side) for text in texts]
 
     def decode(self, ids: Sequence[int], *, keep_pieces: bool = False) -> str:
-        """Return the pieces separated by spaces, or joined if the recipe gives a joiner."""
+        """Return the pieces separated by spaces, or joined if the recipe gives a joiner.
+
+        Raises NoTextError if an id has no text.
+        """
         marks = (self.bos_id, self.eos_id)
         text = " ".join(self.pieces([token for token in ids if token not in marks]))
         return text if keep_pieces else self.joined(text)
@@ -55,20 +58,23 @@ class WhitespaceTokenizer:
         return f"{pieces} ".replace(f"{self._joiner} ", "").removesuffix(" ")
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
-        """Return the pieces that ``ids`` stand for."""
+        """Return the pieces that ``ids`` stand for. Raises NoTextError if an id has none."""
         try:
             return [self._vocabulary[token] for token in ids]
         except IndexError:
             raise NoTextError(ids, self.size) from None
 
     def save(self, directory: Path) -> None:
-        """Write ``vocabulary.txt``: one piece a line, in the order of their ids."""
+        """Write ``vocabulary.txt``: one piece per line, in the order of their ids."""
         text = "".join(f"{piece}\n" for piece in self._vocabulary)
         (directory / FILE_NAME).write_bytes(text.encode())
 
 
 def count_vocabulary(sentences: Iterable[str], config: TokenizerConfig) -> list[str]:
-    """Return control pieces, declared symbols, then the pieces of the text, most frequent first."""
+    """Return control pieces, declared symbols, then the pieces of the text, most frequent first.
+
+    Raises UserError if the text is blank, or if vocabulary_size leaves no room for pieces.
+    """
     counts: Counter[str] = Counter()
     for sentence in sentences:
         counts.update(sentence.split())
@@ -93,7 +99,10 @@ def count_vocabulary(sentences: Iterable[str], config: TokenizerConfig) -> list[
 
 
 def read_vocabulary(path: Path) -> list[str]:
-    """Return the pieces of a vocabulary file."""
+    """Return the pieces of a vocabulary file.
+
+    Raises UserError if it cannot be read, DamagedError if it is not a vocabulary.
+    """
     try:
         with path.open("rb") as stream:
             data = stream.read(LARGEST_FILE + 1)
@@ -105,11 +114,11 @@ def read_vocabulary(path: Path) -> list[str]:
     pieces = lines[len(CONTROL) : -1]
     if len(data) > LARGEST_FILE or lines[-1] or tuple(lines[: len(CONTROL)]) != CONTROL:
         raise DamagedError(
-            f"{path} is damaged: a vocabulary is one piece a line, the first three {CONTROL}."
+            f"{path} is damaged: a vocabulary has one piece per line, the first three {CONTROL}."
         )
     for number, piece in enumerate(pieces, start=len(CONTROL) + 1):
         if piece.split() != [piece]:
             raise DamagedError(f"{path} is damaged: line {number:,} is not one piece.")
     if len(set(pieces)) != len(pieces):
-        raise DamagedError(f"{path} is damaged: a piece is in it twice.")
+        raise DamagedError(f"{path} is damaged: it contains a piece twice.")
     return lines[:-1]

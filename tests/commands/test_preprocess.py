@@ -85,7 +85,7 @@ def die(_):
 def test_a_dead_encoding_process_is_reported(corpus, monkeypatch):
     monkeypatch.setattr(encoding, "PAIRS_IN_CHUNK", 7)
     monkeypatch.setattr(encoding, "_encode_in_worker", die)
-    with pytest.raises(UserError, match=r"^one of 2 encoding processes died, perhaps for want of "):
+    with pytest.raises(UserError, match=r"^one of 2 encoding processes died, perhaps because "):
         corpus.prepare(workers=2)
     assert not Path("prepared").exists()
 

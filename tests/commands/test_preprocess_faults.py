@@ -30,7 +30,7 @@ def remove(path):
 
 TRAIN = "data.train=[{{source: {}, target: data/a.de}}]".format
 ROW = "line n of one must translate line n of the other."
-NO_TEXT = "is empty; it must hold a sentence a line."
+NO_TEXT = "is empty; it must hold one sentence per line."
 FIX = "correct the text, data.filters or data.max_length."
 BAD_INPUTS = [
     (remove("data/a.en"), [], "data/a.en not found."),

@@ -106,7 +106,7 @@ def test_epochs_differ(lengths):
     assert len(first & second) < len(first) / 4
 
 
-def test_ends_of_epochs_are_told(lengths):
+def test_locate_finds_the_ends_of_epochs(lengths):
     source, target = lengths
     plan = BatchPlan(source, target, 300, seed=1)
     count = len(epoch_of(plan, 0))

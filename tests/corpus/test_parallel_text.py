@@ -78,7 +78,7 @@ def test_an_empty_file_is_refused(files):
         (b"a\n", b"", files.target),
     ]:
         write(files, source, target)
-        assert refusal(files) == f"{empty} is empty; it must hold a sentence a line."
+        assert refusal(files) == f"{empty} is empty; it must hold one sentence per line."
 
 
 def test_a_damaged_file_is_named_even_behind_the_other(tmp_path):

@@ -184,7 +184,7 @@ def test_a_vocabulary_too_small_for_the_characters_names_the_smallest():
     assert train(config(vocabulary_size=smallest)).size == smallest
 
 
-def test_what_cannot_be_trained_is_said_in_one_line():
+def test_what_cannot_be_trained_on_is_reported_in_one_line():
     assert refusal(config(user_defined_symbols=["<0x41>"])) == (
         "tokenizer.user_defined_symbols: <0x41> is a piece of every model already; remove it."
     )
