@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 ROOM_AT_FIRST = 64  # entries
-SHRINK_BELOW = 3 / 4  # sources this much shorter than the cache is wide make it narrower
+SHRINK_BELOW = 3 / 4  # the cache shrinks when the longest source is below this share of its width
 
 
 class HeadShape(NamedTuple):
-    """What the cached layers look like."""
+    """The sizes of the cached layers."""
 
     num_layers: int
     num_heads: int
@@ -23,7 +23,7 @@ class HeadShape(NamedTuple):
 
 
 class KeysValues(NamedTuple):
-    """What one layer attends to."""
+    """The keys and values that one layer attends to."""
 
     keys: Tensor  # S H E D
     values: Tensor  # S H E D
@@ -32,9 +32,10 @@ class KeysValues(NamedTuple):
 def attend(queries: Tensor, cached: KeysValues, mask: Tensor) -> Tensor:
     """Return softmax(QK^T / sqrt(d_k)) V [S*K, H*D] for ``queries`` [S*K, H*D].
 
-    ``mask`` [S*H, K, E] is added to the scores: 0 = attend, -inf = do not. The beam is the query
-    length, so that what its hypotheses share is read once. Two products and a softmax take two
-    thirds of the time of ``scaled_dot_product_attention`` here, whose masks are its slow case.
+    ``mask`` [S*H, K, E] is added to the scores: 0 = attend, -inf = do not. The hypotheses of a beam
+    are the queries of one sentence, so the keys and values they share are read once. Two products
+    and a softmax take two thirds of the time of ``scaled_dot_product_attention``, which is slow
+    with masks.
     """
     num_slots, num_heads, _, d_k = cached.keys.shape
     heads = queries.view(num_slots, -1, num_heads, d_k).transpose(1, 2).flatten(0, 1)  # S*H K D
@@ -51,32 +52,33 @@ def split_heads(rows: Tensor, num_slots: int, num_heads: int) -> Tensor:
 
 
 class SelfAttentionCache:
-    """The keys and values of every hypothesis's past.
+    """The keys and values of the past of every hypothesis.
 
-    Append-only: each step writes K entries behind one cursor for all slots. The ancestry mask
-    says which of them are a hypothesis's past, and is all that moves when hypotheses change
-    places. Entries in nobody's past are dead; when they are more than the live ones even in the
-    slot with most live ones, each slot's live entries are moved together.
+    Entries are only appended: each step writes K entries in every slot, at the same position in all
+    slots. The ancestry mask marks the entries that are the past of each hypothesis. When hypotheses
+    change places in the beam, only the mask is reordered, not the entries. An entry is dead when it
+    is in the past of no hypothesis. When every slot has more dead entries than live ones, the live
+    entries are moved to the front.
     """
 
     def __init__(self, num_slots: int, beam_size: int, shape: HeadShape, like: Tensor) -> None:
-        """Make an empty cache with the type and device of ``like``."""
+        """Make an empty cache with the dtype and device of ``like``."""
         self._layers = _empty_layers(num_slots, ROOM_AT_FIRST, shape, like)
         self._num_heads = shape.num_heads
         self._past = like.new_empty(num_slots, beam_size, 0)  # S K E, the ancestry mask
         self._own = like.new_full((beam_size, beam_size), -torch.inf).fill_diagonal_(0.0)
-        self._look_at = ROOM_AT_FIRST  # entries at which to count the dead ones
+        self._look_at = ROOM_AT_FIRST  # the number of entries at which dead ones are counted next
 
     @property
     def num_entries(self) -> int:
-        """Where the cursor stands: entries of a slot, dead or alive."""
+        """The number of entries of each slot, dead ones included."""
         return self._past.shape[2]
 
     def advance(self, parents: Tensor, is_first: Tensor) -> Tensor:
         """Make room for an entry of each hypothesis; return the mask [S*H, K, E] for this step.
 
-        ``parents`` [S, K] says whose past each one inherits; slots where ``is_first`` [S] have
-        none.
+        Each hypothesis inherits the past of its parent, whose place in the beam is in ``parents``
+        [S, K]. Hypotheses of slots with ``is_first`` [S] have no past.
         """
         beam_size = parents.shape[1]
         past = self._past.gather(1, parents[:, :, None].expand_as(self._past))
@@ -94,7 +96,7 @@ class SelfAttentionCache:
         return _for_all_heads(self._past, self._num_heads)
 
     def append(self, layer: int, keys: Tensor, values: Tensor) -> KeysValues:
-        """Write the new entries [S*K, H*D] of ``layer``; return all its entries, these last."""
+        """Append the new entries [S*K, H*D] of ``layer``; return all entries of the layer."""
         num_slots, beam_size, end = self._past.shape
         shown = KeysValues(*(part[:, :, :end] for part in self._layers[layer]))
         for part, new in zip(shown, (keys, values), strict=True):
@@ -104,7 +106,7 @@ class SelfAttentionCache:
     def keep_slots(self, slots: Tensor) -> None:
         """Drop all other slots."""
         self._past = self._past.index_select(0, slots)
-        for number, layer in enumerate(self._layers):  # one by one: only one is in memory twice
+        for number, layer in enumerate(self._layers):  # one layer at a time is in memory twice
             self._layers[number] = KeysValues(*(part.index_select(0, slots) for part in layer))
 
     def _compact(self) -> None:
@@ -125,15 +127,15 @@ class MemoryCache:
     """The keys and values of each slot's source sentence, shared by its beam."""
 
     def __init__(self, num_slots: int, beam_size: int, shape: HeadShape, like: Tensor) -> None:
-        """Make an empty cache with the type and device of ``like``."""
+        """Make an empty cache with the dtype and device of ``like``."""
         self._layers = _empty_layers(num_slots, 1, shape, like)
         self._num_heads = shape.num_heads
         self._beam_size = beam_size
         self._lengths = [1] * num_slots
-        self.mask = like  # S*H K E, where E is the width
+        self.mask = like  # S*H K E, where E is the length of the longest source
 
     def make_room(self, slots: Sequence[int], lengths: Sequence[int]) -> None:
-        """Expect sources of these ``lengths`` in ``slots``; be as wide as the longest of all."""
+        """Make room for sources of these ``lengths`` in ``slots``, resizing the cache if needed."""
         for slot, length in zip(slots, lengths, strict=True):
             self._lengths[slot] = length
         longest, width = max(self._lengths), self._layers[0].keys.shape[2]
@@ -144,7 +146,7 @@ class MemoryCache:
         self._update_mask()
 
     def put(self, layer: int, slots: Tensor, new: KeysValues) -> None:
-        """Write the entries [B, H, E, D] of the sources of ``slots``."""
+        """Write the entries [B, H, E, D] of the sources in ``slots``."""
         for part, entries in zip(self._layers[layer], new, strict=True):
             part[slots, :, : entries.shape[2]] = entries
 
@@ -177,7 +179,7 @@ def _empty_layers(num_slots: int, room: int, shape: HeadShape, like: Tensor) -> 
 
 
 def _resized(part: Tensor, room: int) -> Tensor:
-    """Return a copy of ``part`` [S, H, E, D] with ``room`` for entries, cut or zero at the end."""
+    """Return a copy of ``part`` [S, H, E, D] with E = ``room``, cut or filled up with zeros."""
     resized = part.new_zeros(*part.shape[:2], room, part.shape[3])
     kept = min(room, part.shape[2])
     resized[:, :, :kept] = part[:, :, :kept]
@@ -185,5 +187,5 @@ def _resized(part: Tensor, room: int) -> Tensor:
 
 
 def _for_all_heads(mask: Tensor, num_heads: int) -> Tensor:
-    """Return ``mask`` [S, K, E] once for each head [S*H, K, E]."""
+    """Return ``mask`` [S, K, E] repeated for each head [S*H, K, E]."""
     return mask[:, None].expand(-1, num_heads, -1, -1).flatten(0, 1)

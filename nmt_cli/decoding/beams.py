@@ -1,8 +1,8 @@
-"""The books of a beam search: which hypotheses are alive in each slot, and which have ended.
+"""The state of a beam search: the live hypotheses of each slot, and those that have ended.
 
-They are kept in numpy on the CPU, whatever device the model computes on.
+It is kept in numpy on the CPU, whatever device the model computes on.
 
-Legend: S slots, K beam, C candidates of a slot (best first), L places of a hypothesis.
+Legend: S slots, K beam, C candidates of a slot (best first), L positions of a hypothesis.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ Array = NDArray[Any]
 
 
 class SearchSettings(NamedTuple):
-    """What the search looks for."""
+    """The settings of a beam search."""
 
     beam_size: int
     length_penalty: float
@@ -35,39 +35,41 @@ class Hypothesis(NamedTuple):
 class Found(NamedTuple):
     """The best hypotheses of one sentence, best first, or why it has none."""
 
-    number: int  # place of the sentence among those given
+    number: int  # the number of the sentence, counted from 0 in the order of admission
     hypotheses: tuple[Hypothesis, ...]
     error: str | None = None
 
 
 class Candidates(NamedTuple):
-    """Hypotheses one token longer than those alive: the best of each slot, best first."""
+    """The best continuations of each slot's live hypotheses by one token, best first."""
 
-    scores: Array  # S C, log-probabilities; -inf where there are fewer than C
-    parents: Array  # S C, places in the beam
+    scores: Array  # S C, log-probabilities; -inf if there are fewer than C
+    parents: Array  # S C, the place in the beam of the hypothesis that is continued
     tokens: Array  # S C
 
 
 def length_penalty(length: Any, alpha: float) -> Any:
-    """Return GNMT's lp = ((5 + length) / 6) ^ alpha; </s> counts."""
+    """Return GNMT's lp = ((5 + length) / 6) ^ alpha; ``length`` includes </s>."""
     return ((5.0 + length) / 6.0) ** alpha
 
 
 class Beams:
     """The hypotheses of all slots.
 
-    Of a slot's candidates the best K are looked at: those that end are set aside, and the beam is
-    filled up again with the best K that do not. A sentence is done when no live hypothesis can
-    still be one of the n best: it can only lose probability, and its length penalty is at most that
-    of the longest output. It is done also when K have ended and no live one is better as it stands
-    than the n best of these; so beam 1 is greedy.
+    Candidates that end with </s> are set aside if they are among the best K of their slot. The best
+    K candidates that do not end are the new beam.
+
+    A sentence is done in either of two cases. First, no live hypothesis can still become one of the
+    n best: its log-probability can only fall, and its length penalty is at most that of the longest
+    output. Second, K hypotheses have ended and no live one has a better score now than the n best
+    of them; therefore a beam of 1 is greedy search.
     """
 
     def __init__(self, num_slots: int, settings: SearchSettings) -> None:
         self.settings = settings
         shape = (num_slots, settings.beam_size)
         self.numbers = np.full(num_slots, -1)  # the sentence in each slot; -1: free
-        self.lengths = np.zeros(num_slots, np.int64)  # tokens so far, the same in a whole beam
+        self.lengths = np.zeros(num_slots, np.int64)  # tokens so far, equal in all of a beam
         self.longest = np.zeros(num_slots, np.int64)  # tokens allowed before </s>
         self.scores = np.full(shape, -np.inf, np.float32)  # -inf: no hypothesis there
         self.tokens = np.full(shape, settings.bos_id)
@@ -84,7 +86,7 @@ class Beams:
 
     @property
     def prefixes(self) -> Array:
-        """The tokens [S, K, L] of the hypotheses; those from a slot's length on mean nothing."""
+        """The tokens [S, K, L] of the hypotheses; those beyond a slot's length are meaningless."""
         return self._prefixes[:, :, : int(self.lengths.max(initial=0))]
 
     def start(
@@ -115,13 +117,13 @@ class Beams:
         return [self._release(slot) for slot in np.flatnonzero(self._is_done()).tolist()]
 
     def fail(self, slot: int, error: str) -> Found:
-        """Give up the sentence in ``slot``."""
+        """Free ``slot``; return its sentence as failed with ``error``."""
         found = Found(int(self.numbers[slot]), (), error)
         self._clear([slot])
         return found
 
     def keep(self, slots: Sequence[int]) -> None:
-        """Forget all other slots."""
+        """Drop all other slots."""
         self.numbers, self.lengths = self.numbers[slots], self.lengths[slots]
         self.longest, self.scores = self.longest[slots], self.scores[slots]
         self.tokens, self.parents = self.tokens[slots], self.parents[slots]

@@ -1,6 +1,6 @@
-"""The Transformer as the search drives it: one token at a time, the past kept.
+"""The Transformer for the search: computes one token at a time and caches the past.
 
-Legend: S slots, K beam, R = S*K rows, B new sentences, L places of the longest, V vocabulary.
+Legend: S slots, K beam, R = S*K rows, B new sentences, L length of the longest, V vocabulary.
 """
 
 from collections.abc import Sequence
@@ -25,10 +25,10 @@ from nmt_cli.model.transformer import Transformer
 
 
 class CachedTransformer:
-    """Answers ``step`` with the weights of ``model``, which it shares, in their precision.
+    """A ``StepModel`` that shares the weights of ``model`` and computes in their precision.
 
-    What is cached: keys and values of each source, computed once by ``start``, and of the
-    hypotheses' past. Both belong to the slots.
+    For each slot it caches the keys and values of the source, which ``start`` computes once, and
+    those of the past of each hypothesis. Not to be shared between threads.
     """
 
     def __init__(self, model: Transformer) -> None:
@@ -41,14 +41,14 @@ class CachedTransformer:
         self.reset(0, 1)
 
     def reset(self, num_slots: int, beam_size: int) -> None:
-        """Forget everything and make room for this many sentences and hypotheses of each."""
+        """Empty the caches; make room for ``num_slots`` sentences of ``beam_size`` hypotheses."""
         like = self._model.output_weight
         self._past = SelfAttentionCache(num_slots, beam_size, self._shape, like)
         self._memory = MemoryCache(num_slots, beam_size, self._shape, like)
 
     @torch.no_grad()
     def start(self, slots: Sequence[int], sentences: Sequence[Sequence[int]]) -> None:
-        """Encode ``sentences`` and keep what the decoder needs of them in ``slots``."""
+        """Encode ``sentences`` and cache their keys and values in ``slots``."""
         device = self._device
         lengths = [len(sentence) for sentence in sentences]
         source = pack(torch.tensor(list(chain.from_iterable(sentences))), lengths, device)
@@ -65,7 +65,7 @@ class CachedTransformer:
 
     @torch.no_grad()
     def step(self, state: StepInput) -> Tensor:
-        """Return the logits [R, V] of what follows each hypothesis."""
+        """Return the logits [R, V] of the next token of each hypothesis."""
         device, beam_size = self._device, state.tokens.shape[1]
         num_positions = int(state.positions.max()) + 1
         positions = state.positions.to(device)
@@ -80,7 +80,7 @@ class CachedTransformer:
         return self._model.project(self._model.decoder_norm(rows))
 
     def keep_slots(self, slots: Sequence[int]) -> None:
-        """Drop all slots but these, which are numbered anew in this order."""
+        """Drop all slots but these; ``slots[i]`` becomes slot i."""
         kept = torch.tensor(slots, device=self._device)
         self._past.keep_slots(kept)
         self._memory.keep_slots(kept)
@@ -108,7 +108,7 @@ class CachedTransformer:
 
 
 def _padded_places(source: Packed) -> Tensor:
-    """Return the row [B*L] shown at each place of the padded batch; holes repeat the last one."""
+    """Return the packed row [B*L] of each padded place; holes repeat the sentence's last row."""
     lengths = torch.tensor(source.lengths)[:, None]
     starts = lengths.cumsum(0) - lengths
     return (starts + torch.arange(source.longest).minimum(lengths - 1)).flatten()

@@ -1,4 +1,4 @@
-"""Search many sentences so that the failure of one costs only that one."""
+"""Searches many sentences so that a failing sentence does not affect the others."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -17,7 +17,7 @@ NO_MEMORY = "the memory is full even for this line alone; lower --beam-size, or 
 
 
 class BugError(Exception):
-    """The texts at ``places`` met ``bug``, an error that is not caused by the texts themselves."""
+    """``bug`` was raised while the texts at ``places`` were translated; they did not cause it."""
 
     def __init__(self, places: Sequence[int], bug: Exception) -> None:
         super().__init__(places, bug)
@@ -25,7 +25,10 @@ class BugError(Exception):
 
 
 def own_failure(error: Exception) -> str | None:
-    """Return why a line cannot be translated if the line or full memory is the cause, else None."""
+    """Return why a line cannot be translated, or None if ``error`` is a bug.
+
+    An error is not a bug if it is caused by the line itself or by full memory.
+    """
     if isinstance(error, (FloatingPointError, NoTextError)):
         return str(error)
     if isinstance(error, MemoryError) or tells_of_full_memory(f"{type(error).__name__}: {error}"):
@@ -34,11 +37,12 @@ def own_failure(error: Exception) -> str | None:
 
 
 class Isolation:
-    """Runs a search over sentences; those that were in its slots when it failed are suspects.
+    """Runs a search over sentences and isolates those that make it fail.
 
-    They are searched again in halves, down to the ones that fail alone; the others go on as
-    before. A bug ends the run instead. If memory ran out and half of the sentences fitted,
-    ``num_slots`` becomes that many.
+    The sentences that were in the slots when the search failed are suspects. They are searched
+    again in halves, until the sentences that fail alone are found; then the search continues with
+    the other sentences. A bug ends the run instead. If memory was full but half of the suspects
+    fitted, ``num_slots`` is reduced to that half.
     """
 
     def __init__(self, search: Search, sentences: Sequence[Sentence], num_slots: int) -> None:
@@ -47,7 +51,7 @@ class Isolation:
         self._outcomes: dict[int, Outcome] = {}
 
     def run(self) -> list[Outcome]:
-        """Return what became of each sentence, in their order.
+        """Return the outcome of each sentence, in the given order.
 
         Raises BugError for a bug, with the fewest suspects that halving finds.
         """
@@ -67,7 +71,7 @@ class Isolation:
             self._search_again(suspects, failure)
 
     def _narrowed(self, suspects: Sequence[int], bug: Exception) -> BugError:
-        """Return what to raise for ``bug``, with the fewest suspects that halving finds."""
+        """Return a BugError for ``bug`` with the fewest suspects that halving finds."""
         is_narrower = True
         while is_narrower and len(suspects) > 1:
             half, is_narrower = len(suspects) // 2, False
@@ -79,10 +83,10 @@ class Isolation:
         return BugError(suspects, bug)
 
     def _attempt(self, waiting: deque[int], taken: list[int]) -> str | Exception | None:
-        """Search until none is ``waiting``; return None, or what went wrong.
+        """Search until no sentence is ``waiting``; return None, or what went wrong.
 
-        A sentence's own failure is returned as text, because the traceback of an error would keep
-        the tensors of the failed step in memory, which may be full. A bug is returned as the error.
+        A failure that a sentence or full memory caused is returned as text: the traceback of an
+        error would keep the tensors of the failed step in memory. A bug is returned as the error.
         """
 
         def sentences() -> Iterator[Sentence]:
@@ -99,7 +103,7 @@ class Isolation:
                 raise
             own = own_failure(error)
             if own is not None and all(number in self._outcomes for number in taken):
-                raise  # no sentence is to blame, and trying again would never end
+                raise  # no sentence is a suspect, so searching again would never end
             return own or error
         return None
 

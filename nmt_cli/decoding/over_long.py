@@ -1,4 +1,4 @@
-"""Cut text that is too long for the model: between sentences, else words, else characters."""
+"""Cuts text that is too long for the model: between sentences, else words, else characters."""
 
 import re
 import unicodedata
@@ -11,16 +11,16 @@ ZERO_WIDTH_JOINER = "\u200d"
 
 
 class Part(NamedTuple):
-    """A piece of a line that the model can take."""
+    """A part of a line that is short enough for the model."""
 
     tokens: Sequence[int]
-    separator: str  # between this part's translation and the one before
+    separator: str  # put between the translations of the previous part and of this one
 
 
 def parts_within(
     text: str, tokens: Sequence[int], limit: int, encode: Callable[[str], Sequence[int]]
 ) -> list[Part]:
-    """Return ``text``, whose pieces are ``tokens``, in parts of at most ``limit`` pieces."""
+    """Return ``text``, encoded as ``tokens``, in parts of at most ``limit`` pieces."""
     parts = []
     waiting = [(text, tokens, "")]
     while waiting:
@@ -28,7 +28,7 @@ def parts_within(
         if len(tokens) <= limit:
             if tokens:
                 parts.append(Part(tokens, separator))
-        elif len(text) == 1:  # its pieces are bytes
+        elif len(text) == 1:  # one character in several pieces: bytes
             cuts = range(0, len(tokens), limit)
             parts += [Part(tokens[cut : cut + limit], "") for cut in cuts]
         else:
@@ -42,7 +42,7 @@ class Halves(NamedTuple):
     """A text cut near its middle."""
 
     left: str
-    separator: str  # what stood between the halves: a space or nothing
+    separator: str  # a space or nothing, as it was between the halves
     right: str
 
 
@@ -68,6 +68,6 @@ def _cut(text: str, place: int) -> Halves:
 
 
 def _continues(text: str, place: int) -> bool:
-    """Return whether the character at ``place`` is drawn together with the one before."""
+    """Return whether the character at ``place`` forms one visible character with the previous."""
     is_mark = unicodedata.category(text[place]).startswith("M")
     return is_mark or ZERO_WIDTH_JOINER in text[place - 1 : place + 1]

@@ -1,7 +1,7 @@
-"""Beam search (section 6.1) over sentence slots, for any model that answers ``step``.
+"""Beam search (section 6.1) over sentence slots, for any ``StepModel``.
 
-Every slot holds one sentence and its beam. A slot whose sentence is done is free for the next one,
-so that the rows of a step stay busy.
+Every slot holds one sentence and its beam. When its sentence is done, the slot takes the next one,
+so that no row of a step is wasted.
 
 Legend: S slots, K beam, R = S*K rows, V vocabulary, C candidates of a slot.
 """
@@ -21,32 +21,33 @@ from nmt_cli.decoding.rules.longest_output import LongestOutput
 from nmt_cli.decoding.rules.never_start import NeverStart
 from nmt_cli.decoding.top_k import log_normalizers, top_k
 
-# Empty slots wait for this many others, so that the encoder works on several sentences at once.
+# Free slots are refilled when they reach this share, so that sentences are encoded in batches.
 REFILLED_SHARE = 1 / 16
-DROPPED_SHARE = 1 / 8  # empty slots are dropped this many at a time: each time copies the others
+# At the end, free slots are dropped when they reach this share: dropping copies all the others.
+DROPPED_SHARE = 1 / 8
 
 
 class Sentence(NamedTuple):
-    """What to translate."""
+    """A sentence to translate."""
 
-    tokens: Sequence[int]  # as the model reads them
+    tokens: Sequence[int]  # with </s>, as the encoder reads them
     longest_output: int  # tokens, without </s>
-    rule_data: Mapping[str, Any] = MappingProxyType({})  # by the name of the rule that reads it
+    rule_data: Mapping[str, Any] = MappingProxyType({})  # data for rules, by the rule's name
 
 
 class StepInput(NamedTuple):
-    """What has happened to the hypotheses since the last step, on the CPU."""
+    """The changes of the hypotheses since the last step, on the CPU."""
 
     tokens: Tensor  # S K, the newest token of each hypothesis
-    parents: Tensor  # S K, the place it had in its slot's beam before that token
-    positions: Tensor  # S, the place of the newest token in its sentence; 0 is the start's
+    parents: Tensor  # S K, the place in the beam of the hypothesis that this token continued
+    positions: Tensor  # S, the position of the newest token; the start mark has 0
 
 
 class StepModel(Protocol):
-    """What the search asks of a model (or of several, or of a table)."""
+    """The interface of a model to the search."""
 
     def reset(self, num_slots: int, beam_size: int) -> None:
-        """Forget everything and make room for this many sentences and hypotheses of each."""
+        """Empty all caches; make room for ``num_slots`` sentences of ``beam_size`` hypotheses."""
         ...
 
     def start(self, slots: Sequence[int], sentences: Sequence[Sequence[int]]) -> None:
@@ -54,19 +55,19 @@ class StepModel(Protocol):
         ...
 
     def step(self, state: StepInput) -> Tensor:
-        """Return the logits [R, V] of what follows; the search may overwrite them."""
+        """Return the logits [R, V] of the next tokens; the search may overwrite them."""
         ...
 
     def keep_slots(self, slots: Sequence[int]) -> None:
-        """Drop all slots but these, which are numbered anew in this order."""
+        """Drop all slots but these; ``slots[i]`` becomes slot i."""
         ...
 
 
 class Search:
-    """A search in progress: ``admit`` sentences to free slots, ``step`` until they are found.
+    """A search in progress: ``admit`` sentences to free slots, ``step`` until they are done.
 
-    A new search takes the model over: another search with the same model may not go on. Not to be
-    shared between threads.
+    A new search resets the model, so an earlier search with the same model must not continue. Not
+    to be shared between threads.
     """
 
     def __init__(
@@ -76,9 +77,10 @@ class Search:
         settings: SearchSettings,
         rules: Sequence[LogitsRule] = (),
     ) -> None:
-        """Make room for ``num_slots`` sentences at a time; ``rules`` apply besides the two of all.
+        """Make room for ``num_slots`` sentences at a time.
 
-        Those forbid the start mark, and all but the end mark after the longest output.
+        ``rules`` apply in addition to the two that every search has: the start mark is forbidden,
+        and only the end mark may follow the longest output allowed.
         """
         self._model = model
         self._beams = Beams(num_slots, settings)
@@ -94,23 +96,23 @@ class Search:
 
     @property
     def num_slots(self) -> int:
-        """How many sentences can be searched at a time."""
+        """The number of sentences that can be searched at a time."""
         return len(self._sentences)
 
     @property
     def num_free_slots(self) -> int:
-        """How many sentences ``admit`` would take now."""
+        """The number of sentences that ``admit`` can take now."""
         return int((~self._beams.is_busy).sum())
 
     @property
     def is_busy(self) -> bool:
-        """Whether a sentence is not found yet."""
+        """Whether a sentence is not done yet."""
         return bool(self._beams.is_busy.any())
 
     def admit(self, sentences: Sequence[Sentence]) -> list[int]:
         """Put each sentence into a free slot; return their numbers, counted from 0 in this search.
 
-        Raises ValueError where there are more sentences than free slots.
+        Raises ValueError if there are more sentences than free slots.
         """
         free = np.flatnonzero(~self._beams.is_busy).tolist()
         if len(sentences) > len(free):
@@ -130,11 +132,11 @@ class Search:
     def step(self) -> list[Found]:
         """Make all hypotheses one token longer; return the sentences that are done.
 
-        A sentence for which the model's output is not a number is done too, with an error.
+        A sentence is also done, with an error, if the model's output for it is not a number.
         """
         beams = self._beams
         logits = self._model.step(_step_input(beams))
-        normalizers = log_normalizers(logits)  # R, of all V, also those that rules forbid
+        normalizers = log_normalizers(logits)  # R, over all V, also tokens that rules forbid
         is_nan = normalizers.view(beams.scores.shape).isnan().any(dim=1).cpu().numpy()
         failed = [
             beams.fail(slot, "the model's output is not a number")
@@ -143,7 +145,7 @@ class Search:
         return failed + beams.advance(self._best_candidates(logits, normalizers))
 
     def drop_free_slots(self) -> None:
-        """Give up the slots that are free now, so that steps no longer compute their rows."""
+        """Drop the slots that are free now, so that steps no longer compute their rows."""
         busy = np.flatnonzero(self._beams.is_busy).tolist()
         self._model.keep_slots(busy)
         self._beams.keep(busy)
@@ -152,7 +154,7 @@ class Search:
     def _best_candidates(self, logits: Tensor, normalizers: Tensor) -> Candidates:
         """Return the best continuations of each slot's hypotheses by ``logits`` [R, V].
 
-        Twice as many as the beam is wide: at most one per hypothesis ends, so K are left to live.
+        There are 2K of them: at most one per hypothesis ends, so at least K do not end.
         """
         num_slots, beam_size = self._beams.scores.shape
         for rule in self._rules:
@@ -183,9 +185,9 @@ class Search:
 def beam_search(
     model: StepModel, sentences: Iterable[Sentence], num_slots: int, settings: SearchSettings
 ) -> Iterator[Found]:
-    """Yield the best hypotheses of each sentence as it is done; sentences are read when needed.
+    """Yield the best hypotheses of each sentence when it is done; ``sentences`` is read as needed.
 
-    Give long ones first: then the slots that stay busy at the end hold short ones.
+    Give long sentences first: then the slots that are busy at the end hold short ones.
     """
     waiting = iter(sentences)
     first = list(islice(waiting, num_slots))
@@ -207,5 +209,5 @@ def beam_search(
 
 
 def _step_input(beams: Beams) -> StepInput:
-    # Copies: the books change while a device may still be reading.
+    # torch.tensor copies: ``beams`` changes while the device may still be reading.
     return StepInput(*map(torch.tensor, (beams.tokens, beams.parents, beams.lengths)))

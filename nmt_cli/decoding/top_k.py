@@ -1,4 +1,4 @@
-"""The best entries of wide rows: exact, in blocks, and the lowest index first among equals.
+"""The k largest entries of wide rows: exact, found in blocks, equal entries by lowest index.
 
 Legend: R rows, V vocabulary, N blocks, W width of a block, K entries asked for.
 """
@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 BLOCK = 64  # W
-# Rows whose exponentials fit the cache are summed together; a GPU takes as many as it can.
+# Exponentials computed together: as many as fit a CPU's cache, or more on a GPU.
 EXPONENTIALS_AT_ONCE = {"cpu": 1 << 18, "cuda": 1 << 27}
 LOW_BITS = (1 << 32) - 1
 
@@ -22,11 +22,11 @@ class Best(NamedTuple):
 
 
 def top_k(rows: Tensor, k: int) -> Best:
-    """Return the ``k`` largest entries of each row [R, V]; of equals those with lower indices.
+    """Return the ``k`` largest entries of each row [R, V]; among equal ones, lower indices first.
 
-    ``torch.topk`` over a whole vocabulary is slow and leaves open which of equals it takes, which
-    could then depend on the other rows. The k largest entries lie in the k blocks with the largest
-    maxima (on ties, the first such blocks), so that only these need to be looked at.
+    ``torch.topk`` over a whole vocabulary is slow, and its choice among equal entries is undefined,
+    so it could depend on the other rows. The k largest entries are in the k blocks with the largest
+    maxima (on ties, the first such blocks), so only these blocks are searched.
     """
     num_entries = rows.shape[1]
     k = min(k, num_entries)
@@ -53,13 +53,13 @@ def log_normalizers(logits: Tensor) -> Tensor:
 
 
 def _top_k_of(values: Tensor, indices: Tensor, k: int) -> Best:
-    """Return the best of ``values`` (fp32), which stand for ``indices`` of the whole row.
+    """Return the ``k`` largest ``values`` (fp32), whose indices in the whole row are ``indices``.
 
-    Both are packed into one integer, the value's order above and the index, counted backwards,
-    below: no two are equal, so there is only one answer.
+    Value and index are packed into one integer: the high bits order the values, the low bits hold
+    the index counted backwards. No two integers are equal, so the result is unique.
     """
     bits = values.contiguous().view(torch.int32)
-    order = bits ^ ((bits >> 31) & 0x7FFFFFFF)  # ordered as the floats are; NaN above all
+    order = bits ^ ((bits >> 31) & 0x7FFFFFFF)  # the order of the floats, with NaN the largest
     keys = (order.long() << 32) | (LOW_BITS - indices)
     best = keys.topk(k, dim=1).values
     order = (best >> 32).int()

@@ -1,4 +1,4 @@
-"""Lines of text in, their translations out, in order: the public interface to a model."""
+"""Translates lines of text in order: the public Python interface to a model."""
 
 from __future__ import annotations
 
@@ -28,9 +28,11 @@ if TYPE_CHECKING:
 TooLong = Literal["split", "truncate", "error"]
 WINDOW_LINES = 4096
 WINDOW_CHARACTERS = 1 << 21
-# Tokens of all hypotheses at work: 512 rows of 32 pieces keep two CPU cores busy, 2,048 a GPU.
+# Tokens of all hypotheses in the search: 512 rows of 32 pieces keep two CPU cores busy, 2,048 rows
+# a GPU.
 DEFAULT_MAX_TOKENS = {"cpu": 1 << 14, "cuda": 1 << 16}
-SHORTEST_COUNTED = 32  # pieces: shorter sentences buy no more rows, which are a vocabulary wide
+# Pieces; shorter sentences count as this long, to bound the number of rows of logits.
+SHORTEST_COUNTED = 32
 
 
 class Alternative(NamedTuple):
@@ -42,22 +44,22 @@ class Alternative(NamedTuple):
 
 
 class Translation(NamedTuple):
-    """What became of a line; blank lines and failed ones have empty text and no score."""
+    """The translation of a line; blank lines and failed ones have empty text and no score."""
 
     text: str = ""
     score: float | None = None
     tokens: tuple[str, ...] = ()
-    alternatives: tuple[Alternative, ...] = ()  # the others of the n best, best first
+    alternatives: tuple[Alternative, ...] = ()  # the second to n-th best, best first
     error: str | None = None  # why the line could not be translated
-    num_parts: int = 1  # more where the line was too long and translated in parts
-    truncated: bool = False  # the line was too long and its end not translated
+    num_parts: int = 1  # more than 1 if the line was too long and was translated in parts
+    truncated: bool = False  # the line was too long and its end was not translated
 
 
 class LinesFailedError(Exception):
-    """A bug came up while lines ``first`` to ``last``, counted from 0, were translated.
+    """A bug was met while lines ``first`` to ``last``, counted from 0, were translated.
 
-    The bug is the error's cause; halving found no smaller range of lines. ``finished`` holds the
-    translations of the lines before.
+    The bug is the ``__cause__`` of this error; halving found no smaller range of lines.
+    ``finished`` holds the translations of the lines before them.
     """
 
     def __init__(self, first: int, last: int, finished: Sequence[Translation] = ()) -> None:
@@ -69,12 +71,12 @@ class LinesFailedError(Exception):
         self.first, self.last, self.finished = first, last, finished
 
     def behind(self, num_lines: int) -> LinesFailedError:
-        """Return the same error, numbered for a text in which ``num_lines`` lines come before."""
+        """Return the same error with ``num_lines`` added to the line numbers."""
         return LinesFailedError(self.first + num_lines, self.last + num_lines)
 
 
 class TranslatorOptions(TypedDict, total=False):
-    """The options of ``Translator``, whose defaults stand there."""
+    """The options of ``Translator``, which defines their defaults."""
 
     beam_size: int | None
     length_penalty: float | None
@@ -86,7 +88,7 @@ class TranslatorOptions(TypedDict, total=False):
 
 
 class _Job(NamedTuple):
-    """A line as the search will see it."""
+    """A line prepared for the search: its encoded parts, or why it cannot be translated."""
 
     parts: Sequence[Part] = ()
     truncated: bool = False
@@ -94,11 +96,22 @@ class _Job(NamedTuple):
 
 
 class Translator:
-    """Translates lines with one model.
+    """Translates lines with one model; load it once and translate as often as needed.
 
-    ``None`` means what the model's settings say, or for ``max_tokens_per_device`` what suits the
-    device. The model is left in evaluation mode; where ``precision`` is not its own, it is copied,
-    and what is done to it later has no effect here.
+    An option that is None gets its value from the model's settings; ``max_tokens_per_device`` gets
+    a value for the device. Raises UserError if an option is out of range.
+
+    The model is set to evaluation mode. If its dtype is not ``precision``, the translator keeps a
+    converted copy and ignores later changes of the model; otherwise it uses the model itself.
+
+    Between calls it holds the model and the tokenizer. During a call it also holds one window of
+    lines, their translations, and the attention caches of the sentences in the search, which
+    ``max_tokens_per_device`` limits. If memory is full, it searches fewer sentences at a time from
+    then on.
+
+    Not safe to use from several threads at once: calls share the attention caches, without a lock.
+    Give each thread a translator from its own ``load``, or let the threads take turns. One thread
+    may hold several iterators of ``translate`` open and advance them in any order.
     """
 
     def __init__(  # noqa: PLR0913 - the public interface names its options
@@ -131,7 +144,7 @@ class Translator:
         self._longest_output: int | None = None
         architecture = settings.architecture
         if architecture.positions == "learned":
-            self._longest_output = architecture.max_positions - 1  # the start takes a position too
+            self._longest_output = architecture.max_positions - 1  # the start mark takes one
             self._limit = min(self._limit, self._longest_output)
         self._device = device
         model = at_precision(model.eval(), choose_precision(precision, device))
@@ -141,15 +154,21 @@ class Translator:
     def load(
         cls, path: Path | str, *, device: str = "auto", **options: Unpack[TranslatorOptions]
     ) -> Translator:
-        """Return a translator with the model that ``path`` (a model, checkpoint or run) holds."""
+        """Return a translator with the model of ``path``: a model, a checkpoint or a run.
+
+        Raises UserError if there is no model, or if ``device`` or an option is wrong, and
+        DamagedError if a file of the model is damaged.
+        """
         settings, tokenizer, model, *_ = load_model(Path(path), choose_device(device))
         return cls(settings, tokenizer, model, **options)
 
     def translate(self, lines: Iterable[str]) -> Iterator[Translation]:
-        """Yield the translation of each line, in order; memory holds a window of them.
+        """Yield the translation of each line, in order.
 
-        If a bug comes up, yields the translations of the lines before it and raises
-        LinesFailedError.
+        Lines are read and translated in windows of at most ``WINDOW_LINES`` lines; a window also
+        ends at the line with which it reaches ``WINDOW_CHARACTERS``. A line that cannot be
+        translated gets a translation with an ``error``. Raises LinesFailedError for a bug, after
+        yielding the translations of the lines before.
         """
         num_translated = 0
         for window in _windows(lines):
@@ -164,7 +183,7 @@ class Translator:
     def translate_window(self, lines: Sequence[str]) -> list[Translation]:
         """Return the translation of each line; they are translated together, longest first.
 
-        Raises LinesFailedError if a bug comes up; it holds the translations of the lines before.
+        Raises LinesFailedError for a bug; the error holds the translations of the lines before.
         """
         failure = None
         while True:
@@ -217,13 +236,13 @@ class Translator:
         return jobs
 
     def _encoded(self, texts: Sequence[str]) -> list[list[int] | str]:
-        """Return the tokens of each text, or why it has none."""
+        """Return the tokens of each text, or why it cannot be encoded."""
         try:
             return [*self._tokenizer.encode_batch(texts)]
         except Exception as error:
             failure = error
         encoded = [self._encoded_alone(place, text) for place, text in enumerate(texts)]
-        if own_failure(failure) is None:  # a bug that no text meets alone
+        if own_failure(failure) is None:  # a bug, but each text alone could be encoded
             raise BugError(range(len(texts)), failure)
         return encoded
 
@@ -257,9 +276,10 @@ class Translator:
     def _search_by_length(
         self, sentences: Sequence[Sentence], lines: Sequence[int]
     ) -> list[Outcome]:
-        """Return what became of ``sentences``, longest first; shorter ones get more slots.
+        """Return the outcomes of ``sentences``, which come longest first.
 
-        ``lines`` are the numbers of their lines, for LinesFailedError.
+        Shorter sentences are searched in more slots. ``lines`` are the line numbers of the
+        sentences, for LinesFailedError.
         """
         outcomes: list[Outcome] = []
         while len(outcomes) < len(sentences):
@@ -274,7 +294,7 @@ class Translator:
             no_autocast = torch.autocast(self._device.type, enabled=False)
             with torch.no_grad(), no_autocast, _naming_lines(rest):
                 outcomes += isolation.run()
-            # Where that many did not fit into memory, fewer will be tried from now on.
+            # If that many did not fit into memory, try fewer from now on.
             self._max_tokens = max(1, self._max_tokens * isolation.num_slots // num_slots)
         self._model.reset(0, 1)
         return outcomes
@@ -295,7 +315,7 @@ class Translator:
 
     def _joined(self, job: _Job, found: Sequence[tuple[Hypothesis, ...]]) -> Translation:
         separators = [part.separator for part in job.parts]
-        # The k-th best of a line in parts is made of the k-th best of each part, or their last.
+        # The k-th best of a line in parts joins the k-th best of each part, or the part's last.
         num_ranks = max(map(len, found))
         best, *others = (
             self._alternative([ranked[min(k, len(ranked) - 1)] for ranked in found], separators)
@@ -342,7 +362,7 @@ def _why_not_unicode(line: str) -> str | None:
 
 @contextmanager
 def _naming_lines(lines: Sequence[int]) -> Iterator[None]:
-    """Turn a BugError of the block into LinesFailedError; its place n belongs to ``lines[n]``."""
+    """Turn a BugError into LinesFailedError; place n of the BugError is line ``lines[n]``."""
     try:
         yield
     except BugError as error:

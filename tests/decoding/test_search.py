@@ -159,7 +159,7 @@ def test_poor_outputs_that_end_early_do_not_crowd_out_the_good_one():
     assert best.tokens == sentence.tokens[:-1]
 
 
-def test_the_start_is_never_said_unless_it_is_the_end_too():
+def test_the_start_mark_is_never_output_unless_it_is_the_end_mark_too():
     def likes_to_start(source, prefix):
         return torch.tensor([0.0, 9.0, 1.0])
 

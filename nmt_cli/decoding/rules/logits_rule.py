@@ -1,7 +1,7 @@
-"""What a rule of the search is: it decides which tokens may follow the hypotheses.
+"""The interface of rules that decide which tokens may follow the hypotheses of a search.
 
 Legend: S slots, K beam, R = S*K rows (row r is hypothesis r % K of slot r // K), V vocabulary,
-L places of a hypothesis.
+L positions of a hypothesis.
 """
 
 from collections.abc import Mapping
@@ -13,25 +13,25 @@ from torch import Tensor
 
 
 class SlotStates(NamedTuple):
-    """What a rule may read of the hypotheses; nothing of it may be changed."""
+    """The state of the search that a rule reads; a rule must not change it."""
 
-    prefixes: NDArray[Any]  # S K L token ids so far; places from the slot's length on mean nothing
+    prefixes: NDArray[Any]  # S K L token ids so far; those beyond the slot's length are meaningless
     lengths: NDArray[Any]  # S tokens so far
     longest: NDArray[Any]  # S tokens allowed before </s>
     is_busy: NDArray[Any]  # S whether the slot holds a sentence
-    data: Mapping[int, Any]  # by slot: what its sentence brought for this rule, if anything
+    data: Mapping[int, Any]  # this rule's entry of Sentence.rule_data, by slot, if there is one
 
     @property
     def beam_size(self) -> int:
-        """The hypotheses of a slot."""
+        """The number of hypotheses of a slot."""
         return int(self.prefixes.shape[1])
 
 
 class LogitsRule(Protocol):
     """Forbids tokens by setting their logits to -inf, in place.
 
-    Scores are normalized over the whole vocabulary before any rule applies, so a rule changes what
-    may follow and never the probability of what does.
+    Log-probabilities are normalized over the whole vocabulary before any rule applies. A rule
+    therefore never changes the probability of the tokens that it allows.
     """
 
     @property
@@ -40,7 +40,7 @@ class LogitsRule(Protocol):
         ...
 
     def apply(self, logits: Tensor, states: SlotStates) -> None:
-        """Change ``logits`` [R, V]; does no work for each row where no slot needs the rule."""
+        """Change ``logits`` [R, V] in place; return at once if no slot needs the rule."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""An output that is as long as its sentence allows ends."""
+"""The rule that ends outputs at their longest length."""
 
 import numpy as np
 import torch

@@ -1,4 +1,4 @@
-"""No output holds the mark that starts the decoder."""
+"""The rule that keeps the start mark out of outputs."""
 
 import torch
 from torch import Tensor
@@ -7,7 +7,7 @@ from nmt_cli.decoding.rules.logits_rule import SlotStates
 
 
 class NeverStart:
-    """Forbids ``<s>``, unless the model starts with the mark that also ends its outputs."""
+    """Forbids ``<s>``, unless the model uses ``</s>`` as its start mark too."""
 
     name = "never_start"
 
