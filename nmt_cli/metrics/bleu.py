@@ -1,4 +1,4 @@
-"""BLEU and chrF as sacrebleu computes them, each with the signature that says how."""
+"""BLEU and chrF of sacrebleu, each with the signature that states its settings."""
 
 import re
 from collections.abc import Sequence
@@ -10,7 +10,8 @@ from sacrebleu.metrics.chrf import CHRF
 Tokenization = Literal["13a", "intl", "none"]
 TOKENIZATIONS: tuple[str, ...] = get_args(Tokenization)
 
-# No language puts a space before a full stop or a comma; Moses' tokenizer does, and it escapes.
+# Untokenized text has no space before a full stop or a comma. Moses' tokenizer puts one there, and
+# escapes some characters.
 TOKENIZED = re.compile(r"\S [.,](?: |$)|&(?:apos|quot|amp|lt|gt|#124|#91|#93);")
 IN_PIECES = re.compile(r"▁|\S@@(?: |$)")
 SUSPICIOUS_SHARE = 0.2  # of the lines
@@ -52,9 +53,12 @@ def corpus_bleu(
     tokenize: Tokenization = "13a",
     lowercase: bool = False,
 ) -> Bleu:
-    """Return the BLEU of ``hypotheses`` against one or several sets of ``references``."""
+    """Return the BLEU of ``hypotheses`` against one or several sets of ``references``.
+
+    Raises ValueError if there are no hypotheses, or if a set has another number of lines.
+    """
     _check(hypotheses, references)
-    # force: what looks tokenized is the caller's to say, in our words.
+    # force: no warning by sacrebleu about tokenized text; the caller warns with looks_tokenized.
     metric = BLEU(tokenize=tokenize, lowercase=lowercase, force=True)
     score = metric.corpus_score(hypotheses, references)
     return Bleu(
@@ -70,7 +74,10 @@ def corpus_bleu(
 def corpus_chrf(
     hypotheses: Sequence[str], references: Sequence[Sequence[str]], *, lowercase: bool = False
 ) -> Chrf:
-    """Return the chrF2 of ``hypotheses`` against one or several sets of ``references``."""
+    """Return the chrF2 of ``hypotheses`` against one or several sets of ``references``.
+
+    Raises ValueError if there are no hypotheses, or if a set has another number of lines.
+    """
     _check(hypotheses, references)
     metric = CHRF(lowercase=lowercase)
     score = metric.corpus_score(hypotheses, references)

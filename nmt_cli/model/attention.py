@@ -14,7 +14,7 @@ from nmt_cli.model.varlen_attention import attend_varlen, suits_varlen
 
 
 def _projection(width: int, parts: tuple[int, ...], *, bias: bool) -> nn.Linear:
-    """Return a linear layer whose outputs are ``parts`` side by side, each initialized alone."""
+    """Return a linear layer whose output consists of ``parts``, each initialized by itself."""
     linear: nn.Linear = nn.utils.skip_init(
         nn.Linear, width, sum(parts), bias=bias, device=torch.get_default_device()
     )
@@ -26,9 +26,9 @@ def _projection(width: int, parts: tuple[int, ...], *, bias: bool) -> nn.Linear:
 
 
 class MultiHeadAttention(nn.Module):
-    """Concat(head_1, ..., head_h) W^O: what self-attention and attention to the memory share.
+    """Concat(head_1, ..., head_h) W^O, the base of self-attention and attention to the memory.
 
-    What is projected from the same rows is one layer, because one product is faster than three.
+    Projections of the same rows are one linear layer, because one product is faster than three.
     The paper's projections have no bias.
     """
 
@@ -53,7 +53,7 @@ class MultiHeadAttention(nn.Module):
 
     @property
     def widths(self) -> tuple[int, int, int]:
-        """Widths of the queries, keys and values of all heads."""
+        """The widths of the queries, keys and values, each of all heads."""
         keys, values = self.num_heads * self.d_k, self.num_heads * self.d_v
         return keys, keys, values
 
@@ -68,12 +68,12 @@ class MultiHeadAttention(nn.Module):
         if self._is_plain and suits_varlen(projected[0], self.d_k, layout):
             heads = (part.unflatten(1, (self.num_heads, -1)) for part in self._parts(*projected))
             return attend_varlen(layout, causal, *heads)
-        sides = (layout.queries, layout.keys)  # of one tensor, the first
+        sides = (layout.queries, layout.keys)  # one tensor has the first side only
         places = (unpack(rows, side) for rows, side in zip(projected, sides, strict=False))
         return self._attend_padded(layout, causal, *self._parts(*places))
 
     def _suits_batched_products(self, rows: Tensor, layout: AttentionLayout) -> bool:
-        """Return whether ``attend_packed`` can do it, which on a CPU is the faster way."""
+        """Return whether ``attend_packed`` supports this; on a CPU it is the fastest way."""
         return (
             rows.device.type == "cpu"
             and self._is_plain
@@ -82,11 +82,11 @@ class MultiHeadAttention(nn.Module):
 
     @property
     def _is_plain(self) -> bool:
-        """Return whether values are as wide as keys and no weight is dropped."""
+        """Whether values are as wide as keys and attention weights have no dropout."""
         return self.d_k == self.d_v and not (self.training and self.dropout > 0.0)
 
     def _parts(self, first: Tensor, keys_values: Tensor | None = None) -> tuple[Tensor, ...]:
-        """Return queries, keys and values of one tensor, or of queries and the others."""
+        """Return queries, keys and values, cut from one tensor or from the two of ``_attend``."""
         if keys_values is None:
             return first.split(self.widths, dim=1)
         return first, *keys_values.split(self.widths[1:], dim=1)
@@ -94,7 +94,7 @@ class MultiHeadAttention(nn.Module):
     def _attend_padded(
         self, layout: AttentionLayout, causal: bool, queries: Tensor, keys: Tensor, values: Tensor
     ) -> Tensor:
-        """Return the same for all groups [P, ...], by scaled_dot_product_attention."""
+        """Do the work of ``_attend`` on padded groups [P, ...] by scaled_dot_product_attention."""
         compute_dtype = queries.dtype
         if queries.device.type == "cpu":
             # The CPU's backward of attention in bf16 is ten times slower than in fp32.
@@ -115,7 +115,7 @@ class MultiHeadAttention(nn.Module):
                     self._split_heads(q, group.num_sentences),
                     self._split_heads(k, group.num_sentences),
                     self._split_heads(v, group.num_sentences),
-                    # Holes stand behind the sentence, where the causal mask hides them already.
+                    # Holes come after the sentence, so the causal mask hides them already.
                     attn_mask=None if causal else group.keep,
                     dropout_p=self.dropout if self.training else 0.0,
                     is_causal=causal,
@@ -139,7 +139,10 @@ class SelfAttention(MultiHeadAttention):
         self.queries_keys_values = _projection(d_model, self.widths, bias=bias)
 
     def forward(self, rows: Tensor, layout: AttentionLayout, *, causal: bool) -> Tensor:
-        """Return [T, D]: each row of ``rows`` [T, D] attends to its sentence, or to its past."""
+        """Return [T, D]: each row of ``rows`` [T, D] attends to its sentence.
+
+        With ``causal``, it attends only to itself and the rows before it.
+        """
         projected = self.queries_keys_values(rows)  # T 2HK+HV
         return self.output(self._attend(layout, causal, projected))
 

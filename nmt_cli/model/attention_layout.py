@@ -1,4 +1,6 @@
-"""Where packed rows stand for attention, which alone has to see sentences.
+"""Index tensors between packed rows and padded groups of sentences, for attention.
+
+The rest of the model works on each row alone; only attention needs to know the sentences.
 
 Legend: T rows of a batch, spare ones included; B sentences, P places in padded groups, L places of
 a sentence, H heads, K width of a head, N parts of a row.
@@ -14,31 +16,31 @@ from torch.nn import functional as F
 
 from nmt_cli.model.packing import Packed
 
-# What one more group costs, in query-key pairs: calling attention once more takes as long.
+# The cost of one more group, which is one more call of attention, in query-key pairs.
 GROUP_OVERHEAD = 100  # on a CPU, where padding stays under 5 %
 GROUP_OVERHEAD_ON_GPU = 2_000
 
 
 class PaddedRows(NamedTuple):
-    """Where the rows of one side stand in the padded groups, and back."""
+    """Indices that move the rows of one side to the padded groups, and back."""
 
-    to_padded: Tensor  # P: the packed row shown at each place; holes show a row of their sentence
-    to_packed: Tensor  # T: the place of each packed row; any for spare rows
-    holes: Tensor  # places that show no row of their own
+    to_padded: Tensor  # P: the packed row for each place; for holes, a row of their sentence
+    to_packed: Tensor  # T: the place of each packed row; for spare rows, any place
+    holes: Tensor  # the places of padding
     spare: Tensor  # rows that belong to no sentence
 
 
 class HeadRows(NamedTuple):
-    """Where the vectors of each head of packed rows stand, if every head has its padded groups.
+    """Indices that move the vectors of each head to padded groups of that head, and back.
 
     A row has N parts, such as queries, keys and values, of H heads each.
     """
 
     num_parts: int
     num_heads: int
-    vectors: Tensor  # N*H*P: the packed vector shown at each place
+    vectors: Tensor  # N*H*P: the packed vector for each place
     places: Tensor  # T*N*H: the place of each packed vector
-    holes: Tensor  # places that show no vector of their own
+    holes: Tensor  # the places of padding
     spare: Tensor  # rows that belong to no sentence
 
     def to_padded(self, rows: Tensor) -> Tensor:
@@ -59,20 +61,21 @@ class Group(NamedTuple):
     num_sentences: int
     query_length: int
     key_length: int
-    keep: Tensor | None  # B 1 1 L, True = attend; None where every key counts
+    keep: Tensor | None  # B 1 1 L, True = attend; None if there is no padding
 
 
 class SentenceBounds(NamedTuple):
-    """Where the sentences of a side lie in its packed rows."""
+    """The boundaries of the sentences of a side in its packed rows."""
 
     bounds: Tensor  # B+1, int32: each sentence's first row, and the end of the last
     longest: int
 
 
 class AttentionLayout:
-    """Where sentence i of ``queries`` attends to sentence i of ``keys``.
+    """The indices for attention of sentence i of ``queries`` to sentence i of ``keys``.
 
-    Each way to attend needs its own part of it, made when first asked for and kept for all layers.
+    Each attention kernel uses other indices. They are computed at first use and kept, so that all
+    layers share them.
     """
 
     def __init__(self, queries: Packed, keys: Packed) -> None:
@@ -81,7 +84,7 @@ class AttentionLayout:
 
     @cached_property
     def groups(self) -> tuple[Group, ...]:
-        """Sentences of similar length, which are padded together."""
+        """The groups of sentences of similar length, which are padded together."""
         return tuple(
             _group(
                 [self._queries.lengths[i] for i in members],
@@ -93,16 +96,16 @@ class AttentionLayout:
 
     @cached_property
     def queries(self) -> PaddedRows:
-        """Where the rows of queries stand in the groups."""
+        """The indices of the rows of queries."""
         return _side(self._queries, self._members)
 
     @cached_property
     def keys(self) -> PaddedRows:
-        """Where the rows of keys and values stand in the groups."""
+        """The indices of the rows of keys and values."""
         return self.queries if self._is_within else _side(self._keys, self._members)
 
     def head_rows(self, num_parts: int, num_heads: int, *, of_keys: bool = False) -> HeadRows:
-        """Return where the heads' vectors of one side stand."""
+        """Return the indices of the heads' vectors of one side."""
         key = of_keys, num_parts, num_heads
         if key not in self._head_rows:
             shapes = [
@@ -115,17 +118,17 @@ class AttentionLayout:
 
     @cached_property
     def query_sentences(self) -> SentenceBounds:
-        """Where the sentences of queries start and end."""
+        """The boundaries of the sentences of queries."""
         return _sentences(self._queries)
 
     @cached_property
     def key_sentences(self) -> SentenceBounds:
-        """Where the sentences of keys and values start and end."""
+        """The boundaries of the sentences of keys and values."""
         return self.query_sentences if self._is_within else _sentences(self._keys)
 
     @cached_property
     def has_spare_rows(self) -> bool:
-        """Return whether there are rows that belong to no sentence."""
+        """Whether there are rows that belong to no sentence."""
         return any(len(side.tokens) > side.num_tokens for side in (self._queries, self._keys))
 
     @property
@@ -140,22 +143,22 @@ class AttentionLayout:
 
 
 def unpack(rows: Tensor, side: PaddedRows) -> Tensor:
-    """Return packed ``rows`` [T, ...] at their places in the groups [P, ...]."""
+    """Return packed ``rows`` [T, ...] moved to their places in the groups [P, ...]."""
     return _MoveRows.apply(rows, side.to_padded, side.to_packed, side.spare)  # type: ignore[no-untyped-call]
 
 
 def repack(places: Tensor, side: PaddedRows) -> Tensor:
-    """Return the rows [T, ...] that stand at ``places`` [P, ...], without the holes."""
+    """Return the packed rows [T, ...] of ``places`` [P, ...], without the holes."""
     return _MoveRows.apply(places, side.to_packed, side.to_padded, side.holes)  # type: ignore[no-untyped-call]
 
 
 class _MoveRows(torch.autograd.Function):
-    """Rows moved by an index whose gradient is moved by the inverse one.
+    """Gathers rows by an index; the backward pass gathers the gradient by the inverse index.
 
-    The gradient that autograd knows for ``x[index]`` adds row by row (8 % of a training step).
-    Rows never share a place, so gathering by the inverse is the same, with zero for what is not
-    moved: holes on the way back, spare rows on the way there. What holes show needs no care: it is
-    masked or never read, and so receives no gradient.
+    Autograd's own gradient of ``x[index]`` adds row by row, which takes 8 % of a training step.
+    Rows never share a place, so gathering gives the same gradient, with zero for rows that were not
+    moved: holes in ``repack``, spare rows in ``unpack``. Rows shown in holes get no gradient from
+    there, because attention masks the holes or never reads them.
     """
 
     @staticmethod
@@ -173,7 +176,7 @@ class _MoveRows(torch.autograd.Function):
 
 
 def _group_by_length(queries: Sequence[int], keys: Sequence[int], overhead: int) -> list[list[int]]:
-    """Return groups of sentence numbers: a sentence joins the group before where that costs less
+    """Return groups of sentence numbers. A sentence joins the previous group if that costs less
     than a group of its own."""
     order = sorted(range(len(queries)), key=lambda i: (queries[i], keys[i]), reverse=True)
     groups: list[list[int]] = []
@@ -223,7 +226,7 @@ def _side(batch: Packed, members: list[list[int]]) -> PaddedRows:
 def _head_rows(
     side: PaddedRows, shapes: list[tuple[int, int]], num_parts: int, num_heads: int
 ) -> HeadRows:
-    """Return the places of the heads' vectors in groups of (sentences, places of a sentence)."""
+    """Return the indices of the heads' vectors for groups of (sentences, places of a sentence)."""
     blocks, first = [], 0
     for num_sentences, length in shapes:
         size = num_sentences * length * num_heads

@@ -1,7 +1,7 @@
 """The end of each sub-layer - dropout, sum and norm - as one kernel made by torch.compile.
 
-Between its products a layer moves memory: each of the three reads and writes all rows. On a GPU,
-whose products are fast, that is much of a step; on a CPU hardly anything.
+Without it, each of these three operations reads and writes all rows. On a GPU, where matrix
+products are fast, these memory transfers are a large part of a step; on a CPU, a small one.
 """
 
 import functools
@@ -17,9 +17,9 @@ from nmt_cli.model.layers import Residual
 
 
 def compile_residuals(model: nn.Module) -> None:
-    """Let each ``Residual`` of ``model`` end in a compiled kernel while it trains.
+    """Make each ``Residual`` of ``model`` end in a compiled kernel in training mode.
 
-    The kernel is made at its first use, and computes in fp32 inside.
+    The kernel is compiled at its first use and computes in fp32.
     """
     os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")  # no processes for a few kernels
     for module in model.modules():
@@ -28,7 +28,7 @@ def compile_residuals(model: nn.Module) -> None:
 
 
 def _close(residual: Residual, rows: Tensor, branch: Tensor) -> Tensor:
-    if not residual.training:  # each kind of use would be a kernel of its own
+    if not residual.training:  # evaluation mode would need a kernel of its own
         return Residual.close(residual, rows, branch)
     rate, kept = residual.dropout.rate, None
     if rate > 0.0 and rows.device.type == "cpu":
@@ -43,7 +43,7 @@ def _close(residual: Residual, rows: Tensor, branch: Tensor) -> Tensor:
 
 @functools.cache
 def _compiled() -> Callable[..., Tensor]:
-    # The whole graph or an error: a part that is not compiled would be slow in silence.
+    # fullgraph raises an error if a part cannot be compiled, instead of being silently slow.
     return torch.compile(add_dropout_norm, dynamic=True, fullgraph=True)
 
 
@@ -56,9 +56,9 @@ def add_dropout_norm(
     bias: Tensor | None,
     epsilon: float,
 ) -> Tensor:
-    """Return ``rows`` plus ``branch`` with dropout [T, D], normalized where there is a ``weight``.
+    """Return ``rows`` plus ``branch`` with dropout [T, D], normalized if there is a ``weight``.
 
-    ``kept`` [T, D] says what dropout leaves, 1 = kept; without it dropout draws by itself.
+    ``kept`` [T, D] are the elements that dropout keeps, 1 = kept; if it is None, they are drawn.
     """
     if kept is None:
         branch_left = F.dropout(branch.float(), rate)

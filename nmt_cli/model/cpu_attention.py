@@ -2,7 +2,8 @@
 
 Sentences are short, so two batched products and a softmax take half the time of
 ``scaled_dot_product_attention``, and gathering each head's vectors costs no more than whole rows.
-The core is in fp32 in bf16 too, whose batched products are compiled anew for each shape.
+The core computes in fp32 even if the model is in bf16: batched products in bf16 are compiled again
+for each new shape.
 
 Legend: T packed rows, P padded places, B sentences of a group, L places of a sentence, H heads,
 K width of a head, N parts of a row: queries, keys, values.
@@ -17,17 +18,17 @@ from torch.autograd.function import once_differentiable
 
 from nmt_cli.model.attention_layout import AttentionLayout, Group, HeadRows
 
-MAX_KEYS = 128  # of a sentence; the weights kept for the backward pass grow with its square
-VECTOR_REGISTER = 16  # fp32 numbers; on shorter rows the softmax kernels are ten times slower
+MAX_KEYS = 128  # per sentence; the weights kept for the backward pass grow with its square
+VECTOR_REGISTER = 16  # fp32 numbers; torch's softmax is ten times slower on shorter rows
 
 
 class _HeadLayout(NamedTuple):
-    """Where the heads' vectors of one attention stand."""
+    """The indices of the heads' vectors of one attention."""
 
     groups: tuple[Group, ...]
     num_heads: int
     causal: bool
-    inputs: tuple[HeadRows, ...]  # of one tensor or two
+    inputs: tuple[HeadRows, ...]  # for one tensor or two
     output: HeadRows
 
 
@@ -126,8 +127,8 @@ def _groups(
 
 
 def _mask(group: Group, layout: _HeadLayout, like: Tensor) -> Tensor:
-    """Return what is added to a group's scores, one mask for all or one for each sentence."""
-    if layout.causal:  # holes stand behind the sentence and are hidden already
+    """Return the mask to add to a group's scores, one for all sentences or one for each."""
+    if layout.causal:  # holes come after the sentence, so the causal mask hides them
         length = group.query_length
         return torch.full((1, length, length), -torch.inf, dtype=like.dtype).triu_(1)
     if group.keep is None:

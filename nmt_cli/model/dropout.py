@@ -1,16 +1,16 @@
-"""Dropout whose random bits are cheap on a CPU."""
+"""Dropout that draws its random bits fast on a CPU."""
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-MAX_RATE = 0.995  # a random byte decides an element, and one of its 256 values has to keep it
+MAX_RATE = 0.995  # a random byte decides each element; at least one of its 256 values must keep it
 
 
 class Dropout(nn.Module):
     """Zeroes elements at ``rate`` while training and scales the others by 1/(1 - rate).
 
-    On a CPU ``F.dropout`` draws every element by itself and takes 8 % of a training step; here
+    On a CPU, ``F.dropout`` draws a number for each element and takes 8 % of a training step; here
     one random integer decides eight elements.
     """
 
@@ -38,9 +38,9 @@ class Dropout(nn.Module):
 def draw_kept(shape: torch.Size, rate: float) -> tuple[Tensor, float]:
     """Return bytes on the CPU, 1 = kept and 0 = dropped, and the share kept on average.
 
-    A random byte drops an element if it is less than ``rate`` * 256. Where that is no whole
-    number, each row takes the one below or the one above at random, so that the rate is exact.
-    Bytes, not booleans: all that reads them is several times faster.
+    A random byte drops an element if it is less than ``rate`` * 256. If that is not a whole number,
+    each row rounds it down or up at random, so that the rate is exact on average. The result is
+    bytes instead of booleans because operations on bytes are several times faster.
     """
     rate = min(rate, MAX_RATE)
     draws = torch.empty(-(-shape.numel() // 8), dtype=torch.int64)
@@ -64,7 +64,7 @@ class _DropoutFunction(torch.autograd.Function):
 
 
 class _DropoutAddFunction(torch.autograd.Function):
-    """One pass makes the product and the sum."""
+    """Computes product and sum in one pass over memory."""
 
     @staticmethod
     def forward(ctx, x: Tensor, branch: Tensor, kept: Tensor, scale: float) -> Tensor:  # type: ignore[no-untyped-def]  # noqa: ANN001
@@ -79,5 +79,5 @@ class _DropoutAddFunction(torch.autograd.Function):
 
 
 def _drop(x: Tensor, kept: Tensor, scale: float) -> Tensor:
-    # In one pass, product and scale.
+    # One pass over memory for product and scale.
     return torch.addcmul(x.new_zeros(()), x, kept.to(x.dtype), value=scale)

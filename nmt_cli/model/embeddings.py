@@ -36,7 +36,7 @@ class SinusoidalPositions(nn.Module):
     def forward(self, positions: Tensor, num_positions: int) -> Tensor:
         """Return the vectors [T, D] of ``positions``, all below ``num_positions``."""
         if num_positions > len(self.table):
-            # Doubled, so that lengths growing one by one do not rebuild it each time.
+            # Doubled, so that lengths that grow one by one do not rebuild the table each time.
             size = max(num_positions, 2 * len(self.table))
             self.table = sinusoids(size, self.table.shape[1]).to(self.table)
         return F.embedding(positions, self.table)
@@ -51,7 +51,10 @@ class LearnedPositions(nn.Module):
         nn.init.normal_(self.weight, std=d_model**-0.5)
 
     def forward(self, positions: Tensor, num_positions: int) -> Tensor:
-        """Return the vectors [T, D] of ``positions``; the model knows ``max_positions`` of them."""
+        """Return the vectors [T, D] of ``positions``, all below ``num_positions``.
+
+        Raises ValueError if the model has fewer positions than ``num_positions``.
+        """
         if num_positions > len(self.weight):
             raise ValueError(
                 f"a sentence of {num_positions:,} pieces is longer than "
@@ -74,11 +77,11 @@ class Embedding(nn.Module):
         self.scale = math.sqrt(weight.shape[1])
 
     def forward(self, batch: Packed) -> Tensor:
-        """Return the vectors [T, D] at which a stack begins."""
+        """Return the vectors [T, D] that enter the first layer."""
         rows = self.embed(batch.tokens, batch.positions, batch.longest)
         if torch.is_autocast_enabled(rows.device.type) and not self.pre_norm:
-            # The sums between sub-layers keep this type: conversions cost more than the sums.
-            # Those of pre-norm grow from layer to layer, and so they stay in fp32.
+            # The residual sums then have this dtype too: conversions would cost more than the sums.
+            # The sums of pre-norm grow from layer to layer, so they stay in fp32.
             rows = rows.to(torch.get_autocast_dtype(rows.device.type))
         return self.dropout(rows)
 

@@ -1,6 +1,6 @@
-"""Weights that were saved in format 1, where each attention had one matrix for all its inputs.
+"""Converts weights that were saved in format 1.
 
-Its rows were those of the queries, then of the keys, then of the values.
+In format 1 each attention had one input matrix: the rows of the queries, keys and values.
 """
 
 from collections.abc import Mapping, Sequence
@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from torch import Tensor
 
 INPUTS, OUTPUT = ".input_weight", "_attention.output_weight"
-Moments = Mapping[int, dict[str, Tensor]]  # of each parameter, by its number
+Moments = Mapping[int, dict[str, Tensor]]  # Adam's state of each parameter, by its number
 
 
 def weights_of_today(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return ``weights`` under today's names; those of today are returned as they are."""
+    """Return ``weights`` of any format with today's names and shapes."""
     today: dict[str, Tensor] = {}
     for name, weight in weights.items():
         attention = name.removesuffix(INPUTS)
@@ -31,7 +31,7 @@ def weights_of_today(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def moments_of_today(moments: Moments, names: Sequence[str]) -> Moments:
-    """Return Adam's moments for parameters called ``names``; those of today as they are."""
+    """Return Adam's ``moments`` of any format as those of today's parameters, called ``names``."""
     names_then = list(dict.fromkeys(map(_name_then, names)))
     if len(moments) != len(names_then):
         return moments

@@ -29,9 +29,9 @@ class FeedForward(nn.Module):
             nn.init.zeros_(linear.bias)
 
     def forward(self, rows: Tensor) -> Tensor:
-        """Return the network's output [T, D] for each row alone."""
+        """Return the network's output [T, D]; each row is computed alone."""
         inner = self.inner(rows)
-        in_place = inner.dtype is torch.float32  # in bf16 it is the slower way on a CPU
+        in_place = inner.dtype is torch.float32  # in bf16, in place is slower on a CPU
         return self.outer(self.dropout(F.relu(inner, inplace=in_place)))
 
 
@@ -49,9 +49,12 @@ class Residual(nn.Module):
         return self.close(rows, sublayer(self.norm(rows) if self.pre_norm else rows))
 
     def close(self, rows: Tensor, branch: Tensor) -> Tensor:
-        """Return ``rows`` [T, D] and what the sub-layer made of them, ``branch`` [T, D], as one."""
+        """Return the residual sum of ``rows`` [T, D] and the sub-layer's output ``branch`` [T, D].
+
+        Post-norm normalizes the sum.
+        """
         total: Tensor = self.dropout.add(rows, branch)
-        # Autocast norms in fp32 on GPUs; the sums of post-norm have the type of the products.
+        # On GPUs, LayerNorm under autocast returns fp32; post-norm keeps the products' dtype.
         return total if self.pre_norm else self.norm(total).to(branch.dtype)
 
 
@@ -122,14 +125,14 @@ class DecoderLayer(nn.Module):
         attend_within: Callable[[Tensor], Tensor],
         attend_to_memory: Callable[[Tensor], Tensor],
     ) -> Tensor:
-        """Return the rows after this layer with attention as given: packed, or from a cache."""
+        """Return the rows after this layer; the two functions attend to packed rows or a cache."""
         target = self.self_attention_residual(target, attend_within)
         target = self.memory_attention_residual(target, attend_to_memory)
         return self.feed_forward_residual(target, self.feed_forward)
 
 
 def final_norm(config: ModelConfig) -> nn.Module:
-    """Return what ends a stack: pre-norm leaves its sums unnormalized, post-norm does not."""
+    """Return the norm after the last layer: post-norm needs none, its output is normalized."""
     return nn.LayerNorm(config.d_model) if config.norm == "pre" else nn.Identity()
 
 

@@ -1,7 +1,7 @@
 """Batches without padding.
 
-Legend: T rows of a batch: the tokens of all sentences, and spare rows behind them where the number
-is rounded up; B sentences.
+Legend: T rows of a batch: the tokens of all sentences, then spare rows if the number of rows is
+rounded up; B sentences.
 """
 
 from collections.abc import Sequence
@@ -13,18 +13,18 @@ from torch.nn import functional as F
 
 
 class Packed(NamedTuple):
-    """The sentences of one side of a batch, one behind the other.
+    """The sentences of one side of a batch, concatenated without padding.
 
     Spare rows belong to no sentence: nothing attends to them and no gradient comes from them.
     """
 
     tokens: Tensor  # T, on the device of the model
-    positions: Tensor  # T, place of each token in its sentence, on the device of the model
+    positions: Tensor  # T, position of each token in its sentence, on the device of the model
     lengths: tuple[int, ...]  # B, all at least 1
 
     @property
     def num_tokens(self) -> int:
-        """The tokens of all sentences, without spare rows."""
+        """The number of tokens of all sentences, without spare rows."""
         return sum(self.lengths)
 
     @property
@@ -42,7 +42,7 @@ def pack(
 ) -> Packed:
     """Return the flat ``tokens`` of sentences of these ``lengths`` as a batch on ``device``.
 
-    ``round_up`` adds spare rows, at most 1/32, so that batches have few different numbers of rows.
+    ``round_up`` adds spare rows, at most 1/32, so that fewer different numbers of rows occur.
     """
     counts = torch.tensor(lengths, dtype=torch.int64)
     starts = counts.cumsum(0) - counts
@@ -58,6 +58,6 @@ def pack(
 
 
 def rounded_up(count: int) -> int:
-    """Return the next of 32 equal steps between two powers of two."""
+    """Return ``count`` rounded up to one of 32 equal steps between two powers of two."""
     step = max(1, 1 << count.bit_length() >> 6)
     return -(-count // step) * step

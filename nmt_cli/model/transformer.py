@@ -47,7 +47,7 @@ class Transformer(nn.Module):
         return self.encoder_norm(rows)
 
     def decode(self, target_input: Packed, memory: Tensor, source: Packed) -> Tensor:
-        """Return the decoder's output [T, D]; each row has seen its past and the memory."""
+        """Return the decoder's output [T, D]; each row attends to its past and the memory."""
         within = AttentionLayout(target_input, target_input)
         to_memory = AttentionLayout(target_input, source)
         rows = self.target_embedding(target_input)

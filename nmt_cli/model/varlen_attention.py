@@ -1,4 +1,4 @@
-"""The attention core on GPUs that attend to packed rows as they are (FlashAttention).
+"""The attention core on GPUs with FlashAttention, which needs no padding.
 
 Legend: T rows of queries, S rows of keys, H heads, K width of a head.
 """
@@ -10,12 +10,12 @@ from nmt_cli.model.attention_layout import AttentionLayout
 
 DTYPES = (torch.bfloat16, torch.float16)
 LEAST_CAPABILITY = (8, 0)
-LARGEST_WIDTH, WIDTH_STEP = 192, 8  # of a head; wider ones train on some GPUs only
-EVERYTHING, THE_PAST = (-1, -1), (-1, 0)  # how far a row sees back and ahead; -1 has no limit
+LARGEST_WIDTH, WIDTH_STEP = 192, 8  # of a head; wider heads train on some GPUs only
+EVERYTHING, THE_PAST = (-1, -1), (-1, 0)  # rows that a row attends to, back and ahead; -1: all
 
 
 def suits_varlen(rows: Tensor, width: int, layout: AttentionLayout) -> bool:
-    """Return whether ``attend_varlen`` takes projections like ``rows`` with heads of this width."""
+    """Return whether ``attend_varlen`` supports rows like ``rows`` with heads of this width."""
     return (
         rows.device.type == "cuda"
         and rows.dtype in DTYPES
@@ -35,7 +35,7 @@ def attend_varlen(
 
     ``queries`` are [T, H, K], ``keys`` and ``values`` [S, H, K].
     """
-    from torch.nn.attention.varlen import varlen_attn  # a second that CPUs need not pay
+    from torch.nn.attention.varlen import varlen_attn  # takes a second; CPUs do not need it
 
     attended = varlen_attn(
         queries,
@@ -47,5 +47,5 @@ def attend_varlen(
         layout.key_sentences.longest,
         window_size=THE_PAST if causal else EVERYTHING,
     )
-    assert isinstance(attended, Tensor), "nothing else was asked for"
+    assert isinstance(attended, Tensor), "a tuple is only returned if return_aux is given"
     return attended.flatten(1)

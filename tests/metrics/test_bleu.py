@@ -124,7 +124,7 @@ def test_published_systems_score_what_was_published():
 
 
 @shared
-def test_real_text_is_told_from_tokenized_text_and_pieces():
+def test_real_text_is_distinguished_from_tokenized_text_and_pieces():
     for names in [("multi30k", "test_2016_flickr.de"), ("newstest", "newstest2014.en-fr.fr")]:
         lines = shared_lines(*names)
         assert not looks_tokenized(lines)
