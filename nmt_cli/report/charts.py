@@ -1,4 +1,4 @@
-"""The charts of a report, as PNG files of 1,600 pixels, to be shown 800 wide."""
+"""The charts of a report, as PNG files 1,600 pixels wide, to be shown at half that width."""
 
 import io
 import math
@@ -16,8 +16,8 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormat
 from nmt_cli.report.run_history import RunHistory
 from nmt_cli.report.smoothing import SHARE_OF_RUN, Floats, moving_mean, window_of
 
-# Okabe and Ito's colours, which the colour-blind tell apart; Tol's wine for their yellow, which
-# is hardly seen on white.
+# Okabe and Ito's colours, which colour-blind readers can distinguish. Tol's wine replaces their
+# yellow, which is hard to see on white.
 COLOURS = (
     "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#882255"
 )  # fmt: skip
@@ -26,11 +26,11 @@ WIDTH, HEIGHT, DOTS_PER_INCH = 8.0, 4.2, 200  # inches
 LEGEND_ROW = 0.24  # inches
 LEGEND_LETTERS = 96  # in a row
 LONGEST_NAME = 40
-THINNEST, WIDEST, MORE_WIDTH = 1.6, 4.0, 1.2  # of lines, in points; how much for each more run
-MANY_POINTS = 60  # from here on they are not marked one by one
+THINNEST, WIDEST, MORE_WIDTH = 1.6, 4.0, 1.2  # line widths in points; the increase for each run
+MANY_POINTS = 60  # curves with more points have no markers
 LOG_STEPS_FROM = 20.0  # ratio of the longest to the shortest run
 DIVERGED = 30.0  # ratio of losses
-WIDE_RANGE = 1e4  # ratio of values; an axis of this range has at most a label a decade
+WIDE_RANGE = 1e4  # ratio of values; an axis of this range has at most one label per decade
 LARGEST_DRAWN = 1e100  # near the largest float, axes cannot be computed
 LARGEST_WRITTEN_OUT = 1e9  # on an axis; longer numbers leave no room for the curves
 STYLE: dict[Any, Any] = {
@@ -44,7 +44,7 @@ STYLE: dict[Any, Any] = {
 
 
 class Curve(NamedTuple):
-    """One run's line in a chart, with what it was smoothed from where it was."""
+    """The line of one run in a chart; if it is smoothed, ``raw`` are the values before that."""
 
     steps: Floats
     values: Floats
@@ -52,16 +52,16 @@ class Curve(NamedTuple):
 
 
 class Chart(NamedTuple):
-    """What is drawn, and how its axis is to be read."""
+    """What a chart shows, and how its axis looks."""
 
     name: str  # of the file, without .png
     title: str
     unit: str
     curve_of: Callable[[RunHistory], Curve]
     hint: str = ""
-    best: Callable[[Floats], float] | None = None  # which value is ringed
+    best: Callable[[Floats], float] | None = None  # returns the value that gets a ring
     from_zero: bool = False
-    log_from: float = math.inf  # ratio of largest to smallest value that asks for a log axis
+    log_from: float = math.inf  # ratio of largest to smallest value from which the axis is log
 
 
 def _training_loss(run: RunHistory) -> Curve:
@@ -102,7 +102,7 @@ CHARTS = (
 def draw_charts(runs: Sequence[RunHistory]) -> dict[Chart, bytes]:
     """Return the PNG of every chart that at least one of the runs has figures for."""
     with matplotlib.rc_context():
-        matplotlib.rcdefaults()  # the user's own settings shall not change what a report says
+        matplotlib.rcdefaults()  # a report must not depend on the user's own settings
         matplotlib.rcParams.update(STYLE)
         return {chart: _as_png(figure_of(chart, runs)) for chart in charts_of(runs)}
 
@@ -142,12 +142,13 @@ def figure_of(chart: Chart, runs: Sequence[RunHistory]) -> Figure:
 
 def _as_png(figure: Figure) -> bytes:
     stream = io.BytesIO()
-    figure.savefig(stream, format="png", metadata={"Software": None})  # same figures, same bytes
+    # Without the name of the software, equal figures give equal bytes.
+    figure.savefig(stream, format="png", metadata={"Software": None})
     return stream.getvalue()
 
 
 def _name(run: RunHistory) -> str:
-    """Return the label as a legend shows it, without its middle where it is long."""
+    """Return the label for the legend; a long label is shortened in the middle."""
     if len(run.label) <= LONGEST_NAME:
         return run.label
     return f"{run.label[: LONGEST_NAME // 2 - 1]}…{run.label[-LONGEST_NAME // 2 :]}"
@@ -161,7 +162,7 @@ def _measured(curve: Curve) -> Curve:
 
 def _plot(axes: Axes, chart: Chart, curve: Curve, index: int, num_runs: int) -> Line2D:
     colour, dashes = style_of(index)
-    # From wide to narrow, so that of runs that agree each is seen.
+    # Later runs have thinner lines, so that each is visible where runs agree.
     width = THINNEST + min(MORE_WIDTH * (num_runs - 1), WIDEST - THINNEST) * (
         1 - (index + 1) / num_runs
     )
@@ -209,7 +210,7 @@ def _set_up_values(axes: Axes, chart: Chart, curves: Sequence[Curve]) -> None:
         return
     axes.yaxis.set_major_formatter(number)
     raw = np.concatenate([curve.values if curve.raw is None else curve.raw for curve in curves])
-    # A single spike in the noise shall not press everything else flat.
+    # Percentiles, so that a single spike in the noise does not flatten the rest.
     bottom, top = np.percentile(raw[np.isfinite(raw)], [0.5, 99.5])
     bottom, top = min(lowest, float(bottom)), max(highest, float(top))
     if chart.from_zero:

@@ -1,4 +1,4 @@
-"""The page of a report: one HTML file that needs nothing else, neither files nor a network."""
+"""The page of a report: one HTML file that needs neither other files nor a network."""
 
 import base64
 import json
@@ -14,7 +14,7 @@ from nmt_cli.report.run_history import RunHistory
 from nmt_cli.report.summary import SUMMARY
 
 LONGEST_VALUE = 200
-MANY = 4  # runs are not named in the title
+MANY = 4  # from this number of runs on, the title does not name them
 CSS = """
 body { font: 16px/1.4 system-ui, sans-serif; color: #222; background: #fff;
        max-width: 800px; margin: 1em auto; padding: 0 1em; }
@@ -33,7 +33,7 @@ CSS_DASHES = {"-": "solid", "--": "dashed", ":": "dotted", "-.": "double"}
 
 
 def as_html(runs: Sequence[RunHistory], charts: Mapping[Chart, bytes]) -> str:
-    """Return the page: a table of the runs, the charts, what their recipes differ in."""
+    """Return the page: a table of the runs, the charts and the differences of their recipes."""
     names = ", ".join(run.label for run in runs) if len(runs) < MANY else f"{len(runs)} runs"
     parts = [
         "<!DOCTYPE html>",
@@ -51,7 +51,7 @@ def as_html(runs: Sequence[RunHistory], charts: Mapping[Chart, bytes]) -> str:
 
 
 def _table(runs: Sequence[RunHistory], rows: Mapping[str, Sequence[str]]) -> str:
-    """Return a table of one column a run; rows that say nothing of any run are left out."""
+    """Return a table with one column per run; rows without any value are left out."""
     lines = ['<div class="wide"><table><thead><tr><th></th>']
     for index, run in enumerate(runs):
         lines.append(f'<th scope="col">{_swatch(index)}{escape(run.label)}</th>')
@@ -89,7 +89,7 @@ def _differences(runs: Sequence[RunHistory]) -> list[str]:
 
 
 def differing_keys(recipes: Sequence[Recipe]) -> dict[str, list[Any]]:
-    """Return the keys that are not the same in all ``recipes``, each with the value of each."""
+    """Return the keys that are not the same in all ``recipes``, with the value of each recipe."""
     changes = [{c.key: c for c in changed_keys(recipes[0], recipe)} for recipe in recipes]
     of_first = {key: change.old for of_one in changes for key, change in of_one.items()}
     return {

@@ -1,4 +1,4 @@
-"""What a run directory tells of its training, read while it may still be growing."""
+"""Reads the records of a run directory, also while it is still training."""
 
 import json
 import struct
@@ -25,13 +25,13 @@ Floats = NDArray[np.float64]
 
 
 class Figures(NamedTuple):
-    """Named columns of figures, in the order of their steps; NaN where a record has none."""
+    """Named columns of figures, in the order of their steps; NaN if a record has none."""
 
     steps: Floats
     columns: dict[str, Floats]
 
     def column(self, name: str) -> Floats:
-        """Return the column called ``name``; all NaN where no record has it."""
+        """Return the column called ``name``; all NaN if no record has it."""
         return self.columns.get(name, np.full(len(self.steps), np.nan))
 
 
@@ -41,19 +41,25 @@ class RunHistory(NamedTuple):
     label: str
     training: Figures
     validation: Figures
-    recipe: Recipe | None  # None where this version cannot read it
+    recipe: Recipe | None  # None if this version cannot read it
     sessions: list[dict[str, Any]]
     num_parameters: int | None  # None before the first checkpoint
 
 
 def read_runs(paths: Sequence[Path]) -> list[RunHistory]:
-    """Return the history of each run directory. Raises UserError where one is none."""
+    """Return the history of each run directory.
+
+    Raises UserError if one of the paths is not a run, has no step yet or is given twice.
+    """
     labels = distinct_labels(paths)
     return [_read_run(path, label) for path, label in zip(paths, labels, strict=True)]
 
 
 def distinct_labels(paths: Sequence[Path]) -> list[str]:
-    """Return the last parts of each path, as many as tell it from the others."""
+    """Return the last parts of each path, as many as distinguish it from the others.
+
+    Raises UserError if a path is given twice.
+    """
     parts = [path.resolve().parts for path in paths]
     labels = []
     for index, (path, own) in enumerate(zip(paths, parts, strict=True)):
@@ -91,7 +97,10 @@ def _read_run(path: Path, label: str) -> RunHistory:
 
 
 def _records_in(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the records of a file of JSON lines; a last line without its end is being written."""
+    """Yield the records of a file of JSON lines.
+
+    A last line without a line feed is ignored, because it is still being written.
+    """
     *lines, _ = path.read_bytes().split(b"\n")
     num_damaged = 0
     for line in lines:
@@ -108,7 +117,7 @@ def _records_in(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def _figures_of(records: Iterator[dict[str, Any]]) -> Figures:
-    """Return the columns; of records of one step the later counts, as after a resume."""
+    """Return the columns. If a step has several records, as after a resume, the last one counts."""
     by_step = {record["step"]: record for record in records if _is_step(record.get("step"))}
     in_order = [by_step[step] for step in sorted(by_step)]
     names = {name: None for record in in_order for name in record}  # a set that keeps its order
@@ -123,7 +132,7 @@ def _is_step(value: object) -> bool:
 
 
 def _as_float(value: object) -> float:
-    """Return a finite figure, or NaN for whatever else stands there."""
+    """Return ``value`` as a float, or NaN if it is not a finite number."""
     if isinstance(value, int | float) and abs(value) <= sys.float_info.max:
         return float(value)
     return np.nan
@@ -138,7 +147,7 @@ def _recipe_of(path: Path) -> Recipe | None:
 
 
 def _size_of(path: Path) -> int | None:
-    """Return the parameters of the newest checkpoint, which the header of its file counts."""
+    """Return the number of parameters, from the header of the newest checkpoint's weights."""
     for weights in sorted(path.glob(NEWEST_WEIGHTS), reverse=True):
         try:
             with weights.open("rb") as stream:
@@ -147,5 +156,5 @@ def _size_of(path: Path) -> int | None:
             header.pop("__metadata__", None)
             return sum(int(np.prod(tensor["shape"])) for tensor in header.values())
         except (OSError, ValueError, KeyError, TypeError, AttributeError, struct.error):
-            continue  # pruned while we looked, or damaged; another one knows too
+            continue  # removed meanwhile, or damaged; an older checkpoint has the same number
     return None

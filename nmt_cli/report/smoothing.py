@@ -1,4 +1,4 @@
-"""A line through noise."""
+"""Smooths noisy values by a moving mean."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,15 +8,16 @@ SHARE_OF_RUN = 0.02
 
 
 def window_of(num_values: int) -> int:
-    """Return over how many values a run of so many is smoothed: an odd number."""
+    """Return the size of the smoothing window for ``num_values`` values, an odd number."""
     return 2 * int(num_values * SHARE_OF_RUN / 2) + 1
 
 
 def moving_mean(values: Floats, weights: Floats, window: int) -> Floats:
-    """Return the weighted mean of the ``window`` values around each; near the ends of fewer.
+    """Return the weighted mean of the ``window`` values around each value.
 
-    At the beginning as many behind as before, where losses fall too fast for anything else. NaN
-    counts for nothing, and is returned only where nothing counts.
+    Near the beginning the window shrinks on both sides, because losses fall fast there; near the
+    end it is cut off. NaN and values of weight 0 are ignored. The mean is NaN only if all values in
+    its window are ignored.
     """
     counts = np.isfinite(values) & (weights > 0)  # NaN is not greater
     weights = np.where(counts, weights, 0.0)

@@ -1,4 +1,4 @@
-"""What a report's table says of each run."""
+"""The rows of a report's table of runs."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -10,7 +10,7 @@ from nmt_cli.report.run_history import RunHistory
 
 
 class Row(NamedTuple):
-    """One fact of every run, as text; empty where a run does not have it."""
+    """One fact of every run, as text; empty if a run does not have it."""
 
     name: str
     of: Callable[[RunHistory], str]
@@ -69,7 +69,7 @@ def _parameters(run: RunHistory) -> str:
 
 
 def _machines(run: RunHistory) -> str:
-    """Return device and precision of each session, each said once."""
+    """Return device and precision of the sessions, without repetitions."""
     return "; ".join(dict.fromkeys(_machine(session) for session in run.sessions))
 
 

@@ -52,7 +52,7 @@ def test_what_is_not_a_finite_figure_is_missing(tmp_path):
         ('{"step": null}\n{"step": -1}\n{"step": "3"}\n{}\n', ""),
     ],
 )
-def test_damaged_lines_are_told_and_a_last_one_is_being_written(tmp_path, capsys, tail, warned):
+def test_damaged_lines_are_reported_and_a_last_one_is_being_written(tmp_path, capsys, tail, warned):
     logs.configure(quiet=True)
     (run,) = read_runs([write_run(tmp_path / "a", [step_record(1), step_record(2)], tail)])
     assert run.training.steps.tolist() == [1, 2]
@@ -80,7 +80,7 @@ def test_what_is_not_a_run_is_refused(tmp_path, files, message):
         read_runs([tmp_path / "a"])
 
 
-def test_a_recipe_of_another_version_is_told_and_left_out(tmp_path, capsys):
+def test_a_recipe_of_another_version_is_reported_and_left_out(tmp_path, capsys):
     logs.configure(quiet=True)
     run_dir = write_run(tmp_path / "a", [step_record(1)])
     (run_dir / "recipe.yaml").write_text("nonsense: 1\n")
