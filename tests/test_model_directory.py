@@ -214,5 +214,5 @@ def test_a_recipe_of_format_1_names_no_other_file(toy, tmp_path):
     (folder / RECIPE).write_text(f"extends: {parent}\n")
     (folder / MANIFEST).unlink()
     write_manifest(folder, {"kind": "average", "format_version": 1})
-    with pytest.raises(DamagedError, match=r"extends: may not stand here"):
+    with pytest.raises(DamagedError, match=r"extends: is not allowed here"):
         load_model(folder)

@@ -1,4 +1,4 @@
-"""What two recipes differ in, and what a resumed training makes of it."""
+"""The keys in which two recipes differ, and whether a training may resume with them."""
 
 import json
 from collections.abc import Iterator
@@ -9,15 +9,15 @@ from nmt_cli.recipe.schema import Recipe
 
 
 class ChangeKind(Enum):
-    """Whether a training can go on under a recipe that was changed so."""
+    """Whether a training may resume after a key of its recipe was changed."""
 
     FREE = "free"  # changes when things happen, not what is computed
     DECLARED = "declared"  # changes the training from here on: --allow-change KEY
-    FORBIDDEN = "forbidden"  # other weights, other pieces, other text
+    FORBIDDEN = "forbidden"  # the weights, the vocabulary or the text would no longer fit
 
 
 class Change(NamedTuple):
-    """One key whose value differs, with ``None`` where a recipe does not have it."""
+    """One key whose value differs; the value is ``None`` if a recipe does not have the key."""
 
     key: str
     old: object
@@ -28,8 +28,9 @@ class Change(NamedTuple):
         return f"{self.key} (was {as_written(self.old)}, is {as_written(self.new)})"
 
 
-# A name ending in a dot stands for everything below it. What is not listed is forbidden.
-DECIDES_QUALITY = {  # for each validation.best_by; qualities before and after do not compare
+# A name ending in a dot stands for all keys below it. Keys that are not listed are forbidden.
+# For each validation.best_by, the keys after whose change earlier qualities cannot be compared.
+DECIDES_QUALITY = {
     "loss": ("training.label_smoothing",),
     "bleu": ("validation.bleu", "decoding."),
 }
@@ -70,7 +71,7 @@ FORBIDDEN = (
     "data.filters.",
     "data.max_length",
     "training.ema_decay",
-    "validation.best_by",  # qualities by loss and by BLEU do not compare
+    "validation.best_by",  # a quality by loss cannot be compared with one by BLEU
     "tokenizer.",
     "model.num_layers",
     "model.d_model",
@@ -86,7 +87,7 @@ FORBIDDEN = (
 
 
 def as_written(value: object) -> str:
-    """Return a value of a recipe as a recipe holds it: null and true, not None and True."""
+    """Return a value as it is written in a recipe: null and true, not None and True."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
@@ -107,7 +108,10 @@ def changes_of_quality(old: Recipe, new: Recipe) -> list[str]:
 
 
 def kind_of(key: str, best_by: str) -> ChangeKind:
-    """Return what a change of this key means; weights of corpora only change the order of data."""
+    """Return the kind of a change of ``key``.
+
+    A weight may change although it is in data.train, because it only affects the order of data.
+    """
     is_weight = key.startswith("data.train.") and key.endswith(".weight")
     if is_weight or _stands_in(key, (*DECIDES_QUALITY[best_by], *DECLARED)):
         return ChangeKind.DECLARED
@@ -119,7 +123,7 @@ def _stands_in(key: str, names: tuple[str, ...]) -> bool:
 
 
 def _leaves(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield each value with its dotted key; of lists only those of sections are opened."""
+    """Yield each value with its dotted key; a list is one value unless it holds sections."""
     if isinstance(value, dict):
         for key, below in value.items():
             yield from _leaves(below, f"{prefix}.{key}" if prefix else key)

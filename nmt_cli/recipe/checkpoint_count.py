@@ -52,7 +52,7 @@ def _ends(recipe: Recipe) -> Iterator[_End]:
     for end_key, end, (interval_key, interval) in (
         ("training.max_steps", training.max_steps, by_steps),
         ("training.max_epochs", training.max_epochs, by_epochs),
-        ("training.max_steps", training.max_steps, by_epochs),  # an epoch has a step at least
+        ("training.max_steps", training.max_steps, by_epochs),  # an epoch has at least one step
     ):
         if end is not None and interval is not None:
             yield _End(end_key, end, interval_key, interval)

@@ -19,11 +19,11 @@ class Key(NamedTuple):
     name: str
     description: str
     allowed: str  # empty for a section
-    default: str | None  # as YAML; None where there is none
+    default: str | None  # as YAML; None if the key has no default
 
 
 def described_keys() -> Iterator[Key]:
-    """Yield every key in the order of a recipe, each section before what stands in it."""
+    """Yield every key in the order of a recipe, each section before the keys in it."""
     schema = recipe_schema()
     yield from _keys_in(schema, schema, "")
 

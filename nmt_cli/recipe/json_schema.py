@@ -1,4 +1,4 @@
-"""The JSON Schema of a recipe's file, with which editors complete and check it."""
+"""The JSON Schema of a recipe file; editors use it to complete and check recipes."""
 
 from typing import Any, TypeAlias
 
@@ -7,7 +7,7 @@ from nmt_cli.recipe.schema import Recipe
 JsonSchema: TypeAlias = dict[str, Any]
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
-# pydantic leaves its own names of limits on types that a function of ours converts first.
+# For types with a validator function, pydantic writes limits under its own names.
 LIMITS = {
     "ge": "minimum",
     "gt": "exclusiveMinimum",

@@ -1,4 +1,4 @@
-"""A recipe over its parent, and ``--set`` over both: section by section, key by key."""
+"""Merges a recipe into its parent, and ``--set`` into both, section by section and key by key."""
 
 import re
 import shlex
@@ -16,10 +16,10 @@ WRITTEN_AS_YAML = re.compile(r"([\w.-]+)(?:\s*:\s*|\s+)(\S.*)", re.DOTALL)
 
 
 def merge(parent: Tree, child: Tree) -> Tree:
-    """Return the parent with what the child says in its place; lists are replaced whole."""
-    replaced: dict[KeyPath, Any] = {}  # and what stood there
+    """Return the parent with the values of the child; a list is replaced as a whole."""
+    replaced: dict[KeyPath, Any] = {}  # the parent's values that the child replaces
     value = _merge_values(parent.value, child.value, (), replaced)
-    hidden = [  # checking the merged recipe would no longer find it
+    hidden = [  # wrong values of the parent that are no longer in the merged recipe
         Finding(parent.places[path], dotted(path), f"must be a section, but is {shown(what)}")
         for path, what in replaced.items()
         if isinstance(what, str) and section_at(path)
@@ -33,7 +33,7 @@ def merge(parent: Tree, child: Tree) -> Tree:
 
 
 def parse_overrides(overrides: Sequence[str], below: Any = None) -> Tree:
-    """Return ``overrides``, each ``section.key=value``, as the tree that a recipe would give.
+    """Return ``overrides``, each ``section.key=value``, as a tree like that of a recipe file.
 
     ``below`` is the value of the recipe that they change. Where it holds a list, a number in a key
     is the index of an entry; the result then holds a dictionary with integer keys, such as
@@ -112,7 +112,7 @@ def _are_entries(child: dict[Any, Any]) -> bool:
 def _dropped_alternatives(
     parent: dict[str, Any], child: dict[str, Any], path: KeyPath
 ) -> list[str]:
-    """Return the parent's keys that a key of the child stands in for (steps for epochs)."""
+    """Return the parent's keys for which the child sets an alternative (epochs for steps)."""
     field = Recipe.model_fields.get(str(path[0])) if len(path) == 1 else None
     section = field.annotation if field is not None else None
     if not (isinstance(section, type) and issubclass(section, Section)):

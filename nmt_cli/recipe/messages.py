@@ -1,4 +1,4 @@
-"""What is wrong with a recipe, in the words of the person who wrote it."""
+"""Messages about the problems of a recipe, with the file, line and key of each."""
 
 import re
 from collections.abc import Mapping
@@ -31,7 +31,7 @@ RULES = {
 
 
 def findings_of(error: ValidationError, places: Mapping[KeyPath, Place]) -> list[Finding]:
-    """Return every problem of the recipe, each at the file and line its value stands in."""
+    """Return every problem of the recipe, each with the file and line of its value."""
     findings: list[Finding] = []
     errors = error.errors(include_url=False)
     holders = {
@@ -51,7 +51,7 @@ def findings_of(error: ValidationError, places: Mapping[KeyPath, Place]) -> list
 
 
 def _finding_of(problem: Problem, section: KeyPath, places: Mapping[KeyPath, Place]) -> Finding:
-    """Return the finding for a problem of two keys, with the place of the other if it differs."""
+    """Return the finding for a problem of two keys, with the other key's place if it differs."""
     path, beside = (*section, *_steps(problem.key)), (*section, *_steps(problem.beside))
     place, other = place_of(path, places), places.get(beside)
     text = problem.text
@@ -61,7 +61,7 @@ def _finding_of(problem: Problem, section: KeyPath, places: Mapping[KeyPath, Pla
 
 
 def place_of(path: KeyPath, places: Mapping[KeyPath, Place]) -> Place:
-    """Return where ``path`` was written, or else the section that holds it."""
+    """Return the place where ``path`` is written, or else the place of its section."""
     for length in range(len(path), -1, -1):
         if path[:length] in places:
             return places[path[:length]]
@@ -69,12 +69,12 @@ def place_of(path: KeyPath, places: Mapping[KeyPath, Place]) -> Place:
 
 
 def dotted(path: KeyPath) -> str:
-    """Return the path as people write it: ``data.train.0.source``."""
+    """Return the path with dots: ``data.train.0.source``."""
     return ".".join(map(str, path))
 
 
 def shown(value: object) -> str:
-    """Return a value that was found, short and printable."""
+    """Return a value as short, printable text."""
     if value is None:
         return "null"
     if isinstance(value, dict):
@@ -135,7 +135,7 @@ def _proposal(path: KeyPath) -> str:
     missing = missing_here(name)
     if missing:
         return missing
-    return f"known keys here: {', '.join(own)}" if own else "nothing stands below this key"
+    return f"known keys here: {', '.join(own)}" if own else "this key has no keys below it"
 
 
 def _steps(key: str) -> KeyPath:

@@ -1,4 +1,4 @@
-"""Reads recipes by name or path: inherited, overridden, checked, every problem with its line."""
+"""Reads recipes by name or path, applies ``extends`` and ``--set``, and checks the result."""
 
 import hashlib
 import json
@@ -40,16 +40,16 @@ KEYS_OUTSIDE_HASH = {"data": {"prepared", "test"}}
 
 
 class RecipeFile(NamedTuple):
-    """A recipe as it was read, with what its file's name decides."""
+    """A recipe that was read, with its name and the folder that the name decides."""
 
     name: str
     path: Path
     recipe: Recipe
-    prepared: Path  # what preprocess writes and train reads unless a flag says otherwise
+    prepared: Path  # the folder that preprocess writes and train reads by default
 
 
 class _Layer(NamedTuple):
-    """One file of the chain of ``extends``; ``tree`` no longer holds that key."""
+    """One file of the chain of ``extends``; ``tree`` is without that key."""
 
     path: Path
     tree: Tree
@@ -57,7 +57,10 @@ class _Layer(NamedTuple):
 
 
 def read_recipe(name_or_path: str, overrides: Sequence[str] = ()) -> RecipeFile:
-    """Return the recipe after inheritance and ``--set``, or an error that states every problem."""
+    """Return the recipe after inheritance and ``--set``.
+
+    Raises RecipeError, which lists all problems, if a file cannot be read or the recipe is wrong.
+    """
     layers = _read_layers(name_or_path)
     resolved = [layers[-1].tree]  # from the furthest ancestor to the recipe itself
     for layer in reversed(layers[:-1]):
@@ -70,13 +73,13 @@ def read_recipe(name_or_path: str, overrides: Sequence[str] = ()) -> RecipeFile:
 
 
 def read_resolved_recipe(path: Path) -> Recipe:
-    """Return a recipe that a program wrote: all of it is in this file.
+    """Return a recipe that nmt-cli wrote with every default; no other file is read.
 
-    Raises RecipeError for what is wrong with it, an ``extends`` too: no other file is read.
+    Raises RecipeError if it cannot be read, is wrong or has an ``extends``.
     """
     tree = _checked_tree(_read_text(path), path)
     if "extends" in tree.value:
-        raise error_of([Finding(tree.places[("extends",)], "extends", "may not stand here")])
+        raise error_of([Finding(tree.places[("extends",)], "extends", "is not allowed here")])
     return _validated(tree)
 
 
@@ -91,7 +94,7 @@ def dump_recipe(recipe: Recipe, run: str | None = None) -> str:
 
 
 def section_hash(recipe: Recipe, *sections: str) -> str:
-    """Return a sha256 of what these sections decide; all sections if none is named."""
+    """Return a sha256 of the values in these sections, or in all if none is named."""
     values = recipe.model_dump(
         mode="json", include=set(sections) or None, exclude=KEYS_OUTSIDE_HASH
     )
@@ -134,7 +137,7 @@ def _read_parent(parent: object, layers: list[_Layer]) -> _Layer:
     if not isinstance(parent, str) or not parent.isprintable():
         raise _BadParentError(f"must name one recipe, but is {shown(parent)}")
     if len(layers) > MAX_ANCESTORS:
-        raise _BadParentError(f"more than {MAX_ANCESTORS} recipes stand above one another")
+        raise _BadParentError(f"more than {MAX_ANCESTORS} recipes extend one another")
     try:
         path = _path_of(parent, layers[-1].path.parent)
         if any(path.resolve() == layer.path.resolve() for layer in layers):
@@ -232,7 +235,7 @@ def _validated(tree: Tree) -> Recipe:
 
 
 def _owner_of_prepared(names: list[str], resolved: list[Tree], final: Tree) -> str:
-    """Return the furthest ancestor whose text and pieces the recipe leaves as they are."""
+    """Return the furthest ancestor with the same ``data`` and ``tokenizer`` as the recipe."""
     owner = names[0]
     for name, tree in zip(names, resolved, strict=True):
         if any(tree.value.get(key) != final.value.get(key) for key in ("data", "tokenizer")):

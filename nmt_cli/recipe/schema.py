@@ -1,4 +1,4 @@
-"""The recipe: everything an experiment's result depends on, and the one home of each default."""
+"""The recipe: everything an experiment's result depends on, and the defaults of all keys."""
 
 from collections.abc import Iterator
 from typing import Annotated, Literal
@@ -22,13 +22,13 @@ from nmt_cli.recipe.values import (
     Word,
 )
 
-# Byte fallback takes 256 pieces, <unk>, <s> and </s> three more.
+# Byte fallback needs 256 pieces; <unk>, <s> and </s> are three more.
 RESERVED_PIECES = 259
 RESERVED_NAMES = ("<unk>", "<s>", "</s>")
 
 
 class ParallelFiles(Section):
-    """Two text files of which line n of one translates line n of the other."""
+    """Two text files; line n of one translates line n of the other."""
 
     source: DataPath = Field(description="Text file of the source side, also .gz, .xz or .zst.")
     target: DataPath = Field(description="Text file of the target side, also .gz, .xz or .zst.")
@@ -39,8 +39,8 @@ class Corpus(ParallelFiles):
 
     weight: Annotated[Number, Field(ge=0, le=1_000_000)] = Field(
         default=1.0,
-        description="Times this corpus appears in an epoch; a fraction is a seeded share of it, 0 "
-        "leaves it out.",
+        description="How often this corpus appears in an epoch; a fraction adds a random share of "
+        "its pairs, drawn by the seed, 0 leaves it out.",
     )
 
 
@@ -70,14 +70,14 @@ class Filters(Section):
 
 
 class DataConfig(Section):
-    """The text: where it lies and which of it is used."""
+    """The text: its files, and how it is changed and filtered."""
 
     source_language: Language = Field(description="Code of the language translated from.")
     target_language: Language = Field(description="Code of the language translated into.")
     train: tuple[Corpus, ...] = Field(
         min_length=1, max_length=10_000, description="Corpora to train on, each source and target."
     )
-    validation: ParallelFiles = Field(description="Text that validation measures on.")
+    validation: ParallelFiles = Field(description="Text that validation uses.")
     test: ParallelFiles | None = Field(
         default=None, description="Text held out for the final score; training never reads it."
     )
@@ -88,7 +88,7 @@ class DataConfig(Section):
     max_length: Pieces = Field(
         default=1024,
         description="Longest side of a training pair, in pieces; longer pairs are dropped and "
-        "counted. Also the limit behind translate --too-long.",
+        "counted. Also the longest input of translate; see its --too-long.",
     )
     prepared: DataPath | None = Field(
         default=None,
@@ -96,7 +96,7 @@ class DataConfig(Section):
     )
 
     def problems(self) -> Iterator[Problem]:
-        """Yield the limits on length that leave nothing."""
+        """Yield limits on length that no pair can meet."""
         if self.filters.min_length > self.max_length:
             yield Problem(
                 "filters.min_length",
@@ -128,8 +128,8 @@ class TokenizerConfig(Section):
     )
     joiner: Word | None = Field(
         default=None,
-        description='Whitespace only: mark of a piece that the next one continues ("@@"), which '
-        "translate removes.",
+        description="Whitespace only: mark at the end of a piece whose word continues in the next "
+        'piece ("@@"); translate removes it.',
     )
     user_defined_symbols: tuple[Word, ...] = Field(
         default=(),
@@ -145,7 +145,7 @@ class TokenizerConfig(Section):
     )
 
     def problems(self) -> Iterator[Problem]:
-        """Yield settings of one type of tokenizer beside those of another."""
+        """Yield settings that do not fit the type of tokenizer, and wrong sizes and symbols."""
         if self.type == "whitespace" and self.model is not None:
             yield Problem("model", "needs type sentencepiece, but type is whitespace", "type")
         if self.type == "sentencepiece":
@@ -182,7 +182,7 @@ class TokenizerConfig(Section):
 
 
 class ModelConfig(Section):
-    """The Transformer of section 3, with what Table 3 varies as options."""
+    """The Transformer of section 3; what Table 3 varies is an option."""
 
     num_layers: Annotated[Count, Field(ge=1, le=1000)] = Field(
         default=6, description="Layers of the encoder and of the decoder (N)."
@@ -222,12 +222,12 @@ class ModelConfig(Section):
 
     @property
     def key_width(self) -> int:
-        """Width of one head's queries and keys."""
+        """The width of one head's queries and keys."""
         return self.d_k if self.d_k is not None else self.d_model // self.num_heads
 
     @property
     def value_width(self) -> int:
-        """Width of one head's values."""
+        """The width of one head's values."""
         return self.d_v if self.d_v is not None else self.d_model // self.num_heads
 
     def problems(self) -> Iterator[Problem]:
@@ -245,7 +245,7 @@ class ModelConfig(Section):
 
 
 class TrainingConfig(Section):
-    """One optimizer step and how many of them (section 5)."""
+    """Size, number and learning rate of the optimizer's steps (section 5)."""
 
     alternatives = (frozenset({"learning_rate_factor", "peak_learning_rate"}),)
 
@@ -260,14 +260,14 @@ class TrainingConfig(Section):
     max_epochs: Epochs | None = Field(
         default=None, description="Stop after this many epochs, if that comes first."
     )
-    warmup_steps: Steps = Field(default=4000, description="Steps of rising learning rate.")
+    warmup_steps: Steps = Field(default=4000, description="Steps in which the learning rate rises.")
     learning_rate_factor: Annotated[Number, Field(gt=0, le=1_000_000)] = Field(
         default=1.0, description="Factor to the learning rate of section 5.3."
     )
     peak_learning_rate: Annotated[Number, Field(gt=0, le=100)] | None = Field(
         default=None,
-        description="Learning rate at the end of warm-up, in place of section 5.3's; the shape "
-        "stays.",
+        description="Learning rate at the end of warm-up, in place of section 5.3's; the shape of "
+        "the schedule stays.",
     )
     warmup_start: Annotated[Number, Field(ge=0, le=100)] = Field(
         default=0.0, description="Learning rate that warm-up to peak_learning_rate starts from."
@@ -280,12 +280,13 @@ class TrainingConfig(Section):
         default=1e-9, description="Adam's epsilon."
     )
     clip_norm: Annotated[Number, Field(gt=0, le=1_000_000)] | None = Field(
-        default=None, description="Longest gradient; null as in the paper does not clip."
+        default=None,
+        description="Largest norm of the gradient; null, as in the paper, does not clip.",
     )
     ema_decay: Annotated[Number, Field(gt=0, lt=1)] | None = Field(
         default=None,
-        description="Share that an exponential moving average of the weights keeps at a step, such "
-        "as 0.999; it is then what is validated and saved. Null keeps no such average.",
+        description="Decay of an exponential moving average of the weights, such as 0.999; the "
+        "average is then validated and saved instead of the weights. Null keeps no average.",
     )
     seed: Annotated[Count, Field(ge=0, lt=2**63)] = Field(
         default=1, description="Decides initial weights, order of the data and dropout."
@@ -310,20 +311,20 @@ class TrainingConfig(Section):
 
 
 class ValidationConfig(Interval):
-    """When to measure on the validation text, what, and what to conclude from it."""
+    """When and how to validate, which checkpoint is the best, and when to stop early."""
 
     bleu: Literal["beam", "greedy", "off"] = Field(
         default="beam", description="How the validation text is translated for BLEU."
     )
     best_by: Literal["loss", "bleu"] = Field(
-        default="loss", description="What decides which checkpoint is the best."
+        default="loss", description="Measure by which a checkpoint is the best."
     )
     patience: Epochs | None = Field(
         default=None, description="Stop after this many validations without improvement."
     )
 
     def problems(self) -> Iterator[Problem]:
-        """Yield also a choice by a figure that is not measured."""
+        """Yield the problems of the interval, and best_by bleu without BLEU."""
         yield from super().problems()
         if self.bleu == "off" and self.best_by == "bleu":
             text = "must be loss where bleu is off, but is bleu; give best_by: loss, or bleu: beam"
@@ -334,7 +335,9 @@ class CheckpointsConfig(Interval):
     """When to save a checkpoint, and how many to keep for the average (section 6.1)."""
 
     keep_for_average: Annotated[Count, Field(ge=1, le=10_000)] = Field(
-        default=5, description="Newest checkpoints kept, which average-checkpoints averages."
+        default=5,
+        description="How many of the newest checkpoints are kept; average-checkpoints averages "
+        "them.",
     )
 
 
@@ -373,7 +376,7 @@ class Recipe(Section):
     decoding: DecodingConfig = Field(default_factory=DecodingConfig, description="Beam search.")
 
     def problems(self) -> Iterator[Problem]:
-        """Yield sentences that would fit neither a step nor the positions."""
+        """Yield limits that the longest sentence would exceed."""
         longest = self.data.max_length + 1  # with the end of sentence
         if longest > self.training.tokens_per_step:
             yield Problem(

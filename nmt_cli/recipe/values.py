@@ -1,7 +1,7 @@
-"""The kinds of values that stand in a recipe, and what its sections have in common.
+"""The types of values in a recipe, and the base class of its sections.
 
-Values come from YAML as text and are converted here by the declared type, so that ``1e-9`` is a
-number where a number is asked for and ``no`` stays a language code where text is.
+Values come from YAML as text and are converted here to the declared type of their key: ``1e-9``
+becomes a number if the key is a number, and ``no`` stays a language code if the key is text.
 """
 
 import re
@@ -65,8 +65,8 @@ Flag = Annotated[bool, BeforeValidator(_true_or_false)]
 DataPath = Annotated[Path, BeforeValidator(_path_text)]
 Word = Annotated[str, AfterValidator(_one_word)]
 Language = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]*$", max_length=32)]
-Rate = Annotated[Number, Field(ge=0, lt=1)]  # of dropout, of smoothing, of decay
-# Far above any use; they keep a slip of the keyboard from becoming an allocation.
+Rate = Annotated[Number, Field(ge=0, lt=1)]  # of dropout, label smoothing or decay
+# The limits are far above any use, and prevent that a typing error allocates too much memory.
 Width = Annotated[Count, Field(ge=1, le=65_536)]
 Steps = Annotated[Count, Field(ge=1, le=10**12)]
 Epochs = Annotated[Count, Field(ge=1, le=10**9)]
@@ -82,16 +82,16 @@ class Problem(NamedTuple):
 
 
 class Section(BaseModel):
-    """What all sections share: nothing unknown, nothing changed afterwards, no infinity."""
+    """The base class of all sections: frozen, without unknown keys and infinite numbers."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", allow_inf_nan=False, validate_default=True
     )
-    # Keys of which one replaces the other: a recipe that sets one drops its parent's other.
+    # Groups of alternative keys: a recipe that sets one does not inherit the other.
     alternatives: ClassVar[tuple[frozenset[str], ...]] = ()
 
     def problems(self) -> Iterator[Problem]:
-        """Yield what is wrong between values that are each right alone."""
+        """Yield the problems of values that are valid alone but not together."""
         return iter(())
 
     @model_validator(mode="after")
@@ -104,17 +104,17 @@ class Section(BaseModel):
 
 
 class Interval(Section):
-    """Something done every so many steps, or every so many epochs."""
+    """The interval of something that is done regularly, in steps or in epochs."""
 
     alternatives = (frozenset({"every_steps", "every_epochs"}),)
 
     every_steps: Steps | None = Field(
         # Ten minutes at the 0.4 seconds a step of section 5.2.
         default=1500,
-        description="Steps from one to the next; null where every_epochs counts.",
+        description="Steps from one to the next; null if every_epochs is used.",
     )
     every_epochs: Epochs | None = Field(
-        default=None, description="Epochs from one to the next; null where every_steps counts."
+        default=None, description="Epochs from one to the next; null if every_steps is used."
     )
 
     @model_validator(mode="before")

@@ -59,7 +59,7 @@ def test_each_remedy_helps():
         (["training.max_steps=99", "checkpoints.every_epochs=1"], None),
     ],
 )
-def test_of_epochs_it_says_only_what_is_certain(overrides, most):
+def test_epochs_bound_the_count_only_where_it_is_certain(overrides, most):
     text = shortage("checkpoints.keep_for_average=4", *overrides)
     assert text == "" if most is None else f"make at most {most} checkpoints" in text
 

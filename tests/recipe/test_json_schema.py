@@ -118,7 +118,7 @@ def test_the_schema_refuses_what_the_reader_refuses(text, write):
         "data: {validation: {source: other.en}}",
     ],
 )
-def test_the_schema_takes_what_a_child_may_say(text, write):
+def test_the_schema_accepts_what_a_child_may_contain(text, write):
     assert read_recipe(write(f"extends: quickstart\n{text}\n"))
     assert is_valid(load(f"extends: quickstart\n{text}\n"))
 
