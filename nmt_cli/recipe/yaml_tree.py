@@ -4,10 +4,11 @@ Every scalar stays text (an unquoted ``null``, ``~`` or nothing is None); the re
 declared type. What YAML can do beyond sections, lists and text is refused before it is built.
 """
 
-from dataclasses import dataclass
+import re
 from typing import Any, NamedTuple, TypeAlias
 
 import yaml
+from yaml.composer import ComposerError
 
 from nmt_cli.errors import RecipeError
 
@@ -15,6 +16,7 @@ MAX_BYTES = 1_000_000
 MAX_DEPTH = 20
 MAX_VALUES = 20_000  # about half a second of parsing
 MAX_SHOWN = 100
+SURROGATE = re.compile("[\ud800-\udfff]")
 OTHER_LINE_BREAKS = "\x85\u2028\u2029"
 
 KeyPath: TypeAlias = tuple[str | int, ...]
@@ -51,34 +53,23 @@ class Tree(NamedTuple):
     readable: bool = True  # False: the findings say why there is no value
 
 
-class _Stop(Exception):  # noqa: N818  (control flow: nothing after it can be read)
-    """The text cannot be read any further."""
-
-
-@dataclass
-class _Open:
-    """A mapping or list that is being filled."""
-
-    value: dict[str, Any] | list[Any]
-    path: KeyPath
-    key: str | None = None
-
-
 def parse_yaml(text: str, file: str) -> Tree:
-    """Return what ``text`` says, or the findings that say why it cannot be read."""
-    builder = _Builder(file)
+    """Return the values in ``text``, or a finding that says why it cannot be read."""
     try:
-        for event in yaml.parse(text, Loader=yaml.SafeLoader):
-            builder.take(event)
-    except _Stop:
-        return Tree(None, {}, builder.findings, readable=False)
+        loader = _Loader(text)
+        root = loader.get_single_node()
+    except _RefusedError as error:
+        finding = Finding(Place(file, error.line), "", str(error))
     except yaml.YAMLError as error:
-        builder.findings.append(_syntax_finding(error, text, file))
-        return Tree(None, {}, builder.findings, readable=False)
+        finding = _syntax_finding(error, text, file)
     except (ValueError, OverflowError):  # an escape such as "\UFFFFFFFF"
-        builder.find(builder.line, "not YAML: an escape names no character")
-        return Tree(None, {}, builder.findings, readable=False)
-    return Tree(builder.result, builder.places, builder.findings)
+        place = Place(file, loader.line + 1)
+        finding = Finding(place, "", "not YAML: an escape names no character")
+    else:
+        place = Place(file, 1) if root is None else _place(root, file)
+        tree = Tree(None, {(): place}, [])
+        return tree if root is None else tree._replace(value=_value(root, (), file, tree))
+    return Tree(None, {}, [finding], readable=False)
 
 
 def write_yaml(value: object) -> str:
@@ -109,98 +100,88 @@ def shortened(text: str, longest: int = 80) -> str:
     return printable if len(printable) <= longest else printable[: longest - 3] + "..."
 
 
-class _Builder:
-    """Builds the values from YAML's events, without recursion."""
+class _RefusedError(Exception):
+    """The text holds something that a recipe may not hold."""
 
-    def __init__(self, file: str) -> None:
-        self.result: Any = None
-        self.places: dict[KeyPath, Place] = {(): Place(file, 1)}
-        self.findings: list[Finding] = []
-        self.line = 1
-        self._file = file
-        self._open: list[_Open] = []
-        self._num_documents = 0
-        self._num_values = 0
+    def __init__(self, mark: yaml.Mark | None, text: str) -> None:
+        super().__init__(text)
+        self.line = _line_of(mark)
 
-    def find(self, line: int, text: str, path: KeyPath = ()) -> None:
-        """Note a problem at a line."""
-        key = ".".join(map(str, path))
-        self.findings.append(Finding(Place(self._file, line), key, text))
 
-    def take(self, event: yaml.Event) -> None:
-        """Build one event into the result, or stop at what a recipe may not hold."""
-        if event.start_mark is not None:
-            self.line = event.start_mark.line + 1
-        self._refuse_features(event)
-        if isinstance(event, yaml.ScalarEvent):
-            self._take_scalar(event)
-        elif isinstance(event, yaml.SequenceStartEvent):
-            self._descend([])
-        elif isinstance(event, yaml.MappingStartEvent):
-            self._descend({})
-        elif isinstance(event, yaml.CollectionEndEvent):
-            self._open.pop()
+class _Loader(yaml.BaseLoader):
+    """Composes nodes; raises _RefusedError for what a recipe may not hold.
 
-    def _refuse_features(self, event: yaml.Event) -> None:
-        if isinstance(event, yaml.DocumentStartEvent):
-            self._num_documents += 1
-            if self._num_documents > 1:
-                self._stop("a second document (---) begins; a recipe is one")
-        if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None) is not None:
-            self._stop("anchors and aliases (&, *) are not read; write the value out")
-        tag = getattr(event, "tag", None)
-        if tag is not None:
-            self._stop(f"tags ({shortened(tag)}) are not read; write the plain value")
+    Each node is checked before it is composed: composing is recursive, so a deeply nested text
+    would exhaust the stack, and values that use aliases can grow exponentially.
+    """
 
-    def _take_scalar(self, event: yaml.ScalarEvent) -> None:
-        text: str = event.value
-        plain = event.implicit[0] and event.style is None
-        if any("\ud800" <= character <= "\udfff" for character in text):
-            self._stop("half of a surrogate pair stands in the text; write the character itself")
-        parent = self._open[-1] if self._open else None
-        if parent is not None and isinstance(parent.value, dict) and parent.key is None:
-            self._take_key(parent, text, plain)
-        else:
-            self._add(scalar(text) if plain else text)
+    _depth = _num_values = 0
 
-    def _take_key(self, parent: _Open, key: str, plain: bool) -> None:
-        if plain and key == "<<":
-            self._stop("merge keys (<<) are not read; use extends or write the values out")
-        path = (*parent.path, key)
-        if key in parent.value:
-            self.find(self.line, f"is given twice, first on line {self.places[path].line}", path)
-        self.places[path] = Place(self._file, self.line)
-        parent.key = key
+    def get_single_node(self) -> yaml.Node | None:
+        """Return the root of the document, None for an empty text."""
+        try:
+            return super().get_single_node()
+        except ComposerError as error:  # its other reasons, anchors and aliases, are refused below
+            text = "a second document (---) begins; a recipe is one"
+            raise _RefusedError(error.problem_mark, text) from None
 
-    def _descend(self, value: dict[str, Any] | list[Any]) -> None:
-        if len(self._open) == MAX_DEPTH:
-            self._stop(f"more than {MAX_DEPTH} levels of nesting")
-        self._open.append(_Open(value, self._add(value)))
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        """Compose a node and what is in it."""
+        event = self.peek_event()  # type: ignore[no-untyped-call]
+        is_key = isinstance(parent, yaml.MappingNode) and index is None
+        self._num_values += not is_key
+        refusal = self._refusal(event, is_key)
+        if refusal is not None:
+            raise _RefusedError(event.start_mark, refusal)
+        self._depth += 1
+        node = super().compose_node(parent, index)
+        self._depth -= 1
+        return node
 
-    def _add(self, value: Any) -> KeyPath:
-        self._num_values += 1
+    def _refusal(self, event: Any, is_key: bool) -> str | None:
+        if event.anchor is not None:  # an alias has one too
+            return "anchors and aliases (&, *) are not read; write the value out"
+        if event.tag is not None:
+            return f"tags ({shortened(event.tag)}) are not read; write the plain value"
         if self._num_values > MAX_VALUES:
-            self._stop(f"more than {MAX_VALUES:,} values; a recipe has about fifty")
-        if not self._open:
-            self.result = value
-            self.places[()] = Place(self._file, self.line)
-            return ()
-        parent = self._open[-1]
-        if isinstance(parent.value, list):
-            path: KeyPath = (*parent.path, len(parent.value))
-            self.places[path] = Place(self._file, self.line)
-            parent.value.append(value)
-        elif parent.key is None:
-            self._stop("a key must be text, but is a list or a section")
-        else:
-            path = (*parent.path, parent.key)
-            parent.value[parent.key] = value
-            parent.key = None
-        return path
+            return f"more than {MAX_VALUES:,} values; a recipe has about fifty"
+        if not isinstance(event, yaml.ScalarEvent):
+            if is_key:
+                return "a key must be text, but is a list or a section"
+            if self._depth == MAX_DEPTH:
+                return f"more than {MAX_DEPTH} levels of nesting"
+        elif is_key and event.value == "<<" and event.style is None:
+            return "merge keys (<<) are not read; use extends or write the values out"
+        elif SURROGATE.search(event.value):
+            return "half of a surrogate pair stands in the text; write the character itself"
+        return None
 
-    def _stop(self, text: str) -> None:
-        self.find(self.line, text)
-        raise _Stop
+
+def _value(node: yaml.Node, path: KeyPath, file: str, tree: Tree) -> Any:
+    """Return the value of a node; add the places and repeated keys in it to ``tree``."""
+    if isinstance(node, yaml.ScalarNode):
+        return scalar(node.value) if node.style is None else node.value
+    if isinstance(node, yaml.SequenceNode):
+        items = [((*path, index), item) for index, item in enumerate(node.value)]
+        tree.places.update((item_path, _place(item, file)) for item_path, item in items)
+        return [_value(item, item_path, file, tree) for item_path, item in items]
+    section: dict[str, Any] = {}
+    for key, value in node.value:
+        key_path, place = (*path, key.value), _place(key, file)
+        if key.value in section:
+            text = f"is given twice, first on line {tree.places[key_path].line}"
+            tree.findings.append(Finding(place, ".".join(map(str, key_path)), text))
+        tree.places[key_path] = place
+        section[key.value] = _value(value, key_path, file, tree)
+    return section
+
+
+def _place(node: yaml.Node, file: str) -> Place:
+    return Place(file, _line_of(node.start_mark))
+
+
+def _line_of(mark: yaml.Mark | None) -> int:
+    return 1 if mark is None else mark.line + 1
 
 
 class _Dumper(yaml.SafeDumper):
@@ -231,8 +212,7 @@ def _syntax_finding(error: yaml.YAMLError, text: str, file: str) -> Finding:
     if isinstance(error, yaml.MarkedYAMLError):
         mark = error.problem_mark or error.context_mark
         said = error.problem or error.context or "it cannot be read"
-        line = 1 if mark is None else mark.line + 1
-        return Finding(Place(file, line), "", f"not YAML: {shortened(said)}")
+        return Finding(Place(file, _line_of(mark)), "", f"not YAML: {shortened(said)}")
     position = getattr(error, "position", 0)
     character = text[position : position + 1] or "\0"
     line = text.count("\n", 0, position) + 1

@@ -73,6 +73,7 @@ def test_repeated_keys_are_found_at_every_level():
         ("x: 1\na: \x07", "2: not YAML: the character U+0007 may not stand in it"),
         ('a: "\\ud800"', "1: half of a surrogate pair"),
         ('a: "\\UFFFFFFFF"', "1: not YAML: an escape names no character"),
+        ('a: 1\nb: "x\n  \\UFFFFFFFF"', "3: not YAML: an escape names no character"),
         ("%YAML 2.0\n---\na: 1", "1: not YAML: found incompatible YAML document"),
     ],
 )
