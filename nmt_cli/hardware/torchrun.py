@@ -1,4 +1,4 @@
-"""torchrun in a process of its own, which ends with its parent and without a traceback."""
+"""A process that runs torchrun, ends when its parent ends, and prints no traceback."""
 
 import logging
 import signal
@@ -14,10 +14,11 @@ from nmt_cli.signals import STOPPING
 
 
 def main(arguments: list[str]) -> int:
-    """Run torchrun; its workers log their own errors."""
+    """Run torchrun and return an exit status; the workers log or write their own errors."""
     die_with_parent()
-    # A batch system signals whole process trees. The workers save and end; this process waits for
-    # them, however long that takes: torchrun's own handlers would kill them after 30 seconds.
+    # A batch system signals every process of a job. The workers then save and end. This process
+    # ignores the signal and waits for them: torchrun's own handlers would kill workers that need
+    # more than 30 seconds to save.
     for number in STOPPING:
         signal.signal(number, lambda *_: None)  # not SIG_IGN, which the workers would inherit
     logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)
