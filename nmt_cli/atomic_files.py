@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from nmt_cli.errors import DamagedError, OutputError, UserError
+from nmt_cli.file_names import MANIFEST
 from nmt_cli.formats import check_version, newest_version
 from nmt_cli.output_streams import is_stream, open_stream
 from nmt_cli.temporary_names import remove, temporary_path
 
 HASHED_AT_ONCE = 1 << 20  # bytes
-MANIFEST = "manifest.json"
 SEAL = "manifest_sha256"
 SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 # Errors of a disk that accepts no more data, and what the user can do about each.

@@ -13,6 +13,7 @@ import click
 from nmt_cli import logs
 from nmt_cli.atomic_files import is_full_disk
 from nmt_cli.errors import STATUS_INTERRUPTED, InterruptedTrainingError, UserError
+from nmt_cli.hardware.choices import AUTO
 from nmt_cli.launch import this_worker
 from nmt_cli.usage import HelpfulGroup, parse_duration
 
@@ -32,12 +33,12 @@ overrides_option = click.option(
 quiet_option = click.option("--quiet", is_flag=True, help="Say nothing but warnings and errors.")
 force_option = click.option("--force", is_flag=True, help="Replace what already exists.")
 device_option = click.option(
-    "--device", default="auto", show_default=True, help="auto, cpu, cuda or cuda:N."
+    "--device", default=AUTO, show_default=True, help="auto, cpu, cuda or cuda:N."
 )
 precision_option = click.option(
     "--precision",
-    type=click.Choice(["auto", "fp32", "bf16"]),
-    default="auto",
+    type=click.Choice([AUTO, "fp32", "bf16"]),
+    default=AUTO,
     show_default=True,
     help="auto is bf16 where the device is fast at it.",
 )

@@ -6,15 +6,12 @@ from typing import Literal
 
 from nmt_cli.atomic_files import read_manifest
 from nmt_cli.errors import DamagedError
+from nmt_cli.file_names import CHECKPOINT_GLOB, CHECKPOINTS, METRICS, SESSIONS
 from nmt_cli.proposed_commands import as_argument
 
-CHECKPOINTS = "checkpoints"
-SESSIONS = "sessions.jsonl"
-METRICS = "metrics.jsonl"
 PREPARED = "prepared"  # values of "kind" in manifests
 REPORT = "report"
 MODEL_KINDS = ("regular", "final", "safety", "average")
-CHECKPOINT_GLOB = "step-*"
 SHOWN = 5  # folders in a message
 LEVELS_ABOVE = 3
 

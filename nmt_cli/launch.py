@@ -22,7 +22,7 @@ from types import FrameType
 from typing import NamedTuple
 
 from nmt_cli.errors import InterruptedTrainingError, OutputError, UserError
-from nmt_cli.folders import CHECKPOINTS
+from nmt_cli.file_names import CHECKPOINTS
 from nmt_cli.run_status import RunStatus, State, read_status, write_status
 from nmt_cli.signals import handled
 

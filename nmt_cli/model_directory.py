@@ -20,21 +20,27 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from nmt_cli import logs
-from nmt_cli.atomic_files import MANIFEST, Partial, read_manifest, verify
+from nmt_cli.atomic_files import Partial, read_manifest, verify
 from nmt_cli.corpus.tokenizer import Tokenizer, load_tokenizer
 from nmt_cli.errors import DamagedError, UserError
-from nmt_cli.folders import CHECKPOINTS, MODEL_KINDS, is_model, is_run, what_to_give
+from nmt_cli.file_names import (
+    AVERAGE,
+    CHECKPOINTS,
+    CONFIG,
+    MANIFEST,
+    RECIPE,
+    TOKENIZER_FILES,
+    WEIGHTS,
+)
+from nmt_cli.folders import MODEL_KINDS, is_model, is_run, what_to_give
 from nmt_cli.locks import restore_replaced
 from nmt_cli.missing_paths import expansion_hint
 from nmt_cli.model.format_1 import weights_of_today
 from nmt_cli.model.transformer import Transformer
-from nmt_cli.model_settings import CONFIG, RECIPE, ModelSettings, as_json, read_settings
+from nmt_cli.model_settings import ModelSettings, as_json, read_settings
 from nmt_cli.proposed_commands import command
 from nmt_cli.recipe.reader import read_recipe
 
-WEIGHTS = "model.safetensors"
-AVERAGE = "average"
-TOKENIZER_FILES = ("tokenizer.model", "vocabulary.txt")
 CHECKPOINT_NAME = re.compile(r"step-(\d{8,})")
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from nmt_cli.errors import DamagedError, RecipeError
+from nmt_cli.file_names import CONFIG, RECIPE
 from nmt_cli.formats import newest_version
 from nmt_cli.recipe.reader import read_resolved_recipe
 from nmt_cli.recipe.schema import (
@@ -21,8 +22,6 @@ from nmt_cli.recipe.schema import (
     TokenizerConfig,
 )
 
-CONFIG = "config.json"
-RECIPE = "recipe.yaml"
 LARGEST_CONFIG = 1_000_000  # bytes
 OF_TRAINING = {"dropout", "attention_dropout", "relu_dropout"}  # 0 here
 

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from nmt_cli.atomic_files import file_appearing_whole
-
-STATUS = "status.json"
+from nmt_cli.file_names import STATUS
 
 State = Literal["running", "interrupted", "failed", "finished"]
 

@@ -10,7 +10,6 @@ import pytest
 
 from nmt_cli import atomic_files
 from nmt_cli.atomic_files import (
-    MANIFEST,
     directory_appearing_whole,
     file_appearing_whole,
     read_manifest,
@@ -19,6 +18,7 @@ from nmt_cli.atomic_files import (
     verify,
 )
 from nmt_cli.errors import DamagedError, OutputError, UserError
+from nmt_cli.file_names import MANIFEST
 from nmt_cli.formats import NewerFormatError
 from nmt_cli.locks import restore_replaced
 

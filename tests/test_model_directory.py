@@ -6,17 +6,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from nmt_cli.atomic_files import MANIFEST, directory_appearing_whole, write_manifest
+from nmt_cli.atomic_files import directory_appearing_whole, write_manifest
 from nmt_cli.errors import DamagedError, UserError
+from nmt_cli.file_names import CONFIG, MANIFEST, RECIPE, WEIGHTS
 from nmt_cli.model.transformer import Transformer
-from nmt_cli.model_directory import (
-    WEIGHTS,
-    find_model,
-    list_checkpoints,
-    load_model,
-    read_weights,
-)
-from nmt_cli.model_settings import CONFIG, RECIPE, settings_of
+from nmt_cli.model_directory import find_model, list_checkpoints, load_model, read_weights
+from nmt_cli.model_settings import settings_of
 from tests.fake_models import save_as_model
 
 FORMAT_1 = Path(__file__).parent / "formats/format_1"

@@ -9,18 +9,12 @@ from nmt_cli import logs
 from nmt_cli.atomic_files import directory_appearing_whole, refuse_directory, verify
 from nmt_cli.corpus.tokenizer import load_tokenizer
 from nmt_cli.errors import UserError
+from nmt_cli.file_names import AVERAGE, RECIPE, TOKENIZER_FILES, WEIGHTS
 from nmt_cli.folders import is_model, is_run, what_to_give
 from nmt_cli.locks import claimed
 from nmt_cli.missing_paths import expansion_hint
-from nmt_cli.model_directory import (
-    AVERAGE,
-    TOKENIZER_FILES,
-    WEIGHTS,
-    find_model,
-    list_checkpoints,
-    save_model,
-)
-from nmt_cli.model_settings import RECIPE, ModelSettings, read_settings
+from nmt_cli.model_directory import find_model, list_checkpoints, save_model
+from nmt_cli.model_settings import ModelSettings, read_settings
 from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.runs.averaging import mean_weights
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from nmt_cli import logs
-from nmt_cli.atomic_files import MANIFEST, directory_appearing_whole
+from nmt_cli.atomic_files import directory_appearing_whole
 from nmt_cli.commands import text_warnings
 from nmt_cli.corpus.binarized import (
     foreign_file,
@@ -36,6 +36,7 @@ from nmt_cli.corpus.parallel_corpora import ParallelCorpora
 from nmt_cli.corpus.parallel_text import ParallelText
 from nmt_cli.corpus.tokenizer import Tokenizer, train_tokenizer
 from nmt_cli.errors import UserError
+from nmt_cli.file_names import MANIFEST, RECIPE
 from nmt_cli.folders import PREPARED
 from nmt_cli.locks import claimed
 from nmt_cli.model_settings import text_settings
@@ -43,7 +44,6 @@ from nmt_cli.recipe.checkpoint_count import shortage_of_checkpoints
 from nmt_cli.recipe.reader import dump_recipe, read_recipe
 from nmt_cli.recipe.schema import DataConfig, ParallelFiles, Recipe
 
-RECIPE = "recipe.yaml"
 WORK = "work"  # folder for what does not fit in memory; gone before the manifest is written
 RULE_NAMES = {
     EMPTY: "with an empty side",

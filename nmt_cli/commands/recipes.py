@@ -8,6 +8,7 @@ from pathlib import Path
 
 from nmt_cli import logs
 from nmt_cli.errors import RecipeError
+from nmt_cli.file_names import RUNS
 from nmt_cli.missing_paths import expansion_hint
 from nmt_cli.recipe.checkpoint_count import shortage_of_checkpoints
 from nmt_cli.recipe.documentation import described_keys, limits_of, with_comments
@@ -99,7 +100,7 @@ def _problem_of_reading(path: Path) -> str:
 
 
 def _unwritable(recipe_file: RecipeFile) -> Iterator[str]:
-    runs = Path("runs") / recipe_file.name
+    runs = Path(RUNS) / recipe_file.name
     for key, folder in (("preprocess", recipe_file.prepared), ("train", runs)):
         existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
         if not existing.is_dir():

@@ -13,12 +13,12 @@ from nmt_cli.atomic_files import (
     refuse_file,
 )
 from nmt_cli.errors import UserError
+from nmt_cli.file_names import PAGE
 from nmt_cli.folders import REPORT, kind_of
 from nmt_cli.locks import claimed
 from nmt_cli.output_streams import is_stream
 from nmt_cli.report.run_history import read_runs
 
-PAGE = "index.html"
 PAGE_SUFFIXES = {".html", ".htm"}
 
 

@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nmt_cli.errors import UserError
+from nmt_cli.file_names import RUNS
 from nmt_cli.hardware.busy_machine import LoadMeter, cores, warn_if_busy
+from nmt_cli.hardware.choices import AUTO
 from nmt_cli.hardware.machine import count_devices
 from nmt_cli.hardware.precision import choose_device
 from nmt_cli.launch import Rendezvous, run_workers, this_worker
@@ -32,11 +34,11 @@ def run(recipe_name: str, **options: Unpack[TrainOptions]) -> None:
     Raises UserError for input that cannot be trained on, InterruptedTrainingError after a signal.
     """
     file = read_recipe(recipe_name, options.get("overrides", ()))
-    job = Job(recipe_name, file, options.get("run_dir") or Path("runs") / file.name, options)
+    job = Job(recipe_name, file, options.get("run_dir") or Path(RUNS) / file.name, options)
     worker = this_worker()
     if worker is not None:
         sys.exit(train_as_worker(job, worker))
-    num_workers = count_devices(options.get("devices"), options.get("device", "auto"))
+    num_workers = count_devices(options.get("devices"), options.get("device", AUTO))
     if num_workers == options.get("nnodes", 1) == 1:
         train(job)
     else:
@@ -64,7 +66,7 @@ def _launch(job: Job, num_workers: int) -> None:
 
 
 def _threads_of_a_worker(job: Job, num_workers: int) -> int:
-    if choose_device(job.options.get("device", "auto")).type != "cpu":
+    if choose_device(job.options.get("device", AUTO)).type != "cpu":
         return 1
     return job.options.get("threads") or max(1, cores().allowed // num_workers)
 

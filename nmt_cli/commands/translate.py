@@ -25,6 +25,7 @@ from nmt_cli.decoding.translator import (
 )
 from nmt_cli.errors import UserError
 from nmt_cli.hardware.busy_machine import LoadMeter, warn_if_busy
+from nmt_cli.hardware.choices import AUTO
 from nmt_cli.hardware.precision import choose_device, set_num_threads, useful_threads
 from nmt_cli.locks import claimed
 from nmt_cli.output_streams import is_stream
@@ -46,7 +47,7 @@ def run(
     output_path: Path | None = None,
     force: bool = False,
     output_format: str = "text",
-    device: str = "auto",
+    device: str = AUTO,
     threads: int | None = None,
     **options: Unpack[TranslatorOptions],
 ) -> int:

@@ -16,8 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from nmt_cli.atomic_files import MANIFEST, read_manifest, refuse_broken_link, verify
-from nmt_cli.corpus import sentencepiece_tokenizer, whitespace_tokenizer
+from nmt_cli.atomic_files import read_manifest, refuse_broken_link, verify
 from nmt_cli.corpus.lines import LineTexts, open_text
 from nmt_cli.corpus.normalization import Side
 from nmt_cli.corpus.token_file import (
@@ -29,6 +28,7 @@ from nmt_cli.corpus.token_file import (
 )
 from nmt_cli.corpus.tokenizer import Tokenizer, load_tokenizer
 from nmt_cli.errors import DamagedError, UserError
+from nmt_cli.file_names import MANIFEST, RECIPE, TOKENIZER_FILES
 from nmt_cli.folders import PREPARED, kind_of, what_to_give
 from nmt_cli.locks import restore_replaced
 from nmt_cli.missing_paths import expansion_hint
@@ -36,8 +36,8 @@ from nmt_cli.model_settings import text_settings
 from nmt_cli.recipe.schema import Recipe
 
 OWN_FILE = re.compile(
-    r"(train|validation)\.(source|target)\.(tokens|lengths|txt)"
-    rf"|{MANIFEST}|recipe\.yaml|{sentencepiece_tokenizer.FILE_NAME}|{whitespace_tokenizer.FILE_NAME}"
+    r"(train|validation)\.(source|target)\.(tokens|lengths|txt)|"
+    + "|".join(map(re.escape, (MANIFEST, RECIPE, *TOKENIZER_FILES)))
 )
 BLOCK = 64  # sentences; RAM holds one offset of 8 bytes for each block
 BLOCKS_AT_ONCE = 1 << 14

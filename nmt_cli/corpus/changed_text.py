@@ -4,7 +4,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from nmt_cli.atomic_files import MANIFEST, sha256
+from nmt_cli.atomic_files import sha256
+from nmt_cli.file_names import MANIFEST
 
 
 def changed_text(directory: Path, manifest: Mapping[str, Any]) -> list[Path]:

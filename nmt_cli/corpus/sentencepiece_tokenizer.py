@@ -12,10 +12,10 @@ import sentencepiece
 from nmt_cli.corpus.no_text import NoTextError
 from nmt_cli.corpus.normalization import Normalizer, Side
 from nmt_cli.errors import DamagedError, UserError
+from nmt_cli.file_names import SENTENCEPIECE_MODEL
 from nmt_cli.missing_paths import expansion_hint
 from nmt_cli.recipe.schema import TokenizerConfig
 
-FILE_NAME = "tokenizer.model"
 LARGEST_FILE = 50 << 20  # bytes
 # Longer lines are cut for training: SentencePiece would skip them and report that only in its log.
 LONGEST_TRAINING_TEXT = 1000  # characters, at most 4 bytes each; SentencePiece takes 4192 bytes
@@ -91,7 +91,7 @@ class SentencePieceTokenizer:
 
     def save(self, directory: Path) -> None:
         """Write ``tokenizer.model``."""
-        (directory / FILE_NAME).write_bytes(self._model)
+        (directory / SENTENCEPIECE_MODEL).write_bytes(self._model)
 
 
 def read_model(path: Path) -> bytes:

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from nmt_cli.corpus import sentencepiece_tokenizer, whitespace_tokenizer
 from nmt_cli.corpus.normalization import Normalizer, Side
+from nmt_cli.file_names import SENTENCEPIECE_MODEL, VOCABULARY
 from nmt_cli.model_settings import TextSettings
 from nmt_cli.recipe.schema import DataConfig, TokenizerConfig
 
@@ -54,10 +55,10 @@ def load_tokenizer(directory: Path, text: TextSettings) -> Tokenizer:
     """
     normalizer = Normalizer(text)
     if text.type == "whitespace":
-        path = directory / whitespace_tokenizer.FILE_NAME
+        path = directory / VOCABULARY
         vocabulary = whitespace_tokenizer.read_vocabulary(path)
         return whitespace_tokenizer.WhitespaceTokenizer(vocabulary, normalizer, text.joiner)
-    path = directory / sentencepiece_tokenizer.FILE_NAME
+    path = directory / SENTENCEPIECE_MODEL
     model = sentencepiece_tokenizer.read_model(path)
     return sentencepiece_tokenizer.SentencePieceTokenizer(model, normalizer, str(path))
 

@@ -8,9 +8,9 @@ from nmt_cli import logs
 from nmt_cli.corpus.no_text import NoTextError
 from nmt_cli.corpus.normalization import Normalizer, Side
 from nmt_cli.errors import DamagedError, UserError
+from nmt_cli.file_names import VOCABULARY
 from nmt_cli.recipe.schema import TokenizerConfig
 
-FILE_NAME = "vocabulary.txt"
 LARGEST_FILE = 50 << 20  # bytes
 CONTROL = ("<unk>", "<s>", "</s>")  # ids 0, 1 and 2
 MANY_PIECES = 100_000
@@ -67,7 +67,7 @@ class WhitespaceTokenizer:
     def save(self, directory: Path) -> None:
         """Write ``vocabulary.txt``: one piece per line, in the order of their ids."""
         text = "".join(f"{piece}\n" for piece in self._vocabulary)
-        (directory / FILE_NAME).write_bytes(text.encode())
+        (directory / VOCABULARY).write_bytes(text.encode())
 
 
 def count_vocabulary(sentences: Iterable[str], config: TokenizerConfig) -> list[str]:

@@ -17,6 +17,7 @@ from nmt_cli.decoding.isolation import BugError, Isolation, Outcome, own_failure
 from nmt_cli.decoding.over_long import Part, parts_within
 from nmt_cli.decoding.search import Sentence, StepModel, beam_search
 from nmt_cli.errors import UserError
+from nmt_cli.hardware.choices import AUTO
 from nmt_cli.hardware.precision import at_precision, choose_device, choose_precision
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.model_directory import load_model
@@ -126,7 +127,7 @@ class Translator:
         too_long: TooLong = "split",
         keep_pieces: bool = False,
         max_tokens_per_device: int | None = None,
-        precision: str = "auto",
+        precision: str = AUTO,
     ) -> None:
         decoding, device = settings.decoding, model.output_weight.device
         self._tokenizer, self._too_long, self._keep_pieces = tokenizer, too_long, keep_pieces
@@ -152,7 +153,7 @@ class Translator:
 
     @classmethod
     def load(
-        cls, path: Path | str, *, device: str = "auto", **options: Unpack[TranslatorOptions]
+        cls, path: Path | str, *, device: str = AUTO, **options: Unpack[TranslatorOptions]
     ) -> Translator:
         """Return a translator with the model of ``path``: a model, a checkpoint or a run.
 

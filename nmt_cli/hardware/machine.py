@@ -16,6 +16,7 @@ import torch
 
 from nmt_cli import logs
 from nmt_cli.errors import UserError
+from nmt_cli.hardware.choices import AUTO
 from nmt_cli.hardware.memory import keep_freed_memory
 from nmt_cli.hardware.precision import choose_device, choose_precision, set_num_threads
 from nmt_cli.hardware.ranks import ALONE, Ranks
@@ -121,7 +122,7 @@ def choose_machine(device: torch.device, worker: Worker | None, options: Machine
         threads = max(1, len(os.sched_getaffinity(0)) // local_size)  # torchrun sets 1
     if threads is not None:
         set_num_threads(threads)
-    precision = choose_precision(options.get("precision", "auto"), device)
+    precision = choose_precision(options.get("precision", AUTO), device)
     return Machine(device, precision, is_compiled=is_compiled, is_deterministic=is_deterministic)
 
 

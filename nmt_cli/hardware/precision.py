@@ -6,6 +6,7 @@ from typing import Literal, cast
 import torch
 
 from nmt_cli.errors import UserError
+from nmt_cli.hardware.choices import AUTO
 from nmt_cli.model.transformer import Transformer
 
 Precision = Literal["fp32", "bf16"]
@@ -15,7 +16,7 @@ FIRST_CUDA_WITH_BF16 = (8, 0)  # Ampere
 
 def choose_device(name: str) -> torch.device:
     """Return the device called ``name``; "auto" is the first GPU, or else the CPU."""
-    if name == "auto":
+    if name == AUTO:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         device = torch.device(name)
@@ -41,7 +42,7 @@ def useful_threads(device: torch.device) -> int:
 
 def choose_precision(name: str, device: torch.device) -> Precision:
     """Return what ``name`` means on ``device``; "auto" is bf16 where that is fast."""
-    if name == "auto":
+    if name == AUTO:
         return "bf16" if bf16_is_fast(device) else "fp32"
     if name not in DTYPES:
         raise UserError(f"--precision must be auto, fp32 or bf16, but is {name}.")

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from nmt_cli.hardware.choices import AUTO
 from nmt_cli.hardware.flops import TERA, peak_flops
 from nmt_cli.hardware.memory import allowed_memory
 from nmt_cli.hardware.precision import bf16_is_fast, choose_precision
@@ -49,7 +50,7 @@ def _of_device(device: torch.device, prefix: str) -> dict[str, Any]:
     peak = peak_flops(device, "bf16")
     return {
         f"{prefix}.bf16_is_fast": bf16_is_fast(device),
-        f"{prefix}.precision": choose_precision("auto", device),
+        f"{prefix}.precision": choose_precision(AUTO, device),
         f"{prefix}.peak_bf16_teraflops": None if peak is None else peak / TERA,
     }
 

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from pydantic import ValidationError
 
 from nmt_cli.errors import RecipeError
+from nmt_cli.file_names import AVERAGE, CHECKPOINTS, MANIFEST, RECIPE, SESSIONS
 from nmt_cli.missing_paths import expansion_hint
 from nmt_cli.recipe.layers import merge, parse_overrides
 from nmt_cli.recipe.messages import findings_of, place_of, shown
@@ -31,10 +32,9 @@ FOLDER_IN_CHECKOUT = Path(__file__).parents[2] / "recipes"
 SUFFIXES = (".yaml", ".yml")
 MAX_ANCESTORS = 20
 # The recipe.yaml in a run or in one of its models has the run's name, and so has a copy of it.
-RESOLVED = "recipe.yaml"
 RESOLVED_FOR = "# The recipe of the run {}, with every default."
-WRITTEN_BESIDE = ("sessions.jsonl", "manifest.json")
-FOLDER_OF_A_RUN = re.compile(r"average|checkpoints|step-\d+")
+WRITTEN_BESIDE = (SESSIONS, MANIFEST)
+FOLDER_OF_A_RUN = re.compile(rf"{AVERAGE}|{CHECKPOINTS}|step-\d+")
 # What preprocess writes does not depend on where it writes, nor on text it never reads.
 KEYS_OUTSIDE_HASH = {"data": {"prepared", "test"}}
 
@@ -155,7 +155,7 @@ def _read_layer(path: Path) -> _Layer:
 
 def _name_of(path: Path, text: str) -> str:
     """Return the name of the recipe: that of the run for a run's recipe.yaml, else the file's."""
-    if path.name != RESOLVED:
+    if path.name != RECIPE:
         return path.stem
     before, after = RESOLVED_FOR.split("{}")
     first_line = text.partition("\n")[0].rstrip()

@@ -12,13 +12,12 @@ from numpy.typing import NDArray
 
 from nmt_cli import logs
 from nmt_cli.errors import RecipeError, UserError
-from nmt_cli.folders import METRICS, SESSIONS, is_run, what_to_give
+from nmt_cli.file_names import CHECKPOINT_GLOB, CHECKPOINTS, METRICS, RECIPE, SESSIONS, WEIGHTS
+from nmt_cli.folders import is_run, what_to_give
 from nmt_cli.missing_paths import expansion_hint
 from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.recipe.schema import Recipe
 
-RECIPE = "recipe.yaml"
-NEWEST_WEIGHTS = "checkpoints/step-*/model.safetensors"
 LARGEST_HEADER = 100_000_000  # bytes; safetensors' own limit
 
 Floats = NDArray[np.float64]
@@ -148,7 +147,7 @@ def _recipe_of(path: Path) -> Recipe | None:
 
 def _size_of(path: Path) -> int | None:
     """Return the number of parameters, from the header of the newest checkpoint's weights."""
-    for weights in sorted(path.glob(NEWEST_WEIGHTS), reverse=True):
+    for weights in sorted(path.glob(f"{CHECKPOINTS}/{CHECKPOINT_GLOB}/{WEIGHTS}"), reverse=True):
         try:
             with weights.open("rb") as stream:
                 (length,) = struct.unpack("<Q", stream.read(8))

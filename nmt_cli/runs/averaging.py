@@ -6,7 +6,8 @@ from pathlib import Path
 from torch import Tensor
 
 from nmt_cli.errors import UserError
-from nmt_cli.model_directory import WEIGHTS, read_weights
+from nmt_cli.file_names import WEIGHTS
+from nmt_cli.model_directory import read_weights
 
 
 def mean_weights(directories: Sequence[Path]) -> dict[str, Tensor]:

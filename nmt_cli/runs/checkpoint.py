@@ -18,12 +18,11 @@ from nmt_cli.atomic_files import (
 )
 from nmt_cli.corpus.tokenizer import Tokenizer
 from nmt_cli.errors import DamagedError, OutputError, UserError
-from nmt_cli.folders import CHECKPOINTS
+from nmt_cli.file_names import CHECKPOINTS, TRAINING_STATE, WEIGHTS
 from nmt_cli.hardware.batch_cut import BatchCut
 from nmt_cli.model.format_1 import Moments, moments_of_today, weights_of_today
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.model_directory import (
-    WEIGHTS,
     Checkpoint,
     best_checkpoint,
     checkpoint_name,
@@ -38,7 +37,6 @@ from nmt_cli.optimization.ema import MovingAverage
 from nmt_cli.recipe.reader import dump_recipe
 from nmt_cli.recipe.schema import Recipe
 
-TRAINING_STATE = "training_state.pt"
 RESUMABLE_KEPT = 2  # a damaged newest one must leave another to fall back to
 SPARE_SPACE = 1.2  # times the bytes of a checkpoint, free before one is written
 

@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Any
 from nmt_cli import logs
 from nmt_cli.atomic_files import file_appearing_whole, is_full_disk
 from nmt_cli.errors import OutputError
+from nmt_cli.file_names import TENSORBOARD
 from nmt_cli.runs.growing_file import append_whole
 
 if TYPE_CHECKING:
     from nmt_cli.runs.tensorboard_log import TensorboardLog
-
-TENSORBOARD = "tensorboard"
 
 
 class MetricsLog:

@@ -9,20 +9,27 @@ from pathlib import Path
 from typing import Any
 
 from nmt_cli import locks, logs
-from nmt_cli.atomic_files import MANIFEST, file_appearing_whole
+from nmt_cli.atomic_files import file_appearing_whole
 from nmt_cli.errors import EndedAtOnceError, UserError
-from nmt_cli.folders import CHECKPOINT_GLOB, CHECKPOINTS, METRICS, SESSIONS, not_a_run
+from nmt_cli.file_names import (
+    CHECKPOINT_GLOB,
+    CHECKPOINTS,
+    LOCK,
+    MANIFEST,
+    METRICS,
+    RECIPE,
+    SESSIONS,
+    TRAINING_STATE,
+)
+from nmt_cli.folders import not_a_run
 from nmt_cli.model_directory import CHECKPOINT_NAME, list_checkpoints
-from nmt_cli.model_settings import RECIPE
 from nmt_cli.recipe.changes import ChangeKind, changed_keys
 from nmt_cli.recipe.keys import key_paths
 from nmt_cli.recipe.reader import dump_recipe, read_recipe
 from nmt_cli.recipe.schema import Recipe
-from nmt_cli.runs.checkpoint import TRAINING_STATE
 from nmt_cli.runs.growing_file import append_whole
 from nmt_cli.temporary_names import remove_leftovers
 
-LOCK = "run.lock"
 LAST_BYTES_OF_LOG = 10_000  # longer than a line
 LEFTOVERS = re.compile(r"recipe\.yaml|metrics\.jsonl|status\.json")
 

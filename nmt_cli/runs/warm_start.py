@@ -12,8 +12,9 @@ from torch import Tensor
 
 from nmt_cli.corpus.tokenizer import Tokenizer
 from nmt_cli.errors import UserError
+from nmt_cli.file_names import WEIGHTS
 from nmt_cli.model.transformer import Transformer
-from nmt_cli.model_directory import WEIGHTS, LoadedModel, load_model
+from nmt_cli.model_directory import LoadedModel, load_model
 from nmt_cli.recipe.changes import as_written
 from nmt_cli.recipe.schema import ModelConfig
 

@@ -12,9 +12,10 @@ from nmt_cli.corpus.batching import refuse_longer
 from nmt_cli.corpus.binarized import PreparedCorpus, open_prepared
 from nmt_cli.corpus.changed_text import changed_text
 from nmt_cli.errors import UserError
-from nmt_cli.folders import CHECKPOINT_GLOB, CHECKPOINTS
+from nmt_cli.file_names import CHECKPOINT_GLOB, CHECKPOINTS
 from nmt_cli.hardware.batch_cut import choose_cut
 from nmt_cli.hardware.busy_machine import LoadMeter, warn_if_busy
+from nmt_cli.hardware.choices import AUTO
 from nmt_cli.hardware.machine import Machine, MachineOptions, choose_machine, choose_rank_device
 from nmt_cli.hardware.precision import useful_threads
 from nmt_cli.hardware.ranks import joined_ranks
@@ -112,7 +113,7 @@ def train(job: Job, worker: Worker | None = None) -> None:
     Raises UserError for input that cannot be trained on, InterruptedTrainingError after a signal.
     """
     recipe, options = job.file.recipe, job.options
-    device = choose_rank_device(options.get("device", "auto"), worker)
+    device = choose_rank_device(options.get("device", AUTO), worker)
     corpus = job.open_corpus(worker)
     machine = choose_machine(device, worker, options)
     cut = choose_cut(

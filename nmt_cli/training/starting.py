@@ -12,12 +12,12 @@ from nmt_cli import logs
 from nmt_cli.corpus.batching import BatchPlan
 from nmt_cli.corpus.binarized import PreparedCorpus
 from nmt_cli.errors import UserError
+from nmt_cli.file_names import RECIPE
 from nmt_cli.hardware.batch_cut import BatchCut, cut_as_before
 from nmt_cli.hardware.machine import Machine, log_changes
 from nmt_cli.hardware.ranks import Ranks
 from nmt_cli.model.compiled_residual import compile_residuals
 from nmt_cli.model.transformer import Transformer
-from nmt_cli.model_settings import RECIPE
 from nmt_cli.optimization.adam import Adam
 from nmt_cli.optimization.ema import MovingAverage
 from nmt_cli.recipe.reader import read_recipe

@@ -10,7 +10,7 @@ from nmt_cli import logs
 from nmt_cli.corpus.binarized import PreparedCorpus
 from nmt_cli.corpus.loader import Batch, load_batches
 from nmt_cli.errors import InterruptedTrainingError
-from nmt_cli.folders import METRICS
+from nmt_cli.file_names import METRICS
 from nmt_cli.hardware.machine import Machine
 from nmt_cli.recipe.schema import Recipe
 from nmt_cli.runs.metrics_log import MetricsLog

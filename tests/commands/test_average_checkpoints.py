@@ -8,11 +8,12 @@ import torch
 from click.testing import CliRunner
 
 from nmt_cli import cli
-from nmt_cli.atomic_files import MANIFEST, write_manifest
+from nmt_cli.atomic_files import write_manifest
 from nmt_cli.commands import average_checkpoints, train
 from nmt_cli.errors import DamagedError, UserError
+from nmt_cli.file_names import MANIFEST, WEIGHTS
 from nmt_cli.locks import claimed
-from nmt_cli.model_directory import WEIGHTS, find_model, load_model, read_weights
+from nmt_cli.model_directory import find_model, load_model, read_weights
 
 
 @pytest.fixture(scope="module")

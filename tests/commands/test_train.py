@@ -11,12 +11,9 @@ import torch
 from click.testing import CliRunner
 
 from nmt_cli import cli, logs
-from nmt_cli.atomic_files import MANIFEST
 from nmt_cli.commands import train
 from nmt_cli.errors import DamagedError, InterruptedTrainingError, UserError
-from nmt_cli.folders import SESSIONS
 from nmt_cli.model_directory import list_checkpoints, read_weights
-from nmt_cli.recipe import reader
 from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.training import divergence
 from nmt_cli.training.training_step import Gradient
@@ -331,7 +328,6 @@ def test_the_recipe_that_training_leaves_means_the_run(run, tmp_path):
     (checkpoint,) = list_checkpoints(directory)
     for path in (directory / "recipe.yaml", checkpoint.path / "recipe.yaml", copied):
         assert read_recipe(str(path)).name == "first"
-    assert {reader.WRITTEN_BESIDE[0], reader.WRITTEN_BESIDE[1]} == {SESSIONS, MANIFEST}
 
 
 @pytest.mark.parametrize(("keep", "options"), [(2, ""), (9, " --last 4")])

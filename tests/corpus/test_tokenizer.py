@@ -6,10 +6,11 @@ import sentencepiece
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nmt_cli.corpus import sentencepiece_tokenizer, whitespace_tokenizer
+from nmt_cli.corpus import sentencepiece_tokenizer
 from nmt_cli.corpus.no_text import NoTextError
 from nmt_cli.corpus.tokenizer import load_tokenizer, train_tokenizer
 from nmt_cli.errors import DamagedError, UserError
+from nmt_cli.file_names import VOCABULARY
 from nmt_cli.model_settings import text_settings
 from nmt_cli.recipe.schema import DataConfig, TokenizerConfig
 
@@ -364,7 +365,7 @@ def test_any_text_in_pieces_comes_back(tmp_path):
     ],
 )
 def test_damaged_vocabularies_are_refused(tmp_path, content):
-    path = tmp_path / whitespace_tokenizer.FILE_NAME
+    path = tmp_path / VOCABULARY
     path.write_bytes(content)
     with pytest.raises(DamagedError) as caught:
         load_tokenizer(tmp_path, text_settings(whitespace(), data()))

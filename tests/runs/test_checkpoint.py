@@ -4,17 +4,12 @@ import pytest
 import torch
 
 from nmt_cli.errors import OutputError, UserError
+from nmt_cli.file_names import TRAINING_STATE, WEIGHTS
 from nmt_cli.hardware.batch_cut import BatchCut
 from nmt_cli.model.transformer import Transformer
-from nmt_cli.model_directory import WEIGHTS, list_checkpoints
+from nmt_cli.model_directory import list_checkpoints
 from nmt_cli.optimization.adam import Adam
-from nmt_cli.runs.checkpoint import (
-    TRAINING_STATE,
-    TrainingState,
-    load_newest,
-    prune,
-    save_checkpoint,
-)
+from nmt_cli.runs.checkpoint import TrainingState, load_newest, prune, save_checkpoint
 
 
 def new_state(toy, seed=1):

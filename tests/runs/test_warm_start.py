@@ -11,8 +11,8 @@ from nmt_cli.corpus.sentencepiece_tokenizer import SentencePieceTokenizer
 from nmt_cli.corpus.tokenizer import train_tokenizer
 from nmt_cli.corpus.whitespace_tokenizer import CONTROL, WhitespaceTokenizer
 from nmt_cli.errors import UserError
+from nmt_cli.file_names import WEIGHTS
 from nmt_cli.model.transformer import Transformer
-from nmt_cli.model_directory import WEIGHTS
 from nmt_cli.runs.warm_start import start_from
 from tests.fake_models import save_as_model
 

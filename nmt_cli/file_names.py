@@ -1,0 +1,31 @@
+"""The names of the files and folders that the program writes, and finds again by name."""
+
+# In every folder that appears whole: a model, a prepared corpus, a report.
+MANIFEST = "manifest.json"  # the folder's kind and format version; size and checksum of each file
+
+# In a model, which is a checkpoint or an average of checkpoints.
+WEIGHTS = "model.safetensors"
+CONFIG = "config.json"  # the settings with which the model is rebuilt
+TRAINING_STATE = "training_state.pt"  # optimizer and progress; only in checkpoints to resume from
+SENTENCEPIECE_MODEL = "tokenizer.model"
+VOCABULARY = "vocabulary.txt"
+TOKENIZER_FILES = (SENTENCEPIECE_MODEL, VOCABULARY)  # a model or prepared corpus has one of them
+
+# In a run, a model and a prepared corpus.
+RECIPE = "recipe.yaml"  # with every default
+
+# In a run.
+CHECKPOINTS = "checkpoints"  # folder of the checkpoints
+CHECKPOINT_GLOB = "step-*"  # the folders in it
+AVERAGE = "average"  # folder of the model that average-checkpoints writes
+METRICS = "metrics.jsonl"  # one record for each step and each validation
+SESSIONS = "sessions.jsonl"  # one record for each start of the training
+STATUS = "status.json"  # whether the training runs, and how it ended
+LOCK = "run.lock"  # locked by the process that trains
+TENSORBOARD = "tensorboard"  # folder of event files
+
+# In a report.
+PAGE = "index.html"
+
+# In the working directory, unless an option names another place.
+RUNS = "runs"  # folder of the runs

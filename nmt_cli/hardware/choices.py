@@ -1,0 +1,6 @@
+"""The value of --device and --precision that leaves the choice to the program.
+
+Apart from the modules that choose, because the command line must not import torch.
+"""
+
+AUTO = "auto"
