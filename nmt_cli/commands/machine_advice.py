@@ -4,7 +4,8 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from nmt_cli.hardware.busy_machine import Cores, advice_on_load
+from nmt_cli.hardware.busy_machine import advice_on_load
+from nmt_cli.hardware.cores import Cores
 
 Facts = Mapping[str, Any]
 

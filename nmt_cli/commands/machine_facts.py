@@ -1,4 +1,4 @@
-"""What the system tells of itself without torch: versions, cores, memory, disks, GPUs."""
+"""Facts of the system that do not need torch: versions, cores, memory, disks, GPUs."""
 
 import os
 import platform
@@ -11,7 +11,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from nmt_cli.hardware.busy_machine import cores
+from nmt_cli.hardware.cores import cores
+from nmt_cli.hardware.system_files import SYSTEM, read_system_file
 
 GIBIBYTE = 1 << 30
 PACKAGES = (
@@ -20,7 +21,6 @@ PACKAGES = (
 )  # fmt: skip
 VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "CUDA_VISIBLE_DEVICES")
 NVIDIA, GRAPHICS = "0x10de", "0x03"  # PCI's vendor, and the class of what draws or computes
-SYSTEM = Path("/")
 
 
 def system_facts(system: Path = SYSTEM) -> dict[str, Any]:
@@ -55,16 +55,8 @@ def _version(package: str) -> str | None:
         return None
 
 
-def _read(path: Path) -> str:
-    """Return the text of a file that the kernel may not have; empty then."""
-    try:
-        return path.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
-
-
 def _found(pattern: str, path: Path) -> str | None:
-    match = re.search(pattern, _read(path))
+    match = re.search(pattern, read_system_file(path))
     return match.group(1) if match else None
 
 
@@ -89,7 +81,8 @@ def _free_space(system: Path) -> Iterator[tuple[str, float | None]]:
 
 def _gpus_on_bus(system: Path) -> int:
     """Count NVIDIA's GPUs, whether or not a driver knows them."""
-    return sum(
-        _read(device / "vendor").strip() == NVIDIA and _read(device / "class").startswith(GRAPHICS)
-        for device in (system / "sys/bus/pci/devices").glob("*")
-    )
+    gpus = 0
+    for device in (system / "sys/bus/pci/devices").glob("*"):
+        is_nvidia = read_system_file(device / "vendor").strip() == NVIDIA
+        gpus += is_nvidia and read_system_file(device / "class").startswith(GRAPHICS)
+    return gpus

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 
 from nmt_cli.errors import UserError
 from nmt_cli.file_names import RUNS
-from nmt_cli.hardware.busy_machine import LoadMeter, cores, warn_if_busy
+from nmt_cli.hardware.busy_machine import LoadMeter, warn_if_busy
 from nmt_cli.hardware.choices import AUTO
+from nmt_cli.hardware.cores import cores
 from nmt_cli.hardware.machine import count_devices
 from nmt_cli.hardware.precision import choose_device
 from nmt_cli.launch import Rendezvous, run_workers, this_worker

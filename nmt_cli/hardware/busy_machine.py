@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from nmt_cli import logs
+from nmt_cli.hardware.cores import Cores, cores
+from nmt_cli.hardware.system_files import SYSTEM, read_system_file
 
 MEASURED_SECONDS = 0.2  # the kernel counts in hundredths of a second
 LEAST_BUSY, LEAST_BUSY_SHARE = 0.75, 0.05  # cores, share of all cores; an idle desktop uses less
 SPARE = 0.25  # cores that may be missing without a warning
 CORE = re.compile(r"^cpu(\d+) (.*)$", re.MULTILINE)
 IDLE, WAITING_FOR_DISK, LAST = 3, 4, 8  # columns of /proc/stat; from 8 on they repeat others
-SYSTEM = Path("/")
 
 
 class CpuTimes(NamedTuple):
@@ -34,7 +35,7 @@ def cpu_times(system: Path = SYSTEM) -> CpuTimes | None:
     allowed = os.sched_getaffinity(0)
     ticks = [
         sum(columns[:LAST]) - columns[IDLE] - columns[WAITING_FOR_DISK]
-        for core, line in CORE.findall(_read(system / "proc/stat"))
+        for core, line in CORE.findall(read_system_file(system / "proc/stat"))
         if int(core) in allowed and len(columns := list(map(int, line.split()))) >= LAST
     ]
     if not ticks:
@@ -61,43 +62,6 @@ class LoadMeter:
             return None
         busy, own = now.busy - self._start.busy, now.own - self._start.own
         return max(0.0, busy - own) / (now.at - self._start.at)
-
-
-class Cores(NamedTuple):
-    """The cores that this process may use."""
-
-    allowed: int
-    quota: float | None = None  # of their time, where a control group limits it
-
-    @property
-    def usable(self) -> float:
-        """How many cores' time there is for this process on a quiet machine."""
-        return min(self.allowed, self.quota or self.allowed)
-
-
-def cores(system: Path = SYSTEM) -> Cores:
-    """Return the cores of this process."""
-    return Cores(len(os.sched_getaffinity(0)), _quota(system))
-
-
-def _quota(system: Path) -> float | None:
-    """Return how many cores' time the control group allows; None without a limit."""
-    groups = system / "sys/fs/cgroup"
-    words = _read(groups / "cpu.max").split() or [
-        *_read(groups / "cpu/cpu.cfs_quota_us").split(),
-        *_read(groups / "cpu/cpu.cfs_period_us").split(),
-    ]
-    if len(words) != 2 or not all(word.isdecimal() for word in words):  # "max", or -1
-        return None
-    return round(int(words[0]) / int(words[1]), 2)
-
-
-def _read(path: Path) -> str:
-    """Return the text of a file that the kernel may not have; empty then."""
-    try:
-        return path.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
 
 
 def advice_on_load(

@@ -132,23 +132,6 @@ def test_the_systems_files_are_read(tmp_path, monkeypatch):
     assert {name: facts[name] for name in expected} == expected
 
 
-@pytest.mark.parametrize(
-    ("files", "cores"),
-    [
-        ({"cpu.max": "max 100000"}, None),
-        ({"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"}, None),
-        ({"cpu/cpu.cfs_quota_us": "50000", "cpu/cpu.cfs_period_us": "100000"}, 0.5),
-        ({}, None),
-    ],
-)
-def test_a_control_groups_share_of_cores_is_read(tmp_path, files, cores):
-    for name, text in files.items():
-        path = tmp_path / "sys/fs/cgroup" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text + "\n")
-    assert system_facts(tmp_path)["cpu.quota_cores"] == cores
-
-
 def test_a_folder_that_is_gone_and_no_temporary_place_are_survived(tmp_path, monkeypatch):
     def fail():
         raise FileNotFoundError("No usable temporary directory found")

@@ -15,11 +15,11 @@ from nmt_cli.decoding.translator import Translation, Translator
 from nmt_cli.hardware import busy_machine
 from nmt_cli.hardware.busy_machine import (
     MEASURED_SECONDS,
-    Cores,
     CpuTimes,
     LoadMeter,
     advice_on_load,
 )
+from nmt_cli.hardware.cores import Cores
 
 cpu_times = busy_machine.cpu_times  # before conftest puts a quiet machine in its place
 
