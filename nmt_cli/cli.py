@@ -15,7 +15,7 @@ from nmt_cli.atomic_files import is_full_disk
 from nmt_cli.errors import STATUS_INTERRUPTED, InterruptedTrainingError, UserError
 from nmt_cli.hardware.choices import AUTO
 from nmt_cli.launch import this_worker
-from nmt_cli.usage import HelpfulGroup, parse_duration
+from nmt_cli.usage import HelpfulGroup, read_duration
 
 STATUS_OUTPUT_FAILED = 74
 STATUS_READER_GONE = 141
@@ -185,7 +185,7 @@ def preprocess(
 @click.option(
     "--max-time",
     metavar="DURATION",
-    callback=parse_duration,
+    callback=read_duration,
     help="Save and leave before so much time is over, such as 3h30m or 90s.",
 )
 @quiet_option

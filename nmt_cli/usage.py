@@ -10,15 +10,13 @@ from typing import Any, NamedTuple
 
 import click
 
+from nmt_cli.durations import parse_duration
 from nmt_cli.near_names import MOST_PROPOSED, nearest, plain, slips
 from nmt_cli.other_toolkits import RENAMED, Renamed, missing_here, names_of_keys, renamed
 from nmt_cli.proposed_commands import as_argument
 
 TOOLKIT_PREFIX = re.compile(r"^(fairseq|onmt|sockeye|marian)_")
 KEYS_OF_PREPROCESS = ("data.", "tokenizer.")
-UNITS = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
-NUMBER = r"\d+(?:\.\d+)?"
-DURATION = re.compile("".join(rf"(?:({NUMBER}){unit})?" for unit in UNITS))
 
 
 class HelpfulCommand(click.Command):
@@ -66,17 +64,12 @@ class HelpfulGroup(click.Group):
             raise click.UsageError(f"{text}{_command_meant(self, args[0])}", ctx) from None
 
 
-def parse_duration(_: click.Context, __: click.Parameter, text: str | None) -> float | None:
-    """Return the seconds of "3h30m", "45m" or "90s"."""
-    if text is None:
-        return None
-    if re.fullmatch(NUMBER, text):
-        raise click.BadParameter(f"{text} needs a unit; write {text}h, {text}m or {text}s.")
-    match = DURATION.fullmatch(text)
-    if match is None or not text:
-        raise click.BadParameter(f"{text!r} is not a time such as 3h30m, 45m or 90s.")
-    parts = [float(part or 0) for part in match.groups()]
-    return sum(part * unit for part, unit in zip(parts, UNITS.values(), strict=True))
+def read_duration(_: click.Context, __: click.Parameter, text: str | None) -> float | None:
+    """Return the seconds of an option such as 3h30m; None for an option that is not given."""
+    try:
+        return None if text is None else parse_duration(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
 
 
 class _Written(NamedTuple):

@@ -13,7 +13,15 @@ MAX_LINES = 400
 
 # From the bottom up; a unit may import from lower layers and from itself.
 LAYERS = [
-    {"errors", "file_names", "missing_paths", "near_names", "perplexity", "proposed_commands"},
+    {
+        "durations",
+        "errors",
+        "file_names",
+        "missing_paths",
+        "near_names",
+        "perplexity",
+        "proposed_commands",
+    },
     {"formats", "other_toolkits", "output_streams", "temporary_names"},
     {"atomic_files", "logs", "recipe", "signals"},
     {"folders", "locks", "model_settings", "run_status"},

@@ -2,12 +2,10 @@
 
 import shlex
 
-import click
 import pytest
 from click.testing import CliRunner
 
 from nmt_cli import cli
-from nmt_cli.usage import parse_duration
 
 
 def refusal(command_line):
@@ -200,11 +198,6 @@ def test_no_command_is_proposed_where_none_is_near(name):
     assert refusal(name) == f"No such command {name.split()[-1]}."
 
 
-@pytest.mark.parametrize("text", ["3", "90", "3.5"])
-def test_a_duration_needs_a_unit(text):
-    with pytest.raises(click.BadParameter) as caught:
-        parse_duration(click.Context(cli.train), cli.train.params[0], text)
-    assert caught.value.message == f"{text} needs a unit; write {text}h, {text}m or {text}s."
-    for unit, seconds in (("h", 3600), ("m", 60), ("s", 1)):
-        parsed = parse_duration(click.Context(cli.train), cli.train.params[0], f"{text}{unit}")
-        assert parsed == float(text) * seconds
+def test_a_duration_without_a_unit_is_refused():
+    message = "Invalid value for '--max-time': 90 needs a unit; write 90h, 90m or 90s."
+    assert refusal("train base --max-time 90") == message

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 
+from nmt_cli.durations import duration_text
 from nmt_cli.signals import STOPPING, handled
 
 MAX_TIME = "--max-time"
@@ -66,14 +67,6 @@ class StopRequest:
         if self.reason is not None and number == signal.SIGINT and self._second_interrupt_ends:
             raise KeyboardInterrupt
         self.reason = signal.Signals(number).name
-
-
-def duration_text(seconds: float) -> str:
-    """Return a time as ``--max-time`` takes it, such as 3h30m."""
-    minutes, rest = divmod(seconds, 60)
-    hours, minutes = divmod(int(minutes), 60)
-    parts = [(hours, "h"), (minutes, "m"), (rest, "s")]
-    return "".join(f"{number:g}{unit}" for number, unit in parts if number) or "0s"
 
 
 @contextmanager

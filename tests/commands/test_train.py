@@ -5,7 +5,6 @@ import shutil
 from pathlib import Path
 from unittest import mock
 
-import click
 import pytest
 import torch
 from click.testing import CliRunner
@@ -18,9 +17,7 @@ from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.training import divergence
 from nmt_cli.training.training_step import Gradient
 from nmt_cli.training.validation import Validator
-from nmt_cli.usage import parse_duration
 
-CONTEXT = (click.Context(cli.train), cli.train.params[0])
 OPTIONS = {"device": "cpu", "precision": "fp32", "max_tokens_per_device": 60}
 
 
@@ -300,19 +297,6 @@ def test_a_training_without_a_finite_gradient_says_so_in_its_status(run, tmp_pat
     status = json.loads((tmp_path / "run" / "status.json").read_text())
     assert (status["state"], status["exit_status"]) == ("failed", 1)
     assert "training diverged" in status["message"]
-
-
-@pytest.mark.parametrize(
-    ("text", "seconds"), [("90s", 90), ("1.5s", 1.5), ("45m", 2_700), ("1d3h30m", 99_000)]
-)
-def test_durations_are_read(text, seconds):
-    assert parse_duration(*CONTEXT, text) == seconds
-
-
-@pytest.mark.parametrize("text", ["", "3x", "h", "3h-1m", "nan"])
-def test_what_is_no_duration_is_refused(text):
-    with pytest.raises(click.BadParameter):
-        parse_duration(*CONTEXT, text)
 
 
 def test_workers_get_the_time_that_was_given(run, monkeypatch):

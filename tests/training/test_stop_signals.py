@@ -2,20 +2,14 @@ import os
 import signal
 import time
 
-import click
 import pytest
 
-from nmt_cli import cli
 from nmt_cli.training.stop_signals import (
     MAX_TIME,
     REASONS,
     StopRequest,
-    duration_text,
     stop_requests,
 )
-from nmt_cli.usage import parse_duration
-
-CONTEXT = (click.Context(cli.train), cli.train.params[0])
 
 
 def test_signals_set_the_request_while_the_block_runs():
@@ -83,15 +77,6 @@ def test_only_a_single_process_ends_at_the_second_interrupt():
         alone.handle(signal.SIGINT, None)
     worker.handle(signal.SIGINT, None)
     assert worker.reason == "SIGINT"
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [(0, "0s"), (1.5, "1.5s"), (90, "1m30s"), (2_700, "45m"), (12_600, "3h30m"), (86_400, "24h")],
-)
-def test_a_duration_is_named_as_the_option_takes_it(seconds, text):
-    assert duration_text(seconds) == text
-    assert parse_duration(*CONTEXT, text) == seconds
 
 
 def test_the_time_that_was_given_is_named():
