@@ -16,10 +16,10 @@ LAYERS = [
     {
         "durations",
         "errors",
+        "figures",
         "file_names",
         "missing_paths",
         "near_names",
-        "perplexity",
         "proposed_commands",
     },
     {"formats", "other_toolkits", "output_streams", "temporary_names"},

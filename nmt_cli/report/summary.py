@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nmt_cli.perplexity import as_text
+from nmt_cli.figures import as_text
 from nmt_cli.report.run_history import RunHistory
 
 

@@ -4,7 +4,7 @@ import math
 
 from nmt_cli import logs
 from nmt_cli.errors import UserError
-from nmt_cli.perplexity import as_text
+from nmt_cli.figures import as_text
 from nmt_cli.recipe.schema import TrainingConfig
 from nmt_cli.runs.checkpoint import Progress
 from nmt_cli.training.training_step import Gradient

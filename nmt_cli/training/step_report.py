@@ -5,9 +5,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nmt_cli.corpus.loader import Batch
+from nmt_cli.figures import as_text, perplexity_of
 from nmt_cli.hardware.flops import peak_flops, training_flops
 from nmt_cli.hardware.machine import Machine
-from nmt_cli.perplexity import as_text, perplexity_of
 from nmt_cli.recipe.schema import ModelConfig
 from nmt_cli.training.training_step import Gradient
 

@@ -14,6 +14,7 @@ from nmt_cli.corpus.binarized import PreparedCorpus
 from nmt_cli.corpus.loader import Batch, ParallelTokens, micro_batches_of
 from nmt_cli.decoding.translator import LinesFailedError, Translator
 from nmt_cli.errors import UserError
+from nmt_cli.figures import as_text, perplexity_of
 from nmt_cli.hardware.machine import Machine
 from nmt_cli.hardware.memory import (
     MEMORY_ERRORS,
@@ -24,7 +25,6 @@ from nmt_cli.hardware.memory import (
 from nmt_cli.metrics import bleu
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.model_settings import settings_of
-from nmt_cli.perplexity import as_text, perplexity_of
 from nmt_cli.recipe.schema import Recipe
 from nmt_cli.training.full_memory import computed_within_memory
 from nmt_cli.training.stop_signals import StopRequest

@@ -1,12 +1,12 @@
-"""Perplexity, the exponential of a loss, which may become too large for a float or to print."""
+"""Figures of a training as numbers and as short text, also where they are huge."""
 
 import math
 
-LARGEST_PLAIN = 1e6  # from here on a number is printed like 1e+30
+LARGEST_PLAIN = 1e6  # numbers from here on are written like 1e+30
 
 
 def perplexity_of(nll: float) -> float:
-    """Return exp(nll), and infinity where it is greater than any float."""
+    """Return exp(nll), the perplexity of a loss; infinity if it is greater than any float."""
     try:
         return math.exp(nll)
     except OverflowError:

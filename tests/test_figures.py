@@ -3,7 +3,7 @@ import sys
 
 import pytest
 
-from nmt_cli.perplexity import as_text, perplexity_of
+from nmt_cli.figures import as_text, perplexity_of
 
 
 @pytest.mark.parametrize(
