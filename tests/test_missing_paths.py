@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from nmt_cli.commands import recipes, translate
-from nmt_cli.corpus.lines import open_text
+from nmt_cli.corpus.text_files import open_text
 from nmt_cli.errors import UserError
 from nmt_cli.missing_paths import expansion_hint
 from nmt_cli.recipe.reader import read_recipe

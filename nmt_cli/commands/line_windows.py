@@ -6,7 +6,8 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import BinaryIO, cast
 
-from nmt_cli.corpus.lines import Line, TextSize, read_lines
+from nmt_cli.corpus.lines import Line, read_lines
+from nmt_cli.corpus.text_files import TextSize
 from nmt_cli.decoding.translator import WINDOW_CHARACTERS, WINDOW_LINES
 
 FIRST_WINDOW = 512  # lines

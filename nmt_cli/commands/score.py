@@ -6,7 +6,8 @@ from pathlib import Path
 
 from nmt_cli import logs
 from nmt_cli.commands.pipes import StandardOutput, standard_input
-from nmt_cli.corpus.lines import LineTexts, open_text
+from nmt_cli.corpus.lines import LineTexts
+from nmt_cli.corpus.text_files import open_text
 from nmt_cli.errors import UserError
 from nmt_cli.metrics.bleu import (
     Tokenization,

@@ -16,7 +16,8 @@ from nmt_cli.commands.line_windows import STALL_SECONDS, windows
 from nmt_cli.commands.pipes import StandardOutput, standard_input
 from nmt_cli.commands.text_warnings import on_encoding
 from nmt_cli.commands.translation_formats import FORMATS, Formatter
-from nmt_cli.corpus.lines import SUFFIXES, Line, compressed, open_text
+from nmt_cli.corpus.lines import Line
+from nmt_cli.corpus.text_files import SUFFIXES, compressed, open_text
 from nmt_cli.decoding.translator import (
     LinesFailedError,
     Translation,

@@ -17,8 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 from nmt_cli.atomic_files import read_manifest, refuse_broken_link, verify
-from nmt_cli.corpus.lines import LineTexts, open_text
+from nmt_cli.corpus.lines import LineTexts
 from nmt_cli.corpus.normalization import Side
+from nmt_cli.corpus.text_files import open_text
 from nmt_cli.corpus.token_file import (
     ArrayWriter,
     Numbers,

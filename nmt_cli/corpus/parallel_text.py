@@ -6,8 +6,9 @@ from itertools import chain, zip_longest
 from pathlib import Path
 from typing import BinaryIO
 
-from nmt_cli.corpus.lines import LineTexts, bytes_read, open_text
+from nmt_cli.corpus.lines import LineTexts
 from nmt_cli.corpus.normalization import Side
+from nmt_cli.corpus.text_files import bytes_read, open_text
 from nmt_cli.errors import UserError
 from nmt_cli.recipe.schema import ParallelFiles
 

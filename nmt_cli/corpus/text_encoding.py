@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from nmt_cli.corpus.lines import open_text
+from nmt_cli.corpus.text_files import open_text
 from nmt_cli.errors import UserError
 
 SAMPLE = 4096  # bytes

@@ -11,7 +11,7 @@ import pytest
 
 from nmt_cli.commands import line_windows
 from nmt_cli.commands.line_windows import windows
-from nmt_cli.corpus.lines import open_text
+from nmt_cli.corpus.text_files import open_text
 from nmt_cli.decoding import translator as translator_module
 
 

@@ -219,6 +219,7 @@ def test_reading_shows_about_how_many_pairs_there_are(corpus, capsys, monkeypatc
     monkeypatch.setattr(logs, "SECONDS_BETWEEN_PLAIN_REPORTS", 0.0)
     monkeypatch.setattr(parallel_corpora, "PAIRS_BETWEEN_REPORTS", 10)
     monkeypatch.setattr("nmt_cli.corpus.lines.READ_AT_ONCE", 200)
+    monkeypatch.setattr("nmt_cli.corpus.text_files.READ_AT_ONCE", 200)
     corpus.prepare()
     lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("reading: ")]
     assert len(lines) > 10

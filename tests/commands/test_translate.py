@@ -22,7 +22,8 @@ from click.testing import CliRunner
 from nmt_cli import cli, logs
 from nmt_cli.atomic_files import directory_appearing_whole
 from nmt_cli.commands import translate
-from nmt_cli.corpus.lines import is_blank, one_line, open_text
+from nmt_cli.corpus.lines import is_blank, one_line
+from nmt_cli.corpus.text_files import open_text
 from nmt_cli.decoding import translator as translator_module
 from nmt_cli.decoding.translator import Alternative, LinesFailedError, Translation, Translator
 from nmt_cli.errors import OutputError, UserError
