@@ -20,8 +20,8 @@ from nmt_cli.temporary_names import remove, temporary_path
 HASHED_AT_ONCE = 1 << 20  # bytes
 SEAL = "manifest_sha256"
 SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-# Errors of a disk that accepts no more data, and what the user can do about each.
-FULL_DISKS = {
+# Errors of writes that are not the program's fault, and what the user can do about each.
+REMEDIES = {
     errno.ENOSPC: "free some space",
     errno.EDQUOT: "free some of your quota",
     errno.EFBIG: "raise the limit of file sizes (ulimit -f)",
@@ -45,7 +45,7 @@ def directory_appearing_whole(directory: Path, *, replace: bool = False) -> Iter
     """
     refuse_directory(directory, replace=replace)
     partial = Partial(temporary_path(directory, "partial"), {})
-    with _naming_full_disks(directory):
+    with _naming_failed_writes(directory):
         make_folders(directory.parent)
         partial.path.mkdir()
         try:
@@ -80,7 +80,7 @@ def file_appearing_whole(path: Path, *, replace: bool = False) -> Iterator[Binar
             yield stream
         return
     partial = temporary_path(path, "partial")
-    with _naming_full_disks(path):
+    with _naming_failed_writes(path):
         try:
             with partial.open("wb") as stream:
                 yield stream
@@ -207,9 +207,9 @@ def sha256(path: Path) -> str:
     return digest.hexdigest()
 
 
-def is_full_disk(error: OSError) -> bool:
-    """Return whether the disk accepts no more data: it is full, limited by a quota, or fails."""
-    return error.errno in FULL_DISKS
+def is_failed_write(error: OSError) -> bool:
+    """Return whether a write failed because the disk is full, over a limit, or broken."""
+    return error.errno in REMEDIES
 
 
 def _as_json(manifest: Mapping[str, Any]) -> bytes:
@@ -238,15 +238,15 @@ def refuse_broken_link(path: Path) -> None:
 
 
 @contextmanager
-def _naming_full_disks(path: Path) -> Iterator[None]:
+def _naming_failed_writes(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if not is_full_disk(error):
+        if not is_failed_write(error):
             raise
         raise OutputError(
             f"{path} could not be written: {error.strerror}. "
-            f"Nothing half-written was left; {FULL_DISKS[error.errno or 0]} and run again."
+            f"Nothing half-written was left; {REMEDIES[error.errno or 0]} and run again."
         ) from error
 
 
@@ -255,7 +255,7 @@ def _naming_failed_streams(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno == errno.EPIPE or not is_full_disk(error):
+        if error.errno == errno.EPIPE or not is_failed_write(error):
             raise
         raise OutputError(f"{path} could not be written: {error.strerror}.") from error
 

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 import click
 
 from nmt_cli import logs
-from nmt_cli.atomic_files import is_full_disk
+from nmt_cli.atomic_files import is_failed_write
 from nmt_cli.errors import STATUS_INTERRUPTED, InterruptedTrainingError, UserError
 from nmt_cli.hardware.choices import AUTO
 from nmt_cli.launch import this_worker
@@ -67,10 +67,11 @@ class ErrorsInOneLine(HelpfulGroup):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             sys.exit(STATUS_READER_GONE)
         except OSError as error:
-            if error.filename is None and not is_full_disk(error):
+            if error.filename is None and not is_failed_write(error):
                 raise
             place = f"{error.filename}: " if error.filename is not None else ""
-            _fail(f"{place}{error.strerror}.", STATUS_OUTPUT_FAILED if is_full_disk(error) else 1)
+            status = STATUS_OUTPUT_FAILED if is_failed_write(error) else 1
+            _fail(f"{place}{error.strerror}.", status)
         except KeyboardInterrupt:
             _fail("interrupted.", STATUS_INTERRUPTED)
         return result

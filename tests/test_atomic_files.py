@@ -337,7 +337,7 @@ def test_the_advice_fits_the_failure_of_the_disk(tmp_path):
     assert names_in(tmp_path) == []
 
 
-@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
-def test_full_disks_are_told_from_other_failures(number):
-    assert atomic_files.is_full_disk(OSError(number, "x"))
-    assert not atomic_files.is_full_disk(OSError(errno.EACCES, "x"))
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO])
+def test_failed_writes_are_told_from_other_failures(number):
+    assert atomic_files.is_failed_write(OSError(number, "x"))
+    assert not atomic_files.is_failed_write(OSError(errno.EACCES, "x"))

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nmt_cli import logs
-from nmt_cli.atomic_files import file_appearing_whole, is_full_disk
+from nmt_cli.atomic_files import file_appearing_whole, is_failed_write
 from nmt_cli.errors import OutputError
 from nmt_cli.file_names import TENSORBOARD
 from nmt_cli.runs.growing_file import append_whole
@@ -50,7 +50,7 @@ class MetricsLog:
         except OutputError as error:
             self._warn_of_full_disk(error.__cause__)
         except OSError as error:
-            if not is_full_disk(error):
+            if not is_failed_write(error):
                 raise
             self._warn_of_full_disk(error)
         if self._tensorboard is not None:

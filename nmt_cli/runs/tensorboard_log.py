@@ -17,7 +17,7 @@ from tensorboard.compat.proto.summary_pb2 import Summary  # type: ignore[import-
 from tensorboard.summary.writer.record_writer import RecordWriter  # type: ignore[import-untyped]
 
 from nmt_cli import logs
-from nmt_cli.atomic_files import is_full_disk
+from nmt_cli.atomic_files import is_failed_write
 from nmt_cli.runs.growing_file import append_whole
 
 FORMAT = "brain.Event:2"  # the version from which on a restart hides the steps it repeats
@@ -55,7 +55,7 @@ class TensorboardLog:
             append_whole(self._path, self._head + _as_bytes(event))
             self._head = b""
         except OSError as error:
-            if not is_full_disk(error):
+            if not is_failed_write(error):
                 logs.warning(f"{self._path} cannot be written: {error.strerror}; it ends here.")
                 self._is_closed = True
 

@@ -3,7 +3,7 @@
 import traceback
 
 from nmt_cli import logs
-from nmt_cli.atomic_files import is_full_disk
+from nmt_cli.atomic_files import is_failed_write
 from nmt_cli.errors import InterruptedTrainingError, OutputError, UserError
 from nmt_cli.hardware.ranks import PeerLostError
 from nmt_cli.launch import Worker, die_with_parent
@@ -33,7 +33,7 @@ def train_as_worker(job: Job, worker: Worker) -> int:
     except UserError as error:
         reported = error
     except OSError as error:
-        kind = OutputError if is_full_disk(error) else UserError
+        kind = OutputError if is_failed_write(error) else UserError
         reported = kind(f"{error.filename or job.run_dir}: {error.strerror}.")
     except Exception:
         reported = UserError(f"rank {worker.rank} failed: {traceback.format_exc()}")

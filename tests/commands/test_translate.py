@@ -117,7 +117,7 @@ def copying_pipe(monkeypatch):
 
 
 def expected_output(data, translate_line):
-    """What D9 says, from the bytes, without our reader."""
+    """The lines of the bytes by the rules, without the reader that is tested."""
     *lines, last = data.removeprefix(b"\xef\xbb\xbf").split(b"\n")
     out = []
     for raw, end in [*((line, b"\n") for line in lines), *([(last, b"")] if last else [])]:
