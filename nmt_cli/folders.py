@@ -7,6 +7,7 @@ from typing import Literal
 from nmt_cli.atomic_files import read_manifest
 from nmt_cli.errors import DamagedError
 from nmt_cli.file_names import CHECKPOINT_GLOB, CHECKPOINTS, METRICS, SESSIONS
+from nmt_cli.missing_paths import expansion_hint
 from nmt_cli.proposed_commands import as_argument
 
 PREPARED = "prepared"  # values of "kind" in manifests
@@ -41,7 +42,12 @@ def is_run(folder: Path) -> bool:
 
 
 def what_to_give(path: Path, wanted: Wanted) -> str:
-    """Return a message: what ``path`` is instead of ``wanted``, and which folder to give."""
+    """Return a message: what ``path`` is instead of ``wanted``, and which folder to give.
+
+    A missing path is reported as missing.
+    """
+    if not path.exists():
+        return f"{wanted} {path} not found{expansion_hint(path)}; give {DESCRIPTIONS[wanted]}."
     below, above = _below(path, FITS[wanted]), _above(path, FITS[wanted])
     if below and above and _holds_checkpoints(path):
         meant = f"{_shown(above)} or one of them, such as {_shown(below[-1])}"

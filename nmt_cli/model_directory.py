@@ -34,7 +34,6 @@ from nmt_cli.file_names import (
 )
 from nmt_cli.folders import MODEL_KINDS, is_model, is_run, what_to_give
 from nmt_cli.locks import restore_replaced
-from nmt_cli.missing_paths import expansion_hint
 from nmt_cli.model.format_1 import weights_of_today
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.model_settings import ModelSettings, as_json, read_settings
@@ -198,10 +197,7 @@ def find_model(path: Path) -> Path:
     """Return the model that ``path`` means: itself, or of a run its average, best or last."""
     restore_replaced(path)
     if not path.exists():
-        raise UserError(
-            f"model {path} not found{expansion_hint(path)}; "
-            "give a model directory, a checkpoint or a run directory."
-        )
+        raise UserError(what_to_give(path, "model"))
     is_alone = not (path / CHECKPOINTS).is_dir()
     if is_alone and ((path / MANIFEST).exists() or (path / WEIGHTS).exists()):
         if str(read_manifest(path).get("kind")) not in MODEL_KINDS:

@@ -12,7 +12,6 @@ from nmt_cli.errors import UserError
 from nmt_cli.file_names import AVERAGE, RECIPE, TOKENIZER_FILES, WEIGHTS
 from nmt_cli.folders import is_model, is_run, what_to_give
 from nmt_cli.locks import claimed
-from nmt_cli.missing_paths import expansion_hint
 from nmt_cli.model_directory import find_model, list_checkpoints, save_model
 from nmt_cli.model_settings import ModelSettings, read_settings
 from nmt_cli.recipe.reader import read_recipe
@@ -32,12 +31,7 @@ def run(
     It averages ``checkpoints``, or else the ``last`` regular or final ones of the run, by default
     as many as the recipe says. Raises UserError if they do not fit together.
     """
-    if not run_dir.exists():
-        raise UserError(
-            f"run {run_dir} not found{expansion_hint(run_dir)}; "
-            "give the run directory that train wrote."
-        )
-    if not is_run(run_dir) and not checkpoints:
+    if not run_dir.exists() or (not is_run(run_dir) and not checkpoints):
         raise UserError(what_to_give(run_dir, "run"))
     given = [_checkpoint(path) for path in checkpoints]
     output = output or run_dir / AVERAGE

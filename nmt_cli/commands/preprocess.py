@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from nmt_cli import logs
 from nmt_cli.atomic_files import directory_appearing_whole
 from nmt_cli.commands import text_warnings
+from nmt_cli.commands.recipe_warnings import warn_of_few_checkpoints
 from nmt_cli.corpus.binarized import (
     foreign_file,
     sections_that_matter,
@@ -40,7 +41,6 @@ from nmt_cli.file_names import MANIFEST, RECIPE
 from nmt_cli.folders import PREPARED
 from nmt_cli.locks import claimed
 from nmt_cli.model_settings import text_settings
-from nmt_cli.recipe.checkpoint_count import shortage_of_checkpoints
 from nmt_cli.recipe.reader import dump_recipe, read_recipe
 from nmt_cli.recipe.schema import DataConfig, ParallelFiles, Recipe
 
@@ -86,9 +86,7 @@ def run(
             "choose another --prepared."
         ) from None
     _report(directory, facts)
-    shortage = shortage_of_checkpoints(recipe_file.recipe)
-    if shortage:
-        logs.warning(f"{recipe_file.path}: {shortage}")
+    warn_of_few_checkpoints(recipe_file)
 
 
 def _prepare(recipe: Recipe, directory: Path, workers: int | None) -> dict[str, Any]:

@@ -6,11 +6,10 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from nmt_cli import logs
+from nmt_cli.commands.recipe_warnings import warn_of_few_checkpoints
 from nmt_cli.errors import RecipeError
 from nmt_cli.file_names import RUNS
 from nmt_cli.missing_paths import expansion_hint
-from nmt_cli.recipe.checkpoint_count import shortage_of_checkpoints
 from nmt_cli.recipe.documentation import described_keys, limits_of, with_comments
 from nmt_cli.recipe.json_schema import recipe_schema
 from nmt_cli.recipe.keys import keys_meant
@@ -62,9 +61,7 @@ def check(name_or_path: str, overrides: Sequence[str] = ()) -> None:
     problems = [*_unreadable(recipe_file.recipe), *_unwritable(recipe_file)]
     if problems:
         raise RecipeError("\n".join(f"{recipe_file.path}: {problem}" for problem in problems))
-    shortage = shortage_of_checkpoints(recipe_file.recipe)
-    if shortage:
-        logs.warning(f"{recipe_file.path}: {shortage}")
+    warn_of_few_checkpoints(recipe_file)
     sys.stdout.write("recipe ok\n")
 
 

@@ -14,7 +14,6 @@ from nmt_cli import logs
 from nmt_cli.errors import RecipeError, UserError
 from nmt_cli.file_names import CHECKPOINT_GLOB, CHECKPOINTS, METRICS, RECIPE, SESSIONS, WEIGHTS
 from nmt_cli.folders import is_run, what_to_give
-from nmt_cli.missing_paths import expansion_hint
 from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.recipe.schema import Recipe
 
@@ -74,10 +73,6 @@ def distinct_labels(paths: Sequence[Path]) -> list[str]:
 
 
 def _read_run(path: Path, label: str) -> RunHistory:
-    if not path.exists():
-        raise UserError(
-            f"run {path} not found{expansion_hint(path)}; give the run directory that train wrote."
-        )
     if not is_run(path):
         raise UserError(what_to_give(path, "run"))
     if not (path / METRICS).is_file():
