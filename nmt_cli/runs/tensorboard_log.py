@@ -1,7 +1,8 @@
 """The figures of training as TensorBoard's scalars; to be imported where TensorBoard is installed.
 
-Written here, and not by torch's SummaryWriter: that one loads TensorFlow where it finds it, and
-hands its errors to a thread.
+torch's SummaryWriter is not used: on a full disk it leaves part of a record in the file, its thread
+ends with a traceback, and it writes nothing more when there is space again (TensorBoard 2.21). It
+also imports TensorFlow where that is installed.
 """
 
 import io
@@ -20,19 +21,20 @@ from nmt_cli import logs
 from nmt_cli.atomic_files import is_failed_write
 from nmt_cli.runs.growing_file import append_whole
 
-FORMAT = "brain.Event:2"  # the version from which on a restart hides the steps it repeats
+FORMAT = "brain.Event:2"  # the first version in which a START event hides repeated steps
 LARGEST_EXPONENT = 80.0  # scalars are fp32
 NOT_DRAWN = {"step", "batch_index"}
 
 
 class TensorboardLog:
-    """One event file, made with its first scalars; nothing that happens to it stops training."""
+    """One event file, made with its first scalars; its errors never stop training."""
 
     def __init__(self, directory: Path, resumed_at: int) -> None:
         # TensorBoard reads the files of a directory in the order of their names.
         name = f"events.out.tfevents.{time.time_ns():020d}.{os.getpid()}"
         self._path = directory / name
         self._is_closed = False
+        # TensorBoard drops earlier scalars from this step on; SummaryWriter calls it purge_step.
         start = SessionLog(status=SessionLog.START)
         self._head = _as_bytes(Event(wall_time=time.time(), file_version=FORMAT))
         self._head += _as_bytes(
@@ -40,9 +42,9 @@ class TensorboardLog:
         )
 
     def append(self, record: Mapping[str, Any]) -> None:
-        """Write the scalars of a record of ``metrics.jsonl``, or nothing of it.
+        """Write all scalars of a record of ``metrics.jsonl``, or none of them.
 
-        A full disk is not told: the file of the records stands on the same one, and tells.
+        No warning here when the disk is full: metrics.jsonl is on the same disk and already warned.
         """
         if self._is_closed:
             return
