@@ -1,4 +1,4 @@
-"""A small corpus in a folder of its own, and what tests of commands do with it."""
+"""A small corpus in a folder of its own and a training of the toy model."""
 
 import gzip
 import hashlib
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from nmt_cli.commands import preprocess
+from nmt_cli.commands import preprocess, train
 from nmt_cli.corpus.binarized import PreparedCorpus, open_prepared
 from nmt_cli.recipe.reader import read_recipe
 
@@ -24,6 +24,7 @@ data:
 tokenizer: {vocabulary_size: 300}
 """
 WORDS = ["".join(random.Random(seed).choices("abcdefgh", k=4)) for seed in range(60)]
+TRAIN_OPTIONS = {"device": "cpu", "precision": "fp32", "max_tokens_per_device": 60}
 COMPRESS: dict[str, Callable[[bytes], bytes]] = {".gz": gzip.compress, ".xz": lzma.compress}
 
 
@@ -77,3 +78,15 @@ def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SmallCorpus:
     Path("data/b.en").rename("data/b,c.en")
     Path("small.yaml").write_text(RECIPE)
     return small
+
+
+@pytest.fixture
+def run(toy, tmp_path):
+    """Train the toy into tmp_path/run with the options given; return the run directory."""
+
+    def call(*overrides, **options):
+        chosen = {"prepared": toy.prepared, "run_dir": tmp_path / "run", **TRAIN_OPTIONS, **options}
+        train.run(str(toy.recipe_path), overrides=overrides, **chosen)
+        return chosen["run_dir"]
+
+    return call

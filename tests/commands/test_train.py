@@ -18,20 +18,6 @@ from nmt_cli.training import divergence
 from nmt_cli.training.training_step import Gradient
 from nmt_cli.training.validation import Validator
 
-OPTIONS = {"device": "cpu", "precision": "fp32", "max_tokens_per_device": 60}
-
-
-@pytest.fixture
-def run(toy, tmp_path):
-    """Train the toy into tmp_path/run with the options given."""
-
-    def call(*overrides, **options):
-        chosen = {"prepared": toy.prepared, "run_dir": tmp_path / "run", **OPTIONS, **options}
-        train.run(str(toy.recipe_path), overrides=overrides, **chosen)
-        return chosen["run_dir"]
-
-    return call
-
 
 def fingerprint(directory):
     return {

@@ -11,23 +11,8 @@ import pytest
 from click.testing import CliRunner
 
 from nmt_cli import cli
-from nmt_cli.commands import train
 from nmt_cli.errors import OutputError, UserError
 from nmt_cli.runs.run_directory import locked
-
-OPTIONS = {"device": "cpu", "precision": "fp32", "max_tokens_per_device": 60}
-
-
-@pytest.fixture
-def run(toy, tmp_path):
-    """Train the toy into tmp_path/run with the options given."""
-
-    def call(*overrides, **options):
-        chosen = {"prepared": toy.prepared, "run_dir": tmp_path / "run", **OPTIONS, **options}
-        train.run(str(toy.recipe_path), overrides=overrides, **chosen)
-        return chosen["run_dir"]
-
-    return call
 
 
 def tree(folder):
