@@ -29,7 +29,8 @@ def run(
     """Write the mean of the chosen checkpoints as a model directory.
 
     It averages ``checkpoints``, or else the ``last`` regular or final ones of the run, by default
-    as many as the recipe says. Raises UserError if they do not fit together.
+    as many as the recipe's keep_for_average. Raises UserError if there are too few, if they do not
+    fit together or if the output exists without ``force``, and DamagedError if one is damaged.
     """
     if not run_dir.exists() or (not is_run(run_dir) and not checkpoints):
         raise UserError(what_to_give(run_dir, "run"))
@@ -74,8 +75,8 @@ def _last(run_dir: Path, count: int | None) -> list[Path]:
     if checkpoints and not available:
         newest = checkpoints[-1].path
         raise UserError(
-            f"{run_dir} holds only checkpoints that were saved for safety, such as {newest}, and "
-            "these enter no average by themselves. Continue with train --resume, or give them by "
+            f"{run_dir} holds only checkpoints that were saved for safety, such as {newest}, which "
+            "are not averaged unless you name them. Continue with train --resume, or name them: "
             f"--checkpoints {shlex.quote(str(newest))}."
         )
     if count is None:
@@ -97,7 +98,7 @@ def _refuse_repeated(chosen: Sequence[Path], manifests: Sequence[Mapping[str, An
     for path, manifest in zip(chosen, manifests, strict=True):
         weights = manifest["files"][WEIGHTS]["sha256"]
         if weights in seen:
-            raise UserError(f"{path} is given twice; a checkpoint enters an average once.")
+            raise UserError(f"{path} is given twice; give each checkpoint once.")
         seen.add(weights)
 
 
@@ -114,7 +115,7 @@ def _refuse_different(
         )
         if other_model or other_pieces:
             what = "model" if other_model else "tokenizer"
-            raise UserError(f"{path} has another {what} than {chosen[0]}; they have no average.")
+            raise UserError(f"{path} has another {what} than {chosen[0]}; they cannot be averaged.")
 
 
 def _facts(chosen: Sequence[Path], manifests: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

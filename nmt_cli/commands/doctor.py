@@ -1,4 +1,4 @@
-"""``nmt-cli doctor``: what a bug report should say of the machine, and what would be slow."""
+"""``nmt-cli doctor``: the facts of the machine for bug reports, and advice on what is slow."""
 
 import json
 from typing import Any
@@ -27,7 +27,7 @@ def run(*, output_format: str = "text") -> None:
 
 
 def _torch_facts() -> dict[str, Any]:
-    """Return the facts of torch; where it is broken, that is the fact."""
+    """Return the facts of torch, or only the reason why torch cannot be imported."""
     try:
         from nmt_cli.hardware.torch_facts import torch_facts
     except (ImportError, OSError) as error:  # OSError is a shared library that does not load

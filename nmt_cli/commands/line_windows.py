@@ -1,4 +1,4 @@
-"""Lines in windows: large ones where input is plenty, and none that wait where it stalls."""
+"""Reads lines in windows: large ones if input comes fast, and without waiting if it stalls."""
 
 import threading
 import time
@@ -11,9 +11,9 @@ from nmt_cli.corpus.text_files import TextSize
 from nmt_cli.decoding.translator import WINDOW_CHARACTERS, WINDOW_LINES
 
 FIRST_WINDOW = 512  # lines
-SECONDS_FOR_A_WINDOW = 20.0  # slower ones get smaller, so that progress is seen
+SECONDS_FOR_A_WINDOW = 20.0  # if a window takes longer, the next is smaller, to show progress
 STALL_SECONDS = 0.2
-LONGEST_WAIT_SECONDS = 1.0  # for a window to fill where lines trickle in
+LONGEST_WAIT_SECONDS = 1.0  # for a window to fill if lines come slowly
 
 
 def windows(
@@ -25,7 +25,8 @@ def windows(
     """Yield the lines of ``stream`` in order; they are read ahead while the caller works.
 
     A window ends when it is full or when input stalls. Before each window, ``expect`` is called
-    with the total number of lines, if that is known, and with whether it is an estimate.
+    with the total number of lines, if that is known, and with whether it is an estimate. If reading
+    fails, its error (such as a UserError) is raised after the lines before it.
     """
     reader = _ReadAhead(stream)
     size = FIRST_WINDOW
@@ -47,17 +48,17 @@ def windows(
 
 
 class _ReadAhead:
-    """A thread that reads at most the largest window ahead: then the input has to wait."""
+    """A thread that reads ahead of the caller, but never more than the largest window."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self.error: BaseException | None = None
         self._stream = _CountedLines(stream)
         self._lines: deque[Line] = deque()
         self._num_characters = 0
-        self._wanted = 1  # lines that make it worth waking the caller
+        self._wanted = 1  # the number of lines at which the caller is woken
         self._ended = self._stopped = False
         self._changed = threading.Condition()
-        # A daemon: it may wait for input that never comes.
+        # A daemon thread does not keep the process alive while it waits for input.
         threading.Thread(target=self._read, daemon=True).start()
 
     @property
@@ -67,7 +68,7 @@ class _ReadAhead:
 
     @property
     def expected_lines(self) -> int | None:
-        """The total number of lines, before the end estimated by bytes; None if unknown."""
+        """The total number of lines, estimated from bytes until the end; None if unknown."""
         return self._stream.num_lines if self._ended else self._stream.expected_lines()
 
     def take(self, num_lines: int, stall_seconds: float) -> list[Line]:
@@ -85,7 +86,7 @@ class _ReadAhead:
             return self._pop(num_lines)
 
     def stop(self) -> None:
-        """Read no further."""
+        """Stop reading ahead."""
         with self._changed:
             self._stopped = True
             self._changed.notify_all()
@@ -118,7 +119,7 @@ class _ReadAhead:
             self._changed.notify_all()
 
     def _put(self, line: Line) -> bool:
-        """Add ``line`` as soon as there is room; return whether to go on."""
+        """Add ``line`` as soon as there is room; return False if ``stop`` was called."""
         with self._changed:
             self._changed.wait_for(lambda: self._stopped or not self._is_full())
             self._lines.append(line)

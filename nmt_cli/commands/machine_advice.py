@@ -1,4 +1,4 @@
-"""What would be slow or fail on a machine with these facts, and what to do about it."""
+"""Advice on what would be slow or fail on a machine, from its facts."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -15,7 +15,7 @@ LEAST_SHARE_FREE = 0.8  # of a GPU's memory
 
 
 def advice_on(facts: Facts) -> list[str]:
-    """Return one sentence for each thing; facts that are not known bring none."""
+    """Return one sentence for each problem; a fact that is unknown (None) gives none."""
     rules = (_on_builds, _on_threads, _on_load, _on_cpu, _on_missing_gpus, _on_gpus, _on_space)
     return [sentence for rule in rules for sentence in rule(facts)]
 
@@ -36,15 +36,15 @@ def _on_threads(facts: Facts) -> Iterator[str]:
     if cores is not None and usable < cores:
         yield (
             f"this process may use {usable} of the machine's {cores} cores; a job scheduler, "
-            "taskset or a container's limit says so."
+            "taskset or a container limits it."
         )
     threads = facts.get("torch.threads")
     if threads is None:
         return
     names = [n for n in ("OMP_NUM_THREADS", "MKL_NUM_THREADS") if facts[f"environment.{n}"]]
-    # By itself torch takes one thread a core where a core shows as two.
+    # By default torch uses one thread per physical core, which the system may count as two cores.
     if threads < usable and (names or 2 * threads < usable):
-        reason = f", as {' and '.join(names)} says" if names else ""
+        reason = f" because of {' and '.join(names)}" if names else ""
         yield (
             f"torch computes with {threads} threads on {usable} cores{reason}; "
             f"give --threads {usable}."
@@ -72,7 +72,7 @@ def _on_cpu(facts: Facts) -> Iterator[str]:
     if facts.get("torch.cpu_capability") == "DEFAULT":
         yield "torch uses no vector instructions of this CPU; everything is slow on it."
     if facts["memory.huge_pages"] == "never":
-        yield "the kernel gives no huge pages, which costs some speed; madvise is enough."
+        yield "the kernel gives no huge pages, which costs some speed; set them to madvise."
 
 
 def _on_missing_gpus(facts: Facts) -> Iterator[str]:
@@ -82,7 +82,7 @@ def _on_missing_gpus(facts: Facts) -> Iterator[str]:
     hidden = facts["environment.CUDA_VISIBLE_DEVICES"]
     if facts["torch.cuda"] is None and facts["torch.hip"] is None:
         if has_gpu:
-            yield "there is an NVIDIA GPU, but this torch is the CPU's; install a CUDA build."
+            yield "there is an NVIDIA GPU, but this is torch's CPU build; install a CUDA build."
     elif hidden is not None and has_gpu:
         yield f'CUDA_VISIBLE_DEVICES is "{hidden}" and hides the GPUs; unset it.'
     elif has_gpu and facts["gpu.driver"] is None:
@@ -108,11 +108,11 @@ def _on_gpus(facts: Facts) -> Iterator[str]:
         if not of["bf16_is_fast"]:
             yield f"{gpu} is slow in bf16, so auto is fp32; capability 8.0 and up are fast."
         if of["free_gib"] is None:
-            yield f"{gpu} does not let this process in; another one may hold it."
+            yield f"{gpu} cannot be used by this process; another one may use it exclusively."
         elif of["free_gib"] < LEAST_SHARE_FREE * of["memory_gib"]:
             yield (
                 f"{gpu} has {of['free_gib']} of {of['memory_gib']} GiB free; other programs "
-                "hold the rest."
+                "use the rest."
             )
 
 

@@ -1,4 +1,4 @@
-"""Facts of the system that do not need torch: versions, cores, memory, disks, GPUs."""
+"""Facts of the system that need no torch: versions, cores, memory, disks, GPUs."""
 
 import os
 import platform
@@ -20,11 +20,11 @@ PACKAGES = (
     "safetensors", "tqdm", "matplotlib", "tensorboard",
 )  # fmt: skip
 VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "CUDA_VISIBLE_DEVICES")
-NVIDIA, GRAPHICS = "0x10de", "0x03"  # PCI's vendor, and the class of what draws or computes
+NVIDIA, GRAPHICS = "0x10de", "0x03"  # the PCI vendor, and the start of the PCI class of GPUs
 
 
 def system_facts(system: Path = SYSTEM) -> dict[str, Any]:
-    """Return facts by dotted name, None for what is not known; ``system`` is the root of /proc."""
+    """Return facts by dotted name, None if unknown; ``system`` is the folder of proc and sys."""
     allowed = cores(system)
     return {
         "nmt-cli": _version("nmt-cli"),
@@ -68,7 +68,7 @@ def _kibibytes(name: str, system: Path) -> float | None:
 def _free_space(system: Path) -> Iterator[tuple[str, float | None]]:
     try:
         temporary = Path(tempfile.gettempdir())
-    except FileNotFoundError:  # Python found no place that it can write to
+    except FileNotFoundError:  # Python found no folder that it can write to
         temporary = Path("/nonexistent")
     places = {"here": Path(), "temporary": temporary, "shared_memory": system / "dev/shm"}
     for name, path in places.items():
@@ -80,7 +80,7 @@ def _free_space(system: Path) -> Iterator[tuple[str, float | None]]:
 
 
 def _gpus_on_bus(system: Path) -> int:
-    """Count NVIDIA's GPUs, whether or not a driver knows them."""
+    """Return the number of NVIDIA GPUs, also of those without a driver."""
     gpus = 0
     for device in (system / "sys/bus/pci/devices").glob("*"):
         is_nvidia = read_system_file(device / "vendor").strip() == NVIDIA

@@ -1,4 +1,4 @@
-"""Standard input and output as bytes, without Python's own buffers between."""
+"""Standard input and output as bytes, without Python's own buffers."""
 
 import os
 import select
@@ -9,31 +9,37 @@ from nmt_cli.errors import OutputError, UserError
 
 
 def standard_input() -> BinaryIO:
-    """Return the bytes of stdin.
+    """Return a stream of the bytes of stdin. Raises UserError if stdin is closed.
 
-    Not ``sys.stdin.buffer``: a thread may read it, and Python cannot end while a thread holds that.
+    It is not ``sys.stdin.buffer``: Python cannot exit while another thread reads from that.
     """
     if sys.stdin is None:
         raise UserError("standard input is closed; give the text with --input.")
     try:
         return open(sys.stdin.fileno(), "rb", closefd=False)
-    except OSError:  # a test put something else there
+    except OSError:  # a test replaced stdin by an object without descriptor
         return sys.stdin.buffer
 
 
 class StandardOutput:
-    """Writes bytes to stdout at once, so that nothing is left to fail when Python ends."""
+    """Writes bytes to stdout without a buffer, so that no write can fail when Python exits.
+
+    Raises OutputError if stdout is closed.
+    """
 
     def __init__(self) -> None:
         if sys.stdout is None:
             raise OutputError("standard output is closed.")
         try:
             self._descriptor: int | None = sys.stdout.fileno()
-        except OSError:  # a test put something else there
+        except OSError:  # a test replaced stdout by an object without descriptor
             self._descriptor = None
 
     def write(self, data: bytes) -> None:
-        """Write all of ``data``. Raises BrokenPipeError when the reader has gone."""
+        """Write all of ``data``.
+
+        Raises BrokenPipeError if the reader has closed the pipe, OutputError for other failures.
+        """
         if self._descriptor is None:
             sys.stdout.buffer.write(data)
             return
@@ -41,7 +47,7 @@ class StandardOutput:
         while left:
             try:
                 left = left[os.write(self._descriptor, left) :]
-            except BlockingIOError:  # whoever shares the terminal made it so
+            except BlockingIOError:  # another program made the shared terminal non-blocking
                 select.select([], [self._descriptor], [])
             except BrokenPipeError:
                 raise

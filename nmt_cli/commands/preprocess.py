@@ -1,4 +1,4 @@
-"""``nmt-cli preprocess``: raw parallel text becomes a tokenizer and memory-mapped token ids."""
+"""``nmt-cli preprocess``: makes a tokenizer and files of token ids from raw parallel text."""
 
 import importlib.metadata
 import shutil
@@ -44,7 +44,7 @@ from nmt_cli.model_settings import text_settings
 from nmt_cli.recipe.reader import dump_recipe, read_recipe
 from nmt_cli.recipe.schema import DataConfig, ParallelFiles, Recipe
 
-WORK = "work"  # folder for what does not fit in memory; gone before the manifest is written
+WORK = "work"  # folder for data that does not fit in memory; removed before the manifest is written
 RULE_NAMES = {
     EMPTY: "with an empty side",
     DUPLICATE: "repeated",
@@ -55,7 +55,7 @@ RULE_NAMES = {
 
 
 class TokenCounts(NamedTuple):
-    """Tokens written of each side, ends of sentences included, and how many are unknown."""
+    """The tokens written for each side, including each ``</s>``, and how many are unknown."""
 
     tokens: dict[Side, int]
     unknown: dict[Side, int]
@@ -69,7 +69,11 @@ def run(
     workers: int | None = None,
     force: bool = False,
 ) -> None:
-    """Prepare the text of ``recipe`` for training, into ``output`` or where train looks for it."""
+    """Prepare the text of ``recipe`` for training, in ``output`` or the folder that train reads.
+
+    Raises UserError if the recipe or the text is wrong, or if the folder cannot be written or
+    exists without ``force``; OutputError if the disk is full.
+    """
     recipe_file = read_recipe(recipe, overrides)
     directory = output or recipe_file.prepared
     _refuse_foreign(directory)
@@ -90,7 +94,7 @@ def run(
 
 
 def _prepare(recipe: Recipe, directory: Path, workers: int | None) -> dict[str, Any]:
-    """Write every file but the manifest into ``directory``; return what the manifest says."""
+    """Write every file but the manifest into ``directory``; return the facts for the manifest."""
     data = recipe.data
     _warn(text_warnings.on_encodings(data))
     held_out = _write_validation_text(data.validation, directory)
@@ -164,7 +168,7 @@ def _write_validation_text(files: ParallelFiles, directory: Path) -> HeldOut:
 
 
 def _held_out_test(files: ParallelFiles | None) -> HeldOut:
-    """Return the pairs of the test text, or no pairs if it is missing: it need not exist yet."""
+    """Return the pairs of the test text, or none if it cannot be read; it may not exist yet."""
     try:
         return HeldOut(ParallelText(files) if files is not None else ())
     except UserError as error:
@@ -203,7 +207,7 @@ class _Encoder:
         self._vocabulary_size, self._workers = vocabulary_size, workers
 
     def encode(self, part: str, corpora: ParallelCorpora, limits: LengthLimits) -> TokenCounts:
-        """Write the token files of ``part``; count in the reports of ``corpora`` what is kept."""
+        """Write the token files of ``part``; count kept and dropped pairs in ``corpora``."""
         recipe, num_pairs = self._recipe, corpora.num_text_pairs
         job = EncodingJob(self._directory, text_settings(recipe.tokenizer, recipe.data), limits)
         workers = useful_workers(self._workers, num_pairs)
@@ -245,7 +249,7 @@ def _refuse_nothing_kept(corpora: ParallelCorpora) -> None:
     source, target = _names(corpora)
     dropped = _dropped(report.dropped.counts for report in corpora.reports)
     raise UserError(
-        f"no pair of {source} and {target} is left, dropped were {dropped}; "
+        f"no pair of {source} and {target} is left (dropped: {dropped}); "
         "correct the text, data.filters or data.max_length."
     )
 
@@ -256,7 +260,10 @@ def _names(corpora: ParallelCorpora) -> tuple[Path, Path]:
 
 
 def _refuse_foreign(directory: Path) -> None:
-    """Keep --force from removing what preprocess did not write."""
+    """Raise UserError if ``directory`` holds files that preprocess did not write.
+
+    Otherwise --force would remove them.
+    """
     if not directory.exists():
         return
     if not directory.is_dir():
@@ -270,7 +277,7 @@ def _refuse_foreign(directory: Path) -> None:
 
 
 def _versions(data: DataConfig) -> dict[str, str]:
-    """Return the versions of what the bytes depend on."""
+    """Return the versions of the software on which the prepared bytes depend."""
     packages = ["sentencepiece", *(["sacremoses"] if data.normalization.punctuation else [])]
     versions = {package: importlib.metadata.version(package) for package in packages}
     return {**versions, "unicode": unicodedata.unidata_version}
@@ -306,7 +313,7 @@ def _warn(sentences: Iterable[str]) -> None:
 
 
 def _dropped(counts_of_corpora: Iterable[Mapping[str, int]]) -> str:
-    """Return what was dropped by which rule, in words."""
+    """Return how many pairs each rule dropped, as text for a message."""
     counts = list(counts_of_corpora)
     totals = {rule: sum(count[rule] for count in counts) for rule in RULES}
     return ", ".join(f"{total:,} {RULE_NAMES[rule]}" for rule, total in totals.items() if total)

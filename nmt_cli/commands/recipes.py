@@ -1,4 +1,4 @@
-"""Shows what recipes are shipped, what one means in full, and whether it can run here."""
+"""``nmt-cli recipes``: lists the shipped recipes, and shows, explains and checks recipes."""
 
 import json
 import os
@@ -28,13 +28,19 @@ def list_recipes() -> None:
 
 
 def show(name_or_path: str, overrides: Sequence[str] = (), *, comments: bool = False) -> None:
-    """Write the recipe to stdout as YAML, inherited and overridden, with every default."""
+    """Write the recipe to stdout as YAML, with its parent, overrides and every default.
+
+    Raises RecipeError if the recipe is wrong.
+    """
     recipe = read_recipe(name_or_path, overrides).recipe
     sys.stdout.write(with_comments(recipe) if comments else dump_recipe(recipe))
 
 
 def list_keys(section: str | None = None) -> None:
-    """Write what each key of a recipe, or of one section, means, may hold and holds by default."""
+    """Write meaning, allowed values and default of each key, or only of the keys in ``section``.
+
+    Raises RecipeError if there is no such section or key.
+    """
     chosen = [key for key in described_keys() if section is None or _is_in(key.name, section)]
     if not chosen:
         meant = keys_meant(section or "") or list(Recipe.model_fields)
@@ -56,7 +62,10 @@ def _is_in(key: str, section: str) -> bool:
 
 
 def check(name_or_path: str, overrides: Sequence[str] = ()) -> None:
-    """Say ``recipe ok`` if the recipe is right, its files can be read and its folders written."""
+    """Write ``recipe ok`` if the recipe is valid, its files can be read and its folders written.
+
+    Otherwise raises RecipeError, which lists all problems.
+    """
     recipe_file = read_recipe(name_or_path, overrides)
     problems = [*_unreadable(recipe_file.recipe), *_unwritable(recipe_file)]
     if problems:
@@ -90,7 +99,7 @@ def _problem_of_reading(path: Path) -> str:
         with path.open("rb") as stream:
             return "" if stream.read(1) else "is empty"
     except FileNotFoundError:
-        hint = expansion_hint(path) or "; paths are seen from the folder you are in"
+        hint = expansion_hint(path) or "; paths are relative to the current directory"
         return f"does not exist{hint}"
     except (OSError, ValueError) as error:
         return f"cannot be read: {getattr(error, 'strerror', None) or error}"

@@ -1,4 +1,4 @@
-"""``nmt-cli report``: the figures of one run or several, drawn."""
+"""``nmt-cli report``: draws the figures of one run or several."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ PAGE_SUFFIXES = {".html", ".htm"}
 def run(run_dirs: Sequence[Path], *, output: Path | None = None, force: bool = False) -> None:
     """Write a page and its charts as PNG files to the directory ``output``, or the page alone.
 
-    Raises UserError where a run cannot be read, or matplotlib is missing.
+    Raises UserError if a run cannot be read, if matplotlib is missing, or if ``output`` exists
+    without ``force`` or is not a report.
     """
     try:
         from nmt_cli.report.charts import draw_charts

@@ -1,4 +1,4 @@
-"""Score translations against references: BLEU and chrF, each with its signature."""
+"""``nmt-cli score``: BLEU and chrF of translations against references."""
 
 import json
 from collections.abc import Sequence
@@ -28,7 +28,10 @@ def run(
     lowercase: bool = False,
     output_format: str = "text",
 ) -> None:
-    """Write the scores of ``hypotheses`` against ``references`` to stdout; ``-`` is stdin."""
+    """Write the scores of ``hypotheses`` against ``references`` to stdout; ``-`` is stdin.
+
+    Raises UserError if a file cannot be read, is empty or has another number of lines.
+    """
     paths = [hypotheses, *references]
     if paths.count(STANDARD_INPUT) > 1:
         raise UserError("- (standard input) can be given once only; name the other file.")
@@ -71,7 +74,7 @@ def _check(
         elif looks_tokenized(text) and not may_be_tokenized:
             logs.warning(
                 f"{name} looks tokenized; BLEU is comparable on detokenized text only. "
-                "Detokenize it, or if both sides must stay so use --tokenize none."
+                "Detokenize it, or use --tokenize none if both sides must stay tokenized."
             )
 
 

@@ -12,7 +12,7 @@ from nmt_cli.corpus.text_encoding import other_encoding
 from nmt_cli.proposed_commands import command, unused_name
 from nmt_cli.recipe.schema import DataConfig, ParallelFiles, Recipe
 
-LEAST_IN_PIECES = 0.01  # of the pairs; raw text has next to none
+LEAST_IN_PIECES = 0.01  # of the pairs; raw text has almost none
 LEAST_DROPPED = 0.5  # of the pairs
 LEAST_UNKNOWN = 0.1  # of the pieces of the validation text
 KEYS = {
@@ -34,7 +34,7 @@ def on_encodings(data: DataConfig) -> Iterator[str]:
 
 def on_encoding(path: Path) -> str | None:
     """Return a warning if ``path`` is a file that is not UTF-8 but in another Unicode encoding."""
-    name = other_encoding(path) if path.is_file() else None  # looking would empty a pipe
+    name = other_encoding(path) if path.is_file() else None  # reading would empty a pipe
     if name is None:
         return None
     return (
@@ -55,9 +55,9 @@ def _conversion(path: Path, encoding: str) -> str:
 def on_text(
     training: Sequence[CorpusReport], validation: CorpusReport, recipe: Recipe, held_out: HeldOut
 ) -> Iterator[str]:
-    """Yield a warning for each thing found in the text before it is cut into pieces.
+    """Yield a warning for each problem found in the text before it is cut into pieces.
 
-    ``held_out`` holds the pairs of the validation text; the training text was compared with them.
+    ``held_out`` holds the pairs of the validation text, with which the training text was compared.
     """
     for report in [*training, validation]:
         yield from _on_bad_bytes(report)
@@ -67,7 +67,7 @@ def on_text(
     if held_out.is_all_met:
         yield (
             f"every pair of the validation text {_names(validation.files)} is in the training text "
-            "too, so validation measures what was learned by heart; give other files as "
+            "too, so validation measures only what the model has memorized; give other files as "
             "data.validation."
         )
     for report in training:
@@ -113,7 +113,7 @@ def _on_pieces(report: CorpusReport) -> Iterator[str]:
 def on_dropped(
     facts: Mapping[str, Any], in_words: Callable[[Sequence[Mapping[str, int]]], str]
 ) -> Iterator[str]:
-    """Yield a warning where most pairs were dropped; ``in_words`` puts the counts into words."""
+    """Yield a warning if most pairs were dropped; ``in_words`` turns the counts into text."""
     for name, reports in (("training", facts["train"]), ("validation", [facts["validation"]])):
         read = sum(report["pairs_read"] for report in reports)
         dropped = read - sum(report["pairs_kept"] for report in reports)
@@ -129,7 +129,7 @@ def on_dropped(
 
 
 def on_unknown(facts: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a warning for a side of the validation text that the training text does not cover."""
+    """Yield a warning for each side of the validation text with many unknown pieces."""
     for side in SIDES:
         trained, measured = (share_unknown(facts, part, side) for part in ("train", "validation"))
         if measured > LEAST_UNKNOWN and measured > 2 * trained:

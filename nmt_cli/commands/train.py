@@ -1,7 +1,7 @@
-"""``nmt-cli train``: a prepared corpus becomes a model, in a run directory.
+"""``nmt-cli train``: trains a model on a prepared corpus, in a run directory.
 
-One process trains by itself. For several devices it starts torchrun and waits; what torchrun starts
-is this command again, as a worker.
+For one device this process trains. For several devices it starts torchrun and waits; torchrun
+starts this command again as the workers.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def run(recipe_name: str, **options: Unpack[TrainOptions]) -> None:
-    """Train ``recipe_name`` to its end, or until a signal asks to save and leave.
+    """Train ``recipe_name`` to its end, or until a signal asks to save and end.
 
     Raises UserError for input that cannot be trained on, InterruptedTrainingError after a signal.
     """
@@ -47,7 +47,7 @@ def run(recipe_name: str, **options: Unpack[TrainOptions]) -> None:
 
 
 def _launch(job: Job, num_workers: int) -> None:
-    """Check everything here, once, and train in workers."""
+    """Check everything once in this process, then train in workers."""
     options = job.options
     num_nodes, endpoint = options.get("nnodes", 1), options.get("rdzv_endpoint")
     if num_nodes > 1 and endpoint is None:
@@ -73,7 +73,7 @@ def _threads_of_a_worker(job: Job, num_workers: int) -> int:
 
 
 def _as_arguments(job: Job) -> list[str]:
-    """Return the command line of a worker: that of this command, without the number of them."""
+    """Return the arguments of a worker: those of this command without the launcher's options."""
     arguments = ["train", as_argument(job.recipe_name), f"--run-dir={job.run_dir}"]
     for name, value in job.options.items():
         if name in {"run_dir", "devices", "nnodes", "rdzv_endpoint", "rdzv_id"}:

@@ -1,4 +1,4 @@
-"""Translate lines of text: N lines in are N lines out, in order, whatever they are."""
+"""``nmt-cli translate``: translates lines of text; each line gives one line, in order."""
 
 from __future__ import annotations
 
@@ -52,7 +52,11 @@ def run(
     threads: int | None = None,
     **options: Unpack[TranslatorOptions],
 ) -> int:
-    """Translate stdin or ``input_path`` to stdout or ``output_path``; return the exit status."""
+    """Translate stdin or ``input_path`` to stdout or ``output_path``; return the exit status.
+
+    Raises UserError if the model, the input or an option is wrong, OutputError if the output cannot
+    be written, and LinesFailedError for a bug.
+    """
     n_best = options.get("n_best", 1)
     if output_format == "text" and n_best > 1:
         raise UserError(
@@ -142,8 +146,8 @@ def _translated(
 ) -> Iterator[list[str]]:
     """Yield windows of output, with an entry for each line.
 
-    If a bug comes up, yields the output of the lines before it and raises LinesFailedError, whose
-    line numbers count from the beginning of the text.
+    For a bug, raises LinesFailedError after yielding the output of the lines before; its line
+    numbers count from the beginning of the text.
     """
 
     def outputs(window: Sequence[Line], translations: Sequence[Translation]) -> Iterator[str]:
@@ -163,7 +167,7 @@ def _translated(
 
 
 class _Tally:
-    """What happened to the lines; what it keeps does not grow with them."""
+    """Counts what happened to the lines; its memory does not grow with their number."""
 
     def __init__(self) -> None:
         self.num_lines = 0
@@ -175,7 +179,7 @@ class _Tally:
         self._started = time.monotonic()
 
     def count(self, line: Line, translation: Translation) -> None:
-        """Count the next line; name it at once if it failed."""
+        """Count the next line; warn at once if it failed."""
         self.num_lines += 1
         if translation.error is not None:
             self.num_failed += 1
@@ -191,7 +195,7 @@ class _Tally:
             logs.info("Cut a byte order mark before the first line.")
 
     def report(self) -> None:
-        """Say what the user should know about the lines that were not plain."""
+        """Log how many lines were translated, and warn about those in parts, cut or repaired."""
         if self._in_parts.count:
             logs.warning(f"too long for the model, translated in parts: {self._in_parts}.")
         if self._truncated.count:
@@ -206,7 +210,7 @@ class _Tally:
 
 
 class _Numbers:
-    """How many lines, and the numbers of the first of them."""
+    """The count of some lines, and the line numbers of the first ones."""
 
     def __init__(self) -> None:
         self.count = 0

@@ -1,4 +1,4 @@
-"""How translations are written: text, tsv or jsonl."""
+"""The output formats of translations: text, tsv and jsonl."""
 
 import json
 from collections.abc import Callable
@@ -29,7 +29,7 @@ def as_tsv(number: int, line: Line, translation: Translation) -> str:
 
 
 def as_jsonl(number: int, line: Line, translation: Translation) -> str:
-    """Return one JSON object with all that is known."""
+    """Return one JSON object with everything that is known about the line."""
     record = {
         "line": number,
         "text": translation.text,

@@ -51,7 +51,7 @@ def test_the_average_is_the_mean_of_the_last(run_dir):
         assert not torch.equal(weight, parts[2][name])
 
 
-def test_the_recipe_says_how_many_by_default(run_dir):
+def test_the_recipe_decides_how_many_by_default(run_dir):
     average_checkpoints.run(run_dir)
     manifest = json.loads((run_dir / "average" / MANIFEST).read_text())
     assert [part["step"] for part in manifest["averaged"]] == [3, 6, 9, 12]
@@ -66,7 +66,7 @@ def test_the_order_is_nothing(run_dir, tmp_path):
     assert (tmp_path / "one" / WEIGHTS).read_bytes() == (tmp_path / "two" / WEIGHTS).read_bytes()
 
 
-def test_too_few_are_told(run_dir):
+def test_too_few_are_reported(run_dir):
     with pytest.raises(
         UserError,
         match=r"needs 9 checkpoints, .*run has 4 \(steps 3, 6, 9, 12\)\.",
@@ -130,7 +130,7 @@ def test_an_existing_average_is_kept_without_force(run_dir):
     assert (run_dir / "average" / WEIGHTS).read_bytes() != before
 
 
-def test_a_missing_run_is_told(tmp_path):
+def test_a_missing_run_is_reported(tmp_path):
     with pytest.raises(UserError, match=r"run .*absent not found; give the run directory"):
         average_checkpoints.run(tmp_path / "absent")
 
@@ -256,7 +256,7 @@ def test_the_run_that_was_meant_is_named(run_dir, given, says):
     assert str(caught.value) == f"{run_dir / given} {says.format(run_dir)}"
 
 
-def test_a_run_with_safety_checkpoints_only_says_how_to_average_them(run_dir):
+def test_for_safety_checkpoints_only_the_error_shows_how_to_average_them(run_dir):
     for step in (3, 6, 9, 12):
         path = checkpoint(run_dir, step)
         manifest = json.loads((path / MANIFEST).read_text())

@@ -65,7 +65,7 @@ def test_json_holds_the_same_facts():
     assert found["advice"] == advice_on(found["facts"])
 
 
-def test_a_package_that_is_not_installed_is_said_to_be_none(monkeypatch):
+def test_a_package_that_is_not_installed_is_printed_as_none(monkeypatch):
     version = metadata.version
 
     def version_of_others(name):
@@ -102,7 +102,7 @@ def test_one_thread_asked_for_is_seen():
     assert "torch.threads: 1" in lines
     assert "environment.OMP_NUM_THREADS: 1" in lines
     if len(os.sched_getaffinity(0)) > 1:
-        assert any("as OMP_NUM_THREADS says" in line for line in lines)
+        assert any("because of OMP_NUM_THREADS" in line for line in lines)
 
 
 def test_the_systems_files_are_read(tmp_path, monkeypatch):
@@ -144,7 +144,7 @@ def test_a_folder_that_is_gone_and_no_temporary_place_are_survived(tmp_path, mon
 
 
 @pytest.mark.parametrize("facts", [HEALTHY, ON_GPU])
-def test_of_a_healthy_machine_there_is_nothing_to_say(facts):
+def test_a_healthy_machine_gets_no_advice(facts):
     assert advice_on(facts) == []
 
 
@@ -155,7 +155,7 @@ def test_of_a_healthy_machine_there_is_nothing_to_say(facts):
         (HEALTHY, {"torch.debug_build": True}, "debug build of torch"),
         (HEALTHY, {"python.debug_build": True}, "debug build of python"),
         (HEALTHY, {"torch.threads": 1, "environment.OMP_NUM_THREADS": "1"},
-         "1 threads on 16 cores, as OMP_NUM_THREADS says; give --threads 16"),
+         "1 threads on 16 cores because of OMP_NUM_THREADS; give --threads 16"),
         (HEALTHY, {"torch.threads": 4}, "4 threads on 16 cores; give"),
         (HEALTHY, {"torch.threads": 8}, None),  # two hardware threads a core
         (HEALTHY, {"cpu.cores_allowed": 4, "torch.threads": 4}, "4 of the machine's 16 cores"),
@@ -177,7 +177,7 @@ def test_of_a_healthy_machine_there_is_nothing_to_say(facts):
         (ON_GPU, {"device.cuda.0.is_built_for": False}, "capability 9.0, for which"),
         (ON_GPU, {"device.cuda.0.bf16_is_fast": False}, "slow in bf16"),
         (ON_GPU, {"device.cuda.0.free_gib": 20.0}, "20.0 of 139.8 GiB free"),
-        (ON_GPU, {"device.cuda.0.free_gib": None}, "does not let this process in"),
+        (ON_GPU, {"device.cuda.0.free_gib": None}, "cannot be used by this process"),
     ],
 )  # fmt: skip
 def test_advice(base, changes, said):
@@ -188,7 +188,7 @@ def test_advice(base, changes, said):
     assert [said in sentence for sentence in advice] == ([True] if said else [])
 
 
-def test_threads_that_wait_for_one_another_are_told():
+def test_threads_that_wait_for_one_another_are_reported():
     advice = advice_on(HEALTHY | {"cpu.quota_cores": 2.0})
     assert any("16 threads, which wait" in sentence for sentence in advice)
 

@@ -198,7 +198,7 @@ def test_an_existing_model_is_taken_over(corpus):
     assert decoded(prepared.source, prepared.tokenizer)[:80] == corpus.sentences(80, 0)
 
 
-def test_the_report_says_what_was_kept_and_where(corpus, monkeypatch):
+def test_the_report_states_what_was_kept_and_where(corpus, monkeypatch):
     said: list[str] = []
     monkeypatch.setattr(logs, "info", said.append)
     corpus.write("data/a.en", ["", *corpus.sentences(79, 0)])

@@ -84,17 +84,17 @@ BAD_INPUTS = [
     (
         None,
         ["data.max_length=1", "training.tokens_per_step=100"],
-        f"no pair of data/a.en and data/a.de is left, dropped were 110 too long; {FIX}",
+        f"no pair of data/a.en and data/a.de is left (dropped: 110 too long); {FIX}",
     ),
     (
         make("data/val.en", (b"abcd " * 200 + b"\n") * 20),
         ["data.max_length=100"],
-        f"no pair of data/val.en and data/val.de is left, dropped were 20 too long; {FIX}",
+        f"no pair of data/val.en and data/val.de is left (dropped: 20 too long); {FIX}",
     ),
     (
         None,
         ["data.filters.min_length=500"],
-        f"no pair of data/a.en and data/a.de is left, dropped were 110 too short; {FIX}",
+        f"no pair of data/a.en and data/a.de is left (dropped: 110 too short); {FIX}",
     ),
     (
         None,

@@ -49,7 +49,7 @@ def test_what_show_writes_is_the_same_recipe(capsys, folder):
     assert shown.training.seed == 7
 
 
-def test_check_says_ok_in_one_line_and_leaves_nothing(capsys, folder):
+def test_check_prints_ok_in_one_line_and_leaves_nothing(capsys, folder):
     before = sorted(folder.iterdir())
     recipes.check("mine.yaml")
     assert capsys.readouterr().out == "recipe ok\n"
@@ -67,11 +67,11 @@ def test_check_names_every_file_that_cannot_be_read(capsys, folder):
         recipes.check("mine.yaml")
     assert str(caught.value).splitlines() == [
         "mine.yaml: data.train.0.source: train.en does not exist; "
-        "paths are seen from the folder you are in",
+        "paths are relative to the current directory",
         "mine.yaml: data.train.0.target: train.de is empty",
         "mine.yaml: data.validation.source: dev.en is a directory; name a file in it",
         "mine.yaml: data.validation.target: dev.de does not exist; "
-        "paths are seen from the folder you are in",
+        "paths are relative to the current directory",
     ]
     assert capsys.readouterr().out == ""
 

@@ -182,7 +182,7 @@ def test_without_matplotlib_the_way_to_get_it_is_named(two_runs, monkeypatch):
     assert "pip install 'nmt-cli[report]'" in result.stderr
 
 
-def test_what_was_written_is_said_on_stderr(two_runs):
+def test_what_was_written_is_logged_on_stderr(two_runs):
     result = CliRunner().invoke(cli.main, ["report", str(two_runs[0])])
     assert result.exit_code == 0
     assert result.stdout == ""

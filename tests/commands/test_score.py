@@ -25,7 +25,7 @@ def texts(tmp_path):
     return write
 
 
-def test_text_says_scores_and_signatures(texts, capsys):
+def test_text_has_scores_and_signatures(texts, capsys):
     score.run(texts("hyp", LINES), [texts("ref", OTHERS)])
     bleu, chrf = capsys.readouterr().out.splitlines()
     expected = sacrebleu.corpus_bleu(LINES, [OTHERS]).score

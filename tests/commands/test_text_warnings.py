@@ -37,7 +37,7 @@ def warnings(corpus, capsys):
     return prepare
 
 
-def test_nothing_is_said_of_plain_text(warnings):
+def test_plain_text_gives_no_warning(warnings):
     assert warnings() == []
 
 
@@ -55,7 +55,7 @@ def test_unknown_pieces_of_the_validation_text_are_reported(corpus, warnings, mo
     )
 
 
-def test_one_file_for_source_and_target_is_said(warnings):
+def test_one_file_for_source_and_target_is_reported(warnings):
     Path("data/link.en").symlink_to("a.en")
     for target in ("a.en", "link.en"):
         assert warnings(f"data.train=[{{source: data/a.en, target: data/{target}}}]") == [
@@ -63,17 +63,17 @@ def test_one_file_for_source_and_target_is_said(warnings):
         ]
 
 
-def test_equal_sides_are_said(corpus, warnings):
+def test_equal_sides_are_reported(corpus, warnings):
     corpus.write("data/b.de", ["", *corpus.sentences(30, 2)[1:]])
     assert warnings() == [
         "data/b,c.en and data/b.de are equal in every line; correct one of the two paths."
     ]
 
 
-def test_validation_on_the_training_text_is_said(corpus, warnings):
+def test_validation_on_the_training_text_is_reported(corpus, warnings):
     expected = (
         "every pair of the validation text {} is in the training text too, so validation measures "
-        "what was learned by heart; give other files as data.validation."
+        "only what the model has memorized; give other files as data.validation."
     )
     assert warnings(VALIDATION("a", "a")) == [expected.format("data/a.en and data/a.de")]
     corpus.write("data/val.en", ["", *corpus.sentences(80, 0)[40:60]])
@@ -84,7 +84,7 @@ def test_validation_on_the_training_text_is_said(corpus, warnings):
     assert warnings() == ["19 pairs of data/a.en and data/a.de are in the validation set too."]
 
 
-def test_pieces_in_text_for_sentencepiece_are_said(corpus, warnings):
+def test_pieces_in_text_for_sentencepiece_are_reported(corpus, warnings):
     corpus.write("data/a.de", [f"a@@ b {sentence}" for sentence in corpus.sentences(80, 1)])
     (warning,) = warnings()
     assert warning.startswith(

@@ -27,7 +27,7 @@ def fingerprint(directory):
     }
 
 
-def test_a_run_directory_says_what_it_is(run, toy):
+def test_a_run_directory_describes_its_run(run, toy):
     directory = run("training.max_steps=3")
     assert {path.name for path in directory.iterdir()} - {"tensorboard"} == {
         "checkpoints", "metrics.jsonl", "recipe.yaml", "run.lock", "sessions.jsonl", "status.json"
@@ -157,7 +157,7 @@ def test_permission_to_change_a_key_that_does_not_exist_is_refused(run):
             run("training.max_steps=4", resume=True, allowed_changes=[key])
 
 
-def test_what_cannot_change_within_a_run_is_said_before_its_text_is_made_again(run):
+def test_a_forbidden_change_is_reported_before_text_is_prepared_again(run):
     run("training.max_steps=3")
     with pytest.raises(UserError, match=r"data.max_length .* cannot change within a run") as error:
         run("training.max_steps=4", "data.max_length=29", resume=True)
@@ -275,7 +275,7 @@ def test_time_that_is_up_stops_and_saves(run, tmp_path):
     assert status["message"].startswith("--max-time 0.1s stopped training at step 1;")
 
 
-def test_a_training_without_a_finite_gradient_says_so_in_its_status(run, tmp_path, monkeypatch):
+def test_a_training_without_a_finite_gradient_reports_it_in_its_status(run, tmp_path, monkeypatch):
     monkeypatch.setattr(divergence, "MAX_SKIPPED_IN_A_ROW", 1)
     monkeypatch.setattr(Gradient, "is_finite", False)
     with pytest.raises(UserError, match="training diverged"):

@@ -192,7 +192,7 @@ def test_a_signal_to_the_whole_process_tree_waits_for_a_save_that_takes_long(sta
     assert verify(checkpoint.path)["kind"] == "safety"
 
 
-def test_an_error_of_all_workers_is_told_once_and_not_repeated(start):
+def test_an_error_of_all_workers_is_logged_once_and_not_repeated(start):
     training = start("--devices=2", "--max-tokens-per-device=5")
     assert training.end() == 1
     assert training.said().count("Error: ") == 1

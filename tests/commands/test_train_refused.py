@@ -139,7 +139,7 @@ def test_a_corpus_that_was_being_replaced_by_a_killed_process_is_found(run, toy,
     run("training.max_steps=1", prepared=tmp_path / "prepared")
 
 
-def test_too_little_space_is_told_in_numbers_that_differ(run, monkeypatch):
+def test_too_little_space_is_reported_in_numbers_that_differ(run, monkeypatch):
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=110_000))
     with pytest.raises(OutputError, match=r"checkpoint in \S+: 0\.11 MiB needed, 0\.10 MiB free"):
         run("training.max_steps=1")

@@ -168,7 +168,7 @@ def test_all_pairs_of_high_bytes(pipe):
     assert pipe(data) == expected_output(data, digest)
 
 
-def test_what_was_cut_and_repaired_is_said(pipe, capsys):
+def test_what_was_cut_and_repaired_is_logged(pipe, capsys):
     pipe(b"\xef\xbb\xbfone\ntwo \xff\xff\nthree\nfour \xc0")
     stderr = capsys.readouterr().err
     assert "Cut a byte order mark before the first line." in stderr
@@ -176,13 +176,13 @@ def test_what_was_cut_and_repaired_is_said(pipe, capsys):
     assert "Translated 4 lines in" in stderr
 
 
-def test_quiet_says_nothing_of_plain_lines(pipe, capsys):
+def test_quiet_logs_nothing_about_plain_lines(pipe, capsys):
     logs.configure(quiet=True)
     pipe(b"one\ntwo\n")
     assert capsys.readouterr().err == ""
 
 
-def test_too_long_lines_are_said(copying_pipe, capsys):
+def test_too_long_lines_are_reported(copying_pipe, capsys):
     data = b"\n".join([b"short", b"long " * 30, b"short"] * 6)
     assert copying_pipe(data).split() == data.split()
     stderr = capsys.readouterr().err
@@ -295,7 +295,7 @@ UNPACK: dict[str, Callable[[bytes], bytes]] = {
 
 
 @pytest.mark.parametrize("suffix", UNPACK)
-def test_output_is_compressed_as_its_name_says(pipe, tmp_path, suffix):
+def test_output_is_compressed_if_its_suffix_asks_for_it(pipe, tmp_path, suffix):
     first, second = tmp_path / f"one{suffix}", tmp_path / f"two{suffix}"
     data = b"one\r\n\n" + b"two\n" * 2000
     pipe(data, output_path=first)
@@ -382,7 +382,7 @@ def test_jsonl(monkeypatch):
     assert last["text"] == '["two"]'
 
 
-def test_jsonl_says_which_lines_were_in_parts_or_cut(monkeypatch):
+def test_jsonl_marks_lines_that_were_in_parts_or_cut(monkeypatch):
     translations = [Translation("a b", -1.0, ("a", "b"), num_parts=3), Translation(truncated=True)]
     monkeypatch.setattr(TaggingTranslator, "translate_window", lambda *_: translations)
     out = Pipe(monkeypatch, TaggingTranslator())(b"one\ntwo\n", output_format="jsonl")
@@ -407,7 +407,7 @@ def test_a_reader_that_went_away_ends_it_silently(pipe, monkeypatch, capsys):
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
-def test_a_full_disk_is_said(pipe, monkeypatch):
+def test_a_full_disk_is_reported(pipe, monkeypatch):
     with Path("/dev/full").open("w") as stdout:
         monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"one\n")))
         monkeypatch.setattr("sys.stdout", stdout)
@@ -427,7 +427,7 @@ def test_a_full_disk_under_the_output_file_leaves_nothing(pipe, monkeypatch, tmp
     assert list(tmp_path.iterdir()) == []
 
 
-def test_closed_streams_are_said(pipe, monkeypatch):
+def test_closed_streams_are_reported(pipe, monkeypatch):
     monkeypatch.setattr("sys.stdout", None)
     with pytest.raises(OutputError, match="standard output is closed"):
         translate.run(MODEL, output_format="text")

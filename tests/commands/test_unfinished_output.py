@@ -1,4 +1,4 @@
-"""What a bug leaves of the output of translate: the lines before it, under a name that says so."""
+"""After a bug, translate keeps the output of the lines before it in a file called .unfinished."""
 
 import gzip
 import lzma
@@ -61,7 +61,7 @@ def translate(monkeypatch, tmp_path):
         ("out.zst", "out.unfinished.zst", zstd.decompress),
     ],
 )
-def test_a_bug_leaves_the_finished_lines_under_a_name_that_says_so(translate, name, kept, read):
+def test_a_bug_leaves_the_finished_lines_in_an_unfinished_file(translate, name, kept, read):
     Path(kept).write_bytes(b"of an earlier bug")
     assert translate(name).endswith(f"; the output of the 700 lines before is kept in {kept}")
     assert os.listdir() == [kept]  # noqa: PTH208
