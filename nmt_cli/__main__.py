@@ -1,4 +1,4 @@
-"""``python -m nmt_cli``, for who starts workers by torchrun: ``torchrun ... -m nmt_cli train``."""
+"""``python -m nmt_cli``, to start workers with torchrun: ``torchrun ... -m nmt_cli train``."""
 
 from nmt_cli.cli import main
 

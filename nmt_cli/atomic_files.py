@@ -1,4 +1,4 @@
-"""Files and directories that appear whole or not at all, and say what they are."""
+"""Writes files and directories so that they appear whole or not at all; verifies directories."""
 
 import errno
 import hashlib
@@ -30,7 +30,7 @@ REMEDIES = {
 
 
 class Partial(NamedTuple):
-    """A directory in the making: its temporary path and the facts its manifest will state."""
+    """A directory that is being written: its temporary path and the facts for its manifest."""
 
     path: Path
     facts: dict[str, Any]
@@ -38,10 +38,12 @@ class Partial(NamedTuple):
 
 @contextmanager
 def directory_appearing_whole(directory: Path, *, replace: bool = False) -> Iterator[Partial]:
-    """Yield a partial directory that becomes ``directory`` only when the block ends well.
+    """Yield a partial directory that becomes ``directory`` if the block ends without an error.
 
-    Every file is hashed into ``manifest.json`` and fsynced before the rename. An existing
-    ``directory`` is refused, or with ``replace`` removed after the new one is complete.
+    Every file is hashed into ``manifest.json`` and fsynced before the rename. With ``replace``, an
+    existing ``directory`` is removed after the new one is complete. Raises UserError if
+    ``directory`` cannot be written, or exists and ``replace`` is false; OutputError if the disk is
+    full.
     """
     refuse_directory(directory, replace=replace)
     partial = Partial(temporary_path(directory, "partial"), {})
@@ -64,15 +66,17 @@ def directory_appearing_whole(directory: Path, *, replace: bool = False) -> Iter
             shutil.rmtree(partial.path, ignore_errors=True)
             raise
     if replaced is not None:
-        with suppress(OSError):  # the next start removes it
+        with suppress(OSError):  # the next command that writes ``directory`` removes it
             _remove_for_good(replaced, directory)
 
 
 @contextmanager
 def file_appearing_whole(path: Path, *, replace: bool = False) -> Iterator[BinaryIO]:
-    """Yield a binary file that becomes ``path`` only when the block ends well.
+    """Yield a binary file that becomes ``path`` if the block ends without an error.
 
-    If ``path`` is a device or a pipe, such as /dev/null, the block writes to it directly.
+    If ``path`` is a device or a pipe, such as /dev/null, the block writes to it directly. Raises
+    UserError if ``path`` cannot be written, or exists and ``replace`` is false; OutputError if the
+    disk is full.
     """
     refuse_file(path, replace=replace)
     if is_stream(path):
@@ -96,9 +100,9 @@ def file_appearing_whole(path: Path, *, replace: bool = False) -> Iterator[Binar
 
 
 def keep_unfinished(stream: BinaryIO, path: Path) -> None:
-    """Give the name ``path`` to what was written so far to ``stream`` of ``file_appearing_whole``.
+    """Save as ``path`` what was written so far to ``stream``, a file of ``file_appearing_whole``.
 
-    It is on the disk then; the block must not write any more, and must end with an exception.
+    After this call, the block must not write any more and must end with an exception.
     """
     stream.flush()
     os.fsync(stream.fileno())
@@ -133,7 +137,10 @@ def refuse_file(path: Path, *, replace: bool) -> None:
 
 
 def rewrite_manifest_without(directory: Path, name: str) -> None:
-    """Remove the file ``name``; the manifest stops naming it first, so it is always true."""
+    """Remove the file ``name``, first from the manifest, which therefore is always right.
+
+    Raises DamagedError if the manifest is damaged, OutputError if the disk is full.
+    """
     manifest = read_manifest(directory)
     del manifest["files"][name]
     with file_appearing_whole(directory / MANIFEST, replace=True) as stream:
@@ -154,7 +161,11 @@ def write_manifest(directory: Path, facts: Mapping[str, Any]) -> None:
 
 
 def read_manifest(directory: Path) -> dict[str, Any]:
-    """Return the manifest of ``directory`` after checking it, not yet the files it names."""
+    """Return the manifest of ``directory`` after checking it, but not the files it names.
+
+    Raises DamagedError if the manifest is missing or damaged, NewerFormatError if a newer version
+    wrote it.
+    """
     path = directory / MANIFEST
     try:
         manifest = json.loads(path.read_bytes())
@@ -176,7 +187,11 @@ def read_manifest(directory: Path) -> dict[str, Any]:
 
 
 def verify(directory: Path) -> dict[str, Any]:
-    """Return the manifest of ``directory`` after checking every file it names against it."""
+    """Return the manifest of ``directory`` after checking every file it names against it.
+
+    Raises DamagedError if the manifest or a file is missing or damaged, NewerFormatError if a newer
+    version wrote it.
+    """
     manifest = read_manifest(directory)
     for name, expected in manifest["files"].items():
         path = directory / name
@@ -193,7 +208,7 @@ def verify(directory: Path) -> dict[str, Any]:
 
 
 def remove_directory(directory: Path) -> None:
-    """Remove ``directory`` so that a half-removed one can never be taken for whole."""
+    """Remove ``directory``; it is renamed first, so that no part of it is left under its name."""
     if directory.exists():
         _remove_for_good(directory, directory)
 
@@ -218,18 +233,18 @@ def _as_json(manifest: Mapping[str, Any]) -> bytes:
 
 
 def _seal_of(manifest: Mapping[str, Any]) -> str:
-    """Return a checksum of the facts, because no other file's checksum covers them."""
+    """Return a checksum of the manifest itself; its files have checksums in it."""
     return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
 
 
 def refuse_nameless(path: Path) -> None:
-    """Raise UserError for . and .. and /, which cannot be replaced by a rename."""
+    """Raise UserError if ``path`` is ``.``, ``..`` or ``/``, which a rename cannot replace."""
     if path.name in {"", ".."}:
-        raise UserError(f"{path} cannot be written as one; give it a name of its own.")
+        raise UserError(f"{path} cannot be an output; give a path that ends in a name.")
 
 
 def refuse_broken_link(path: Path) -> None:
-    """Raise UserError for a link to what does not exist."""
+    """Raise UserError if ``path`` is a link to a path that does not exist."""
     if path.is_symlink() and not path.exists():
         raise UserError(
             f"{path} is a link to {path.readlink()}, which does not exist; remove the link, or "
@@ -282,16 +297,16 @@ def _set_aside(directory: Path) -> Path | None:
 
 
 def _remove_for_good(path: Path, directory: Path) -> None:
-    """Remove ``path``, which is ``directory`` or was; what stays of it is never restored."""
+    """Remove ``path``, which is or was ``directory``, under a name that is never restored."""
     doomed = temporary_path(directory, "delete")
     path.rename(doomed)
     remove(doomed)
 
 
 def make_folders(folder: Path) -> list[Path]:
-    """Make ``folder`` and those above it; return those that were missing, the uppermost first.
+    """Make ``folder`` and its parents; return those that were missing, the uppermost first.
 
-    The folder above each new one is synced; otherwise a power loss could remove the new one.
+    The parent of each new folder is synced; otherwise a power loss could remove the new one.
     """
     if folder.is_dir():
         return []

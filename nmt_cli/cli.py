@@ -1,4 +1,4 @@
-"""The command line: options in, one function called, errors turned into one line and a status."""
+"""The command line: each command calls one function; errors become one line and an exit status."""
 
 import os
 import signal
@@ -30,7 +30,7 @@ overrides_option = click.option(
     metavar="SECTION.KEY=VALUE",
     help="Change a key of the recipe, such as training.max_steps=100; may be repeated.",
 )
-quiet_option = click.option("--quiet", is_flag=True, help="Say nothing but warnings and errors.")
+quiet_option = click.option("--quiet", is_flag=True, help="Show only warnings and errors.")
 force_option = click.option("--force", is_flag=True, help="Replace what already exists.")
 device_option = click.option(
     "--device", default=AUTO, show_default=True, help="auto, cpu, cuda or cuda:N."
@@ -40,7 +40,7 @@ precision_option = click.option(
     type=click.Choice([AUTO, "fp32", "bf16"]),
     default=AUTO,
     show_default=True,
-    help="auto is bf16 where the device is fast at it.",
+    help="auto is bf16 if the device computes it fast.",
 )
 threads_option = click.option(
     "--threads", type=click.IntRange(1, 4096), help="CPU threads; by default one for each core."
@@ -53,13 +53,13 @@ class ErrorsInOneLine(HelpfulGroup):
     group_class = HelpfulGroup
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run a command; errors of the user become one line and a status."""
+        """Run a command; a UserError becomes one line and an exit status."""
         try:
             _prepare_streams_and_signals()
             result = super().invoke(ctx)
-            sys.stdout.flush()  # here, where a failure still has a status
+            sys.stdout.flush()  # here a failure still gets an exit status
         except InterruptedTrainingError as error:
-            _end(str(error), error.exit_status)  # the user asked for it, so it is no error
+            _end(str(error), error.exit_status)  # not an error, because the user asked for it
         except UserError as error:
             _fail(str(error), error.exit_status)
         except BrokenPipeError:
@@ -82,20 +82,20 @@ def _fail(message: str, status: int) -> NoReturn:
 
 
 def _end(message: str, status: int) -> NoReturn:
-    with suppress(OSError):  # the status counts, also where nobody reads the message
+    with suppress(OSError):  # set the exit status even if the message cannot be written
         sys.stderr.write(f"{logs.printable(message)}\n")
         sys.stderr.flush()
     sys.exit(status)
 
 
 def _prepare_streams_and_signals() -> None:
-    """Give closed streams a meaning, and let SIGTERM clean up as an exception does."""
+    """Replace closed streams, and let SIGTERM raise SystemExit, so that commands clean up."""
     if sys.stderr is None:
         sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115 - open to the end
     if sys.stdout is None:
-        # Only what writes to it fails.
+        # Only commands that write to it fail.
         sys.stdout = Path("/dev/full").open("w")  # noqa: SIM115 - open to the end
-    # A worker that waits for others in C++ could not run a handler: the default ends it at once.
+    # A worker that waits for others in C++ cannot run a handler; the default ends it at once.
     if threading.current_thread() is threading.main_thread() and this_worker() is None:
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(STATUS_TERMINATED))
 
@@ -157,12 +157,12 @@ def preprocess(
 @click.option(
     "--compile",
     is_flag=True,
-    help="Make kernels for what lies between the products; for GPUs and long runs.",
+    help="Compile the operations between matrix products; for GPUs and long runs.",
 )
 @click.option(
     "--deterministic",
     is_flag=True,
-    help="Let a GPU compute the same bits each time, at some speed; a CPU does anyway.",
+    help="Make a GPU compute the same bits each time, more slowly; a CPU always does.",
 )
 @click.option(
     "--devices",
@@ -179,15 +179,13 @@ def preprocess(
 @click.option(
     "--rdzv-endpoint", metavar="HOST:PORT", help="Where the machines meet; the same on each."
 )
-@click.option(
-    "--rdzv-id", metavar="TEXT", help="Name of this job there.  [default: the run directory's]"
-)
+@click.option("--rdzv-id", metavar="TEXT", help="Name of this job.  [default: the run directory's]")
 @click.option("--init-from", type=PATH, help="Start from the weights of this model; see README.")
 @click.option(
     "--max-time",
     metavar="DURATION",
     callback=read_duration,
-    help="Save and leave before so much time is over, such as 3h30m or 90s.",
+    help="Save and end before this much time has passed, such as 3h30m or 90s.",
 )
 @quiet_option
 def train(recipe: str, quiet: bool, **options: Any) -> None:
@@ -230,7 +228,7 @@ def average_checkpoints(run: Path, quiet: bool, **options: Any) -> None:
     type=click.Choice(["text", "tsv", "jsonl"]),
     default="text",
     show_default=True,
-    help="text is one translation a line; the others hold scores and n-best lists.",
+    help="text is one translation per line; the others hold scores and n-best lists.",
 )
 @click.option("--beam-size", type=click.IntRange(1, 1000), help="[default: the recipe's]")
 @click.option("--length-penalty", type=click.FloatRange(0, 10), help="[default: the recipe's]")
@@ -251,14 +249,14 @@ def average_checkpoints(run: Path, quiet: bool, **options: Any) -> None:
 @click.option(
     "--max-tokens-per-device",
     type=click.IntRange(min=1),
-    help="Tokens of all hypotheses at work.  [default: what keeps the device busy]",
+    help="Tokens of all hypotheses in the search.  [default: what keeps the device busy]",
 )
 @quiet_option
 def translate(model: Path, quiet: bool, **options: Any) -> None:
     """Translate lines from stdin to stdout with MODEL, one line for each line.
 
-    MODEL is a model directory, a checkpoint, or a run directory, of which the average, else the
-    best, else the last checkpoint is used.
+    MODEL is a model directory, a checkpoint or a run directory. Of a run, the average is used, else
+    the best checkpoint, else the last.
     """
     logs.configure(quiet=quiet)
     from nmt_cli.commands import translate as command
@@ -298,16 +296,16 @@ def score(hypotheses: Path, references: tuple[Path, ...], quiet: bool, **options
 @click.option(
     "--output",
     type=PATH,
-    help="Directory to write, or one page alone where it ends in .html.  "
-    "[default: RUN/report of one run, report of several]",
+    help="Directory to write, or only the page if it ends in .html.  "
+    "[default: RUN/report for one run, report for several]",
 )
 @force_option
 @quiet_option
 def report(runs: tuple[Path, ...], quiet: bool, **options: Any) -> None:
     """Draw loss, perplexity, BLEU, learning rate and speed of runs, side by side.
 
-    Written are PNG files and index.html, a page that holds all of them and opens anywhere. A run
-    may still be training. Needs matplotlib: pip install 'nmt-cli[report]'.
+    Writes PNG files, and index.html, a page that contains all of them and opens anywhere. A run may
+    still be training. Needs matplotlib: pip install 'nmt-cli[report]'.
     """
     logs.configure(quiet=quiet)
     from nmt_cli.commands import report as command
@@ -326,7 +324,7 @@ def report(runs: tuple[Path, ...], quiet: bool, **options: Any) -> None:
 def doctor(output_format: str) -> None:
     """Print versions, devices, cores, memory and disks, and what would be slow.
 
-    For bug reports: one "name: value" a line, then a line of advice for each thing to mend.
+    For bug reports: one "name: value" per line, then a line of advice for each problem.
     """
     logs.configure(quiet=False)
     from nmt_cli.commands import doctor as command

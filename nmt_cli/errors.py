@@ -1,23 +1,23 @@
-"""Errors that are the user's business: one line on stderr and an exit status, no traceback."""
+"""Errors that the user can correct: one line on stderr and an exit status, no traceback."""
 
 SIGNS_OF_FULL_MEMORY = ("out of memory", "allocate memory", "ALLOC_FAILED", "MemoryError")
 
 
-STATUS_INTERRUPTED = 130  # 128 + SIGINT, as shells have it
+STATUS_INTERRUPTED = 130  # 128 + SIGINT, as in shells
 
 
 class UserError(Exception):
-    """Input, recipe or files are wrong. The text says where, what was found and what to do."""
+    """Input, recipe or files are wrong. The message states where, what was found, what to do."""
 
     exit_status = 1
 
 
 class RecipeError(UserError):
-    """A recipe is wrong; every problem has a line of its own, ``file:line: key: what is wrong``."""
+    """A recipe is wrong; each problem is on a line of its own, ``file:line: key: problem``."""
 
 
 class DamagedError(UserError):
-    """A file is not what its manifest says: truncated, changed or missing."""
+    """A file does not match its manifest: it is truncated, changed or missing."""
 
 
 class OutputError(UserError):

@@ -1,4 +1,4 @@
-"""Recognizes runs, models and prepared corpora, and finds the one that a wrong path may mean."""
+"""Recognizes runs, models and prepared corpora, and proposes one if a path is wrong."""
 
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
@@ -42,7 +42,7 @@ def is_run(folder: Path) -> bool:
 
 
 def what_to_give(path: Path, wanted: Wanted) -> str:
-    """Return a message: what ``path`` is instead of ``wanted``, and which folder to give.
+    """Return a message that states what ``path`` is, not ``wanted``, and which folder to give.
 
     A missing path is reported as missing.
     """
@@ -111,7 +111,7 @@ def _below(path: Path, fits: Callable[[Path], bool]) -> list[Path]:
 def _folders_in(path: Path) -> Iterator[Path]:
     try:
         names = sorted(path.iterdir())
-    except OSError:  # not a folder, or closed to this user
+    except OSError:  # not a folder, or not readable for this user
         return
     yield from (name for name in names if name.is_dir() and not name.name.startswith("."))
 
@@ -125,7 +125,7 @@ def _above(path: Path, fits: Callable[[Path], bool]) -> Path | None:
 
 
 def _shown(path: Path) -> str:
-    # A full stop may follow.
+    # With a slash, because a full stop may follow in the message.
     return f"{path}/" if path.name in {"", ".."} else as_argument(path)
 
 

@@ -1,4 +1,4 @@
-"""The version of what each kind of folder holds; every version ever written can be read.
+"""The format version of each kind of folder; every version ever written can still be read.
 
 average, checkpoints  1: settings in recipe.yaml, one input matrix for each attention
                       2: settings in config.json, a matrix for each projection of attention
@@ -18,14 +18,14 @@ class NewerFormatError(UserError):
 
 
 def newest_version(kind: object) -> int:
-    """Return the version in which a folder of ``kind`` is written."""
+    """Return the version in which this program writes a folder of ``kind``."""
     return NEWEST.get(str(kind), 1)
 
 
 def check_version(manifest: Mapping[str, Any], path: object) -> None:
-    """Raise an error if the folder of ``manifest``, read from ``path``, cannot be read here.
+    """Raise an error if this program cannot read the folder of ``manifest``, which is at ``path``.
 
-    Raises DamagedError if there is no version, NewerFormatError if it is a newer one.
+    Raises DamagedError if there is no valid version, NewerFormatError if it is a newer one.
     """
     kind, version = manifest.get("kind"), manifest.get("format_version")
     if not isinstance(version, int) or isinstance(version, bool) or version < 1:

@@ -24,11 +24,11 @@ ATTEMPTS = 10  # to open a lock file that others remove at the same time
 
 
 class LockHeldError(Exception):
-    """Another process holds the lock; the text names it, what it does and since when."""
+    """Another process holds the lock; the message names it, its work and its start."""
 
 
 class NoLocksError(Exception):
-    """The file system has no locks; the text is the kernel's reason."""
+    """The file system does not support locks; the message is the kernel's reason."""
 
 
 class OutputInUseError(UserError):
@@ -39,8 +39,8 @@ class OutputInUseError(UserError):
 def locked(lock: Path, does: str, is_kept: Callable[[], bool] = lambda: False) -> Iterator[None]:
     """Hold the lock file ``lock`` for this process alone; ``does`` describes its work.
 
-    Unless ``is_kept()``, the file is removed at the end, and so are the folders that had to be made
-    for it if they are empty. Raises LockHeldError or NoLocksError.
+    Unless ``is_kept()``, the file is removed at the end, and so are the empty folders that were
+    made for it. Raises LockHeldError or NoLocksError.
     """
     made: list[Path] = []
     try:
@@ -60,7 +60,7 @@ def locked(lock: Path, does: str, is_kept: Callable[[], bool] = lambda: False) -
         raise
     finally:
         for folder in reversed(made):
-            with suppress(OSError):  # something is in it
+            with suppress(OSError):  # not empty
                 folder.rmdir()
 
 
@@ -68,10 +68,11 @@ def locked(lock: Path, does: str, is_kept: Callable[[], bool] = lambda: False) -
 def claimed(output: Path, option: str) -> Iterator[None]:
     """Hold the lock of the file or directory ``output``, so that no other process writes it.
 
-    ``option`` is the command's option for the output, for messages. If a killed process was
-    replacing ``output``, it gets its name back; other leftovers of killed processes are removed.
-    On a file system without locks no leftovers are removed, and the second of two processes gets
-    its error only when it renames its result. Raises OutputInUseError.
+    ``option`` is the command's option for the output, for messages. If a process was killed while
+    it replaced ``output``, the replaced one gets its name back; other leftovers of killed processes
+    are removed. On a file system without locks no leftovers are removed, and the second of two
+    processes gets its error only when it renames its result. Raises OutputInUseError if another
+    process holds the lock, UserError if ``output`` has no name (such as ``.``).
     """
     refuse_nameless(output)
     if is_stream(output):
@@ -103,7 +104,7 @@ def restore_replaced(output: Path) -> None:
 
 @contextmanager
 def _acquired(lock: Path, made: list[Path]) -> Iterator[BinaryIO]:
-    """Yield the lock file, locked; folders that had to be made for it are added to ``made``."""
+    """Yield the locked file; add the folders that are made for it to ``made``."""
     for _ in range(ATTEMPTS):
         with _opened(lock, made) as stream:
             try:
@@ -127,7 +128,7 @@ def _opened(lock: Path, made: list[Path]) -> BinaryIO:
         try:
             return lock.open("a+b", buffering=0)
         except FileNotFoundError:
-            continue  # a process that was refused has removed the folder it had made
+            continue  # another process, which did not get the lock, removed the folder it had made
         except OSError as error:
             raise OSError(error.errno, error.strerror, str(lock.parent)) from None
     raise LockHeldError("several processes start there at the same time")

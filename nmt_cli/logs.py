@@ -1,4 +1,4 @@
-"""Talk to the user: every word goes to stderr, because stdout is data."""
+"""Messages and progress for the user. They go to stderr, because stdout is for data."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _logger = logging.getLogger("nmt_cli")
 
 class _StderrHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
-        # A log on a full disk or a reader that left must not end the work it tells of.
+        # If stderr is on a full disk or a closed pipe, the work itself must go on.
         with suppress(OSError):
             tqdm.write(self.format(record), file=sys.stderr)
 
@@ -37,27 +37,27 @@ def configure(*, quiet: bool) -> None:
 
 
 def printable(text: str) -> str:
-    """Return ``text`` with control characters escaped, so that input cannot drive a terminal."""
+    """Return ``text`` with control characters escaped, so that input cannot control a terminal."""
     return CONTROL_CHARACTERS.sub(lambda match: f"\\x{ord(match.group()):02x}", text)
 
 
 def info(message: str) -> None:
-    """Say something that ``--quiet`` hides."""
+    """Log a message that ``--quiet`` hides."""
     _logger.info(printable(message))
 
 
 def warning(message: str) -> None:
-    """Say something that the user should see even with ``--quiet``."""
+    """Log a warning, also with ``--quiet``."""
     _logger.warning("Warning: %s", printable(message))
 
 
 def error(message: str) -> None:
-    """Say why a worker ends, in the words of a command that fails."""
+    """Log why a worker ends, in the form of a failing command's message."""
     _logger.error("Error: %s", printable(message))
 
 
 def silence() -> None:
-    """Log nothing but errors, because only one of several ranks logs."""
+    """Log nothing but errors; for all ranks but the one that logs."""
     _logger.setLevel(logging.ERROR)
 
 
@@ -101,7 +101,7 @@ class ProgressBar:
             self._bar.total = total
 
     def advance(self, amount: int = 1, notes: str | None = None) -> None:
-        """Count ``amount`` more; ``notes`` are shown behind the count until others come."""
+        """Count ``amount`` more; ``notes`` are shown after the count until the next notes."""
         self._done += amount
         if notes is not None:
             self._notes = notes
@@ -136,7 +136,7 @@ class ProgressBar:
         )
 
     def close(self) -> None:
-        """Remove the bar; the caller says how it ended."""
+        """Remove the bar."""
         if self._bar is not None:
             with suppress(OSError):
                 self._bar.close()
@@ -151,7 +151,7 @@ def progress(
     *,
     hidden: bool = False,
 ) -> Iterator[ProgressBar]:
-    """Yield a counter whose bar is gone when the block ends, well or not."""
+    """Yield a counter; its bar is removed when the block ends, also with an error."""
     counter = ProgressBar(description, unit, total, initial, hidden=hidden)
     try:
         yield counter

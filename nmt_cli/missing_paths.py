@@ -11,7 +11,7 @@ MATCHES_LOOKED_AT = 1000  # a pattern may match a whole disk
 def expansion_hint(path: Path) -> str:
     """Return "; ~ is not expanded, write ..." for a missing path with ``~`` or ``*``, else "".
 
-    The text goes between what is wrong with the path and the full stop.
+    Messages insert the text before their full stop.
     """
     text = str(path)
     home = next((i for i, part in enumerate(path.parts) if part.startswith("~")), None)

@@ -1,10 +1,10 @@
-"""A directory that is a model, and runs that hold many.
+"""Model directories, and the models that a run holds.
 
-config.json        what using the model needs to know (``model_settings``)
+config.json        the settings that using the model requires (``model_settings``)
 tokenizer.model    or vocabulary.txt
 model.safetensors  the weights
 manifest.json      checksums, and what the model was made of
-recipe.yaml        what it was trained by: a record, which nothing here reads
+recipe.yaml        a record of how it was trained; loading does not read it
 """
 
 import math
@@ -54,7 +54,7 @@ class LoadedModel(NamedTuple):
 
 
 class Checkpoint(NamedTuple):
-    """A checkpoint of a run, as its manifest tells."""
+    """A checkpoint of a run, as its manifest describes it."""
 
     path: Path
     step: int
@@ -67,7 +67,7 @@ class Checkpoint(NamedTuple):
 
     @property
     def quality(self) -> float | None:
-        """What "best" compares, higher is better; None where nothing was measured."""
+        """The number by which the best checkpoint is chosen; higher is better. None if unknown."""
         validation = self.manifest.get("validation")
         quality = validation.get("quality") if isinstance(validation, dict) else None
         return quality if isinstance(quality, float) and math.isfinite(quality) else None
@@ -95,20 +95,23 @@ def save_model(
     tokenizer: Tokenizer,
     weights: Mapping[str, Tensor],
 ) -> None:
-    """Write the files of a model into ``partial``; its owner adds the facts.
+    """Write the files of a model into ``partial``; the caller adds the facts.
 
-    ``recipe`` is the file of the recipe that the model was trained by.
+    ``recipe`` is the content of the recipe file with which the model was trained.
     """
     (partial.path / CONFIG).write_bytes(as_json(settings).encode())
     (partial.path / RECIPE).write_bytes(recipe)
     tokenizer.save(partial.path)
     tensors = {name: weight.detach().cpu().contiguous() for name, weight in weights.items()}
-    with (partial.path / WEIGHTS).open("wb") as stream:  # a stream, so that a full disk has errno
+    with (partial.path / WEIGHTS).open("wb") as stream:  # a stream's errors have an errno
         stream.write(safetensors.torch.save(tensors))
 
 
 def load_model(path: Path, device: torch.device | str = "cpu") -> LoadedModel:
-    """Return the model that ``path`` (a model directory, a checkpoint or a run) holds."""
+    """Return the model of ``path``: a model directory, a checkpoint or a run.
+
+    Raises UserError if there is no model, DamagedError if a file of it is damaged.
+    """
     directory = find_model(path)
     manifest = verify(directory)
     described_by = RECIPE if manifest["format_version"] == 1 else CONFIG
@@ -132,8 +135,8 @@ def load_model(path: Path, device: torch.device | str = "cpu") -> LoadedModel:
 def read_weights(directory: Path, settings: ModelSettings | None = None) -> dict[str, Tensor]:
     """Return the tensors of the verified model in ``directory``, under today's names.
 
-    With ``settings``, names and shapes in the header are compared with them before any memory is
-    taken. Raises DamagedError where they differ.
+    With ``settings``, names and shapes in the file's header are checked before memory is allocated.
+    Raises DamagedError if they differ or the file cannot be read.
     """
     path = directory / WEIGHTS
     try:
@@ -145,7 +148,7 @@ def read_weights(directory: Path, settings: ModelSettings | None = None) -> dict
 
 
 def refuse_other_shapes(path: Path, settings: ModelSettings) -> None:
-    """Raise DamagedError where a file of weights has other tensors than a model of ``settings``."""
+    """Raise DamagedError if a file of weights has other tensors than a model of ``settings``."""
     with safetensors.safe_open(path, "pt") as file:
         # Tensors without memory, of the shapes that the header gives.
         found = weights_of_today(
@@ -165,7 +168,10 @@ def refuse_other_shapes(path: Path, settings: ModelSettings) -> None:
 
 
 def load_weights(model: Transformer, weights: Mapping[str, Tensor], directory: Path) -> None:
-    """Copy ``weights`` into ``model`` after checking names, shapes and values."""
+    """Copy ``weights`` into ``model`` after checking names, shapes and values.
+
+    Raises DamagedError if they do not fit, or if a value is not finite.
+    """
     parameters = dict(model.named_parameters())
     _refuse_different(parameters, weights, directory / WEIGHTS)
     for name, weight in weights.items():
@@ -194,7 +200,12 @@ def _refuse_different(
 
 
 def find_model(path: Path) -> Path:
-    """Return the model that ``path`` means: itself, or of a run its average, best or last."""
+    """Return the model directory that ``path`` means.
+
+    It is ``path`` itself, or of a run the average, else the best checkpoint by validation, else the
+    last. Raises UserError if ``path`` is missing or has no model, DamagedError if a manifest is
+    damaged.
+    """
     restore_replaced(path)
     if not path.exists():
         raise UserError(what_to_give(path, "model"))
@@ -254,7 +265,7 @@ def average_command(run_dir: Path, checkpoints: Sequence[Checkpoint]) -> str:
 
 
 def list_checkpoints(run_dir: Path) -> list[Checkpoint]:
-    """Return the checkpoints of ``run_dir`` by step; damaged manifests are named and left out."""
+    """Return the checkpoints of ``run_dir`` by step; warn about damaged ones and leave them out."""
     checkpoints = []
     for path in (run_dir / CHECKPOINTS).iterdir() if (run_dir / CHECKPOINTS).is_dir() else ():
         match = CHECKPOINT_NAME.fullmatch(path.name)
@@ -269,7 +280,7 @@ def list_checkpoints(run_dir: Path) -> list[Checkpoint]:
             manifest.get("step") != int(match.group(1))
             or str(manifest.get("kind")) not in MODEL_KINDS
         ):
-            logs.warning(f"{path} is damaged: its manifest speaks of another checkpoint.")
+            logs.warning(f"{path} is damaged: its manifest is that of another checkpoint.")
             continue
         checkpoints.append(Checkpoint(path, manifest["step"], manifest))
     return sorted(checkpoints, key=lambda checkpoint: checkpoint.step)

@@ -1,7 +1,7 @@
-"""What using a model needs to know: ``config.json`` of a model directory.
+"""The settings of a model that using it requires: ``config.json`` of a model directory.
 
-It has names and rules of its own, so that a later change of recipes breaks no model. Format 1 had
-no such file; there the recipe says it.
+The file has names and rules of its own, so that a later change of recipes breaks no model. Models
+of format 1 have no such file; their settings are read from their recipe.
 """
 
 import json
@@ -23,21 +23,21 @@ from nmt_cli.recipe.schema import (
 )
 
 LARGEST_CONFIG = 1_000_000  # bytes
-OF_TRAINING = {"dropout", "attention_dropout", "relu_dropout"}  # 0 here
+OF_TRAINING = {"dropout", "attention_dropout", "relu_dropout"}  # always 0 in these settings
 
 
 class TextSettings(NamedTuple):
-    """How text becomes pieces and pieces text."""
+    """The settings by which text is cut into pieces, and pieces are joined to text."""
 
     source_language: str
     target_language: str
     type: str  # sentencepiece | whitespace
-    joiner: str | None  # whitespace only: mark of a piece that the next one continues
+    joiner: str | None  # whitespace only: ends a piece whose word continues in the next piece
     normalization: Normalization
 
 
 class ModelSettings(NamedTuple):
-    """The architecture of a model, its text, and how it translates unless options say otherwise."""
+    """The architecture of a model, its text settings, and its defaults for translation."""
 
     architecture: ModelConfig
     vocabulary_size: int
@@ -47,7 +47,7 @@ class ModelSettings(NamedTuple):
 
 
 def text_settings(tokenizer: TokenizerConfig, data: DataConfig) -> TextSettings:
-    """Return how text becomes pieces under these sections of a recipe."""
+    """Return the text settings of these sections of a recipe."""
     return TextSettings(
         data.source_language,
         data.target_language,
@@ -91,9 +91,10 @@ def as_json(settings: ModelSettings) -> str:
 
 
 def read_settings(directory: Path, manifest: Mapping[str, Any]) -> ModelSettings:
-    """Return the settings of the verified model in ``directory``. Raises DamagedError.
+    """Return the settings of the verified model in ``directory``.
 
-    In a model of format 1 the size of the vocabulary is unknown, and 0.
+    For a model of format 1, ``vocabulary_size`` is 0, because it is unknown. Raises DamagedError if
+    the settings cannot be read or are not valid.
     """
     if manifest["format_version"] == 1:
         try:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 
 LONGEST_NAME = 40
-LETTERS_PER_EDIT = 8  # one edit is allowed from three letters on, one more per so many
+LETTERS_PER_EDIT = 8  # names of three letters may have one edit, and one more per this many letters
 SHORTEST_BEGINNING = 3
 MOST_PROPOSED = 2  # if more names are equally near, none is proposed
 

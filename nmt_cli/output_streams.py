@@ -1,4 +1,4 @@
-"""Outputs that are no files of ours: devices, pipes, and descriptors that are open already."""
+"""Outputs that are not files to create: devices, pipes, and descriptors that are open already."""
 
 import fcntl
 import os
@@ -13,7 +13,7 @@ DESCRIPTORS = Path("/proc/self/fd")  # /dev/fd is a link to it
 
 
 def is_stream(path: Path) -> bool:
-    """Return whether ``path`` is no place for a file of ours, but a device, pipe or descriptor."""
+    """Return whether ``path`` is a device, pipe, socket or descriptor, not a file to create."""
     return (
         _descriptor(path) is not None or path.is_char_device() or path.is_fifo() or path.is_socket()
     )
@@ -22,8 +22,8 @@ def is_stream(path: Path) -> bool:
 def open_stream(path: Path) -> BinaryIO:
     """Open the stream ``path`` for writing.
 
-    A descriptor is duplicated. Opening its file once more would empty it, and write over what
-    others write there. Raises UserError if the descriptor is not open for writing.
+    A descriptor is duplicated. Opening its file again would empty the file and overwrite what other
+    programs write to it. Raises UserError if the descriptor is not open for writing.
     """
     number = _descriptor(path)
     if number is None:
@@ -34,8 +34,8 @@ def open_stream(path: Path) -> BinaryIO:
         is_writable = False
     if not is_writable:
         raise UserError(
-            f"{path} is not open for writing; open it, as by {number}>FILE in a shell, or choose "
-            "another output."
+            f"{path} is not open for writing; open it, for example by {number}>FILE in a shell, or "
+            "choose another output."
         )
     return os.fdopen(os.dup(number), "wb")
 

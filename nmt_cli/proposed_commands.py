@@ -1,4 +1,4 @@
-"""Commands that messages propose: they work when pasted, and overwrite nothing of the user's."""
+"""Commands that messages propose: they work when pasted, and overwrite no file of the user."""
 
 import shlex
 from itertools import count
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def as_argument(path: Path | str) -> str:
-    """Return ``path`` so that no program takes it for an option: ``./-name`` for ``-name``."""
+    """Return ``path`` so that no program reads it as an option: ``./-name`` for ``-name``."""
     return f"./{path}" if str(path).startswith("-") else str(path)
 
 
@@ -16,7 +16,7 @@ def command(*words: str | Path) -> str:
 
 
 def unused_name(path: Path) -> Path:
-    """Return ``path`` if nothing is there, else a name beside it that is free."""
+    """Return ``path`` if it does not exist, else an unused path beside it."""
     candidate = path
     for number in count(2):
         if not candidate.exists() and not candidate.is_symlink():

@@ -1,7 +1,7 @@
-"""``status.json`` in a run directory: how a training stands, for who cannot see its exit status.
+"""``status.json`` in a run directory: the state of a training, its exit status and message.
 
-torchrun turns every failure into status 1; here stand the status and the message that a process
-of its own would have ended with.
+torchrun turns the exit status of every failure into 1. This file has the exit status and message
+that the command would have had without torchrun.
 """
 
 import json
@@ -16,13 +16,13 @@ State = Literal["running", "interrupted", "failed", "finished"]
 
 
 class RunStatus(NamedTuple):
-    """The last word of a launch on its run."""
+    """The state of a run, as its last launch wrote it."""
 
     state: State
-    launch: str  # which launch says so; restarts by torchrun are the same one
+    launch: str  # the id of the launch that wrote it; a restart by torchrun keeps the id
     exit_status: int | None = None  # of the command, None while it runs
     message: str = ""
-    at: float = 0.0  # when, in seconds since 1970
+    at: float = 0.0  # the time of writing, in seconds since 1970
 
 
 def write_status(run_dir: Path, status: RunStatus) -> None:
@@ -33,7 +33,7 @@ def write_status(run_dir: Path, status: RunStatus) -> None:
 
 
 def read_status(run_dir: Path) -> RunStatus | None:
-    """Return the status of ``run_dir``; None where there is none that can be read."""
+    """Return the status of ``run_dir``; None if it is missing or damaged."""
     try:
         status = RunStatus(**json.loads((run_dir / STATUS).read_bytes()))
     except (OSError, ValueError, TypeError):

@@ -1,4 +1,4 @@
-"""The signals that ask a training to save and leave, and who handles them for a while."""
+"""The signals that ask a training to save and end, and a temporary handler for them."""
 
 import signal
 from collections.abc import Callable, Iterator
@@ -10,11 +10,11 @@ STOPPING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
 
 @contextmanager
 def handled(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    """Let ``handler`` have the stopping signals while the block runs, but for those ignored."""
+    """Handle the stopping signals by ``handler`` while the block runs, except ignored ones."""
     previous = {
         number: signal.signal(number, handler)
         for number in STOPPING
-        if signal.getsignal(number) is not signal.SIG_IGN  # such as by nohup
+        if signal.getsignal(number) is not signal.SIG_IGN  # ignored, for example, by nohup
     }
     try:
         yield

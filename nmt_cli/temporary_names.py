@@ -1,10 +1,10 @@
-"""Temporary names beside a file or directory, and the removal of what killed processes left there.
+"""Temporary names beside a file or directory, and the removal of leftovers of killed processes.
 
     .WHY-NAME-HOST-BOOT-RANDOM
 
 Hosts and containers that share a volume may have equal process ids, so a random part makes each
-name unique. HOST and BOOT identify the machine that wrote the file. A NAME that leaves no room for
-the rest is shortened.
+name unique. HOST and BOOT identify the machine that wrote the file. NAME is shortened if the whole
+would be too long for a file name.
 """
 
 import hashlib
@@ -41,7 +41,7 @@ def temporary_path(path: Path, why: Why) -> Path:
 
 
 def shortened(name: str) -> str:
-    """Return ``name``, or its beginning and a hash where it leaves a name beside it no room."""
+    """Return ``name``, or its beginning and a hash if temporary names of it would be too long."""
     encoded = os.fsencode(name)
     if len(encoded) <= LONGEST_NAME:
         return name

@@ -110,7 +110,7 @@ def _no_such_option(ctx: click.Context, written: _Written) -> str:
 
 
 def _proposals(ctx: click.Context, written: _Written) -> Iterator[str]:
-    """Yield texts that propose what may have been meant, the likeliest first; some are empty."""
+    """Yield proposals of what may have been meant, the likeliest first; some are empty."""
     own = _options_of(ctx.command)
     missing = missing_here(written.name)
     key, equals, value = (written.value or "").partition("=")
@@ -261,7 +261,7 @@ def _name_of(ctx: click.Context) -> str:
 
 
 def _unexpected(ctx: click.Context, rest: Sequence[str]) -> str:
-    """Return what to write for arguments that the command does not take."""
+    """Return a message about arguments that the command does not take, with a proposal."""
     text = f"Unexpected argument {' '.join(rest)}"
     options, command = _options_of(ctx.command), _name_of(ctx)
     if "--set" in options:

@@ -210,7 +210,7 @@ def test_what_has_no_name_of_its_own_is_not_written(name, tmp_path, monkeypatch)
     monkeypatch.chdir(tmp_path)
     for appearing_whole in (directory_appearing_whole, file_appearing_whole):
         with (
-            pytest.raises(UserError, match="give it a name of its own"),
+            pytest.raises(UserError, match="give a path that ends in a name"),
             appearing_whole(Path(name), replace=True),
         ):
             pass
@@ -338,6 +338,6 @@ def test_the_advice_fits_the_failure_of_the_disk(tmp_path):
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO])
-def test_failed_writes_are_told_from_other_failures(number):
+def test_failed_writes_are_distinguished_from_other_failures(number):
     assert atomic_files.is_failed_write(OSError(number, "x"))
     assert not atomic_files.is_failed_write(OSError(errno.EACCES, "x"))

@@ -112,7 +112,7 @@ def test_weights_that_do_not_fit_the_recipe_are_refused(toy, tmp_path):
 
 
 @pytest.mark.parametrize("what", ["missing", "a file", "empty", "a corpus", "an empty run"])
-def test_what_is_no_model_is_told(toy, tmp_path, what):
+def test_what_is_no_model_is_reported(toy, tmp_path, what):
     path = tmp_path / "thing"
     expected = {
         "missing": "thing not found; give a model directory",

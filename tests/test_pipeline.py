@@ -28,7 +28,7 @@ def nmt_cli(tmp_path):
     return run
 
 
-def test_a_model_learns_its_text_by_heart_and_says_it(nmt_cli, tmp_path):
+def test_a_model_memorizes_its_text_and_translates_it(nmt_cli, tmp_path):
     write_pairs(tmp_path, "train", 25, seed=1)
     write_pairs(tmp_path, "validation", 5, seed=2)
     (tmp_path / "toy.yaml").write_text(RECIPE.format(folder="."))

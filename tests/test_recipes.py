@@ -17,7 +17,7 @@ def test_the_shipped_recipes_are_those_of_the_folder():
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_every_recipe_loads_and_says_what_it_is(path, tmp_path):
+def test_every_recipe_loads_and_has_a_description(path, tmp_path):
     recipe = read_recipe(str(path)).recipe
     assert recipe == read_recipe(path.stem).recipe
     assert "\n" not in recipe.description
