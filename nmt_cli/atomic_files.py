@@ -139,7 +139,7 @@ def refuse_file(path: Path, *, replace: bool) -> None:
 def rewrite_manifest_without(directory: Path, name: str) -> None:
     """Remove the file ``name``, first from the manifest, which therefore is always right.
 
-    Raises DamagedError if the manifest is damaged, OutputError if the disk is full.
+    Raises DamagedError if the manifest is missing or damaged, OutputError if the disk is full.
     """
     manifest = read_manifest(directory)
     del manifest["files"][name]

@@ -1,4 +1,7 @@
-"""Recognizes runs, models and prepared corpora, and proposes one if a path is wrong."""
+"""Recognizes runs, models and prepared corpora, and proposes one if a path is wrong.
+
+Functions that read manifests raise NewerFormatError if a newer version of nmt-cli wrote one.
+"""
 
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path

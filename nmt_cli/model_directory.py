@@ -255,7 +255,8 @@ def _warn_if_stale(run_dir: Path, checkpoints: Sequence[Checkpoint]) -> None:
 def average_command(run_dir: Path, checkpoints: Sequence[Checkpoint]) -> str:
     """Return the command that averages the last of ``checkpoints``.
 
-    It averages as many as the recipe of the newest one asks for, or all if there are fewer.
+    It averages as many as the recipe of the newest one asks for, or all if there are fewer. Raises
+    RecipeError if that recipe cannot be read.
     """
     available = [checkpoint for checkpoint in checkpoints if checkpoint.enters_average]
     wanted = read_recipe(str(available[-1].path / RECIPE)).recipe.checkpoints.keep_for_average
@@ -265,7 +266,10 @@ def average_command(run_dir: Path, checkpoints: Sequence[Checkpoint]) -> str:
 
 
 def list_checkpoints(run_dir: Path) -> list[Checkpoint]:
-    """Return the checkpoints of ``run_dir`` by step; warn about damaged ones and leave them out."""
+    """Return the checkpoints of ``run_dir`` by step; warn about damaged ones and leave them out.
+
+    Raises NewerFormatError if a newer version wrote one of them.
+    """
     checkpoints = []
     for path in (run_dir / CHECKPOINTS).iterdir() if (run_dir / CHECKPOINTS).is_dir() else ():
         match = CHECKPOINT_NAME.fullmatch(path.name)

@@ -26,7 +26,7 @@ class RunStatus(NamedTuple):
 
 
 def write_status(run_dir: Path, status: RunStatus) -> None:
-    """Replace the status of ``run_dir``."""
+    """Replace the status of ``run_dir``. Raises OutputError if the disk is full."""
     run_dir.mkdir(parents=True, exist_ok=True)
     with file_appearing_whole(run_dir / STATUS, replace=True) as stream:
         stream.write(json.dumps(status._replace(at=time.time())._asdict()).encode() + b"\n")

@@ -11,7 +11,7 @@ from nmt_cli.hardware.busy_machine import LoadMeter
 
 
 def run(*, output_format: str = "text") -> None:
-    """Write the facts, then the advice, to stdout."""
+    """Write the facts, then the advice, to stdout. Raises OutputError if that fails."""
     meter = LoadMeter()
     facts = {**system_facts(), **_torch_facts()}
     others = meter.others()

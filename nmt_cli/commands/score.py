@@ -30,7 +30,8 @@ def run(
 ) -> None:
     """Write the scores of ``hypotheses`` against ``references`` to stdout; ``-`` is stdin.
 
-    Raises UserError if a file cannot be read, is empty or has another number of lines.
+    Raises UserError if a file cannot be read, is empty or has another number of lines, OutputError
+    if stdout cannot be written.
     """
     paths = [hypotheses, *references]
     if paths.count(STANDARD_INPUT) > 1:

@@ -1,4 +1,4 @@
-"""Which pairs make up which batch: a pure function of lengths, weights, seed and index.
+"""Chooses the pairs of each batch: a pure function of lengths, weights, seed and batch index.
 
 Legend: lengths count the end of sentence; a "side" is source or target.
 """
@@ -151,14 +151,14 @@ def _order_by_bucket(
 
 
 def _sorted_by_bucket(buckets: NDArray[np.uint8]) -> tuple[NDArray[np.uint32], list[int]]:
-    """Return the places of ``buckets`` in a stable order by bucket, and where each bucket ends.
+    """Return the indices of ``buckets`` in a stable order by bucket, and the end of each bucket.
 
-    A counting sort in parts, because numpy's would take eight bytes a pair for its result.
+    This is a counting sort in parts; the result of numpy's would need eight bytes per pair.
     """
     parts = range(0, len(buckets), PAIRS_AT_ONCE)
     counts = np.array([np.bincount(buckets[p : p + PAIRS_AT_ONCE], minlength=256) for p in parts])
     ends = np.cumsum(counts.sum(axis=0))
-    free = ends - counts.sum(axis=0)  # first place of each bucket not filled yet
+    free = ends - counts.sum(axis=0)  # the first place of each bucket that is not filled yet
     order = np.empty(len(buckets), dtype=np.uint32)
     for start, of_part in zip(parts, counts, strict=True):
         members = np.argsort(buckets[start : start + PAIRS_AT_ONCE], kind="stable") + start

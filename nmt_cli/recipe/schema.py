@@ -327,7 +327,7 @@ class ValidationConfig(Interval):
         """Yield the problems of the interval, and best_by bleu without BLEU."""
         yield from super().problems()
         if self.bleu == "off" and self.best_by == "bleu":
-            text = "must be loss where bleu is off, but is bleu; give best_by: loss, or bleu: beam"
+            text = "must be loss if bleu is off, but is bleu; give best_by: loss, or bleu: beam"
             yield Problem("best_by", text, "bleu")
 
 

@@ -63,7 +63,7 @@ def distinct_labels(paths: Sequence[Path]) -> list[str]:
     for index, (path, own) in enumerate(zip(paths, parts, strict=True)):
         others = parts[:index] + parts[index + 1 :]
         if own in others:
-            raise UserError(f"{path} is given twice; a run is drawn once.")
+            raise UserError(f"{path} is given twice; give each run once.")
         length = next(
             n for n in range(1, len(own) + 1) if all(other[-n:] != own[-n:] for other in others)
         )

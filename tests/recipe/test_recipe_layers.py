@@ -162,10 +162,10 @@ def test_a_conflict_of_two_files_names_the_line_of_each(write):
     parent = write("extends: quickstart\nvalidation:\n  best_by: bleu\n", "parent.yaml")
     child = write("extends: ./parent.yaml\ndescription: x\nvalidation:\n  bleu: off\n")
     assert problems_of(child) == [
-        f"{parent}:3: validation.best_by: must be loss where bleu is off, but is bleu; "
+        f"{parent}:3: validation.best_by: must be loss if bleu is off, but is bleu; "
         f"give best_by: loss, or bleu: beam (validation.bleu comes from {child}:4)"
     ]
     assert problems_of(parent, ["validation.bleu=off"]) == [
-        f"{parent}:3: validation.best_by: must be loss where bleu is off, but is bleu; "
+        f"{parent}:3: validation.best_by: must be loss if bleu is off, but is bleu; "
         "give best_by: loss, or bleu: beam (validation.bleu comes from --set)"
     ]

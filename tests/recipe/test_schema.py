@@ -107,7 +107,7 @@ def test_paths_are_data_and_never_expanded():
         (
             "validation",
             {"bleu": "off", "best_by": "bleu"},
-            "best_by: must be loss where bleu is off",
+            "best_by: must be loss if bleu is off",
         ),
         ("validation", {"every_steps": None}, "every_steps: is null, and every_epochs too"),
         ("checkpoints", {"every_steps": 1, "every_epochs": 1}, "every_epochs: must be null beside"),
