@@ -1,4 +1,4 @@
-"""What fairseq, OpenNMT-py, Sockeye and Marian call things, and what they are called here.
+"""The names of fairseq, OpenNMT-py, Sockeye and Marian for things, and the names here.
 
 README shows this table, and a test compares the two. Messages propose names from it.
 """

@@ -25,7 +25,7 @@ class HelpfulCommand(click.Command):
     allow_extra_args = True  # parse_args refuses them, with a proposal
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse as click does. Raises UsageError with a proposal for what click does not know."""
+        """Parse as click does. Raises UsageError with a proposal for what is not an option here."""
         given = list(args)
         try:
             rest = super().parse_args(ctx, args)
@@ -56,7 +56,7 @@ class HelpfulGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command as click does; propose the one that was meant."""
+        """Find the command as click does. Raises UsageError with a proposal for an unknown name."""
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError:
@@ -80,7 +80,7 @@ class _Written(NamedTuple):
 
 
 def _find(given: Sequence[str], error: click.NoSuchOption) -> _Written:
-    """Return the whole option that click did not know; click reports -beam_size as -b."""
+    """Return the whole option that click refused; its error reports -beam_size as -b."""
     wanted = error.option_name
     for place, argument in enumerate(given):
         name, equals, value = argument.partition("=")

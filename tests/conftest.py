@@ -1,4 +1,4 @@
-"""A toy experiment: small words, of which the target is the source reversed."""
+"""A toy experiment: sentences of small words; the target is the source reversed."""
 
 import random
 from pathlib import Path

@@ -159,7 +159,7 @@ def test_every_changed_byte_of_the_manifest_is_found(thing):
         changed[place] ^= 1
         (thing / MANIFEST).write_bytes(changed)
         if changed[place : place + 1].isspace():
-            continue  # white space says nothing
+            continue  # white space has no meaning
         with pytest.raises(DamagedError, match="manifest"):
             read_manifest(thing)
     del facts["files"]["one"]

@@ -31,7 +31,7 @@ def write_model(toy, directory, *, kind="regular", step=None, quality=None, sinc
 
 @pytest.fixture
 def run_dir(toy, tmp_path):
-    """A run with checkpoints 1, 2 and 3, of which 2 was best by validation."""
+    """A run with checkpoints 1, 2 and 3; checkpoint 2 was the best by validation."""
     for step, quality in ((1, -3.0), (2, -1.0), (3, -2.0)):
         directory = tmp_path / "run" / "checkpoints" / f"step-{step:08d}"
         write_model(toy, directory, step=step, quality=quality)
@@ -73,7 +73,7 @@ def test_a_run_means_its_average_else_its_best_else_its_last(toy, run_dir):
 
 
 def test_the_best_is_one_of_those_measured_like_the_newest(toy, run_dir):
-    """The first three are of a version that did not say how they were measured."""
+    """The first three are of a version that did not record how they were measured."""
     for step, quality in ((4, -9.0), (5, -7.0), (6, -8.0)):
         directory = run_dir / "checkpoints" / f"step-{step:08d}"
         write_model(toy, directory, step=step, quality=quality, since=3)

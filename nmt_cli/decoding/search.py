@@ -1,7 +1,7 @@
 """Beam search (section 6.1) over sentence slots, for any ``StepModel``.
 
 Every slot holds one sentence and its beam. When its sentence is done, the slot takes the next one,
-so that no row of a step is wasted.
+so that few rows of a step are wasted.
 
 Legend: S slots, K beam, R = S*K rows, V vocabulary, C candidates of a slot.
 """
@@ -21,9 +21,9 @@ from nmt_cli.decoding.rules.longest_output import LongestOutput
 from nmt_cli.decoding.rules.never_start import NeverStart
 from nmt_cli.decoding.top_k import log_normalizers, top_k
 
-# Free slots are refilled when they reach this share, so that sentences are encoded in batches.
+# Free slots are refilled when they are this share of all, so that sentences are encoded in batches.
 REFILLED_SHARE = 1 / 16
-# At the end, free slots are dropped when they reach this share: dropping copies all the others.
+# At the end, free slots are dropped when they are this share of all: dropping copies the others.
 DROPPED_SHARE = 1 / 8
 
 

@@ -16,7 +16,7 @@ from nmt_cli.commands.machine_facts import system_facts
 from nmt_cli.hardware.torch_facts import is_built_for
 
 TORCH_FACTS = "nmt_cli.hardware.torch_facts"
-# A machine of which there is nothing to say.
+# A machine that needs no advice.
 HEALTHY = {
     "nmt-cli": "1", "python.debug_build": False, "torch.debug_build": False,
     "environment.OMP_NUM_THREADS": None, "environment.MKL_NUM_THREADS": None,

@@ -1,4 +1,4 @@
-"""A training that is refused: it changes nothing, and its message says what to do."""
+"""A training that is refused changes nothing, and its message states what to do."""
 
 import hashlib
 import shlex

@@ -103,7 +103,7 @@ def pipe(monkeypatch):
 
 @pytest.fixture
 def copying_pipe(monkeypatch):
-    """The real translator, with a model that says its input again."""
+    """The real translator, with a model that copies its input."""
     logs.configure(quiet=False)
     recipe = tiny_recipe(data={"max_length": 60})
     monkeypatch.setattr(
@@ -117,7 +117,7 @@ def copying_pipe(monkeypatch):
 
 
 def expected_output(data, translate_line):
-    """The lines of the bytes by the rules, without the reader that is tested."""
+    """The expected lines, computed from the bytes without our reader."""
     *lines, last = data.removeprefix(b"\xef\xbb\xbf").split(b"\n")
     out = []
     for raw, end in [*((line, b"\n") for line in lines), *([(last, b"")] if last else [])]:

@@ -24,7 +24,7 @@ data:
   validation: {{source: {folder}/few.en, target: {folder}/few.de}}
 tokenizer: {{type: whitespace}}
 """
-# What rusage says of this process itself was inherited from pytest.
+# The rusage of this process itself includes what it inherited from pytest.
 MEASURED = """
 import re, resource, sys
 from pathlib import Path

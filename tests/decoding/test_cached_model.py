@@ -1,4 +1,4 @@
-"""The cached Transformer says what the packed one says of every hypothesis's whole past."""
+"""The cached Transformer gives the logits of the packed one for the whole past of hypotheses."""
 
 import random
 

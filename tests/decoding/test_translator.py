@@ -26,7 +26,7 @@ WORDS = ["ant", "bee", "cat", "dog", "eel", "fox", "gnu", "hen", "ibis", "jay", 
 
 
 def copying(monkeypatch, *, fails=lambda sources: None, recipe=None, **options):
-    """Return a translator that says its input again, and the model behind it."""
+    """Return a translator that copies its input, and its model."""
     model = CopyModel(ByteTokenizer.size, fails)
     monkeypatch.setattr(translator_module, "CachedTransformer", lambda _: model)
     recipe = recipe or tiny_recipe()

@@ -1,4 +1,4 @@
-"""Recipes written for a test, and what the reader says of them."""
+"""Recipes written for a test, and the reader's errors about them."""
 
 import pytest
 
