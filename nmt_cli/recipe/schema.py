@@ -77,7 +77,7 @@ class DataConfig(Section):
     train: tuple[Corpus, ...] = Field(
         min_length=1, max_length=10_000, description="Corpora to train on, each source and target."
     )
-    validation: ParallelFiles = Field(description="Text that validation uses.")
+    validation: ParallelFiles = Field(description="Text on which validation measures.")
     test: ParallelFiles | None = Field(
         default=None, description="Text held out for the final score; training never reads it."
     )
@@ -285,8 +285,9 @@ class TrainingConfig(Section):
     )
     ema_decay: Annotated[Number, Field(gt=0, lt=1)] | None = Field(
         default=None,
-        description="Decay of an exponential moving average of the weights, such as 0.999; the "
-        "average is then validated and saved instead of the weights. Null keeps no average.",
+        description="Decay of an exponential moving average of the weights: the share that it "
+        "keeps at each step, such as 0.999. The average is then validated and saved instead of the "
+        "weights. Null keeps no average.",
     )
     seed: Annotated[Count, Field(ge=0, lt=2**63)] = Field(
         default=1, description="Decides initial weights, order of the data and dropout."
@@ -317,7 +318,7 @@ class ValidationConfig(Interval):
         default="beam", description="How the validation text is translated for BLEU."
     )
     best_by: Literal["loss", "bleu"] = Field(
-        default="loss", description="Measure by which a checkpoint is the best."
+        default="loss", description="Measure that decides which checkpoint is the best."
     )
     patience: Epochs | None = Field(
         default=None, description="Stop after this many validations without improvement."
