@@ -23,7 +23,7 @@ from nmt_cli.file_names import (
 )
 from nmt_cli.folders import not_a_run
 from nmt_cli.model_directory import CHECKPOINT_NAME, list_checkpoints
-from nmt_cli.recipe.changes import ChangeKind, changed_keys
+from nmt_cli.recipe.changes import Change, ChangeKind, changed_keys
 from nmt_cli.recipe.keys import key_paths
 from nmt_cli.recipe.reader import dump_recipe, read_recipe
 from nmt_cli.recipe.schema import Recipe
@@ -84,16 +84,16 @@ def _remove_leftovers(run_dir: Path) -> None:
 
 
 def check_run_directory(
-    run_dir: Path, recipe: Recipe, *, resume: bool, allowed: Sequence[str]
+    run_dir: Path, recipe: Recipe, *, resume: bool, allowed: Sequence[str], is_logged: bool = True
 ) -> bool:
-    """Return whether there is a checkpoint to resume from.
+    """Return whether there is a checkpoint to resume from; log what changed if ``is_logged``.
 
     Raises UserError if the folder is not a run, if it holds checkpoints but ``resume`` is not
     given, or if the recipe changed in a key that is neither free nor ``allowed``.
     """
     _refuse_foreign(run_dir)
     if not any((run_dir / CHECKPOINTS).glob(CHECKPOINT_GLOB)):
-        if resume:
+        if resume and is_logged:
             logs.warning(f"{run_dir} holds no checkpoint to resume from; training starts anew.")
         return False
     checkpoints = list_checkpoints(run_dir)
@@ -103,11 +103,14 @@ def check_run_directory(
             f"{run_dir} already holds checkpoints {last}. "
             "Add --resume to continue, or choose another --run-dir."
         )
-    _refuse_other_recipe(run_dir, recipe, allowed)
+    for change in _accepted_changes(run_dir, recipe, allowed):
+        if is_logged:
+            logs.info(f"Recipe changed: {change}.")
     return True
 
 
-def _refuse_other_recipe(run_dir: Path, recipe: Recipe, allowed: Sequence[str]) -> None:
+def _accepted_changes(run_dir: Path, recipe: Recipe, allowed: Sequence[str]) -> list[Change]:
+    """Return what the recipe changes within the run. Raises UserError for a change it may not."""
     before = read_recipe(str(run_dir / RECIPE)).recipe
     refused, accepted = [], []
     known = set(key_paths())
@@ -125,8 +128,7 @@ def _refuse_other_recipe(run_dir: Path, recipe: Recipe, allowed: Sequence[str]) 
             accepted.append(change)
     if refused:
         raise UserError(f"{run_dir} was trained with another recipe: {'; '.join(refused)}.")
-    for change in accepted:
-        logs.info(f"Recipe changed: {change}.")
+    return accepted
 
 
 def _refuse_foreign(run_dir: Path) -> None:

@@ -97,13 +97,14 @@ class Job(NamedTuple):
             words += ["--prepared", prepared]
         return command("nmt-cli", "preprocess", as_argument(self.recipe_name), *words)
 
-    def check_run_directory(self, *, is_restart: bool = False) -> bool:
+    def check_run_directory(self, *, is_restart: bool = False, is_logged: bool = True) -> bool:
         """Return whether there is something to resume; refuse to mix two trainings."""
         return check_run_directory(
             self.run_dir,
             self.file.recipe,
             resume=is_restart or self.options.get("resume", False),
             allowed=self.options.get("allowed_changes", ()),
+            is_logged=is_logged,
         )
 
 

@@ -96,9 +96,11 @@ def test_a_finished_run_started_again_changes_nothing(run):
     assert fingerprint(directory) == before
 
 
-def test_resume_goes_on_with_what_may_change(run):
+def test_resume_goes_on_with_what_may_change(run, capsys):
+    logs.configure(quiet=False)
     directory = run("training.max_steps=3")
     run("training.max_steps=6", "validation.bleu=off", resume=True)
+    assert capsys.readouterr().err.count("Recipe changed: ") == 2
     sessions = (directory / "sessions.jsonl").read_text().splitlines()
     assert [json.loads(line)["from_step"] for line in sessions] == [0, 3]
 

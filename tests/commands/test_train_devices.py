@@ -148,8 +148,9 @@ def test_a_signal_to_one_worker_stops_all_and_a_killed_launcher_leaves_none(star
     assert training.end() == 75
     assert "SIGINT stopped training at step" in training.said()
 
-    training = start("--devices=2", "--resume")
+    training = start("--devices=2", "--resume", max_steps=MAX_STEPS + 1)
     wait_until(lambda: "Training" in training.said())
+    assert training.said().count("Recipe changed: training.max_steps ") == 1
     processes = descendants(training.process.pid)
     assert len(processes) == 3
     training.process.kill()
