@@ -19,6 +19,7 @@ from nmt_cli.file_names import (
     METRICS,
     RECIPE,
     SESSIONS,
+    STATUS,
     TRAINING_STATE,
 )
 from nmt_cli.folders import not_a_run
@@ -31,7 +32,7 @@ from nmt_cli.runs.growing_file import append_whole
 from nmt_cli.temporary_names import remove_leftovers
 
 LAST_BYTES_OF_LOG = 10_000  # longer than a line
-LEFTOVERS = re.compile(r"recipe\.yaml|metrics\.jsonl|status\.json")
+LEFTOVERS = re.compile("|".join(map(re.escape, (RECIPE, METRICS, STATUS))))
 
 
 class RunInUseError(UserError):
