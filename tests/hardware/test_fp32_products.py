@@ -1,0 +1,342 @@
+"""fp32 products on the CPU of this machine against float64, and which library other CPUs get."""
+
+import threading
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from nmt_cli import logs
+from nmt_cli.hardware import fp32_products as module
+from nmt_cli.hardware.fp32_products import (
+    MAX_ERROR,
+    Cpu,
+    choose_fp32_products,
+    fastest_fp32_products,
+    fp32_products,
+    measure_error,
+    read_cpu,
+    use_fp32_products,
+)
+
+CPU = torch.device("cpu")
+AVX512 = frozenset({"fpu", "avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512_bf16"})
+ZEN_3 = Cpu("AuthenticAMD", 25, frozenset({"fpu", "avx2"}))
+ZEN_4 = Cpu("AuthenticAMD", 25, AVX512)
+ZEN_5 = Cpu("AuthenticAMD", 26, AVX512)
+CPUINFO = """\
+processor\t: 0
+vendor_id\t: AuthenticAMD
+cpu family\t: 26
+model name\t: AMD EPYC 9005: with a colon
+flags\t\t: fpu avx512f avx512bw
+bugs\t\t: sysret_ss_attrs
+
+processor\t: 1
+vendor_id\t: GenuineIntel
+cpu family\t: 6
+flags\t\t: fpu amx_tile
+"""
+ARM = "processor\t: 0\nBogoMIPS\t: 50.00\nFeatures\t: fp asimd bf16\nCPU implementer\t: 0x41\n"
+
+
+MATMUL: Any = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]
+
+
+@pytest.fixture(autouse=True)
+def _restore_torch():
+    before = MATMUL.fp32_precision
+    yield
+    assert module._blocks == []
+    MATMUL.fp32_precision = before
+
+
+def test_the_first_core_is_read(tmp_path):
+    path = tmp_path / "cpuinfo"
+    path.write_text(CPUINFO)
+    assert read_cpu(path) == Cpu("AuthenticAMD", 26, frozenset({"fpu", "avx512f", "avx512bw"}))
+
+
+@pytest.mark.parametrize("text", [None, "", ARM, "vendor_id : \ncpu family : unknown\n"])
+def test_without_known_lines_mkl_stays(tmp_path, text):
+    path = tmp_path / "cpuinfo"
+    if text is not None:
+        path.write_text(text)
+    cpu = read_cpu(path)
+    assert cpu.family is None
+    assert fastest_fp32_products(cpu._replace(flags=AVX512), "2.13.0") == "mkl"
+
+
+@pytest.mark.parametrize(
+    ("cpu", "version", "expected"),
+    [
+        (ZEN_4, "2.13.0+cpu", "onednn"),
+        (ZEN_5, "2.11.0", "onednn"),
+        (ZEN_5, "2.12.1+cu130", "onednn"),
+        (ZEN_5, "2.10.0", "mkl"),
+        (ZEN_5, "2.14.0a0+git123", "mkl"),
+        (ZEN_3, "2.13.0", "mkl"),
+        (ZEN_5._replace(flags=AVX512 - {"avx512vl"}), "2.13.0", "mkl"),
+        (ZEN_5._replace(flags=AVX512 | {"amx_tile"}), "2.13.0", "mkl"),
+        (ZEN_5._replace(flags=AVX512 | {"amx_bf16"}), "2.13.0", "mkl"),
+        (ZEN_5._replace(family=27), "2.13.0", "mkl"),
+        (Cpu("GenuineIntel", 6, AVX512), "2.13.0", "mkl"),
+        (Cpu("HygonGenuine", 25, AVX512), "2.13.0", "mkl"),
+    ],
+)
+def test_only_measured_machines_leave_mkl(cpu, version, expected):
+    assert fastest_fp32_products(cpu, version) == expected
+
+
+@pytest.fixture
+def zen(monkeypatch):
+    """A machine of the table on which oneDNN passes all checks."""
+    monkeypatch.setattr(module, "read_cpu", lambda: ZEN_5)
+    monkeypatch.setattr(torch, "__version__", "2.13.0")
+    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: False)
+    monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: True)
+    monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: True)
+    monkeypatch.setattr(module, "measure_error", lambda chosen: MAX_ERROR / 2)
+    assert choose_fp32_products(CPU) == "onednn"
+    return monkeypatch
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "value"),
+    [
+        (torch.cpu, "_is_amx_tile_supported", True),
+        (torch.ops.mkldnn, "_is_mkldnn_bf16_supported", False),
+        (torch.backends.mkldnn, "is_available", False),
+    ],
+)
+def test_onednn_is_refused_without_a_warning(zen, capsys, owner, name, value):
+    logs.configure(quiet=False)
+    zen.setattr(owner, name, lambda: value)
+    assert choose_fp32_products(CPU) == "mkl"
+    assert capsys.readouterr().err == ""
+
+
+def test_a_user_who_disabled_onednn_keeps_mkl(zen):
+    zen.setattr(torch.backends.mkldnn, "enabled", False)
+    assert choose_fp32_products(CPU) == "mkl"
+
+
+def test_the_choice_selects_other_kernels():
+    if choose_fp32_products(CPU) == "mkl":
+        pytest.skip("MKL is the choice on this CPU")
+    rows, weight = torch.randn(65, 512), torch.randn(300, 512)
+    with fp32_products("mkl"):
+        by_mkl = F.linear(rows, weight)
+    with fp32_products("onednn"):
+        by_onednn = F.linear(rows, weight)
+    assert not torch.equal(by_mkl, by_onednn)  # they sum in different orders
+
+
+def test_a_gpu_changes_nothing(zen):
+    assert choose_fp32_products(torch.device("cuda")) == "mkl"
+
+
+@pytest.mark.parametrize("error", [1.01 * MAX_ERROR, float("nan"), float("inf")])
+def test_a_large_error_leads_to_mkl(zen, capsys, error):
+    logs.configure(quiet=True)
+    zen.setattr(module, "measure_error", lambda chosen: error)
+    assert choose_fp32_products(CPU) == "mkl"
+    assert "failed a check (relative error " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("failure", [AttributeError, RuntimeError])
+def test_a_build_without_the_setting_leads_to_mkl(zen, capsys, failure):
+    def fail(_):
+        raise failure("Unknown precision: bf16")
+
+    logs.configure(quiet=True)
+    zen.setattr(module, "measure_error", fail)
+    assert choose_fp32_products(CPU) == "mkl"
+    assert "failed a check (Unknown precision: bf16); MKL" in capsys.readouterr().err
+
+
+def rounded(product, dtype):
+    """Return ``product`` as a library computes it that rounds fp32 factors to ``dtype``."""
+
+    def compute(*factors, **options):
+        if factors[0].dtype != torch.float32:
+            return product(*factors, **options)
+        return product(*(factor.to(dtype).float() for factor in factors), **options)
+
+    return compute
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize(
+    ("owner", "name"), [(torch, "mm"), (torch, "bmm"), (torch, "baddbmm"), (F, "linear")]
+)
+def test_rounding_in_any_kind_of_product_is_noticed(monkeypatch, owner, name, dtype):
+    assert measure_error("mkl") < MAX_ERROR
+    monkeypatch.setattr(owner, name, rounded(getattr(owner, name), dtype))
+    assert measure_error("mkl") > 10 * MAX_ERROR
+
+
+def test_measuring_draws_no_random_numbers_and_restores_torch():
+    state, before = torch.get_rng_state(), MATMUL.fp32_precision
+    measure_error(choose_fp32_products(CPU))
+    assert torch.equal(torch.get_rng_state(), state)
+    assert MATMUL.fp32_precision == before
+
+
+@pytest.fixture
+def no_amx(monkeypatch):
+    """Let blocks be entered on all CPUs; nothing is multiplied in them."""
+    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: False)
+
+
+def test_onednn_is_never_permitted_on_a_cpu_with_amx(monkeypatch):
+    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: True)
+    before = MATMUL.fp32_precision
+    with pytest.raises(ValueError, match="would round"):
+        use_fp32_products("onednn")
+    with pytest.raises(ValueError, match="would round"), fp32_products("onednn"):
+        pass
+    assert MATMUL.fp32_precision == before
+    use_fp32_products("mkl")
+
+
+@pytest.mark.usefixtures("no_amx")
+def test_products_of_the_process():
+    use_fp32_products("onednn")
+    assert MATMUL.fp32_precision == "bf16"
+    use_fp32_products("mkl")
+    assert MATMUL.fp32_precision == "ieee"
+
+
+@pytest.mark.usefixtures("no_amx")
+def test_blocks_are_nested():
+    MATMUL.fp32_precision = "none"
+    with fp32_products("onednn"):
+        assert MATMUL.fp32_precision == "bf16"
+        with fp32_products("mkl"):
+            assert MATMUL.fp32_precision == "ieee"
+        assert MATMUL.fp32_precision == "bf16"
+    assert MATMUL.fp32_precision == "none"
+
+
+@pytest.mark.usefixtures("no_amx")
+def test_an_error_ends_a_block():
+    with pytest.raises(ZeroDivisionError), fp32_products("onednn"):
+        raise ZeroDivisionError
+    assert MATMUL.fp32_precision != "bf16"
+
+
+@pytest.mark.usefixtures("no_amx")
+def test_a_choice_for_the_process_inside_a_block_holds_after_it():
+    with fp32_products("mkl"):
+        use_fp32_products("onednn")
+        assert MATMUL.fp32_precision == "ieee"
+    assert MATMUL.fp32_precision == "bf16"
+
+
+@pytest.mark.usefixtures("no_amx")
+def test_blocks_that_overlap_in_two_threads_leave_the_first_setting():
+    MATMUL.fp32_precision = "none"
+    is_entered, may_leave = threading.Event(), threading.Event()
+
+    def hold():
+        with fp32_products("onednn"):
+            is_entered.set()
+            assert may_leave.wait(10)
+
+    thread = threading.Thread(target=hold)
+    with fp32_products("onednn"):
+        thread.start()
+        assert is_entered.wait(10)
+    assert MATMUL.fp32_precision == "bf16"  # the thread still computes
+    may_leave.set()
+    thread.join()
+    assert MATMUL.fp32_precision == "none"
+
+
+def draw(*shape):
+    """Return numbers whose rounding to bf16 errs by 0.1 to 0.38 %, always downwards."""
+    rest = torch.empty(shape).uniform_(0.001, 0.0038)
+    return (1 + rest) * 2.0 ** torch.randint(-2, 3, shape)
+
+
+def transposed(*shape):
+    *batch, rows, columns = shape
+    return draw(*batch, columns, rows).mT
+
+
+def of_heads(batch, rows, columns):
+    """Return the layout of one projection that is split into heads."""
+    return draw(rows, batch, columns + 8)[..., :columns].transpose(0, 1)
+
+
+ROWS_IN_OUT = [
+    (1, 256, 256), (3, 256, 1024), (17, 1024, 256), (20, 256, 1000), (65, 512, 512),
+    (300, 512, 700), (1023, 64, 100), (1000, 31, 33), (100, 1, 300), (100, 300, 1), (0, 256, 300),
+]  # fmt: skip
+BATCHES = [
+    (1, 1, 64, 60), (8, 20, 64, 30), (40, 4, 32, 17), (512, 1, 64, 7), (3, 127, 33, 129),
+    (64, 2, 8, 2), (0, 2, 64, 2),
+]  # fmt: skip
+
+
+@pytest.fixture(params=["chosen", "mkl"])
+def products(request):
+    chosen = choose_fp32_products(CPU) if request.param == "chosen" else "mkl"
+    torch.manual_seed(1)
+    with fp32_products(chosen):
+        yield
+
+
+def results(product, factors):
+    """Return the product and the gradients of its factors."""
+    leaves = [factor.detach().requires_grad_() for factor in factors]
+    result = product(*leaves)
+    generator = torch.Generator().manual_seed(2)
+    gradient = 1.001 + 0.0028 * torch.rand(result.shape, generator=generator)
+    result.backward(gradient.to(result.dtype))
+    return [result, *(leaf.grad for leaf in leaves)]
+
+
+def assert_fp32(product, *factors):
+    """Compare ``product`` and the gradients of its factors with float64."""
+    exact = results(product, [factor.double() for factor in factors])
+    for found, expected in zip(results(product, factors), exact, strict=True):
+        assert found.dtype == torch.float32
+        torch.testing.assert_close(found.double(), expected, rtol=MAX_ERROR, atol=0.0)
+
+
+@pytest.mark.parametrize("make", [draw, transposed])
+@pytest.mark.parametrize(("rows", "width", "out"), ROWS_IN_OUT)
+def test_products_of_matrices_are_fp32(products, rows, width, out, make):
+    assert_fp32(F.linear, make(rows, width), make(out, width), draw(out))
+    assert_fp32(F.linear, make(rows, width), make(out, width))
+    assert_fp32(torch.mm, make(rows, width), make(width, out))
+    assert_fp32(torch.addmm, make(rows, out), make(rows, width), make(width, out))
+
+
+@pytest.mark.parametrize("make", [draw, transposed, of_heads])
+@pytest.mark.parametrize(("batch", "rows", "width", "out"), BATCHES)
+def test_batched_products_are_fp32(products, batch, rows, width, out, make):
+    first, second = make(batch, rows, width), make(batch, width, out)
+    assert_fp32(torch.bmm, first, second)
+    assert_fp32(torch.baddbmm, draw(batch, rows, out), first, second)
+
+
+def attention_error(attend):
+    """Return the largest relative error, in norm, of ``attend`` and its gradients."""
+    factors = [torch.randn(2, 4, 20, 32) for _ in range(3)]
+    exact = results(F.scaled_dot_product_attention, [factor.double() for factor in factors])
+    pairs = zip(results(attend, factors), exact, strict=True)
+    return max(((found - expected).norm() / expected.norm()).item() for found, expected in pairs)
+
+
+def test_attention_is_fp32(products):
+    assert attention_error(F.scaled_dot_product_attention) < MAX_ERROR
+
+
+def test_these_comparisons_can_fail():
+    with pytest.raises(AssertionError, match="Tensor-likes are not close"):
+        assert_fp32(rounded(torch.mm, torch.bfloat16), draw(5, 256), draw(256, 7))
+    assert attention_error(rounded(F.scaled_dot_product_attention, torch.bfloat16)) > MAX_ERROR
