@@ -21,6 +21,7 @@ LAYERS = [
         "missing_paths",
         "near_names",
         "proposed_commands",
+        "thread_waiting",
     },
     {"formats", "other_toolkits", "output_streams", "temporary_names"},
     {"atomic_files", "logs", "recipe", "signals"},

@@ -1,0 +1,43 @@
+"""How the threads of a command wait for their next work.
+
+torch computes with OpenMP, whose threads spin while they wait, for milliseconds by default. That is
+fast on a quiet machine. But a spinning thread keeps its core from the program that it waits for,
+so two threads beside one busy process are several times slower. OpenMP reads its settings from the
+environment once, when torch is imported.
+"""
+
+import os
+import re
+import sys
+from collections.abc import MutableMapping
+from pathlib import Path
+
+# GNU's library spins so many times, then sleeps. The libraries of LLVM and Intel, with which some
+# builds of torch come, know only milliseconds. Each library ignores the variable of the other.
+BRIEF_SPINNING = {"GOMP_SPINCOUNT": "1000", "KMP_BLOCKTIME": "1"}
+CHOSEN_BY_USERS = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME", "KMP_LIBRARY")
+# Not the copies of other packages, whose names have a hash: libgomp-6a29c32d.so.1.0.0.
+OPENMP_LIBRARY = re.compile(r"/lib(gomp|iomp5|omp)\.so")
+
+
+def spin_briefly(environment: MutableMapping[str, str] = os.environ) -> None:
+    """Let the OpenMP threads of this process and its children sleep soon after they begin to wait.
+
+    Changes nothing if the user has chosen how they wait. Nor if torch is imported already: then it
+    is too late, and this process may be a user's own program.
+    """
+    if "torch" in sys.modules or any(name in environment for name in CHOSEN_BY_USERS):
+        return
+    environment.update(BRIEF_SPINNING)
+
+
+def openmp_libraries(maps: Path = Path("/proc/self/maps")) -> list[str]:
+    """Return the OpenMP libraries that this process has loaded: libgomp, libiomp5, libomp.
+
+    If one of the last two is loaded beside libgomp, it was preloaded, and torch uses it.
+    """
+    try:
+        text = maps.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return []
+    return sorted({f"lib{name}" for name in OPENMP_LIBRARY.findall(text)})

@@ -1,0 +1,97 @@
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+from nmt_cli.thread_waiting import (
+    BRIEF_SPINNING,
+    CHOSEN_BY_USERS,
+    openmp_libraries,
+    spin_briefly,
+)
+
+MAPS = """\
+7f1c4a400000-7f1c4a600000 r-xp 00000000 fe:00 1234   /env/lib/libcomposite.so.1
+7f1c4a600000-7f1c4a640000 r--p 00000000 fe:00 1235   /env/torch/lib/libgomp.so.1
+7f1c4a640000-7f1c4a680000 r-xp 00040000 fe:00 1235   /env/torch/lib/libgomp.so.1
+7f1c4b000000-7f1c4b040000 r-xp 00000000 fe:00 1236   /env/s.libs/libgomp-6a29c32d.so.1.0.0
+7f1c4c000000-7f1c4c040000 rw-p 00000000 00:00 0
+"""
+# What a command does: it sets the variables, then torch reads them.
+COMMAND = """\
+from nmt_cli import cli, thread_waiting
+thread_waiting.spin_briefly()
+import torch
+torch.ones(2, 200_000).sum()
+"""
+
+
+@pytest.fixture
+def before_torch(monkeypatch):
+    """Look like a process that has not imported torch yet; nothing may import it meanwhile."""
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
+
+
+@pytest.mark.usefixtures("before_torch")
+def test_other_variables_leave_the_waiting_to_us():
+    environment = {"OMP_NUM_THREADS": "2", "HOME": "/root"}
+    spin_briefly(environment)
+    assert environment == {"OMP_NUM_THREADS": "2", "HOME": "/root"} | BRIEF_SPINNING
+
+
+@pytest.mark.usefixtures("before_torch")
+@pytest.mark.parametrize("name", CHOSEN_BY_USERS)
+def test_what_a_user_chose_stays(name):
+    environment = {name: "active"}
+    spin_briefly(environment)
+    assert environment == {name: "active"}
+
+
+def test_users_can_choose_what_we_set():
+    assert set(BRIEF_SPINNING) < set(CHOSEN_BY_USERS)
+
+
+def test_after_torch_nothing_changes(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", sys)
+    environment: dict[str, str] = {}
+    spin_briefly(environment)
+    assert environment == {}
+
+
+def test_openmp_reads_the_variables_of_a_command():
+    environment = {name: os.environ[name] for name in os.environ.keys() - set(CHOSEN_BY_USERS)}
+    done = subprocess.run(
+        [sys.executable, "-c", COMMAND],
+        env=environment | {"OMP_DISPLAY_ENV": "verbose", "OMP_NUM_THREADS": "2"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    found = dict(re.findall(r"(GOMP_SPINCOUNT|KMP_BLOCKTIME)\s*=\s*'(\d+)", done.stderr))
+    assert found
+    assert found.items() <= BRIEF_SPINNING.items()
+
+
+@pytest.mark.parametrize(
+    ("maps", "expected"),
+    [
+        (MAPS, ["libgomp"]),
+        (MAPS + "7f-8f r-xp 0 fe:00 9   /opt/intel/libiomp5.so\n", ["libgomp", "libiomp5"]),
+        (MAPS.replace("libgomp.so.1", "libomp.so"), ["libomp"]),
+        ("", []),
+        (None, []),
+    ],
+)
+def test_openmp_libraries_are_found_by_name(tmp_path, maps, expected):
+    path = tmp_path / "maps"
+    if maps is not None:
+        path.write_text(maps)
+    assert openmp_libraries(path) == expected
+
+
+def test_torch_has_loaded_an_openmp_library():
+    import torch
+
+    assert openmp_libraries() or not torch.backends.openmp.is_available()
