@@ -38,6 +38,6 @@ class EndedAtOnceError(InterruptedTrainingError):
     exit_status = STATUS_INTERRUPTED
 
 
-def tells_of_full_memory(message: str) -> bool:
+def means_full_memory(message: str) -> bool:
     """Return whether the message means that a device, library or allocator has no memory left."""
     return any(sign in message for sign in SIGNS_OF_FULL_MEMORY)

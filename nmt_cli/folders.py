@@ -10,6 +10,7 @@ from typing import Literal
 from nmt_cli.atomic_files import read_manifest
 from nmt_cli.errors import DamagedError
 from nmt_cli.file_names import CHECKPOINT_GLOB, CHECKPOINTS, METRICS, SESSIONS
+from nmt_cli.formats import NewerFormatError
 from nmt_cli.missing_paths import expansion_hint
 from nmt_cli.proposed_commands import as_argument
 
@@ -106,9 +107,17 @@ def _is_run_or_model(folder: Path) -> bool:
 def _below(path: Path, fits: Callable[[Path], bool]) -> list[Path]:
     """Return the folders in ``path`` that fit; if none does, those one level further down."""
     folders = list(_folders_in(path))
-    return [folder for folder in folders if fits(folder)] or [
-        inner for folder in folders for inner in _folders_in(folder) if fits(inner)
+    return [folder for folder in folders if _fits(folder, fits)] or [
+        inner for folder in folders for inner in _folders_in(folder) if _fits(inner, fits)
     ]
+
+
+def _fits(folder: Path, fits: Callable[[Path], bool]) -> bool:
+    """Return ``fits(folder)``; False for a folder that a newer version of nmt-cli wrote."""
+    try:
+        return fits(folder)
+    except NewerFormatError:
+        return False
 
 
 def _folders_in(path: Path) -> Iterator[Path]:
@@ -122,7 +131,7 @@ def _folders_in(path: Path) -> Iterator[Path]:
 def _above(path: Path, fits: Callable[[Path], bool]) -> Path | None:
     for _ in range(LEVELS_ABOVE):
         path = path / ".." if path.name in {"", ".."} else path.parent
-        if fits(path):
+        if _fits(path, fits):
             return path
     return None
 

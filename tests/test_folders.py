@@ -1,11 +1,13 @@
 """Folders above, below and beside what was meant, as users give them from where they stand."""
 
+import json
 from pathlib import Path
 
 import pytest
 
 from nmt_cli.atomic_files import write_manifest
 from nmt_cli.folders import what_to_give
+from nmt_cli.formats import NewerFormatError
 from nmt_cli.model_directory import find_model
 
 MODEL = "a model directory, a checkpoint or a run directory"
@@ -103,3 +105,17 @@ def test_of_many_folders_some_are_named(tmp_path):
 def test_a_folder_to_give_is_never_taken_for_an_option(project):
     make(Path("-dash/base"), "average")
     assert what_to_give(Path("-dash"), "model") == "-dash holds models; give ./-dash/base."
+
+
+def test_a_neighbour_of_a_newer_format_is_passed_over(project):
+    for newer in (project / "runs/newer", project / "newer"):
+        make(newer)
+        manifest = {"format_version": 99, "kind": "average", "files": {}}
+        (newer / "manifest.json").write_text(json.dumps(manifest))
+        with pytest.raises(NewerFormatError):
+            what_to_give(newer, "model")
+    found = what_to_give(project / "runs", "model")
+    assert (
+        found
+        == f"{project}/runs holds runs; give one of them: {project}/runs/base, {project}/runs/big."
+    )

@@ -8,7 +8,7 @@ import torch
 from nmt_cli.corpus.no_text import NoTextError
 from nmt_cli.decoding.beams import Found, Hypothesis
 from nmt_cli.decoding.search import Sentence
-from nmt_cli.errors import tells_of_full_memory
+from nmt_cli.errors import means_full_memory
 
 Outcome = tuple[Hypothesis, ...] | str  # the hypotheses, or what went wrong
 Search = Callable[[Iterable[Sentence], int], Iterator[Found]]
@@ -31,7 +31,7 @@ def own_failure(error: Exception) -> str | None:
     """
     if isinstance(error, (FloatingPointError, NoTextError)):
         return str(error)
-    if isinstance(error, MemoryError) or tells_of_full_memory(f"{type(error).__name__}: {error}"):
+    if isinstance(error, MemoryError) or means_full_memory(f"{type(error).__name__}: {error}"):
         return NO_MEMORY
     return None
 
@@ -121,4 +121,4 @@ class Isolation:
 
 def _ends_the_device(error: Exception) -> bool:
     """Return whether every later use of the GPU will fail too."""
-    return isinstance(error, torch.AcceleratorError) and not tells_of_full_memory(str(error))
+    return isinstance(error, torch.AcceleratorError) and not means_full_memory(str(error))

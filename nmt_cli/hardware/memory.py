@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from nmt_cli.errors import tells_of_full_memory
+from nmt_cli.errors import means_full_memory
 from nmt_cli.model.cpu_attention import MAX_KEYS
 from nmt_cli.recipe.schema import ModelConfig
 
@@ -95,7 +95,7 @@ def _runs(attempt: Callable[[int], None], max_tokens: int) -> bool:
 def is_out_of_memory(error: Exception) -> bool:
     """Return whether a device, one of its libraries, or the host had no memory left."""
     kinds = (MemoryError, torch.OutOfMemoryError)
-    return isinstance(error, kinds) or tells_of_full_memory(str(error))
+    return isinstance(error, kinds) or means_full_memory(str(error))
 
 
 def give_up_memory_of(error: BaseException) -> None:
