@@ -15,6 +15,7 @@ from nmt_cli.atomic_files import is_failed_write
 from nmt_cli.errors import STATUS_INTERRUPTED, InterruptedTrainingError, UserError
 from nmt_cli.hardware.choices import AUTO
 from nmt_cli.launch import this_worker
+from nmt_cli.thread_waiting import spin_briefly
 from nmt_cli.usage import HelpfulGroup, read_duration
 
 STATUS_OUTPUT_FAILED = 74
@@ -42,6 +43,14 @@ precision_option = click.option(
     show_default=True,
     help="auto is bf16 if the device computes it fast.",
 )
+fp32_products_option = click.option(
+    "--fp32-products",
+    type=click.Choice([AUTO, "mkl", "onednn"]),
+    default=AUTO,
+    show_default=True,
+    help="Library that multiplies fp32 matrices on a CPU; auto is the faster one of the same "
+    "precision.",
+)
 threads_option = click.option(
     "--threads", type=click.IntRange(1, 4096), help="CPU threads; by default one for each core."
 )
@@ -56,6 +65,7 @@ class ErrorsInOneLine(HelpfulGroup):
         """Run a command; a UserError becomes one line and an exit status."""
         try:
             _prepare_streams_and_signals()
+            spin_briefly()
             result = super().invoke(ctx)
             sys.stdout.flush()  # here a failure still gets an exit status
         except InterruptedTrainingError as error:
@@ -148,6 +158,7 @@ def preprocess(
 )
 @device_option
 @precision_option
+@fp32_products_option
 @threads_option
 @click.option(
     "--max-tokens-per-device",
@@ -245,6 +256,7 @@ def average_checkpoints(run: Path, quiet: bool, **options: Any) -> None:
 @click.option("--keep-pieces", is_flag=True, help="Print pieces, without joining them to text.")
 @device_option
 @precision_option
+@fp32_products_option
 @threads_option
 @click.option(
     "--max-tokens-per-device",

@@ -15,7 +15,14 @@ HEAVY = (
     *("matplotlib", "tensorboard"),
 )
 RECIPE_OPTIONS = {"--set"}
-MACHINE_OPTIONS = {"--device", "--precision", "--threads", "--max-tokens-per-device", "--quiet"}
+MACHINE_OPTIONS = {
+    "--device",
+    "--precision",
+    "--fp32-products",
+    "--threads",
+    "--max-tokens-per-device",
+    "--quiet",
+}
 OPTIONS = {
     "preprocess": RECIPE_OPTIONS | {"--prepared", "--workers", "--force", "--quiet"},
     "train": RECIPE_OPTIONS

@@ -18,7 +18,7 @@ def new_trainer(toy, run_dir, recipe=None, cut=None, ranks=ALONE, *, resume=Fals
     recipe, machine = recipe or toy.recipe, CPU._replace(ranks=ranks)
     cut = cut or ONE_PIECE._replace(multiple_of=ranks.size)
     start = prepare_start(recipe, toy.corpus, run_dir, machine, cut, is_resumed=resume)
-    return Trainer(recipe, toy.corpus, run_dir, machine, start)
+    return Trainer(recipe, toy.corpus, run_dir, start)
 
 
 def weights_of(trainer):

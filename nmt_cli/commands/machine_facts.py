@@ -19,7 +19,10 @@ PACKAGES = (
     "numpy", "click", "pyyaml", "pydantic", "sentencepiece", "sacrebleu", "sacremoses",
     "safetensors", "tqdm", "matplotlib", "tensorboard",
 )  # fmt: skip
-VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "CUDA_VISIBLE_DEVICES")
+VARIABLES = (
+    "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME",
+    "CUDA_VISIBLE_DEVICES",
+)  # fmt: skip
 NVIDIA, GRAPHICS = "0x10de", "0x03"  # the PCI vendor, and the start of the PCI class of GPUs
 
 

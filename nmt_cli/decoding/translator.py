@@ -18,6 +18,7 @@ from nmt_cli.decoding.over_long import Part, parts_within
 from nmt_cli.decoding.search import Sentence, StepModel, beam_search
 from nmt_cli.errors import UserError
 from nmt_cli.hardware.choices import AUTO
+from nmt_cli.hardware.fp32_products import choose_fp32_products, use_fp32_products
 from nmt_cli.hardware.precision import at_precision, choose_device, choose_precision
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.model_directory import load_model
@@ -86,6 +87,7 @@ class TranslatorOptions(TypedDict, total=False):
     keep_pieces: bool
     max_tokens_per_device: int | None
     precision: str
+    fp32_products: str
 
 
 class _Job(NamedTuple):
@@ -128,6 +130,7 @@ class Translator:
         keep_pieces: bool = False,
         max_tokens_per_device: int | None = None,
         precision: str = AUTO,
+        fp32_products: str = AUTO,
     ) -> None:
         decoding, device = settings.decoding, model.output_weight.device
         self._tokenizer, self._too_long, self._keep_pieces = tokenizer, too_long, keep_pieces
@@ -148,7 +151,9 @@ class Translator:
             self._longest_output = architecture.max_positions - 1  # the start mark takes one
             self._limit = min(self._limit, self._longest_output)
         self._device = device
-        model = at_precision(model.eval(), choose_precision(precision, device))
+        chosen = choose_precision(precision, device)
+        self._fp32_products = choose_fp32_products(fp32_products, device, chosen)
+        model = at_precision(model.eval(), chosen)
         self._model: StepModel = CachedTransformer(model)
 
     @classmethod
@@ -293,7 +298,8 @@ class Translator:
             isolation = Isolation(self._search, group, num_slots)
             rest = lines[len(outcomes) :]
             no_autocast = torch.autocast(self._device.type, enabled=False)
-            with torch.no_grad(), no_autocast, _naming_lines(rest):
+            kernels = use_fp32_products(self._fp32_products)
+            with torch.no_grad(), no_autocast, kernels, _naming_lines(rest):
                 outcomes += isolation.run()
             # If that many did not fit into memory, try fewer from now on.
             self._max_tokens = max(1, self._max_tokens * isolation.num_slots // num_slots)

@@ -8,7 +8,9 @@ so on a CPU with AMX, and it measures the error before a choice is used.
 The permission belongs to the whole process, all its threads included.
 """
 
+import math
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +21,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from nmt_cli import logs
+from nmt_cli.errors import UserError
+from nmt_cli.hardware.choices import AUTO
+from nmt_cli.hardware.ranks import Ranks
 
 Fp32Products = Literal["mkl", "onednn"]  # the names that checkpoints record
 
@@ -38,6 +43,7 @@ PERMISSIONS: dict[Fp32Products, str] = {"mkl": "ieee", "onednn": "bf16"}  # "iee
 # Factors rounded to bf16 give 5e-3, to tf32 6e-5, and split into two bf16 numbers 7e-6.
 MAX_ERROR = 4e-6
 CPUINFO = Path("/proc/cpuinfo")
+RATE_ROWS, RATE_SECONDS = 512, 0.2
 
 
 class Cpu(NamedTuple):
@@ -78,42 +84,60 @@ def fastest_fp32_products(cpu: Cpu, torch_version: str) -> Fp32Products:
     return FASTEST.get((cpu.vendor, cpu.family), "mkl")
 
 
-def choose_fp32_products(device: torch.device) -> Fp32Products:
-    """Return the faster library for this machine.
+def choose_fp32_products(name: str, device: torch.device, precision: str) -> Fp32Products:
+    """Return the library that ``name`` means on ``device``; "auto" is the faster one.
 
-    Logs a warning and returns "mkl" if the faster one does not compute in fp32. On a GPU the choice
-    has no effect, and is "mkl".
+    Where there are no fp32 products to compute, on a GPU or in bf16, that is "mkl". If the faster
+    library does not compute in fp32 here, a warning is logged and the result is "mkl". Raises
+    UserError if ``name`` is "onednn" and oneDNN cannot be used.
     """
-    if device.type != "cpu":
+    if name not in {AUTO, *PERMISSIONS}:
+        raise UserError(f"--fp32-products must be auto, mkl or onednn, but is {name}.")
+    if device.type != "cpu" or precision != "fp32" or name == "mkl":
         return "mkl"
-    fastest = fastest_fp32_products(read_cpu(), torch.__version__)
-    if fastest == "mkl":
+    if name == AUTO and fastest_fp32_products(read_cpu(), torch.__version__) == "mkl":
         return "mkl"
+    problem = _why_unusable()
+    if problem is None and (problem := _why_inaccurate()) and name == AUTO:
+        logs.warning(f"oneDNN's fp32 products failed a check ({problem}), so MKL computes them.")
+    if problem and name == "onednn":
+        raise UserError(f"--fp32-products onednn cannot be used: {problem}; leave the option out.")
+    return "mkl" if problem else "onednn"
+
+
+def agreed_fp32_products(
+    own: Fp32Products, ranks: Ranks, before: Fp32Products | None
+) -> Fp32Products:
+    """Return the library that all ranks use: the one of ``before``, else their own if all agree.
+
+    ``before`` is the library of the checkpoint that training resumes from, None without one or if
+    the user chose another. A rank that cannot use oneDNN here decides for all.
+    """
+    can_all_use_onednn = all(choice == "onednn" for choice in ranks.gather(own))
+    return "onednn" if can_all_use_onednn and before != "mkl" else "mkl"
+
+
+def _why_unusable() -> str | None:
+    """Return why torch cannot or must not multiply with oneDNN; None if it can.
+
+    A container may hide AMX in /proc/cpuinfo, so the processor is asked.
+    """
+    if torch.cpu._is_amx_tile_supported():
+        return "this CPU has AMX, where oneDNN would round to bf16"
+    if not (torch.backends.mkldnn.is_available() and bool(torch.backends.mkldnn.enabled)):
+        return "torch has no oneDNN, or it is disabled"
+    if not torch.ops.mkldnn._is_mkldnn_bf16_supported():  # or if ONEDNN_MAX_CPU_ISA is low
+        return "torch does not use oneDNN on a CPU without AVX512"
+    return None
+
+
+def _why_inaccurate() -> str | None:
+    """Return what is wrong with oneDNN's products here; None if they are fp32."""
     try:
-        if not _can_use_onednn():
-            return "mkl"
-        error = measure_error(fastest)
+        error = measure_error("onednn")
     except (AttributeError, RuntimeError) as failure:  # a build of torch without these settings
-        problem = str(failure)
-    else:
-        if error <= MAX_ERROR:  # False for NaN
-            return fastest
-        problem = f"relative error {error:.0e}"
-    logs.warning(f"oneDNN's fp32 products failed a check ({problem}); MKL computes them, slower.")
-    return "mkl"
-
-
-def _can_use_onednn() -> bool:
-    """Return whether torch would use oneDNN if permitted, and oneDNN could not use AMX.
-
-    A container may hide AMX in /proc/cpuinfo; torch asks the processor.
-    """
-    return (
-        torch.backends.mkldnn.is_available()
-        and bool(torch.backends.mkldnn.enabled)
-        and torch.ops.mkldnn._is_mkldnn_bf16_supported()  # False if ONEDNN_MAX_CPU_ISA is low
-        and not torch.cpu._is_amx_tile_supported()
-    )
+        return str(failure)
+    return None if error <= MAX_ERROR else f"relative error {error:.0e}"  # also for NaN
 
 
 class _Block:
@@ -128,24 +152,18 @@ _blocks: list[_Block] = []
 _before_blocks = ""  # the permission after the last block
 
 
-def use_fp32_products(chosen: Fp32Products) -> None:
-    """Multiply fp32 matrices with the ``chosen`` library in this process, except inside blocks."""
-    global _before_blocks
-    permission = _permission(chosen)
-    with _lock:
-        _before_blocks = permission
-        if not _blocks:
-            _permit(_before_blocks)
-
-
 @contextmanager
-def fp32_products(chosen: Fp32Products) -> Iterator[None]:
+def use_fp32_products(chosen: Fp32Products) -> Iterator[None]:
     """Multiply fp32 matrices with the ``chosen`` library in this process until the block ends.
 
     Blocks may be nested, and may overlap in several threads: the block entered last decides for all
-    of them. After the last block torch has the setting that it had before the first.
+    of them. After the last block torch has the setting that it had before the first. Outside of
+    other blocks, "mkl" leaves torch's setting as it is.
     """
     global _before_blocks
+    if chosen == "mkl" and not _blocks:
+        yield
+        return
     block = _Block(_permission(chosen))
     with _lock:
         if not _blocks:
@@ -202,10 +220,23 @@ def measure_error(chosen: Fp32Products) -> float:
     ]
     factors = [rows, weight, bias, queries, keys, mask]
     exact_factors = [factor.double() for factor in factors]
-    with torch.no_grad(), torch.autocast("cpu", enabled=False), fp32_products(chosen):
+    with torch.no_grad(), torch.autocast("cpu", enabled=False), use_fp32_products(chosen):
         errors = [
             ((product(*factors) - exact) / exact).abs().max()
             for product in products
             for exact in [product(*exact_factors)]
         ]
     return float(torch.stack(errors).max())
+
+
+def fp32_gigaflops(chosen: Fp32Products) -> float:
+    """Return the rate of a feed-forward product by ``chosen``, the best of RATE_SECONDS seconds."""
+    x, weight = torch.randn(RATE_ROWS, 512), torch.randn(2048, 512)
+    result, fastest = x.new_empty(RATE_ROWS, 2048), math.inf
+    with torch.no_grad(), use_fp32_products(chosen):
+        end = time.monotonic() + RATE_SECONDS
+        while time.monotonic() < end:
+            started = time.perf_counter()
+            torch.mm(x, weight.mT, out=result)
+            fastest = min(fastest, time.perf_counter() - started)
+    return 2 * x.numel() * len(weight) / fastest / 1e9

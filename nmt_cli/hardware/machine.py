@@ -17,6 +17,11 @@ import torch
 from nmt_cli import logs
 from nmt_cli.errors import UserError
 from nmt_cli.hardware.choices import AUTO
+from nmt_cli.hardware.fp32_products import (
+    Fp32Products,
+    agreed_fp32_products,
+    choose_fp32_products,
+)
 from nmt_cli.hardware.memory import keep_freed_memory
 from nmt_cli.hardware.precision import choose_device, choose_precision, set_num_threads
 from nmt_cli.hardware.ranks import ALONE, Ranks
@@ -35,6 +40,8 @@ class Machine(NamedTuple):
     ranks: Ranks = ALONE
     is_compiled: bool = False
     is_deterministic: bool = False  # on a GPU too
+    fp32_products: Fp32Products = "mkl"
+    is_fp32_products_chosen: bool = False  # by the user, so a checkpoint does not change it
 
     def describe(self) -> dict[str, Any]:
         """Return the versions and the hardware, for the log of a run."""
@@ -55,6 +62,7 @@ class Machine(NamedTuple):
             "threads": torch.get_num_threads(),
             "compiled": self.is_compiled,
             "deterministic": self.is_deterministic,
+            "fp32_products": self.fp32_products,
         }
 
 
@@ -63,6 +71,7 @@ class MachineOptions(TypedDict, total=False):
 
     device: str
     precision: str
+    fp32_products: str
     threads: int | None
     max_tokens_per_device: int | None
     compile: bool
@@ -104,7 +113,7 @@ def choose_rank_device(name: str, worker: Worker | None) -> torch.device:
 def choose_machine(device: torch.device, worker: Worker | None, options: MachineOptions) -> Machine:
     """Return the machine of one rank that the flags ask for, and set up this process for it.
 
-    Raises UserError if the precision is unknown, or if --compile lacks a compiler.
+    Raises UserError if a flag has no such value, or asks for what this machine cannot do.
     """
     is_compiled = options.get("compile", False)
     is_deterministic = options.get("deterministic", False)
@@ -123,7 +132,32 @@ def choose_machine(device: torch.device, worker: Worker | None, options: Machine
     if threads is not None:
         set_num_threads(threads)
     precision = choose_precision(options.get("precision", AUTO), device)
-    return Machine(device, precision, is_compiled=is_compiled, is_deterministic=is_deterministic)
+    products = options.get("fp32_products", AUTO)
+    return Machine(
+        device,
+        precision,
+        is_compiled=is_compiled,
+        is_deterministic=is_deterministic,
+        fp32_products=choose_fp32_products(products, device, precision),
+        is_fp32_products_chosen=products != AUTO,
+    )
+
+
+def agree_on_products(machine: Machine, before: Mapping[str, Any] | None) -> Machine:
+    """Return ``machine`` with the fp32 products that all ranks use.
+
+    They are those of the checkpoint with the facts ``before``, if training resumes and the user
+    chose no others.
+    """
+    kept = None
+    if before is not None and not machine.is_fp32_products_chosen:
+        kept = before.get("fp32_products", "mkl")  # older checkpoints lack it
+    agreed = agreed_fp32_products(machine.fp32_products, machine.ranks, kept)
+    if kept == "mkl" and machine.fp32_products == "onednn":
+        logs.info(
+            "MKL computes the fp32 products, as before; --fp32-products onednn is faster here."
+        )
+    return machine._replace(fp32_products=agreed)
 
 
 def _be_deterministic() -> None:
@@ -136,7 +170,8 @@ def _be_deterministic() -> None:
 
 def log_changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     """Log which facts of the machine are other ones ``now`` than in a checkpoint's ``before``."""
-    before = {"compiled": False, "deterministic": False, **before}  # older checkpoints lack these
+    older = {"compiled": False, "deterministic": False, "fp32_products": "mkl"}
+    before = {**older, **before}  # checkpoints of before lack these facts
     changes = [f"{k} (was {before[k]}, is {v})" for k, v in now.items() if before.get(k, v) != v]
     if changes:
         logs.info(

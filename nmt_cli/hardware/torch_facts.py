@@ -8,8 +8,10 @@ import torch
 
 from nmt_cli.hardware.choices import AUTO
 from nmt_cli.hardware.flops import TERA, peak_flops
+from nmt_cli.hardware.fp32_products import choose_fp32_products, fp32_gigaflops
 from nmt_cli.hardware.memory import allowed_memory
 from nmt_cli.hardware.precision import bf16_is_fast, choose_precision
+from nmt_cli.thread_waiting import openmp_libraries
 
 GIBIBYTE = 1 << 30
 
@@ -26,6 +28,7 @@ def torch_facts() -> dict[str, Any]:
         "torch.hip": torch.version.hip,
         "torch.onednn": _build_version("MKL-DNN|oneDNN"),
         "torch.mkl": _build_version("Math Kernel Library Version"),
+        "torch.openmp": ", ".join(openmp_libraries()) or None,
         "torch.threads": torch.get_num_threads(),
         "torch.cpu_capability": torch.backends.cpu.get_cpu_capability(),
         "torch.gpus": count,
@@ -34,6 +37,7 @@ def torch_facts() -> dict[str, Any]:
         "device.cpu.amx": bool(torch.cpu._is_amx_tile_supported()),
         "device.cpu.avx512_bf16": bool(torch.cpu._is_avx512_bf16_supported()),
         **_of_device(torch.device("cpu"), "device.cpu"),
+        **_of_fp32_products(),
     }
     for index in range(count):
         facts |= _of_gpu(torch.device("cuda", index), f"device.cuda.{index}")
@@ -52,6 +56,14 @@ def _of_device(device: torch.device, prefix: str) -> dict[str, Any]:
         f"{prefix}.bf16_is_fast": bf16_is_fast(device),
         f"{prefix}.precision": choose_precision(AUTO, device),
         f"{prefix}.peak_bf16_teraflops": None if peak is None else peak / TERA,
+    }
+
+
+def _of_fp32_products() -> dict[str, Any]:
+    chosen = choose_fp32_products(AUTO, torch.device("cpu"), "fp32")
+    return {
+        "device.cpu.fp32_products": chosen,
+        "device.cpu.fp32_gigaflops": round(fp32_gigaflops(chosen)),
     }
 
 

@@ -16,6 +16,7 @@ from nmt_cli.file_names import CHECKPOINT_GLOB, CHECKPOINTS
 from nmt_cli.hardware.batch_cut import choose_cut
 from nmt_cli.hardware.busy_machine import LoadMeter, warn_if_busy
 from nmt_cli.hardware.choices import AUTO
+from nmt_cli.hardware.fp32_products import use_fp32_products
 from nmt_cli.hardware.machine import Machine, MachineOptions, choose_machine, choose_rank_device
 from nmt_cli.hardware.precision import useful_threads
 from nmt_cli.hardware.ranks import joined_ranks
@@ -138,18 +139,17 @@ def train(job: Job, worker: Worker | None = None) -> None:
             is_resumed=is_resumed,
             init_from=options.get("init_from"),
         )
+        stack.enter_context(use_fp32_products(start.machine.fp32_products))
         standing = Standing(recipe, corpus.tokenizer.size, start.plan, start.state)
         if standing.is_complete(start.saved):
             logs.info(f"{job.run_dir} is finished; nothing to do. {standing.summary()}")
         else:
-            _train(job, worker, corpus, machine, start)
+            _train(job, worker, corpus, start)
 
 
-def _train(
-    job: Job, worker: Worker | None, corpus: PreparedCorpus, machine: Machine, start: Start
-) -> None:
+def _train(job: Job, worker: Worker | None, corpus: PreparedCorpus, start: Start) -> None:
     """Fit the micro-batches to the memory, describe the session, and train from ``start``."""
-    recipe, state = job.file.recipe, start.state
+    recipe, state, machine = job.file.recipe, start.state, start.machine
     fit_to_memory(state, recipe, corpus, machine)
     if worker is None:  # ranks on one machine would count each other as other programs
         warn_if_busy(LoadMeter(), useful_threads(machine.device))
@@ -162,7 +162,7 @@ def _train(
     max_time = job.options.get("max_time")
     deadline = started_at() + max_time if max_time is not None else None
     stop = StopRequest(deadline, max_time=max_time, second_interrupt_ends=worker is None)
-    trainer = Trainer(recipe, corpus, job.run_dir, machine, start)
+    trainer = Trainer(recipe, corpus, job.run_dir, start)
     with stop_requests(stop), status_kept(job.run_dir, worker, trainer.standing.summary):
         trainer.train(stop)
     if machine.ranks.is_main and trainer.standing.divergence() is None:

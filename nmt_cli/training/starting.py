@@ -14,7 +14,7 @@ from nmt_cli.corpus.binarized import PreparedCorpus
 from nmt_cli.errors import UserError
 from nmt_cli.file_names import RECIPE
 from nmt_cli.hardware.batch_cut import BatchCut, cut_as_before
-from nmt_cli.hardware.machine import Machine, log_changes
+from nmt_cli.hardware.machine import Machine, agree_on_products, log_changes
 from nmt_cli.hardware.ranks import Ranks
 from nmt_cli.model.compiled_residual import compile_residuals
 from nmt_cli.model.transformer import Transformer
@@ -36,6 +36,7 @@ class Start(NamedTuple):
     state: TrainingState
     plan: BatchPlan
     saved: Saved  # the checkpoint that holds the state
+    machine: Machine  # of this rank; with the kernels of the checkpoint
 
 
 def prepare_start(
@@ -72,10 +73,11 @@ def prepare_start(
         require_same_training(recipe, corpus, machine)
         _copy_from_main(ranks, state)
         saved, facts = ranks.from_main(saved), ranks.from_main(facts)
+    machine = agree_on_products(machine, facts)
     if facts is not None:
         state.cut = cut_as_before(state.cut, facts, ranks.size)
         log_changes(facts, {**machine.facts(), **state.cut.facts()})
-    return Start(state, plan, saved)
+    return Start(state, plan, saved, machine)
 
 
 def _new_state(

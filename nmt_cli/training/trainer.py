@@ -11,7 +11,6 @@ from nmt_cli.corpus.binarized import PreparedCorpus
 from nmt_cli.corpus.loader import Batch, load_batches
 from nmt_cli.errors import InterruptedTrainingError
 from nmt_cli.file_names import METRICS
-from nmt_cli.hardware.machine import Machine
 from nmt_cli.recipe.schema import Recipe
 from nmt_cli.runs.metrics_log import MetricsLog
 from nmt_cli.runs.saving import Saver
@@ -36,9 +35,8 @@ class Trainer:
     Only the stop request may be set from elsewhere, such as a signal handler.
     """
 
-    def __init__(
-        self, recipe: Recipe, corpus: PreparedCorpus, run_dir: Path, machine: Machine, start: Start
-    ) -> None:
+    def __init__(self, recipe: Recipe, corpus: PreparedCorpus, run_dir: Path, start: Start) -> None:
+        machine = start.machine
         self.run_dir, self.state = run_dir, start.state
         self.standing = Standing(recipe, corpus.tokenizer.size, start.plan, start.state)
         self._recipe, self._corpus, self._machine = recipe, corpus, machine

@@ -149,6 +149,7 @@ class Validator:
             model,
             beam_size=beam_size,
             precision=machine.precision,
+            fp32_products=machine.fp32_products,
         )
         source_lines = self._corpus.validation_lines("source")
         shared = list(machine.ranks.share(source_lines))

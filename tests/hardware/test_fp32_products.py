@@ -8,13 +8,15 @@ import torch
 import torch.nn.functional as F
 
 from nmt_cli import logs
+from nmt_cli.errors import UserError
 from nmt_cli.hardware import fp32_products as module
 from nmt_cli.hardware.fp32_products import (
     MAX_ERROR,
     Cpu,
+    agreed_fp32_products,
     choose_fp32_products,
     fastest_fp32_products,
-    fp32_products,
+    fp32_gigaflops,
     measure_error,
     read_cpu,
     use_fp32_products,
@@ -98,7 +100,7 @@ def zen(monkeypatch):
     monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: True)
     monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: True)
     monkeypatch.setattr(module, "measure_error", lambda chosen: MAX_ERROR / 2)
-    assert choose_fp32_products(CPU) == "onednn"
+    assert choose_fp32_products("auto", CPU, "fp32") == "onednn"
     return monkeypatch
 
 
@@ -113,35 +115,86 @@ def zen(monkeypatch):
 def test_onednn_is_refused_without_a_warning(zen, capsys, owner, name, value):
     logs.configure(quiet=False)
     zen.setattr(owner, name, lambda: value)
-    assert choose_fp32_products(CPU) == "mkl"
+    assert choose_fp32_products("auto", CPU, "fp32") == "mkl"
     assert capsys.readouterr().err == ""
 
 
 def test_a_user_who_disabled_onednn_keeps_mkl(zen):
     zen.setattr(torch.backends.mkldnn, "enabled", False)
-    assert choose_fp32_products(CPU) == "mkl"
+    assert choose_fp32_products("auto", CPU, "fp32") == "mkl"
 
 
 def test_the_choice_selects_other_kernels():
-    if choose_fp32_products(CPU) == "mkl":
+    if choose_fp32_products("auto", CPU, "fp32") == "mkl":
         pytest.skip("MKL is the choice on this CPU")
     rows, weight = torch.randn(65, 512), torch.randn(300, 512)
-    with fp32_products("mkl"):
+    with use_fp32_products("mkl"):
         by_mkl = F.linear(rows, weight)
-    with fp32_products("onednn"):
+    with use_fp32_products("onednn"):
         by_onednn = F.linear(rows, weight)
     assert not torch.equal(by_mkl, by_onednn)  # they sum in different orders
 
 
+@pytest.mark.usefixtures("zen")
+def test_the_user_may_choose():
+    assert choose_fp32_products("mkl", CPU, "fp32") == "mkl"
+    assert choose_fp32_products("onednn", CPU, "fp32") == "onednn"
+    assert choose_fp32_products("onednn", CPU, "bf16") == "mkl"  # no fp32 products
+    with pytest.raises(UserError, match="must be auto, mkl or onednn, but is blas"):
+        choose_fp32_products("blas", CPU, "fp32")
+
+
+@pytest.mark.usefixtures("no_amx")
+def test_a_cpu_outside_the_table_may_use_onednn_if_the_user_says_so(zen):
+    zen.setattr(module, "read_cpu", lambda: Cpu("GenuineIntel", 6, AVX512))
+    assert choose_fp32_products("auto", CPU, "fp32") == "mkl"
+    assert choose_fp32_products("onednn", CPU, "fp32") == "onednn"
+    zen.setattr(module, "measure_error", lambda chosen: 1e-3)
+    with pytest.raises(UserError, match="onednn cannot be used: relative error 1e-03; leave the"):
+        choose_fp32_products("onednn", CPU, "fp32")
+
+
+class Gathered:
+    """Ranks of which each has made its choice."""
+
+    def __init__(self, *choices):
+        self.choices = choices
+
+    def gather(self, own):
+        assert own in self.choices
+        return list(self.choices)
+
+
+@pytest.mark.parametrize(
+    ("choices", "before", "expected"),
+    [
+        (["onednn", "onednn"], None, "onednn"),
+        (["onednn", "mkl"], None, "mkl"),
+        (["onednn", "onednn"], "mkl", "mkl"),  # as in the checkpoint
+        (["onednn", "onednn"], "onednn", "onednn"),
+        (["mkl", "onednn"], "onednn", "mkl"),
+        (["mkl"], "onednn", "mkl"),
+    ],
+)
+def test_ranks_agree_and_a_resumed_run_keeps_its_kernel(choices, before, expected):
+    ranks: Any = Gathered(*choices)
+    assert agreed_fp32_products(choices[0], ranks, before) == expected
+
+
+def test_the_rate_of_a_product_is_measured(monkeypatch):
+    monkeypatch.setattr(module, "RATE_SECONDS", 0.01)
+    assert 0.1 < fp32_gigaflops("mkl") < 1e5
+
+
 def test_a_gpu_changes_nothing(zen):
-    assert choose_fp32_products(torch.device("cuda")) == "mkl"
+    assert choose_fp32_products("auto", torch.device("cuda"), "fp32") == "mkl"
 
 
 @pytest.mark.parametrize("error", [1.01 * MAX_ERROR, float("nan"), float("inf")])
 def test_a_large_error_leads_to_mkl(zen, capsys, error):
     logs.configure(quiet=True)
     zen.setattr(module, "measure_error", lambda chosen: error)
-    assert choose_fp32_products(CPU) == "mkl"
+    assert choose_fp32_products("auto", CPU, "fp32") == "mkl"
     assert "failed a check (relative error " in capsys.readouterr().err
 
 
@@ -152,8 +205,8 @@ def test_a_build_without_the_setting_leads_to_mkl(zen, capsys, failure):
 
     logs.configure(quiet=True)
     zen.setattr(module, "measure_error", fail)
-    assert choose_fp32_products(CPU) == "mkl"
-    assert "failed a check (Unknown precision: bf16); MKL" in capsys.readouterr().err
+    assert choose_fp32_products("auto", CPU, "fp32") == "mkl"
+    assert "failed a check (Unknown precision: bf16), so MKL" in capsys.readouterr().err
 
 
 def rounded(product, dtype):
@@ -179,7 +232,7 @@ def test_rounding_in_any_kind_of_product_is_noticed(monkeypatch, owner, name, dt
 
 def test_measuring_draws_no_random_numbers_and_restores_torch():
     state, before = torch.get_rng_state(), MATMUL.fp32_precision
-    measure_error(choose_fp32_products(CPU))
+    measure_error(choose_fp32_products("auto", CPU, "fp32"))
     assert torch.equal(torch.get_rng_state(), state)
     assert MATMUL.fp32_precision == before
 
@@ -193,28 +246,19 @@ def no_amx(monkeypatch):
 def test_onednn_is_never_permitted_on_a_cpu_with_amx(monkeypatch):
     monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: True)
     before = MATMUL.fp32_precision
-    with pytest.raises(ValueError, match="would round"):
-        use_fp32_products("onednn")
-    with pytest.raises(ValueError, match="would round"), fp32_products("onednn"):
+    with pytest.raises(ValueError, match="would round"), use_fp32_products("onednn"):
         pass
     assert MATMUL.fp32_precision == before
-    use_fp32_products("mkl")
-
-
-@pytest.mark.usefixtures("no_amx")
-def test_products_of_the_process():
-    use_fp32_products("onednn")
-    assert MATMUL.fp32_precision == "bf16"
-    use_fp32_products("mkl")
-    assert MATMUL.fp32_precision == "ieee"
+    with pytest.raises(UserError, match="this CPU has AMX"):
+        choose_fp32_products("onednn", CPU, "fp32")
 
 
 @pytest.mark.usefixtures("no_amx")
 def test_blocks_are_nested():
     MATMUL.fp32_precision = "none"
-    with fp32_products("onednn"):
+    with use_fp32_products("onednn"):
         assert MATMUL.fp32_precision == "bf16"
-        with fp32_products("mkl"):
+        with use_fp32_products("mkl"):
             assert MATMUL.fp32_precision == "ieee"
         assert MATMUL.fp32_precision == "bf16"
     assert MATMUL.fp32_precision == "none"
@@ -222,17 +266,9 @@ def test_blocks_are_nested():
 
 @pytest.mark.usefixtures("no_amx")
 def test_an_error_ends_a_block():
-    with pytest.raises(ZeroDivisionError), fp32_products("onednn"):
+    with pytest.raises(ZeroDivisionError), use_fp32_products("onednn"):
         raise ZeroDivisionError
     assert MATMUL.fp32_precision != "bf16"
-
-
-@pytest.mark.usefixtures("no_amx")
-def test_a_choice_for_the_process_inside_a_block_holds_after_it():
-    with fp32_products("mkl"):
-        use_fp32_products("onednn")
-        assert MATMUL.fp32_precision == "ieee"
-    assert MATMUL.fp32_precision == "bf16"
 
 
 @pytest.mark.usefixtures("no_amx")
@@ -241,12 +277,12 @@ def test_blocks_that_overlap_in_two_threads_leave_the_first_setting():
     is_entered, may_leave = threading.Event(), threading.Event()
 
     def hold():
-        with fp32_products("onednn"):
+        with use_fp32_products("onednn"):
             is_entered.set()
             assert may_leave.wait(10)
 
     thread = threading.Thread(target=hold)
-    with fp32_products("onednn"):
+    with use_fp32_products("onednn"):
         thread.start()
         assert is_entered.wait(10)
     assert MATMUL.fp32_precision == "bf16"  # the thread still computes
@@ -283,9 +319,9 @@ BATCHES = [
 
 @pytest.fixture(params=["chosen", "mkl"])
 def products(request):
-    chosen = choose_fp32_products(CPU) if request.param == "chosen" else "mkl"
+    chosen = choose_fp32_products("auto", CPU, "fp32") if request.param == "chosen" else "mkl"
     torch.manual_seed(1)
-    with fp32_products(chosen):
+    with use_fp32_products(chosen):
         yield
 
 

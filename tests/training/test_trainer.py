@@ -5,6 +5,7 @@ import signal
 import pytest
 import torch
 
+from nmt_cli import logs
 from nmt_cli.errors import InterruptedTrainingError, OutputError, UserError
 from nmt_cli.hardware.batch_cut import BatchCut
 from nmt_cli.model_directory import list_checkpoints, read_weights
@@ -345,3 +346,28 @@ def test_the_moving_average_is_what_is_saved_and_the_weights_are_what_is_trained
     resumed.train(StopRequest())
     again = read_weights(list_checkpoints(resumed.run_dir)[-1].path)
     assert all(torch.equal(again[name], saved[name]) for name in names)
+
+
+@pytest.mark.parametrize(
+    ("before", "chosen", "expected"),
+    [
+        ("mkl", False, "mkl"),  # kept
+        ("mkl", True, "onednn"),
+        ("onednn", False, "onednn"),
+    ],
+)
+def test_a_resumed_run_keeps_its_library_of_fp32_products(
+    toy, tmp_path, monkeypatch, capsys, before, chosen, expected
+):
+    short = changed(toy.recipe, training={"max_steps": 3})
+    monkeypatch.setattr(trainers, "CPU", trainers.CPU._replace(fp32_products=before))
+    trainers.new_trainer(toy, tmp_path, short).train(StopRequest())
+    here = trainers.CPU._replace(fp32_products="onednn", is_fp32_products_chosen=chosen)
+    monkeypatch.setattr(trainers, "CPU", here)
+    logs.configure(quiet=False)
+    resumed = trainers.new_trainer(toy, tmp_path, resume=True)
+    log = capsys.readouterr().err
+    assert ("--fp32-products onednn is faster here" in log) == (expected == "mkl")
+    assert ("fp32_products (was mkl, is onednn)" in log) == chosen
+    resumed.train(StopRequest())
+    assert list_checkpoints(tmp_path)[-1].manifest["fp32_products"] == expected
