@@ -1,6 +1,7 @@
 """nmt-cli's own training loop, and the ceiling in the same process.
 
-Variants: fp32, bf16, "ceiling fp32", "ceiling bf16".
+Variants: fp32, bf16, "mkl fp32", and each with "ceiling" before it. The library of the setup
+computes fp32 products, unless the variant names MKL.
 """
 
 import time
@@ -16,6 +17,7 @@ from nmt_cli.corpus.batching import BatchPlan
 from nmt_cli.corpus.binarized import BinarizedText
 from nmt_cli.corpus.loader import Batch, load_batches
 from nmt_cli.hardware.flops import peak_flops, training_flops
+from nmt_cli.hardware.fp32_products import Fp32Products, use_fp32_products
 from nmt_cli.hardware.machine import Machine
 from nmt_cli.hardware.memory import keep_freed_memory
 from nmt_cli.hardware.precision import choose_device
@@ -48,6 +50,7 @@ class OurLoop:
     def __init__(self, setup: Setup) -> None:
         keep_freed_memory()
         shape = setup.shape
+        self._fp32_products = cast(Fp32Products, setup.fp32_products)
         self._tokens, self._vocabulary_size = shape.tokens, shape.vocabulary_size
         self._config = model_config(shape)
         self._training = TrainingConfig(
@@ -79,13 +82,16 @@ class OurLoop:
     def step(self, variant: str, index: int) -> Step:
         """Train on batch ``index``, or do its products alone."""
         kind, _, precision = variant.rpartition(" ")
-        machine = Machine(self._device, precision)
+        by_setup = precision == "fp32" and "mkl" not in kind
+        products: Fp32Products = self._fp32_products if by_setup else "mkl"
+        machine = Machine(self._device, precision, fp32_products=products)
         started = time.perf_counter()
         batch = self._next_batch(variant, index)
         waited = time.perf_counter() - started
-        if kind == "ceiling":
-            return self._multiply(batch, machine)
-        loss = self._train(batch, machine)
+        with use_fp32_products(products):
+            if kind.startswith("ceiling"):
+                return self._multiply(batch, machine)
+            loss = self._train(batch, machine)
         self._finish()
         return Step(batch.num_target_tokens, loss, waited)
 

@@ -14,6 +14,9 @@ from typing import Any
 from nmt_cli import logs
 from nmt_cli.corpus.batching import BatchPlan
 from nmt_cli.corpus.binarized import BinarizedText
+from nmt_cli.hardware.choices import AUTO
+from nmt_cli.hardware.fp32_products import choose_fp32_products
+from nmt_cli.hardware.precision import choose_device
 from tests.benchmarks import memory_of_a_step, speed
 from tests.benchmarks.data import (
     CAPTIONS,
@@ -48,6 +51,7 @@ class Benchmark:
         self._options, self._started = options, time.monotonic()
         self.hardware = this_machine()
         self._precisions = PRECISIONS if self.hardware.has_fast_bf16 else PRECISIONS[:1]
+        self._fp32_products = choose_fp32_products(AUTO, choose_device(AUTO), "fp32")
         shared = os.environ.get("NMT_CLI_SHARED")
         self._shared = Path(shared) if shared else None
 
@@ -103,6 +107,8 @@ class Benchmark:
             *(speed.Row(peer, precision) for precision in self._precisions for peer in peers),
             *(speed.Row(OURS, f"ceiling {precision}") for precision in self._precisions),
         ]
+        if self._fp32_products != "mkl":
+            rows += [speed.Row(OURS, "mkl fp32"), speed.Row(OURS, "ceiling mkl fp32")]
         rounds = ROUNDS[name]
         if self._options.quick:
             rounds = speed.Rounds(warm_up=1, counted=1, max_rounds=1, seconds=0)
@@ -154,6 +160,7 @@ class Benchmark:
         return self._start(toolkit, setup, "memory")
 
     def _start(self, toolkit: Toolkit, setup: Setup, name: str) -> Worker:
+        setup = setup._replace(fp32_products=self._fp32_products)
         log = BUILD / "logs" / f"{name}-{toolkit.name.replace(' ', '-')}.log"
         return Worker(toolkit, setup, self._options.peers, log)
 

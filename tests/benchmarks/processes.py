@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from nmt_cli.thread_waiting import BRIEF_SPINNING
 from tests.benchmarks.shapes import Setup
 
 SECONDS_TO_LEAVE = 10
@@ -44,6 +45,9 @@ class Worker:
     def __init__(self, toolkit: Toolkit, setup: Setup, peers_python: Path, log: Path) -> None:
         python = str(peers_python) if toolkit.is_peer else sys.executable
         setup = setup._replace(is_tuned=toolkit.is_tuned)
+        environment = {**os.environ, "OMP_NUM_THREADS": str(setup.threads)}
+        if toolkit.is_tuned or not toolkit.is_peer:
+            environment |= BRIEF_SPINNING
         log.parent.mkdir(parents=True, exist_ok=True)
         self._log = log
         with log.open("wb") as stream:
@@ -53,7 +57,7 @@ class Worker:
                 stdout=subprocess.PIPE,
                 stderr=stream,
                 text=True,
-                env={**os.environ, "OMP_NUM_THREADS": str(setup.threads)},
+                env=environment,
             )
         try:
             answer = self._answer()

@@ -16,7 +16,6 @@ ALL_PEERS = tuple(peer.name for peer in PEERS)
 OPPONENTS = {
     "Hugging Face": (HUGGING_FACE.name,),
     "the best plain loop": PLAIN,
-    "the best, tuned ones too": ALL_PEERS,
 }
 
 Record = dict[str, Any]
@@ -87,8 +86,36 @@ def _targets(record: Record) -> str:
         for label, names in OPPONENTS.items():
             cells = [_reached(record["speed"], column, names, t) for column, t in wanted.items()]
             rows.append([f"{kind}: reached, against {label}", *cells])
+    tuned = {column: targets.TUNED[column[0]] for column in targets.COLUMNS}
+    rows.append(["the best, tuned ones too: to reach", *(f"{t.least:g}" for t in tuned.values())])
+    cells = [_reached(record["speed"], column, ALL_PEERS, t) for column, t in tuned.items()]
+    rows.append(["the best, tuned ones too: reached", *cells])
+    rows += _ceiling_shares(record["speed"])
     head = ["", *(f"{shape} {precision}" for shape, precision in targets.COLUMNS)]
     return title + table(head, rows)
+
+
+def _ceiling_shares(speed: Record) -> list[list[str]]:
+    wanted, cells = targets.CEILING_SHARE, []
+    for shape, precision in targets.COLUMNS:
+        ours = speed.get(shape, {}).get("rows", {}).get(OURS.name, {})
+        ceiling = _ceiling(ours, precision)
+        if precision != "fp32" or ceiling is None or precision not in ours:
+            cells.append("")
+            continue
+        share = ours[precision]["rate"] / ceiling["rate"]
+        cells.append(f"{share:.0%} {verdict(share >= wanted[shape].least)}")
+    least = [
+        f"{wanted[shape].least:.0%}" if precision == "fp32" else ""
+        for shape, precision in targets.COLUMNS
+    ]
+    return [["share of the fp32 ceiling: to reach", *least], ["share: reached", *cells]]
+
+
+def _ceiling(ours: Record, precision: str) -> Record | None:
+    """Return the figures of the products alone, by the faster library; None if not measured."""
+    measured = [ours.get(f"ceiling {precision}"), ours.get(f"ceiling mkl {precision}")]
+    return max(filter(None, measured), key=lambda figures: figures["rate"], default=None)
 
 
 def _reached(
@@ -104,7 +131,9 @@ def _speed(shape: str, measured: Record) -> str:
     ours = rows.get(OURS.name, {})
     names = [OURS.name, *(name for name in ALL_PEERS if name in rows)]
     lines = [_speed_line(name, rows.get(name, {}), measured) for name in names]
-    ceiling = [_rate(ours.get(f"ceiling {precision}")) for precision in PRECISIONS]
+    if by_mkl := ours.get("mkl fp32"):
+        lines.insert(1, ["nmt-cli, fp32 products by MKL", _rate(by_mkl), *[""] * 6])
+    ceiling = [_rate(_ceiling(ours, precision)) for precision in PRECISIONS]
     lines.append(["ceiling", ceiling[0], "", "", ceiling[1], "", "", "the products alone"])
     lines += [[name, *["failed"] * 6, reason] for name, reason in measured["failures"].items()]
     head = ["target tokens/s"]
@@ -127,7 +156,7 @@ def _speed_line(name: str, row: Record, measured: Record) -> list[str]:
     line = [name]
     for precision in PRECISIONS:
         best = best_peer(measured["rows"], precision, ALL_PEERS)
-        ceiling = ours.get(f"ceiling {precision}")
+        ceiling = _ceiling(ours, precision)
         rate = row[precision]["rate"] if precision in row else None
         line += [
             _rate(row.get(precision)),

@@ -38,6 +38,7 @@ class Setup(NamedTuple):
     folder: str  # of a corpus; data.py says what is in it
     threads: int
     is_tuned: bool = False  # a peer with what its users seldom know of: see the README
+    fp32_products: str = "mkl"  # or "onednn", for us and for tuned peers
     memory_limit: int | None = None  # bytes of data; more is an error in place of the OOM killer
 
     def as_json(self) -> str:

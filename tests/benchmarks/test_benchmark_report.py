@@ -89,7 +89,23 @@ def test_the_best_peer_counts_and_a_failed_one_is_said():
     assert "| no memory left |" in text
     reached = "reached, against the best plain loop | 2.00 met | not run | 2.00 **not met** |"
     assert f"Intel with AMX: {reached}" in text
-    assert "AMD Zen 4: reached | not run |" in text
+    assert "AMD: reached | not run |" in text
+    assert "the best, tuned ones too: reached | 2.00 met |" in text
+    assert "share: reached | 100% met |  |" in text
+
+
+def test_the_faster_library_is_the_ceiling():
+    ours = {
+        "fp32": {"rate": 3.0, "wait_share": 0.0, "rates": [3.0]},
+        "mkl fp32": {"rate": 2.0, "rates": [2.0]},
+        "ceiling fp32": {"rate": 4.0, "rates": [4.0]},
+        "ceiling mkl fp32": {"rate": 6.0, "rates": [6.0]},
+    }
+    measured = {"rows": {OURS.name: ours}, "failures": {}, "facts": {}, "rounds": 1}
+    text = report.markdown(record_of(measured))
+    assert "share: reached | 50% **not met** |" in text
+    assert "| nmt-cli, fp32 products by MKL | 2 (2 to 2) |" in text
+    assert "| ceiling | 6 (6 to 6) |" in text
 
 
 def test_the_fastest_of_several_peers_counts():

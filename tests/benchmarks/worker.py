@@ -51,6 +51,8 @@ def serve(make_loop: Callable[[Setup], Loop]) -> None:
         resource.setrlimit(resource.RLIMIT_DATA, (setup.memory_limit, setup.memory_limit))
     if setup.is_tuned:
         keep_freed_memory()
+        if setup.fp32_products == "onednn":  # nmt_cli/hardware/fp32_products.py says why
+            torch.backends.mkldnn.matmul.fp32_precision = "bf16"  # type: ignore[attr-defined]
     torch.set_num_threads(setup.threads)
     loop = make_loop(setup)
     answers.write(json.dumps({"facts": loop.facts, "memory": peak_memory()}) + "\n")
