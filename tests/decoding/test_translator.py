@@ -442,3 +442,25 @@ def test_load_reads_a_model_directory(toy, tmp_path):
     assert list(loaded.translate(lines)) == list(made.translate(lines))
     with pytest.raises(UserError, match="not found"):
         Translator.load(tmp_path / "none")
+
+
+@pytest.mark.parametrize("fp32_products", ["onednn", "mkl"])
+def test_products_of_the_search_use_the_chosen_library_and_torch_keeps_its_setting(
+    monkeypatch, fp32_products
+):
+    """The choice reaches torch during the search, whatever this CPU would choose."""
+    matmul: Any = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]
+    before, during = matmul.fp32_precision, []
+    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: False)
+    monkeypatch.setattr(translator_module, "choose_fp32_products", lambda name, *_: name)
+    translator, model = copying(monkeypatch, fp32_products=fp32_products)
+    reset = model.reset
+
+    def recorded(*arguments):
+        during.append(matmul.fp32_precision)
+        reset(*arguments)
+
+    monkeypatch.setattr(model, "reset", recorded)
+    assert texts(translator.translate(["ab"])) == ["ab"]
+    assert ("bf16" in during) == (fp32_products == "onednn")
+    assert matmul.fp32_precision == before

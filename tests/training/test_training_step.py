@@ -41,12 +41,20 @@ def test_target_input_is_the_output_moved_by_one(toy):
 
 
 @pytest.mark.parametrize(
-    ("device", "precision", "is_rounded"),
-    [("cpu", "bf16", True), ("cpu", "fp32", False), ("meta", "bf16", False)],
+    ("device", "precision", "fp32_products", "is_rounded"),
+    [
+        ("cpu", "bf16", "mkl", True),
+        ("cpu", "fp32", "onednn", True),
+        ("cpu", "fp32", "mkl", False),
+        ("meta", "bf16", "mkl", False),
+    ],
 )
-def test_only_bf16_on_a_cpu_has_spare_rows(toy, device, precision, is_rounded):
+def test_only_products_by_onednn_on_a_cpu_have_spare_rows(
+    toy, device, precision, fp32_products, is_rounded
+):
     tokens = batch_of(toy, 1_000).micro_batches[0]
-    machine = Machine(torch.device(device), precision)  # meta stands for a GPU
+    # meta stands for a GPU
+    machine = Machine(torch.device(device), precision, fp32_products=fp32_products)
     tensors = as_tensors(tokens, 1, machine)
     sides = (tensors.source, tensors.target_input)
     assert any(len(side.tokens) > side.num_tokens for side in sides) == is_rounded
