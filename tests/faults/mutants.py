@@ -13,13 +13,23 @@ from pathlib import Path
 from typing import Any
 
 
-def replace(where: str, new: Callable[[Any], Any]) -> None:
-    """Replace the attribute ``module:name`` or ``module:Class.name`` by ``new`` of what it was."""
+def attribute(where: str) -> tuple[Any, str]:
+    """Return the owner and the name of the attribute ``module:name`` or ``module:Class.name``.
+
+    Raises AttributeError if the product does not have it.
+    """
     module, name = where.split(":")
     owner: Any = importlib.import_module(module)
     *classes, name = name.split(".")
     for part in classes:
         owner = getattr(owner, part)
+    getattr(owner, name)
+    return owner, name
+
+
+def replace(where: str, new: Callable[[Any], Any]) -> None:
+    """Replace the attribute ``module:name`` or ``module:Class.name`` by ``new`` of what it was."""
+    owner, name = attribute(where)
     setattr(owner, name, new(getattr(owner, name)))
 
 
@@ -185,17 +195,18 @@ def no_verification_of_tokens() -> None:
 def start_anew_beside_damage() -> None:
     """Where no checkpoint can be read, training starts from nothing."""
     from nmt_cli.errors import UserError
+    from nmt_cli.runs.saving import Saved
 
     def forgiving(original: Any) -> Any:
-        def resume(trainer: Any) -> None:
+        def resume(*arguments: Any) -> Any:
             try:
-                original(trainer)
+                return original(*arguments)
             except UserError:
-                return
+                return Saved(), None
 
         return resume
 
-    replace("nmt_cli.training.trainer:Trainer.resume", forgiving)
+    replace("nmt_cli.training.starting:_resume", forgiving)
 
 
 def keep_old_records() -> None:
@@ -234,19 +245,23 @@ def make_room_by_deleting() -> None:
 def leave_without_saving() -> None:
     """A signal ends training, and the steps since the last checkpoint are lost."""
 
-    def unsaved(original: Any) -> Any:
-        def leave(trainer: Any, stop: Any) -> None:
-            trainer._save_once = lambda *_, **__: None
-            original(trainer, stop)
+    def except_when_leaving(original: Any) -> Any:
+        def save(saver: Any, kind: str, *, forgiving: bool = True) -> Any:
+            is_leaving = kind == "safety" and not forgiving
+            return None if is_leaving else original(saver, kind, forgiving=forgiving)
 
-        return leave
+        return save
 
-    replace("nmt_cli.training.trainer:Trainer._leave", unsaved)
+    replace("nmt_cli.runs.saving:Saver.save", except_when_leaving)
 
 
 def never_complete() -> None:
     """A finished run is gone through again."""
-    replace("nmt_cli.training.trainer:Trainer.is_complete", lambda _: lambda trainer: False)
+
+    def unfinished(original: Any) -> Any:
+        return type("Unfinished", (original,), {"is_complete": lambda *_: False})
+
+    replace("nmt_cli.training.session:Standing", unfinished)
 
 
 def everything_may_change() -> None:

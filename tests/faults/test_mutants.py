@@ -1,6 +1,7 @@
 """The gate: of the bugs in ``mutants.py`` each is found by a check of this folder."""
 
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -197,4 +198,11 @@ def test_every_mutant_is_in_the_gate():
         for name, value in vars(mutants).items()
         if callable(value) and value.__module__ == mutants.__name__ and not name.startswith("_")
     }
-    assert public - {"replace"} == seeded
+    assert public - {"attribute", "replace"} == seeded
+
+
+@pytest.mark.parametrize("mutant", [mutant for mutant, _ in GATE], ids=lambda m: m.__name__)
+def test_a_mutant_replaces_what_the_product_has(mutant, monkeypatch):
+    monkeypatch.setattr(time, "monotonic", time.monotonic)  # undoes the one that needs no replace
+    monkeypatch.setattr(mutants, "replace", lambda where, _: mutants.attribute(where))
+    mutant()
