@@ -15,11 +15,11 @@ class BatchCut(NamedTuple):
     """The size and the number of the micro-batches."""
 
     max_tokens: int  # of either side of a micro-batch
-    multiple_of: int = 1  # the number of micro-batches is one, so that every rank gets as many
+    multiple_of: int = 1  # divides the number of micro-batches; every rank then gets as many
     is_limit_chosen: bool = False  # the user gave max_tokens, so training never changes it
 
     def facts(self) -> dict[str, Any]:
-        """Return what a checkpoint keeps of it: the draws of dropout depend on it."""
+        """Return the facts for a checkpoint: the random draws of dropout depend on them."""
         return {
             "max_tokens_per_device": self.max_tokens,
             "micro_batches_multiple_of": self.multiple_of,

@@ -90,7 +90,7 @@ def advice_on_load(
 
 
 def warn_if_busy(meter: LoadMeter, threads: int, processes: int = 1) -> None:
-    """Warn where other programs use the cores that ``threads`` in ``processes`` want."""
+    """Warn if other programs use the cores that ``threads`` in each of ``processes`` need."""
     advice = advice_on_load(meter.others(), cores(), threads, processes)
     if advice is not None:
         logs.warning(advice)

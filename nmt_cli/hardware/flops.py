@@ -60,7 +60,7 @@ def training_flops_of_sums(config: ModelConfig, vocabulary_size: int, lengths: L
     d_model = config.d_model
     heads = config.num_heads * (config.key_width + config.value_width)  # 2 d_model in the paper
     feed_forward = 4 * d_model * config.d_ff
-    # Of a token: queries and output are one half of its projections, keys and values the other.
+    # For each token: queries and output are half of attention's projections, keys and values half.
     encoder = 4 * d_model * heads + feed_forward
     memory = 2 * d_model * heads
     decoder = 4 * d_model * heads + 2 * d_model * heads + feed_forward
@@ -81,7 +81,7 @@ def peak_flops(device: torch.device, precision: str) -> float | None:
 
 
 def peak_flops_of(device_name: str, precision: str) -> float | None:
-    """Return ``peak_flops`` of the GPU that calls itself so."""
+    """Return ``peak_flops`` of the GPU with this name."""
     peaks = PEAK_TERAFLOPS.get(_model_of(device_name))
     teraflops = getattr(peaks, precision, None)
     return None if teraflops is None else teraflops * TERA

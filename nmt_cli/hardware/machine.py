@@ -55,7 +55,7 @@ class Machine(NamedTuple):
         }
 
     def facts(self) -> dict[str, Any]:
-        """Return what a checkpoint keeps of it: rounding depends on it."""
+        """Return the facts for a checkpoint: rounding depends on them."""
         return {
             "precision": self.precision,
             "ranks": self.ranks.size,

@@ -94,6 +94,10 @@ class Ranks:
         self._exchange(lambda: dist.broadcast_object_list(values, src=0, device=_CPU))
         return values[0]
 
+    def wait_for_main(self) -> None:
+        """Return once the main rank has made this call too."""
+        self.from_main(None)
+
     def copy_from_main(self, tensors: Iterable[Tensor]) -> None:
         """Overwrite ``tensors``, which have the same shapes on all ranks, by the main rank's."""
         if self.size == 1:

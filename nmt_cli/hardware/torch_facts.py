@@ -85,7 +85,10 @@ def _of_gpu(device: torch.device, prefix: str) -> dict[str, Any]:
 
 
 def is_built_for(capability: tuple[int, int], architectures: list[str]) -> bool:
-    """Return whether a build for these runs there: as sm_ of the same generation, or from PTX."""
+    """Return whether a build of torch for these architectures runs on a GPU of this capability.
+
+    Machine code (sm_80) runs on GPUs of the same major version, PTX (compute_80) on all later ones.
+    """
     for architecture in architectures:
         kind, _, digits = architecture.partition("_")
         number = re.match(r"\d+", digits)

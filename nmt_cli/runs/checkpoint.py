@@ -173,8 +173,7 @@ def _restore(checkpoint: Checkpoint, state: TrainingState) -> None:
     load_weights(state.model, weights, checkpoint.path)
     groups = state.optimizer.state_dict()["param_groups"]
     state.optimizer.load_state_dict({"state": moments, "param_groups": groups})
-    for name, value in asdict(progress).items():  # in place: others hold this object
-        setattr(state.progress, name, value)
+    state.progress = progress
     state.validation = checkpoint.manifest.get("validation")
     state.origin = checkpoint.manifest.get("initialized_from")
 

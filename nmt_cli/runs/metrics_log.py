@@ -26,7 +26,10 @@ class MetricsLog:
     """
 
     def __init__(self, path: Path, *, keep_until_step: int) -> None:
-        """Open ``path``; remove records after ``keep_until_step`` and incomplete ones."""
+        """Open ``path``; remove records after ``keep_until_step`` and incomplete ones.
+
+        Raises OutputError if the disk is full.
+        """
         self._path = path
         self._resumed_at = keep_until_step
         self._is_full = False
@@ -36,9 +39,8 @@ class MetricsLog:
     def append(self, record: Mapping[str, Any]) -> None:
         """Write one record, which holds ``step``.
 
-        If the disk is full, a warning is logged once and training goes on.
-
-        JSON has no NaN and no infinity: they are written as null.
+        NaN and infinity, which JSON does not have, are written as null. If the disk is full, a
+        warning is logged once and training goes on.
         """
         record = _strict(record)
         try:

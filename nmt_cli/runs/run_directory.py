@@ -43,7 +43,8 @@ class RunInUseError(UserError):
 def locked(run_dir: Path) -> Iterator[None]:
     """Hold the run for this process alone.
 
-    Raises RunInUseError if another process trains in it, and UserError if it cannot be a run.
+    Raises RunInUseError if another process trains in it, and UserError if it is not a run or its
+    file system has no locks.
 
     If no session begins, the lock file and the folders that were made for it are removed again.
     """
@@ -90,7 +91,8 @@ def check_run_directory(
     """Return whether there is a checkpoint to resume from; log what changed if ``is_logged``.
 
     Raises UserError if the folder is not a run, if it holds checkpoints but ``resume`` is not
-    given, or if the recipe changed in a key that is neither free nor ``allowed``.
+    given, if the recipe changed in a key that is neither free nor ``allowed``, or if a key in
+    ``allowed`` does not exist.
     """
     _refuse_foreign(run_dir)
     if not any((run_dir / CHECKPOINTS).glob(CHECKPOINT_GLOB)):

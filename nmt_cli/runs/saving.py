@@ -35,7 +35,7 @@ class Saved(NamedTuple):
 
 
 class Saver:
-    """Saves the checkpoints of one run, each once; of several ranks only the main one writes."""
+    """Saves the checkpoints of one run, each once; only the main rank writes files."""
 
     def __init__(
         self,
@@ -59,8 +59,8 @@ class Saver:
     def save(self, kind: CheckpointKind, *, forgiving: bool = True) -> float | None:
         """Save a checkpoint unless it is the one that was saved last; return the seconds it took.
 
-        Raises OutputError if the disk is full. If ``forgiving``, the first two failures in a row
-        are only logged.
+        Raises UserError if a weight is not finite, and OutputError if the disk is full. If
+        ``forgiving``, the first two failures for want of space in a row are only logged.
         """
         progress = self._state.progress
         new = Saved(progress.step, kind, is_measured=progress.validated_step == progress.step)

@@ -31,11 +31,11 @@ Result = TypeVar("Result")
 
 
 class Computed(NamedTuple, Generic[Result]):
-    """What was computed of a batch, and the micro-batches that fitted the memory."""
+    """The result for a batch, and the batch in micro-batches that fitted the memory."""
 
     result: Result
     batch: Batch
-    max_tokens: int | None  # of a side, to which the batch was cut; None where it fitted as it was
+    max_tokens: int | None  # of a side, the limit of the last cut; None if the batch fitted uncut
 
 
 def fit_to_memory(
@@ -80,7 +80,10 @@ def try_micro_batch(
     bos_id: int,
     machine: Machine,
 ) -> None:
-    """Compute and discard the gradient of a micro-batch, beside what later steps allocate."""
+    """Compute and discard the gradient of a micro-batch, beside what later steps allocate.
+
+    Raises one of MEMORY_ERRORS if it does not fit.
+    """
     state.model.train()
     room = room_to_leave(state, machine)
     compute_gradient(
@@ -183,5 +186,5 @@ def gradient_within_memory(
 
 
 def _is_shared(error: Exception, ranks: Ranks) -> bool:
-    """Return whether all ranks ran out of memory on this batch, and ``error`` means that."""
+    """Return whether ``error`` means that all ranks ran out of memory on this batch."""
     return isinstance(error, FullMemoryError) or (ranks.size == 1 and is_out_of_memory(error))

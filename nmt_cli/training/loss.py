@@ -109,8 +109,9 @@ def _nll(
 ) -> Tensor:
     """Return the negative log-likelihood of each target (its row and column), in fp32 or better.
 
-    It is -log(softmax) of the target, without a pass over C x V numbers, unless one underflows:
-    then it is max(z) - log(max(softmax)) - z_y. On a GPU to look would be to wait, so it is that.
+    On a CPU it is -log(softmax) of the target, which needs no pass over C x V numbers. If a softmax
+    underflows, it is max(z) - log(max(softmax)) - z_y. On a GPU it is always the second, because
+    looking for an underflow would synchronize the device.
     """
     wide = torch.promote_types(logits.dtype, torch.float32)
     probability = softmax[targets].to(wide)

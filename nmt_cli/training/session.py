@@ -62,10 +62,13 @@ class Job(NamedTuple):
     options: TrainOptions
 
     def open_corpus(self, worker: Worker | None = None) -> PreparedCorpus:
-        """Return the prepared text after checking every file of it; warn if it is out of date."""
+        """Return the prepared text after checking every file of it; warn if it is out of date.
+
+        Raises UserError if it is missing, is damaged or was made with another recipe.
+        """
         prepared = self.options.get("prepared") or self.file.prepared
         try:
-            corpus = open_prepared(prepared, self.file.recipe, self._preprocess())
+            corpus = open_prepared(prepared, self.file.recipe, self._preprocess_command())
         except UserError:
             if self.options.get("resume") and self.run_dir.is_dir():
                 self.check_run_directory()  # what cannot change within a run comes first
@@ -84,10 +87,10 @@ class Job(NamedTuple):
         then = ", then train into another --run-dir" if is_begun else ""
         logs.warning(
             f"{changed[0]}{others} changed since {corpus.directory} was made, and training uses "
-            f"what was prepared. To use the new text: {self._preprocess()} --force{then}"
+            f"what was prepared. To use the new text: {self._preprocess_command()} --force{then}"
         )
 
-    def _preprocess(self) -> str:
+    def _preprocess_command(self) -> str:
         """Return the command that prepares this job's text, with the user's own options."""
         overrides, prepared = self.options.get("overrides", ()), self.options.get("prepared")
         words: list[str | Path] = []
@@ -99,7 +102,10 @@ class Job(NamedTuple):
         return command("nmt-cli", "preprocess", as_argument(self.recipe_name), *words)
 
     def check_run_directory(self, *, is_restart: bool = False, is_logged: bool = True) -> bool:
-        """Return whether there is something to resume; refuse to mix two trainings."""
+        """Return whether there is something to resume.
+
+        Raises UserError if this job may not train in the directory as it is.
+        """
         return check_run_directory(
             self.run_dir,
             self.file.recipe,

@@ -1,7 +1,6 @@
 """The state in which a training begins: new, from another model, or from its newest checkpoint."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,7 +21,7 @@ from nmt_cli.optimization.adam import Adam
 from nmt_cli.optimization.ema import MovingAverage
 from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.recipe.schema import Recipe
-from nmt_cli.runs.checkpoint import Progress, TrainingState, load_newest
+from nmt_cli.runs.checkpoint import TrainingState, load_newest
 from nmt_cli.runs.saving import Saved
 from nmt_cli.runs.warm_start import start_from
 from nmt_cli.training.agreement import require_same_training
@@ -53,8 +52,8 @@ def prepare_start(
 
     The main rank reads it: from the newest undamaged checkpoint in ``run_dir`` if ``is_resumed``,
     else the weights from the model at ``init_from`` if that is given. The other ranks receive it.
-    Raises UserError if nothing can be resumed, if the text is another one than before, or if the
-    ranks do not train the same.
+    Raises UserError if no checkpoint can be resumed from, if the text is another one than before,
+    if the model at ``init_from`` does not fit, or if text, recipe or precision of the ranks differ.
     """
     ranks = machine.ranks
     plan = plan_batches(plan_settings(recipe), corpus)
@@ -103,7 +102,7 @@ def _new_average(recipe: Recipe, model: Transformer) -> MovingAverage | None:
 def _resume(
     recipe: Recipe, corpus: PreparedCorpus, run_dir: Path, plan: BatchPlan, state: TrainingState
 ) -> tuple[Saved, Mapping[str, Any]]:
-    """Read ``state`` from the newest checkpoint; return which it is, and its manifest.
+    """Read ``state`` from the newest checkpoint; return that checkpoint and its manifest.
 
     The progress is adapted to what changed since the recipe of the checkpoint.
     """
@@ -135,7 +134,7 @@ def _refuse_other_text(
 
 def _copy_from_main(ranks: Ranks, state: TrainingState) -> None:
     """Overwrite ``state`` by that of the main rank."""
-    state.progress = Progress(**ranks.from_main(asdict(state.progress)))
+    state.progress = ranks.from_main(state.progress)
     state.validation = ranks.from_main(state.validation)
     ranks.copy_from_main(state.model.parameters())
     if state.average is not None:

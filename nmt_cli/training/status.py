@@ -24,7 +24,8 @@ def status_kept(run_dir: Path, worker: Worker | None, summary: Callable[[], str]
     """Write how training stands while the block runs, and how and why it ended.
 
     ``summary()`` describes a training that came to its end. The failure of a worker is not written
-    here, but by the rank that logs it (``report_failure``).
+    here, but by the rank that logs it (``report_failure``). Raises what the block raises, but
+    EndedAtOnceError in place of KeyboardInterrupt, which a second SIGINT raises.
     """
     _write_status(run_dir, worker, "running")
     try:
@@ -80,7 +81,7 @@ def _write_status(
     message: str = "",
     exit_status: int | None = None,
 ) -> None:
-    """Write the status into the run directory, and for our own launcher if that waits."""
+    """Write the status into the run directory, and into our launcher's folder if it waits."""
     launch = worker.launch if worker is not None else ""
     status = RunStatus(state, launch, exit_status, message)
     if worker is not None and worker.outcome is not None:

@@ -51,7 +51,8 @@ class Trainer:
 
         Raises InterruptedTrainingError after a stop request, once a checkpoint is saved, and
         UserError if training cannot go on: too many batches without a finite gradient, a full
-        memory, or a full disk.
+        memory, a full disk, a lost rank, ranks whose weights differ, or a line of the validation
+        text that cannot be translated.
         """
         progress, ranks = self.state.progress, self._machine.ranks
         if ranks.is_main:
@@ -69,12 +70,12 @@ class Trainer:
                     bar.advance(1, report.as_notes())
                 self._validate_and_save_if_due(stop)
                 if ranks.size == 1:
-                    stop.agree(stop.flags())  # several ranks learn of a late one at the next step
+                    stop.agree(stop.flags())  # several ranks exchange theirs in the next step
                 if stop.agreed and not self._is_complete():
                     self._leave(stop.why)
-        if not self._is_complete():
+        if not self._is_complete():  # the last validation was interrupted
             self._leave(stop.why)
-        ranks.from_main("saved")  # no rank ends as finished before the main one has saved
+        ranks.wait_for_main()  # no rank ends as finished before the main one has saved
         log = logs.info if self.standing.divergence() is None else logs.warning
         log(self.standing.summary())
 
@@ -189,7 +190,7 @@ class Trainer:
         step = self.state.progress.step
         if step > 0 and self._saver.last.step != step:
             self._saver.save("safety", forgiving=False)
-        self._machine.ranks.from_main("saved")
+        self._machine.ranks.wait_for_main()  # the message is true only once the main rank has saved
         saved = f"it was saved in {self.run_dir}" if step > 0 else "there was nothing to save yet"
         raise InterruptedTrainingError(
             f"{reason} stopped training at step {step:,}; {saved}. "

@@ -1,4 +1,4 @@
-"""One optimizer step: the gradient of a batch, micro-batch by micro-batch (section 5).
+"""The gradient of a batch, added up micro-batch by micro-batch (section 5).
 
 Legend: T target tokens, D d_model.
 """
@@ -31,7 +31,7 @@ class Gradient(NamedTuple):
 
     @property
     def is_finite(self) -> bool:
-        """Whether the weights may be updated by it."""
+        """Whether the loss and the gradient are finite, so that the weights may be updated."""
         return math.isfinite(self.loss) and math.isfinite(self.norm)
 
 
@@ -79,8 +79,9 @@ def compute_gradient(
 
     The gradient is that of the sum of token losses over the whole batch, divided by the number of
     its target tokens, whichever rank computes which micro-batch. Dropout is seeded for each
-    micro-batch. Requests to ``stop`` are exchanged with the losses. Raises FullMemoryError
-    on all ranks if one of them runs out of memory.
+    micro-batch. The ranks exchange requests to ``stop`` together with the losses. Raises
+    FullMemoryError on all ranks if one of them runs out of memory, and PeerLostError if a rank is
+    lost.
     """
     model.zero_grad(set_to_none=True)
     ranks, failure, gradients = machine.ranks, None, None
