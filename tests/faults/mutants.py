@@ -10,6 +10,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 
@@ -272,7 +273,13 @@ def everything_may_change() -> None:
 
 
 def wall_clock() -> None:
-    """Durations are differences of the wall clock."""
-    import time
+    """The seconds of steps and saves are differences of the wall clock.
 
-    time.monotonic = lambda: time.time()
+    Elsewhere the monotonic clock stays: a sleep until a time of the jumping clock takes a day.
+    """
+
+    def of_the_wall(time: Any) -> Any:
+        return SimpleNamespace(monotonic=lambda: time.time())
+
+    for module in ("training.trainer", "runs.saving"):
+        replace(f"nmt_cli.{module}:time", of_the_wall)
