@@ -48,7 +48,7 @@ def test_every_recipe_is_documented():
 
 
 def test_the_files_of_the_walk_exist():
-    walk = (ROOT / "README.md").read_text(encoding="utf-8").split("turn by turn")[1]
+    walk = (ROOT / "README.md").read_text(encoding="utf-8").split("step by step:")[1]
     walk = walk.split("Modules import")[0]
     named = re.findall(r"`((?:\w+/)*\w+\.py)(?:: ([\w.]+))?", walk)
     assert len(named) > 12
