@@ -1,6 +1,6 @@
 """The corpora that are trained on: token files as ``nmt-cli preprocess`` writes them, and batches.
 
-train.source.tokens .lengths   train.target.tokens .lengths     uint16 behind a header of 64 bytes
+train.source.tokens .lengths   train.target.tokens .lengths     uint16 after a header of 64 bytes
 batches.npz                    pairs [N] in the order of the batches, bounds [batches + 1]
 """
 
@@ -17,7 +17,7 @@ from nmt_cli.commands import preprocess
 from nmt_cli.corpus.binarized import BinarizedText, writing_binarized
 from tests.benchmarks.shapes import SEED
 
-FIRST_PIECE, END = 3, 2  # behind the unknown piece, <s> and </s>
+FIRST_PIECE, END = 3, 2  # 0, 1 and 2 are the unknown piece, <s> and </s>
 BATCHES = "batches.npz"
 LONGEST = 250
 
@@ -42,19 +42,19 @@ class Text(NamedTuple):
 
     folder: Path
     validation: str
-    pieces: int  # of a vocabulary that fits it
+    pieces: int  # of a vocabulary of suitable size
     name: str
 
 
 class Corpus(NamedTuple):
-    """A folder of token files, and what to call it in a table."""
+    """A folder of token files, and its description for a table."""
 
     folder: Path
     description: str
 
 
 class LengthModel(NamedTuple):
-    """How long random sentences are, in tokens with their ends."""
+    """The distribution of the lengths of random sentences, in tokens with ``</s>``."""
 
     mean: float
     deviation: float
@@ -112,7 +112,7 @@ def random_corpus(
 def random_lengths(
     rng: np.random.Generator, num_pairs: int, lengths: LengthModel
 ) -> tuple[Lengths, Lengths]:
-    """Return lengths of both sides: gamma, and that times a log-normal ratio."""
+    """Return lengths of both sides: the source's are gamma, the target's that times log-normal."""
     shape = (lengths.mean / lengths.deviation) ** 2
     source = rng.gamma(shape, lengths.mean / shape, num_pairs)
     ratios = rng.lognormal(0.0, lengths.ratio_deviation, num_pairs)

@@ -1,4 +1,4 @@
-"""What a record is named after: the machine, as its flags and names say."""
+"""The machine, from the name and flags of its CPU or GPU; records are named after it."""
 
 import os
 import platform
@@ -12,10 +12,10 @@ MATRIX_FLAGS = ("amx_bf16", "avx512_bf16")  # the best first
 
 
 class Hardware(NamedTuple):
-    """The machine at hand."""
+    """One machine."""
 
     cpu: str
-    flag: str  # the first of MATRIX_FLAGS that the CPU has, else none
+    flag: str  # the first of MATRIX_FLAGS that the CPU has, else "none"
     cores: int
     memory: int  # bytes
     gpu: str | None
@@ -29,7 +29,7 @@ class Hardware(NamedTuple):
 
     @property
     def has_fast_bf16(self) -> bool:
-        """Say whether bf16 is worth measuring."""
+        """Whether bf16 is worth measuring."""
         return self.gpu is not None or self.flag != "none"
 
 
@@ -46,7 +46,7 @@ def this_machine() -> Hardware:
 
 
 def describe_cpu(cpuinfo: str) -> tuple[str, frozenset[str]]:
-    """Return the model's name and the flags of the first CPU; empty where Linux tells none."""
+    """Return the model's name and the flags of the first CPU; empty if Linux lists none."""
     name = re.search(r"^model name\s*:\s*(.+)$", cpuinfo, re.MULTILINE)
     flags = re.search(r"^flags\s*:\s*(.+)$", cpuinfo, re.MULTILINE)
     return name[1].strip() if name else "", frozenset(flags[1].split() if flags else ())

@@ -1,4 +1,4 @@
-"""Peak memory of one step of a large micro-batch, as large as the machine bears."""
+"""Peak memory of one step of a large micro-batch, as large as fits the machine."""
 
 import gc
 from collections.abc import Callable
@@ -8,7 +8,7 @@ from tests.benchmarks.processes import Worker, WorkerError
 
 PROBE_TOKENS = 4_096
 SHARE_OF_FREE_MEMORY = 0.9
-NEXT_TRY = 0.92
+NEXT_TRY = 0.92  # times the size that did not fit
 MAX_TRIES = 6
 
 # (tokens, bytes of data that may be allocated) -> a worker whose batches have so many tokens
@@ -25,8 +25,9 @@ class Peak(NamedTuple):
 def largest_step(open_sized: OpenSized, precision: str, tokens: int) -> dict[str, Any]:
     """Return the peaks of a small step and of the largest that runs, at most ``tokens``.
 
-    Memory is nearly a straight line in tokens, so the first size to try is where that line meets
-    what is free. The limit is set on the process itself: it fails, and nothing else is killed.
+    Memory grows almost linearly with tokens, so the first size to try is where the line through
+    two small steps reaches the free memory. The process limits its own memory: too large a step
+    fails in it, and the kernel kills no process.
     """
     limit = int(free_memory() * SHARE_OF_FREE_MEMORY)
     try:
@@ -65,7 +66,7 @@ def free_memory() -> int:
         for line in lines:
             if line.startswith("MemAvailable:"):
                 return int(line.split()[1]) * 1024
-    raise RuntimeError("this kernel does not say how much memory is free")
+    raise RuntimeError("/proc/meminfo does not show how much memory is free")
 
 
 def _peak(open_sized: OpenSized, precision: str, tokens: int, limit: int) -> Peak:

@@ -14,14 +14,14 @@ from torch.nn import functional as F
 
 from tests.benchmarks.shapes import ADAM_BETAS, ADAM_EPSILON, LABEL_SMOOTHING
 
-HEADER_BYTES = 64  # of nmt-cli's token files, which hold uint16 behind it
+HEADER_BYTES = 64  # of nmt-cli's token files; uint16 values follow
 PAD_ID, BOS_ID = 0, 1  # 0 is the unknown piece, which byte fallback never needs
 IGNORED = -100
 LEARNING_RATE = 5e-4
 
 
 class PaddedBatch(NamedTuple):
-    """Sentences side by side, each filled up to the longest of its side."""
+    """Sentence pairs; each side is padded to its longest sentence."""
 
     source: Tensor  # B S
     keep: Tensor  # B S, True = a token
@@ -40,7 +40,7 @@ class PaddedBatches:
         self._pairs, self._bounds = batches["pairs"], batches["bounds"]
 
     def batch(self, index: int) -> PaddedBatch:
-        """Return batch ``index``, from the start again behind the last."""
+        """Return batch ``index``; after the last batch comes the first again."""
         index %= len(self._bounds) - 1
         pairs = self._pairs[self._bounds[index] : self._bounds[index + 1]]
         source, keep = self._source.padded(pairs)

@@ -11,7 +11,7 @@ from nmt_cli.model.packing import Packed, pack
 
 
 class Padding(NamedTuple):
-    """Shares of work that is for no token."""
+    """Shares of the work that is spent on padding."""
 
     attention_places: float  # of queries and keys in the padded groups
     attention_pairs: float  # of query-key pairs, which grow with the square of the length

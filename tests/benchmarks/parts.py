@@ -45,7 +45,7 @@ QUICK_TOKENS, QUICK_LOSS_STEPS = 512, 10
 
 
 class Benchmark:
-    """The parts of a run; each returns what ``report`` shows."""
+    """The parts of a run; each returns the figures that ``report`` shows."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         self._options, self._started = options, time.monotonic()
@@ -166,7 +166,7 @@ class Benchmark:
 
 
 def _expected_seconds(record: dict[str, Any], name: str, steps: int) -> float:
-    """Return how long the loss takes by the rates of the record; 0 where it has none."""
+    """Return how long the loss takes, by the rates in the record; 0 if it has none."""
     rows = record.get("speed", {}).get(name, {}).get("rows", {}).get(OURS.name, {})
     tokens = SHAPES[name].tokens * steps
     return sum(tokens / rows[precision]["rate"] for precision in PRECISIONS if precision in rows)

@@ -1,8 +1,8 @@
 """eole, OpenNMT-py's successor: its model in a plain loop with fused Adam.
 
-Its own command makes its own batches, so its model is used as a library; its loss is without the
-statistics that its own loop takes. Its layers normalize first (its default); its dropout behind
-the ReLU is taken out, because the paper has none.
+eole's own command makes its own batches, so its model is used as a library, without the statistics
+that its own loop computes with the loss. Its layers are pre-norm (its default). Its dropout after
+the ReLU is turned off, because the paper has none.
 """
 
 import eole  # type: ignore[import-not-found, unused-ignore]
@@ -39,7 +39,7 @@ class EoleLoop:
     def step(self, variant: str, index: int) -> Step:
         """Train on batch ``index`` in the precision ``variant``."""
         batch = self._batches.batch(index)
-        # eole shifts by itself: it leaves the last place of its target out.
+        # eole shifts the target itself: it ignores the last position.
         spare = torch.full((len(batch.source), 1), PAD_ID)
         target = torch.cat([batch.target_input, spare], dim=1)
         self._optimizer.zero_grad(set_to_none=True)
@@ -85,7 +85,7 @@ def _model(shape: Shape, vocabs: dict[str, dict[str, int]]) -> EncoderDecoderMod
     model = EncoderDecoderModel.for_training(config, vocabs, running, device_id=None)
     for module in model.modules():
         if isinstance(module, MLP):
-            module.dropout_1.p = 0.0  # behind the ReLU
+            module.dropout_1.p = 0.0  # after the ReLU
     model.train()
     return model
 

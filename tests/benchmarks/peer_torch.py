@@ -37,7 +37,7 @@ class TorchModel(nn.Module):
             if isinstance(module, nn.MultiheadAttention):
                 module.dropout = 0.0
             elif isinstance(module, nn.TransformerEncoderLayer | nn.TransformerDecoderLayer):
-                module.dropout.p = 0.0  # behind the ReLU
+                module.dropout.p = 0.0  # after the ReLU
 
     def forward(self, batch: PaddedBatch) -> Tensor:
         """Return logits [B, T, V]."""

@@ -19,7 +19,7 @@ TOKENS_PER_STEP = 25_000
 
 
 def write_lengths(folder: Path, num_pairs: int) -> None:
-    """Write lengths of both sides, little by little."""
+    """Write lengths of both sides in blocks, so that little memory is used."""
     rng = np.random.default_rng(SEED)
     with (folder / "source").open("wb") as source, (folder / "target").open("wb") as target:
         for _ in range(num_pairs // PAIRS_AT_ONCE):

@@ -1,4 +1,4 @@
-"""Worker processes, seen from the one that gives them their turns."""
+"""Starts worker processes and gives them their turns."""
 
 import json
 import os
@@ -14,7 +14,7 @@ SECONDS_TO_LEAVE = 10
 
 
 class Toolkit(NamedTuple):
-    """What is measured, and the module of its loop."""
+    """A toolkit that is measured, and the module of its loop."""
 
     name: str
     module: str
@@ -36,7 +36,7 @@ PEERS = (
 
 
 class WorkerError(Exception):
-    """A worker ended where it should have answered; says why."""
+    """A worker ended instead of answering; the message gives the reason."""
 
 
 class Worker:
@@ -104,7 +104,7 @@ class Worker:
         return answer
 
     def _reason(self) -> str:
-        """Return the last line that the process said, which for Python names the error."""
+        """Return the last line of the log: of a Python traceback, this is the error."""
         status = self._process.wait()
         lines = self._log.read_text(errors="replace").strip().splitlines()
         return lines[-1].strip() if lines else f"exit status {status}"

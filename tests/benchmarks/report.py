@@ -12,7 +12,7 @@ from tests.benchmarks.targets import verdict
 GB = 1e9
 PLAIN = tuple(peer.name for peer in (HUGGING_FACE, EOLE, TORCH))
 ALL_PEERS = tuple(peer.name for peer in PEERS)
-# The targets were set against the first; who wants to be the fastest looks at the others too.
+# The targets were set against the first. The others show whether we are the fastest of all.
 OPPONENTS = {
     "Hugging Face": (HUGGING_FACE.name,),
     "the best plain loop": PLAIN,
@@ -22,7 +22,7 @@ Record = dict[str, Any]
 
 
 def markdown(record: Record) -> str:
-    """Return the whole record as a text."""
+    """Return the whole record as Markdown."""
     parts = [_head(record)]
     if "speed" in record:
         parts += [_targets(record), *map(_speed, record["speed"], record["speed"].values())]
@@ -58,16 +58,14 @@ def ratio_to_best(measured: Record, precision: str, names: Sequence[str]) -> flo
 def _head(record: Record) -> str:
     hardware = record["hardware"]
     machine = hardware["gpu"] or f"{hardware['cpu']} ({hardware['flag']})"
-    warning = (
-        "**A trial of a few small steps: these are no figures.** " if record["is_quick"] else ""
-    )
+    warning = "**A trial of a few small steps: no figure counts.** " if record["is_quick"] else ""
     return (
         f"# {record['date']}, {machine}\n\n{warning}"
         f"{hardware['cores']} cores, {record['threads']} threads, "
         f"{hardware['memory'] / GB:.0f} GB of memory, torch {record['torch']}. "
         f"Dropout {DROPOUT}; rates are real target tokens a second, the median of rounds in which "
-        "every toolkit trains on the same batches in turn. Absolute figures say nothing from one "
-        "machine to another, nor from one day to another: compare within a table."
+        "every toolkit trains on the same batches in turn. Absolute figures differ between "
+        "machines and between days: compare only within a table."
     )
 
 
@@ -174,7 +172,7 @@ def _remark(name: str, row: Record, facts: Record) -> str:
             mfu = row[precision]["rate"] * facts["flops_per_target_token"] / peak
             remarks.append(f"MFU {mfu:.1%} in {precision}")
     if name in ALL_PEERS and name not in PLAIN:
-        remarks.append("README says how")
+        remarks.append("settings: README")
     return ", ".join(remarks)
 
 
@@ -237,7 +235,7 @@ def _memory_cells(peaks: Record, tokens: int, theirs: Record | None) -> list[str
 
 
 def scaled_memory(peaks: Record, tokens: int) -> tuple[float, float]:
-    """Return the memory of so many tokens: in proportion, and on the line through both peaks."""
+    """Return the memory of ``tokens``: in proportion, and on the line through both peaks."""
     small, large = Peak(**peaks["small"]), Peak(**peaks["large"])
     by_line = memory_at(tokens, small, large) if large.tokens > small.tokens else large.memory
     return large.memory * tokens / large.tokens, by_line

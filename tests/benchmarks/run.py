@@ -1,4 +1,4 @@
-"""``make benchmark``: measures, writes a record named after the hardware and prints it.
+"""``make benchmark``: measures, prints a record, and writes it to a file named by the hardware.
 
 python -m tests.benchmarks.run --peers build/benchmark-venv/bin/python [--only speed ...]
 """
@@ -57,12 +57,12 @@ def parse_options() -> argparse.Namespace:
     """Return what the command line asks for."""
     parser = argparse.ArgumentParser(description=__doc__)
     shapes = GPU_SHAPES if torch.cuda.is_available() else CPU_SHAPES
-    parser.add_argument("--peers", type=Path, required=True, help="python of the peers")
+    parser.add_argument("--peers", type=Path, required=True, help="python of their environment")
     parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS)
     parser.add_argument("--shapes", nargs="+", choices=GPU_SHAPES, default=shapes)
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
-    parser.add_argument("--minutes", type=float, default=30.0, help="loss is left out beyond")
-    parser.add_argument("--quick", action="store_true", help="a step of each, to see that all run")
+    parser.add_argument("--minutes", type=float, default=30.0, help="loss needs time left")
+    parser.add_argument("--quick", action="store_true", help="a trial: small steps, and few")
     return parser.parse_args()
 
 

@@ -1,4 +1,4 @@
-"""The models that are measured, and what one worker process is told."""
+"""The models that are measured, and the settings of one worker process."""
 
 import json
 from typing import Any, NamedTuple
@@ -32,14 +32,14 @@ SHAPES = {
 
 
 class Setup(NamedTuple):
-    """What a worker process needs to know before its first step."""
+    """The settings of a worker process, which it gets as an argument."""
 
     shape: Shape
-    folder: str  # of a corpus; data.py says what is in it
+    folder: str  # of a corpus; data.py lists its files
     threads: int
-    is_tuned: bool = False  # a peer with what its users seldom know of: see the README
+    is_tuned: bool = False  # a peer with settings that few users know: see the README
     fp32_products: str = "mkl"  # or "onednn", for us and for tuned peers
-    memory_limit: int | None = None  # bytes of data; more is an error in place of the OOM killer
+    memory_limit: int | None = None  # bytes of data; more fails, before the OOM killer acts
 
     def as_json(self) -> str:
         """Return this as one argument of a command line."""
@@ -47,6 +47,6 @@ class Setup(NamedTuple):
 
     @classmethod
     def from_json(cls, text: str) -> "Setup":
-        """Return what ``as_json`` made a text of."""
+        """Return the setup that ``as_json`` wrote."""
         values: dict[str, Any] = json.loads(text)
         return cls(**{**values, "shape": Shape(**values["shape"])})

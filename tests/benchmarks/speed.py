@@ -1,4 +1,4 @@
-"""Rounds in which every toolkit and precision has a turn on the same batches."""
+"""Measures speed in rounds: every toolkit and precision has a turn on the same batches."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -14,10 +14,10 @@ OpenWorker = Callable[[Toolkit], Worker]
 
 
 class Rounds(NamedTuple):
-    """How many steps a turn has, and how many turns fit."""
+    """The steps of a turn, and the limits on the number of rounds."""
 
     warm_up: int  # steps of a first turn that is not counted
-    counted: int  # steps of each turn, behind one that is not counted
+    counted: int  # steps of each turn, after one that is not counted
     max_rounds: int
     seconds: float  # for all rounds; MIN_ROUNDS may take longer
 
@@ -62,7 +62,7 @@ def measure(rows: Sequence[Row], open_worker: OpenWorker, rounds: Rounds) -> dic
 
 
 class _Turns:
-    """Gives every row its turn; a toolkit that fails has no more of them."""
+    """Gives every row its turn; a toolkit that fails gets no more turns."""
 
     def __init__(
         self, rows: Sequence[Row], workers: dict[Toolkit, Worker], failures: dict[str, str]
@@ -71,7 +71,7 @@ class _Turns:
         self.steps: dict[Row, list[dict[str, Any]]] = {}
 
     def take(self, first: int, count: int, start_with: int = 0) -> None:
-        """Train every row on the same batches, another row first each time."""
+        """Train every row on the same batches; the row number ``start_with`` has the first turn."""
         start = start_with % len(self._rows)
         for row in [*self._rows[start:], *self._rows[:start]]:
             worker = self._workers.get(row.toolkit)

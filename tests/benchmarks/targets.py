@@ -1,4 +1,4 @@
-"""What is to be reached on 2 CPU cores, against the best Python peer of the same precision."""
+"""The targets on 2 CPU cores, against the best Python peer in the same precision."""
 
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ class Target(NamedTuple):
 
 
 COLUMNS = (("S", "fp32"), ("base", "fp32"), ("S", "bf16"), ("base", "bf16"))
-# A machine is what its flags say: amx_bf16 or not.
+# Kinds of machine, distinguished by the CPU flag amx_bf16.
 WITH_AMX, WITHOUT_AMX = "Intel with AMX", "AMD"
 SPEED = {
     WITH_AMX: dict(
@@ -46,5 +46,5 @@ def kind_of(flag: str) -> str:
 
 
 def verdict(reached: bool) -> str:
-    """Say whether a target is reached."""
+    """Return whether a target is reached, as text."""
     return "met" if reached else "**not met**"

@@ -74,7 +74,7 @@ def test_all_rows_train_on_the_same_batches_and_the_first_step_of_a_turn_is_not_
     assert report.ratio_to_best(measured, "fp32", [HUGGING_FACE.name]) == pytest.approx(2.0)
 
 
-def test_the_best_peer_counts_and_a_failed_one_is_said():
+def test_the_best_peer_counts_and_a_failed_one_is_listed_with_its_error():
     workers = {
         OURS: FakeWorker(0.1),
         HUGGING_FACE: FakeWorker(0.2),

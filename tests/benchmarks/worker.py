@@ -1,7 +1,7 @@
-"""One toolkit's loop in a process of its own: turns come in as JSON lines and go out likewise.
+"""One toolkit's loop in a process of its own: requests and answers are lines of JSON.
 
-A turn is {"variant": "bf16", "first": 12, "count": 4}: train on batches 12 to 15 and tell how long
-each step took. Only this and what a loop imports need be installed in the peers' environment.
+A turn is {"variant": "bf16", "first": 12, "count": 4}: train on batches 12 to 15 and report how
+long each step took. The peers' environment needs only what this module and the loop import.
 """
 
 import ctypes
@@ -20,7 +20,7 @@ from tests.benchmarks.shapes import Setup
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # malloc.h
 KEPT_BLOCKS = (1 << 30, 1 << 25)  # bytes; older glibc refuses more than the second
-SCARCE = 0.25  # of the machine's memory is free
+SCARCE = 0.25  # share of the machine's memory; memory is scarce if less is free
 
 
 class Step(NamedTuple):
@@ -29,23 +29,23 @@ class Step(NamedTuple):
     target_tokens: int  # real ones
     loss: float  # of a target token; 0 where there is none
     wait_seconds: float = 0.0  # for data
-    seconds: float | None = None  # where only a part of the step counts
+    seconds: float | None = None  # of the part that counts; None if the whole step counts
 
 
 class Loop(Protocol):
-    """A toolkit's way to train."""
+    """The training loop of one toolkit."""
 
     facts: dict[str, Any]  # worth a line in the report
 
     def step(self, variant: str, index: int) -> Step:
-        """Train on batch ``index``; everything is done when it returns."""
+        """Train on batch ``index``; the device has finished when this returns."""
         ...
 
 
 def serve(make_loop: Callable[[Setup], Loop]) -> None:
-    """Build the loop that the command line asks for and answer turns until stdin closes."""
+    """Build the loop for the setup of the command line, and answer turns until stdin closes."""
     answers = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)  # whatever a toolkit prints is talk
+    os.dup2(2, 1)  # what a toolkit prints must not mix with the answers
     setup = Setup.from_json(sys.argv[1])
     if setup.memory_limit is not None:
         resource.setrlimit(resource.RLIMIT_DATA, (setup.memory_limit, setup.memory_limit))
@@ -85,9 +85,9 @@ def _timed(loop: Loop, variant: str, index: int) -> dict[str, Any]:
 
 
 def _give_memory_back() -> None:
-    """Leave the machine's memory to the other toolkits' turns, where it is scarce.
+    """Return freed memory to the kernel if memory is scarce, for the turns of other toolkits.
 
-    Only there: who keeps memory, as one does in a training of hours, pays for getting it again.
+    Otherwise a toolkit keeps its memory, as in a training of hours: getting it again takes time.
     """
     total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     is_scarce = free_memory() < SCARCE * total
