@@ -1,4 +1,4 @@
-# Every target is a few lines that can be run by hand. PIP_ARGS reaches pip, for instance
+# Every target is a few lines that can be run by hand. PIP_ARGS is passed to pip, for instance
 # make quickstart PIP_ARGS="--index-url https://download.pytorch.org/whl/cpu --extra-index-url https://pypi.org/simple"
 
 PYTHON ?= python3
@@ -39,11 +39,12 @@ format: setup
 quickstart: setup
 	BIN=$(BIN) sh data/quickstart/quickstart.sh
 
-# tests/benchmarks/README.md. ARGS="--quick" tries it; ARGS="--only speed --shapes S" is a part.
+# See tests/benchmarks/README.md. ARGS="--quick" is a trial; ARGS="--only speed --shapes S" a part.
 benchmark: setup $(PEERS)/.installed
 	$(BIN)/python -m tests.benchmarks.run --peers $(PEERS)/bin/python $(ARGS)
 
-# eole asks for much that training does not need, and may not install: its line then says why.
+# eole is installed without its dependencies, because training needs few of them. If this fails, the
+# benchmark goes on, and the table has the error in the line of eole.
 $(PEERS)/.installed: tests/benchmarks/peers.txt tests/benchmarks/eole.txt constraints.txt
 	$(PYTHON) -m venv $(PEERS)
 	$(PEERS)/bin/python -m pip install --quiet --constraint constraints.txt $(PIP_ARGS) --requirement tests/benchmarks/peers.txt
