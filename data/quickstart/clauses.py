@@ -1,4 +1,4 @@
-"""Clauses: one set of choices, said in the word order of either language."""
+"""Clauses: one set of choices, written in the word order of either language."""
 
 from dataclasses import dataclass, replace
 from enum import IntEnum
@@ -11,7 +11,7 @@ from phrases import NounPhrase
 
 
 class Role(IntEnum):
-    """What a constituent does; the values give the order of the German middle field."""
+    """The role of a constituent; the values give the order of the German middle field."""
 
     PRONOUN = 0
     PRONOUN_DATIVE = 1
@@ -136,7 +136,7 @@ def _with_modal(clause: Clause, base: str, inverted: bool) -> tuple[str, str]:
         form = BE.simple_past if past else BE.present
         return form(clause.subject.person), f"{modal.tail} {base}"
     if modal.base == "must" and (past or clause.negated):
-        modal = HAVE_TO  # must not would say something else than muss nicht
+        modal = HAVE_TO  # "must not" does not mean "muss nicht"
     elif clause.modal.auxiliary:
         return (modal.past if past else modal.base), f"{modal.tail} {base}".strip()
     auxiliary, form_ = _lexical(modal, clause, modal.base, inverted)

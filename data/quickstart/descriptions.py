@@ -35,7 +35,7 @@ from phrases import (
 from scenes import NOT, can_be_willed
 from sentences import Pair, plain_pair, question_pair
 
-# What is done for one: he has the car repaired, er lässt das Auto reparieren.
+# Work that others do for somebody: he has the car repaired, er lässt das Auto reparieren.
 DONE_FOR = ("repair", "clean", "wash", "print", "translate", "check", "iron", "photograph")
 HAS = EnglishVerb("have", "had", "had")
 PARTS = {
@@ -167,7 +167,7 @@ class Descriptions(Everyday):
         tense = PRESENT if verb.english.base == "know" else PAST
         asked = self.chance.happens(0.4)
         subject = self.questioned() if asked else self.subject()
-        # A relative clause at the end of the object waits until the German verbs are through.
+        # A relative clause at the end of the object comes after the last German verb.
         noun, mark, tail = phrase.german(ACCUSATIVE).partition(" ,")
         pieces = (Piece(phrase.english, noun, Role.OBJECT),)
         clause = Clause(subject, verb, pieces, tense)
@@ -236,7 +236,7 @@ class Descriptions(Everyday):
             if clause.modal and clause.tense == PAST:
                 when = self.times.past()
             clause = clause.plus(Piece(*when, Role.TIME))
-        return question_pair(clause) if self.chance.happens(0.15) else self.told(clause)
+        return question_pair(clause) if self.chance.happens(0.15) else self.as_statement(clause)
 
     def modal_passive(self, clause: Clause) -> Clause:
         """The clause under can, must or should."""
@@ -265,7 +265,7 @@ class Descriptions(Everyday):
             clause = self.modal(clause)
         else:
             clause = self.in_tense(clause, self.chance.pick((PRESENT, PAST, FUTURE)))
-        return self.told(self.with_time(clause))
+        return self.as_statement(self.with_time(clause))
 
     # --- parts and quantities ------------------------------------------------------------------
 
@@ -288,7 +288,7 @@ class Descriptions(Everyday):
         clause = Clause(
             subject, verb, pieces, PRESENT if known == "know" else PAST, negated=negated
         )
-        return question_pair(clause) if asked else self.told(clause)
+        return question_pair(clause) if asked else self.as_statement(clause)
 
     def quantity(self) -> Pair:
         """I would like two bottles of water: ich möchte zwei Flaschen Wasser."""
@@ -312,4 +312,4 @@ class Descriptions(Everyday):
         clause = Clause(self.subject(), verb, (object_piece(phrase),), PAST)
         if kind == 1:
             clause = self.modal(replace(clause, tense=PRESENT))
-        return self.told(self.with_time(clause))
+        return self.as_statement(self.with_time(clause))

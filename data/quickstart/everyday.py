@@ -1,4 +1,4 @@
-"""Sentences of everyday life with a turn of their own: prices, ages, trains, comparisons."""
+"""Sentences of everyday life with idioms of their own: prices, ages, trains, comparisons."""
 
 from dataclasses import replace
 
@@ -96,7 +96,7 @@ class Everyday(Sentences):
         return self.plain(heads, not heads[0].is_mass and self.chance.happens(0.25))
 
     def plain(self, heads: tuple[Noun, ...], plural: bool = False) -> NounPhrase:
-        """A known thing without adjective, for one is about to come."""
+        """A known thing without an adjective, because the sentence adds one."""
         noun = self.noun(heads)
         mine = can_be_owned(noun) and self.chance.happens(0.3)
         determiner = self.chance.pick(OWNERS) if mine else self.chance.pick((THE, THE, THIS))
@@ -229,7 +229,7 @@ class Everyday(Sentences):
             if subject.gender != "p" and verb.english.base == "sit" and self.chance.happens(0.6):
                 subject = self.subject()
             clause = Clause(subject, verb, (self.where(verb, DATIVE),), tense)
-        return question_pair(clause) if self.chance.happens(0.12) else self.told(clause)
+        return question_pair(clause) if self.chance.happens(0.12) else self.as_statement(clause)
 
     def pain(self) -> Pair:
         """My back hurts: mein Rücken tut weh."""
@@ -241,7 +241,7 @@ class Everyday(Sentences):
             clause = clause.plus(Piece(*self.chance.rare(pairs(words.FREQUENCIES)), Role.FREQUENCY))
         elif self.chance.happens(0.6):
             clause = clause.plus(Piece(*self.times.habitual(), Role.TIME))
-        return question_pair(clause) if self.chance.happens(0.3) else self.told(clause)
+        return question_pair(clause) if self.chance.happens(0.3) else self.as_statement(clause)
 
     # --- numbers -------------------------------------------------------------------------------
 
@@ -319,7 +319,7 @@ class Everyday(Sentences):
         )
         if self.chance.happens(0.15):
             return question_pair(clause, ("when", "wann"))
-        return self.told(clause.plus(Piece(*when, Role.TIME)))
+        return self.as_statement(clause.plus(Piece(*when, Role.TIME)))
 
     def appointment(self) -> Pair:
         """The meeting takes place on the third of May."""
@@ -337,4 +337,4 @@ class Everyday(Sentences):
         clause = clause.plus(Piece(*when, Role.TIME))
         if verb is HAPPEN and self.chance.happens(0.4):
             clause = clause.plus(Piece(*self.place("bbc"), Role.PLACE))
-        return self.told(clause)
+        return self.as_statement(clause)

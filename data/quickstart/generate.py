@@ -28,7 +28,7 @@ PATTERNS = {
     "about_part": 0.03, "quantity": 0.015, "question": 0.05, "word_question": 0.03,
     "subject_question": 0.015, "object_question": 0.03,
 }  # fmt: skip
-# A sentence that repeats a word of content is seldom one that somebody would say.
+# A sentence that repeats a word of content seldom sounds natural. These words may be repeated.
 REPEATABLE = "i mr mrs their there which that with than would does have hundred thousand"
 MAY_REPEAT = tuple(REPEATABLE.split())
 
@@ -41,7 +41,7 @@ def finished(text: str) -> str:
 
 
 def sensible(text: str) -> bool:
-    """Whether a sentence is neither too long nor repeats a word of content."""
+    """Whether a sentence is short enough and repeats no word of content."""
     words = re.findall(r"[A-Za-z'-]+", text)
     telling = [word.lower() for word in words if len(word) > 3 or word[0].isupper()]
     telling = [word for word in telling if word not in MAY_REPEAT]
@@ -49,7 +49,7 @@ def sensible(text: str) -> bool:
 
 
 def sentence_pairs(seed: int) -> Iterator[tuple[str, str]]:
-    """Pairs without end, no sentence twice on either side."""
+    """Yield pairs without end; no sentence comes twice on either side."""
     chance = Chance(seed)
     grammar = Descriptions(chance)
     total = sum(PATTERNS.values())
@@ -69,7 +69,7 @@ def sentence_pairs(seed: int) -> Iterator[tuple[str, str]]:
 
 
 def write_atomically(path: Path, lines: list[str]) -> None:
-    """The file appears whole or not at all."""
+    """Write the file so that it appears whole or not at all."""
     partial = path.with_name(f".partial-{path.name}")
     partial.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="\n")
     partial.replace(path)

@@ -33,7 +33,7 @@ class GermanNoun:
     modifier: str = ""  # what a compound begins with: Küchen, for Küchentisch
 
     def form(self, case: int, gender: str) -> str:
-        """The noun in a case, in the plural if ``gender`` says so."""
+        """The noun in a case, in the plural if ``gender`` is PLURAL."""
         word = self._form(case, gender)
         return self.modifier + word[0].lower() + word[1:] if self.modifier else word
 
@@ -66,7 +66,7 @@ def syllables(word: str) -> int:
 
 
 def dative_plural(plural: str) -> str:
-    """The dative of a plural: -n unless it ends so or in -s."""
+    """The dative of a plural: with -n, unless it ends in -n or -s."""
     return plural if plural.endswith(("n", "s")) else plural + "n"
 
 
@@ -115,7 +115,7 @@ class Determiner:
         return self.german + ending(EIN if self.kind == "ein" else DIESER, case, gender)
 
     def adjective_ending(self, case: int, gender: str) -> str:
-        """The ending it leaves to an adjective."""
+        """The ending of an adjective after this determiner."""
         if self.kind in ("strong", "viele") or (self.german == "ein" and gender == PLURAL):
             return ending(STRONG, case, gender)
         return ending(MIXED if self.kind == "ein" else WEAK, case, gender)
@@ -166,7 +166,7 @@ class GermanVerb:
 
     @property
     def has_preterite(self) -> bool:
-        """Whether the past is said in the preterite: war, hatte, wusste."""
+        """Whether the past is put in the preterite: war, hatte, wusste."""
         return not self.prefix and self.infinitive in IRREGULAR
 
     def imperative(self) -> str:

@@ -41,7 +41,7 @@ INDEFINITE = (A, NO_ARTICLE, NOT_A, NOT_ANY, MANY, SOME, A_FEW, HOW_MANY)
 
 @dataclass(frozen=True, eq=False)
 class NounPhrase:
-    """Words for somebody or something in both languages, with what agreement needs."""
+    """Words for somebody or something in both languages, with their person and gender."""
 
     english: str
     english_object: str
@@ -58,7 +58,7 @@ class NounPhrase:
 
 
 def fixed(forms: str) -> Callable[[int], str]:
-    """The four cases as they are written; ``_`` is a space within one."""
+    """The four cases, separated by spaces; ``_`` is a space within a case."""
     return tuple(form.replace("_", " ") for form in forms.split()).__getitem__
 
 
@@ -274,7 +274,7 @@ class Phrases:
         return noun_phrase(noun, determiner, plural, self.attribute(noun, determiner))
 
     def negated(self, heads: tuple[Noun, ...]) -> NounPhrase:
-        """What there is none of: kein Auto, keine Äpfel; English "not" stands elsewhere."""
+        """A negated thing: kein Auto, keine Äpfel; the English "not" stands elsewhere."""
         noun = self.noun(heads)
         plural = noun.english in IN_PAIRS or (not noun.is_mass and self.chance.happens(0.3))
         determiner = NOT_ANY if noun.is_mass else NOT_A

@@ -25,6 +25,6 @@ cat <<'END'
 Try next:
   echo "The old man reads a book." | .venv/bin/nmt-cli translate runs/quickstart
   .venv/bin/nmt-cli translate runs/quickstart --n-best 3 --format tsv < data/quickstart/test.en | head
-  .venv/bin/nmt-cli recipes show multi30k-en-de      # real text; recipes/README.md says where it is
+  .venv/bin/nmt-cli recipes show multi30k-en-de      # real text; recipes/README.md has its address
 Your own text: copy recipes/quickstart.yaml, change the paths under "data", and run the same commands.
 END

@@ -25,7 +25,7 @@ from times import Times
 
 NOT = Piece("", "nicht", Role.NEGATION)
 ALREADY = Piece("already", "schon", Role.STILL)
-JUST_NOW = Piece("", "gerade", Role.FREQUENCY)  # English says it by -ing
+JUST_NOW = Piece("", "gerade", Role.FREQUENCY)  # English has the form in -ing instead
 TRANSPORT = ("train", "bus", "plane", "car")
 INVOLUNTARY = verbs.INVOLUNTARY.split()
 SPEAKERS = ("ich", "wir")
@@ -166,10 +166,10 @@ class Scenes(Places):
             return Piece(f"on {wall}", f"an {article} {where}", role)
         return Piece(*self.spot(case), role)
 
-    # --- tense, and what may be said besides ---------------------------------------------------
+    # --- tense and adjuncts ---------------------------------------------------------------------
 
     def tense(self, clause: Clause) -> Clause:
-        """The clause in a tense that English shows and its verb likes."""
+        """The clause in a tense that English shows and that suits its verb."""
         if "S" in clause.verb.adjuncts:
             kinds: tuple[tuple[str, float], ...] = ((PRESENT, 0.6), (PAST, 0.4))
         elif "D" in clause.verb.adjuncts:
@@ -185,7 +185,7 @@ class Scenes(Places):
         return self.in_tense(clause, self.chance.weighted(kinds))
 
     def in_tense(self, clause: Clause, tense: str) -> Clause:
-        """The clause in the tense; "they read" is the present, for want of a sign."""
+        """The clause in the tense; "they read" stays present, as nothing marks it as past."""
         verb = clause.verb.english
         if tense == PAST and verb.past == verb.base and clause.subject.person != "er":
             tense = PRESENT

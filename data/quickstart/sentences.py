@@ -82,7 +82,7 @@ class Sentences(Scenes):
 
     # --- main clauses --------------------------------------------------------------------------
 
-    def told(self, clause: Clause) -> Pair:
+    def as_statement(self, clause: Clause) -> Pair:
         """The clause as a statement, now and then with a time or place in front."""
         able = [p for p in clause.pieces if p.role in FRONTED and p.english and p.german]
         if not able or not self.chance.happens(0.45):
@@ -93,14 +93,14 @@ class Sentences(Scenes):
 
     def statement(self) -> Pair:
         """Yesterday, my brother repaired the car."""
-        return self.told(self.story(most=3))
+        return self.as_statement(self.story(most=3))
 
     def question(self) -> Pair:
         """Did you read the letter?"""
         return question_pair(self.story(self.questioned(), 2, 0.05))
 
     def questioned(self) -> NounPhrase:
-        """Somebody about whom one asks: seldom oneself."""
+        """The subject of a question: seldom the speaker."""
         subject = self.subject()
         return PRONOUNS["you"] if subject.person in ("ich", "wir") else subject
 
@@ -176,7 +176,7 @@ class Sentences(Scenes):
         return text, german_main(clause.plus(Piece("", "gern", Role.LIKING)))
 
     def lasting(self, subject: NounPhrase) -> Clause:
-        """Somebody does what lasts: works, plays chess, reads books."""
+        """Somebody does something that lasts: works, plays chess, reads books."""
         if self.chance.happens(0.35):
             return Clause(subject, self.chance.rare(GAMES))
         while True:
@@ -196,7 +196,7 @@ class Sentences(Scenes):
         long = clause.verb.english.base in ("live", "work", "study", "play", "train", "practise")
         span, german_span = self.times.span("week month year" if long else "hour minute")
         clause = clause.plus(Piece(f"for {span}", f"seit {german_span}", Role.TIME))
-        return self.told(clause)
+        return self.as_statement(clause)
 
     # --- two clauses ---------------------------------------------------------------------------
 
@@ -251,7 +251,7 @@ class Sentences(Scenes):
         return PRONOUNS[{"m": "he", "f": "she", "p": "they"}[subject.gender]]
 
     def reason(self, tense: str, person: NounPhrase) -> Clause:
-        """What explains something: the weather, a mood, no time, or what somebody did."""
+        """A clause that gives a reason: the weather, a mood, no time, or what somebody did."""
         kind = self.chance.below(10)
         if kind < 2:
             return self.weather(tense)
@@ -272,13 +272,13 @@ class Sentences(Scenes):
         subject = self.subject()
         if self.chance.happens(0.55):
             verb = self.chance.rare(verb_table(verbs.SAYING))
-            # Who hopes hopes for what is to come; what somebody said is past with it.
+            # A hope is about the future; after a verb in the past, the inner clause is past too.
             hopes = verb.english.base == "hope"
             tense = PRESENT if hopes else self.chance.pick((PAST, PRESENT))
             clause = self.in_tense(Clause(subject, verb), tense)
-            told = FUTURE if hopes else self.chance.pick((PAST, FUTURE, PRESENT))
-            told = PAST if tense == PAST else told
-            inner = inner_pair(self.simple(told, self.echo(subject)), ("that", "dass"))
+            inner_tense = FUTURE if hopes else self.chance.pick((PAST, FUTURE, PRESENT))
+            inner_tense = PAST if tense == PAST else inner_tense
+            inner = inner_pair(self.simple(inner_tense, self.echo(subject)), ("that", "dass"))
             pair = plain_pair(clause)
         else:
             pair, inner = self.wondering(subject)
@@ -366,7 +366,7 @@ class Sentences(Scenes):
             start = start.plus(Piece(*self.times.past(), Role.TIME))
         it = IT["p" if plural else noun.german.gender]
         then = Clause(subject, second, (object_piece(it),), PAST)
-        pair = self.told(start)
+        pair = self.as_statement(start)
         text = joined(second.english.past, english_rest(then))
         return f"{pair[0]} and {text}", joined(
             pair[1], "und", german_field(then, False), german_verbs(then).closing

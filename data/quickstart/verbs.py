@@ -1,12 +1,13 @@
-"""The verbs: ``english forms = german forms | what they ask for | adjuncts``.
+"""The verbs: ``english forms = german forms | objects | adjuncts``.
 
 English forms are base, past and participle, the last two only where irregular or doubling a
 letter; ``~`` joins what follows the verb (``turn~on``; ``+`` if an object pronoun goes between).
 German forms are infinitive, er-form and participle, the last two only if strong; ``|`` divides a
 separable prefix (``_`` is a space), ``sich`` marks reflexives and ``!`` the perfect with sein.
 
-Adjuncts say which the verb takes without sounding odd. Places: h in a room, b in a building,
-o in the open, c in a city, e where one eats, s where one does sport, m where music is made.
+Adjuncts are letters for those that sound natural with the verb. Places: h in a room,
+b in a building, o in the open, c in a city, e where one eats, s where one does sport,
+m where music is made.
 Manner: Q quickly, V carefully, T thoroughly, P patiently, L loudly, G well, A alone.
 S: a state, in the simple present and past alone. W: with somebody. D: lasts long
 enough for "is ...ing" and "for three years".
