@@ -2,13 +2,12 @@
 
 import re
 from collections.abc import Sequence
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple
 
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 
 Tokenization = Literal["13a", "intl", "none"]
-TOKENIZATIONS: tuple[str, ...] = get_args(Tokenization)
 
 # Untokenized text has no space before a full stop or a comma. Moses' tokenizer puts one there, and
 # escapes some characters.

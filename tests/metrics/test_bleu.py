@@ -1,11 +1,11 @@
 import os
 from pathlib import Path
+from typing import get_args
 
 import pytest
 import sacrebleu
 
 from nmt_cli.metrics.bleu import (
-    TOKENIZATIONS,
     Tokenization,
     corpus_bleu,
     corpus_chrf,
@@ -28,7 +28,7 @@ shared = pytest.mark.skipif(
 )
 
 
-@pytest.mark.parametrize("tokenize", TOKENIZATIONS)
+@pytest.mark.parametrize("tokenize", get_args(Tokenization))
 @pytest.mark.parametrize("lowercase", [False, True])
 @pytest.mark.parametrize("num_references", [1, 2])
 def test_bleu_is_sacrebleus_own(tokenize, lowercase, num_references):
