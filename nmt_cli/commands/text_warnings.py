@@ -8,7 +8,7 @@ from nmt_cli.corpus.cleaning import DUPLICATE, EMPTY, LENGTH_RATIO, TOO_LONG, TO
 from nmt_cli.corpus.held_out import HeldOut
 from nmt_cli.corpus.normalization import SIDES, Side
 from nmt_cli.corpus.parallel_corpora import CorpusReport
-from nmt_cli.corpus.text_encoding import other_encoding
+from nmt_cli.corpus.utf16 import other_encoding
 from nmt_cli.proposed_commands import command, unused_name
 from nmt_cli.recipe.schema import DataConfig, ParallelFiles, Recipe
 
