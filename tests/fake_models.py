@@ -67,7 +67,7 @@ class TableModel:
 
 
 class CopyModel:
-    """Says the source again, </s> at its end; ``fails`` looks at the sources in the slots first."""
+    """Outputs the source again; ``fails`` gets the sources in the slots first, and may raise."""
 
     def __init__(self, vocabulary_size, fails=lambda sources: None):
         self.vocabulary_size = vocabulary_size
@@ -88,12 +88,12 @@ class CopyModel:
     def step(self, state):
         self.fails(self.sources)
         positions = state.positions.tolist()
-        says = [
+        copied = [
             source[min(position, len(source) - 1)]
             for source, position in zip(self.sources, positions, strict=True)
         ]
-        rows = torch.zeros(len(says), self.beam_size, self.vocabulary_size)
-        rows[torch.arange(len(says)), :, torch.tensor(says)] = 9.0
+        rows = torch.zeros(len(copied), self.beam_size, self.vocabulary_size)
+        rows[torch.arange(len(copied)), :, torch.tensor(copied)] = 9.0
         return rows.flatten(0, 1)
 
     def keep_slots(self, slots):

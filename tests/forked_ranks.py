@@ -52,7 +52,7 @@ def _be_rank(rank, num_ranks, store: Path, folder, work):
         dist.destroy_process_group()
     except UserError as error:
         outcome = (error, None)
-    except BaseException:  # of which not all can be pickled
+    except BaseException:  # some cannot be pickled
         outcome = (RuntimeError(traceback.format_exc()), None)
     finally:
         (folder / f"rank-{rank}").write_bytes(pickle.dumps(outcome))

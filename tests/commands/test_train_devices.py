@@ -47,12 +47,12 @@ class Training:
     def end(self):
         return self.process.wait(PATIENCE)
 
-    def said(self):
+    def stderr(self):
         return self.log.read_text()
 
-    def wait_until_said(self, text, times=1):
-        wait_until(lambda: self.said().count(text) >= times or self.process.poll() is not None)
-        assert self.said().count(text) == times, self.said()
+    def wait_for_stderr(self, text, times=1):
+        wait_until(lambda: self.stderr().count(text) >= times or self.process.poll() is not None)
+        assert self.stderr().count(text) == times, self.stderr()
 
 
 def wait_until(is_true):
@@ -117,18 +117,18 @@ def test_two_processes_are_stopped_killed_and_resumed_to_the_same_end(start, toy
         train.run(str(toy.recipe_path), prepared=toy.prepared, run_dir=run_dir, resume=True)
     training.process.terminate()
     assert training.end() == 75
-    assert training.said().count("SIGTERM stopped training at step") == 1
-    assert "Error" not in training.said()  # it was saved
+    assert training.stderr().count("SIGTERM stopped training at step") == 1
+    assert "Error" not in training.stderr()  # it was saved
     assert json.loads((run_dir / "status.json").read_text())["state"] == "interrupted"
 
     training = start("--devices=2", "--resume")
-    wait_until(lambda: "Training" in training.said())
+    wait_until(lambda: "Training" in training.stderr())
     training.wait_for_step(len(list_steps(run_dir)) + 20)
     _, worker, _ = descendants(training.process.pid)
     os.kill(worker, signal.SIGKILL)
     assert training.end() == 0
-    assert training.said().count("Resuming from") == 2  # at the first restart
-    assert "Traceback" not in training.said()
+    assert training.stderr().count("Resuming from") == 2  # at the first restart
+    assert "Traceback" not in training.stderr()
     assert list_steps(run_dir) == list(range(1, 151))
     found = read_weights(list_checkpoints(run_dir)[-1].path)
     expected = undisturbed_weights(toy, tmp_path / "undisturbed")
@@ -146,11 +146,11 @@ def test_a_signal_to_one_worker_stops_all_and_a_killed_launcher_leaves_none(star
     _, _, worker = descendants(training.process.pid)
     os.kill(worker, signal.SIGINT)
     assert training.end() == 75
-    assert "SIGINT stopped training at step" in training.said()
+    assert "SIGINT stopped training at step" in training.stderr()
 
     training = start("--devices=2", "--resume", max_steps=MAX_STEPS + 1)
-    wait_until(lambda: "Training" in training.said())
-    assert training.said().count("Recipe changed: training.max_steps ") == 1
+    wait_until(lambda: "Training" in training.stderr())
+    assert training.stderr().count("Recipe changed: training.max_steps ") == 1
     processes = descendants(training.process.pid)
     assert len(processes) == 3
     training.process.kill()
@@ -189,16 +189,16 @@ def test_a_signal_to_the_whole_process_tree_waits_for_a_save_that_takes_long(sta
     assert training.end() == 75
     assert time.monotonic() - signalled_at > 1.5  # otherwise the save was not slow enough
     checkpoint = list_checkpoints(tmp_path / "run")[-1]
-    assert f"step {checkpoint.step:,}; it was saved in" in training.said()
+    assert f"step {checkpoint.step:,}; it was saved in" in training.stderr()
     assert verify(checkpoint.path)["kind"] == "safety"
 
 
 def test_an_error_of_all_workers_is_logged_once_and_not_repeated(start):
     training = start("--devices=2", "--max-tokens-per-device=5")
     assert training.end() == 1
-    assert training.said().count("Error: ") == 1
-    assert "more than --max-tokens-per-device 5" in training.said()
-    assert "Traceback" not in training.said()
+    assert training.stderr().count("Error: ") == 1
+    assert "more than --max-tokens-per-device 5" in training.stderr()
+    assert "Traceback" not in training.stderr()
 
 
 @pytest.mark.slow
@@ -230,11 +230,11 @@ def test_the_users_own_torchrun_learns_the_outcome_from_status_json(start, tmp_p
 def test_a_killed_worker_is_replaced_at_the_first_restart_20_of_20(start):
     for trial in range(20):
         training = start("--devices=2", *(["--resume"] if trial else []), max_steps=999_999)
-        training.wait_until_said("Training")
+        training.wait_for_stderr("Training")
         worker = descendants(training.process.pid)[1 + trial % 2]
         os.kill(worker, signal.SIGKILL)
         killed_at = time.monotonic()
-        training.wait_until_said("Training", times=2)
+        training.wait_for_stderr("Training", times=2)
         assert time.monotonic() - killed_at < 15
         training.process.terminate()
         assert training.end() == 75

@@ -45,14 +45,14 @@ def wait_for_checkpoint(run_dir, after=0):
 
 def end(process, number):
     process.send_signal(number)
-    _, said = process.communicate(timeout=60)
-    assert "Traceback" not in said
+    _, stderr = process.communicate(timeout=60)
+    assert "Traceback" not in stderr
     if number == signal.SIGKILL:  # nothing is saved now, and nothing that was is lost
         assert process.returncode == -signal.SIGKILL
     else:
         assert process.returncode == 75
-        assert f"\n{number.name} stopped training at step" in said
-        assert "Error" not in said
+        assert f"\n{number.name} stopped training at step" in stderr
+        assert "Error" not in stderr
 
 
 def test_a_stopped_training_saves_and_leaves_and_goes_on(start, tmp_path):

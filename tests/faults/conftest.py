@@ -59,7 +59,7 @@ def undisturbed_dir(trainings: Trainings, session_folder: Path) -> Path:
     """The run directory of a training that nothing disturbed; tests may read it."""
     run_dir = session_folder / "undisturbed"
     ended = trainings.run(run_dir)
-    assert ended.status == 0, ended.said
+    assert ended.status == 0, ended.stderr
     return run_dir
 
 

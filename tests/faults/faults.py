@@ -1,4 +1,4 @@
-"""What goes wrong in a training: each function is called in its process before it starts."""
+"""Faults: each function is called in the process of a training before it starts."""
 
 import json
 import os
@@ -24,17 +24,17 @@ from tests.faults.trainings import Fault
 
 
 def fault(function: Callable[..., None], **settings: Any) -> Fault:
-    """Return the call of ``function`` as a child is asked for it."""
+    """Return the call of ``function`` as text that can be sent to the child process."""
     return f"{function.__module__}:{function.__name__}", settings
 
 
 def kill_at(run_dir: str, prepared: str, point: str, nth: int) -> None:
-    """Die at the point, as kill -9 does it."""
+    """Send SIGKILL to this process at the point."""
     signal_at(run_dir, prepared, point, nth, [signal.SIGKILL])
 
 
 def signal_at(run_dir: str, prepared: str, point: str, nth: int, numbers: Sequence[int]) -> None:
-    """Receive signals at the point."""
+    """Send signals to this process at the point."""
 
     def receive() -> None:
         for number in numbers:
@@ -145,7 +145,7 @@ def log_seeds(output: str) -> None:
 
 
 def jump_clock() -> None:
-    """Let the wall clock jump a day to and fro."""
+    """Make the wall clock jump a day forwards and backwards at each reading."""
     real, calls = time.time, [0]
 
     def jumping() -> float:
@@ -166,4 +166,4 @@ def _after_updates(action: Callable[[int], None]) -> None:
 
 
 def _discard(_: object) -> None:
-    """Take a value that nobody needs."""
+    """Discard the value; for lambdas that must return None."""

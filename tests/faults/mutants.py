@@ -35,7 +35,7 @@ def replace(where: str, new: Callable[[Any], Any]) -> None:
 
 
 def save_without_renaming() -> None:
-    """Checkpoints grow under their final names."""
+    """Checkpoints are written under their final names."""
 
     def direct(_: Any) -> Any:
         from nmt_cli.atomic_files import Partial, write_manifest
@@ -54,7 +54,7 @@ def save_without_renaming() -> None:
 
 
 def rename_before_writing_is_done() -> None:
-    """The name comes first, the last file after it."""
+    """The weights are written after the directory has its final name."""
 
     def early(original: Any) -> Any:
         def write_manifest(directory: Path, facts: Any) -> None:
@@ -71,7 +71,7 @@ def rename_before_writing_is_done() -> None:
 
 
 def no_fsync() -> None:
-    """Nothing waits for the disk."""
+    """No fsync of any file or folder."""
     replace("nmt_cli.atomic_files:_sync", lambda _: lambda path: None)
 
 
@@ -158,7 +158,7 @@ def forget_the_moments() -> None:
 
 
 def forget_the_best() -> None:
-    """What was the best validation is not known after a resume."""
+    """A resume forgets the best validation."""
 
     def forget(state: Any) -> None:
         state.progress.best_quality = None
@@ -167,7 +167,7 @@ def forget_the_best() -> None:
 
 
 def no_finite_guard() -> None:
-    """Updates are made of any gradient."""
+    """Gradients that are not finite update the weights too."""
     replace(
         "nmt_cli.training.training_step:Gradient.is_finite",
         lambda _: property(lambda gradient: True),
@@ -194,7 +194,7 @@ def no_verification_of_tokens() -> None:
 
 
 def start_anew_beside_damage() -> None:
-    """Where no checkpoint can be read, training starts from nothing."""
+    """If no checkpoint can be read, training starts from random weights."""
     from nmt_cli.errors import UserError
     from nmt_cli.runs.saving import Saved
 
@@ -211,7 +211,7 @@ def start_anew_beside_damage() -> None:
 
 
 def keep_old_records() -> None:
-    """The log keeps steps that are made again."""
+    """The log keeps the records of steps that are repeated after a resume."""
 
     def keeping(_: Any) -> Any:
         return lambda path, _: iter([path.read_bytes()] if path.exists() else [])
@@ -230,7 +230,7 @@ def full_disks_never_end() -> None:
 
 
 def make_room_by_deleting() -> None:
-    """The last checkpoint goes before the next is written."""
+    """All checkpoints are deleted before the next is written."""
 
     def deleting(original: Any) -> Any:
         def save(run_dir: Path, *arguments: Any, **settings: Any) -> Any:
@@ -257,7 +257,7 @@ def leave_without_saving() -> None:
 
 
 def never_complete() -> None:
-    """A finished run is gone through again."""
+    """A finished run starts another session."""
 
     def unfinished(original: Any) -> Any:
         return type("Unfinished", (original,), {"is_complete": lambda *_: False})
@@ -266,7 +266,7 @@ def never_complete() -> None:
 
 
 def everything_may_change() -> None:
-    """Any recipe is taken on resume."""
+    """A resume accepts any change of the recipe."""
     from nmt_cli.recipe.changes import ChangeKind
 
     replace("nmt_cli.recipe.changes:kind_of", lambda _: lambda *_: ChangeKind.FREE)

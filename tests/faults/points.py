@@ -27,7 +27,7 @@ def reach_points(run_dir: Path, prepared: Path, reached: Reached) -> None:
     """Call ``reached`` with the name of every point from now on."""
 
     def observe(moment: str, operation: Operation) -> None:
-        if TENSORBOARD not in operation.path.parts:  # an extra, and its files are named by chance
+        if TENSORBOARD not in operation.path.parts:  # an extra; names of its files are random
             reached(point_of(moment, operation, run_dir))
 
     watch([run_dir, prepared], observe)
@@ -35,7 +35,7 @@ def reach_points(run_dir: Path, prepared: Path, reached: Reached) -> None:
 
 
 def do_at(point: str, nth: int, action: Callable[[], None]) -> Reached:
-    """Return what does ``action`` when ``point`` is reached for the ``nth`` time."""
+    """Return a callback that runs ``action`` when ``point`` is reached for the ``nth`` time."""
     counts: Counter[str] = Counter()
 
     def reached(name: str) -> None:

@@ -1,4 +1,4 @@
-"""A disk whose power may fail: what of recorded operations is there afterwards (after ALICE).
+"""A simulated disk: what may be left of recorded operations after a power loss (as in ALICE).
 
 Without fsync nothing is promised. Of a file, any part of what was written since its last fsync
 may be missing, cut off or zero; of a directory, names change in their order, but how many of the
@@ -15,7 +15,7 @@ Content = dict[str, bytes]  # of every file, by its path below the root
 
 
 class File:
-    """A file: what it holds, and what of that is safe."""
+    """A file: its content, and the part of it that an fsync has made safe."""
 
     def __init__(self) -> None:
         self.content = self.safe = b""
@@ -76,7 +76,7 @@ class Disk:
         self._path, self._root = root, Directory()
 
     def apply(self, operation: Operation) -> None:
-        """Do what the process did."""
+        """Apply one operation of the process."""
         folder, name = self._folder_of(operation.path), operation.path.name
         if operation.kind == "mkdir":
             folder.change({name: Directory()})

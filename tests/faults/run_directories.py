@@ -1,4 +1,4 @@
-"""What a run directory holds, found out without the product's own reading and checking."""
+"""Reads and checks run directories without the product's own code for that."""
 
 import hashlib
 import json
@@ -16,7 +16,7 @@ TIMELESS = (
 
 
 class End(NamedTuple):
-    """Everything that a training's end should be the same in, however often it was killed."""
+    """The end of a training: it must be the same however often the training was killed."""
 
     weights: bytes
     state: Any  # training_state.pt
@@ -35,7 +35,7 @@ def newest(run_dir: Path) -> Path:
 
 
 def check_whole(checkpoint: Path) -> None:
-    """Assert that every file is what the manifest says, can be loaded, and is finite."""
+    """Assert that each file has the hash of the manifest, can be loaded, and is finite."""
     manifest = json.loads((checkpoint / "manifest.json").read_bytes())
     assert manifest["step"] == int(checkpoint.name.removeprefix("step-"))
     assert "model.safetensors" in manifest["files"]
@@ -66,7 +66,7 @@ def tensors_in(state: Any) -> Iterator[torch.Tensor]:
 
 
 def are_equal(one: Any, other: Any) -> bool:
-    """Say whether two saved states are the same bit for bit."""
+    """Return whether two saved states are the same bit for bit."""
     if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
         return one.dtype == other.dtype and torch.equal(one, other)
     if isinstance(one, dict) and isinstance(other, dict):
@@ -99,7 +99,7 @@ def end_of(run_dir: Path) -> End:
 
 
 def check_same_end(run_dir: Path, expected: End) -> None:
-    """Assert that the training ended as ``expected``, and that nothing of its faults is left."""
+    """Assert that the training ended as ``expected`` and left no temporary files."""
     for checkpoint in checkpoints(run_dir).values():
         check_whole(checkpoint)
     found = end_of(run_dir)
@@ -113,7 +113,7 @@ def check_same_end(run_dir: Path, expected: End) -> None:
 
 
 def leftovers(run_dir: Path) -> list[str]:
-    """Return what was meant to be temporary."""
+    """Return the files and folders that should have been temporary."""
     return sorted(str(path.relative_to(run_dir)) for path in run_dir.rglob(".*"))
 
 

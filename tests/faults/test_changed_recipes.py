@@ -1,4 +1,4 @@
-"""A resumed training under a changed recipe: what may change, what must be said, what may not."""
+"""A training resumed with a changed recipe: free, declared and forbidden changes."""
 
 import shutil
 from typing import Any
@@ -75,7 +75,7 @@ def run_dir(undisturbed_dir, tmp_path):
 
 @pytest.fixture
 def resume(trainings, run_dir, toy):
-    """Resume the finished run with changed keys; whatever comes of it, nothing is written."""
+    """Resume the finished run with changed keys; assert that nothing is written."""
 
     def call(changes, *options):
         before = hashes(run_dir)
@@ -105,31 +105,31 @@ def change(key, old, new):
     return f"{key} (was {as_yaml(old)}, is {as_yaml(new)})"
 
 
-def test_free_keys_change_without_a_word_of_permission(resume):
+def test_free_keys_change_without_permission(resume):
     ended = resume(FREE)
-    assert ended.status == 0, ended.said
+    assert ended.status == 0, ended.stderr
     for key, old, new in FREE:
-        assert f"Recipe changed: {change(key, old, new)}" in ended.said
+        assert f"Recipe changed: {change(key, old, new)}" in ended.stderr
 
 
-def test_declared_keys_need_a_word_of_permission(resume):
+def test_declared_keys_need_permission(resume):
     ended = resume(DECLARED)
     assert ended.status == 1
     for key, old, new in DECLARED:
-        assert f"{change(key, old, new)} needs --allow-change {key}" in ended.said
+        assert f"{change(key, old, new)} needs --allow-change {key}" in ended.stderr
 
 
 def test_permission_is_given_key_by_key(resume):
     permissions = [f"--allow-change={key}" for key, _, _ in DECLARED]
     allowed = resume(DECLARED, *permissions)
-    assert allowed.status == 0, allowed.said
+    assert allowed.status == 0, allowed.stderr
     for key, old, new in DECLARED:
-        assert f"Recipe changed: {change(key, old, new)}" in allowed.said
+        assert f"Recipe changed: {change(key, old, new)}" in allowed.stderr
     for number in (0, 5, 12):
         ended = resume(DECLARED, *permissions[:number], *permissions[number + 1 :])
         assert ended.status == 1
-        assert ended.said.count("needs --allow-change") == 1
-        assert f"needs --allow-change {DECLARED[number][0]}" in ended.said
+        assert ended.stderr.count("needs --allow-change") == 1
+        assert f"needs --allow-change {DECLARED[number][0]}" in ended.stderr
 
 
 def check_forbidden(trainings, run_dir, key, old, new):
@@ -137,8 +137,8 @@ def check_forbidden(trainings, run_dir, key, old, new):
     before = hashes(run_dir)
     changed = trainings.with_overrides(f"{key}={as_yaml(new)}")
     ended = changed.run(run_dir, "--resume", f"--allow-change={key}")
-    assert ended.status == 1, ended.said
-    assert f"{change(key, old, new)} cannot change within a run" in ended.said
+    assert ended.status == 1, ended.stderr
+    assert f"{change(key, old, new)} cannot change within a run" in ended.stderr
     assert hashes(run_dir) == before
 
 
@@ -146,18 +146,18 @@ def test_forbidden_keys_never_change(resume, trainings, run_dir):
     ended = resume(FORBIDDEN, *(f"--allow-change={key}" for key, _, _ in FORBIDDEN))
     assert ended.status == 1
     for key, old, new in FORBIDDEN:
-        assert f"{change(key, old, new)} cannot change within a run" in ended.said
+        assert f"{change(key, old, new)} cannot change within a run" in ended.stderr
     check_forbidden(trainings, run_dir, *FORBIDDEN[1])
 
 
 def test_other_text_is_never_trained_on(resume, toy):
-    """These keys decide what preprocess writes, and are compared before that is looked at."""
+    """These keys decide what preprocess writes; they are compared before the prepared text is."""
     ended = resume(OTHER_TEXT, *(f"--allow-change={key}" for key, _, _ in OTHER_TEXT))
     assert ended.status == 1
     for key, _, _ in OTHER_TEXT:
-        assert f"{key} (was " in ended.said
-    assert ended.said.count("cannot change within a run") == len(OTHER_TEXT)
-    assert "--force" not in ended.said
+        assert f"{key} (was " in ended.stderr
+    assert ended.stderr.count("cannot change within a run") == len(OTHER_TEXT)
+    assert "--force" not in ended.stderr
 
 
 def test_forty_keys_are_tried():

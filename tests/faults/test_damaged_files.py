@@ -103,9 +103,9 @@ def check_damage_is_found(
     older, last = list(checkpoints(run_dir).values())[-2:]
     damaged = damage(last, older, random.Random(seed))
     ended = trainings.run(run_dir, "--resume")
-    assert ended.status == 0, ended.said
-    assert last.name in ended.said or damaged.name in ended.said, "the damage is not named"
-    assert f"Resuming from {older}" in ended.said
+    assert ended.status == 0, ended.stderr
+    assert last.name in ended.stderr or damaged.name in ended.stderr, "the damage is not named"
+    assert f"Resuming from {older}" in ended.stderr
     if damage is another_name:
         shutil.rmtree(damaged)  # the user's; what follows is the run's
     check_same_end(run_dir, expected)
@@ -143,7 +143,7 @@ def check_all_damaged(trainings: Trainings, finished: Path, folder: Path) -> Non
         before = hashes(run_dir)
         ended = trainings.run(run_dir, "--resume")
         assert ended.status == 1
-        assert "no undamaged checkpoint" in ended.said
+        assert "no undamaged checkpoint" in ended.stderr
         assert hashes(run_dir) == before, "something was written"
         shutil.rmtree(run_dir)
 
@@ -172,8 +172,8 @@ def check_flipped_tokens_are_found(
     before = hashes(run_dir)
     for directory in (new, run_dir):
         ended = trainings.with_prepared(prepared).run(directory, "--resume")
-        assert ended.status == 1, ended.said
-        assert path.name in ended.said
+        assert ended.status == 1, ended.stderr
+        assert path.name in ended.stderr
     assert not list(new.rglob("step-*"))
     assert not list(new.rglob("metrics.jsonl"))
     assert hashes(run_dir) == before

@@ -26,7 +26,7 @@ FULL, FREE = 7, 10
 def check_full_disk(
     trainings: Trainings, folder: Path, expected: End, largest: int, share: float
 ) -> None:
-    """Let files end at a share of the largest one for a while; expect the undisturbed end."""
+    """Limit the size of files for a while; expect the undisturbed end."""
     run_dir, snapshot = folder / f"run{share}", folder / f"snapshot{share}"
     limit = int(largest * share)
     disk = fault(
@@ -34,9 +34,9 @@ def check_full_disk(
         run_dir=str(run_dir), limit=limit, first=FULL, last=FREE, snapshot=str(snapshot),
     )  # fmt: skip
     ended = trainings.run(run_dir, faults=[disk])
-    assert ended.status == 0, ended.said
-    assert "step-00000008 could not be written: File too large." in ended.said
-    assert "Training goes on" in ended.said
+    assert ended.status == 0, ended.stderr
+    assert "step-00000008 could not be written: File too large." in ended.stderr
+    assert "Training goes on" in ended.stderr
     found = checkpoints(snapshot)
     assert 4 in found
     assert 8 not in found
@@ -52,7 +52,7 @@ def check_full_disk(
 
 
 def check_resumed(run_dir: Path, expected: End) -> None:
-    """Assert the same end, but for lines of the log that had no place."""
+    """Assert the same end, except for lines that the full disk kept out of the log."""
     for checkpoint in checkpoints(run_dir).values():
         check_whole(checkpoint)
     end = end_of(run_dir)
@@ -89,9 +89,9 @@ def check_third_failure(trainings: Trainings, folder: Path, expected: End, *more
         limit_file_size, run_dir=str(run_dir), limit=2_000, first=FULL, last=None, snapshot=""
     )
     ended = frequent.run(run_dir, faults=[disk, *more])
-    assert ended.status == 74, ended.said
-    assert ended.said.count("Training goes on") == 2
-    last = ended.said.splitlines()[-1]
+    assert ended.status == 74, ended.stderr
+    assert ended.stderr.count("Training goes on") == 2
+    last = ended.stderr.splitlines()[-1]
     assert last.startswith(f"Error: {run_dir}/checkpoints/step-00000012 could not be written: ")
     assert max(checkpoints(run_dir)) == 6
     check_whole(checkpoints(run_dir)[6])
@@ -105,7 +105,7 @@ def test_the_third_failure_in_a_row_ends_training(trainings, tmp_path, undisturb
 
 
 def test_a_status_that_cannot_be_written_hides_no_error(trainings, toy, tmp_path, undisturbed):
-    """The last word of a training on a full disk is about its checkpoint."""
+    """The last message of a training on a full disk is about its checkpoint."""
     failing = fault(
         fail_at,
         run_dir=str(tmp_path / "run"), prepared=str(toy.prepared),
@@ -136,14 +136,14 @@ def check_failed_write(
         fail_at, run_dir=str(run_dir), prepared=str(prepared), point=point, nth=2, error=error
     )
     ended = trainings.run(run_dir, faults=[failing])
-    assert ended.status == 0, ended.said
-    assert f"could not be written: {os.strerror(error)}." in ended.said
-    assert "Training goes on" in ended.said
+    assert ended.status == 0, ended.stderr
+    assert f"could not be written: {os.strerror(error)}." in ended.stderr
+    assert "Training goes on" in ended.stderr
     check_same_end(run_dir, expected)
 
 
 def test_a_write_of_the_training_state_may_fail(trainings, toy, tmp_path, undisturbed):
-    """torch.save has an error of its own for it."""
+    """torch.save replaces the OSError by an error of its own."""
     check_failed_write(trainings, toy.prepared, tmp_path, undisturbed, WRITES[4], errno.ENOSPC)
 
 

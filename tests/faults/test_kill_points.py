@@ -20,10 +20,10 @@ from tests.faults.run_directories import End, check_same_end, check_whole, check
 from tests.faults.trainings import Trainings
 
 CHAINS = 6
-# What a kill leaves here, one at the next point leaves too: only power loss knows fsync.
+# A kill at fsync leaves the same files as a kill at the next point; only a power loss differs.
 SAME_AS_NEXT = re.compile(r"after (close|fsync) .*|before read run/checkpoints/.partial-step/.*")
 QUICK = [point for point in NEW if not SAME_AS_NEXT.fullmatch(point)]
-MOST_OFTEN = 3  # how often a point is tried at most, where it is reached again and again
+MOST_OFTEN = 3  # kills at one point that is reached again and again
 
 
 def stopped_in_validation(trainings: Trainings, prepared: Path, run_dir: Path) -> Path:
@@ -46,10 +46,10 @@ def points_of(trainings: Trainings, prepared: Path, run_dir: Path) -> Counter[st
 
 
 def kill(trainings: Trainings, prepared: Path, run_dir: Path, point: str, nth: int = 1) -> bool:
-    """Train until the point, where SIGKILL comes; return False where it was not reached."""
+    """Train until the point, where SIGKILL comes; return False if it was not reached."""
     killing = fault(kill_at, run_dir=str(run_dir), prepared=str(prepared), point=point, nth=nth)
     ended = trainings.run(run_dir, "--resume", faults=[killing])
-    assert ended.status in {0, -signal.SIGKILL}, f"after {point}: {ended.said}"
+    assert ended.status in {0, -signal.SIGKILL}, f"after {point}: {ended.stderr}"
     return ended.status != 0
 
 
@@ -65,7 +65,7 @@ def check_kill(
 def check_kills(
     trainings: Trainings, prepared: Path, folder: Path, expected: End, points: Sequence[str]
 ) -> None:
-    """Kill one training at each point in turn, a new one where it has ended; as ``check_kill``."""
+    """Like ``check_kill`` at each point in turn, in one training, or a new one if it has ended."""
     number = 0
     run_dir = folder / "0" / "run"
     for point in points:
@@ -89,7 +89,7 @@ def stopped(trainings, toy, session_folder):
 
 @pytest.fixture
 def run_dir(request, tmp_path, stopped):
-    """A new run directory, or that of a stopped training, as the test's scenario says."""
+    """The run directory of the scenario: a new one, or that of a stopped training."""
     if request.node.callspec.params.get("is_resumed", True):
         shutil.copytree(stopped, tmp_path / "run")
     return tmp_path / "run"
@@ -97,7 +97,7 @@ def run_dir(request, tmp_path, stopped):
 
 @pytest.mark.parametrize("is_resumed", [False, True])
 def test_every_point_is_listed_and_reached(trainings, toy, run_dir, is_resumed):
-    """A new file operation of training has to be listed, so that it is killed at."""
+    """A new file operation of training must be listed, so that trainings are killed there too."""
     reached = list(points_of(trainings, toy.prepared, run_dir))
     not_reached = [point for point in (RESUMED if is_resumed else NEW) if point not in reached]
     assert not not_reached, "not reached:\n" + "\n".join(not_reached)
@@ -122,7 +122,7 @@ def test_kills_at_every_point_change_nothing(trainings, toy, tmp_path, undisturb
 def test_a_run_killed_between_its_first_files_starts_again(
     trainings, toy, tmp_path, undisturbed, point
 ):
-    """One by one: in a chain of kills the first makes what the next would miss."""
+    """One by one: in a chain of kills, files that the first makes would not be made again."""
     check_kill(trainings, toy.prepared, tmp_path / "run", undisturbed, point)
 
 

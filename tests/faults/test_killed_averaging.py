@@ -30,8 +30,8 @@ MOMENTS = [
 def average(zygote, session_folder):
     def run(run_dir: Path, last: int, faults: Sequence[Fault] = ()) -> Ended:
         arguments = ["average-checkpoints", str(run_dir), f"--last={last}", "--force"]
-        said = run_dir.with_name(f"{run_dir.name}.said")
-        return Command(zygote, arguments, said, faults).wait()
+        stderr = run_dir.with_name(f"{run_dir.name}.stderr")
+        return Command(zygote, arguments, stderr, faults).wait()
 
     return run
 
@@ -87,6 +87,6 @@ def test_the_next_averaging_leaves_nothing_of_a_killed_one(
     killing = fault(kill_at, run_dir=str(run_dir), prepared="/nowhere", point=point, nth=1)
     assert average(run_dir, 2, [killing]).status == -signal.SIGKILL, "it was not reached"
     ended = average(run_dir, 2)
-    assert ended.status == 0, ended.said
+    assert ended.status == 0, ended.stderr
     assert leftovers(run_dir) == []
     assert sha256_of_model(run_dir) == old_and_new[1]

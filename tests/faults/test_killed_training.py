@@ -25,7 +25,7 @@ from tests.faults.trainings import Trainings
 def check_random_kills(
     trainings: Trainings, folder: Path, expected: End, lifetime: float, num_kills: int, seed: int
 ) -> None:
-    """Kill and resume trainings until so many kills came; assert that each ends as ``expected``.
+    """Kill and resume trainings, so many times; assert that each ends as ``expected``.
 
     Each process lives for a random share of ``lifetime``, in seconds.
     """
@@ -36,7 +36,7 @@ def check_random_kills(
         saved, is_finished = 0, False
         while kills < num_kills and not is_finished:
             ended = trainings.start(run_dir, "--resume").kill_after(chance.uniform(0, lifetime))
-            assert ended.status in (0, -9), ended.said
+            assert ended.status in (0, -9), ended.stderr
             is_finished = ended.status == 0
             kills += ended.status == -9
             saved = check_nothing_is_lost(run_dir, saved)
@@ -82,7 +82,7 @@ def check_sentences(toy: ToyExperiment, tokens_per_step: int, batch_indices: lis
 
 
 def test_every_sentence_comes_once_in_an_epoch_under_kills(trainings, toy, tmp_path):
-    """Ten kills in two epochs of about 32 batches, of which not one is lost or repeated."""
+    """Ten kills in two epochs of about 32 batches; no batch is lost or repeated."""
     frequent = trainings.with_overrides(
         "training.max_steps=9999", "training.max_epochs=2", "training.tokens_per_step=32",
         "validation.bleu=off", "checkpoints.every_steps=3",

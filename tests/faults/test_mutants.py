@@ -1,4 +1,4 @@
-"""The gate: of the bugs in ``mutants.py`` each is found by a check of this folder."""
+"""The gate: each bug in ``mutants.py`` is found by a check of this folder."""
 
 import shutil
 from collections.abc import Callable

@@ -20,12 +20,12 @@ def check_skipped(trainings, folder, undisturbed, batches, value):
         fault(log_updates, output=str(log)),
     ]
     ended = trainings.run(run_dir, faults=faults)
-    assert ended.status == 0, ended.said
+    assert ended.status == 0, ended.stderr
     used = [record["batch_index"] for record in step_records(run_dir)]
     assert used == [i for i in range(MAX_STEPS + len(batches)) if i not in batches]
     assert [record["step"] for record in step_records(run_dir)] == list(range(1, MAX_STEPS + 1))
     for batch in batches:
-        assert f"batch {batch} " in ended.said
+        assert f"batch {batch} " in ended.stderr
     updates = [json.loads(line) for line in log.read_text().splitlines()]
     assert len(updates) == MAX_STEPS
     for (_, after), (before, _) in itertools.pairwise(updates):
@@ -44,15 +44,15 @@ def test_a_batch_without_a_finite_gradient_changes_nothing(trainings, tmp_path, 
 
 
 def check_ten_in_a_row(trainings, folder):
-    """Spoil every batch from the tenth on; assert that training ends and says why."""
+    """Spoil every batch from the tenth on; assert that training ends with the reason."""
     run_dir = folder / "run"
     spoiled = fault(spoil_gradients, batches=list(range(9, 99)), value="nan")
     ended = trainings.run(run_dir, faults=[spoiled])
     assert ended.status == 1
-    last = ended.said.splitlines()[-1]
+    last = ended.stderr.splitlines()[-1]
     assert last.startswith("Error: training diverged: 10 of the last")
     assert "learning" in last
-    assert "Traceback" not in ended.said
+    assert "Traceback" not in ended.stderr
     assert step_records(run_dir)[-1]["step"] == 9
     assert max(checkpoints(run_dir)) <= 9
     for checkpoint in checkpoints(run_dir).values():

@@ -87,7 +87,7 @@ def resumable_steps(state: State) -> Iterator[int]:
 
 
 def damage_of(content: Content, directory: str) -> str:
-    """Say what is wrong with the files of a checkpoint."""
+    """Return what is wrong with the files of a checkpoint."""
     if f"{directory}/manifest.json" not in content:
         return f"{directory} has no manifest"
     try:
@@ -124,7 +124,7 @@ def check_resumed(
         run_dir = folder / str(number) / "run"
         ended = trainings.finish(run_dir)
         if state.safe_step:
-            assert "Resuming from" in ended.said
+            assert "Resuming from" in ended.stderr
         check_whole(newest(run_dir))
         end = end_of(run_dir)
         assert end.weights == expected.weights

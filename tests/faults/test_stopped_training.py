@@ -49,10 +49,10 @@ def check_stopped(
 ) -> None:
     """Stop in a phase; assert that it is saved at once and goes on to the undisturbed end."""
     ended = stop_at(trainings, prepared, run_dir, *PHASES[phase], [number])
-    assert ended.status == 75, ended.said
-    assert ended.said.splitlines()[-1].startswith(f"{number.name} stopped training at step ")
-    assert "Error" not in ended.said
-    assert "Traceback" not in ended.said
+    assert ended.status == 75, ended.stderr
+    assert ended.stderr.splitlines()[-1].startswith(f"{number.name} stopped training at step ")
+    assert "Error" not in ended.stderr
+    assert "Traceback" not in ended.stderr
     last = max(checkpoints(run_dir))
     assert last == step_records(run_dir)[-1]["step"], "a step was made and not saved"
     assert is_resumable(checkpoints(run_dir)[last])
@@ -87,27 +87,27 @@ def test_a_stopped_training_is_saved_and_goes_on(
 
 @pytest.mark.parametrize("number", SIGNALS)
 def test_before_training_a_signal_ends_the_command(trainings, stop, tmp_path, undisturbed, number):
-    """Nothing is trained yet: the usual statuses of an ended command, and a start afterwards."""
+    """The command ends with its usual status, and the next one starts from the beginning."""
     ended = stop("before read prepared/file", 1, number)
-    assert ended.status in {130, 143, -number}, ended.said
-    assert "Traceback" not in ended.said
+    assert ended.status in {130, 143, -number}, ended.stderr
+    assert "Traceback" not in ended.stderr
     trainings.finish(tmp_path / "run")
     check_same_end(tmp_path / "run", undisturbed)
 
 
 def test_a_second_interrupt_ends_at_once(trainings, stop, tmp_path, undisturbed):
-    """Without the save that one alone would bring."""
+    """The second ends training at once, without the save that the first asked for."""
     ended = stop("start of validation", 1, signal.SIGINT, signal.SIGINT)
     assert ended.status == 130
     run_dir = tmp_path / "run"
-    assert ended.said.splitlines()[-1] == (
+    assert ended.stderr.splitlines()[-1] == (
         "Training was interrupted twice and ended at once. "
         f"{run_dir}/checkpoints/step-00000004 is saved; steps 5 to 6 are lost. "
         "Run the same command with --resume to continue from there."
     )
     status = json.loads((run_dir / "status.json").read_text())
     assert (status["state"], status["exit_status"]) == ("interrupted", 130)
-    assert status["message"] == ended.said.splitlines()[-1]
+    assert status["message"] == ended.stderr.splitlines()[-1]
     assert max(checkpoints(run_dir)) == 4
     trainings.finish(tmp_path / "run")
     check_same_end(tmp_path / "run", undisturbed)
@@ -116,7 +116,7 @@ def test_a_second_interrupt_ends_at_once(trainings, stop, tmp_path, undisturbed)
 def test_a_second_interrupt_before_the_first_checkpoint_loses_what_was_trained(stop, tmp_path):
     ended = stop("after backward", 3, signal.SIGINT, signal.SIGINT)
     assert ended.status == 130
-    assert ended.said.splitlines()[-1] == (
+    assert ended.stderr.splitlines()[-1] == (
         f"Training was interrupted twice and ended at once. {tmp_path}/run holds no checkpoint "
         "yet: steps 1 to 2 are lost. Run the same command again to start anew."
     )

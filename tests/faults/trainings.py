@@ -48,28 +48,28 @@ class Zygote:
 
 
 class Ended(NamedTuple):
-    """How a command ended: a negative status is the signal that killed it."""
+    """How a command ended; a negative status is the number of the signal that killed it."""
 
     status: int
-    said: str  # on stderr
+    stderr: str
 
 
 class Command:
-    """A command at work."""
+    """A running command."""
 
-    def __init__(self, zygote: Zygote, arguments: Sequence[str], said: Path, faults: Any) -> None:
-        self._zygote, self._said = zygote, said
-        said.write_bytes(b"")
-        self.pid = zygote.ask(arguments=list(arguments), said=str(said), faults=list(faults))
+    def __init__(self, zygote: Zygote, arguments: Sequence[str], stderr: Path, faults: Any) -> None:
+        self._zygote, self._stderr = zygote, stderr
+        stderr.write_bytes(b"")
+        self.pid = zygote.ask(arguments=list(arguments), stderr=str(stderr), faults=list(faults))
 
     def wait(self) -> Ended:
-        ended = Ended(self._zygote.ask(wait=self.pid), self._said.read_text())
+        ended = Ended(self._zygote.ask(wait=self.pid), self._stderr.read_text())
         if ended.status == FAULT_FAILED:
-            raise RuntimeError(f"the fault cannot be injected: {ended.said}")
+            raise RuntimeError(f"the fault cannot be injected: {ended.stderr}")
         return ended
 
     def kill_after(self, seconds: float) -> Ended:
-        """Let it work for so long, then SIGKILL it; it may have ended before."""
+        """Send SIGKILL after so many seconds; the command may have ended before."""
         time.sleep(seconds)
         os.kill(self.pid, signal.SIGKILL)  # not reaped yet, so that the pid is still its own
         return self.wait()
@@ -114,8 +114,8 @@ class Trainings:
         arguments = ["train", str(self._recipe), f"--prepared={self._prepared}", "--device=cpu"]
         arguments += [f"--run-dir={run_dir}", "--threads=1", "--precision=fp32"]
         arguments += [f"--set={override}" for override in self._overrides]
-        said = run_dir.with_name(f"{run_dir.name}.said")
-        return Command(self._zygote, [*arguments, *options], said, (*self._faults, *faults))
+        stderr = run_dir.with_name(f"{run_dir.name}.stderr")
+        return Command(self._zygote, [*arguments, *options], stderr, (*self._faults, *faults))
 
     def run(self, run_dir: Path, *options: str, faults: Sequence[Fault] = ()) -> Ended:
         return self.start(run_dir, *options, faults=faults).wait()
@@ -123,10 +123,10 @@ class Trainings:
     def finish(self, run_dir: Path, *options: str) -> Ended:
         """Run to the recipe's end, from where ``run_dir`` stands."""
         ended = self.run(run_dir, "--resume", *options)
-        assert ended.status == 0, ended.said
+        assert ended.status == 0, ended.stderr
         return ended
 
 
 def _merged(overrides: Sequence[str]) -> list[str]:
-    """Return the overrides, of each key the last."""
+    """Return the last override of each key."""
     return list({override.partition("=")[0]: override for override in overrides}.values())

@@ -3,7 +3,7 @@
 A fork that runs ``nmt-cli`` costs hundredths of a second, a fresh interpreter with torch seconds.
 Each line of stdin is a request in JSON, each line of stdout its answer:
 
-    {"arguments": [...], "said": FILE, "faults": [["module:function", {...}], ...]}    -> a pid
+    {"arguments": [...], "stderr": FILE, "faults": [["module:function", {...}], ...]}    -> a pid
     {"wait": PID}    -> its exit status, the negative number of the signal that killed it
 """
 
@@ -22,7 +22,7 @@ from typing import Any, NoReturn
 import torch
 
 PR_SET_PDEATHSIG = 1  # prctl.h
-FAULT_FAILED = 99  # exit status of a child that could not be sabotaged as asked
+FAULT_FAILED = 99  # exit status of a child into which a fault could not be injected
 
 
 def import_what_training_needs() -> None:
@@ -36,13 +36,16 @@ def import_what_training_needs() -> None:
     torch.optim.Adam([weight], fused=True).step()
 
 
-def be_the_command(arguments: list[str], said: str, faults: list[tuple[str, Any]]) -> NoReturn:
-    """Turn this child into ``nmt-cli``, sabotaged by ``faults``; never returns."""
+def be_the_command(arguments: list[str], stderr: str, faults: list[tuple[str, Any]]) -> NoReturn:
+    """Run ``nmt-cli`` with ``faults`` in this child; never returns."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    streams = os.open(os.devnull, os.O_RDWR), os.open(said, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    streams = (
+        os.open(os.devnull, os.O_RDWR),
+        os.open(stderr, os.O_WRONLY | os.O_CREAT | os.O_APPEND),
+    )
     for descriptor, source in zip((0, 1, 2), (streams[0], streams[0], streams[1]), strict=True):
         os.dup2(source, descriptor)
-    sys.stderr = Path(said).open("a", buffering=1, encoding="utf-8")  # noqa: SIM115 - to the end
+    sys.stderr = Path(stderr).open("a", buffering=1, encoding="utf-8")  # noqa: SIM115 - to the end
     status = FAULT_FAILED
     try:
         for where, settings in faults:
@@ -55,7 +58,7 @@ def be_the_command(arguments: list[str], said: str, faults: list[tuple[str, Any]
         status = 0
     except SystemExit as error:
         status = error.code if isinstance(error.code, int) else int(error.code is not None)
-    except BaseException:  # as the interpreter would, whose end we skip
+    except BaseException:  # os._exit skips the interpreter's own traceback
         traceback.print_exc()
     os._exit(status)
 

@@ -182,6 +182,6 @@ def test_the_launcher_measures_before_its_workers_start(toy, tmp_path, monkeypat
     train.run(
         str(toy.recipe_path), prepared=toy.prepared, run_dir=run_dir, device=device, devices=2
     )
-    (said,) = launched
-    assert said.count("Warning: other programs keep ") == 1
+    (messages,) = launched
+    assert messages.count("Warning: other programs keep ") == 1
     assert capsys.readouterr().err == ""

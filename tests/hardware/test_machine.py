@@ -60,15 +60,15 @@ def test_compiling_needs_a_compiler_and_headers(monkeypatch):
 
 @pytest.mark.parametrize("is_asked_for", [True, False])
 def test_a_gpu_is_deterministic_where_that_is_asked_for(monkeypatch, is_asked_for):
-    said: list[bool] = []
-    monkeypatch.setattr(torch, "use_deterministic_algorithms", said.append)  # else a slow import
-    monkeypatch.setattr(torch.backends.cuda, "enable_cudnn_sdp", said.append)
+    calls: list[bool] = []
+    monkeypatch.setattr(torch, "use_deterministic_algorithms", calls.append)  # else a slow import
+    monkeypatch.setattr(torch.backends.cuda, "enable_cudnn_sdp", calls.append)
     monkeypatch.setattr(torch.utils.deterministic, "fill_uninitialized_memory", True)
     monkeypatch.setattr(os, "environ", dict(os.environ))
     options: MachineOptions = {"precision": "fp32"}
     if is_asked_for:
         options["deterministic"] = True
     found = choose_machine(torch.device("cuda"), None, options)
-    assert said == ([False, True] if is_asked_for else [False])
+    assert calls == ([False, True] if is_asked_for else [False])
     assert found.facts()["deterministic"] == is_asked_for
     assert ("CUBLAS_WORKSPACE_CONFIG" in os.environ) == is_asked_for

@@ -85,5 +85,5 @@ def test_a_probe_ends_at_the_longest_sentence():
     assert largest_that_runs(100, 800, fitting(900, [])) == 800
 
 
-def test_a_probe_that_never_fits_says_so():
+def test_a_probe_that_never_fits_returns_zero():
     assert largest_that_runs(8, 3, fitting(0, [])) == 0

@@ -65,7 +65,7 @@ def test_the_weights_of_the_start_are_soon_forgotten():
     assert left < 1e-7
 
 
-def test_the_decay_rises_to_what_the_recipe_says():
+def test_the_decay_rises_to_the_recipes():
     decays = [decay_at(step, 0.9) for step in range(1, 200)]
     assert decays == sorted(decays)
     assert decays[0] < 0.2

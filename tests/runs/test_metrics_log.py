@@ -70,7 +70,7 @@ def files_no_larger_than(num_bytes):
         signal.signal(signal.SIGXFSZ, previous)
 
 
-def test_a_full_disk_is_told_once_and_stops_nothing(tmp_path, capsys):
+def test_a_full_disk_is_logged_once_and_training_goes_on(tmp_path, capsys):
     logs.configure(quiet=False)
     log = MetricsLog(tmp_path / "metrics.jsonl", keep_until_step=0)
     with files_no_larger_than(0):
@@ -152,7 +152,7 @@ def test_nothing_is_written_for_tensorboard_before_there_is_something(tmp_path):
     assert not (tmp_path / "tensorboard").exists()
 
 
-def test_a_folder_that_cannot_be_made_is_told_once_and_stops_nothing(tmp_path, capsys):
+def test_a_folder_that_cannot_be_made_is_logged_once_and_training_goes_on(tmp_path, capsys):
     logs.configure(quiet=False)
     (tmp_path / "tensorboard").write_text("a file")
     log = MetricsLog(tmp_path / "metrics.jsonl", keep_until_step=0)
@@ -162,8 +162,8 @@ def test_a_folder_that_cannot_be_made_is_told_once_and_stops_nothing(tmp_path, c
     assert capsys.readouterr().err.count("tensorboard") == 1
 
 
-@pytest.mark.parametrize(("module", "is_told"), [(None, False), (types.ModuleType("old"), True)])
-def test_training_goes_on_without_tensorboard(tmp_path, monkeypatch, capsys, module, is_told):
+@pytest.mark.parametrize(("module", "is_warned"), [(None, False), (types.ModuleType("old"), True)])
+def test_training_goes_on_without_tensorboard(tmp_path, monkeypatch, capsys, module, is_warned):
     """None is how Python marks a module that is not there; an empty one lacks what we need."""
     logs.configure(quiet=False)
     monkeypatch.delitem(sys.modules, TENSORBOARD_LOG, raising=False)
@@ -172,4 +172,4 @@ def test_training_goes_on_without_tensorboard(tmp_path, monkeypatch, capsys, mod
     log.append(STEP)
     assert records_in(tmp_path / "metrics.jsonl") == [STEP]
     assert not (tmp_path / "tensorboard").exists()
-    assert ("TensorBoard cannot be used" in capsys.readouterr().err) == is_told
+    assert ("TensorBoard cannot be used" in capsys.readouterr().err) == is_warned

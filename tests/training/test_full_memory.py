@@ -87,16 +87,16 @@ def test_a_batch_that_meets_a_full_memory_is_cut_and_computed_again(
     assert error is None
     assert torch.allclose(weights_of(found), weights_of(expected), atol=1e-5)
     too_large = [size for size in tried if size > 70]
-    said = capsys.readouterr().err
-    if is_limit_chosen:  # each batch is tried as the user said
+    stderr = capsys.readouterr().err
+    if is_limit_chosen:  # each batch is tried at the limit that the user chose
         assert found.state.cut.max_tokens == 120
         assert len(too_large) > 6
-        assert "; --max-tokens-per-device stays 120." in said
+        assert "; --max-tokens-per-device stays 120." in stderr
     else:
         assert found.state.cut.max_tokens == 59  # half of the largest micro-batch
         assert len(too_large) == 1
-        assert said.count("later batches are computed with at most 59.") == 1
-    assert "batch 0 ran out of memory with micro-batches of " in said
+        assert stderr.count("later batches are computed with at most 59.") == 1
+    assert "batch 0 ran out of memory with micro-batches of " in stderr
 
 
 def test_later_batches_are_cut_no_smaller_than_the_longest_sentence(toy, tmp_path, monkeypatch):
@@ -233,7 +233,7 @@ def test_pairs_that_do_not_fit_alone_end_training_saved(toy, tmp_path, monkeypat
     assert steps_saved(tmp_path / "run") == [(2, "safety")]
 
 
-def test_out_of_memory_before_the_first_step_says_that_nothing_is_saved(toy, tmp_path, monkeypatch):
+def test_out_of_memory_before_the_first_step_saves_nothing(toy, tmp_path, monkeypatch):
     limit_memory(monkeypatch, training_step, 0)
     _, error = train(toy, tmp_path / "run")
     assert error is not None

@@ -53,7 +53,7 @@ def test_a_clock_that_is_set_does_not_matter(monkeypatch):
 
 
 @pytest.mark.parametrize("reason", REASONS)
-def test_what_one_rank_asks_all_agree_to(reason):
+def test_a_request_of_one_rank_stops_all(reason):
     asking, other = StopRequest(), StopRequest()
     asking.reason = reason
     sums = [a + b for a, b in zip(asking.flags(), other.flags(), strict=True)]

@@ -170,7 +170,7 @@ def test_the_last_step_enters_the_average_with_its_figures(
     assert is_complete(new_trainer(recipe, resume=True))
 
 
-def test_a_stop_in_the_last_validation_is_made_up_for(new_trainer, toy, monkeypatch):
+def test_an_interrupted_last_validation_is_measured_after_a_resume(new_trainer, toy, monkeypatch):
     trainer = new_trainer()
     stop = StopRequest()
     validate = Validator.validate
@@ -199,7 +199,7 @@ def test_a_run_goes_on_with_its_own_text_only(new_trainer, toy):
 
 
 @pytest.mark.parametrize("max_steps", [999, None])
-def test_epochs_decide_where_the_recipe_says_so(new_trainer, toy, max_steps):
+def test_epochs_decide_where_the_recipe_gives_them(new_trainer, toy, max_steps):
     epochs = {"every_steps": None, "every_epochs": 2}
     recipe = changed(
         toy.recipe,
