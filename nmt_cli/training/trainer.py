@@ -62,7 +62,7 @@ class Trainer:
         self.state.optimizer.make_moments()
         max_steps = self._recipe.training.max_steps
         with logs.progress("train", "steps", max_steps, progress.step) as bar:
-            self._validate_and_save_if_due(stop)
+            self._validate_and_save_if_due(stop)  # what a stop of the last session left undone
             while not self.standing.is_finished():
                 report = self._step(batches, stop)
                 if report is not None:
