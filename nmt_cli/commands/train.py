@@ -15,7 +15,7 @@ from nmt_cli.errors import UserError
 from nmt_cli.file_names import RUNS
 from nmt_cli.hardware.busy_machine import LoadMeter, warn_if_busy
 from nmt_cli.hardware.choices import AUTO
-from nmt_cli.hardware.cores import cores
+from nmt_cli.hardware.cores import threads_of_each
 from nmt_cli.hardware.machine import count_devices
 from nmt_cli.hardware.precision import choose_device
 from nmt_cli.launch import Rendezvous, run_workers, this_worker
@@ -69,7 +69,7 @@ def _launch(job: Job, num_workers: int) -> None:
 def _threads_of_a_worker(job: Job, num_workers: int) -> int:
     if choose_device(job.options.get("device", AUTO)).type != "cpu":
         return 1
-    return job.options.get("threads") or max(1, cores().allowed // num_workers)
+    return job.options.get("threads") or threads_of_each(num_workers)
 
 
 def _as_arguments(job: Job) -> list[str]:

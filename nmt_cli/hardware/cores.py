@@ -24,6 +24,11 @@ def cores(system: Path = SYSTEM) -> Cores:
     return Cores(len(os.sched_getaffinity(0)), _quota(system))
 
 
+def threads_of_each(num_workers: int) -> int:
+    """Return how many threads each of ``num_workers`` uses when all share these cores equally."""
+    return max(1, cores().allowed // num_workers)
+
+
 def _quota(system: Path) -> float | None:
     """Return the CPU seconds a second that the control group allows; None without a limit."""
     groups = system / "sys/fs/cgroup"

@@ -17,6 +17,7 @@ import torch
 from nmt_cli import logs
 from nmt_cli.errors import UserError
 from nmt_cli.hardware.choices import AUTO
+from nmt_cli.hardware.cores import threads_of_each
 from nmt_cli.hardware.fp32_products import (
     Fp32Products,
     agreed_fp32_products,
@@ -128,7 +129,7 @@ def choose_machine(device: torch.device, worker: Worker | None, options: Machine
     local_size = worker.local_size if worker is not None else 1
     threads = options.get("threads")
     if threads is None and worker is not None and (local_size > 1 or worker.outcome is not None):
-        threads = max(1, len(os.sched_getaffinity(0)) // local_size)  # torchrun sets 1
+        threads = threads_of_each(local_size)  # torchrun sets 1
     if threads is not None:
         set_num_threads(threads)
     precision = choose_precision(options.get("precision", AUTO), device)
