@@ -1,4 +1,4 @@
-"""The figures of training as TensorBoard's scalars; to be imported where TensorBoard is installed.
+"""The figures of training as TensorBoard's scalars; import it only if TensorBoard is installed.
 
 torch's SummaryWriter is not used: on a full disk it leaves part of a record in the file, its thread
 ends with a traceback, and it writes nothing more when there is space again (TensorBoard 2.21). It

@@ -64,7 +64,7 @@ class _FusedCrossEntropy(torch.autograd.Function):
         for start in range(0, len(rows), size):
             chunk_rows = rows[start : start + size]  # C D
             chunk_targets = targets[start : start + size]
-            num_targets = len(chunk_targets)  # less than C where rows are spare
+            num_targets = len(chunk_targets)  # less than C if the chunk has spare rows
             place = torch.arange(num_targets, device=rows.device), chunk_targets
             logits = chunk_rows @ weight.T  # C V
             softmax = logits.softmax(1)  # one kernel, which sums in fp32

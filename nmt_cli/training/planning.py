@@ -25,7 +25,7 @@ def plan_settings(recipe: Recipe) -> PlanSettings:
 
 
 def plan_batches(settings: PlanSettings, corpus: PreparedCorpus) -> BatchPlan:
-    """Return the plan of ``corpus``. Raises UserError where a pair does not fit into a step."""
+    """Return the plan of ``corpus``. Raises UserError if a pair does not fit into a step."""
     return BatchPlan(
         corpus.source.lengths,
         corpus.target.lengths,

@@ -22,7 +22,7 @@ class StepReport(NamedTuple):
     learning_rate: float
     seconds: float
     data_wait_seconds: float
-    utilization: float | None  # of the devices' peak FLOPs; None where that is not known
+    utilization: float | None  # of the devices' peak FLOPs; None if that is not known
 
     def as_record(self) -> dict[str, Any]:
         """Return the line of ``metrics.jsonl``."""
