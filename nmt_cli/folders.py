@@ -93,7 +93,14 @@ def _description(path: Path, wanted: Wanted) -> str:
 
 
 def _holds_checkpoints(path: Path) -> bool:
-    return path.is_dir() and any(is_model(below) for below in path.glob(CHECKPOINT_GLOB))
+    return path.is_dir() and any(_is_checkpoint(below) for below in path.glob(CHECKPOINT_GLOB))
+
+
+def _is_checkpoint(folder: Path) -> bool:
+    try:
+        return is_model(folder)
+    except NewerFormatError:  # this program cannot read it, but its name is that of a checkpoint
+        return True
 
 
 def _is_prepared(folder: Path) -> bool:

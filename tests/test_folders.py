@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from nmt_cli.atomic_files import write_manifest
-from nmt_cli.folders import what_to_give
+from nmt_cli.folders import not_a_run, what_to_give
 from nmt_cli.formats import NewerFormatError
 from nmt_cli.model_directory import find_model
 
@@ -119,3 +119,14 @@ def test_a_neighbour_of_a_newer_format_is_passed_over(project):
         found
         == f"{project}/runs holds runs; give one of them: {project}/runs/base, {project}/runs/big."
     )
+
+
+@pytest.mark.parametrize("newer", [["4"], ["8"], ["4", "8"]])
+@pytest.mark.usefixtures("project")
+def test_a_checkpoint_of_a_newer_format_is_a_checkpoint(newer):
+    checkpoints = Path("runs/base/checkpoints")
+    for step in newer:
+        manifest = {"format_version": 99, "kind": "regular", "files": {}}
+        (checkpoints / f"step-0000000{step}/manifest.json").write_text(json.dumps(manifest))
+    assert what_to_give(checkpoints, "run") == f"{checkpoints} holds checkpoints; give runs/base."
+    assert not_a_run(checkpoints) == "holds checkpoints"
