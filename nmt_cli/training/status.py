@@ -8,6 +8,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from nmt_cli import logs
+from nmt_cli.atomic_files import is_failed_write
 from nmt_cli.errors import InterruptedTrainingError, OutputError, UserError
 from nmt_cli.launch import Worker, status_of_this_launch
 from nmt_cli.run_status import RunStatus, State, write_status
@@ -37,6 +38,11 @@ def status_kept(run_dir: Path, worker: Worker | None, summary: Callable[[], str]
         if worker is None:
             _write_status(run_dir, worker, "failed", str(error), error.exit_status)
         raise
+    except OSError as error:
+        if worker is None:
+            reported = as_user_error(error, run_dir)
+            _write_status(run_dir, worker, "failed", str(reported), reported.exit_status)
+        raise
     except Exception as error:  # a bug, or what no part of training expects
         if worker is None:
             message = f"{type(error).__name__}: {error}"
@@ -47,6 +53,12 @@ def status_kept(run_dir: Path, worker: Worker | None, summary: Callable[[], str]
         _write_status(run_dir, worker, "interrupted", str(ended), ended.exit_status)
         raise ended from None
     _write_status(run_dir, worker, "finished", summary(), exit_status=0)
+
+
+def as_user_error(error: OSError, run_dir: Path) -> UserError:
+    """Return ``error`` with the message and the exit status that the command reports for it."""
+    kind = OutputError if is_failed_write(error) else UserError
+    return kind(f"{error.filename or run_dir}: {error.strerror or error}.")
 
 
 def has_failed(run_dir: Path, worker: Worker) -> bool:

@@ -3,12 +3,11 @@
 import traceback
 
 from nmt_cli import logs
-from nmt_cli.atomic_files import is_failed_write
-from nmt_cli.errors import InterruptedTrainingError, OutputError, UserError
+from nmt_cli.errors import InterruptedTrainingError, UserError
 from nmt_cli.hardware.ranks import PeerLostError
 from nmt_cli.launch import Worker, die_with_parent
 from nmt_cli.training.session import Job, train
-from nmt_cli.training.status import has_failed, report_failure
+from nmt_cli.training.status import as_user_error, has_failed, report_failure
 
 
 def train_as_worker(job: Job, worker: Worker) -> int:
@@ -33,8 +32,7 @@ def train_as_worker(job: Job, worker: Worker) -> int:
     except UserError as error:
         reported = error
     except OSError as error:
-        kind = OutputError if is_failed_write(error) else UserError
-        reported = kind(f"{error.filename or job.run_dir}: {error.strerror}.")
+        reported = as_user_error(error, job.run_dir)
     except Exception:
         reported = UserError(f"rank {worker.rank} failed: {traceback.format_exc()}")
     else:
