@@ -16,8 +16,8 @@ from nmt_cli.file_names import RUNS
 from nmt_cli.hardware.busy_machine import LoadMeter, warn_if_busy
 from nmt_cli.hardware.choices import AUTO
 from nmt_cli.hardware.cores import threads_of_each
+from nmt_cli.hardware.device import choose_device
 from nmt_cli.hardware.machine import count_devices
-from nmt_cli.hardware.precision import choose_device
 from nmt_cli.launch import Rendezvous, run_workers, this_worker
 from nmt_cli.proposed_commands import as_argument
 from nmt_cli.recipe.reader import read_recipe

@@ -27,7 +27,7 @@ from nmt_cli.decoding.translator import (
 from nmt_cli.errors import UserError
 from nmt_cli.hardware.busy_machine import LoadMeter, warn_if_busy
 from nmt_cli.hardware.choices import AUTO
-from nmt_cli.hardware.precision import choose_device, set_num_threads, useful_threads
+from nmt_cli.hardware.device import choose_device, set_num_threads, useful_threads
 from nmt_cli.locks import claimed
 from nmt_cli.output_streams import is_stream
 from nmt_cli.temporary_names import shortened

@@ -18,8 +18,9 @@ from nmt_cli.decoding.over_long import Part, parts_within
 from nmt_cli.decoding.search import Sentence, StepModel, beam_search
 from nmt_cli.errors import UserError
 from nmt_cli.hardware.choices import AUTO
+from nmt_cli.hardware.device import choose_device
 from nmt_cli.hardware.fp32_products import choose_fp32_products, use_fp32_products
-from nmt_cli.hardware.precision import at_precision, choose_device, choose_precision
+from nmt_cli.hardware.precision import at_precision, choose_precision
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.model_directory import load_model
 from nmt_cli.model_settings import ModelSettings

@@ -1,4 +1,4 @@
-"""Which device computes, and in which precision."""
+"""The precision in which a device computes."""
 
 import copy
 from typing import Literal, cast
@@ -12,32 +12,6 @@ from nmt_cli.model.transformer import Transformer
 Precision = Literal["fp32", "bf16"]
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 FIRST_CUDA_WITH_BF16 = (8, 0)  # Ampere
-
-
-def choose_device(name: str) -> torch.device:
-    """Return the device called ``name``; "auto" is the first GPU, or else the CPU."""
-    if name == AUTO:
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-    except RuntimeError:
-        raise _unknown_device(name) from None
-    if device.type not in {"cpu", "cuda"}:
-        raise _unknown_device(name)
-    visible = torch.cuda.device_count() if device.type == "cuda" else 1
-    if (device.index or 0) >= visible:
-        raise UserError(f"--device {name} asked for, {visible} GPUs are visible.")
-    return device
-
-
-def set_num_threads(threads: int) -> None:
-    """Compute with this many CPU threads."""
-    torch.set_num_threads(threads)
-
-
-def useful_threads(device: torch.device) -> int:
-    """Return how many CPU threads are busy: torch's number on a CPU, one that drives a GPU."""
-    return torch.get_num_threads() if device.type == "cpu" else 1
 
 
 def choose_precision(name: str, device: torch.device) -> Precision:
@@ -61,7 +35,3 @@ def at_precision(model: Transformer, precision: Precision) -> Transformer:
     if next(model.parameters()).dtype == DTYPES[precision]:
         return model
     return copy.deepcopy(model).to(DTYPES[precision])
-
-
-def _unknown_device(name: str) -> UserError:
-    return UserError(f"--device must be auto, cpu, cuda or cuda:N, but is {name}.")

@@ -7,7 +7,7 @@ from nmt_cli.errors import UserError
 from nmt_cli.figures import as_text
 from nmt_cli.recipe.schema import TrainingConfig
 from nmt_cli.runs.checkpoint import Progress
-from nmt_cli.training.training_step import Gradient
+from nmt_cli.training.gradient import Gradient
 
 MAX_SKIPPED_IN_A_ROW = 10
 SKIP_WINDOW = 1_000  # batches

@@ -23,7 +23,7 @@ from nmt_cli.hardware.memory import (
 from nmt_cli.hardware.ranks import ALONE, Ranks
 from nmt_cli.recipe.schema import Recipe, TrainingConfig
 from nmt_cli.runs.checkpoint import TrainingState
-from nmt_cli.training.training_step import Gradient, compute_gradient
+from nmt_cli.training.gradient import Gradient, compute_gradient
 
 HEADROOM = 0.1  # share of a GPU's memory that the probe leaves free for fragmentation
 

@@ -16,9 +16,9 @@ from nmt_cli.file_names import CHECKPOINT_GLOB, CHECKPOINTS
 from nmt_cli.hardware.batch_cut import choose_cut
 from nmt_cli.hardware.busy_machine import LoadMeter, warn_if_busy
 from nmt_cli.hardware.choices import AUTO
+from nmt_cli.hardware.device import useful_threads
 from nmt_cli.hardware.fp32_products import use_fp32_products
 from nmt_cli.hardware.machine import Machine, MachineOptions, choose_machine, choose_rank_device
-from nmt_cli.hardware.precision import useful_threads
 from nmt_cli.hardware.ranks import joined_ranks
 from nmt_cli.launch import Worker, started_at, status_of_this_launch
 from nmt_cli.model_directory import average_command, list_checkpoints
@@ -27,7 +27,6 @@ from nmt_cli.recipe.reader import RecipeFile
 from nmt_cli.runs.checkpoint import TrainingState
 from nmt_cli.runs.run_directory import check_run_directory, describe_session, locked
 from nmt_cli.training.full_memory import fit_to_memory
-from nmt_cli.training.standing import Standing
 from nmt_cli.training.starting import Start, prepare_start
 from nmt_cli.training.status import status_kept
 from nmt_cli.training.stop_signals import StopRequest, stop_requests
@@ -146,9 +145,8 @@ def train(job: Job, worker: Worker | None = None) -> None:
             init_from=options.get("init_from"),
         )
         stack.enter_context(use_fp32_products(start.machine.fp32_products))
-        standing = Standing(recipe, corpus.tokenizer.size, start.plan, start.state)
-        if standing.is_complete(start.saved):
-            logs.info(f"{job.run_dir} is finished; nothing to do. {standing.summary()}")
+        if start.standing.is_complete(start.saved):
+            logs.info(f"{job.run_dir} is finished; nothing to do. {start.standing.summary()}")
         else:
             _train(job, worker, corpus, start)
 

@@ -27,6 +27,7 @@ from nmt_cli.runs.warm_start import start_from
 from nmt_cli.training.agreement import require_same_training
 from nmt_cli.training.best import begin_anew_after_changes
 from nmt_cli.training.planning import move_to_plan, plan_batches, plan_settings
+from nmt_cli.training.standing import Standing
 
 
 class Start(NamedTuple):
@@ -34,6 +35,7 @@ class Start(NamedTuple):
 
     state: TrainingState
     plan: BatchPlan
+    standing: Standing
     saved: Saved  # the checkpoint that holds the state
     machine: Machine  # of this rank; with the kernels of the checkpoint
 
@@ -76,7 +78,8 @@ def prepare_start(
     if facts is not None:
         state.cut = cut_as_before(state.cut, facts, ranks.size)
         log_changes(facts, {**machine.facts(), **state.cut.facts()})
-    return Start(state, plan, saved, machine)
+    standing = Standing(recipe, corpus.tokenizer.size, plan, state)
+    return Start(state, plan, standing, saved, machine)
 
 
 def _new_state(

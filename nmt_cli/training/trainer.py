@@ -18,11 +18,10 @@ from nmt_cli.training.agreement import require_same_weights
 from nmt_cli.training.best import count_validation
 from nmt_cli.training.divergence import count_skipped
 from nmt_cli.training.full_memory import gradient_within_memory
-from nmt_cli.training.standing import Standing
+from nmt_cli.training.gradient import Gradient, compute_gradient
 from nmt_cli.training.starting import Start
 from nmt_cli.training.step_report import StepReport, UtilizationMeter
 from nmt_cli.training.stop_signals import StopRequest
-from nmt_cli.training.training_step import Gradient, compute_gradient
 from nmt_cli.training.update import update_weights
 from nmt_cli.training.validation import Validator
 
@@ -37,8 +36,7 @@ class Trainer:
 
     def __init__(self, recipe: Recipe, corpus: PreparedCorpus, run_dir: Path, start: Start) -> None:
         machine = start.machine
-        self.run_dir, self.state = run_dir, start.state
-        self.standing = Standing(recipe, corpus.tokenizer.size, start.plan, start.state)
+        self.run_dir, self.state, self.standing = run_dir, start.state, start.standing
         self._recipe, self._corpus, self._machine = recipe, corpus, machine
         self._plan, self._longest = start.plan, corpus.longest
         self._validator = Validator(recipe, corpus)

@@ -8,7 +8,7 @@ from nmt_cli.optimization.ema import MovingAverage
 from nmt_cli.optimization.schedule import learning_rate
 from nmt_cli.recipe.schema import Recipe
 from nmt_cli.runs.checkpoint import TrainingState
-from nmt_cli.training.training_step import Gradient
+from nmt_cli.training.gradient import Gradient
 
 
 def update_weights(state: TrainingState, gradient: Gradient, recipe: Recipe) -> float:

@@ -27,8 +27,8 @@ from nmt_cli.model.transformer import Transformer
 from nmt_cli.model_settings import settings_of
 from nmt_cli.recipe.schema import Recipe
 from nmt_cli.training.full_memory import computed_within_memory
+from nmt_cli.training.gradient import as_tensors, loss_sums
 from nmt_cli.training.stop_signals import StopRequest
-from nmt_cli.training.training_step import as_tensors, loss_sums
 
 LINES_BETWEEN_POLLS = 500  # of the validation text, after which requests to stop are exchanged
 

@@ -16,15 +16,15 @@ from numpy.typing import NDArray
 from nmt_cli.corpus.batching import BatchPlan
 from nmt_cli.corpus.binarized import BinarizedText
 from nmt_cli.corpus.loader import Batch, load_batches
+from nmt_cli.hardware.device import choose_device
 from nmt_cli.hardware.flops import peak_flops, training_flops
 from nmt_cli.hardware.fp32_products import Fp32Products, use_fp32_products
 from nmt_cli.hardware.machine import Machine
 from nmt_cli.hardware.memory import keep_freed_memory
-from nmt_cli.hardware.precision import choose_device
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.optimization.schedule import learning_rate
 from nmt_cli.recipe.schema import ModelConfig, TrainingConfig
-from nmt_cli.training.training_step import as_tensors, compute_gradient
+from nmt_cli.training.gradient import as_tensors, compute_gradient
 from tests.benchmarks.ceiling import BareProducts, forward_products
 from tests.benchmarks.padded import BOS_ID
 from tests.benchmarks.shapes import DROPOUT, PRECISIONS, SEED, Setup, Shape

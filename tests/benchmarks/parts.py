@@ -15,8 +15,8 @@ from nmt_cli import logs
 from nmt_cli.corpus.batching import BatchPlan
 from nmt_cli.corpus.binarized import BinarizedText
 from nmt_cli.hardware.choices import AUTO
+from nmt_cli.hardware.device import choose_device
 from nmt_cli.hardware.fp32_products import choose_fp32_products
-from nmt_cli.hardware.precision import choose_device
 from tests.benchmarks import memory_of_a_step, speed
 from tests.benchmarks.data import (
     CAPTIONS,

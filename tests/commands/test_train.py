@@ -15,7 +15,7 @@ from nmt_cli.errors import DamagedError, InterruptedTrainingError, UserError
 from nmt_cli.model_directory import list_checkpoints, read_weights
 from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.training import divergence
-from nmt_cli.training.training_step import Gradient
+from nmt_cli.training.gradient import Gradient
 from nmt_cli.training.validation import Validator
 
 

@@ -30,19 +30,3 @@ def test_a_gpu_is_fast_from_ampere_on(monkeypatch, capability, fast):
 def test_unknown_precision():
     with pytest.raises(UserError, match="--precision must be auto, fp32 or bf16, but is fp8"):
         precision.choose_precision("fp8", torch.device("cpu"))
-
-
-def test_devices(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
-    assert precision.choose_device("auto") == torch.device("cpu")
-    assert precision.choose_device("cpu") == torch.device("cpu")
-    with pytest.raises(UserError, match="--device cuda:1 asked for, 0 GPUs are visible"):
-        precision.choose_device("cuda:1")
-    for name in ("gpu", "meta", "cuda:x", ""):
-        with pytest.raises(UserError, match="--device must be auto, cpu, cuda or cuda:N"):
-            precision.choose_device(name)
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    assert precision.choose_device("auto").type == "cuda"
-    assert precision.choose_device("cuda:1") == torch.device("cuda", 1)

@@ -11,8 +11,8 @@ from nmt_cli.hardware.batch_cut import BatchCut
 from nmt_cli.hardware.ranks import ALONE, PeerLostError
 from nmt_cli.model_directory import list_checkpoints
 from nmt_cli.training import trainer as trainer_module
+from nmt_cli.training.gradient import compute_gradient
 from nmt_cli.training.stop_signals import StopRequest
-from nmt_cli.training.training_step import compute_gradient
 from nmt_cli.training.update import update_weights
 from tests.forked_ranks import run_ranks
 from tests.trainers import new_trainer, weights_of
@@ -158,16 +158,16 @@ def test_all_ranks_skip_a_batch_that_is_not_finite_on_one(toy, folder, monkeypat
 
 
 def test_out_of_memory_on_one_rank_ends_all_at_the_same_batch(toy, folder, monkeypatch):
-    from nmt_cli.training import training_step
+    from nmt_cli.training import gradient as gradient_module
 
-    accumulate = training_step._accumulate
+    accumulate = gradient_module._accumulate
 
     def limited(model, batch, bos_id, smoothing, seed, machine):
         if batch.number == 2 and machine.ranks.rank == 1:
             raise torch.OutOfMemoryError("no")
         return accumulate(model, batch, bos_id, smoothing, seed, machine)
 
-    monkeypatch.setattr(training_step, "_accumulate", limited)
+    monkeypatch.setattr(gradient_module, "_accumulate", limited)
     path = folder("run")
 
     def work(ranks):

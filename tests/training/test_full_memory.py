@@ -15,7 +15,8 @@ from nmt_cli.model_directory import list_checkpoints
 from nmt_cli.optimization.ema import MovingAverage
 from nmt_cli.runs import saving
 from nmt_cli.runs.checkpoint import save_checkpoint
-from nmt_cli.training import full_memory, training_step, validation
+from nmt_cli.training import full_memory, validation
+from nmt_cli.training import gradient as gradient_module
 from nmt_cli.training import trainer as trainer_module
 from nmt_cli.training.full_memory import (
     fit_to_memory,
@@ -81,7 +82,7 @@ def test_a_batch_that_meets_a_full_memory_is_cut_and_computed_again(
     toy, tmp_path, monkeypatch, capsys, is_limit_chosen
 ):
     expected, _ = train(toy, tmp_path / "expected")
-    tried = limit_memory(monkeypatch, training_step, 70)
+    tried = limit_memory(monkeypatch, gradient_module, 70)
     cut = ONE_PIECE._replace(is_limit_chosen=is_limit_chosen)
     found, error = train(toy, tmp_path / "found", cut=cut)
     assert error is None
@@ -108,8 +109,8 @@ def test_later_batches_are_cut_no_smaller_than_the_longest_sentence(toy, tmp_pat
         return accumulate(model, batch, *others)
 
     cut: list[int] = []
-    accumulate = training_step._accumulate
-    monkeypatch.setattr(training_step, "_accumulate", limited)
+    accumulate = gradient_module._accumulate
+    monkeypatch.setattr(gradient_module, "_accumulate", limited)
     found, error = train(toy, tmp_path / "run")
     assert error is None
     assert found.state.cut.max_tokens == toy.corpus.longest > cut[0]
@@ -117,14 +118,14 @@ def test_later_batches_are_cut_no_smaller_than_the_longest_sentence(toy, tmp_pat
 
 
 def test_the_hosts_memory_counts_too(toy, tmp_path, monkeypatch):
-    accumulate = training_step._accumulate
+    accumulate = gradient_module._accumulate
 
     def limited(model, batch, *others):
         if batch.number == 2:
             np.empty(1 << 58)  # numpy's own kind of MemoryError
         return accumulate(model, batch, *others)
 
-    monkeypatch.setattr(training_step, "_accumulate", limited)
+    monkeypatch.setattr(gradient_module, "_accumulate", limited)
     _, text = train(toy, tmp_path / "run")
     assert text is not None
     assert text.startswith("out of memory in batch 2 (")
@@ -171,7 +172,7 @@ def test_a_rank_that_is_lost_while_weights_are_compared_leaves_the_step_saved(
 def test_a_lowered_limit_is_that_of_the_resumed_run(toy, tmp_path, monkeypatch):
     recipe = recipe_of(toy, dropout=0.3)
     with monkeypatch.context() as patch:
-        limit_memory(patch, training_step, 70)
+        limit_memory(patch, gradient_module, 70)
         whole, _ = train(toy, tmp_path / "run", recipe)
     facts = list_checkpoints(tmp_path / "run")[-1].manifest
     assert facts["max_tokens_per_device"] == whole.state.cut.max_tokens < 120
@@ -181,7 +182,7 @@ def test_a_lowered_limit_is_that_of_the_resumed_run(toy, tmp_path, monkeypatch):
 
 def test_a_full_memory_of_one_rank_cuts_the_batch_on_all(toy, tmp_path, monkeypatch):
     recipe = recipe_of(toy, dropout=0.3)
-    limit_memory(monkeypatch, training_step, 30, rank=1)
+    limit_memory(monkeypatch, gradient_module, 30, rank=1)
 
     def work(ranks):
         trainer, error = train(toy, tmp_path / "run", recipe, ranks=ranks)
@@ -218,14 +219,14 @@ def test_a_rank_without_memory_for_the_exchange_leaves_none_waiting(toy, tmp_pat
 
 
 def test_pairs_that_do_not_fit_alone_end_training_saved(toy, tmp_path, monkeypatch):
-    accumulate = training_step._accumulate
+    accumulate = gradient_module._accumulate
 
     def limited(model, batch, *others):
         if batch.number == 2:
             raise RuntimeError(FULL)
         return accumulate(model, batch, *others)
 
-    monkeypatch.setattr(training_step, "_accumulate", limited)
+    monkeypatch.setattr(gradient_module, "_accumulate", limited)
     _, error = train(toy, tmp_path / "run")
     assert error is not None
     assert error.startswith("out of memory in batch 2 (")
@@ -234,7 +235,7 @@ def test_pairs_that_do_not_fit_alone_end_training_saved(toy, tmp_path, monkeypat
 
 
 def test_out_of_memory_before_the_first_step_saves_nothing(toy, tmp_path, monkeypatch):
-    limit_memory(monkeypatch, training_step, 0)
+    limit_memory(monkeypatch, gradient_module, 0)
     _, error = train(toy, tmp_path / "run")
     assert error is not None
     assert "; nothing is saved yet. " in error
@@ -258,8 +259,8 @@ def test_what_ran_out_of_memory_is_freed_before_saving(toy, tmp_path, monkeypatc
 
     held: list[weakref.ref[Activations]] = []
     held_while_saving: list[Activations | None] = []
-    accumulate = training_step._accumulate
-    monkeypatch.setattr(training_step, "_accumulate", limited)
+    accumulate = gradient_module._accumulate
+    monkeypatch.setattr(gradient_module, "_accumulate", limited)
     monkeypatch.setattr(saving, "save_checkpoint", save)
     train(toy, tmp_path / "run")
     assert len(held) > 1  # of each cut

@@ -12,8 +12,8 @@ from nmt_cli.model_directory import list_checkpoints, read_weights
 from nmt_cli.runs import saving
 from nmt_cli.runs.checkpoint import save_checkpoint
 from nmt_cli.training import trainer as trainer_module
+from nmt_cli.training.gradient import compute_gradient
 from nmt_cli.training.stop_signals import StopRequest
-from nmt_cli.training.training_step import compute_gradient
 from nmt_cli.training.update import update_weights
 from nmt_cli.training.validation import Validator
 from tests import trainers

@@ -6,7 +6,7 @@ from torch.nn import functional as F
 from nmt_cli.corpus.loader import Batch, micro_batches_of
 from nmt_cli.hardware.machine import Machine
 from nmt_cli.model.transformer import Transformer
-from nmt_cli.training.training_step import as_tensors, compute_gradient, micro_batch_seed
+from nmt_cli.training.gradient import as_tensors, compute_gradient, micro_batch_seed
 
 MACHINE = Machine(torch.device("cpu"), "fp32")
 

@@ -1,0 +1,36 @@
+"""The device that computes, and the CPU threads."""
+
+import torch
+
+from nmt_cli.errors import UserError
+from nmt_cli.hardware.choices import AUTO
+
+
+def choose_device(name: str) -> torch.device:
+    """Return the device called ``name``; "auto" is the first GPU, or else the CPU."""
+    if name == AUTO:
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise _unknown_device(name) from None
+    if device.type not in {"cpu", "cuda"}:
+        raise _unknown_device(name)
+    visible = torch.cuda.device_count() if device.type == "cuda" else 1
+    if (device.index or 0) >= visible:
+        raise UserError(f"--device {name} asked for, {visible} GPUs are visible.")
+    return device
+
+
+def set_num_threads(threads: int) -> None:
+    """Compute with this many CPU threads."""
+    torch.set_num_threads(threads)
+
+
+def useful_threads(device: torch.device) -> int:
+    """Return how many CPU threads are busy: torch's number on a CPU, one that drives a GPU."""
+    return torch.get_num_threads() if device.type == "cpu" else 1
+
+
+def _unknown_device(name: str) -> UserError:
+    return UserError(f"--device must be auto, cpu, cuda or cuda:N, but is {name}.")
