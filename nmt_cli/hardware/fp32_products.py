@@ -29,8 +29,7 @@ Fp32Products = Literal["mkl", "onednn"]  # the names that checkpoints record
 
 # By vendor and family of the CPU. MKL where nothing was measured.
 FASTEST: dict[tuple[str, int], Fp32Products] = {
-    # Zen 4: 110 GFLOP/s on a core, MKL 100; attention's products 1.5 to 1.9 times faster, but those
-    # of a single query slower. Zen 3 is of this family too, and lacks AVX512.
+    # Zen 4: training 1.1 times as fast as with MKL. Zen 3 is of this family too, without AVX512.
     ("AuthenticAMD", 25): "onednn",
     ("AuthenticAMD", 26): "onednn",  # Zen 5: 212 GFLOP/s on a core, MKL 91
 }

@@ -1,4 +1,4 @@
-"""The parts of a run: data, memory, speed, loss."""
+"""The parts of a run: data, kernels, memory, speed, waiting, loss."""
 
 import argparse
 import json
@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from statistics import mean
@@ -17,7 +18,8 @@ from nmt_cli.corpus.binarized import BinarizedText
 from nmt_cli.hardware.choices import AUTO
 from nmt_cli.hardware.device import choose_device
 from nmt_cli.hardware.fp32_products import choose_fp32_products
-from tests.benchmarks import memory_of_a_step, speed
+from nmt_cli.thread_waiting import BRIEF_SPINNING
+from tests.benchmarks import memory_of_a_step, speed, waiting
 from tests.benchmarks.data import (
     CAPTIONS,
     NEWS,
@@ -70,6 +72,24 @@ class Benchmark:
             "preprocessing": _run_module("preprocessing", corpus.folder, text.folder),
             "padding": measure_padding(plan, *sides)._asdict(),
         }
+
+    def kernels(self, _: dict[str, Any]) -> dict[str, Any]:
+        """Measure single matrix products by each library."""
+        return {} if self.hardware.gpu else _run_module("kernels")
+
+    def waiting(self, _: dict[str, Any]) -> dict[str, Any]:
+        """Measure training beside other programs, by how threads wait."""
+        if self.hardware.gpu:
+            return {}
+        corpus, precision = self._corpus("S"), self._precisions[-1]
+        write_batches(corpus, self._shape("S").tokens)
+        setup = Setup(self._shape("S"), str(corpus.folder), self._options.threads)
+        logs.info(f"waiting: S in {precision}")
+
+        def open_worker(variables: Mapping[str, str]) -> Worker:
+            return self._start(OURS, setup, "waiting", variables)
+
+        return {"precision": precision, "rates": waiting.measure(open_worker, precision)}
 
     def memory(self, _: dict[str, Any]) -> dict[str, Any]:
         """Measure the peak of one step at 25,000 tokens, or as many as there is memory for."""
@@ -159,10 +179,16 @@ class Benchmark:
         setup = Setup(shape, str(corpus.folder), self._options.threads, memory_limit=limit)
         return self._start(toolkit, setup, "memory")
 
-    def _start(self, toolkit: Toolkit, setup: Setup, name: str) -> Worker:
+    def _start(
+        self,
+        toolkit: Toolkit,
+        setup: Setup,
+        name: str,
+        variables: Mapping[str, str] = BRIEF_SPINNING,
+    ) -> Worker:
         setup = setup._replace(fp32_products=self._fp32_products)
         log = BUILD / "logs" / f"{name}-{toolkit.name.replace(' ', '-')}.log"
-        return Worker(toolkit, setup, self._options.peers, log)
+        return Worker(toolkit, setup, self._options.peers, log, variables)
 
 
 def _expected_seconds(record: dict[str, Any], name: str, steps: int) -> float:

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -42,12 +43,20 @@ class WorkerError(Exception):
 class Worker:
     """A toolkit's loop in a process of its own; use it in a ``with`` block."""
 
-    def __init__(self, toolkit: Toolkit, setup: Setup, peers_python: Path, log: Path) -> None:
+    def __init__(
+        self,
+        toolkit: Toolkit,
+        setup: Setup,
+        peers_python: Path,
+        log: Path,
+        waiting: Mapping[str, str] = BRIEF_SPINNING,
+    ) -> None:
+        """Start the process; ``waiting`` has OpenMP's variables, for us and for tuned peers."""
         python = str(peers_python) if toolkit.is_peer else sys.executable
         setup = setup._replace(is_tuned=toolkit.is_tuned)
         environment = {**os.environ, "OMP_NUM_THREADS": str(setup.threads)}
         if toolkit.is_tuned or not toolkit.is_peer:
-            environment |= BRIEF_SPINNING
+            environment |= waiting
         log.parent.mkdir(parents=True, exist_ok=True)
         self._log = log
         with log.open("wb") as stream:

@@ -1,6 +1,7 @@
 """A record as Markdown: tables of figures, and beside each target whether it is met."""
 
 from collections.abc import Iterable, Sequence
+from statistics import median
 from typing import Any
 
 from tests.benchmarks import targets
@@ -26,8 +27,15 @@ def markdown(record: Record) -> str:
     parts = [_head(record)]
     if "speed" in record:
         parts += [_targets(record), *map(_speed, record["speed"], record["speed"].values())]
-    for part, write in (("memory", _memory), ("loss", _loss), ("data", _data)):
-        if part in record:
+    parts_below = (
+        ("kernels", _kernels),
+        ("waiting", _waiting),
+        ("memory", _memory),
+        ("loss", _loss),
+        ("data", _data),
+    )
+    for part, write in parts_below:
+        if record.get(part):
             parts.append(write(record[part]))
     return "\n\n".join(parts) + "\n"
 
@@ -189,6 +197,37 @@ def _as_words(name: str) -> str:
         f"d_model {shape.d_model}, d_ff {shape.d_ff}, {shape.num_heads} heads, "
         f"{shape.num_layers}+{shape.num_layers} layers, vocabulary {shape.vocabulary_size:,}, "
         f"{shape.tokens:,} tokens a side"
+    )
+
+
+def _kernels(measured: Record) -> str:
+    names = list(dict.fromkeys(name for rates in measured["rates"].values() for name in rates))
+    rows = [
+        [shape, *(f"{rates[name]:,.0f}" if name in rates else "" for name in names)]
+        for shape, rates in measured["rates"].items()
+    ]
+    errors = ", ".join(f"{name} {error:.1e}" for name, error in measured["errors"].items())
+    return (
+        "## Single products on one thread\n\n"
+        f"{table(['GFLOP/s of rows x in x out, or batch x rows x in x out', *names], rows)}\n\n"
+        f"Largest relative error of fp32 products against float64: {errors}."
+    )
+
+
+def _waiting(measured: Record) -> str:
+    rates = measured["rates"]
+    situations = next(iter(rates.values()))
+    quiet = median(situations["quiet"])  # with the default, which is the first policy
+    rows = []
+    for policy, of_policy in rates.items():
+        medians = map(median, of_policy.values())
+        rows.append([policy, *(f"{rate:,.0f} ({rate / quiet:.0%})" for rate in medians)])
+    return (
+        f"## How threads wait: S in {measured['precision']}\n\n"
+        f"{table(['target tokens/s', *situations], rows)}\n\n"
+        "Of two trainings at once the slower one counts. Shares are of the quiet default; to reach "
+        f"{targets.MIN_QUIET:.0%} on a quiet machine, {targets.MIN_BESIDE:.0%} beside one busy "
+        f"process and {targets.MIN_TWO:.0%} each of two at once."
     )
 
 

@@ -32,6 +32,8 @@ SPEED = {
 # Against peers with the same allocator and kernels; and the share of the fp32 ceiling.
 TUNED = {"S": Target(1.15, 1.15), "base": Target(1.05, 1.05)}
 CEILING_SHARE = {"S": Target(0.6, 0.6), "base": Target(0.75, 0.75)}
+# Speed with the waiting that commands choose, of the quiet speed with OpenMP's default.
+MIN_QUIET, MIN_BESIDE, MIN_TWO = 0.97, 0.47, 0.45
 MAX_MEMORY_RATIO = 0.5  # of the Hugging Face loop, scaled by tokens
 MAX_LOSS_DIFFERENCE = 0.01
 MAX_ATTENTION_PADDING = 0.05

@@ -130,3 +130,26 @@ def test_a_machine_is_named_by_its_cpu_and_flags():
     assert Hardware(cpu, "amx_bf16", 2, 1, None).slug == "some-xeon-amx-bf16-2-cores"
     assert Hardware(cpu, "none", 2, 1, "NVIDIA H200").slug == "nvidia-h200-2-cores"
     assert describe_cpu("") == ("", frozenset())
+
+
+def test_waiting_is_shown_as_shares_of_the_quiet_default():
+    rates = {
+        "OpenMP's default": {"quiet": [90.0, 100.0, 130.0], "beside": [30.0]},
+        "brief spinning": {"quiet": [98.0], "beside": [50.0]},
+    }
+    text = report.markdown(
+        {
+            **record_of(measured_with({OURS: FakeWorker(0.1)})),
+            "waiting": {"precision": "bf16", "rates": rates},
+        }
+    )
+    assert "| brief spinning | 98 (98%) | 50 (50%) |" in text
+
+
+def test_products_of_all_libraries_are_shown():
+    rates = {"1 x 2 x 3": {"mkl fp32": 10.0, "bf16": 20.0}, "4 x 1 x 2 x 3": {"mkl fp32": 5.0}}
+    record = record_of(measured_with({OURS: FakeWorker(0.1)}))
+    text = report.markdown({**record, "kernels": {"rates": rates, "errors": {"mkl": 1e-6}}})
+    assert "| 1 x 2 x 3 | 10 | 20 |" in text
+    assert "| 4 x 1 x 2 x 3 | 5 |  |" in text
+    assert "against float64: mkl 1.0e-06." in text
