@@ -2,10 +2,9 @@
 
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from typing import Any
 
 from nmt_cli.thread_waiting import BRIEF_SPINNING
 from tests.benchmarks.processes import Worker
@@ -31,31 +30,32 @@ def measure(open_worker: OpenWorker, variant: str) -> dict[str, dict[str, list[f
     rates: dict[str, dict[str, list[float]]] = {}
     with ExitStack() as stack:
         pairs = {
-            policy: [stack.enter_context(open_worker(variables)) for _ in range(2)]
+            policy: [_Training(stack.enter_context(open_worker(variables)), variant) for _ in "ab"]
             for policy, variables in POLICIES.items()
         }
-        for round_ in range(ROUNDS):
-            first = round_ * (WARM_UP + COUNTED)
-            for policy, (worker, second) in pairs.items():
+        for _ in range(ROUNDS):
+            for policy, pair in pairs.items():
                 of_policy = rates.setdefault(policy, {})
-                quiet = _rate(worker.turn(variant, first, WARM_UP + COUNTED))
+                of_policy.setdefault("quiet", []).append(pair[0].rate())
                 with _busy_process():
-                    beside = _rate(worker.turn(variant, first, WARM_UP + COUNTED))
-                both = _both([worker, second], variant, first)
-                of_policy.setdefault("quiet", []).append(quiet)
-                of_policy.setdefault("beside one busy process", []).append(beside)
-                of_policy.setdefault("two at once, each", []).append(both)
+                    of_policy.setdefault("beside one busy process", []).append(pair[0].rate())
+                with ThreadPoolExecutor(len(pair)) as pool:
+                    slower = min(pool.map(_Training.rate, pair))
+                of_policy.setdefault("two at once, each", []).append(slower)
     return rates
 
 
-def _rate(answer: Mapping[str, Any]) -> float:
-    return rate_of(answer["steps"][WARM_UP:])
+class _Training:
+    """A training that goes on from turn to turn."""
 
+    def __init__(self, worker: Worker, variant: str) -> None:
+        self._worker, self._variant, self._next = worker, variant, 0
 
-def _both(workers: Sequence[Worker], variant: str, first: int) -> float:
-    with ThreadPoolExecutor(len(workers)) as pool:
-        answers = pool.map(lambda w: w.turn(variant, first, WARM_UP + COUNTED), workers)
-        return min(map(_rate, answers))
+    def rate(self) -> float:
+        """Train on the next batches; return tokens a second behind the warm-up."""
+        answer = self._worker.turn(self._variant, self._next, WARM_UP + COUNTED)
+        self._next += WARM_UP + COUNTED
+        return rate_of(answer["steps"][WARM_UP:])
 
 
 @contextmanager
