@@ -23,7 +23,13 @@ from tests.trainers import new_trainer
 
 MAX_STEPS = 150
 SETTINGS = ["validation.every_steps=50", "validation.bleu=off"]
-OPTIONS = ["--device=cpu", "--precision=fp32", "--threads=1", "--max-tokens-per-device=120"]
+OPTIONS = [
+    "--device=cpu",
+    "--precision=fp32",
+    "--fp32-products=mkl",
+    "--threads=1",
+    "--max-tokens-per-device=120",
+]
 LAUNCHER = (sys.executable, "-m", "nmt_cli")
 PATIENCE = 100.0  # seconds
 

@@ -262,7 +262,7 @@ def never_complete() -> None:
     def unfinished(original: Any) -> Any:
         return type("Unfinished", (original,), {"is_complete": lambda *_: False})
 
-    replace("nmt_cli.training.session:Standing", unfinished)
+    replace("nmt_cli.training.starting:Standing", unfinished)
 
 
 def everything_may_change() -> None:

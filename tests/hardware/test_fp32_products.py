@@ -73,7 +73,8 @@ def test_without_known_lines_mkl_stays(tmp_path, text):
 @pytest.mark.parametrize(
     ("cpu", "version", "expected"),
     [
-        (ZEN_4, "2.13.0+cpu", "onednn"),
+        (ZEN_4, "2.13.0+cpu", "mkl"),
+        (ZEN_5, "2.13.0+cpu", "onednn"),
         (ZEN_5, "2.11.0", "onednn"),
         (ZEN_5, "2.12.1+cu130", "onednn"),
         (ZEN_5, "2.10.0", "mkl"),
