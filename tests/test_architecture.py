@@ -14,6 +14,7 @@ MAX_LINES = 400
 # From the bottom up; a unit may import from lower layers and from itself.
 LAYERS = [
     {
+        "cpu",
         "durations",
         "errors",
         "figures",
@@ -21,9 +22,8 @@ LAYERS = [
         "missing_paths",
         "near_names",
         "proposed_commands",
-        "thread_waiting",
     },
-    {"formats", "other_toolkits", "output_streams", "temporary_names"},
+    {"formats", "other_toolkits", "output_streams", "temporary_names", "thread_waiting"},
     {"atomic_files", "logs", "recipe", "signals"},
     {"folders", "locks", "model_settings", "run_status"},
     {"launch"},

@@ -5,13 +5,15 @@ import sys
 
 import pytest
 
+from nmt_cli.cpu import Cpu, read_cpu
 from nmt_cli.thread_waiting import (
-    BRIEF_SPINNING,
     CHOSEN_BY_USERS,
+    brief_spinning,
     openmp_libraries,
     spin_briefly,
 )
 
+ZEN_4 = Cpu("AuthenticAMD", 25, frozenset())
 MAPS = """\
 7f1c4a400000-7f1c4a600000 r-xp 00000000 fe:00 1234   /env/lib/libcomposite.so.1
 7f1c4a600000-7f1c4a640000 r--p 00000000 fe:00 1235   /env/torch/lib/libgomp.so.1
@@ -38,7 +40,7 @@ def before_torch(monkeypatch):
 def test_other_variables_leave_the_waiting_to_us():
     environment = {"OMP_NUM_THREADS": "2", "HOME": "/root"}
     spin_briefly(environment)
-    assert environment == {"OMP_NUM_THREADS": "2", "HOME": "/root"} | BRIEF_SPINNING
+    assert environment == {"OMP_NUM_THREADS": "2", "HOME": "/root"} | brief_spinning(read_cpu())
 
 
 @pytest.mark.usefixtures("before_torch")
@@ -49,8 +51,21 @@ def test_what_a_user_chose_stays(name):
     assert environment == {name: "active"}
 
 
+@pytest.mark.parametrize(
+    ("cpu", "spins"),
+    [
+        (ZEN_4, "6000"),
+        (Cpu("AuthenticAMD", 26, frozenset()), "1000"),
+        (Cpu("GenuineIntel", 25, frozenset()), "1000"),
+        (Cpu(None, None, frozenset()), "1000"),
+    ],
+)
+def test_spins_depend_on_the_kind_of_cpu(cpu, spins):
+    assert brief_spinning(cpu) == {"GOMP_SPINCOUNT": spins, "KMP_BLOCKTIME": "1"}
+
+
 def test_users_can_choose_what_we_set():
-    assert set(BRIEF_SPINNING) < set(CHOSEN_BY_USERS)
+    assert set(brief_spinning(ZEN_4)) < set(CHOSEN_BY_USERS)
 
 
 def test_after_torch_nothing_changes(monkeypatch):
@@ -71,7 +86,7 @@ def test_openmp_reads_the_variables_of_a_command():
     )
     found = dict(re.findall(r"(GOMP_SPINCOUNT|KMP_BLOCKTIME)\s*=\s*'(\d+)", done.stderr))
     assert found
-    assert found.items() <= BRIEF_SPINNING.items()
+    assert found.items() <= brief_spinning(read_cpu()).items()
 
 
 @pytest.mark.parametrize(

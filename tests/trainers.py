@@ -21,6 +21,12 @@ def new_trainer(toy, run_dir, recipe=None, cut=None, ranks=ALONE, *, resume=Fals
     return Trainer(recipe, toy.corpus, run_dir, start)
 
 
+def changed(recipe, **sections):
+    """Return ``recipe`` with keys of its sections changed."""
+    update = {name: getattr(recipe, name).model_copy(update=c) for name, c in sections.items()}
+    return recipe.model_copy(update=update)
+
+
 def weights_of(trainer):
     """Return all weights as one vector."""
     return torch.cat([p.detach().flatten() for p in trainer.state.model.parameters()])

@@ -13,14 +13,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from nmt_cli import logs
+from nmt_cli.cpu import Cpu, read_cpu
 from nmt_cli.errors import UserError
 from nmt_cli.hardware.choices import AUTO
 from nmt_cli.hardware.ranks import Ranks
@@ -40,32 +40,7 @@ PERMISSIONS: dict[Fp32Products, str] = {"mkl": "ieee", "onednn": "bf16"}  # "iee
 # Largest relative error of an element in measure_error. Both libraries reach about 1e-6 there.
 # Factors rounded to bf16 give 5e-3, to tf32 6e-5, and split into two bf16 numbers 7e-6.
 MAX_ERROR = 4e-6
-CPUINFO = Path("/proc/cpuinfo")
 RATE_ROWS, RATE_SECONDS = 512, 0.2
-
-
-class Cpu(NamedTuple):
-    """What /proc/cpuinfo shows of the first core; other architectures than x86 show no vendor."""
-
-    vendor: str | None
-    family: int | None
-    flags: frozenset[str]
-
-
-def read_cpu(cpuinfo: Path = CPUINFO) -> Cpu:
-    """Return the CPU that ``cpuinfo`` describes."""
-    try:
-        text = cpuinfo.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        text = ""
-    lines = (line.partition(":") for line in text.strip().partition("\n\n")[0].splitlines())
-    values = {name.strip(): value.strip() for name, _, value in lines}
-    family = values.get("cpu family", "")
-    return Cpu(
-        values.get("vendor_id"),
-        int(family) if family.isdecimal() else None,
-        frozenset(values.get("flags", "").split()),
-    )
 
 
 def fastest_fp32_products(cpu: Cpu, torch_version: str) -> Fp32Products:

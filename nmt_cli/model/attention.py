@@ -4,6 +4,8 @@ Legend: T rows of queries, S rows of keys, P padded places, B sentences of a gro
 sentence, H heads, D d_model, K d_k, V d_v.
 """
 
+from abc import ABC, abstractmethod
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -25,7 +27,7 @@ def _projection(width: int, parts: tuple[int, ...], *, bias: bool) -> nn.Linear:
     return linear
 
 
-class MultiHeadAttention(nn.Module):
+class MultiHeadAttention(nn.Module, ABC):
     """Concat(head_1, ..., head_h) W^O, the base of self-attention and attention to the memory.
 
     Projections of the same rows are one linear layer, because one product is faster than three.
@@ -48,8 +50,9 @@ class MultiHeadAttention(nn.Module):
         self._make_input_projections(d_model, bias=bias)
         self.output = _projection(num_heads * d_v, (d_model,), bias=bias)
 
+    @abstractmethod
     def _make_input_projections(self, d_model: int, *, bias: bool) -> None:
-        raise NotImplementedError
+        """Make the projections of queries, keys and values, before the output's."""
 
     @property
     def widths(self) -> tuple[int, int, int]:

@@ -4,6 +4,7 @@ python -m tests.benchmarks.kernels prints one line of JSON: {shape: {kernel: GFL
 """
 
 import json
+import math
 import time
 from collections.abc import Callable, Iterator
 from statistics import median
@@ -36,7 +37,7 @@ def main() -> None:
     rates: dict[str, dict[str, float]] = {}
     with torch.no_grad():
         for shape in (*LINEAR, *BATCHED):
-            flops = 2 * _product(shape)
+            flops = 2 * math.prod(shape)
             kernels = _linear(shape, libraries) if len(shape) == 3 else _batched(shape, libraries)
             rates[" x ".join(map(str, shape))] = {
                 name: flops / _seconds(multiply) / 1e9 for name, multiply in kernels
@@ -88,13 +89,6 @@ def _by(library: Fp32Products, multiply: Callable[[], Tensor]) -> Callable[[], T
             return multiply()
 
     return run
-
-
-def _product(shape: tuple[int, ...]) -> int:
-    result = 1
-    for size in shape:
-        result *= size
-    return result
 
 
 def _seconds(multiply: Callable[[], Tensor]) -> float:

@@ -18,7 +18,6 @@ from nmt_cli.corpus.binarized import BinarizedText
 from nmt_cli.hardware.choices import AUTO
 from nmt_cli.hardware.device import choose_device
 from nmt_cli.hardware.fp32_products import choose_fp32_products
-from nmt_cli.thread_waiting import BRIEF_SPINNING
 from tests.benchmarks import memory_of_a_step, speed, waiting
 from tests.benchmarks.data import (
     CAPTIONS,
@@ -184,7 +183,7 @@ class Benchmark:
         toolkit: Toolkit,
         setup: Setup,
         name: str,
-        variables: Mapping[str, str] = BRIEF_SPINNING,
+        variables: Mapping[str, str] | None = None,
     ) -> Worker:
         setup = setup._replace(fp32_products=self._fp32_products)
         log = BUILD / "logs" / f"{name}-{toolkit.name.replace(' ', '-')}.log"

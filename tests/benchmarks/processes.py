@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from nmt_cli.thread_waiting import BRIEF_SPINNING
+from nmt_cli.cpu import read_cpu
+from nmt_cli.thread_waiting import brief_spinning
 from tests.benchmarks.shapes import Setup
 
 SECONDS_TO_LEAVE = 10
@@ -49,14 +50,17 @@ class Worker:
         setup: Setup,
         peers_python: Path,
         log: Path,
-        waiting: Mapping[str, str] = BRIEF_SPINNING,
+        waiting: Mapping[str, str] | None = None,
     ) -> None:
-        """Start the process; ``waiting`` has OpenMP's variables, for us and for tuned peers."""
+        """Start the process; ``waiting`` has OpenMP's variables, for us and for tuned peers.
+
+        By default they are those that commands choose.
+        """
         python = str(peers_python) if toolkit.is_peer else sys.executable
         setup = setup._replace(is_tuned=toolkit.is_tuned)
         environment = {**os.environ, "OMP_NUM_THREADS": str(setup.threads)}
         if toolkit.is_tuned or not toolkit.is_peer:
-            environment |= waiting
+            environment |= brief_spinning(read_cpu()) if waiting is None else waiting
         log.parent.mkdir(parents=True, exist_ok=True)
         self._log = log
         with log.open("wb") as stream:

@@ -6,14 +6,15 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 
-from nmt_cli.thread_waiting import BRIEF_SPINNING
+from nmt_cli.cpu import read_cpu
+from nmt_cli.thread_waiting import brief_spinning
 from tests.benchmarks.processes import Worker
 from tests.benchmarks.speed import rate_of
 
 # A variable that libgomp ignores keeps its default, because the user seems to have chosen.
 POLICIES: dict[str, dict[str, str]] = {
     "OpenMP's default": {},
-    "brief spinning": BRIEF_SPINNING,
+    "brief spinning": brief_spinning(read_cpu()),
     "passive": {"OMP_WAIT_POLICY": "passive"},
 }
 WARM_UP, COUNTED, ROUNDS = 3, 6, 3

@@ -8,17 +8,16 @@ import torch
 import torch.nn.functional as F
 
 from nmt_cli import logs
+from nmt_cli.cpu import Cpu
 from nmt_cli.errors import UserError
 from nmt_cli.hardware import fp32_products as module
 from nmt_cli.hardware.fp32_products import (
     MAX_ERROR,
-    Cpu,
     agreed_fp32_products,
     choose_fp32_products,
     fastest_fp32_products,
     fp32_gigaflops,
     measure_error,
-    read_cpu,
     use_fp32_products,
 )
 
@@ -27,20 +26,6 @@ AVX512 = frozenset({"fpu", "avx512f", "avx512bw", "avx512dq", "avx512vl", "avx51
 ZEN_3 = Cpu("AuthenticAMD", 25, frozenset({"fpu", "avx2"}))
 ZEN_4 = Cpu("AuthenticAMD", 25, AVX512)
 ZEN_5 = Cpu("AuthenticAMD", 26, AVX512)
-CPUINFO = """\
-processor\t: 0
-vendor_id\t: AuthenticAMD
-cpu family\t: 26
-model name\t: AMD EPYC 9005: with a colon
-flags\t\t: fpu avx512f avx512bw
-bugs\t\t: sysret_ss_attrs
-
-processor\t: 1
-vendor_id\t: GenuineIntel
-cpu family\t: 6
-flags\t\t: fpu amx_tile
-"""
-ARM = "processor\t: 0\nBogoMIPS\t: 50.00\nFeatures\t: fp asimd bf16\nCPU implementer\t: 0x41\n"
 
 
 MATMUL: Any = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]
@@ -52,22 +37,6 @@ def _restore_torch():
     yield
     assert module._blocks == []
     MATMUL.fp32_precision = before
-
-
-def test_the_first_core_is_read(tmp_path):
-    path = tmp_path / "cpuinfo"
-    path.write_text(CPUINFO)
-    assert read_cpu(path) == Cpu("AuthenticAMD", 26, frozenset({"fpu", "avx512f", "avx512bw"}))
-
-
-@pytest.mark.parametrize("text", [None, "", ARM, "vendor_id : \ncpu family : unknown\n"])
-def test_without_known_lines_mkl_stays(tmp_path, text):
-    path = tmp_path / "cpuinfo"
-    if text is not None:
-        path.write_text(text)
-    cpu = read_cpu(path)
-    assert cpu.family is None
-    assert fastest_fp32_products(cpu._replace(flags=AVX512), "2.13.0") == "mkl"
 
 
 @pytest.mark.parametrize(
@@ -85,6 +54,8 @@ def test_without_known_lines_mkl_stays(tmp_path, text):
         (ZEN_5._replace(flags=AVX512 | {"amx_bf16"}), "2.13.0", "mkl"),
         (ZEN_5._replace(family=27), "2.13.0", "mkl"),
         (Cpu("GenuineIntel", 6, AVX512), "2.13.0", "mkl"),
+        (Cpu(None, None, AVX512), "2.13.0", "mkl"),
+        (Cpu("AuthenticAMD", None, AVX512), "2.13.0", "mkl"),
         (Cpu("HygonGenuine", 25, AVX512), "2.13.0", "mkl"),
     ],
 )

@@ -15,21 +15,18 @@ from nmt_cli.training.gradient import compute_gradient
 from nmt_cli.training.stop_signals import StopRequest
 from nmt_cli.training.update import update_weights
 from tests.forked_ranks import run_ranks
-from tests.trainers import new_trainer, weights_of
+from tests.trainers import changed, new_trainer, weights_of
 
 STEPS = 40
 
 
 def recipe_of(toy, dropout=0.0, **training):
-    model = toy.recipe.model.model_copy(update={"dropout": dropout})
-    changes = {"max_steps": STEPS, **training}
-    return toy.recipe.model_copy(
-        update={
-            "model": model,
-            "training": toy.recipe.training.model_copy(update=changes),
-            "validation": toy.recipe.validation.model_copy(update={"every_steps": 20}),
-            "checkpoints": toy.recipe.checkpoints.model_copy(update={"every_steps": 20}),
-        }
+    return changed(
+        toy.recipe,
+        model={"dropout": dropout},
+        training={"max_steps": STEPS, **training},
+        validation={"every_steps": 20},
+        checkpoints={"every_steps": 20},
     )
 
 

@@ -5,14 +5,9 @@ import pytest
 from nmt_cli.model_directory import best_checkpoint, list_checkpoints
 from nmt_cli.training.stop_signals import StopRequest
 from nmt_cli.training.validation import Validator
-from tests.trainers import new_trainer
+from tests.trainers import changed, new_trainer
 
 EVERY_STEP = {"every_steps": 1, "patience": 2, "best_by": "bleu"}
-
-
-def changed(recipe, **sections):
-    update = {name: getattr(recipe, name).model_copy(update=c) for name, c in sections.items()}
-    return recipe.model_copy(update=update)
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ from nmt_cli.training.full_memory import (
 )
 from nmt_cli.training.stop_signals import StopRequest
 from tests.forked_ranks import run_ranks
-from tests.trainers import CPU, ONE_PIECE, new_trainer, weights_of
+from tests.trainers import CPU, ONE_PIECE, changed, new_trainer, weights_of
 
 FULL = "[enforce fail at alloc_cpu.cpp] DefaultCPUAllocator: can't allocate memory"
 
@@ -38,12 +38,7 @@ class Cuda:
 
 
 def recipe_of(toy, dropout=0.0, **training):
-    return toy.recipe.model_copy(
-        update={
-            "model": toy.recipe.model.model_copy(update={"dropout": dropout}),
-            "training": toy.recipe.training.model_copy(update=training),
-        }
-    )
+    return changed(toy.recipe, model={"dropout": dropout}, training=training)
 
 
 def train(toy, run_dir, recipe=None, *, cut=None, ranks=ALONE, resume=False, before=None):

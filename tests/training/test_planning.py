@@ -14,7 +14,7 @@ from nmt_cli.runs.checkpoint import Progress
 from nmt_cli.training.planning import move_to_plan
 from nmt_cli.training.stop_signals import StopRequest
 from tests.forked_ranks import run_ranks
-from tests.trainers import new_trainer, weights_of
+from tests.trainers import changed, new_trainer, weights_of
 
 LENGTHS = np.random.default_rng(1).integers(2, 30, 700).astype(np.uint16)
 
@@ -67,11 +67,6 @@ def test_skipped_batches_keep_their_distance():
     assert [progress.batch_index - index for index in progress.skipped] == [38, 2, 1]
 
 
-def changed(recipe, **training):
-    section = recipe.training.model_copy(update=training)
-    return recipe.model_copy(update={"training": section})
-
-
 def trained(toy, run_dir, recipe, ranks=ALONE, *, resume=False):
     trainer = new_trainer(toy, run_dir, recipe, ranks=ranks, resume=resume)
     trainer.train(StopRequest())
@@ -87,10 +82,11 @@ def test_resuming_with_other_tokens_per_step_stays_in_the_epoch(toy, tmp_path, c
     lengths = toy.corpus.source.lengths, toy.corpus.target.lengths
     num_old, num_new = (len(BatchPlan(*lengths, t, 1).batches_of(0)) for t in (60, 240))
     stopped_at = num_old // 2
-    trained(toy, tmp_path, changed(toy.recipe, tokens_per_step=60, max_steps=stopped_at))
+    start = {"tokens_per_step": 60, "max_steps": stopped_at}
+    trained(toy, tmp_path, changed(toy.recipe, training=start))
     logs.configure(quiet=False)
-    end = {"max_epochs": 1, "max_steps": 999}
-    trained(toy, tmp_path, changed(toy.recipe, tokens_per_step=240, **end), resume=True)
+    end = {"tokens_per_step": 240, "max_epochs": 1, "max_steps": 999}
+    trained(toy, tmp_path, changed(toy.recipe, training=end), resume=True)
     half = num_new // 2
     assert batch_indices(tmp_path) == [*range(stopped_at), *range(half, num_new)]
     assert (
@@ -101,7 +97,7 @@ def test_resuming_with_other_tokens_per_step_stays_in_the_epoch(toy, tmp_path, c
 
 def test_the_plan_that_counts_is_that_of_the_checkpoint_and_not_of_the_last_start(toy, tmp_path):
     def finish(tokens_per_step, **training):
-        recipe = changed(toy.recipe, tokens_per_step=tokens_per_step, **training)
+        recipe = changed(toy.recipe, training={"tokens_per_step": tokens_per_step, **training})
         trained(toy, tmp_path, recipe, resume=bool(list_checkpoints(tmp_path)))
         return batch_indices(tmp_path)[-1]
 
@@ -111,8 +107,8 @@ def test_the_plan_that_counts_is_that_of_the_checkpoint_and_not_of_the_last_star
 
 
 def test_all_ranks_agree_on_the_place_in_another_plan(toy, tmp_path):
-    first = changed(toy.recipe, tokens_per_step=60, max_steps=7)
-    then = changed(toy.recipe, tokens_per_step=240, max_steps=9)
+    first = changed(toy.recipe, training={"tokens_per_step": 60, "max_steps": 7})
+    then = changed(toy.recipe, training={"tokens_per_step": 240, "max_steps": 9})
     trained(toy, tmp_path / "run", first)
     weights = run_ranks(
         2, tmp_path, lambda ranks: trained(toy, tmp_path / "run", then, ranks, resume=True)

@@ -17,15 +17,9 @@ from nmt_cli.training.stop_signals import StopRequest
 from nmt_cli.training.update import update_weights
 from nmt_cli.training.validation import Validator
 from tests import trainers
-from tests.trainers import weights_of
+from tests.trainers import changed, weights_of
 
 TWO_PIECES = BatchCut(60)  # micro-batches a step
-
-
-def changed(recipe, **sections):
-    """Return ``recipe`` with keys of its sections changed."""
-    update = {name: getattr(recipe, name).model_copy(update=c) for name, c in sections.items()}
-    return recipe.model_copy(update=update)
 
 
 @pytest.fixture
