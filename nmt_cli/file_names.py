@@ -24,6 +24,11 @@ STATUS = "status.json"  # whether the training runs, and how it ended
 LOCK = "run.lock"  # locked by the process that trains
 TENSORBOARD = "tensorboard"  # folder of event files
 
+# In a run that ``run`` made.
+TEST = "test"  # folder of the translated test text
+SCORES = "scores"  # folder of its scores
+SCORES_FILE = "scores.json"  # in that folder
+
 # In a report.
 PAGE = "index.html"
 

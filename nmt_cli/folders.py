@@ -16,6 +16,8 @@ from nmt_cli.proposed_commands import as_argument
 
 PREPARED = "prepared"  # values of "kind" in manifests
 REPORT = "report"
+TRANSLATION = "translation"  # of the test text, and its scores
+SCORED = "scores"
 MODEL_KINDS = ("regular", "final", "safety", "average")
 SHOWN = 5  # folders in a message
 LEVELS_ABOVE = 3
@@ -166,6 +168,8 @@ HOLDINGS: dict[str, Callable[[Path], bool]] = {
 KINDS = {
     PREPARED: "a prepared corpus",
     REPORT: "a report",
+    TRANSLATION: "a translation of a test text",
+    SCORED: "the scores of a translation",
     "average": "an average",
     "regular": "a checkpoint",
     "final": "a checkpoint",

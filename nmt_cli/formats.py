@@ -2,7 +2,7 @@
 
 average, checkpoints  1: settings in recipe.yaml, one input matrix for each attention
                       2: settings in config.json, a matrix for each projection of attention
-prepared, report      1
+prepared, report, translation, scores  1
 """
 
 from collections.abc import Mapping
@@ -10,7 +10,16 @@ from typing import Any
 
 from nmt_cli.errors import DamagedError, UserError
 
-NEWEST = {"prepared": 1, "report": 1, "average": 2, "regular": 2, "final": 2, "safety": 2}
+NEWEST = {
+    "prepared": 1,
+    "report": 1,
+    "translation": 1,
+    "scores": 1,
+    "average": 2,
+    "regular": 2,
+    "final": 2,
+    "safety": 2,
+}
 
 
 class NewerFormatError(UserError):

@@ -33,11 +33,12 @@ LAYERS = [
     {"runs"},
     {"training"},
     {"commands", "usage"},
+    {"command_line"},
     {"cli"},
     {"__main__"},
 ]
 DOORS = {
-    "click": {"cli", "usage"},
+    "click": {"cli", "command_line", "usage"},
     "yaml": {"recipe"},
     "pydantic": {"recipe"},
     "pydantic_core": {"recipe"},

@@ -29,6 +29,10 @@ OPTIONS = {
     | MACHINE_OPTIONS
     | {"--prepared", "--run-dir", "--resume", "--allow-change", "--init-from", "--max-time"}
     | {"--compile", "--deterministic", "--devices", "--nnodes", "--rdzv-endpoint", "--rdzv-id"},
+    "run": RECIPE_OPTIONS
+    | MACHINE_OPTIONS
+    | {"--prepared", "--run-dir", "--resume", "--max-time", "--workers", "--until", "--force-from"}
+    | {"--compile", "--deterministic", "--devices"},
     "average-checkpoints": {"--last", "--checkpoints", "--output", "--force", "--quiet"},
     "translate": MACHINE_OPTIONS
     | {"--input", "--output", "--force", "--format", "--beam-size", "--length-penalty"}

@@ -12,7 +12,16 @@ from numpy.typing import NDArray
 
 from nmt_cli import logs
 from nmt_cli.errors import RecipeError, UserError
-from nmt_cli.file_names import CHECKPOINT_GLOB, CHECKPOINTS, METRICS, RECIPE, SESSIONS, WEIGHTS
+from nmt_cli.file_names import (
+    CHECKPOINT_GLOB,
+    CHECKPOINTS,
+    METRICS,
+    RECIPE,
+    SCORES,
+    SCORES_FILE,
+    SESSIONS,
+    WEIGHTS,
+)
 from nmt_cli.folders import is_run, what_to_give
 from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.recipe.schema import Recipe
@@ -42,6 +51,7 @@ class RunHistory(NamedTuple):
     recipe: Recipe | None  # None if this version cannot read it
     sessions: list[dict[str, Any]]
     num_parameters: int | None  # None before the first checkpoint
+    scores: dict[str, Any]  # of the test text, as ``run`` wrote them; empty before
 
 
 def read_runs(paths: Sequence[Path]) -> list[RunHistory]:
@@ -87,7 +97,9 @@ def _read_run(path: Path, label: str) -> RunHistory:
     if not len(training.steps) and not len(validation.steps):
         raise UserError(f"{path / METRICS} holds no step yet; draw it when training has begun.")
     sessions = list(_records_in(path / SESSIONS)) if (path / SESSIONS).is_file() else []
-    return RunHistory(label, training, validation, _recipe_of(path), sessions, _size_of(path))
+    return RunHistory(
+        label, training, validation, _recipe_of(path), sessions, _size_of(path), _scores_of(path)
+    )
 
 
 def _records_in(path: Path) -> Iterator[dict[str, Any]]:
@@ -138,6 +150,14 @@ def _recipe_of(path: Path) -> Recipe | None:
     except RecipeError as error:
         logs.warning(f"the recipe of {path} is not compared: {str(error).splitlines()[0]}")
         return None
+
+
+def _scores_of(path: Path) -> dict[str, Any]:
+    try:
+        scores = json.loads((path / SCORES / SCORES_FILE).read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return scores if isinstance(scores, dict) else {}
 
 
 def _size_of(path: Path) -> int | None:

@@ -64,6 +64,14 @@ def _best(name: str, digits: int, *, highest: bool = False) -> Callable[[RunHist
     return best
 
 
+def _test_score(metric: str) -> Callable[[RunHistory], str]:
+    def score(run: RunHistory) -> str:
+        figures = run.scores.get(metric)
+        return as_text(figures["score"], 2) if isinstance(figures, dict) else ""
+
+    return score
+
+
 def _parameters(run: RunHistory) -> str:
     return "" if run.num_parameters is None else f"{run.num_parameters:,}"
 
@@ -93,6 +101,8 @@ SUMMARY = (
     Row("best validation loss", _best("loss", 4)),
     Row("best validation perplexity", _best("perplexity", 3)),
     Row("best validation BLEU", _best("bleu", 2, highest=True)),
+    Row("BLEU of the test text", _test_score("bleu")),
+    Row("chrF2 of the test text", _test_score("chrf")),
     Row("parameters", _parameters),
     Row("device", _machines),
     Row("starts", _sessions),

@@ -10,6 +10,7 @@ import torch
 from click.testing import CliRunner
 
 from nmt_cli import cli, logs
+from nmt_cli.command_line import training
 from nmt_cli.commands import train
 from nmt_cli.errors import DamagedError, InterruptedTrainingError, UserError
 from nmt_cli.model_directory import list_checkpoints, read_weights
@@ -291,7 +292,7 @@ def test_workers_get_the_time_that_was_given(run, monkeypatch):
     given = []
     monkeypatch.setattr(train, "run_workers", lambda _, arguments, *__: given.extend(arguments))
     run(devices=2, max_time=5_400.25)
-    assert cli.train.make_context("train", given[1:]).params["max_time"] == 5_400.25
+    assert training.train.make_context("train", given[1:]).params["max_time"] == 5_400.25
 
 
 def test_the_recipe_that_training_leaves_means_the_run(run, tmp_path):

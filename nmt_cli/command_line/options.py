@@ -1,0 +1,84 @@
+"""Options that several commands have, and how commands are declared."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from nmt_cli.hardware.choices import AUTO
+from nmt_cli.usage import HelpfulCommand, HelpfulGroup, read_duration
+
+PATH = click.Path(path_type=Path)
+overrides_option = click.option(
+    "--set",
+    "overrides",
+    multiple=True,
+    metavar="SECTION.KEY=VALUE",
+    help="Change a key of the recipe, such as training.max_steps=100; may be repeated.",
+)
+quiet_option = click.option("--quiet", is_flag=True, help="Show only warnings and errors.")
+force_option = click.option("--force", is_flag=True, help="Replace what already exists.")
+device_option = click.option(
+    "--device", default=AUTO, show_default=True, help="auto, cpu, cuda or cuda:N."
+)
+precision_option = click.option(
+    "--precision",
+    type=click.Choice([AUTO, "fp32", "bf16"]),
+    default=AUTO,
+    show_default=True,
+    help="auto is bf16 if the device computes it fast.",
+)
+fp32_products_option = click.option(
+    "--fp32-products",
+    type=click.Choice([AUTO, "mkl", "onednn"]),
+    default=AUTO,
+    show_default=True,
+    help="Library that multiplies fp32 matrices on a CPU; auto is the faster one of the same "
+    "precision.",
+)
+threads_option = click.option(
+    "--threads", type=click.IntRange(1, 4096), help="CPU threads; by default one for each core."
+)
+run_dir_option = click.option(
+    "--run-dir", type=PATH, help="Directory of this run.  [default: runs/NAME]"
+)
+micro_batch_option = click.option(
+    "--max-tokens-per-device",
+    type=click.IntRange(min=2),
+    help="Most tokens of a side in one micro-batch.  [default: what fits the memory]",
+)
+compile_option = click.option(
+    "--compile",
+    is_flag=True,
+    help="Compile the operations between matrix products; for GPUs and long runs.",
+)
+deterministic_option = click.option(
+    "--deterministic",
+    is_flag=True,
+    help="Make a GPU compute the same bits each time, more slowly; a CPU always does.",
+)
+devices_option = click.option(
+    "--devices",
+    type=click.IntRange(1, 1024),
+    help="GPUs, or processes on a CPU, of this machine.  [default: all GPUs, or one process]",
+)
+max_time_option = click.option(
+    "--max-time",
+    metavar="DURATION",
+    callback=read_duration,
+    help="Save and end before this much time has passed, such as 3h30m or 90s.",
+)
+workers_option = click.option(
+    "--workers", type=click.IntRange(min=1), help="Processes.  [default: one per core]"
+)
+
+
+def cli_command(name: str | None = None) -> Callable[[Callable[..., Any]], click.Command]:
+    """Make a command of a function; its name is the function's, unless ``name`` is another."""
+    return click.command(name, cls=HelpfulCommand)
+
+
+def cli_group(name: str | None = None) -> Callable[[Callable[..., Any]], click.Group]:
+    """Make a group of commands of a function."""
+    return click.group(name, cls=HelpfulGroup)

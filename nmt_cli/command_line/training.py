@@ -1,0 +1,136 @@
+"""Commands from raw text to a trained model."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from nmt_cli import logs
+from nmt_cli.command_line.options import (
+    PATH,
+    cli_command,
+    compile_option,
+    deterministic_option,
+    device_option,
+    devices_option,
+    force_option,
+    fp32_products_option,
+    max_time_option,
+    micro_batch_option,
+    overrides_option,
+    precision_option,
+    quiet_option,
+    run_dir_option,
+    threads_option,
+    workers_option,
+)
+
+
+@cli_command()
+@click.argument("recipe")
+@overrides_option
+@click.option(
+    "--prepared", type=PATH, help="Directory to write.  [default: prepared/NAME of the recipe]"
+)
+@workers_option
+@force_option
+@quiet_option
+def preprocess(
+    recipe: str,
+    overrides: tuple[str, ...],
+    prepared: Path | None,
+    workers: int | None,
+    force: bool,
+    quiet: bool,
+) -> None:
+    """Turn the raw parallel text of RECIPE into a subword model and binary token files."""
+    logs.configure(quiet=quiet)
+    from nmt_cli.commands import preprocess as command
+
+    command.run(recipe=recipe, overrides=overrides, output=prepared, workers=workers, force=force)
+
+
+@cli_command()
+@click.argument("recipe")
+@overrides_option
+@click.option("--prepared", type=PATH, help="What preprocess wrote.  [default: prepared/NAME]")
+@run_dir_option
+@click.option("--resume", is_flag=True, help="Continue from the newest checkpoint of the run.")
+@click.option(
+    "--allow-change",
+    "allowed_changes",
+    multiple=True,
+    metavar="KEY",
+    help="Resume although this key of the recipe changed, such as training.clip_norm.",
+)
+@device_option
+@precision_option
+@fp32_products_option
+@threads_option
+@micro_batch_option
+@compile_option
+@deterministic_option
+@devices_option
+@click.option(
+    "--nnodes",
+    type=click.IntRange(1, 4096),
+    default=1,
+    show_default=True,
+    help="Machines that train together; each runs this command.",
+)
+@click.option(
+    "--rdzv-endpoint", metavar="HOST:PORT", help="Where the machines meet; the same on each."
+)
+@click.option("--rdzv-id", metavar="TEXT", help="Name of this job.  [default: the run directory's]")
+@click.option("--init-from", type=PATH, help="Start from the weights of this model; see README.")
+@max_time_option
+@quiet_option
+def train(recipe: str, quiet: bool, **options: Any) -> None:
+    """Train the model of RECIPE from what preprocess wrote."""
+    logs.configure(quiet=quiet)
+    from nmt_cli.commands import train as command
+
+    command.run(recipe, quiet=quiet, **options)
+
+
+@cli_command("average-checkpoints")
+@click.argument("run", type=PATH)
+@click.option(
+    "--last", type=click.IntRange(min=1), help="How many.  [default: the recipe's keep_for_average]"
+)
+@click.option(
+    "--checkpoints", type=PATH, multiple=True, help="A checkpoint to average; may be repeated."
+)
+@click.option("--output", type=PATH, help="Model directory to write.  [default: RUN/average]")
+@force_option
+@quiet_option
+def average_checkpoints(run: Path, quiet: bool, **options: Any) -> None:
+    """Average the weights of the last checkpoints of RUN into one model."""
+    logs.configure(quiet=quiet)
+    if options["last"] is not None and options["checkpoints"]:
+        raise click.UsageError("give --last or --checkpoints, not both.")
+    from nmt_cli.commands import average_checkpoints as command
+
+    command.run(run, **options)
+
+
+@cli_command()
+@click.argument("runs", metavar="RUN...", type=PATH, nargs=-1, required=True)
+@click.option(
+    "--output",
+    type=PATH,
+    help="Directory to write, or only the page if it ends in .html.  "
+    "[default: RUN/report for one run, report for several]",
+)
+@force_option
+@quiet_option
+def report(runs: tuple[Path, ...], quiet: bool, **options: Any) -> None:
+    """Draw loss, perplexity, BLEU, learning rate and speed of runs, side by side.
+
+    Writes PNG files, and index.html, a page that contains all of them and opens anywhere. A run may
+    still be training. Needs matplotlib: pip install 'nmt-cli[report]'.
+    """
+    logs.configure(quiet=quiet)
+    from nmt_cli.commands import report as command
+
+    command.run(runs, **options)

@@ -1,0 +1,79 @@
+"""``nmt-cli run``: a whole experiment, from raw text to scores and a report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Literal, get_args
+
+from nmt_cli import logs
+from nmt_cli.commands import run_stages
+from nmt_cli.commands.pipes import StandardOutput
+from nmt_cli.commands.run_stages import Experiment
+from nmt_cli.errors import InterruptedTrainingError, UserError
+from nmt_cli.recipe.reader import read_recipe
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from nmt_cli.commands.run_stages import RunOptions
+
+StageName = Literal["preprocess", "train", "average", "translate", "score", "report"]
+STAGES: tuple[StageName, ...] = get_args(StageName)
+
+
+def run(
+    recipe_name: str,
+    *,
+    until: StageName = "report",
+    force_from: StageName | None = None,
+    **options: Unpack[RunOptions],
+) -> None:
+    """Take ``recipe_name`` through its stages; write one line with the scores to stdout.
+
+    A stage is skipped if its result is there and was made from the present inputs and settings. An
+    interrupted training is resumed. From the stage ``force_from`` on, everything is made again.
+    Raises UserError, which names the stage that failed, and InterruptedTrainingError.
+    """
+    if force_from is not None and STAGES.index(force_from) > STAGES.index(until):
+        raise UserError(
+            f"--force-from {force_from} comes after --until {until}; "
+            f"the stages are {', '.join(STAGES)}."
+        )
+    experiment = Experiment.of(recipe_name, read_recipe(recipe_name, options["overrides"]), options)
+    wanted = STAGES[: STAGES.index(until) + 1]
+    if "translate" in wanted:
+        experiment.refuse_missing_test()
+    is_forced = False
+    for name in wanted:
+        is_forced = is_forced or name == force_from
+        with _naming(name):
+            _do(name, experiment, is_forced=is_forced)
+    if until == "report":
+        StandardOutput().write(f"{run_stages.result_line(experiment)}\n".encode())
+
+
+def _do(name: StageName, experiment: Experiment, *, is_forced: bool) -> None:
+    stage = run_stages.STAGES[name]
+    if (reason := stage.why_left_out(experiment)) is not None:
+        logs.warning(f"{name} is left out: {reason}")
+    elif not is_forced and stage.is_current(experiment):
+        logs.info(f"{name}: unchanged, skipped.")
+    else:
+        logs.info(f"{name}:")
+        stage.make(experiment, is_forced)
+
+
+@contextmanager
+def _naming(name: StageName) -> Iterator[None]:
+    """Name the stage in its errors."""
+    try:
+        yield
+    except InterruptedTrainingError:
+        raise
+    except UserError as error:
+        error.args = (
+            f"{name} failed: {error} When this is corrected, the same command goes on with {name}; "
+            f"--force-from {name} makes it anew.",
+        )
+        raise

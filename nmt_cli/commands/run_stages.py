@@ -1,0 +1,314 @@
+"""The stages of an experiment: when a result is up to date, and how it is made.
+
+preprocess  prepared/NAME        up to date if made from the recipe's text with its settings
+train       runs/NAME            if the recipe's last step is reached
+average     runs/NAME/average    if made from the last checkpoints
+translate   runs/NAME/test       if made with this average and these settings from this text
+score       runs/NAME/scores     if made from this translation and this reference
+report      runs/NAME/report     if younger than all it shows
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+from nmt_cli import logs
+from nmt_cli.atomic_files import (
+    directory_appearing_whole,
+    read_manifest,
+    remove_directory,
+    sha256,
+    verify,
+)
+from nmt_cli.commands import average_checkpoints, preprocess, report, train, translate
+from nmt_cli.corpus.binarized import refuse_stale
+from nmt_cli.corpus.changed_text import changed_text
+from nmt_cli.corpus.lines import LineTexts
+from nmt_cli.corpus.text_files import open_text
+from nmt_cli.errors import DamagedError, UserError
+from nmt_cli.file_names import (
+    AVERAGE,
+    MANIFEST,
+    METRICS,
+    RECIPE,
+    RUNS,
+    SCORES,
+    SCORES_FILE,
+    TEST,
+    WEIGHTS,
+)
+from nmt_cli.folders import REPORT, SCORED, TRANSLATION
+from nmt_cli.hardware.choices import AUTO
+from nmt_cli.hardware.machine import MachineOptions
+from nmt_cli.metrics.bleu import corpus_bleu, corpus_chrf
+from nmt_cli.model_directory import Checkpoint, list_checkpoints
+from nmt_cli.recipe.changes import changed_keys
+from nmt_cli.recipe.reader import RecipeFile, read_recipe
+from nmt_cli.recipe.schema import ParallelFiles, Recipe
+from nmt_cli.run_status import read_status
+from nmt_cli.runs.run_directory import locked
+from nmt_cli.training.session import TrainOptions
+
+
+class RunOptions(MachineOptions, total=False):
+    """The flags of ``run`` that concern the stages."""
+
+    overrides: Sequence[str]
+    prepared: Path | None
+    run_dir: Path | None
+    workers: int | None
+    devices: int | None
+    max_time: float | None
+    quiet: bool
+
+
+class Experiment(NamedTuple):
+    """A recipe, and where its results are."""
+
+    recipe_name: str
+    file: RecipeFile
+    prepared: Path
+    run_dir: Path
+    options: RunOptions
+
+    @classmethod
+    def of(cls, recipe_name: str, file: RecipeFile, options: RunOptions) -> Experiment:
+        """Return the experiment of a recipe that was read."""
+        prepared = options.get("prepared") or file.prepared
+        run_dir = options.get("run_dir") or Path(RUNS) / file.name
+        return cls(recipe_name, file, prepared, run_dir, options)
+
+    @property
+    def recipe(self) -> Recipe:
+        """The recipe with every default."""
+        return self.file.recipe
+
+    @property
+    def translation(self) -> Path:
+        """The translation of the test text."""
+        return self.run_dir / TEST / f"test.{self.recipe.data.target_language}"
+
+    @property
+    def scores(self) -> Path:
+        """The folder of the test text's scores."""
+        return self.run_dir / SCORES
+
+    def test(self) -> ParallelFiles:
+        """Return the test text; call it only if there is one."""
+        assert self.recipe.data.test is not None
+        return self.recipe.data.test
+
+    def refuse_missing_test(self) -> None:
+        """Raise UserError if the test text cannot be read or its sides differ in length."""
+        if self.recipe.data.test is None:
+            return
+        test = self.test()
+        sizes = {path: len(_lines(path)) for path in (test.source, test.target)}
+        if len(set(sizes.values())) > 1:
+            found = " and ".join(f"{path} {size:,}" for path, size in sizes.items())
+            raise UserError(f"the test text has different numbers of lines: {found}; correct it.")
+        if not any(sizes.values()):
+            raise UserError(f"{test.source} is empty; give another data.test, or null.")
+
+
+class Stage(NamedTuple):
+    """One step of an experiment; ``make`` gets whether it was asked for by --force-from."""
+
+    is_current: Callable[[Experiment], bool]
+    make: Callable[[Experiment, bool], None]
+    why_left_out: Callable[[Experiment], str | None] = lambda _: None
+
+
+def _is_prepared(experiment: Experiment) -> bool:
+    directory = experiment.prepared
+    try:
+        manifest = read_manifest(directory)
+        refuse_stale(directory, manifest, experiment.recipe, "")
+    except UserError:
+        return False
+    return not changed_text(directory, manifest)
+
+
+def _preprocess(experiment: Experiment, _: bool) -> None:
+    preprocess.run(
+        recipe=experiment.recipe_name,
+        overrides=experiment.options.get("overrides", ()),
+        output=experiment.prepared,
+        workers=experiment.options.get("workers"),
+        force=True,
+    )
+
+
+def _is_trained(experiment: Experiment) -> bool:
+    status, checkpoints = read_status(experiment.run_dir), _checkpoints(experiment.run_dir)
+    if status is None or status.state != "finished" or not checkpoints:
+        return False
+    before = read_recipe(str(experiment.run_dir / RECIPE)).recipe
+    trained_on = checkpoints[-1].manifest.get("prepared_files")
+    has_same_text = trained_on == read_manifest(experiment.prepared)["files"]
+    return has_same_text and not any(changed_keys(before, experiment.recipe))
+
+
+def _train(experiment: Experiment, is_forced: bool) -> None:
+    if is_forced and experiment.run_dir.exists():
+        with locked(experiment.run_dir):
+            pass  # nobody trains in it
+        remove_directory(experiment.run_dir)
+    options = {name: value for name, value in experiment.options.items() if name != "workers"}
+    options["prepared"], options["run_dir"] = experiment.prepared, experiment.run_dir
+    options["resume"] = bool(_checkpoints(experiment.run_dir))
+    train.run(experiment.recipe_name, **cast(TrainOptions, options))
+
+
+def _is_averaged(experiment: Experiment) -> bool:
+    made = _manifest(experiment.run_dir / AVERAGE)
+    if made is None:
+        return False
+    averaged = [entry["sha256"] for entry in made.get("averaged", ())]
+    return averaged == [
+        checkpoint.manifest["files"][WEIGHTS]["sha256"] for checkpoint in _to_average(experiment)
+    ]
+
+
+def _average(experiment: Experiment, _: bool) -> None:
+    wanted, chosen = experiment.recipe.checkpoints.keep_for_average, _to_average(experiment)
+    if chosen and len(chosen) < wanted:
+        logs.warning(f"{experiment.run_dir} has only {len(chosen)} of {wanted} checkpoints.")
+    average_checkpoints.run(experiment.run_dir, last=len(chosen) or None, force=True)
+
+
+def _to_average(experiment: Experiment) -> list[Checkpoint]:
+    available = [c for c in _checkpoints(experiment.run_dir) if c.enters_average]
+    return available[-experiment.recipe.checkpoints.keep_for_average :]
+
+
+def _is_translated(experiment: Experiment) -> bool:
+    return _was_made_from(experiment.translation.parent, _translated_from(experiment))
+
+
+def _translate(experiment: Experiment, _: bool) -> None:
+    recipe, options = experiment.recipe, experiment.options
+    made_from = _translated_from(experiment)
+    with directory_appearing_whole(experiment.translation.parent, replace=True) as partial:
+        status = translate.run(
+            experiment.run_dir / AVERAGE,
+            input_path=experiment.test().source,
+            output_path=partial.path / experiment.translation.name,
+            device=options.get("device", AUTO),
+            threads=options.get("threads"),
+            precision=options.get("precision", AUTO),
+            fp32_products=options.get("fp32_products", AUTO),
+            beam_size=recipe.decoding.beam_size,
+            length_penalty=recipe.decoding.length_penalty,
+        )
+        if status:
+            raise UserError(
+                f"lines of {experiment.test().source} could not be translated; the warnings above "
+                "name them."
+            )
+        partial.facts.update(kind=TRANSLATION, made_from=made_from)
+
+
+def _translated_from(experiment: Experiment) -> dict[str, Any]:
+    """Return what the translation of the test text depends on."""
+    files = read_manifest(experiment.run_dir / AVERAGE)["files"]
+    return {
+        "model": {name: entry["sha256"] for name, entry in files.items() if name != RECIPE},
+        "source": sha256(experiment.test().source),
+        "decoding": experiment.recipe.decoding.model_dump(mode="json"),
+        "precision": experiment.options.get("precision", AUTO),
+    }
+
+
+def _is_scored(experiment: Experiment) -> bool:
+    return _was_made_from(experiment.scores, _scored_from(experiment))
+
+
+def _score(experiment: Experiment, _: bool) -> None:
+    hypotheses, references = _lines(experiment.translation), [_lines(experiment.test().target)]
+    bleu, chrf = corpus_bleu(hypotheses, references), corpus_chrf(hypotheses, references)
+    figures = {"lines": len(hypotheses), "bleu": bleu._asdict(), "chrf": chrf._asdict()}
+    with directory_appearing_whole(experiment.scores, replace=True) as partial:
+        (partial.path / SCORES_FILE).write_text(json.dumps(figures, indent=2), encoding="utf-8")
+        partial.facts.update(kind=SCORED, made_from=_scored_from(experiment))
+
+
+def _scored_from(experiment: Experiment) -> dict[str, Any]:
+    return {
+        "translation": sha256(experiment.translation),
+        "reference": sha256(experiment.test().target),
+    }
+
+
+def _is_reported(experiment: Experiment) -> bool:
+    own = experiment.run_dir / REPORT / MANIFEST
+    shown = (experiment.run_dir / METRICS, experiment.scores / MANIFEST)
+    if _manifest(own.parent) is None:
+        return False
+    times = [path.stat().st_mtime_ns for path in shown if path.exists()]
+    return own.stat().st_mtime_ns >= max(times)
+
+
+def _report(experiment: Experiment, _: bool) -> None:
+    report.run([experiment.run_dir], force=True)
+
+
+def _without_test(experiment: Experiment) -> str | None:
+    return None if experiment.recipe.data.test is not None else "the recipe has no data.test."
+
+
+def _without_matplotlib(_: Experiment) -> str | None:
+    if importlib.util.find_spec("matplotlib") is not None:
+        return None
+    return "matplotlib is not installed; run: pip install 'nmt-cli[report]'"
+
+
+STAGES = {
+    "preprocess": Stage(_is_prepared, _preprocess),
+    "train": Stage(_is_trained, _train),
+    "average": Stage(_is_averaged, _average),
+    "translate": Stage(_is_translated, _translate, _without_test),
+    "score": Stage(_is_scored, _score, _without_test),
+    "report": Stage(_is_reported, _report, _without_matplotlib),
+}
+
+
+def result_line(experiment: Experiment) -> str:
+    """Return the scores of the test text, or where the model is if there is no test text."""
+    if experiment.recipe.data.test is None:
+        return f"{experiment.file.name}: {experiment.run_dir / AVERAGE}"
+    figures = json.loads((experiment.scores / SCORES_FILE).read_text(encoding="utf-8"))
+    bleu, chrf = figures["bleu"], figures["chrf"]
+    return (
+        f"{experiment.file.name}: BLEU {bleu['score']:.2f} ({bleu['signature']}), "
+        f"chrF2 {chrf['score']:.2f} ({chrf['signature']}), {figures['lines']:,} lines"
+    )
+
+
+def _checkpoints(run_dir: Path) -> list[Checkpoint]:
+    return list_checkpoints(run_dir) if run_dir.is_dir() else []
+
+
+def _manifest(folder: Path) -> dict[str, Any] | None:
+    """Return the manifest of ``folder``; None if there is none or it is damaged."""
+    try:
+        return read_manifest(folder)
+    except DamagedError:
+        return None
+
+
+def _was_made_from(folder: Path, made_from: dict[str, Any]) -> bool:
+    """Return whether ``folder`` is whole and was made from this."""
+    try:
+        return bool(verify(folder).get("made_from") == made_from)
+    except DamagedError:
+        return False
+
+
+def _lines(path: Path) -> list[str]:
+    with open_text(path) as stream:
+        return list(LineTexts(stream))

@@ -1,0 +1,221 @@
+"""A whole experiment by one command: what is made, what is skipped, what is made again."""
+
+import json
+import shutil
+import signal
+
+import pytest
+from click.testing import CliRunner
+
+from nmt_cli import cli, logs
+from nmt_cli.commands import run as command
+from nmt_cli.errors import InterruptedTrainingError, UserError
+from nmt_cli.metrics.bleu import corpus_bleu, corpus_chrf
+from nmt_cli.training.update import update_weights
+from tests.conftest import RECIPE, write_pairs
+
+STAGES = list(command.STAGES)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A folder in which the experiment was done once; tests copy it."""
+    folder = tmp_path_factory.mktemp("run")
+    write_experiment(folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        do()
+    return folder
+
+
+@pytest.fixture
+def folder(finished, tmp_path, monkeypatch):
+    """The working directory, with the finished experiment in it."""
+    shutil.copytree(finished, tmp_path / "work")
+    monkeypatch.chdir(tmp_path / "work")
+    logs.configure(quiet=False)
+    return tmp_path / "work"
+
+
+def write_experiment(folder):
+    for seed, (name, count) in enumerate({"train": 150, "validation": 11, "test": 7}.items()):
+        write_pairs(folder, name, count, seed)
+    test = "  test: {source: test.en, target: test.de}\n  max_length: 30\n"
+    recipe = RECIPE.format(folder=".").replace("  max_length: 30\n", test)
+    (folder / "toy.yaml").write_text(recipe)
+
+
+def do(*, overrides=(), max_steps=6, **options):
+    overrides = [f"training.max_steps={max_steps}", "validation.bleu=off", *overrides]
+    command.run(
+        "toy.yaml", overrides=overrides, device="cpu", precision="fp32", threads=1, **options
+    )
+
+
+def skipped(caplog):
+    """Return the stages that the last call skipped."""
+    return [name for name in STAGES if f"{name}: unchanged, skipped." in caplog.messages]
+
+
+@pytest.fixture
+def caplog(caplog, monkeypatch):
+    monkeypatch.setattr("nmt_cli.logs._logger.propagate", True)
+    caplog.set_level("INFO", logger="nmt_cli")
+    return caplog
+
+
+def test_everything_is_made_and_scored(folder, capfdbinary):
+    hypotheses = (folder / "runs/toy/test/test.de").read_text().split("\n")[:-1]
+    references = (folder / "test.de").read_text().split("\n")[:-1]
+    bleu = corpus_bleu(hypotheses, [references])
+    chrf = corpus_chrf(hypotheses, [references])
+    do()
+    line = capfdbinary.readouterr().out.decode()
+    assert line == (
+        f"toy: BLEU {bleu.score:.2f} ({bleu.signature}), chrF2 {chrf.score:.2f} "
+        f"({chrf.signature}), 7 lines\n"
+    )
+    scores = json.loads((folder / "runs/toy/scores/scores.json").read_text())
+    assert scores["bleu"]["score"] == bleu.score
+    assert (folder / "runs/toy/report/index.html").is_file()
+
+
+def test_nothing_is_made_twice(folder, caplog):
+    before = {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
+    do()
+    assert skipped(caplog) == STAGES
+    after = {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
+    assert after == before
+
+
+def change_reference(folder):
+    write_pairs(folder, "other", 7, seed=9)
+    (folder / "other.de").rename(folder / "test.de")
+
+
+def change_source(folder):
+    write_pairs(folder, "other", 7, seed=9)
+    (folder / "other.en").rename(folder / "test.en")
+
+
+def damage_translation(folder):
+    (folder / "runs/toy/test/test.de").write_text("ant\n" * 7)
+
+
+def remove_average(folder):
+    shutil.rmtree(folder / "runs/toy/average")
+
+
+@pytest.mark.parametrize(
+    ("change", "made"),
+    [
+        (change_reference, ["score", "report"]),
+        (change_source, ["translate"]),  # a model that learned nothing translates it the same
+        (damage_translation, ["translate"]),  # to the same bytes as before
+        (remove_average, ["average"]),  # likewise
+    ],
+)
+def test_only_what_depends_on_a_change_is_made_again(folder, caplog, change, made):
+    change(folder)
+    do()
+    assert skipped(caplog) == [name for name in STAGES if name not in made]
+
+
+def test_a_decoding_key_needs_no_training(folder, caplog):
+    do(overrides=["decoding.length_penalty=0.1"])
+    assert skipped(caplog)[0] == "preprocess"
+    assert "average" in skipped(caplog)
+    assert "translate" not in skipped(caplog)
+    manifest = json.loads((folder / "runs/toy/test/manifest.json").read_text())
+    assert manifest["made_from"]["decoding"]["length_penalty"] == 0.1
+
+
+def test_longer_training_goes_on_from_the_end(folder, caplog):
+    do(max_steps=9)
+    assert not {"train", "average", "translate"} & set(skipped(caplog))
+    starts = (folder / "runs/toy/sessions.jsonl").read_text().splitlines()
+    assert [json.loads(start)["from_step"] for start in starts] == [0, 6]
+    averaged = json.loads((folder / "runs/toy/average/manifest.json").read_text())["averaged"]
+    assert [part["step"] for part in averaged] == [6, 9]
+
+
+def test_changed_text_is_refused_by_the_run_until_it_is_forced(folder, caplog):
+    write_pairs(folder, "train", 160, seed=5)
+    with pytest.raises(UserError, match=r"^train failed: .* --force-from train makes it anew\.$"):
+        do()
+    assert "preprocess: unchanged, skipped." not in caplog.messages
+    do(force_from="train")
+    starts = (folder / "runs/toy/sessions.jsonl").read_text().splitlines()
+    assert len(starts) == 1
+
+
+@pytest.mark.parametrize("stage", ["preprocess", "average", "score"])
+def test_forced_stages_and_those_behind_them_are_made_again(folder, caplog, stage):
+    do(force_from=stage)
+    assert skipped(caplog) == STAGES[: STAGES.index(stage)]
+
+
+def test_until_ends_behind_a_stage(folder, caplog, capfdbinary):
+    shutil.rmtree(folder / "runs")
+    do(until="average")
+    assert (folder / "runs/toy/average").is_dir()
+    assert not (folder / "runs/toy/test").exists()
+    assert capfdbinary.readouterr().out == b""
+    assert skipped(caplog) == ["preprocess"]
+
+
+def test_an_interrupted_training_goes_on(folder, monkeypatch, caplog):
+    shutil.rmtree(folder / "runs")
+
+    def interrupted(state, *arguments):
+        if state.progress.step == 4:
+            signal.raise_signal(signal.SIGINT)
+        return update_weights(state, *arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("nmt_cli.training.trainer.update_weights", interrupted)
+        with pytest.raises(InterruptedTrainingError):
+            do()
+    assert not (folder / "runs/toy/average").exists()
+    do()
+    starts = (folder / "runs/toy/sessions.jsonl").read_text().splitlines()
+    assert [json.loads(start)["from_step"] for start in starts] == [0, 5]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda folder: (folder / "test.de").unlink(), r"test\.de"),
+        (lambda folder: (folder / "test.de").write_text("ant\n"), r"test\.en 7 and test\.de 1"),
+        (lambda folder: [(folder / f"test.{side}").write_text("") for side in ("en", "de")],
+         r"test\.en is empty"),
+    ],
+)  # fmt: skip
+def test_a_bad_test_text_is_refused_before_training(folder, change, message):
+    shutil.rmtree(folder / "runs")
+    change(folder)
+    with pytest.raises(UserError, match=message):
+        do()
+    assert not (folder / "runs").exists()
+
+
+def test_without_a_test_text_nothing_is_translated(folder, caplog, capfdbinary):
+    do(overrides=["data.test=null"])
+    assert "Warning: translate is left out: the recipe has no data.test." in caplog.messages
+    assert capfdbinary.readouterr().out == b"toy: runs/toy/average\n"
+
+
+def test_a_missing_matplotlib_leaves_out_the_report(folder, monkeypatch, caplog):
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    shutil.rmtree(folder / "runs/toy/report")
+    do()
+    assert any("report is left out: matplotlib" in message for message in caplog.messages)
+    assert not (folder / "runs/toy/report").exists()
+
+
+def test_a_stage_to_force_must_not_come_after_the_last():
+    result = CliRunner().invoke(
+        cli.main, ["run", "quickstart", "--until", "train", "--force-from", "score"]
+    )
+    assert result.exit_code == 1
+    assert "--force-from score comes after --until train" in result.stderr
