@@ -19,7 +19,10 @@ setup(
     python_requires=">=3.10",
     packages=[*find_packages(include=["nmt_cli", "nmt_cli.*"]), "nmt_cli.shipped_recipes"],
     package_dir={"nmt_cli.shipped_recipes": "recipes"},
-    package_data={"nmt_cli": ["py.typed"], "nmt_cli.shipped_recipes": ["*.yaml", "README.md"]},
+    package_data={
+        "nmt_cli": ["py.typed", "metrics/parseval.prm"],
+        "nmt_cli.shipped_recipes": ["*.yaml", "README.md"],
+    },
     install_requires=[
         "torch>=2.11",
         "numpy>=1.26",

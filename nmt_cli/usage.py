@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import click
+from click.core import ParameterSource
 
 from nmt_cli.durations import parse_duration
 from nmt_cli.near_names import MOST_PROPOSED, nearest, plain, slips
@@ -70,6 +71,16 @@ def read_duration(_: click.Context, __: click.Parameter, text: str | None) -> fl
         return None if text is None else parse_duration(text)
     except ValueError as error:
         raise click.BadParameter(str(error)) from None
+
+
+def refuse_options_except(*allowed: str, choice: str) -> None:
+    """Raise UsageError if the user gave an option that is not ``allowed`` with ``choice``."""
+    ctx = click.get_current_context()
+    for option in ctx.command.params:
+        name = option.name or ""
+        is_given = ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
+        if isinstance(option, click.Option) and is_given and name not in allowed:
+            raise click.UsageError(f"{option.opts[0]} has no meaning with {choice}.", ctx)
 
 
 class _Written(NamedTuple):

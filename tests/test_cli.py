@@ -37,7 +37,7 @@ OPTIONS = {
     "translate": MACHINE_OPTIONS
     | {"--input", "--output", "--force", "--format", "--beam-size", "--length-penalty"}
     | {"--n-best", "--too-long", "--keep-pieces"},
-    "score": {"--tokenize", "--lowercase", "--format", "--quiet"},
+    "score": {"--metric", "--parameters", "--tokenize", "--lowercase", "--format", "--quiet"},
     "report": {"--output", "--force", "--quiet"},
     "doctor": {"--format"},
     "recipes list": set(),

@@ -1,4 +1,4 @@
-"""Commands that translate, and that measure translations."""
+"""The command that translates."""
 
 import sys
 from pathlib import Path
@@ -65,30 +65,3 @@ def translate(model: Path, quiet: bool, **options: Any) -> None:
     from nmt_cli.commands import translate as command
 
     sys.exit(command.run(model, **options))
-
-
-@cli_command()
-@click.argument("hypotheses", type=PATH)
-@click.argument("references", type=PATH, nargs=-1, required=True)
-@click.option(
-    "--tokenize",
-    type=click.Choice(["13a", "intl", "none"]),
-    default="13a",
-    show_default=True,
-    help="sacreBLEU's tokenizer; none for text that is tokenized already.",
-)
-@click.option("--lowercase", is_flag=True, help="Ignore case.")
-@click.option(
-    "--format",
-    "output_format",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-)
-@quiet_option
-def score(hypotheses: Path, references: tuple[Path, ...], quiet: bool, **options: Any) -> None:
-    """Print BLEU and chrF of HYPOTHESES against one or several REFERENCES; - is stdin."""
-    logs.configure(quiet=quiet)
-    from nmt_cli.commands import score as command
-
-    command.run(hypotheses, references, **options)

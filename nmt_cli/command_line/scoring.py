@@ -1,0 +1,61 @@
+"""The command that measures translations and parses."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from nmt_cli import logs
+from nmt_cli.command_line.options import PATH, cli_command, quiet_option
+from nmt_cli.usage import refuse_options_except
+
+
+@cli_command()
+@click.argument("hypotheses", type=PATH)
+@click.argument("references", type=PATH, nargs=-1, required=True)
+@click.option(
+    "--metric",
+    type=click.Choice(["bleu", "parseval"]),
+    default="bleu",
+    show_default=True,
+    help="bleu is BLEU and chrF of text; parseval compares trees.",
+)
+@click.option(
+    "--parameters", type=PATH, help="Rules of parseval in EVALB's format.  [default: see README]"
+)
+@click.option(
+    "--tokenize",
+    type=click.Choice(["13a", "intl", "none"]),
+    default="13a",
+    show_default=True,
+    help="sacreBLEU's tokenizer; none for text that is tokenized already.",
+)
+@click.option("--lowercase", is_flag=True, help="Ignore case.")
+@click.option(
+    "--format",
+    "output_format",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+)
+@quiet_option
+def score(hypotheses: Path, references: tuple[Path, ...], quiet: bool, **options: Any) -> None:
+    """Print BLEU and chrF of HYPOTHESES against one or several REFERENCES; - is stdin.
+
+    With --metric parseval, print the bracket scores of the parses in HYPOTHESES against the gold
+    trees in REFERENCES, one file; each line of both is a tree in Penn Treebank brackets.
+    """
+    logs.configure(quiet=quiet)
+    metric, parameters = options.pop("metric"), options.pop("parameters")
+    if metric == "parseval":
+        applicable = ("metric", "parameters", "output_format", "quiet")
+        refuse_options_except(*applicable, choice="--metric parseval")
+        from nmt_cli.commands import score_trees
+
+        score_trees.run(hypotheses, references, parameters, options["output_format"])
+        return
+    if parameters is not None:
+        raise click.UsageError("--parameters needs --metric parseval.")
+    from nmt_cli.commands import score as command
+
+    command.run(hypotheses, references, **options)

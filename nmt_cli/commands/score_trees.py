@@ -1,0 +1,140 @@
+"""``nmt-cli score --metric parseval``: bracket scores of predicted trees against gold trees."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from nmt_cli import logs
+from nmt_cli.commands.pipes import StandardOutput, standard_input
+from nmt_cli.corpus.lines import LineTexts
+from nmt_cli.corpus.text_files import open_text
+from nmt_cli.errors import UserError
+from nmt_cli.metrics.parseval import SentenceScore, Status, score_corpus, score_sentence
+from nmt_cli.metrics.parseval_brackets import Brackets, UnreadableTreeError, read_brackets
+from nmt_cli.metrics.parseval_parameters import Parameters, default_parameters, read_parameters
+from nmt_cli.metrics.parseval_table import as_table
+
+STANDARD_INPUT = Path("-")
+MOST_WARNINGS = 5
+
+
+def run(
+    predicted: Path,
+    golds: Sequence[Path],
+    parameters: Path | None = None,
+    output_format: str = "text",
+) -> None:
+    """Write the scores of the trees in ``predicted`` against the only file of ``golds`` to stdout.
+
+    Line n of one is compared with line n of the other; one of them may be ``-``, stdin.
+    ``parameters`` is a file in EVALB's format. A predicted line that is not a tree is an error of
+    its own sentence only, as in EVALB.
+
+    Raises UserError if a file cannot be read or is empty, if they have another number of lines, if
+    a gold line is not a tree, or if more sentences have errors than the parameters allow;
+    OutputError if stdout cannot be written.
+    """
+    if len(golds) != 1:
+        raise UserError(f"parseval compares with one file of gold trees, not with {len(golds)}.")
+    gold = golds[0]
+    if predicted == gold == STANDARD_INPUT:
+        raise UserError("- (standard input) can be given once only; name the other file.")
+    rules = _parameters(parameters)
+    ours, theirs = _read(predicted), _read(gold)
+    _check_numbers(predicted, len(ours), gold, len(theirs))
+    trees = [_gold_tree(text, rules, gold, line) for line, text in enumerate(theirs, 1)]
+    sentences = [
+        score_sentence(_predicted_tree(text, rules), tree, rules)
+        for text, tree in zip(ours, trees, strict=True)
+    ]
+    _report_errors(sentences, predicted, rules, parameters)
+    short = [sentence for sentence in sentences if sentence.length <= rules.cutoff_length]
+    scores, scores_of_short = score_corpus(sentences), score_corpus(short)
+    if output_format == "json":
+        figures = {
+            "parameters": "default" if parameters is None else str(parameters),
+            "all": scores._asdict(),
+            "short": {"cutoff_length": rules.cutoff_length, **scores_of_short._asdict()},
+            "sentences": [_figures(line, sentence) for line, sentence in enumerate(sentences, 1)],
+        }
+        text = json.dumps(figures, indent=2) + "\n"
+    else:
+        text = as_table(sentences, scores, scores_of_short, rules.cutoff_length)
+    StandardOutput().write(text.encode())
+
+
+def _parameters(path: Path | None) -> Parameters:
+    if path is None:
+        return default_parameters()
+    with open_text(path) as stream:
+        return read_parameters(LineTexts(stream), str(path))
+
+
+def _read(path: Path) -> list[str]:
+    if path == STANDARD_INPUT:
+        return list(LineTexts(standard_input()))
+    with open_text(path) as stream:
+        return list(LineTexts(stream))
+
+
+def _name(path: Path) -> str:
+    return "standard input" if path == STANDARD_INPUT else str(path)
+
+
+def _check_numbers(predicted: Path, num_predicted: int, gold: Path, num_gold: int) -> None:
+    if num_predicted != num_gold:
+        raise UserError(
+            f"{_name(predicted)} has {num_predicted:,} trees, {_name(gold)} has {num_gold:,}; "
+            "line n of one must be a tree of the same sentence as line n of the other."
+        )
+    if not num_gold:
+        raise UserError(f"{_name(gold)} is empty; there is nothing to score.")
+
+
+def _gold_tree(text: str, rules: Parameters, path: Path, line: int) -> Brackets:
+    try:
+        return read_brackets(text, rules)
+    except UnreadableTreeError as error:
+        raise UserError(
+            f"{_name(path)}:{line}: {error}; each line of the gold trees must be a tree."
+        ) from None
+
+
+def _predicted_tree(text: str, rules: Parameters) -> Brackets | str:
+    """Return the tree, or why it cannot be read."""
+    try:
+        return read_brackets(text, rules)
+    except UnreadableTreeError as error:
+        return str(error)
+
+
+def _report_errors(
+    sentences: Sequence[SentenceScore], path: Path, rules: Parameters, parameters: Path | None
+) -> None:
+    """Warn of sentences with errors. Raises UserError if there are more than allowed."""
+    errors = [
+        f"{_name(path)}:{line}: {sentence.problem}"
+        for line, sentence in enumerate(sentences, 1)
+        if sentence.status == Status.ERROR
+    ]
+    if len(errors) > rules.max_errors:
+        raise UserError(
+            f"{errors[rules.max_errors]}. This is one error more than MAX_ERROR of "
+            f"{parameters or 'the default parameters'} allows; correct the trees or raise it."
+        )
+    for error in errors[:MOST_WARNINGS]:
+        logs.warning(f"{error}; no score counts this sentence.")
+    if len(errors) > MOST_WARNINGS:
+        logs.warning(f"{len(errors) - MOST_WARNINGS:,} more sentences have errors.")
+
+
+def _figures(line: int, sentence: SentenceScore) -> dict[str, Any]:
+    return {
+        "line": line,
+        **sentence._asdict(),
+        "status": sentence.status.name.lower(),
+        "recall": sentence.recall,
+        "precision": sentence.precision,
+        "tagging_accuracy": sentence.tagging_accuracy,
+    }

@@ -1,0 +1,191 @@
+"""Labelled bracket precision and recall of trees (PARSEVAL), counted as EVALB counts.
+
+Black et al., 1991; EVALB is the program of Sekine and Collins, whose figures the literature quotes.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from enum import IntEnum
+from typing import NamedTuple
+
+from nmt_cli.metrics.parseval_brackets import Bracket, Brackets
+from nmt_cli.metrics.parseval_parameters import Parameters
+
+
+class Status(IntEnum):
+    """Whether a sentence counts, as in EVALB's column ``Stat.``."""
+
+    VALID = 0
+    ERROR = 1  # the two trees have different words, or the predicted one cannot be read
+    SKIPPED = 2  # a tree has no word that counts
+
+
+class SentenceScore(NamedTuple):
+    """The counts of one sentence; all but ``length`` are 0 if the sentence is not valid."""
+
+    length: int  # words of the gold tree
+    status: Status
+    problem: str = ""  # why the sentence is not valid
+    matched: int = 0  # constituents that both trees have
+    gold: int = 0  # constituents of the gold tree
+    predicted: int = 0
+    crossing: int = 0  # predicted constituents that cross one of the gold tree
+    words: int = 0
+    correct_tags: int = 0
+
+    @property
+    def recall(self) -> float:
+        """Percent of the gold tree's constituents."""
+        return percent(self.matched, self.gold)
+
+    @property
+    def precision(self) -> float:
+        """Percent of the predicted tree's constituents."""
+        return percent(self.matched, self.predicted)
+
+    @property
+    def tagging_accuracy(self) -> float:
+        """Percent of the words."""
+        return percent(self.correct_tags, self.words)
+
+
+class CorpusScore(NamedTuple):
+    """The score of many sentences. Counts and percentages are those of the valid sentences."""
+
+    sentences: int
+    errors: int
+    skipped: int
+    valid: int
+    recall: float  # percent, like the others
+    precision: float
+    f1: float
+    complete_match: float
+    average_crossing: float  # crossing constituents per sentence
+    no_crossing: float
+    two_or_less_crossing: float
+    tagging_accuracy: float
+    matched: int
+    gold: int
+    predicted: int
+    crossing: int
+    words: int
+    correct_tags: int
+
+
+def score_sentence(
+    predicted: Brackets | str, gold: Brackets, parameters: Parameters
+) -> SentenceScore:
+    """Compare two trees; ``predicted`` is a message if the predicted tree cannot be read.
+
+    EVALB counts such a sentence as an error. This is right as long as each line is one sentence,
+    so that the error cannot move other sentences.
+    """
+    status, problem = _status(predicted, gold, parameters)
+    if isinstance(predicted, str) or status != Status.VALID:
+        return SentenceScore(gold.length, status, problem)
+    return SentenceScore(
+        gold.length,
+        status,
+        matched=_count_matches(predicted.constituents, gold.constituents, parameters),
+        gold=len(gold.constituents),
+        predicted=len(predicted.constituents),
+        crossing=count_crossing(predicted.constituents, gold.constituents, len(gold.words)),
+        words=len(gold.words),
+        correct_tags=sum(map(parameters.are_equal_labels, gold.tags, predicted.tags)),
+    )
+
+
+def score_corpus(sentences: Iterable[SentenceScore]) -> CorpusScore:
+    """Return the sums and averages over ``sentences``; what would be 0 / 0 is 0."""
+    every = list(sentences)
+    valid = [sentence for sentence in every if sentence.status == Status.VALID]
+    num_errors = sum(sentence.status == Status.ERROR for sentence in every)
+    matched = sum(sentence.matched for sentence in valid)
+    gold = sum(sentence.gold for sentence in valid)
+    predicted = sum(sentence.predicted for sentence in valid)
+    crossing = sum(sentence.crossing for sentence in valid)
+    words = sum(sentence.words for sentence in valid)
+    correct_tags = sum(sentence.correct_tags for sentence in valid)
+    complete = sum(sentence.matched == sentence.gold == sentence.predicted for sentence in valid)
+    return CorpusScore(
+        sentences=len(every),
+        errors=num_errors,
+        skipped=len(every) - num_errors - len(valid),
+        valid=len(valid),
+        recall=percent(matched, gold),
+        precision=percent(matched, predicted),
+        f1=percent(2 * matched, gold + predicted),
+        complete_match=percent(complete, len(valid)),
+        average_crossing=crossing / len(valid) if valid else 0.0,
+        no_crossing=percent(sum(s.crossing == 0 for s in valid), len(valid)),
+        two_or_less_crossing=percent(sum(s.crossing <= 2 for s in valid), len(valid)),
+        tagging_accuracy=percent(correct_tags, words),
+        matched=matched,
+        gold=gold,
+        predicted=predicted,
+        crossing=crossing,
+        words=words,
+        correct_tags=correct_tags,
+    )
+
+
+def percent(part: int, whole: int) -> float:
+    """Return 100 * part / whole; 0 if ``whole`` is 0."""
+    return 100 * part / whole if whole else 0.0
+
+
+def count_crossing(predicted: Iterable[Bracket], gold: Iterable[Bracket], num_words: int) -> int:
+    """Return how many ``predicted`` constituents overlap one of ``gold`` without nesting.
+
+    The gold constituents around a boundary between two words are nested, so the innermost one
+    decides for each end of a predicted constituent.
+    """
+    innermost: list[tuple[int, int] | None] = [None] * (num_words + 1)  # around each boundary
+    for start, end in sorted(
+        {(bracket.start, bracket.end) for bracket in gold}, key=lambda span: span[0] - span[1]
+    ):
+        innermost[start + 1 : end] = [(start, end)] * (end - start - 1)
+    num_crossing = 0
+    for _, start, end in predicted:
+        at_start, at_end = innermost[start], innermost[end]
+        num_crossing += (at_start is not None and at_start[1] < end) or (
+            at_end is not None and at_end[0] > start
+        )
+    return num_crossing
+
+
+def _status(
+    predicted: Brackets | str, gold: Brackets, parameters: Parameters
+) -> tuple[Status, str]:
+    if isinstance(predicted, str):
+        return Status.ERROR, predicted
+    if not gold.words or not predicted.words:
+        which = "predicted" if gold.words else "gold"
+        return Status.SKIPPED, f"the {which} tree has no word that counts"
+    if len(gold.words) != len(predicted.words):
+        return Status.ERROR, (
+            f"the predicted tree has {len(predicted.words):,} words that count, "
+            f"the gold tree {len(gold.words):,}"
+        )
+    for ours, theirs in zip(predicted.words, gold.words, strict=True):
+        if not parameters.are_equal_words(theirs, ours):
+            return Status.ERROR, f"the predicted tree has {ours!r}, the gold tree {theirs!r}"
+    return Status.VALID, ""
+
+
+def _count_matches(
+    predicted: Sequence[Bracket], gold: Sequence[Bracket], parameters: Parameters
+) -> int:
+    """Return the number of pairs; each constituent is in one pair at most."""
+    labels: dict[tuple[int, int], list[str]] = defaultdict(list)  # predicted and not matched yet
+    for label, start, end in predicted:
+        labels[start, end].append(label)
+    num_matches = 0
+    for label, start, end in gold:
+        unmatched = labels[start, end]
+        for place, other in enumerate(unmatched):
+            if not parameters.is_labeled or parameters.are_equal_labels(label, other):
+                del unmatched[place]
+                num_matches += 1
+                break
+    return num_matches
