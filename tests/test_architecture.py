@@ -34,7 +34,7 @@ LAYERS = [
     {"atomic_files", "logs", "recipe", "signals"},
     {"folders", "locks", "model_settings", "run_status"},
     {"launch"},
-    {"corpus", "metrics", "model", "report"},
+    {"corpus", "costs", "metrics", "model", "report"},
     {"hardware", "model_directory", "optimization"},
     {"decoding"},
     {"runs"},

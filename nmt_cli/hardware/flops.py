@@ -1,6 +1,6 @@
-"""Arithmetic of a training step, and what a device could do at most: model FLOP utilization.
+"""What a device could do at most, for model FLOP utilization (MFU).
 
-MFU = training FLOPs of the real tokens / (seconds * devices * peak_flops).
+MFU = training FLOPs of the real tokens (``costs.flops``) / (seconds * devices * peak_flops).
 """
 
 from __future__ import annotations
@@ -8,66 +8,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-import torch
-
-from nmt_cli.recipe.schema import ModelConfig
-
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
+    import torch
 
-BACKWARD_AND_FORWARD = 3  # a product's gradient is two products of its size
 TERA = 1e12
-
-
-class LengthSums(NamedTuple):
-    """All that FLOPs depend on, of sentence pairs with S source and T target tokens."""
-
-    source: int  # sum of S
-    target: int  # sum of T
-    source_squared: int  # sum of S * S
-    target_squared: int  # sum of T * T
-    product: int  # sum of S * T
-
-
-def sum_lengths(source_lengths: ArrayLike, target_lengths: ArrayLike) -> LengthSums:
-    """Return the sums of pairs with these lengths, both [pairs]; sums of batches can be added."""
-    source = np.asarray(source_lengths, dtype=np.int64)
-    target = np.asarray(target_lengths, dtype=np.int64)
-    products = (source @ source, target @ target, source @ target)
-    return LengthSums(int(source.sum()), int(target.sum()), *map(int, products))
-
-
-def training_flops(
-    config: ModelConfig,
-    vocabulary_size: int,
-    source_lengths: ArrayLike,
-    target_lengths: ArrayLike,
-) -> float:
-    """Return the matrix FLOPs of forward and backward for pairs of these lengths, both [pairs].
-
-    A multiplication with its addition is two. Real tokens count, padding does not, nor do
-    recomputation and whatever is not a matrix product. Causal attention counts in full, as the
-    field does; the attention core is about 1 % of base.
-    """
-    return training_flops_of_sums(
-        config, vocabulary_size, sum_lengths(source_lengths, target_lengths)
-    )
-
-
-def training_flops_of_sums(config: ModelConfig, vocabulary_size: int, lengths: LengthSums) -> float:
-    """Return ``training_flops`` of a batch from its sums, whatever the number of its pairs."""
-    d_model = config.d_model
-    heads = config.num_heads * (config.key_width + config.value_width)  # 2 d_model in the paper
-    feed_forward = 4 * d_model * config.d_ff
-    # For each token: queries and output are half of attention's projections, keys and values half.
-    encoder = 4 * d_model * heads + feed_forward
-    memory = 2 * d_model * heads
-    decoder = 4 * d_model * heads + 2 * d_model * heads + feed_forward
-    core = 2 * heads * (lengths.source_squared + lengths.target_squared + lengths.product)
-    layer = lengths.source * (encoder + memory) + lengths.target * decoder + core
-    softmax = lengths.target * 2 * d_model * vocabulary_size
-    return float(BACKWARD_AND_FORWARD * (config.num_layers * layer + softmax))
 
 
 def peak_flops(device: torch.device, precision: str) -> float | None:
@@ -77,6 +21,8 @@ def peak_flops(device: torch.device, precision: str) -> float | None:
     """
     if device.type != "cuda":
         return None  # a CPU's depends on its clock, which depends on its work
+    import torch  # here, because the figures of other GPUs need no torch
+
     return peak_flops_of(torch.cuda.get_device_name(device), precision)
 
 

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import torch
 
+from nmt_cli.costs.memory import BYTES_OF_FP32, activation_bytes_per_token
+from nmt_cli.costs.parameters import count_parameters
 from nmt_cli.errors import means_full_memory
 from nmt_cli.model.cpu_attention import MAX_KEYS
 from nmt_cli.recipe.schema import ModelConfig
@@ -63,8 +65,9 @@ def default_max_tokens(
     else:
         memory = int(allowed_memory() * SHARE_OF_CPU_MEMORY / processes)
         limit = MAX_TOKENS_ON_CPU
-    left = memory - 4 * 4 * _num_parameters(config, vocabulary_size)  # gradient and two moments
-    fitting = left // activation_bytes_per_token(config)
+    # The weights, their gradient and two moments.
+    left = memory - 4 * BYTES_OF_FP32 * count_parameters(config, vocabulary_size).total
+    fitting = left // activation_bytes_per_token(config, MAX_KEYS)
     return max(1, min(limit, tokens_per_step, fitting))
 
 
@@ -117,28 +120,3 @@ def allowed_memory() -> int:
         except (OSError, ValueError):
             continue  # no such control group, or its value is "max"
     return memory
-
-
-def activation_bytes_per_token(config: ModelConfig) -> int:
-    """Return what a token on each side leaves for the backward pass, at most, in bytes.
-
-    Counted from the layers in fp32: each attention keeps its input, the padded projections, the
-    packed values, and either projections and values once more or its weights; each feed-forward
-    both sides of its ReLU; each residual its sum and its norm.
-    """
-    values = config.num_heads * config.value_width
-    projections = 2 * config.num_heads * config.key_width + values
-    weights = config.num_heads * MAX_KEYS
-    attention = config.d_model + projections + values + max(projections + 2 * values, weights)
-    residual = 4 * config.d_model
-    feed_forward = 3 * config.d_ff + config.d_model
-    encoder = attention + feed_forward + 2 * residual
-    decoder = 2 * attention + feed_forward + 3 * residual
-    return 4 * (config.num_layers * (encoder + decoder) + 8 * config.d_model)
-
-
-def _num_parameters(config: ModelConfig, vocabulary_size: int) -> int:
-    attention = config.num_heads * config.d_model * 2 * (config.key_width + config.value_width)
-    layers = config.num_layers * (3 * attention + 4 * config.d_model * config.d_ff)
-    matrices = {"all": 1, "decoder": 2, "none": 3}[config.tied_embeddings]
-    return layers + matrices * vocabulary_size * config.d_model

@@ -5,8 +5,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nmt_cli.corpus.loader import Batch
+from nmt_cli.costs.flops import training_flops
 from nmt_cli.figures import as_text, perplexity_of
-from nmt_cli.hardware.flops import peak_flops, training_flops
+from nmt_cli.hardware.flops import peak_flops
 from nmt_cli.hardware.machine import Machine
 from nmt_cli.recipe.schema import ModelConfig
 from nmt_cli.training.gradient import Gradient

@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from nmt_cli.corpus.batching import BatchPlan
 from nmt_cli.corpus.binarized import BinarizedText
 from nmt_cli.corpus.loader import Batch, load_batches
+from nmt_cli.costs.flops import training_flops
 from nmt_cli.hardware.device import choose_device
-from nmt_cli.hardware.flops import peak_flops, training_flops
+from nmt_cli.hardware.flops import peak_flops
 from nmt_cli.hardware.fp32_products import Fp32Products, use_fp32_products
 from nmt_cli.hardware.machine import Machine
 from nmt_cli.hardware.memory import keep_freed_memory

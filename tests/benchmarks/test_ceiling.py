@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from nmt_cli.hardware.flops import training_flops
+from nmt_cli.costs.flops import training_flops
 from nmt_cli.model.packing import pack
 from nmt_cli.recipe.schema import ModelConfig
 from nmt_cli.training.loss import CHUNK_ROWS

@@ -1,0 +1,54 @@
+"""The number of trained parameters of a Transformer, by formula, part by part."""
+
+from typing import NamedTuple
+
+from nmt_cli.recipe.schema import ModelConfig
+
+MATRICES = {"all": 1, "decoder": 2, "none": 3}  # embedding matrices, by model.tied_embeddings
+
+
+class StackParameters(NamedTuple):
+    """The parameters of all layers of the encoder or the decoder."""
+
+    self_attention: int
+    memory_attention: int  # 0 in the encoder
+    feed_forward: int
+    norms: int
+
+    @property
+    def total(self) -> int:
+        """The sum of all parts."""
+        return sum(self)
+
+
+class Parameters(NamedTuple):
+    """The parameters of a model."""
+
+    embeddings: int  # matrices of the source, the target and the softmax, each counted once
+    positions: int  # learned vectors of both sides
+    encoder: StackParameters
+    decoder: StackParameters
+
+    @property
+    def total(self) -> int:
+        """The sum of all parts."""
+        return self.embeddings + self.positions + self.encoder.total + self.decoder.total
+
+
+def count_parameters(config: ModelConfig, vocabulary_size: int) -> Parameters:
+    """Return the parameters of a model with this vocabulary.
+
+    The projections of attention have no bias, the feed-forward layers have two.
+    """
+    d_model, num_layers = config.d_model, config.num_layers
+    heads = config.num_heads * (config.key_width + config.value_width)
+    attention = num_layers * 2 * d_model * heads
+    feed_forward = num_layers * (2 * d_model * config.d_ff + config.d_ff + d_model)
+    norm = 2 * d_model  # gain and bias
+    last = norm if config.norm == "pre" else 0
+    return Parameters(
+        embeddings=MATRICES[config.tied_embeddings] * vocabulary_size * d_model,
+        positions=2 * config.max_positions * d_model if config.positions == "learned" else 0,
+        encoder=StackParameters(attention, 0, feed_forward, 2 * num_layers * norm + last),
+        decoder=StackParameters(attention, attention, feed_forward, 3 * num_layers * norm + last),
+    )

@@ -1,0 +1,102 @@
+import numpy as np
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from nmt_cli.costs.flops import (
+    LengthSums,
+    forward_flops,
+    sum_lengths,
+    training_flops,
+    training_flops_of_sums,
+)
+from nmt_cli.model.packing import pack
+from nmt_cli.model.transformer import Transformer
+from nmt_cli.recipe.schema import ModelConfig
+
+BASE = ModelConfig()
+BIG = ModelConfig(d_model=1024, d_ff=4096, num_heads=16)
+VARIATIONS = {
+    "small": {},
+    "narrow keys": {"d_k": 3, "d_v": 7},
+    "three matrices": {"tied_embeddings": "none"},
+    "pre-norm": {"norm": "pre"},
+}
+
+
+def counted_by_torch(model, source_length, target_length):
+    """Count forward and backward of one pair, which no padding surrounds."""
+    source, target = (pack(torch.ones(n), [n]) for n in (source_length, target_length))
+    # The other kernels of attention are opaque to the counter.
+    math = torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH)
+    with FlopCounterMode(display=False) as counter, math:
+        model.project(model(source, target)).sum().backward()
+    return counter.get_total_flops()
+
+
+@pytest.mark.parametrize("changes", VARIATIONS.values(), ids=VARIATIONS)
+def test_flops_are_those_of_the_products_that_torch_runs(changes):
+    small = {"num_layers": 2, "d_model": 20, "d_ff": 28, "num_heads": 5, "dropout": 0.0}
+    config = ModelConfig(**small | changes)
+    model = Transformer(config, vocabulary_size=37)
+    sources, targets = [7, 3, 1], [4, 9, 2]
+    counted = sum(counted_by_torch(model, *pair) for pair in zip(sources, targets, strict=True))
+    assert training_flops(config, 37, sources, targets) == counted
+
+
+@pytest.mark.parametrize(
+    ("config", "per_token", "softmax_share"), [(BASE, 381e6, 0.30), (BIG, 1.29e9, 0.176)]
+)
+def test_the_papers_models_have_their_known_cost(config, per_token, softmax_share):
+    lengths = [27] * 100
+    total = training_flops(config, 37_000, lengths, lengths)
+    softmax = total - training_flops(config, 0, lengths, lengths)
+    assert total / sum(lengths) == pytest.approx(per_token, rel=0.005)
+    assert softmax / total == pytest.approx(softmax_share, abs=0.005)
+
+
+def test_sums_stand_for_any_number_of_pairs():
+    rng = np.random.default_rng(1)
+    source, target = rng.integers(1, 200, (2, 3_000))
+    one_by_one = sum(
+        training_flops(BASE, 8_000, [s], [t]) for s, t in zip(source, target, strict=True)
+    )
+    halves = [sum_lengths(source[part], target[part]) for part in (slice(999), slice(999, None))]
+    added = LengthSums(*map(sum, zip(*halves, strict=True)))
+    assert training_flops_of_sums(BASE, 8_000, added) == pytest.approx(one_by_one, rel=1e-12)
+    assert training_flops(BASE, 8_000, source, target) == pytest.approx(one_by_one, rel=1e-12)
+
+
+def test_sums_of_a_huge_corpus_do_not_overflow():
+    narrow = np.full(100_000, 60_000, dtype=np.uint16)
+    for total in sum_lengths(narrow, narrow)[2:]:
+        assert total == 100_000 * 60_000**2
+
+
+def test_each_part_is_that_of_its_products():
+    config = ModelConfig(num_layers=3, d_model=20, d_ff=28, num_heads=5, d_k=3, d_v=7)
+    source, target = 11, 6
+    flops = forward_flops(config, 37, sum_lengths([source], [target]))
+
+    def projections(rows, memory_rows):
+        """Multiply-adds of queries and output for rows, of keys and values for memory_rows."""
+        return 2 * 20 * 5 * (rows * (3 + 7) + memory_rows * (3 + 7))
+
+    def core(queries, keys):
+        return 2 * 5 * queries * keys * (3 + 7)
+
+    assert tuple(flops.encoder) == (
+        3 * projections(source, source),
+        0,
+        3 * core(source, source),
+        3 * source * 2 * 2 * 20 * 28,
+    )
+    assert tuple(flops.decoder) == (
+        3 * projections(target, target),
+        3 * projections(target, source),
+        3 * (core(target, target) + core(target, source)),
+        3 * target * 2 * 2 * 20 * 28,
+    )
+    assert flops.softmax == 2 * target * 20 * 37
+    assert flops.total == flops.encoder.total + flops.decoder.total + flops.softmax
+    assert 3 * flops.total == training_flops(config, 37, [source], [target])

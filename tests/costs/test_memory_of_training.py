@@ -1,0 +1,64 @@
+"""The memory of a training, against tensors that torch really keeps."""
+
+import pytest
+import torch
+
+from nmt_cli.costs.memory import activation_bytes_per_token, training_memory
+from nmt_cli.costs.parameters import count_parameters
+from nmt_cli.model.packing import pack
+from nmt_cli.model.transformer import Transformer
+from nmt_cli.recipe.schema import ModelConfig
+
+CONFIG = ModelConfig(num_layers=2, d_model=48, d_ff=96, num_heads=4, dropout=0.1)
+
+
+def saved_bytes(model, source, target):
+    """Return the bytes of all tensors that a forward pass keeps for the backward pass."""
+    kept = {}
+
+    def keep(tensor):
+        storage = tensor.untyped_storage()
+        kept[storage.data_ptr()] = (storage.nbytes(), tensor)  # kept alive, so that no two are one
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        model(source, target)
+    parameters = {parameter.untyped_storage().data_ptr() for parameter in model.parameters()}
+    return sum(size for place, (size, _) in kept.items() if place not in parameters)
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+def test_activations_are_at_most_what_the_formula_gives(norm):
+    torch.manual_seed(1)
+    config = CONFIG.model_copy(update={"norm": norm})
+    model = Transformer(config, 37).train()
+    lengths, tokens = [24] * 8, torch.randint(37, (24 * 8,))
+    kept = saved_bytes(model, pack(tokens, lengths), pack(tokens, lengths))
+    at_most = 24 * 8 * activation_bytes_per_token(config, 24)
+    assert at_most / 4 < kept <= at_most
+
+
+def test_adam_keeps_two_moments_and_the_average_one_more_copy():
+    model = Transformer(CONFIG, 37)
+    optimizer = torch.optim.Adam(model.parameters())
+    torch.cat([parameter.flatten() for parameter in model.parameters()]).sum().backward()
+    optimizer.step()
+    count = count_parameters(CONFIG, 37).total
+    memory = training_memory(CONFIG, count, 100, 9, has_moving_average=True)
+    moments = [
+        state[name].nbytes
+        for state in optimizer.state.values()
+        for name in ("exp_avg", "exp_avg_sq")
+    ]
+    weights = sum(parameter.nbytes for parameter in model.parameters())
+    assert memory[:4] == (weights, weights, sum(moments), weights)
+    assert memory.activations == 100 * activation_bytes_per_token(CONFIG, 9)
+    assert memory.total == sum(memory)
+    plain = training_memory(CONFIG, count, 100, 9, has_moving_average=False)
+    assert plain.total == memory.total - weights
+
+
+def test_long_sentences_keep_more_attention_weights():
+    short, long = (activation_bytes_per_token(CONFIG, keys) for keys in (10, 5_000))
+    weights = CONFIG.num_layers * 3 * CONFIG.num_heads * 4  # three attentions of a layer, in fp32
+    assert short < long < short + 5_000 * weights
