@@ -8,7 +8,7 @@ import click
 import pytest
 
 from nmt_cli.cli import main
-from nmt_cli.recipe.reader import shipped_recipes
+from nmt_cli.recipe.shipped import shipped_recipes
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [ROOT / "README.md", ROOT / "recipes/README.md", ROOT / "data/README.md"]

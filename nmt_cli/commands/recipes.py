@@ -14,8 +14,9 @@ from nmt_cli.recipe.documentation import described_keys, limits_of, with_comment
 from nmt_cli.recipe.json_schema import recipe_schema
 from nmt_cli.recipe.keys import keys_meant
 from nmt_cli.recipe.messages import shown
-from nmt_cli.recipe.reader import RecipeFile, dump_recipe, read_recipe, shipped_recipes
+from nmt_cli.recipe.reader import RecipeFile, dump_recipe, read_recipe
 from nmt_cli.recipe.schema import Recipe
+from nmt_cli.recipe.shipped import shipped_recipes
 
 
 def list_recipes() -> None:

@@ -4,8 +4,6 @@ import hashlib
 import json
 import re
 from collections.abc import Sequence
-from difflib import get_close_matches
-from importlib import resources
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,6 +15,7 @@ from nmt_cli.missing_paths import expansion_hint
 from nmt_cli.recipe.layers import merge, parse_overrides
 from nmt_cli.recipe.messages import findings_of, place_of, shown
 from nmt_cli.recipe.schema import Recipe
+from nmt_cli.recipe.shipped import is_near_shipped, meant_by, shipped_file, shipped_name
 from nmt_cli.recipe.yaml_tree import (
     MAX_BYTES,
     Finding,
@@ -27,8 +26,6 @@ from nmt_cli.recipe.yaml_tree import (
     write_yaml,
 )
 
-PACKAGE_OF_SHIPPED = "nmt_cli.shipped_recipes"
-FOLDER_IN_CHECKOUT = Path(__file__).parents[2] / "recipes"
 SUFFIXES = (".yaml", ".yml")
 MAX_ANCESTORS = 20
 # The recipe.yaml in a run or in one of its models has the run's name, and so has a copy of it.
@@ -102,19 +99,6 @@ def section_hash(recipe: Recipe, *sections: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def shipped_recipes() -> list[str]:
-    """Return the names of the recipes that are installed with nmt-cli."""
-    return sorted(path.stem for path in _shipped_folder().iterdir() if path.suffix == ".yaml")
-
-
-def _shipped_folder() -> Path:
-    try:
-        installed = resources.files(PACKAGE_OF_SHIPPED)
-    except ModuleNotFoundError:  # run from a checkout that is not installed
-        return FOLDER_IN_CHECKOUT
-    return next(Path(str(file)).parent for file in installed.iterdir() if file.is_file())
-
-
 def _read_layers(name_or_path: str) -> list[_Layer]:
     layers = [_read_layer(_path_of(name_or_path, Path()))]
     while "extends" in layers[-1].tree.value:
@@ -156,12 +140,12 @@ def _read_layer(path: Path) -> _Layer:
 def _name_of(path: Path, text: str) -> str:
     """Return the name of the recipe: that of the run for a run's recipe.yaml, else the file's."""
     if path.name != RECIPE:
-        return path.stem
+        return shipped_name(path) or path.stem
     before, after = RESOLVED_FOR.split("{}")
     first_line = text.partition("\n")[0].rstrip()
     if first_line.startswith(before) and first_line.endswith(after):
         run = first_line[len(before) : -len(after)]
-        if run and Path(run).name == run != "..":  # no path into another folder
+        if _is_below(run):
             return run
     folder = path.absolute().parent
     if not any((folder / name).is_file() for name in WRITTEN_BESIDE):
@@ -169,6 +153,13 @@ def _name_of(path: Path, text: str) -> str:
     while FOLDER_OF_A_RUN.fullmatch(folder.name):
         folder = folder.parent
     return folder.name or path.stem
+
+
+def _is_below(run: str) -> bool:
+    """Return whether ``run`` is a name, perhaps with folders, and no path to another place."""
+    path = Path(run)
+    is_inside = not path.is_absolute() and ".." not in path.parts
+    return is_inside and path.as_posix() == run != "."
 
 
 def _checked_tree(text: str, path: Path) -> Tree:
@@ -185,19 +176,20 @@ def _checked_tree(text: str, path: Path) -> Tree:
 
 def _path_of(name_or_path: str, folder: Path) -> Path:
     """Return the file that a name or a path (seen from ``folder``) means."""
-    if name_or_path.endswith(SUFFIXES) or "/" in name_or_path:
-        return folder / name_or_path
-    names = shipped_recipes()
-    if name_or_path in names:
-        return _shipped_folder() / f"{name_or_path}.yaml"
-    near = get_close_matches(name_or_path.lower(), names, n=1)
-    beside = [folder / f"{name_or_path}{suffix}" for suffix in SUFFIXES]
-    text = f"{shown(name_or_path)} is not a shipped recipe ({', '.join(names)})"
-    if any(path.is_file() for path in beside):
-        raise RecipeError(f"{text}; for the file beside it write {name_or_path}.yaml.")
-    if near:
-        raise RecipeError(f"{text}; did you mean {near[0]}?")
-    raise RecipeError(f"{text}; a file's name ends in .yaml or has a slash in it.")
+    path = folder / name_or_path
+    if name_or_path.endswith(SUFFIXES):
+        return path
+    shipped = shipped_file(name_or_path)
+    if shipped is not None:
+        return shipped
+    if "/" in name_or_path and (not is_near_shipped(name_or_path) or path.exists()):
+        return path
+    if any((folder / f"{name_or_path}{suffix}").is_file() for suffix in SUFFIXES):
+        raise RecipeError(
+            f"{shown(name_or_path)} is not a shipped recipe; "
+            f"for the file beside it write {name_or_path}.yaml."
+        )
+    raise RecipeError(meant_by(name_or_path))
 
 
 def _read_text(path: Path) -> str:

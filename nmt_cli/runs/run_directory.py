@@ -18,6 +18,7 @@ from nmt_cli.file_names import (
     MANIFEST,
     METRICS,
     RECIPE,
+    RUNS,
     SESSIONS,
     STATUS,
     TRAINING_STATE,
@@ -183,4 +184,14 @@ def describe_session(run_dir: Path, recipe: Recipe, session: dict[str, Any]) -> 
     """Write the resolved recipe, and a line about this session: versions and machine."""
     append_whole(run_dir / SESSIONS, f"{json.dumps(session)}\n".encode())
     with file_appearing_whole(run_dir / RECIPE, replace=True) as stream:
-        stream.write(dump_recipe(recipe, run=run_dir.absolute().name).encode())
+        stream.write(dump_recipe(recipe, run=name_of_run(run_dir)).encode())
+
+
+def name_of_run(run_dir: Path) -> str:
+    """Return the name whose default run directory is ``run_dir``, such as table3/c-2-layers.
+
+    For a directory elsewhere, it is the last part of its path.
+    """
+    absolute, runs = run_dir.absolute(), Path(RUNS).absolute()
+    inside = absolute.relative_to(runs) if absolute.is_relative_to(runs) else Path()
+    return inside.as_posix() if inside.parts and ".." not in inside.parts else absolute.name

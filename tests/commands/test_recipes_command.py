@@ -10,7 +10,8 @@ from nmt_cli import cli
 from nmt_cli.commands import recipes
 from nmt_cli.errors import RecipeError
 from nmt_cli.recipe.json_schema import recipe_schema
-from nmt_cli.recipe.reader import read_recipe, shipped_recipes
+from nmt_cli.recipe.reader import read_recipe
+from nmt_cli.recipe.shipped import shipped_recipes
 
 RECIPE = """\
 description: a test

@@ -8,7 +8,8 @@ import pytest
 import yaml
 
 from nmt_cli.recipe.json_schema import recipe_schema
-from nmt_cli.recipe.reader import dump_recipe, read_recipe, shipped_recipes
+from nmt_cli.recipe.reader import dump_recipe, read_recipe
+from nmt_cli.recipe.shipped import shipped_recipes
 from tests.recipe.conftest import problems_of
 
 FILES = sorted((Path(__file__).parents[2] / "recipes").rglob("*.yaml"))

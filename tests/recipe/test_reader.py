@@ -6,8 +6,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from nmt_cli.recipe.reader import dump_recipe, read_recipe, section_hash, shipped_recipes
+from nmt_cli.recipe.reader import dump_recipe, read_recipe, section_hash
 from nmt_cli.recipe.schema import Recipe
+from nmt_cli.recipe.shipped import shipped_recipes
 from tests.recipe.conftest import problems_of
 
 MINIMAL = """\
@@ -132,8 +133,9 @@ def test_names_and_paths(tmp_path, monkeypatch, write):
     assert read_recipe("./mine.yaml").recipe.description == "a test"
     assert "for the file beside it write mine.yaml" in problems_of("mine")[0]
     assert "did you mean quickstart?" in problems_of("quikstart")[0]
+    plain = [name for name in shipped_recipes() if "/" not in name]
     assert problems_of("zzz") == [
-        f"zzz is not a shipped recipe ({', '.join(shipped_recipes())}); "
+        f"zzz is not a shipped recipe ({', '.join([*plain, 'table3/...'])}); "
         "a file's name ends in .yaml or has a slash in it."
     ]
     assert problems_of("none.yaml") == ["none.yaml does not exist; name a recipe file."]
@@ -240,7 +242,7 @@ def test_a_runs_own_recipe_means_the_run_also_when_it_is_copied(tmp_path, minima
     assert read_recipe(str(mine)).name == "mine"
 
 
-@pytest.mark.parametrize("run", ["../other", "a/b", "..", "", "line\nbreak"])
+@pytest.mark.parametrize("run", ["../other", "a/../b", "a//b", "/a", ".", "..", "", "line\nbreak"])
 def test_a_copied_recipe_names_no_other_folder(tmp_path, minimal, run):
     copied = tmp_path / "recipe.yaml"
     copied.write_text(dump_recipe(read_recipe(minimal).recipe, run=run))
@@ -255,3 +257,10 @@ def test_the_recipe_of_a_model_means_the_run_that_it_lies_in(tmp_path, minimal):
         assert read_recipe(str(tmp_path / folder / "recipe.yaml")).name == "recipe"
         (tmp_path / folder / beside).touch()
         assert read_recipe(str(tmp_path / folder / "recipe.yaml")).name == "a"
+
+
+def test_a_runs_own_recipe_keeps_the_folders_of_its_name(tmp_path, minimal):
+    copied = tmp_path / "recipe.yaml"
+    copied.write_text(dump_recipe(read_recipe(minimal).recipe, run="table3/c-2-layers"))
+    again = read_recipe(str(copied))
+    assert (again.name, str(again.prepared)) == ("table3/c-2-layers", "prepared/table3/c-2-layers")
