@@ -96,6 +96,7 @@ for command in (
     translation.translate,
     scoring.score,
     recipes.recipes,
+    recipes.inspect,
     machine.doctor,
 ):
     main.add_command(command)

@@ -1,8 +1,9 @@
-"""Figures of a training as numbers and as short text, also where they are huge."""
+"""Figures as numbers and as short text, also where they are huge."""
 
 import math
 
 LARGEST_PLAIN = 1e6  # numbers from here on are written like 1e+30
+PREFIXES = ("", "k", "M", "G", "T", "P", "E")
 
 
 def perplexity_of(nll: float) -> float:
@@ -16,3 +17,12 @@ def perplexity_of(nll: float) -> float:
 def as_text(number: float, digits: int) -> str:
     """Return ``number`` as short text, even if it is huge: 12,345.678, 1e+30, inf or nan."""
     return f"{number:,.{digits}f}" if abs(number) < LARGEST_PLAIN else f"{number:.0e}"
+
+
+def with_prefix(number: float, unit: str) -> str:
+    """Return ``number`` in three digits, with a prefix of its unit: 252 MB, 9.53 TFLOP."""
+    for prefix in PREFIXES[:-1]:
+        if number < 999.5:  # what is rounded to a thousand gets the next prefix
+            return f"{number:.3g} {prefix}{unit}"
+        number /= 1000
+    return f"{number:,.3g} {PREFIXES[-1]}{unit}"

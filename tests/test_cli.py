@@ -40,6 +40,9 @@ OPTIONS = {
     "score": {"--metric", "--parameters", "--tokenize", "--lowercase", "--format", "--quiet"},
     "report": {"--output", "--force", "--quiet"},
     "doctor": {"--format"},
+    "inspect": RECIPE_OPTIONS
+    | {"--vocabulary-size", "--lengths", "--max-tokens-per-device", "--target-tokens-per-second"}
+    | {"--format"},
     "recipes list": set(),
     "recipes show": RECIPE_OPTIONS | {"--comments"},
     "recipes keys": set(),

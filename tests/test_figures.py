@@ -3,7 +3,7 @@ import sys
 
 import pytest
 
-from nmt_cli.figures import as_text, perplexity_of
+from nmt_cli.figures import as_text, perplexity_of, with_prefix
 
 
 @pytest.mark.parametrize(
@@ -32,3 +32,20 @@ def test_the_perplexity_of_guessing_is_the_number_of_choices():
 )
 def test_a_perplexity_beyond_all_floats_is_infinite(nll, perplexity):
     assert perplexity_of(nll) == perplexity
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [
+        (0, "0 B"),
+        (999, "999 B"),
+        (999.6, "1 kB"),
+        (252_329_984, "252 MB"),
+        (9.53e12, "9.53 TB"),
+        (999_600_000, "1 GB"),
+        (3.3e18, "3.3 EB"),
+        (3.3e21, "3.3e+03 EB"),
+    ],
+)
+def test_a_unit_gets_a_prefix(number, text):
+    assert with_prefix(number, "B") == text

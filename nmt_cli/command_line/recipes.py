@@ -1,9 +1,11 @@
-"""Commands that show recipes."""
+"""Commands that show recipes, and what their models consist of and cost."""
+
+from typing import Any
 
 import click
 
 from nmt_cli import logs
-from nmt_cli.command_line.options import cli_group, overrides_option
+from nmt_cli.command_line.options import cli_command, cli_group, overrides_option
 
 
 @cli_group()
@@ -56,3 +58,61 @@ def check(recipe: str, overrides: tuple[str, ...]) -> None:
     from nmt_cli.commands import recipes as command
 
     command.check(recipe, overrides)
+
+
+def read_lengths(_: click.Context, __: click.Parameter, text: str | None) -> tuple[int, int] | None:
+    """Return the two lengths of an option such as 27 or 25,28; None if it is not given."""
+    if text is None:
+        return None
+    match = LENGTHS.fullmatch(text)
+    source, target = match.groups() if match else ("0", None)
+    lengths = (int(source), int(target or source))
+    if not all(1 <= length <= LONGEST for length in lengths):
+        raise click.BadParameter(
+            f"{text!r} is not one or two numbers of tokens, from 1 to {LONGEST:,}, such as 25,28."
+        )
+    return lengths
+
+
+@cli_command()
+@click.argument("recipe_or_model", metavar="RECIPE|MODEL")
+@overrides_option
+@click.option(
+    "--vocabulary-size",
+    type=click.IntRange(4, 1_000_000),
+    help="Pieces, for a recipe whose text is not prepared yet.",
+)
+@click.option(
+    "--lengths",
+    metavar="N[,N]",
+    callback=read_lengths,
+    help="Tokens of a source and a target sentence.  [default: the means of the prepared text]",
+)
+@click.option(
+    "--max-tokens-per-device",
+    type=click.IntRange(min=1),
+    help="Tokens of a side in one micro-batch.  [default: a whole step]",
+)
+@click.option(
+    "--target-tokens-per-second",
+    type=click.FloatRange(min=0, min_open=True),
+    help="Speed of this machine, as train prints it, to estimate the time.",
+)
+@click.option(
+    "--format",
+    "output_format",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="json has all numbers unrounded.",
+)
+def inspect(recipe_or_model: str, **options: Any) -> None:
+    """Print what a model consists of and what its training costs: parameters, FLOPs, memory, time.
+
+    MODEL is a model directory, a checkpoint or a run directory. Nothing is trained or loaded: all
+    figures come from formulas.
+    """
+    logs.configure(quiet=False)
+    from nmt_cli.commands import inspect as command
+
+    command.run(recipe_or_model, **options)

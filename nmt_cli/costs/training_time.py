@@ -1,0 +1,79 @@
+"""The time and the operations of a whole training, and what the paper reports of its own."""
+
+import math
+from typing import NamedTuple
+
+from nmt_cli.costs.flops import training_flops, training_flops_of_sums
+from nmt_cli.costs.lengths import ASSUMED_LENGTH, SentenceLengths
+from nmt_cli.recipe.schema import ModelConfig, TrainingConfig
+
+HOUR = 3600.0
+PAPER_GPUS = 8
+PAPER_VOCABULARY = 37_000
+PAPER_TOKENS_PER_STEP = 25_000
+PAPER_BASE = ModelConfig(num_layers=6, d_model=512, d_ff=2048, num_heads=8)
+PAPER_BIG = ModelConfig(num_layers=6, d_model=1024, d_ff=4096, num_heads=16)
+# Section 5.2: 12 hours for 100,000 steps, "about 0.4 seconds" each, and 3.5 days for 300,000.
+PAPER_STEP_SECONDS = ((PAPER_BASE, 12 * HOUR / 100_000), (PAPER_BIG, 3.5 * 24 * HOUR / 300_000))
+PAPER_SUSTAINED_FLOPS = 9.5e12  # a second on each P100, by the paper's own estimate (section 6.1)
+
+
+class Training(NamedTuple):
+    """How much a training computes."""
+
+    steps: int
+    target_tokens_per_step: float
+    flops_per_step: float  # forward and backward
+
+    @property
+    def target_tokens(self) -> float:
+        """The target tokens of all steps."""
+        return self.steps * self.target_tokens_per_step
+
+    @property
+    def flops(self) -> float:
+        """The operations of all steps."""
+        return self.steps * self.flops_per_step
+
+
+def planned_training(
+    config: ModelConfig, vocabulary_size: int, training: TrainingConfig, lengths: SentenceLengths
+) -> Training | None:
+    """Return what a training computes if patience does not end it earlier.
+
+    None if its end is given in epochs and the number of sentence pairs is not known.
+    """
+    pairs_per_step = training.tokens_per_step / max(lengths.source, lengths.target)
+    ends = [] if training.max_steps is None else [training.max_steps]
+    if training.max_epochs is not None and lengths.pairs_per_epoch is not None:
+        ends.append(math.ceil(training.max_epochs * lengths.pairs_per_epoch / pairs_per_step))
+    if not ends:
+        return None
+    flops_per_pair = training_flops_of_sums(config, vocabulary_size, lengths.sums) / lengths.pairs
+    return Training(min(ends), pairs_per_step * lengths.target, pairs_per_step * flops_per_pair)
+
+
+def published_step_seconds(config: ModelConfig, tokens_per_step: int) -> float | None:
+    """Return the time of a step on the paper's 8 P100; None for a step that it does not report."""
+    for model, seconds in PAPER_STEP_SECONDS:
+        if _widths(model) == _widths(config) and tokens_per_step == PAPER_TOKENS_PER_STEP:
+            return seconds
+    return None
+
+
+def _widths(config: ModelConfig) -> tuple[int, ...]:
+    heads = (config.num_heads, config.key_width, config.value_width)
+    return (config.num_layers, config.d_model, config.d_ff, *heads)
+
+
+def papers_flops_per_second() -> float:
+    """Return the rate of the paper's 8 P100 together while they trained its base model."""
+    model, step_seconds = PAPER_STEP_SECONDS[0]
+    sentence = [ASSUMED_LENGTH]
+    flops_per_token = training_flops(model, PAPER_VOCABULARY, sentence, sentence) / ASSUMED_LENGTH
+    return PAPER_TOKENS_PER_STEP * flops_per_token / step_seconds
+
+
+def papers_estimate_of_flops(seconds: float) -> float:
+    """Return the FLOPs of a training as the paper counts them: time x GPUs x sustained rate."""
+    return seconds * PAPER_GPUS * PAPER_SUSTAINED_FLOPS

@@ -1,0 +1,86 @@
+"""Costs of whole trainings, against what the paper reports."""
+
+import pytest
+
+from nmt_cli.costs.flops import training_flops
+from nmt_cli.costs.lengths import SentenceLengths, equal_pairs
+from nmt_cli.costs.training_time import (
+    HOUR,
+    PAPER_BASE,
+    PAPER_BIG,
+    papers_estimate_of_flops,
+    papers_flops_per_second,
+    planned_training,
+    published_step_seconds,
+)
+from nmt_cli.recipe.schema import ModelConfig, TrainingConfig
+
+SENTENCES = equal_pairs(27, 27, "assumed")
+
+
+@pytest.mark.parametrize(
+    ("config", "steps", "step_seconds", "hours", "flops"),
+    [(PAPER_BASE, 100_000, 0.4, 12, 3.3e18), (PAPER_BIG, 300_000, 1.0, 84, 2.3e19)],
+)
+def test_the_papers_models_take_what_the_paper_reports(config, steps, step_seconds, hours, flops):
+    seconds = published_step_seconds(config, 25_000)
+    assert seconds is not None
+    assert round(seconds, 1) == step_seconds
+    assert steps * seconds == pytest.approx(hours * HOUR)
+    estimate = papers_estimate_of_flops(steps * seconds)
+    assert float(f"{estimate:.1e}") == flops  # Table 2
+
+
+@pytest.mark.parametrize(
+    "changes", [{"num_layers": 2}, {"d_k": 16}, {"num_heads": 4}, {"d_ff": 4096}, {"d_model": 1024}]
+)
+def test_no_other_model_has_a_published_time(changes):
+    assert published_step_seconds(ModelConfig(**changes), 25_000) is None
+    assert published_step_seconds(PAPER_BASE, 24_999) is None
+
+
+def test_settings_that_change_no_width_keep_the_published_time():
+    config = ModelConfig(dropout=0.3, positions="learned", d_k=64)
+    assert published_step_seconds(config, 25_000) == published_step_seconds(PAPER_BASE, 25_000)
+
+
+def test_the_papers_rate_is_that_of_base():
+    per_token = training_flops(PAPER_BASE, 37_000, [27], [27]) / 27  # 381 MFLOP
+    assert papers_flops_per_second() == pytest.approx(25_000 * per_token / 0.432)
+    assert papers_flops_per_second() < 8 * 9.5e12
+
+
+def test_a_step_is_full_on_its_longer_side():
+    config = TrainingConfig(tokens_per_step=6_000, max_steps=10)
+    longer_source, longer_target = (
+        planned_training(PAPER_BASE, 900, config, equal_pairs(*pair, "given"))
+        for pair in ((30, 20), (20, 30))
+    )
+    assert longer_source is not None
+    assert longer_target is not None
+    assert longer_source.target_tokens_per_step == 4_000
+    assert longer_target.target_tokens_per_step == 6_000
+    assert longer_source.flops_per_step == pytest.approx(
+        training_flops(PAPER_BASE, 900, [30] * 200, [20] * 200)
+    )
+    assert longer_source.flops == 10 * longer_source.flops_per_step
+    assert longer_source.target_tokens == 40_000
+
+
+@pytest.mark.parametrize(
+    ("max_steps", "max_epochs", "pairs", "steps"),
+    [
+        (10, None, None, 10),
+        (10, 3, None, 10),  # nothing is known of epochs
+        (None, 3, None, None),
+        (None, 3, 500, 15),  # 100 pairs a step
+        (None, 3, 501, 16),
+        (14, 3, 500, 14),
+        (16, 3, 500, 15),
+    ],
+)
+def test_the_end_that_comes_first_counts(max_steps, max_epochs, pairs, steps):
+    config = TrainingConfig(tokens_per_step=2_700, max_steps=max_steps, max_epochs=max_epochs)
+    lengths = SentenceLengths(SENTENCES.sums, 1, "a text", pairs)
+    training = planned_training(PAPER_BASE, 900, config, lengths)
+    assert (training.steps if training else None) == steps
