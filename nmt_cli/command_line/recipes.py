@@ -1,11 +1,15 @@
 """Commands that show recipes, and what their models consist of and cost."""
 
+import re
 from typing import Any
 
 import click
 
 from nmt_cli import logs
 from nmt_cli.command_line.options import cli_command, cli_group, overrides_option
+
+LENGTHS = re.compile(r"(\d{1,9})(?:,(\d{1,9}))?", re.ASCII)
+LONGEST = 1_000_000  # tokens; the largest data.max_length
 
 
 @cli_group()

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from nmt_cli import logs
 from nmt_cli.atomic_files import read_manifest
@@ -21,7 +21,7 @@ from nmt_cli.missing_paths import expansion_hint
 from nmt_cli.model_settings import read_settings
 from nmt_cli.proposed_commands import as_argument, command
 from nmt_cli.recipe.reader import SUFFIXES, RecipeFile, read_recipe
-from nmt_cli.recipe.schema import ModelConfig, Recipe, TrainingConfig
+from nmt_cli.recipe.schema import ModelConfig, TrainingConfig
 from nmt_cli.recipe.shipped import is_near_shipped, shipped_file
 
 Lengths = tuple[int, int]  # tokens of a source and of a target sentence
@@ -81,20 +81,18 @@ def _of_folder(path: Path, lengths: Lengths | None) -> Subject:
     if not is_model(path) and not is_run(path):
         raise UserError(what_to_give(path, "model"))
     models = [path] if is_model(path) else _models_of(path)
+    preprocess = command("nmt-cli", "preprocess", path / RECIPE)
     if not models:
-        file = read_recipe(str(path / RECIPE))
-        preprocess = command("nmt-cli", "preprocess", path / RECIPE)
-        return _of_recipe(file, preprocess, None, lengths)
-    model = models[-1]
-    settings = read_settings(model, read_manifest(model))
-    recipe = _recorded_recipe(model)
-    size = settings.vocabulary_size or load_tokenizer(model, settings.text).size
+        return _of_recipe(read_recipe(str(path / RECIPE)), preprocess, None, lengths)
+    settings = read_settings(models[-1], read_manifest(models[-1]))
+    file = _recorded_recipe(path)
+    text = _prepared_text(file, preprocess) if file is not None else None
     return Subject(
         name=str(path),
         architecture=settings.architecture,
-        vocabulary_size=size,
-        training=recipe.training if recipe is not None else None,
-        lengths=_chosen_lengths(lengths),
+        vocabulary_size=settings.vocabulary_size or load_tokenizer(models[-1], settings.text).size,
+        training=file.recipe.training if file is not None else None,
+        lengths=_chosen_lengths(lengths, text),
     )
 
 
@@ -104,9 +102,9 @@ def _models_of(run: Path) -> list[Path]:
     return [candidate for candidate in candidates if is_model(candidate)]
 
 
-def _recorded_recipe(model: Path) -> Recipe | None:
+def _recorded_recipe(folder: Path) -> RecipeFile | None:
     try:
-        return read_recipe(str(model / RECIPE)).recipe
+        return read_recipe(str(folder / RECIPE))
     except RecipeError:  # a record of another version; using the model does not need it
         return None
 
@@ -114,9 +112,10 @@ def _recorded_recipe(model: Path) -> Recipe | None:
 def _of_recipe(
     file: RecipeFile, preprocess: str, vocabulary_size: int | None, lengths: Lengths | None
 ) -> Subject:
-    recipe = file.recipe
-    prepared = _prepared(file, preprocess)
-    size = vocabulary_size or (prepared or {}).get("vocabulary_size")
+    recipe, text = file.recipe, _prepared_text(file, preprocess)
+    size = vocabulary_size
+    if size is None and text is not None:
+        size = text.vocabulary_size
     if size is None and recipe.tokenizer.type == "sentencepiece":
         size = recipe.tokenizer.vocabulary_size
     if size is None:
@@ -124,36 +123,40 @@ def _of_recipe(
             f"{file.path}: the size of the vocabulary is known only after the text is prepared. "
             f"Give it with --vocabulary-size N, or run: {preprocess}"
         )
-    chosen = _chosen_lengths(lengths)
-    if prepared is not None:
-        text = _lengths_of(file.prepared, recipe, prepared)
-        chosen = text if lengths is None else chosen._replace(pairs_per_epoch=text.pairs_per_epoch)
+    chosen = _chosen_lengths(lengths, text)
     return Subject(file.name, recipe.model, size, recipe.training, chosen)
 
 
-def _prepared(file: RecipeFile, preprocess: str) -> dict[str, Any] | None:
-    """Return the manifest of the recipe's prepared text; None if there is none that fits it."""
-    if kind_of(file.prepared) != PREPARED:
+class _PreparedText(NamedTuple):
+    vocabulary_size: int
+    lengths: SentenceLengths
+
+
+def _prepared_text(file: RecipeFile, preprocess: str) -> _PreparedText | None:
+    """Return what is known of the recipe's prepared text; None if there is none that fits it."""
+    prepared = file.prepared
+    if kind_of(prepared) != PREPARED:
         return None
     try:
-        manifest = read_manifest(file.prepared)
-        refuse_stale(file.prepared, manifest, file.recipe, preprocess)
+        manifest = read_manifest(prepared)
+        refuse_stale(prepared, manifest, file.recipe, preprocess)
+        source, target = (
+            BinarizedText.open(prepared, f"train.{side}").lengths for side in ("source", "target")
+        )
     except UserError as error:
-        logs.warning(f"{file.prepared} is not used: {error}")
+        logs.warning(f"{prepared} is not used: {error}")
         return None
-    return manifest
+    corpora = zip(file.recipe.data.train, manifest["corpus_sizes"], strict=True)
+    pairs_per_epoch = sum(corpus.weight * size for corpus, size in corpora)
+    sums = sum_of_text(source, target)
+    lengths = SentenceLengths(sums, len(source), str(prepared), pairs_per_epoch)
+    return _PreparedText(manifest["vocabulary_size"], lengths)
 
 
-def _chosen_lengths(lengths: Lengths | None) -> SentenceLengths:
-    if lengths is None:
-        return equal_pairs(ASSUMED_LENGTH, ASSUMED_LENGTH, "assumed")
-    return equal_pairs(*lengths, "given")
-
-
-def _lengths_of(prepared: Path, recipe: Recipe, manifest: dict[str, Any]) -> SentenceLengths:
-    source, target = (
-        BinarizedText.open(prepared, f"train.{side}").lengths for side in ("source", "target")
-    )
-    sizes, corpora = manifest["corpus_sizes"], recipe.data.train
-    pairs = sum(corpus.weight * size for corpus, size in zip(corpora, sizes, strict=True))
-    return SentenceLengths(sum_of_text(source, target), len(source), str(prepared), pairs)
+def _chosen_lengths(lengths: Lengths | None, text: _PreparedText | None) -> SentenceLengths:
+    if lengths is not None:
+        pairs_per_epoch = text.lengths.pairs_per_epoch if text is not None else None
+        return equal_pairs(*lengths, "given")._replace(pairs_per_epoch=pairs_per_epoch)
+    if text is not None:
+        return text.lengths
+    return equal_pairs(ASSUMED_LENGTH, ASSUMED_LENGTH, "assumed")

@@ -1,6 +1,7 @@
 """The inspect command: what it looks at, its figures against the paper's, and its refusals."""
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ import safetensors
 from click.testing import CliRunner
 
 from nmt_cli import cli, logs
+from nmt_cli.recipe.reader import dump_recipe
 
 FORMATS = Path(__file__).parents[1] / "formats"
 
@@ -219,6 +221,17 @@ def test_prepared_text_gives_vocabulary_and_lengths(toy):
     }
     options = ["--set", f"data.prepared={toy.prepared}", "--lengths", 9]
     assert as_json(toy.recipe_path, *options)["lengths"]["source"] == 9
+
+
+def test_a_run_has_the_lengths_of_its_prepared_text(toy, folder):
+    run = folder / "runs/deep/toy"
+    shutil.copytree(FORMATS / "format_2/whitespace/run", run)
+    dumped = dump_recipe(toy.recipe, run="deep/toy")
+    (run / "recipe.yaml").write_text(dumped)
+    assert as_json(run)["lengths"]["origin"] == "assumed"
+    shutil.copytree(toy.prepared, folder / "prepared/deep/toy")
+    assert as_json(run)["lengths"]["source"] == pytest.approx(toy.corpus.source.lengths.mean())
+    assert as_json(run, "--lengths", 9)["lengths"]["source"] == 9
 
 
 def test_epochs_are_steps_once_the_text_is_prepared(toy):
