@@ -11,8 +11,8 @@ from nmt_cli.corpus.text_files import open_text
 from nmt_cli.errors import UserError
 from nmt_cli.metrics.bleu import (
     Tokenization,
-    corpus_bleu,
-    corpus_chrf,
+    bleu_scorer,
+    chrf_scorer,
     looks_in_pieces,
     looks_tokenized,
 )
@@ -38,8 +38,8 @@ def run(
         raise UserError("- (standard input) can be given once only; name the other file.")
     texts = [_read(path) for path in paths]
     _check(paths, texts, may_be_tokenized=tokenize == "none")
-    bleu = corpus_bleu(texts[0], texts[1:], tokenize=tokenize, lowercase=lowercase)
-    chrf = corpus_chrf(texts[0], texts[1:], lowercase=lowercase)
+    bleu = bleu_scorer(tokenize, lowercase=lowercase).score(texts[0], texts[1:])
+    chrf = chrf_scorer(lowercase=lowercase).score(texts[0], texts[1:])
     if output_format == "json":
         figures = {"lines": len(texts[0]), "bleu": bleu._asdict(), "chrf": chrf._asdict()}
         text = json.dumps(figures, indent=2)

@@ -1,11 +1,18 @@
 """BLEU and chrF of sacrebleu, each with the signature that states its settings."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from sacrebleu.metrics.bleu import BLEU
-from sacrebleu.metrics.chrf import CHRF
+from sacrebleu.metrics.bleu import BLEU, BLEUScore
+from sacrebleu.metrics.chrf import CHRF, CHRFScore
+
+from nmt_cli.metrics.scorer import Scorer
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 Tokenization = Literal["13a", "intl", "none"]
 
@@ -26,6 +33,18 @@ class Bleu(NamedTuple):
     hypothesis_length: int  # in the metric's own tokens
     reference_length: int
 
+    @classmethod
+    def of(cls, score: BLEUScore, signature: str) -> Self:
+        """Return the figures of sacrebleu's ``score``."""
+        return cls(
+            score.score,
+            signature,
+            tuple(score.precisions),
+            score.bp,
+            score.sys_len,
+            score.ref_len,
+        )
+
     def __str__(self) -> str:
         precisions = "/".join(f"{precision:.1f}" for precision in self.precisions)
         return (
@@ -41,8 +60,25 @@ class Chrf(NamedTuple):
     score: float  # 0 to 100
     signature: str
 
+    @classmethod
+    def of(cls, score: CHRFScore, signature: str) -> Self:
+        """Return the figures of sacrebleu's ``score``."""
+        return cls(score.score, signature)
+
     def __str__(self) -> str:
         return f"chrF2 {self.score:.2f}  {self.signature}"
+
+
+def bleu_scorer(tokenize: Tokenization = "13a", *, lowercase: bool = False) -> Scorer[Bleu]:
+    """Return sacrebleu's BLEU."""
+    # force: no warning by sacrebleu about tokenized text; the caller warns with looks_tokenized.
+    metric = BLEU(tokenize=tokenize, lowercase=lowercase, force=True)
+    return Scorer("bleu", "BLEU", metric, Bleu.of)
+
+
+def chrf_scorer(*, lowercase: bool = False) -> Scorer[Chrf]:
+    """Return sacrebleu's chrF2."""
+    return Scorer("chrf", "chrF2", CHRF(lowercase=lowercase), Chrf.of)
 
 
 def corpus_bleu(
@@ -56,31 +92,7 @@ def corpus_bleu(
 
     Raises ValueError if there are no hypotheses, or if a set has another number of lines.
     """
-    _check(hypotheses, references)
-    # force: no warning by sacrebleu about tokenized text; the caller warns with looks_tokenized.
-    metric = BLEU(tokenize=tokenize, lowercase=lowercase, force=True)
-    score = metric.corpus_score(hypotheses, references)
-    return Bleu(
-        score.score,
-        str(metric.get_signature()),
-        tuple(score.precisions),
-        score.bp,
-        score.sys_len,
-        score.ref_len,
-    )
-
-
-def corpus_chrf(
-    hypotheses: Sequence[str], references: Sequence[Sequence[str]], *, lowercase: bool = False
-) -> Chrf:
-    """Return the chrF2 of ``hypotheses`` against one or several sets of ``references``.
-
-    Raises ValueError if there are no hypotheses, or if a set has another number of lines.
-    """
-    _check(hypotheses, references)
-    metric = CHRF(lowercase=lowercase)
-    score = metric.corpus_score(hypotheses, references)
-    return Chrf(score.score, str(metric.get_signature()))
+    return bleu_scorer(tokenize, lowercase=lowercase).score(hypotheses, references)
 
 
 def looks_tokenized(lines: Sequence[str]) -> bool:
@@ -91,14 +103,6 @@ def looks_tokenized(lines: Sequence[str]) -> bool:
 def looks_in_pieces(lines: Sequence[str]) -> bool:
     """Return whether the text looks as if its subword pieces had not been joined."""
     return _share_with(IN_PIECES, lines) >= SUSPICIOUS_SHARE
-
-
-def _check(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> None:
-    if not hypotheses or not references:
-        raise ValueError("there is nothing to score")
-    for reference in references:
-        if len(reference) != len(hypotheses):
-            raise ValueError(f"{len(hypotheses)} hypotheses, but {len(reference)} references")
 
 
 def _share_with(sign: re.Pattern[str], lines: Sequence[str]) -> float:

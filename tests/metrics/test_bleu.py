@@ -1,5 +1,3 @@
-import os
-from pathlib import Path
 from typing import get_args
 
 import pytest
@@ -7,11 +5,12 @@ import sacrebleu
 
 from nmt_cli.metrics.bleu import (
     Tokenization,
+    chrf_scorer,
     corpus_bleu,
-    corpus_chrf,
     looks_in_pieces,
     looks_tokenized,
 )
+from tests.real_text import real_lines
 
 HYPOTHESES = [
     "The cat sat on the mat.",
@@ -23,9 +22,6 @@ REFERENCES = [
     ["The cat is on the mat.", "One dog of 3.5 m barked!", "Nothing.", "It's raining, isn't it?"],
     ["A cat sat on a mat.", "A dog, 3.5 m long, was barking.", "", "Is it raining?"],
 ]
-shared = pytest.mark.skipif(
-    "NMT_CLI_SHARED" not in os.environ, reason="NMT_CLI_SHARED names no folder with real data"
-)
 
 
 @pytest.mark.parametrize("tokenize", get_args(Tokenization))
@@ -47,7 +43,7 @@ def test_bleu_is_sacrebleus_own(tokenize, lowercase, num_references):
 
 @pytest.mark.parametrize("lowercase", [False, True])
 def test_chrf_is_sacrebleus_own(lowercase):
-    ours = corpus_chrf(HYPOTHESES, REFERENCES, lowercase=lowercase)
+    ours = chrf_scorer(lowercase=lowercase).score(HYPOTHESES, REFERENCES)
     theirs = sacrebleu.CHRF(lowercase=lowercase).corpus_score(HYPOTHESES, REFERENCES)
     assert ours.score == theirs.score
     assert "nc:6|nw:0" in ours.signature
@@ -57,7 +53,7 @@ def test_chrf_is_sacrebleus_own(lowercase):
 def test_a_perfect_translation_scores_100():
     lines = ["One two three four five.", "Six seven eight nine ten."]
     assert corpus_bleu(lines, [lines]).score == pytest.approx(100.0)
-    assert corpus_chrf(lines, [lines]).score == pytest.approx(100.0)
+    assert chrf_scorer().score(lines, [lines]).score == pytest.approx(100.0)
 
 
 def test_lines_hold_any_character():
@@ -69,7 +65,7 @@ def test_line_counts_must_agree():
     with pytest.raises(ValueError, match="2 hypotheses, but 1 references"):
         corpus_bleu(["a", "b"], [["a", "b"], ["a"]])
     with pytest.raises(ValueError, match="nothing to score"):
-        corpus_chrf([], [[]])
+        chrf_scorer().score([], [[]])
 
 
 @pytest.mark.parametrize(
@@ -99,35 +95,10 @@ def test_text_in_pieces_is_recognized(lines, expected):
     assert looks_in_pieces(lines) == expected
 
 
-def shared_lines(*names):
-    path = Path(os.environ["NMT_CLI_SHARED"], *names)
-    return path.read_bytes().decode().removesuffix("\n").split("\n")
-
-
-@shared
-def test_published_systems_score_what_was_published():
-    folder = "systems", "newstest2017-toolkits"
-    reference = shared_lines("systems", "wmt17-en-de", "newstest2017.ref.de")
-    tokenizations: dict[str, Tokenization] = {
-        "sacrebleu-2.5.1 -b -w2 (13a, cased)": "13a",
-        "sacrebleu-2.5.1 -tok intl": "intl",
-    }
-    checked = 0
-    for row in shared_lines(*folder, "EXPECTED_BLEU.tsv")[1:]:
-        scorer, name, _, expected = row.split("\t")
-        if scorer in tokenizations:
-            hypotheses = shared_lines(*folder, Path(name).name)
-            score = corpus_bleu(hypotheses, [reference], tokenize=tokenizations[scorer]).score
-            assert f"{score:.2f}" == expected
-            checked += 1
-    assert checked == 6
-
-
-@shared
 def test_real_text_is_distinguished_from_tokenized_text_and_pieces():
     for names in [("multi30k", "test_2016_flickr.de"), ("newstest", "newstest2014.en-fr.fr")]:
-        lines = shared_lines(*names)
+        lines = real_lines(*names)
         assert not looks_tokenized(lines)
         assert not looks_in_pieces(lines)
-    assert looks_in_pieces(shared_lines("multi30k-bpe", "valid.de"))
-    assert looks_tokenized(shared_lines("systems", "newstest2014-fr-en-tokenized", "hyp.tok.en"))
+    assert looks_in_pieces(real_lines("multi30k-bpe", "valid.de"))
+    assert looks_tokenized(real_lines("systems", "newstest2014-fr-en-tokenized", "hyp.tok.en"))

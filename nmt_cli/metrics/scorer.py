@@ -1,0 +1,53 @@
+"""A metric of sacrebleu with its settings, in the form that all metrics here share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from sacrebleu.metrics.base import Metric
+
+
+class Score(Protocol):
+    """What each metric returns for a corpus: a NamedTuple whose text is one line."""
+
+    @property
+    def score(self) -> float:
+        """The score, 0 to 100; TER can be above 100."""
+        ...
+
+    @property
+    def signature(self) -> str:
+        """The settings and versions that the score depends on."""
+        ...
+
+    def _asdict(self) -> dict[str, Any]: ...
+
+
+ScoreT_co = TypeVar("ScoreT_co", bound=Score, covariant=True)
+
+
+@dataclass(frozen=True)
+class Scorer(Generic[ScoreT_co]):
+    """Scores corpora with one metric and its settings; not to be shared between threads."""
+
+    key: str  # in JSON
+    name: str  # in text
+    metric: Metric  # for the paired tests of sacrebleu
+    read: Callable[[Any, str], ScoreT_co]  # makes a Score of sacrebleu's score and its signature
+    higher_is_better: bool = True
+
+    def score(self, hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> ScoreT_co:
+        """Return the score of ``hypotheses`` against one or several sets of ``references``.
+
+        Raises ValueError if there are no hypotheses, or if a set has another number of lines.
+        """
+        if not hypotheses or not references:
+            raise ValueError("there is nothing to score")
+        for reference in references:
+            if len(reference) != len(hypotheses):
+                raise ValueError(f"{len(hypotheses)} hypotheses, but {len(reference)} references")
+        score = self.metric.corpus_score(hypotheses, references)
+        return self.read(score, str(self.metric.get_signature()))
