@@ -50,7 +50,7 @@ DOORS = {
     "pydantic": {"recipe"},
     "pydantic_core": {"recipe"},
     "sentencepiece": {"corpus"},
-    "sacremoses": {"corpus"},
+    "sacremoses": {"corpus", "metrics"},
     "sacrebleu": {"metrics"},
     "safetensors": {"model_directory"},
     "tqdm": {"logs"},

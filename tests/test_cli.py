@@ -37,7 +37,8 @@ OPTIONS = {
     "translate": MACHINE_OPTIONS
     | {"--input", "--output", "--force", "--format", "--beam-size", "--length-penalty"}
     | {"--n-best", "--too-long", "--keep-pieces"},
-    "score": {"--metric", "--parameters", "--tokenize", "--lowercase", "--format", "--quiet"},
+    "score": {"--metric", "--parameters", "--tokenize", "--lowercase", "--format", "--quiet"}
+    | {"--paper", "--ter", "--compare", "--test", "--samples", "--seed"},
     "report": {"--output", "--force", "--quiet"},
     "doctor": {"--format"},
     "inspect": RECIPE_OPTIONS

@@ -7,6 +7,7 @@ import click
 
 from nmt_cli import logs
 from nmt_cli.command_line.options import PATH, cli_command, quiet_option
+from nmt_cli.metrics.resampling import NUM_SAMPLES, SEED
 from nmt_cli.usage import refuse_options_except
 
 
@@ -37,6 +38,37 @@ from nmt_cli.usage import refuse_options_except
     type=click.Choice(["text", "json"]),
     default="text",
     show_default=True,
+)
+@click.option(
+    "--paper",
+    metavar="[en-de|en-fr]",
+    help="Also print the paper's BLEU: Moses tokens, for en-de with compounds split.",
+)
+@click.option("--ter", is_flag=True, help="Also print TER, the translation edit rate.")
+@click.option(
+    "--compare",
+    "compared",
+    type=PATH,
+    multiple=True,
+    metavar="SYSTEM",
+    help="Another system's translations: test whether they score differently from HYPOTHESES, "
+    "the baseline; may be repeated.",
+)
+@click.option(
+    "--test",
+    type=click.Choice(list(NUM_SAMPLES)),
+    help="Paired test of --compare.  [default: bootstrap]",
+)
+@click.option(
+    "--samples",
+    type=click.IntRange(100, 1_000_000),
+    help="How many samples the test draws.  "
+    f"[default: {', '.join(f'{number:,} of {name}' for name, number in NUM_SAMPLES.items())}]",
+)
+@click.option(
+    "--seed",
+    type=click.IntRange(1, 2**32 - 1),
+    help=f"Equal seeds draw equal samples.  [default: {SEED}]",
 )
 @quiet_option
 def score(hypotheses: Path, references: tuple[Path, ...], quiet: bool, **options: Any) -> None:

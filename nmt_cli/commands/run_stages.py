@@ -44,7 +44,9 @@ from nmt_cli.file_names import (
 from nmt_cli.folders import REPORT, SCORED, TRANSLATION
 from nmt_cli.hardware.choices import AUTO
 from nmt_cli.hardware.machine import MachineOptions
-from nmt_cli.metrics.bleu import corpus_bleu, corpus_chrf
+from nmt_cli.metrics.bleu import bleu_scorer, chrf_scorer
+from nmt_cli.metrics.paper_bleu import PAPER_PAIRS, paper_bleu_scorer
+from nmt_cli.metrics.scorer import Score, Scorer
 from nmt_cli.model_directory import Checkpoint, list_checkpoints
 from nmt_cli.recipe.changes import changed_keys
 from nmt_cli.recipe.reader import RecipeFile, read_recipe
@@ -230,11 +232,19 @@ def _is_scored(experiment: Experiment) -> bool:
 
 def _score(experiment: Experiment, _: bool) -> None:
     hypotheses, references = _lines(experiment.translation), [_lines(experiment.test().target)]
-    bleu, chrf = corpus_bleu(hypotheses, references), corpus_chrf(hypotheses, references)
-    figures = {"lines": len(hypotheses), "bleu": bleu._asdict(), "chrf": chrf._asdict()}
+    figures: dict[str, Any] = {"lines": len(hypotheses)}
+    for scorer in _scorers(experiment.recipe):
+        figures[scorer.key] = scorer.score(hypotheses, references)._asdict()
     with directory_appearing_whole(experiment.scores, replace=True) as partial:
         (partial.path / SCORES_FILE).write_text(json.dumps(figures, indent=2), encoding="utf-8")
         partial.facts.update(kind=SCORED, made_from=_scored_from(experiment))
+
+
+def _scorers(recipe: Recipe) -> list[Scorer[Score]]:
+    """Return the metrics for the languages of ``recipe``; the first ones for its result line."""
+    pair = f"{recipe.data.source_language}-{recipe.data.target_language}"
+    scorers: list[Scorer[Score]] = [bleu_scorer(), chrf_scorer()]
+    return [*scorers, paper_bleu_scorer(PAPER_PAIRS[pair])] if pair in PAPER_PAIRS else scorers
 
 
 def _scored_from(experiment: Experiment) -> dict[str, Any]:
@@ -282,11 +292,11 @@ def result_line(experiment: Experiment) -> str:
     if experiment.recipe.data.test is None:
         return f"{experiment.file.name}: {experiment.run_dir / AVERAGE}"
     figures = json.loads((experiment.scores / SCORES_FILE).read_text(encoding="utf-8"))
-    bleu, chrf = figures["bleu"], figures["chrf"]
-    return (
-        f"{experiment.file.name}: BLEU {bleu['score']:.2f} ({bleu['signature']}), "
-        f"chrF2 {chrf['score']:.2f} ({chrf['signature']}), {figures['lines']:,} lines"
+    scores = (
+        f"{scorer.name} {figures[scorer.key]['score']:.2f} ({figures[scorer.key]['signature']})"
+        for scorer in _scorers(experiment.recipe)
     )
+    return f"{experiment.file.name}: {', '.join(scores)}, {figures['lines']:,} lines"
 
 
 def _checkpoints(run_dir: Path) -> list[Checkpoint]:

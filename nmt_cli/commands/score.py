@@ -1,83 +1,123 @@
-"""``nmt-cli score``: BLEU and chrF of translations against references."""
+"""``nmt-cli score``: BLEU, chrF and more of translations against references."""
+
+from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypedDict
 
-from nmt_cli import logs
-from nmt_cli.commands.pipes import StandardOutput, standard_input
-from nmt_cli.corpus.lines import LineTexts
-from nmt_cli.corpus.text_files import open_text
+from nmt_cli.commands.pipes import StandardOutput
+from nmt_cli.commands.score_comparison import Comparison, compare
+from nmt_cli.commands.scored_texts import read_texts, warn_of_odd_text
 from nmt_cli.errors import UserError
-from nmt_cli.metrics.bleu import (
-    Tokenization,
-    bleu_scorer,
-    chrf_scorer,
-    looks_in_pieces,
-    looks_tokenized,
-)
+from nmt_cli.metrics.bleu import Tokenization, bleu_scorer, chrf_scorer
+from nmt_cli.metrics.paper_bleu import PAPER_PAIRS, paper_bleu_scorer
+from nmt_cli.metrics.resampling import Method, Resampling
+from nmt_cli.metrics.scorer import Score, Scorer
+from nmt_cli.metrics.ter import ter_scorer
+from nmt_cli.near_names import slips
 
-STANDARD_INPUT = Path("-")
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 
-def run(
-    hypotheses: Path,
-    references: Sequence[Path],
-    *,
-    tokenize: Tokenization = "13a",
-    lowercase: bool = False,
-    output_format: str = "text",
-) -> None:
+class ScoreOptions(TypedDict, total=False):
+    """The flags of ``score``; what is left out has the default of ``--help``."""
+
+    tokenize: Tokenization
+    lowercase: bool
+    paper: str | None
+    ter: bool
+    compared: Sequence[Path]
+    test: Method | None
+    samples: int | None
+    seed: int | None
+    output_format: str
+
+
+def run(hypotheses: Path, references: Sequence[Path], **options: Unpack[ScoreOptions]) -> None:
     """Write the scores of ``hypotheses`` against ``references`` to stdout; ``-`` is stdin.
 
-    Raises UserError if a file cannot be read, is empty or has another number of lines, OutputError
-    if stdout cannot be written.
+    Raises UserError if options contradict each other, or if a file cannot be read, is empty or has
+    another number of lines; OutputError if stdout cannot be written.
     """
-    paths = [hypotheses, *references]
-    if paths.count(STANDARD_INPUT) > 1:
-        raise UserError("- (standard input) can be given once only; name the other file.")
-    texts = [_read(path) for path in paths]
-    _check(paths, texts, may_be_tokenized=tokenize == "none")
-    bleu = bleu_scorer(tokenize, lowercase=lowercase).score(texts[0], texts[1:])
-    chrf = chrf_scorer(lowercase=lowercase).score(texts[0], texts[1:])
-    if output_format == "json":
-        figures = {"lines": len(texts[0]), "bleu": bleu._asdict(), "chrf": chrf._asdict()}
-        text = json.dumps(figures, indent=2)
+    scorers, resampling = _scorers(options), _resampling(options)
+    compared = options.get("compared", ())
+    _check_that_systems_differ([hypotheses, *compared])
+    texts = read_texts([hypotheses, *references, *compared])
+    warn_of_odd_text(
+        texts,
+        may_be_tokenized=options.get("tokenize") == "none",
+        is_tokenized_next=options.get("paper") is not None,
+    )
+    baseline, others = texts[0], texts[1:]
+    reference_lines = [text.lines for text in others[: len(references)]]
+    scores = {scorer.key: scorer.score(baseline.lines, reference_lines) for scorer in scorers}
+    comparison = None
+    if compared:
+        systems = [baseline, *others[len(references) :]]
+        comparison = compare(systems, reference_lines, scorers, resampling)
+    if options.get("output_format") == "json":
+        output = _as_json(len(baseline.lines), scores, comparison)
     else:
-        text = f"{bleu}\n{chrf}"
-    StandardOutput().write(f"{text}\n".encode())
+        output = _as_text(scores, comparison)
+    StandardOutput().write(f"{output}\n".encode())
 
 
-def _read(path: Path) -> list[str]:
-    if path == STANDARD_INPUT:
-        return list(LineTexts(standard_input()))
-    with open_text(path) as stream:
-        return list(LineTexts(stream))
+def _scorers(options: ScoreOptions) -> list[Scorer[Score]]:
+    tokenize, lowercase = options.get("tokenize", "13a"), options.get("lowercase", False)
+    scorers: list[Scorer[Score]] = [bleu_scorer(tokenize, lowercase=lowercase)]
+    paper = options.get("paper")
+    if paper is not None:
+        _check_paper(paper, options)
+        scorers.append(paper_bleu_scorer(PAPER_PAIRS[paper]))
+    scorers.append(chrf_scorer(lowercase=lowercase))
+    if options.get("ter"):
+        scorers.append(ter_scorer())
+    return scorers
 
 
-def _check(
-    paths: Sequence[Path], texts: Sequence[Sequence[str]], *, may_be_tokenized: bool
-) -> None:
-    names = ["standard input" if path == STANDARD_INPUT else str(path) for path in paths]
-    num_lines = len(texts[0])
-    for name, text in zip(names[1:], texts[1:], strict=True):
-        if len(text) != num_lines:
-            raise UserError(
-                f"{names[0]} has {_segments(num_lines)}, {name} has {len(text):,}; segment n of "
-                "the hypotheses is compared with segment n of the references (one a line), so "
-                "give files of the same text."
-            )
-    if not num_lines:
-        raise UserError(f"{names[0]} is empty; there is nothing to score.")
-    for name, text in zip(names, texts, strict=True):
-        if looks_in_pieces(text):
-            logs.warning(f"{name} looks as if it were still in pieces; join them before scoring.")
-        elif looks_tokenized(text) and not may_be_tokenized:
-            logs.warning(
-                f"{name} looks tokenized; BLEU is comparable on detokenized text only. "
-                "Detokenize it, or use --tokenize none if both sides must stay tokenized."
-            )
+def _check_paper(paper: str, options: ScoreOptions) -> None:
+    if paper not in PAPER_PAIRS:
+        meant = slips(paper, PAPER_PAIRS)
+        hint = f"Did you mean {meant[0]}?" if meant else "Leave --paper out for other pairs."
+        raise UserError(
+            f"--paper {paper}: the paper's BLEU is defined for its language pairs only, "
+            f"{' and '.join(PAPER_PAIRS)}. {hint}"
+        )
+    if options.get("tokenize") == "none":
+        raise UserError(
+            "--paper tokenizes plain text, but --tokenize none is for text that is tokenized "
+            "already; leave one of the two out."
+        )
+    if options.get("lowercase"):
+        raise UserError("the paper's BLEU is cased; leave --lowercase or --paper out.")
 
 
-def _segments(number: int) -> str:
-    return "1 segment" if number == 1 else f"{number:,} segments"
+def _resampling(options: ScoreOptions) -> Resampling:
+    method, samples, seed = options.get("test"), options.get("samples"), options.get("seed")
+    if not options.get("compared"):
+        for name, value in (("--test", method), ("--samples", samples), ("--seed", seed)):
+            if value is not None:
+                raise UserError(f"{name} needs --compare SYSTEM, the translations to compare with.")
+    return Resampling.chosen(method, samples, seed)
+
+
+def _check_that_systems_differ(paths: Sequence[Path]) -> None:
+    for place, path in enumerate(paths):
+        if path in paths[:place]:
+            raise UserError(f"{path} is given twice; --compare needs another system's output.")
+
+
+def _as_json(num_lines: int, scores: Mapping[str, Score], comparison: Comparison | None) -> str:
+    figures: dict[str, Any] = {"lines": num_lines}
+    figures.update((key, score._asdict()) for key, score in scores.items())
+    if comparison:
+        figures["comparison"] = comparison.as_figures()
+    return json.dumps(figures, indent=2)
+
+
+def _as_text(scores: Mapping[str, Score], comparison: Comparison | None) -> str:
+    text = "\n".join(map(str, scores.values()))
+    return f"{text}\n\n{comparison.as_text()}" if comparison else text

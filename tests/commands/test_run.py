@@ -10,7 +10,8 @@ from click.testing import CliRunner
 from nmt_cli import cli, logs
 from nmt_cli.commands import run as command
 from nmt_cli.errors import InterruptedTrainingError, UserError
-from nmt_cli.metrics.bleu import corpus_bleu, corpus_chrf
+from nmt_cli.metrics.bleu import bleu_scorer, chrf_scorer
+from nmt_cli.metrics.paper_bleu import PAPER_PAIRS, paper_bleu_scorer
 from nmt_cli.training.update import update_weights
 from tests.conftest import RECIPE, write_pairs
 
@@ -67,13 +68,14 @@ def caplog(caplog, monkeypatch):
 def test_everything_is_made_and_scored(folder, capfdbinary):
     hypotheses = (folder / "runs/toy/test/test.de").read_text().split("\n")[:-1]
     references = (folder / "test.de").read_text().split("\n")[:-1]
-    bleu = corpus_bleu(hypotheses, [references])
-    chrf = corpus_chrf(hypotheses, [references])
+    bleu = bleu_scorer().score(hypotheses, [references])
+    chrf = chrf_scorer().score(hypotheses, [references])
+    paper = paper_bleu_scorer(PAPER_PAIRS["en-de"]).score(hypotheses, [references])
     do()
     line = capfdbinary.readouterr().out.decode()
     assert line == (
         f"toy: BLEU {bleu.score:.2f} ({bleu.signature}), chrF2 {chrf.score:.2f} "
-        f"({chrf.signature}), 7 lines\n"
+        f"({chrf.signature}), paper's BLEU {paper.score:.2f} ({paper.signature}), 7 lines\n"
     )
     scores = json.loads((folder / "runs/toy/scores/scores.json").read_text())
     assert scores["bleu"]["score"] == bleu.score

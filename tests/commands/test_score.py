@@ -7,6 +7,7 @@ import sacrebleu
 
 from nmt_cli import logs
 from nmt_cli.commands import score
+from nmt_cli.commands.scored_texts import STANDARD_INPUT
 from nmt_cli.errors import UserError
 
 LINES = ["The cat sat on the mat.", "A dog barked loudly at night.", "It rains."]
@@ -63,14 +64,14 @@ def test_standard_input(texts, capsys, monkeypatch, stdin_is):
     data = io.BytesIO("".join(f"{line}\n" for line in LINES).encode())
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(data))
     paths = [texts("hyp", LINES), texts("ref", LINES)]
-    paths[stdin_is == "reference"] = score.STANDARD_INPUT
+    paths[stdin_is == "reference"] = STANDARD_INPUT
     score.run(paths[0], [paths[1]])
     assert capsys.readouterr().out.startswith("BLEU 100.00")
 
 
 def test_standard_input_is_given_once(texts):
     with pytest.raises(UserError, match="can be given once only"):
-        score.run(score.STANDARD_INPUT, [texts("ref", LINES), score.STANDARD_INPUT])
+        score.run(STANDARD_INPUT, [texts("ref", LINES), STANDARD_INPUT])
 
 
 def test_numbers_of_segments_must_agree(texts):
@@ -116,3 +117,69 @@ def test_warns_of_text_that_is_not_plain(texts, capsys, lines, warning):
     stderr = capsys.readouterr().err
     assert warning in stderr
     assert ("Warning: " in stderr) == bool(warning)
+
+
+GERMAN = ["Die 8-jährige Katze schläft.", "Der Zug hält in Bad-Neustadt usw."]
+GERMAN_TOKENS = [
+    "Die 8 ##AT##-##AT## jährige Katze schläft .",
+    "Der Zug hält in Bad ##AT##-##AT## Neustadt usw .",
+]
+
+
+def test_the_papers_bleu_is_beside_sacrebleus(texts, capsys):
+    hypotheses = [line.replace("Katze", "Kuh") for line in GERMAN]
+    tokens = [line.replace("Katze", "Kuh") for line in GERMAN_TOKENS]
+    paths = texts("hyp", hypotheses), [texts("ref", GERMAN)]
+    score.run(*paths, paper="en-de")
+    bleu, paper, chrf = capsys.readouterr().out.splitlines()
+    expected = sacrebleu.corpus_bleu(hypotheses, [GERMAN])
+    assert bleu.startswith(f"BLEU {expected.score:.2f}  ")
+    expected = sacrebleu.corpus_bleu(tokens, [GERMAN_TOKENS], tokenize="none", force=True)
+    assert paper.startswith(f"paper's BLEU {expected.score:.2f}  ")
+    assert "|tok:moses-de+split-compounds|" in paper
+    assert chrf.startswith("chrF2 ")
+    score.run(*paths, paper="en-de", ter=True, output_format="json")
+    figures = json.loads(capsys.readouterr().out)
+    assert list(figures) == ["lines", "bleu", "paper_bleu", "chrf", "ter"]
+    assert figures["paper_bleu"]["score"] == expected.score
+    assert figures["paper_bleu"]["hypothesis_length"] == expected.sys_len
+    assert figures["ter"]["edits"] == 1
+
+
+def test_ter_is_the_last_line(texts, capsys):
+    score.run(texts("hyp", LINES), [texts("ref", OTHERS)], ter=True)
+    *others, ter = capsys.readouterr().out.splitlines()
+    assert len(others) == 2
+    assert ter.startswith(f"TER {sacrebleu.corpus_ter(LINES, [OTHERS]).score:.2f}  (3 edits, ")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"paper": "de-en"}, "--paper de-en: the paper's BLEU is defined for its language pairs "
+         "only, en-de and en-fr. Leave --paper out for other pairs."),
+        ({"paper": "EN_DE"}, "--paper EN_DE: the paper's BLEU is defined for its language pairs "
+         "only, en-de and en-fr. Did you mean en-de?"),
+        ({"paper": "en-de", "tokenize": "none"}, "--paper tokenizes plain text, but --tokenize "
+         "none is for text that is tokenized already; leave one of the two out."),
+        ({"paper": "en-fr", "lowercase": True},
+         "the paper's BLEU is cased; leave --lowercase or --paper out."),
+        ({"test": "bootstrap"}, "--test needs --compare SYSTEM, the translations to compare with."),
+        ({"samples": 500}, "--samples needs --compare SYSTEM, the translations to compare with."),
+        ({"seed": 5}, "--seed needs --compare SYSTEM, the translations to compare with."),
+    ],
+)  # fmt: skip
+def test_options_that_contradict_each_other(texts, capsys, options, message):
+    with pytest.raises(UserError) as caught:
+        score.run(texts("hyp", LINES), [texts("ref", OTHERS)], **options)
+    assert str(caught.value) == message
+    assert capsys.readouterr().out == ""
+
+
+def test_warns_that_the_papers_bleu_would_tokenize_tokenized_text_again(texts, capsys):
+    lines = ["A dog barks .", "It is late , he said ."]
+    score.run(texts("hyp", lines), [texts("ref", LINES[:2])], paper="en-fr")
+    warning = capsys.readouterr().err
+    assert warning.count("looks tokenized") == 1
+    assert "Detokenize it; --paper would tokenize it again.\n" in warning
+    assert "--tokenize" not in warning

@@ -1,0 +1,63 @@
+"""Reads the texts of ``nmt-cli score``, and checks that they fit together."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from nmt_cli import logs
+from nmt_cli.commands.pipes import standard_input
+from nmt_cli.corpus.lines import LineTexts
+from nmt_cli.corpus.text_files import open_text
+from nmt_cli.errors import UserError
+from nmt_cli.metrics.bleu import looks_in_pieces, looks_tokenized
+from nmt_cli.metrics.significance import NamedText
+
+STANDARD_INPUT = Path("-")
+
+
+def read_texts(paths: Sequence[Path]) -> list[NamedText]:
+    """Return the lines of each file; ``-`` is stdin.
+
+    Raises UserError if a file cannot be read, is empty or has another number of lines.
+    """
+    if paths.count(STANDARD_INPUT) > 1:
+        raise UserError("- (standard input) can be given once only; name the other file.")
+    texts = [_read(path) for path in paths]
+    hypotheses, *others = texts
+    num_lines = len(hypotheses.lines)
+    for name, lines in others:
+        if len(lines) != num_lines:
+            raise UserError(
+                f"{hypotheses.name} has {_segments(num_lines)}, {name} has {len(lines):,}; segment "
+                "n of the hypotheses is compared with segment n of the references (one a line), so "
+                "give files of the same text."
+            )
+    if not num_lines:
+        raise UserError(f"{hypotheses.name} is empty; there is nothing to score.")
+    return texts
+
+
+def warn_of_odd_text(
+    texts: Sequence[NamedText], *, may_be_tokenized: bool, is_tokenized_next: bool
+) -> None:
+    """Warn of text in pieces, and of tokenized text unless it may be tokenized."""
+    advice = "Detokenize it, or use --tokenize none if both sides must stay tokenized."
+    if is_tokenized_next:
+        advice = "Detokenize it; --paper would tokenize it again."
+    for name, lines in texts:
+        if looks_in_pieces(lines):
+            logs.warning(f"{name} looks as if it were still in pieces; join them before scoring.")
+        elif looks_tokenized(lines) and not may_be_tokenized:
+            logs.warning(
+                f"{name} looks tokenized; BLEU is comparable on detokenized text only. {advice}"
+            )
+
+
+def _read(path: Path) -> NamedText:
+    if path == STANDARD_INPUT:
+        return NamedText("standard input", list(LineTexts(standard_input())))
+    with open_text(path) as stream:
+        return NamedText(str(path), list(LineTexts(stream)))
+
+
+def _segments(number: int) -> str:
+    return "1 segment" if number == 1 else f"{number:,} segments"
