@@ -21,6 +21,7 @@ setup(
     package_dir={"nmt_cli.shipped_recipes": "recipes"},
     package_data={
         "nmt_cli": ["py.typed", "metrics/parseval.prm"],
+        "nmt_cli.pictures": ["page.html", "page.css", "page.js"],
         "nmt_cli.shipped_recipes": ["**/*.yaml", "README.md"],
     },
     install_requires=[

@@ -94,6 +94,7 @@ for command in (
     training.average_checkpoints,
     training.report,
     translation.translate,
+    translation.attention,
     scoring.score,
     recipes.recipes,
     recipes.inspect,

@@ -21,6 +21,7 @@ LAYERS = [
         "file_names",
         "missing_paths",
         "near_names",
+        "number_lists",
         "proposed_commands",
     },
     {
@@ -34,7 +35,7 @@ LAYERS = [
     {"atomic_files", "logs", "recipe", "signals"},
     {"folders", "locks", "model_settings", "run_status"},
     {"launch"},
-    {"corpus", "costs", "metrics", "model", "report"},
+    {"corpus", "costs", "metrics", "model", "pictures", "report"},
     {"hardware", "model_directory", "optimization"},
     {"decoding"},
     {"runs"},
@@ -54,7 +55,7 @@ DOORS = {
     "sacrebleu": {"metrics"},
     "safetensors": {"model_directory"},
     "tqdm": {"logs"},
-    "matplotlib": {"report"},
+    "matplotlib": {"pictures", "report"},
     "tensorboard": {"runs"},
     "torch": {
         "hardware",

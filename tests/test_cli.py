@@ -44,6 +44,8 @@ OPTIONS = {
     "inspect": RECIPE_OPTIONS
     | {"--vocabulary-size", "--lengths", "--max-tokens-per-device", "--target-tokens-per-second"}
     | {"--format"},
+    "attention": {"--output", "--format", "--kind", "--layers", "--heads", "--force"}
+    | {"--device", "--threads", "--quiet"},
     "recipes list": set(),
     "recipes show": RECIPE_OPTIONS | {"--comments"},
     "recipes keys": set(),

@@ -1,4 +1,4 @@
-"""The command that translates."""
+"""Commands that use a model: translation, and pictures of its attention."""
 
 import sys
 from pathlib import Path
@@ -17,6 +17,7 @@ from nmt_cli.command_line.options import (
     quiet_option,
     threads_option,
 )
+from nmt_cli.usage import read_number_list
 
 
 @cli_command()
@@ -65,3 +66,49 @@ def translate(model: Path, quiet: bool, **options: Any) -> None:
     from nmt_cli.commands import translate as command
 
     sys.exit(command.run(model, **options))
+
+
+@cli_command()
+@click.argument("model", type=PATH)
+@click.argument("source")
+@click.argument("target", required=False)
+@click.option(
+    "--output", type=PATH, help="File to write: .html, .png or .json.  [default: attention.html]"
+)
+@click.option(
+    "--format",
+    "output_format",
+    type=click.Choice(["html", "png", "json"]),
+    help="By default that of the output's name; json without --output goes to stdout.",
+)
+@click.option(
+    "--kind",
+    type=click.Choice(["all", "encoder", "decoder", "memory"]),
+    default="all",
+    show_default=True,
+    help="Self-attention of encoder or decoder, or the decoder's attention to the encoder.",
+)
+@click.option(
+    "--layers",
+    metavar="LIST",
+    callback=read_number_list,
+    help="Such as 1,3-5.  [default: all; in a PNG file the last]",
+)
+@click.option(
+    "--heads", metavar="LIST", callback=read_number_list, help="Such as 1,3-5.  [default: all]"
+)
+@force_option
+@device_option
+@threads_option
+@quiet_option
+def attention(model: Path, source: str, target: str | None, quiet: bool, **options: Any) -> None:
+    """Draw what the pieces of SOURCE and TARGET attend to in MODEL, as in the paper's figures.
+
+    SOURCE is a sentence and TARGET its translation; without TARGET, MODEL translates the sentence.
+    Writes a page that opens in any browser, or a picture (PNG files need matplotlib: pip install
+    'nmt-cli[report]').
+    """
+    logs.configure(quiet=quiet)
+    from nmt_cli.commands import attention as command
+
+    command.run(model, source, target, **options)

@@ -1,0 +1,217 @@
+"""``nmt-cli attention``: shows what attends to what in one sentence and its translation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from pathlib import Path
+
+from nmt_cli import logs
+from nmt_cli.atomic_files import file_appearing_whole, refuse_file
+from nmt_cli.commands.pipes import StandardOutput
+from nmt_cli.corpus.lines import is_blank
+from nmt_cli.corpus.tokenizer import Tokenizer
+from nmt_cli.decoding.teacher_forcing import SentencePair, teacher_forced
+from nmt_cli.decoding.translator import Translator
+from nmt_cli.errors import UserError
+from nmt_cli.hardware.choices import AUTO
+from nmt_cli.hardware.device import choose_device, set_num_threads
+from nmt_cli.locks import claimed
+from nmt_cli.model_directory import LoadedModel, load_model
+from nmt_cli.number_lists import first_outside
+from nmt_cli.pictures.attention import KINDS, Attention, as_json
+from nmt_cli.pictures.page import as_html
+
+ALL = "all"
+DEFAULT_OUTPUT = Path("attention.html")
+FORMATS = {".html": "html", ".htm": "html", ".png": "png", ".json": "json"}
+MOST_WEIGHTS = 10_000_000  # a page of so many has about 30 MB
+
+
+def run(  # noqa: PLR0913 - the options of a command are its parameters
+    model: Path,
+    source: str,
+    target: str | None = None,
+    *,
+    output: Path | None = None,
+    output_format: str | None = None,
+    kind: str = ALL,
+    layers: Sequence[range] | None = None,
+    heads: Sequence[range] | None = None,
+    force: bool = False,
+    device: str = AUTO,
+    threads: int | None = None,
+) -> None:
+    """Write a page, a PNG file or JSON with the attention between ``source`` and ``target``.
+
+    Without ``target``, the model translates the source. Layers and heads count from 1; None means
+    all heads, and all layers except in a PNG file, which shows the last. JSON goes to stdout if
+    ``output`` is None. Raises UserError if the model, a text or an option is wrong, if ``output``
+    exists without ``force``, or if matplotlib is missing for a PNG file.
+    """
+    output_format = output_format or _format_of(output)
+    write = _writer(output_format)
+    if output is None and output_format != "json":
+        output = DEFAULT_OUTPUT.with_suffix(f".{output_format}")
+    if output is not None:
+        refuse_file(output, replace=force)
+    if threads is not None:
+        set_num_threads(threads)
+    texts = {"source": source} if target is None else {"source": source, "target": target}
+    _refuse_no_text(texts)
+    with claimed(output, "--output") if output is not None else nullcontext():
+        loaded = load_model(model, choose_device(device))
+        architecture = loaded.settings.architecture
+        if layers is None and output_format == "png":
+            layers = [range(architecture.num_layers, architecture.num_layers + 1)]
+        attention = _attention(
+            loaded,
+            texts,
+            list(KINDS) if kind == ALL else [kind],
+            _chosen(layers, architecture.num_layers, "layers"),
+            _chosen(heads, architecture.num_heads, "heads"),
+        )
+        content = write(attention)
+        if output is None:
+            StandardOutput().write(content)
+            return
+        with file_appearing_whole(output, replace=force) as stream:
+            stream.write(content)
+    logs.info(f"Wrote {output}.")
+
+
+def _format_of(output: Path | None) -> str:
+    if output is None:
+        return "html"
+    if output.suffix.lower() not in FORMATS:
+        raise UserError(
+            f"--output {output} must end in {', '.join(FORMATS)}, unless --format is given."
+        )
+    return FORMATS[output.suffix.lower()]
+
+
+def _writer(output_format: str) -> Callable[[Attention], bytes]:
+    """Return what makes the content of the output. Raises UserError if matplotlib is missing."""
+    if output_format == "json":
+        return lambda attention: as_json(attention).encode()
+    if output_format == "html":
+        return lambda attention: as_html(attention).encode()
+    try:
+        from nmt_cli.pictures.figure import as_png
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "matplotlib":
+            raise
+        raise UserError(
+            "PNG files are drawn with matplotlib, which is not installed; run: pip install "
+            "'nmt-cli[report]', or write a page with --output FILE.html."
+        ) from None
+    return as_png
+
+
+def _refuse_no_text(texts: dict[str, str]) -> None:
+    for name, text in texts.items():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise UserError(f"the {name} is not UTF-8 text.") from None
+        if is_blank(text):
+            hint = "; leave it out to see the model's translation" if name == "target" else ""
+            raise UserError(f"the {name} is blank{hint}.")
+
+
+def _chosen(ranges: Sequence[range] | None, count: int, name: str) -> list[int]:
+    """Return the numbers of ``ranges``, all from 1 to ``count``, in order; all if it is None."""
+    if ranges is None:
+        return list(range(1, count + 1))
+    wrong = first_outside(ranges, count)
+    if wrong is not None:
+        raise UserError(f"--{name} {wrong}: the model has {name} 1 to {count}.")
+    return sorted({number for numbers in ranges for number in numbers})
+
+
+def _attention(
+    loaded: LoadedModel,
+    texts: dict[str, str],
+    kinds: Sequence[str],
+    layers: Sequence[int],
+    heads: Sequence[int],
+) -> Attention:
+    settings, tokenizer, model, *_ = loaded
+    source = tokenizer.encode(texts["source"], "source")
+    _refuse_too_long(loaded, source, "source")
+    if "target" in texts:
+        text, target = texts["target"], tokenizer.encode(texts["target"], "target")
+        _refuse_too_long(loaded, target, "target")
+    else:
+        text, target = _translated(loaded, texts["source"])
+    num_layers = len(layers)
+    _refuse_too_many(kinds, num_layers * len(heads), len(source) + 1, len(target) + 1)
+    forced = teacher_forced(
+        model,
+        [SentencePair(source, target)],
+        tokenizer,
+        layers_with_weights=[layer - 1 for layer in layers],
+    )
+    weights = forced.weights[0]._asdict()
+    places = [head - 1 for head in heads]
+    languages = settings.text
+    end, start = tokenizer.pieces([tokenizer.eos_id]), tokenizer.pieces([tokenizer.bos_id])
+    source_pieces, target_pieces = tokenizer.pieces(source), tokenizer.pieces(target)
+    return Attention(
+        str(loaded.path),
+        texts["source"],
+        text,
+        "target" in texts,
+        {
+            "source": (*source_pieces, *end),
+            "target_input": (*start, *target_pieces),
+            "target_output": (*target_pieces, *end),
+        },
+        {
+            "source": languages.source_language.replace("_", "-"),
+            "target_input": languages.target_language.replace("_", "-"),
+            "target_output": languages.target_language.replace("_", "-"),
+        },
+        tuple(layers),
+        tuple(heads),
+        {kind: weights[kind][:, places].cpu().numpy() for kind in kinds},
+    )
+
+
+def _refuse_too_long(loaded: LoadedModel, tokens: Sequence[int], name: str) -> None:
+    architecture, limit = loaded.settings.architecture, None
+    if name == "source":
+        limit = loaded.settings.max_length
+    if architecture.positions == "learned":
+        longest = architecture.max_positions - 1  # the mark of start or end takes one
+        limit = longest if limit is None else min(limit, longest)
+    if limit is not None and len(tokens) > limit:
+        raise UserError(
+            f"the {name} has {len(tokens):,} pieces, the model takes {limit:,}; give a shorter one."
+        )
+
+
+def _translated(loaded: LoadedModel, source: str) -> tuple[str, list[int]]:
+    """Return the model's translation as text and as the ids of its pieces."""
+    translator = Translator(loaded.settings, loaded.tokenizer, loaded.model, too_long="error")
+    (translation,) = translator.translate([source])
+    if translation.error is not None:
+        raise UserError(f"the source could not be translated: {translation.error}.")
+    logs.info(f"Translation: {translation.text}")
+    return translation.text, _ids_of(loaded.tokenizer, translation.tokens)
+
+
+def _ids_of(tokenizer: Tokenizer, pieces: Sequence[str]) -> list[int]:
+    """Return the ids of ``pieces``; to encode their text could give other pieces."""
+    ids = {piece: token for token, piece in enumerate(tokenizer.pieces(range(tokenizer.size)))}
+    return [ids[piece] for piece in pieces]
+
+
+def _refuse_too_many(kinds: Sequence[str], num_heads: int, source: int, target: int) -> None:
+    pairs = {"encoder": source * source, "decoder": target * target, "memory": target * source}
+    count = num_heads * sum(pairs[kind] for kind in kinds)
+    if count > MOST_WEIGHTS:
+        raise UserError(
+            f"{count:,} weights are more than a page can show ({MOST_WEIGHTS:,}); choose fewer "
+            "--layers or --heads, one --kind, or a shorter sentence."
+        )
