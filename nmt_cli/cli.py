@@ -89,6 +89,7 @@ def main() -> None:
 
 for command in (
     experiments.run,
+    experiments.compare,
     training.preprocess,
     training.train,
     training.average_checkpoints,

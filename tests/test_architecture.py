@@ -23,6 +23,7 @@ LAYERS = [
         "near_names",
         "number_lists",
         "proposed_commands",
+        "table_3",
     },
     {
         "formats",

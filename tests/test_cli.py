@@ -29,6 +29,9 @@ OPTIONS = {
     | MACHINE_OPTIONS
     | {"--prepared", "--run-dir", "--resume", "--allow-change", "--init-from", "--max-time"}
     | {"--compile", "--deterministic", "--devices", "--nnodes", "--rdzv-endpoint", "--rdzv-id"},
+    "compare": RECIPE_OPTIONS
+    | (MACHINE_OPTIONS - {"--max-tokens-per-device"})
+    | {"--seeds", "--prepared", "--runs", "--devices", "--format"},
     "run": RECIPE_OPTIONS
     | MACHINE_OPTIONS
     | {"--prepared", "--run-dir", "--resume", "--max-time", "--workers", "--until", "--force-from"}

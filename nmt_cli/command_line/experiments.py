@@ -22,6 +22,7 @@ from nmt_cli.command_line.options import (
     threads_option,
     workers_option,
 )
+from nmt_cli.usage import read_number_list
 
 STAGE = click.Choice(["preprocess", "train", "average", "translate", "score", "report"])
 
@@ -61,3 +62,46 @@ def run(recipe: str, quiet: bool, resume: bool, **options: Any) -> None:
     from nmt_cli.commands import run as command
 
     command.run(recipe, quiet=quiet, **options)
+
+
+@cli_command()
+@click.argument("recipes", metavar="RECIPE...", nargs=-1, required=True)
+@overrides_option
+@click.option(
+    "--seeds",
+    metavar="LIST",
+    callback=read_number_list,
+    help="Train each recipe with each of these seeds, such as 1,2.  [default: the recipe's]",
+)
+@click.option("--prepared", type=PATH, help="What preprocess writes.  [default: prepared/NAME]")
+@click.option("--runs", type=PATH, help="Folder of the run directories.  [default: runs]")
+@click.option(
+    "--devices",
+    type=click.IntRange(1, 1024),
+    help="How many trainings at the same time.  [default: one for each GPU, or one]",
+)
+@device_option
+@precision_option
+@fp32_products_option
+@threads_option
+@click.option(
+    "--format",
+    "output_format",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+)
+@quiet_option
+def compare(
+    recipes: tuple[str, ...], seeds: tuple[range, ...] | None, quiet: bool, **options: Any
+) -> None:
+    """Train each RECIPE as run does; print a table of perplexity and BLEU beside the paper's.
+
+    What is finished is skipped and what was interrupted goes on. The paper's figures are those of
+    its Table 3, for recipes with the names of its rows.
+    """
+    logs.configure(quiet=quiet)
+    from nmt_cli.commands import compare as command
+
+    listed = [seed for part in seeds or () for seed in part]
+    command.run(recipes, seeds=listed, quiet=quiet, **options)

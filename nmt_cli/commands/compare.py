@@ -1,0 +1,208 @@
+"""``nmt-cli compare``: trains a set of recipes and prints a table like the paper's Table 3.
+
+Each training is a process of its own, ``nmt-cli run``, so that several devices train at the same
+time, and one failure does not end the others. What is finished is skipped, and what was interrupted
+goes on, because ``run`` does so.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, NamedTuple, TypedDict
+
+from nmt_cli import logs
+from nmt_cli.commands import run as run_command
+from nmt_cli.commands.comparison_table import as_rows, as_text
+from nmt_cli.commands.pipes import StandardOutput
+from nmt_cli.errors import InterruptedTrainingError, UserError
+from nmt_cli.file_names import RUNS
+from nmt_cli.hardware.choices import AUTO
+from nmt_cli.hardware.cores import threads_of_each
+from nmt_cli.hardware.device import choose_device
+from nmt_cli.hardware.machine import count_devices
+from nmt_cli.recipe.reader import read_recipe
+from nmt_cli.report.run_history import read_runs
+from nmt_cli.signals import handled
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from nmt_cli.commands.run_stages import RunOptions
+
+
+class CompareOptions(TypedDict, total=False):
+    """The flags that each training gets."""
+
+    overrides: Sequence[str]
+    prepared: Path | None
+    device: str
+    precision: str
+    fp32_products: str
+    threads: int | None
+    quiet: bool
+
+
+class Training(NamedTuple):
+    """One recipe with one seed."""
+
+    recipe_name: str
+    name: str  # of the recipe
+    seed: int | None  # None is the recipe's own
+    run_dir: Path
+
+
+def run(
+    recipe_names: Sequence[str],
+    *,
+    seeds: Sequence[int] = (),
+    runs: Path | None = None,
+    devices: int | None = None,
+    output_format: str = "text",
+    **options: Unpack[CompareOptions],
+) -> None:
+    """Train every recipe with every seed; write a table of all to stdout.
+
+    The runs are in ``runs``/NAME, with several seeds in ``runs``/NAME/seed-N. Raises UserError if a
+    training fails, after the others, and InterruptedTrainingError if they were interrupted.
+    """
+    trainings = _trainings(recipe_names, seeds, runs or Path(RUNS), options)
+    for training in trainings:  # one after the other: several may share a folder
+        run_command.run(training.recipe_name, until="preprocess", **_run_options(training, options))
+    failed = _train_all(trainings, _devices(devices, options), options)
+    done = [training for training in trainings if training not in failed]
+    if done:
+        histories = read_runs([training.run_dir for training in done])
+        rows = as_rows([training.name for training in done], histories)
+        text = json.dumps([row.facts() for row in rows], indent=2)
+        StandardOutput().write(f"{text if output_format == 'json' else as_text(rows)}\n".encode())
+    if failed:
+        names = ", ".join(str(training.run_dir) for training in failed)
+        raise UserError(
+            f"{len(failed)} of {len(trainings)} trainings failed ({names}); the messages above "
+            "give the reasons. Run the same command again to go on with them."
+        )
+
+
+def _trainings(
+    names: Sequence[str], seeds: Sequence[int], runs: Path, options: CompareOptions
+) -> list[Training]:
+    """Return what to train. Raises UserError for a wrong recipe, or one that is given twice."""
+    found: list[Training] = []
+    for given in names:
+        name = read_recipe(given, options.get("overrides", ())).name
+        for seed in seeds or (None,):
+            run_dir = runs / name if seed is None else runs / name / f"seed-{seed}"
+            found.append(Training(given, name, seed, run_dir))
+    folders = [training.run_dir for training in found]
+    for folder in folders:
+        if folders.count(folder) > 1:
+            raise UserError(
+                f"{folder} would be the folder of several trainings; give each recipe and each "
+                "seed once."
+            )
+    return found
+
+
+def _overrides(training: Training, options: CompareOptions) -> list[str]:
+    seed = [] if training.seed is None else [f"training.seed={training.seed}"]
+    return [*options.get("overrides", ()), *seed]
+
+
+def _run_options(training: Training, options: CompareOptions) -> RunOptions:
+    return {
+        "overrides": _overrides(training, options),
+        "prepared": options.get("prepared"),
+        "run_dir": training.run_dir,
+    }
+
+
+def _devices(devices: int | None, options: CompareOptions) -> list[str]:
+    """Return the device of each training that runs at the same time."""
+    device = options.get("device", AUTO)
+    num_devices = count_devices(devices, device)
+    if choose_device(device).type == "cpu":
+        return ["cpu"] * num_devices
+    return [device] if num_devices == 1 else [f"cuda:{index}" for index in range(num_devices)]
+
+
+def _train_all(
+    trainings: Sequence[Training], devices: Sequence[str], options: CompareOptions
+) -> list[Training]:
+    """Do the trainings, as many at a time as there are devices; return those that failed."""
+    threads = options.get("threads")
+    if threads is None and devices[0] == "cpu":
+        threads = threads_of_each(len(devices))
+    free: SimpleQueue[str] = SimpleQueue()
+    for device in devices:
+        free.put(device)
+    children = _Children()
+
+    def train(training: Training) -> int | None:
+        device = free.get()
+        try:
+            return children.call(_command(training, device, threads, options))
+        finally:
+            free.put(device)
+
+    with handled(children.handle), ThreadPoolExecutor(len(devices)) as pool:
+        statuses = list(pool.map(train, trainings))
+    if children.is_stopping:
+        raise InterruptedTrainingError(
+            "compare was interrupted, and what was training is saved. Run the same command again "
+            "to continue."
+        )
+    return [t for t, status in zip(trainings, statuses, strict=True) if status]
+
+
+def _command(
+    training: Training, device: str, threads: int | None, options: CompareOptions
+) -> list[str]:
+    arguments = ["run", training.recipe_name, f"--run-dir={training.run_dir}", "--until=score"]
+    arguments += [f"--set={override}" for override in _overrides(training, options)]
+    arguments += [f"--device={device}", "--devices=1"]
+    if threads is not None:
+        arguments.append(f"--threads={threads}")
+    for name in ("prepared", "precision", "fp32_products"):
+        value = options.get(name)
+        if value is not None:
+            arguments.append(f"--{name.replace('_', '-')}={value}")
+    if options.get("quiet"):
+        arguments.append("--quiet")
+    return [sys.executable, "-m", "nmt_cli", *arguments]
+
+
+class _Children:
+    """The trainings that run now. A signal is passed on to them, and no further one begins."""
+
+    def __init__(self) -> None:
+        self.is_stopping = False
+        self._running: set[subprocess.Popen[bytes]] = set()
+        self._lock = threading.RLock()  # a second signal may come while the first is handled
+
+    def handle(self, number: int, _: object) -> None:
+        with self._lock:
+            self.is_stopping = True
+            for child in self._running:
+                child.send_signal(number)
+
+    def call(self, command: Sequence[str]) -> int | None:
+        """Run ``command`` to its end; return its exit status, or None if it was not begun."""
+        with self._lock:
+            if self.is_stopping:
+                return None
+            logs.info(shlex.join(["nmt-cli", *command[3:]]))
+            # In a session of its own, so that Ctrl-C reaches it once, through ``handle``.
+            child = subprocess.Popen(command, stdout=subprocess.DEVNULL, start_new_session=True)
+            self._running.add(child)
+        status = child.wait()
+        with self._lock:
+            self._running.remove(child)
+        return status

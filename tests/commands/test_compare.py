@@ -1,0 +1,136 @@
+"""A set of recipes is trained, and a table shows their figures beside the paper's."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from click.testing import CliRunner
+
+from nmt_cli import cli
+from nmt_cli.commands import compare
+from nmt_cli.commands.comparison_table import ComparedRow, as_text
+from nmt_cli.errors import UserError
+from nmt_cli.table_3 import ROWS, PaperRow, row_of
+from tests.commands.test_run import write_experiment
+from tests.test_recipes import rows_of_table_3
+
+SHORT = ["training.max_steps=6", "validation.bleu=off"]
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """Two recipes: a base, and one that differs in its heads and has the name of a row."""
+    write_experiment(tmp_path)
+    (tmp_path / "toy.yaml").rename(tmp_path / "base.yaml")
+    (tmp_path / "a-1-head.yaml").write_text(
+        "extends: ./base.yaml\ndescription: One head.\nmodel: {num_heads: 1}\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def in_this_process(monkeypatch):
+    """Let trainings be calls instead of processes, because a start of torch takes seconds."""
+
+    def train_all(trainings, devices, options):
+        commands = [compare._command(t, devices[0], 1, options)[3:] for t in trainings]
+        statuses = [CliRunner().invoke(cli.main, command).exit_code for command in commands]
+        return [t for t, status in zip(trainings, statuses, strict=True) if status]
+
+    monkeypatch.setattr(compare, "_train_all", train_all)
+
+
+def do(*recipes, **options):
+    options = {"overrides": SHORT, **options}
+    compare.run([f"./{name}.yaml" for name in recipes], device="cpu", threads=1, **options)
+
+
+def started_sessions(folder, run):
+    return (folder / "runs" / run / "sessions.jsonl").read_text().splitlines()
+
+
+def last_perplexity(run_dir):
+    records = map(json.loads, (run_dir / "metrics.jsonl").read_text().splitlines())
+    return [r["validation"]["perplexity"] for r in records if "validation" in r][-1]
+
+
+@pytest.mark.usefixtures("in_this_process")
+def test_every_recipe_and_seed_is_a_run_and_a_figure_of_the_table(folder, capfdbinary):
+    do("base", "a-1-head", seeds=[1, 2], output_format="json")
+    rows = json.loads(capfdbinary.readouterr().out)
+    assert [row["name"] for row in rows] == ["base", "a-1-head"]
+    for row in rows:
+        runs = [folder / "runs" / row["name"] / f"seed-{seed}" for seed in (1, 2)]
+        scores = [json.loads((run / "scores/scores.json").read_text()) for run in runs]
+        assert row["bleus"] == [score["bleu"]["score"] for score in scores]
+        assert row["perplexities"] == [last_perplexity(run) for run in runs]
+        assert row["paper"]["perplexity"] == ROWS[row["name"]].perplexity
+    assert rows[0]["perplexities"][0] != rows[0]["perplexities"][1]
+
+    do("base", "a-1-head", seeds=[1, 2])
+    assert len(started_sessions(folder, "base/seed-1")) == 1
+    lines = capfdbinary.readouterr().out.decode().splitlines()
+    assert [line.split()[0] for line in lines] == ["recipe", "base", "a-1-head"]
+
+
+@pytest.mark.usefixtures("in_this_process")
+def test_a_failed_training_does_not_end_the_others(folder, capfdbinary):
+    do("base")
+    (folder / "runs/base/recipe.yaml").write_text("broken: true\n")
+    capfdbinary.readouterr()
+    with pytest.raises(UserError, match=r"^1 of 2 trainings failed \(runs/base\)"):
+        do("base", "a-1-head")
+    table = capfdbinary.readouterr().out.decode().splitlines()
+    assert [line.split()[0] for line in table] == ["recipe", "a-1-head"]
+
+
+def test_a_recipe_given_twice_is_refused(folder):
+    with pytest.raises(UserError, match=r"runs/base would be the folder of several trainings"):
+        do("base", "base")
+    assert not (folder / "prepared").exists()
+
+
+@pytest.mark.slow  # processes start torch four times
+def test_an_interrupted_comparison_goes_on(folder):
+    command = [sys.executable, "-m", "nmt_cli", "compare", "./base.yaml", "./a-1-head.yaml"]
+    command += ["--device=cpu", "--threads=1", "--set=training.max_steps=100000"]
+    command += ["--set=validation.bleu=off", "--set=checkpoints.every_steps=100000"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    with subprocess.Popen(command, stderr=subprocess.PIPE, env=environment, text=True) as process:
+        metrics = folder / "runs/base/metrics.jsonl"
+        while not (metrics.exists() and metrics.stat().st_size):
+            assert process.poll() is None
+            time.sleep(0.05)
+        process.send_signal(signal.SIGTERM)
+        _, messages = process.communicate(timeout=60)
+    assert process.returncode == 75
+    assert "Run the same command again to continue." in messages
+    assert not (folder / "runs/a-1-head").exists()
+    step = json.loads(metrics.read_text().splitlines()[-1])["step"]
+    do("base", overrides=[f"training.max_steps={step + 1}", SHORT[1]])
+    assert [json.loads(line)["from_step"] for line in started_sessions(folder, "base")] == [0, step]
+
+
+def test_numbers_stand_in_columns():
+    rows = [
+        ComparedRow("base", 7_568_384, [4.5], [38.25], PaperRow(4.92, 25.8, 65)),
+        ComparedRow("mine", 900_000, [10.0, 11.0], [], None),
+    ]
+    assert as_text(rows) == (
+        "recipe  seeds  10⁶ parameters  paper              perplexity  paper   BLEU  paper\n"
+        "base        1             7.6     65                    4.50   4.92  38.25   25.8\n"
+        "mine        2             0.9         10.50 (10.00 to 11.00)"
+    )
+
+
+@pytest.mark.parametrize("row", list(rows_of_table_3()), ids=lambda row: row.name)
+def test_the_papers_figures_are_those_of_its_table(row):
+    paper = row_of(row.name)
+    assert paper is not None
+    assert (f"{paper.perplexity:.2f}", f"{paper.bleu:.1f}") == (row.perplexity, row.bleu)
+    assert paper.parameters in {None, row.millions}
