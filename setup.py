@@ -4,6 +4,7 @@ from pathlib import Path
 
 from setuptools import find_packages, setup
 
+DATA = ["pooch>=1.8"]
 REPORT = ["matplotlib>=3.10"]
 TENSORBOARD = ["tensorboard>=2.17"]
 
@@ -38,9 +39,11 @@ setup(
         "backports.zstd>=1.0; python_version < '3.14'",
     ],
     extras_require={
+        "data": DATA,
         "report": REPORT,
         "tensorboard": TENSORBOARD,
         "dev": [
+            *DATA,
             *REPORT,
             *TENSORBOARD,
             "hypothesis>=6.100",

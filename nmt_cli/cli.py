@@ -12,7 +12,15 @@ import click
 
 from nmt_cli import logs
 from nmt_cli.atomic_files import is_failed_write
-from nmt_cli.command_line import experiments, machine, recipes, scoring, training, translation
+from nmt_cli.command_line import (
+    data,
+    experiments,
+    machine,
+    recipes,
+    scoring,
+    training,
+    translation,
+)
 from nmt_cli.errors import STATUS_INTERRUPTED, InterruptedTrainingError, UserError
 from nmt_cli.launch import this_worker
 from nmt_cli.thread_waiting import spin_briefly
@@ -99,6 +107,7 @@ for command in (
     scoring.score,
     recipes.recipes,
     recipes.inspect,
+    data.data,
     machine.doctor,
 ):
     main.add_command(command)

@@ -18,6 +18,7 @@ PREPARED = "prepared"  # values of "kind" in manifests
 REPORT = "report"
 TRANSLATION = "translation"  # of the test text, and its scores
 SCORED = "scores"
+DATASET = "dataset"
 MODEL_KINDS = ("regular", "final", "safety", "average")
 SHOWN = 5  # folders in a message
 LEVELS_ABOVE = 3
@@ -168,6 +169,7 @@ HOLDINGS: dict[str, Callable[[Path], bool]] = {
 KINDS = {
     PREPARED: "a prepared corpus",
     REPORT: "a report",
+    DATASET: "a data set",
     TRANSLATION: "a translation of a test text",
     SCORED: "the scores of a translation",
     "average": "an average",

@@ -2,7 +2,7 @@
 
 average, checkpoints  1: settings in recipe.yaml, one input matrix for each attention
                       2: settings in config.json, a matrix for each projection of attention
-prepared, report, translation, scores  1
+prepared, report, translation, scores, dataset  1
 """
 
 from collections.abc import Mapping
@@ -15,6 +15,7 @@ NEWEST = {
     "report": 1,
     "translation": 1,
     "scores": 1,
+    "dataset": 1,
     "average": 2,
     "regular": 2,
     "final": 2,

@@ -37,7 +37,7 @@ LAYERS = [
     {"folders", "locks", "model_settings", "run_status"},
     {"launch"},
     {"corpus", "costs", "metrics", "model", "pictures", "report"},
-    {"hardware", "model_directory", "optimization"},
+    {"datasets", "hardware", "model_directory", "optimization"},
     {"decoding"},
     {"runs"},
     {"training"},
@@ -56,6 +56,8 @@ DOORS = {
     "sacrebleu": {"metrics"},
     "safetensors": {"model_directory"},
     "tqdm": {"logs"},
+    "pooch": {"datasets"},
+    "requests": {"datasets"},
     "matplotlib": {"pictures", "report"},
     "tensorboard": {"runs"},
     "torch": {

@@ -12,7 +12,7 @@ from nmt_cli.errors import EndedAtOnceError, InterruptedTrainingError, OutputErr
 
 HEAVY = (
     *("torch", "yaml", "pydantic", "numpy", "sentencepiece", "sacrebleu", "safetensors"),
-    *("matplotlib", "tensorboard"),
+    *("matplotlib", "tensorboard", "pooch", "requests"),
 )
 RECIPE_OPTIONS = {"--set"}
 MACHINE_OPTIONS = {
@@ -49,6 +49,7 @@ OPTIONS = {
     | {"--format"},
     "attention": {"--output", "--format", "--kind", "--layers", "--heads", "--force"}
     | {"--device", "--threads", "--quiet"},
+    "data get": {"--output", "--downloads", "--force", "--quiet"},
     "recipes list": set(),
     "recipes show": RECIPE_OPTIONS | {"--comments"},
     "recipes keys": set(),

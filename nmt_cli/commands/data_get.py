@@ -1,0 +1,61 @@
+"""``nmt-cli data get``: brings public data into the files that the shipped recipes name."""
+
+from pathlib import Path
+
+from nmt_cli import logs
+from nmt_cli.atomic_files import directory_appearing_whole, refuse_directory
+from nmt_cli.datasets.assembly import download, write_evaluation_sets, write_train
+from nmt_cli.datasets.catalogue import CATALOGUE
+from nmt_cli.errors import UserError
+from nmt_cli.folders import DATASET, kind_of
+from nmt_cli.locks import claimed
+from nmt_cli.near_names import nearest
+
+DATA = Path("data")  # the folder of all data, as the shipped recipes name it
+DOWNLOADS = "downloads"  # folder of the archives, beside the output
+
+
+def run(
+    name: str, *, output: Path | None = None, downloads: Path | None = None, force: bool = False
+) -> None:
+    """Write the data set ``name`` to the directory ``output``, which appears whole.
+
+    Raises UserError if there is no such data set, pooch is missing, a download fails, or ``output``
+    exists without ``force``; OutputError if the disk is full.
+    """
+    _refuse_unknown(name)
+    output = output or DATA / name
+    _refuse_output(output, force=force)
+    with claimed(output, "--output"):
+        _assemble(name, downloads or output.parent / DOWNLOADS, output)
+    logs.info(f"Wrote {output}.")
+
+
+def _assemble(name: str, downloads: Path, output: Path) -> None:
+    dataset = CATALOGUE[name]
+    downloaded = download(dataset, downloads)
+    with directory_appearing_whole(output, replace=output.exists()) as partial:
+        test_sets = write_evaluation_sets(dataset, downloaded.evaluation_sets, partial.path)
+        train = write_train(dataset, downloaded.archives, partial.path)
+        partial.facts.update(kind=DATASET, name=name, train=train, test_sets=test_sets)
+    logs.info(f"Joined the archives in {downloads}; you may remove them.")
+
+
+def _refuse_unknown(name: str) -> None:
+    if name in CATALOGUE:
+        return
+    meant = nearest(name, CATALOGUE) or list(CATALOGUE)
+    raise UserError(
+        f"{name} is not a data set of data get; did you mean "
+        f"{', '.join(meant[:-1])}{' or ' * (len(meant) > 1)}{meant[-1]}?"
+    )
+
+
+def _refuse_output(output: Path, *, force: bool) -> None:
+    """Raise UserError if ``output`` cannot be written; even --force replaces only a data set."""
+    is_empty = output.is_dir() and not any(output.iterdir())
+    if output.is_dir() and not is_empty and kind_of(output) != DATASET:
+        raise UserError(
+            f"{output} exists and was not written by data get; choose another --output."
+        )
+    refuse_directory(output, replace=force or is_empty)

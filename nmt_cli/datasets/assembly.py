@@ -1,0 +1,114 @@
+"""Downloads the parts of a parallel data set and joins them to one file for each language."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from nmt_cli import logs
+from nmt_cli.datasets.archives import append_lines, append_members
+from nmt_cli.datasets.entries import Archive, EvaluationSet, ParallelDataset, Part
+from nmt_cli.errors import UserError
+from nmt_cli.metrics import test_sets
+from nmt_cli.metrics.test_sets import DownloadedSet
+
+
+class Downloads(NamedTuple):
+    """The complete files of a data set, before they are joined."""
+
+    archives: Mapping[Archive, Path]
+    evaluation_sets: Mapping[EvaluationSet, DownloadedSet]
+
+
+def download(dataset: ParallelDataset, folder: Path) -> Downloads:
+    """Return the archives, kept in ``folder``, and the test sets, kept by sacreBLEU.
+
+    What is there already is checked and not downloaded again. Raises UserError if pooch is missing
+    or something cannot be downloaded, OutputError if the disk is full.
+    """
+    try:
+        from nmt_cli.datasets.download import fetch, refuse_small_disk
+    except ModuleNotFoundError as error:
+        if error.name not in {"pooch", "requests"}:
+            raise
+        raise UserError(
+            "data get downloads with pooch, which is not installed; "
+            "run: pip install 'nmt-cli[data]'"
+        ) from None
+    refuse_small_disk(dataset.archives, folder)
+    languages = "-".join(dataset.languages)
+    evaluation_sets = {
+        wanted: test_sets.download(wanted.sacrebleu_name, languages, wanted.num_lines)
+        for wanted in dataset.evaluation_sets
+    }
+    archives = {archive: fetch(archive, folder) for archive in dataset.archives}
+    return Downloads(archives, evaluation_sets)
+
+
+def write_train(
+    dataset: ParallelDataset, archives: Mapping[Archive, Path], folder: Path
+) -> list[dict[str, Any]]:
+    """Write ``train`` in both languages, all parts in order; return facts about each part.
+
+    Raises UserError if an archive is damaged, or if the two sides of a part differ in length.
+    """
+    source_name, target_name = (f"train.{language}" for language in dataset.languages)
+    total = sum(2 * part.num_lines for part in dataset.train)
+    with (
+        (folder / source_name).open("wb") as source,
+        (folder / target_name).open("wb") as target,
+        logs.progress("Joining the parts", "lines", total) as counter,
+    ):
+        facts = []
+        for part in dataset.train:
+            members = [part.member(language) for language in dataset.languages]
+            outputs = dict(zip(members, (source, target), strict=True))
+            path = archives[part.archive]
+            num_lines = append_members(path, outputs, counter.advance)
+            _check_lines(part, path, num_lines)
+            facts.append(_facts(part, members, num_lines[members[0]]))
+    return facts
+
+
+def write_evaluation_sets(
+    dataset: ParallelDataset, downloaded: Mapping[EvaluationSet, DownloadedSet], folder: Path
+) -> list[dict[str, Any]]:
+    """Copy the test sets in both languages; return facts about each."""
+    facts = []
+    for wanted, files in downloaded.items():
+        for path, language in zip((files.source, files.reference), dataset.languages, strict=True):
+            with path.open("rb") as text, (folder / f"{wanted.name}.{language}").open("wb") as copy:
+                append_lines(text, copy, lambda _: None)
+        facts.append(
+            {
+                "name": wanted.name,
+                "sacrebleu": wanted.sacrebleu_name,
+                "url": files.url,
+                "md5": files.md5,
+                "lines": wanted.num_lines,
+            }
+        )
+    return facts
+
+
+def _check_lines(part: Part, path: Path, num_lines: Mapping[str, int]) -> None:
+    """Raise UserError if the sides differ in length; warn if there are more or fewer than known."""
+    (one, num_one), (other, num_other) = num_lines.items()
+    if num_one != num_other:
+        raise UserError(
+            f"{path}: {one} has {num_one:,} lines but {other} has {num_other:,}; "
+            "line n of one must translate line n of the other."
+        )
+    if num_one != part.num_lines:
+        logs.warning(f"{part.name} has {num_one:,} pairs, {part.num_lines:,} were expected.")
+
+
+def _facts(part: Part, members: list[str], num_lines: int) -> dict[str, Any]:
+    return {
+        "name": part.name,
+        "url": part.archive.url,
+        "bytes": part.archive.num_bytes,
+        "sha256": part.archive.sha256,
+        "members": members,
+        "lines": num_lines,
+        "expected_lines": part.num_lines,
+    }

@@ -1,0 +1,178 @@
+"""Downloads archives: continued where they broke off, checked, and repeated if they are wrong.
+
+pooch transfers the bytes. This module decides where a transfer begins and whether its result is
+right. A file has its name only if its size and checksum are right; until then it is called
+NAME.incomplete.
+"""
+
+import re
+import shutil
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import requests
+from pooch import HTTPDownloader
+
+from nmt_cli import logs
+from nmt_cli.atomic_files import is_failed_write, make_folders, sha256
+from nmt_cli.datasets.entries import Archive
+from nmt_cli.errors import OutputError, UserError
+from nmt_cli.locks import claimed
+
+ATTEMPTS = 5
+FIRST_PAUSE = 2.0  # seconds before the second attempt; each further pause is twice as long
+TIMEOUT_SECONDS = 60.0  # without a byte
+CHUNK = 1 << 18  # bytes
+RANGE_NOT_SATISFIABLE = 416
+WORTH_REPEATING = {408, 425, 429}  # among the statuses 4xx
+SYSTEM_ERROR = re.compile(r"\[Errno -?\d+\] ([^'\")\]]+)")
+
+
+def fetch(archive: Archive, folder: Path) -> Path:
+    """Return the path of the archive in ``folder``, downloaded unless it is there and right.
+
+    Raises UserError if it cannot be downloaded; what has arrived is kept, and the next call
+    continues there. Raises OutputError if the disk is full.
+    """
+    path, incomplete = folder / archive.name, _incomplete(folder, archive)
+    with claimed(path, "--downloads"):
+        if path.exists():
+            problem = _problem(path, archive)
+            if problem is None:
+                return path
+            logs.warning(f"{path} {problem}; it is downloaded again.")
+        for attempt in range(1, ATTEMPTS + 1):
+            problem = _attempt(archive, incomplete)
+            if problem is None:
+                incomplete.rename(path)
+                return path
+            if attempt < ATTEMPTS:
+                logs.warning(
+                    f"{archive.url} {problem}; trying again ({attempt + 1} of {ATTEMPTS})."
+                )
+                time.sleep(FIRST_PAUSE * 2 ** (attempt - 1))
+    raise UserError(
+        f"{archive.url} {problem}, in the last of {ATTEMPTS} attempts. Run the same command again "
+        "later: it continues where this one stopped."
+    )
+
+
+def refuse_small_disk(archives: Iterable[Archive], folder: Path) -> None:
+    """Raise OutputError if what is missing of the archives does not fit into ``folder``."""
+    make_folders(folder)
+    missing = sum(_missing_bytes(archive, folder) for archive in archives)
+    free = shutil.disk_usage(folder).free
+    if missing > free:
+        raise OutputError(
+            f"{folder} has {free:,} bytes of free space, but {missing:,} are to be downloaded; "
+            "free some space, or choose another --downloads."
+        )
+
+
+def _incomplete(folder: Path, archive: Archive) -> Path:
+    return folder / f"{archive.name}.incomplete"
+
+
+def _missing_bytes(archive: Archive, folder: Path) -> int:
+    if (folder / archive.name).exists():
+        return 0
+    return max(0, archive.num_bytes - _size(_incomplete(folder, archive)))
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
+
+
+def _attempt(archive: Archive, incomplete: Path) -> str | None:
+    """Download what is missing; return what is wrong with the result, or None if it is right.
+
+    Bytes that may be right are kept for the next attempt; all others are removed.
+    """
+    try:
+        if _size(incomplete) < archive.num_bytes:
+            _transfer(archive, incomplete)
+    except requests.HTTPError as error:
+        status, reason = _status(error)
+        if status == RANGE_NOT_SATISFIABLE:
+            incomplete.unlink()
+            reason = f"{reason}, since the file there has fewer than {archive.num_bytes:,} bytes"
+        if 400 <= status < 500 and status not in WORTH_REPEATING:
+            raise UserError(f"{archive.url} cannot be downloaded: {status} {reason}.") from None
+        return f"gave {status} {reason}"
+    except requests.RequestException as error:
+        return f"broke off after {_size(incomplete):,} of {archive.num_bytes:,} bytes{_why(error)}"
+    except OSError as error:
+        if not is_failed_write(error):
+            raise
+        raise OutputError(
+            f"{incomplete} could not be written: {error.strerror}. Free some space and run the "
+            "same command again: it continues where this one stopped."
+        ) from error
+    if _size(incomplete) < archive.num_bytes:
+        return f"ended after {_size(incomplete):,} of {archive.num_bytes:,} bytes"
+    problem = _problem(incomplete, archive)
+    if problem is not None:
+        incomplete.unlink()
+    return problem
+
+
+def _problem(path: Path, archive: Archive) -> str | None:
+    """Return what is wrong with the whole file ``path``; None if size and checksum are right."""
+    if _size(path) != archive.num_bytes:
+        return f"has {_size(path):,} bytes instead of {archive.num_bytes:,}"
+    found = sha256(path)
+    if found != archive.sha256:
+        return f"has the SHA-256 sum {found} instead of {archive.sha256}"
+    return None
+
+
+def _transfer(archive: Archive, incomplete: Path) -> None:
+    """Append the missing bytes to ``incomplete``. Raises RequestException if that breaks off."""
+    present = _size(incomplete)
+    # Without compression on the way, so that bytes can be counted.
+    headers = {"Accept-Encoding": "identity"}
+    if present:
+        headers["Range"] = f"bytes={present}-"
+    with (
+        incomplete.open("ab") as file,
+        logs.progress(archive.name, "bytes", archive.num_bytes, present) as counter,
+    ):
+
+        def start_again_if_sent_whole(response: requests.Response, *_: Any, **__: Any) -> None:
+            if response.status_code == requests.codes.ok:  # the server does not know Range
+                file.truncate(0)
+
+        download = HTTPDownloader(
+            chunk_size=CHUNK,
+            headers=headers,
+            timeout=TIMEOUT_SECONDS,
+            hooks={"response": start_again_if_sent_whole},
+        )
+        download(archive.url, _Counted(file, counter), None)
+
+
+class _Counted:
+    """Writes to a file and counts the bytes."""
+
+    def __init__(self, file: BinaryIO, counter: logs.ProgressBar) -> None:
+        self._file, self._counter = file, counter
+        self.flush = file.flush
+
+    def write(self, chunk: bytes) -> None:
+        self._file.write(chunk)
+        self._counter.advance(len(chunk))
+
+
+def _status(error: requests.HTTPError) -> tuple[int, str]:
+    assert error.response is not None, "raise_for_status always has one"
+    return error.response.status_code, error.response.reason
+
+
+def _why(error: requests.RequestException) -> str:
+    """Return the system's reason in front of all the names of classes, or nothing."""
+    if isinstance(error, requests.Timeout):
+        return f" (nothing came for {TIMEOUT_SECONDS:.0f} seconds)"
+    found = SYSTEM_ERROR.search(str(error))
+    return f" ({found[1]})" if found else ""

@@ -1,0 +1,98 @@
+"""Test sets that sacreBLEU downloads, checks by their MD5 sum and converts to plain text.
+
+They are kept in sacreBLEU's own folder (~/.sacrebleu, or the one that the environment variable
+SACREBLEU names), so the command ``sacrebleu -t`` scores against the same files.
+"""
+
+import logging
+import shutil
+import socket
+import tarfile
+import time
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.client import HTTPException
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.error import URLError
+
+from sacrebleu.dataset import DATASETS
+from sacrebleu.utils import SACREBLEU_DIR
+
+from nmt_cli import logs
+from nmt_cli.atomic_files import is_failed_write
+from nmt_cli.errors import OutputError, UserError
+
+ATTEMPTS = 3
+PAUSE_SECONDS = 5.0
+TIMEOUT_SECONDS = 60.0  # without a byte; sacreBLEU itself would wait for ever
+STATUS_OF_SACREBLEU = 1  # it ends the program if the MD5 sum is wrong
+
+
+class DownloadedSet(NamedTuple):
+    """A test set as plain text, one sentence a line, and the archive that it comes from."""
+
+    source: Path
+    reference: Path
+    url: str
+    md5: str
+
+
+def download(name: str, language_pair: str, num_lines: int) -> DownloadedSet:
+    """Return sacreBLEU's test set ``name``, such as wmt14/full, for ``language_pair``: en-de.
+
+    Downloads it if it is not there yet; a broken or damaged copy is downloaded again. Raises
+    UserError if no attempt gave two files of ``num_lines`` lines, OutputError if the disk is full.
+    """
+    dataset: Any = DATASETS[name]  # most of its methods have no types
+    url, md5 = dataset.data[0], dataset.md5[0]
+    folder = Path(SACREBLEU_DIR) / name
+    for attempt in range(1, ATTEMPTS + 1):
+        try:
+            with _quiet_and_impatient():
+                source, reference = map(Path, dataset.get_files(language_pair)[:2])
+        except (URLError, HTTPException, TimeoutError, ConnectionError) as error:
+            problem = str(getattr(error, "reason", error))
+        except SystemExit as error:
+            if error.code != STATUS_OF_SACREBLEU:  # a signal ended the program
+                raise
+            problem = f"its MD5 sum is not {md5}"
+            shutil.rmtree(folder, ignore_errors=True)
+        except (OSError, tarfile.TarError, EOFError, zlib.error) as error:
+            if isinstance(error, OSError) and is_failed_write(error):
+                raise OutputError(f"{folder} could not be written: {error.strerror}.") from None
+            problem = f"its copy in {folder} was damaged"
+            shutil.rmtree(folder, ignore_errors=True)
+        else:
+            wrong = [path for path in (source, reference) if count_lines(path) != num_lines]
+            if not wrong:
+                return DownloadedSet(source, reference, url, md5)
+            problem = f"{wrong[0]} had {count_lines(wrong[0]):,} lines instead of {num_lines:,}"
+            shutil.rmtree(folder, ignore_errors=True)
+        if attempt < ATTEMPTS:
+            logs.warning(f"{url}: {problem}; trying again ({attempt + 1} of {ATTEMPTS}).")
+            time.sleep(PAUSE_SECONDS)
+    raise UserError(
+        f"{url} could not be downloaded in {ATTEMPTS} attempts: {problem}. "
+        "Run the same command again later."
+    )
+
+
+def count_lines(path: Path) -> int:
+    """Return the number of line feeds in the file."""
+    with path.open("rb") as stream:
+        return sum(block.count(b"\n") for block in iter(lambda: stream.read(1 << 20), b""))
+
+
+@contextmanager
+def _quiet_and_impatient() -> Iterator[None]:
+    """Let sacreBLEU log nothing, because we report its errors, and wait only for a time."""
+    logger, timeout = logging.getLogger("sacrebleu"), socket.getdefaulttimeout()
+    was_disabled, logger.disabled = logger.disabled, True
+    socket.setdefaulttimeout(TIMEOUT_SECONDS)
+    try:
+        yield
+    finally:
+        logger.disabled = was_disabled
+        socket.setdefaulttimeout(timeout)

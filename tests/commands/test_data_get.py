@@ -1,0 +1,248 @@
+import gzip
+import hashlib
+import json
+import re
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from nmt_cli import cli, logs
+from nmt_cli.atomic_files import verify
+from nmt_cli.commands import data_get
+from nmt_cli.commands.recipes import _named_files
+from nmt_cli.datasets import download
+from nmt_cli.datasets.catalogue import CATALOGUE
+from nmt_cli.datasets.entries import Archive, EvaluationSet, ParallelDataset, Part
+from nmt_cli.errors import UserError
+from nmt_cli.locks import OutputInUseError, claimed
+from nmt_cli.metrics import test_sets
+from nmt_cli.metrics.test_sets import DownloadedSet
+from nmt_cli.recipe.reader import read_recipe
+from tests.loopback_server import Fault, running_server
+from tests.tar_files import tar_of
+
+# Line separators of other programs are inside the lines.
+NEWS = {"en": "A fox\u2028runs\nIt rains\n", "de": "Ein Fuchs rennt\nEs\u0085regnet"}
+WEB = {"en": "\nHello\nBye\n", "de": "Leer\nHallo\nTschüss\n"}
+NOTES = {"en": "last\n", "de": "zuletzt\n"}
+
+
+@pytest.fixture
+def server(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.setattr(download, "FIRST_PAUSE", 0.0)
+    logs.configure(quiet=True)
+    with running_server() as running:
+        yield running
+
+
+def names_in(folder):
+    return sorted(path.name for path in Path(folder).iterdir())
+
+
+def serve(server, path, members, mode="w:gz"):
+    content = tar_of(members, mode)
+    return Archive(server.put(path, content), len(content), hashlib.sha256(content).hexdigest())
+
+
+def serve_news_and_notes(server, news=NEWS):
+    texts = {f"t/news.{language}": text.encode() for language, text in news.items()}
+    texts |= {f"t/notes.{language}": text.encode() for language, text in NOTES.items()}
+    return serve(server, "/wmt/news.tgz", texts)
+
+
+@pytest.fixture
+def toy(server, monkeypatch, tmp_path):
+    """A data set of three parts in two archives and one test set."""
+    packed = {f"web.{lang}.gz": gzip.compress(text.encode()) for lang, text in WEB.items()}
+    web = serve(server, "/old/web.tar", packed, "w")
+    news = serve_news_and_notes(server)
+    dataset = ParallelDataset(
+        "en",
+        "de",
+        (
+            Part("News", news, "t/news.{language}", 2),
+            Part("Web", web, "web.{language}.gz", 3),
+            Part("Notes", news, "t/notes.{language}", 1),
+        ),
+        (EvaluationSet("newstest", "toy/full", 2),),
+    )
+    monkeypatch.setitem(CATALOGUE, "toy-en-de", dataset)
+    files = {"en": tmp_path / "cache.src", "de": tmp_path / "cache.ref"}
+    files["en"].write_text("one\ntwo\n")
+    files["de"].write_text("eins\nzwei\n")
+
+    def downloaded(name, languages, num_lines):
+        assert (name, languages, num_lines) == ("toy/full", "en-de", 2)
+        return DownloadedSet(files["en"], files["de"], "http://x/t.tgz", "0a")
+
+    monkeypatch.setattr(test_sets, "download", downloaded)
+    return dataset
+
+
+def expect_files(folder):
+    read = {path.name: path.read_bytes().decode() for path in folder.iterdir()}
+    del read["manifest.json"]
+    assert read == {
+        "train.en": "A fox\u2028runs\nIt rains\n\nHello\nBye\nlast\n",
+        "train.de": "Ein Fuchs rennt\nEs\u0085regnet\nLeer\nHallo\nTschüss\nzuletzt\n",
+        "newstest.en": "one\ntwo\n",
+        "newstest.de": "eins\nzwei\n",
+    }
+
+
+def test_the_parts_are_joined_in_their_order(toy):
+    data_get.run("toy-en-de")
+    expect_files(Path("data/toy-en-de"))
+    assert names_in("data") == ["downloads", "toy-en-de"]
+    assert names_in("data/downloads") == ["news.tgz", "web.tar"]
+
+
+def test_the_manifest_tells_where_each_part_comes_from(toy, server):
+    data_get.run("toy-en-de")
+    manifest = verify(Path("data/toy-en-de"))
+    assert (manifest["kind"], manifest["name"]) == ("dataset", "toy-en-de")
+    assert [part["lines"] for part in manifest["train"]] == [2, 3, 1]
+    web = toy.train[1].archive
+    assert manifest["train"][1] == {
+        "name": "Web",
+        "url": f"{server.url}/old/web.tar",
+        "bytes": web.num_bytes,
+        "sha256": web.sha256,
+        "members": ["web.en.gz", "web.de.gz"],
+        "lines": 3,
+        "expected_lines": 3,
+    }
+    assert manifest["test_sets"] == [
+        {"name": "newstest", "sacrebleu": "toy/full", "url": "http://x/t.tgz", "md5": "0a",
+         "lines": 2}
+    ]  # fmt: skip
+
+
+def test_the_command_downloads_through_faults(toy, server):
+    server.faults = [Fault(sent=50), Fault(damaged=True)]
+    result = CliRunner().invoke(cli.main, ["data", "get", "toy-en-de", "--output", "d/mine"])
+    assert result.exit_code == 0, result.output
+    expect_files(Path("d/mine"))
+    assert result.stdout == ""
+    assert result.stderr.count("trying again") >= 1
+    assert result.stderr.endswith("Wrote d/mine.\n")
+    assert names_in("d/downloads") == ["news.tgz", "web.tar"]
+
+
+def test_the_next_run_goes_on_with_what_is_there(toy, server):
+    server.faults = [Fault(), *[Fault(status=500)] * 5]
+    with pytest.raises(UserError, match=r"old/web\.tar gave 500 Internal Server Error"):
+        data_get.run("toy-en-de", downloads=Path("kept"))
+    assert not Path("data/toy-en-de").exists()
+    del server.requests[:]
+    data_get.run("toy-en-de", downloads=Path("kept"))
+    assert server.requests == [("/old/web.tar", None)]
+    expect_files(Path("data/toy-en-de"))
+
+
+def test_another_number_of_lines_is_a_warning(toy, monkeypatch, capsys):
+    news, *others = toy.train
+    changed = toy._replace(train=(news._replace(num_lines=1_000), *others))
+    monkeypatch.setitem(CATALOGUE, "toy-en-de", changed)
+    data_get.run("toy-en-de")
+    assert capsys.readouterr().err == "Warning: News has 2 pairs, 1,000 were expected.\n"
+    manifest = json.loads(Path("data/toy-en-de/manifest.json").read_text())
+    assert (manifest["train"][0]["lines"], manifest["train"][0]["expected_lines"]) == (2, 1000)
+
+
+def test_sides_of_different_length_are_refused(toy, server, monkeypatch):
+    shorter = serve_news_and_notes(server, {"en": NEWS["en"], "de": "Ein\u2028Fuchs\n"})
+    train = tuple(
+        part._replace(archive=shorter) if part.archive.name == "news.tgz" else part
+        for part in toy.train
+    )
+    monkeypatch.setitem(CATALOGUE, "toy-en-de", toy._replace(train=train))
+    with pytest.raises(UserError, match=r"news\.tgz: t/news\.en has 2 lines but t/news\.de has 1;"):
+        data_get.run("toy-en-de")
+    assert names_in("data") == ["downloads"]
+
+
+def test_what_exists_is_replaced_only_with_force(toy, server):
+    data_get.run("toy-en-de")
+    Path("data/toy-en-de/train.en").write_text("changed")
+    del server.requests[:]
+    with pytest.raises(UserError, match=r"toy-en-de already exists; add --force to replace it"):
+        data_get.run("toy-en-de")
+    assert server.requests == []
+    data_get.run("toy-en-de", force=True)
+    assert server.requests == []
+    expect_files(Path("data/toy-en-de"))
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_files_of_the_user_are_never_replaced(toy, server, force):
+    Path("data/toy-en-de").mkdir(parents=True)
+    Path("data/toy-en-de/train.en").write_text("mine")
+    with pytest.raises(UserError, match=r"exists and was not written by data get; choose another"):
+        data_get.run("toy-en-de", force=force)
+    assert server.requests == []
+    assert Path("data/toy-en-de/train.en").read_text() == "mine"
+
+
+def test_an_empty_folder_is_no_obstacle(toy):
+    Path("data/toy-en-de").mkdir(parents=True)
+    data_get.run("toy-en-de")
+    expect_files(Path("data/toy-en-de"))
+
+
+def test_one_command_at_a_time(toy):
+    with claimed(Path("data/toy-en-de"), "--output"), pytest.raises(OutputInUseError):
+        data_get.run("toy-en-de")
+
+
+@pytest.mark.parametrize(
+    ("name", "proposal"),
+    [("wmt14-en-d", "wmt14-en-de"), ("wmt14", "wmt14-en-de or wmt14-en-fr"), ("x" * 99, "")],
+)
+def test_an_unknown_name_is_one_line(name, proposal, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(cli.main, ["data", "get", name])
+    assert result.exit_code == 1
+    assert result.stderr.startswith(f"Error: {name} is not a data set of data get; did you mean ")
+    assert f"did you mean {proposal}" in result.stderr
+    assert result.stderr.count("\n") == 1
+    assert names_in(".") == []
+
+
+def test_without_pooch_the_extra_is_named(toy, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pooch", None)
+    monkeypatch.delitem(sys.modules, "nmt_cli.datasets.download")
+    with pytest.raises(UserError, match=r"pip install 'nmt-cli\[data\]'"):
+        data_get.run("toy-en-de")
+
+
+def test_the_files_are_those_of_the_recipe_base():
+    """Every file that base names is in the folder that is written by default."""
+    listed = dict(_named_files(read_recipe("base").recipe))
+    dataset = CATALOGUE["wmt14-en-de"]
+    stems = ["train", *(wanted.name for wanted in dataset.evaluation_sets)]
+    written = {
+        Path("data/wmt14-en-de") / f"{stem}.{language}"
+        for stem in stems
+        for language in dataset.languages
+    }
+    assert set(listed.values()) == written
+
+
+def test_the_sizes_are_those_of_wmt14():
+    """The totals that the field reports, with the counts of each part by others."""
+    totals = {name: sum(part.num_lines for part in CATALOGUE[name].train) for name in CATALOGUE}
+    assert totals == {"wmt14-en-de": 4_520_620, "wmt14-en-fr": 40_842_333}
+    for dataset in CATALOGUE.values():
+        assert {wanted.name: wanted.num_lines for wanted in dataset.evaluation_sets} == {
+            "newstest2013": 3000,
+            "newstest2014": 3003,
+        }
+        for archive in dataset.archives:
+            assert re.fullmatch("[0-9a-f]{64}", archive.sha256)
+            assert archive.url.startswith("https://www.statmt.org/")
+    assert len(CATALOGUE["wmt14-en-fr"].archives) == 5
