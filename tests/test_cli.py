@@ -49,7 +49,7 @@ OPTIONS = {
     | {"--format"},
     "attention": {"--output", "--format", "--kind", "--layers", "--heads", "--force"}
     | {"--device", "--threads", "--quiet"},
-    "data get": {"--output", "--downloads", "--force", "--quiet"},
+    "data get": {"--output", "--downloads", "--treebank", "--force", "--quiet"},
     "recipes list": set(),
     "recipes show": RECIPE_OPTIONS | {"--comments"},
     "recipes keys": set(),

@@ -21,13 +21,14 @@ def data() -> None:
     type=PATH,
     help="Directory of the archives.  [default: downloads beside --output]",
 )
+@click.option("--treebank", type=PATH, help="Your copy of the Penn Treebank; for wsj.")
 @force_option
 @quiet_option
 def get(name: str, quiet: bool, **options: Any) -> None:
-    """Download the data set NAME: wmt14-en-de or wmt14-en-fr.
+    """Get the data set NAME: wmt14-en-de, wmt14-en-fr or wsj.
 
-    If a download breaks off, the same command continues it. Needs pooch: pip install
-    'nmt-cli[data]'.
+    If a download breaks off, the same command continues it. Downloads need pooch: pip install
+    'nmt-cli[data]'. wsj downloads nothing; it is made of the .mrg files below --treebank.
     """
     logs.configure(quiet=quiet)
     from nmt_cli.commands import data_get as command

@@ -6,6 +6,7 @@ from nmt_cli import logs
 from nmt_cli.atomic_files import directory_appearing_whole, refuse_directory
 from nmt_cli.datasets.assembly import download, write_evaluation_sets, write_train
 from nmt_cli.datasets.catalogue import CATALOGUE
+from nmt_cli.datasets.treebank import write_splits
 from nmt_cli.errors import UserError
 from nmt_cli.folders import DATASET, kind_of
 from nmt_cli.locks import claimed
@@ -13,25 +14,36 @@ from nmt_cli.near_names import nearest
 
 DATA = Path("data")  # the folder of all data, as the shipped recipes name it
 DOWNLOADS = "downloads"  # folder of the archives, beside the output
+TREEBANK = "wsj"
 
 
 def run(
-    name: str, *, output: Path | None = None, downloads: Path | None = None, force: bool = False
+    name: str,
+    *,
+    output: Path | None = None,
+    downloads: Path | None = None,
+    treebank: Path | None = None,
+    force: bool = False,
 ) -> None:
     """Write the data set ``name`` to the directory ``output``, which appears whole.
 
-    Raises UserError if there is no such data set, pooch is missing, a download fails, or ``output``
-    exists without ``force``; OutputError if the disk is full.
+    Raises UserError if there is no such data set, an option does not fit to it, pooch is missing, a
+    download fails, the treebank is wrong, or ``output`` exists without ``force``; OutputError if
+    the disk is full.
     """
     _refuse_unknown(name)
+    _refuse_unfit(name, downloads, treebank)
     output = output or DATA / name
     _refuse_output(output, force=force)
     with claimed(output, "--output"):
-        _assemble(name, downloads or output.parent / DOWNLOADS, output)
+        if treebank is None:
+            _assemble_parallel(name, downloads or output.parent / DOWNLOADS, output)
+        else:
+            _assemble_treebank(treebank, output)
     logs.info(f"Wrote {output}.")
 
 
-def _assemble(name: str, downloads: Path, output: Path) -> None:
+def _assemble_parallel(name: str, downloads: Path, output: Path) -> None:
     dataset = CATALOGUE[name]
     downloaded = download(dataset, downloads)
     with directory_appearing_whole(output, replace=output.exists()) as partial:
@@ -41,14 +53,33 @@ def _assemble(name: str, downloads: Path, output: Path) -> None:
     logs.info(f"Joined the archives in {downloads}; you may remove them.")
 
 
+def _assemble_treebank(treebank: Path, output: Path) -> None:
+    with directory_appearing_whole(output, replace=output.exists()) as partial:
+        splits = write_splits(treebank, partial.path)
+        partial.facts.update(kind=DATASET, name=TREEBANK, treebank=str(treebank), splits=splits)
+
+
 def _refuse_unknown(name: str) -> None:
-    if name in CATALOGUE:
-        return
-    meant = nearest(name, CATALOGUE) or list(CATALOGUE)
-    raise UserError(
-        f"{name} is not a data set of data get; did you mean "
-        f"{', '.join(meant[:-1])}{' or ' * (len(meant) > 1)}{meant[-1]}?"
-    )
+    known = [*CATALOGUE, TREEBANK]
+    if name not in known:
+        meant = nearest(name, known) or known
+        raise UserError(
+            f"{name} is not a data set of data get; did you mean "
+            f"{', '.join(meant[:-1])}{' or ' * (len(meant) > 1)}{meant[-1]}?"
+        )
+
+
+def _refuse_unfit(name: str, downloads: Path | None, treebank: Path | None) -> None:
+    """Raise UserError if an option means nothing for the data set, or is missing."""
+    if name == TREEBANK and treebank is None:
+        raise UserError(
+            "the Penn Treebank is licensed and cannot be downloaded; "
+            "give the folder of your own copy: --treebank FOLDER"
+        )
+    if name != TREEBANK and treebank is not None:
+        raise UserError(f"{name} is not made of a treebank; --treebank is for {TREEBANK}.")
+    if name == TREEBANK and downloads is not None:
+        raise UserError(f"{TREEBANK} downloads nothing; leave out --downloads.")
 
 
 def _refuse_output(output: Path, *, force: bool) -> None:

@@ -201,7 +201,12 @@ def test_one_command_at_a_time(toy):
 
 @pytest.mark.parametrize(
     ("name", "proposal"),
-    [("wmt14-en-d", "wmt14-en-de"), ("wmt14", "wmt14-en-de or wmt14-en-fr"), ("x" * 99, "")],
+    [
+        ("wmt14-en-d", "wmt14-en-de?"),
+        ("wmt14", "wmt14-en-de or wmt14-en-fr?"),
+        ("wjs", "wsj?"),
+        ("x" * 99, "wmt14-en-de, wmt14-en-fr or wsj?"),
+    ],
 )
 def test_an_unknown_name_is_one_line(name, proposal, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -213,6 +218,56 @@ def test_an_unknown_name_is_one_line(name, proposal, tmp_path, monkeypatch):
     assert names_in(".") == []
 
 
+TREE = "( (S (NP-SBJ (DT The) (NN kettle)) (VP (VBD sang) (NP (-NONE- *)))) )\n"
+
+
+@pytest.fixture
+def treebank(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    logs.configure(quiet=True)
+    for section in range(25):
+        folder = tmp_path / f"ptb/{section:02}"
+        folder.mkdir(parents=True)
+        (folder / f"wsj_{section:02}00.mrg").write_text(TREE)
+    return tmp_path / "ptb"
+
+
+def test_a_treebank_is_assembled(treebank):
+    result = CliRunner().invoke(cli.main, ["data", "get", "wsj", "--treebank", str(treebank)])
+    assert result.exit_code == 0
+    assert result.stdout == ""
+    manifest = verify(Path("data/wsj"))
+    assert (manifest["kind"], manifest["name"]) == ("dataset", "wsj")
+    assert [split["trees"] for split in manifest["splits"]] == [20, 1, 1]
+    listed = dict(_named_files(read_recipe("parsing").recipe))
+    assert {path.name for path in listed.values()} == set(manifest["files"])
+    assert {path.parent for path in listed.values()} == {Path("data/wsj")}
+    tree = "(TOP (S (NP (DT The) (NN kettle)) (VP (VBD sang))))\n"
+    assert Path("data/wsj/train.trees").read_text() == tree * 20
+    assert Path("data/wsj/test.words").read_text() == "The kettle sang\n"
+
+
+def test_a_wrong_tree_leaves_nothing(treebank):
+    (treebank / "23/wsj_2300.mrg").write_text(TREE.rstrip()[:-1])
+    with pytest.raises(UserError, match=r"wsj_2300\.mrg:1: the tree that begins here does not clo"):
+        data_get.run("wsj", treebank=treebank)
+    assert names_in(".") == ["ptb"]
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("wsj", {}, "the Penn Treebank is licensed .* --treebank FOLDER$"),
+        ("wsj", {"treebank": Path("ptb"), "downloads": Path("d")}, "leave out --downloads"),
+        ("wmt14-en-de", {"treebank": Path("ptb")}, "--treebank is for wsj"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(treebank, name, options, message):
+    with pytest.raises(UserError, match=message):
+        data_get.run(name, **options)
+    assert names_in(".") == ["ptb"]
+
+
 def test_without_pooch_the_extra_is_named(toy, monkeypatch):
     monkeypatch.setitem(sys.modules, "pooch", None)
     monkeypatch.delitem(sys.modules, "nmt_cli.datasets.download")
@@ -220,13 +275,15 @@ def test_without_pooch_the_extra_is_named(toy, monkeypatch):
         data_get.run("toy-en-de")
 
 
-def test_the_files_are_those_of_the_recipe_base():
-    """Every file that base names is in the folder that is written by default."""
-    listed = dict(_named_files(read_recipe("base").recipe))
-    dataset = CATALOGUE["wmt14-en-de"]
+@pytest.mark.parametrize(
+    ("recipe", "name"), [("base", "wmt14-en-de"), ("base-en-fr", "wmt14-en-fr")]
+)
+def test_the_files_are_those_that_the_recipe_names(recipe, name):
+    listed = dict(_named_files(read_recipe(recipe).recipe))
+    dataset = CATALOGUE[name]
     stems = ["train", *(wanted.name for wanted in dataset.evaluation_sets)]
     written = {
-        Path("data/wmt14-en-de") / f"{stem}.{language}"
+        data_get.DATA / name / f"{stem}.{language}"
         for stem in stems
         for language in dataset.languages
     }
