@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+from nmt_cli import logs
 from nmt_cli.errors import UserError
 from nmt_cli.logs import printable, progress
 from nmt_cli.metrics.resampling import SIGNIFICANCE_LEVEL, Method, Resampling
@@ -18,6 +19,8 @@ from nmt_cli.metrics.significance import (
     paired_test,
 )
 
+FEW_SEGMENTS = 100  # with fewer, resampling finds differences that are chance, and misses others
+SMALLEST_SHOWN = 0.0001
 GIB = 1 << 30
 MOST_MEMORY = 8 * GIB
 TESTS: dict[Method, str] = {
@@ -118,6 +121,11 @@ def compare(
             f"{needed / GIB:.0f} GiB of memory, {MOST_MEMORY // GIB} GiB are allowed; give fewer "
             "--samples."
         )
+    if num_segments < FEW_SEGMENTS:
+        logs.warning(
+            f"{num_segments:,} segments are too few for a reliable test; compare systems on "
+            f"{FEW_SEGMENTS} or more."
+        )
     outcomes = []
     with progress("Comparing", "metrics", len(scorers)) as done:
         for scorer in scorers:
@@ -128,10 +136,13 @@ def compare(
 
 def _cells(figures: SystemFigures) -> tuple[str, str]:
     confidence = "" if figures.confidence is None else f" ± {figures.confidence:.2f}"
-    return (
-        f"{figures.score:.2f}{confidence}",
-        "" if figures.p_value is None else f"{figures.p_value:.4f}",
-    )
+    return f"{figures.score:.2f}{confidence}", _p_value(figures.p_value)
+
+
+def _p_value(p_value: float | None) -> str:
+    if p_value is None:
+        return ""
+    return f"{p_value:.4f}" if p_value >= SMALLEST_SHOWN else f"<{SMALLEST_SHOWN:.4f}"
 
 
 def _aligned(rows: Iterator[list[str]]) -> list[str]:

@@ -10,9 +10,11 @@ from sacrebleu.significance import PairedTest
 from nmt_cli import cli, logs
 from nmt_cli.commands import score, score_comparison
 from nmt_cli.errors import UserError
-from nmt_cli.metrics.resampling import NUM_SAMPLES
+from nmt_cli.metrics.bleu import bleu_scorer
+from nmt_cli.metrics.resampling import NUM_SAMPLES, Resampling
+from nmt_cli.metrics.significance import MetricFigures, NamedText, SystemFigures
 
-NUMBERS = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
+NUMBERS = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
 REFERENCE = [f"the {a} cat saw {b} mice in {a} houses" for a in NUMBERS for b in NUMBERS]
 GOOD = [line.replace("four", "for") for line in REFERENCE]
 SIMILAR = [line.replace("five", "fife") for line in REFERENCE]
@@ -112,7 +114,7 @@ def test_the_same_call_gives_the_same_figures(folder, monkeypatch):
 
 def test_a_compared_file_has_as_many_lines(folder):
     (folder / "short").write_text("one line\n")
-    with pytest.raises(UserError, match=r"good has 81 segments, .*short has 1; segment n of "):
+    with pytest.raises(UserError, match=r"good has 100 segments, .*short has 1; segment n of "):
         score.run(folder / "good", [folder / "ref"], compared=[folder / "short"])
 
 
@@ -128,7 +130,7 @@ def test_more_samples_than_memory(folder, monkeypatch):
     with pytest.raises(UserError) as caught:
         score.run(folder / "good", [folder / "ref"], compared=[folder / "poor"], samples=1_000_000)
     assert str(caught.value) == (
-        "1,000,000 samples of 81 segments need about 6 GiB of memory, 1 GiB are allowed; give "
+        "1,000,000 samples of 100 segments need about 7 GiB of memory, 1 GiB are allowed; give "
         "fewer --samples."
     )
 
@@ -144,3 +146,27 @@ def test_default_numbers_of_samples_are_those_of_sacrebleu():
 def test_values_that_no_test_can_take(folder, arguments):
     result = CliRunner().invoke(cli.main, ["score", *COMPARED[:4], *arguments])
     assert result.exit_code == 2
+
+
+def test_warns_of_few_segments(folder, capsys):
+    for name in ("ref", "good", "poor"):
+        lines = (folder / name).read_text().splitlines(keepends=True)
+        (folder / name).write_text("".join(lines[:99]))
+    score.run(folder / "good", [folder / "ref"], compared=[folder / "poor"], samples=100)
+    assert capsys.readouterr().err == (
+        "Warning: 99 segments are too few for a reliable test; compare systems on 100 or more.\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("p_value", "shown"), [(0.00009, "<0.0001"), (0.0001, "0.0001"), (1.0, "1.0000")]
+)
+def test_p_is_never_shown_as_zero(p_value, shown):
+    systems = [NamedText("first", []), NamedText("second", [])]
+    baseline = SystemFigures(30.0, 0.0, None, None, None, None)
+    other = SystemFigures(31.0, 1.0, p_value, "better", None, None)
+    outcomes = [MetricFigures("", [baseline, other])]
+    resampling = Resampling("randomization", 20_000, 1)
+    comparison = score_comparison.Comparison(systems, [[]], [bleu_scorer()], outcomes, resampling)
+    row = comparison.as_text().split("\n")[2]
+    assert row.split() == ["second", "31.00", shown]
