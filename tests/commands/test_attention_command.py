@@ -16,9 +16,11 @@ from nmt_cli.commands import attention as command
 from nmt_cli.corpus.normalization import Normalizer
 from nmt_cli.corpus.sentencepiece_tokenizer import SentencePieceTokenizer, train_model
 from nmt_cli.corpus.whitespace_tokenizer import CONTROL, WhitespaceTokenizer
+from nmt_cli.decoding.teacher_forcing import SentencePair, teacher_forced
 from nmt_cli.decoding.translator import Translator
 from nmt_cli.locks import claimed
 from nmt_cli.model.transformer import Transformer
+from nmt_cli.model_directory import load_model
 from nmt_cli.pictures import figure
 from tests.fake_models import save_as_model, tiny_recipe
 
@@ -67,7 +69,7 @@ def record_of(result):
     return json.loads(result.stdout)
 
 
-def test_json_holds_the_weights_of_the_given_translation(call):
+def test_json_holds_the_weights_of_the_given_translation(call, models):
     record = record_of(call(SOURCE, TARGET, "--format", "json"))
     assert record["source"] == ["ant", "bee", "<unk>", "</s>"]
     assert record["target_input"] == ["<s>", "(S", "<NN>", "<script>", ")S"]
@@ -75,8 +77,12 @@ def test_json_holds_the_weights_of_the_given_translation(call):
     assert (record["layers"], record["heads"]) == ([1, 2], [1, 2, 3, 4, 5])
     shapes = {name: np.shape(weights) for name, weights in record["weights"].items()}
     assert shapes == {"encoder": (2, 5, 4, 4), "decoder": (2, 5, 5, 5), "memory": (2, 5, 5, 4)}
-    for weights in record["weights"].values():
-        assert np.allclose(np.sum(weights, axis=3), 1, atol=1e-5)
+    _, tokenizer, model, *_ = load_model(models / "words")
+    pair = SentencePair([3, 4, 0], [6, 8, 9, 7])  # the three marks come first
+    assert tokenizer.encode(TARGET) == pair.target
+    (expected,) = teacher_forced(model, [pair], tokenizer, layers_with_weights=[0, 1]).weights
+    for name, weights in record["weights"].items():
+        assert np.allclose(weights, getattr(expected, name), atol=1e-5)
 
 
 def test_layers_heads_and_kind_choose_from_all_weights(call):

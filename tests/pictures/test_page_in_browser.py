@@ -136,15 +136,19 @@ def test_nothing_overlaps(show, count, width):
 
 def test_the_keyboard_chooses_a_word(show):
     attention = attention_of(words(7, 3), words(6, 4))
-    browser = show(attention)
+    browser = show(attention, height=300)
     everything = [expected_lines(attention, "encoder", 1)]
+    assert browser.evaluate("document.querySelectorAll('.figure [tabindex=\"0\"]').length") == 2
     for _ in range(20):
         if browser.evaluate("document.activeElement.role") == "option":
             break
         browser.press("Tab")
     assert browser.evaluate(FOCUS) == "queries 0"
     assert lines(browser) == [expected_lines(attention, "encoder", 1, query=0)]
-    browser.press("ArrowDown", "ArrowDown", "Enter")
+    browser.press("ArrowDown", "ArrowDown")
+    place = browser.evaluate("scrollY")
+    browser.press(" ", " ", "Enter")
+    assert browser.evaluate("scrollY") == place  # the space bar chooses, and does not scroll
     of_third = [expected_lines(attention, "encoder", 1, query=2)]
     assert lines(browser) == of_third
     assert browser.evaluate(CHOSEN) == [attention.pieces["source"][2]]
