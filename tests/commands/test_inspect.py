@@ -144,6 +144,14 @@ def test_memory_is_that_of_the_largest_micro_batch():
     assert large == whole  # no micro-batch is larger than a step
 
 
+def test_long_sentences_keep_more_attention_weights_on_either_side():
+    activations = [
+        as_json("base", "--lengths", lengths)["memory_bytes"]["activations"]
+        for lengths in ("10", "10,5000", "5000,10")
+    ]
+    assert activations[0] < activations[1] == activations[2]
+
+
 def test_text_has_the_same_figures():
     lines = inspect("big").stdout.splitlines()
     assert lines[:2] == [
@@ -177,6 +185,13 @@ def test_a_model_or_run_has_the_parameters_of_its_weights(version, tokenizer, pa
     assert found["name"] == str(path)
     assert found["parameters"]["total"] == weights_in(model)
     assert found["training"]["steps"] > 1200  # of the recipe beside the weights
+
+
+def test_a_run_may_have_only_its_average(folder):
+    run = folder / "run"
+    shutil.copytree(FORMATS / "format_2/whitespace/run", run)
+    shutil.rmtree(run / "checkpoints")
+    assert as_json(run)["parameters"]["total"] == weights_in(run / "average")
 
 
 def test_no_torch_is_loaded_and_no_weights_are_read(folder):

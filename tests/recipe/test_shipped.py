@@ -46,7 +46,7 @@ def test_a_file_beside_the_shipped_ones_is_not_shipped(write):
 
 
 def test_a_link_to_a_shipped_recipe_keeps_its_own_name(folder):
-    Path("mine.yaml").symlink_to(shipped_file("big") or "")
+    Path("mine.yaml").symlink_to(shipped_file("table3/c-2-layers") or "")
     assert read_recipe("mine.yaml").name == "mine"
 
 
