@@ -164,8 +164,8 @@ def _status(
         return Status.SKIPPED, f"the {which} tree has no word that counts"
     if len(gold.words) != len(predicted.words):
         return Status.ERROR, (
-            f"the predicted tree has {len(predicted.words):,} words that count, "
-            f"the gold tree {len(gold.words):,}"
+            f"words whose tags are not deleted: {len(predicted.words):,} in the predicted tree, "
+            f"{len(gold.words):,} in the gold tree"
         )
     for ours, theirs in zip(predicted.words, gold.words, strict=True):
         if not parameters.are_equal_words(theirs, ours):

@@ -144,7 +144,7 @@ def test_without_labels_only_words_count():
             "(S (NN rain))",
             "(S (NN rain) (NN snow))",
             Status.ERROR,
-            "the predicted tree has 1 words that count, the gold tree 2",
+            "words whose tags are not deleted: 1 in the predicted tree, 2 in the gold tree",
         ),
         (
             "(S (NN hail))",

@@ -49,6 +49,8 @@ def repaired(text, words, form=PIECES):
         ("(NP<NN>)NP(VP<VBZ>)VP", "(TOP (NP (NN rain)) (VP (VBZ falls)))", {"joined_roots": 1}),
         ("<NN><VBZ>", "(TOP (NN rain) (VBZ falls))", {"joined_roots": 1}),
         # no symbols
+        ("(S(NP<NN>)<VBZ>", "(S (NP (NN rain) (VBZ falls)))",
+         {"no_symbols": 1, "added_closings": 2}),
         ("(S<NN>the<VBZ>)S<", "(S (NN rain) (VBZ falls))", {"no_symbols": 2}),
         ("", "(TOP (XX rain) (XX falls))", {"added_leaves": 2, "joined_roots": 1}),
     ],
@@ -69,6 +71,10 @@ def test_unknown_labels():
         "(S (NN rain) (VBZ falls))",
         {"unknown_labels": 2, "dropped_closings": 1},
     )
+    assert repaired("(S(Q<NN><VBZ>)S", "rain falls", form) == (
+        "(S (NN rain) (VBZ falls))",
+        {"unknown_labels": 1},
+    )
     plain = Linearization(labels=LABELS, closing="plain")
     assert repaired("(S(Q(NP<NN>))<VBZ>)", "rain falls", plain) == (
         "(S (NP (NN rain)) (VBZ falls))",
@@ -86,20 +92,36 @@ def test_plain_brackets():
         "(S (NP (NN rain)) (VBZ falls))",
         {"dropped_closings": 2},
     )
+    assert repaired("(S (NP NN )NP VBZ ) )", "rain falls", form) == (
+        "(S (NP (NN rain) (VBZ falls)))",
+        {"no_symbols": 1},
+    )
 
 
-def test_words_that_are_kept_do_not_decide():
+def test_other_tags_than_xx():
+    form = Linearization(tags="XX")
+    assert repaired("(S<XX><VBZ>)S", "rain falls", form) == (
+        "(S (XX rain) (XX falls))",
+        {"unknown_labels": 1},
+    )
+
+
+@pytest.mark.parametrize(
+    ("tokens", "tree", "repairs"),
+    [
+        ("(S NN rain VBZ falls )S", "(S (NN rain) (VBZ falls))", {}),
+        ("(S NN snow VBZ falls )S", "(S (NN rain) (VBZ falls))", {"wrong_words": 1}),
+        ("(S NN rain VBZ )S", "(S (NN rain) (VBZ falls))", {"wrong_words": 1}),
+        ("(S NN rain VBZ", "(S (NN rain) (VBZ falls))", {"wrong_words": 1, "added_closings": 1}),
+        # What follows a tag is its word, unless it is a bracket.
+        ("(S NN VBZ falls )S", "(S (NN rain) (falls falls))", {"wrong_words": 2}),
+        ("(S NN rain VBZ falls RB softly )S", "(S (NN rain) (VBZ falls))",
+         {"wrong_words": 1, "dropped_leaves": 1}),
+    ],
+)  # fmt: skip
+def test_words_that_are_kept_do_not_decide(tokens, tree, repairs):
     form = Linearization("brackets", words="kept")
-    for text, wrong in [
-        ("(S NN rain VBZ falls )S", 0),
-        ("(S NN snow VBZ falls )S", 1),
-        ("(S NN VBZ melts )S", 1),  # VBZ is in the place of the word
-        ("(S NN rain VBZ )S", 1),
-        ("(S NN rain VBZ", 1),
-    ]:
-        tree, repairs = repair(form.split(text), ["rain", "falls"], form)
-        assert tree.words == ["rain", "falls"]
-        assert repairs.wrong_words == wrong + (text == "(S NN VBZ melts )S")
+    assert repaired(tokens, "rain falls", form) == (tree, repairs)
 
 
 def test_a_mark_without_tag_is_tagged_by_itself():
