@@ -1,4 +1,8 @@
-"""The words and brackets of a line that PARSEVAL compares, read as forgivingly as EVALB reads."""
+"""The words and constituents of a line that PARSEVAL compares.
+
+The reader accepts more than well-formed trees, because EVALB does: a line of brackets without words
+is a skipped sentence, not an error.
+"""
 
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -42,10 +46,9 @@ class _Begun:
 def read_brackets(text: str, parameters: Parameters) -> Brackets:
     """Return the words and constituents of one sentence that count.
 
-    The text may be several trees, be empty, and have brackets that contain nothing: a sentence
-    without words is skipped, and constituents without words do not count. Words with a deleted tag
-    are left out, so do constituents with a deleted label or none. Functions are cut from labels of
-    constituents, not from tags.
+    The text may be empty or several trees, and brackets may be empty. Words with a deleted tag do
+    not count, nor do constituents with a deleted label, without label or without words that count.
+    Functions are cut from the labels of constituents, not from tags.
 
     Raises UnreadableTreeError if brackets are not balanced or words are not (TAG word).
     """
