@@ -38,6 +38,7 @@ ROWS = {
 def row_of(recipe_name: str) -> PaperRow | None:
     """Return the paper's figures for a recipe; None if its name is not that of a row.
 
-    Only the last part of the name counts: a folder of small recipes may have the same rows.
+    Only the last part of the name counts, without "-scaled": a folder of small recipes may have the
+    same rows, with values changed in the same proportion.
     """
-    return ROWS.get(recipe_name.rpartition("/")[2])
+    return ROWS.get(recipe_name.rpartition("/")[2].removesuffix("-scaled"))

@@ -9,6 +9,7 @@ from nmt_cli.costs.parameters import count_parameters
 from nmt_cli.recipe.changes import changed_keys
 from nmt_cli.recipe.reader import dump_recipe, read_recipe
 from nmt_cli.recipe.shipped import shipped_recipes
+from nmt_cli.table_3 import row_of
 
 FOLDER = Path(__file__).parent.parent / "recipes"
 FILES = sorted(FOLDER.rglob("*.yaml"))
@@ -216,3 +217,14 @@ def test_no_recipe_names_a_file_outside_the_folder_one_is_in():
         for pair in files:
             assert pair.source.parts[0] == pair.target.parts[0] == "data"
             assert ".." not in pair.source.parts + pair.target.parts
+
+
+@pytest.mark.parametrize("name", [n for n in shipped_recipes() if n.startswith("table3-small/")])
+def test_small_recipes_are_rows_of_table_3_on_the_same_text(name):
+    base, file = read_recipe("table3-small/base"), read_recipe(name)
+    row = row_of(name)
+    assert row is not None
+    assert (row == row_of("base")) == (name == "table3-small/base")
+    changes = {change.key for change in changed_keys(base.recipe, file.recipe)} - {"description"}
+    assert len(changes) == (name != "table3-small/base")
+    assert file.prepared == read_recipe("multi30k-en-de").prepared

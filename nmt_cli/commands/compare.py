@@ -29,6 +29,7 @@ from nmt_cli.hardware.cores import threads_of_each
 from nmt_cli.hardware.device import choose_device
 from nmt_cli.hardware.machine import count_devices
 from nmt_cli.recipe.reader import read_recipe
+from nmt_cli.recipe.shipped import shipped_recipes
 from nmt_cli.report.run_history import read_runs
 from nmt_cli.signals import handled
 
@@ -96,7 +97,7 @@ def _trainings(
 ) -> list[Training]:
     """Return what to train. Raises UserError for a wrong recipe, or one that is given twice."""
     found: list[Training] = []
-    for given in names:
+    for given in (recipe for name in names for recipe in _recipes_of(name)):
         name = read_recipe(given, options.get("overrides", ())).name
         for seed in seeds or (None,):
             run_dir = runs / name if seed is None else runs / name / f"seed-{seed}"
@@ -109,6 +110,12 @@ def _trainings(
                 "seed once."
             )
     return found
+
+
+def _recipes_of(name: str) -> list[str]:
+    """Return the shipped recipes in the folder ``name``, base first; else ``name`` itself."""
+    inside = [recipe for recipe in shipped_recipes() if recipe.startswith(f"{name}/")]
+    return sorted(inside, key=lambda recipe: not recipe.endswith("/base")) or [name]
 
 
 def _overrides(training: Training, options: CompareOptions) -> list[str]:

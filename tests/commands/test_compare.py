@@ -14,6 +14,7 @@ from nmt_cli import cli
 from nmt_cli.commands import compare
 from nmt_cli.commands.comparison_table import ComparedRow, as_text
 from nmt_cli.errors import UserError
+from nmt_cli.recipe.shipped import shipped_recipes
 from nmt_cli.table_3 import ROWS, PaperRow, row_of
 from tests.commands.test_run import write_experiment
 from tests.test_recipes import rows_of_table_3
@@ -114,6 +115,13 @@ def test_an_interrupted_comparison_goes_on(folder):
     step = json.loads(metrics.read_text().splitlines()[-1])["step"]
     do("base", overrides=[f"training.max_steps={step + 1}", SHORT[1]])
     assert [json.loads(line)["from_step"] for line in started_sessions(folder, "base")] == [0, step]
+
+
+def test_a_folder_stands_for_its_recipes():
+    names = compare._recipes_of("table3-small")
+    assert names[0] == "table3-small/base"
+    assert set(names) == {n for n in shipped_recipes() if n.startswith("table3-small/")}
+    assert compare._recipes_of("base") == ["base"]
 
 
 def test_numbers_stand_in_columns():
