@@ -4,6 +4,16 @@ from typing import NamedTuple
 
 UNKNOWN_TAG = "XX"  # Vinyals et al. write it for every tag
 
+PUNCTUATION_TAGS = {
+    ",": ",",
+    **dict.fromkeys([".", "!", "?"], "."),
+    **dict.fromkeys([":", ";", "--", "—", "...", "…"], ":"),
+    **dict.fromkeys(["``", "“", "«"], "``"),
+    **dict.fromkeys(["''", '"', "”", "»"], "''"),
+    **dict.fromkeys(["(", "[", "{", "-LRB-", "-LSB-", "-LCB-"], "-LRB-"),
+    **dict.fromkeys([")", "]", "}", "-RRB-", "-RSB-", "-RCB-"], "-RRB-"),
+}
+
 
 class Labels(NamedTuple):
     """The labels that trees may have."""
@@ -22,3 +32,11 @@ PENN_TAGS = (
     "VB VBD VBG VBN VBP VBZ WDT WP WP$ WRB # $ '' `` , . : -LRB- -RRB-"
 )
 PENN_TREEBANK = Labels(frozenset(PENN_CONSTITUENTS.split()), frozenset(PENN_TAGS.split()))
+
+
+def tag_without_context(word: str) -> str:
+    """Return the tag of a punctuation mark, and XX for a word.
+
+    PARSEVAL leaves out punctuation by its tag, so a mark tagged XX would count as a word too many.
+    """
+    return PUNCTUATION_TAGS.get(word, UNKNOWN_TAG)

@@ -6,8 +6,8 @@ from dataclasses import astuple, dataclass
 from typing import NamedTuple
 
 from nmt_cli.trees.cleaning import ROOT
+from nmt_cli.trees.labels import tag_without_context
 from nmt_cli.trees.linearization import Linearization, Tag
-from nmt_cli.trees.punctuation import tag_without_context
 from nmt_cli.trees.tree import Close, Leaf, Open, Part, Tree
 
 

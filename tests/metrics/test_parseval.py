@@ -198,16 +198,6 @@ def test_a_corpus():
     assert result.tagging_accuracy == pytest.approx(1000 / 11)
 
 
-def test_sentences_with_two_crossing_constituents_are_those_of_two_or_less():
-    gold = "(S (A (P a) (P b)) (B (P c) (P d)))"
-    two = score("(S (P a) (A (B (P b) (P c))) (P d))", gold)
-    three = score("(S (P a) (A (B (C (P b) (P c)))) (P d))", gold)
-    assert (two.crossing, three.crossing) == (2, 3)
-    result = score_corpus([two, three, score(gold, gold)])
-    assert result.two_or_less_crossing == pytest.approx(200 / 3)
-    assert result.no_crossing == pytest.approx(100 / 3)
-
-
 def test_a_corpus_without_valid_sentences_scores_0():
     assert score_corpus([]) == CorpusScore(*(0,) * 18)
     assert score_corpus([score("", VERB)]) == CorpusScore(1, 0, 1, *(0,) * 15)
