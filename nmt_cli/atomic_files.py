@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 from nmt_cli.errors import DamagedError, OutputError, UserError
 from nmt_cli.file_names import MANIFEST
-from nmt_cli.formats import check_version, newest_version
+from nmt_cli.formats import check_version, written_version
 from nmt_cli.output_streams import is_stream, open_stream
 from nmt_cli.temporary_names import remove, temporary_path
 
@@ -155,7 +155,7 @@ def write_manifest(directory: Path, facts: Mapping[str, Any]) -> None:
         for path in sorted(directory.iterdir())
         if path.name != MANIFEST
     }
-    version = newest_version(facts.get("kind"))
+    version = written_version(facts.get("kind"))
     manifest = {"format_version": version, **facts, "files": files}
     (directory / MANIFEST).write_bytes(_as_json(manifest))
 

@@ -2,6 +2,7 @@
 
 average, checkpoints  1: settings in recipe.yaml, one input matrix for each attention
                       2: settings in config.json, a matrix for each projection of attention
+                      3: as 2, and config.json has the notation of trees; only models that parse
 prepared, report, translation, scores, dataset  1
 """
 
@@ -16,11 +17,13 @@ NEWEST = {
     "translation": 1,
     "scores": 1,
     "dataset": 1,
-    "average": 2,
-    "regular": 2,
-    "final": 2,
-    "safety": 2,
+    "average": 3,
+    "regular": 3,
+    "final": 3,
+    "safety": 3,
 }
+# Models that do not parse are written so that older programs can read them.
+WITHOUT_TREES = 2
 
 
 class NewerFormatError(UserError):
@@ -28,8 +31,17 @@ class NewerFormatError(UserError):
 
 
 def newest_version(kind: object) -> int:
-    """Return the version in which this program writes a folder of ``kind``."""
+    """Return the newest version of a folder of ``kind`` that this program reads."""
     return NEWEST.get(str(kind), 1)
+
+
+def written_version(kind: object, *, parses: bool = False) -> int:
+    """Return the version in which this program writes a folder of ``kind``.
+
+    ``parses`` tells whether it is a model whose outputs are trees.
+    """
+    newest = newest_version(kind)
+    return newest if parses else min(newest, WITHOUT_TREES)
 
 
 def check_version(manifest: Mapping[str, Any], path: object) -> None:

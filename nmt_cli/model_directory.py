@@ -99,6 +99,7 @@ def save_model(
 
     ``recipe`` is the content of the recipe file with which the model was trained.
     """
+    partial.facts["format_version"] = settings.format_version
     (partial.path / CONFIG).write_bytes(as_json(settings).encode())
     (partial.path / RECIPE).write_bytes(recipe)
     tokenizer.save(partial.path)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from nmt_cli.errors import DamagedError, RecipeError
 from nmt_cli.file_names import CONFIG, RECIPE
-from nmt_cli.formats import newest_version
+from nmt_cli.formats import written_version
 from nmt_cli.recipe.reader import read_resolved_recipe
 from nmt_cli.recipe.schema import (
     DataConfig,
@@ -21,6 +21,9 @@ from nmt_cli.recipe.schema import (
     Recipe,
     TokenizerConfig,
 )
+from nmt_cli.recipe.treebank_config import TreebankConfig
+from nmt_cli.trees.labels import Labels
+from nmt_cli.trees.linearization import Linearization
 
 LARGEST_CONFIG = 1_000_000  # bytes
 OF_TRAINING = {"dropout", "attention_dropout", "relu_dropout"}  # always 0 in these settings
@@ -44,6 +47,12 @@ class ModelSettings(NamedTuple):
     text: TextSettings
     max_length: int  # pieces of the longest input
     decoding: DecodingConfig
+    trees: Linearization | None = None  # how a model that parses writes trees
+
+    @property
+    def format_version(self) -> int:
+        """The format version of a folder with these settings."""
+        return written_version("average", parses=self.trees is not None)
 
 
 def text_settings(tokenizer: TokenizerConfig, data: DataConfig) -> TextSettings:
@@ -57,22 +66,29 @@ def text_settings(tokenizer: TokenizerConfig, data: DataConfig) -> TextSettings:
     )
 
 
-def settings_of(recipe: Recipe, vocabulary_size: int) -> ModelSettings:
-    """Return the settings of a model trained by ``recipe``."""
+def settings_of(
+    recipe: Recipe, vocabulary_size: int, labels: Labels | None = None
+) -> ModelSettings:
+    """Return the settings of a model trained by ``recipe``.
+
+    ``labels`` are those of its treebanks, if it has any.
+    """
+    treebank = recipe.data.treebank
     return ModelSettings(
         recipe.model.model_copy(update=dict.fromkeys(OF_TRAINING, 0.0)),
         vocabulary_size,
         text_settings(recipe.tokenizer, recipe.data),
         recipe.data.max_length,
         recipe.decoding,
+        treebank.linearization(labels) if treebank is not None else None,
     )
 
 
 def as_json(settings: ModelSettings) -> str:
     """Return the text of ``config.json``."""
-    text = settings.text
-    content = {
-        "format_version": newest_version("average"),
+    text, trees = settings.text, settings.trees
+    content: dict[str, Any] = {
+        "format_version": settings.format_version,
         "architecture": {
             **settings.architecture.model_dump(mode="json", exclude=OF_TRAINING),
             "vocabulary_size": settings.vocabulary_size,
@@ -87,7 +103,28 @@ def as_json(settings: ModelSettings) -> str:
         },
         "decoding": settings.decoding.model_dump(mode="json"),
     }
+    if trees is not None:
+        content["trees"] = {
+            "notation": trees.notation,
+            "tags": trees.tags,
+            "words": trees.words,
+            "closing": trees.closing,
+            "labels": labels_as_json(trees.labels) if trees.labels else None,
+        }
     return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+
+
+def labels_as_json(labels: Labels) -> dict[str, list[str]]:
+    """Return the labels for a JSON file; ``labels_from_json`` is the inverse."""
+    return {name: sorted(some) for name, some in labels._asdict().items()}
+
+
+def labels_from_json(content: Mapping[str, Any]) -> Labels:
+    """Return the labels of a JSON file. Raises ValueError or the like if they are not valid."""
+    lists = (content["constituents"], content["tags"])
+    if not all(isinstance(label, str) for labels in lists for label in labels):
+        raise ValueError("a label is not text")
+    return Labels(*map(frozenset, lists))
 
 
 def read_settings(directory: Path, manifest: Mapping[str, Any]) -> ModelSettings:
@@ -132,4 +169,13 @@ def _from_json(content: dict[str, Any]) -> ModelSettings:
         ),
         text["max_length"],
         DecodingConfig.model_validate(content["decoding"]),
+        _trees_from_json(content["trees"]) if "trees" in content else None,
+    )
+
+
+def _trees_from_json(content: Mapping[str, Any]) -> Linearization:
+    form = dict(content)
+    labels = form.pop("labels")
+    return TreebankConfig.model_validate(form).linearization(
+        labels_from_json(labels) if labels is not None else None
     )

@@ -3,7 +3,6 @@
 import importlib.metadata
 import shutil
 import unicodedata
-from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -35,6 +34,7 @@ from nmt_cli.corpus.lines import one_line
 from nmt_cli.corpus.normalization import SIDES, Side
 from nmt_cli.corpus.parallel_corpora import ParallelCorpora
 from nmt_cli.corpus.parallel_text import ParallelText
+from nmt_cli.corpus.recipe_text import RecipeText, text_of
 from nmt_cli.corpus.tokenizer import Tokenizer, train_tokenizer
 from nmt_cli.errors import UserError
 from nmt_cli.file_names import MANIFEST, RECIPE
@@ -97,30 +97,35 @@ def _prepare(recipe: Recipe, directory: Path, workers: int | None) -> dict[str, 
     """Write every file but the manifest into ``directory``; return the facts for the manifest."""
     data = recipe.data
     _warn(text_warnings.on_encodings(data))
-    held_out = _write_validation_text(data.validation, directory)
-    training = ParallelCorpora(data.train, remove_duplicates=data.filters.remove_duplicates)
-    validation = ParallelCorpora([data.validation], remove_duplicates=False)
-    with _work_folder(directory) as folder, logs.progress("reading", "pairs") as counter:
-        reading = _Reading(counter, [*data.train, data.validation])
-        validation.look_over(folder, reading.advance)
-        test = _held_out_test(data.test)
-        training.look_over(folder, reading.advance, validation=held_out, test=test)
-    _refuse_blank(validation)
-    _refuse_blank(training)
-    _warn(text_warnings.on_text(training.reports, validation.reports[0], recipe, held_out))
+    with _work_folder(directory) as folder:
+        text = text_of(recipe, folder)
+        held_out = _write_validation_text(text, data.validation, directory)
+        training = ParallelCorpora(
+            data.train, remove_duplicates=data.filters.remove_duplicates, plain=text.plain
+        )
+        validation = ParallelCorpora([data.validation], remove_duplicates=False, plain=text.plain)
+        with logs.progress("reading", "pairs") as counter:
+            reading = _Reading(counter, map(text.plain, [*data.train, data.validation]))
+            validation.look_over(folder, reading.advance)
+            test = _held_out_test(text, data.test)
+            training.look_over(folder, reading.advance, validation=held_out, test=test)
+        _refuse_blank(validation)
+        _refuse_blank(training)
+        _warn(text_warnings.on_text(training.reports, validation.reports[0], recipe, held_out))
 
-    tokenizer = _make_tokenizer(recipe, training)
-    tokenizer.save(directory)
-    (directory / RECIPE).write_text(dump_recipe(recipe), encoding="utf-8", newline="\n")
+        tokenizer = _make_tokenizer(recipe, training, text.symbols())
+        tokenizer.save(directory)
+        (directory / RECIPE).write_text(dump_recipe(recipe), encoding="utf-8", newline="\n")
 
-    encoder = _Encoder(recipe, directory, tokenizer.size, workers)
-    counts = {
-        "train": encoder.encode("train", training, training_limits(data)),
-        "validation": encoder.encode("validation", validation, LengthLimits(data.max_length)),
-    }
+        encoder = _Encoder(recipe, directory, tokenizer.size, workers)
+        counts = {
+            "train": encoder.encode("train", training, training_limits(data)),
+            "validation": encoder.encode("validation", validation, LengthLimits(data.max_length)),
+        }
     return {
         "kind": PREPARED,
         **sections_that_matter(recipe),
+        **text.facts(),
         "seed": recipe.training.seed,
         "vocabulary_size": tokenizer.size,
         "corpus_sizes": [report.pairs_kept for report in training.reports],
@@ -148,29 +153,25 @@ class _Reading:
         self._counter.advance(num_pairs)
 
 
-def _write_validation_text(files: ParallelFiles, directory: Path) -> HeldOut:
-    """Write all validation lines for BLEU; return the pairs."""
+def _write_validation_text(text: RecipeText, files: ParallelFiles, directory: Path) -> HeldOut:
+    """Write all validation lines for BLEU, or trees for PARSEVAL; return the pairs."""
+    pairs = ParallelText(text.plain(files))
+    held_out = HeldOut(pairs)
+    written = text.measured(files)
     with ExitStack() as stack:
         streams = [
             stack.enter_context(validation_text(directory, side).open("wb")) for side in SIDES
         ]
-
-        def written() -> Iterator[tuple[str, str]]:
-            for pair in ParallelText(files):
-                for stream, text in zip(streams, pair, strict=True):
-                    stream.write(f"{one_line(text)}\n".encode())
-                yield pair
-
-        pairs = written()
-        held_out = HeldOut(pairs)
-        deque(pairs, maxlen=0)  # writes also the pairs beyond the limit of HeldOut
+        for pair in ParallelText(written):
+            for stream, line in zip(streams, pair, strict=True):
+                stream.write(f"{one_line(line)}\n".encode())
     return held_out
 
 
-def _held_out_test(files: ParallelFiles | None) -> HeldOut:
+def _held_out_test(text: RecipeText, files: ParallelFiles | None) -> HeldOut:
     """Return the pairs of the test text, or none if it cannot be read; it may not exist yet."""
     try:
-        return HeldOut(ParallelText(files) if files is not None else ())
+        return HeldOut(text.pairs(files) if files is not None else ())
     except UserError as error:
         logs.info(f"The training text was not compared with data.test: {error}")
         return HeldOut()
@@ -184,7 +185,7 @@ def _work_folder(directory: Path) -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
-def _make_tokenizer(recipe: Recipe, training: ParallelCorpora) -> Tokenizer:
+def _make_tokenizer(recipe: Recipe, training: ParallelCorpora, symbols: Sequence[str]) -> Tokenizer:
     config, num_pairs = recipe.tokenizer, training.num_text_pairs
     if config.model is not None:
         logs.info(f"Using the tokenizer {config.model}.")
@@ -194,6 +195,9 @@ def _make_tokenizer(recipe: Recipe, training: ParallelCorpora) -> Tokenizer:
     else:
         logs.info("Making a vocabulary of the pieces in the text.")
     pairs = ((pair.source, pair.target) for pair in training.text_pairs())
+    if config.model is None:
+        every = dict.fromkeys([*config.user_defined_symbols, *symbols])
+        config = config.model_copy(update={"user_defined_symbols": tuple(every)})
     return train_tokenizer(config, recipe.data, pairs, num_pairs, recipe.training.seed)
 
 

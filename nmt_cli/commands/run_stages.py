@@ -29,6 +29,7 @@ from nmt_cli.corpus.binarized import refuse_stale
 from nmt_cli.corpus.changed_text import changed_text
 from nmt_cli.corpus.lines import LineTexts
 from nmt_cli.corpus.text_files import open_text
+from nmt_cli.corpus.treebank import read_sentences, write_sentences
 from nmt_cli.errors import DamagedError, UserError
 from nmt_cli.file_names import (
     AVERAGE,
@@ -46,6 +47,7 @@ from nmt_cli.hardware.choices import AUTO
 from nmt_cli.hardware.machine import MachineOptions
 from nmt_cli.metrics.bleu import bleu_scorer, chrf_scorer
 from nmt_cli.metrics.paper_bleu import PAPER_PAIRS, paper_bleu_scorer
+from nmt_cli.metrics.parseval_lines import score_trees
 from nmt_cli.metrics.scorer import Score, Scorer
 from nmt_cli.model_directory import Checkpoint, list_checkpoints
 from nmt_cli.recipe.changes import changed_keys
@@ -95,6 +97,11 @@ class Experiment(NamedTuple):
         return self.run_dir / TEST / f"test.{self.recipe.data.target_language}"
 
     @property
+    def gold_trees(self) -> Path:
+        """The trees of the test text, one a line; only if the recipe has a treebank."""
+        return self.translation.with_name("gold.trees")
+
+    @property
     def scores(self) -> Path:
         """The folder of the test text's scores."""
         return self.run_dir / SCORES
@@ -108,7 +115,11 @@ class Experiment(NamedTuple):
         """Raise UserError if the test text cannot be read or its sides differ in length."""
         if self.recipe.data.test is None:
             return
-        test = self.test()
+        test, treebank = self.test(), self.recipe.data.treebank
+        if treebank is not None:
+            for _ in read_sentences(test, treebank):
+                pass  # it raises what is wrong
+            return
         sizes = {path: len(_lines(path)) for path in (test.source, test.target)}
         if len(set(sizes.values())) > 1:
             found = " and ".join(f"{path} {size:,}" for path, size in sizes.items())
@@ -194,11 +205,15 @@ def _is_translated(experiment: Experiment) -> bool:
 
 def _translate(experiment: Experiment, _: bool) -> None:
     recipe, options = experiment.recipe, experiment.options
-    made_from = _translated_from(experiment)
+    made_from, source = _translated_from(experiment), experiment.test().source
     with directory_appearing_whole(experiment.translation.parent, replace=True) as partial:
+        if recipe.data.treebank is not None:
+            source = partial.path / "sentences.txt"
+            gold = partial.path / experiment.gold_trees.name
+            write_sentences(experiment.test(), recipe.data.treebank, source, gold)
         status = translate.run(
             experiment.run_dir / AVERAGE,
-            input_path=experiment.test().source,
+            input_path=source,
             output_path=partial.path / experiment.translation.name,
             device=options.get("device", AUTO),
             threads=options.get("threads"),
@@ -223,7 +238,17 @@ def _translated_from(experiment: Experiment) -> dict[str, Any]:
         "source": sha256(experiment.test().source),
         "decoding": experiment.recipe.decoding.model_dump(mode="json"),
         "precision": experiment.options.get("precision", AUTO),
+        **_treebank_of(experiment),
     }
+
+
+def _treebank_of(experiment: Experiment) -> dict[str, Any]:
+    """Return what the sentences and gold trees of a treebank depend on besides the source."""
+    treebank = experiment.recipe.data.treebank
+    if treebank is None:
+        return {}
+    trees = sha256(experiment.test().target)
+    return {"trees": trees, "treebank": treebank.model_dump(mode="json")}
 
 
 def _is_scored(experiment: Experiment) -> bool:
@@ -231,13 +256,22 @@ def _is_scored(experiment: Experiment) -> bool:
 
 
 def _score(experiment: Experiment, _: bool) -> None:
-    hypotheses, references = _lines(experiment.translation), [_lines(experiment.test().target)]
-    figures: dict[str, Any] = {"lines": len(hypotheses)}
-    for scorer in _scorers(experiment.recipe):
-        figures[scorer.key] = scorer.score(hypotheses, references)._asdict()
+    figures = _figures(experiment, _lines(experiment.translation))
     with directory_appearing_whole(experiment.scores, replace=True) as partial:
         (partial.path / SCORES_FILE).write_text(json.dumps(figures, indent=2), encoding="utf-8")
         partial.facts.update(kind=SCORED, made_from=_scored_from(experiment))
+
+
+def _figures(experiment: Experiment, hypotheses: Sequence[str]) -> dict[str, Any]:
+    """Return the scores by the names of their metrics."""
+    figures: dict[str, Any] = {"lines": len(hypotheses)}
+    if experiment.recipe.data.treebank is not None:
+        parseval = score_trees(hypotheses, _lines(experiment.gold_trees))
+        return {**figures, "parseval": parseval._asdict()}
+    references = [_lines(experiment.test().target)]
+    for scorer in _scorers(experiment.recipe):
+        figures[scorer.key] = scorer.score(hypotheses, references)._asdict()
+    return figures
 
 
 def _scorers(recipe: Recipe) -> list[Scorer[Score]]:
@@ -292,6 +326,12 @@ def result_line(experiment: Experiment) -> str:
     if experiment.recipe.data.test is None:
         return f"{experiment.file.name}: {experiment.run_dir / AVERAGE}"
     figures = json.loads((experiment.scores / SCORES_FILE).read_text(encoding="utf-8"))
+    if (parseval := figures.get("parseval")) is not None:
+        return (
+            f"{experiment.file.name}: F1 {parseval['f1']:.2f} (PARSEVAL; "
+            f"recall {parseval['recall']:.2f}, precision {parseval['precision']:.2f}), "
+            f"complete {parseval['complete_match']:.2f}, {figures['lines']:,} trees"
+        )
     scores = (
         f"{scorer.name} {figures[scorer.key]['score']:.2f} ({figures[scorer.key]['signature']})"
         for scorer in _scorers(experiment.recipe)

@@ -61,7 +61,8 @@ def on_text(
     """
     for report in [*training, validation]:
         yield from _on_bad_bytes(report)
-        yield from _on_equal_sides(report)
+        if recipe.data.treebank is None:
+            yield from _on_equal_sides(report)
         if recipe.tokenizer.type == "sentencepiece":
             yield from _on_pieces(report)
     if held_out.is_all_met:
@@ -146,4 +147,6 @@ def share_unknown(facts: Mapping[str, Any], part: str, side: Side) -> float:
 
 
 def _names(files: ParallelFiles) -> str:
+    if files.source == files.target:
+        return str(files.source)
     return f"{files.source} and {files.target}"

@@ -31,6 +31,7 @@ from nmt_cli.hardware.device import choose_device, set_num_threads, useful_threa
 from nmt_cli.locks import claimed
 from nmt_cli.output_streams import is_stream
 from nmt_cli.temporary_names import shortened
+from nmt_cli.trees.repair import Repairs
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -176,6 +177,8 @@ class _Tally:
         self._truncated = _Numbers()
         self._repaired = _Numbers()
         self._num_replaced = 0
+        self._trees = _Numbers()  # those that were repaired
+        self._num_trees, self._repairs = 0, Repairs()
         self._started = time.monotonic()
 
     def count(self, line: Line, translation: Translation) -> None:
@@ -188,6 +191,11 @@ class _Tally:
             self._in_parts.add(self.num_lines)
         if translation.truncated:
             self._truncated.add(self.num_lines)
+        if translation.repairs is not None:
+            self._num_trees += 1
+            self._repairs += translation.repairs
+            if translation.repairs.total():
+                self._trees.add(self.num_lines)
         if line.replaced:
             self._repaired.add(self.num_lines)
             self._num_replaced += line.replaced
@@ -205,6 +213,9 @@ class _Tally:
                 f"{self._num_replaced:,} byte sequences that are not UTF-8 became U+FFFD "
                 f"in {self._repaired}."
             )
+        if self._num_trees:
+            what = f" in {self._trees}: {self._repairs}" if self._trees.count else ""
+            logs.info(f"Repaired {self._trees.count:,} of {self._num_trees:,} trees{what}.")
         seconds = time.monotonic() - self._started
         logs.info(f"Translated {self.num_lines:,} lines in {seconds:.1f} s.")
 

@@ -2,9 +2,11 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
 
 from nmt_cli.corpus.lines import Line, one_line
-from nmt_cli.decoding.translator import Translation
+from nmt_cli.decoding.translator import Alternative, Translation
 
 Formatter = Callable[[int, Line, Translation], str]
 
@@ -35,12 +37,25 @@ def as_jsonl(number: int, line: Line, translation: Translation) -> str:
         "text": translation.text,
         "score": translation.score,
         "tokens": translation.tokens,
-        "alternatives": [other._asdict() for other in translation.alternatives],
+        "alternatives": [_record(other) for other in translation.alternatives],
         "error": translation.error,
         "num_parts": translation.num_parts,
         "truncated": translation.truncated,
+        **_repairs(translation),
     }
     return one_line(json.dumps(record, ensure_ascii=False)) + "\n"
+
+
+def _record(other: Alternative) -> dict[str, Any]:
+    fields = {"text": other.text, "score": other.score, "tokens": other.tokens}
+    return {**fields, **_repairs(other)}
+
+
+def _repairs(parse: Translation | Alternative) -> dict[str, Any]:
+    """Return how often each rule of ``trees.repair`` was applied; nothing if it is no parse."""
+    if parse.repairs is None:
+        return {}
+    return {"repairs": {rule: count for rule, count in asdict(parse.repairs).items() if count}}
 
 
 FORMATS: dict[str, Formatter] = {"text": as_text, "tsv": as_tsv, "jsonl": as_jsonl}

@@ -33,8 +33,9 @@ from nmt_cli.file_names import MANIFEST, RECIPE, TOKENIZER_FILES
 from nmt_cli.folders import PREPARED, kind_of, what_to_give
 from nmt_cli.locks import restore_replaced
 from nmt_cli.missing_paths import expansion_hint
-from nmt_cli.model_settings import text_settings
+from nmt_cli.model_settings import labels_from_json, text_settings
 from nmt_cli.recipe.schema import Recipe
+from nmt_cli.trees.labels import Labels
 
 OWN_FILE = re.compile(
     r"(train|validation)\.(source|target)\.(tokens|lengths|txt)|"
@@ -151,10 +152,17 @@ class PreparedCorpus(NamedTuple):
         sides = (self.source, self.target, self.validation_source, self.validation_target)
         return max(int(side.lengths.max(initial=0)) for side in sides)
 
+    @property
+    def labels(self) -> Labels | None:
+        """The labels of the training treebanks; None if the text is no treebank."""
+        labels = self.manifest.get("treebank")
+        return None if labels is None else labels_from_json(labels)
+
     def validation_lines(self, side: Side) -> list[str]:
         """Return all lines of one side's validation text, also those that have no loss.
 
-        Pairs that are too long or have an empty side have no loss.
+        Pairs that are too long or have an empty side have no loss. Target lines are trees in
+        brackets if the text is a treebank.
         """
         with open_text(validation_text(self.directory, side)) as stream:
             return list(LineTexts(stream))

@@ -109,6 +109,16 @@ def one_line(text: str) -> str:
     return text.translate(LINE_BREAKING)
 
 
+def why_not_unicode(line: str) -> str | None:
+    """Return why ``line`` is not text if it holds half of a surrogate pair; None if it is text."""
+    try:
+        line.encode()
+    except UnicodeEncodeError as error:
+        code = ord(line[error.start])
+        return f"character {error.start + 1:,} is U+{code:04X}, half of a surrogate pair"
+    return None
+
+
 def _decode(raw: bytes) -> tuple[str, int]:
     """Return the text and how many bad byte sequences became U+FFFD."""
     try:

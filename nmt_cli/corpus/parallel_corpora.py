@@ -79,7 +79,15 @@ class CorpusReport:
 class ParallelCorpora:
     """Corpora that are read several times: to check them, to train a tokenizer, to encode them."""
 
-    def __init__(self, files: Sequence[ParallelFiles], *, remove_duplicates: bool) -> None:
+    def __init__(
+        self,
+        files: Sequence[ParallelFiles],
+        *,
+        remove_duplicates: bool,
+        plain: Callable[[ParallelFiles], ParallelFiles] = lambda files: files,
+    ) -> None:
+        """Take the corpora; ``plain`` returns the text files of a corpus that is no text."""
+        self._plain = plain
         self.reports = [CorpusReport(parallel_files) for parallel_files in files]
         self._remove_duplicates = remove_duplicates
         self._repeated = Marks(0)
@@ -103,7 +111,7 @@ class ParallelCorpora:
         validation, test = validation or HeldOut(), test or HeldOut()
         index = 0
         for report in self.reports:
-            text, first = ParallelText(report.files), index
+            text, first = ParallelText(self._plain(report.files)), index
             num_pairs = num_bytes = 0  # already reported by ``advance``
             for index, (source, target) in enumerate(text, first + 1):
                 if has_empty_side(source, target):
@@ -139,7 +147,8 @@ class ParallelCorpora:
         index = 0
         for corpus, report in enumerate(self.reports):
             number = 0
-            for number, (source, target) in enumerate(ParallelText(report.files), 1):
+            text = ParallelText(self._plain(report.files))
+            for number, (source, target) in enumerate(text, 1):
                 _refuse_change(report, number <= report.pairs_read)
                 rule = self._rule_broken(source, target, index)
                 index += 1

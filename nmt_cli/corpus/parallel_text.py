@@ -34,7 +34,7 @@ class ParallelText:
         """
         files, number = self._files, 0
         for path in (files.source, files.target):
-            _refuse_pipes(path)
+            refuse_pipes(path)
         with open_text(files.source) as source_stream, open_text(files.target) as target_stream:
             self._streams = [source_stream, target_stream]
             source_texts, target_texts = LineTexts(source_stream), LineTexts(target_stream)
@@ -54,7 +54,8 @@ class ParallelText:
         }
 
 
-def _refuse_pipes(path: Path) -> None:
+def refuse_pipes(path: Path) -> None:
+    """Raise UserError if ``path`` cannot be read more than once."""
     with contextlib.suppress(OSError, ValueError):  # opening the file will raise the right error
         if path.exists() and not path.is_file() and not path.is_dir():
             raise UserError(

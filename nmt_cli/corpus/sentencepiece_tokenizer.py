@@ -94,6 +94,11 @@ class SentencePieceTokenizer:
         (directory / SENTENCEPIECE_MODEL).write_bytes(self._model)
 
 
+def piece_of_word(word: str) -> str:
+    """Return the piece that stands for a whole word after a space."""
+    return SPACE_IN_PIECES + word
+
+
 def read_model(path: Path) -> bytes:
     """Return the bytes of a model file. Raises UserError if it cannot be read or is too large."""
     try:

@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from nmt_cli.errors import UserError
+
 Array = NDArray[Any]
 
 
@@ -22,6 +24,18 @@ class SearchSettings(NamedTuple):
     n_best: int
     bos_id: int
     eos_id: int
+
+    def refuse_wrong(self) -> None:
+        """Raise UserError if a setting, an option of translate, is out of range."""
+        if self.beam_size < 1:
+            raise UserError(f"--beam-size must be at least 1, but is {self.beam_size}.")
+        if not 0 <= self.length_penalty < float("inf"):
+            raise UserError(f"--length-penalty must be 0 or more, but is {self.length_penalty}.")
+        if not 1 <= self.n_best <= self.beam_size:
+            raise UserError(
+                f"--n-best {self.n_best} must be at least 1 and at most "
+                f"--beam-size {self.beam_size}."
+            )
 
 
 class Hypothesis(NamedTuple):

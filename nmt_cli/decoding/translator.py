@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypedDict
 
 import torch
 
-from nmt_cli.corpus.lines import is_blank, one_line
+from nmt_cli.corpus.lines import is_blank, one_line, why_not_unicode
 from nmt_cli.corpus.tokenizer import Tokenizer
 from nmt_cli.decoding.beams import Found, Hypothesis, SearchSettings, length_penalty
 from nmt_cli.decoding.cached_model import CachedTransformer
 from nmt_cli.decoding.isolation import BugError, Isolation, Outcome, own_failure
 from nmt_cli.decoding.over_long import Part, parts_within
 from nmt_cli.decoding.search import Sentence, StepModel, beam_search
-from nmt_cli.errors import UserError
+from nmt_cli.decoding.tree_output import tree_of
 from nmt_cli.hardware.choices import AUTO
 from nmt_cli.hardware.device import choose_device
 from nmt_cli.hardware.fp32_products import choose_fp32_products, use_fp32_products
@@ -24,6 +24,8 @@ from nmt_cli.hardware.precision import at_precision, choose_precision
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.model_directory import load_model
 from nmt_cli.model_settings import ModelSettings
+from nmt_cli.trees.repair import Repairs
+from nmt_cli.trees.sentence import words_of
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -44,6 +46,7 @@ class Alternative(NamedTuple):
     text: str
     score: float  # log-probability over the length penalty
     tokens: tuple[str, ...]  # pieces
+    repairs: Repairs | None = None  # what made the output a tree; only if the model parses
 
 
 class Translation(NamedTuple):
@@ -56,6 +59,7 @@ class Translation(NamedTuple):
     error: str | None = None  # why the line could not be translated
     num_parts: int = 1  # more than 1 if the line was too long and was translated in parts
     truncated: bool = False  # the line was too long and its end was not translated
+    repairs: Repairs | None = None  # what made the output a tree; only if the model parses
 
 
 class LinesFailedError(Exception):
@@ -97,6 +101,7 @@ class _Job(NamedTuple):
     parts: Sequence[Part] = ()
     truncated: bool = False
     error: str | None = None
+    words: Sequence[str] = ()  # the leaves of the tree, if the model parses
 
 
 class Translator:
@@ -135,6 +140,7 @@ class Translator:
     ) -> None:
         decoding, device = settings.decoding, model.output_weight.device
         self._tokenizer, self._too_long, self._keep_pieces = tokenizer, too_long, keep_pieces
+        self._trees = settings.trees
         self._settings = SearchSettings(
             beam_size if beam_size is not None else decoding.beam_size,
             length_penalty if length_penalty is not None else decoding.length_penalty,
@@ -142,7 +148,7 @@ class Translator:
             tokenizer.bos_id,
             tokenizer.eos_id,
         )
-        _check(self._settings)
+        self._settings.refuse_wrong()
         self._max_tokens = max_tokens_per_device or DEFAULT_MAX_TOKENS[device.type]
         self._limit = settings.max_length  # pieces of a source, without </s>
         self._extra_length = decoding.max_extra_length
@@ -224,12 +230,16 @@ class Translator:
         return translations
 
     def _prepare(self, lines: Sequence[str]) -> list[_Job]:
-        jobs = [_Job(error=_why_not_unicode(line)) for line in lines]
+        jobs = [_Job(error=why_not_unicode(line)) for line in lines]
         texts = {
             number: line
             for number, line in enumerate(lines)
             if jobs[number].error is None and not is_blank(line)
         }
+        words: dict[int, list[str]] = {}
+        if self._trees is not None:
+            words = {number: words_of(one_line(line)) for number, line in texts.items()}
+            texts = {number: " ".join(leaves) for number, leaves in words.items()}
         with _naming_lines(list(texts)):
             encoded = self._encoded(list(texts.values()))
         for (number, text), tokens in zip(texts.items(), encoded, strict=True):
@@ -237,7 +247,7 @@ class Translator:
                 jobs[number] = _Job(error=tokens)
                 continue
             try:
-                jobs[number] = self._job(text, tokens)
+                jobs[number] = self._job(text, tokens)._replace(words=words.get(number, ()))
             except Exception as error:
                 jobs[number] = _Job(error=_own_failure_of(number, error))
         return jobs
@@ -264,7 +274,8 @@ class Translator:
 
     def _job(self, text: str, tokens: Sequence[int]) -> _Job:
         if len(tokens) <= self._limit:
-            return _Job([Part(tokens, "")] if tokens else [])
+            is_nothing = not tokens and self._trees is None  # a parse needs no pieces
+            return _Job([] if is_nothing else [Part(tokens, "")])
         if self._too_long == "error":
             return _Job(
                 error=f"it has {len(tokens):,} pieces, the model takes {self._limit:,}; "
@@ -322,28 +333,35 @@ class Translator:
         return self._joined(job, found)
 
     def _joined(self, job: _Job, found: Sequence[tuple[Hypothesis, ...]]) -> Translation:
-        separators = [part.separator for part in job.parts]
         # The k-th best of a line in parts joins the k-th best of each part, or the part's last.
         num_ranks = max(map(len, found))
         best, *others = (
-            self._alternative([ranked[min(k, len(ranked) - 1)] for ranked in found], separators)
+            self._alternative([ranked[min(k, len(ranked) - 1)] for ranked in found], job)
             for k in range(num_ranks)
         )
-        return Translation(*best, tuple(others), None, len(found), job.truncated)
+        return Translation(*best[:3], tuple(others), None, len(found), job.truncated, best.repairs)
 
-    def _alternative(
-        self, hypotheses: Sequence[Hypothesis], separators: Sequence[str]
-    ) -> Alternative:
-        text, pieces = "", []
-        for hypothesis, separator in zip(hypotheses, separators, strict=True):
-            if text:
-                text += " " if self._keep_pieces else separator
-            text += self._tokenizer.decode(hypothesis.tokens, keep_pieces=self._keep_pieces)
+    def _alternative(self, hypotheses: Sequence[Hypothesis], job: _Job) -> Alternative:
+        texts, pieces = [], []
+        for hypothesis in hypotheses:
+            texts.append(self._tokenizer.decode(hypothesis.tokens, keep_pieces=self._keep_pieces))
             pieces += self._tokenizer.pieces(hypothesis.tokens)
+        text, repairs = self._whole(texts, job)
         log_probability = sum(hypothesis.log_probability for hypothesis in hypotheses)
         length = sum(len(hypothesis.tokens) + 1 for hypothesis in hypotheses)
         score = log_probability / length_penalty(length, self._settings.length_penalty)
-        return Alternative(one_line(text), score, tuple(pieces))
+        return Alternative(one_line(text), score, tuple(pieces), repairs)
+
+    def _whole(self, texts: Sequence[str], job: _Job) -> tuple[str, Repairs | None]:
+        """Return the translation of a line made of the translations of its parts."""
+        if self._trees is not None and not self._keep_pieces:
+            return tree_of(texts, job.words, self._trees)
+        whole = ""
+        for text, part in zip(texts, job.parts, strict=True):
+            if whole:
+                whole += " " if self._keep_pieces else part.separator
+            whole += text
+        return whole, None
 
 
 def _windows(lines: Iterable[str]) -> Iterator[list[str]]:
@@ -356,16 +374,6 @@ def _windows(lines: Iterable[str]) -> Iterator[list[str]]:
             yield window
             window, num_characters = [], 0
     yield window
-
-
-def _why_not_unicode(line: str) -> str | None:
-    """Return why ``line`` is not text if it holds half of a surrogate pair; None if it is text."""
-    try:
-        line.encode()
-    except UnicodeEncodeError as error:
-        code = ord(line[error.start])
-        return f"character {error.start + 1:,} is U+{code:04X}, half of a surrogate pair"
-    return None
 
 
 @contextmanager
@@ -384,15 +392,3 @@ def _own_failure_of(line: int, error: Exception) -> str:
     if own is None:
         raise LinesFailedError(line, line) from error
     return own
-
-
-def _check(settings: SearchSettings) -> None:
-    if settings.beam_size < 1:
-        raise UserError(f"--beam-size must be at least 1, but is {settings.beam_size}.")
-    if not 0 <= settings.length_penalty < float("inf"):
-        raise UserError(f"--length-penalty must be 0 or more, but is {settings.length_penalty}.")
-    if not 1 <= settings.n_best <= settings.beam_size:
-        raise UserError(
-            f"--n-best {settings.n_best} must be at least 1 and at most "
-            f"--beam-size {settings.beam_size}."
-        )

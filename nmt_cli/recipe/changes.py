@@ -33,6 +33,7 @@ class Change(NamedTuple):
 DECIDES_QUALITY = {
     "loss": ("training.label_smoothing",),
     "bleu": ("validation.bleu", "decoding."),
+    "parseval": ("validation.parseval", "decoding."),
 }
 FREE = (  # unless DECIDES_QUALITY lists the key
     "description",
@@ -43,6 +44,7 @@ FREE = (  # unless DECIDES_QUALITY lists the key
     "validation.every_steps",
     "validation.every_epochs",
     "validation.bleu",
+    "validation.parseval",
     "validation.patience",
     "checkpoints.",
     "decoding.",
@@ -67,11 +69,12 @@ FORBIDDEN = (
     "data.target_language",
     "data.train.",
     "data.validation.",
+    "data.treebank.",
     "data.normalization.",
     "data.filters.",
     "data.max_length",
     "training.ema_decay",
-    "validation.best_by",  # a quality by loss cannot be compared with one by BLEU
+    "validation.best_by",  # a loss cannot be compared with a BLEU or an F1
     "tokenizer.",
     "model.num_layers",
     "model.d_model",

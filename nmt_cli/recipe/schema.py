@@ -5,12 +5,13 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from nmt_cli.recipe.interval_configs import CheckpointsConfig, ValidationConfig
+from nmt_cli.recipe.treebank_config import TreebankConfig
 from nmt_cli.recipe.values import (
     Count,
     DataPath,
     Epochs,
     Flag,
-    Interval,
     Language,
     Number,
     Pieces,
@@ -28,7 +29,11 @@ RESERVED_NAMES = ("<unk>", "<s>", "</s>")
 
 
 class ParallelFiles(Section):
-    """Two text files; line n of one translates line n of the other."""
+    """Two text files; line n of one translates line n of the other.
+
+    With data.treebank, the target is a file of trees; the source is the same file, or a text file
+    whose line n is the words of tree n.
+    """
 
     source: DataPath = Field(description="Text file of the source side, also .gz, .xz or .zst.")
     target: DataPath = Field(description="Text file of the target side, also .gz, .xz or .zst.")
@@ -80,6 +85,12 @@ class DataConfig(Section):
     validation: ParallelFiles = Field(description="Text on which validation measures.")
     test: ParallelFiles | None = Field(
         default=None, description="Text held out for the final score; training never reads it."
+    )
+    treebank: TreebankConfig | None = Field(
+        default=None,
+        description="How trees are written as tokens. If given, each target is a treebank: trees "
+        "in the brackets of the Penn Treebank; source is the same file, or the words of a tree a "
+        "line. The model then parses.",
     )
     normalization: Normalization = Field(
         default_factory=Normalization, description="Changes to the text before pieces are cut."
@@ -311,37 +322,6 @@ class TrainingConfig(Section):
             yield Problem("learning_rate_factor", text, "peak_learning_rate")
 
 
-class ValidationConfig(Interval):
-    """When and how to validate, which checkpoint is the best, and when to stop early."""
-
-    bleu: Literal["beam", "greedy", "off"] = Field(
-        default="beam", description="How the validation text is translated for BLEU."
-    )
-    best_by: Literal["loss", "bleu"] = Field(
-        default="loss", description="Measure that decides which checkpoint is the best."
-    )
-    patience: Epochs | None = Field(
-        default=None, description="Stop after this many validations without improvement."
-    )
-
-    def problems(self) -> Iterator[Problem]:
-        """Yield the problems of the interval, and best_by bleu without BLEU."""
-        yield from super().problems()
-        if self.bleu == "off" and self.best_by == "bleu":
-            text = "must be loss if bleu is off, but is bleu; give best_by: loss, or bleu: beam"
-            yield Problem("best_by", text, "bleu")
-
-
-class CheckpointsConfig(Interval):
-    """When to save a checkpoint, and how many to keep for the average (section 6.1)."""
-
-    keep_for_average: Annotated[Count, Field(ge=1, le=10_000)] = Field(
-        default=5,
-        description="How many of the newest checkpoints are kept; average-checkpoints averages "
-        "them.",
-    )
-
-
 class DecodingConfig(Section):
     """The beam search of section 6.1."""
 
@@ -377,7 +357,8 @@ class Recipe(Section):
     decoding: DecodingConfig = Field(default_factory=DecodingConfig, description="Beam search.")
 
     def problems(self) -> Iterator[Problem]:
-        """Yield limits that the longest sentence would exceed."""
+        """Yield limits that the longest sentence would exceed, and a measure of other data."""
+        yield from self._problems_of_measures()
         longest = self.data.max_length + 1  # with the end of sentence
         if longest > self.training.tokens_per_step:
             yield Problem(
@@ -393,4 +374,21 @@ class Recipe(Section):
                 f"must be greater than data.max_length {self.data.max_length:,}, "
                 f"but is {self.model.max_positions:,}",
                 "data.max_length",
+            )
+
+    def _problems_of_measures(self) -> Iterator[Problem]:
+        has_trees, validation = self.data.treebank is not None, self.validation
+        if has_trees and validation.bleu != "off":
+            yield Problem(
+                "validation.bleu",
+                "must be off with data.treebank, because BLEU does not measure trees, but is "
+                f"{validation.bleu}; give bleu: off, and parseval: greedy to measure F1",
+                "data.treebank",
+            )
+        if not has_trees and validation.parseval != "off":
+            yield Problem(
+                "validation.parseval",
+                "must be off without data.treebank, because only trees have an F1, but is "
+                f"{validation.parseval}",
+                "data.treebank",
             )

@@ -93,6 +93,8 @@ CHARTS = (
     Chart("validation_perplexity", "Validation perplexity", "perplexity of a piece",
           _validation("perplexity"), RINGED, best=min, log_from=4.0),
     Chart("validation_bleu", "Validation BLEU", "BLEU", _validation("bleu"), RINGED, best=max),
+    Chart("validation_f1", "Validation F1", "F1 (PARSEVAL)", _validation("parseval"), RINGED,
+          best=max),
     Chart("learning_rate", "Learning rate", "learning rate", _learning_rate, from_zero=True),
     Chart("speed", "Training speed", "target tokens per second", _speed, SMOOTHED,
           from_zero=True),

@@ -72,6 +72,11 @@ def _test_score(metric: str) -> Callable[[RunHistory], str]:
     return score
 
 
+def _test_f1(run: RunHistory) -> str:
+    figures = run.scores.get("parseval")
+    return as_text(figures["f1"], 2) if isinstance(figures, dict) else ""
+
+
 def _parameters(run: RunHistory) -> str:
     return "" if run.num_parameters is None else f"{run.num_parameters:,}"
 
@@ -101,8 +106,10 @@ SUMMARY = (
     Row("best validation loss", _best("loss", 4)),
     Row("best validation perplexity", _best("perplexity", 3)),
     Row("best validation BLEU", _best("bleu", 2, highest=True)),
+    Row("best validation F1", _best("parseval", 2, highest=True)),
     Row("BLEU of the test text", _test_score("bleu")),
     Row("chrF2 of the test text", _test_score("chrf")),
+    Row("F1 of the test text", _test_f1),
     Row("parameters", _parameters),
     Row("device", _machines),
     Row("starts", _sessions),

@@ -36,6 +36,7 @@ from nmt_cli.optimization.adam import Adam
 from nmt_cli.optimization.ema import MovingAverage
 from nmt_cli.recipe.reader import dump_recipe
 from nmt_cli.recipe.schema import Recipe
+from nmt_cli.trees.labels import Labels
 
 RESUMABLE_KEPT = 2  # a damaged newest one must leave another to fall back to
 SPARE_SPACE = 1.2  # times the bytes of a checkpoint, free before one is written
@@ -75,8 +76,11 @@ def save_checkpoint(
     recipe: Recipe,
     tokenizer: Tokenizer,
     facts: dict[str, Any],
+    labels: Labels | None = None,
 ) -> None:
     """Write the checkpoint of this step, with ``facts`` in its manifest.
+
+    ``labels`` are those of the recipe's treebanks, if it has any.
 
     Raises UserError if a weight is not finite, and OutputError if the disk is full; earlier
     checkpoints stay as they were.
@@ -97,7 +101,7 @@ def save_checkpoint(
         weights = state.average.weights()
         saved["trained_weights"] = {name: w.detach().cpu() for name, w in trained.items()}
     with directory_appearing_whole(directory, replace=True) as partial:
-        settings = settings_of(recipe, tokenizer.size)
+        settings = settings_of(recipe, tokenizer.size, labels)
         save_model(partial, settings, dump_recipe(recipe).encode(), tokenizer, weights)
         with (partial.path / TRAINING_STATE).open("wb") as stream:
             _write(saved, stream)

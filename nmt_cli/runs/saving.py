@@ -75,6 +75,7 @@ class Saver:
                     self._recipe,
                     self._corpus.tokenizer,
                     self._facts(kind),
+                    self._corpus.labels,
                 )
                 prune(self._run_dir, self._recipe.checkpoints.keep_for_average, new.step)
         except OutputError as error:

@@ -7,6 +7,8 @@ from nmt_cli.recipe.changes import changes_of_quality
 from nmt_cli.recipe.schema import Recipe
 from nmt_cli.runs.checkpoint import Progress
 
+FIGURES = {"loss": "the loss", "bleu": "BLEU", "parseval": "F1"}
+
 
 def count_validation(progress: Progress, quality: float | None) -> bool:
     """Count a validation of this step; return whether it is the best so far.
@@ -32,7 +34,7 @@ def begin_anew_after_changes(progress: Progress, before: Recipe, now: Recipe) ->
     progress.best_quality = None
     progress.validations_without_improvement = 0
     progress.quality_since = progress.step
-    figure = "BLEU" if now.validation.best_by == "bleu" else "the loss"
+    figure = FIGURES[now.validation.best_by]
     logs.info(
         f"The best validation and the patience start anew at step {progress.step:,}, because "
         f"{' and '.join(keys)} changed: {figure} cannot be compared with earlier values."

@@ -1,4 +1,4 @@
-"""Loss, perplexity and BLEU on the validation text."""
+"""Loss, perplexity, and BLEU or F1 on the validation text."""
 
 import math
 from functools import partial
@@ -23,8 +23,10 @@ from nmt_cli.hardware.memory import (
     is_out_of_memory,
 )
 from nmt_cli.metrics import bleu
+from nmt_cli.metrics.parseval_lines import score_trees
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.model_settings import settings_of
+from nmt_cli.recipe.interval_configs import Search
 from nmt_cli.recipe.schema import Recipe
 from nmt_cli.training.full_memory import computed_within_memory
 from nmt_cli.training.gradient import as_tensors, loss_sums
@@ -40,6 +42,7 @@ class Validation(NamedTuple):
     nll: float
     bleu: float | None
     quality: float | None  # what "best" compares, higher is better; None is never the best
+    parseval: float | None = None  # F1 of the parses, if the text is a treebank
 
     @property
     def perplexity(self) -> float:
@@ -57,6 +60,8 @@ class Validation(NamedTuple):
     def __str__(self) -> str:
         loss, perplexity = as_text(self.loss, 4), as_text(self.perplexity, 3)
         text = f"validation loss {loss}, perplexity {perplexity}"
+        if self.parseval is not None:
+            text += f", F1 {self.parseval:.2f}"
         return text if self.bleu is None else f"{text}, BLEU {self.bleu:.2f}"
 
 
@@ -77,9 +82,10 @@ class Validator:
         UserError if a line cannot be translated.
         """
         model.eval()
-        measures_bleu = self._recipe.validation.bleu != "off"
+        config = self._recipe.validation
+        search = config.parseval if self._has_trees else config.bleu
         sums = self._loss_sums(model, machine, max_tokens, stop)
-        hypotheses = self._translate(model, machine, stop) if measures_bleu else []
+        hypotheses = [] if search == "off" else self._translate(model, machine, stop, search)
         loss, nll, num_tokens, cuts, failures, *asked = machine.ranks.sum([*sums, *stop.flags()])
         if failures:
             raise FullMemoryError("out of memory")
@@ -91,12 +97,16 @@ class Validator:
         stop.agree(asked)
         if stop.agreed:
             return None
-        score = self._bleu(machine.ranks.gather(hypotheses)) if measures_bleu else None
+        score = None if search == "off" else self._score(machine.ranks.gather(hypotheses))
         loss, nll = loss / max(1, num_tokens), nll / max(1, num_tokens)
-        quality = (
-            score if score is not None and self._recipe.validation.best_by == "bleu" else -loss
-        )
+        quality = -loss if score is None or config.best_by == "loss" else score
+        if self._has_trees:
+            return Validation(loss, nll, None, quality, parseval=score)
         return Validation(loss, nll, score, quality)
+
+    @property
+    def _has_trees(self) -> bool:
+        return self._recipe.data.treebank is not None
 
     @torch.no_grad()
     def _loss_sums(
@@ -140,11 +150,13 @@ class Validator:
         by_length = np.lexsort((source.lengths, target.lengths)).astype(np.int64)
         return micro_batches_of(by_length, source, target, max_tokens)
 
-    def _translate(self, model: Transformer, machine: Machine, stop: StopRequest) -> list[str]:
+    def _translate(
+        self, model: Transformer, machine: Machine, stop: StopRequest, search: Search
+    ) -> list[str]:
         """Return the translations of this rank's lines, fewer if ``stop`` came meanwhile."""
-        beam_size = 1 if self._recipe.validation.bleu == "greedy" else None
+        beam_size = 1 if search == "greedy" else None
         translator = Translator(
-            settings_of(self._recipe, self._corpus.tokenizer.size),
+            settings_of(self._recipe, self._corpus.tokenizer.size, self._corpus.labels),
             self._corpus.tokenizer,
             model,
             beam_size=beam_size,
@@ -172,13 +184,15 @@ class Validator:
             hypotheses += [translation.text for translation in window]
         return hypotheses
 
-    def _bleu(self, by_rank: list[list[str]]) -> float:
-        """Return the BLEU of the validation text, through the same code as translate | score.
+    def _score(self, by_rank: list[list[str]]) -> float:
+        """Return the BLEU or F1 of the validation text, through the same code as translate | score.
 
         If the text is in pieces, the pieces of hypotheses and references are joined before.
         """
         dealt = zip_longest(*by_rank)  # line i was translated by rank i modulo the number of ranks
         hypotheses = [text for texts in dealt for text in texts if text is not None]
+        if self._has_trees:
+            return score_trees(hypotheses, self._corpus.validation_lines("target")).f1
         tokenizer = self._corpus.tokenizer
         references = [tokenizer.joined(line) for line in self._corpus.validation_lines("target")]
         return bleu.corpus_bleu(hypotheses, [references]).score

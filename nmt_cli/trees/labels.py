@@ -1,6 +1,9 @@
 """The labels of a treebank: those of its constituents, and the tags of its words."""
 
+from collections.abc import Iterable
 from typing import NamedTuple
+
+from nmt_cli.trees.tree import Leaf, Tree
 
 UNKNOWN_TAG = "XX"  # Vinyals et al. write it for every tag
 
@@ -20,6 +23,22 @@ class Labels(NamedTuple):
 
     constituents: frozenset[str]
     tags: frozenset[str]
+
+    @classmethod
+    def of(cls, trees: Iterable[Tree]) -> "Labels":
+        """Return the labels that ``trees`` have."""
+        constituents, tags = set[str](), set[str]()
+        for tree in trees:
+            for part in tree.parts:
+                if isinstance(part, Leaf):
+                    tags.add(part.tag)
+                else:
+                    constituents.add(part.label)
+        return cls(frozenset(constituents), frozenset(tags))
+
+    def __or__(self, other: "Labels") -> "Labels":
+        """Return the labels of both."""
+        return Labels(self.constituents | other.constituents, self.tags | other.tags)
 
 
 # Without function labels and traces.

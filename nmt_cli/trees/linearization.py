@@ -70,11 +70,11 @@ class Linearization:
 
     def join(self, tokens: Sequence[str]) -> str:
         """Return the tokens as text on one line; ``split`` is the inverse."""
-        return ("" if self._is_joined else " ").join(tokens)
+        return ("" if self.is_joined else " ").join(tokens)
 
     def split(self, text: str) -> list[str]:
         """Return the tokens of a text, also if it is not the text of a tree."""
-        if self._is_joined:
+        if self.is_joined:
             return JOINED_ANGLES.findall(text)
         return [token for token in text.split(" ") if token]
 
@@ -93,7 +93,8 @@ class Linearization:
         return symbol.label in self.labels.constituents or symbol == Close("")
 
     @property
-    def _is_joined(self) -> bool:
+    def is_joined(self) -> bool:
+        """Whether ``join`` puts no spaces between tokens."""
         return self.notation == "angles" and self.words == "dropped"
 
     def _symbol_for(self, part: Part) -> Symbol:

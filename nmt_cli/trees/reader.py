@@ -7,7 +7,8 @@ from nmt_cli.errors import UserError
 from nmt_cli.trees.tree import Close, Leaf, Open, Part, Tree
 
 # Words may contain other white space than ASCII's, such as a no-break space.
-TOKEN = re.compile(r"[()]|[^() \t\n\r\f\v]+")
+WORD = re.compile(r"[^() \t\n\r\f\v]+")
+TOKEN = re.compile(rf"[()]|{WORD.pattern}")
 
 
 def bracket_tokens(text: str) -> list[str]:

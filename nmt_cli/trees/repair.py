@@ -3,12 +3,26 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass
+from operator import add
 from typing import NamedTuple
 
 from nmt_cli.trees.cleaning import ROOT
 from nmt_cli.trees.labels import tag_without_context
 from nmt_cli.trees.linearization import Linearization, Tag
 from nmt_cli.trees.tree import Close, Leaf, Open, Part, Tree
+
+RULES = (  # in the order of the fields of Repairs
+    "tokens dropped",
+    "unknown labels",
+    "closing brackets added",
+    "closing brackets dropped",
+    "leaves added",
+    "leaves dropped",
+    "empty constituents dropped",
+    "wrong words",
+    "roots joined",
+    "tags of punctuation corrected",
+)
 
 
 @dataclass
@@ -24,10 +38,20 @@ class Repairs:
     empty_constituents: int = 0  # were dropped
     wrong_words: int = 0  # another word, or none, followed a tag; only if words are kept
     joined_roots: int = 0  # 1 if several trees were put under one root
+    wrong_punctuation: int = 0  # tags that ``with_fitting_tags`` replaced, not ``repair``
 
     def total(self) -> int:
         """Return the number of all repairs; 0 if the tokens were those of a tree."""
         return sum(astuple(self))
+
+    def __add__(self, other: "Repairs") -> "Repairs":
+        """Return the sums."""
+        return Repairs(*map(add, astuple(self), astuple(other)))
+
+    def __str__(self) -> str:
+        """Name the rules that were applied, with their counts."""
+        counts = zip(RULES, astuple(self), strict=True)
+        return ", ".join(f"{count:,} {rule}" for rule, count in counts if count)
 
 
 class Repaired(NamedTuple):

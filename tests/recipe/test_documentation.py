@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from nmt_cli.recipe.documentation import described_keys, limits_of, with_comments
 from nmt_cli.recipe.keys import key_paths
 from nmt_cli.recipe.reader import read_recipe
+from nmt_cli.recipe.treebank_config import TreebankConfig
 from tests.recipe.conftest import problems_of
 from tests.recipe.test_reader import recipes, value_at
 
@@ -32,10 +33,11 @@ def test_a_listed_default_is_what_a_recipe_without_the_key_has(write):
     recipe = read_recipe(
         write(
             "description: x\ndata: {source_language: a, target_language: b, train: [{source: a, "
-            "target: b}], validation: {source: a, target: b}}\ntokenizer: {vocabulary_size: 500}\n"
+            "target: b}], validation: {source: a, target: b}, treebank: {}}\n"
+            "tokenizer: {vocabulary_size: 500}\nvalidation: {bleu: off}\n"
         )
     ).recipe.model_dump(mode="json")
-    given_here = {"tokenizer.vocabulary_size"}
+    given_here = {"tokenizer.vocabulary_size", "data.treebank", "validation.bleu"}
     defaults = {
         name: key.default
         for name, key in KEYS.items()
@@ -110,4 +112,5 @@ def test_comments_explain_every_key_above_it(name):
             ), line
             explained.add(key)
             comment = ""
-    assert explained == {name.rpartition(".")[2] for name in KEYS} - {"extends"}
+    in_null = {"extends", *TreebankConfig.model_fields}  # the recipe has no section treebank
+    assert explained == {name.rpartition(".")[2] for name in KEYS} - in_null
