@@ -2,7 +2,7 @@
 
 We have not downloaded these archives ourselves. Sizes and SHA-256 sums are those with which
 TensorFlow Datasets checks the same files. The numbers of lines are those that other projects
-counted. For the 10^9 corpus they counted 22,520,376 lines; the pages of WMT say 22,520,400.
+counted. For the 10^9 corpus one finds 22,520,376, counted from the files, and also 22,520,400.
 
 The paper does not list its corpora. It says WMT 2014 and about 4.5 million pairs for
 English-German, 36 million for English-French. The three English-German parts have 4.52 million, the
