@@ -10,7 +10,7 @@ import socket
 import tarfile
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from http.client import HTTPException
 from pathlib import Path
@@ -28,6 +28,7 @@ ATTEMPTS = 3
 PAUSE_SECONDS = 5.0
 TIMEOUT_SECONDS = 60.0  # without a byte; sacreBLEU itself would wait for ever
 STATUS_OF_SACREBLEU = 1  # it ends the program if the MD5 sum is wrong
+TRANSFER_ERRORS = (URLError, HTTPException, TimeoutError, ConnectionError)
 
 
 class DownloadedSet(NamedTuple):
@@ -37,6 +38,10 @@ class DownloadedSet(NamedTuple):
     reference: Path
     url: str
     md5: str
+
+
+class _WrongCopyError(Exception):
+    """What sacreBLEU has stored is wrong and must be downloaded again; the message says why."""
 
 
 def download(name: str, language_pair: str, num_lines: int) -> DownloadedSet:
@@ -50,25 +55,13 @@ def download(name: str, language_pair: str, num_lines: int) -> DownloadedSet:
     folder = Path(SACREBLEU_DIR) / name
     for attempt in range(1, ATTEMPTS + 1):
         try:
-            with _quiet_and_impatient():
-                source, reference = map(Path, dataset.get_files(language_pair)[:2])
-        except (URLError, HTTPException, TimeoutError, ConnectionError) as error:
+            source, reference = _files(dataset, language_pair, folder)
+            _check_lines((source, reference), num_lines)
+            return DownloadedSet(source, reference, url, md5)
+        except TRANSFER_ERRORS as error:
             problem = str(getattr(error, "reason", error))
-        except SystemExit as error:
-            if error.code != STATUS_OF_SACREBLEU:  # a signal ended the program
-                raise
-            problem = f"its MD5 sum is not {md5}"
-            shutil.rmtree(folder, ignore_errors=True)
-        except (OSError, tarfile.TarError, EOFError, zlib.error) as error:
-            if isinstance(error, OSError) and is_failed_write(error):
-                raise OutputError(f"{folder} could not be written: {error.strerror}.") from None
-            problem = f"its copy in {folder} was damaged"
-            shutil.rmtree(folder, ignore_errors=True)
-        else:
-            wrong = [path for path in (source, reference) if count_lines(path) != num_lines]
-            if not wrong:
-                return DownloadedSet(source, reference, url, md5)
-            problem = f"{wrong[0]} had {count_lines(wrong[0]):,} lines instead of {num_lines:,}"
+        except _WrongCopyError as error:
+            problem = str(error)
             shutil.rmtree(folder, ignore_errors=True)
         if attempt < ATTEMPTS:
             logs.warning(f"{url}: {problem}; trying again ({attempt + 1} of {ATTEMPTS}).")
@@ -77,6 +70,31 @@ def download(name: str, language_pair: str, num_lines: int) -> DownloadedSet:
         f"{url} could not be downloaded in {ATTEMPTS} attempts: {problem}. "
         "Run the same command again later."
     )
+
+
+def _files(dataset: Any, language_pair: str, folder: Path) -> tuple[Path, Path]:
+    """Return source and reference, which sacreBLEU downloads and converts if they are missing."""
+    try:
+        with _quiet_and_impatient():
+            source, reference = dataset.get_files(language_pair)[:2]
+    except TRANSFER_ERRORS:
+        raise
+    except SystemExit as error:
+        if error.code != STATUS_OF_SACREBLEU:  # a signal ended the program
+            raise
+        raise _WrongCopyError(f"its MD5 sum is not {dataset.md5[0]}") from None
+    except (OSError, tarfile.TarError, EOFError, zlib.error) as error:
+        if isinstance(error, OSError) and is_failed_write(error):
+            raise OutputError(f"{folder} could not be written: {error.strerror}.") from None
+        raise _WrongCopyError(f"its copy in {folder} was damaged") from None
+    return Path(source), Path(reference)
+
+
+def _check_lines(paths: Iterable[Path], num_lines: int) -> None:
+    for path in paths:
+        found = count_lines(path)
+        if found != num_lines:
+            raise _WrongCopyError(f"{path} had {found:,} lines instead of {num_lines:,}")
 
 
 def count_lines(path: Path) -> int:

@@ -1,3 +1,4 @@
+import errno
 import hashlib
 from pathlib import Path
 
@@ -6,7 +7,7 @@ from sacrebleu.dataset import DATASETS, base
 from sacrebleu.dataset.fake_sgml import FakeSGMLDataset
 
 from nmt_cli import logs
-from nmt_cli.errors import UserError
+from nmt_cli.errors import OutputError, UserError
 from nmt_cli.metrics import test_sets
 from tests.loopback_server import Fault, running_server
 from tests.tar_files import tar_of
@@ -112,6 +113,17 @@ def test_a_signal_is_not_taken_for_a_wrong_sum(folder, monkeypatch):
 
     monkeypatch.setattr(DATASETS["toy/full"], "get_files", end)
     with pytest.raises(SystemExit):
+        test_sets.download("toy/full", "en-de", 3)
+
+
+def test_a_full_disk_is_named(folder, monkeypatch):
+    def fill(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(DATASETS["toy/full"], "get_files", fill)
+    with pytest.raises(
+        OutputError, match=r"toy/full could not be written: No space left on device"
+    ):
         test_sets.download("toy/full", "en-de", 3)
 
 
