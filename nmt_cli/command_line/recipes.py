@@ -90,7 +90,8 @@ def read_lengths(_: click.Context, __: click.Parameter, text: str | None) -> tup
     "--lengths",
     metavar="N[,N]",
     callback=read_lengths,
-    help="Tokens of a source and a target sentence.  [default: the means of the prepared text]",
+    help="Tokens of a source and a target sentence.  [default: the means of the prepared text, "
+    "or an assumption if there is none]",
 )
 @click.option(
     "--max-tokens-per-device",

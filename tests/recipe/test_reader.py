@@ -135,7 +135,7 @@ def test_names_and_paths(tmp_path, monkeypatch, write):
     assert "did you mean quickstart?" in problems_of("quikstart")[0]
     plain = [name for name in shipped_recipes() if "/" not in name]
     assert problems_of("zzz") == [
-        f"zzz is not a shipped recipe ({', '.join([*plain, 'table3/...'])}); "
+        f"zzz is not a shipped recipe ({', '.join([*plain, 'table3/...', 'table3-small/...'])}); "
         "a file's name ends in .yaml or has a slash in it."
     ]
     assert problems_of("none.yaml") == ["none.yaml does not exist; name a recipe file."]
