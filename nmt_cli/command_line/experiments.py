@@ -12,6 +12,7 @@ from nmt_cli.command_line.options import (
     deterministic_option,
     device_option,
     devices_option,
+    format_option,
     fp32_products_option,
     max_time_option,
     micro_batch_option,
@@ -84,13 +85,7 @@ def run(recipe: str, quiet: bool, resume: bool, **options: Any) -> None:
 @precision_option
 @fp32_products_option
 @threads_option
-@click.option(
-    "--format",
-    "output_format",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-)
+@format_option
 @quiet_option
 def compare(
     recipes: tuple[str, ...], seeds: tuple[range, ...] | None, quiet: bool, **options: Any

@@ -1,19 +1,11 @@
 """The command that describes this machine."""
 
-import click
-
 from nmt_cli import logs
-from nmt_cli.command_line.options import cli_command
+from nmt_cli.command_line.options import cli_command, format_option
 
 
 @cli_command()
-@click.option(
-    "--format",
-    "output_format",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-)
+@format_option
 def doctor(output_format: str) -> None:
     """Print versions, devices, cores, memory and disks, and what would be slow.
 

@@ -19,6 +19,14 @@ overrides_option = click.option(
 )
 quiet_option = click.option("--quiet", is_flag=True, help="Show only warnings and errors.")
 force_option = click.option("--force", is_flag=True, help="Replace what already exists.")
+format_option = click.option(
+    "--format",
+    "output_format",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="json has all figures unrounded.",
+)
 device_option = click.option(
     "--device", default=AUTO, show_default=True, help="auto, cpu, cuda or cuda:N."
 )

@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from nmt_cli import logs
-from nmt_cli.command_line.options import cli_command, cli_group, overrides_option
+from nmt_cli.command_line.options import cli_command, cli_group, format_option, overrides_option
 
 LENGTHS = re.compile(r"(\d{1,9})(?:,(\d{1,9}))?", re.ASCII)
 LONGEST = 1_000_000  # tokens; the largest data.max_length
@@ -103,14 +103,7 @@ def read_lengths(_: click.Context, __: click.Parameter, text: str | None) -> tup
     type=click.FloatRange(min=0, min_open=True),
     help="Speed of this machine, as train prints it, to estimate the time.",
 )
-@click.option(
-    "--format",
-    "output_format",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="json has all numbers unrounded.",
-)
+@format_option
 def inspect(recipe_or_model: str, **options: Any) -> None:
     """Print what a model consists of and what its training costs: parameters, FLOPs, memory, time.
 

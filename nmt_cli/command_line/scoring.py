@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from nmt_cli import logs
-from nmt_cli.command_line.options import PATH, cli_command, quiet_option
+from nmt_cli.command_line.options import PATH, cli_command, format_option, quiet_option
 from nmt_cli.metrics.resampling import NUM_SAMPLES, SEED
 from nmt_cli.usage import refuse_options_except
 
@@ -32,13 +32,7 @@ from nmt_cli.usage import refuse_options_except
     help="sacreBLEU's tokenizer; none for text that is tokenized already.",
 )
 @click.option("--lowercase", is_flag=True, help="Ignore case.")
-@click.option(
-    "--format",
-    "output_format",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-)
+@format_option
 @click.option(
     "--paper",
     metavar="[en-de|en-fr]",
