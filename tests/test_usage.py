@@ -141,7 +141,7 @@ def test_what_does_not_exist_is_explained():
     ("command", "names"),
     [
         ("translate m", "stats verbose name port topk cache raw timeout sort width tokenizer"),
-        ("train base", "name profile amp-level loss min-lr power debug dry-run lora tag"),
+        ("train base", "name profile amp-level loss min-lr power debug dry-run lora"),
         ("preprocess base", "clean merges dedup min-freq joint coverages-of"),
     ],
 )
