@@ -192,7 +192,7 @@ def test_parameters_agree_with_table_3(name, millions):
     assert counted == pytest.approx(millions * 1e6, rel=0.05)
 
 
-def test_parsing_has_the_papers_numbers_and_a_piece_for_each_bracket_and_tag():
+def test_parsing_has_the_papers_numbers():
     recipe = read_recipe("parsing").recipe
     model, decoding, base = recipe.model, recipe.decoding, read_recipe("base").recipe
     assert recipe.tokenizer.vocabulary_size == 16_000
@@ -201,13 +201,23 @@ def test_parsing_has_the_papers_numbers_and_a_piece_for_each_bracket_and_tag():
     assert decoding.max_extra_length == 300
     assert recipe.training == base.training
     assert model.dropout == base.model.dropout
-    symbols = recipe.tokenizer.user_defined_symbols
-    opening = {symbol[1:] for symbol in symbols if symbol[0] == "("}
-    assert opening == {symbol[1:] for symbol in symbols if symbol[0] == ")"}
-    assert {"S", "NP", "VP", "PP", "SBAR", "WHNP", "X"} <= opening
-    tags = {symbol[1:-1] for symbol in symbols if symbol[0] == "<"}
-    assert len(tags) == 45  # the Penn Treebank's 36 word tags and 9 of punctuation
-    assert len(symbols) == 2 * len(opening) + len(tags)
+
+
+def test_semi_supervised_parsing_differs_in_vocabulary_and_text():
+    parsing, semi = read_recipe("parsing"), read_recipe("parsing-semi")
+    changes = {change.key: change.new for change in changed_keys(parsing.recipe, semi.recipe)}
+    assert changes.pop("tokenizer.vocabulary_size") == 32_000
+    assert changes.pop("description") == semi.recipe.description
+    assert all(key.startswith("data.train.") for key in changes)
+    assert [corpus.weight for corpus in semi.recipe.data.train] == [40, 1]
+
+
+@pytest.mark.parametrize("name", ["parsing", "parsing-semi", "parsing-small"])
+def test_recipes_of_parsers_need_no_list_of_symbols_and_choose_by_f1(name):
+    recipe = read_recipe(name).recipe
+    assert recipe.data.treebank is not None
+    assert recipe.tokenizer.user_defined_symbols == ()
+    assert recipe.validation.best_by == "parseval"
 
 
 def test_no_recipe_names_a_file_outside_the_folder_one_is_in():

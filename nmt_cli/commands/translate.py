@@ -214,7 +214,7 @@ class _Tally:
                 f"in {self._repaired}."
             )
         if self._num_trees:
-            what = f" in {self._trees}: {self._repairs}" if self._trees.count else ""
+            what = f" in {self._trees}: {self._repairs.as_text()}" if self._trees.count else ""
             logs.info(f"Repaired {self._trees.count:,} of {self._num_trees:,} trees{what}.")
         seconds = time.monotonic() - self._started
         logs.info(f"Translated {self.num_lines:,} lines in {seconds:.1f} s.")

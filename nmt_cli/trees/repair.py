@@ -48,8 +48,8 @@ class Repairs:
         """Return the sums."""
         return Repairs(*map(add, astuple(self), astuple(other)))
 
-    def __str__(self) -> str:
-        """Name the rules that were applied, with their counts."""
+    def as_text(self) -> str:
+        """Return the names of the rules that were applied, with their counts."""
         counts = zip(RULES, astuple(self), strict=True)
         return ", ".join(f"{count:,} {rule}" for rule, count in counts if count)
 

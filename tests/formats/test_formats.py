@@ -10,12 +10,16 @@ import torch
 from nmt_cli import formats
 from nmt_cli.atomic_files import write_manifest
 from nmt_cli.commands import average_checkpoints, train
+from nmt_cli.corpus.binarized import open_prepared
 from nmt_cli.decoding.translator import Translator
 from nmt_cli.formats import NewerFormatError
 from nmt_cli.model_directory import list_checkpoints, load_model, read_weights
+from nmt_cli.recipe.reader import read_recipe
 
 HERE = Path(__file__).parent
-FORMATS = sorted(path.name for path in HERE.glob("format_*"))
+FORMATS = sorted(path.parent.name for path in HERE.glob("format_*/whitespace"))
+EVERY = sorted(HERE.glob("format_*/*"))
+TREEBANK = HERE / "format_3/treebank"  # models that parse have a format of their own
 NAMES = ("sentencepiece", "whitespace")
 STEP = "step-00001200"
 NEW = Path("new")
@@ -97,13 +101,28 @@ def test_every_version_of_every_kind_is_kept_here():
     kinds = {"average": "run/average", "regular": f"run/checkpoints/{STEP}", "prepared": "prepared"}
     for kind, place in kinds.items():
         found = {
-            json.loads((HERE / version / "whitespace" / place / "manifest.json").read_text())[
-                "format_version"
-            ]
-            for version in FORMATS
+            json.loads((folder / place / "manifest.json").read_text())["format_version"]
+            for folder in EVERY
         }
         assert found == set(range(1, formats.NEWEST[kind] + 1))
     assert formats.NEWEST["regular"] == formats.NEWEST["final"] == formats.NEWEST["safety"]
+
+
+@pytest.mark.parametrize("model", ["average", f"checkpoints/{STEP}"])
+def test_models_that_parse_parse_as_they_did(model):
+    """They were trained until they knew the validation trees, which are the expected ones."""
+    recipe = read_recipe(str(TREEBANK / "run/recipe.yaml")).recipe
+    corpus = open_prepared(TREEBANK / "prepared", recipe, "")
+    translator = Translator.load(TREEBANK / "run" / model, device="cpu", precision="fp32")
+    parses = list(translator.translate(corpus.validation_lines("source")))
+    assert [parse.text for parse in parses] == corpus.validation_lines("target")
+    assert not any(parse.repairs.total() for parse in parses)
+
+
+def test_a_model_that_does_not_parse_is_written_for_older_programs_too():
+    assert formats.written_version("average") == formats.written_version("regular") == 2
+    assert formats.written_version("average", parses=True) == formats.NEWEST["average"] == 3
+    assert formats.written_version("prepared") == formats.NEWEST["prepared"]
 
 
 @pytest.mark.parametrize(

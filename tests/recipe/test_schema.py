@@ -109,6 +109,11 @@ def test_paths_are_data_and_never_expanded():
             {"bleu": "off", "best_by": "bleu"},
             "best_by: must be loss if bleu is off",
         ),
+        (
+            "validation",
+            {"best_by": "parseval"},
+            "best_by: must be loss if parseval is off",
+        ),
         ("validation", {"every_steps": None}, "every_steps: is null, and every_epochs too"),
         ("checkpoints", {"every_steps": 1, "every_epochs": 1}, "every_epochs: must be null beside"),
         ("data", {"max_length": 3, "filters": {"min_length": 4}}, "filters.min_length: must be at"),
