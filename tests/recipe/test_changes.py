@@ -9,6 +9,7 @@ from nmt_cli.recipe.changes import (
     Change,
     ChangeKind,
     changed_keys,
+    changes_of_quality,
     kind_of,
 )
 from nmt_cli.recipe.keys import key_paths
@@ -92,6 +93,21 @@ def test_how_bleu_is_measured_is_declared_only_where_bleu_decides_the_best(overr
     assert change.kind is ChangeKind.DECLARED
     (change,) = changes(override)
     assert change.kind is ChangeKind.FREE
+
+
+@pytest.mark.parametrize("override", ["validation.parseval=beam", "decoding.beam_size=2"])
+def test_how_f1_is_measured_is_declared_where_f1_decides_the_best(override):
+    before, after = (read_recipe("parsing", given).recipe for given in ([], [override]))
+    (change,) = changed_keys(before, after)
+    assert change.kind is ChangeKind.DECLARED
+    assert changes_of_quality(before, after) == [change.key]
+
+
+@pytest.mark.parametrize("override", ["data.treebank.tags=XX", "data.treebank=null"])
+def test_the_notation_of_trees_never_changes(override):
+    without = ["validation.parseval=off", "validation.best_by=loss"]
+    before, after = (read_recipe("parsing", [*without, *o]).recipe for o in ([], [override]))
+    assert {change.kind for change in changed_keys(before, after)} == {ChangeKind.FORBIDDEN}
 
 
 def test_a_weight_changes_only_the_order_of_the_data():
