@@ -5,6 +5,7 @@ from pathlib import Path
 from setuptools import find_packages, setup
 
 DATA = ["pooch>=1.8"]
+PARSING = ["nltk>=3.8"]
 REPORT = ["matplotlib>=3.10"]
 TENSORBOARD = ["tensorboard>=2.17"]
 
@@ -40,10 +41,12 @@ setup(
     ],
     extras_require={
         "data": DATA,
+        "parsing": PARSING,
         "report": REPORT,
         "tensorboard": TENSORBOARD,
         "dev": [
             *DATA,
+            *PARSING,
             *REPORT,
             *TENSORBOARD,
             "hypothesis>=6.100",

@@ -52,6 +52,7 @@ DOORS = {
     "pydantic": {"recipe"},
     "pydantic_core": {"recipe"},
     "sentencepiece": {"corpus"},
+    "nltk": {"corpus"},
     "sacremoses": {"corpus", "metrics"},
     "sacrebleu": {"metrics"},
     "safetensors": {"model_directory"},

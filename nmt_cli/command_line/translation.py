@@ -45,6 +45,14 @@ from nmt_cli.usage import read_number_list
     show_default=True,
     help="What to do with lines of more pieces than the recipe's max_length.",
 )
+@click.option(
+    "--tokenize",
+    type=click.Choice(["none", "penn"]),
+    default="none",
+    show_default=True,
+    help="Only for a model that parses: none takes words with spaces between them; penn cuts raw "
+    "English text, a sentence a line, as the Penn Treebank does.",
+)
 @click.option("--keep-pieces", is_flag=True, help="Print pieces, without joining them to text.")
 @device_option
 @precision_option
@@ -58,6 +66,8 @@ from nmt_cli.usage import read_number_list
 @quiet_option
 def translate(model: Path, quiet: bool, **options: Any) -> None:
     """Translate lines from stdin to stdout with MODEL, one line for each line.
+
+    A model that was trained on a treebank writes a tree for each line.
 
     MODEL is a model directory, a checkpoint or a run directory. Of a run, the average is used, else
     the best checkpoint, else the last.

@@ -16,7 +16,7 @@ from nmt_cli.decoding.cached_model import CachedTransformer
 from nmt_cli.decoding.isolation import BugError, Isolation, Outcome, own_failure
 from nmt_cli.decoding.over_long import Part, parts_within
 from nmt_cli.decoding.search import Sentence, StepModel, beam_search
-from nmt_cli.decoding.tree_output import tree_of
+from nmt_cli.decoding.tree_output import Tokenize, splitter, tree_of
 from nmt_cli.hardware.choices import AUTO
 from nmt_cli.hardware.device import choose_device
 from nmt_cli.hardware.fp32_products import choose_fp32_products, use_fp32_products
@@ -25,7 +25,6 @@ from nmt_cli.model.transformer import Transformer
 from nmt_cli.model_directory import load_model
 from nmt_cli.model_settings import ModelSettings
 from nmt_cli.trees.repair import Repairs
-from nmt_cli.trees.sentence import words_of
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -89,6 +88,7 @@ class TranslatorOptions(TypedDict, total=False):
     length_penalty: float | None
     n_best: int
     too_long: TooLong
+    tokenize: Tokenize
     keep_pieces: bool
     max_tokens_per_device: int | None
     precision: str
@@ -133,6 +133,7 @@ class Translator:
         length_penalty: float | None = None,
         n_best: int = 1,
         too_long: TooLong = "split",
+        tokenize: Tokenize = "none",
         keep_pieces: bool = False,
         max_tokens_per_device: int | None = None,
         precision: str = AUTO,
@@ -140,7 +141,7 @@ class Translator:
     ) -> None:
         decoding, device = settings.decoding, model.output_weight.device
         self._tokenizer, self._too_long, self._keep_pieces = tokenizer, too_long, keep_pieces
-        self._trees = settings.trees
+        self._trees, self._words_of = settings.trees, splitter(tokenize, settings.trees)
         self._settings = SearchSettings(
             beam_size if beam_size is not None else decoding.beam_size,
             length_penalty if length_penalty is not None else decoding.length_penalty,
@@ -238,7 +239,7 @@ class Translator:
         }
         words: dict[int, list[str]] = {}
         if self._trees is not None:
-            words = {number: words_of(one_line(line)) for number, line in texts.items()}
+            words = {number: self._words_of(line) for number, line in texts.items()}
             texts = {number: " ".join(leaves) for number, leaves in words.items()}
         with _naming_lines(list(texts)):
             encoded = self._encoded(list(texts.values()))

@@ -1,13 +1,19 @@
 """Turns the output of a model that parses into a tree of the input's words."""
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Literal, NamedTuple
 
+from nmt_cli.corpus.lines import one_line
+from nmt_cli.corpus.penn_tokenizer import penn_tokenizer
+from nmt_cli.errors import UserError
 from nmt_cli.trees.cleaning import with_root
 from nmt_cli.trees.labels import PENN_TREEBANK
 from nmt_cli.trees.linearization import Linearization
 from nmt_cli.trees.punctuation import with_fitting_tags
 from nmt_cli.trees.repair import Repairs, repair
+from nmt_cli.trees.sentence import words_of
+
+Tokenize = Literal["none", "penn"]
 
 
 class TreeText(NamedTuple):
@@ -15,6 +21,23 @@ class TreeText(NamedTuple):
 
     text: str
     repairs: Repairs
+
+
+def splitter(tokenize: Tokenize, form: Linearization | None) -> Callable[[str], list[str]]:
+    """Return a function that gives the words of a line: those between spaces, or of raw text.
+
+    Raises UserError if raw text is to be cut for a model that does not parse (``form`` is None), or
+    if NLTK is missing.
+    """
+    if tokenize == "none":
+        return lambda line: words_of(one_line(line))
+    if form is None:
+        raise UserError(
+            f"--tokenize {tokenize} is for models that parse; this one translates, and its own "
+            "tokenizer takes raw text."
+        )
+    cut = penn_tokenizer()
+    return lambda line: words_of(" ".join(cut(one_line(line))))
 
 
 def tree_of(outputs: Sequence[str], words: Sequence[str], form: Linearization) -> TreeText:

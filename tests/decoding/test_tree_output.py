@@ -1,8 +1,11 @@
+import sys
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nmt_cli.decoding.tree_output import tree_of
+from nmt_cli.decoding.tree_output import splitter, tree_of
+from nmt_cli.errors import UserError
 from nmt_cli.trees.labels import Labels
 from nmt_cli.trees.linearization import PIECES
 from nmt_cli.trees.reader import read_trees
@@ -44,3 +47,25 @@ def test_any_output_gives_one_tree_of_the_words(form, outputs, line):
 def test_words_are_split_at_spaces_only_and_brackets_are_escaped():
     assert words_of(" a (b)\tc\u00a0d  [e] \n") == ["a", "-LRB-b-RRB-", "c\u00a0d", "[e]"]
     assert words_of(" \t ") == []
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("It doesn't rain, she said.", "It does n't rain , she said ."),
+        ('He (Anna\'s dog) cannot see "a boat".',
+         "He -LRB- Anna 's dog -RRB- can not see `` a boat '' ."),
+        ("x\u2028y z\u00a0z", "x y z z"),
+    ],
+)  # fmt: skip
+def test_raw_text_is_cut_as_the_penn_treebank_does(line, words):
+    pytest.importorskip("nltk", reason="needs NLTK, of the extra parsing")
+    assert splitter("penn", PIECES)(line) == words.split(" ")
+
+
+def test_raw_text_needs_a_model_that_parses_and_nltk(monkeypatch):
+    with pytest.raises(UserError, match="penn is for models that parse; this one translates"):
+        splitter("penn", None)
+    monkeypatch.setitem(sys.modules, "nltk.tokenize.treebank", None)
+    with pytest.raises(UserError, match=r"needs NLTK; run: pip install 'nmt-cli\[parsing\]'"):
+        splitter("penn", PIECES)

@@ -1,0 +1,23 @@
+"""Cuts raw English text into words as the Penn Treebank does."""
+
+from collections.abc import Callable
+
+from nmt_cli.errors import UserError
+
+
+def penn_tokenizer() -> Callable[[str], list[str]]:
+    """Return a function that cuts one sentence into words: does n't, `` a book '', -LRB-.
+
+    Raises UserError if NLTK is not installed.
+    """
+    try:
+        from nltk.tokenize.treebank import TreebankWordTokenizer
+    except ImportError:
+        raise UserError("--tokenize penn needs NLTK; run: pip install 'nmt-cli[parsing]'") from None
+    tokenizer = TreebankWordTokenizer()
+
+    def tokenize(text: str) -> list[str]:
+        words: list[str] = tokenizer.tokenize(text, convert_parentheses=True)
+        return words
+
+    return tokenize
