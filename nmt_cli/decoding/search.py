@@ -183,17 +183,22 @@ class Search:
 
 
 def beam_search(
-    model: StepModel, sentences: Iterable[Sentence], num_slots: int, settings: SearchSettings
+    model: StepModel,
+    sentences: Iterable[Sentence],
+    num_slots: int,
+    settings: SearchSettings,
+    rules: Sequence[LogitsRule] = (),
 ) -> Iterator[Found]:
     """Yield the best hypotheses of each sentence when it is done; ``sentences`` is read as needed.
 
-    Give long sentences first: then the slots that are busy at the end hold short ones.
+    ``rules`` are as in ``Search``. Give long sentences first: then the slots that are busy at the
+    end hold short ones.
     """
     waiting = iter(sentences)
     first = list(islice(waiting, num_slots))
     if not first:
         return
-    search = Search(model, len(first), settings)
+    search = Search(model, len(first), settings, rules)
     search.admit(first)
     more_wait = len(first) == num_slots
     while search.is_busy:

@@ -1,0 +1,140 @@
+"""The rule that makes every output a tree with exactly the sentence's leaves.
+
+Legend: K beam, B slots with this rule, N = B*K rows, M pieces that trees have, L symbols (brackets
+and tags) of a hypothesis.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from nmt_cli.decoding.beams import Array
+from nmt_cli.decoding.rules.logits_rule import SlotStates
+from nmt_cli.decoding.tree_pieces import TreePieces
+from nmt_cli.trees.linearization import Symbol, Tag
+from nmt_cli.trees.tree import Close, Open
+
+# Codes of pieces; n > 0 opens a constituent with the n-th label.
+OTHER, CLOSE, TAG = 0, -1, -2
+
+
+class WellFormedTrees:
+    """Allows only pieces that continue towards a tree with one leaf for each word of the sentence.
+
+    ``Sentence.rule_data`` holds the number of words, at least 1; sentences without it are not
+    restricted. A bracket is opened only if everything can still be closed within the longest
+    output. If the longest output is shorter than ``shortest_output``, there is no output.
+
+    The rule reads the whole prefix of each hypothesis, in a few operations of numpy on N*L small
+    integers. So it has no state that must follow the hypotheses.
+    """
+
+    name = "well_formed_trees"
+
+    def __init__(self, pieces: TreePieces, vocabulary_size: int, eos_id: int) -> None:
+        symbols = list(pieces.symbols.values())
+        opened = dict.fromkeys(symbol.label for symbol in symbols if isinstance(symbol, Open))
+        labels = {label: code for code, label in enumerate(opened, 1)}
+        self._pieces = pieces
+        self._codes = np.full(vocabulary_size, OTHER, np.int16)
+        self._codes[list(pieces.symbols)] = [_code(symbol, labels) for symbol in symbols]
+        marks = [eos_id] if pieces.space_id is None else [eos_id, pieces.space_id]
+        self._ids = torch.tensor([*pieces.symbols, *marks])  # M
+        self._allowed = torch.from_numpy(_table(symbols, labels, len(marks)))
+        self._end = 8 * (len(labels) + 1)  # the row of the table; that of the space follows
+
+    def shortest_output(self, num_words: int) -> int:
+        """Return how many pieces the flattest tree of so many words has."""
+        return self._pieces.num_pieces(1 if num_words == 1 else num_words + 2)
+
+    def apply(self, logits: Tensor, states: SlotStates) -> None:
+        """Allow only what may follow in the slots whose sentences have a number of words."""
+        slots = np.array([slot for slot in states.data if states.is_busy[slot]], np.int64)
+        if not len(slots):
+            return
+        num_words = np.array([[states.data[slot]] for slot in slots.tolist()])
+        kinds = self._kinds(states, slots, num_words)
+        rows = slots[:, None] * states.beam_size + np.arange(states.beam_size)
+        device = logits.device
+        self._ids, self._allowed = self._ids.to(device), self._allowed.to(device)
+        places = torch.from_numpy(rows.ravel()).to(device)
+        allowed = self._allowed[torch.from_numpy(kinds.ravel()).to(device)]  # N M
+        kept = logits[places[:, None], self._ids].masked_fill_(~allowed, -torch.inf)
+        logits.index_fill_(0, places, -torch.inf)
+        logits[places[:, None], self._ids] = kept
+
+    def _kinds(self, states: SlotStates, slots: Array, num_words: Array) -> Array:
+        """Return the row [B, K] of the table ``_table`` for each hypothesis."""
+        lengths = states.lengths[slots, None]
+        num_symbols = self._pieces.num_symbols(lengths)
+        num_left = self._pieces.num_symbols(states.longest[slots, None]) - num_symbols
+        trees = self._read(states.prefixes[slots], num_symbols)
+        missing = num_words - trees.num_leaves
+        needed = missing + trees.depths
+        may_open = (missing > 0) & (needed + 2 <= num_left)  # 2: its own brackets
+        may_tag = (missing > 0) & ((trees.depths > 0) | (num_words == 1))
+        may_close = ~trees.are_empty & ((trees.depths > 1) | ((trees.depths == 1) & (missing == 0)))
+        kinds = ((trees.labels * 2 + may_open) * 2 + may_tag) * 2 + may_close
+        is_space = (lengths - self._pieces.first) % self._pieces.distance != 0
+        kinds = np.where(is_space | (lengths < self._pieces.first), self._end + 1, kinds)
+        return np.where(needed == 0, self._end, kinds)
+
+    def _read(self, prefixes: Array, num_symbols: Array) -> "_Trees":
+        """Return the trees of ``prefixes`` [B, K, positions], with ``num_symbols`` [B, 1] each."""
+        codes = self._codes[prefixes[:, :, self._pieces.first :: self._pieces.distance]]  # B K L
+        if not codes.shape[2]:
+            codes = np.full((*codes.shape[:2], 1), OTHER, codes.dtype)
+        codes *= np.arange(codes.shape[2]) < num_symbols[:, :, None]  # OTHER behind the symbols
+        opens = codes > 0
+        depths = (opens.view(np.int8) - (codes == CLOSE)).cumsum(2, np.int32)  # after each symbol
+        # The innermost constituent is the last one that was opened at the present depth.
+        is_innermost = opens & (depths == depths[:, :, -1:])
+        places = codes.shape[2] - 1 - is_innermost[:, :, ::-1].argmax(2)
+        labels = np.take_along_axis(codes * is_innermost, places[:, :, None], 2)[:, :, 0]
+        num_leaves = (codes == TAG).sum(2)
+        return _Trees(
+            labels.astype(np.int64), depths[:, :, -1], num_leaves, places + 1 == num_symbols
+        )
+
+
+class _Trees(NamedTuple):
+    """The unfinished trees [B, K] of the hypotheses, as far as they decide what may follow."""
+
+    labels: Array  # code of the innermost constituent; 0 if none is open
+    depths: Array  # how many constituents are open
+    num_leaves: Array
+    are_empty: Array  # whether the innermost constituent has no children; meaningless at depth 0
+
+
+def _code(symbol: Symbol, labels: Mapping[str, int]) -> int:
+    if isinstance(symbol, Open):
+        return labels[symbol.label]
+    return CLOSE if isinstance(symbol, Close) else TAG
+
+
+def _table(symbols: Sequence[Symbol], labels: Mapping[str, int], num_marks: int) -> Array:
+    """Return which of M pieces each kind of hypothesis allows, [kinds, M].
+
+    A kind is the label of the innermost constituent (first: none), and for each of opening bracket,
+    tag and closing bracket whether it may follow. The last kinds allow only one mark each.
+    """
+    is_open, is_tag = (
+        np.array([isinstance(each, kind) for each in symbols]) for kind in (Open, Tag)
+    )
+    closes = np.array(
+        [
+            [isinstance(symbol, Close) and symbol.label in ("", label) for symbol in symbols]
+            for label in ("", *labels)
+        ]
+    )
+    switches = np.array([(a, b, c) for a in (0, 1) for b in (0, 1) for c in (0, 1)], bool)  # 8 3
+    may_open, may_tag, may_close = switches.T[:, None, :, None]
+    may_follow = may_open & is_open | may_tag & is_tag | may_close & closes[:, None]  # labels 8 M
+    inside = may_follow.reshape(-1, len(symbols))
+    table = np.zeros((len(inside) + num_marks, len(symbols) + num_marks), bool)
+    table[: len(inside), : len(symbols)] = inside
+    table[len(inside) :, len(symbols) :] = np.eye(num_marks, dtype=bool)
+    return table

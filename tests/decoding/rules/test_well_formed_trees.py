@@ -1,0 +1,285 @@
+"""The search of well-formed trees, against all well-formed trees that enumeration finds."""
+
+import math
+import random
+from functools import cache
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from nmt_cli.decoding.beams import SearchSettings
+from nmt_cli.decoding.rules.logits_rule import SlotStates
+from nmt_cli.decoding.rules.well_formed_trees import WellFormedTrees
+from nmt_cli.decoding.search import Search, Sentence, beam_search
+from nmt_cli.decoding.tree_pieces import TreePieces
+from nmt_cli.trees.linearization import Linearization
+from nmt_cli.trees.repair import delinearize
+from tests.fake_models import BOS, EOS, TableModel
+
+SPACE = 3
+FORMS = {
+    "typed": (Linearization(), ["(A", ")A", "(B", ")B", "<t>"]),
+    "plain": (Linearization("brackets", "XX", closing="plain"), ["XX", "(A", ")", "(B"]),
+    "deep": (Linearization(), ["<t>", ")A", "(A"]),
+    "tags": (Linearization(), ["(A", "<u>", ")A", "<t>"]),
+}
+SPACINGS = {"none": (None, 1), "first": (SPACE, 1), "each": (SPACE, 2)}
+
+
+class Toy:
+    """A notation, and a vocabulary with other pieces before, between and behind its symbols."""
+
+    def __init__(self, name, spacing="none"):
+        self.form, symbols = FORMS[name]
+        self.tokens = ["<unk>", "<s>", "</s>", "\u2581", "no", *symbols[:2], "tree", *symbols[2:]]
+        self.ids = [self.tokens.index(symbol) for symbol in symbols]
+        read: dict[int, Any] = {token: self.form.read(self.tokens[token]) for token in self.ids}
+        self.pieces = TreePieces(read, *SPACINGS[spacing])
+        self.spacing = spacing
+        self.rule = WellFormedTrees(self.pieces, len(self.tokens), EOS)
+
+    def sentence(self, number, num_words, longest):
+        return Sentence((number, EOS), longest, {WellFormedTrees.name: num_words})
+
+    def spaced(self, symbols):
+        """Return the pieces of a text of these symbols."""
+        if self.spacing == "each":
+            return tuple(piece for symbol in symbols for piece in (SPACE, symbol))
+        return (SPACE, *symbols) if self.spacing == "first" and symbols else tuple(symbols)
+
+    def is_tree(self, pieces, num_words):
+        """Return whether these pieces are a text of a tree that needs no repair."""
+        symbols = [piece for piece in pieces if piece != SPACE]
+        words = [f"word{number}" for number in range(num_words)]
+        try:
+            tree = delinearize([self.tokens[piece] for piece in symbols], words, self.form)
+        except ValueError:
+            return False
+        return tree.words == words and tuple(pieces) == self.spaced(symbols)
+
+
+@cache
+def all_trees(name, spacing, num_words, longest):
+    """Return the pieces of every tree of so many words and at most ``longest`` pieces."""
+    toy = Toy(name, spacing)
+    most = longest // 2 if spacing == "each" else longest
+    texts = (
+        toy.spaced(symbols)
+        for length in range(most + 1)
+        for symbols in product(toy.ids, repeat=length)
+    )
+    return [text for text in texts if len(text) <= longest and toy.is_tree(text, num_words)]
+
+
+def random_table(vocabulary_size):
+    """Logits that depend on the source and on every token of the prefix."""
+
+    @cache
+    def logits(source, prefix):
+        generator = torch.Generator().manual_seed(hash((source, prefix)) % 2**31)
+        return 2 * torch.randn(vocabulary_size, generator=generator)
+
+    return logits
+
+
+def settings(beam_size, alpha=0.6, n_best=1):
+    return SearchSettings(beam_size, alpha, n_best, BOS, EOS)
+
+
+def search(toy, logits, sentences, settings, num_slots=3):
+    """Return the hypotheses of each sentence, in order."""
+    model = TableModel(lambda source, prefix: logits(source, prefix).clone())
+    found = sorted(beam_search(model, sentences, num_slots, settings, [toy.rule]))
+    assert [each.number for each in found] == list(range(len(sentences)))
+    return [each.hypotheses for each in found]
+
+
+def log_probability(logits, source, tokens):
+    steps = enumerate((*tokens, EOS))
+    return sum(
+        logits(source, tokens[:i]).double().log_softmax(dim=0)[token].item() for i, token in steps
+    )
+
+
+CASES = [
+    ("typed", "none", 1, 5),
+    ("typed", "none", 2, 6),
+    ("typed", "first", 1, 6),
+    ("plain", "none", 3, 6),
+    ("plain", "each", 1, 10),
+    ("deep", "none", 2, 8),
+    ("tags", "none", 3, 6),
+    ("tags", "first", 1, 5),
+    ("tags", "each", 2, 11),
+]
+
+
+@pytest.mark.parametrize(("name", "spacing", "num_words", "longest"), CASES)
+def test_exactly_the_beginnings_of_trees_are_allowed(name, spacing, num_words, longest):
+    toy = Toy(name, spacing)
+    trees = all_trees(name, spacing, num_words, longest)
+    texts = {(*tree, EOS) for tree in trees}
+    assert len(trees) > 1
+    followers: dict[tuple[int, ...], set[int]] = {}
+    for text in texts:
+        for length in range(len(text)):
+            followers.setdefault(text[:length], set()).add(text[length])
+    beginnings = sorted(followers, key=len)
+    prefixes = np.full((len(beginnings), 1, longest), toy.ids[0])  # behind the lengths: anything
+    for row, beginning in enumerate(beginnings):
+        prefixes[row, 0, : len(beginning)] = beginning
+    logits = torch.zeros(len(beginnings), len(toy.tokens))
+    everywhere = np.ones(len(beginnings), np.int64)
+    states = SlotStates(
+        prefixes,
+        np.array([len(beginning) for beginning in beginnings]),
+        everywhere * longest,
+        everywhere > 0,
+        dict.fromkeys(range(len(beginnings)), num_words),
+    )
+    toy.rule.apply(logits, states)
+    for row, beginning in enumerate(beginnings):
+        allowed = set(logits[row].isfinite().nonzero().flatten().tolist())
+        assert allowed == followers[beginning], beginning
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.6])
+@pytest.mark.parametrize(("name", "spacing", "num_words", "longest"), CASES)
+def test_a_wide_beam_finds_the_best_of_all_trees(name, spacing, num_words, longest, alpha):
+    toy = Toy(name, spacing)
+    logits = random_table(len(toy.tokens))
+    ranked = []
+    for tree in all_trees(name, spacing, num_words, longest):
+        total = log_probability(logits, (7, EOS), tree)
+        ranked.append((total / ((5 + len(tree) + 1) / 6) ** alpha, tree))
+    ranked.sort(reverse=True)
+    sentence = toy.sentence(7, num_words, longest)
+    n_best = min(4, len(ranked))
+    (hypotheses,) = search(toy, logits, [sentence], settings(200, alpha, n_best))
+    assert [hypothesis.tokens for hypothesis in hypotheses] == [tree for _, tree in ranked[:n_best]]
+    assert [hypothesis.score for hypothesis in hypotheses] == pytest.approx(
+        [score for score, _ in ranked[:n_best]], abs=1e-4
+    )
+
+
+def test_beam_one_is_greedy_among_the_beginnings_of_trees():
+    toy = Toy("typed")
+    logits = random_table(len(toy.tokens))
+    for number in range(20):
+        texts = [(*tree, EOS) for tree in all_trees("typed", "none", 2, 6)]
+        prefix: tuple[int, ...] = ()
+        while prefix[-1:] != (EOS,):
+            values = logits((number, EOS), prefix).tolist()
+            texts = [text for text in texts if text[: len(prefix)] == prefix]
+            prefix = (*prefix, max({text[len(prefix)] for text in texts}, key=values.__getitem__))
+        ((hypothesis,),) = search(toy, logits, [toy.sentence(number, 2, 6)], settings(1))
+        assert (*hypothesis.tokens, EOS) == prefix
+
+
+def random_sentences(toy, rng, count):
+    sentences = []
+    for number in range(count):
+        num_words = rng.randrange(1, 9)
+        longest = toy.rule.shortest_output(num_words) + rng.choice([0, 1, 2, 12])
+        sentences.append(toy.sentence(number, num_words, longest))
+    return sentences
+
+
+@pytest.mark.parametrize("beam_size", [1, 4])
+@pytest.mark.parametrize(
+    ("name", "spacing"), [*product(FORMS, ["none"]), *product(["typed"], SPACINGS)]
+)
+def test_every_output_of_random_logits_is_a_tree(name, spacing, beam_size):
+    toy = Toy(name, spacing)
+    rng = random.Random(beam_size)
+    sentences = random_sentences(toy, rng, 10)
+    logits = random_table(len(toy.tokens))
+    chosen = settings(beam_size, n_best=beam_size)
+    together = search(toy, logits, sentences, chosen, num_slots=4)
+    for sentence, hypotheses in zip(sentences, together, strict=True):
+        assert hypotheses
+        assert [hypotheses] == search(toy, logits, [sentence], chosen)
+        for hypothesis in hypotheses:
+            num_words = sentence.rule_data[WellFormedTrees.name]
+            assert toy.is_tree(hypothesis.tokens, num_words)
+            assert len(hypothesis.tokens) <= sentence.longest_output
+            source = tuple(sentence.tokens)
+            total = log_probability(logits, source, hypothesis.tokens)
+            assert hypothesis.log_probability == pytest.approx(total, abs=1e-3)
+
+
+def test_brackets_that_open_forever_are_closed_in_time():
+    toy = Toy("typed")
+
+    def opens(source, prefix):
+        row = torch.zeros(len(toy.tokens))
+        row[toy.tokens.index("(B")] = 30.0
+        return row
+
+    ((hypothesis,),) = search(toy, opens, [toy.sentence(1, 3, 20)], settings(1))
+    assert toy.is_tree(hypothesis.tokens, 3)
+    assert hypothesis.tokens.count(toy.tokens.index("(B")) == 8  # (20 - 3 words) / 2 brackets
+
+
+@pytest.mark.parametrize("spacing", SPACINGS)
+def test_the_shortest_output_is_that_of_the_flattest_tree(spacing):
+    toy = Toy("tags", spacing)
+    logits = random_table(len(toy.tokens))
+    for num_words in (1, 2, 5):
+        shortest = toy.rule.shortest_output(num_words)
+        enough = toy.sentence(1, num_words, shortest)
+        ((hypothesis,),) = search(toy, logits, [enough], settings(2))
+        assert len(hypothesis.tokens) == shortest
+        assert search(toy, logits, [enough._replace(longest_output=shortest - 1)], settings(2)) == [
+            ()
+        ]
+
+
+def test_sentences_without_a_number_of_words_are_searched_as_without_the_rule():
+    toy = Toy("typed")
+    logits = random_table(len(toy.tokens))
+    trees = random_sentences(toy, random.Random(1), 9)
+    sentences = [
+        sentence if number % 2 else sentence._replace(rule_data={})
+        for number, sentence in enumerate(trees)
+    ]
+    model = TableModel(lambda source, prefix: logits(source, prefix).clone())
+    free = [each.hypotheses for each in sorted(beam_search(model, trees, 4, settings(3)))]
+    bound = search(toy, logits, trees, settings(3))
+    mixed = search(toy, logits, sentences, settings(3))
+    assert mixed == [(bound if number % 2 else free)[number] for number in range(len(trees))]
+    assert free != bound
+
+
+def test_slots_may_be_refilled_and_dropped_at_any_time():
+    toy = Toy("typed", "each")
+    logits = random_table(len(toy.tokens))
+    sentences = random_sentences(toy, random.Random(2), 12)
+    expected = search(toy, logits, sentences, settings(2))
+    model = TableModel(lambda source, prefix: logits(source, prefix).clone())
+    ongoing = Search(model, 4, settings(2), [toy.rule])
+    waiting, found = list(sentences), []
+    while waiting or ongoing.is_busy:
+        newcomers, waiting = waiting[: ongoing.num_free_slots], waiting[ongoing.num_free_slots :]
+        ongoing.admit(newcomers[:1])
+        waiting = newcomers[1:] + waiting
+        found += ongoing.step()
+        if not waiting and ongoing.is_busy:
+            ongoing.drop_free_slots()
+    assert [each.hypotheses for each in sorted(found)] == expected
+
+
+def test_forbidding_leaves_the_logits_of_the_allowed_as_they_are():
+    toy = Toy("typed")
+    logits = torch.randn(2, len(toy.tokens))
+    before = logits.clone()
+    one = np.ones(2, np.int64)
+    states = SlotStates(np.zeros((2, 1, 0), np.int32), 0 * one, 9 * one, one > 0, {1: 3})
+    toy.rule.apply(logits, states)
+    assert torch.equal(logits[0], before[0])
+    opening = [toy.tokens.index("(A"), toy.tokens.index("(B")]
+    assert torch.equal(logits[1, opening], before[1, opening])
+    assert (logits[1] > -math.inf).sum() == 2

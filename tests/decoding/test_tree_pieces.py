@@ -1,0 +1,118 @@
+"""Brackets and tags among the pieces of real tokenizers."""
+
+from functools import cache
+
+import pytest
+
+from nmt_cli.corpus.normalization import Normalizer
+from nmt_cli.corpus.sentencepiece_tokenizer import SentencePieceTokenizer, train_model
+from nmt_cli.corpus.whitespace_tokenizer import CONTROL, WhitespaceTokenizer
+from nmt_cli.decoding.tree_pieces import tree_pieces
+from nmt_cli.errors import UserError
+from nmt_cli.recipe.schema import TokenizerConfig
+from nmt_cli.trees.labels import Labels
+from nmt_cli.trees.linearization import PIECES, Linearization, Tag
+from nmt_cli.trees.tree import Close, Open
+from tests.fake_models import tiny_recipe
+
+LABELS = Labels(frozenset({"S", "NP"}), frozenset({"NN", "VB"}))
+SENTENCES = ["(see the dog) (see the cat)", "the dog and the cat see unk", "rain falls in May"]
+ANGLES = ("(S", "(NP", "<NN>", "<VB>", ")NP", ")S")
+WANTED = {Open("S"), Open("NP"), Tag("NN"), Tag("VB"), Close("NP"), Close("S")}
+BRACKETS = Linearization("brackets", labels=LABELS)
+SLASHES = Linearization("slashes", labels=LABELS)
+PLAIN = Linearization(closing="plain")
+
+
+@cache
+def sentencepiece(*symbols):
+    config = TokenizerConfig(
+        type="sentencepiece",
+        algorithm="bpe",
+        vocabulary_size=310 + len(symbols),
+        user_defined_symbols=symbols,
+    )
+    return SentencePieceTokenizer(
+        train_model(SENTENCES * 5, config, len(SENTENCES), 1), no_normalization(), "toy"
+    )
+
+
+def whitespace(*pieces):
+    return WhitespaceTokenizer([*CONTROL, *pieces, "the", "dog"], no_normalization(), None)
+
+
+def no_normalization():
+    return Normalizer(tiny_recipe().data)
+
+
+def spaced(*symbols):
+    return [f"\u2581{symbol}" for symbol in symbols]
+
+
+@pytest.mark.parametrize(
+    ("tokenizer", "form", "has_space", "distance"),
+    [
+        (lambda: sentencepiece(*ANGLES), PIECES, True, 1),
+        (lambda: sentencepiece("(S", "(NP", "NN", "VB", ")NP", ")S"), BRACKETS, True, 2),
+        (lambda: sentencepiece(*spaced("(S", "(NP", "NN", "VB", ")NP", ")S")), BRACKETS, False, 1),
+        (lambda: sentencepiece(*spaced("S", "NP", "NN", "VB", "/NP", "/S")), SLASHES, False, 1),
+        (lambda: whitespace("S", "NP", "NN", "VB", "/NP", "/S"), SLASHES, False, 1),
+        (lambda: whitespace(*ANGLES), PIECES, False, 1),
+    ],
+)
+def test_a_tree_has_the_pieces_that_encoding_gives(tokenizer, form, has_space, distance):
+    tokenizer = tokenizer()
+    pieces = tree_pieces(tokenizer, form)
+    assert set(pieces.symbols.values()) == WANTED
+    assert (pieces.space_id is not None, pieces.distance) == (has_space, distance)
+    if has_space:
+        assert tokenizer.pieces([pieces.space_id]) == ["\u2581"]
+    written = dict(
+        zip([str(symbol) for symbol in pieces.symbols.values()], pieces.symbols, strict=True)
+    )
+    tree = [Open("S"), Open("NP"), Tag("NN"), Close("NP"), Tag("VB"), Close("S")]
+    texts = {"angles": "(S (NP <NN> )NP <VB> )S", "brackets": "(S (NP NN )NP VB )S"}
+    text = texts.get(form.notation, "S NP NN /NP VB /S")
+    if form == PIECES and has_space:
+        text = text.replace(" ", "")
+    encoded = tokenizer.encode(text, "target")
+    assert encoded[pieces.first :: pieces.distance] == [written[str(symbol)] for symbol in tree]
+    assert set(encoded) - set(pieces.symbols) == ({pieces.space_id} if has_space else set())
+    assert pieces.num_pieces(len(tree)) == len(encoded)
+
+
+def test_bytes_marks_and_words_are_no_tags_and_half_a_constituent_is_none():
+    tokenizer = sentencepiece(*ANGLES, "(VP", ")PP")
+    everything = tokenizer.pieces(range(tokenizer.size))
+    assert {"<unk>", "<0x0A>", "(VP", ")PP"} <= set(everything)
+    assert set(tree_pieces(tokenizer, PIECES).symbols.values()) == WANTED
+
+
+def test_one_closing_bracket_closes_every_label():
+    pieces = tree_pieces(whitespace("(S", "(NP", "<NN>", ")"), PLAIN)
+    assert set(pieces.symbols.values()) == {Open("S"), Open("NP"), Tag("NN"), Close("")}
+
+
+def test_labels_that_the_model_does_not_know_are_left_out():
+    known = Linearization(labels=Labels(frozenset({"S"}), frozenset({"NN"})))
+    pieces = tree_pieces(sentencepiece(*ANGLES), known)
+    assert set(pieces.symbols.values()) == {Open("S"), Close("S"), Tag("NN")}
+
+
+@pytest.mark.parametrize(
+    ("tokenizer", "form", "reason"),
+    [
+        (
+            lambda: whitespace(*ANGLES),
+            Linearization(words="kept"),
+            "have the words of the sentence",
+        ),
+        (lambda: whitespace(*ANGLES), Linearization("brackets"), "its tags are unknown"),
+        (lambda: whitespace("(S", "<NN>"), PIECES, "not have brackets and tags as pieces"),
+        (lambda: whitespace("(S", ")S"), PIECES, "not have brackets and tags as pieces"),
+        (lambda: sentencepiece(), PIECES, "not have brackets and tags as pieces"),
+    ],
+)
+def test_models_that_cannot_be_restricted_are_refused(tokenizer, form, reason):
+    with pytest.raises(UserError, match=f"well-formed trees: .*{reason}"):
+        tree_pieces(tokenizer(), form)
