@@ -52,10 +52,10 @@ class WellFormedTrees:
 
     def apply(self, logits: Tensor, states: SlotStates) -> None:
         """Allow only what may follow in the slots whose sentences have a number of words."""
-        slots = np.array([slot for slot in states.data if states.is_busy[slot]], np.int64)
-        if not len(slots):
+        if not states.data:
             return
-        num_words = np.array([[states.data[slot]] for slot in slots.tolist()])
+        slots = np.array(list(states.data))
+        num_words = np.array(list(states.data.values()))[:, None]
         kinds = self._kinds(states, slots, num_words)
         rows = slots[:, None] * states.beam_size + np.arange(states.beam_size)
         device = logits.device
