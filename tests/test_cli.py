@@ -39,7 +39,7 @@ OPTIONS = {
     "average-checkpoints": {"--last", "--checkpoints", "--output", "--force", "--quiet"},
     "translate": MACHINE_OPTIONS
     | {"--input", "--output", "--force", "--format", "--beam-size", "--length-penalty"}
-    | {"--n-best", "--too-long", "--keep-pieces", "--tokenize"},
+    | {"--n-best", "--too-long", "--tokenize", "--keep-pieces", "--well-formed-trees"},
     "score": {"--metric", "--parameters", "--tokenize", "--lowercase", "--format", "--quiet"}
     | {"--paper", "--ter", "--compare", "--test", "--samples", "--seed"},
     "report": {"--output", "--force", "--quiet"},

@@ -53,6 +53,11 @@ from nmt_cli.usage import read_number_list
     help="Only for a model that parses: none takes words with spaces between them; penn cuts raw "
     "English text, a sentence a line, as the Penn Treebank does.",
 )
+@click.option(
+    "--well-formed-trees",
+    is_flag=True,
+    help="Search only trees of exactly the words of the line; for models that parse.",
+)
 @click.option("--keep-pieces", is_flag=True, help="Print pieces, without joining them to text.")
 @device_option
 @precision_option

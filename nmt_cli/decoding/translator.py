@@ -14,7 +14,9 @@ from nmt_cli.corpus.tokenizer import Tokenizer
 from nmt_cli.decoding.beams import Found, Hypothesis, SearchSettings, length_penalty
 from nmt_cli.decoding.cached_model import CachedTransformer
 from nmt_cli.decoding.isolation import BugError, Isolation, Outcome, own_failure
+from nmt_cli.decoding.output_limits import OutputLimits
 from nmt_cli.decoding.over_long import Part, parts_within
+from nmt_cli.decoding.rules.well_formed_trees import WellFormedTrees
 from nmt_cli.decoding.search import Sentence, StepModel, beam_search
 from nmt_cli.decoding.tree_output import Tokenize, splitter, tree_of
 from nmt_cli.hardware.choices import AUTO
@@ -93,6 +95,7 @@ class TranslatorOptions(TypedDict, total=False):
     max_tokens_per_device: int | None
     precision: str
     fp32_products: str
+    well_formed_trees: bool
 
 
 class _Job(NamedTuple):
@@ -108,7 +111,8 @@ class Translator:
     """Translates lines with one model; load it once and translate as often as needed.
 
     An option that is None gets its value from the model's settings; ``max_tokens_per_device`` gets
-    a value for the device. Raises UserError if an option is out of range.
+    a value for the device. Raises UserError if an option is out of range
+    or does not suit the model.
 
     The model is set to evaluation mode. If its dtype is not ``precision``, the translator keeps a
     converted copy and ignores later changes of the model; otherwise it uses the model itself.
@@ -138,6 +142,7 @@ class Translator:
         max_tokens_per_device: int | None = None,
         precision: str = AUTO,
         fp32_products: str = AUTO,
+        well_formed_trees: bool = False,
     ) -> None:
         decoding, device = settings.decoding, model.output_weight.device
         self._tokenizer, self._too_long, self._keep_pieces = tokenizer, too_long, keep_pieces
@@ -152,12 +157,13 @@ class Translator:
         self._settings.refuse_wrong()
         self._max_tokens = max_tokens_per_device or DEFAULT_MAX_TOKENS[device.type]
         self._limit = settings.max_length  # pieces of a source, without </s>
-        self._extra_length = decoding.max_extra_length
-        self._longest_output: int | None = None
+        longest: int | None = None  # pieces of an output, without </s>
         architecture = settings.architecture
         if architecture.positions == "learned":
-            self._longest_output = architecture.max_positions - 1  # the start mark takes one
-            self._limit = min(self._limit, self._longest_output)
+            longest = architecture.max_positions - 1  # the start mark takes one
+            self._limit = min(self._limit, longest)
+        trees = WellFormedTrees.of_model(tokenizer, self._trees) if well_formed_trees else None
+        self._outputs = OutputLimits(tokenizer.eos_id, decoding.max_extra_length, longest, trees)
         self._device = device
         chosen = choose_precision(precision, device)
         self._fp32_products = choose_fp32_products(fp32_products, device, chosen)
@@ -213,7 +219,7 @@ class Translator:
     def _translate_together(self, lines: Sequence[str]) -> list[Translation]:
         jobs = self._prepare(lines)
         parts = [(line, part) for line, job in enumerate(jobs) for part in job.parts]
-        sentences = [self._sentence(part) for _, part in parts]
+        sentences = [self._sentence(part, jobs[line]) for line, part in parts]
         order = sorted(range(len(sentences)), key=lambda i: len(sentences[i].tokens), reverse=True)
         found = self._search_by_length(
             [sentences[number] for number in order], [parts[number][0] for number in order]
@@ -286,11 +292,9 @@ class Translator:
             return _Job([Part(tokens[: self._limit], "")], truncated=True)
         return _Job(parts_within(text, tokens, self._limit, self._tokenizer.encode))
 
-    def _sentence(self, part: Part) -> Sentence:
-        longest_output = len(part.tokens) + self._extra_length
-        if self._longest_output is not None:
-            longest_output = min(longest_output, self._longest_output)
-        return Sentence([*part.tokens, self._tokenizer.eos_id], longest_output)
+    def _sentence(self, part: Part, job: _Job) -> Sentence:
+        is_whole = len(job.parts) == 1 and not job.truncated
+        return self._outputs.sentence(part.tokens, job.words if is_whole else ())
 
     def _search_by_length(
         self, sentences: Sequence[Sentence], lines: Sequence[int]
@@ -324,7 +328,7 @@ class Translator:
         return max(1, self._max_tokens // tokens_of_slot)
 
     def _search(self, sentences: Iterable[Sentence], num_slots: int) -> Iterator[Found]:
-        return beam_search(self._model, sentences, num_slots, self._settings)
+        return beam_search(self._model, sentences, num_slots, self._settings, self._outputs.rules)
 
     def _answer(self, job: _Job, outcomes: Sequence[Outcome]) -> Translation:
         found = [outcome for outcome in outcomes if not isinstance(outcome, str)]

@@ -1,6 +1,6 @@
 """Turns the output of a model that parses into a tree of the input's words."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from typing import Literal, NamedTuple
 
 from nmt_cli.corpus.lines import one_line
@@ -40,6 +40,11 @@ def splitter(tokenize: Tokenize, form: Linearization | None) -> Callable[[str], 
     return lambda line: words_of(" ".join(cut(one_line(line))))
 
 
+def known_tags(form: Linearization) -> Set[str]:
+    """Return the tags of the treebank whose trees are written as ``form``."""
+    return (form.labels or PENN_TREEBANK).tags
+
+
 def tree_of(outputs: Sequence[str], words: Sequence[str], form: Linearization) -> TreeText:
     """Return the tree of ``words`` that the texts ``outputs``, one after the other, stand for.
 
@@ -48,6 +53,6 @@ def tree_of(outputs: Sequence[str], words: Sequence[str], form: Linearization) -
     """
     tokens = [token for output in outputs for token in form.split(output)]
     tree, repairs = repair(tokens, words, form)
-    fitted = with_fitting_tags(tree, (form.labels or PENN_TREEBANK).tags)
+    fitted = with_fitting_tags(tree, known_tags(form))
     repairs.wrong_punctuation = fitted.num_replaced
     return TreeText(str(with_root(fitted.tree)), repairs)

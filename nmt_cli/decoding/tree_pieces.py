@@ -110,6 +110,5 @@ def _with_both_brackets(symbols: Mapping[int, Symbol | None]) -> dict[int, Symbo
 
 def _error(reason: str) -> UserError:
     return UserError(
-        f"this model cannot be restricted to well-formed trees: {reason}. "
-        "Translate without the restriction."
+        f"this model cannot be restricted to well-formed trees: {reason}; omit --well-formed-trees."
     )

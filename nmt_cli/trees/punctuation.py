@@ -30,6 +30,11 @@ def with_fitting_tags(tree: Tree, tags: Set[str]) -> Fitted:
     return Fitted(Tree(parts), sum(map(ne, parts, tree.parts)))
 
 
+def fits(leaf: Leaf, tags: Set[str]) -> bool:
+    """Return whether ``with_fitting_tags`` leaves the tag of ``leaf`` as it is."""
+    return _fitting(leaf, tags) == leaf
+
+
 def _fitting(part: Part, tags: Set[str]) -> Part:
     if not isinstance(part, Leaf):
         return part

@@ -4,18 +4,23 @@ Legend: K beam, B slots with this rule, N = B*K rows, M pieces that trees have, 
 and tags) of a hypothesis.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from nmt_cli.corpus.tokenizer import Tokenizer
 from nmt_cli.decoding.beams import Array
 from nmt_cli.decoding.rules.logits_rule import SlotStates
-from nmt_cli.decoding.tree_pieces import TreePieces
-from nmt_cli.trees.linearization import Symbol, Tag
-from nmt_cli.trees.tree import Close, Open
+from nmt_cli.decoding.tree_output import known_tags
+from nmt_cli.decoding.tree_pieces import TreePieces, tree_pieces
+from nmt_cli.errors import UserError
+from nmt_cli.trees.linearization import Linearization, Symbol, Tag
+from nmt_cli.trees.punctuation import fits
+from nmt_cli.trees.tree import Close, Leaf, Open
 
 # Codes of pieces; n > 0 opens a constituent with the n-th label.
 OTHER, CLOSE, TAG = 0, -1, -2
@@ -24,9 +29,9 @@ OTHER, CLOSE, TAG = 0, -1, -2
 class WellFormedTrees:
     """Allows only pieces that continue towards a tree with one leaf for each word of the sentence.
 
-    ``Sentence.rule_data`` holds the number of words, at least 1; sentences without it are not
-    restricted. A bracket is opened only if everything can still be closed within the longest
-    output. If the longest output is shorter than ``shortest_output``, there is no output.
+    ``Sentence.rule_data`` holds what ``leaves`` returns; sentences without it are not restricted.
+    A bracket is opened only if everything can still be closed within the longest output. If the
+    longest output is shorter than ``shortest_output``, there is no output.
 
     The rule reads the whole prefix of each hypothesis, in a few operations of numpy on N*L small
     integers. So it has no state that must follow the hypotheses.
@@ -34,7 +39,14 @@ class WellFormedTrees:
 
     name = "well_formed_trees"
 
-    def __init__(self, pieces: TreePieces, vocabulary_size: int, eos_id: int) -> None:
+    def __init__(
+        self, pieces: TreePieces, vocabulary_size: int, eos_id: int, tags: Set[str] | None
+    ) -> None:
+        """Prepare the rule for a vocabulary.
+
+        ``tags`` are those that a treebank has, to allow only tags that fit the word as
+        ``with_fitting_tags`` demands. With None, every word may have every tag.
+        """
         symbols = list(pieces.symbols.values())
         opened = dict.fromkeys(symbol.label for symbol in symbols if isinstance(symbol, Open))
         labels = {label: code for code, label in enumerate(opened, 1)}
@@ -45,33 +57,56 @@ class WellFormedTrees:
         self._ids = torch.tensor([*pieces.symbols, *marks])  # M
         self._allowed = torch.from_numpy(_table(symbols, labels, len(marks)))
         self._end = 8 * (len(labels) + 1)  # the row of the table; that of the space follows
+        self._words = _KindsOfWords(symbols, len(marks), tags)
+
+    @classmethod
+    def of_model(cls, tokenizer: Tokenizer, form: Linearization | None) -> "WellFormedTrees":
+        """Return the rule for a model that writes trees in the notation ``form``.
+
+        Raises UserError if the model does not parse, or if its notation or vocabulary does not
+        allow the rule.
+        """
+        if form is None:
+            raise UserError(
+                "this model does not parse, so its output cannot be restricted to trees; "
+                "omit --well-formed-trees."
+            )
+        tags = known_tags(form) if form.tags == "kept" else None
+        return cls(tree_pieces(tokenizer, form), tokenizer.size, tokenizer.eos_id, tags)
+
+    def leaves(self, words: Sequence[str]) -> Array:
+        """Return the data of a sentence for this rule: of each word, which tags fit it."""
+        return np.array([self._words.kind(word) for word in words])
 
     def shortest_output(self, num_words: int) -> int:
         """Return how many pieces the flattest tree of so many words has."""
         return self._pieces.num_pieces(1 if num_words == 1 else num_words + 2)
 
     def apply(self, logits: Tensor, states: SlotStates) -> None:
-        """Allow only what may follow in the slots whose sentences have a number of words."""
+        """Allow only what may follow in the slots whose sentences have data for this rule."""
         if not states.data:
             return
-        slots = np.array(list(states.data))
-        num_words = np.array(list(states.data.values()))[:, None]
-        kinds = self._kinds(states, slots, num_words)
-        rows = slots[:, None] * states.beam_size + np.arange(states.beam_size)
+        slots, leaves = np.array(list(states.data)), list(states.data.values())
+        num_words = np.array([len(each) for each in leaves])[:, None]
+        trees = self._read(states, slots)
+        kinds = self._kinds(states, slots, num_words, trees)
+        first_words = num_words.cumsum()[:, None] - num_words
+        next_words = first_words + trees.num_leaves.clip(max=num_words - 1)
+        words = np.concatenate(leaves)[next_words]
+        places = slots[:, None] * states.beam_size + np.arange(states.beam_size)
         device = logits.device
         self._ids, self._allowed = self._ids.to(device), self._allowed.to(device)
-        places = torch.from_numpy(rows.ravel()).to(device)
+        rows = torch.from_numpy(places.ravel()).to(device)
         allowed = self._allowed[torch.from_numpy(kinds.ravel()).to(device)]  # N M
-        kept = logits[places[:, None], self._ids].masked_fill_(~allowed, -torch.inf)
-        logits.index_fill_(0, places, -torch.inf)
-        logits[places[:, None], self._ids] = kept
+        allowed &= self._words.table(device)[torch.from_numpy(words.ravel()).to(device)]
+        kept = logits[rows[:, None], self._ids].masked_fill_(~allowed, -torch.inf)
+        logits.index_fill_(0, rows, -torch.inf)
+        logits[rows[:, None], self._ids] = kept
 
-    def _kinds(self, states: SlotStates, slots: Array, num_words: Array) -> Array:
+    def _kinds(self, states: SlotStates, slots: Array, num_words: Array, trees: "_Trees") -> Array:
         """Return the row [B, K] of the table ``_table`` for each hypothesis."""
         lengths = states.lengths[slots, None]
-        num_symbols = self._pieces.num_symbols(lengths)
-        num_left = self._pieces.num_symbols(states.longest[slots, None]) - num_symbols
-        trees = self._read(states.prefixes[slots], num_symbols)
+        num_left = self._pieces.num_symbols(states.longest[slots, None]) - trees.num_symbols
         missing = num_words - trees.num_leaves
         needed = missing + trees.depths
         may_open = (missing > 0) & (needed + 2 <= num_left)  # 2: its own brackets
@@ -82,9 +117,11 @@ class WellFormedTrees:
         kinds = np.where(is_space | (lengths < self._pieces.first), self._end + 1, kinds)
         return np.where(needed == 0, self._end, kinds)
 
-    def _read(self, prefixes: Array, num_symbols: Array) -> "_Trees":
-        """Return the trees of ``prefixes`` [B, K, positions], with ``num_symbols`` [B, 1] each."""
-        codes = self._codes[prefixes[:, :, self._pieces.first :: self._pieces.distance]]  # B K L
+    def _read(self, states: SlotStates, slots: Array) -> "_Trees":
+        """Return the unfinished trees of the hypotheses in ``slots``."""
+        num_symbols = self._pieces.num_symbols(states.lengths[slots, None])
+        symbols = states.prefixes[slots, :, self._pieces.first :: self._pieces.distance]
+        codes = self._codes[symbols]  # B K L
         if not codes.shape[2]:
             codes = np.full((*codes.shape[:2], 1), OTHER, codes.dtype)
         codes *= np.arange(codes.shape[2]) < num_symbols[:, :, None]  # OTHER behind the symbols
@@ -95,9 +132,8 @@ class WellFormedTrees:
         places = codes.shape[2] - 1 - is_innermost[:, :, ::-1].argmax(2)
         labels = np.take_along_axis(codes * is_innermost, places[:, :, None], 2)[:, :, 0]
         num_leaves = (codes == TAG).sum(2)
-        return _Trees(
-            labels.astype(np.int64), depths[:, :, -1], num_leaves, places + 1 == num_symbols
-        )
+        are_empty = places + 1 == num_symbols
+        return _Trees(labels.astype(np.int64), depths[:, :, -1], num_leaves, are_empty, num_symbols)
 
 
 class _Trees(NamedTuple):
@@ -107,6 +143,42 @@ class _Trees(NamedTuple):
     depths: Array  # how many constituents are open
     num_leaves: Array
     are_empty: Array  # whether the innermost constituent has no children; meaningless at depth 0
+    num_symbols: Array  # [B, 1]
+
+
+class _KindsOfWords:
+    """Words of a kind may have the same tags; the kinds are numbered as they are met.
+
+    If no tag of the vocabulary fits a word, it may have every tag.
+    """
+
+    def __init__(self, symbols: Sequence[Symbol], num_marks: int, tags: Set[str] | None) -> None:
+        self._columns = [symbol.tag if isinstance(symbol, Tag) else None for symbol in symbols]
+        self._columns += [None] * num_marks  # M
+        self._own = frozenset(tag for tag in self._columns if tag is not None)
+        self._tags = None if tags is None else frozenset(tags)
+        self._kinds: dict[frozenset[str], int] = {}
+        self._table = torch.empty(0, len(self._columns), dtype=torch.bool)
+
+    def kind(self, word: str) -> int:
+        fitting = self._own
+        if self._tags is not None:
+            fitting = _fitting_tags(word, self._own, self._tags) or self._own
+        if fitting not in self._kinds:
+            self._kinds[fitting] = len(self._kinds)
+            row = torch.tensor([[tag is None or tag in fitting for tag in self._columns]])
+            self._table = torch.cat([self._table, row.to(self._table.device)])
+        return self._kinds[fitting]
+
+    def table(self, device: torch.device) -> Tensor:
+        """Return which of M pieces each kind of word [kinds, M] allows to follow."""
+        self._table = self._table.to(device)
+        return self._table
+
+
+@lru_cache(maxsize=10_000)
+def _fitting_tags(word: str, own: frozenset[str], tags: frozenset[str]) -> frozenset[str]:
+    return frozenset(tag for tag in own if fits(Leaf(tag, word), tags))
 
 
 def _code(symbol: Symbol, labels: Mapping[str, int]) -> int:

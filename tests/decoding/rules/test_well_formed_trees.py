@@ -14,17 +14,23 @@ from nmt_cli.decoding.beams import SearchSettings
 from nmt_cli.decoding.rules.logits_rule import SlotStates
 from nmt_cli.decoding.rules.well_formed_trees import WellFormedTrees
 from nmt_cli.decoding.search import Search, Sentence, beam_search
+from nmt_cli.decoding.tree_output import tree_of
 from nmt_cli.decoding.tree_pieces import TreePieces
+from nmt_cli.trees.labels import Labels
 from nmt_cli.trees.linearization import Linearization
 from nmt_cli.trees.repair import delinearize
 from tests.fake_models import BOS, EOS, TableModel
 
 SPACE = 3
+WORDS = ["rain", ",", "%", "falls"]
+KNOWN = Labels(frozenset("AB"), frozenset("tu"))
+MARKS = Labels(frozenset("A"), frozenset({"t", ",", "."}))
 FORMS = {
-    "typed": (Linearization(), ["(A", ")A", "(B", ")B", "<t>"]),
+    "typed": (Linearization(labels=KNOWN), ["(A", ")A", "(B", ")B", "<t>"]),
     "plain": (Linearization("brackets", "XX", closing="plain"), ["XX", "(A", ")", "(B"]),
-    "deep": (Linearization(), ["<t>", ")A", "(A"]),
-    "tags": (Linearization(), ["(A", "<u>", ")A", "<t>"]),
+    "deep": (Linearization(labels=KNOWN), ["<t>", ")A", "(A"]),
+    "tags": (Linearization(labels=KNOWN), ["(A", "<u>", ")A", "<t>"]),
+    "marks": (Linearization(labels=MARKS), ["<t>", "(A", "<.>", ")A", "<,>"]),
 }
 SPACINGS = {"none": (None, 1), "first": (SPACE, 1), "each": (SPACE, 2)}
 
@@ -39,10 +45,12 @@ class Toy:
         read: dict[int, Any] = {token: self.form.read(self.tokens[token]) for token in self.ids}
         self.pieces = TreePieces(read, *SPACINGS[spacing])
         self.spacing = spacing
-        self.rule = WellFormedTrees(self.pieces, len(self.tokens), EOS)
+        tags = self.form.labels.tags if self.form.labels else None
+        self.rule = WellFormedTrees(self.pieces, len(self.tokens), EOS, tags)
 
     def sentence(self, number, num_words, longest):
-        return Sentence((number, EOS), longest, {WellFormedTrees.name: num_words})
+        leaves = self.rule.leaves(words_of(num_words))
+        return Sentence((number, EOS), longest, {WellFormedTrees.name: leaves})
 
     def spaced(self, symbols):
         """Return the pieces of a text of these symbols."""
@@ -52,13 +60,19 @@ class Toy:
 
     def is_tree(self, pieces, num_words):
         """Return whether these pieces are a text of a tree that needs no repair."""
-        symbols = [piece for piece in pieces if piece != SPACE]
-        words = [f"word{number}" for number in range(num_words)]
-        try:
-            tree = delinearize([self.tokens[piece] for piece in symbols], words, self.form)
-        except ValueError:
+        symbols = [self.tokens[piece] for piece in pieces if piece != SPACE]
+        if tuple(pieces) != self.spaced([self.tokens.index(symbol) for symbol in symbols]):
             return False
-        return tree.words == words and tuple(pieces) == self.spaced(symbols)
+        words = words_of(num_words)
+        text, repairs = tree_of([self.form.join(symbols)], words, self.form)
+        if repairs.total():
+            return False
+        assert delinearize(symbols, words, self.form).words == words
+        return all(f" {word})" in text for word in words)
+
+
+def words_of(num_words):
+    return (WORDS * num_words)[:num_words]
 
 
 @cache
@@ -113,6 +127,7 @@ CASES = [
     ("deep", "none", 2, 8),
     ("tags", "none", 3, 6),
     ("tags", "first", 1, 5),
+    ("marks", "none", 3, 6),
     ("tags", "each", 2, 11),
 ]
 
@@ -138,7 +153,7 @@ def test_exactly_the_beginnings_of_trees_are_allowed(name, spacing, num_words, l
         np.array([len(beginning) for beginning in beginnings]),
         everywhere * longest,
         everywhere > 0,
-        dict.fromkeys(range(len(beginnings)), num_words),
+        dict.fromkeys(range(len(beginnings)), toy.rule.leaves(words_of(num_words))),
     )
     toy.rule.apply(logits, states)
     for row, beginning in enumerate(beginnings):
@@ -203,7 +218,7 @@ def test_every_output_of_random_logits_is_a_tree(name, spacing, beam_size):
         assert hypotheses
         assert [hypotheses] == search(toy, logits, [sentence], chosen)
         for hypothesis in hypotheses:
-            num_words = sentence.rule_data[WellFormedTrees.name]
+            num_words = len(sentence.rule_data[WellFormedTrees.name])
             assert toy.is_tree(hypothesis.tokens, num_words)
             assert len(hypothesis.tokens) <= sentence.longest_output
             source = tuple(sentence.tokens)
@@ -277,7 +292,9 @@ def test_forbidding_leaves_the_logits_of_the_allowed_as_they_are():
     logits = torch.randn(2, len(toy.tokens))
     before = logits.clone()
     one = np.ones(2, np.int64)
-    states = SlotStates(np.zeros((2, 1, 0), np.int32), 0 * one, 9 * one, one > 0, {1: 3})
+    states = SlotStates(
+        np.zeros((2, 1, 0), np.int32), 0 * one, 9 * one, one > 0, {1: toy.rule.leaves(words_of(3))}
+    )
     toy.rule.apply(logits, states)
     assert torch.equal(logits[0], before[0])
     opening = [toy.tokens.index("(A"), toy.tokens.index("(B")]
