@@ -1,0 +1,142 @@
+"""How long outputs may be, and outputs that are restricted to trees: a real model that parses."""
+
+from functools import cache
+from pathlib import Path
+
+import pytest
+import torch
+
+from nmt_cli.commands import translate
+from nmt_cli.decoding.output_limits import OutputLimits
+from nmt_cli.decoding.rules.well_formed_trees import WellFormedTrees
+from nmt_cli.decoding.search import Sentence
+from nmt_cli.decoding.translator import Translator
+from nmt_cli.decoding.tree_pieces import TreePieces
+from nmt_cli.errors import UserError
+from nmt_cli.model.transformer import Transformer
+from nmt_cli.model_directory import load_model
+from nmt_cli.trees.linearization import Tag
+from nmt_cli.trees.reader import read_trees
+from nmt_cli.trees.sentence import words_of
+from nmt_cli.trees.tree import Close, Open
+from tests.fake_models import ByteTokenizer, tiny_recipe, translator_of
+
+FORMATS = Path(__file__).parents[1] / "formats"
+PARSER = FORMATS / "format_3" / "treebank" / "run" / "average"
+LINES = [
+    "The old man reads a book .",
+    '( Hello ) , " world " !',
+    "",
+    "rain",
+    ",",
+    "one , two , three ; four - five ( six ) % !",
+    "word " * 20,
+    "\u200b \ufeff x\u00a0y \U0001f600",
+]
+RULE = WellFormedTrees(TreePieces({3: Open("S"), 4: Tag("t"), 5: Close("S")}), 6, 2, None)
+NAME = WellFormedTrees.name
+
+
+@cache
+def loaded():
+    return load_model(PARSER)
+
+
+def untrained(seed=1, **architecture):
+    """Return the settings and the tokenizer of the parser, and random weights."""
+    settings, tokenizer, *_ = loaded()
+    settings = settings._replace(architecture=settings.architecture.model_copy(update=architecture))
+    torch.manual_seed(seed)
+    return settings, tokenizer, Transformer(settings.architecture, tokenizer.size)
+
+
+def parsed(translator, lines):
+    """Return the parses, of which each is a tree of the line's words."""
+    parses = list(translator.translate(lines))
+    for line, parse in zip(lines, parses, strict=True):
+        for text in [parse.text, *(other.text for other in parse.alternatives)]:
+            trees = list(read_trees([text], "parse"))
+            assert [tree.words for tree in trees] == ([words_of(line)] if line else [])
+    return parses
+
+
+def num_repairs(parses):
+    return [
+        candidate.repairs.total()
+        for parse in parses
+        for candidate in (parse, *parse.alternatives)
+        if candidate.repairs is not None
+    ]
+
+
+@pytest.mark.parametrize("beam_size", [1, 4])
+@pytest.mark.parametrize("model", [lambda: loaded()[:3], untrained])
+def test_trees_need_no_repair_and_are_the_same_alone(model, beam_size):
+    options = {"beam_size": beam_size, "n_best": beam_size, "precision": "fp32"}
+    free = parsed(Translator(*model(), **options), LINES)
+    assert sum(num_repairs(free)) > 0
+    bound = Translator(*model(), **options, well_formed_trees=True)
+    parses = parsed(bound, LINES)
+    assert num_repairs(parses) == [0] * beam_size * (len(LINES) - 1)
+    for line, parse in zip(LINES, parses, strict=True):
+        (alone,) = bound.translate([line])
+        assert alone.text == parse.text
+    few = Translator(*model(), **options, well_formed_trees=True, max_tokens_per_device=150)
+    assert [parse.text for parse in few.translate(LINES)] == [parse.text for parse in parses]
+
+
+def test_the_shortest_outputs_are_flat_trees_also_if_the_recipe_allows_less():
+    settings, tokenizer, model = untrained()
+    decoding = settings.decoding.model_copy(update={"max_extra_length": 0})
+    settings = settings._replace(decoding=decoding)
+    translator = Translator(settings, tokenizer, model, well_formed_trees=True)
+    assert num_repairs(parsed(translator, ["a b c", "a"])) == [0, 0]
+
+
+@pytest.mark.parametrize("too_long", ["split", "truncate"])
+def test_lines_too_long_for_the_model_are_repaired_and_positions_are_not_exceeded(too_long):
+    settings, tokenizer, model = untrained(positions="learned", max_positions=8)
+    translator = Translator(
+        settings, tokenizer, model, too_long=too_long, well_formed_trees=True, precision="fp32"
+    )
+    lines = ["the cat " * 6, "the " * 5, "the " * 4]  # at most 7 pieces; 5 leaves need 8
+    parses = parsed(translator, lines)
+    assert num_repairs(parses)[2] == 0
+    assert all(len(parse.tokens) <= 7 for parse in parses[1:])
+
+
+def test_only_words_that_fit_restrict_the_output():
+    limits = OutputLimits(2, extra_length=3, longest=None, trees=RULE)
+    tokens = (7, 8, 9)
+    assert limits.rules == (RULE,)
+    assert limits.sentence(tokens, ()) == Sentence([*tokens, 2], 6)
+    assert limits.sentence(tokens, ["a"] * 7) == Sentence([*tokens, 2], 6)
+    for num_words, longest in [(1, 6), (4, 6), (5, 7), (6, 8)]:
+        sentence = limits.sentence(tokens, ["a"] * num_words)
+        assert (sentence.longest_output, len(sentence.rule_data[NAME])) == (longest, num_words)
+    capped = OutputLimits(2, extra_length=3, longest=6, trees=RULE)
+    assert NAME in capped.sentence(tokens, ["a"] * 4).rule_data
+    assert capped.sentence(tokens, ["a"] * 5) == Sentence([*tokens, 2], 6)
+
+
+def test_without_the_rule_nothing_is_restricted():
+    limits = OutputLimits(2, extra_length=3, longest=5, trees=None)
+    assert limits.rules == ()
+    assert limits.sentence((7, 8), ["a", "b", "c", "d"]) == Sentence([7, 8, 2], 5)
+    assert limits.sentence((7,), ["a"]) == Sentence([7, 2], 4)
+
+
+def test_a_model_that_does_not_parse_is_refused():
+    recipe = tiny_recipe()
+    model = Transformer(recipe.model, ByteTokenizer.size)
+    with pytest.raises(UserError, match=r"does not parse, so .* omit --well-formed-trees"):
+        translator_of(recipe, ByteTokenizer(), model, well_formed_trees=True)
+
+
+def test_the_command_counts_no_repairs(tmp_path, capsys):
+    text, trees = tmp_path / "text", tmp_path / "trees"
+    text.write_text("\n".join(LINES) + "\n")
+    options = {"input_path": text, "output_path": trees, "device": "cpu"}
+    assert translate.run(PARSER, **options, well_formed_trees=True) == 0
+    assert "Repaired 0 of 7 trees." in capsys.readouterr().err
+    assert trees.read_text().count("(TOP (S ") == 7
