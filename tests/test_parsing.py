@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from nmt_cli.commands import preprocess
+from nmt_cli import logs
+from nmt_cli.commands import preprocess, translate
 from nmt_cli.commands import run as command
 from nmt_cli.decoding.translator import Translator
 from nmt_cli.errors import UserError
@@ -112,6 +113,28 @@ def test_lines_of_any_kind_are_parsed():
     assert pieces.repairs is None
 
 
+@pytest.mark.usefixtures("folder")
+def test_repairs_are_counted_by_line_and_in_all(tmp_path, capsys):
+    logs.configure(quiet=False)
+    output = tmp_path / "parses.jsonl"
+    translate.run(
+        RUN / "average",
+        input_path=RUN / "test/sentences.txt",
+        output_path=output,
+        output_format="jsonl",
+        device="cpu",
+    )
+    found = [json.loads(line) for line in lines_of(output)]
+    assert [parse["text"] for parse in found] == lines_of(RUN / "test/test.trees")
+    repaired = [parse["line"] for parse in found if parse["repairs"]]
+    assert repaired  # after 6 steps the model has not learned to close brackets
+    stderr = capsys.readouterr().err.split("\n")
+    (message,) = [text for text in stderr if text.startswith("Repaired")]
+    assert message.startswith(f"Repaired {len(repaired)} of 8 trees in ")
+    added = sum(parse["repairs"].get("added_leaves", 0) for parse in found)
+    assert (f"{added} leaves added" in message) == (added > 0)
+
+
 @pytest.mark.parametrize("treebank", ["{notation: slashes}", "{notation: brackets, tags: XX}"])
 def test_tokens_of_other_notations_are_one_piece_too(treebank, tmp_path, monkeypatch):
     write_treebank(tmp_path)
@@ -125,5 +148,7 @@ def test_tokens_of_other_notations_are_one_piece_too(treebank, tmp_path, monkeyp
 def test_a_recipe_measures_trees_only_where_there_are_some():
     with pytest.raises(UserError, match=r"validation\.bleu: must be off with data\.treebank"):
         read_recipe("parsing", ["validation.bleu=greedy"])
+    with pytest.raises(UserError, match=r"data\.normalization\.punctuation: must be false beside"):
+        read_recipe("parsing", ["data.normalization.punctuation=true"])
     with pytest.raises(UserError, match=r"validation\.parseval: must be off without data\.treeb"):
         read_recipe("base", ["validation.parseval=beam"])

@@ -107,7 +107,10 @@ class DataConfig(Section):
     )
 
     def problems(self) -> Iterator[Problem]:
-        """Yield limits on length that no pair can meet."""
+        """Yield limits on length that no pair can meet, and changes to the tokens of trees."""
+        if self.treebank is not None and self.normalization.punctuation:
+            text = "must be false beside treebank, because it would change tags such as ``"
+            yield Problem("normalization.punctuation", text, "treebank")
         if self.filters.min_length > self.max_length:
             yield Problem(
                 "filters.min_length",
