@@ -99,10 +99,10 @@ def test_each_bracket_and_tag_is_one_piece():
 @pytest.mark.usefixtures("folder")
 def test_lines_of_any_kind_are_parsed():
     translator = Translator.load(RUN / "average", n_best=2, too_long="split")
-    lines = ["", "the dog (big)", "\u2581", "a " * 150, "x\u2028y z\u00a0z", " \t"]
+    lines = ["", "the dog (big)", "\u2581", "a " * 150, "x\u2028y z\u00a0z", " \t", "\0"]
     parses = list(translator.translate(lines))
     trees = [list(read_trees([parse.text], "parse")) for parse in parses]
-    assert [len(found) for found in trees] == [0, 1, 1, 1, 1, 0]
+    assert [len(found) for found in trees] == [0, 1, 1, 1, 1, 0, 0]
     leaves = [found[0].words for found in trees if found]
     assert leaves == [
         ["the", "dog", "-LRB-big-RRB-"], ["\u2581"], ["a"] * 150, ["x", "y", "z\u00a0z"]

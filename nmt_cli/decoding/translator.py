@@ -245,7 +245,8 @@ class Translator:
         }
         words: dict[int, list[str]] = {}
         if self._trees is not None:
-            words = {number: self._words_of(line) for number, line in texts.items()}
+            cut = {number: self._words_of(line) for number, line in texts.items()}
+            words = {number: leaves for number, leaves in cut.items() if leaves}
             texts = {number: " ".join(leaves) for number, leaves in words.items()}
         with _naming_lines(list(texts)):
             encoded = self._encoded(list(texts.values()))
