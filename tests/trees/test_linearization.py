@@ -62,13 +62,16 @@ def test_text_of_each_form(form, text):
 
 
 def test_the_notation_of_the_recipe():
-    """The example in the comment of recipes/parsing.yaml, and its symbols."""
+    """The example in the comment of recipes/parsing.yaml, and its notation."""
     tree = tree_of("(S (NP (NNP John)) (VP (VBD ate) (NP (DT the) (NN cake))) (. .))")
     text = "(S(NP<NNP>)NP(VP<VBD>(NP<DT><NN>)NP)VP<.>)S"
     assert PIECES.join(PIECES.linearize(tree)) == text
     assert delinearize(PIECES.split(text), tree.words, PIECES) == tree
-    symbols = read_recipe("parsing").recipe.tokenizer.user_defined_symbols
-    assert sorted(symbols) == PIECES.symbols(PENN_TREEBANK)
+    treebank = read_recipe("parsing").recipe.data.treebank
+    assert treebank is not None
+    assert treebank.linearization(None) == PIECES
+    symbols = PIECES.symbols(PENN_TREEBANK)
+    assert len(symbols) == 2 * 27 + 45  # constituents with TOP; 36 tags of words, 9 of punctuation
 
 
 @given(nested_trees, st.sampled_from(EVERY_FORM))
