@@ -110,6 +110,8 @@ class _Job(NamedTuple):
 class Translator:
     """Translates lines with one model; load it once and translate as often as needed.
 
+    If the model parses, the text of each translation is a tree of the line's words.
+
     An option that is None gets its value from the model's settings; ``max_tokens_per_device`` gets
     a value for the device. Raises UserError if an option is out of range
     or does not suit the model.
