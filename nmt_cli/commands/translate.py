@@ -18,12 +18,8 @@ from nmt_cli.commands.text_warnings import on_encoding
 from nmt_cli.commands.translation_formats import FORMATS, Formatter
 from nmt_cli.corpus.lines import Line
 from nmt_cli.corpus.text_files import SUFFIXES, compressed, open_text
-from nmt_cli.decoding.translator import (
-    LinesFailedError,
-    Translation,
-    Translator,
-    TranslatorOptions,
-)
+from nmt_cli.decoding.translation import LinesFailedError, Translation
+from nmt_cli.decoding.translator import Translator, TranslatorOptions
 from nmt_cli.errors import UserError
 from nmt_cli.hardware.busy_machine import LoadMeter, warn_if_busy
 from nmt_cli.hardware.choices import AUTO

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from nmt_cli.corpus.lines import Line, one_line
-from nmt_cli.decoding.translator import Alternative, Translation
+from nmt_cli.decoding.translation import Alternative, Translation
 
 Formatter = Callable[[int, Line, Translation], str]
 

@@ -18,6 +18,7 @@ from nmt_cli.decoding.output_limits import OutputLimits
 from nmt_cli.decoding.over_long import Part, parts_within
 from nmt_cli.decoding.rules.well_formed_trees import WellFormedTrees
 from nmt_cli.decoding.search import Sentence, StepModel, beam_search
+from nmt_cli.decoding.translation import Alternative, LinesFailedError, Translation
 from nmt_cli.decoding.tree_output import Tokenize, splitter, tree_of
 from nmt_cli.hardware.choices import AUTO
 from nmt_cli.hardware.device import choose_device
@@ -39,48 +40,6 @@ WINDOW_CHARACTERS = 1 << 21
 DEFAULT_MAX_TOKENS = {"cpu": 1 << 14, "cuda": 1 << 16}
 # Pieces; shorter sentences count as this long, to bound the number of rows of logits.
 SHORTEST_COUNTED = 32
-
-
-class Alternative(NamedTuple):
-    """One translation of a line."""
-
-    text: str
-    score: float  # log-probability over the length penalty
-    tokens: tuple[str, ...]  # pieces
-    repairs: Repairs | None = None  # what made the output a tree; only if the model parses
-
-
-class Translation(NamedTuple):
-    """The translation of a line; blank lines and failed ones have empty text and no score."""
-
-    text: str = ""
-    score: float | None = None
-    tokens: tuple[str, ...] = ()
-    alternatives: tuple[Alternative, ...] = ()  # the second to n-th best, best first
-    error: str | None = None  # why the line could not be translated
-    num_parts: int = 1  # more than 1 if the line was too long and was translated in parts
-    truncated: bool = False  # the line was too long and its end was not translated
-    repairs: Repairs | None = None  # what made the output a tree; only if the model parses
-
-
-class LinesFailedError(Exception):
-    """A bug was met while lines ``first`` to ``last``, counted from 0, were translated.
-
-    The bug is the ``__cause__`` of this error; halving found no smaller range of lines.
-    ``finished`` holds the translations of the lines before them.
-    """
-
-    def __init__(self, first: int, last: int, finished: Sequence[Translation] = ()) -> None:
-        lines = f"line {first + 1:,}" if first == last else f"lines {first + 1:,} to {last + 1:,}"
-        super().__init__(
-            f"{lines} could not be translated because of a bug in nmt-cli; please report it "
-            "with the traceback above"
-        )
-        self.first, self.last, self.finished = first, last, finished
-
-    def behind(self, num_lines: int) -> LinesFailedError:
-        """Return the same error with ``num_lines`` added to the line numbers."""
-        return LinesFailedError(self.first + num_lines, self.last + num_lines)
 
 
 class TranslatorOptions(TypedDict, total=False):
@@ -113,8 +72,7 @@ class Translator:
     If the model parses, the text of each translation is a tree of the line's words.
 
     An option that is None gets its value from the model's settings; ``max_tokens_per_device`` gets
-    a value for the device. Raises UserError if an option is out of range
-    or does not suit the model.
+    a value for the device. Raises UserError if an option is wrong or does not suit the model.
 
     The model is set to evaluation mode. If its dtype is not ``precision``, the translator keeps a
     converted copy and ignores later changes of the model; otherwise it uses the model itself.

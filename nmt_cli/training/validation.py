@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from nmt_cli import logs
 from nmt_cli.corpus.binarized import PreparedCorpus
 from nmt_cli.corpus.loader import Batch, ParallelTokens, micro_batches_of
-from nmt_cli.decoding.translator import LinesFailedError, Translator
+from nmt_cli.decoding.translation import LinesFailedError
+from nmt_cli.decoding.translator import Translator
 from nmt_cli.errors import UserError
 from nmt_cli.figures import as_text, perplexity_of
 from nmt_cli.hardware.machine import Machine

@@ -28,6 +28,8 @@ NEWS = {"en": "A fox\u2028runs\nIt rains\n", "de": "Ein Fuchs rennt\nEs\u0085reg
 WEB = {"en": "\nHello\nBye\n", "de": "Leer\nHallo\nTschüss\n"}
 NOTES = {"en": "last\n", "de": "zuletzt\n"}
 
+SPLITS, KINDS = ("train", "dev", "test"), ("trees", "words")
+
 
 @pytest.fixture
 def server(monkeypatch, tmp_path):
@@ -240,7 +242,8 @@ def test_a_treebank_is_assembled(treebank):
     assert (manifest["kind"], manifest["name"]) == ("dataset", "wsj")
     assert [split["trees"] for split in manifest["splits"]] == [20, 1, 1]
     listed = dict(_named_files(read_recipe("parsing").recipe))
-    assert {path.name for path in listed.values()} == set(manifest["files"])
+    assert {path.name for path in listed.values()} == {f"{part}.trees" for part in SPLITS}
+    assert set(manifest["files"]) == {f"{part}.{kind}" for part in SPLITS for kind in KINDS}
     assert {path.parent for path in listed.values()} == {Path("data/wsj")}
     tree = "(TOP (S (NP (DT The) (NN kettle)) (VP (VBD sang))))\n"
     assert Path("data/wsj/train.trees").read_text() == tree * 20

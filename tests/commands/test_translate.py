@@ -25,7 +25,8 @@ from nmt_cli.commands import translate
 from nmt_cli.corpus.lines import is_blank, one_line
 from nmt_cli.corpus.text_files import open_text
 from nmt_cli.decoding import translator as translator_module
-from nmt_cli.decoding.translator import Alternative, LinesFailedError, Translation, Translator
+from nmt_cli.decoding.translation import Alternative, LinesFailedError, Translation
+from nmt_cli.decoding.translator import Translator
 from nmt_cli.errors import OutputError, UserError
 from nmt_cli.locks import claimed
 from nmt_cli.model.transformer import Transformer

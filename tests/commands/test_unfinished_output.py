@@ -10,7 +10,8 @@ import pytest
 from click.testing import CliRunner
 
 from nmt_cli import cli
-from nmt_cli.decoding.translator import LinesFailedError, Translation, Translator
+from nmt_cli.decoding.translation import LinesFailedError, Translation
+from nmt_cli.decoding.translator import Translator
 from nmt_cli.temporary_names import shortened
 
 if sys.version_info >= (3, 14):

@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from nmt_cli.commands import translate
+from nmt_cli import logs
+from nmt_cli.commands import preprocess, translate
+from nmt_cli.corpus.binarized import open_prepared
 from nmt_cli.decoding.output_limits import OutputLimits
 from nmt_cli.decoding.rules.well_formed_trees import WellFormedTrees
 from nmt_cli.decoding.search import Sentence
@@ -15,11 +17,14 @@ from nmt_cli.decoding.tree_pieces import TreePieces
 from nmt_cli.errors import UserError
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.model_directory import load_model
+from nmt_cli.model_settings import settings_of
+from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.trees.linearization import Tag
 from nmt_cli.trees.reader import read_trees
 from nmt_cli.trees.sentence import words_of
 from nmt_cli.trees.tree import Close, Open
 from tests.fake_models import ByteTokenizer, tiny_recipe, translator_of
+from tests.tiny_treebank import write_treebank
 
 FORMATS = Path(__file__).parents[1] / "formats"
 PARSER = FORMATS / "format_3" / "treebank" / "run" / "average"
@@ -30,10 +35,10 @@ LINES = [
     "rain",
     ",",
     "one , two , three ; four - five ( six ) % !",
-    "word " * 20,
+    "word " * 9,
     "\u200b \ufeff x\u00a0y \U0001f600",
 ]
-RULE = WellFormedTrees(TreePieces({3: Open("S"), 4: Tag("t"), 5: Close("S")}), 6, 2, None)
+RULE = WellFormedTrees(TreePieces({3: Open("S"), 4: Tag("t"), 5: Close("S")}), 6, 2, {"t"})
 NAME = WellFormedTrees.name
 
 
@@ -85,6 +90,32 @@ def test_trees_need_no_repair_and_are_the_same_alone(model, beam_size):
     assert [parse.text for parse in few.translate(LINES)] == [parse.text for parse in parses]
 
 
+@pytest.mark.parametrize(
+    ("notation", "tokenizer"),
+    [
+        ("angles", "{vocabulary_size: 300}"),
+        ("angles, closing: plain", "{vocabulary_size: 300}"),
+        ("slashes", "{vocabulary_size: 300}"),
+        ("brackets", "{vocabulary_size: 300}"),
+        ("brackets, tags: XX, closing: plain", "{vocabulary_size: 300}"),
+        ("angles", "{type: whitespace, vocabulary_size: null}"),
+    ],
+)
+def test_every_notation_of_prepared_treebanks_can_be_restricted(
+    notation, tokenizer, tmp_path, monkeypatch
+):
+    write_treebank(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    overrides = [f"data.treebank={{notation: {notation}}}", f"tokenizer={tokenizer}"]
+    preprocess.run(recipe="tiny.yaml", overrides=overrides, workers=1)
+    recipe = read_recipe("tiny.yaml", overrides).recipe
+    corpus = open_prepared(Path("prepared/tiny"), recipe, "preprocess")
+    settings = settings_of(recipe, corpus.tokenizer.size, corpus.labels)
+    model = Transformer(settings.architecture, corpus.tokenizer.size)
+    translator = Translator(settings, corpus.tokenizer, model, well_formed_trees=True)
+    assert num_repairs(parsed(translator, ["the dog sees a cat .", "rain", ". ."])) == [0, 0, 0]
+
+
 def test_the_shortest_outputs_are_flat_trees_also_if_the_recipe_allows_less():
     settings, tokenizer, model = untrained()
     decoding = settings.decoding.model_copy(update={"max_extra_length": 0})
@@ -103,6 +134,17 @@ def test_lines_too_long_for_the_model_are_repaired_and_positions_are_not_exceede
     parses = parsed(translator, lines)
     assert num_repairs(parses)[2] == 0
     assert all(len(parse.tokens) <= 7 for parse in parses[1:])
+
+
+@pytest.mark.parametrize("too_long", ["split", "truncate"])
+def test_the_outputs_for_lines_too_long_for_the_model_are_not_restricted(too_long):
+    settings, tokenizer, model = untrained()
+    translator = Translator(
+        settings._replace(max_length=4), tokenizer, model, too_long=too_long, well_formed_trees=True
+    )
+    whole, too_many = parsed(translator, ["the " * 4, "the " * 6])
+    assert num_repairs([whole]) == [0]
+    assert too_many.repairs.no_symbols > 0
 
 
 def test_only_words_that_fit_restrict_the_output():
@@ -134,6 +176,7 @@ def test_a_model_that_does_not_parse_is_refused():
 
 
 def test_the_command_counts_no_repairs(tmp_path, capsys):
+    logs.configure(quiet=False)
     text, trees = tmp_path / "text", tmp_path / "trees"
     text.write_text("\n".join(LINES) + "\n")
     options = {"input_path": text, "output_path": trees, "device": "cpu"}

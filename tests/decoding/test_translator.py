@@ -10,7 +10,8 @@ from nmt_cli.corpus.no_text import NoTextError
 from nmt_cli.corpus.normalization import Normalizer
 from nmt_cli.corpus.whitespace_tokenizer import CONTROL, WhitespaceTokenizer
 from nmt_cli.decoding import translator as translator_module
-from nmt_cli.decoding.translator import LinesFailedError, Translation, Translator
+from nmt_cli.decoding.translation import LinesFailedError, Translation
+from nmt_cli.decoding.translator import Translator
 from nmt_cli.errors import UserError
 from nmt_cli.model.transformer import Transformer
 from tests.fake_models import (

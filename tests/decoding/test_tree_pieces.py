@@ -88,6 +88,14 @@ def test_bytes_marks_and_words_are_no_tags_and_half_a_constituent_is_none():
     assert set(tree_pieces(tokenizer, PIECES).symbols.values()) == WANTED
 
 
+def test_a_tag_that_encoding_turns_into_another_one_is_not_used():
+    composed, decomposed = "<\u00e9>", "<e\u0301>"
+    normalizer = Normalizer(tiny_recipe(data={"normalization": {"nfc": True}}).data)
+    vocabulary = [*CONTROL, composed, decomposed, "(S", ")S"]
+    pieces = tree_pieces(WhitespaceTokenizer(vocabulary, normalizer, None), PIECES)
+    assert set(pieces.symbols.values()) == {Open("S"), Close("S"), Tag("\u00e9")}
+
+
 def test_one_closing_bracket_closes_every_label():
     pieces = tree_pieces(whitespace("(S", "(NP", "<NN>", ")"), PLAIN)
     assert set(pieces.symbols.values()) == {Open("S"), Open("NP"), Tag("NN"), Close("")}

@@ -11,7 +11,8 @@ from click.testing import CliRunner
 from nmt_cli import cli, logs
 from nmt_cli.commands import train, translate
 from nmt_cli.commands.machine_advice import advice_on
-from nmt_cli.decoding.translator import Translation, Translator
+from nmt_cli.decoding.translation import Translation
+from nmt_cli.decoding.translator import Translator
 from nmt_cli.hardware import busy_machine
 from nmt_cli.hardware.busy_machine import (
     MEASURED_SECONDS,

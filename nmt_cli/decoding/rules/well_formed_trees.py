@@ -40,12 +40,12 @@ class WellFormedTrees:
     name = "well_formed_trees"
 
     def __init__(
-        self, pieces: TreePieces, vocabulary_size: int, eos_id: int, tags: Set[str] | None
+        self, pieces: TreePieces, vocabulary_size: int, eos_id: int, tags: Set[str]
     ) -> None:
         """Prepare the rule for a vocabulary.
 
-        ``tags`` are those that a treebank has, to allow only tags that fit the word as
-        ``with_fitting_tags`` demands. With None, every word may have every tag.
+        ``tags`` are those that a treebank has: a word may only have a tag that
+        ``with_fitting_tags`` would not replace.
         """
         symbols = list(pieces.symbols.values())
         opened = dict.fromkeys(symbol.label for symbol in symbols if isinstance(symbol, Open))
@@ -71,8 +71,8 @@ class WellFormedTrees:
                 "this model does not parse, so its output cannot be restricted to trees; "
                 "omit --well-formed-trees."
             )
-        tags = known_tags(form) if form.tags == "kept" else None
-        return cls(tree_pieces(tokenizer, form), tokenizer.size, tokenizer.eos_id, tags)
+        pieces = tree_pieces(tokenizer, form)
+        return cls(pieces, tokenizer.size, tokenizer.eos_id, known_tags(form))
 
     def leaves(self, words: Sequence[str]) -> Array:
         """Return the data of a sentence for this rule: of each word, which tags fit it."""
@@ -149,21 +149,19 @@ class _Trees(NamedTuple):
 class _KindsOfWords:
     """Words of a kind may have the same tags; the kinds are numbered as they are met.
 
-    If no tag of the vocabulary fits a word, it may have every tag.
+    If no tag of the vocabulary fits a word, it may have every tag; so it may if the only tag is XX.
     """
 
-    def __init__(self, symbols: Sequence[Symbol], num_marks: int, tags: Set[str] | None) -> None:
+    def __init__(self, symbols: Sequence[Symbol], num_marks: int, tags: Set[str]) -> None:
         self._columns = [symbol.tag if isinstance(symbol, Tag) else None for symbol in symbols]
         self._columns += [None] * num_marks  # M
         self._own = frozenset(tag for tag in self._columns if tag is not None)
-        self._tags = None if tags is None else frozenset(tags)
+        self._tags = frozenset(tags)
         self._kinds: dict[frozenset[str], int] = {}
         self._table = torch.empty(0, len(self._columns), dtype=torch.bool)
 
     def kind(self, word: str) -> int:
-        fitting = self._own
-        if self._tags is not None:
-            fitting = _fitting_tags(word, self._own, self._tags) or self._own
+        fitting = _fitting_tags(word, self._own, self._tags) or self._own
         if fitting not in self._kinds:
             self._kinds[fitting] = len(self._kinds)
             row = torch.tensor([[tag is None or tag in fitting for tag in self._columns]])

@@ -14,11 +14,12 @@ from nmt_cli.decoding.beams import SearchSettings
 from nmt_cli.decoding.rules.logits_rule import SlotStates
 from nmt_cli.decoding.rules.well_formed_trees import WellFormedTrees
 from nmt_cli.decoding.search import Search, Sentence, beam_search
-from nmt_cli.decoding.tree_output import tree_of
+from nmt_cli.decoding.tree_output import known_tags, tree_of
 from nmt_cli.decoding.tree_pieces import TreePieces
 from nmt_cli.trees.labels import Labels
-from nmt_cli.trees.linearization import Linearization
+from nmt_cli.trees.linearization import Linearization, Tag
 from nmt_cli.trees.repair import delinearize
+from nmt_cli.trees.tree import Close, Open
 from tests.fake_models import BOS, EOS, TableModel
 
 SPACE = 3
@@ -45,7 +46,7 @@ class Toy:
         read: dict[int, Any] = {token: self.form.read(self.tokens[token]) for token in self.ids}
         self.pieces = TreePieces(read, *SPACINGS[spacing])
         self.spacing = spacing
-        tags = self.form.labels.tags if self.form.labels else None
+        tags = known_tags(self.form)
         self.rule = WellFormedTrees(self.pieces, len(self.tokens), EOS, tags)
 
     def sentence(self, number, num_words, longest):
@@ -237,6 +238,18 @@ def test_brackets_that_open_forever_are_closed_in_time():
     ((hypothesis,),) = search(toy, opens, [toy.sentence(1, 3, 20)], settings(1))
     assert toy.is_tree(hypothesis.tokens, 3)
     assert hypothesis.tokens.count(toy.tokens.index("(B")) == 8  # (20 - 3 words) / 2 brackets
+
+
+def test_a_word_that_no_tag_fits_may_have_every_tag():
+    toy = Toy("tags")
+    logits = random_table(len(toy.tokens))
+    only_marks = WellFormedTrees(
+        TreePieces({5: Open("A"), 6: Close("A"), 7: Tag(",")}), len(toy.tokens), EOS, {",", "t"}
+    )
+    sentence = Sentence((1, EOS), 5, {WellFormedTrees.name: only_marks.leaves([",", "rain"])})
+    model = TableModel(lambda source, prefix: logits(source, prefix).clone())
+    (found,) = beam_search(model, [sentence], 1, settings(1), [only_marks])
+    assert [token for token in found.hypotheses[0].tokens if token == 7] == [7, 7]
 
 
 @pytest.mark.parametrize("spacing", SPACINGS)

@@ -1,0 +1,50 @@
+"""What a translator returns for a line, and the error for lines that a bug kept from it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from nmt_cli.trees.repair import Repairs
+
+
+class Alternative(NamedTuple):
+    """One translation of a line."""
+
+    text: str
+    score: float  # log-probability over the length penalty
+    tokens: tuple[str, ...]  # pieces
+    repairs: Repairs | None = None  # what made the output a tree; only if the model parses
+
+
+class Translation(NamedTuple):
+    """The translation of a line; blank lines and failed ones have empty text and no score."""
+
+    text: str = ""
+    score: float | None = None
+    tokens: tuple[str, ...] = ()
+    alternatives: tuple[Alternative, ...] = ()  # the second to n-th best, best first
+    error: str | None = None  # why the line could not be translated
+    num_parts: int = 1  # more than 1 if the line was too long and was translated in parts
+    truncated: bool = False  # the line was too long and its end was not translated
+    repairs: Repairs | None = None  # what made the output a tree; only if the model parses
+
+
+class LinesFailedError(Exception):
+    """A bug was met while lines ``first`` to ``last``, counted from 0, were translated.
+
+    The bug is the ``__cause__`` of this error; halving found no smaller range of lines.
+    ``finished`` holds the translations of the lines before them.
+    """
+
+    def __init__(self, first: int, last: int, finished: Sequence[Translation] = ()) -> None:
+        lines = f"line {first + 1:,}" if first == last else f"lines {first + 1:,} to {last + 1:,}"
+        super().__init__(
+            f"{lines} could not be translated because of a bug in nmt-cli; please report it "
+            "with the traceback above"
+        )
+        self.first, self.last, self.finished = first, last, finished
+
+    def behind(self, num_lines: int) -> LinesFailedError:
+        """Return the same error with ``num_lines`` added to the line numbers."""
+        return LinesFailedError(self.first + num_lines, self.last + num_lines)
