@@ -15,8 +15,9 @@ from pathlib import Path
 from nmt_cli.cpu import Cpu, read_cpu
 
 # How often GNU's library looks for work before its threads sleep, by vendor and family of the CPU.
-# 1,000 cost nothing on Zen 5 and keep half of training's speed beside a busy process. On Zen 4, where
-# waking a thread takes longer, they cost 4 to 12 % of it; 6,000 cost 3 to 5 % and keep 41 to 50 %.
+# 1,000 cost nothing on Zen 5 and keep half of training's speed beside a busy process. On Zen 4,
+# where waking a thread takes longer, they cost 4 to 12 % of it; 6,000 cost 3 to 5 % and keep 41 to
+# 50 %.
 SPINS = {("AuthenticAMD", 25): 6000}
 SPINS_ELSEWHERE = 1000
 # The libraries of LLVM and Intel, with which some builds of torch come, know only milliseconds.
