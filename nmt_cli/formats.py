@@ -38,7 +38,7 @@ def newest_version(kind: object) -> int:
 def written_version(kind: object, *, parses: bool = False) -> int:
     """Return the version in which this program writes a folder of ``kind``.
 
-    ``parses`` tells whether it is a model whose outputs are trees.
+    ``parses`` is true for a model whose outputs are trees.
     """
     newest = newest_version(kind)
     return newest if parses else min(newest, WITHOUT_TREES)

@@ -3,9 +3,13 @@
 import os
 import select
 import sys
+from pathlib import Path
 from typing import BinaryIO
 
+from nmt_cli.corpus.lines import LineTexts, texts_of
 from nmt_cli.errors import OutputError, UserError
+
+STANDARD_INPUT = Path("-")  # how users name stdin
 
 
 def standard_input() -> BinaryIO:
@@ -55,3 +59,13 @@ class StandardOutput:
                 raise OutputError(
                     f"standard output could not be written: {error.strerror}."
                 ) from None
+
+
+def read_input(path: Path) -> list[str]:
+    """Return all lines of a file, or of stdin if ``path`` is ``-``."""
+    return list(LineTexts(standard_input())) if path == STANDARD_INPUT else texts_of(path)
+
+
+def name_of_input(path: Path) -> str:
+    """Return how messages name what ``read_input`` reads."""
+    return "standard input" if path == STANDARD_INPUT else str(path)

@@ -27,8 +27,7 @@ from nmt_cli.atomic_files import (
 from nmt_cli.commands import average_checkpoints, preprocess, report, train, translate
 from nmt_cli.corpus.binarized import refuse_stale
 from nmt_cli.corpus.changed_text import changed_text
-from nmt_cli.corpus.lines import LineTexts
-from nmt_cli.corpus.text_files import open_text
+from nmt_cli.corpus.lines import texts_of
 from nmt_cli.corpus.treebank import read_sentences, write_sentences
 from nmt_cli.errors import DamagedError, UserError
 from nmt_cli.file_names import (
@@ -120,7 +119,7 @@ class Experiment(NamedTuple):
             for _ in read_sentences(test, treebank):
                 pass  # it raises what is wrong
             return
-        sizes = {path: len(_lines(path)) for path in (test.source, test.target)}
+        sizes = {path: len(texts_of(path)) for path in (test.source, test.target)}
         if len(set(sizes.values())) > 1:
             found = " and ".join(f"{path} {size:,}" for path, size in sizes.items())
             raise UserError(f"the test text has different numbers of lines: {found}; correct it.")
@@ -256,7 +255,7 @@ def _is_scored(experiment: Experiment) -> bool:
 
 
 def _score(experiment: Experiment, _: bool) -> None:
-    figures = _figures(experiment, _lines(experiment.translation))
+    figures = _figures(experiment, texts_of(experiment.translation))
     with directory_appearing_whole(experiment.scores, replace=True) as partial:
         (partial.path / SCORES_FILE).write_text(json.dumps(figures, indent=2), encoding="utf-8")
         partial.facts.update(kind=SCORED, made_from=_scored_from(experiment))
@@ -266,9 +265,9 @@ def _figures(experiment: Experiment, hypotheses: Sequence[str]) -> dict[str, Any
     """Return the scores by the names of their metrics."""
     figures: dict[str, Any] = {"lines": len(hypotheses)}
     if experiment.recipe.data.treebank is not None:
-        parseval = score_trees(hypotheses, _lines(experiment.gold_trees))
+        parseval = score_trees(hypotheses, texts_of(experiment.gold_trees))
         return {**figures, "parseval": parseval._asdict()}
-    references = [_lines(experiment.test().target)]
+    references = [texts_of(experiment.test().target)]
     for scorer in _scorers(experiment.recipe):
         figures[scorer.key] = scorer.score(hypotheses, references)._asdict()
     return figures
@@ -357,8 +356,3 @@ def _was_made_from(folder: Path, made_from: dict[str, Any]) -> bool:
         return bool(verify(folder).get("made_from") == made_from)
     except DamagedError:
         return False
-
-
-def _lines(path: Path) -> list[str]:
-    with open_text(path) as stream:
-        return list(LineTexts(stream))

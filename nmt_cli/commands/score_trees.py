@@ -6,7 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from nmt_cli import logs
-from nmt_cli.commands.pipes import StandardOutput, standard_input
+from nmt_cli.commands.pipes import (
+    STANDARD_INPUT,
+    StandardOutput,
+    name_of_input,
+    read_input,
+)
 from nmt_cli.corpus.lines import LineTexts
 from nmt_cli.corpus.text_files import open_text
 from nmt_cli.errors import UserError
@@ -15,7 +20,6 @@ from nmt_cli.metrics.parseval_brackets import Brackets, UnreadableTreeError, rea
 from nmt_cli.metrics.parseval_parameters import Parameters, default_parameters, read_parameters
 from nmt_cli.metrics.parseval_table import as_table
 
-STANDARD_INPUT = Path("-")
 MOST_WARNINGS = 5
 
 
@@ -41,7 +45,7 @@ def run(
     if predicted == gold == STANDARD_INPUT:
         raise UserError("- (standard input) can be given once only; name the other file.")
     rules = _parameters(parameters)
-    ours, theirs = _read(predicted), _read(gold)
+    ours, theirs = read_input(predicted), read_input(gold)
     _check_numbers(predicted, len(ours), gold, len(theirs))
     trees = [_gold_tree(text, rules, gold, line) for line, text in enumerate(theirs, 1)]
     sentences = [
@@ -71,25 +75,15 @@ def _parameters(path: Path | None) -> Parameters:
         return read_parameters(LineTexts(stream), str(path))
 
 
-def _read(path: Path) -> list[str]:
-    if path == STANDARD_INPUT:
-        return list(LineTexts(standard_input()))
-    with open_text(path) as stream:
-        return list(LineTexts(stream))
-
-
-def _name(path: Path) -> str:
-    return "standard input" if path == STANDARD_INPUT else str(path)
-
-
 def _check_numbers(predicted: Path, num_predicted: int, gold: Path, num_gold: int) -> None:
     if num_predicted != num_gold:
         raise UserError(
-            f"{_name(predicted)} has {num_predicted:,} trees, {_name(gold)} has {num_gold:,}; "
-            "line n of one must be a tree of the same sentence as line n of the other."
+            f"{name_of_input(predicted)} has {num_predicted:,} trees, "
+            f"{name_of_input(gold)} has {num_gold:,}; line n of one must be a tree of the "
+            "same sentence as line n of the other."
         )
     if not num_gold:
-        raise UserError(f"{_name(gold)} is empty; there is nothing to score.")
+        raise UserError(f"{name_of_input(gold)} is empty; there is nothing to score.")
 
 
 def _gold_tree(text: str, rules: Parameters, path: Path, line: int) -> Brackets:
@@ -97,7 +91,7 @@ def _gold_tree(text: str, rules: Parameters, path: Path, line: int) -> Brackets:
         return read_brackets(text, rules)
     except UnreadableTreeError as error:
         raise UserError(
-            f"{_name(path)}:{line}: {error}; each line of the gold trees must be a tree."
+            f"{name_of_input(path)}:{line}: {error}; each line of the gold trees must be a tree."
         ) from None
 
 
@@ -114,7 +108,7 @@ def _report_errors(
 ) -> None:
     """Warn of sentences with errors. Raises UserError if there are more than allowed."""
     errors = [
-        f"{_name(path)}:{line}: {sentence.problem}"
+        f"{name_of_input(path)}:{line}: {sentence.problem}"
         for line, sentence in enumerate(sentences, 1)
         if sentence.status == Status.ERROR
     ]

@@ -4,14 +4,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from nmt_cli import logs
-from nmt_cli.commands.pipes import standard_input
-from nmt_cli.corpus.lines import LineTexts
-from nmt_cli.corpus.text_files import open_text
+from nmt_cli.commands.pipes import STANDARD_INPUT, name_of_input, read_input
 from nmt_cli.errors import UserError
 from nmt_cli.metrics.bleu import looks_in_pieces, looks_tokenized
 from nmt_cli.metrics.significance import NamedText
-
-STANDARD_INPUT = Path("-")
 
 
 def read_texts(paths: Sequence[Path]) -> list[NamedText]:
@@ -21,7 +17,7 @@ def read_texts(paths: Sequence[Path]) -> list[NamedText]:
     """
     if paths.count(STANDARD_INPUT) > 1:
         raise UserError("- (standard input) can be given once only; name the other file.")
-    texts = [_read(path) for path in paths]
+    texts = [NamedText(name_of_input(path), read_input(path)) for path in paths]
     hypotheses, *others = texts
     num_lines = len(hypotheses.lines)
     for name, lines in others:
@@ -50,13 +46,6 @@ def warn_of_odd_text(
             logs.warning(
                 f"{name} looks tokenized; BLEU is comparable on detokenized text only. {advice}"
             )
-
-
-def _read(path: Path) -> NamedText:
-    if path == STANDARD_INPUT:
-        return NamedText("standard input", list(LineTexts(standard_input())))
-    with open_text(path) as stream:
-        return NamedText(str(path), list(LineTexts(stream)))
 
 
 def _segments(number: int) -> str:

@@ -17,9 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from nmt_cli.atomic_files import read_manifest, refuse_broken_link, verify
-from nmt_cli.corpus.lines import LineTexts
+from nmt_cli.corpus.lines import texts_of
 from nmt_cli.corpus.normalization import Side
-from nmt_cli.corpus.text_files import open_text
 from nmt_cli.corpus.token_file import (
     ArrayWriter,
     Numbers,
@@ -164,8 +163,7 @@ class PreparedCorpus(NamedTuple):
         Pairs that are too long or have an empty side have no loss. Target lines are trees in
         brackets if the text is a treebank.
         """
-        with open_text(validation_text(self.directory, side)) as stream:
-            return list(LineTexts(stream))
+        return texts_of(validation_text(self.directory, side))
 
 
 def open_prepared(directory: Path, recipe: Recipe, preprocess: str) -> PreparedCorpus:

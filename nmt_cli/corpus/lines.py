@@ -7,9 +7,10 @@ byte; each of these moves every later line of a parallel corpus against its tran
 import re
 from collections.abc import Iterator
 from itertools import chain
+from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from nmt_cli.corpus.text_files import READ_AT_ONCE
+from nmt_cli.corpus.text_files import READ_AT_ONCE, open_text
 from nmt_cli.errors import UserError
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -135,3 +136,9 @@ def _endless(stream: BinaryIO, number: int) -> UserError:
         f"line {number:,} of {name if isinstance(name, str) else 'the input'} is longer than "
         f"{LONGEST_LINE >> 20} MB; is this text?"
     )
+
+
+def texts_of(path: Path) -> list[str]:
+    """Return all lines of a text file, also of a compressed one; raises as ``open_text`` does."""
+    with open_text(path) as stream:
+        return list(LineTexts(stream))

@@ -8,9 +8,9 @@ from nmt_cli.metrics.parseval_parameters import default_parameters
 
 
 def score_trees(predicted: Sequence[str], golds: Sequence[str]) -> CorpusScore:
-    """Return the score of ``predicted`` trees, all of which can be read; line n is of sentence n.
+    """Return the score of ``predicted`` trees against gold trees; line n of both is sentence n.
 
-    Raises UnreadableTreeError if a line is not a tree.
+    Raises UnreadableTreeError if a line of either is not a tree.
     """
     rules = default_parameters()
     return score_corpus(

@@ -7,7 +7,7 @@ import sacrebleu
 
 from nmt_cli import logs
 from nmt_cli.commands import score
-from nmt_cli.commands.scored_texts import STANDARD_INPUT
+from nmt_cli.commands.pipes import STANDARD_INPUT
 from nmt_cli.errors import UserError
 
 LINES = ["The cat sat on the mat.", "A dog barked loudly at night.", "It rains."]
