@@ -1,7 +1,7 @@
 """nmt-cli's own training loop, and the ceiling in the same process.
 
-Variants: fp32, bf16, "mkl fp32", and each with "ceiling" before it. The library of the setup
-computes fp32 products, unless the variant names MKL.
+Variants: fp32, bf16, "mkl fp32", "onednn fp32", and each with "ceiling" before it. The library of
+the setup computes fp32 products, unless the variant names one.
 """
 
 import time
@@ -83,8 +83,9 @@ class OurLoop:
     def step(self, variant: str, index: int) -> Step:
         """Train on batch ``index``, or do its products alone."""
         kind, _, precision = variant.rpartition(" ")
-        by_setup = precision == "fp32" and "mkl" not in kind
-        products: Fp32Products = self._fp32_products if by_setup else "mkl"
+        products = self._fp32_products if precision == "fp32" else "mkl"
+        if named := kind.removeprefix("ceiling").strip():
+            products = cast(Fp32Products, named)
         machine = Machine(self._device, precision, fp32_products=products)
         started = time.perf_counter()
         batch = self._next_batch(variant, index)

@@ -15,9 +15,10 @@ from typing import Any
 from nmt_cli import logs
 from nmt_cli.corpus.batching import BatchPlan
 from nmt_cli.corpus.binarized import BinarizedText
+from nmt_cli.errors import UserError
 from nmt_cli.hardware.choices import AUTO
 from nmt_cli.hardware.device import choose_device
-from nmt_cli.hardware.fp32_products import choose_fp32_products
+from nmt_cli.hardware.fp32_products import PERMISSIONS, Fp32Products, choose_fp32_products
 from tests.benchmarks import memory_of_a_step, speed, waiting
 from tests.benchmarks.data import (
     CAPTIONS,
@@ -126,8 +127,8 @@ class Benchmark:
             *(speed.Row(peer, precision) for precision in self._precisions for peer in peers),
             *(speed.Row(OURS, f"ceiling {precision}") for precision in self._precisions),
         ]
-        if self._fp32_products != "mkl":
-            rows += [speed.Row(OURS, "mkl fp32"), speed.Row(OURS, "ceiling mkl fp32")]
+        for library in self._other_fp32_products():
+            rows += [speed.Row(OURS, f"{kind}{library} fp32") for kind in ("", "ceiling ")]
         rounds = ROUNDS[name]
         if self._options.quick:
             rounds = speed.Rounds(warm_up=1, counted=1, max_rounds=1, seconds=0)
@@ -154,6 +155,18 @@ class Benchmark:
             tail = answer["steps"][-max(1, int(LOSS_TAIL * steps)) :]
             losses[precision] = mean(step["loss"] for step in tail)
         return {"steps": steps, "losses": losses, "data": corpus.description}
+
+    def _other_fp32_products(self) -> list[Fp32Products]:
+        """Return the libraries that compute in fp32 here and are not the one we choose."""
+        others: list[Fp32Products] = []
+        for library in PERMISSIONS:
+            try:
+                found = choose_fp32_products(library, choose_device(AUTO), "fp32")
+            except UserError:
+                continue  # it cannot be used, or would round
+            if found == library != self._fp32_products:
+                others.append(found)
+        return others
 
     def _corpus(self, name: str) -> Corpus:
         folder, shape = BUILD / f"corpus-{name}", SHAPES[name]

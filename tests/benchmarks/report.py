@@ -120,8 +120,12 @@ def _ceiling_shares(speed: Record) -> list[list[str]]:
 
 def _ceiling(ours: Record, precision: str) -> Record | None:
     """Return the figures of the products alone, by the faster library; None if not measured."""
-    measured = [ours.get(f"ceiling {precision}"), ours.get(f"ceiling mkl {precision}")]
-    return max(filter(None, measured), key=lambda figures: figures["rate"], default=None)
+    measured = [
+        figures
+        for variant, figures in ours.items()
+        if variant.startswith("ceiling ") and variant.endswith(f" {precision}")
+    ]
+    return max(measured, key=lambda figures: figures["rate"], default=None)
 
 
 def _reached(
@@ -137,8 +141,10 @@ def _speed(shape: str, measured: Record) -> str:
     ours = rows.get(OURS.name, {})
     names = [OURS.name, *(name for name in ALL_PEERS if name in rows)]
     lines = [_speed_line(name, rows.get(name, {}), measured) for name in names]
-    if by_mkl := ours.get("mkl fp32"):
-        lines.insert(1, ["nmt-cli, fp32 products by MKL", _rate(by_mkl), *[""] * 6])
+    for variant, library in {"mkl fp32": "MKL", "onednn fp32": "oneDNN"}.items():
+        if variant in ours:
+            of_it = f"nmt-cli, fp32 products by {library}"
+            lines.insert(1, [of_it, _rate(ours[variant]), *[""] * 6])
     ceiling = [_rate(_ceiling(ours, precision)) for precision in PRECISIONS]
     lines.append(["ceiling", ceiling[0], "", "", ceiling[1], "", "", "the products alone"])
     lines += [[name, *["failed"] * 6, reason] for name, reason in measured["failures"].items()]

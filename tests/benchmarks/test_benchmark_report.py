@@ -94,17 +94,18 @@ def test_the_best_peer_counts_and_a_failed_one_is_listed_with_its_error():
     assert "share: reached | 100% met |  |" in text
 
 
-def test_the_faster_library_is_the_ceiling():
+@pytest.mark.parametrize(("variant", "name"), [("mkl", "MKL"), ("onednn", "oneDNN")])
+def test_the_faster_library_is_the_ceiling(variant, name):
     ours = {
         "fp32": {"rate": 3.0, "wait_share": 0.0, "rates": [3.0]},
-        "mkl fp32": {"rate": 2.0, "rates": [2.0]},
+        f"{variant} fp32": {"rate": 2.0, "rates": [2.0]},
         "ceiling fp32": {"rate": 4.0, "rates": [4.0]},
-        "ceiling mkl fp32": {"rate": 6.0, "rates": [6.0]},
+        f"ceiling {variant} fp32": {"rate": 6.0, "rates": [6.0]},
     }
     measured = {"rows": {OURS.name: ours}, "failures": {}, "facts": {}, "rounds": 1}
     text = report.markdown(record_of(measured))
     assert "share: reached | 50% **not met** |" in text
-    assert "| nmt-cli, fp32 products by MKL | 2 (2 to 2) |" in text
+    assert f"| nmt-cli, fp32 products by {name} | 2 (2 to 2) |" in text
     assert "| ceiling | 6 (6 to 6) |" in text
 
 
