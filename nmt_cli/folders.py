@@ -11,7 +11,7 @@ from nmt_cli.atomic_files import read_manifest
 from nmt_cli.errors import DamagedError
 from nmt_cli.file_names import CHECKPOINT_GLOB, CHECKPOINTS, METRICS, SESSIONS
 from nmt_cli.formats import NewerFormatError
-from nmt_cli.missing_paths import expansion_hint
+from nmt_cli.missing_paths import missing_hint
 from nmt_cli.proposed_commands import as_argument
 
 PREPARED = "prepared"  # values of "kind" in manifests
@@ -54,7 +54,7 @@ def what_to_give(path: Path, wanted: Wanted) -> str:
     A missing path is reported as missing.
     """
     if not path.exists():
-        return f"{wanted} {path} not found{expansion_hint(path)}; give {DESCRIPTIONS[wanted]}."
+        return f"{wanted} {path} not found{missing_hint(path)}; give {DESCRIPTIONS[wanted]}."
     below, above = _below(path, FITS[wanted]), _above(path, FITS[wanted])
     if below and above and _holds_checkpoints(path):
         meant = f"{_shown(above)} or one of them, such as {_shown(below[-1])}"

@@ -1,16 +1,19 @@
-"""Hints for missing paths with ``~`` or ``*``, which only a shell expands."""
+"""Hints for paths that do not exist: what to write, or the command that makes the file."""
 
 import glob
 from itertools import islice
 from pathlib import Path
 
+from nmt_cli.data_sets import get_hint
+
 MATCHES_SHOWN = 3
 MATCHES_LOOKED_AT = 1000  # a pattern may match a whole disk
 
 
-def expansion_hint(path: Path) -> str:
-    """Return "; ~ is not expanded, write ..." for a missing path with ``~`` or ``*``, else "".
+def missing_hint(path: Path) -> str:
+    """Return "; ..." with advice on the missing ``path``, or "" if there is none.
 
+    There is advice on ``~`` and ``*``, which only a shell expands, and on files of ``data get``.
     Messages insert the text before their full stop.
     """
     text = str(path)
@@ -21,7 +24,7 @@ def expansion_hint(path: Path) -> str:
         except RuntimeError:  # ~user of a user who does not exist
             return "; ~ is not expanded, write the whole path"
     if "*" not in text:
-        return ""
+        return get_hint(path)
     matches = sorted(islice(glob.iglob(text), MATCHES_LOOKED_AT))  # noqa: PTH207 - also absolute
     if not matches:
         return "; * is not expanded and nothing matches, write the name of each file"

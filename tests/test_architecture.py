@@ -15,11 +15,11 @@ MAX_LINES = 400
 LAYERS = [
     {
         "cpu",
+        "data_sets",
         "durations",
         "errors",
         "figures",
         "file_names",
-        "missing_paths",
         "near_names",
         "number_lists",
         "proposed_commands",
@@ -27,6 +27,7 @@ LAYERS = [
     },
     {
         "formats",
+        "missing_paths",
         "other_toolkits",
         "output_streams",
         "temporary_names",

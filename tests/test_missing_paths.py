@@ -3,11 +3,13 @@
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from nmt_cli import cli
 from nmt_cli.commands import recipes, translate
 from nmt_cli.corpus.text_files import open_text
 from nmt_cli.errors import UserError
-from nmt_cli.missing_paths import expansion_hint
+from nmt_cli.missing_paths import missing_hint
 from nmt_cli.recipe.reader import read_recipe
 
 
@@ -21,7 +23,7 @@ def home(tmp_path, monkeypatch):
 
 
 def test_a_missing_path_is_just_missing(tmp_path):
-    assert expansion_hint(tmp_path / "a~b.en") == ""
+    assert missing_hint(tmp_path / "a~b.en") == ""
 
 
 def test_the_expanded_home_is_proposed_wherever_a_path_is_read(home):
@@ -34,7 +36,28 @@ def test_the_expanded_home_is_proposed_wherever_a_path_is_read(home):
 
 
 def test_a_home_of_nobody_is_not_guessed():
-    assert expansion_hint(Path("~nobody-here/a")).endswith("write the whole path")
+    assert missing_hint(Path("~nobody-here/a")).endswith("write the whole path")
+
+
+@pytest.mark.parametrize("command", ["preprocess", "run"])
+@pytest.mark.parametrize(
+    ("recipe", "proposed"),
+    [
+        ("base", "nmt-cli data get wmt14-en-de writes it"),
+        ("big-en-fr", "nmt-cli data get wmt14-en-fr writes it"),
+        ("parsing", "nmt-cli data get wsj --treebank FOLDER writes it from your copy of the Penn "),
+    ],
+)
+def test_the_command_that_brings_public_data_is_proposed(command, recipe, proposed):
+    shown = CliRunner().invoke(cli.main, [command, recipe])
+    assert shown.exit_code == 1
+    assert f" not found; {proposed}" in shown.output
+
+
+def test_data_get_is_not_proposed_for_a_folder_that_exists_or_is_not_its_own():
+    Path("data/wmt14-en-de").mkdir(parents=True)
+    for name in ("data/wmt14-en-de/a.en", "mine/wmt14-en-de/a.en", "data/mine/a.en"):
+        assert missing_hint(Path(name)) == ""
 
 
 def test_recipes_check_names_the_files_that_a_star_would_match(tmp_path):

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from nmt_cli import logs
 from nmt_cli.atomic_files import directory_appearing_whole, refuse_directory
+from nmt_cli.data_sets import FOLDER, TREEBANK
 from nmt_cli.datasets.assembly import download, write_evaluation_sets, write_train
 from nmt_cli.datasets.catalogue import CATALOGUE
 from nmt_cli.datasets.treebank import write_splits
@@ -12,9 +13,7 @@ from nmt_cli.folders import DATASET, kind_of
 from nmt_cli.locks import claimed
 from nmt_cli.near_names import nearest
 
-DATA = Path("data")  # the folder of all data, as the shipped recipes name it
 DOWNLOADS = "downloads"  # folder of the archives, beside the output
-TREEBANK = "wsj"
 
 
 def run(
@@ -33,7 +32,7 @@ def run(
     """
     _refuse_unknown(name)
     _refuse_unfit(name, downloads, treebank)
-    output = output or DATA / name
+    output = output or FOLDER / name
     _refuse_output(output, force=force)
     with claimed(output, "--output"):
         if treebank is None:

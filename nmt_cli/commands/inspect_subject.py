@@ -17,7 +17,7 @@ from nmt_cli.costs.lengths import (
 from nmt_cli.errors import RecipeError, UserError
 from nmt_cli.file_names import AVERAGE, CHECKPOINT_GLOB, CHECKPOINTS, RECIPE
 from nmt_cli.folders import PREPARED, is_model, is_run, kind_of, what_to_give
-from nmt_cli.missing_paths import expansion_hint
+from nmt_cli.missing_paths import missing_hint
 from nmt_cli.model_settings import read_settings
 from nmt_cli.proposed_commands import as_argument, command
 from nmt_cli.recipe.reader import SUFFIXES, RecipeFile, read_recipe
@@ -71,7 +71,7 @@ def _refuse_missing(name_or_path: str) -> None:
     if is_name or path.suffix in SUFFIXES or is_near_shipped(name_or_path) or path.exists():
         return
     raise UserError(
-        f"{path} not found{expansion_hint(path)}; give a recipe, a model directory, a checkpoint "
+        f"{path} not found{missing_hint(path)}; give a recipe, a model directory, a checkpoint "
         "or a run directory."
     )
 

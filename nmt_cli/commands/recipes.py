@@ -9,7 +9,7 @@ from pathlib import Path
 from nmt_cli.commands.recipe_warnings import warn_of_few_checkpoints
 from nmt_cli.errors import RecipeError
 from nmt_cli.file_names import RUNS
-from nmt_cli.missing_paths import expansion_hint
+from nmt_cli.missing_paths import missing_hint
 from nmt_cli.recipe.documentation import described_keys, limits_of, with_comments
 from nmt_cli.recipe.json_schema import recipe_schema
 from nmt_cli.recipe.keys import keys_meant
@@ -100,7 +100,7 @@ def _problem_of_reading(path: Path) -> str:
         with path.open("rb") as stream:
             return "" if stream.read(1) else "is empty"
     except FileNotFoundError:
-        hint = expansion_hint(path) or "; paths are relative to the current directory"
+        hint = missing_hint(path) or "; paths are relative to the current directory"
         return f"does not exist{hint}"
     except (OSError, ValueError) as error:
         return f"cannot be read: {getattr(error, 'strerror', None) or error}"

@@ -31,7 +31,7 @@ from nmt_cli.errors import DamagedError, UserError
 from nmt_cli.file_names import MANIFEST, RECIPE, TOKENIZER_FILES
 from nmt_cli.folders import PREPARED, kind_of, what_to_give
 from nmt_cli.locks import restore_replaced
-from nmt_cli.missing_paths import expansion_hint
+from nmt_cli.missing_paths import missing_hint
 from nmt_cli.model_settings import labels_from_json, text_settings
 from nmt_cli.recipe.schema import Recipe
 from nmt_cli.trees.labels import Labels
@@ -176,7 +176,7 @@ def open_prepared(directory: Path, recipe: Recipe, preprocess: str) -> PreparedC
     restore_replaced(directory)
     refuse_broken_link(directory)
     if not directory.exists():
-        raise UserError(f"{directory} not found{expansion_hint(directory)}. Run: {preprocess}")
+        raise UserError(f"{directory} not found{missing_hint(directory)}. Run: {preprocess}")
     _refuse_other_folder(directory)
     try:
         refuse_stale(directory, read_manifest(directory), recipe, preprocess)

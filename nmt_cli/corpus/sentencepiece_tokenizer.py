@@ -13,7 +13,7 @@ from nmt_cli.corpus.no_text import NoTextError
 from nmt_cli.corpus.normalization import Normalizer, Side
 from nmt_cli.errors import DamagedError, UserError
 from nmt_cli.file_names import SENTENCEPIECE_MODEL
-from nmt_cli.missing_paths import expansion_hint
+from nmt_cli.missing_paths import missing_hint
 from nmt_cli.recipe.schema import TokenizerConfig
 
 LARGEST_FILE = 50 << 20  # bytes
@@ -105,7 +105,7 @@ def read_model(path: Path) -> bytes:
         with path.open("rb") as stream:
             model = stream.read(LARGEST_FILE + 1)
     except FileNotFoundError:
-        raise UserError(f"{path} not found{expansion_hint(path)}.") from None
+        raise UserError(f"{path} not found{missing_hint(path)}.") from None
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}.") from None
     if len(model) > LARGEST_FILE:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from nmt_cli.errors import UserError
-from nmt_cli.missing_paths import expansion_hint
+from nmt_cli.missing_paths import missing_hint
 from nmt_cli.proposed_commands import command, unused_name
 
 if sys.version_info >= (3, 14):
@@ -107,7 +107,7 @@ def _open(path: Path) -> io.BufferedReader:
     try:
         return path.open("rb")
     except FileNotFoundError:
-        raise UserError(f"{path} not found{expansion_hint(path)}.") from None
+        raise UserError(f"{path} not found{missing_hint(path)}.") from None
     except IsADirectoryError:
         raise UserError(f"{path} is a directory, not a text file.") from None
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name

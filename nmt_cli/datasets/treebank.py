@@ -9,7 +9,7 @@ from nmt_cli import logs
 from nmt_cli.corpus.lines import LineTexts
 from nmt_cli.corpus.text_files import open_text
 from nmt_cli.errors import UserError
-from nmt_cli.missing_paths import expansion_hint
+from nmt_cli.missing_paths import missing_hint
 from nmt_cli.trees.cleaning import with_root, without_functions, without_traces
 from nmt_cli.trees.reader import read_trees
 from nmt_cli.trees.tree import Tree
@@ -55,7 +55,7 @@ def find_files(treebank: Path) -> dict[int, list[Path]]:
 def _files_by_name(treebank: Path) -> dict[str, Path]:
     """Return the files by their names in lower case."""
     if not treebank.is_dir():
-        state = "is not a folder" if treebank.exists() else f"not found{expansion_hint(treebank)}"
+        state = "is not a folder" if treebank.exists() else f"not found{missing_hint(treebank)}"
         raise UserError(f"{treebank} {state}; give the folder of your Penn Treebank.")
     found: dict[str, Path] = {}
     for path in sorted(treebank.rglob("*")):

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from nmt_cli.errors import RecipeError
 from nmt_cli.file_names import AVERAGE, CHECKPOINTS, MANIFEST, RECIPE, SESSIONS
-from nmt_cli.missing_paths import expansion_hint
+from nmt_cli.missing_paths import missing_hint
 from nmt_cli.recipe.layers import merge, parse_overrides
 from nmt_cli.recipe.messages import findings_of, place_of, shown
 from nmt_cli.recipe.schema import Recipe
@@ -198,7 +198,7 @@ def _read_text(path: Path) -> str:
         with path.open("rb") as stream:
             content = stream.read(MAX_BYTES + 1)
     except FileNotFoundError:
-        hint = expansion_hint(path)
+        hint = missing_hint(path)
         raise RecipeError(f"{name} does not exist{hint or '; name a recipe file'}.") from None
     except IsADirectoryError:
         raise RecipeError(f"{name} is a directory; name a recipe file in it.") from None

@@ -12,6 +12,7 @@ from nmt_cli import cli, logs
 from nmt_cli.atomic_files import verify
 from nmt_cli.commands import data_get
 from nmt_cli.commands.recipes import _named_files
+from nmt_cli.data_sets import FOLDER, NAMES, TREEBANK
 from nmt_cli.datasets import download
 from nmt_cli.datasets.catalogue import CATALOGUE
 from nmt_cli.datasets.entries import Archive, EvaluationSet, ParallelDataset, Part
@@ -286,11 +287,13 @@ def test_the_files_are_those_that_the_recipe_names(recipe, name):
     dataset = CATALOGUE[name]
     stems = ["train", *(wanted.name for wanted in dataset.evaluation_sets)]
     written = {
-        data_get.DATA / name / f"{stem}.{language}"
-        for stem in stems
-        for language in dataset.languages
+        FOLDER / name / f"{stem}.{language}" for stem in stems for language in dataset.languages
     }
     assert set(listed.values()) == written
+
+
+def test_messages_know_every_data_set():
+    assert [*CATALOGUE, TREEBANK] == [*NAMES]
 
 
 def test_the_sizes_are_those_of_wmt14():
