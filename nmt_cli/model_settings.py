@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 from nmt_cli.errors import DamagedError, RecipeError
 from nmt_cli.file_names import CONFIG, RECIPE
 from nmt_cli.formats import written_version
+from nmt_cli.recipe.decoding_config import DecodingConfig
 from nmt_cli.recipe.reader import read_resolved_recipe
 from nmt_cli.recipe.schema import (
     DataConfig,
-    DecodingConfig,
     ModelConfig,
     Normalization,
     Recipe,

@@ -54,9 +54,10 @@ from nmt_cli.usage import read_number_list
     "English text, a sentence a line, as the Penn Treebank does.",
 )
 @click.option(
-    "--well-formed-trees",
-    is_flag=True,
-    help="Search only trees of exactly the words of the line; for models that parse.",
+    "--well-formed-trees/--no-well-formed-trees",
+    default=None,
+    help="Search only trees of exactly the words of the line; for models that parse.  [default: "
+    "as in the recipe]",
 )
 @click.option("--keep-pieces", is_flag=True, help="Print pieces, without joining them to text.")
 @device_option

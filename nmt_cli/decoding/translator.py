@@ -54,7 +54,7 @@ class TranslatorOptions(TypedDict, total=False):
     max_tokens_per_device: int | None
     precision: str
     fp32_products: str
-    well_formed_trees: bool
+    well_formed_trees: bool | None
 
 
 class _Job(NamedTuple):
@@ -102,7 +102,7 @@ class Translator:
         max_tokens_per_device: int | None = None,
         precision: str = AUTO,
         fp32_products: str = AUTO,
-        well_formed_trees: bool = False,
+        well_formed_trees: bool | None = None,
     ) -> None:
         decoding, device = settings.decoding, model.output_weight.device
         self._tokenizer, self._too_long, self._keep_pieces = tokenizer, too_long, keep_pieces
@@ -122,6 +122,8 @@ class Translator:
         if architecture.positions == "learned":
             longest = architecture.max_positions - 1  # the start mark takes one
             self._limit = min(self._limit, longest)
+        if well_formed_trees is None:
+            well_formed_trees = decoding.well_formed_trees
         trees = WellFormedTrees.of_model(tokenizer, self._trees) if well_formed_trees else None
         self._outputs = OutputLimits(tokenizer.eos_id, decoding.max_extra_length, longest, trees)
         self._device = device

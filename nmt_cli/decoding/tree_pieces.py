@@ -110,5 +110,6 @@ def _with_both_brackets(symbols: Mapping[int, Symbol | None]) -> dict[int, Symbo
 
 def _error(reason: str) -> UserError:
     return UserError(
-        f"this model cannot be restricted to well-formed trees: {reason}; omit --well-formed-trees."
+        f"this model cannot be restricted to well-formed trees: {reason}; "
+        "give --no-well-formed-trees."
     )

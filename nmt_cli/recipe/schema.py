@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from nmt_cli.recipe.decoding_config import DecodingConfig
 from nmt_cli.recipe.interval_configs import CheckpointsConfig, ValidationConfig
 from nmt_cli.recipe.treebank_config import TreebankConfig
 from nmt_cli.recipe.values import (
@@ -325,20 +326,6 @@ class TrainingConfig(Section):
             yield Problem("learning_rate_factor", text, "peak_learning_rate")
 
 
-class DecodingConfig(Section):
-    """The beam search of section 6.1."""
-
-    beam_size: Annotated[Count, Field(ge=1, le=1000)] = Field(
-        default=4, description="Hypotheses kept for a sentence; 1 is greedy."
-    )
-    length_penalty: Annotated[Number, Field(ge=0, le=10)] = Field(
-        default=0.6, description="Alpha of the length penalty ((5 + length) / 6) ^ alpha."
-    )
-    max_extra_length: Annotated[Count, Field(ge=0, le=1_000_000)] = Field(
-        default=50, description="Longest output: this many pieces more than the input."
-    )
-
-
 class Recipe(Section):
     """One experiment."""
 
@@ -360,8 +347,8 @@ class Recipe(Section):
     decoding: DecodingConfig = Field(default_factory=DecodingConfig, description="Beam search.")
 
     def problems(self) -> Iterator[Problem]:
-        """Yield limits that the longest sentence would exceed, and a measure of other data."""
-        yield from self._problems_of_measures()
+        """Yield limits that the longest sentence would exceed, and what does not suit the data."""
+        yield from self._problems_of_trees()
         longest = self.data.max_length + 1  # with the end of sentence
         if longest > self.training.tokens_per_step:
             yield Problem(
@@ -379,7 +366,7 @@ class Recipe(Section):
                 "data.max_length",
             )
 
-    def _problems_of_measures(self) -> Iterator[Problem]:
+    def _problems_of_trees(self) -> Iterator[Problem]:
         has_trees, validation = self.data.treebank is not None, self.validation
         if has_trees and validation.bleu != "off":
             yield Problem(
@@ -393,5 +380,12 @@ class Recipe(Section):
                 "validation.parseval",
                 "must be off without data.treebank, because only trees have an F1, but is "
                 f"{validation.parseval}",
+                "data.treebank",
+            )
+        treebank, well_formed_trees = self.data.treebank, self.decoding.well_formed_trees
+        if well_formed_trees and (treebank is None or treebank.words == "kept"):
+            yield Problem(
+                "decoding.well_formed_trees",
+                "needs data.treebank with words: dropped",
                 "data.treebank",
             )

@@ -116,6 +116,15 @@ def test_every_notation_of_prepared_treebanks_can_be_restricted(
     assert num_repairs(parsed(translator, ["the dog sees a cat .", "rain", ". ."])) == [0, 0, 0]
 
 
+def test_the_recipe_can_restrict_the_search_and_the_option_decides():
+    settings, *rest = untrained()
+    decoding = settings.decoding.model_copy(update={"well_formed_trees": True})
+    settings = settings._replace(decoding=decoding)
+    assert sum(num_repairs(parsed(Translator(settings, *rest), LINES))) == 0
+    free = Translator(settings, *rest, well_formed_trees=False)
+    assert sum(num_repairs(parsed(free, LINES))) > 0
+
+
 def test_the_shortest_outputs_are_flat_trees_also_if_the_recipe_allows_less():
     settings, tokenizer, model = untrained()
     decoding = settings.decoding.model_copy(update={"max_extra_length": 0})

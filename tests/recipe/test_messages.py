@@ -187,7 +187,10 @@ def test_one_wrong_letter_gets_the_right_proposal():
         ("training.max_update", "did you mean training.max_steps?"),
         ("decoding.beam", "did you mean decoding.beam_size?"),
         ("model.label_smoothin", "did you mean training.label_smoothing?"),
-        ("decoding.zzzzzz", "known keys here: beam_size, length_penalty, max_extra_length"),
+        (
+            "decoding.zzzzzz",
+            "known keys here: beam_size, length_penalty, max_extra_length, well_formed_trees",
+        ),
     ],
 )
 def test_unknown_keys_get_a_proposal(key, proposal):

@@ -114,6 +114,11 @@ def test_paths_are_data_and_never_expanded():
             {"best_by": "parseval"},
             "best_by: must be loss if parseval is off",
         ),
+        (
+            "decoding",
+            {"well_formed_trees": True},
+            "well_formed_trees: needs data.treebank with words: dropped",
+        ),
         ("validation", {"every_steps": None}, "every_steps: is null, and every_epochs too"),
         ("checkpoints", {"every_steps": 1, "every_epochs": 1}, "every_epochs: must be null beside"),
         ("data", {"max_length": 3, "filters": {"min_length": 4}}, "filters.min_length: must be at"),
