@@ -218,8 +218,7 @@ def _translate(experiment: Experiment, _: bool) -> None:
             threads=options.get("threads"),
             precision=options.get("precision", AUTO),
             fp32_products=options.get("fp32_products", AUTO),
-            beam_size=recipe.decoding.beam_size,
-            length_penalty=recipe.decoding.length_penalty,
+            **recipe.decoding.model_dump(),
         )
         if status:
             raise UserError(

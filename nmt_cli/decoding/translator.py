@@ -47,6 +47,7 @@ class TranslatorOptions(TypedDict, total=False):
 
     beam_size: int | None
     length_penalty: float | None
+    max_extra_length: int | None
     n_best: int
     too_long: TooLong
     tokenize: Tokenize
@@ -95,6 +96,7 @@ class Translator:
         *,
         beam_size: int | None = None,
         length_penalty: float | None = None,
+        max_extra_length: int | None = None,
         n_best: int = 1,
         too_long: TooLong = "split",
         tokenize: Tokenize = "none",
@@ -115,6 +117,8 @@ class Translator:
             tokenizer.eos_id,
         )
         self._settings.refuse_wrong()
+        if max_extra_length is None:
+            max_extra_length = decoding.max_extra_length
         self._max_tokens = max_tokens_per_device or DEFAULT_MAX_TOKENS[device.type]
         self._limit = settings.max_length  # pieces of a source, without </s>
         longest: int | None = None  # pieces of an output, without </s>
@@ -125,7 +129,7 @@ class Translator:
         if well_formed_trees is None:
             well_formed_trees = decoding.well_formed_trees
         trees = WellFormedTrees.of_model(tokenizer, self._trees) if well_formed_trees else None
-        self._outputs = OutputLimits(tokenizer.eos_id, decoding.max_extra_length, longest, trees)
+        self._outputs = OutputLimits(tokenizer.eos_id, max_extra_length, longest, trees)
         self._device = device
         chosen = choose_precision(precision, device)
         self._fp32_products = choose_fp32_products(fp32_products, device, chosen)

@@ -9,6 +9,7 @@ from click.testing import CliRunner
 
 from nmt_cli import cli, logs
 from nmt_cli.commands import run as command
+from nmt_cli.decoding.translator import Translator
 from nmt_cli.errors import InterruptedTrainingError, UserError
 from nmt_cli.metrics.bleu import bleu_scorer, chrf_scorer
 from nmt_cli.metrics.paper_bleu import PAPER_PAIRS, paper_bleu_scorer
@@ -123,8 +124,17 @@ def test_only_what_depends_on_a_change_is_made_again(folder, caplog, change, mad
     assert skipped(caplog) == [name for name in STAGES if name not in made]
 
 
-def test_a_decoding_key_needs_no_training(folder, caplog):
-    do(overrides=["decoding.length_penalty=0.1"])
+def test_a_decoding_key_needs_no_training(folder, caplog, monkeypatch):
+    load, used = Translator.load, {}
+
+    def spy(*arguments, **options):
+        used.update(options)
+        return load(*arguments, **options)
+
+    monkeypatch.setattr(Translator, "load", spy)
+    do(overrides=["decoding.length_penalty=0.1", "decoding.max_extra_length=7"])
+    decoding = {"beam_size": 2, "length_penalty": 0.1, "max_extra_length": 7}
+    assert {**decoding, "well_formed_trees": False}.items() <= used.items()
     assert skipped(caplog)[0] == "preprocess"
     assert "average" in skipped(caplog)
     assert "translate" not in skipped(caplog)
