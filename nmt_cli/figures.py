@@ -3,6 +3,7 @@
 import math
 
 LARGEST_PLAIN = 1e6  # numbers from here on are written like 1e+30
+GIBIBYTE = 1 << 30  # bytes
 PREFIXES = ("", "k", "M", "G", "T", "P", "E")
 
 

@@ -5,9 +5,9 @@ from typing import Any
 
 from nmt_cli import logs
 from nmt_cli.commands.machine_advice import advice_on
-from nmt_cli.commands.machine_facts import system_facts
 from nmt_cli.commands.pipes import StandardOutput
 from nmt_cli.hardware.busy_machine import LoadMeter
+from nmt_cli.hardware.system_facts import system_facts
 
 
 def run(*, output_format: str = "text") -> None:

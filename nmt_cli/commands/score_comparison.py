@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from nmt_cli import logs
 from nmt_cli.errors import UserError
+from nmt_cli.figures import GIBIBYTE
 from nmt_cli.logs import printable, progress
 from nmt_cli.metrics.resampling import SIGNIFICANCE_LEVEL, Method, Resampling
 from nmt_cli.metrics.scorer import Score, Scorer
@@ -21,8 +22,7 @@ from nmt_cli.metrics.significance import (
 
 FEW_SEGMENTS = 100  # with fewer, resampling finds differences that are chance, and misses others
 SMALLEST_SHOWN = 0.0001
-GIB = 1 << 30
-MOST_MEMORY = 8 * GIB
+MOST_MEMORY = 8 * GIBIBYTE
 TESTS: dict[Method, str] = {
     "bootstrap": "Paired bootstrap",
     "randomization": "Paired approximate randomization",
@@ -118,8 +118,8 @@ def compare(
     if needed > MOST_MEMORY:
         raise UserError(
             f"{resampling.num_samples:,} samples of {num_segments:,} segments need about "
-            f"{needed / GIB:.0f} GiB of memory, {MOST_MEMORY // GIB} GiB are allowed; give fewer "
-            "--samples."
+            f"{needed / GIBIBYTE:.0f} GiB of memory, {MOST_MEMORY // GIBIBYTE} GiB are allowed; "
+            "give fewer --samples."
         )
     if num_segments < FEW_SEGMENTS:
         logs.warning(

@@ -8,7 +8,6 @@ import platform
 import shutil
 import sysconfig
 from collections.abc import Mapping
-from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple, TypedDict
 
@@ -27,6 +26,7 @@ from nmt_cli.hardware.fp32_products import (
 from nmt_cli.hardware.memory import keep_freed_memory
 from nmt_cli.hardware.precision import choose_precision
 from nmt_cli.hardware.ranks import ALONE, Ranks
+from nmt_cli.hardware.system_facts import version_of
 from nmt_cli.launch import Worker
 
 COMPILERS = {"cpu": ("CXX", ("g++", "clang++", "c++")), "cuda": ("CC", ("gcc", "clang", "cc"))}
@@ -48,7 +48,11 @@ class Machine(NamedTuple):
     def describe(self) -> dict[str, Any]:
         """Return the versions and the hardware, for the log of a run."""
         return {
-            "versions": {name: _version(name) for name in REPORTED_PACKAGES},
+            "versions": {
+                # A program that runs from its source folder is not installed.
+                name: version_of(name) or "not installed"
+                for name in REPORTED_PACKAGES
+            },
             "python": platform.python_version(),
             "machine": platform.platform(),
             "device": str(self.device),
@@ -196,10 +200,3 @@ def missing_for_compiling(device: torch.device) -> str:
     if not header.exists():
         return f"Python's headers, but {header} is missing: install python3-dev (Debian)"
     return ""
-
-
-def _version(package: str) -> str:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return "not installed"  # run from its source folder

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from nmt_cli import cli
 from nmt_cli.commands.machine_advice import advice_on
-from nmt_cli.commands.machine_facts import system_facts
+from nmt_cli.hardware.system_facts import system_facts
 from nmt_cli.hardware.torch_facts import is_built_for
 
 TORCH_FACTS = "nmt_cli.hardware.torch_facts"

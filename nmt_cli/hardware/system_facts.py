@@ -11,13 +11,13 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from nmt_cli.figures import GIBIBYTE
 from nmt_cli.hardware.cores import cores
 from nmt_cli.hardware.system_files import SYSTEM, read_system_file
 
-GIBIBYTE = 1 << 30
 PACKAGES = (
     "numpy", "click", "pyyaml", "pydantic", "sentencepiece", "sacrebleu", "sacremoses",
-    "safetensors", "tqdm", "matplotlib", "tensorboard",
+    "safetensors", "tqdm", "matplotlib", "nltk", "pooch", "tensorboard",
 )  # fmt: skip
 VARIABLES = (
     "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME",
@@ -30,18 +30,18 @@ def system_facts(system: Path = SYSTEM) -> dict[str, Any]:
     """Return facts by dotted name, None if unknown; ``system`` is the folder of proc and sys."""
     allowed = cores(system)
     return {
-        "nmt-cli": _version("nmt-cli"),
+        "nmt-cli": version_of("nmt-cli"),
         "python": f"{platform.python_version()} ({platform.python_implementation()})",
         "python.debug_build": hasattr(sys, "gettotalrefcount"),
         "platform": platform.platform(),
-        **{f"packages.{name}": _version(name) for name in PACKAGES},
+        **{f"packages.{name}": version_of(name) for name in PACKAGES},
         **{f"environment.{name}": os.environ.get(name) for name in VARIABLES},
         "cpu.name": _found(r"model name\s*: (.*)", system / "proc/cpuinfo"),
         "cpu.cores": os.cpu_count(),
         "cpu.cores_allowed": allowed.allowed,
         "cpu.quota_cores": allowed.quota,
-        "memory.total_gib": _kibibytes("MemTotal", system),
-        "memory.available_gib": _kibibytes("MemAvailable", system),
+        "memory.total_gib": _gibibytes("MemTotal", system),
+        "memory.available_gib": _gibibytes("MemAvailable", system),
         "memory.huge_pages": _found(
             r"\[(\w+)\]", system / "sys/kernel/mm/transparent_hugepage/enabled"
         ),
@@ -51,7 +51,8 @@ def system_facts(system: Path = SYSTEM) -> dict[str, Any]:
     }
 
 
-def _version(package: str) -> str | None:
+def version_of(package: str) -> str | None:
+    """Return the version of an installed package; None if it is not installed."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
@@ -63,7 +64,7 @@ def _found(pattern: str, path: Path) -> str | None:
     return match.group(1) if match else None
 
 
-def _kibibytes(name: str, system: Path) -> float | None:
+def _gibibytes(name: str, system: Path) -> float | None:
     found = _found(rf"{name}:\s*(\d+) kB", system / "proc/meminfo")
     return round(int(found) * 1024 / GIBIBYTE, 1) if found else None
 
