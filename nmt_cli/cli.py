@@ -22,8 +22,8 @@ from nmt_cli.command_line import (
     translation,
 )
 from nmt_cli.errors import STATUS_INTERRUPTED, InterruptedTrainingError, UserError
+from nmt_cli.hardware.thread_waiting import spin_briefly
 from nmt_cli.launch import this_worker
-from nmt_cli.thread_waiting import spin_briefly
 from nmt_cli.usage import HelpfulGroup
 
 STATUS_OUTPUT_FAILED = 74

@@ -14,7 +14,6 @@ MAX_LINES = 400
 # From the bottom up; a unit may import from lower layers and from itself.
 LAYERS = [
     {
-        "cpu",
         "data_sets",
         "durations",
         "errors",
@@ -31,7 +30,6 @@ LAYERS = [
         "other_toolkits",
         "output_streams",
         "temporary_names",
-        "thread_waiting",
         "trees",
     },
     {"atomic_files", "logs", "recipe", "signals"},

@@ -20,9 +20,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from nmt_cli import logs
-from nmt_cli.cpu import Cpu, read_cpu
 from nmt_cli.errors import UserError
 from nmt_cli.hardware.choices import AUTO
+from nmt_cli.hardware.cpu import Cpu, read_cpu
 from nmt_cli.hardware.ranks import Ranks
 
 Fp32Products = Literal["mkl", "onednn"]  # the names that checkpoints record

@@ -12,7 +12,7 @@ from nmt_cli.hardware.flops import TERA, peak_flops
 from nmt_cli.hardware.fp32_products import choose_fp32_products, fp32_gigaflops
 from nmt_cli.hardware.memory import allowed_memory
 from nmt_cli.hardware.precision import bf16_is_fast, choose_precision
-from nmt_cli.thread_waiting import openmp_libraries
+from nmt_cli.hardware.thread_waiting import openmp_libraries
 
 
 def torch_facts() -> dict[str, Any]:

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from nmt_cli.cpu import read_cpu
-from nmt_cli.thread_waiting import brief_spinning
+from nmt_cli.hardware.cpu import read_cpu
+from nmt_cli.hardware.thread_waiting import brief_spinning
 from tests.benchmarks.shapes import Setup
 
 SECONDS_TO_LEAVE = 10

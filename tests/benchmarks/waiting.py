@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 
-from nmt_cli.cpu import read_cpu
-from nmt_cli.thread_waiting import brief_spinning
+from nmt_cli.hardware.cpu import read_cpu
+from nmt_cli.hardware.thread_waiting import brief_spinning
 from tests.benchmarks.processes import Worker
 from tests.benchmarks.speed import rate_of
 

@@ -8,9 +8,9 @@ import torch
 import torch.nn.functional as F
 
 from nmt_cli import logs
-from nmt_cli.cpu import Cpu
 from nmt_cli.errors import UserError
 from nmt_cli.hardware import fp32_products as module
+from nmt_cli.hardware.cpu import Cpu
 from nmt_cli.hardware.fp32_products import (
     MAX_ERROR,
     agreed_fp32_products,

@@ -3,7 +3,9 @@
 from pathlib import Path
 from typing import NamedTuple
 
-CPUINFO = Path("/proc/cpuinfo")
+from nmt_cli.hardware.system_files import SYSTEM, read_system_file
+
+CPUINFO = SYSTEM / "proc/cpuinfo"
 
 
 class Cpu(NamedTuple):
@@ -16,11 +18,8 @@ class Cpu(NamedTuple):
 
 def read_cpu(cpuinfo: Path = CPUINFO) -> Cpu:
     """Return the CPU that ``cpuinfo`` describes."""
-    try:
-        text = cpuinfo.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        text = ""
-    lines = (line.partition(":") for line in text.strip().partition("\n\n")[0].splitlines())
+    first_core = read_system_file(cpuinfo).strip().partition("\n\n")[0]
+    lines = (line.partition(":") for line in first_core.splitlines())
     values = {name.strip(): value.strip() for name, _, value in lines}
     family = values.get("cpu family", "")
     return Cpu(

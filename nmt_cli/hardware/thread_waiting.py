@@ -12,7 +12,8 @@ import sys
 from collections.abc import MutableMapping
 from pathlib import Path
 
-from nmt_cli.cpu import Cpu, read_cpu
+from nmt_cli.hardware.cpu import Cpu, read_cpu
+from nmt_cli.hardware.system_files import read_system_file
 
 # How often GNU's library looks for work before its threads sleep, by vendor and family of the CPU.
 # 1,000 cost nothing on Zen 5 and keep half of training's speed beside a busy process. On Zen 4,
@@ -20,7 +21,7 @@ from nmt_cli.cpu import Cpu, read_cpu
 # 50 %.
 SPINS = {("AuthenticAMD", 25): 6000}
 SPINS_ELSEWHERE = 1000
-# The libraries of LLVM and Intel, with which some builds of torch come, know only milliseconds.
+# The libraries of LLVM and Intel, with which some builds of torch come, take only milliseconds.
 BLOCK_MILLISECONDS = 1
 CHOSEN_BY_USERS = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME", "KMP_LIBRARY")
 # Not the copies of other packages, whose names have a hash: libgomp-6a29c32d.so.1.0.0.
@@ -51,8 +52,4 @@ def openmp_libraries(maps: Path = Path("/proc/self/maps")) -> list[str]:
 
     If one of the last two is loaded beside libgomp, it was preloaded, and torch uses it.
     """
-    try:
-        text = maps.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return []
-    return sorted({f"lib{name}" for name in OPENMP_LIBRARY.findall(text)})
+    return sorted({f"lib{name}" for name in OPENMP_LIBRARY.findall(read_system_file(maps))})

@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-from nmt_cli.cpu import Cpu, read_cpu
-from nmt_cli.thread_waiting import (
+from nmt_cli.hardware.cpu import Cpu, read_cpu
+from nmt_cli.hardware.thread_waiting import (
     CHOSEN_BY_USERS,
     brief_spinning,
     openmp_libraries,
@@ -23,7 +23,8 @@ MAPS = """\
 """
 # What a command does: it sets the variables, then torch reads them.
 COMMAND = """\
-from nmt_cli import cli, thread_waiting
+from nmt_cli import cli
+from nmt_cli.hardware import thread_waiting
 thread_waiting.spin_briefly()
 import torch
 torch.ones(2, 200_000).sum()

@@ -1,6 +1,6 @@
 import pytest
 
-from nmt_cli.cpu import Cpu, read_cpu
+from nmt_cli.hardware.cpu import Cpu, read_cpu
 
 CPUINFO = """\
 processor\t: 0
