@@ -1,6 +1,7 @@
 """A toy experiment: sentences of small words; the target is the source reversed."""
 
 import random
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,6 +15,7 @@ from nmt_cli.hardware import busy_machine
 from nmt_cli.hardware.machine import missing_for_compiling
 from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.recipe.schema import Recipe
+from tests.loopback_server import Server, running_server
 
 # Toy models are faster on one thread, and pytest runs as many workers as there are cores.
 torch.set_num_threads(1)
@@ -61,6 +63,17 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def _quiet_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let other programs on the machine, such as other tests, change no output and no time."""
     monkeypatch.setattr(busy_machine, "cpu_times", lambda: None)
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    """A running file server; downloads that fail are repeated without a pause."""
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.setattr("nmt_cli.datasets.download.FIRST_PAUSE", 0.0)
+    monkeypatch.setattr("nmt_cli.metrics.test_sets.PAUSE_SECONDS", 0.0)
+    logs.configure(quiet=True)
+    with running_server() as running:
+        yield running
 
 
 def write_pairs(folder: Path, name: str, count: int, seed: int) -> None:

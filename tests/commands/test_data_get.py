@@ -13,7 +13,6 @@ from nmt_cli.atomic_files import verify
 from nmt_cli.commands import data_get
 from nmt_cli.commands.recipes import _named_files
 from nmt_cli.data_sets import FOLDER, NAMES, TREEBANK
-from nmt_cli.datasets import download
 from nmt_cli.datasets.catalogue import CATALOGUE
 from nmt_cli.datasets.entries import Archive, EvaluationSet, ParallelDataset, Part
 from nmt_cli.errors import UserError
@@ -21,7 +20,7 @@ from nmt_cli.locks import OutputInUseError, claimed
 from nmt_cli.metrics import test_sets
 from nmt_cli.metrics.test_sets import DownloadedSet
 from nmt_cli.recipe.reader import read_recipe
-from tests.loopback_server import Fault, running_server
+from tests.loopback_server import Fault
 from tests.tar_files import tar_of
 
 # Line separators of other programs are inside the lines.
@@ -32,14 +31,9 @@ NOTES = {"en": "last\n", "de": "zuletzt\n"}
 SPLITS, KINDS = ("train", "dev", "test"), ("trees", "words")
 
 
-@pytest.fixture
-def server(monkeypatch, tmp_path):
+@pytest.fixture(autouse=True)
+def _in_a_folder_of_its_own(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    monkeypatch.setattr(download, "FIRST_PAUSE", 0.0)
-    logs.configure(quiet=True)
-    with running_server() as running:
-        yield running
 
 
 def names_in(folder):
@@ -211,8 +205,7 @@ def test_one_command_at_a_time(toy):
         ("x" * 99, "wmt14-en-de, wmt14-en-fr or wsj?"),
     ],
 )
-def test_an_unknown_name_is_one_line(name, proposal, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_an_unknown_name_is_one_line(name, proposal):
     result = CliRunner().invoke(cli.main, ["data", "get", name])
     assert result.exit_code == 1
     assert result.stderr.startswith(f"Error: {name} is not a data set of data get; did you mean ")
@@ -225,8 +218,7 @@ TREE = "( (S (NP-SBJ (DT The) (NN kettle)) (VP (VBD sang) (NP (-NONE- *)))) )\n"
 
 
 @pytest.fixture
-def treebank(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def treebank(tmp_path):
     logs.configure(quiet=True)
     for section in range(25):
         folder = tmp_path / f"ptb/{section:02}"

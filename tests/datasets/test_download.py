@@ -6,24 +6,14 @@ import time
 import pytest
 import requests
 
-from nmt_cli import logs
 from nmt_cli.datasets import download
 from nmt_cli.datasets.download import fetch, refuse_small_disk
 from nmt_cli.datasets.entries import Archive
 from nmt_cli.errors import OutputError, UserError
 from nmt_cli.locks import OutputInUseError, claimed
-from tests.loopback_server import Fault, running_server
+from tests.loopback_server import Fault
 
 CONTENT = bytes(range(256)) * 4000  # more than one chunk
-
-
-@pytest.fixture
-def server(monkeypatch):
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    monkeypatch.setattr(download, "FIRST_PAUSE", 0.0)
-    logs.configure(quiet=True)
-    with running_server() as running:
-        yield running
 
 
 @pytest.fixture

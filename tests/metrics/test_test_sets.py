@@ -6,10 +6,9 @@ import pytest
 from sacrebleu.dataset import DATASETS, base
 from sacrebleu.dataset.fake_sgml import FakeSGMLDataset
 
-from nmt_cli import logs
 from nmt_cli.errors import OutputError, UserError
 from nmt_cli.metrics import test_sets
-from tests.loopback_server import Fault, running_server
+from tests.loopback_server import Fault
 from tests.tar_files import tar_of
 
 ENGLISH = ["The kettle  sings.", "A line\u2028with a separator", "Nothing is lost."]
@@ -19,15 +18,6 @@ GERMAN = ["Der Kessel singt.", "Eine Zeile\u0085mit Trennzeichen", "Nichts geht 
 def sgm_of(lines):
     segments = "".join(f'<seg id="{n}">{line}</seg>\n' for n, line in enumerate(lines, 1))
     return f'<srcset setid="x">\n<doc docid="d">\n{segments}</doc>\n</srcset>\n'.encode()
-
-
-@pytest.fixture
-def server(monkeypatch):
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    monkeypatch.setattr(test_sets, "PAUSE_SECONDS", 0.0)
-    logs.configure(quiet=True)
-    with running_server() as running:
-        yield running
 
 
 @pytest.fixture
