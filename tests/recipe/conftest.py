@@ -16,7 +16,7 @@ def problems_of(name_or_path, overrides=()):
 def write(tmp_path):
     def write_recipe(text, name="r.yaml"):
         path = tmp_path / name
-        path.write_text(text)
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
         return str(path)
 
     return write_recipe

@@ -25,16 +25,6 @@ tokenizer:
 """
 
 
-@pytest.fixture
-def write(tmp_path):
-    def write_recipe(text, name="r.yaml"):
-        path = tmp_path / name
-        path.write_bytes(text if isinstance(text, bytes) else text.encode())
-        return str(path)
-
-    return write_recipe
-
-
 @pytest.fixture(scope="module")
 def minimal(tmp_path_factory):
     path = tmp_path_factory.mktemp("recipes") / "r.yaml"
