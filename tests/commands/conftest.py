@@ -1,4 +1,4 @@
-"""A small corpus in a folder of its own and a training of the toy model."""
+"""Text files, a small corpus in a folder of its own, and a training of the toy model."""
 
 import gzip
 import hashlib
@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from nmt_cli import logs
 from nmt_cli.commands import preprocess, train
 from nmt_cli.corpus.binarized import PreparedCorpus, open_prepared
 from nmt_cli.recipe.reader import read_recipe
@@ -78,6 +79,19 @@ def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SmallCorpus:
     Path("data/b.en").rename("data/b,c.en")
     Path("small.yaml").write_text(RECIPE)
     return small
+
+
+@pytest.fixture
+def files(tmp_path):
+    """Return a function that writes lines to a file of ``tmp_path`` and returns its path."""
+    logs.configure(quiet=True)
+
+    def write(name, lines):
+        path = tmp_path / name
+        SmallCorpus.write(path, lines)
+        return path
+
+    return write
 
 
 @pytest.fixture

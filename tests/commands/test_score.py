@@ -5,7 +5,6 @@ import json
 import pytest
 import sacrebleu
 
-from nmt_cli import logs
 from nmt_cli.commands import score
 from nmt_cli.commands.pipes import STANDARD_INPUT
 from nmt_cli.errors import UserError
@@ -14,20 +13,8 @@ LINES = ["The cat sat on the mat.", "A dog barked loudly at night.", "It rains."
 OTHERS = ["The cat lay on the mat.", "A dog barked loudly at us.", "It rained."]
 
 
-@pytest.fixture
-def texts(tmp_path):
-    logs.configure(quiet=True)
-
-    def write(name, lines):
-        path = tmp_path / name
-        path.write_bytes("".join(f"{line}\n" for line in lines).encode())
-        return path
-
-    return write
-
-
-def test_text_has_scores_and_signatures(texts, capsys):
-    score.run(texts("hyp", LINES), [texts("ref", OTHERS)])
+def test_text_has_scores_and_signatures(files, capsys):
+    score.run(files("hyp", LINES), [files("ref", OTHERS)])
     bleu, chrf = capsys.readouterr().out.splitlines()
     expected = sacrebleu.corpus_bleu(LINES, [OTHERS]).score
     assert bleu.startswith(f"BLEU {expected:.2f}  ")
@@ -36,10 +23,10 @@ def test_text_has_scores_and_signatures(texts, capsys):
     assert chrf.startswith(f"chrF2 {expected:.2f}  nrefs:1|")
 
 
-def test_json_with_several_references(texts, capsys):
-    references = [texts("ref1", OTHERS), texts("ref2", LINES)]
+def test_json_with_several_references(files, capsys):
+    references = [files("ref1", OTHERS), files("ref2", LINES)]
     score.run(
-        texts("hyp", LINES), references, tokenize="intl", lowercase=True, output_format="json"
+        files("hyp", LINES), references, tokenize="intl", lowercase=True, output_format="json"
     )
     figures = json.loads(capsys.readouterr().out)
     assert figures["lines"] == 3
@@ -60,22 +47,22 @@ def test_lines_are_what_is_between_line_feeds(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("stdin_is", ["hypotheses", "reference"])
-def test_standard_input(texts, capsys, monkeypatch, stdin_is):
+def test_standard_input(files, capsys, monkeypatch, stdin_is):
     data = io.BytesIO("".join(f"{line}\n" for line in LINES).encode())
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(data))
-    paths = [texts("hyp", LINES), texts("ref", LINES)]
+    paths = [files("hyp", LINES), files("ref", LINES)]
     paths[stdin_is == "reference"] = STANDARD_INPUT
     score.run(paths[0], [paths[1]])
     assert capsys.readouterr().out.startswith("BLEU 100.00")
 
 
-def test_standard_input_is_given_once(texts):
+def test_standard_input_is_given_once(files):
     with pytest.raises(UserError, match="can be given once only"):
-        score.run(STANDARD_INPUT, [texts("ref", LINES), STANDARD_INPUT])
+        score.run(STANDARD_INPUT, [files("ref", LINES), STANDARD_INPUT])
 
 
-def test_numbers_of_segments_must_agree(texts):
-    hypotheses, good, short = texts("h", LINES * 400), texts("r", LINES * 400), texts("s", LINES)
+def test_numbers_of_segments_must_agree(files):
+    hypotheses, good, short = files("h", LINES * 400), files("r", LINES * 400), files("s", LINES)
     with pytest.raises(UserError) as caught:
         score.run(hypotheses, [good, short])
     assert str(caught.value) == (
@@ -83,22 +70,22 @@ def test_numbers_of_segments_must_agree(texts):
         "with segment n of the references (one a line), so give files of the same text."
     )
     with pytest.raises(UserError, match=r"/one has 1 segment, .*/r has 1,200; segment n of "):
-        score.run(texts("one", LINES[:1]), [good])
+        score.run(files("one", LINES[:1]), [good])
 
 
-def test_nothing_to_score(texts):
+def test_nothing_to_score(files):
     with pytest.raises(UserError, match=r"/hyp is empty; there is nothing to score"):
-        score.run(texts("hyp", []), [texts("ref", [])])
+        score.run(files("hyp", []), [files("ref", [])])
 
 
-def test_missing_file(texts, tmp_path):
+def test_missing_file(files, tmp_path):
     with pytest.raises(UserError, match="none not found"):
-        score.run(tmp_path / "none", [texts("ref", LINES)])
+        score.run(tmp_path / "none", [files("ref", LINES)])
 
 
-def test_tokenized_text_is_as_it_should_be_for_the_tokenizer_none(texts, capsys):
+def test_tokenized_text_is_as_it_should_be_for_the_tokenizer_none(files, capsys):
     lines = ["A dog barks .", "It is late , he said ."]
-    score.run(texts("hyp", lines), [texts("ref", lines)], tokenize="none")
+    score.run(files("hyp", lines), [files("ref", lines)], tokenize="none")
     output, warnings = capsys.readouterr()
     assert output.startswith("BLEU 100.00")
     assert warnings == ""
@@ -112,8 +99,8 @@ def test_tokenized_text_is_as_it_should_be_for_the_tokenizer_none(texts, capsys)
         (["A dog barks.", "It is late, he said."], ""),
     ],
 )
-def test_warns_of_text_that_is_not_plain(texts, capsys, lines, warning):
-    score.run(texts("hyp", lines), [texts("ref", LINES[:2])])
+def test_warns_of_text_that_is_not_plain(files, capsys, lines, warning):
+    score.run(files("hyp", lines), [files("ref", LINES[:2])])
     stderr = capsys.readouterr().err
     assert warning in stderr
     assert ("Warning: " in stderr) == bool(warning)
@@ -126,10 +113,10 @@ GERMAN_TOKENS = [
 ]
 
 
-def test_the_papers_bleu_is_beside_sacrebleus(texts, capsys):
+def test_the_papers_bleu_is_beside_sacrebleus(files, capsys):
     hypotheses = [line.replace("Katze", "Kuh") for line in GERMAN]
     tokens = [line.replace("Katze", "Kuh") for line in GERMAN_TOKENS]
-    paths = texts("hyp", hypotheses), [texts("ref", GERMAN)]
+    paths = files("hyp", hypotheses), [files("ref", GERMAN)]
     score.run(*paths, paper="en-de")
     bleu, paper, chrf = capsys.readouterr().out.splitlines()
     expected = sacrebleu.corpus_bleu(hypotheses, [GERMAN])
@@ -146,8 +133,8 @@ def test_the_papers_bleu_is_beside_sacrebleus(texts, capsys):
     assert figures["ter"]["edits"] == 1
 
 
-def test_ter_is_the_last_line(texts, capsys):
-    score.run(texts("hyp", LINES), [texts("ref", OTHERS)], ter=True)
+def test_ter_is_the_last_line(files, capsys):
+    score.run(files("hyp", LINES), [files("ref", OTHERS)], ter=True)
     *others, ter = capsys.readouterr().out.splitlines()
     assert len(others) == 2
     assert ter.startswith(f"TER {sacrebleu.corpus_ter(LINES, [OTHERS]).score:.2f}  (3 edits, ")
@@ -169,16 +156,16 @@ def test_ter_is_the_last_line(texts, capsys):
         ({"seed": 5}, "--seed needs --compare SYSTEM, the translations to compare with."),
     ],
 )  # fmt: skip
-def test_options_that_contradict_each_other(texts, capsys, options, message):
+def test_options_that_contradict_each_other(files, capsys, options, message):
     with pytest.raises(UserError) as caught:
-        score.run(texts("hyp", LINES), [texts("ref", OTHERS)], **options)
+        score.run(files("hyp", LINES), [files("ref", OTHERS)], **options)
     assert str(caught.value) == message
     assert capsys.readouterr().out == ""
 
 
-def test_warns_that_the_papers_bleu_would_tokenize_tokenized_text_again(texts, capsys):
+def test_warns_that_the_papers_bleu_would_tokenize_tokenized_text_again(files, capsys):
     lines = ["A dog barks .", "It is late , he said ."]
-    score.run(texts("hyp", lines), [texts("ref", LINES[:2])], paper="en-fr")
+    score.run(files("hyp", lines), [files("ref", LINES[:2])], paper="en-fr")
     warning = capsys.readouterr().err
     assert warning.count("looks tokenized") == 1
     assert "Detokenize it; --paper would tokenize it again.\n" in warning

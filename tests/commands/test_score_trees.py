@@ -70,18 +70,6 @@ shared = pytest.mark.skipif(
 
 
 @pytest.fixture
-def files(tmp_path):
-    logs.configure(quiet=True)
-
-    def write(name, lines):
-        path = tmp_path / name
-        path.write_bytes("".join(f"{line}\n" for line in lines).encode())
-        return path
-
-    return write
-
-
-@pytest.fixture
 def rules(files):
     lines = ["CUTOFF_LEN 3", "DELETE_LABEL TOP", "DELETE_LABEL .", "EQ_LABEL ADVP PRT"]
     return files("rules.prm", [*lines, "MAX_ERROR 1"])
