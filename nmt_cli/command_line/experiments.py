@@ -23,9 +23,10 @@ from nmt_cli.command_line.options import (
     threads_option,
     workers_option,
 )
+from nmt_cli.commands.stage_names import STAGE_NAMES
 from nmt_cli.usage import read_number_list
 
-STAGE = click.Choice(["preprocess", "train", "average", "translate", "score", "report"])
+STAGE = click.Choice(STAGE_NAMES)
 
 
 @cli_command()

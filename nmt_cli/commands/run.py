@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING
 
 from nmt_cli import logs
 from nmt_cli.commands import run_stages
 from nmt_cli.commands.pipes import StandardOutput
 from nmt_cli.commands.run_stages import Experiment
+from nmt_cli.commands.stage_names import STAGE_NAMES, StageName
 from nmt_cli.errors import InterruptedTrainingError, UserError
 from nmt_cli.recipe.reader import read_recipe
 
@@ -17,9 +18,6 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from nmt_cli.commands.run_stages import RunOptions
-
-StageName = Literal["preprocess", "train", "average", "translate", "score", "report"]
-STAGES: tuple[StageName, ...] = get_args(StageName)
 
 
 def run(
@@ -35,13 +33,13 @@ def run(
     interrupted training is resumed. From the stage ``force_from`` on, everything is made again.
     Raises UserError, which names the stage that failed, and InterruptedTrainingError.
     """
-    if force_from is not None and STAGES.index(force_from) > STAGES.index(until):
+    if force_from is not None and STAGE_NAMES.index(force_from) > STAGE_NAMES.index(until):
         raise UserError(
             f"--force-from {force_from} comes after --until {until}; "
-            f"the stages are {', '.join(STAGES)}."
+            f"the stages are {', '.join(STAGE_NAMES)}."
         )
     experiment = Experiment.of(recipe_name, read_recipe(recipe_name, options["overrides"]), options)
-    wanted = STAGES[: STAGES.index(until) + 1]
+    wanted = STAGE_NAMES[: STAGE_NAMES.index(until) + 1]
     if "translate" in wanted:
         experiment.refuse_missing_test()
     is_forced = False

@@ -25,6 +25,7 @@ from nmt_cli.atomic_files import (
     verify,
 )
 from nmt_cli.commands import average_checkpoints, preprocess, report, train, translate
+from nmt_cli.commands.stage_names import StageName
 from nmt_cli.corpus.binarized import refuse_stale
 from nmt_cli.corpus.changed_text import changed_text
 from nmt_cli.corpus.lines import texts_of
@@ -309,7 +310,7 @@ def _without_matplotlib(_: Experiment) -> str | None:
     return "matplotlib is not installed; run: pip install 'nmt-cli[report]'"
 
 
-STAGES = {
+STAGES: dict[StageName, Stage] = {
     "preprocess": Stage(_is_prepared, _preprocess),
     "train": Stage(_is_trained, _train),
     "average": Stage(_is_averaged, _average),

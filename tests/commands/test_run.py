@@ -9,6 +9,7 @@ from click.testing import CliRunner
 
 from nmt_cli import cli, logs
 from nmt_cli.commands import run as command
+from nmt_cli.commands.stage_names import STAGE_NAMES
 from nmt_cli.decoding.translator import Translator
 from nmt_cli.errors import InterruptedTrainingError, UserError
 from nmt_cli.metrics.bleu import bleu_scorer, chrf_scorer
@@ -16,7 +17,7 @@ from nmt_cli.metrics.paper_bleu import PAPER_PAIRS, paper_bleu_scorer
 from nmt_cli.training.update import update_weights
 from tests.conftest import RECIPE, write_pairs
 
-STAGES = list(command.STAGES)
+STAGES = list(STAGE_NAMES)
 
 
 @pytest.fixture(scope="module")
