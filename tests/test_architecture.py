@@ -25,6 +25,7 @@ LAYERS = [
         "table_3",
     },
     {
+        "extras",
         "formats",
         "missing_paths",
         "other_toolkits",

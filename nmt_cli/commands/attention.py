@@ -14,6 +14,7 @@ from nmt_cli.corpus.tokenizer import Tokenizer
 from nmt_cli.decoding.teacher_forcing import SentencePair, teacher_forced
 from nmt_cli.decoding.translator import Translator
 from nmt_cli.errors import UserError
+from nmt_cli.extras import importing
 from nmt_cli.hardware.choices import AUTO
 from nmt_cli.hardware.device import choose_device, set_num_threads
 from nmt_cli.locks import claimed
@@ -96,15 +97,8 @@ def _writer(output_format: str) -> Callable[[Attention], bytes]:
         return lambda attention: as_json(attention).encode()
     if output_format == "html":
         return lambda attention: as_html(attention).encode()
-    try:
+    with importing("report", "PNG files are drawn", ", or write a page with --output FILE.html."):
         from nmt_cli.pictures.figure import as_png
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] != "matplotlib":
-            raise
-        raise UserError(
-            "PNG files are drawn with matplotlib, which is not installed; run: pip install "
-            "'nmt-cli[report]', or write a page with --output FILE.html."
-        ) from None
     return as_png
 
 

@@ -13,6 +13,7 @@ from nmt_cli.atomic_files import (
     refuse_file,
 )
 from nmt_cli.errors import UserError
+from nmt_cli.extras import importing
 from nmt_cli.file_names import PAGE
 from nmt_cli.folders import REPORT, kind_of
 from nmt_cli.locks import claimed
@@ -28,16 +29,9 @@ def run(run_dirs: Sequence[Path], *, output: Path | None = None, force: bool = F
     Raises UserError if a run cannot be read, if matplotlib is missing, or if ``output`` exists
     without ``force`` or is not a report.
     """
-    try:
+    with importing("report", "report draws"):
         from nmt_cli.report.charts import draw_charts
         from nmt_cli.report.page import as_html
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] != "matplotlib":
-            raise
-        raise UserError(
-            "report draws with matplotlib, which is not installed; "
-            "run: pip install 'nmt-cli[report]'"
-        ) from None
     runs = read_runs(run_dirs)
     output = output or (run_dirs[0] / REPORT if len(run_dirs) == 1 else Path(REPORT))
     is_page = output.suffix in PAGE_SUFFIXES or is_stream(output)

@@ -31,6 +31,7 @@ from nmt_cli.corpus.changed_text import changed_text
 from nmt_cli.corpus.lines import texts_of
 from nmt_cli.corpus.treebank import read_sentences, write_sentences
 from nmt_cli.errors import DamagedError, UserError
+from nmt_cli.extras import not_installed
 from nmt_cli.file_names import (
     AVERAGE,
     MANIFEST,
@@ -307,7 +308,7 @@ def _without_test(experiment: Experiment) -> str | None:
 def _without_matplotlib(_: Experiment) -> str | None:
     if importlib.util.find_spec("matplotlib") is not None:
         return None
-    return "matplotlib is not installed; run: pip install 'nmt-cli[report]'"
+    return f"report draws with {not_installed('report')}"
 
 
 STAGES: dict[StageName, Stage] = {

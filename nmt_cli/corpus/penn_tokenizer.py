@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from nmt_cli.errors import UserError
+from nmt_cli.extras import importing
 
 
 def penn_tokenizer() -> Callable[[str], list[str]]:
@@ -10,10 +10,8 @@ def penn_tokenizer() -> Callable[[str], list[str]]:
 
     Raises UserError if NLTK is not installed.
     """
-    try:
+    with importing("parsing", "--tokenize penn cuts text"):
         from nltk.tokenize.treebank import TreebankWordTokenizer
-    except ImportError:
-        raise UserError("--tokenize penn needs NLTK; run: pip install 'nmt-cli[parsing]'") from None
     tokenizer = TreebankWordTokenizer()
 
     def tokenize(text: str) -> list[str]:

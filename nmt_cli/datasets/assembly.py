@@ -8,6 +8,7 @@ from nmt_cli import logs
 from nmt_cli.datasets.archives import append_lines, append_members
 from nmt_cli.datasets.entries import Archive, EvaluationSet, ParallelDataset, Part
 from nmt_cli.errors import UserError
+from nmt_cli.extras import importing
 from nmt_cli.metrics import test_sets
 from nmt_cli.metrics.test_sets import DownloadedSet
 
@@ -25,15 +26,8 @@ def download(dataset: ParallelDataset, folder: Path) -> Downloads:
     What is there already is checked and not downloaded again. Raises UserError if pooch is missing
     or something cannot be downloaded, OutputError if the disk is full.
     """
-    try:
+    with importing("data", "data get downloads"):
         from nmt_cli.datasets.download import fetch, refuse_small_disk
-    except ModuleNotFoundError as error:
-        if error.name not in {"pooch", "requests"}:
-            raise
-        raise UserError(
-            "data get downloads with pooch, which is not installed; "
-            "run: pip install 'nmt-cli[data]'"
-        ) from None
     refuse_small_disk(dataset.archives, folder)
     languages = "-".join(dataset.languages)
     evaluation_sets = {

@@ -222,7 +222,9 @@ def test_a_missing_matplotlib_leaves_out_the_report(folder, monkeypatch, caplog)
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     shutil.rmtree(folder / "runs/toy/report")
     do()
-    assert any("report is left out: matplotlib" in message for message in caplog.messages)
+    assert any(
+        "report is left out: report draws with matplotlib" in message for message in caplog.messages
+    )
     assert not (folder / "runs/toy/report").exists()
 
 
