@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from nmt_cli.commands.text_table import aligned
 from nmt_cli.figures import as_text as number
 from nmt_cli.report.run_history import RunHistory
 from nmt_cli.table_3 import PaperRow, row_of
@@ -49,14 +50,8 @@ def _last_perplexity(history: RunHistory) -> float:
 
 
 def as_text(rows: Sequence[ComparedRow]) -> str:
-    """Return the table as lines of aligned columns, numbers to the right."""
-    cells = [HEADINGS, *map(_cells, rows)]
-    widths = [max(len(row[column]) for row in cells) for column in range(len(HEADINGS))]
-    lines = []
-    for name, *figures in cells:
-        aligned = (f"{figure:>{width}}" for figure, width in zip(figures, widths[1:], strict=True))
-        lines.append("  ".join([f"{name:{widths[0]}}", *aligned]).rstrip())
-    return "\n".join(lines)
+    """Return the table as lines of text."""
+    return "\n".join(aligned([HEADINGS, *map(_cells, rows)]))
 
 
 def _cells(row: ComparedRow) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from nmt_cli.commands.inspect_figures import THIS_MACHINE, Figures, TrainingCosts
+from nmt_cli.commands.text_table import aligned
 from nmt_cli.costs.flops import BACKWARD_AND_FORWARD, StackFlops
 from nmt_cli.costs.layer_types import KERNEL_WIDTH, NEIGHBOURHOOD, LayerType
 from nmt_cli.costs.memory import TrainingMemory
@@ -113,7 +114,7 @@ def _parameters(figures: Figures) -> list[str]:
         rows += _parts(name, getattr(parameters, name))
     total = parameters.total
     rows.append(("total", total))
-    return ["Parameters", *_aligned([(n, f"{c:,}", f"{c / total:.1%}") for n, c in rows])]
+    return ["Parameters", *_indented([(n, f"{c:,}", f"{c / total:.1%}") for n, c in rows])]
 
 
 def _flops(figures: Figures) -> list[str]:
@@ -130,7 +131,7 @@ def _flops(figures: Figures) -> list[str]:
     return [
         f"FLOPs of a target token, in sentences of {_mean(lengths.source)} source and "
         f"{_mean(lengths.target)} target tokens ({_origin(lengths.origin)})",
-        *_aligned(rows),
+        *_indented(rows),
     ]
 
 
@@ -158,7 +159,7 @@ def _memory(figures: Figures, memory: TrainingMemory) -> list[str]:
     ]
     rows[-1] = (f"activations of {figures.max_tokens:,} tokens on each side, at most", rows[-1][1])
     rows.append(("total", with_prefix(memory.total, "B")))
-    return ["Memory of training on one device, in fp32", *_aligned(rows)]
+    return ["Memory of training on one device, in fp32", *_indented(rows)]
 
 
 def _times(costs: TrainingCosts) -> list[str]:
@@ -171,7 +172,7 @@ def _times(costs: TrainingCosts) -> list[str]:
     return [
         f"Time of {training.steps:,} steps of {training.target_tokens_per_step:,.0f} target "
         f"tokens, {with_prefix(training.flops_per_step, 'FLOP')} each",
-        *(f"{line}   {basis}" for line, basis in zip(_aligned(rows), bases, strict=True)),
+        *(f"{line}   {basis}" for line, basis in zip(_indented(rows), bases, strict=True)),
     ]
 
 
@@ -194,7 +195,7 @@ def _table_1(figures: Figures, length: int, rows: Sequence[LayerType]) -> list[s
     return [
         f"Table 1 for n = {length:,} tokens and d = {figures.subject.architecture.d_model:,} "
         f"(k = {KERNEL_WIDTH}, r = {NEIGHBOURHOOD}); orders without their constants",
-        *_aligned([head, *cells]),
+        *_indented([head, *cells]),
     ]
 
 
@@ -209,14 +210,5 @@ def _counted(number: int, noun: str) -> str:
     return f"{number:,} {noun if number == 1 else plural}"
 
 
-def _aligned(rows: Sequence[Row]) -> list[str]:
-    """Return the rows as lines with columns: the first at the left, all others at the right."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  "
-        + "  ".join(
-            [row[0].ljust(widths[0])]
-            + [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]
-        ).rstrip()
-        for row in rows
-    ]
+def _indented(rows: Sequence[Row]) -> list[str]:
+    return [f"  {line}" for line in aligned(rows)]

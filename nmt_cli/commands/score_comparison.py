@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from nmt_cli import logs
+from nmt_cli.commands.text_table import aligned
 from nmt_cli.errors import UserError
 from nmt_cli.figures import GIBIBYTE
 from nmt_cli.logs import printable, progress
@@ -45,7 +46,7 @@ class Comparison(NamedTuple):
 
     def as_text(self) -> str:
         """Return a table, sentences about the differences, and how the test was made."""
-        return "\n".join([*_aligned(self._rows()), "", *self._sentences(), self._explanation()])
+        return "\n".join([*aligned(self._rows()), "", *self._sentences(), self._explanation()])
 
     def as_figures(self) -> dict[str, Any]:
         """Return everything, for JSON."""
@@ -143,18 +144,6 @@ def _p_value(p_value: float | None) -> str:
     if p_value is None:
         return ""
     return f"{p_value:.4f}" if p_value >= SMALLEST_SHOWN else f"<{SMALLEST_SHOWN:.4f}"
-
-
-def _aligned(rows: Iterator[list[str]]) -> list[str]:
-    """Return lines with the first column on the left and numbers on the right of theirs."""
-    table = list(rows)
-    first, *others = (max(map(len, column)) for column in zip(*table, strict=True))
-    return [
-        "  ".join(
-            [row[0].ljust(first), *map(str.rjust, row[1:], others)],
-        ).rstrip()
-        for row in table
-    ]
 
 
 def _enumerated(names: Sequence[str]) -> str:
