@@ -1,6 +1,6 @@
 """Finds the known names that an unknown one misspells or shortens."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 LONGEST_NAME = 40
 LETTERS_PER_EDIT = 8  # names of three letters may have one edit, and one more per this many letters
@@ -17,6 +17,12 @@ def nearest(name: str, known: Iterable[str]) -> list[str]:
     """Return the one or two ``known`` names that ``name`` misspells, or else shortens; or none."""
     candidates = list(known)
     return slips(name, candidates) or parts(name, candidates)
+
+
+def any_of(names: Sequence[str]) -> str:
+    """Return ``names`` as text for a question: a, b or c."""
+    *others, last = names
+    return f"{', '.join(others)} or {last}" if others else last
 
 
 def slips(name: str, known: Iterable[str]) -> list[str]:

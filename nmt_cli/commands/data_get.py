@@ -11,7 +11,7 @@ from nmt_cli.datasets.treebank import write_splits
 from nmt_cli.errors import UserError
 from nmt_cli.folders import DATASET, kind_of
 from nmt_cli.locks import claimed
-from nmt_cli.near_names import nearest
+from nmt_cli.near_names import any_of, nearest
 
 DOWNLOADS = "downloads"  # folder of the archives, beside the output
 
@@ -62,10 +62,7 @@ def _refuse_unknown(name: str) -> None:
     known = [*CATALOGUE, TREEBANK]
     if name not in known:
         meant = nearest(name, known) or known
-        raise UserError(
-            f"{name} is not a data set of data get; did you mean "
-            f"{', '.join(meant[:-1])}{' or ' * (len(meant) > 1)}{meant[-1]}?"
-        )
+        raise UserError(f"{name} is not a data set of data get; did you mean {any_of(meant)}?")
 
 
 def _refuse_unfit(name: str, downloads: Path | None, treebank: Path | None) -> None:

@@ -10,6 +10,7 @@ from nmt_cli.commands.recipe_warnings import warn_of_few_checkpoints
 from nmt_cli.errors import RecipeError
 from nmt_cli.file_names import RUNS
 from nmt_cli.missing_paths import missing_hint
+from nmt_cli.near_names import any_of
 from nmt_cli.recipe.documentation import described_keys, limits_of, with_comments
 from nmt_cli.recipe.json_schema import recipe_schema
 from nmt_cli.recipe.keys import keys_meant
@@ -46,8 +47,7 @@ def list_keys(section: str | None = None) -> None:
     if not chosen:
         meant = keys_meant(section or "") or list(Recipe.model_fields)
         raise RecipeError(
-            f"{shown(section)} is not a section or key of a recipe; "
-            f"did you mean {', '.join(meant[:-1])}{' or ' * (len(meant) > 1)}{meant[-1]}?"
+            f"{shown(section)} is not a section or key of a recipe; did you mean {any_of(meant)}?"
         )
     for key in chosen:
         sys.stdout.write(f"{key.name}: {key.description}\n    {limits_of(key)}\n")

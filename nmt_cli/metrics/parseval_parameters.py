@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nmt_cli.errors import UserError
-from nmt_cli.near_names import nearest
+from nmt_cli.near_names import any_of, nearest
 
 DEFAULT_FILE = Path(__file__).with_name("parseval.prm")
 SMALLEST_NUMBERS = {"DEBUG": -1, "MAX_ERROR": 0, "CUTOFF_LEN": 0, "LABELED": 0}
@@ -77,7 +77,7 @@ def read_parameters(lines: Iterable[str], name: str) -> Parameters:
 def _check(key: str, given: list[str], place: str) -> None:
     if key not in KEYS:
         meant = nearest(key, KEYS) or list(KEYS)
-        raise UserError(f"{place}: {key} is not a parameter; did you mean {' or '.join(meant)}?")
+        raise UserError(f"{place}: {key} is not a parameter; did you mean {any_of(meant)}?")
     if len(given) != KEYS[key]:
         wanted = "1 value" if KEYS[key] == 1 else f"{KEYS[key]} values"
         raise UserError(f"{place}: {key} takes {wanted}, not {len(given)}.")

@@ -68,9 +68,8 @@ def test_pairs_match_in_both_directions_and_no_further():
     [
         ("\nDELETE_LABELS TOP", "rules.prm:2: DELETE_LABELS is not a parameter; did you mean "
          "DELETE_LABEL?"),
-        ("QUUX 1", "rules.prm:1: QUUX is not a parameter; did you mean DEBUG or MAX_ERROR or "
-         "CUTOFF_LEN or LABELED or DELETE_LABEL or DELETE_LABEL_FOR_LENGTH or EQ_LABEL or "
-         "EQ_WORD?"),
+        ("QUUX 1", "rules.prm:1: QUUX is not a parameter; did you mean DEBUG, MAX_ERROR, "
+         "CUTOFF_LEN, LABELED, DELETE_LABEL, DELETE_LABEL_FOR_LENGTH, EQ_LABEL or EQ_WORD?"),
         ("EQ_LABEL ADVP", "rules.prm:1: EQ_LABEL takes 2 values, not 1."),
         ("DELETE_LABEL A B", "rules.prm:1: DELETE_LABEL takes 1 value, not 2."),
         ("CUTOFF_LEN forty", "rules.prm:1: CUTOFF_LEN takes a whole number from 0 on, not forty."),
