@@ -18,16 +18,7 @@ from nmt_cli.corpus.binarized import (
     validation_text,
     writing_binarized,
 )
-from nmt_cli.corpus.cleaning import (
-    DUPLICATE,
-    EMPTY,
-    LENGTH_RATIO,
-    RULES,
-    TOO_LONG,
-    TOO_SHORT,
-    LengthLimits,
-    training_limits,
-)
+from nmt_cli.corpus.cleaning import RULES, LengthLimits, training_limits
 from nmt_cli.corpus.encoding import EncodingJob, encode_in_order, useful_workers
 from nmt_cli.corpus.held_out import HeldOut
 from nmt_cli.corpus.lines import one_line
@@ -45,13 +36,6 @@ from nmt_cli.recipe.reader import dump_recipe, read_recipe
 from nmt_cli.recipe.schema import DataConfig, ParallelFiles, Recipe
 
 WORK = "work"  # folder for data that does not fit in memory; removed before the manifest is written
-RULE_NAMES = {
-    EMPTY: "with an empty side",
-    DUPLICATE: "repeated",
-    TOO_LONG: "too long",
-    TOO_SHORT: "too short",
-    LENGTH_RATIO: "too unequal in length",
-}
 
 
 class TokenCounts(NamedTuple):
@@ -251,7 +235,7 @@ def _refuse_nothing_kept(corpora: ParallelCorpora) -> None:
     if any(report.pairs_kept for report in corpora.reports):
         return
     source, target = _names(corpora)
-    dropped = _dropped(report.dropped.counts for report in corpora.reports)
+    dropped = text_warnings.dropped_in_words(report.dropped.counts for report in corpora.reports)
     raise UserError(
         f"no pair of {source} and {target} is left (dropped: {dropped}); "
         "correct the text, data.filters or data.max_length."
@@ -290,7 +274,7 @@ def _versions(data: DataConfig) -> dict[str, str]:
 def _report(directory: Path, facts: Mapping[str, Any]) -> None:
     reports, validation = facts["train"], facts["validation"]
     pairs_read = sum(report["pairs_read"] for report in reports)
-    dropped = _dropped(
+    dropped = text_warnings.dropped_in_words(
         {rule: report["dropped"][rule]["count"] for rule in RULES} for report in reports
     )
     logs.info(f"{directory} holds {sum(facts['corpus_sizes']):,} of {pairs_read:,} training pairs.")
@@ -307,17 +291,10 @@ def _report(directory: Path, facts: Mapping[str, Any]) -> None:
         f"  validation  {validation['pairs_read']:,} pairs, "
         f"{validation['pairs_kept']:,} of them for the loss, {unknown} unknown"
     )
-    _warn(text_warnings.on_dropped(facts, _dropped))
+    _warn(text_warnings.on_dropped(facts))
     _warn(text_warnings.on_unknown(facts))
 
 
 def _warn(sentences: Iterable[str]) -> None:
     for sentence in sentences:
         logs.warning(sentence)
-
-
-def _dropped(counts_of_corpora: Iterable[Mapping[str, int]]) -> str:
-    """Return how many pairs each rule dropped, as text for a message."""
-    counts = list(counts_of_corpora)
-    totals = {rule: sum(count[rule] for count in counts) for rule in RULES}
-    return ", ".join(f"{total:,} {RULE_NAMES[rule]}" for rule, total in totals.items() if total)

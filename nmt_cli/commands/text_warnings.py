@@ -1,10 +1,10 @@
 """Warnings about text that is probably wrong, one sentence for each finding."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from nmt_cli.corpus.cleaning import DUPLICATE, EMPTY, LENGTH_RATIO, TOO_LONG, TOO_SHORT
+from nmt_cli.corpus.cleaning import DUPLICATE, EMPTY, LENGTH_RATIO, RULES, TOO_LONG, TOO_SHORT
 from nmt_cli.corpus.held_out import HeldOut
 from nmt_cli.corpus.normalization import SIDES, Side
 from nmt_cli.corpus.parallel_corpora import CorpusReport
@@ -15,6 +15,13 @@ from nmt_cli.recipe.schema import DataConfig, ParallelFiles, Recipe
 LEAST_IN_PIECES = 0.01  # of the pairs; raw text has almost none
 LEAST_DROPPED = 0.5  # of the pairs
 LEAST_UNKNOWN = 0.1  # of the pieces of the validation text
+RULE_NAMES = {
+    EMPTY: "with an empty side",
+    DUPLICATE: "repeated",
+    TOO_LONG: "too long",
+    TOO_SHORT: "too short",
+    LENGTH_RATIO: "too unequal in length",
+}
 KEYS = {
     TOO_LONG: "data.max_length",
     TOO_SHORT: "data.filters.min_length",
@@ -111,10 +118,8 @@ def _on_pieces(report: CorpusReport) -> Iterator[str]:
         )
 
 
-def on_dropped(
-    facts: Mapping[str, Any], in_words: Callable[[Sequence[Mapping[str, int]]], str]
-) -> Iterator[str]:
-    """Yield a warning if most pairs were dropped; ``in_words`` turns the counts into text."""
+def on_dropped(facts: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a warning if most pairs were dropped."""
     for name, reports in (("training", facts["train"]), ("validation", [facts["validation"]])):
         read = sum(report["pairs_read"] for report in reports)
         dropped = read - sum(report["pairs_kept"] for report in reports)
@@ -124,9 +129,16 @@ def on_dropped(
         worst = max(counts[0], key=lambda rule: sum(count[rule] for count in counts))
         where = "the text" if worst == EMPTY else f"the text or {KEYS[worst]}"
         yield (
-            f"{dropped:,} of {read:,} {name} pairs were dropped ({in_words(counts)}); "
+            f"{dropped:,} of {read:,} {name} pairs were dropped ({dropped_in_words(counts)}); "
             f"correct {where} if that is too many."
         )
+
+
+def dropped_in_words(counts_of_corpora: Iterable[Mapping[str, int]]) -> str:
+    """Return how many pairs each rule dropped, as text for a message."""
+    counts = list(counts_of_corpora)
+    totals = {rule: sum(count[rule] for count in counts) for rule in RULES}
+    return ", ".join(f"{total:,} {RULE_NAMES[rule]}" for rule, total in totals.items() if total)
 
 
 def on_unknown(facts: Mapping[str, Any]) -> Iterator[str]:
