@@ -158,7 +158,7 @@ def _preprocess(experiment: Experiment, _: bool) -> None:
 
 
 def _is_trained(experiment: Experiment) -> bool:
-    status, checkpoints = read_status(experiment.run_dir), _checkpoints(experiment.run_dir)
+    status, checkpoints = read_status(experiment.run_dir), list_checkpoints(experiment.run_dir)
     if status is None or status.state != "finished" or not checkpoints:
         return False
     before = read_recipe(str(experiment.run_dir / RECIPE)).recipe
@@ -174,7 +174,7 @@ def _train(experiment: Experiment, is_forced: bool) -> None:
         remove_directory(experiment.run_dir)
     options = {name: value for name, value in experiment.options.items() if name != "workers"}
     options["prepared"], options["run_dir"] = experiment.prepared, experiment.run_dir
-    options["resume"] = bool(_checkpoints(experiment.run_dir))
+    options["resume"] = bool(list_checkpoints(experiment.run_dir))
     train.run(experiment.recipe_name, **cast(TrainOptions, options))
 
 
@@ -196,7 +196,7 @@ def _average(experiment: Experiment, _: bool) -> None:
 
 
 def _to_average(experiment: Experiment) -> list[Checkpoint]:
-    available = [c for c in _checkpoints(experiment.run_dir) if c.enters_average]
+    available = [c for c in list_checkpoints(experiment.run_dir) if c.enters_average]
     return available[-experiment.recipe.checkpoints.keep_for_average :]
 
 
@@ -337,10 +337,6 @@ def result_line(experiment: Experiment) -> str:
         for scorer in _scorers(experiment.recipe)
     )
     return f"{experiment.file.name}: {', '.join(scores)}, {figures['lines']:,} lines"
-
-
-def _checkpoints(run_dir: Path) -> list[Checkpoint]:
-    return list_checkpoints(run_dir) if run_dir.is_dir() else []
 
 
 def _manifest(folder: Path) -> dict[str, Any] | None:
