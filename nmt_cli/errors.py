@@ -1,8 +1,6 @@
 """Errors that the user can correct: one line on stderr and an exit status, no traceback."""
 
 SIGNS_OF_FULL_MEMORY = ("out of memory", "allocate memory", "ALLOC_FAILED", "MemoryError")
-
-
 STATUS_INTERRUPTED = 130  # 128 + SIGINT, as in shells
 
 

@@ -14,10 +14,11 @@ from nmt_cli.formats import NewerFormatError
 from nmt_cli.missing_paths import missing_hint
 from nmt_cli.proposed_commands import as_argument
 
-PREPARED = "prepared"  # values of "kind" in manifests
+# Values of "kind" in manifests.
+PREPARED = "prepared"
 REPORT = "report"
-TRANSLATION = "translation"  # of the test text, and its scores
-SCORED = "scores"
+TRANSLATION = "translation"  # of the test text
+SCORED = "scores"  # of that translation
 DATASET = "dataset"
 MODEL_KINDS = ("regular", "final", "safety", "average")
 SHOWN = 5  # folders in a message

@@ -125,7 +125,7 @@ def average_checkpoints(run: Path, quiet: bool, **options: Any) -> None:
 @force_option
 @quiet_option
 def report(runs: tuple[Path, ...], quiet: bool, **options: Any) -> None:
-    """Draw loss, perplexity, BLEU, learning rate and speed of runs, side by side.
+    """Draw loss, perplexity, BLEU or F1, learning rate and speed of runs, side by side.
 
     Writes PNG files, and index.html, a page that contains all of them and opens anywhere. A run may
     still be training. Needs matplotlib: pip install 'nmt-cli[report]'.
