@@ -171,9 +171,9 @@ class _Tally:
         self.num_failed = 0
         self._in_parts = _Numbers()
         self._truncated = _Numbers()
-        self._repaired = _Numbers()
-        self._num_replaced = 0
-        self._trees = _Numbers()  # those that were repaired
+        self._with_bad_bytes = _Numbers()
+        self._num_replaced = 0  # byte sequences
+        self._repaired_trees = _Numbers()
         self._num_trees, self._repairs = 0, Repairs()
         self._started = time.monotonic()
 
@@ -191,9 +191,9 @@ class _Tally:
             self._num_trees += 1
             self._repairs += translation.repairs
             if translation.repairs.total():
-                self._trees.add(self.num_lines)
+                self._repaired_trees.add(self.num_lines)
         if line.replaced:
-            self._repaired.add(self.num_lines)
+            self._with_bad_bytes.add(self.num_lines)
             self._num_replaced += line.replaced
         if line.byte_order_mark:
             logs.info("Cut a byte order mark before the first line.")
@@ -204,14 +204,15 @@ class _Tally:
             logs.warning(f"too long for the model, translated in parts: {self._in_parts}.")
         if self._truncated.count:
             logs.warning(f"too long for the model, end cut off: {self._truncated}.")
-        if self._repaired.count:
+        if self._with_bad_bytes.count:
             logs.warning(
                 f"{self._num_replaced:,} byte sequences that are not UTF-8 became U+FFFD "
-                f"in {self._repaired}."
+                f"in {self._with_bad_bytes}."
             )
         if self._num_trees:
-            what = f" in {self._trees}: {self._repairs.as_text()}" if self._trees.count else ""
-            logs.info(f"Repaired {self._trees.count:,} of {self._num_trees:,} trees{what}.")
+            repaired = self._repaired_trees
+            what = f" in {repaired}: {self._repairs.as_text()}" if repaired.count else ""
+            logs.info(f"Repaired {repaired.count:,} of {self._num_trees:,} trees{what}.")
         seconds = time.monotonic() - self._started
         logs.info(f"Translated {self.num_lines:,} lines in {seconds:.1f} s.")
 
