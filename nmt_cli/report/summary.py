@@ -64,17 +64,12 @@ def _best(name: str, digits: int, *, highest: bool = False) -> Callable[[RunHist
     return best
 
 
-def _test_score(metric: str) -> Callable[[RunHistory], str]:
+def _test_score(metric: str, figure: str = "score") -> Callable[[RunHistory], str]:
     def score(run: RunHistory) -> str:
         figures = run.scores.get(metric)
-        return as_text(figures["score"], 2) if isinstance(figures, dict) else ""
+        return as_text(figures[figure], 2) if isinstance(figures, dict) else ""
 
     return score
-
-
-def _test_f1(run: RunHistory) -> str:
-    figures = run.scores.get("parseval")
-    return as_text(figures["f1"], 2) if isinstance(figures, dict) else ""
 
 
 def _parameters(run: RunHistory) -> str:
@@ -109,7 +104,7 @@ SUMMARY = (
     Row("best validation F1", _best("parseval", 2, highest=True)),
     Row("BLEU of the test text", _test_score("bleu")),
     Row("chrF2 of the test text", _test_score("chrf")),
-    Row("F1 of the test text", _test_f1),
+    Row("F1 of the test text", _test_score("parseval", "f1")),
     Row("parameters", _parameters),
     Row("device", _machines),
     Row("starts", _sessions),
