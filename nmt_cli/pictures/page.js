@@ -17,8 +17,8 @@ const shown = {
   layers: new Set([data.layers.length - 1]),
   heads: new Set(data.heads.keys()),
 };
-// Pieces as {side, place}. The first of hovered, focused and chosen that there is is active: only
-// its lines are drawn.
+// Positions of pieces as {side, place}. The first of these that is not null is active: only its
+// lines are drawn.
 const marked = { hovered: null, focused: null, chosen: null };
 const active = () => marked.hovered ?? marked.focused ?? marked.chosen;
 const isSame = (one, other) => one?.side === other?.side && one?.place === other?.place;
@@ -32,7 +32,7 @@ function element(name, attributes, ...children) {
 
 const ascending = (places) => [...places].sort((one, other) => one - other);
 const piecesOf = (side) => data.pieces[shown.kind[side]];
-const percent = (weight) => (weight / 1000).toFixed(2);
+const decimal = (weight) => (weight / 1000).toFixed(2);
 const quoted = (piece) => element("bdi", {}, `“${piece}”`);
 
 // ---- choices
@@ -138,13 +138,13 @@ function explanation() {
 }
 
 function* weightsShown() {
-  const word = active();
+  const position = active();
   for (const layer of ascending(shown.layers)) {
     for (const head of ascending(shown.heads)) {
       for (const [query, row] of shown.kind.weights[layer][head].entries()) {
-        if (word?.side === "queries" && word.place !== query) continue;
+        if (position?.side === "queries" && position.place !== query) continue;
         for (const [key, weight] of row.entries()) {
-          if (word?.side === "keys" && word.place !== key) continue;
+          if (position?.side === "keys" && position.place !== key) continue;
           if (weight >= VISIBLE) yield { layer, head, query, key, weight };
         }
       }
@@ -167,10 +167,10 @@ function drawLines() {
     const layer = Number(box.dataset.layer);
     box.replaceChildren(...lines.get(layer));
     for (const option of box.parentElement.querySelectorAll("li")) {
-      const word = wordOf(option);
-      option.classList.toggle("active", isSame(word, active()));
-      option.classList.toggle("faint", !touched.has(`${layer} ${word.side} ${word.place}`));
-      option.setAttribute("aria-selected", isSame(word, marked.chosen));
+      const position = positionOf(option);
+      option.classList.toggle("active", isSame(position, active()));
+      option.classList.toggle("faint", !touched.has(`${layer} ${position.side} ${position.place}`));
+      option.setAttribute("aria-selected", isSame(position, marked.chosen));
     }
   }
   describe(weights);
@@ -180,18 +180,18 @@ function drawLines() {
 // ---- text and table
 
 function describe(weights) {
-  const word = active();
-  if (!word) {
+  const position = active();
+  if (!position) {
     byId("status").replaceChildren("No piece is chosen: all lines are shown.");
     return;
   }
   const strongest = weights.sort((one, other) => other.weight - one.weight);
-  const verb = word.side === "queries" ? " attends to " : " is attended to by ";
-  const text = [quoted(piecesOf(word.side)[word.place]), verb];
+  const verb = position.side === "queries" ? " attends to " : " is attended to by ";
+  const text = [quoted(piecesOf(position.side)[position.place]), verb];
   for (const [number, found] of strongest.slice(0, MOST_NAMED).entries()) {
-    const other = word.side === "queries" ? found.key : found.query;
-    text.push(number ? ", " : "", quoted(piecesOf(OPPOSITE[word.side])[other]));
-    text.push(` ${percent(found.weight)} (${nameOf(found.layer, found.head)})`);
+    const other = position.side === "queries" ? found.key : found.query;
+    text.push(number ? ", " : "", quoted(piecesOf(OPPOSITE[position.side])[other]));
+    text.push(` ${decimal(found.weight)} (${nameOf(found.layer, found.head)})`);
   }
   if (!strongest.length) text.push("no piece in the layers and heads shown");
   text.push(strongest.length > MOST_NAMED ? ", …" : ".");
@@ -205,15 +205,17 @@ const nameOf = (layer, head) =>
 
 function drawTable() {
   if (!byId("table").open) return;
-  const word = active();
+  const position = active();
   const columns = ascending(shown.layers).flatMap((layer) =>
     ascending(shown.heads).map((head) => [layer, head]));
-  const side = word ? OPPOSITE[word.side] : "queries";
-  const cell = word ? weightIn(word) : strongestIn;
+  const side = position ? OPPOSITE[position.side] : "queries";
+  const cell = position ? weightIn(position) : strongestIn;
   const caption = element("caption", {}, `${shown.kind.title}: `);
-  if (!word) caption.append("the piece to which each piece attends most, and its weight");
-  else if (word.side === "queries") caption.append("from ", quoted(piecesOf(word.side)[word.place]));
-  else caption.append("to ", quoted(piecesOf(word.side)[word.place]));
+  if (!position) caption.append("the piece to which each piece attends most, and its weight");
+  else {
+    caption.append(position.side === "queries" ? "from " : "to ");
+    caption.append(quoted(piecesOf(position.side)[position.place]));
+  }
   const heading = element("th", { scope: "col" }, data.headings[shown.kind[side]]);
   const head = element("tr", {}, heading);
   for (const [layer, number] of columns) {
@@ -231,23 +233,23 @@ function drawTable() {
   byId("table").lastElementChild.replaceChildren(table);
 }
 
-const weightIn = (word) => (weights, place) =>
-  [percent(word.side === "queries" ? weights[word.place][place] : weights[place][word.place])];
+const weightIn = ({ side, place }) => (weights, other) =>
+  [decimal(side === "queries" ? weights[place][other] : weights[other][place])];
 
 function strongestIn(weights, query) {
   const most = Math.max(...weights[query]);
-  return [quoted(piecesOf("keys")[weights[query].indexOf(most)]), ` ${percent(most)}`];
+  return [quoted(piecesOf("keys")[weights[query].indexOf(most)]), ` ${decimal(most)}`];
 }
 
 // ---- pointer and keyboard
 
-const wordOf = (option) => ({ side: option.dataset.side, place: Number(option.dataset.place) });
+const positionOf = (option) => ({ side: option.dataset.side, place: Number(option.dataset.place) });
 const optionAt = (event) => event.target.closest?.("[role=option]") ?? null;
 
-function mark(name, word) {
+function mark(name, position) {
   const before = active();
-  const isChange = !isSame(marked[name], word);
-  marked[name] = word;
+  const isChange = !isSame(marked[name], position);
+  marked[name] = position;
   if (isChange && (name === "chosen" || !isSame(before, active()))) drawLines();
 }
 
@@ -259,7 +261,7 @@ function focusOn(option) {
 function onKey(event) {
   const option = optionAt(event);
   if (!option || event.ctrlKey || event.altKey || event.metaKey) return;
-  const { side, place } = wordOf(option);
+  const { side, place } = positionOf(option);
   const list = option.parentElement;
   const opposite = list.parentElement.querySelector(`ul.${OPPOSITE[side]}`).children;
   const moves = {
@@ -277,8 +279,8 @@ function onKey(event) {
 }
 
 function toggle(option) {
-  const word = wordOf(option);
-  mark("chosen", isSame(word, marked.chosen) ? null : word);
+  const position = positionOf(option);
+  mark("chosen", isSame(position, marked.chosen) ? null : position);
 }
 
 function clear() {
@@ -289,7 +291,7 @@ function clear() {
 const figures = byId("figures");
 const markedBy = (name) => (event) => {
   const option = optionAt(event);
-  mark(name, option && wordOf(option));
+  mark(name, option && positionOf(option));
 };
 figures.addEventListener("mouseover", markedBy("hovered"));
 figures.addEventListener("mouseleave", () => mark("hovered", null));
