@@ -81,9 +81,7 @@ def test_every_command_and_option_is_documented(name):
     command = dict(commands()).get(name, cli.main)
     assert command.help
     assert all(
-        parameter.help
-        for parameter in command.params
-        if isinstance(parameter, click.Option) and parameter.name != "output_format"
+        parameter.help for parameter in command.params if isinstance(parameter, click.Option)
     )
 
 
