@@ -4,7 +4,7 @@ import glob
 from itertools import islice
 from pathlib import Path
 
-from nmt_cli.data_sets import get_hint
+from nmt_cli.dataset_names import get_hint
 
 MATCHES_SHOWN = 3
 MATCHES_LOOKED_AT = 1000  # a pattern may match a whole disk

@@ -14,7 +14,7 @@ MAX_LINES = 400
 # From the bottom up; a unit may import from lower layers and from itself.
 LAYERS = [
     {
-        "data_sets",
+        "dataset_names",
         "durations",
         "errors",
         "figures",

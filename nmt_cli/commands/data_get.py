@@ -4,7 +4,7 @@ from pathlib import Path
 
 from nmt_cli import logs
 from nmt_cli.atomic_files import directory_appearing_whole, refuse_directory
-from nmt_cli.data_sets import FOLDER, TREEBANK
+from nmt_cli.dataset_names import FOLDER, TREEBANK
 from nmt_cli.datasets.assembly import download, write_evaluation_sets, write_train
 from nmt_cli.datasets.catalogue import CATALOGUE
 from nmt_cli.datasets.treebank import write_splits

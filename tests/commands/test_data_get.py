@@ -12,7 +12,7 @@ from nmt_cli import cli, logs
 from nmt_cli.atomic_files import verify
 from nmt_cli.commands import data_get
 from nmt_cli.commands.recipes import _named_files
-from nmt_cli.data_sets import FOLDER, NAMES, TREEBANK
+from nmt_cli.dataset_names import FOLDER, NAMES, TREEBANK
 from nmt_cli.datasets.catalogue import CATALOGUE
 from nmt_cli.datasets.entries import Archive, EvaluationSet, ParallelDataset, Part
 from nmt_cli.errors import UserError
