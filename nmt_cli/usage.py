@@ -11,9 +11,7 @@ from typing import Any, NamedTuple
 import click
 from click.core import ParameterSource
 
-from nmt_cli.durations import parse_duration
 from nmt_cli.near_names import MOST_PROPOSED, nearest, plain, slips
-from nmt_cli.number_lists import parse_number_list
 from nmt_cli.other_toolkits import RENAMED, Renamed, missing_here, names_of_keys, renamed
 from nmt_cli.proposed_commands import as_argument
 
@@ -66,14 +64,6 @@ class HelpfulGroup(click.Group):
             raise click.UsageError(f"{text}{_command_meant(self, args[0])}", ctx) from None
 
 
-def read_duration(_: click.Context, __: click.Parameter, text: str | None) -> float | None:
-    """Return the seconds of an option such as 3h30m; None for an option that is not given."""
-    try:
-        return None if text is None else parse_duration(text)
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from None
-
-
 def refuse_options_except(*allowed: str, choice: str) -> None:
     """Raise UsageError if the user gave an option that is not ``allowed`` with ``choice``."""
     ctx = click.get_current_context()
@@ -82,16 +72,6 @@ def refuse_options_except(*allowed: str, choice: str) -> None:
         is_given = ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
         if isinstance(option, click.Option) and is_given and name not in allowed:
             raise click.UsageError(f"{option.opts[0]} has no meaning with {choice}.", ctx)
-
-
-def read_number_list(
-    _: click.Context, __: click.Parameter, text: str | None
-) -> tuple[range, ...] | None:
-    """Return the numbers of an option such as 1,3-5; None for an option that is not given."""
-    try:
-        return None if text is None else parse_number_list(text)
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from None
 
 
 class _Written(NamedTuple):

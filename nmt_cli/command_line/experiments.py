@@ -17,6 +17,7 @@ from nmt_cli.command_line.options import (
     max_time_option,
     micro_batch_option,
     overrides_option,
+    parsed_by,
     precision_option,
     quiet_option,
     run_dir_option,
@@ -24,7 +25,7 @@ from nmt_cli.command_line.options import (
     workers_option,
 )
 from nmt_cli.commands.stage_names import STAGE_NAMES
-from nmt_cli.usage import read_number_list
+from nmt_cli.number_lists import parse_number_list
 
 STAGE = click.Choice(STAGE_NAMES)
 
@@ -72,7 +73,7 @@ def run(recipe: str, quiet: bool, resume: bool, **options: Any) -> None:
 @click.option(
     "--seeds",
     metavar="LIST",
-    callback=read_number_list,
+    callback=parsed_by(parse_number_list),
     help="Train each recipe with each of these seeds, such as 1,2.  [default: the recipe's]",
 )
 @click.option("--prepared", type=PATH, help="What preprocess writes.  [default: prepared/NAME]")

@@ -6,8 +6,27 @@ from typing import Any
 
 import click
 
+from nmt_cli.durations import parse_duration
 from nmt_cli.hardware.choices import AUTO
-from nmt_cli.usage import HelpfulCommand, HelpfulGroup, read_duration
+from nmt_cli.usage import HelpfulCommand, HelpfulGroup
+
+
+def parsed_by(
+    parse: Callable[[str], Any],
+) -> Callable[[click.Context, click.Parameter, str | None], Any]:
+    """Return a callback for an option: ``parse`` of its text, or None if it is not given.
+
+    ``parse`` raises ValueError with a message for the user.
+    """
+
+    def callback(_: click.Context, __: click.Parameter, text: str | None) -> Any:
+        try:
+            return None if text is None else parse(text)
+        except ValueError as error:
+            raise click.BadParameter(str(error)) from None
+
+    return callback
+
 
 PATH = click.Path(path_type=Path)
 overrides_option = click.option(
@@ -74,7 +93,7 @@ devices_option = click.option(
 max_time_option = click.option(
     "--max-time",
     metavar="DURATION",
-    callback=read_duration,
+    callback=parsed_by(parse_duration),
     help="Save and end before this much time has passed, such as 3h30m or 90s.",
 )
 workers_option = click.option(

@@ -6,7 +6,13 @@ from typing import Any
 import click
 
 from nmt_cli import logs
-from nmt_cli.command_line.options import cli_command, cli_group, format_option, overrides_option
+from nmt_cli.command_line.options import (
+    cli_command,
+    cli_group,
+    format_option,
+    overrides_option,
+    parsed_by,
+)
 
 LENGTHS = re.compile(r"(\d{1,9})(?:,(\d{1,9}))?", re.ASCII)
 LONGEST = 1_000_000  # tokens; the largest data.max_length
@@ -64,15 +70,13 @@ def check(recipe: str, overrides: tuple[str, ...]) -> None:
     command.check(recipe, overrides)
 
 
-def read_lengths(_: click.Context, __: click.Parameter, text: str | None) -> tuple[int, int] | None:
-    """Return the two lengths of an option such as 27 or 25,28; None if it is not given."""
-    if text is None:
-        return None
+def parse_lengths(text: str) -> tuple[int, int]:
+    """Return the two lengths in text such as 27 or 25,28. Raises ValueError for other text."""
     match = LENGTHS.fullmatch(text)
     source, target = match.groups() if match else ("0", None)
     lengths = (int(source), int(target or source))
     if not all(1 <= length <= LONGEST for length in lengths):
-        raise click.BadParameter(
+        raise ValueError(
             f"{text!r} is not one or two numbers of tokens, from 1 to {LONGEST:,}, such as 25,28."
         )
     return lengths
@@ -89,7 +93,7 @@ def read_lengths(_: click.Context, __: click.Parameter, text: str | None) -> tup
 @click.option(
     "--lengths",
     metavar="N[,N]",
-    callback=read_lengths,
+    callback=parsed_by(parse_lengths),
     help="Tokens of a source and a target sentence.  [default: the means of the prepared text, "
     "or an assumption if there is none]",
 )

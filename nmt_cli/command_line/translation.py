@@ -13,11 +13,12 @@ from nmt_cli.command_line.options import (
     device_option,
     force_option,
     fp32_products_option,
+    parsed_by,
     precision_option,
     quiet_option,
     threads_option,
 )
-from nmt_cli.usage import read_number_list
+from nmt_cli.number_lists import parse_number_list
 
 
 @cli_command()
@@ -107,11 +108,14 @@ def translate(model: Path, quiet: bool, **options: Any) -> None:
 @click.option(
     "--layers",
     metavar="LIST",
-    callback=read_number_list,
+    callback=parsed_by(parse_number_list),
     help="Such as 1,3-5.  [default: all; in a PNG file the last]",
 )
 @click.option(
-    "--heads", metavar="LIST", callback=read_number_list, help="Such as 1,3-5.  [default: all]"
+    "--heads",
+    metavar="LIST",
+    callback=parsed_by(parse_number_list),
+    help="Such as 1,3-5.  [default: all]",
 )
 @force_option
 @device_option
