@@ -293,8 +293,8 @@ def _is_reported(experiment: Experiment) -> bool:
     shown = (experiment.run_dir / METRICS, experiment.scores / MANIFEST)
     if _manifest(own.parent) is None:
         return False
-    times = [path.stat().st_mtime_ns for path in shown if path.exists()]
-    return own.stat().st_mtime_ns >= max(times)
+    made_at = own.stat().st_mtime_ns
+    return all(path.stat().st_mtime_ns <= made_at for path in shown if path.exists())
 
 
 def _report(experiment: Experiment, _: bool) -> None:

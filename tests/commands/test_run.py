@@ -8,16 +8,17 @@ import pytest
 from click.testing import CliRunner
 
 from nmt_cli import cli, logs
+from nmt_cli.atomic_files import write_manifest
 from nmt_cli.commands import run as command
+from nmt_cli.commands.run_stages import STAGES, Experiment
 from nmt_cli.commands.stage_names import STAGE_NAMES
 from nmt_cli.decoding.translator import Translator
 from nmt_cli.errors import InterruptedTrainingError, UserError
 from nmt_cli.metrics.bleu import bleu_scorer, chrf_scorer
 from nmt_cli.metrics.paper_bleu import PAPER_PAIRS, paper_bleu_scorer
+from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.training.update import update_weights
 from tests.conftest import RECIPE, write_pairs
-
-STAGES = list(STAGE_NAMES)
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +58,7 @@ def do(*, overrides=(), max_steps=6, **options):
 
 def skipped(caplog):
     """Return the stages that the last call skipped."""
-    return [name for name in STAGES if f"{name}: unchanged, skipped." in caplog.messages]
+    return [name for name in STAGE_NAMES if f"{name}: unchanged, skipped." in caplog.messages]
 
 
 @pytest.fixture
@@ -87,7 +88,7 @@ def test_everything_is_made_and_scored(folder, capfdbinary):
 def test_nothing_is_made_twice(folder, caplog):
     before = {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
     do()
-    assert skipped(caplog) == STAGES
+    assert skipped(caplog) == list(STAGE_NAMES)
     after = {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
     assert after == before
 
@@ -122,7 +123,7 @@ def remove_average(folder):
 def test_only_what_depends_on_a_change_is_made_again(folder, caplog, change, made):
     change(folder)
     do()
-    assert skipped(caplog) == [name for name in STAGES if name not in made]
+    assert skipped(caplog) == [name for name in STAGE_NAMES if name not in made]
 
 
 def test_a_decoding_key_needs_no_training(folder, caplog, monkeypatch):
@@ -165,7 +166,7 @@ def test_changed_text_is_refused_by_the_run_until_it_is_forced(folder, caplog):
 @pytest.mark.parametrize("stage", ["preprocess", "average", "score"])
 def test_forced_stages_and_those_behind_them_are_made_again(folder, caplog, stage):
     do(force_from=stage)
-    assert skipped(caplog) == STAGES[: STAGES.index(stage)]
+    assert skipped(caplog) == list(STAGE_NAMES[: STAGE_NAMES.index(stage)])
 
 
 def test_until_ends_behind_a_stage(folder, caplog, capfdbinary):
@@ -226,6 +227,13 @@ def test_a_missing_matplotlib_leaves_out_the_report(folder, monkeypatch, caplog)
         "report is left out: report draws with matplotlib" in message for message in caplog.messages
     )
     assert not (folder / "runs/toy/report").exists()
+
+
+def test_a_report_is_current_if_the_records_that_it_shows_were_removed(tmp_path):
+    (tmp_path / "report").mkdir()
+    write_manifest(tmp_path / "report", {"kind": "report"})
+    experiment = Experiment.of("quickstart", read_recipe("quickstart"), {"run_dir": tmp_path})
+    assert STAGES["report"].is_current(experiment)
 
 
 def test_a_stage_to_force_must_not_come_after_the_last():
