@@ -21,10 +21,10 @@ from nmt_cli.command_line import (
     training,
     translation,
 )
+from nmt_cli.command_line.usage import HelpfulGroup
 from nmt_cli.errors import STATUS_INTERRUPTED, InterruptedTrainingError, UserError
 from nmt_cli.hardware.thread_waiting import spin_briefly
 from nmt_cli.launch import this_worker
-from nmt_cli.usage import HelpfulGroup
 
 STATUS_OUTPUT_FAILED = 74
 STATUS_READER_GONE = 141

@@ -41,13 +41,13 @@ LAYERS = [
     {"decoding"},
     {"runs"},
     {"training"},
-    {"commands", "usage"},
+    {"commands"},
     {"command_line"},
     {"cli"},
     {"__main__"},
 ]
 DOORS = {
-    "click": {"cli", "command_line", "usage"},
+    "click": {"cli", "command_line"},
     "yaml": {"recipe"},
     "pydantic": {"recipe"},
     "pydantic_core": {"recipe"},

@@ -6,9 +6,9 @@ from typing import Any
 
 import click
 
+from nmt_cli.command_line.usage import HelpfulCommand, HelpfulGroup
 from nmt_cli.durations import parse_duration
 from nmt_cli.hardware.choices import AUTO
-from nmt_cli.usage import HelpfulCommand, HelpfulGroup
 
 
 def parsed_by(
