@@ -3,6 +3,7 @@
 import os
 import select
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO
 
@@ -61,11 +62,19 @@ class StandardOutput:
                 ) from None
 
 
-def read_input(path: Path) -> list[str]:
-    """Return all lines of a file, or of stdin if ``path`` is ``-``."""
-    return list(LineTexts(standard_input())) if path == STANDARD_INPUT else texts_of(path)
+def read_inputs(paths: Sequence[Path]) -> list[list[str]]:
+    """Return all lines of each file; ``-`` is stdin.
+
+    Raises UserError if a file cannot be read, or if stdin is given twice.
+    """
+    if paths.count(STANDARD_INPUT) > 1:
+        raise UserError("- (standard input) can be given once only; name the other file.")
+    return [
+        list(LineTexts(standard_input())) if path == STANDARD_INPUT else texts_of(path)
+        for path in paths
+    ]
 
 
 def name_of_input(path: Path) -> str:
-    """Return how messages name what ``read_input`` reads."""
+    """Return how messages name what ``read_inputs`` reads."""
     return "standard input" if path == STANDARD_INPUT else str(path)

@@ -6,12 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from nmt_cli import logs
-from nmt_cli.commands.pipes import (
-    STANDARD_INPUT,
-    StandardOutput,
-    name_of_input,
-    read_input,
-)
+from nmt_cli.commands.pipes import StandardOutput, name_of_input, read_inputs
 from nmt_cli.corpus.lines import LineTexts
 from nmt_cli.corpus.text_files import open_text
 from nmt_cli.errors import UserError
@@ -42,10 +37,8 @@ def run(
     if len(golds) != 1:
         raise UserError(f"parseval compares with one file of gold trees, not with {len(golds)}.")
     gold = golds[0]
-    if predicted == gold == STANDARD_INPUT:
-        raise UserError("- (standard input) can be given once only; name the other file.")
     rules = _parameters(parameters)
-    ours, theirs = read_input(predicted), read_input(gold)
+    ours, theirs = read_inputs([predicted, gold])
     _check_numbers(predicted, len(ours), gold, len(theirs))
     trees = [_gold_tree(text, rules, gold, line) for line, text in enumerate(theirs, 1)]
     sentences = [

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from nmt_cli import logs
-from nmt_cli.commands.pipes import STANDARD_INPUT, name_of_input, read_input
+from nmt_cli.commands.pipes import name_of_input, read_inputs
 from nmt_cli.errors import UserError
 from nmt_cli.metrics.bleu import looks_in_pieces, looks_tokenized
 from nmt_cli.metrics.significance import NamedText
@@ -15,9 +15,10 @@ def read_texts(paths: Sequence[Path]) -> list[NamedText]:
 
     Raises UserError if a file cannot be read, is empty or has another number of lines.
     """
-    if paths.count(STANDARD_INPUT) > 1:
-        raise UserError("- (standard input) can be given once only; name the other file.")
-    texts = [NamedText(name_of_input(path), read_input(path)) for path in paths]
+    texts = [
+        NamedText(name_of_input(path), lines)
+        for path, lines in zip(paths, read_inputs(paths), strict=True)
+    ]
     hypotheses, *others = texts
     num_lines = len(hypotheses.lines)
     for name, lines in others:
