@@ -1,8 +1,14 @@
-"""Random trees as nested tuples: a leaf is (tag, word), a constituent (label, [children])."""
+"""Random trees, and the notations of the literature.
+
+A random tree is made of nested tuples: a leaf is (tag, word), a constituent (label, [children]).
+"""
 
 from hypothesis import strategies as st
 
+from nmt_cli.recipe.treebank_config import TreebankConfig
+from nmt_cli.trees.labels import PENN_TREEBANK
 from nmt_cli.trees.linearization import Linearization
+from nmt_cli.trees.repair import repair
 
 CONSTITUENTS = ["S", "NP", "VP", "PP", "X"]
 TAGS = ["NN", "VBZ", "PRP$", ",", "-LRB-", "''"]
@@ -45,3 +51,20 @@ def every_form(labels):
         for known in (labels, None)
         if known or notation != "slashes"
     ]
+
+
+def linearization(labels=None, **keys):
+    """The linearization of a recipe with these keys in data.treebank."""
+    return TreebankConfig(**keys).linearization(labels)
+
+
+PIECES = linearization()
+VINYALS = linearization(notation="brackets", tags="XX")  # Grammar as a Foreign Language, 2015
+TENSOR2TENSOR = linearization(PENN_TREEBANK, notation="slashes")
+
+
+def delinearized(tokens, words, form):
+    """The tree of tokens that need no repair: the inverse of ``linearize``."""
+    tree, repairs = repair(tokens, words, form)
+    assert not repairs.total()
+    return tree

@@ -14,8 +14,8 @@ from nmt_cli.metrics.parseval_lines import score_trees
 from nmt_cli.model_directory import load_model
 from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.trees.labels import Labels
-from nmt_cli.trees.linearization import Linearization
 from nmt_cli.trees.reader import read_trees
+from tests.random_trees import linearization
 from tests.tiny_treebank import write_treebank
 
 RUN = Path("runs/tiny")
@@ -85,7 +85,7 @@ def test_the_result_line_has_f1(folder, capsys):
 @pytest.mark.usefixtures("folder")
 def test_the_model_holds_the_notation_and_the_labels():
     settings = load_model(RUN / "average").settings
-    assert settings.trees == Linearization(labels=LABELS)
+    assert settings.trees == linearization(LABELS)
     assert json.loads((RUN / "average/config.json").read_text())["format_version"] == 3
 
 

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Literal
 
 from nmt_cli.errors import UserError
-from nmt_cli.trees.labels import PENN_TREEBANK, UNKNOWN_TAG, Labels
+from nmt_cli.trees.labels import UNKNOWN_TAG, Labels
 from nmt_cli.trees.tree import Close, Leaf, Open, Part, Tree
 
 Notation = Literal["angles", "brackets", "slashes"]
@@ -39,11 +39,11 @@ class Linearization:
         slashes   S NP NN /NP VP VBZ /VP /S          (needs ``labels`` to tell S from a tag)
     """
 
-    notation: Notation = "angles"
-    tags: Literal["kept", "XX"] = "kept"  # XX writes the tag XX for every word
-    words: Literal["dropped", "kept"] = "dropped"  # if kept, each word follows its tag
-    closing: Literal["typed", "plain"] = "typed"  # )NP or only ); /NP or only /
-    labels: Labels | None = None  # the labels that trees may have; None allows all
+    notation: Notation
+    tags: Literal["kept", "XX"]  # XX writes the tag XX for every word
+    words: Literal["dropped", "kept"]  # if kept, each word follows its tag
+    closing: Literal["typed", "plain"]  # )NP or only ); /NP or only /
+    labels: Labels | None  # the labels that trees may have; None allows all
 
     def __post_init__(self) -> None:
         if self.notation == "slashes" and self.labels is None:
@@ -103,11 +103,6 @@ class Linearization:
         if isinstance(part, Close) and self.closing == "plain":
             return Close("")
         return part
-
-
-PIECES = Linearization()  # one piece for each token; see the recipe parsing
-VINYALS = Linearization("brackets", tags="XX")  # Grammar as a Foreign Language, 2015
-TENSOR2TENSOR = Linearization("slashes", labels=PENN_TREEBANK)
 
 
 @lru_cache(maxsize=10_000)

@@ -61,17 +61,6 @@ class Repaired(NamedTuple):
     repairs: Repairs
 
 
-def delinearize(tokens: Sequence[str], words: Sequence[str], form: Linearization) -> Tree:
-    """Return the tree of ``tokens``, whose leaves are ``words``: the inverse of ``linearize``.
-
-    Raises ValueError if the tokens are not those of a tree of so many words.
-    """
-    tree, repairs = repair(tokens, words, form)
-    if repairs.total():
-        raise ValueError(f"these are not the tokens of a tree of {len(words):,} words: {repairs}")
-    return tree
-
-
 def repair(tokens: Sequence[str], words: Sequence[str], form: Linearization) -> Repaired:
     """Return a tree whose leaves are exactly ``words``, as near to ``tokens`` as these rules say.
 
@@ -84,8 +73,8 @@ def repair(tokens: Sequence[str], words: Sequence[str], form: Linearization) -> 
     - A constituent without leaves is dropped.
     - If several trees are left, or leaves without a constituent, a constituent TOP joins them.
 
-    A leaf whose tag is missing, unknown or not written gets that of ``tag_without_context``. Raises
-    ValueError if there are no words.
+    A leaf whose tag is missing, unknown or not written gets that of ``tag_without_context``. The
+    tokens that ``linearize`` returns need no repair. Raises ValueError if there are no words.
     """
     if not words:
         raise ValueError("a tree needs at least one word")

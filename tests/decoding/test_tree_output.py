@@ -7,10 +7,9 @@ from hypothesis import strategies as st
 from nmt_cli.decoding.tree_output import splitter, tree_of
 from nmt_cli.errors import UserError
 from nmt_cli.trees.labels import Labels
-from nmt_cli.trees.linearization import PIECES
 from nmt_cli.trees.reader import read_trees
 from nmt_cli.trees.sentence import words_of
-from tests.random_trees import every_form
+from tests.random_trees import PIECES, every_form
 
 FORMS = every_form(Labels(frozenset({"S", "NP"}), frozenset({"NN", "VBZ", "."})))
 lines = st.text(min_size=1, max_size=30).filter(words_of)

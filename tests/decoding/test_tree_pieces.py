@@ -11,17 +11,18 @@ from nmt_cli.decoding.tree_pieces import tree_pieces
 from nmt_cli.errors import UserError
 from nmt_cli.recipe.schema import TokenizerConfig
 from nmt_cli.trees.labels import Labels
-from nmt_cli.trees.linearization import PIECES, Linearization, Tag
+from nmt_cli.trees.linearization import Tag
 from nmt_cli.trees.tree import Close, Open
 from tests.fake_models import tiny_recipe
+from tests.random_trees import PIECES, linearization
 
 LABELS = Labels(frozenset({"S", "NP"}), frozenset({"NN", "VB"}))
 SENTENCES = ["(see the dog) (see the cat)", "the dog and the cat see unk", "rain falls in May"]
 ANGLES = ("(S", "(NP", "<NN>", "<VB>", ")NP", ")S")
 WANTED = {Open("S"), Open("NP"), Tag("NN"), Tag("VB"), Close("NP"), Close("S")}
-BRACKETS = Linearization("brackets", labels=LABELS)
-SLASHES = Linearization("slashes", labels=LABELS)
-PLAIN = Linearization(closing="plain")
+BRACKETS = linearization(LABELS, notation="brackets")
+SLASHES = linearization(LABELS, notation="slashes")
+PLAIN = linearization(closing="plain")
 
 
 @cache
@@ -102,7 +103,7 @@ def test_one_closing_bracket_closes_every_label():
 
 
 def test_labels_that_the_model_does_not_know_are_left_out():
-    known = Linearization(labels=Labels(frozenset({"S"}), frozenset({"NN"})))
+    known = linearization(Labels(frozenset({"S"}), frozenset({"NN"})))
     pieces = tree_pieces(sentencepiece(*ANGLES), known)
     assert set(pieces.symbols.values()) == {Open("S"), Close("S"), Tag("NN")}
 
@@ -112,10 +113,10 @@ def test_labels_that_the_model_does_not_know_are_left_out():
     [
         (
             lambda: whitespace(*ANGLES),
-            Linearization(words="kept"),
+            linearization(words="kept"),
             "have the words of the sentence",
         ),
-        (lambda: whitespace(*ANGLES), Linearization("brackets"), "its tags are unknown"),
+        (lambda: whitespace(*ANGLES), linearization(notation="brackets"), "its tags are unknown"),
         (lambda: whitespace("(S", "<NN>"), PIECES, "not have brackets and tags as pieces"),
         (lambda: whitespace("(S", ")S"), PIECES, "not have brackets and tags as pieces"),
         (lambda: sentencepiece(), PIECES, "not have brackets and tags as pieces"),

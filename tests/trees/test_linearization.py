@@ -8,15 +8,25 @@ from hypothesis import strategies as st
 from nmt_cli.errors import UserError
 from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.trees.labels import PENN_TREEBANK, Labels
-from nmt_cli.trees.linearization import PIECES, TENSOR2TENSOR, VINYALS, Linearization
 from nmt_cli.trees.reader import read_trees
-from nmt_cli.trees.repair import delinearize
 from nmt_cli.trees.tree import Leaf, Tree
-from tests.random_trees import CONSTITUENTS, TAGS, as_text, deep_text, every_form, nested_trees
+from tests.random_trees import (
+    CONSTITUENTS,
+    PIECES,
+    TAGS,
+    TENSOR2TENSOR,
+    VINYALS,
+    as_text,
+    deep_text,
+    delinearized,
+    every_form,
+    linearization,
+    nested_trees,
+)
 
 LABELS = Labels(frozenset(CONSTITUENTS), frozenset(TAGS))
 EVERY_FORM = every_form(LABELS)
-AMBIGUOUS = Linearization("slashes", labels=Labels(frozenset({"NP"}), frozenset({"NP", "/NP"})))
+AMBIGUOUS = linearization(Labels(frozenset({"NP"}), frozenset({"NP", "/NP"})), notation="slashes")
 TREE = "(S (NP (PRP She)) (VP (VBD ate) (NP (DT a) (NN pear))) (. .))"
 shared = pytest.mark.skipif(
     "NMT_CLI_SHARED" not in os.environ, reason="NMT_CLI_SHARED names no folder with real data"
@@ -34,18 +44,18 @@ def tree_of(text):
         (PIECES, "(S(NP<PRP>)NP(VP<VBD>(NP<DT><NN>)NP)VP<.>)S"),
         (VINYALS, "(S (NP XX )NP (VP XX (NP XX XX )NP )VP XX )S"),
         (TENSOR2TENSOR, "S NP PRP /NP VP VBD NP DT NN /NP /VP . /S"),
-        (Linearization("brackets"), "(S (NP PRP )NP (VP VBD (NP DT NN )NP )VP . )S"),
-        (Linearization("angles", closing="plain"), "(S(NP<PRP>)(VP<VBD>(NP<DT><NN>))<.>)"),
+        (linearization(notation="brackets"), "(S (NP PRP )NP (VP VBD (NP DT NN )NP )VP . )S"),
+        (linearization(closing="plain"), "(S(NP<PRP>)(VP<VBD>(NP<DT><NN>))<.>)"),
         (
-            Linearization("brackets", closing="plain", words="kept"),
+            linearization(notation="brackets", closing="plain", words="kept"),
             "(S (NP PRP She ) (VP VBD ate (NP DT a NN pear ) ) . . )",
         ),
         (
-            Linearization("angles", words="kept"),
+            linearization(words="kept"),
             "(S (NP <PRP> She )NP (VP <VBD> ate (NP <DT> a <NN> pear )NP )VP <.> . )S",
         ),
         (
-            Linearization("slashes", tags="XX", closing="plain", labels=PENN_TREEBANK),
+            linearization(PENN_TREEBANK, notation="slashes", tags="XX", closing="plain"),
             "S NP XX / VP XX NP XX XX / / XX /",
         ),
     ],
@@ -55,7 +65,7 @@ def test_text_of_each_form(form, text):
     assert form.join(form.linearize(tree)) == text
     tokens = form.split(text)
     assert tokens == form.linearize(tree)
-    parsed = delinearize(tokens, tree.words, form)
+    parsed = delinearized(tokens, tree.words, form)
     assert parsed.words == tree.words
     assert parsed.tags == (["XX"] * 4 + ["."] if form.tags == "XX" else tree.tags)
     assert parsed == tree or form.tags == "XX"
@@ -66,7 +76,7 @@ def test_the_notation_of_the_recipe():
     tree = tree_of("(S (NP (NNP John)) (VP (VBD ate) (NP (DT the) (NN cake))) (. .))")
     text = "(S(NP<NNP>)NP(VP<VBD>(NP<DT><NN>)NP)VP<.>)S"
     assert PIECES.join(PIECES.linearize(tree)) == text
-    assert delinearize(PIECES.split(text), tree.words, PIECES) == tree
+    assert delinearized(PIECES.split(text), tree.words, PIECES) == tree
     treebank = read_recipe("parsing").recipe.data.treebank
     assert treebank is not None
     assert treebank.linearization(None) == PIECES
@@ -80,7 +90,7 @@ def test_tokens_and_words_give_the_tree_again(nested, form):
     tokens = form.linearize(tree)
     assert form.split(form.join(tokens)) == tokens
     assert "\n" not in form.join(tokens)
-    parsed = delinearize(tokens, tree.words, form)
+    parsed = delinearized(tokens, tree.words, form)
     if form.tags == "kept":
         assert parsed == tree
     else:
@@ -100,7 +110,7 @@ def test_split_loses_nothing_but_white_space(text, form):
 
 def test_a_mark_without_its_tag_gets_it_back():
     tree = tree_of("(S (NN rain) (, ,) (. ?) (: --) (`` ``) ('' '') (-LRB- -LRB-))")
-    parsed = delinearize(VINYALS.linearize(tree), tree.words, VINYALS)
+    parsed = delinearized(VINYALS.linearize(tree), tree.words, VINYALS)
     assert parsed.tags == ["XX", *tree.tags[1:]]
 
 
@@ -114,7 +124,7 @@ def test_a_mark_without_its_tag_gets_it_back():
         (Tree((Leaf("NP", "x"),)), AMBIGUOUS, "the tag 'NP' could not"),
         (tree_of("(ROOT (NN rain))"), TENSOR2TENSOR, "the label 'ROOT' is not among the known "
          "labels in the notation slashes"),
-        (tree_of("(ROOT (NN rain))"), Linearization(labels=PENN_TREEBANK), "the label 'ROOT' is "),
+        (tree_of("(ROOT (NN rain))"), linearization(PENN_TREEBANK), "the label 'ROOT' is "),
         (Tree((Leaf("HYPH", "-"),)), TENSOR2TENSOR, "the tag 'HYPH' is not among"),
     ],
 )  # fmt: skip
@@ -126,14 +136,14 @@ def test_labels_that_could_not_be_read_again_are_refused(tree, form, message):
 
 def test_slashes_need_labels():
     with pytest.raises(ValueError, match="needs the labels"):
-        Linearization("slashes")
+        linearization(notation="slashes")
 
 
 @pytest.mark.parametrize("form", [PIECES, VINYALS, TENSOR2TENSOR])
 def test_deep_trees_are_linearized(form):
     tree = tree_of(deep_text(10_000))
     assert (
-        delinearize(form.linearize(tree), ["rain"], form).parts[:-10_000][:-1]
+        delinearized(form.linearize(tree), ["rain"], form).parts[:-10_000][:-1]
         == (tree.parts[:10_000])
     )
 
@@ -144,8 +154,8 @@ def test_real_treebanks_are_linearized(bank):
     path = Path(os.environ["NMT_CLI_SHARED"], "treebank", bank, "dev.trees")
     trees = list(read_trees(path.read_text(encoding="utf-8").split("\n"), str(path)))
     tags = frozenset(tag for tree in trees for tag in tree.tags)
-    slashes = Linearization("slashes", labels=PENN_TREEBANK._replace(tags=tags))
-    for form in (PIECES, Linearization("brackets"), slashes):
+    slashes = linearization(PENN_TREEBANK._replace(tags=tags), notation="slashes")
+    for form in (PIECES, linearization(notation="brackets"), slashes):
         for tree in trees:
             text = form.join(form.linearize(tree))
-            assert delinearize(form.split(text), tree.words, form) == tree
+            assert delinearized(form.split(text), tree.words, form) == tree
