@@ -71,7 +71,7 @@ class LinearizedText:
 
         Raises UserError if one of them is a mark of the model.
         """
-        tokens = self._form.symbols(self._labels)
+        tokens = self._form.tokens_of(self._labels)
         is_joined = self._form.is_joined and not self._spaced
         pieces = tokens if is_joined else [self._to_piece(token) for token in tokens]
         for piece in pieces:

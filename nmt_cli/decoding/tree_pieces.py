@@ -78,7 +78,7 @@ def _one_piece_tokens(
     pieces = tokenizer.pieces(range(tokenizer.size))
     space_id = pieces.index(SPACE_IN_PIECES) if SPACE_IN_PIECES in pieces else None
     tokens = dict.fromkeys(piece.removeprefix(SPACE_IN_PIECES) for piece in pieces)
-    candidates = [token for token in tokens if _is_known(token, form)]
+    candidates = [token for token in tokens if _is_allowed(token, form)]
     ids, marks = {}, {tokenizer.unk_id, tokenizer.bos_id, tokenizer.eos_id}
     for token, encoded in zip(
         candidates, tokenizer.encode_batch(candidates, "target"), strict=True
@@ -90,9 +90,9 @@ def _one_piece_tokens(
     return space_id, ids
 
 
-def _is_known(token: str, form: Linearization) -> bool:
+def _is_allowed(token: str, form: Linearization) -> bool:
     symbol = form.read(token)
-    return symbol is not None and form.knows(symbol)
+    return symbol is not None and form.allows(symbol)
 
 
 def _with_both_brackets(symbols: Mapping[int, Symbol | None]) -> dict[int, Symbol]:

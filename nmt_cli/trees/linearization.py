@@ -58,8 +58,11 @@ class Linearization:
                 tokens.append(part.word)
         return tokens
 
-    def symbols(self, labels: Labels) -> list[str]:
-        """Return every token but words that trees with ``labels`` can have, sorted."""
+    def tokens_of(self, labels: Labels) -> list[str]:
+        """Return every token but words that trees with ``labels`` can have, sorted.
+
+        Raises UserError if a label cannot be written.
+        """
         constituents = sorted(labels.constituents)
         every: list[Part] = [
             *map(Open, constituents),
@@ -82,7 +85,7 @@ class Linearization:
         """Return what ``token`` stands for; None if it is not a bracket or tag of the notation."""
         return _read(token, self)
 
-    def knows(self, symbol: Symbol) -> bool:
+    def allows(self, symbol: Symbol) -> bool:
         """Return whether a tree may have the label or tag of ``symbol``."""
         if isinstance(symbol, Tag) and self.tags == "XX":
             return symbol.tag == UNKNOWN_TAG
@@ -130,9 +133,9 @@ def _written(symbol: Symbol, form: Linearization) -> str:
         token = f"{closing}{symbol.label}"
     else:
         token = f"<{symbol.tag}>" if form.notation == "angles" else symbol.tag
-    if _read(token, form) != symbol or not form.knows(symbol):
+    if _read(token, form) != symbol or not form.allows(symbol):
         kind, label = ("tag", symbol.tag) if isinstance(symbol, Tag) else ("label", symbol.label)
-        why = "could not be read again" if form.knows(symbol) else "is not among the known labels"
+        why = "could not be read again" if form.allows(symbol) else "is not among the known labels"
         raise UserError(
             f"the {kind} {label!r} {why} in the notation {form.notation}; "
             "rename it or choose another notation."

@@ -86,7 +86,7 @@ def repair(tokens: Sequence[str], words: Sequence[str], form: Linearization) -> 
         if symbol is None:
             unfinished.repairs.no_symbols += 1
         elif isinstance(symbol, Open):
-            unfinished.open(symbol.label, is_known=form.knows(symbol))
+            unfinished.open(symbol.label, is_allowed=form.allows(symbol))
         elif isinstance(symbol, Close):
             unfinished.close(symbol.label)
         else:
@@ -111,10 +111,10 @@ class _UnfinishedTree:
         self._open: list[_Constituent] = []
         self._open_labels: Counter[str] = Counter()
 
-    def open(self, label: str, *, is_known: bool) -> None:
-        self._open.append(_Constituent(label, len(self._parts) if is_known else None))
+    def open(self, label: str, *, is_allowed: bool) -> None:
+        self._open.append(_Constituent(label, len(self._parts) if is_allowed else None))
         self._open_labels[label] += 1
-        if is_known:
+        if is_allowed:
             self._parts.append(Open(label))
         else:
             self.repairs.unknown_labels += 1
@@ -141,8 +141,8 @@ class _UnfinishedTree:
         if self._num_leaves == len(self._words):
             self.repairs.dropped_leaves += 1
             return
-        tag = symbol.tag if form.tags == "kept" and form.knows(symbol) else ""
-        self.repairs.unknown_labels += not form.knows(symbol)
+        tag = symbol.tag if form.tags == "kept" and form.allows(symbol) else ""
+        self.repairs.unknown_labels += not form.allows(symbol)
         self._parts.append(self._next_leaf(tag))
 
     def finish(self) -> Tree:

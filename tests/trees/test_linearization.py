@@ -80,8 +80,8 @@ def test_the_notation_of_the_recipe():
     treebank = read_recipe("parsing").recipe.data.treebank
     assert treebank is not None
     assert treebank.linearization(None) == PIECES
-    symbols = PIECES.symbols(PENN_TREEBANK)
-    assert len(symbols) == 2 * 27 + 45  # constituents with TOP; 36 tags of words, 9 of punctuation
+    tokens = PIECES.tokens_of(PENN_TREEBANK)
+    assert len(tokens) == 2 * 27 + 45  # constituents with TOP; 36 tags of words, 9 of punctuation
 
 
 @given(nested_trees, st.sampled_from(EVERY_FORM))
