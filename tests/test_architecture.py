@@ -54,7 +54,7 @@ DOORS = {
     "sentencepiece": {"corpus"},
     "nltk": {"corpus"},
     "sacremoses": {"corpus", "metrics"},
-    "sacrebleu": {"metrics"},
+    "sacrebleu": {"datasets", "metrics"},
     "safetensors": {"model_directory"},
     "tqdm": {"logs"},
     "pooch": {"datasets"},

@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from nmt_cli import logs
+from nmt_cli.datasets import evaluation_sets
 from nmt_cli.datasets.archives import append_lines, append_members
 from nmt_cli.datasets.entries import Archive, EvaluationSet, ParallelDataset, Part
+from nmt_cli.datasets.evaluation_sets import DownloadedSet
 from nmt_cli.errors import UserError
 from nmt_cli.extras import importing
-from nmt_cli.metrics import test_sets
-from nmt_cli.metrics.test_sets import DownloadedSet
 
 
 class Downloads(NamedTuple):
@@ -30,12 +30,12 @@ def download(dataset: ParallelDataset, folder: Path) -> Downloads:
         from nmt_cli.datasets.download import fetch, refuse_small_disk
     refuse_small_disk(dataset.archives, folder)
     languages = "-".join(dataset.languages)
-    evaluation_sets = {
-        wanted: test_sets.download(wanted.sacrebleu_name, languages, wanted.num_lines)
+    downloaded_sets = {
+        wanted: evaluation_sets.download(wanted.sacrebleu_name, languages, wanted.num_lines)
         for wanted in dataset.evaluation_sets
     }
     archives = {archive: fetch(archive, folder) for archive in dataset.archives}
-    return Downloads(archives, evaluation_sets)
+    return Downloads(archives, downloaded_sets)
 
 
 def write_train(

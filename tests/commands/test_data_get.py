@@ -13,12 +13,12 @@ from nmt_cli.atomic_files import verify
 from nmt_cli.commands import data_get
 from nmt_cli.commands.recipes import _named_files
 from nmt_cli.dataset_names import FOLDER, NAMES, TREEBANK
+from nmt_cli.datasets import evaluation_sets
 from nmt_cli.datasets.catalogue import CATALOGUE
 from nmt_cli.datasets.entries import Archive, EvaluationSet, ParallelDataset, Part
+from nmt_cli.datasets.evaluation_sets import DownloadedSet
 from nmt_cli.errors import UserError
 from nmt_cli.locks import OutputInUseError, claimed
-from nmt_cli.metrics import test_sets
-from nmt_cli.metrics.test_sets import DownloadedSet
 from nmt_cli.recipe.reader import read_recipe
 from tests.loopback_server import Fault
 from tests.tar_files import tar_of
@@ -76,7 +76,7 @@ def toy(server, monkeypatch, tmp_path):
         assert (name, languages, num_lines) == ("toy/full", "en-de", 2)
         return DownloadedSet(files["en"], files["de"], "http://x/t.tgz", "0a")
 
-    monkeypatch.setattr(test_sets, "download", downloaded)
+    monkeypatch.setattr(evaluation_sets, "download", downloaded)
     return dataset
 
 

@@ -41,7 +41,7 @@ class DownloadedSet(NamedTuple):
 
 
 class _WrongCopyError(Exception):
-    """What sacreBLEU has stored is wrong and must be downloaded again; the message says why."""
+    """What sacreBLEU has stored is wrong and must be downloaded again. The message states why."""
 
 
 def download(name: str, language_pair: str, num_lines: int) -> DownloadedSet:
@@ -92,13 +92,12 @@ def _files(dataset: Any, language_pair: str, folder: Path) -> tuple[Path, Path]:
 
 def _check_lines(paths: Iterable[Path], num_lines: int) -> None:
     for path in paths:
-        found = count_lines(path)
+        found = _count_lines(path)
         if found != num_lines:
             raise _WrongCopyError(f"{path} had {found:,} lines instead of {num_lines:,}")
 
 
-def count_lines(path: Path) -> int:
-    """Return the number of line feeds in the file."""
+def _count_lines(path: Path) -> int:
     with path.open("rb") as stream:
         return sum(block.count(b"\n") for block in iter(lambda: stream.read(1 << 20), b""))
 
