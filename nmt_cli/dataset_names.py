@@ -7,7 +7,7 @@ TREEBANK = "wsj"
 NAMES = ("wmt14-en-de", "wmt14-en-fr", TREEBANK)
 
 
-def get_hint(path: Path) -> str:
+def data_get_hint(path: Path) -> str:
     """Return "; nmt-cli data get NAME writes it" if ``path`` is in its missing folder.
 
     Otherwise return "". Messages insert the text before their full stop.

@@ -4,7 +4,7 @@ import glob
 from itertools import islice
 from pathlib import Path
 
-from nmt_cli.dataset_names import get_hint
+from nmt_cli.dataset_names import data_get_hint
 
 MATCHES_SHOWN = 3
 MATCHES_LOOKED_AT = 1000  # a pattern may match a whole disk
@@ -24,7 +24,7 @@ def missing_hint(path: Path) -> str:
         except RuntimeError:  # ~user of a user who does not exist
             return "; ~ is not expanded, write the whole path"
     if "*" not in text:
-        return get_hint(path)
+        return data_get_hint(path)
     matches = sorted(islice(glob.iglob(text), MATCHES_LOOKED_AT))  # noqa: PTH207 - also absolute
     if not matches:
         return "; * is not expanded and nothing matches, write the name of each file"

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from nmt_cli import logs
-from nmt_cli.datasets.treebank import SPLITS, cleaned_trees, find_files, write_splits
+from nmt_cli.datasets.wsj_sections import SPLITS, cleaned_trees, find_files, write_splits
 from nmt_cli.errors import UserError
 
 # Two trees with everything that is removed: an empty root, function labels, indices, gaps, traces
