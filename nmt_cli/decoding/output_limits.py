@@ -10,33 +10,34 @@ class OutputLimits:
     """Makes sentences for the search, with what is allowed as their output."""
 
     def __init__(
-        self, eos_id: int, extra_length: int, longest: int | None, trees: WellFormedTrees | None
+        self, eos_id: int, extra_length: int, longest: int | None, rule: WellFormedTrees | None
     ) -> None:
         """Allow ``extra_length`` pieces more than the source has, and never more than ``longest``.
 
-        With the rule ``trees``, outputs are trees of the sentence's words.
+        With ``rule``, outputs are trees of the sentence's words.
         """
         self._eos_id, self._extra_length, self._longest = eos_id, extra_length, longest
-        self._trees = trees
+        self._rule = rule
 
     @property
     def rules(self) -> tuple[WellFormedTrees, ...]:
         """The rules that the search of the sentences needs."""
-        return () if self._trees is None else (self._trees,)
+        return () if self._rule is None else (self._rule,)
 
     def sentence(self, tokens: Sequence[int], words: Sequence[str]) -> Sentence:
         """Return the sentence with ``tokens``, which do not have ``</s>``.
 
-        ``words`` are the leaves of its tree; if there are none, its outputs are not restricted to
-        trees. They also are not if no tree of so many words fits into ``longest``, or if most of
-        the words have no piece. A tree that needs more than ``extra_length`` may be longer.
+        ``words`` are the leaves of its tree. Its outputs are not restricted to trees if there are
+        no words, if there are more words than the output may have pieces, or if no tree of so many
+        words fits into ``longest``. If every tree needs more than ``extra_length``, the outputs may
+        be as long as the shortest one.
         """
         longest_output, rule_data = len(tokens) + self._extra_length, {}
-        if self._trees is not None and 0 < len(words) <= longest_output:
-            shortest = self._trees.shortest_output(len(words))
+        if self._rule is not None and 0 < len(words) <= longest_output:
+            shortest = self._rule.shortest_output(len(words))
             if self._longest is None or shortest <= self._longest:
                 longest_output = max(longest_output, shortest)
-                rule_data = {self._trees.name: self._trees.leaves(words)}
+                rule_data = {self._rule.name: self._rule.leaves(words)}
         if self._longest is not None:
             longest_output = min(longest_output, self._longest)
         return Sentence([*tokens, self._eos_id], longest_output, rule_data)

@@ -108,7 +108,7 @@ class Translator:
     ) -> None:
         decoding, device = settings.decoding, model.output_weight.device
         self._tokenizer, self._too_long, self._keep_pieces = tokenizer, too_long, keep_pieces
-        self._trees, self._words_of = settings.trees, splitter(tokenize, settings.trees)
+        self._form, self._words_of = settings.trees, splitter(tokenize, settings.trees)
         self._settings = SearchSettings(
             beam_size if beam_size is not None else decoding.beam_size,
             length_penalty if length_penalty is not None else decoding.length_penalty,
@@ -128,8 +128,8 @@ class Translator:
             self._limit = min(self._limit, longest)
         if well_formed_trees is None:
             well_formed_trees = decoding.well_formed_trees
-        trees = WellFormedTrees.of_model(tokenizer, self._trees) if well_formed_trees else None
-        self._outputs = OutputLimits(tokenizer.eos_id, max_extra_length, longest, trees)
+        rule = WellFormedTrees.of_model(tokenizer, self._form) if well_formed_trees else None
+        self._outputs = OutputLimits(tokenizer.eos_id, max_extra_length, longest, rule)
         self._device = device
         chosen = choose_precision(precision, device)
         self._fp32_products = choose_fp32_products(fp32_products, device, chosen)
@@ -210,7 +210,7 @@ class Translator:
             if jobs[number].error is None and not is_blank(line)
         }
         words: dict[int, list[str]] = {}
-        if self._trees is not None:
+        if self._form is not None:
             cut = {number: self._words_of(line) for number, line in texts.items()}
             words = {number: leaves for number, leaves in cut.items() if leaves}
             texts = {number: " ".join(leaves) for number, leaves in words.items()}
@@ -248,7 +248,7 @@ class Translator:
 
     def _job(self, text: str, tokens: Sequence[int]) -> _Job:
         if len(tokens) <= self._limit:
-            is_nothing = not tokens and self._trees is None  # a parse needs no pieces
+            is_nothing = not tokens and self._form is None  # a parse needs no pieces
             return _Job([] if is_nothing else [Part(tokens, "")])
         if self._too_long == "error":
             return _Job(
@@ -326,8 +326,8 @@ class Translator:
 
     def _whole(self, texts: Sequence[str], job: _Job) -> tuple[str, Repairs | None]:
         """Return the translation of a line made of the translations of its parts."""
-        if self._trees is not None and not self._keep_pieces:
-            return tree_of(texts, job.words, self._trees)
+        if self._form is not None and not self._keep_pieces:
+            return tree_of(texts, job.words, self._form)
         whole = ""
         for text, part in zip(texts, job.parts, strict=True):
             if whole:
