@@ -1,13 +1,14 @@
-"""Table 1 of the paper for one length and width: what kinds of layers compute, in constants of 1.
+"""Table 1 of the paper with numbers: what each kind of layer computes for one length and width.
 
-The paper gives orders of growth only, so these numbers compare kinds of layers with each other;
-they are no operation counts of a real layer.
+The paper gives orders of growth only, and every constant factor is 1 here. So these numbers compare
+kinds of layers with each other; they are no operation counts of a real layer.
 """
 
 from typing import NamedTuple
 
-KERNEL_WIDTH = 3  # k, ours: the paper leaves it open
-NEIGHBOURHOOD = 10  # r, ours too
+# The paper gives no numbers for these two.
+KERNEL_WIDTH = 3  # k
+NEIGHBOURHOOD = 10  # r
 
 
 class LayerType(NamedTuple):
@@ -32,7 +33,7 @@ def layer_types(length: int, width: int) -> list[LayerType]:
 
 
 def _layers_to_reach(length: int, kernel_width: int) -> int:
-    """Return log_k(n), rounded up: the dilated layers after which every position meets another."""
+    """Return log_k(n), rounded up: how many dilated layers connect all positions."""
     layers, reach = 1, kernel_width
     while reach < length:
         layers, reach = layers + 1, reach * kernel_width

@@ -52,9 +52,8 @@ def halve(text: str) -> Halves:
     first, last = max(1, len(text) // 4), len(text) - max(1, len(text) // 4)
     for border in (SENTENCE_END, WHITE_SPACE):
         ends = [match.end() for match in border.finditer(text, first, last)]
-        inner = [end for end in ends if end <= last]
-        if inner:
-            return _cut(text, min(inner, key=lambda end: abs(end - middle)))
+        if ends:
+            return _cut(text, min(ends, key=lambda end: abs(end - middle)))
     cut = middle
     while cut < last and _continues(text, cut):
         cut += 1

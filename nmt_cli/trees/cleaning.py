@@ -45,11 +45,11 @@ def without_root(tree: Tree) -> Tree:
     return tree
 
 
-def with_root(tree: Tree, label: str = ROOT) -> Tree:
-    """Return the tree with exactly one root, which has ``label``."""
+def with_root(tree: Tree) -> Tree:
+    """Return the tree with exactly one root, which has the label TOP."""
     tree = without_root(tree)
     children = tree.parts[1:-1] if _has_root(tree) else tree.parts
-    return Tree((Open(label), *children, Close(label)))
+    return Tree((Open(ROOT), *children, Close(ROOT)))
 
 
 def _without_functions(part: Part) -> Part:

@@ -37,7 +37,7 @@ Part = Open | Leaf | Close
 class Tree:
     """One tree: either a single leaf, or a constituent; each constituent has at least one leaf.
 
-    Labels, tags and words are not empty and have no white space, except that the label of the
+    Labels, tags and words are not empty and have no ASCII white space, except that the label of the
     outermost constituent may be empty. ``str`` gives the Penn Treebank's brackets on one line.
     """
 

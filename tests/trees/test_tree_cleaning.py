@@ -80,7 +80,6 @@ def test_a_root_goes_if_a_tree_is_left(text, bare):
 )
 def test_every_tree_gets_one_root(text, rooted):
     assert str(with_root(tree_of(text))) == rooted
-    assert str(with_root(tree_of(text), "ROOT")) == rooted.replace("TOP", "ROOT")
 
 
 def test_deep_trees_are_cleaned():

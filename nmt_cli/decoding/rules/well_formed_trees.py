@@ -75,7 +75,7 @@ class WellFormedTrees:
         return cls(pieces, tokenizer.size, tokenizer.eos_id, known_tags(form))
 
     def leaves(self, words: Sequence[str]) -> Array:
-        """Return the data of a sentence for this rule: of each word, which tags fit it."""
+        """Return the data of a sentence for this rule: the kind of each word in _KindsOfWords."""
         return np.array([self._words.kind(word) for word in words])
 
     def shortest_output(self, num_words: int) -> int:
@@ -149,7 +149,8 @@ class _Trees(NamedTuple):
 class _KindsOfWords:
     """Words of a kind may have the same tags; the kinds are numbered as they are met.
 
-    If no tag of the vocabulary fits a word, it may have every tag; so it may if the only tag is XX.
+    If no tag of the vocabulary fits a word, it may have every tag: for example a punctuation mark,
+    if the only tag of the vocabulary is XX.
     """
 
     def __init__(self, symbols: Sequence[Symbol], num_marks: int, tags: Set[str]) -> None:

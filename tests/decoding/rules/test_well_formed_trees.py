@@ -265,7 +265,7 @@ def test_the_shortest_output_is_that_of_the_flattest_tree(spacing):
         ]
 
 
-def test_sentences_without_a_number_of_words_are_searched_as_without_the_rule():
+def test_sentences_without_data_for_the_rule_are_searched_as_without_it():
     toy = Toy("typed")
     logits = random_table(len(toy.tokens))
     trees = random_sentences(toy, random.Random(1), 9)
