@@ -30,7 +30,7 @@ def parts_within(
                 parts.append(Part(tokens, separator))
         elif len(text) == 1:  # one character in several pieces: bytes
             cuts = range(0, len(tokens), limit)
-            parts += [Part(tokens[cut : cut + limit], "") for cut in cuts]
+            parts += [Part(tokens[cut : cut + limit], "" if cut else separator) for cut in cuts]
         else:
             halves = halve(text)
             waiting.append((halves.right, encode(halves.right), halves.separator))

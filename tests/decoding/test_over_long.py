@@ -51,6 +51,11 @@ def test_words_stay_apart_and_long_words_together():
     assert rejoined(parts).split() == text.split()
 
 
+def test_a_space_before_a_character_in_several_parts_is_kept():
+    parts = parts_within("a 😀", encode("a 😀"), 3, encode)
+    assert [(len(part.tokens), part.separator) for part in parts] == [(1, ""), (3, " "), (1, "")]
+
+
 def test_a_long_text_is_cut_in_reasonable_time():
     text = "x" * 1_000_000
     assert rejoined(parts_within(text, encode(text), 1000, encode)) == text
