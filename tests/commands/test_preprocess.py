@@ -12,6 +12,7 @@ import pytest
 from nmt_cli import logs
 from nmt_cli.corpus import encoding, parallel_corpora
 from nmt_cli.errors import UserError
+from tests.real_text import real_file
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -230,17 +231,9 @@ def test_reading_shows_about_how_many_pairs_there_are(corpus, capsys, monkeypatc
     assert lines[-1].startswith("reading: 130 of about 130 pairs, ")
 
 
-@pytest.fixture
-def shared():
-    folder = os.environ.get("NMT_CLI_SHARED")
-    if not folder:
-        pytest.skip("NMT_CLI_SHARED does not name the folder with real text")
-    return Path(folder)
-
-
-def test_real_text_with_odd_characters_keeps_its_pairs(corpus, shared):
-    dirty, news = shared / "dirty", shared / "newstest" / "newstest2009.en-de"
-    europarl = shared / "europarl" / "europarl-v7.fr-en"
+def test_real_text_with_odd_characters_keeps_its_pairs(corpus):
+    dirty, news = real_file("dirty"), real_file("newstest", "newstest2009.en-de")
+    europarl = real_file("europarl", "europarl-v7.fr-en")
     files = [
         (dirty / "opennmt-toy.train.en", dirty / "opennmt-toy.train.de"),
         (f"{europarl}.en.gz", f"{europarl}.fr.gz"),

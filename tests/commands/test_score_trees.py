@@ -1,7 +1,6 @@
 import gzip
 import io
 import json
-import os
 import re
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from click.testing import CliRunner
 from nmt_cli import cli, logs
 from nmt_cli.commands import score_trees
 from nmt_cli.errors import UserError
+from tests.real_text import real_file
 
 GOLD = [
     "(TOP (S (NP (NN rain)) (VP (VBZ falls) (ADVP (RB softly))) (. .)))",
@@ -64,9 +64,6 @@ No crossing               =   0.00
 2 or less crossing        = 100.00
 Tagging accuracy          = 100.00
 """
-shared = pytest.mark.skipif(
-    "NMT_CLI_SHARED" not in os.environ, reason="NMT_CLI_SHARED names no folder with real data"
-)
 
 
 @pytest.fixture
@@ -201,7 +198,6 @@ def test_options_that_do_not_go_together(files, options, message):
     assert message in result.stderr
 
 
-@shared
 @pytest.mark.parametrize(
     ("predicted", "gold", "parameters", "expected"),
     [
@@ -212,15 +208,14 @@ def test_options_that_do_not_go_together(files, options, message):
 )
 def test_every_digit_is_that_of_evalb(capsys, predicted, gold, parameters, expected):
     logs.configure(quiet=True)
-    folder = Path(os.environ["NMT_CLI_SHARED"], "evalb")
+    folder = real_file("evalb")
     rules = None if parameters is None else folder / parameters
     score_trees.run(folder / predicted, [folder / gold], rules)
     assert capsys.readouterr().out == (folder / expected).read_text(encoding="utf-8")
 
 
-@shared
 def test_the_rules_of_collins_end_after_ten_errors():
-    folder = Path(os.environ["NMT_CLI_SHARED"], "evalb")
+    folder = real_file("evalb")
     with pytest.raises(
         UserError, match=r"pairs\.pred:179: .*more than MAX_ERROR of .*COLLINS\.prm"
     ):

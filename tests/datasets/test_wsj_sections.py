@@ -1,11 +1,9 @@
-import os
-from pathlib import Path
-
 import pytest
 
 from nmt_cli import logs
 from nmt_cli.datasets.wsj_sections import SPLITS, cleaned_trees, find_files, write_splits
 from nmt_cli.errors import UserError
+from tests.real_text import real_lines
 
 # Two trees with everything that is removed: an empty root, function labels, indices, gaps, traces
 # and the constituents that hold nothing else.
@@ -165,9 +163,7 @@ def test_two_copies_are_refused(tmp_path):
 
 
 def test_real_clean_trees_stay_as_they_are(tmp_path):
-    if "NMT_CLI_SHARED" not in os.environ:
-        pytest.skip("NMT_CLI_SHARED, the folder of real data, is not set")
-    sample = Path(os.environ["NMT_CLI_SHARED"]) / "treebank/wsj-sample/dev.trees"
-    (tmp_path / "wsj_2200.mrg").write_bytes(sample.read_bytes().replace(b" (", b"\n  ("))
-    trees = [str(tree) for tree in cleaned_trees([tmp_path / "wsj_2200.mrg"])]
-    assert trees == sample.read_text(encoding="utf-8").rstrip("\n").split("\n")
+    sample = real_lines("treebank", "wsj-sample", "dev.trees")
+    path = tmp_path / "wsj_2200.mrg"
+    path.write_text("\n".join(sample).replace(" (", "\n  ("), encoding="utf-8")
+    assert [str(tree) for tree in cleaned_trees([path])] == sample

@@ -1,4 +1,3 @@
-import os
 from pathlib import Path
 
 import pytest
@@ -10,6 +9,7 @@ from nmt_cli.metrics.parseval_parameters import (
     default_parameters,
     read_parameters,
 )
+from tests.real_text import real_lines
 
 FILE = """\
 # a comment
@@ -26,9 +26,6 @@ EQ_LABEL ADVP PRT
 EQ_LABEL NP\tNX
 EQ_WORD The the
 """
-shared = pytest.mark.skipif(
-    "NMT_CLI_SHARED" not in os.environ, reason="NMT_CLI_SHARED names no folder with real data"
-)
 
 
 def read(text):
@@ -98,10 +95,8 @@ def test_the_default_file_is_installed():
     assert f'"metrics/{DEFAULT_FILE.name}"' in setup
 
 
-@shared
 def test_the_defaults_count_as_collins_does_but_for_another_root():
-    path = Path(os.environ["NMT_CLI_SHARED"], "evalb", "COLLINS.prm")
-    collins = read_parameters(path.read_text(encoding="utf-8").split("\n"), str(path))
+    collins = read_parameters(real_lines("evalb", "COLLINS.prm"), "COLLINS.prm")
     ours = default_parameters()
     assert ours.deleted_labels - collins.deleted_labels == {"ROOT"}
     assert collins.deleted_labels <= ours.deleted_labels

@@ -1,6 +1,3 @@
-import os
-from pathlib import Path
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,14 +20,12 @@ from tests.random_trees import (
     linearization,
     nested_trees,
 )
+from tests.real_text import real_lines
 
 LABELS = Labels(frozenset(CONSTITUENTS), frozenset(TAGS))
 EVERY_FORM = every_form(LABELS)
 AMBIGUOUS = linearization(Labels(frozenset({"NP"}), frozenset({"NP", "/NP"})), notation="slashes")
 TREE = "(S (NP (PRP She)) (VP (VBD ate) (NP (DT a) (NN pear))) (. .))"
-shared = pytest.mark.skipif(
-    "NMT_CLI_SHARED" not in os.environ, reason="NMT_CLI_SHARED names no folder with real data"
-)
 
 
 def tree_of(text):
@@ -148,11 +143,9 @@ def test_deep_trees_are_linearized(form):
     )
 
 
-@shared
 @pytest.mark.parametrize("bank", ["gum", "wsj-sample"])
 def test_real_treebanks_are_linearized(bank):
-    path = Path(os.environ["NMT_CLI_SHARED"], "treebank", bank, "dev.trees")
-    trees = list(read_trees(path.read_text(encoding="utf-8").split("\n"), str(path)))
+    trees = list(read_trees(real_lines("treebank", bank, "dev.trees"), bank))
     tags = frozenset(tag for tree in trees for tag in tree.tags)
     slashes = linearization(PENN_TREEBANK._replace(tags=tags), notation="slashes")
     for form in (PIECES, linearization(notation="brackets"), slashes):

@@ -1,6 +1,3 @@
-import os
-from pathlib import Path
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,12 +6,10 @@ from nmt_cli.errors import UserError
 from nmt_cli.trees.reader import read_trees
 from nmt_cli.trees.tree import Close, Leaf, Open, Tree
 from tests.random_trees import as_text, deep_text, nested_trees, words_of
+from tests.real_text import real_lines
 
 RAIN = "(S (NP (NN rain)) (VP (VBZ falls)) (. .))"
 SNOW = "(S (NP (NN snow)) (VP (VBZ melts)))"
-shared = pytest.mark.skipif(
-    "NMT_CLI_SHARED" not in os.environ, reason="NMT_CLI_SHARED names no folder with real data"
-)
 
 
 def read(text):
@@ -123,9 +118,7 @@ def test_trees_may_be_deep():
     assert "Leaf(tag='NN', word='rain')" in repr(tree)
 
 
-@shared
 @pytest.mark.parametrize("bank", ["gum", "wsj-sample"])
 def test_real_treebanks_are_read_and_written(bank):
-    path = Path(os.environ["NMT_CLI_SHARED"], "treebank", bank, "dev.trees")
-    lines = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
-    assert [str(tree) for tree in read_trees(lines, str(path))] == lines
+    lines = real_lines("treebank", bank, "dev.trees")
+    assert [str(tree) for tree in read_trees(lines, bank)] == lines
