@@ -12,33 +12,7 @@ from nmt_cli.decoding.beams import SearchSettings, length_penalty
 from nmt_cli.decoding.rules.logits_rule import allow_only
 from nmt_cli.decoding.search import Search, Sentence, beam_search
 from tests.fake_models import BOS, EOS, TableModel
-
-
-def random_table(vocabulary_size, *, end_bias=0.0):
-    """Logits that depend on the source and on every token of the prefix."""
-
-    def logits(source, prefix):
-        generator = torch.Generator().manual_seed(hash((source, prefix)) % 2**31)
-        row = 2 * torch.randn(vocabulary_size, generator=generator)
-        row[EOS] += end_bias
-        return row
-
-    return logits
-
-
-def settings(beam_size, alpha=0.6, n_best=1):
-    return SearchSettings(beam_size, alpha, n_best, BOS, EOS)
-
-
-def search(logits, sentences, settings, num_slots=3):
-    """Return the hypotheses of each sentence, in order."""
-    found = list(beam_search(TableModel(logits), sentences, num_slots, settings))
-    assert sorted(each.number for each in found) == list(range(len(sentences)))
-    return [each.hypotheses for each in sorted(found)]
-
-
-def log_probabilities(logits, source, prefix):
-    return logits(source, prefix).double().log_softmax(dim=0).tolist()
+from tests.table_search import log_probabilities, log_probability, random_table, search, settings
 
 
 def score_of(log_probability, num_tokens, alpha):
@@ -51,8 +25,7 @@ def exhaustive_search(logits, source, vocabulary_size, longest, alpha):
     words = [token for token in range(vocabulary_size) if token not in (BOS, EOS)]
     for length in range(longest + 1):
         for tokens in product(words, repeat=length):
-            steps = enumerate((*tokens, EOS))
-            total = sum(log_probabilities(logits, source, tokens[:i])[token] for i, token in steps)
+            total = log_probability(logits, source, tokens)
             outputs.append((score_of(total, length + 1, alpha), tokens))
     return sorted(outputs, reverse=True)
 

@@ -10,17 +10,17 @@ import numpy as np
 import pytest
 import torch
 
-from nmt_cli.decoding.beams import SearchSettings
 from nmt_cli.decoding.rules.logits_rule import SlotStates
 from nmt_cli.decoding.rules.well_formed_trees import WellFormedTrees
-from nmt_cli.decoding.search import Search, Sentence, beam_search
+from nmt_cli.decoding.search import Search, Sentence
 from nmt_cli.decoding.tree_output import known_tags, tree_of
 from nmt_cli.decoding.tree_pieces import TreePieces
 from nmt_cli.trees.labels import Labels
 from nmt_cli.trees.linearization import Tag
 from nmt_cli.trees.tree import Close, Open
-from tests.fake_models import BOS, EOS, TableModel
+from tests.fake_models import EOS, TableModel
 from tests.random_trees import linearization
+from tests.table_search import log_probability, random_table, search, settings
 
 SPACE = 3
 WORDS = ["rain", ",", "%", "falls"]
@@ -56,6 +56,10 @@ class Toy:
         leaves = self.rule.leaves(words_of(num_words))
         return Sentence((number, EOS), longest, {WellFormedTrees.name: leaves})
 
+    def search(self, logits, sentences, settings, num_slots=3):
+        """Return the hypotheses of each sentence, in order."""
+        return search(logits, sentences, settings, num_slots, [self.rule])
+
     def spaced(self, symbols):
         """Return the pieces of a text of these symbols."""
         if self.spacing == "each":
@@ -86,36 +90,6 @@ def all_trees(name, spacing, num_words, longest):
         for symbols in product(toy.ids, repeat=length)
     )
     return [text for text in texts if len(text) <= longest and toy.is_tree(text, num_words)]
-
-
-def random_table(vocabulary_size):
-    """Logits that depend on the source and on every token of the prefix."""
-
-    @cache
-    def logits(source, prefix):
-        generator = torch.Generator().manual_seed(hash((source, prefix)) % 2**31)
-        return 2 * torch.randn(vocabulary_size, generator=generator)
-
-    return logits
-
-
-def settings(beam_size, alpha=0.6, n_best=1):
-    return SearchSettings(beam_size, alpha, n_best, BOS, EOS)
-
-
-def search(toy, logits, sentences, settings, num_slots=3):
-    """Return the hypotheses of each sentence, in order."""
-    model = TableModel(lambda source, prefix: logits(source, prefix).clone())
-    found = sorted(beam_search(model, sentences, num_slots, settings, [toy.rule]))
-    assert [each.number for each in found] == list(range(len(sentences)))
-    return [each.hypotheses for each in found]
-
-
-def log_probability(logits, source, tokens):
-    steps = enumerate((*tokens, EOS))
-    return sum(
-        logits(source, tokens[:i]).double().log_softmax(dim=0)[token].item() for i, token in steps
-    )
 
 
 CASES = [
@@ -173,7 +147,7 @@ def test_a_wide_beam_finds_the_best_of_all_trees(name, spacing, num_words, longe
     ranked.sort(reverse=True)
     sentence = toy.sentence(7, num_words, longest)
     n_best = min(4, len(ranked))
-    (hypotheses,) = search(toy, logits, [sentence], settings(200, alpha, n_best))
+    (hypotheses,) = toy.search(logits, [sentence], settings(200, alpha, n_best))
     assert [hypothesis.tokens for hypothesis in hypotheses] == [tree for _, tree in ranked[:n_best]]
     assert [hypothesis.score for hypothesis in hypotheses] == pytest.approx(
         [score for score, _ in ranked[:n_best]], abs=1e-4
@@ -190,7 +164,7 @@ def test_beam_one_is_greedy_among_the_beginnings_of_trees():
             values = logits((number, EOS), prefix).tolist()
             texts = [text for text in texts if text[: len(prefix)] == prefix]
             prefix = (*prefix, max({text[len(prefix)] for text in texts}, key=values.__getitem__))
-        ((hypothesis,),) = search(toy, logits, [toy.sentence(number, 2, 6)], settings(1))
+        ((hypothesis,),) = toy.search(logits, [toy.sentence(number, 2, 6)], settings(1))
         assert (*hypothesis.tokens, EOS) == prefix
 
 
@@ -213,10 +187,10 @@ def test_every_output_of_random_logits_is_a_tree(name, spacing, beam_size):
     sentences = random_sentences(toy, rng, 10)
     logits = random_table(len(toy.tokens))
     chosen = settings(beam_size, n_best=beam_size)
-    together = search(toy, logits, sentences, chosen, num_slots=4)
+    together = toy.search(logits, sentences, chosen, num_slots=4)
     for sentence, hypotheses in zip(sentences, together, strict=True):
         assert hypotheses
-        assert [hypotheses] == search(toy, logits, [sentence], chosen)
+        assert [hypotheses] == toy.search(logits, [sentence], chosen)
         for hypothesis in hypotheses:
             num_words = len(sentence.rule_data[WellFormedTrees.name])
             assert toy.is_tree(hypothesis.tokens, num_words)
@@ -234,7 +208,7 @@ def test_brackets_that_open_forever_are_closed_in_time():
         row[toy.tokens.index("(B")] = 30.0
         return row
 
-    ((hypothesis,),) = search(toy, opens, [toy.sentence(1, 3, 20)], settings(1))
+    ((hypothesis,),) = toy.search(opens, [toy.sentence(1, 3, 20)], settings(1))
     assert toy.is_tree(hypothesis.tokens, 3)
     assert hypothesis.tokens.count(toy.tokens.index("(B")) == 8  # (20 - 3 words) / 2 brackets
 
@@ -246,9 +220,8 @@ def test_a_word_that_no_tag_fits_may_have_every_tag():
         TreePieces({5: Open("A"), 6: Close("A"), 7: Tag(",")}), len(toy.tokens), EOS, {",", "t"}
     )
     sentence = Sentence((1, EOS), 5, {WellFormedTrees.name: only_marks.leaves([",", "rain"])})
-    model = TableModel(lambda source, prefix: logits(source, prefix).clone())
-    (found,) = beam_search(model, [sentence], 1, settings(1), [only_marks])
-    assert [token for token in found.hypotheses[0].tokens if token == 7] == [7, 7]
+    ((hypothesis,),) = search(logits, [sentence], settings(1), rules=[only_marks])
+    assert [token for token in hypothesis.tokens if token == 7] == [7, 7]
 
 
 @pytest.mark.parametrize("spacing", SPACINGS)
@@ -258,9 +231,9 @@ def test_the_shortest_output_is_that_of_the_flattest_tree(spacing):
     for num_words in (1, 2, 5):
         shortest = toy.rule.shortest_output(num_words)
         enough = toy.sentence(1, num_words, shortest)
-        ((hypothesis,),) = search(toy, logits, [enough], settings(2))
+        ((hypothesis,),) = toy.search(logits, [enough], settings(2))
         assert len(hypothesis.tokens) == shortest
-        assert search(toy, logits, [enough._replace(longest_output=shortest - 1)], settings(2)) == [
+        assert toy.search(logits, [enough._replace(longest_output=shortest - 1)], settings(2)) == [
             ()
         ]
 
@@ -273,10 +246,9 @@ def test_sentences_without_data_for_the_rule_are_searched_as_without_it():
         sentence if number % 2 else sentence._replace(rule_data={})
         for number, sentence in enumerate(trees)
     ]
-    model = TableModel(lambda source, prefix: logits(source, prefix).clone())
-    free = [each.hypotheses for each in sorted(beam_search(model, trees, 4, settings(3)))]
-    bound = search(toy, logits, trees, settings(3))
-    mixed = search(toy, logits, sentences, settings(3))
+    free = search(logits, trees, settings(3))
+    bound = toy.search(logits, trees, settings(3))
+    mixed = toy.search(logits, sentences, settings(3))
     assert mixed == [(bound if number % 2 else free)[number] for number in range(len(trees))]
     assert free != bound
 
@@ -285,9 +257,8 @@ def test_slots_may_be_refilled_and_dropped_at_any_time():
     toy = Toy("typed", "each")
     logits = random_table(len(toy.tokens))
     sentences = random_sentences(toy, random.Random(2), 12)
-    expected = search(toy, logits, sentences, settings(2))
-    model = TableModel(lambda source, prefix: logits(source, prefix).clone())
-    ongoing = Search(model, 4, settings(2), [toy.rule])
+    expected = toy.search(logits, sentences, settings(2))
+    ongoing = Search(TableModel(logits), 4, settings(2), [toy.rule])
     waiting, found = list(sentences), []
     while waiting or ongoing.is_busy:
         newcomers, waiting = waiting[: ongoing.num_free_slots], waiting[ongoing.num_free_slots :]

@@ -1,0 +1,43 @@
+"""Searches over tables of random logits, which a test can also search by brute force."""
+
+from functools import cache
+
+import torch
+
+from nmt_cli.decoding.beams import SearchSettings
+from nmt_cli.decoding.search import beam_search
+from tests.fake_models import BOS, EOS, TableModel
+
+
+def random_table(vocabulary_size, *, end_bias=0.0):
+    """Logits that depend on the source and on every token of the prefix."""
+
+    @cache
+    def logits(source, prefix):
+        generator = torch.Generator().manual_seed(hash((source, prefix)) % 2**31)
+        row = 2 * torch.randn(vocabulary_size, generator=generator)
+        row[EOS] += end_bias
+        return row
+
+    return logits
+
+
+def log_probabilities(logits, source, prefix):
+    return logits(source, prefix).double().log_softmax(dim=0).tolist()
+
+
+def log_probability(logits, source, tokens):
+    """Return the log-probability of an output with these tokens, its end included."""
+    steps = enumerate((*tokens, EOS))
+    return sum(log_probabilities(logits, source, tokens[:i])[token] for i, token in steps)
+
+
+def settings(beam_size, alpha=0.6, n_best=1):
+    return SearchSettings(beam_size, alpha, n_best, BOS, EOS)
+
+
+def search(logits, sentences, settings, num_slots=3, rules=()):
+    """Return the hypotheses of each sentence, in order."""
+    found = sorted(beam_search(TableModel(logits), sentences, num_slots, settings, rules))
+    assert [each.number for each in found] == list(range(len(sentences)))
+    return [each.hypotheses for each in found]
