@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from nmt_cli import logs
 from nmt_cli.commands.text_table import aligned
+from nmt_cli.commands.scored_texts import NamedText
 from nmt_cli.errors import UserError
 from nmt_cli.figures import GIBIBYTE
 from nmt_cli.logs import printable, progress
@@ -14,7 +15,6 @@ from nmt_cli.metrics.resampling import SIGNIFICANCE_LEVEL, Method, Resampling
 from nmt_cli.metrics.scorer import Score, Scorer
 from nmt_cli.metrics.significance import (
     MetricFigures,
-    NamedText,
     SystemFigures,
     Verdict,
     memory_needed,

@@ -2,12 +2,19 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from nmt_cli import logs
 from nmt_cli.commands.pipes import name_of_input, read_inputs
 from nmt_cli.errors import UserError
 from nmt_cli.metrics.bleu import looks_in_pieces, looks_tokenized
-from nmt_cli.metrics.significance import NamedText
+
+
+class NamedText(NamedTuple):
+    """The lines of a file or of standard input."""
+
+    name: str
+    lines: Sequence[str]
 
 
 def read_texts(paths: Sequence[Path]) -> list[NamedText]:

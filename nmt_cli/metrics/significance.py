@@ -20,13 +20,6 @@ SEED_VARIABLE = "SACREBLEU_SEED"
 BYTES_PER_SAMPLED_SEGMENT: dict[Method, int] = {"bootstrap": 80, "randomization": 10}
 
 
-class NamedText(NamedTuple):
-    """The lines of a file or of standard input."""
-
-    name: str
-    lines: Sequence[str]
-
-
 class SystemFigures(NamedTuple):
     """The figures of one system in one metric, beside those of the baseline."""
 
@@ -52,14 +45,17 @@ def memory_needed(resampling: Resampling, num_segments: int) -> int:
 
 def paired_test(
     scorer: Scorer[Score],
-    systems: Sequence[NamedText],
+    systems: Sequence[tuple[str, Sequence[str]]],
     references: Sequence[Sequence[str]],
     resampling: Resampling,
 ) -> MetricFigures:
-    """Compare each system with the first one, the baseline; equal arguments give equal figures."""
+    """Compare each system with the first one, the baseline; equal arguments give equal figures.
+
+    A system is a name and its lines.
+    """
     with _seed_of_sacrebleu(resampling.seed):
         test = PairedTest(
-            [(name, lines) for name, lines in systems],
+            list(systems),
             {scorer.name: scorer.metric},
             references,
             test_type=SACREBLEU_METHODS[resampling.method],

@@ -9,10 +9,11 @@ from sacrebleu.significance import PairedTest
 
 from nmt_cli import cli, logs
 from nmt_cli.commands import score, score_comparison
+from nmt_cli.commands.scored_texts import NamedText
 from nmt_cli.errors import UserError
 from nmt_cli.metrics.bleu import bleu_scorer
 from nmt_cli.metrics.resampling import NUM_SAMPLES, Resampling
-from nmt_cli.metrics.significance import MetricFigures, NamedText, SystemFigures
+from nmt_cli.metrics.significance import MetricFigures, SystemFigures
 
 NUMBERS = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
 REFERENCE = [f"the {a} cat saw {b} mice in {a} houses" for a in NUMBERS for b in NUMBERS]

@@ -9,7 +9,7 @@ import sacrebleu
 
 from nmt_cli.metrics.bleu import bleu_scorer, chrf_scorer
 from nmt_cli.metrics.resampling import Resampling
-from nmt_cli.metrics.significance import NamedText, memory_needed, paired_test
+from nmt_cli.metrics.significance import memory_needed, paired_test
 from nmt_cli.metrics.ter import ter_scorer
 
 REFERENCE = [
@@ -50,7 +50,7 @@ def bleu(lines, reference):
 
 
 def paired(systems, resampling, scorer=None, references=None):
-    named = [NamedText(str(place), lines) for place, lines in enumerate(systems)]
+    named = [(str(place), lines) for place, lines in enumerate(systems)]
     return paired_test(scorer or bleu_scorer(), named, references or [REFERENCE], resampling)
 
 
