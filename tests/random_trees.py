@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from nmt_cli.recipe.treebank_config import TreebankConfig
 from nmt_cli.trees.labels import PENN_TREEBANK
 from nmt_cli.trees.linearization import Linearization
+from nmt_cli.trees.reader import read_trees
 from nmt_cli.trees.repair import repair
 
 CONSTITUENTS = ["S", "NP", "VP", "PP", "X"]
@@ -33,6 +34,11 @@ def as_text(nested):
 def words_of(nested):
     _, content = nested
     return [content] if isinstance(content, str) else [w for c in content for w in words_of(c)]
+
+
+def tree_of(text):
+    (tree,) = read_trees([text], "text")
+    return tree
 
 
 def deep_text(depth):

@@ -19,6 +19,7 @@ from tests.random_trees import (
     every_form,
     linearization,
     nested_trees,
+    tree_of,
 )
 from tests.real_text import real_lines
 
@@ -26,11 +27,6 @@ LABELS = Labels(frozenset(CONSTITUENTS), frozenset(TAGS))
 EVERY_FORM = every_form(LABELS)
 AMBIGUOUS = linearization(Labels(frozenset({"NP"}), frozenset({"NP", "/NP"})), notation="slashes")
 TREE = "(S (NP (PRP She)) (VP (VBD ate) (NP (DT a) (NN pear))) (. .))"
-
-
-def tree_of(text):
-    (tree,) = read_trees([text], "text")
-    return tree
 
 
 @pytest.mark.parametrize(

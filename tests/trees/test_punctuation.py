@@ -1,14 +1,14 @@
 import pytest
 
 from nmt_cli.metrics.parseval_lines import score_trees
+from nmt_cli.metrics.parseval_parameters import default_parameters
 from nmt_cli.trees.labels import PENN_TREEBANK
-from nmt_cli.trees.punctuation import with_fitting_tags
-from nmt_cli.trees.reader import read_trees
+from nmt_cli.trees.punctuation import NOT_COUNTED, with_fitting_tags
+from tests.random_trees import tree_of
 
 
 def fitted(text, tags=PENN_TREEBANK.tags):
-    (tree,) = read_trees([text], "test")
-    found = with_fitting_tags(tree, tags)
+    found = with_fitting_tags(tree_of(text), tags)
     return str(found.tree), found.num_replaced
 
 
@@ -28,6 +28,10 @@ def test_tags_of_punctuation_fit_the_words(before, after, replaced):
 
 def test_a_treebank_without_such_tags_keeps_its_own():
     assert fitted("(S (NN rain) (PUNCT .))", {"NN", "PUNCT"}) == ("(S (NN rain) (PUNCT .))", 0)
+
+
+def test_the_tags_that_are_not_counted_are_those_of_the_default_parameters():
+    assert default_parameters().deleted_labels - NOT_COUNTED == {"TOP", "ROOT", "-NONE-"}
 
 
 def test_parseval_then_counts_every_sentence():

@@ -7,13 +7,7 @@ from nmt_cli.trees.cleaning import (
     without_root,
     without_traces,
 )
-from nmt_cli.trees.reader import read_trees
-from tests.random_trees import deep_text
-
-
-def tree_of(text):
-    (tree,) = read_trees([text], "text")
-    return tree
+from tests.random_trees import deep_text, tree_of
 
 
 @pytest.mark.parametrize(
