@@ -11,7 +11,7 @@ from nmt_cli.decoding.search import Sentence
 from nmt_cli.errors import means_full_memory
 
 Outcome = tuple[Hypothesis, ...] | str  # the hypotheses, or what went wrong
-Search = Callable[[Iterable[Sentence], int], Iterator[Found]]
+SearchFunction = Callable[[Iterable[Sentence], int], Iterator[Found]]
 IMPOSSIBLE = "the model gives every translation probability 0"
 NO_MEMORY = "the memory is full even for this line alone; lower --beam-size, or end other programs"
 
@@ -45,7 +45,9 @@ class Isolation:
     fitted, ``num_slots`` is reduced to that half.
     """
 
-    def __init__(self, search: Search, sentences: Sequence[Sentence], num_slots: int) -> None:
+    def __init__(
+        self, search: SearchFunction, sentences: Sequence[Sentence], num_slots: int
+    ) -> None:
         self._search, self._sentences = search, sentences
         self.num_slots = num_slots
         self._outcomes: dict[int, Outcome] = {}

@@ -7,16 +7,16 @@ from pydantic import Field
 
 from nmt_cli.recipe.values import Count, Epochs, Interval, Problem
 
-Search = Literal["beam", "greedy", "off"]
+ValidationSearch = Literal["beam", "greedy", "off"]
 
 
 class ValidationConfig(Interval):
     """When and how to validate, which checkpoint is the best, and when to stop early."""
 
-    bleu: Search = Field(
+    bleu: ValidationSearch = Field(
         default="beam", description="How the validation text is translated for BLEU."
     )
-    parseval: Search = Field(
+    parseval: ValidationSearch = Field(
         default="off",
         description="How the validation text is parsed for F1 (PARSEVAL); needs data.treebank.",
     )

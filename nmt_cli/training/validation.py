@@ -27,7 +27,7 @@ from nmt_cli.metrics import bleu
 from nmt_cli.metrics.parseval_lines import score_trees
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.model_settings import settings_of
-from nmt_cli.recipe.interval_configs import Search
+from nmt_cli.recipe.interval_configs import ValidationSearch
 from nmt_cli.recipe.schema import Recipe
 from nmt_cli.training.full_memory import computed_within_memory
 from nmt_cli.training.gradient import as_tensors, loss_sums
@@ -152,7 +152,7 @@ class Validator:
         return micro_batches_of(by_length, source, target, max_tokens)
 
     def _translate(
-        self, model: Transformer, machine: Machine, stop: StopRequest, search: Search
+        self, model: Transformer, machine: Machine, stop: StopRequest, search: ValidationSearch
     ) -> list[str]:
         """Return the translations of this rank's lines, fewer if ``stop`` came meanwhile."""
         beam_size = 1 if search == "greedy" else None

@@ -201,7 +201,7 @@ def test_more_sentences_than_free_slots_are_refused():
 
 
 class ForcedStart:
-    """A rule with data of each sentence, as a later one will be: outputs begin with its tokens."""
+    """A rule with data of each sentence: outputs begin with these tokens."""
 
     name = "forced_start"
 
@@ -242,8 +242,7 @@ def test_rules_read_prefixes_and_what_a_sentence_brings_for_them():
         start = forced[number]
         assert tokens[: len(start)] == start
         # Forbidding does not change the probability of what is allowed.
-        steps = enumerate((*tokens, EOS))
-        total = sum(log_probabilities(table, (number,), tokens[:i])[token] for i, token in steps)
+        total = log_probability(table, (number,), tokens)
         assert hypotheses[0].log_probability == pytest.approx(total, abs=1e-4)
     for start, prefix in rule.seen:
         assert prefix[: len(start)] == start[: len(prefix)]
