@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import asdict, astuple, dataclass
 from operator import add
 from typing import NamedTuple
 
@@ -11,18 +11,18 @@ from nmt_cli.trees.labels import tag_without_context
 from nmt_cli.trees.linearization import Linearization, Tag
 from nmt_cli.trees.tree import Close, Leaf, Open, Part, Tree
 
-RULES = (  # in the order of the fields of Repairs
-    "tokens dropped",
-    "unknown labels",
-    "closing brackets added",
-    "closing brackets dropped",
-    "leaves added",
-    "leaves dropped",
-    "empty constituents dropped",
-    "wrong words",
-    "roots joined",
-    "tags of punctuation corrected",
-)
+NAMES = {  # of the fields of Repairs, in text
+    "no_symbols": "tokens dropped",
+    "unknown_labels": "unknown labels",
+    "added_closings": "closing brackets added",
+    "dropped_closings": "closing brackets dropped",
+    "added_leaves": "leaves added",
+    "dropped_leaves": "leaves dropped",
+    "empty_constituents": "empty constituents dropped",
+    "wrong_words": "wrong words",
+    "joined_roots": "roots joined",
+    "wrong_punctuation": "tags of punctuation corrected",
+}
 
 
 @dataclass
@@ -50,8 +50,8 @@ class Repairs:
 
     def as_text(self) -> str:
         """Return the names of the rules that were applied, with their counts."""
-        counts = zip(RULES, astuple(self), strict=True)
-        return ", ".join(f"{count:,} {rule}" for rule, count in counts if count)
+        counts = asdict(self).items()
+        return ", ".join(f"{count:,} {NAMES[field]}" for field, count in counts if count)
 
 
 class Repaired(NamedTuple):

@@ -1,10 +1,12 @@
+from dataclasses import fields
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from nmt_cli.trees.labels import Labels
 from nmt_cli.trees.reader import read_trees
-from nmt_cli.trees.repair import Repairs, repair
+from nmt_cli.trees.repair import NAMES, Repairs, repair
 from tests.random_trees import CONSTITUENTS, PIECES, TAGS, WORDS, every_form, linearization
 
 LABELS = Labels(
@@ -150,6 +152,11 @@ def test_any_tokens_become_a_tree_of_exactly_the_words(data, form, words):
     assert again.repairs == Repairs()
     assert again.tree.parts == tree.parts or form.tags == "XX"
     assert (repairs.total() == 0) == (tokens == own)
+
+
+def test_every_kind_of_repair_has_a_name():
+    one_of_each = Repairs(*(1 for _ in fields(Repairs)))
+    assert one_of_each.as_text().count(", ") + 1 == one_of_each.total() == len(NAMES)
 
 
 def test_deep_and_broken():
