@@ -76,7 +76,7 @@ def figures_of(
     """
     config, lengths, training = subject.architecture, subject.lengths, subject.training
     parameters = count_parameters(config, subject.vocabulary_size)
-    rounded = sorted({round(lengths.source), round(lengths.target)})
+    rounded = sorted({round(lengths.mean_source), round(lengths.mean_target)})
     figures = Figures(
         subject,
         parameters,

@@ -30,7 +30,11 @@ def as_json(figures: Figures) -> str:
         "name": subject.name,
         "architecture": subject.architecture.model_dump(mode="json"),
         "vocabulary_size": subject.vocabulary_size,
-        "lengths": {"source": lengths.source, "target": lengths.target, "origin": lengths.origin},
+        "lengths": {
+            "source": lengths.mean_source,
+            "target": lengths.mean_target,
+            "origin": lengths.origin,
+        },
         "parameters": _with_totals(figures.parameters),
         "forward_flops_per_target_token": _scaled(
             _with_totals(figures.flops), 1 / lengths.sums.target
@@ -129,8 +133,8 @@ def _flops(figures: Figures) -> list[str]:
         )
         rows.append((name, forward, training, f"{count / flops.total:.1%}"))
     return [
-        f"FLOPs of a target token, in sentences of {_mean(lengths.source)} source and "
-        f"{_mean(lengths.target)} target tokens ({_origin(lengths.origin)})",
+        f"FLOPs of a target token, in sentences of {_mean(lengths.mean_source)} source and "
+        f"{_mean(lengths.mean_target)} target tokens ({_origin(lengths.origin)})",
         *_indented(rows),
     ]
 

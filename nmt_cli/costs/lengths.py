@@ -22,12 +22,12 @@ class SentenceLengths(NamedTuple):
     pairs_per_epoch: float | None = None  # with the weights of corpora; None without text
 
     @property
-    def source(self) -> float:
+    def mean_source(self) -> float:
         """The mean length of a source sentence."""
         return self.sums.source / self.pairs
 
     @property
-    def target(self) -> float:
+    def mean_target(self) -> float:
         """The mean length of a target sentence."""
         return self.sums.target / self.pairs
 

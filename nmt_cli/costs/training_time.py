@@ -43,14 +43,16 @@ def planned_training(
 
     None if its end is given in epochs and the number of sentence pairs is not known.
     """
-    pairs_per_step = training.tokens_per_step / max(lengths.source, lengths.target)
+    pairs_per_step = training.tokens_per_step / max(lengths.mean_source, lengths.mean_target)
     ends = [] if training.max_steps is None else [training.max_steps]
     if training.max_epochs is not None and lengths.pairs_per_epoch is not None:
         ends.append(math.ceil(training.max_epochs * lengths.pairs_per_epoch / pairs_per_step))
     if not ends:
         return None
     flops_per_pair = training_flops_of_sums(config, vocabulary_size, lengths.sums) / lengths.pairs
-    return Training(min(ends), pairs_per_step * lengths.target, pairs_per_step * flops_per_pair)
+    return Training(
+        min(ends), pairs_per_step * lengths.mean_target, pairs_per_step * flops_per_pair
+    )
 
 
 def published_step_seconds(config: ModelConfig, tokens_per_step: int) -> float | None:

@@ -15,6 +15,6 @@ def test_a_text_is_summed_in_parts(monkeypatch):
 
 def test_the_means_are_those_of_the_pairs():
     text = SentenceLengths(sum_lengths([3, 4, 8], [1, 1, 7]), 3, "a text")
-    assert (text.source, text.target) == (5, 3)
-    assert equal_pairs(5, 3, "given").source == pytest.approx(text.source)
-    assert equal_pairs(5, 3, "given").target == pytest.approx(text.target)
+    assert (text.mean_source, text.mean_target) == (5, 3)
+    assert equal_pairs(5, 3, "given").mean_source == pytest.approx(text.mean_source)
+    assert equal_pairs(5, 3, "given").mean_target == pytest.approx(text.mean_target)
