@@ -4,12 +4,14 @@ The reader accepts more than well-formed trees, because EVALB does: a line of br
 is a skipped sentence, not an error.
 """
 
+import re
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from nmt_cli.metrics.parseval_parameters import Parameters
-from nmt_cli.trees.cleaning import plain_label
 from nmt_cli.trees.reader import bracket_tokens
+
+FUNCTION = re.compile("[-=].*")  # EVALB keeps the second choice of a label, such as ADVP|PRT
 
 
 class Bracket(NamedTuple):
@@ -93,6 +95,6 @@ def _close(begun: _Begun, found: Brackets, parameters: Parameters) -> None:
             found.words.append(word)
             found.tags.append(tag)
     elif begun.texts and begun.start < len(found.words):
-        label = plain_label(begun.texts[0])
+        label = FUNCTION.sub("", begun.texts[0])
         if label not in parameters.deleted_labels:
             found.constituents.append(Bracket(label, begun.start, len(found.words)))

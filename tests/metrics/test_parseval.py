@@ -54,6 +54,7 @@ def test_what_counts_of_a_tree():
         ("(NN rain) (NP (NN snow))", [("NP", 1, 2)]),
         ("( (NP (NN rain)))", [("NP", 0, 1)]),
         ("(NP-SBJ-1 (NX=2 (NN|VB rain)))", [("NP", 0, 1), ("NX", 0, 1)]),
+        ("(ADVP|PRT-CLR (RB up))", [("ADVP|PRT", 0, 1)]),
         ("(NP (NP (NN rain)))", [("NP", 0, 1), ("NP", 0, 1)]),
         ("(S (NP (-NONE- *)) (NN rain) (PRN (, ,) (X)))", [("S", 0, 1)]),
         ("(ROOT-9 (TOP (S (NN rain))))", [("S", 0, 1)]),
@@ -121,6 +122,7 @@ def test_crossing_constituents():
         ("(PRT (ADVP (P a)))", "(ADVP (P a))", 1),
         ("(PRT (ADVP (P a)))", "(ADVP (ADVP (P a)))", 2),
         ("(B (P a))", "(A (P a))", 0),
+        ("(ADVP (P a))", "(ADVP|PRT (P a))", 0),
     ],
 )
 def test_each_constituent_matches_once(predicted, gold, matched):
