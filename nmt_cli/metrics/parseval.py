@@ -17,7 +17,7 @@ class Status(IntEnum):
 
     VALID = 0
     ERROR = 1  # the two trees have different words, or the predicted one cannot be read
-    SKIPPED = 2  # a tree has no word that counts
+    SKIPPED = 2  # the predicted tree has no word that counts
 
 
 class SentenceScore(NamedTuple):
@@ -159,9 +159,8 @@ def _status(
 ) -> tuple[Status, str]:
     if isinstance(predicted, str):
         return Status.ERROR, predicted
-    if not gold.words or not predicted.words:
-        which = "predicted" if gold.words else "gold"
-        return Status.SKIPPED, f"the {which} tree has no word that counts"
+    if not predicted.words:
+        return Status.SKIPPED, "the predicted tree has no word that counts"
     if len(gold.words) != len(predicted.words):
         return Status.ERROR, (
             f"words whose tags are not deleted: {len(predicted.words):,} in the predicted tree, "

@@ -141,7 +141,13 @@ def test_without_labels_only_words_count():
         ("", VERB, Status.SKIPPED, "the predicted tree has no word that counts"),
         ("(TOP (X))", VERB, Status.SKIPPED, "the predicted tree has no word that counts"),
         ("(TOP (. no))", "(TOP (NN no))", Status.SKIPPED, "the predicted tree has no word"),
-        (VERB, "(TOP (. .))", Status.SKIPPED, "the gold tree has no word that counts"),
+        ("(TOP (. no))", "(TOP (. no))", Status.SKIPPED, "the predicted tree has no word"),
+        (
+            "(TOP (NN no))",
+            "(TOP (. no))",
+            Status.ERROR,
+            "words whose tags are not deleted: 1 in the predicted tree, 0 in the gold tree",
+        ),
         (
             "(S (NN rain))",
             "(S (NN rain) (NN snow))",
