@@ -96,5 +96,5 @@ def _close(begun: _Begun, found: Brackets, parameters: Parameters) -> None:
             found.tags.append(tag)
     elif begun.texts and begun.start < len(found.words):
         label = FUNCTION.sub("", begun.texts[0])
-        if label not in parameters.deleted_labels:
+        if label not in parameters.deleted_constituents:
             found.constituents.append(Bracket(label, begun.start, len(found.words)))

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from nmt_cli.errors import UserError
@@ -28,10 +29,16 @@ class Parameters:
     max_errors: int = 10  # sentences with other words than the gold tree
     cutoff_length: int = 40  # words of the longest sentence in the second summary
     is_labeled: bool = True
-    deleted_labels: frozenset[str] = frozenset()  # of constituents and tags
+    deleted_labels: frozenset[str] = frozenset()  # of constituents, and tags of words
     deleted_labels_for_length: frozenset[str] = frozenset()  # tags
     equal_labels: Pairs = frozenset()
     equal_words: Pairs = frozenset()
+
+    @cached_property
+    def deleted_constituents(self) -> frozenset[str]:
+        """The labels of constituents that do not count: ``deleted_labels`` and their equals."""
+        pairs = [pair for pair in self.equal_labels if not self.deleted_labels.isdisjoint(pair)]
+        return self.deleted_labels.union(*pairs)
 
     def are_equal_labels(self, one: str, other: str) -> bool:
         """Return whether two labels or tags match."""

@@ -64,6 +64,15 @@ def test_constituents_that_count(text, expected):
     assert brackets(text) == expected
 
 
+def test_a_label_that_is_equal_to_a_deleted_one_is_deleted_from_constituents_only():
+    rules = Parameters(
+        deleted_labels=frozenset({"B"}), equal_labels=frozenset({("A", "B"), ("C", "D")})
+    )
+    found = read_brackets("(S (A (C (A rain) (B snow))))", rules)
+    assert [bracket.label for bracket in found.constituents] == ["C", "S"]
+    assert found.tags == ["A"]
+
+
 def test_functions_of_tags_stay():
     assert read_brackets("(NP (NN-X rain))", RULES).tags == ["NN-X"]
 
