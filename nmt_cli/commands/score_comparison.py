@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from nmt_cli import logs
-from nmt_cli.commands.text_table import aligned
 from nmt_cli.commands.scored_texts import NamedText
+from nmt_cli.commands.text_table import aligned
 from nmt_cli.errors import UserError
 from nmt_cli.figures import GIBIBYTE
 from nmt_cli.logs import printable, progress
