@@ -40,6 +40,8 @@ def run(
         )
     experiment = Experiment.of(recipe_name, read_recipe(recipe_name, options["overrides"]), options)
     wanted = STAGE_NAMES[: STAGE_NAMES.index(until) + 1]
+    is_removed = "train" in wanted and force_from in {"preprocess", "train"}
+    experiment.refuse_foreign(is_removed=is_removed)
     if "translate" in wanted:
         experiment.refuse_missing_test()
     is_forced = False

@@ -43,7 +43,7 @@ from nmt_cli.file_names import (
     TEST,
     WEIGHTS,
 )
-from nmt_cli.folders import REPORT, SCORED, TRANSLATION
+from nmt_cli.folders import REPORT, SCORED, TRANSLATION, kind_of
 from nmt_cli.hardware.choices import AUTO
 from nmt_cli.hardware.machine import MachineOptions
 from nmt_cli.metrics.bleu import bleu_scorer, chrf_scorer
@@ -55,8 +55,11 @@ from nmt_cli.recipe.changes import changed_keys
 from nmt_cli.recipe.reader import RecipeFile, read_recipe
 from nmt_cli.recipe.schema import ParallelFiles, Recipe
 from nmt_cli.run_status import read_status
-from nmt_cli.runs.run_directory import locked
+from nmt_cli.runs.run_directory import foreign_name, locked
 from nmt_cli.training.session import TrainOptions
+
+# The kind of each folder that a stage replaces; others of these names are the user's.
+REPLACED = {AVERAGE: "average", TEST: TRANSLATION, SCORES: SCORED, REPORT: REPORT}
 
 
 class RunOptions(MachineOptions, total=False):
@@ -111,6 +114,24 @@ class Experiment(NamedTuple):
         """Return the test text; call it only if there is one."""
         assert self.recipe.data.test is not None
         return self.recipe.data.test
+
+    def refuse_foreign(self, *, is_removed: bool) -> None:
+        """Raise UserError if a file of the user would be lost.
+
+        The stages replace folders in that of the run, or all of it if ``is_removed``.
+        """
+        for name, kind in REPLACED.items():
+            folder = self.run_dir / name
+            if folder.exists() and kind_of(folder) != kind:
+                raise UserError(
+                    f"{folder} exists and was not written by nmt-cli; move it away, or choose "
+                    "another --run-dir."
+                )
+        if is_removed and (name := foreign_name(self.run_dir)) is not None:
+            raise UserError(
+                f"{self.run_dir} holds {name}, which nmt-cli did not write and which would be "
+                "removed; move it away, or choose another --run-dir."
+            )
 
     def refuse_missing_test(self) -> None:
         """Raise UserError if the test text cannot be read or its sides differ in length."""

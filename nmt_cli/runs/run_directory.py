@@ -12,6 +12,7 @@ from nmt_cli import locks, logs
 from nmt_cli.atomic_files import file_appearing_whole
 from nmt_cli.errors import EndedAtOnceError, UserError
 from nmt_cli.file_names import (
+    AVERAGE,
     CHECKPOINT_GLOB,
     CHECKPOINTS,
     LOCK,
@@ -19,11 +20,14 @@ from nmt_cli.file_names import (
     METRICS,
     RECIPE,
     RUNS,
+    SCORES,
     SESSIONS,
     STATUS,
+    TENSORBOARD,
+    TEST,
     TRAINING_STATE,
 )
-from nmt_cli.folders import not_a_run
+from nmt_cli.folders import REPORT, not_a_run
 from nmt_cli.model_directory import CHECKPOINT_NAME, list_checkpoints
 from nmt_cli.recipe.changes import Change, ChangeKind, changed_keys
 from nmt_cli.recipe.keys import key_paths
@@ -34,6 +38,9 @@ from nmt_cli.temporary_names import remove_leftovers
 
 LAST_BYTES_OF_LOG = 10_000  # longer than a line
 LEFTOVERS = re.compile("|".join(map(re.escape, (RECIPE, METRICS, STATUS))))
+RESULTS = (CHECKPOINTS, AVERAGE, TEST, SCORES, REPORT, TENSORBOARD)
+OWN_NAMES = frozenset({*RESULTS, RECIPE, METRICS, SESSIONS, STATUS, LOCK})
+TEMPORARY = re.compile(r"\.(partial|delete|replaced|lock)-.*")
 
 
 class RunInUseError(UserError):
@@ -73,6 +80,12 @@ def locked(run_dir: Path) -> Iterator[None]:
             ) from None
         _remove_leftovers(run_dir)
         yield
+
+
+def foreign_name(run_dir: Path) -> str | None:
+    """Return the name of a file or folder in ``run_dir`` that no command wrote, or None."""
+    names = sorted(path.name for path in run_dir.iterdir()) if run_dir.is_dir() else []
+    return next((n for n in names if n not in OWN_NAMES and not TEMPORARY.fullmatch(n)), None)
 
 
 def _size(path: Path) -> int:

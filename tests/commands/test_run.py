@@ -3,6 +3,7 @@
 import json
 import shutil
 import signal
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -211,6 +212,28 @@ def test_a_bad_test_text_is_refused_before_training(folder, change, message):
     with pytest.raises(UserError, match=message):
         do()
     assert not (folder / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("test/notes.txt", {}, r"mine/test exists and was not written by nmt-cli"),
+        ("notes.txt", {"force_from": "train"}, r"mine holds notes\.txt, which nmt-cli did not"),
+        ("notes.txt", {"force_from": "preprocess"}, r"mine holds notes\.txt"),
+    ],
+)
+def test_files_of_the_user_in_the_folder_are_not_removed(
+    tmp_path, monkeypatch, name, options, message
+):
+    monkeypatch.chdir(tmp_path)
+    write_experiment(tmp_path)
+    notes = tmp_path / "mine" / name
+    notes.parent.mkdir(parents=True)
+    notes.write_text("mine")
+    with pytest.raises(UserError, match=message):
+        do(run_dir=Path("mine"), **options)
+    assert notes.read_text() == "mine"
+    assert not (tmp_path / "prepared").exists()
 
 
 def test_without_a_test_text_nothing_is_translated(folder, caplog, capfdbinary):
