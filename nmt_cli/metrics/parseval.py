@@ -3,9 +3,10 @@
 Black et al., 1991; EVALB is the program of Sekine and Collins, whose figures the literature quotes.
 """
 
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
+from operator import itemgetter
 from typing import NamedTuple
 
 from nmt_cli.metrics.parseval_brackets import Bracket, Brackets
@@ -140,16 +141,20 @@ def count_crossing(predicted: Iterable[Bracket], gold: Iterable[Bracket], num_wo
     The gold constituents around a boundary between two words are nested, so the innermost one
     decides for each end of a predicted constituent.
     """
-    innermost: list[tuple[int, int] | None] = [None] * (num_words + 1)  # around each boundary
-    for start, end in sorted(
-        {(bracket.start, bracket.end) for bracket in gold}, key=lambda span: span[0] - span[1]
-    ):
-        innermost[start + 1 : end] = [(start, end)] * (end - start - 1)
+    innermost: list[Bracket | None] = [None] * (num_words + 1)  # around each boundary
+    waiting = sorted(gold, key=lambda bracket: (-bracket.start, bracket.end))
+    around: list[Bracket] = []
+    for boundary in range(1, num_words):
+        while waiting and waiting[-1].start < boundary:
+            around.append(waiting.pop())
+        while around and around[-1].end <= boundary:
+            around.pop()
+        innermost[boundary] = around[-1] if around else None
     num_crossing = 0
     for _, start, end in predicted:
         at_start, at_end = innermost[start], innermost[end]
-        num_crossing += (at_start is not None and at_start[1] < end) or (
-            at_end is not None and at_end[0] > start
+        num_crossing += (at_start is not None and at_start.end < end) or (
+            at_end is not None and at_end.start > start
         )
     return num_crossing
 
@@ -175,16 +180,23 @@ def _status(
 def _count_matches(
     predicted: Sequence[Bracket], gold: Sequence[Bracket], parameters: Parameters
 ) -> int:
-    """Return the number of pairs; each constituent is in one pair at most."""
-    labels: dict[tuple[int, int], list[str]] = defaultdict(list)  # predicted and not matched yet
-    for label, start, end in predicted:
-        labels[start, end].append(label)
+    """Return the number of pairs; each constituent is in one pair at most.
+
+    A gold constituent matches the first predicted one that is equal, as in EVALB.
+    """
+    if not parameters.is_labeled:
+        predicted, gold = (
+            [bracket._replace(label="") for bracket in each] for each in (predicted, gold)
+        )
+    unmatched: dict[Bracket, deque[int]] = defaultdict(deque)  # places among the predicted ones
+    for place, bracket in enumerate(predicted):
+        unmatched[bracket].append(place)
+    equal = {label: parameters.labels_equal_to(label) for label in {each.label for each in gold}}
     num_matches = 0
-    for label, start, end in gold:
-        unmatched = labels[start, end]
-        for place, other in enumerate(unmatched):
-            if not parameters.is_labeled or parameters.are_equal_labels(label, other):
-                del unmatched[place]
-                num_matches += 1
-                break
+    for bracket in gold:
+        fitting = [bracket._replace(label=label) for label in equal[bracket.label]]
+        places = [unmatched[each] for each in fitting if unmatched.get(each)]
+        if places:
+            min(places, key=itemgetter(0)).popleft()
+            num_matches += 1
     return num_matches

@@ -44,6 +44,11 @@ class Parameters:
         """Return whether two labels or tags match."""
         return one == other or _is_pair(one, other, self.equal_labels)
 
+    def labels_equal_to(self, label: str) -> set[str]:
+        """Return all labels that match ``label``."""
+        pairs = (pair for pair in self.equal_labels if label in pair)
+        return {label}.union(*pairs)
+
     def are_equal_words(self, one: str, other: str) -> bool:
         """Return whether two words match."""
         return one == other or _is_pair(one, other, self.equal_words)

@@ -1,6 +1,7 @@
 """Removes from a treebank's trees what parsers do not predict: traces, function labels, roots."""
 
 import re
+from collections.abc import Sequence
 
 from nmt_cli.trees.tree import Close, Leaf, Open, Part, Tree
 
@@ -40,9 +41,13 @@ def without_root(tree: Tree) -> Tree:
 
     A root with several children stays, because they would be several trees without it.
     """
-    while _has_root(tree) and _has_one_child(tree):
-        tree = Tree(tree.parts[1:-1])
-    return tree
+    if not _has_root(tree):
+        return tree
+    ends, last, num_roots = _ends(tree.parts), len(tree.parts) - 1, 0
+    # The constituent at place n ends at last - n if all those around it have one child.
+    while _is_root(tree.parts[num_roots]) and ends[num_roots + 1] == last - num_roots - 1:
+        num_roots += 1
+    return Tree(tree.parts[num_roots : len(tree.parts) - num_roots])
 
 
 def with_root(tree: Tree) -> Tree:
@@ -59,14 +64,19 @@ def _without_functions(part: Part) -> Part:
 
 
 def _has_root(tree: Tree) -> bool:
-    first = tree.parts[0]
-    return isinstance(first, Open) and first.label in ROOTS
+    return _is_root(tree.parts[0])
 
 
-def _has_one_child(tree: Tree) -> bool:
-    depth = 0
-    for place, part in enumerate(tree.parts[1:], 1):
-        depth += isinstance(part, Open) - isinstance(part, Close)
-        if depth == 0:  # the first child ends here
-            return place == len(tree.parts) - 2
-    return False
+def _is_root(part: Part) -> bool:
+    return isinstance(part, Open) and part.label in ROOTS
+
+
+def _ends(parts: Sequence[Part]) -> list[int]:
+    """Return the place where the constituent or leaf ends that begins at each place."""
+    ends, begun = list(range(len(parts))), list[int]()
+    for place, part in enumerate(parts):
+        if isinstance(part, Open):
+            begun.append(place)
+        elif isinstance(part, Close):
+            ends[begun.pop()] = place
+    return ends

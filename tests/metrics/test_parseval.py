@@ -13,6 +13,7 @@ from nmt_cli.metrics.parseval import (
 from nmt_cli.metrics.parseval_brackets import UnreadableTreeError, read_brackets
 from nmt_cli.metrics.parseval_parameters import Parameters, default_parameters
 from tests.random_trees import deep_text
+from tests.work_done import lines_run
 
 RULES = default_parameters()
 # The PP belongs to the verb here, and to the cat in CAT.
@@ -136,6 +137,14 @@ def test_crossing_constituents():
 )
 def test_each_constituent_matches_once(predicted, gold, matched):
     assert score(predicted, gold).matched == matched
+
+
+def test_a_constituent_matches_the_first_that_is_equal():
+    # EQ_LABEL is no equivalence: C matches B, which A has taken.
+    rules = Parameters(equal_labels=frozenset({("A", "B"), ("B", "C")}))
+    assert score("(X (A (B (P a))))", "(X (C (A (P a))))", rules).matched == 2
+    assert score("(X (A (B (P a))))", "(X (A (C (P a))))", rules).matched == 3
+    assert score("(X (B (P a)))", "(X (C (A (P a))))", rules).matched == 2
 
 
 def test_without_labels_only_words_count():
@@ -267,3 +276,11 @@ def test_crossing_and_matching_are_as_defined():
 def test_deep_trees_are_scored():
     result = score(deep_text(10_000), deep_text(9_000))
     assert (result.matched, result.gold, result.predicted) == (9_000, 9_000, 10_000)
+
+
+def test_the_work_does_not_grow_with_the_square_of_the_depth():
+    def chains(depth):
+        return [read_brackets(deep_text(depth).replace("NP", label), RULES) for label in ("A", "B")]
+
+    one, two = (lines_run(lambda n=n: score_sentence(*chains(n), RULES)) for n in (100, 200))
+    assert two < 3 * one

@@ -8,6 +8,7 @@ from nmt_cli.trees.cleaning import (
     without_traces,
 )
 from tests.random_trees import deep_text, tree_of
+from tests.work_done import lines_run
 
 
 @pytest.mark.parametrize(
@@ -81,3 +82,9 @@ def test_deep_trees_are_cleaned():
     assert str(without_functions(tree)) == deep_text(10_000)
     assert str(without_root(with_root(tree))) == str(tree)
     assert without_traces(tree_of(deep_text(10_000).replace("NN", "-NONE-"))) is None
+
+
+def test_the_work_does_not_grow_with_the_square_of_the_roots():
+    one, two = (tree_of(deep_text(depth).replace("NP", "TOP")) for depth in (100, 200))
+    assert lines_run(lambda: without_root(two)) < 3 * lines_run(lambda: without_root(one))
+    assert str(without_root(two)) == "(NN rain)"
