@@ -9,6 +9,8 @@ from nmt_cli.errors import UserError
 from nmt_cli.near_names import any_of, nearest
 
 DEFAULT_FILE = Path(__file__).with_name("parseval.prm")
+LONGEST_SHOWN = 50  # characters of a wrong value
+LARGEST_NUMBER = 999_999_999
 SMALLEST_NUMBERS = {"DEBUG": -1, "MAX_ERROR": 0, "CUTOFF_LEN": 0, "LABELED": 0}
 # How many values each key takes.
 KEYS = {
@@ -95,13 +97,15 @@ def _check(key: str, given: list[str], place: str) -> None:
         raise UserError(f"{place}: {key} takes {wanted}, not {len(given)}.")
     if key in SMALLEST_NUMBERS and not _is_number(given[0], SMALLEST_NUMBERS[key]):
         raise UserError(
-            f"{place}: {key} takes a whole number from {SMALLEST_NUMBERS[key]} on, not {given[0]}."
+            f"{place}: {key} takes a whole number from {SMALLEST_NUMBERS[key]} to "
+            f"{LARGEST_NUMBER:,}, not {given[0][:LONGEST_SHOWN]}."
         )
 
 
 def _is_number(text: str, smallest: int) -> bool:
     digits = text.removeprefix("-")
-    return digits.isascii() and digits.isdecimal() and int(text) >= smallest
+    is_number = digits.isascii() and digits.isdecimal() and len(digits) <= len(str(LARGEST_NUMBER))
+    return is_number and int(text) >= smallest
 
 
 def _is_pair(one: str, other: str, pairs: Pairs) -> bool:

@@ -69,9 +69,13 @@ def test_pairs_match_in_both_directions_and_no_further():
          "CUTOFF_LEN, LABELED, DELETE_LABEL, DELETE_LABEL_FOR_LENGTH, EQ_LABEL or EQ_WORD?"),
         ("EQ_LABEL ADVP", "rules.prm:1: EQ_LABEL takes 2 values, not 1."),
         ("DELETE_LABEL A B", "rules.prm:1: DELETE_LABEL takes 1 value, not 2."),
-        ("CUTOFF_LEN forty", "rules.prm:1: CUTOFF_LEN takes a whole number from 0 on, not forty."),
-        ("MAX_ERROR -1", "rules.prm:1: MAX_ERROR takes a whole number from 0 on, not -1."),
-        ("DEBUG -", "rules.prm:1: DEBUG takes a whole number from -1 on, not -."),
+        ("CUTOFF_LEN forty", "rules.prm:1: CUTOFF_LEN takes a whole number from 0 to "
+         "999,999,999, not forty."),
+        ("CUTOFF_LEN " + 5000 * "1", "rules.prm:1: CUTOFF_LEN takes a whole number from 0 to "
+         f"999,999,999, not {50 * '1'}."),
+        ("MAX_ERROR -1", "rules.prm:1: MAX_ERROR takes a whole number from 0 to 999,999,999, "
+         "not -1."),
+        ("DEBUG -", "rules.prm:1: DEBUG takes a whole number from -1 to 999,999,999, not -."),
     ],
 )  # fmt: skip
 def test_wrong_lines_are_refused(text, message):
