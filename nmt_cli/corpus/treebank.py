@@ -57,7 +57,7 @@ def read_sentences(files: ParallelFiles, config: TreebankConfig) -> Iterator[Par
             if line is None or found is None:
                 shorter, longer = number - 1, number + sum(1 for _ in chain(lines, every_tree))
                 raise _unequal(files, *((shorter, longer) if line is None else (longer, shorter)))
-            words, (tree,) = words_of(line), found
+            words, (tree,) = words_of(one_line(line)), found
             num_leaves = len(tree.words) if tree else 0
             if len(words) != num_leaves:
                 raise UserError(
@@ -84,7 +84,7 @@ def _read_trees(path: Path, config: TreebankConfig) -> Iterator[Tree | None]:
     has_trees = False
     with open_text(path) as stream:
         lines = LineTexts(stream)
-        for tree in read_trees(lines, str(path)):
+        for tree in read_trees(map(one_line, lines), str(path)):
             has_trees = True
             yield _cleaned(tree, config)
     if not has_trees:

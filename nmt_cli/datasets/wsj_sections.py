@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from nmt_cli import logs
-from nmt_cli.corpus.lines import LineTexts
+from nmt_cli.corpus.lines import LineTexts, one_line
 from nmt_cli.corpus.text_files import open_text
 from nmt_cli.errors import UserError
 from nmt_cli.missing_paths import missing_hint
@@ -82,7 +82,7 @@ def cleaned_trees(paths: Iterable[Path]) -> Iterator[Tree]:
     """
     for path in paths:
         with open_text(path) as stream:
-            for tree in read_trees(LineTexts(stream), str(path)):
+            for tree in read_trees(map(one_line, LineTexts(stream)), str(path)):
                 plain = without_traces(tree)
                 if plain is not None:
                     yield with_root(without_functions(plain))

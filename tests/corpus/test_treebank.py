@@ -93,6 +93,16 @@ def test_a_file_that_is_no_treebank_is_named_with_its_line(files):
     )
 
 
+def test_a_line_separator_ends_a_word(files):
+    """Otherwise the tree, written on one line, would have a word with a space."""
+    found = files("(S (NN rain)\n(NN snow\u2028fall))")
+    assert refusal(found).startswith(
+        f"{found.target}:2: a label or word has a space: (NN snow fall"
+    )
+    found = files("(S (NN rain))", ["rain\u2028falls"])
+    assert refusal(found).startswith(f"{found.source}:1: the line has 2 words, but tree 1")
+
+
 def test_sentences_and_trees_are_written_a_line_each(files, tmp_path):
     words, trees = tmp_path / "words", tmp_path / "trees"
     write_sentences(files(RAW), TreebankConfig(), words, trees)

@@ -167,3 +167,10 @@ def test_real_clean_trees_stay_as_they_are(tmp_path):
     path = tmp_path / "wsj_2200.mrg"
     path.write_text("\n".join(sample).replace(" (", "\n  ("), encoding="utf-8")
     assert [str(tree) for tree in cleaned_trees([path])] == sample
+
+
+def test_a_line_separator_in_a_word_is_refused(tmp_path):
+    path = tmp_path / "wsj_0200.mrg"
+    path.write_text("( (S (NN rain\u2028fall)) )\n")
+    with pytest.raises(UserError, match=r"wsj_0200\.mrg:1: a label or word has a space"):
+        list(cleaned_trees([path]))
