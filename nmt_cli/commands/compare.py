@@ -28,6 +28,7 @@ from nmt_cli.hardware.choices import AUTO
 from nmt_cli.hardware.cores import threads_of_each
 from nmt_cli.hardware.device import choose_device
 from nmt_cli.hardware.machine import count_devices
+from nmt_cli.proposed_commands import as_argument
 from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.recipe.shipped import shipped_recipes
 from nmt_cli.report.run_history import read_runs
@@ -172,7 +173,12 @@ def _train_all(
 def _command(
     training: Training, device: str, threads: int | None, options: CompareOptions
 ) -> list[str]:
-    arguments = ["run", training.recipe_name, f"--run-dir={training.run_dir}", "--until=score"]
+    arguments = [
+        "run",
+        as_argument(training.recipe_name),
+        f"--run-dir={training.run_dir}",
+        "--until=score",
+    ]
     arguments += [f"--set={override}" for override in _overrides(training, options)]
     arguments += [f"--device={device}", "--devices=1"]
     if threads is not None:

@@ -5,6 +5,7 @@ right. A file has its name only if its size and checksum are right; until then i
 NAME.incomplete.
 """
 
+import os
 import re
 import shutil
 import time
@@ -101,6 +102,8 @@ def _attempt(archive: Archive, incomplete: Path) -> str | None:
         if 400 <= status < 500 and status not in WORTH_REPEATING:
             raise UserError(f"{archive.url} cannot be downloaded: {status} {reason}.") from None
         return f"gave {status} {reason}"
+    except _TooLongError:
+        pass  # the size below is wrong
     except requests.RequestException as error:
         return f"broke off after {_size(incomplete):,} of {archive.num_bytes:,} bytes{_why(error)}"
     except OSError as error:
@@ -150,19 +153,26 @@ def _transfer(archive: Archive, incomplete: Path) -> None:
             timeout=TIMEOUT_SECONDS,
             hooks={"response": start_again_if_sent_whole},
         )
-        download(archive.url, _Counted(file, counter), None)
+        download(archive.url, _Counted(file, archive.num_bytes, counter), None)
+
+
+class _TooLongError(Exception):
+    """A server sends more than the whole archive."""
 
 
 class _Counted:
-    """Writes to a file and counts the bytes."""
+    """Writes to a file and counts the bytes; ends a transfer of more than ``most``."""
 
-    def __init__(self, file: BinaryIO, counter: logs.ProgressBar) -> None:
-        self._file, self._counter = file, counter
+    def __init__(self, file: BinaryIO, most: int, counter: logs.ProgressBar) -> None:
+        self._file, self._most, self._counter = file, most, counter
         self.flush = file.flush
 
     def write(self, chunk: bytes) -> None:
         self._file.write(chunk)
         self._counter.advance(len(chunk))
+        self._file.flush()
+        if os.fstat(self._file.fileno()).st_size > self._most:
+            raise _TooLongError
 
 
 def _status(error: requests.HTTPError) -> tuple[int, str]:

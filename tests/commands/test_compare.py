@@ -6,12 +6,14 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from nmt_cli import cli
 from nmt_cli.commands import compare
+from nmt_cli.commands.compare import Training
 from nmt_cli.commands.comparison_table import ComparedRow, as_text
 from nmt_cli.errors import UserError
 from nmt_cli.recipe.shipped import shipped_recipes
@@ -122,6 +124,11 @@ def test_a_folder_stands_for_its_recipes():
     assert names[0] == "table3-small/base"
     assert set(names) == {n for n in shipped_recipes() if n.startswith("table3-small/")}
     assert compare._recipes_of("base") == ["base"]
+
+
+def test_a_name_with_a_dash_is_no_option():
+    training = Training("-odd.yaml", "-odd", None, Path("runs/-odd"))
+    assert compare._command(training, "cpu", 1, {})[3:5] == ["run", "./-odd.yaml"]
 
 
 def test_numbers_stand_in_columns():

@@ -61,6 +61,25 @@ def test_a_server_without_ranges_sends_the_whole_file_again(server, archive, tmp
     assert len(server.requests) == 2
 
 
+def test_a_transfer_without_end_is_ended(server, tmp_path, monkeypatch):
+    url, right = server.put("/wmt/a.tgz", 20 * CONTENT), Archive("", 1000, "")
+    monkeypatch.setattr(download, "ATTEMPTS", 2)
+    written = []
+    monkeypatch.setattr(download._Counted, "write", spied(download._Counted.write, written))
+    with pytest.raises(UserError, match=r"bytes instead of 1,000, in the last of 2 attempts"):
+        fetch(right._replace(url=url), tmp_path)
+    assert written == [download.CHUNK] * 2
+    assert not list(tmp_path.iterdir())
+
+
+def spied(write, sizes):
+    def spy(counted, chunk):
+        sizes.append(len(chunk))
+        write(counted, chunk)
+
+    return spy
+
+
 def test_damaged_bytes_are_not_kept(server, archive, tmp_path, capsys):
     server.faults = [Fault(damaged=True)]
     assert fetch(archive, tmp_path).read_bytes() == CONTENT
