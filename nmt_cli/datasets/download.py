@@ -10,6 +10,7 @@ import re
 import shutil
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -102,8 +103,6 @@ def _attempt(archive: Archive, incomplete: Path) -> str | None:
         if 400 <= status < 500 and status not in WORTH_REPEATING:
             raise UserError(f"{archive.url} cannot be downloaded: {status} {reason}.") from None
         return f"gave {status} {reason}"
-    except _TooLongError:
-        pass  # the size below is wrong
     except requests.RequestException as error:
         return f"broke off after {_size(incomplete):,} of {archive.num_bytes:,} bytes{_why(error)}"
     except OSError as error:
@@ -132,7 +131,10 @@ def _problem(path: Path, archive: Archive) -> str | None:
 
 
 def _transfer(archive: Archive, incomplete: Path) -> None:
-    """Append the missing bytes to ``incomplete``. Raises RequestException if that breaks off."""
+    """Append the missing bytes to ``incomplete``, or a chunk too many if more come.
+
+    Raises RequestException if the transfer breaks off.
+    """
     present = _size(incomplete)
     # Without compression on the way, so that bytes can be counted.
     headers = {"Accept-Encoding": "identity"}
@@ -153,7 +155,8 @@ def _transfer(archive: Archive, incomplete: Path) -> None:
             timeout=TIMEOUT_SECONDS,
             hooks={"response": start_again_if_sent_whole},
         )
-        download(archive.url, _Counted(file, archive.num_bytes, counter), None)
+        with suppress(_TooLongError):
+            download(archive.url, _Counted(file, archive.num_bytes, counter), None)
 
 
 class _TooLongError(Exception):
