@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from nmt_cli import logs
+from nmt_cli.atomic_files import sha256
 from nmt_cli.commands import preprocess, translate
 from nmt_cli.commands import run as command
 from nmt_cli.decoding.translator import Translator
@@ -75,6 +76,8 @@ def test_validation_and_scores_are_parseval():
     parses, golds = lines_of(RUN / "test/test.trees"), lines_of(RUN / "test/gold.trees")
     assert scores == {"lines": 8, "parseval": score_trees(parses, golds)._asdict()}
     assert scores["parseval"]["errors"] == 0
+    made_from = json.loads((RUN / "scores/manifest.json").read_text())["made_from"]
+    assert made_from["reference"] == sha256(RUN / "test/gold.trees")
 
 
 def test_the_result_line_has_f1(folder, capsys):

@@ -12,12 +12,14 @@ from __future__ import annotations
 
 import importlib.util
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from nmt_cli import logs
 from nmt_cli.atomic_files import (
+    Partial,
     directory_appearing_whole,
     read_manifest,
     remove_directory,
@@ -46,6 +48,7 @@ from nmt_cli.file_names import (
 from nmt_cli.folders import REPORT, SCORED, TRANSLATION, kind_of
 from nmt_cli.hardware.choices import AUTO
 from nmt_cli.hardware.machine import MachineOptions
+from nmt_cli.locks import claimed
 from nmt_cli.metrics.bleu import bleu_scorer, chrf_scorer
 from nmt_cli.metrics.paper_bleu import PAPER_PAIRS, paper_bleu_scorer
 from nmt_cli.metrics.parseval_lines import score_trees
@@ -106,6 +109,11 @@ class Experiment(NamedTuple):
         return self.translation.with_name("gold.trees")
 
     @property
+    def reference(self) -> Path:
+        """What the translation of the test text is compared with."""
+        return self.gold_trees if self.recipe.data.treebank is not None else self.test().target
+
+    @property
     def scores(self) -> Path:
         """The folder of the test text's scores."""
         return self.run_dir / SCORES
@@ -129,8 +137,8 @@ class Experiment(NamedTuple):
                 )
         if is_removed and (name := foreign_name(self.run_dir)) is not None:
             raise UserError(
-                f"{self.run_dir} holds {name}, which nmt-cli did not write and which would be "
-                "removed; move it away, or choose another --run-dir."
+                f"{self.run_dir} holds {name}, which is no part of the run and would be removed; "
+                "move it away, or choose another --run-dir."
             )
 
     def refuse_missing_test(self) -> None:
@@ -228,7 +236,7 @@ def _is_translated(experiment: Experiment) -> bool:
 def _translate(experiment: Experiment, _: bool) -> None:
     recipe, options = experiment.recipe, experiment.options
     made_from, source = _translated_from(experiment), experiment.test().source
-    with directory_appearing_whole(experiment.translation.parent, replace=True) as partial:
+    with _replacing(experiment.translation.parent) as partial:
         if recipe.data.treebank is not None:
             source = partial.path / "sentences.txt"
             gold = partial.path / experiment.gold_trees.name
@@ -278,7 +286,7 @@ def _is_scored(experiment: Experiment) -> bool:
 
 def _score(experiment: Experiment, _: bool) -> None:
     figures = _figures(experiment, texts_of(experiment.translation))
-    with directory_appearing_whole(experiment.scores, replace=True) as partial:
+    with _replacing(experiment.scores) as partial:
         (partial.path / SCORES_FILE).write_text(json.dumps(figures, indent=2), encoding="utf-8")
         partial.facts.update(kind=SCORED, made_from=_scored_from(experiment))
 
@@ -286,12 +294,11 @@ def _score(experiment: Experiment, _: bool) -> None:
 def _figures(experiment: Experiment, hypotheses: Sequence[str]) -> dict[str, Any]:
     """Return the scores by the names of their metrics."""
     figures: dict[str, Any] = {"lines": len(hypotheses)}
+    reference = texts_of(experiment.reference)
     if experiment.recipe.data.treebank is not None:
-        parseval = score_trees(hypotheses, texts_of(experiment.gold_trees))
-        return {**figures, "parseval": parseval._asdict()}
-    references = [texts_of(experiment.test().target)]
+        return {**figures, "parseval": score_trees(hypotheses, reference)._asdict()}
     for scorer in _scorers(experiment.recipe):
-        figures[scorer.key] = scorer.score(hypotheses, references)._asdict()
+        figures[scorer.key] = scorer.score(hypotheses, [reference])._asdict()
     return figures
 
 
@@ -305,17 +312,24 @@ def _scorers(recipe: Recipe) -> list[Scorer[Score]]:
 def _scored_from(experiment: Experiment) -> dict[str, Any]:
     return {
         "translation": sha256(experiment.translation),
-        "reference": sha256(experiment.test().target),
+        "reference": sha256(experiment.reference),
     }
+
+
+@contextmanager
+def _replacing(folder: Path) -> Iterator[Partial]:
+    """Yield what becomes ``folder``; no other process writes it meanwhile."""
+    with claimed(folder, "--run-dir"), directory_appearing_whole(folder, replace=True) as partial:
+        yield partial
 
 
 def _is_reported(experiment: Experiment) -> bool:
     own = experiment.run_dir / REPORT / MANIFEST
-    shown = (experiment.run_dir / METRICS, experiment.scores / MANIFEST)
-    if _manifest(own.parent) is None:
+    metrics, scores = experiment.run_dir / METRICS, experiment.scores / MANIFEST
+    if _manifest(own.parent) is None or not metrics.exists():
         return False
-    made_at = own.stat().st_mtime_ns
-    return all(path.stat().st_mtime_ns <= made_at for path in shown if path.exists())
+    times = [path.stat().st_mtime_ns for path in (metrics, scores) if path.exists()]
+    return own.stat().st_mtime_ns >= max(times)
 
 
 def _report(experiment: Experiment, _: bool) -> None:

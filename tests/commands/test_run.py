@@ -15,9 +15,11 @@ from nmt_cli.commands.run_stages import STAGES, Experiment
 from nmt_cli.commands.stage_names import STAGE_NAMES
 from nmt_cli.decoding.translator import Translator
 from nmt_cli.errors import InterruptedTrainingError, UserError
+from nmt_cli.locks import claimed
 from nmt_cli.metrics.bleu import bleu_scorer, chrf_scorer
 from nmt_cli.metrics.paper_bleu import PAPER_PAIRS, paper_bleu_scorer
 from nmt_cli.recipe.reader import read_recipe
+from nmt_cli.temporary_names import temporary_path
 from nmt_cli.training.update import update_weights
 from tests.conftest import RECIPE, write_pairs
 
@@ -218,7 +220,7 @@ def test_a_bad_test_text_is_refused_before_training(folder, change, message):
     ("name", "options", "message"),
     [
         ("test/notes.txt", {}, r"mine/test exists and was not written by nmt-cli"),
-        ("notes.txt", {"force_from": "train"}, r"mine holds notes\.txt, which nmt-cli did not"),
+        ("notes.txt", {"force_from": "train"}, r"mine holds notes\.txt, which is no part"),
         ("notes.txt", {"force_from": "preprocess"}, r"mine holds notes\.txt"),
     ],
 )
@@ -240,6 +242,24 @@ def test_without_a_test_text_nothing_is_translated(folder, caplog, capfdbinary):
     do(overrides=["data.test=null"])
     assert "Warning: translate is left out: the recipe has no data.test." in caplog.messages
     assert capfdbinary.readouterr().out == b"toy: runs/toy/average\n"
+
+
+def test_a_run_without_its_figures_has_no_report_that_is_up_to_date(folder):
+    (folder / "runs/toy/metrics.jsonl").unlink()
+    with pytest.raises(UserError, match=r"^report failed: .*holds no metrics\.jsonl"):
+        do(overrides=["data.test=null"])
+
+
+@pytest.mark.parametrize(("stage", "name"), [("translate", "test"), ("score", "scores")])
+def test_a_stage_cleans_up_and_makes_its_folder_alone(folder, stage, name):
+    run = folder / "runs/toy"
+    leftover = temporary_path(run / name, "partial")
+    leftover.mkdir()
+    with claimed(run / name, ""), pytest.raises(UserError, match=f"{name} is in use: process"):
+        do(force_from=stage)
+    leftover.mkdir(exist_ok=True)
+    do(force_from=stage)
+    assert not leftover.exists()
 
 
 def test_a_missing_matplotlib_leaves_out_the_report(folder, monkeypatch, caplog):
