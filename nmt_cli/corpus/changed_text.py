@@ -1,23 +1,25 @@
-"""Text that has changed since it was prepared."""
+"""Text, or a tokenizer of the user, that has changed since the text was prepared."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from nmt_cli.atomic_files import sha256
-from nmt_cli.file_names import MANIFEST
+from nmt_cli.file_names import MANIFEST, SENTENCEPIECE_MODEL
 
 
 def changed_text(directory: Path, manifest: Mapping[str, Any]) -> list[Path]:
-    """Return the text files that have changed since ``directory`` was prepared from them.
+    """Return the files that have changed since ``directory`` was prepared from them.
 
-    A file has changed if its size differs. If its size is the same but it is newer than the
-    manifest, its hash decides. (The manifest holds no times, so that the same text always gives the
-    same bytes.) Missing files are ignored: a machine may have only the prepared text.
+    They are texts, and the recipe's tokenizer.model. A text has changed if its size differs. If its
+    size is the same but it is newer than the manifest, its hash decides. (The manifest holds no
+    times, so that the same text always gives the same bytes.) Missing files are ignored: a machine
+    may have only the prepared text.
     """
     prepared_at = (directory / MANIFEST).stat().st_mtime_ns
     corpora = [*manifest["train"], manifest["validation"]]
     changed = [path for corpus in corpora for path in _changed(corpus, prepared_at)]
+    changed += _changed_tokenizer(manifest)
     return list(dict.fromkeys(changed))
 
 
@@ -34,3 +36,14 @@ def _changed(corpus: Mapping[str, Any], prepared_at: int) -> Iterator[Path]:
                 yield path
         except OSError:
             continue
+
+
+def _changed_tokenizer(manifest: Mapping[str, Any]) -> list[Path]:
+    model = manifest["tokenizer"].get("model")
+    if model is None:
+        return []
+    try:
+        has_changed = sha256(Path(model)) != manifest["files"][SENTENCEPIECE_MODEL]["sha256"]
+    except OSError:
+        return []
+    return [Path(model)] if has_changed else []
