@@ -288,7 +288,9 @@ def _score(experiment: Experiment, _: bool) -> None:
     figures = _figures(experiment, texts_of(experiment.translation))
     with _replacing(experiment.scores) as partial:
         (partial.path / SCORES_FILE).write_text(json.dumps(figures, indent=2), encoding="utf-8")
-        partial.facts.update(kind=SCORED, made_from=_scored_from(experiment))
+        averaged = read_manifest(experiment.run_dir / AVERAGE)["averaged"]
+        step = max(checkpoint["step"] for checkpoint in averaged)
+        partial.facts.update(kind=SCORED, made_from=_scored_from(experiment), step=step)
 
 
 def _figures(experiment: Experiment, hypotheses: Sequence[str]) -> dict[str, Any]:

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nmt_cli import logs
-from nmt_cli.errors import RecipeError, UserError
+from nmt_cli.atomic_files import read_manifest
+from nmt_cli.errors import DamagedError, RecipeError, UserError
 from nmt_cli.file_names import (
     CHECKPOINT_GLOB,
     CHECKPOINTS,
@@ -97,8 +98,12 @@ def _read_run(path: Path, label: str) -> RunHistory:
     if not len(training.steps) and not len(validation.steps):
         raise UserError(f"{path / METRICS} holds no step yet; draw it when training has begun.")
     sessions = list(_records_in(path / SESSIONS)) if (path / SESSIONS).is_file() else []
+    last_step = int(
+        max(figures.steps[-1] for figures in (training, validation) if figures.steps.size)
+    )
+    scores = _scores_of(path, last_step)
     return RunHistory(
-        label, training, validation, _recipe_of(path), sessions, _size_of(path), _scores_of(path)
+        label, training, validation, _recipe_of(path), sessions, _size_of(path), scores
     )
 
 
@@ -152,12 +157,29 @@ def _recipe_of(path: Path) -> Recipe | None:
         return None
 
 
-def _scores_of(path: Path) -> dict[str, Any]:
+def _scores_of(path: Path, last_step: int) -> dict[str, Any]:
+    """Return the scores of the test text, unless the run was trained further since."""
+    folder = path / SCORES
     try:
-        scores = json.loads((path / SCORES / SCORES_FILE).read_bytes())
+        scores, step = json.loads((folder / SCORES_FILE).read_bytes()), _step_of(folder)
     except (OSError, ValueError, RecursionError):
         return {}
+    if step is not None and step < last_step:
+        logs.warning(
+            f"{folder} is not shown: it is of step {step:,}, and the run is at step {last_step:,}; "
+            "nmt-cli run makes it anew."
+        )
+        return {}
     return scores if isinstance(scores, dict) else {}
+
+
+def _step_of(scores: Path) -> int | None:
+    """Return the last step of the model with these scores; None if it is not known."""
+    try:
+        step = read_manifest(scores).get("step")  # earlier versions wrote none
+    except DamagedError:
+        return None
+    return step if isinstance(step, int) else None
 
 
 def _size_of(path: Path) -> int | None:

@@ -19,6 +19,7 @@ from nmt_cli.locks import claimed
 from nmt_cli.metrics.bleu import bleu_scorer, chrf_scorer
 from nmt_cli.metrics.paper_bleu import PAPER_PAIRS, paper_bleu_scorer
 from nmt_cli.recipe.reader import read_recipe
+from nmt_cli.report.run_history import read_runs
 from nmt_cli.temporary_names import temporary_path
 from nmt_cli.training.update import update_weights
 from tests.conftest import RECIPE, write_pairs
@@ -154,6 +155,18 @@ def test_longer_training_goes_on_from_the_end(folder, caplog):
     assert [json.loads(start)["from_step"] for start in starts] == [0, 6]
     averaged = json.loads((folder / "runs/toy/average/manifest.json").read_text())["averaged"]
     assert [part["step"] for part in averaged] == [6, 9]
+
+
+def test_scores_of_an_earlier_step_are_not_shown(folder, capsys):
+    run = folder / "runs/toy"
+    assert read_runs([run])[0].scores["lines"] == 7
+    last = json.loads((run / "metrics.jsonl").read_text().splitlines()[-1])
+    with (run / "metrics.jsonl").open("a") as stream:
+        stream.write(json.dumps({**last, "step": 9}) + "\n")
+    assert read_runs([run])[0].scores == {}
+    assert "runs/toy/scores is not shown: it is of step 6, and the run is at step 9" in (
+        capsys.readouterr().err
+    )
 
 
 def test_changed_text_is_refused_by_the_run_until_it_is_forced(folder, caplog):
