@@ -135,10 +135,10 @@ class Experiment(NamedTuple):
                     f"{folder} exists and was not written by nmt-cli; move it away, or choose "
                     "another --run-dir."
                 )
-        if is_removed and (name := foreign_name(self.run_dir)) is not None:
+        if is_removed and (foreign := foreign_name(self.run_dir)) is not None:
             raise UserError(
-                f"{self.run_dir} holds {name}, which is no part of the run and would be removed; "
-                "move it away, or choose another --run-dir."
+                f"{self.run_dir} holds {foreign}, which is no part of the run and would be "
+                "removed; move it away, or choose another --run-dir."
             )
 
     def refuse_missing_test(self) -> None:

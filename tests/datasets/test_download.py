@@ -64,7 +64,7 @@ def test_a_server_without_ranges_sends_the_whole_file_again(server, archive, tmp
 def test_a_transfer_without_end_is_ended(server, tmp_path, monkeypatch):
     url, right = server.put("/wmt/a.tgz", 20 * CONTENT), Archive("", 1000, "")
     monkeypatch.setattr(download, "ATTEMPTS", 2)
-    written = []
+    written: list[int] = []
     monkeypatch.setattr(download._Counted, "write", spied(download._Counted.write, written))
     with pytest.raises(UserError, match=r"bytes instead of 1,000, in the last of 2 attempts"):
         fetch(right._replace(url=url), tmp_path)
