@@ -16,12 +16,13 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, NamedTuple, TypedDict
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 from nmt_cli import logs
 from nmt_cli.commands import run as run_command
 from nmt_cli.commands.comparison_table import as_rows, as_text
 from nmt_cli.commands.pipes import StandardOutput
+from nmt_cli.corpus.binarized import sections_that_matter
 from nmt_cli.errors import InterruptedTrainingError, UserError
 from nmt_cli.file_names import RUNS
 from nmt_cli.hardware.choices import AUTO
@@ -76,6 +77,7 @@ def run(
     training fails, after the others, and InterruptedTrainingError if they were interrupted.
     """
     trainings = _trainings(recipe_names, seeds, runs or Path(RUNS), options)
+    _refuse_shared_folders(trainings, options)
     for training in trainings:  # one after the other: several may share a folder
         run_command.run(training.recipe_name, until="preprocess", **_run_options(training, options))
     failed = _train_all(trainings, _devices(devices, options), options)
@@ -111,6 +113,21 @@ def _trainings(
                 "seed once."
             )
     return found
+
+
+def _refuse_shared_folders(trainings: Sequence[Training], options: CompareOptions) -> None:
+    """Raise UserError if recipes with different text would be prepared in one folder."""
+    first: dict[Path, tuple[str, dict[str, Any]]] = {}
+    for training in trainings:
+        file = read_recipe(training.recipe_name, _overrides(training, options))
+        folder = options.get("prepared") or file.prepared
+        settings = sections_that_matter(file.recipe)
+        name, others = first.setdefault(folder, (training.name, settings))
+        if settings != others:
+            raise UserError(
+                f"{name} and {training.name} differ in data or tokenizer, but both would be "
+                f"prepared in {folder}; give each its own data.prepared, without --prepared."
+            )
 
 
 def _recipes_of(name: str) -> list[str]:

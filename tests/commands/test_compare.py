@@ -98,6 +98,15 @@ def test_a_recipe_given_twice_is_refused(folder):
     assert not (folder / "prepared").exists()
 
 
+def test_recipes_with_other_text_need_folders_of_their_own(folder):
+    (folder / "other.yaml").write_text(
+        "extends: ./base.yaml\ndescription: Short.\ndata: {max_length: 20}\n"
+    )
+    with pytest.raises(UserError, match=r"base and other differ in data or tokenizer, but both "):
+        do("base", "a-1-head", "other", prepared=Path("prepared/all"))
+    assert not (folder / "prepared").exists()
+
+
 @pytest.mark.slow  # processes start torch four times
 def test_an_interrupted_comparison_goes_on(folder):
     command = [sys.executable, "-m", "nmt_cli", "compare", "./base.yaml", "./a-1-head.yaml"]
