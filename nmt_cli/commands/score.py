@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from nmt_cli.commands.pipes import StandardOutput
 from nmt_cli.commands.score_comparison import Comparison, compare
-from nmt_cli.commands.scored_texts import read_texts, warn_of_odd_text
+from nmt_cli.commands.scored_texts import read_texts, warn_of_long_segments, warn_of_odd_text
 from nmt_cli.errors import UserError
 from nmt_cli.metrics.bleu import Tokenization, bleu_scorer, chrf_scorer
 from nmt_cli.metrics.paper_bleu import PAPER_PAIRS, paper_bleu_scorer
@@ -51,6 +51,8 @@ def run(hypotheses: Path, references: Sequence[Path], **options: Unpack[ScoreOpt
         may_be_tokenized=options.get("tokenize") == "none",
         is_tokenized_next=options.get("paper") is not None,
     )
+    if options.get("ter"):
+        warn_of_long_segments(texts)
     baseline, others = texts[0], texts[1:]
     reference_lines = [text.lines for text in others[: len(references)]]
     scores = {scorer.key: scorer.score(baseline.lines, reference_lines) for scorer in scorers}

@@ -16,6 +16,8 @@ class NamedText(NamedTuple):
     name: str
     lines: Sequence[str]
 
+LONG_FOR_TER = 200  # words
+
 
 def read_texts(paths: Sequence[Path]) -> list[NamedText]:
     """Return the lines of each file; ``-`` is stdin.
@@ -54,6 +56,19 @@ def warn_of_odd_text(
             logs.warning(
                 f"{name} looks tokenized; BLEU is comparable on detokenized text only. {advice}"
             )
+
+
+def warn_of_long_segments(texts: Sequence[NamedText]) -> None:
+    """Warn of the first segment for which TER takes long: the time grows with words squared."""
+    for name, lines in texts:
+        for number, line in enumerate(lines, 1):
+            num_words = len(line.split())
+            if num_words > LONG_FOR_TER:
+                logs.warning(
+                    f"{name}:{number}: {num_words:,} words; TER takes seconds to minutes for each "
+                    f"segment of more than {LONG_FOR_TER}. Omit --ter, or score sentences."
+                )
+                return
 
 
 def _segments(number: int) -> str:

@@ -170,3 +170,9 @@ def test_warns_that_the_papers_bleu_would_tokenize_tokenized_text_again(files, c
     assert warning.count("looks tokenized") == 1
     assert "Detokenize it; --paper would tokenize it again.\n" in warning
     assert "--tokenize" not in warning
+
+
+def test_long_segments_are_named_before_ter(texts, capsys):
+    same = [LINES[0], "a b " * 101]
+    score.run(texts("hyp", same), [texts("ref", same)], ter=True)
+    assert "hyp:2: 202 words; TER takes seconds to minutes" in capsys.readouterr().err
