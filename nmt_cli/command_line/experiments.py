@@ -7,6 +7,7 @@ import click
 from nmt_cli import logs
 from nmt_cli.command_line.options import (
     PATH,
+    allow_change_option,
     cli_command,
     compile_option,
     deterministic_option,
@@ -44,6 +45,7 @@ STAGE = click.Choice(STAGE_NAMES)
     is_flag=True,
     help="Does nothing: run always resumes. Messages about training name this option.",
 )
+@allow_change_option
 @workers_option
 @device_option
 @precision_option

@@ -70,6 +70,13 @@ threads_option = click.option(
 run_dir_option = click.option(
     "--run-dir", type=PATH, help="Directory of this run.  [default: runs/NAME]"
 )
+allow_change_option = click.option(
+    "--allow-change",
+    "allowed_changes",
+    multiple=True,
+    metavar="KEY",
+    help="Resume although this key of the recipe changed, such as training.clip_norm.",
+)
 micro_batch_option = click.option(
     "--max-tokens-per-device",
     type=click.IntRange(min=2),

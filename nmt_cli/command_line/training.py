@@ -8,6 +8,7 @@ import click
 from nmt_cli import logs
 from nmt_cli.command_line.options import (
     PATH,
+    allow_change_option,
     cli_command,
     compile_option,
     deterministic_option,
@@ -56,13 +57,7 @@ def preprocess(
 @click.option("--prepared", type=PATH, help="What preprocess wrote.  [default: prepared/NAME]")
 @run_dir_option
 @click.option("--resume", is_flag=True, help="Continue from the newest checkpoint of the run.")
-@click.option(
-    "--allow-change",
-    "allowed_changes",
-    multiple=True,
-    metavar="KEY",
-    help="Resume although this key of the recipe changed, such as training.clip_norm.",
-)
+@allow_change_option
 @device_option
 @precision_option
 @fp32_products_option

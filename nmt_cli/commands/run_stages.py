@@ -71,6 +71,7 @@ class RunOptions(MachineOptions, total=False):
     overrides: Sequence[str]
     prepared: Path | None
     run_dir: Path | None
+    allowed_changes: Sequence[str]
     workers: int | None
     devices: int | None
     max_time: float | None

@@ -169,6 +169,12 @@ def test_scores_of_an_earlier_step_are_not_shown(folder, capsys):
     )
 
 
+def test_run_has_the_options_that_messages_of_training_name():
+    train, run = cli.main.commands["train"], cli.main.commands["run"]
+    missing = {option.name for option in train.params} - {option.name for option in run.params}
+    assert missing == {"init_from", "nnodes", "rdzv_endpoint", "rdzv_id"}
+
+
 def test_changed_text_is_refused_by_the_run_until_it_is_forced(folder, caplog):
     write_pairs(folder, "train", 160, seed=5)
     with pytest.raises(UserError, match=r"^train failed: .* --force-from train makes it anew\.$"):
