@@ -246,11 +246,11 @@ def _of_another_command(ctx: click.Context, written: _Written) -> str:
     ]
     if having:
         return f". It is an option of {' and '.join(having)}."
-    for row in renamed(written.name):
-        for place in row.places():
-            if " --" in place:
-                return f". Here it is {place}."
-    return ""
+    found = [(row, place) for row in renamed(written.name) for place in row.places()]
+    for row, place in found:
+        if (option := place.partition(" ")[2]) in _options_of(ctx.command):
+            return _own_option(ctx, written, [option], row)
+    return next((f". Here it is {place}." for _, place in found if " --" in place), "")
 
 
 def _options_of(command: click.Command) -> dict[str, click.Option]:

@@ -97,6 +97,8 @@ def test_a_key_on_a_command_without_recipe_is_sent_to_the_one_that_has_it(comman
         ("preprocess base --destdir x", "--prepared x"),
         ("average-checkpoints r -n 5", "--last 5"),
         ("average-checkpoints r --overwrite", "--force"),
+        ("run base --save-dir x", "--run-dir x"),
+        ("compare base --use-cpu", "--device cpu"),
     ],
 )
 def test_a_wrong_name_of_an_option_gets_the_right_one(command_line, proposal):
