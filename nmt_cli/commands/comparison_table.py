@@ -11,6 +11,11 @@ from nmt_cli.figures import as_text as number
 from nmt_cli.report.run_history import RunHistory
 from nmt_cli.table_3 import PaperRow, row_of
 
+OURS = (
+    "Our perplexity is per piece, of the validation text at the last step. Our BLEU is sacreBLEU "
+    "of the test text, translated by the average."
+)
+PAPERS = "The paper's figures are those of its Table 3: of newstest2013, by the last checkpoint."
 HEADINGS = ("recipe", "seeds", "10⁶ parameters", "paper", "perplexity", "paper", "BLEU", "paper")
 
 
@@ -50,8 +55,9 @@ def _last_perplexity(history: RunHistory) -> float:
 
 
 def as_text(rows: Sequence[ComparedRow]) -> str:
-    """Return the table as lines of text."""
-    return "\n".join(aligned([HEADINGS, *map(_cells, rows)]))
+    """Return the table as lines of text, and below it what its figures measure."""
+    papers = [PAPERS] if any(row.paper is not None for row in rows) else []
+    return "\n".join([*aligned([HEADINGS, *map(_cells, rows)]), "", OURS, *papers])
 
 
 def _cells(row: ComparedRow) -> tuple[str, ...]:
@@ -59,7 +65,7 @@ def _cells(row: ComparedRow) -> tuple[str, ...]:
     return (
         row.name,
         str(len(row.perplexities)),
-        number(row.num_parameters / 1e6, 1),
+        number(row.num_parameters / 1e6, 1 if row.num_parameters >= 1e6 else 3),
         "" if paper is None or paper.parameters is None else str(paper.parameters),
         _summary(row.perplexities),
         "" if paper is None else number(paper.perplexity, 2),

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from nmt_cli import cli
 from nmt_cli.commands import compare
 from nmt_cli.commands.compare import Training
-from nmt_cli.commands.comparison_table import ComparedRow, as_text
+from nmt_cli.commands.comparison_table import OURS, PAPERS, ComparedRow, as_text
 from nmt_cli.errors import UserError
 from nmt_cli.recipe.shipped import shipped_recipes
 from nmt_cli.table_3 import ROWS, PaperRow, row_of
@@ -77,8 +77,8 @@ def test_every_recipe_and_seed_is_a_run_and_a_figure_of_the_table(folder, capfdb
 
     do("base", "a-1-head", seeds=[1, 2])
     assert len(started_sessions(folder, "base/seed-1")) == 1
-    lines = capfdbinary.readouterr().out.decode().splitlines()
-    assert [line.split()[0] for line in lines] == ["recipe", "base", "a-1-head"]
+    table, _, _ = capfdbinary.readouterr().out.decode().partition("\n\n")
+    assert [line.split()[0] for line in table.splitlines()] == ["recipe", "base", "a-1-head"]
 
 
 @pytest.mark.usefixtures("in_this_process")
@@ -88,8 +88,8 @@ def test_a_failed_training_does_not_end_the_others(folder, capfdbinary):
     capfdbinary.readouterr()
     with pytest.raises(UserError, match=r"^1 of 2 trainings failed \(runs/base\)"):
         do("base", "a-1-head")
-    table = capfdbinary.readouterr().out.decode().splitlines()
-    assert [line.split()[0] for line in table] == ["recipe", "a-1-head"]
+    table, _, _ = capfdbinary.readouterr().out.decode().partition("\n\n")
+    assert [line.split()[0] for line in table.splitlines()] == ["recipe", "a-1-head"]
 
 
 def test_a_recipe_given_twice_is_refused(folder):
@@ -143,13 +143,15 @@ def test_a_name_with_a_dash_is_no_option():
 def test_numbers_stand_in_columns():
     rows = [
         ComparedRow("base", 7_568_384, [4.5], [38.25], PaperRow(4.92, 25.8, 65)),
-        ComparedRow("mine", 900_000, [10.0, 11.0], [], None),
+        ComparedRow("mine", 36_992, [10.0, 11.0], [], None),
     ]
     assert as_text(rows) == (
         "recipe  seeds  10⁶ parameters  paper              perplexity  paper   BLEU  paper\n"
         "base        1             7.6     65                    4.50   4.92  38.25   25.8\n"
-        "mine        2             0.9         10.50 (10.00 to 11.00)"
+        "mine        2           0.037         10.50 (10.00 to 11.00)\n\n"
+        f"{OURS}\n{PAPERS}"
     )
+    assert as_text(rows[1:]).endswith(f"\n\n{OURS}")
 
 
 @pytest.mark.parametrize("row", list(rows_of_table_3()), ids=lambda row: row.name)
