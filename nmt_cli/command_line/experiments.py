@@ -96,9 +96,9 @@ def compare(
 ) -> None:
     """Train each RECIPE as run does; print a table of perplexity and BLEU beside the paper's.
 
-    A folder of shipped recipes, such as table3, stands for all of them. What is finished is
-    skipped, and what was interrupted goes on. The paper's figures are those of its Table 3, for
-    recipes with the names of its rows.
+    A folder of recipes, yours or a shipped one such as table3, stands for all of them. What is
+    finished is skipped, and what was interrupted goes on. The paper's figures are those of its
+    Table 3, for recipes with the names of its rows.
     """
     logs.configure(quiet=quiet)
     from nmt_cli.commands import compare as command

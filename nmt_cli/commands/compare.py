@@ -25,13 +25,14 @@ from nmt_cli.commands.pipes import StandardOutput
 from nmt_cli.corpus.binarized import sections_that_matter
 from nmt_cli.errors import InterruptedTrainingError, UserError
 from nmt_cli.file_names import RUNS
+from nmt_cli.folders import not_a_run
 from nmt_cli.hardware.choices import AUTO
 from nmt_cli.hardware.cores import threads_of_each
 from nmt_cli.hardware.device import choose_device
 from nmt_cli.hardware.machine import count_devices
 from nmt_cli.proposed_commands import as_argument
 from nmt_cli.recipe.reader import read_recipe
-from nmt_cli.recipe.shipped import shipped_recipes
+from nmt_cli.recipe.shipped import SUFFIX, shipped_recipes
 from nmt_cli.report.run_history import read_runs
 from nmt_cli.signals import handled
 
@@ -78,7 +79,8 @@ def run(
     """
     trainings = _trainings(recipe_names, seeds, runs or Path(RUNS), options)
     _refuse_shared_folders(trainings, options)
-    for training in trainings:  # one after the other: several may share a folder
+    of_each_recipe = {training.recipe_name: training for training in trainings}
+    for training in of_each_recipe.values():  # one after the other: several may share a folder
         run_command.run(training.recipe_name, until="preprocess", **_run_options(training, options))
     failed = _train_all(trainings, _devices(devices, options), options)
     done = [training for training in trainings if training not in failed]
@@ -107,6 +109,8 @@ def _trainings(
             found.append(Training(given, name, seed, run_dir))
     folders = [training.run_dir for training in found]
     for folder in folders:
+        if problem := not_a_run(folder):
+            raise UserError(f"{folder} {problem}; give --seeds, or choose another --runs.")
         if folders.count(folder) > 1:
             raise UserError(
                 f"{folder} would be the folder of several trainings; give each recipe and each "
@@ -131,9 +135,11 @@ def _refuse_shared_folders(trainings: Sequence[Training], options: CompareOption
 
 
 def _recipes_of(name: str) -> list[str]:
-    """Return the shipped recipes in the folder ``name``, base first; else ``name`` itself."""
-    inside = [recipe for recipe in shipped_recipes() if recipe.startswith(f"{name}/")]
-    return sorted(inside, key=lambda recipe: not recipe.endswith("/base")) or [name]
+    """Return the recipes in the folder ``name``, shipped or not, base first; else ``name``."""
+    folder = name.rstrip("/")
+    inside = [recipe for recipe in shipped_recipes() if recipe.startswith(f"{folder}/")]
+    inside = inside or sorted(str(file) for file in Path(name).glob(f"*{SUFFIX}"))
+    return sorted(inside, key=lambda recipe: Path(recipe).stem != "base") or [name]
 
 
 def _overrides(training: Training, options: CompareOptions) -> list[str]:

@@ -132,12 +132,29 @@ def test_a_folder_stands_for_its_recipes():
     names = compare._recipes_of("table3-small")
     assert names[0] == "table3-small/base"
     assert set(names) == {n for n in shipped_recipes() if n.startswith("table3-small/")}
+    assert compare._recipes_of("table3-small/") == names
     assert compare._recipes_of("base") == ["base"]
 
 
 def test_a_name_with_a_dash_is_no_option():
     training = Training("-odd.yaml", "-odd", None, Path("runs/-odd"))
     assert compare._command(training, "cpu", 1, {})[3:5] == ["run", "./-odd.yaml"]
+
+
+def test_a_folder_of_the_user_stands_for_its_recipes_too(folder):
+    (folder / "mine").mkdir()
+    for name in ("base", "a-1-head"):
+        (folder / f"{name}.yaml").rename(folder / f"mine/{name}.yaml")
+    assert compare._recipes_of("mine") == ["mine/base.yaml", "mine/a-1-head.yaml"]
+    assert compare._recipes_of("mine/base.yaml") == ["mine/base.yaml"]
+
+
+def test_runs_of_several_seeds_are_not_taken_for_one(folder):
+    (folder / "runs/base/seed-1").mkdir(parents=True)
+    (folder / "runs/base/seed-1/sessions.jsonl").touch()
+    message = r"^runs/base holds runs; give --seeds, or choose another --runs\.$"
+    with pytest.raises(UserError, match=message):
+        do("base")
 
 
 def test_numbers_stand_in_columns():
