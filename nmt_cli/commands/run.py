@@ -66,14 +66,16 @@ def _do(name: StageName, experiment: Experiment, *, is_forced: bool) -> None:
 
 @contextmanager
 def _naming(name: StageName) -> Iterator[None]:
-    """Name the stage in its errors."""
+    """Name the stage in its errors, and how to go on."""
     try:
         yield
     except InterruptedTrainingError:
         raise
     except UserError as error:
+        # Only train refuses to replace what is there; all other stages are made anew in any case.
+        anew = "; --force-from train makes it anew" if name == "train" else ""
         error.args = (
-            f"{name} failed: {error} When this is corrected, the same command goes on with {name}; "
-            f"--force-from {name} makes it anew.",
+            f"{name} failed: {error} When this is corrected, the same command goes on with "
+            f"{name}{anew}.",
         )
         raise

@@ -257,6 +257,14 @@ def test_files_of_the_user_in_the_folder_are_not_removed(
     assert not (tmp_path / "prepared").exists()
 
 
+def test_force_from_is_proposed_only_where_the_same_command_would_be_refused(tmp_path, monkeypatch):
+    write_experiment(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.en").unlink()
+    with pytest.raises(UserError, match=r"^preprocess failed: .* goes on with preprocess\.$"):
+        do()
+
+
 def test_without_a_test_text_nothing_is_translated(folder, caplog, capfdbinary):
     do(overrides=["data.test=null"])
     assert "Warning: translate is left out: the recipe has no data.test." in caplog.messages
