@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from enum import Enum
 from typing import Any, NamedTuple
 
+from nmt_cli.recipe.interval_configs import ValidationConfig
 from nmt_cli.recipe.schema import Recipe
 
 
@@ -98,7 +99,7 @@ def changed_keys(old: Recipe, new: Recipe) -> list[Change]:
     """Return every key whose value differs, in the order of the recipe."""
     before, after = (dict(_leaves(recipe.model_dump(mode="json"))) for recipe in (old, new))
     return [
-        Change(key, before.get(key), after.get(key), kind_of(key, new.validation.best_by))
+        Change(key, before.get(key), after.get(key), kind_of(key, new.validation))
         for key in {**before, **after}
         if before.get(key) != after.get(key)
     ]
@@ -106,17 +107,24 @@ def changed_keys(old: Recipe, new: Recipe) -> list[Change]:
 
 def changes_of_quality(old: Recipe, new: Recipe) -> list[str]:
     """Return the changed keys that make qualities of validation incomparable with earlier ones."""
-    names = DECIDES_QUALITY[new.validation.best_by]
-    return [change.key for change in changed_keys(old, new) if _stands_in(change.key, names)]
+    changed = (change.key for change in changed_keys(old, new))
+    return [key for key in changed if _decides_quality(key, new.validation)]
 
 
-def kind_of(key: str, best_by: str) -> ChangeKind:
+def _decides_quality(key: str, validation: ValidationConfig) -> bool:
+    search = {"bleu": validation.bleu, "parseval": validation.parseval}.get(validation.best_by)
+    if key == "decoding.beam_size" and search == "greedy":
+        return False  # greedy search has a beam of 1, whatever the recipe's beam size is
+    return _stands_in(key, DECIDES_QUALITY[validation.best_by])
+
+
+def kind_of(key: str, validation: ValidationConfig) -> ChangeKind:
     """Return the kind of a change of ``key``.
 
     A weight may change although it is in data.train, because it only affects the order of data.
     """
     is_weight = key.startswith("data.train.") and key.endswith(".weight")
-    if is_weight or _stands_in(key, (*DECIDES_QUALITY[best_by], *DECLARED)):
+    if is_weight or _decides_quality(key, validation) or _stands_in(key, DECLARED):
         return ChangeKind.DECLARED
     return ChangeKind.FREE if _stands_in(key, FREE) else ChangeKind.FORBIDDEN
 

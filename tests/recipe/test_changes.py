@@ -12,6 +12,7 @@ from nmt_cli.recipe.changes import (
     changes_of_quality,
     kind_of,
 )
+from nmt_cli.recipe.interval_configs import ValidationConfig
 from nmt_cli.recipe.keys import key_paths
 from nmt_cli.recipe.reader import read_recipe
 
@@ -95,12 +96,25 @@ def test_how_bleu_is_measured_is_declared_only_where_bleu_decides_the_best(overr
     assert change.kind is ChangeKind.FREE
 
 
-@pytest.mark.parametrize("override", ["validation.parseval=beam", "decoding.beam_size=2"])
+@pytest.mark.parametrize("override", ["validation.parseval=beam", "decoding.length_penalty=1"])
 def test_how_f1_is_measured_is_declared_where_f1_decides_the_best(override):
     before, after = (read_recipe("parsing", given).recipe for given in ([], [override]))
     (change,) = changed_keys(before, after)
     assert change.kind is ChangeKind.DECLARED
     assert changes_of_quality(before, after) == [change.key]
+
+
+@pytest.mark.parametrize(
+    ("search", "kind"), [("greedy", ChangeKind.FREE), ("beam", ChangeKind.DECLARED)]
+)
+def test_the_beam_size_is_free_where_validation_is_greedy(search, kind):
+    given = ["validation.best_by=bleu", f"validation.bleu={search}"]
+    before, after = (
+        read_recipe("base", [*given, f"decoding.beam_size={size}"]).recipe for size in (4, 5)
+    )
+    (change,) = changed_keys(before, after)
+    assert change.kind is kind
+    assert bool(changes_of_quality(before, after)) is (kind is ChangeKind.DECLARED)
 
 
 @pytest.mark.parametrize("override", ["data.treebank.tags=XX", "data.treebank=null"])
@@ -118,4 +132,4 @@ def test_a_weight_changes_only_the_order_of_the_data():
 
 
 def test_an_unknown_key_is_forbidden():
-    assert kind_of("training.not_yet_invented", "loss") is ChangeKind.FORBIDDEN
+    assert kind_of("training.not_yet_invented", ValidationConfig()) is ChangeKind.FORBIDDEN

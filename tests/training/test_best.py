@@ -38,7 +38,7 @@ def train(toy, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("best_by", "section", "key", "value"),
     [
-        ("bleu", "decoding", "beam_size", 3),
+        ("bleu", "decoding", "length_penalty", 1.0),
         ("bleu", "validation", "bleu", "beam"),
         ("loss", "training", "label_smoothing", 0.0),
     ],
@@ -63,6 +63,6 @@ def test_best_and_patience_go_on_when_qualities_still_compare(train, toy):
 def test_what_was_begun_anew_stays_so_in_later_sessions(train, toy):
     recipe = changed(toy.recipe, validation=EVERY_STEP, training={"max_steps": 2})
     train(recipe, [50.0, 60.0])
-    wider = changed(recipe, decoding={"beam_size": 3})
-    train(changed(wider, training={"max_steps": 4}), [30.0, 20.0])
-    assert train(changed(wider, training={"max_steps": 5}), [25.0]) == (5, 3)
+    other_search = changed(recipe, decoding={"length_penalty": 1.0})
+    train(changed(other_search, training={"max_steps": 4}), [30.0, 20.0])
+    assert train(changed(other_search, training={"max_steps": 5}), [25.0]) == (5, 3)
