@@ -16,6 +16,7 @@ class NamedText(NamedTuple):
     name: str
     lines: Sequence[str]
 
+
 LONG_FOR_TER = 200  # words
 
 
