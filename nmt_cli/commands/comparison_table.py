@@ -12,11 +12,13 @@ from nmt_cli.report.run_history import RunHistory
 from nmt_cli.table_3 import PaperRow, row_of
 
 OURS = (
-    "Our perplexity is per piece, of the validation text at the last step. Our BLEU is sacreBLEU "
-    "of the test text, translated by the average."
+    "Our perplexity is per piece, of the validation text at the last step. Our BLEU (sacreBLEU) "
+    "or F1 (PARSEVAL) is that of the test text, translated by the average."
 )
 PAPERS = "The paper's figures are those of its Table 3: of newstest2013, by the last checkpoint."
-HEADINGS = ("recipe", "seeds", "10⁶ parameters", "paper", "perplexity", "paper", "BLEU", "paper")
+HEADINGS = (
+    "recipe", "seeds", "10⁶ parameters", "paper", "perplexity", "paper", "BLEU", "paper", "F1",
+)  # fmt: skip
 
 
 class ComparedRow(NamedTuple):
@@ -26,6 +28,7 @@ class ComparedRow(NamedTuple):
     num_parameters: int
     perplexities: list[float]  # per piece, of the validation text at the last step
     bleus: list[float]  # sacreBLEU of the test text, by the average; empty without a test text
+    f1s: list[float]  # PARSEVAL's, of test trees; empty without any
     paper: PaperRow | None
 
     def facts(self) -> dict[str, Any]:
@@ -43,9 +46,13 @@ def as_rows(names: Sequence[str], histories: Sequence[RunHistory]) -> list[Compa
 
 
 def _row(name: str, histories: Sequence[RunHistory]) -> ComparedRow:
-    bleus = [history.scores["bleu"]["score"] for history in histories if "bleu" in history.scores]
     perplexities = [_last_perplexity(history) for history in histories]
-    return ComparedRow(name, histories[0].num_parameters or 0, perplexities, bleus, row_of(name))
+    bleus, f1s = (
+        [history.scores[metric][figure] for history in histories if metric in history.scores]
+        for metric, figure in (("bleu", "score"), ("parseval", "f1"))
+    )
+    parameters = histories[0].num_parameters or 0
+    return ComparedRow(name, parameters, perplexities, bleus, f1s, row_of(name))
 
 
 def _last_perplexity(history: RunHistory) -> float:
@@ -55,9 +62,11 @@ def _last_perplexity(history: RunHistory) -> float:
 
 
 def as_text(rows: Sequence[ComparedRow]) -> str:
-    """Return the table as lines of text, and below it what its figures measure."""
+    """Return the table without empty columns as text, and below it what its figures measure."""
     papers = [PAPERS] if any(row.paper is not None for row in rows) else []
-    return "\n".join([*aligned([HEADINGS, *map(_cells, rows)]), "", OURS, *papers])
+    columns = zip(HEADINGS, *map(_cells, rows), strict=True)
+    table = zip(*(column for column in columns if any(column[1:])), strict=True)
+    return "\n".join([*aligned(table), "", OURS, *papers])
 
 
 def _cells(row: ComparedRow) -> tuple[str, ...]:
@@ -71,6 +80,7 @@ def _cells(row: ComparedRow) -> tuple[str, ...]:
         "" if paper is None else number(paper.perplexity, 2),
         _summary(row.bleus),
         "" if paper is None else number(paper.bleu, 1),
+        _summary(row.f1s),
     )
 
 

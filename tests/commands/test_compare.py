@@ -159,8 +159,8 @@ def test_runs_of_several_seeds_are_not_taken_for_one(folder):
 
 def test_numbers_stand_in_columns():
     rows = [
-        ComparedRow("base", 7_568_384, [4.5], [38.25], PaperRow(4.92, 25.8, 65)),
-        ComparedRow("mine", 36_992, [10.0, 11.0], [], None),
+        ComparedRow("base", 7_568_384, [4.5], [38.25], [], PaperRow(4.92, 25.8, 65)),
+        ComparedRow("mine", 36_992, [10.0, 11.0], [], [], None),
     ]
     assert as_text(rows) == (
         "recipe  seeds  10⁶ parameters  paper              perplexity  paper   BLEU  paper\n"
@@ -169,6 +169,15 @@ def test_numbers_stand_in_columns():
         f"{OURS}\n{PAPERS}"
     )
     assert as_text(rows[1:]).endswith(f"\n\n{OURS}")
+
+
+def test_parsers_are_compared_by_f1():
+    row = ComparedRow("parsing-small", 6_545_408, [1.4], [], [61.25], None)
+    table = "recipe         seeds  10⁶ parameters  perplexity     F1"
+    assert as_text([row]).splitlines()[:2] == [
+        table,
+        "parsing-small      1             6.5        1.40  61.25",
+    ]
 
 
 @pytest.mark.parametrize("row", list(rows_of_table_3()), ids=lambda row: row.name)
