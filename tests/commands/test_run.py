@@ -9,16 +9,13 @@ import pytest
 from click.testing import CliRunner
 
 from nmt_cli import cli, logs
-from nmt_cli.atomic_files import write_manifest
 from nmt_cli.commands import run as command
-from nmt_cli.commands.run_stages import STAGES, Experiment
 from nmt_cli.commands.stage_names import STAGE_NAMES
 from nmt_cli.decoding.translator import Translator
 from nmt_cli.errors import InterruptedTrainingError, UserError
 from nmt_cli.locks import claimed
 from nmt_cli.metrics.bleu import bleu_scorer, chrf_scorer
 from nmt_cli.metrics.paper_bleu import PAPER_PAIRS, paper_bleu_scorer
-from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.report.run_history import read_runs
 from nmt_cli.temporary_names import temporary_path
 from nmt_cli.training.update import update_weights
@@ -297,13 +294,6 @@ def test_a_missing_matplotlib_leaves_out_the_report(folder, monkeypatch, caplog)
         "report is left out: report draws with matplotlib" in message for message in caplog.messages
     )
     assert not (folder / "runs/toy/report").exists()
-
-
-def test_a_report_is_current_if_the_records_that_it_shows_were_removed(tmp_path):
-    (tmp_path / "report").mkdir()
-    write_manifest(tmp_path / "report", {"kind": "report"})
-    experiment = Experiment.of("quickstart", read_recipe("quickstart"), {"run_dir": tmp_path})
-    assert STAGES["report"].is_current(experiment)
 
 
 def test_a_stage_to_force_must_not_come_after_the_last():

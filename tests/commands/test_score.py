@@ -172,7 +172,7 @@ def test_warns_that_the_papers_bleu_would_tokenize_tokenized_text_again(files, c
     assert "--tokenize" not in warning
 
 
-def test_long_segments_are_named_before_ter(texts, capsys):
+def test_long_segments_are_named_before_ter(files, capsys):
     same = [LINES[0], "a b " * 101]
-    score.run(texts("hyp", same), [texts("ref", same)], ter=True)
+    score.run(files("hyp", same), [files("ref", same)], ter=True)
     assert "hyp:2: 202 words; TER takes seconds to minutes" in capsys.readouterr().err
