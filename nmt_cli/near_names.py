@@ -20,7 +20,7 @@ def nearest(name: str, known: Iterable[str]) -> list[str]:
 
 
 def any_of(names: Sequence[str]) -> str:
-    """Return ``names`` as text for a question: a, b or c."""
+    """Return ``names`` as text: a, b or c."""
     *others, last = names
     return f"{', '.join(others)} or {last}" if others else last
 

@@ -4,6 +4,7 @@ import textwrap
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from nmt_cli.near_names import any_of
 from nmt_cli.recipe.changes import as_written
 from nmt_cli.recipe.json_schema import JsonSchema, recipe_schema
 from nmt_cli.recipe.schema import Recipe
@@ -72,8 +73,7 @@ def _allowed(prop: JsonSchema, schema: JsonSchema) -> str:
         texts = [_allowed(option, schema) for option in prop["anyOf"]]
         return (", or " if "," in texts[0] else " or ").join(texts)
     if "enum" in prop:
-        *others, last = prop["enum"]
-        return f"{', '.join(others)} or {last}"
+        return any_of(prop["enum"])
     if "prefixItems" in prop:
         first = _allowed(prop["prefixItems"][0], schema)
         return f"list of {len(prop['prefixItems'])}, each a {first}"

@@ -367,23 +367,23 @@ class Recipe(Section):
             )
 
     def _problems_of_trees(self) -> Iterator[Problem]:
-        has_trees, validation = self.data.treebank is not None, self.validation
-        if has_trees and validation.bleu != "off":
+        treebank, validation = self.data.treebank, self.validation
+        if treebank is not None and validation.bleu != "off":
             yield Problem(
                 "validation.bleu",
                 "must be off with data.treebank, because BLEU does not measure trees, but is "
                 f"{validation.bleu}; give bleu: off, and parseval: greedy to measure F1",
                 "data.treebank",
             )
-        if not has_trees and validation.parseval != "off":
+        if treebank is None and validation.parseval != "off":
             yield Problem(
                 "validation.parseval",
                 "must be off without data.treebank, because only trees have an F1, but is "
                 f"{validation.parseval}",
                 "data.treebank",
             )
-        treebank, well_formed_trees = self.data.treebank, self.decoding.well_formed_trees
-        if well_formed_trees and (treebank is None or treebank.words == "kept"):
+        has_bare_trees = treebank is not None and treebank.words == "dropped"
+        if self.decoding.well_formed_trees and not has_bare_trees:
             yield Problem(
                 "decoding.well_formed_trees",
                 "needs data.treebank with words: dropped",
