@@ -2,16 +2,19 @@
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Generic, TypeVar
 
 import torch
 
 from nmt_cli.corpus.no_text import NoTextError
 from nmt_cli.decoding.beams import Found, Hypothesis
-from nmt_cli.decoding.search import Sentence
+from nmt_cli.decoding.translation import LinesFailedError
 from nmt_cli.errors import means_full_memory
 
+Item = TypeVar("Item")  # what is searched: a sentence, or a sentence pair to score
 Outcome = tuple[Hypothesis, ...] | str  # the hypotheses, or what went wrong
-SearchFunction = Callable[[Iterable[Sentence], int], Iterator[Found]]
+SearchFunction = Callable[[Iterable[Item], int], Iterator[Found]]
 IMPOSSIBLE = "the model gives every translation probability 0"
 NO_MEMORY = "the memory is full even for this line alone; lower --beam-size, or end other programs"
 
@@ -22,6 +25,16 @@ class BugError(Exception):
     def __init__(self, places: Sequence[int], bug: Exception) -> None:
         super().__init__(places, bug)
         self.places, self.bug = places, bug
+
+
+@contextmanager
+def naming_lines(lines: Sequence[int]) -> Iterator[None]:
+    """Turn a BugError into LinesFailedError; place n of the BugError is line ``lines[n]``."""
+    try:
+        yield
+    except BugError as error:
+        failed = [lines[place] for place in error.places]
+        raise LinesFailedError(min(failed), max(failed)) from error.bug
 
 
 def own_failure(error: Exception) -> str | None:
@@ -36,7 +49,7 @@ def own_failure(error: Exception) -> str | None:
     return None
 
 
-class Isolation:
+class Isolation(Generic[Item]):
     """Runs a search over sentences and isolates those that make it fail.
 
     The sentences that were in the slots when the search failed are suspects. They are searched
@@ -46,7 +59,7 @@ class Isolation:
     """
 
     def __init__(
-        self, search: SearchFunction, sentences: Sequence[Sentence], num_slots: int
+        self, search: SearchFunction[Item], sentences: Sequence[Item], num_slots: int
     ) -> None:
         self._search, self._sentences = search, sentences
         self.num_slots = num_slots
@@ -91,7 +104,7 @@ class Isolation:
         error would keep the tensors of the failed step in memory. A bug is returned as the error.
         """
 
-        def sentences() -> Iterator[Sentence]:
+        def sentences() -> Iterator[Item]:
             while waiting:
                 taken.append(waiting.popleft())
                 yield self._sentences[taken[-1]]

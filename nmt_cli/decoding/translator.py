@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypedDict
 
@@ -12,8 +11,10 @@ import torch
 from nmt_cli.corpus.lines import is_blank, one_line, why_not_unicode
 from nmt_cli.corpus.tokenizer import Tokenizer
 from nmt_cli.decoding.beams import Found, Hypothesis, SearchSettings, length_penalty
+from nmt_cli.decoding.by_length import SearchByLength
 from nmt_cli.decoding.cached_model import CachedTransformer
-from nmt_cli.decoding.isolation import BugError, Isolation, Outcome, own_failure
+from nmt_cli.decoding.encoded_texts import encode_each
+from nmt_cli.decoding.isolation import Outcome, naming_lines, own_failure
 from nmt_cli.decoding.output_limits import OutputLimits
 from nmt_cli.decoding.over_long import Part, parts_within
 from nmt_cli.decoding.rules.well_formed_trees import WellFormedTrees
@@ -119,7 +120,7 @@ class Translator:
         self._settings.refuse_wrong()
         if max_extra_length is None:
             max_extra_length = decoding.max_extra_length
-        self._max_tokens = max_tokens_per_device or DEFAULT_MAX_TOKENS[device.type]
+        self._by_length = SearchByLength(max_tokens_per_device or DEFAULT_MAX_TOKENS[device.type])
         self._limit = settings.max_length  # pieces of a source, without </s>
         longest: int | None = None  # pieces of an output, without </s>
         architecture = settings.architecture
@@ -214,8 +215,8 @@ class Translator:
             cut = {number: self._words_of(line) for number, line in texts.items()}
             words = {number: leaves for number, leaves in cut.items() if leaves}
             texts = {number: " ".join(leaves) for number, leaves in words.items()}
-        with _naming_lines(list(texts)):
-            encoded = self._encoded(list(texts.values()))
+        with naming_lines(list(texts)):
+            encoded = encode_each(self._tokenizer, list(texts.values()))
         for (number, text), tokens in zip(texts.items(), encoded, strict=True):
             if isinstance(tokens, str):
                 jobs[number] = _Job(error=tokens)
@@ -225,26 +226,6 @@ class Translator:
             except Exception as error:
                 jobs[number] = _Job(error=_own_failure_of(number, error))
         return jobs
-
-    def _encoded(self, texts: Sequence[str]) -> list[list[int] | str]:
-        """Return the tokens of each text, or why it cannot be encoded."""
-        try:
-            return [*self._tokenizer.encode_batch(texts)]
-        except Exception as error:
-            failure = error
-        encoded = [self._encoded_alone(place, text) for place, text in enumerate(texts)]
-        if own_failure(failure) is None:  # a bug, but each text alone could be encoded
-            raise BugError(range(len(texts)), failure)
-        return encoded
-
-    def _encoded_alone(self, place: int, text: str) -> list[int] | str:
-        try:
-            return self._tokenizer.encode_batch([text])[0]
-        except Exception as error:
-            own = own_failure(error)
-            if own is None:
-                raise BugError([place], error) from error
-            return own
 
     def _job(self, text: str, tokens: Sequence[int]) -> _Job:
         if len(tokens) <= self._limit:
@@ -271,28 +252,14 @@ class Translator:
         Shorter sentences are searched in more slots. ``lines`` are the line numbers of the
         sentences, for LinesFailedError.
         """
-        outcomes: list[Outcome] = []
-        while len(outcomes) < len(sentences):
-            num_slots = self._num_slots(sentences[len(outcomes)])
-            group = []
-            for sentence in sentences[len(outcomes) :]:
-                if self._num_slots(sentence) >= 2 * num_slots:
-                    break
-                group.append(sentence)
-            isolation = Isolation(self._search, group, num_slots)
-            rest = lines[len(outcomes) :]
-            no_autocast = torch.autocast(self._device.type, enabled=False)
-            kernels = use_fp32_products(self._fp32_products)
-            with torch.no_grad(), no_autocast, kernels, _naming_lines(rest):
-                outcomes += isolation.run()
-            # If that many did not fit into memory, try fewer from now on.
-            self._max_tokens = max(1, self._max_tokens * isolation.num_slots // num_slots)
+        no_autocast = torch.autocast(self._device.type, enabled=False)
+        with torch.no_grad(), no_autocast, use_fp32_products(self._fp32_products):
+            outcomes = self._by_length.run(self._search, sentences, self._tokens_of_slot, lines)
         self._model.reset(0, 1)
         return outcomes
 
-    def _num_slots(self, sentence: Sentence) -> int:
-        tokens_of_slot = max(len(sentence.tokens), SHORTEST_COUNTED) * self._settings.beam_size
-        return max(1, self._max_tokens // tokens_of_slot)
+    def _tokens_of_slot(self, sentence: Sentence) -> int:
+        return max(len(sentence.tokens), SHORTEST_COUNTED) * self._settings.beam_size
 
     def _search(self, sentences: Iterable[Sentence], num_slots: int) -> Iterator[Found]:
         return beam_search(self._model, sentences, num_slots, self._settings, self._outputs.rules)
@@ -346,16 +313,6 @@ def _windows(lines: Iterable[str]) -> Iterator[list[str]]:
             yield window
             window, num_characters = [], 0
     yield window
-
-
-@contextmanager
-def _naming_lines(lines: Sequence[int]) -> Iterator[None]:
-    """Turn a BugError into LinesFailedError; place n of the BugError is line ``lines[n]``."""
-    try:
-        yield
-    except BugError as error:
-        failed = [lines[place] for place in error.places]
-        raise LinesFailedError(min(failed), max(failed)) from error.bug
 
 
 def _own_failure_of(line: int, error: Exception) -> str:

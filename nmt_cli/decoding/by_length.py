@@ -1,0 +1,46 @@
+"""Searches sentences of similar length together: the shorter they are, the more at a time."""
+
+from collections.abc import Callable, Sequence
+
+from nmt_cli.decoding.isolation import Isolation, Item, Outcome, SearchFunction, naming_lines
+
+
+class SearchByLength:
+    """Runs searches over sentences; those that fail do not affect the others.
+
+    At most ``max_tokens`` are searched at a time. If memory is full, this is lowered for good.
+    """
+
+    def __init__(self, max_tokens: int) -> None:
+        self._max_tokens = max_tokens
+
+    def run(
+        self,
+        search: SearchFunction[Item],
+        sentences: Sequence[Item],
+        tokens_of: Callable[[Item], int],
+        lines: Sequence[int],
+    ) -> list[Outcome]:
+        """Return the outcomes of ``sentences``, which come longest first.
+
+        ``tokens_of`` returns how many tokens a sentence takes of the limit. ``lines`` are the line
+        numbers of the sentences. Raises LinesFailedError for a bug.
+        """
+
+        def num_slots_for(sentence: Item) -> int:
+            return max(1, self._max_tokens // tokens_of(sentence))
+
+        outcomes: list[Outcome] = []
+        while len(outcomes) < len(sentences):
+            num_slots = num_slots_for(sentences[len(outcomes)])
+            group = []
+            for sentence in sentences[len(outcomes) :]:
+                if num_slots_for(sentence) >= 2 * num_slots:
+                    break
+                group.append(sentence)
+            isolation = Isolation(search, group, num_slots)
+            with naming_lines(lines[len(outcomes) :]):
+                outcomes += isolation.run()
+            # If that many did not fit into memory, try fewer from now on.
+            self._max_tokens = max(1, self._max_tokens * isolation.num_slots // num_slots)
+        return outcomes

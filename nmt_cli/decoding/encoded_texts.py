@@ -1,0 +1,31 @@
+"""Texts as tokens, where a text that cannot be encoded does not affect the others."""
+
+from collections.abc import Sequence
+
+from nmt_cli.corpus.normalization import Side
+from nmt_cli.corpus.tokenizer import Tokenizer
+from nmt_cli.decoding.isolation import BugError, own_failure
+
+
+def encode_each(
+    tokenizer: Tokenizer, texts: Sequence[str], side: Side = "source"
+) -> list[list[int] | str]:
+    """Return the tokens of each text, or why it cannot be encoded. Raises BugError for a bug."""
+    try:
+        return [*tokenizer.encode_batch(texts, side=side)]
+    except Exception as error:
+        failure = error
+    encoded = [_encoded_alone(tokenizer, place, text, side) for place, text in enumerate(texts)]
+    if own_failure(failure) is None:  # a bug, but each text alone could be encoded
+        raise BugError(range(len(texts)), failure)
+    return encoded
+
+
+def _encoded_alone(tokenizer: Tokenizer, place: int, text: str, side: Side) -> list[int] | str:
+    try:
+        return tokenizer.encode_batch([text], side=side)[0]
+    except Exception as error:
+        own = own_failure(error)
+        if own is None:
+            raise BugError([place], error) from error
+        return own
