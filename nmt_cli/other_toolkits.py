@@ -47,6 +47,9 @@ RENAMED = (
             also="generate interactive decode decoder infer inference predict test"),
     Renamed("score", "fairseq-score", "", "sockeye-evaluate",
             also="bleu sacrebleu eval evaluate chrf"),
+    Renamed("rescore", "", "", "sockeye-score", "marian-scorer",
+            note="the log-probability of given translations",
+            also="scorer perplexity force-decode"),
     # Arguments and options: where, and on what machine.
     Renamed("preprocess RECIPE, train RECIPE", "--config-name", "-config", "--config",
             "--config -c", note="an argument without a name", also="--recipe --yaml"),
@@ -228,8 +231,6 @@ RENAMED = (
             also="--wandb-project"),
     Renamed("", "", "", "", "--workspace --mini-batch-fit",
             note="what fits the memory is chosen for you; train --max-tokens-per-device limits it"),
-    Renamed("", "", "", "sockeye-score", "marian-scorer",
-            note="the model does not score given translations; score compares with references"),
     Renamed("", "", "onmt_server", "", "marian-server",
             note="there is no server; translate reads stdin and writes stdout line by line"),
 )

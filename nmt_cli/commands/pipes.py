@@ -62,13 +62,18 @@ class StandardOutput:
                 ) from None
 
 
+def refuse_stdin_twice(paths: Sequence[Path]) -> None:
+    """Raise UserError if more than one of ``paths`` is stdin."""
+    if paths.count(STANDARD_INPUT) > 1:
+        raise UserError("- (standard input) can be given once only; name the other file.")
+
+
 def read_inputs(paths: Sequence[Path]) -> list[list[str]]:
     """Return all lines of each file; ``-`` is stdin.
 
     Raises UserError if a file cannot be read, or if stdin is given twice.
     """
-    if paths.count(STANDARD_INPUT) > 1:
-        raise UserError("- (standard input) can be given once only; name the other file.")
+    refuse_stdin_twice(paths)
     return [
         list(LineTexts(standard_input())) if path == STANDARD_INPUT else texts_of(path)
         for path in paths

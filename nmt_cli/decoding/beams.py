@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from nmt_cli.errors import UserError
 
 Array = NDArray[Any]
+NOT_A_NUMBER = "the model's output is not a number"
 
 
 class SearchSettings(NamedTuple):
@@ -44,6 +45,7 @@ class Hypothesis(NamedTuple):
     tokens: tuple[int, ...]  # without </s>
     log_probability: float  # of the tokens and </s>
     score: float  # the log-probability over the length penalty
+    token_scores: tuple[float, ...] = ()  # log-probability of each token and of </s>, if asked for
 
 
 class Found(NamedTuple):

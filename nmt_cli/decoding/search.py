@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nmt_cli.decoding.beams import Beams, Candidates, Found, SearchSettings
+from nmt_cli.decoding.beams import NOT_A_NUMBER, Beams, Candidates, Found, SearchSettings
 from nmt_cli.decoding.rules.logits_rule import LogitsRule, SlotStates
 from nmt_cli.decoding.rules.longest_output import LongestOutput
 from nmt_cli.decoding.rules.never_start import NeverStart
@@ -139,7 +139,7 @@ class Search:
         normalizers = log_normalizers(logits)  # R, over all V, also tokens that rules forbid
         is_nan = normalizers.view(beams.scores.shape).isnan().any(dim=1).cpu().numpy()
         failed = [
-            beams.fail(slot, "the model's output is not a number")
+            beams.fail(slot, NOT_A_NUMBER)
             for slot in np.flatnonzero(is_nan & beams.is_busy).tolist()
         ]
         return failed + beams.advance(self._best_candidates(logits, normalizers))

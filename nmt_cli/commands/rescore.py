@@ -1,0 +1,151 @@
+"""``nmt-cli rescore``: the log-probability of given translations, a number for each line."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nmt_cli import logs
+from nmt_cli.atomic_files import file_appearing_whole, refuse_file
+from nmt_cli.commands.pair_windows import NamedStream, pair_windows
+from nmt_cli.commands.pipes import (
+    STANDARD_INPUT,
+    StandardOutput,
+    name_of_input,
+    refuse_stdin_twice,
+    standard_input,
+)
+from nmt_cli.commands.rescore_formats import FORMATS
+from nmt_cli.commands.text_warnings import on_encoding
+from nmt_cli.commands.translate import STATUS_SOME_LINES_FAILED
+from nmt_cli.corpus.lines import Line
+from nmt_cli.corpus.text_files import compressed, open_text
+from nmt_cli.decoding.rescorer import Rescored, Rescorer, RescorerOptions
+from nmt_cli.errors import UserError
+from nmt_cli.figures import as_text, perplexity_of
+from nmt_cli.hardware.busy_machine import LoadMeter, warn_if_busy
+from nmt_cli.hardware.choices import AUTO
+from nmt_cli.hardware.device import choose_device, set_num_threads, useful_threads
+from nmt_cli.locks import claimed
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+
+def run(  # noqa: PLR0913 - the options of a command are its parameters
+    model: Path,
+    source: Path,
+    target: Path,
+    *,
+    output_path: Path | None = None,
+    force: bool = False,
+    output_format: str = "text",
+    device: str = AUTO,
+    threads: int | None = None,
+    **options: Unpack[RescorerOptions],
+) -> int:
+    """Write the score of each line of ``target`` as a translation; return the exit status.
+
+    One of the texts may be ``-``, stdin. Raises UserError if the model, a text or an option is
+    wrong or, after the lines that both have, if one text has more lines; OutputError if the output
+    cannot be written, and LinesFailedError for a bug.
+    """
+    refuse_stdin_twice([source, target])
+    _refuse_to_replace((source, target), output_path)
+    if threads is not None:
+        set_num_threads(threads)
+    format_line, tally = FORMATS[output_format], _Tally()
+    with ExitStack() as stack:
+        texts = [stack.enter_context(_opened(path)) for path in (source, target)]
+        write = stack.enter_context(_sink(output_path, force=force))
+        meter = LoadMeter()
+        rescorer = Rescorer.load(model, device=device, **options)
+        warn_if_busy(meter, useful_threads(choose_device(device)))
+        hidden = output_path is None and sys.stdout.isatty()
+        counter = stack.enter_context(logs.progress("Scoring", "lines", hidden=hidden))
+        for pairs in pair_windows(*texts, counter.expect):
+            scored = rescorer.rescore_window(
+                [(one.text, other.text) for one, other in pairs], tally.num_lines
+            )
+            first = tally.num_lines + 1
+            write("".join(map(format_line, range(first, first + len(pairs)), scored)).encode())
+            tally.count(pairs, scored)
+            counter.advance(len(pairs))
+    tally.report()
+    return STATUS_SOME_LINES_FAILED if tally.num_failed else 0
+
+
+def _refuse_to_replace(texts: Sequence[Path], output: Path | None) -> None:
+    if output is None or not output.is_file():
+        return
+    for path in texts:
+        if path.exists() and output.samefile(path):
+            raise UserError(f"--output {output} is the text {path}; choose another --output.")
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[NamedStream]:
+    if path == STANDARD_INPUT:
+        yield NamedStream(name_of_input(path), standard_input())
+        return
+    if (warning := on_encoding(path)) is not None:
+        logs.warning(warning)
+    with open_text(path) as stream:
+        yield NamedStream(name_of_input(path), stream)
+
+
+@contextmanager
+def _sink(path: Path | None, *, force: bool) -> Iterator[Callable[[bytes], object]]:
+    if path is None:
+        yield StandardOutput().write
+        return
+    refuse_file(path, replace=force)
+    with (
+        claimed(path, "--output"),
+        file_appearing_whole(path, replace=force) as stream,
+        compressed(stream, path) as packed,
+    ):
+        yield packed.write
+
+
+class _Tally:
+    """Counts the lines and adds up their log-probabilities."""
+
+    def __init__(self) -> None:
+        self.num_lines = self.num_failed = 0
+        self._num_blank = self._num_replaced = self._num_pieces = 0
+        self._log_probability = 0.0
+        self._started = time.monotonic()
+
+    def count(self, pairs: Sequence[tuple[Line, Line]], scored: Sequence[Rescored]) -> None:
+        """Count the next lines; warn at once of each that failed."""
+        for (source, target), rescored in zip(pairs, scored, strict=True):
+            self.num_lines += 1
+            self._num_replaced += source.replaced + target.replaced
+            self._num_pieces += len(rescored.token_scores)
+            self._log_probability += sum(rescored.token_scores)
+            if rescored.error is not None:
+                self.num_failed += 1
+                logs.warning(f"line {self.num_lines:,} could not be scored: {rescored.error}.")
+            elif rescored.score is None:
+                self._num_blank += 1
+
+    def report(self) -> None:
+        """Log the perplexity, and what was left out."""
+        if self._num_replaced:
+            logs.warning(f"{self._num_replaced:,} byte sequences that are not UTF-8 became U+FFFD.")
+        if self._num_blank:
+            lines = "1 line has" if self._num_blank == 1 else f"{self._num_blank:,} lines have"
+            logs.warning(f"{lines} a blank source, and so no score.")
+        seconds = time.monotonic() - self._started
+        logs.info(f"Scored {self.num_lines:,} lines in {seconds:.1f} s.")
+        if self._num_pieces:
+            perplexity = perplexity_of(-self._log_probability / self._num_pieces)
+            logs.info(
+                f"Perplexity {as_text(perplexity, 3)} of a piece ({self._num_pieces:,} pieces, "
+                "with </s> of each line)."
+            )
