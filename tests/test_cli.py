@@ -39,7 +39,8 @@ OPTIONS = {
     "average-checkpoints": {"--last", "--checkpoints", "--output", "--force", "--quiet"},
     "translate": MACHINE_OPTIONS
     | {"--input", "--output", "--force", "--format", "--beam-size", "--length-penalty"}
-    | {"--n-best", "--too-long", "--tokenize", "--keep-pieces", "--well-formed-trees"},
+    | {"--n-best", "--too-long", "--tokenize", "--keep-pieces", "--well-formed-trees"}
+    | {"--token-scores"},
     "rescore": MACHINE_OPTIONS | {"--output", "--force", "--format", "--length-penalty"},
     "score": {"--metric", "--parameters", "--tokenize", "--lowercase", "--format", "--quiet"}
     | {"--paper", "--ter", "--compare", "--test", "--samples", "--seed"},

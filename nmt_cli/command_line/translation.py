@@ -29,10 +29,16 @@ from nmt_cli.number_lists import parse_number_list
 @click.option(
     "--format",
     "output_format",
-    type=click.Choice(["text", "tsv", "jsonl"]),
+    type=click.Choice(["text", "tsv", "jsonl", "moses", "fairseq"]),
     default="text",
     show_default=True,
-    help="text is one translation per line; the others hold scores and n-best lists.",
+    help="text is one translation per line; the others hold scores and n-best lists, moses and "
+    "fairseq as these programs print them.",
+)
+@click.option(
+    "--token-scores",
+    is_flag=True,
+    help="Also print the log-probability of each piece and of </s>; needs --format jsonl.",
 )
 @click.option("--beam-size", type=click.IntRange(1, 1000), help="[default: the recipe's]")
 @click.option("--length-penalty", type=click.FloatRange(0, 10), help="[default: the recipe's]")

@@ -3,11 +3,11 @@
 import json
 from collections.abc import Callable
 
+from nmt_cli.commands.shown_pieces import shown_pieces
 from nmt_cli.corpus.lines import one_line
 from nmt_cli.decoding.rescorer import Rescored
 
 Formatter = Callable[[int, Rescored], str]
-SPACE = "▁"  # stands for a space in SentencePiece's pieces
 
 
 def as_text(number: int, rescored: Rescored) -> str:
@@ -17,9 +17,9 @@ def as_text(number: int, rescored: Rescored) -> str:
 
 def as_tsv(number: int, rescored: Rescored) -> str:
     """Return line number, score, pieces, and the log-probability of each piece and of </s>."""
-    pieces = " ".join(map(_without_spaces, rescored.tokens))
     scores = " ".join(map(_shown, rescored.token_scores))
-    return "\t".join((str(number), _shown(rescored.score), pieces, scores)) + "\n"
+    columns = (str(number), _shown(rescored.score), shown_pieces(rescored.tokens), scores)
+    return "\t".join(columns) + "\n"
 
 
 def as_jsonl(number: int, rescored: Rescored) -> str:
@@ -30,10 +30,6 @@ def as_jsonl(number: int, rescored: Rescored) -> str:
 
 def _shown(score: float | None) -> str:
     return "" if score is None else f"{score:.6f}"
-
-
-def _without_spaces(piece: str) -> str:
-    return one_line(piece).replace("\t", SPACE).replace(" ", SPACE)
 
 
 FORMATS: dict[str, Formatter] = {"text": as_text, "tsv": as_tsv, "jsonl": as_jsonl}

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from nmt_cli import logs
 from nmt_cli.atomic_files import file_appearing_whole, keep_unfinished, refuse_file
+from nmt_cli.commands.format_options import options_for
 from nmt_cli.commands.line_windows import STALL_SECONDS, windows
 from nmt_cli.commands.pipes import StandardOutput, standard_input
 from nmt_cli.commands.text_warnings import on_encoding
@@ -54,11 +55,7 @@ def run(
     Raises UserError if the model, the input or an option is wrong, OutputError if the output cannot
     be written, and LinesFailedError for a bug.
     """
-    n_best = options.get("n_best", 1)
-    if output_format == "text" and n_best > 1:
-        raise UserError(
-            f"--n-best {n_best} needs --format tsv or jsonl; text is one line for each line."
-        )
+    options = options_for(output_format, options)
     _refuse_same_file(input_path, output_path)
     if threads is not None:
         set_num_threads(threads)

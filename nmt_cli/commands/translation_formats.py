@@ -1,10 +1,12 @@
-"""The output formats of translations: text, tsv and jsonl."""
+"""The output formats of translations."""
 
 import json
 from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
+from nmt_cli.commands.fairseq_format import as_fairseq
+from nmt_cli.commands.moses_format import as_moses
 from nmt_cli.corpus.lines import Line, one_line
 from nmt_cli.decoding.translation import Alternative, Translation
 
@@ -41,21 +43,34 @@ def as_jsonl(number: int, line: Line, translation: Translation) -> str:
         "error": translation.error,
         "num_parts": translation.num_parts,
         "truncated": translation.truncated,
-        **_repairs(translation),
+        **_if_asked_for(translation),
     }
     return one_line(json.dumps(record, ensure_ascii=False)) + "\n"
 
 
 def _record(other: Alternative) -> dict[str, Any]:
     fields = {"text": other.text, "score": other.score, "tokens": other.tokens}
-    return {**fields, **_repairs(other)}
+    return {**fields, **_if_asked_for(other)}
 
 
-def _repairs(parse: Translation | Alternative) -> dict[str, Any]:
-    """Return how often each rule of ``trees.repair`` was applied; nothing if it is no parse."""
-    if parse.repairs is None:
-        return {}
-    return {"repairs": {rule: count for rule, count in asdict(parse.repairs).items() if count}}
+def _if_asked_for(found: Translation | Alternative) -> dict[str, Any]:
+    """Return the scores of tokens, and how often each rule of ``trees.repair`` was applied.
+
+    What was not asked for, and the repairs of what is no parse, are left out.
+    """
+    fields: dict[str, Any] = {}
+    if found.token_scores:
+        fields["token_scores"] = found.token_scores
+    if found.repairs is not None:
+        repairs = asdict(found.repairs).items()
+        fields["repairs"] = {rule: count for rule, count in repairs if count}
+    return fields
 
 
-FORMATS: dict[str, Formatter] = {"text": as_text, "tsv": as_tsv, "jsonl": as_jsonl}
+FORMATS: dict[str, Formatter] = {
+    "text": as_text,
+    "tsv": as_tsv,
+    "jsonl": as_jsonl,
+    "moses": as_moses,
+    "fairseq": as_fairseq,
+}

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from nmt_cli.decoding.score_history import ScoreHistory
 from nmt_cli.errors import UserError
 
 Array = NDArray[Any]
@@ -25,6 +26,7 @@ class SearchSettings(NamedTuple):
     n_best: int
     bos_id: int
     eos_id: int
+    token_scores: bool = False  # whether hypotheses get them
 
     def refuse_wrong(self) -> None:
         """Raise UserError if a setting, an option of translate, is out of range."""
@@ -91,6 +93,7 @@ class Beams:
         self.tokens = np.full(shape, settings.bos_id)
         self.parents = np.tile(np.arange(settings.beam_size), (num_slots, 1))
         self._prefixes = np.zeros((*shape, 32), np.int32)  # S K L
+        self._history = ScoreHistory(*shape) if settings.token_scores else None
         self._ended: list[list[Hypothesis]] = [[] for _ in range(num_slots)]
         self._num_ended = np.zeros(num_slots, np.int64)
         self._to_beat = np.full(num_slots, -np.inf)  # score of the n-th best that ended
@@ -145,6 +148,8 @@ class Beams:
         self.tokens, self.parents = self.tokens[slots], self.parents[slots]
         self._num_ended, self._to_beat = self._num_ended[slots], self._to_beat[slots]
         self._prefixes = self._prefixes[slots]
+        if self._history is not None:
+            self._history.keep(slots)
         self._ended = [self._ended[slot] for slot in slots]
 
     def _append_tokens(self) -> None:
@@ -154,13 +159,18 @@ class Beams:
         slots = np.arange(len(self.parents))[:, None]
         self._prefixes[:, :, :used] = self._prefixes[slots, self.parents, :used]
         self._prefixes[slots[:, 0], :, self.lengths] = self.tokens
+        if self._history is not None:
+            self._history.append(self.parents, self.lengths, self.scores)
         self.lengths[self.is_busy] += 1
 
     def _end(self, slot: int, parent: int, log_probability: float) -> None:
         length = int(self.lengths[slot])
         score = log_probability / self._penalty(length + 1)
         tokens = tuple(self._prefixes[slot, parent, :length].tolist())
-        best = [*self._ended[slot], Hypothesis(tokens, log_probability, score)]
+        of_tokens: tuple[float, ...] = ()
+        if self._history is not None:
+            of_tokens = self._history.token_scores(slot, parent, length, log_probability)
+        best = [*self._ended[slot], Hypothesis(tokens, log_probability, score, of_tokens)]
         best.sort(key=lambda hypothesis: -hypothesis.score)
         self._ended[slot] = best[: self.settings.n_best]
         self._num_ended[slot] += 1

@@ -15,6 +15,8 @@ class Alternative(NamedTuple):
     score: float  # log-probability over the length penalty
     tokens: tuple[str, ...]  # pieces
     repairs: Repairs | None = None  # what made the output a tree; only if the model parses
+    log_probability: float = 0.0  # of all pieces and </s>
+    token_scores: tuple[float, ...] = ()  # log-probability of each piece and of </s>, if asked for
 
 
 class Translation(NamedTuple):
@@ -28,6 +30,23 @@ class Translation(NamedTuple):
     num_parts: int = 1  # more than 1 if the line was too long and was translated in parts
     truncated: bool = False  # the line was too long and its end was not translated
     repairs: Repairs | None = None  # what made the output a tree; only if the model parses
+    log_probability: float = 0.0  # of all pieces and </s>
+    token_scores: tuple[float, ...] = ()  # log-probability of each piece and of </s>, if asked for
+
+    @property
+    def ranked(self) -> tuple[Alternative, ...]:
+        """The n best, best first; none for blank lines and failed ones."""
+        if self.score is None:
+            return ()
+        best = Alternative(
+            self.text,
+            self.score,
+            self.tokens,
+            self.repairs,
+            self.log_probability,
+            self.token_scores,
+        )
+        return (best, *self.alternatives)
 
 
 class LinesFailedError(Exception):

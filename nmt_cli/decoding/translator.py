@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypedDict
 
@@ -53,6 +54,7 @@ class TranslatorOptions(TypedDict, total=False):
     too_long: TooLong
     tokenize: Tokenize
     keep_pieces: bool
+    token_scores: bool
     max_tokens_per_device: int | None
     precision: str
     fp32_products: str
@@ -102,6 +104,7 @@ class Translator:
         too_long: TooLong = "split",
         tokenize: Tokenize = "none",
         keep_pieces: bool = False,
+        token_scores: bool = False,
         max_tokens_per_device: int | None = None,
         precision: str = AUTO,
         fp32_products: str = AUTO,
@@ -116,6 +119,7 @@ class Translator:
             n_best,
             tokenizer.bos_id,
             tokenizer.eos_id,
+            token_scores,
         )
         self._settings.refuse_wrong()
         if max_extra_length is None:
@@ -278,7 +282,7 @@ class Translator:
             self._alternative([ranked[min(k, len(ranked) - 1)] for ranked in found], job)
             for k in range(num_ranks)
         )
-        return Translation(*best[:3], tuple(others), None, len(found), job.truncated, best.repairs)
+        return Translation(*best[:3], tuple(others), None, len(found), job.truncated, *best[3:])
 
     def _alternative(self, hypotheses: Sequence[Hypothesis], job: _Job) -> Alternative:
         texts, pieces = [], []
@@ -289,7 +293,10 @@ class Translator:
         log_probability = sum(hypothesis.log_probability for hypothesis in hypotheses)
         length = sum(len(hypothesis.tokens) + 1 for hypothesis in hypotheses)
         score = log_probability / length_penalty(length, self._settings.length_penalty)
-        return Alternative(one_line(text), score, tuple(pieces), repairs)
+        of_tokens = tuple(chain.from_iterable(each.token_scores for each in hypotheses))
+        return Alternative(
+            one_line(text), score, tuple(pieces), repairs, log_probability, of_tokens
+        )
 
     def _whole(self, texts: Sequence[str], job: _Job) -> tuple[str, Repairs | None]:
         """Return the translation of a line made of the translations of its parts."""

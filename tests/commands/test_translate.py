@@ -14,6 +14,7 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -383,6 +384,72 @@ def test_jsonl(monkeypatch):
     assert last["text"] == '["two"]'
 
 
+class ScoredTranslator(TaggingTranslator):
+    def answer(self, line):
+        if line == "bad":
+            return Translation(error="it is bad")
+        if is_blank(line):
+            return Translation()
+        others = (
+            Alternative("zwei", -2.0, ("▁zwei",), log_probability=-3.0, token_scores=(-2.5, -0.5)),
+        )
+        pieces = ("▁a", "▁", "|||", "b\t")
+        best = (0.0, -1.0, -0.25, -0.25, 0.0)
+        return Translation(
+            "a |||b\t", -1.0, pieces, others, log_probability=-1.5, token_scores=best
+        )
+
+
+def test_moses_n_best_lists(monkeypatch):
+    out = Pipe(monkeypatch, ScoredTranslator())(
+        b"one\r\nbad\n \ntwo", output_format="moses", n_best=2
+    )
+    best = "||| a &#124;&#124;&#124;b\t ||| F0= -1.500000 ||| -1.000000"
+    second = "||| zwei ||| F0= -3.000000 ||| -2.000000"
+    assert out.decode().split("\n") == [
+        f"0 {best}",
+        f"0 {second}",
+        "1 |||  ||| F0= -inf ||| -inf",
+        "2 |||  ||| F0= 0.000000 ||| 0.000000",
+        f"3 {best}",
+        f"3 {second}",
+        "",
+    ]
+
+
+def test_lines_as_fairseq_prints_them(monkeypatch):
+    options: dict[str, Any] = {}
+    pipe = Pipe(monkeypatch, ScoredTranslator())
+    monkeypatch.setattr(
+        Translator, "load", lambda *_, **given: options.update(given) or ScoredTranslator()
+    )
+    out = pipe("o\u2028n\te\r\nbad\n".encode(), output_format="fairseq", n_best=2)
+    assert options["token_scores"]
+    assert out.decode().split("\n") == [
+        "S-0\to n e",
+        "H-0\t-1.442695\t▁a ▁ ||| b▁",
+        "D-0\t-1.442695\ta |||b ",
+        "P-0\t0.0000 -1.4427 -0.3607 -0.3607 0.0000",
+        "H-0\t-2.885390\t▁zwei",
+        "D-0\t-2.885390\tzwei",
+        "P-0\t-3.6067 -0.7213",
+        "S-1\tbad",
+        "H-1\t-inf\t",
+        "D-1\t-inf\t",
+        "P-1\t",
+        "",
+    ]
+
+
+def test_jsonl_has_token_scores_where_asked_for(monkeypatch):
+    pipe = Pipe(monkeypatch, ScoredTranslator())
+    record = json.loads(pipe(b"one\n", output_format="jsonl", token_scores=True, n_best=2))
+    assert record["token_scores"] == [0.0, -1.0, -0.25, -0.25, 0.0]
+    assert record["alternatives"][0]["token_scores"] == [-2.5, -0.5]
+    with pytest.raises(UserError, match="--token-scores needs --format jsonl or fairseq"):
+        pipe(b"one\n", output_format="tsv", token_scores=True)
+
+
 def test_jsonl_marks_lines_that_were_in_parts_or_cut(monkeypatch):
     translations = [Translation("a b", -1.0, ("a", "b"), num_parts=3), Translation(truncated=True)]
     monkeypatch.setattr(TaggingTranslator, "translate_window", lambda *_: translations)
@@ -392,7 +459,7 @@ def test_jsonl_marks_lines_that_were_in_parts_or_cut(monkeypatch):
 
 
 def test_n_best_is_refused_where_it_would_break_the_lines(pipe):
-    with pytest.raises(UserError, match="--n-best 2 needs --format tsv or jsonl"):
+    with pytest.raises(UserError, match="--n-best 2 needs --format tsv, jsonl, moses or fairseq"):
         pipe(b"one\n", n_best=2)
 
 

@@ -260,6 +260,26 @@ def test_nothing_to_translate():
     assert search(random_table(5), [], settings(2)) == []
 
 
+@pytest.mark.parametrize("beam_size", [1, 4])
+def test_the_scores_of_tokens_are_those_of_the_model(beam_size):
+    table = random_table(7, end_bias=-4.0)
+    sentences = [Sentence((n,), 3 + 5 * n) for n in range(9)]  # longer than the arrays at first
+    asked = settings(beam_size, n_best=beam_size)._replace(token_scores=True)
+    found = search(table, sentences, asked)
+    for sentence, hypotheses in zip(sentences, found, strict=True):
+        for tokens, total, _, scores in hypotheses:
+            expected = [
+                log_probabilities(table, sentence.tokens, tokens[:place])[token]
+                for place, token in enumerate((*tokens, EOS))
+            ]
+            assert scores == pytest.approx(expected, abs=1e-4)
+            assert sum(scores) == pytest.approx(total, abs=1e-6)
+    assert max(len(hypotheses[0].tokens) for hypotheses in found) > 32
+    plain = search(table, sentences, asked._replace(token_scores=False))
+    without = [[each._replace(token_scores=()) for each in hypotheses] for hypotheses in found]
+    assert [list(hypotheses) for hypotheses in plain] == without
+
+
 def test_rows_stay_busy_and_sentences_start_together():
     def counts_down(source, prefix):
         row = torch.zeros(5)

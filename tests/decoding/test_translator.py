@@ -36,8 +36,8 @@ def copying(monkeypatch, *, fails=lambda sources: None, recipe=None, **options):
     return translator_of(recipe, ByteTokenizer(), transformer, **options), model
 
 
-def untrained(precision="fp32", model=(), **options):
-    recipe = tiny_recipe(model=dict(model))
+def untrained(precision="fp32", model=(), data=(), **options):
+    recipe = tiny_recipe(model=dict(model), data=dict(data))
     tokenizer = WhitespaceTokenizer([*CONTROL, *WORDS], Normalizer(recipe.data), None)
     torch.manual_seed(3)
     transformer = Transformer(recipe.model, tokenizer.size)
@@ -92,6 +92,23 @@ def test_the_score_is_the_log_probability_of_the_tokens_over_the_length_penalty(
             rows = model.project(model(source, target_input)).log_softmax(dim=1)
         total = rows[torch.arange(len(ids)), torch.tensor(ids)].sum().item()
         assert candidate.score == pytest.approx(total / ((5 + len(ids)) / 6) ** 0.6, abs=1e-4)
+
+
+def test_the_scores_of_the_tokens_of_all_parts_add_up_to_the_log_probability():
+    lines = ["ant bee", "", "cat " * 40]
+    options: dict[str, Any] = {"beam_size": 3, "n_best": 2, "length_penalty": 0.5}
+    translator = untrained(data={"max_length": 9}, token_scores=True, **options)
+    plain = untrained(data={"max_length": 9}, **options)
+    found = list(translator.translate(lines))
+    assert [each.num_parts for each in found] == [1, 1, 8]
+    for each, other in zip(found, plain.translate(lines), strict=True):
+        assert texts(each.ranked) == texts(other.ranked)
+        for one in each.ranked:
+            assert len(one.token_scores) == len(one.tokens) + each.num_parts
+            assert sum(one.token_scores) == pytest.approx(one.log_probability, abs=1e-5)
+            penalty = ((5 + len(one.token_scores)) / 6) ** 0.5
+            assert one.score == pytest.approx(one.log_probability / penalty, abs=1e-5)
+        assert all(one.token_scores == () for one in other.ranked)
 
 
 def test_options_left_open_are_the_recipes(monkeypatch):
