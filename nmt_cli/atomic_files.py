@@ -88,15 +88,23 @@ def file_appearing_whole(path: Path, *, replace: bool = False) -> Iterator[Binar
         try:
             with partial.open("wb") as stream:
                 yield stream
-                stream.flush()
-                os.fsync(stream.fileno())
-            if not replace:
-                refuse_file(path, replace=False)  # another process may have made it meanwhile
-            partial.rename(path)
-            _sync(path.parent)
+                publish_file(stream, path, replace=replace)
         except BaseException:
             partial.unlink(missing_ok=True)
             raise
+
+
+def publish_file(stream: BinaryIO, path: Path, *, replace: bool) -> None:
+    """Give the file that ``stream`` has written the name ``path``, after its bytes are on the disk.
+
+    Raises UserError if ``path`` exists and ``replace`` is false.
+    """
+    stream.flush()
+    os.fsync(stream.fileno())
+    if not replace:
+        refuse_file(path, replace=False)  # another process may have made it meanwhile
+    Path(stream.name).rename(path)
+    _sync(path.parent)
 
 
 def keep_unfinished(stream: BinaryIO, path: Path) -> None:

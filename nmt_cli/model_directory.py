@@ -7,6 +7,8 @@ manifest.json      checksums, and what the model was made of
 recipe.yaml        a record of how it was trained; loading does not read it
 """
 
+import hashlib
+import json
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -131,6 +133,13 @@ def load_model(path: Path, device: torch.device | str = "cpu") -> LoadedModel:
     model = Transformer(settings.architecture, tokenizer.size)
     load_weights(model, weights, directory)
     return LoadedModel(settings, tokenizer, model.to(device).eval(), directory, manifest)
+
+
+def fingerprint(manifest: Mapping[str, Any]) -> str:
+    """Return a sha256 of the files that using a model needs, by their checksums."""
+    files = manifest["files"]
+    needed = sorted((name, files[name]["sha256"]) for name in files if name != RECIPE)
+    return hashlib.sha256(json.dumps(needed).encode()).hexdigest()
 
 
 def read_weights(directory: Path, settings: ModelSettings | None = None) -> dict[str, Tensor]:

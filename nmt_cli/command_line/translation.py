@@ -18,6 +18,7 @@ from nmt_cli.command_line.options import (
     quiet_option,
     threads_option,
 )
+from nmt_cli.command_line.usage import words_of_this_command
 from nmt_cli.number_lists import parse_number_list
 
 
@@ -26,6 +27,9 @@ from nmt_cli.number_lists import parse_number_list
 @click.option("--input", "input_path", type=PATH, help="Text to translate.  [default: stdin]")
 @click.option("--output", "output_path", type=PATH, help="File to write.  [default: stdout]")
 @force_option
+@click.option(
+    "--resume", is_flag=True, help="Go on with the unfinished --output of the same command."
+)
 @click.option(
     "--format",
     "output_format",
@@ -88,7 +92,7 @@ def translate(model: Path, quiet: bool, **options: Any) -> None:
     logs.configure(quiet=quiet)
     from nmt_cli.commands import translate as command
 
-    sys.exit(command.run(model, **options))
+    sys.exit(command.run(model, arguments=words_of_this_command(), **options))
 
 
 @cli_command()

@@ -16,6 +16,7 @@ from nmt_cli.other_toolkits import RENAMED, Renamed, missing_here, names_of_keys
 from nmt_cli.proposed_commands import as_argument
 
 TOOLKIT_PREFIX = re.compile(r"^(fairseq|onmt|sockeye|marian)_")
+WORDS = "nmt_cli.words"  # in the meta data of a context
 KEYS_OF_PREPROCESS = ("data.", "tokenizer.")
 
 
@@ -26,7 +27,7 @@ class HelpfulCommand(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse as click does. Raises UsageError with a proposal for what is not an option here."""
-        given = list(args)
+        given = ctx.meta[WORDS] = list(args)
         try:
             rest = super().parse_args(ctx, args)
         except click.NoSuchOption as error:
@@ -62,6 +63,12 @@ class HelpfulGroup(click.Group):
         except click.UsageError:
             text = f"No such command {args[0]}"
             raise click.UsageError(f"{text}{_command_meant(self, args[0])}", ctx) from None
+
+
+def words_of_this_command() -> list[str]:
+    """Return the words of the command being run, behind the name of the program."""
+    ctx = click.get_current_context()
+    return [str(ctx.info_name), *ctx.meta[WORDS]]
 
 
 def refuse_options_except(*allowed: str, choice: str) -> None:

@@ -14,29 +14,38 @@ FIRST_WINDOW = 512  # lines
 SECONDS_FOR_A_WINDOW = 20.0  # if a window takes longer, the next is smaller, to show progress
 STALL_SECONDS = 0.2
 LONGEST_WAIT_SECONDS = 1.0  # for a window to fill if lines come slowly
+# Lines of a window that does not depend on time. Windows that a CPU needs minutes for would lose
+# that work if the command is killed.
+STEADY_WINDOW = {"cpu": 1024, "cuda": WINDOW_LINES}
 
 
 def windows(
     stream: BinaryIO,
     *,
     stall_seconds: float = STALL_SECONDS,
+    steady: int | None = None,
     expect: Callable[[int, bool], None] = lambda number, is_estimate: None,
 ) -> Iterator[list[Line]]:
     """Yield the lines of ``stream`` in order; they are read ahead while the caller works.
 
-    A window ends when it is full or when input stalls. Before each window, ``expect`` is called
-    with the total number of lines, if that is known, and with whether it is an estimate. If reading
-    fails, its error (such as a UserError) is raised after the lines before it.
+    A window ends when it is full or when input stalls. With ``steady``, windows have that number of
+    lines, or less if they are long, and depend only on the text. Before each window, ``expect`` is
+    called with the total number of lines, if that is known, and with whether it is an estimate. If
+    reading fails, its error (such as a UserError) is raised after the lines before it.
     """
     reader = _ReadAhead(stream)
-    size = FIRST_WINDOW
+    size = steady or FIRST_WINDOW
     try:
-        while window := reader.take(size, stall_seconds):
+        while window := reader.take(size, None if steady else stall_seconds):
+            if steady and reader.error is not None and len(window) < size:
+                break  # it would be longer if the text could be read
             if (number := reader.expected_lines) is not None:
                 expect(number, not reader.has_ended)
             started = time.monotonic()
             yield window
             seconds = time.monotonic() - started
+            if steady:
+                continue
             if seconds > SECONDS_FOR_A_WINDOW:
                 size = max(1, size // 2)
             elif seconds < SECONDS_FOR_A_WINDOW / 2:
@@ -71,10 +80,16 @@ class _ReadAhead:
         """The total number of lines, estimated from bytes until the end; None if unknown."""
         return self._stream.num_lines if self._ended else self._stream.expected_lines()
 
-    def take(self, num_lines: int, stall_seconds: float) -> list[Line]:
-        """Return at most ``num_lines`` lines, at least one, or none at the end."""
+    def take(self, num_lines: int, stall_seconds: float | None) -> list[Line]:
+        """Return at most ``num_lines`` lines, at least one, or none at the end.
+
+        Without ``stall_seconds``, waits until there are so many, however slowly they come.
+        """
         with self._changed:
             self._wanted = num_lines
+            if stall_seconds is None:
+                self._changed.wait_for(lambda: self._has(num_lines))
+                return self._pop(num_lines)
             self._changed.wait_for(lambda: self._lines or self._ended)
             deadline = time.monotonic() + LONGEST_WAIT_SECONDS
             seen = 0

@@ -4,30 +4,31 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from nmt_cli import logs
-from nmt_cli.atomic_files import file_appearing_whole, keep_unfinished, refuse_file
+from nmt_cli.atomic_files import file_appearing_whole
 from nmt_cli.commands.format_options import options_for
-from nmt_cli.commands.line_windows import STALL_SECONDS, windows
+from nmt_cli.commands.line_windows import STALL_SECONDS, STEADY_WINDOW, windows
 from nmt_cli.commands.pipes import StandardOutput, standard_input
+from nmt_cli.commands.resumable_output import ResumableOutput, is_finished, resumable_output
 from nmt_cli.commands.text_warnings import on_encoding
 from nmt_cli.commands.translation_formats import FORMATS, Formatter
 from nmt_cli.corpus.lines import Line
-from nmt_cli.corpus.text_files import SUFFIXES, compressed, open_text
+from nmt_cli.corpus.text_files import compressed, open_text
 from nmt_cli.decoding.translation import LinesFailedError, Translation
 from nmt_cli.decoding.translator import Translator, TranslatorOptions
 from nmt_cli.errors import UserError
 from nmt_cli.hardware.busy_machine import LoadMeter, warn_if_busy
 from nmt_cli.hardware.choices import AUTO
+from nmt_cli.hardware.cores import cores
 from nmt_cli.hardware.device import choose_device, set_num_threads, useful_threads
-from nmt_cli.locks import claimed
+from nmt_cli.hardware.system_facts import rounding_facts
 from nmt_cli.output_streams import is_stream
-from nmt_cli.temporary_names import shortened
 from nmt_cli.trees.repair import Repairs
 
 if TYPE_CHECKING:
@@ -39,39 +40,62 @@ SHOWN_NUMBERS = 10
 Write = Callable[[bytes], object]
 
 
-def run(
+def run(  # noqa: PLR0913 - one parameter for each option of the command
     model: Path,
     *,
     input_path: Path | None = None,
     output_path: Path | None = None,
     force: bool = False,
+    resume: bool = False,
     output_format: str = "text",
     device: str = AUTO,
     threads: int | None = None,
+    arguments: Sequence[str] | None = None,
     **options: Unpack[TranslatorOptions],
 ) -> int:
     """Translate stdin or ``input_path`` to stdout or ``output_path``; return the exit status.
 
-    Raises UserError if the model, the input or an option is wrong, OutputError if the output cannot
-    be written, and LinesFailedError for a bug.
+    If it ends early and ``arguments`` are given, those of the command, the output file is kept for
+    ``resume``. Raises UserError if the model, the input or an option is wrong, OutputError if the
+    output cannot be written, and LinesFailedError for a bug.
     """
     options = options_for(output_format, options)
     _refuse_same_file(input_path, output_path)
-    if threads is not None:
-        set_num_threads(threads)
-    with _source(input_path) as source, _sink(output_path, force=force) as write:
+    if resume and (output_path is None or is_stream(output_path)):
+        raise UserError("--resume continues a file; give its name with --output.")
+    if resume and not force and output_path is not None and is_finished(output_path):
+        logs.warning(f"{output_path} is there, and it is not unfinished: nothing to do.")
+        return 0
+    opened = _output(output_path, force=force, resume=resume, arguments=arguments)
+    with _source(input_path) as source, opened as output:
+        _keep_choices(options, output.made_with)
+        threads = threads or _possible_threads(output.machine.get("threads"))
+        if threads is not None:
+            set_num_threads(threads)
         meter = LoadMeter()
         translator = Translator.load(model, device=device, **options)
-        warn_if_busy(meter, useful_threads(choose_device(device)))
+        num_threads = useful_threads(choose_device(device))
+        warn_if_busy(meter, num_threads)
+        if isinstance(output, ResumableOutput):
+            made_with = {**options, **translator.chosen, "format": output_format}
+            output.begin(made_with, rounding_facts(num_threads))
         if source.isatty():
             logs.info("Reading from the terminal; Ctrl-D ends.")
         tally = _Tally()
+        tally.restore(output.tally)
         hidden = source.isatty() or (output_path is None and sys.stdout.isatty())
-        with logs.progress("Translating", "lines", hidden=hidden) as counter:
-            for outputs in _translated(
-                translator, source, FORMATS[output_format], tally, counter.expect
-            ):
-                write("".join(outputs).encode())
+        initial = tally.num_lines
+        with logs.progress("Translating", "lines", initial=initial, hidden=hidden) as counter:
+            lines = output.without_finished(
+                windows(
+                    source,
+                    stall_seconds=0.0 if source.isatty() else STALL_SECONDS,
+                    steady=STEADY_WINDOW[choose_device(device).type] if output.is_file else None,
+                    expect=counter.expect,
+                )
+            )
+            for window, outputs in _translated(translator, lines, FORMATS[output_format], tally):
+                output.add(window, "".join(outputs).encode(), tally.state())
                 counter.advance(len(outputs))
     tally.report()
     return STATUS_SOME_LINES_FAILED if tally.num_failed else 0
@@ -98,32 +122,49 @@ def _source(path: Path | None) -> Iterator[BinaryIO]:
         yield stream
 
 
+class _Stream:
+    """Standard output, a device or a pipe: what is written there cannot be continued."""
+
+    made_with: Mapping[str, Any] = {}
+    machine: Mapping[str, Any] = {}
+    tally: Mapping[str, Any] | None = None
+    is_file = False
+
+    def __init__(self, write: Write) -> None:
+        self._write = write
+
+    def without_finished(self, windows: Iterator[list[Line]]) -> Iterator[list[Line]]:
+        return windows
+
+    def add(self, lines: Sequence[Line], data: bytes, tally: dict[str, Any]) -> None:
+        self._write(data)
+
+
 @contextmanager
-def _sink(path: Path | None, *, force: bool) -> Iterator[Write]:
+def _output(
+    path: Path | None, *, force: bool, resume: bool, arguments: Sequence[str] | None
+) -> Iterator[_Stream | ResumableOutput]:
     if path is None:
-        yield StandardOutput().write
-        return
-    refuse_file(path, replace=force)
-    with claimed(path, "--output"), file_appearing_whole(path, replace=force) as stream:
-        try:
-            with compressed(stream, path) as packed:
-                yield partial(_write_at_once, stream) if packed is stream else packed.write
-        except LinesFailedError as error:
-            if not is_stream(path):
-                error.args = (f"{error}; {_keep(stream, path, error.first)}",)
-            raise
+        yield _Stream(StandardOutput().write)
+    elif is_stream(path):
+        with file_appearing_whole(path) as stream, compressed(stream, path) as packed:
+            yield _Stream(partial(_write_at_once, stream) if packed is stream else packed.write)
+    else:
+        with resumable_output(path, replace=force, resume=resume, arguments=arguments) as resumable:
+            yield resumable
 
 
-def _keep(stream: BinaryIO, path: Path, num_lines: int) -> str:
-    """Keep the output of the first lines beside ``path``, and return the message about it."""
-    name = f"{shortened(path.stem)}.unfinished{path.suffix}" if path.suffix in SUFFIXES else None
-    unfinished = path.with_name(name or f"{shortened(path.name)}.unfinished")
-    lines = "the line" if num_lines == 1 else f"the {num_lines:,} lines"
-    try:
-        keep_unfinished(stream, unfinished)
-    except OSError as error:
-        return f"the output of {lines} before could not be kept in {unfinished}: {error.strerror}"
-    return f"the output of {lines} before is kept in {unfinished}"
+def _keep_choices(options: TranslatorOptions, made_with: Mapping[str, Any]) -> None:
+    """Let "auto" mean what it meant when the output that is continued was begun."""
+    if options.get("precision", AUTO) == AUTO and "precision" in made_with:
+        options["precision"] = made_with["precision"]
+    if options.get("fp32_products", AUTO) == AUTO and "fp32_products" in made_with:
+        options["fp32_products"] = made_with["fp32_products"]
+
+
+def _possible_threads(recorded: int | None) -> int | None:
+    """Return the number of threads that began the output; None if this machine has fewer cores."""
+    return recorded if recorded is not None and recorded <= cores().allowed else None
 
 
 def _write_at_once(stream: BinaryIO, data: bytes) -> None:
@@ -133,12 +174,11 @@ def _write_at_once(stream: BinaryIO, data: bytes) -> None:
 
 def _translated(
     translator: Translator,
-    source: BinaryIO,
+    lines: Iterator[list[Line]],
     format_line: Formatter,
     tally: _Tally,
-    expect: Callable[[int, bool], None],
-) -> Iterator[list[str]]:
-    """Yield windows of output, with an entry for each line.
+) -> Iterator[tuple[Sequence[Line], list[str]]]:
+    """Yield windows of lines and of their output, with an entry for each line.
 
     For a bug, raises LinesFailedError after yielding the output of the lines before; its line
     numbers count from the beginning of the text.
@@ -149,19 +189,21 @@ def _translated(
             tally.count(line, translation)
             yield format_line(tally.num_lines, line, translation)
 
-    stall_seconds = 0.0 if source.isatty() else STALL_SECONDS
-    for window in windows(source, stall_seconds=stall_seconds, expect=expect):
+    for window in lines:
         num_before = tally.num_lines
         try:
             translations = translator.translate_window([line.text for line in window])
         except LinesFailedError as error:
-            yield list(outputs(window[: error.first], error.finished))
+            finished = window[: error.first]
+            yield finished, list(outputs(finished, error.finished))
             raise error.behind(num_before) from error.__cause__
-        yield list(outputs(window, translations))
+        yield window, list(outputs(window, translations))
 
 
 class _Tally:
     """Counts what happened to the lines; its memory does not grow with their number."""
+
+    _OF_THIS_RUN = ("_started", "_num_before")
 
     def __init__(self) -> None:
         self.num_lines = 0
@@ -172,7 +214,7 @@ class _Tally:
         self._num_replaced = 0  # byte sequences
         self._repaired_trees = _Numbers()
         self._num_trees, self._repairs = 0, Repairs()
-        self._started = time.monotonic()
+        self._started, self._num_before = time.monotonic(), 0
 
     def count(self, line: Line, translation: Translation) -> None:
         """Count the next line; warn at once if it failed."""
@@ -195,6 +237,19 @@ class _Tally:
         if line.byte_order_mark:
             logs.info("Cut a byte order mark before the first line.")
 
+    def state(self) -> dict[str, Any]:
+        """Return the counts as they can be written to a file."""
+        counts = vars(self).items()
+        return {name: _state_of(value) for name, value in counts if name not in self._OF_THIS_RUN}
+
+    def restore(self, state: Mapping[str, Any] | None) -> None:
+        """Go on from the counts that ``state()`` returned; from none if that is None."""
+        for name, value in (state or {}).items():
+            if name in vars(self):
+                kind = type(vars(self)[name])
+                setattr(self, name, kind(**value) if isinstance(value, dict) else value)
+        self._num_before = self.num_lines
+
     def report(self) -> None:
         """Log how many lines were translated, and warn about those in parts, cut or repaired."""
         if self._in_parts.count:
@@ -211,24 +266,30 @@ class _Tally:
             what = f" in {repaired}: {self._repairs.as_text()}" if repaired.count else ""
             logs.info(f"Repaired {repaired.count:,} of {self._num_trees:,} trees{what}.")
         seconds = time.monotonic() - self._started
-        logs.info(f"Translated {self.num_lines:,} lines in {seconds:.1f} s.")
+        in_all = f" ({self.num_lines:,} in all)" if self._num_before else ""
+        num_lines = self.num_lines - self._num_before
+        logs.info(f"Translated {num_lines:,} lines in {seconds:.1f} s{in_all}.")
 
 
 class _Numbers:
     """The count of some lines, and the line numbers of the first ones."""
 
-    def __init__(self) -> None:
-        self.count = 0
-        self._first: list[int] = []
+    def __init__(self, count: int = 0, first: Sequence[int] = ()) -> None:
+        self.count = count
+        self.first = list(first)
 
     def add(self, number: int) -> None:
         self.count += 1
-        if len(self._first) < SHOWN_NUMBERS:
-            self._first.append(number)
+        if len(self.first) < SHOWN_NUMBERS:
+            self.first.append(number)
 
     def __str__(self) -> str:
-        shown = ", ".join(f"{number:,}" for number in self._first)
+        shown = ", ".join(f"{number:,}" for number in self.first)
         if self.count == 1:
             return f"line {shown}"
         more = " ..." if self.count > SHOWN_NUMBERS else ""
         return f"{self.count:,} lines ({shown}{more})"
+
+
+def _state_of(value: Any) -> Any:
+    return dict(vars(value)) if isinstance(value, _Numbers | Repairs) else value

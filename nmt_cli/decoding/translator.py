@@ -27,7 +27,7 @@ from nmt_cli.hardware.device import choose_device
 from nmt_cli.hardware.fp32_products import choose_fp32_products, use_fp32_products
 from nmt_cli.hardware.precision import at_precision, choose_precision
 from nmt_cli.model.transformer import Transformer
-from nmt_cli.model_directory import load_model
+from nmt_cli.model_directory import fingerprint, load_model
 from nmt_cli.model_settings import ModelSettings
 from nmt_cli.trees.repair import Repairs
 
@@ -138,6 +138,12 @@ class Translator:
         self._device = device
         chosen = choose_precision(precision, device)
         self._fp32_products = choose_fp32_products(fp32_products, device, chosen)
+        # The model, and what "auto" became: for a record of how a text was translated.
+        self.chosen = {
+            "device": device.type,
+            "precision": chosen,
+            "fp32_products": self._fp32_products,
+        }
         model = at_precision(model.eval(), chosen)
         self._model: StepModel = CachedTransformer(model)
 
@@ -150,8 +156,10 @@ class Translator:
         Raises UserError if there is no model, or if ``device`` or an option is wrong, and
         DamagedError if a file of the model is damaged.
         """
-        settings, tokenizer, model, *_ = load_model(Path(path), choose_device(device))
-        return cls(settings, tokenizer, model, **options)
+        loaded = load_model(Path(path), choose_device(device))
+        translator = cls(loaded.settings, loaded.tokenizer, loaded.model, **options)
+        translator.chosen["model"] = fingerprint(loaded.manifest)
+        return translator
 
     def translate(self, lines: Iterable[str]) -> Iterator[Translation]:
         """Yield the translation of each line, in order.

@@ -51,6 +51,16 @@ def system_facts(system: Path = SYSTEM) -> dict[str, Any]:
     }
 
 
+def rounding_facts(num_threads: int, system: Path = SYSTEM) -> dict[str, Any]:
+    """Return what may change how sums of the same numbers are rounded, by dotted name."""
+    return {
+        "nmt-cli": version_of("nmt-cli"),
+        "torch": version_of("torch"),
+        "cpu": _found(r"model name\s*: (.*)", system / "proc/cpuinfo"),
+        "threads": num_threads,
+    }
+
+
 def version_of(package: str) -> str | None:
     """Return the version of an installed package; None if it is not installed."""
     try:

@@ -14,7 +14,7 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -66,6 +66,8 @@ def digest(line):
 
 class TaggingTranslator:
     """Answers each line with a hash of it, so that a line in the wrong place shows."""
+
+    chosen: ClassVar = {}
 
     def __init__(self, fails=lambda line: None):
         self.fails = fails
@@ -248,7 +250,7 @@ def test_a_log_names_the_lines_of_the_input_file_and_the_time_left(
     pipe(b"", input_path=tmp_path / "in", output_path=tmp_path / "out")
     first, *_ = capsys.readouterr().err.splitlines()
     assert re.fullmatch(
-        r"Translating: 512 of (about )?3,003 lines, [\d,]+ lines/s, \d\d:\d\d elapsed, "
+        r"Translating: 1,024 of (about )?3,003 lines, [\d,]+ lines/s, \d\d:\d\d elapsed, "
         r"\d\d:\d\d left",
         first,
     )

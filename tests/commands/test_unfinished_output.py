@@ -5,6 +5,7 @@ import lzma
 import os
 import sys
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 from click.testing import CliRunner
@@ -26,6 +27,7 @@ class BuggyTranslator:
     """Echoes its lines, but for one that meets a bug."""
 
     bad = "line 701"
+    chosen: ClassVar = {}
 
     def translate_window(self, lines):
         if self.bad in lines:

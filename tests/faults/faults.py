@@ -1,5 +1,6 @@
 """Faults: each function is called in the process of a training before it starts."""
 
+import importlib
 import json
 import os
 import pickle
@@ -167,3 +168,15 @@ def _after_updates(action: Callable[[int], None]) -> None:
 
 def _discard(_: object) -> None:
     """Discard the value; for lambdas that must return None."""
+
+
+def set_constant(where: str, value: Any) -> None:
+    """Give the constant ``module:NAME`` another value."""
+    module, name = where.split(":")
+    setattr(importlib.import_module(module), name, value)
+
+
+def set_items(where: str, items: dict[str, Any]) -> None:
+    """Change entries of the dictionary ``module:NAME``."""
+    module, name = where.split(":")
+    getattr(importlib.import_module(module), name).update(items)

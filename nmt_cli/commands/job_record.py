@@ -1,0 +1,107 @@
+"""The side file of an unfinished translation: what it was made with, and how far it got."""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from nmt_cli.atomic_files import file_appearing_whole
+from nmt_cli.corpus.lines import BYTE_ORDER_MARK, Line
+from nmt_cli.errors import DamagedError
+from nmt_cli.temporary_names import remove_leftovers, shortened
+
+VERSION = 1
+SHOWN_OF_A_HASH = 12
+
+
+class Progress(NamedTuple):
+    """What was finished: the first lines of the input, and their output."""
+
+    num_lines: int = 0
+    num_bytes: int = 0  # of the output file
+    input_sha256: str = hashlib.sha256().hexdigest()
+    output_sha256: str = hashlib.sha256().hexdigest()
+    tally: dict[str, Any] | None = None  # the state of the command's counters
+
+
+class Record(NamedTuple):
+    """The content of the side file."""
+
+    made_with: dict[str, Any]  # the model, and every option that affects the output
+    machine: dict[str, Any]  # what may change how ties are rounded
+    progress: Progress
+
+
+def partial_of(path: Path) -> Path:
+    """Return the name of the unfinished output of ``path``."""
+    return path.with_name(f"{shortened(path.name)}.partial")
+
+
+def side_file_of(path: Path) -> Path:
+    """Return the name of the side file of the unfinished output of ``path``."""
+    return path.with_name(f"{partial_of(path).name}.json")
+
+
+def read_record(path: Path) -> Record | None:
+    """Return the record of the unfinished output of ``path``; None if there is none.
+
+    Raises DamagedError if its side file cannot be read.
+    """
+    side_file = side_file_of(path)
+    try:
+        fields = json.loads(side_file.read_bytes())
+        if fields["version"] != VERSION:
+            raise ValueError(f"its version is {fields['version']}, not {VERSION}")
+        progress = Progress(**fields["progress"])
+        return Record(dict(fields["made_with"]), dict(fields["machine"]), progress)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DamagedError(
+            f"{side_file} cannot be read: {error}. Remove it and {partial_of(path).name}, or "
+            "start anew with --force."
+        ) from None
+
+
+def write_record(path: Path, record: Record) -> None:
+    """Replace the side file of ``path``; after a power loss it is the old one or the new one."""
+    fields = {**record._asdict(), "version": VERSION, "progress": record.progress._asdict()}
+    with file_appearing_whole(side_file_of(path), replace=True) as stream:
+        stream.write(json.dumps(fields, indent=2, ensure_ascii=False).encode() + b"\n")
+
+
+def remove_record(path: Path) -> None:
+    """Remove the side file of ``path``, and what a killed process left beside it."""
+    side_file = side_file_of(path)
+    side_file.unlink(missing_ok=True)
+    remove_leftovers(path.parent, side_file.name)
+
+
+def as_recorded(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return ``facts`` as they look when they were read from a side file.
+
+    What is absent, None or False is the same: an older version does not have newer options.
+    """
+    plain = json.loads(json.dumps(facts, default=str))
+    return {name: value for name, value in plain.items() if value not in (None, False)}
+
+
+def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what differs between two mappings of ``as_recorded``, as ``name: old -> new``."""
+    for name in dict.fromkeys([*old, *new]):
+        if old.get(name) != new.get(name):
+            yield f"{name}: {_shown(old.get(name))} -> {_shown(new.get(name))}"
+
+
+def text_of(line: Line) -> bytes:
+    """Return what the output depends on of a line of the input; not how bad its bytes were."""
+    mark = BYTE_ORDER_MARK if line.byte_order_mark else b""
+    carriage_return = b"\r" if line.carriage_return else b""
+    return mark + line.text.encode() + carriage_return + (b"\n" if line.newline else b"")
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, str) and len(value) == 2 * hashlib.sha256().digest_size:
+        return value[:SHOWN_OF_A_HASH]
+    return "not given" if value is None else str(value)

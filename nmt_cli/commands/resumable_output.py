@@ -1,0 +1,360 @@
+"""An output file that an interrupted or killed translation leaves so that it can go on.
+
+``FILE.partial`` holds the output so far, and ``FILE.partial.json`` records how far it may be
+trusted. The bytes of the output reach the disk before the record that counts them; what is behind
+them was written by a window that was not finished, and is cut off. The last step renames
+``FILE.partial`` to ``FILE``.
+"""
+
+import hashlib
+import io
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from nmt_cli import logs
+from nmt_cli.atomic_files import (
+    HASHED_AT_ONCE,
+    REMEDIES,
+    is_failed_write,
+    keep_unfinished,
+    publish_file,
+    refuse_file,
+)
+from nmt_cli.commands.job_record import (
+    Progress,
+    Record,
+    as_recorded,
+    differences,
+    partial_of,
+    read_record,
+    remove_record,
+    side_file_of,
+    text_of,
+    write_record,
+)
+from nmt_cli.corpus.lines import Line
+from nmt_cli.corpus.text_files import SUFFIXES, compressed
+from nmt_cli.decoding.translation import LinesFailedError
+from nmt_cli.errors import STATUS_INTERRUPTED, DamagedError, OutputError, UserError
+from nmt_cli.locks import claimed
+from nmt_cli.proposed_commands import command
+from nmt_cli.temporary_names import shortened
+
+SECONDS_BETWEEN_RECORDS = 2.0  # writing one waits for the disk
+
+
+class StoppedTranslationError(UserError):
+    """Translation was interrupted or terminated; its message has the command that goes on."""
+
+
+class ResumableOutput:
+    """The output file of a translation, written window by window.
+
+    ``begin`` it once, ``add`` each window in order. ``resumable_output`` makes one and finishes it.
+    """
+
+    is_file = True
+
+    def __init__(self, path: Path, record: Record | None) -> None:
+        """``record`` is that of the unfinished output to continue; None to start anew."""
+        self.made_with = record.made_with if record else {}
+        self.machine = record.machine if record else {}
+        self.progress = record.progress if record else Progress()
+        self._path, self._record = path, record
+        self._stream: BinaryIO | None = None
+        self._input, self._output = hashlib.sha256(), hashlib.sha256()
+        self._skipped = 0
+        self._recorded_at = 0.0
+
+    @property
+    def tally(self) -> dict[str, Any] | None:
+        """The state of the command's counters behind the lines that are finished."""
+        return self.progress.tally
+
+    def begin(self, made_with: Mapping[str, Any], machine: Mapping[str, Any]) -> None:
+        """Open the file. Raises UserError if the unfinished output was made with anything else."""
+        made_with, machine = as_recorded(made_with), as_recorded(machine)
+        if self._record is not None:
+            if other := list(differences(self._record.made_with, made_with)):
+                raise UserError(
+                    f"--resume cannot continue {partial_of(self._path)}, which was made otherwise "
+                    f"(old -> new): {'; '.join(other)}. Give what it was made with, or --force "
+                    "instead of --resume to start anew."
+                )
+            if other := list(differences(self._record.machine, machine)):
+                logs.warning(
+                    f"{partial_of(self._path)} was made otherwise (old -> new): "
+                    f"{'; '.join(other)}. Sums may be rounded otherwise, so a line with two "
+                    "equally good translations may get the other one."
+                )
+        record = Record(made_with, machine, self.progress)
+        if self._record is None:
+            write_record(self._path, record)  # first, so that no file is without one
+        self._record = record
+        self._stream = self._opened()
+
+    def _opened(self) -> BinaryIO:
+        partial = partial_of(self._path)
+        if not self.progress.num_bytes:
+            return partial.open("wb")
+        try:
+            stream = partial.open("r+b")
+        except FileNotFoundError:
+            raise DamagedError(f"{partial} is missing; start anew with --force.") from None
+        left = self.progress.num_bytes
+        while left and (chunk := stream.read(min(left, HASHED_AT_ONCE))):
+            self._output.update(chunk)
+            left -= len(chunk)
+        if self._output.hexdigest() != self.progress.output_sha256:
+            stream.close()
+            raise DamagedError(
+                f"{partial} has changed since it was written, so it cannot be continued; start "
+                "anew with --force."
+            )
+        stream.truncate(self.progress.num_bytes)
+        stream.seek(self.progress.num_bytes)
+        return stream
+
+    def without_finished(self, windows: Iterator[list[Line]]) -> Iterator[list[Line]]:
+        """Yield the windows of lines behind those that are finished.
+
+        Raises UserError if the input does not begin with the lines that were translated.
+        """
+        expected = self.progress
+        for window in windows:
+            num_finished = min(len(window), expected.num_lines - self._skipped)
+            for line in window[:num_finished]:
+                self._input.update(text_of(line))
+            self._skipped += num_finished
+            if num_finished and self._skipped == expected.num_lines:
+                self._refuse_other_input()
+            if rest := window[num_finished:]:
+                yield rest
+        if self._skipped < expected.num_lines:
+            self._refuse_other_input()
+
+    def _refuse_other_input(self) -> None:
+        expected, found = self.progress, self._input.hexdigest()
+        if (self._skipped, found) == (expected.num_lines, expected.input_sha256):
+            return
+        if self._skipped < expected.num_lines:
+            what = f"lines: at least {expected.num_lines:,} -> {self._skipped:,}"
+        else:
+            first = f"sha256 of the first {expected.num_lines:,} lines"
+            what = next(differences({first: expected.input_sha256}, {first: found}))
+        raise UserError(
+            f"--resume cannot continue {partial_of(self._path)}, whose input was another one "
+            f"(old -> new): {what}. Give the same input, or --force instead of --resume to start "
+            "anew."
+        )
+
+    def add(self, lines: Sequence[Line], data: bytes, tally: dict[str, Any]) -> None:
+        """Write the output of a whole window, and count its lines as finished."""
+        self.write(data)
+        for line in lines:
+            self._input.update(text_of(line))
+        stream = self._begun()
+        # A single assignment, so that an interrupt finds the old progress or the new one.
+        self.progress = Progress(
+            self.progress.num_lines + len(lines),
+            stream.tell(),
+            self._input.hexdigest(),
+            self._output.hexdigest(),
+            tally,
+        )
+        if time.monotonic() - self._recorded_at > SECONDS_BETWEEN_RECORDS:
+            self._save()
+
+    def write(self, data: bytes) -> None:
+        """Write bytes that ``add`` does not count as finished; compressed ones as a member."""
+        member = io.BytesIO()
+        with compressed(member, self._path) as packed:
+            packed.write(data)
+        self._output.update(member.getvalue())
+        self._begun().write(member.getvalue())
+
+    def finish(self, *, replace: bool) -> None:
+        """Give the file its name."""
+        if not self._begun().tell():
+            self.write(b"")  # also an empty file must be one that can be decompressed
+        publish_file(self._begun(), self._path, replace=replace)
+        remove_record(self._path)
+
+    def keep(self) -> int:
+        """Keep what is finished for ``--resume``; return the number of its lines."""
+        if self.progress.num_lines:
+            with suppress(OSError, OutputError):  # the disk is full; the record before is valid
+                self._save()
+        record = read_record(self._path)
+        return record.progress.num_lines if record else 0
+
+    def keep_unfinished(self, num_lines: int) -> str:
+        """Keep all that was written as ``.unfinished``, and return the message about it."""
+        path = self._path
+        name = f"{shortened(path.stem)}.unfinished{path.suffix}" if path.suffix in SUFFIXES else ""
+        unfinished = path.with_name(name or f"{shortened(path.name)}.unfinished")
+        lines = "the line" if num_lines == 1 else f"the {num_lines:,} lines"
+        try:
+            keep_unfinished(self._begun(), unfinished)
+        except OSError as error:
+            reason = error.strerror
+            return f"the output of {lines} before could not be kept in {unfinished}: {reason}"
+        return f"the output of {lines} before is kept in {unfinished}"
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._stream is not None:
+            with suppress(OSError):  # what is not written yet was not counted as finished
+                self._stream.close()
+
+    def remove(self) -> None:
+        """Remove the unfinished output and its record."""
+        remove_unfinished(self._path)
+
+    def _begun(self) -> BinaryIO:
+        assert self._stream is not None, "begin() comes first"
+        return self._stream
+
+    def _save(self) -> None:
+        """Write the record of what is finished, after the output that it counts."""
+        assert self._record is not None
+        stream = self._begun()
+        stream.flush()
+        os.fsync(stream.fileno())
+        write_record(self._path, self._record._replace(progress=self.progress))
+        self._recorded_at = time.monotonic()
+
+
+@contextmanager
+def resumable_output(
+    path: Path, *, replace: bool, resume: bool, arguments: Sequence[str] | None
+) -> Iterator[ResumableOutput]:
+    """Yield an output file that becomes ``path`` if the block ends without an error.
+
+    After any other end, what is finished is kept for ``--resume``, and the error has the command
+    that goes on. ``arguments`` are those of the command; without them nothing is kept. Raises
+    UserError if ``path`` cannot be written, or if an unfinished output is there and neither
+    ``resume`` nor ``replace`` is true.
+    """
+    refuse_file(path, replace=replace)
+    with claimed(path, "--output"):
+        record = _record_to_continue(path, replace=replace, resume=resume, arguments=arguments)
+        output = ResumableOutput(path, record)
+        try:
+            with _naming_failed_writes(path):
+                yield output
+                output.finish(replace=replace)
+        except LinesFailedError as error:
+            error.args = (f"{error}; {output.keep_unfinished(error.first)}",)
+            output.remove()
+            raise
+        except BaseException as error:
+            is_untouched = record is not None and output.progress == record.progress
+            if is_untouched and isinstance(error, UserError):
+                raise  # it says what is wrong, and what was finished before is as it was
+            kept = output.progress.num_lines if is_untouched else output.keep()
+            if arguments is None or not kept:
+                output.remove()
+                raise
+            advised = _with_advice(error, path, kept, arguments)
+            if advised is error:
+                raise
+            raise advised from None
+        finally:
+            output.close()
+
+
+def remove_unfinished(path: Path) -> None:
+    """Remove the unfinished output of ``path`` and its record, in this order."""
+    partial_of(path).unlink(missing_ok=True)
+    remove_record(path)
+
+
+def is_finished(path: Path) -> bool:
+    """Return whether ``path`` is there and no unfinished output of it.
+
+    If a process was killed after it gave the file its name, what it left is removed.
+    """
+    if not path.is_file() or partial_of(path).exists():
+        return False
+    with claimed(path, "--output"):
+        remove_record(path)
+    return True
+
+
+def _record_to_continue(
+    path: Path, *, replace: bool, resume: bool, arguments: Sequence[str] | None
+) -> Record | None:
+    """Return the record of the unfinished output to continue; None to start anew."""
+    partial, side_file = partial_of(path), side_file_of(path)
+    if replace and not resume:
+        remove_unfinished(path)
+        return None
+    record = read_record(path)
+    if record is None and partial.exists():
+        raise UserError(
+            f"{partial} is in the way, and {side_file.name}, which would belong to it, is missing; "
+            "move it away, or add --force to remove it."
+        )
+    if record is None or not record.progress.num_lines or not partial.exists():
+        remove_unfinished(path)  # a process was killed before its first window, or after its last
+        return None
+    if not resume:
+        go_on = f": {command('nmt-cli', *arguments, '--resume')}" if arguments else ""
+        raise UserError(
+            f"{partial} holds the output of {record.progress.num_lines:,} lines of an unfinished "
+            f"translation. Add --resume to go on{go_on}\nOr add --force to start anew."
+        )
+    logs.info(f"Going on behind line {record.progress.num_lines:,} of {partial}.")
+    return record
+
+
+def _with_advice(
+    error: BaseException, path: Path, num_lines: int, arguments: Sequence[str]
+) -> BaseException:
+    """Return ``error`` with the command that goes on; an interrupt becomes a UserError."""
+    again = [*arguments, *([] if "--resume" in arguments else ["--resume"])]
+    advice = (
+        f"The output of {num_lines:,} lines is kept in {partial_of(path)}. To go on run: "
+        f"{command('nmt-cli', *again)}{_redirection(arguments)}"
+    )
+    if isinstance(error, KeyboardInterrupt):
+        stopped = StoppedTranslationError(f"interrupted. {advice}")
+        stopped.exit_status = STATUS_INTERRUPTED
+        return stopped
+    if isinstance(error, SystemExit):
+        stopped = StoppedTranslationError(f"terminated. {advice}")
+        stopped.exit_status = error.code if isinstance(error.code, int) else 1
+        return stopped
+    if isinstance(error, UserError):
+        error.args = (f"{error} {advice}",)
+        return error
+    logs.warning(advice)
+    return error
+
+
+def _redirection(arguments: Sequence[str]) -> str:
+    """Return the redirection of stdin with which the command was started, or a reminder of it."""
+    if any(argument.partition("=")[0] == "--input" for argument in arguments):
+        return ""
+    with suppress(OSError):
+        path = Path("/proc/self/fd/0").resolve()
+        if path.is_file():
+            return f" < {command(path)}"
+    return "   (with the same text on stdin)"
+
+
+@contextmanager
+def _naming_failed_writes(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if not is_failed_write(error):
+            raise
+        raise OutputError(
+            f"{path} could not be written: {error.strerror}; {REMEDIES[error.errno or 0]}."
+        ) from error

@@ -1,0 +1,337 @@
+"""A translation that was killed or interrupted goes on, to the same bytes."""
+
+import gzip
+import io
+import json
+import lzma
+import os
+import random
+import re
+import shlex
+import signal
+import sys
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+from click.testing import CliRunner
+
+from nmt_cli import cli
+from nmt_cli.commands import line_windows, resumable_output
+from nmt_cli.commands.line_windows import windows
+from nmt_cli.commands.resumable_output import ResumableOutput
+from nmt_cli.decoding.translation import Translation
+from nmt_cli.decoding.translator import Translator
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
+LINES = [f"line {number}" for number in range(1, 101)]
+UNPACK = {"": bytes, ".gz": gzip.decompress, ".xz": lzma.decompress, ".zst": zstd.decompress}
+
+
+class WindowTranslator:
+    """Answers each line with its window, so that windows with other borders show."""
+
+    chosen: ClassVar = {"model": "a" * 64, "precision": "fp32", "fp32_products": "mkl"}
+    num_translated = 0
+    interrupts_at: ClassVar[dict[str, BaseException]] = {}
+
+    def translate_window(self, lines):
+        for line in lines:
+            if line in self.interrupts_at:
+                raise self.interrupts_at[line]
+        WindowTranslator.num_translated += len(lines)
+        return [self.answer(line, lines) for line in lines]
+
+    def answer(self, line, lines):
+        if line.endswith("13"):
+            return Translation(error="it has bad luck")
+        return Translation(f"{line} of {len(lines)} from {lines[0]}")
+
+
+def expected_text(lines=LINES, size=7):
+    translator = WindowTranslator()
+    answers = [
+        answer.text
+        for start in range(0, len(lines), size)
+        for answer in translator.translate_window(lines[start : start + size])
+    ]
+    return "".join(f"{answer}\n" for answer in answers).encode()
+
+
+@pytest.fixture
+def translate(monkeypatch, tmp_path):
+    """Run ``nmt-cli translate model --input in`` with more arguments; return click's result."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(WindowTranslator, "num_translated", 0)
+    monkeypatch.setattr(WindowTranslator, "interrupts_at", {})
+    monkeypatch.setattr(Translator, "load", lambda *_, **__: WindowTranslator())
+    monkeypatch.setattr(resumable_output, "SECONDS_BETWEEN_RECORDS", 0.0)
+    monkeypatch.setitem(line_windows.STEADY_WINDOW, "cpu", 7)
+    Path("in").write_text("".join(f"{line}\n" for line in LINES))
+
+    def run(*arguments, source=("--input", "in"), stdin=None):
+        words = ["translate", "model", "--device", "cpu", *source, *arguments]
+        return CliRunner().invoke(cli.main, words, input=stdin)
+
+    return run
+
+
+def in_a_process(run, kill_at):
+    """Run in a child that is killed at the given file operation; return its exit status."""
+    pid = os.fork()
+    if pid:
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    left = kill_at
+
+    def counted(function):
+        def call(*arguments, **options):
+            nonlocal left
+            left -= 1
+            if left == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return function(*arguments, **options)
+
+        return call
+
+    os.fsync = counted(os.fsync)
+    for name in ("rename", "unlink"):
+        setattr(Path, name, counted(getattr(Path, name)))
+    ResumableOutput.write = counted(ResumableOutput.write)  # type: ignore[method-assign]
+    status = 99
+    try:
+        status = run().exit_code
+    finally:
+        os._exit(status)
+
+
+@pytest.mark.parametrize("suffix", UNPACK)
+def test_a_job_that_is_killed_again_and_again_ends_with_the_same_bytes(translate, suffix):
+    chance = random.Random(suffix)
+    output = Path(f"out{suffix}")
+    kills = 0
+    while True:
+        arguments = ("--output", str(output), "--resume", "--quiet")
+        status = in_a_process(lambda: translate(*arguments), chance.randint(1, 25))  # noqa: B023
+        if status != -signal.SIGKILL:
+            break
+        kills += 1
+        if not output.exists():
+            translate("--output", str(output), "--resume")
+            break
+    assert kills > 0
+    assert UNPACK[suffix](output.read_bytes()) == expected_text()
+    assert sorted(os.listdir()) == sorted(["in", output.name])  # noqa: PTH208
+
+
+def test_a_kill_at_any_file_operation_leaves_a_state_that_goes_on(translate, monkeypatch):
+    monkeypatch.setitem(line_windows.STEADY_WINDOW, "cpu", 50)
+    for kill_at in range(1, 100):
+        status = in_a_process(lambda: translate("--output", "out"), kill_at)
+        if status != -signal.SIGKILL:
+            break
+        assert translate("--output", "out", "--resume").exit_code in (0, 3)
+        assert Path("out").read_bytes() == expected_text(size=50)
+        assert sorted(os.listdir()) == ["in", "out"]  # noqa: PTH208
+        Path("out").unlink()
+    assert kill_at > 20
+    assert status == 3  # it lived to its end
+
+
+@pytest.mark.parametrize(
+    ("stop", "status", "word"),
+    [(KeyboardInterrupt(), 130, "interrupted"), (SystemExit(143), 143, "terminated")],
+)
+def test_an_interrupt_at_99_percent_loses_nothing(translate, stop, status, word):
+    WindowTranslator.interrupts_at["line 99"] = stop
+    stopped = translate("--output", "out")
+    assert stopped.exit_code == status
+    assert f"Error: {word}. The output of 98 lines is kept in out.partial. To" in stopped.stderr
+    assert not Path("out").exists()
+    proposed = shlex.split(stopped.stderr.strip().rpartition("To go on run: ")[2])
+    WindowTranslator.interrupts_at.clear()
+    WindowTranslator.num_translated = 0
+    result = CliRunner().invoke(cli.main, proposed[1:])
+    assert WindowTranslator.num_translated == 2
+    assert result.exit_code == 3  # a line failed before the interrupt
+    assert re.search(r"Translated 2 lines in [\d.]+ s \(100 in all\)\.", result.stderr)
+    assert Path("out").read_bytes() == expected_text()
+    assert sorted(os.listdir()) == ["in", "out"]  # noqa: PTH208
+
+
+def interrupted(translate, *arguments):
+    WindowTranslator.interrupts_at["line 50"] = KeyboardInterrupt()
+    assert translate("--output", "out", *arguments).exit_code == 130
+    WindowTranslator.interrupts_at.clear()
+
+
+def test_the_same_text_on_stdin_is_read_and_skipped(translate):
+    text = Path("in").read_text()
+    WindowTranslator.interrupts_at["line 50"] = KeyboardInterrupt()
+    stopped = translate("--output", "out", source=(), stdin=text)
+    assert "(with the same text on stdin)" in stopped.stderr or " < " in stopped.stderr
+    WindowTranslator.interrupts_at.clear()
+    assert translate("--output", "out", "--resume", source=(), stdin=text).exit_code == 3
+    assert Path("out").read_bytes() == expected_text()
+
+
+def test_another_model_other_options_and_another_input_are_refused(translate, monkeypatch):
+    interrupted(translate, "--beam-size", "4")
+    kept = Path("out.partial").read_bytes()
+
+    def message(*arguments):
+        result = translate("--output", "out", "--resume", *arguments)
+        assert result.exit_code == 1
+        assert Path("out.partial").read_bytes() == kept
+        return result.stderr
+
+    assert "(old -> new): beam_size: 4 -> not given. Give what" in message()
+    options = ("--beam-size", "5", "--n-best", "2", "--format", "tsv", "--keep-pieces")
+    assert (
+        "beam_size: 4 -> 5; n_best: 1 -> 2; format: text -> tsv; keep_pieces: not given -> True."
+    ) in message(*options)
+    with monkeypatch.context() as patch:
+        patch.setitem(WindowTranslator.chosen, "model", "b" * 64)
+        assert "model: aaaaaaaaaaaa -> bbbbbbbbbbbb." in message("--beam-size", "4")
+    with monkeypatch.context() as patch:
+        patch.setitem(WindowTranslator.chosen, "fp32_products", "onednn")
+        assert "fp32_products: mkl -> onednn." in message("--beam-size", "4")
+    text = Path("in").read_text()
+    Path("in").write_text(text.replace("line 3\n", "line three\n"))
+    assert "whose input was another one (old -> new): sha256 of the first 49 lines: " in message(
+        "--beam-size", "4"
+    )
+    Path("in").write_text(text[:50])
+    assert "lines: at least 49 -> 8. Give the same input" in message("--beam-size", "4")
+    Path("in").write_text(text)
+    assert translate("--output", "out", "--resume", "--beam-size", "4").exit_code == 3
+    assert Path("out").read_bytes() == expected_text()
+
+
+def test_what_auto_meant_is_kept(translate, monkeypatch):
+    interrupted(translate)
+    loaded = {}
+    monkeypatch.setattr(
+        Translator, "load", lambda *_, **options: loaded.update(options) or WindowTranslator()
+    )
+    translate("--output", "out", "--resume")
+    assert (loaded["precision"], loaded["fp32_products"]) == ("fp32", "mkl")
+
+
+def test_another_machine_is_named(translate, monkeypatch):
+    interrupted(translate)
+    side_file = Path("out.partial.json")
+    record = json.loads(side_file.read_text())
+    record["machine"]["cpu"] = "a 6502"
+    side_file.write_text(json.dumps(record))
+    result = translate("--output", "out", "--resume")
+    assert "Warning: out.partial was made otherwise (old -> new): cpu: a 6502 -> " in result.stderr
+    assert Path("out").read_bytes() == expected_text()
+
+
+def test_an_unfinished_output_is_replaced_only_by_force(translate):
+    interrupted(translate)
+    refused = translate("--output", "out")
+    assert refused.exit_code == 1
+    assert (
+        "out.partial holds the output of 49 lines of an unfinished translation." in refused.stderr
+    )
+    assert (
+        "nmt-cli translate model --device cpu --input in --output out --resume\n" in refused.stderr
+    )
+    WindowTranslator.num_translated = 0
+    assert translate("--output", "out", "--force").exit_code == 3
+    assert WindowTranslator.num_translated == 100
+    assert sorted(os.listdir()) == ["in", "out"]  # noqa: PTH208
+
+
+def test_a_finished_output_is_left_as_it_is(translate):
+    Path("out").write_text("precious")
+    result = translate("--output", "out", "--resume")
+    assert (result.exit_code, Path("out").read_text()) == (0, "precious")
+    assert "Warning: out is there, and it is not unfinished: nothing to do." in result.stderr
+    assert WindowTranslator.num_translated == 0
+
+
+def test_files_of_other_programs_and_damaged_ones_are_not_continued(translate):
+    Path("out.partial").write_text("of another program")
+    assert "out.partial is in the way" in translate("--output", "out").stderr
+    assert Path("out.partial").read_text() == "of another program"
+    Path("out.partial").unlink()
+    interrupted(translate)
+    output = Path("out.partial").read_bytes()
+    Path("out.partial").write_bytes(output.replace(b"line 7", b"line 8"))
+    assert "out.partial has changed since" in translate("--output", "out", "--resume").stderr
+    Path("out.partial").write_bytes(output)
+    side_file = Path("out.partial.json")
+    record = side_file.read_text()
+    for damage in ("{", "[]", record.replace('"num_lines"', '"lines"')):
+        side_file.write_text(damage)
+        result = translate("--output", "out", "--resume")
+        assert "out.partial.json cannot be read: " in result.stderr
+        assert result.exit_code == 1
+    side_file.write_text(record)
+    assert translate("--output", "out", "--resume").exit_code == 3
+    assert Path("out").read_bytes() == expected_text()
+
+
+def test_a_full_disk_keeps_what_was_finished(translate, monkeypatch):
+    whole = ResumableOutput.write
+
+    def full(self, data):
+        if b"line 80" in data:
+            raise OSError(28, "No space left on device")
+        whole(self, data)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ResumableOutput, "write", full)
+        result = translate("--output", "out")
+    assert result.exit_code == 74
+    assert (
+        "Error: out could not be written: No space left on device; free some space. The output of "
+        "77 lines is kept in out.partial. To go on run: nmt-cli translate model"
+    ) in result.stderr
+    assert translate("--output", "out", "--resume").exit_code == 3
+    assert Path("out").read_bytes() == expected_text()
+
+
+def test_damaged_input_keeps_the_windows_before(translate, monkeypatch):
+    monkeypatch.setitem(line_windows.STEADY_WINDOW, "cpu", 200)
+    lines = [random.Random(number).randbytes(600).hex() for number in range(900)]
+    whole = gzip.compress("".join(f"{line}\n" for line in lines).encode())
+    Path("in.gz").write_bytes(whole[: len(whole) // 2])
+    stopped = translate("--output", "out", source=("--input", "in.gz"))
+    assert "in.gz is damaged" in stopped.stderr
+    assert " lines is kept in out.partial. To go on run: " in stopped.stderr
+    Path("in.gz").write_bytes(whole)
+    assert translate("--output", "out", "--resume", source=("--input", "in.gz")).exit_code in (0, 3)
+    assert Path("out").read_bytes() == expected_text(lines, 200)
+
+
+def test_resume_needs_a_file(translate):
+    for output in ((), ("--output", "/dev/null")):
+        result = translate("--resume", *output)
+        assert "--resume continues a file; give its name with --output." in result.stderr
+
+
+class Slow(io.BytesIO):
+    """Stalls now and then."""
+
+    def readline(self, size=-1):
+        line = super().readline(size)
+        if line.endswith(b"5\n"):
+            line_windows.time.sleep(0.01)
+        return line
+
+
+def test_steady_windows_do_not_depend_on_time(monkeypatch):
+    monkeypatch.setattr(line_windows, "WINDOW_CHARACTERS", 60)
+    data = "".join(f"{'x' * (number % 9)}{number}\n" for number in range(95)).encode()
+    fast = [list(window) for window in windows(io.BytesIO(data), steady=9)]
+    monkeypatch.setattr(line_windows, "SECONDS_FOR_A_WINDOW", -1.0)
+    slow = [list(window) for window in windows(Slow(data), steady=9, stall_seconds=0.0)]
+    assert slow == fast
+    assert max(map(len, fast)) == 9
