@@ -22,6 +22,7 @@ LAYERS = [
         "near_names",
         "number_lists",
         "proposed_commands",
+        "shard",
         "table_3",
     },
     {

@@ -40,7 +40,7 @@ OPTIONS = {
     "translate": MACHINE_OPTIONS
     | {"--input", "--output", "--force", "--format", "--beam-size", "--length-penalty"}
     | {"--n-best", "--too-long", "--tokenize", "--keep-pieces", "--well-formed-trees"}
-    | {"--token-scores", "--resume"},
+    | {"--token-scores", "--resume", "--shard"},
     "rescore": MACHINE_OPTIONS | {"--output", "--force", "--format", "--length-penalty"},
     "score": {"--metric", "--parameters", "--tokenize", "--lowercase", "--format", "--quiet"}
     | {"--paper", "--ter", "--compare", "--test", "--samples", "--seed"},

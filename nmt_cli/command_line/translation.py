@@ -20,11 +20,18 @@ from nmt_cli.command_line.options import (
 )
 from nmt_cli.command_line.usage import words_of_this_command
 from nmt_cli.number_lists import parse_number_list
+from nmt_cli.shard import parse_shard
 
 
 @cli_command()
 @click.argument("model", type=PATH)
 @click.option("--input", "input_path", type=PATH, help="Text to translate.  [default: stdin]")
+@click.option(
+    "--shard",
+    metavar="I/N",
+    callback=parsed_by(parse_shard),
+    help="Translate only the I-th of N parts of --input; cat joins the outputs.",
+)
 @click.option("--output", "output_path", type=PATH, help="File to write.  [default: stdout]")
 @force_option
 @click.option(

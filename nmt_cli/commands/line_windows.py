@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import BinaryIO, cast
 
 from nmt_cli.corpus.lines import Line, read_lines
+from nmt_cli.corpus.shard_text import ShardText
 from nmt_cli.corpus.text_files import TextSize
 from nmt_cli.decoding.translator import WINDOW_CHARACTERS, WINDOW_LINES
 
@@ -20,7 +21,7 @@ STEADY_WINDOW = {"cpu": 1024, "cuda": WINDOW_LINES}
 
 
 def windows(
-    stream: BinaryIO,
+    stream: BinaryIO | ShardText,
     *,
     stall_seconds: float = STALL_SECONDS,
     steady: int | None = None,
@@ -59,7 +60,7 @@ def windows(
 class _ReadAhead:
     """A thread that reads ahead of the caller, but never more than the largest window."""
 
-    def __init__(self, stream: BinaryIO) -> None:
+    def __init__(self, stream: BinaryIO | ShardText) -> None:
         self.error: BaseException | None = None
         self._stream = _CountedLines(stream)
         self._lines: deque[Line] = deque()
@@ -124,7 +125,8 @@ class _ReadAhead:
 
     def _read(self) -> None:
         try:
-            for line in read_lines(cast(BinaryIO, self._stream)):
+            stream = cast(BinaryIO, self._stream)
+            for line in read_lines(stream, self._stream.num_lines_before):
                 if not self._put(line):
                     break
         except BaseException as error:
@@ -147,8 +149,10 @@ class _ReadAhead:
 class _CountedLines:
     """Counts the lines that are read from a stream, and their bytes."""
 
-    def __init__(self, stream: BinaryIO) -> None:
-        self._stream, self._size = stream, TextSize(stream)
+    def __init__(self, stream: BinaryIO | ShardText) -> None:
+        is_part = isinstance(stream, ShardText)
+        self._stream, self._size = stream, stream if is_part else TextSize(stream)
+        self.num_lines_before = stream.num_lines_before if is_part else 0
         self.name = getattr(stream, "name", None)
         self.num_lines = self._num_bytes = 0
 

@@ -192,9 +192,9 @@ class ResumableOutput:
         record = read_record(self._path)
         return record.progress.num_lines if record else 0
 
-    def keep_unfinished(self, num_lines: int) -> str:
+    def keep_unfinished(self) -> str:
         """Keep all that was written as ``.unfinished``, and return the message about it."""
-        path = self._path
+        path, num_lines = self._path, self.progress.num_lines
         name = f"{shortened(path.stem)}.unfinished{path.suffix}" if path.suffix in SUFFIXES else ""
         unfinished = path.with_name(name or f"{shortened(path.name)}.unfinished")
         lines = "the line" if num_lines == 1 else f"the {num_lines:,} lines"
@@ -249,7 +249,7 @@ def resumable_output(
                 yield output
                 output.finish(replace=replace)
         except LinesFailedError as error:
-            error.args = (f"{error}; {output.keep_unfinished(error.first)}",)
+            error.args = (f"{error}; {output.keep_unfinished()}",)
             output.remove()
             raise
         except BaseException as error:

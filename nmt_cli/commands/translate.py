@@ -19,6 +19,7 @@ from nmt_cli.commands.resumable_output import ResumableOutput, is_finished, resu
 from nmt_cli.commands.text_warnings import on_encoding
 from nmt_cli.commands.translation_formats import FORMATS, Formatter
 from nmt_cli.corpus.lines import Line
+from nmt_cli.corpus.shard_text import ShardText, open_shard
 from nmt_cli.corpus.text_files import compressed, open_text
 from nmt_cli.decoding.translation import LinesFailedError, Translation
 from nmt_cli.decoding.translator import Translator, TranslatorOptions
@@ -29,6 +30,7 @@ from nmt_cli.hardware.cores import cores
 from nmt_cli.hardware.device import choose_device, set_num_threads, useful_threads
 from nmt_cli.hardware.system_facts import rounding_facts
 from nmt_cli.output_streams import is_stream
+from nmt_cli.shard import Shard
 from nmt_cli.trees.repair import Repairs
 
 if TYPE_CHECKING:
@@ -44,6 +46,7 @@ def run(  # noqa: PLR0913 - one parameter for each option of the command
     model: Path,
     *,
     input_path: Path | None = None,
+    shard: Shard | None = None,
     output_path: Path | None = None,
     force: bool = False,
     resume: bool = False,
@@ -55,6 +58,7 @@ def run(  # noqa: PLR0913 - one parameter for each option of the command
 ) -> int:
     """Translate stdin or ``input_path`` to stdout or ``output_path``; return the exit status.
 
+    With ``shard``, only this part of ``input_path`` is translated.
     If it ends early and ``arguments`` are given, those of the command, the output file is kept for
     ``resume``. Raises UserError if the model, the input or an option is wrong, OutputError if the
     output cannot be written, and LinesFailedError for a bug.
@@ -67,7 +71,7 @@ def run(  # noqa: PLR0913 - one parameter for each option of the command
         logs.warning(f"{output_path} is there, and it is not unfinished: nothing to do.")
         return 0
     opened = _output(output_path, force=force, resume=resume, arguments=arguments)
-    with _source(input_path) as source, opened as output:
+    with _source(input_path, shard) as source, opened as output:
         _keep_choices(options, output.made_with)
         threads = threads or _possible_threads(output.machine.get("threads"))
         if threads is not None:
@@ -78,10 +82,11 @@ def run(  # noqa: PLR0913 - one parameter for each option of the command
         warn_if_busy(meter, num_threads)
         if isinstance(output, ResumableOutput):
             made_with = {**options, **translator.chosen, "format": output_format}
+            made_with["shard"] = None if shard is None else str(shard)
             output.begin(made_with, rounding_facts(num_threads))
         if source.isatty():
             logs.info("Reading from the terminal; Ctrl-D ends.")
-        tally = _Tally()
+        tally = _Tally(source.num_lines_before if isinstance(source, ShardText) else 0)
         tally.restore(output.tally)
         hidden = source.isatty() or (output_path is None and sys.stdout.isatty())
         initial = tally.num_lines
@@ -112,13 +117,15 @@ def _refuse_same_file(input_path: Path | None, output_path: Path | None) -> None
 
 
 @contextmanager
-def _source(path: Path | None) -> Iterator[BinaryIO]:
+def _source(path: Path | None, shard: Shard | None) -> Iterator[BinaryIO | ShardText]:
     if path is None:
+        if shard is not None:
+            raise UserError("--shard needs a file, whose length is known; give it with --input.")
         yield standard_input()
         return
     if (warning := on_encoding(path)) is not None:
         logs.warning(warning)
-    with open_text(path) as stream:
+    with open_text(path) if shard is None else open_shard(path, shard) as stream:
         yield stream
 
 
@@ -187,10 +194,10 @@ def _translated(
     def outputs(window: Sequence[Line], translations: Sequence[Translation]) -> Iterator[str]:
         for line, translation in zip(window, translations, strict=True):
             tally.count(line, translation)
-            yield format_line(tally.num_lines, line, translation)
+            yield format_line(tally.line_number, line, translation)
 
     for window in lines:
-        num_before = tally.num_lines
+        num_before = tally.line_number
         try:
             translations = translator.translate_window([line.text for line in window])
         except LinesFailedError as error:
@@ -203,9 +210,11 @@ def _translated(
 class _Tally:
     """Counts what happened to the lines; its memory does not grow with their number."""
 
-    _OF_THIS_RUN = ("_started", "_num_before")
+    _OF_THIS_RUN = ("_started", "_num_before", "_num_elsewhere")
 
-    def __init__(self) -> None:
+    def __init__(self, num_elsewhere: int) -> None:
+        """``num_elsewhere`` lines of the text, before those counted here, are not translated."""
+        self._num_elsewhere = num_elsewhere
         self.num_lines = 0
         self.num_failed = 0
         self._in_parts = _Numbers()
@@ -216,23 +225,29 @@ class _Tally:
         self._num_trees, self._repairs = 0, Repairs()
         self._started, self._num_before = time.monotonic(), 0
 
+    @property
+    def line_number(self) -> int:
+        """The number, in the whole text, of the line that was counted last."""
+        return self._num_elsewhere + self.num_lines
+
     def count(self, line: Line, translation: Translation) -> None:
         """Count the next line; warn at once if it failed."""
         self.num_lines += 1
+        number = self.line_number
         if translation.error is not None:
             self.num_failed += 1
-            logs.warning(f"line {self.num_lines:,} could not be translated: {translation.error}.")
+            logs.warning(f"line {number:,} could not be translated: {translation.error}.")
         if translation.num_parts > 1:
-            self._in_parts.add(self.num_lines)
+            self._in_parts.add(number)
         if translation.truncated:
-            self._truncated.add(self.num_lines)
+            self._truncated.add(number)
         if translation.repairs is not None:
             self._num_trees += 1
             self._repairs += translation.repairs
             if translation.repairs.total():
-                self._repaired_trees.add(self.num_lines)
+                self._repaired_trees.add(number)
         if line.replaced:
-            self._with_bad_bytes.add(self.num_lines)
+            self._with_bad_bytes.add(number)
             self._num_replaced += line.replaced
         if line.byte_order_mark:
             logs.info("Cut a byte order mark before the first line.")

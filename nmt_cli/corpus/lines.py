@@ -33,12 +33,12 @@ class Line(NamedTuple):
     byte_order_mark: bool  # whether one was cut, which happens on the first line only
 
 
-def read_lines(stream: BinaryIO) -> Iterator[Line]:
-    """Yield the lines of ``stream`` as they arrive.
+def read_lines(stream: BinaryIO, num_lines_before: int = 0) -> Iterator[Line]:
+    """Yield the lines of ``stream`` as they arrive; it continues a text behind some lines.
 
     Raises UserError if a line is longer than ``LONGEST_LINE``.
     """
-    number = 0
+    number = num_lines_before
     while raw := stream.readline(LONGEST_LINE):
         number += 1
         newline = raw.endswith(b"\n")

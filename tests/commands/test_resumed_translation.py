@@ -317,6 +317,22 @@ def test_resume_needs_a_file(translate):
         assert "--resume continues a file; give its name with --output." in result.stderr
 
 
+def test_parts_of_a_file_are_numbered_as_in_the_file_and_go_on(translate):
+    first = translate("--shard", "1/3", "--format", "tsv")
+    WindowTranslator.interrupts_at["line 60"] = KeyboardInterrupt()
+    assert translate("--shard", "2/3", "--format", "tsv", "--output", "two").exit_code == 130
+    WindowTranslator.interrupts_at.clear()
+    other = translate("--shard", "3/3", "--format", "tsv", "--output", "two", "--resume")
+    assert "shard: 2/3 -> 3/3." in other.stderr
+    translate("--shard", "2/3", "--format", "tsv", "--output", "two", "--resume")
+    third = translate("--shard", "3/3", "--format", "tsv")
+    rows = (first.stdout + Path("two").read_text() + third.stdout).splitlines()
+    cells = [row.split("\t") for row in rows]
+    assert [int(number) for number, *_ in cells] == list(range(1, 101))
+    assert all(text.startswith(f"line {number} of") or not text for number, *_, text in cells)
+    assert "--shard needs a file" in translate("--shard", "1/2", source=(), stdin="").stderr
+
+
 class Slow(io.BytesIO):
     """Stalls now and then."""
 
