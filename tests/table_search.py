@@ -36,8 +36,8 @@ def settings(beam_size, alpha=0.6, n_best=1):
     return SearchSettings(beam_size, alpha, n_best, BOS, EOS)
 
 
-def search(logits, sentences, settings, num_slots=3, rules=()):
+def search(logits, sentences, settings, num_slots=3, rules=(), choice=None):
     """Return the hypotheses of each sentence, in order."""
-    found = sorted(beam_search(TableModel(logits), sentences, num_slots, settings, rules))
+    found = sorted(beam_search(TableModel(logits), sentences, num_slots, settings, rules, choice))
     assert [each.number for each in found] == list(range(len(sentences)))
     return [each.hypotheses for each in found]

@@ -40,7 +40,8 @@ OPTIONS = {
     "translate": MACHINE_OPTIONS
     | {"--input", "--output", "--force", "--format", "--beam-size", "--length-penalty"}
     | {"--n-best", "--too-long", "--tokenize", "--keep-pieces", "--well-formed-trees"}
-    | {"--token-scores", "--resume", "--shard"},
+    | {"--token-scores", "--resume", "--shard"}
+    | {"--sample", "--temperature", "--sample-top-k", "--sample-top-p", "--seed"},
     "rescore": MACHINE_OPTIONS | {"--output", "--force", "--format", "--length-penalty"},
     "score": {"--metric", "--parameters", "--tokenize", "--lowercase", "--format", "--quiet"}
     | {"--paper", "--ter", "--compare", "--test", "--samples", "--seed"},

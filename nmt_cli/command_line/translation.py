@@ -18,6 +18,7 @@ from nmt_cli.command_line.options import (
     quiet_option,
     threads_option,
 )
+from nmt_cli.command_line.output_options import output_options
 from nmt_cli.command_line.usage import words_of_this_command
 from nmt_cli.number_lists import parse_number_list
 from nmt_cli.shard import parse_shard
@@ -56,6 +57,7 @@ from nmt_cli.shard import parse_shard
 @click.option(
     "--n-best", type=click.IntRange(min=1), default=1, show_default=True, help="Needs a --format."
 )
+@output_options
 @click.option(
     "--too-long",
     type=click.Choice(["split", "truncate", "error"]),
@@ -98,8 +100,9 @@ def translate(model: Path, quiet: bool, **options: Any) -> None:
     """
     logs.configure(quiet=quiet)
     from nmt_cli.commands import translate as command
+    from nmt_cli.commands.output_options import grouped
 
-    sys.exit(command.run(model, arguments=words_of_this_command(), **options))
+    sys.exit(command.run(model, arguments=words_of_this_command(), **grouped(options)))
 
 
 @cli_command()

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from nmt_cli import logs
 from nmt_cli.atomic_files import file_appearing_whole
 from nmt_cli.commands.format_options import options_for
+from nmt_cli.commands.input_formats import Reader, as_numbered_text, as_text
 from nmt_cli.commands.line_windows import STALL_SECONDS, STEADY_WINDOW, windows
 from nmt_cli.commands.pipes import StandardOutput, standard_input
 from nmt_cli.commands.resumable_output import ResumableOutput, is_finished, resumable_output
@@ -90,6 +91,7 @@ def run(  # noqa: PLR0913 - one parameter for each option of the command
         tally.restore(output.tally)
         hidden = source.isatty() or (output_path is None and sys.stdout.isatty())
         initial = tally.num_lines
+        read_line = as_numbered_text if options.get("sampling") else as_text
         with logs.progress("Translating", "lines", initial=initial, hidden=hidden) as counter:
             lines = output.without_finished(
                 windows(
@@ -99,7 +101,9 @@ def run(  # noqa: PLR0913 - one parameter for each option of the command
                     expect=counter.expect,
                 )
             )
-            for window, outputs in _translated(translator, lines, FORMATS[output_format], tally):
+            for window, outputs in _translated(
+                translator, lines, read_line, FORMATS[output_format], tally
+            ):
                 output.add(window, "".join(outputs).encode(), tally.state())
                 counter.advance(len(outputs))
     tally.report()
@@ -182,6 +186,7 @@ def _write_at_once(stream: BinaryIO, data: bytes) -> None:
 def _translated(
     translator: Translator,
     lines: Iterator[list[Line]],
+    read_line: Reader,
     format_line: Formatter,
     tally: _Tally,
 ) -> Iterator[tuple[Sequence[Line], list[str]]]:
@@ -199,7 +204,9 @@ def _translated(
     for window in lines:
         num_before = tally.line_number
         try:
-            translations = translator.translate_window([line.text for line in window])
+            translations = translator.translate_window(
+                [read_line(number, line) for number, line in enumerate(window, num_before + 1)]
+            )
         except LinesFailedError as error:
             finished = window[: error.first]
             yield finished, list(outputs(finished, error.finished))

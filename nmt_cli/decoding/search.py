@@ -1,9 +1,10 @@
 """Beam search (section 6.1) over sentence slots, for any ``StepModel``.
 
 Every slot holds one sentence and its beam. When its sentence is done, the slot takes the next one,
-so that few rows of a step are wasted.
+so that few rows of a step are wasted. A ``Choice`` decides what continues the hypotheses: the best
+tokens, or drawn ones.
 
-Legend: S slots, K beam, R = S*K rows, V vocabulary, C candidates of a slot.
+Legend: S slots, K beam, R = S*K rows, V vocabulary.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,10 +17,11 @@ import torch
 from torch import Tensor
 
 from nmt_cli.decoding.beams import NOT_A_NUMBER, Beams, Candidates, Found, SearchSettings
+from nmt_cli.decoding.choice import BestCandidates, Choice
 from nmt_cli.decoding.rules.logits_rule import LogitsRule, SlotStates
 from nmt_cli.decoding.rules.longest_output import LongestOutput
 from nmt_cli.decoding.rules.never_start import NeverStart
-from nmt_cli.decoding.top_k import log_normalizers, top_k
+from nmt_cli.decoding.top_k import log_normalizers
 
 # Free slots are refilled when they are this share of all, so that sentences are encoded in batches.
 REFILLED_SHARE = 1 / 16
@@ -76,13 +78,16 @@ class Search:
         num_slots: int,
         settings: SearchSettings,
         rules: Sequence[LogitsRule] = (),
+        choice: Choice | None = None,
     ) -> None:
         """Make room for ``num_slots`` sentences at a time.
 
         ``rules`` apply in addition to the two that every search has: the start mark is forbidden,
-        and only the end mark may follow the longest output allowed.
+        and only the end mark may follow the longest output allowed. Without ``choice`` the best
+        candidates are chosen.
         """
         self._model = model
+        self._choice = choice if choice is not None else BestCandidates()
         self._beams = Beams(num_slots, settings)
         self._rules: tuple[LogitsRule, ...] = (
             NeverStart(settings.bos_id, settings.eos_id),
@@ -142,7 +147,7 @@ class Search:
             beams.fail(slot, NOT_A_NUMBER)
             for slot in np.flatnonzero(is_nan & beams.is_busy).tolist()
         ]
-        return failed + beams.advance(self._best_candidates(logits, normalizers))
+        return failed + beams.advance(self._candidates(logits, normalizers))
 
     def drop_free_slots(self) -> None:
         """Drop the slots that are free now, so that steps no longer compute their rows."""
@@ -151,27 +156,14 @@ class Search:
         self._beams.keep(busy)
         self._sentences = [self._sentences[slot] for slot in busy]
 
-    def _best_candidates(self, logits: Tensor, normalizers: Tensor) -> Candidates:
-        """Return the best continuations of each slot's hypotheses by ``logits`` [R, V].
-
-        There are 2K of them: at most one per hypothesis ends, so at least K do not end.
-        """
-        num_slots, beam_size = self._beams.scores.shape
+    def _candidates(self, logits: Tensor, normalizers: Tensor) -> Candidates:
+        """Return continuations of each slot's hypotheses by ``logits`` [R, V]."""
         for rule in self._rules:
             rule.apply(logits, self._states_for(rule))
-        each = top_k(logits, 2 * beam_size)  # R C, the best of each hypothesis
-        scores = torch.from_numpy(self._beams.scores).to(logits.device).view(-1, 1)
-        totals = each.values - normalizers[:, None] + scores
-        totals.masked_fill_(scores == -torch.inf, -torch.inf)
-        best = top_k(totals.view(num_slots, -1), 2 * beam_size)
-        tokens = each.indices.view(num_slots, -1).gather(1, best.indices)
-        return Candidates(
-            best.values.cpu().numpy(),
-            (best.indices // each.indices.shape[1]).cpu().numpy(),
-            tokens.cpu().numpy(),
-        )
+        states = self._states_for(self._choice)
+        return self._choice.candidates(logits, normalizers, self._beams.scores, states)
 
-    def _states_for(self, rule: LogitsRule) -> SlotStates:
+    def _states_for(self, rule: LogitsRule | Choice) -> SlotStates:
         beams, data = self._beams, {}
         if self._has_rule_data:
             data = {
@@ -188,17 +180,18 @@ def beam_search(
     num_slots: int,
     settings: SearchSettings,
     rules: Sequence[LogitsRule] = (),
+    choice: Choice | None = None,
 ) -> Iterator[Found]:
-    """Yield the best hypotheses of each sentence when it is done; ``sentences`` is read as needed.
+    """Yield the hypotheses of each sentence when it is done; ``sentences`` is read as needed.
 
-    ``rules`` are as in ``Search``. Give long sentences first: then the slots that are busy at the
-    end hold short ones.
+    ``rules`` and ``choice`` are as in ``Search``. Give long sentences first: then the
+    slots that are busy at the end hold short ones.
     """
     waiting = iter(sentences)
     first = list(islice(waiting, num_slots))
     if not first:
         return
-    search = Search(model, len(first), settings, rules)
+    search = Search(model, len(first), settings, rules, choice)
     search.admit(first)
     more_wait = len(first) == num_slots
     while search.is_busy:

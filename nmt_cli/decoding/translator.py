@@ -18,10 +18,13 @@ from nmt_cli.decoding.encoded_texts import encode_each
 from nmt_cli.decoding.isolation import Outcome, naming_lines, own_failure
 from nmt_cli.decoding.output_limits import OutputLimits
 from nmt_cli.decoding.over_long import Part, parts_within
+from nmt_cli.decoding.request import Request, numbered
 from nmt_cli.decoding.rules.well_formed_trees import WellFormedTrees
+from nmt_cli.decoding.sampling import SampledCandidates, Sampling, gathered
 from nmt_cli.decoding.search import Sentence, StepModel, beam_search
 from nmt_cli.decoding.translation import Alternative, LinesFailedError, Translation
 from nmt_cli.decoding.tree_output import Tokenize, splitter, tree_of
+from nmt_cli.errors import UserError
 from nmt_cli.hardware.choices import AUTO
 from nmt_cli.hardware.device import choose_device
 from nmt_cli.hardware.fp32_products import choose_fp32_products, use_fp32_products
@@ -59,6 +62,7 @@ class TranslatorOptions(TypedDict, total=False):
     precision: str
     fp32_products: str
     well_formed_trees: bool | None
+    sampling: Sampling | None
 
 
 class _Job(NamedTuple):
@@ -68,6 +72,7 @@ class _Job(NamedTuple):
     truncated: bool = False
     error: str | None = None
     words: Sequence[str] = ()  # the leaves of the tree, if the model parses
+    line: int = 0  # the line's number, if it is sampled
 
 
 class Translator:
@@ -77,6 +82,8 @@ class Translator:
 
     An option that is None gets its value from the model's settings; ``max_tokens_per_device`` gets
     a value for the device. Raises UserError if an option is wrong or does not suit the model.
+
+    With ``sampling``, ``n_best`` translations are drawn, in this order, instead of searched.
 
     The model is set to evaluation mode. If its dtype is not ``precision``, the translator keeps a
     converted copy and ignores later changes of the model; otherwise it uses the model itself.
@@ -109,6 +116,7 @@ class Translator:
         precision: str = AUTO,
         fp32_products: str = AUTO,
         well_formed_trees: bool | None = None,
+        sampling: Sampling | None = None,
     ) -> None:
         decoding, device = settings.decoding, model.output_weight.device
         self._tokenizer, self._too_long, self._keep_pieces = tokenizer, too_long, keep_pieces
@@ -121,6 +129,12 @@ class Translator:
             tokenizer.eos_id,
             token_scores,
         )
+        self._n_best, self._sampling = n_best, sampling
+        if sampling is not None:
+            sampling.refuse_wrong(n_best)
+            if beam_size is not None:
+                raise UserError("--beam-size is not for --sample, which draws --n-best samples.")
+            self._settings = self._settings._replace(beam_size=1, n_best=1)
         self._settings.refuse_wrong()
         if max_extra_length is None:
             max_extra_length = decoding.max_extra_length
@@ -161,7 +175,7 @@ class Translator:
         translator.chosen["model"] = fingerprint(loaded.manifest)
         return translator
 
-    def translate(self, lines: Iterable[str]) -> Iterator[Translation]:
+    def translate(self, lines: Iterable[str | Request]) -> Iterator[Translation]:
         """Yield the translation of each line, in order.
 
         Lines are read and translated in windows of at most ``WINDOW_LINES`` lines; a window also
@@ -170,7 +184,7 @@ class Translator:
         yielding the translations of the lines before.
         """
         num_translated = 0
-        for window in _windows(lines):
+        for window in _windows(numbered(lines)):
             try:
                 translations = self.translate_window(window)
             except LinesFailedError as error:
@@ -179,34 +193,36 @@ class Translator:
             yield from translations
             num_translated += len(window)
 
-    def translate_window(self, lines: Sequence[str]) -> list[Translation]:
+    def translate_window(self, lines: Sequence[str | Request]) -> list[Translation]:
         """Return the translation of each line; they are translated together, longest first.
 
         Raises LinesFailedError for a bug; the error holds the translations of the lines before.
         """
-        failure = None
+        failure, requests = None, list(numbered(lines))
         while True:
             try:
-                finished = self._translate_together(lines)
+                finished = self._translate_together(requests)
                 break
             except LinesFailedError as error:
-                failure, lines = error, lines[: error.first]
+                failure, requests = error, requests[: error.first]
         if failure is not None:
             raise LinesFailedError(failure.first, failure.last, finished) from failure.__cause__
         return finished
 
-    def _translate_together(self, lines: Sequence[str]) -> list[Translation]:
-        jobs = self._prepare(lines)
-        parts = [(line, part) for line, job in enumerate(jobs) for part in job.parts]
-        sentences = [self._sentence(part, jobs[line]) for line, part in parts]
-        order = sorted(range(len(sentences)), key=lambda i: len(sentences[i].tokens), reverse=True)
+    def _translate_together(self, requests: Sequence[Request]) -> list[Translation]:
+        jobs = self._prepare(requests)
+        sentences_of = [self._sentences(job) for job in jobs]
+        sentences = [(line, each) for line, own in enumerate(sentences_of) for each in own]
+        order = sorted(
+            range(len(sentences)), key=lambda i: len(sentences[i][1].tokens), reverse=True
+        )
         found = self._search_by_length(
-            [sentences[number] for number in order], [parts[number][0] for number in order]
+            [sentences[number][1] for number in order], [sentences[number][0] for number in order]
         )
         outcomes = dict(zip(order, found, strict=True))
         translations, start = [], 0
         for line, job in enumerate(jobs):
-            end = start + len(job.parts)
+            end = start + len(sentences_of[line])
             try:
                 answer = self._answer(job, [outcomes[n] for n in range(start, end)])
             except Exception as error:
@@ -215,12 +231,12 @@ class Translator:
             start = end
         return translations
 
-    def _prepare(self, lines: Sequence[str]) -> list[_Job]:
-        jobs = [_Job(error=why_not_unicode(line)) for line in lines]
+    def _prepare(self, requests: Sequence[Request]) -> list[_Job]:
+        jobs = [_Job(error=why_not_unicode(request.text)) for request in requests]
         texts = {
-            number: line
-            for number, line in enumerate(lines)
-            if jobs[number].error is None and not is_blank(line)
+            number: request.text
+            for number, request in enumerate(requests)
+            if jobs[number].error is None and not is_blank(request.text)
         }
         words: dict[int, list[str]] = {}
         if self._form is not None:
@@ -234,7 +250,9 @@ class Translator:
                 jobs[number] = _Job(error=tokens)
                 continue
             try:
-                jobs[number] = self._job(text, tokens)._replace(words=words.get(number, ()))
+                job = self._job(text, tokens)
+                own = words.get(number, ())
+                jobs[number] = job._replace(words=own, line=requests[number].line or 0)
             except Exception as error:
                 jobs[number] = _Job(error=_own_failure_of(number, error))
         return jobs
@@ -252,9 +270,14 @@ class Translator:
             return _Job([Part(tokens[: self._limit], "")], truncated=True)
         return _Job(parts_within(text, tokens, self._limit, self._tokenizer.encode))
 
-    def _sentence(self, part: Part, job: _Job) -> Sentence:
+    def _sentences(self, job: _Job) -> list[Sentence]:
+        """Return what is searched for a line: its parts, or samples of the first, the second ..."""
         is_whole = len(job.parts) == 1 and not job.truncated
-        return self._outputs.sentence(part.tokens, job.words if is_whole else ())
+        words = job.words if is_whole else ()
+        sentences = [self._outputs.sentence(part.tokens, words) for part in job.parts]
+        if self._sampling is None:
+            return sentences
+        return self._sampling.samples_of(sentences, job.line, self._n_best)
 
     def _search_by_length(
         self, sentences: Sequence[Sentence], lines: Sequence[int]
@@ -274,9 +297,13 @@ class Translator:
         return max(len(sentence.tokens), SHORTEST_COUNTED) * self._settings.beam_size
 
     def _search(self, sentences: Iterable[Sentence], num_slots: int) -> Iterator[Found]:
-        return beam_search(self._model, sentences, num_slots, self._settings, self._outputs.rules)
+        choice = None if self._sampling is None else SampledCandidates(self._sampling)
+        rules = self._outputs.rules
+        return beam_search(self._model, sentences, num_slots, self._settings, rules, choice)
 
     def _answer(self, job: _Job, outcomes: Sequence[Outcome]) -> Translation:
+        if self._sampling is not None:
+            outcomes = gathered(outcomes, self._n_best)
         found = [outcome for outcome in outcomes if not isinstance(outcome, str)]
         error = next((outcome for outcome in outcomes if isinstance(outcome, str)), job.error)
         if error is not None or not found:
@@ -318,12 +345,12 @@ class Translator:
         return whole, None
 
 
-def _windows(lines: Iterable[str]) -> Iterator[list[str]]:
-    window: list[str] = []
+def _windows(requests: Iterable[Request]) -> Iterator[list[Request]]:
+    window: list[Request] = []
     num_characters = 0
-    for line in lines:
-        window.append(line)
-        num_characters += len(line)
+    for request in requests:
+        window.append(request)
+        num_characters += len(request.text)
         if len(window) >= WINDOW_LINES or num_characters >= WINDOW_CHARACTERS:
             yield window
             window, num_characters = [], 0

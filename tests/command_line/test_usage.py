@@ -65,7 +65,7 @@ def test_a_proposed_set_is_taken(tmp_path):
     ("command_line", "belongs"),
     [
         ("translate m --dropout 0.1", "train: nmt-cli train RECIPE --set model.dropout=0.1."),
-        ("translate m --seed 3", "train: nmt-cli train RECIPE --set training.seed=3."),
+        ("average-checkpoints r --seed 3", "train: nmt-cli train RECIPE --set training.seed=3."),
         (
             "average-checkpoints r --max-length 9",
             "preprocess and train: nmt-cli train RECIPE --set data.max_length=9.",

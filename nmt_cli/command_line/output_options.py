@@ -1,0 +1,46 @@
+"""The options of ``translate`` that decide what kind of output is searched for."""
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+OPTIONS = (
+    click.option(
+        "--sample",
+        is_flag=True,
+        help="Draw translations from the model instead of searching for the best; --n-best N draws "
+        "N for each line.",
+    ),
+    click.option(
+        "--temperature",
+        type=click.FloatRange(min=0, min_open=True),
+        help="With --sample: below 1, probable pieces are drawn more often than the model says; "
+        "above 1, less often.  [default: 1]",
+    ),
+    click.option(
+        "--sample-top-k",
+        type=click.IntRange(min=1),
+        metavar="K",
+        help="Draw only from the K most probable pieces.  [default: all]",
+    ),
+    click.option(
+        "--sample-top-p",
+        type=click.FloatRange(0, 1, min_open=True),
+        metavar="P",
+        help="Draw only from the fewest pieces whose probabilities sum to P (nucleus).  "
+        "[default: 1]",
+    ),
+    click.option(
+        "--seed",
+        type=click.IntRange(min=0),
+        help="With --sample: equal seeds draw equal translations.  [default: 1]",
+    ),
+)
+
+
+def output_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options to a command."""
+    for option in reversed(OPTIONS):
+        command = option(command)
+    return command

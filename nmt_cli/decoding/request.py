@@ -1,0 +1,23 @@
+"""A line to translate, with what is wanted for this line alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+
+class Request(NamedTuple):
+    """A line to translate; None stands for what the translator would take by itself."""
+
+    text: str
+    line: int | None = None  # the line's number, which decides what is sampled; by default its
+    # place, counted from 1, among the lines of the call
+
+
+def numbered(lines: Iterable[str | Request], first: int = 1) -> Iterator[Request]:
+    """Yield a request for each line, with its number; the first line without one is ``first``."""
+    for number, line in enumerate(lines, start=first):
+        if isinstance(line, str):
+            yield Request(line, line=number)
+        else:
+            yield line if line.line is not None else line._replace(line=number)

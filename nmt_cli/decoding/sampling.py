@@ -1,0 +1,181 @@
+"""Samples of a model's translations instead of its best ones.
+
+Each sample is a search of its own with a beam of 1, so any number of samples of a sentence share
+the slots with those of other sentences.
+
+Legend: S slots (= rows, since the beam is 1), V vocabulary, W weights of a row.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from nmt_cli.decoding.beams import Array, Candidates
+from nmt_cli.decoding.draws import key_of, uniforms
+from nmt_cli.decoding.isolation import IMPOSSIBLE, Outcome
+from nmt_cli.decoding.rules.logits_rule import SlotStates
+from nmt_cli.decoding.search import Sentence
+from nmt_cli.decoding.top_k import BLOCK, EXPONENTIALS_AT_ONCE, top_k
+from nmt_cli.errors import UserError
+
+MOST_SAMPLES = 1000
+# The nucleus is looked for among this many pieces first, then among more.
+NUCLEUS_AT_FIRST, NUCLEUS_GROWTH = 32, 8
+
+
+class Sampling(NamedTuple):
+    """How translations are drawn.
+
+    Of the pieces that the rules allow, the ``top_k`` most probable stay, and of these the fewest
+    whose share of the probability reaches ``top_p``. One is drawn with probability proportional to
+    p^(1 / ``temperature``), which also decides the shares.
+    """
+
+    temperature: float = 1.0
+    top_k: int | None = None
+    top_p: float = 1.0
+    seed: int = 1
+
+    def refuse_wrong(self, num_samples: int) -> None:
+        """Raise UserError if a setting, an option of translate, is out of range."""
+        if not 0 < self.temperature < float("inf"):
+            raise UserError(f"--temperature must be more than 0, but is {self.temperature}.")
+        if self.top_k is not None and self.top_k < 1:
+            raise UserError(f"--sample-top-k must be at least 1, but is {self.top_k}.")
+        if not 0 < self.top_p <= 1:
+            raise UserError(
+                f"--sample-top-p must be more than 0 and at most 1, but is {self.top_p}."
+            )
+        if not 1 <= num_samples <= MOST_SAMPLES:
+            raise UserError(
+                f"--n-best {num_samples} must be at least 1 and, with --sample, at most "
+                f"{MOST_SAMPLES:,}."
+            )
+
+    def samples_of(
+        self, sentences: Iterable[Sentence], line: int, num_samples: int
+    ) -> list[Sentence]:
+        """Return each of ``sentences``, the parts of a line, once for each sample.
+
+        What is drawn depends on the seed, the number of the line and the part, and the rank of the
+        sample. It depends neither on the number of samples nor on other lines.
+        """
+        keys = [
+            (sentence, key_of((self.seed, line, part, rank)))
+            for part, sentence in enumerate(sentences)
+            for rank in range(num_samples)
+        ]
+        name = SampledCandidates.name
+        return [
+            sentence._replace(rule_data={**sentence.rule_data, name: key}) for sentence, key in keys
+        ]
+
+
+def gathered(outcomes: Sequence[Outcome], num_samples: int) -> list[Outcome]:
+    """Return the outcome of each sentence; ``outcomes`` are those of its samples, one by one.
+
+    The hypotheses stay in the order in which they were drawn. A sample that nothing could continue
+    is left out if another one of its sentence has an end.
+    """
+    merged: list[Outcome] = []
+    for start in range(0, len(outcomes), num_samples):
+        samples = outcomes[start : start + num_samples]
+        drawn = [sample for sample in samples if not isinstance(sample, str)]
+        failures = [sample for sample in samples if isinstance(sample, str)]
+        failures.sort(key=lambda failure: failure == IMPOSSIBLE)  # this one last
+        if drawn and all(failure == IMPOSSIBLE for failure in failures):
+            merged.append(tuple(hypothesis for sample in drawn for hypothesis in sample))
+        else:
+            merged.append(failures[0])
+    return merged
+
+
+class SampledCandidates:
+    """A drawn continuation of each hypothesis; the beam must be 1.
+
+    ``Sentence.rule_data`` holds the key of its random numbers. The score of a candidate is the
+    model's log-probability, whatever the temperature.
+    """
+
+    name = "sampled_candidates"
+
+    def __init__(self, sampling: Sampling) -> None:
+        self._sampling = sampling
+
+    def candidates(
+        self, logits: Tensor, normalizers: Tensor, scores: Array, states: SlotStates
+    ) -> Candidates:
+        """Return one continuation of each slot's hypothesis."""
+        keys = np.zeros(len(scores), np.uint64)
+        keys[list(states.data)] = np.array(list(states.data.values()), np.uint64)
+        drawn = torch.from_numpy(uniforms(keys, states.lengths)).to(logits.device)
+        at_once = EXPONENTIALS_AT_ONCE.get(logits.device.type, EXPONENTIALS_AT_ONCE["cpu"])
+        rows_at_once = max(1, at_once // logits.shape[1])
+        chunks = zip(logits.split(rows_at_once), drawn.split(rows_at_once), strict=True)
+        tokens = torch.cat([self._draw(*chunk) for chunk in chunks])[:, None]
+        rows = torch.from_numpy(scores).to(logits.device)
+        totals = logits.gather(1, tokens).float() - normalizers[:, None] + rows
+        parents = np.zeros(scores.shape, np.int64)
+        return Candidates(totals.cpu().numpy(), parents, tokens.cpu().numpy())
+
+    def _draw(self, logits: Tensor, drawn: Tensor) -> Tensor:
+        """Return a token [S] for each row of ``logits`` [S, V], decided by ``drawn`` in [0, 1)."""
+        sampling = self._sampling
+        if sampling.top_k is not None:
+            return self._draw_from_best(logits, drawn, sampling.top_k, None)
+        weights = self._weights(logits.float(), logits.amax(dim=1, keepdim=True))
+        if sampling.top_p == 1:
+            return _place_in_blocks(weights, drawn)
+        totals = weights.sum(dim=1, keepdim=True, dtype=torch.float64)
+        return self._draw_from_best(logits, drawn, NUCLEUS_AT_FIRST, totals)
+
+    def _draw_from_best(
+        self, logits: Tensor, drawn: Tensor, num_best: int, totals: Tensor | None
+    ) -> Tensor:
+        """Return tokens drawn from the nuclei of the ``num_best`` best of each row.
+
+        With ``totals`` [S, 1], the nuclei are those of whole rows, whose weights have these sums;
+        if a nucleus is larger than ``num_best``, more of its row are taken.
+        """
+        best = top_k(logits, num_best)
+        weights = self._weights(best.values, best.values[:, :1])
+        sums = weights.cumsum(dim=1, dtype=torch.float64)
+        wanted = self._sampling.top_p * (sums[:, -1:] if totals is None else totals)
+        weights = weights.masked_fill(sums - weights >= wanted, 0.0)
+        tokens = best.indices.gather(1, _place(weights, drawn)[:, None])[:, 0]
+        if totals is not None and num_best < logits.shape[1]:
+            rows = (sums[:, -1:] < wanted).any(dim=1).nonzero()[:, 0]
+            if len(rows):
+                more = NUCLEUS_GROWTH * num_best
+                tokens[rows] = self._draw_from_best(logits[rows], drawn[rows], more, totals[rows])
+        return tokens
+
+    def _weights(self, logits: Tensor, largest: Tensor) -> Tensor:
+        return ((logits - largest) / self._sampling.temperature).exp()
+
+
+def _place(weights: Tensor, drawn: Tensor) -> Tensor:
+    """Return the first place of each row where the share of the sum so far exceeds ``drawn``.
+
+    A place without weight is never returned. A row without weights, or with NaN, gives place 0.
+    """
+    sums = weights.cumsum(dim=1, dtype=torch.float64)
+    totals = sums[:, -1:]
+    places = (sums <= drawn[:, None] * totals).sum(dim=1)
+    return places.minimum((sums < totals).sum(dim=1))  # rounding may lead behind the last weight
+
+
+def _place_in_blocks(weights: Tensor, drawn: Tensor) -> Tensor:
+    """Return what ``_place`` returns, in less time for wide rows: a block first, then in it."""
+    padded = pad(weights, (0, -weights.shape[1] % BLOCK)).view(len(weights), -1, BLOCK)
+    blocks = padded.sum(dim=2, dtype=torch.float64)
+    chosen = _place(blocks, drawn)[:, None]
+    ends = blocks.cumsum(dim=1)
+    inside = drawn * ends[:, -1] - (ends - blocks).gather(1, chosen)[:, 0]
+    rest = (inside / blocks.gather(1, chosen)[:, 0]).clamp(0.0, 1.0)
+    rows = torch.arange(len(weights), device=weights.device)
+    return chosen[:, 0] * BLOCK + _place(padded[rows, chosen[:, 0]], rest)

@@ -1,0 +1,75 @@
+"""Options of ``translate`` about the output, through the command."""
+
+import json
+
+import pytest
+import torch
+from click.testing import CliRunner
+
+from nmt_cli import cli
+from nmt_cli.atomic_files import directory_appearing_whole
+from nmt_cli.commands import line_windows
+from nmt_cli.corpus.normalization import Normalizer
+from nmt_cli.corpus.whitespace_tokenizer import CONTROL, WhitespaceTokenizer
+from nmt_cli.decoding.sampling import Sampling
+from nmt_cli.decoding.translator import Translator
+from nmt_cli.model.transformer import Transformer
+from tests.fake_models import save_as_model, tiny_recipe
+
+WORDS = ["ant", "bee", "cat", "dog", "eel", "fox", "gnu", "hen"]
+LINES = ["cat dog", "", "fox", "eel ant hen", "cat dog", "gnu", "bee"]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    """A model directory; the model has not learnt."""
+    folder = tmp_path_factory.mktemp("models") / "model"
+    recipe = tiny_recipe(model={"num_layers": 1, "d_model": 8, "num_heads": 2, "d_ff": 8})
+    tokenizer = WhitespaceTokenizer([*CONTROL, *WORDS], Normalizer(recipe.data), None)
+    torch.manual_seed(3)
+    with directory_appearing_whole(folder) as partial:
+        save_as_model(partial, recipe, tokenizer, Transformer(recipe.model, tokenizer.size))
+        partial.facts["kind"] = "average"
+    return folder
+
+
+def run(model, *options, lines=LINES):
+    """Run the command with ``lines`` as its standard input."""
+    arguments = ["translate", str(model), "--device", "cpu", "--precision", "fp32", "--quiet"]
+    data = "".join(f"{line}\n" for line in lines)
+    return CliRunner().invoke(cli.main, [*arguments, *options], input=data)
+
+
+def records(result):
+    assert result.exit_code in {0, 3}, result.output
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def test_samples_of_the_command_are_those_of_the_translator(model, monkeypatch):
+    monkeypatch.setattr(line_windows, "FIRST_WINDOW", 2)
+    options = ["--sample", "--temperature", "0.9", "--sample-top-k", "7", "--sample-top-p", "0.95"]
+    options += ["--seed", "5", "--n-best", "3", "--format", "jsonl"]
+    found = records(run(model, *options))
+    sampling = Sampling(0.9, 7, 0.95, 5)
+    translator = Translator.load(model, device="cpu", precision="fp32", sampling=sampling, n_best=3)
+    for record, translation in zip(found, translator.translate(LINES), strict=True):
+        assert record["text"] == translation.text
+        assert record["score"] == pytest.approx(translation.score, abs=1e-4)
+        others = [other["text"] for other in record["alternatives"]]
+        assert others == [other.text for other in translation.alternatives]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--temperature", "2"], "--temperature has an effect only with --sample; add --sample or"),
+        (["--sample-top-k", "2"], "--sample-top-k has an effect only with --sample"),
+        (["--sample", "--beam-size", "2"], "--beam-size is not for --sample"),
+        (["--sample", "--n-best", "2"], "--n-best 2 needs --format tsv, jsonl, moses or fairseq"),
+    ],
+)
+def test_options_that_contradict_each_other(model, options, message):
+    result = run(model, *options)
+    assert result.exit_code == 1
+    assert result.stderr.startswith(f"Error: {message}")
+    assert result.stdout == ""
