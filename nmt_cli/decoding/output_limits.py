@@ -24,6 +24,10 @@ class OutputLimits:
         """The rules that the search of the sentences needs."""
         return () if self._rule is None else (self._rule,)
 
+    def brackets_and_tags(self, tokens: Sequence[int], words: Sequence[str]) -> list[int] | None:
+        """Return an output of the rule without the sentence's words; None if it cannot be read."""
+        return self._rule.brackets_and_tags(tokens, words) if self._rule else None
+
     def sentence(self, tokens: Sequence[int], words: Sequence[str]) -> Sentence:
         """Return the sentence with ``tokens``, which do not have ``</s>``.
 
@@ -34,10 +38,11 @@ class OutputLimits:
         """
         longest_output, rule_data = len(tokens) + self._extra_length, {}
         if self._rule is not None and 0 < len(words) <= longest_output:
-            shortest = self._rule.shortest_output(len(words))
+            leaves = self._rule.leaves(words)
+            shortest = self._rule.shortest_output(leaves)
             if self._longest is None or shortest <= self._longest:
                 longest_output = max(longest_output, shortest)
-                rule_data = {self._rule.name: self._rule.leaves(words)}
+                rule_data = {self._rule.name: leaves}
         if self._longest is not None:
             longest_output = min(longest_output, self._longest)
         return Sentence([*tokens, self._eos_id], longest_output, rule_data)

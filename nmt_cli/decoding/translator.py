@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypedDict
@@ -23,7 +24,7 @@ from nmt_cli.decoding.rules.well_formed_trees import WellFormedTrees
 from nmt_cli.decoding.sampling import SampledCandidates, Sampling, gathered
 from nmt_cli.decoding.search import Sentence, StepModel, beam_search
 from nmt_cli.decoding.translation import Alternative, LinesFailedError, Translation
-from nmt_cli.decoding.tree_output import Tokenize, splitter, tree_of
+from nmt_cli.decoding.tree_output import Tokenize, TreeText, splitter, tree_of
 from nmt_cli.errors import UserError
 from nmt_cli.hardware.choices import AUTO
 from nmt_cli.hardware.device import choose_device
@@ -324,7 +325,7 @@ class Translator:
         for hypothesis in hypotheses:
             texts.append(self._tokenizer.decode(hypothesis.tokens, keep_pieces=self._keep_pieces))
             pieces += self._tokenizer.pieces(hypothesis.tokens)
-        text, repairs = self._whole(texts, job)
+        text, repairs = self._tree(hypotheses, job) or self._whole(texts, job)
         log_probability = sum(hypothesis.log_probability for hypothesis in hypotheses)
         length = sum(len(hypothesis.tokens) + 1 for hypothesis in hypotheses)
         score = log_probability / length_penalty(length, self._settings.length_penalty)
@@ -332,6 +333,16 @@ class Translator:
         return Alternative(
             one_line(text), score, tuple(pieces), repairs, log_probability, of_tokens
         )
+
+    def _tree(self, hypotheses: Sequence[Hypothesis], job: _Job) -> TreeText | None:
+        """Return the tree of an output that has exactly the line's words, read without them."""
+        if self._form is None or self._keep_pieces or len(hypotheses) > 1:
+            return None
+        symbols = self._outputs.brackets_and_tags(hypotheses[0].tokens, job.words)
+        if symbols is None:
+            return None
+        form = replace(self._form, words="dropped")
+        return tree_of([self._tokenizer.decode(symbols)], job.words, form)
 
     def _whole(self, texts: Sequence[str], job: _Job) -> tuple[str, Repairs | None]:
         """Return the translation of a line made of the translations of its parts."""

@@ -17,7 +17,8 @@ class TreePieces(NamedTuple):
     """The pieces of linearized trees; every bracket and every tag is one piece.
 
     SentencePiece has a piece that is only a space: before the first symbol in notations without
-    spaces, and before each symbol in the others.
+    spaces, and before each symbol in the others. In notations with words, the pieces of a word
+    follow its tag, and no symbol has a space before it.
     """
 
     symbols: Mapping[int, Symbol]  # by the id of their piece; a label has both of its brackets
@@ -44,8 +45,6 @@ def tree_pieces(tokenizer: Tokenizer, form: Linearization) -> TreePieces:
     Raises UserError if the notation or the vocabulary does not allow to restrict the search to
     them.
     """
-    if form.words == "kept":
-        raise _error("its trees have the words of the sentence, not only brackets and tags")
     if form.notation != "angles" and form.tags == "kept" and form.labels is None:
         raise _error("its tags are unknown, so every piece of its vocabulary may be one")
     space_id, ids = _one_piece_tokens(tokenizer, form)
@@ -60,6 +59,8 @@ def tree_pieces(tokenizer: Tokenizer, form: Linearization) -> TreePieces:
         encoded = tokenizer.encode(join(tokens), "target")
         if encoded == example:
             return TreePieces(symbols)
+        if form.words == "kept":
+            break
         if encoded == [space_id, *example]:
             return TreePieces(symbols, space_id)
         if encoded == [piece for symbol in example for piece in (space_id, symbol)]:

@@ -382,10 +382,5 @@ class Recipe(Section):
                 f"{validation.parseval}",
                 "data.treebank",
             )
-        has_bare_trees = treebank is not None and treebank.words == "dropped"
-        if self.decoding.well_formed_trees and not has_bare_trees:
-            yield Problem(
-                "decoding.well_formed_trees",
-                "needs data.treebank with words: dropped",
-                "data.treebank",
-            )
+        if self.decoding.well_formed_trees and treebank is None:
+            yield Problem("decoding.well_formed_trees", "needs data.treebank", "data.treebank")

@@ -98,6 +98,9 @@ def test_trees_need_no_repair_and_are_the_same_alone(model, beam_size):
         ("slashes", "{vocabulary_size: 300}"),
         ("brackets", "{vocabulary_size: 300}"),
         ("brackets, tags: XX, closing: plain", "{vocabulary_size: 300}"),
+        ("angles, words: kept", "{vocabulary_size: 300}"),
+        ("brackets, words: kept", "{vocabulary_size: 300}"),
+        ("slashes, tags: XX, words: kept", "{type: whitespace, vocabulary_size: null}"),
         ("angles", "{type: whitespace, vocabulary_size: null}"),
     ],
 )
@@ -113,7 +116,8 @@ def test_every_notation_of_prepared_treebanks_can_be_restricted(
     settings = settings_of(recipe, corpus.tokenizer.size, corpus.labels)
     model = Transformer(settings.architecture, corpus.tokenizer.size)
     translator = Translator(settings, corpus.tokenizer, model, well_formed_trees=True)
-    assert num_repairs(parsed(translator, ["the dog sees a cat .", "rain", ". ."])) == [0, 0, 0]
+    lines = ["the dog sees a cat .", "rain", ". .", "\u00bd <NN> NN (NP S XX \u2581 \ufb01n"]
+    assert num_repairs(parsed(translator, lines)) == [0, 0, 0, 0]
 
 
 def test_the_recipe_can_restrict_the_search_and_the_option_decides():
@@ -164,7 +168,8 @@ def test_only_words_that_fit_restrict_the_output():
     assert limits.sentence(tokens, ["a"] * 7) == Sentence([*tokens, 2], 6)
     for num_words, longest in [(1, 6), (4, 6), (5, 7), (6, 8)]:
         sentence = limits.sentence(tokens, ["a"] * num_words)
-        assert (sentence.longest_output, len(sentence.rule_data[NAME])) == (longest, num_words)
+        num_leaves = len(sentence.rule_data[NAME].kinds)
+        assert (sentence.longest_output, num_leaves) == (longest, num_words)
     capped = OutputLimits(2, extra_length=3, longest=6, rule=RULE)
     assert NAME in capped.sentence(tokens, ["a"] * 4).rule_data
     assert capped.sentence(tokens, ["a"] * 5) == Sentence([*tokens, 2], 6)

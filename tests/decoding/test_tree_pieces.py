@@ -20,6 +20,7 @@ LABELS = Labels(frozenset({"S", "NP"}), frozenset({"NN", "VB"}))
 SENTENCES = ["(see the dog) (see the cat)", "the dog and the cat see unk", "rain falls in May"]
 ANGLES = ("(S", "(NP", "<NN>", "<VB>", ")NP", ")S")
 WANTED = {Open("S"), Open("NP"), Tag("NN"), Tag("VB"), Close("NP"), Close("S")}
+WITH_WORDS = linearization(LABELS, words="kept")
 BRACKETS = linearization(LABELS, notation="brackets")
 SLASHES = linearization(LABELS, notation="slashes")
 PLAIN = linearization(closing="plain")
@@ -59,6 +60,8 @@ def spaced(*symbols):
         (lambda: sentencepiece(*spaced("S", "NP", "NN", "VB", "/NP", "/S")), SLASHES, False, 1),
         (lambda: whitespace("S", "NP", "NN", "VB", "/NP", "/S"), SLASHES, False, 1),
         (lambda: whitespace(*ANGLES), PIECES, False, 1),
+        (lambda: whitespace(*ANGLES), WITH_WORDS, False, 1),
+        (lambda: sentencepiece(*spaced(*ANGLES)), WITH_WORDS, False, 1),
     ],
 )
 def test_a_tree_has_the_pieces_that_encoding_gives(tokenizer, form, has_space, distance):
@@ -111,11 +114,7 @@ def test_labels_that_the_model_does_not_know_are_left_out():
 @pytest.mark.parametrize(
     ("tokenizer", "form", "reason"),
     [
-        (
-            lambda: whitespace(*ANGLES),
-            linearization(words="kept"),
-            "have the words of the sentence",
-        ),
+        (lambda: sentencepiece(*ANGLES), WITH_WORDS, "cuts trees into other pieces"),
         (lambda: whitespace(*ANGLES), linearization(notation="brackets"), "its tags are unknown"),
         (lambda: whitespace("(S", "<NN>"), PIECES, "not have brackets and tags as pieces"),
         (lambda: whitespace("(S", ")S"), PIECES, "not have brackets and tags as pieces"),

@@ -117,7 +117,7 @@ def test_paths_are_data_and_never_expanded():
         (
             "decoding",
             {"well_formed_trees": True},
-            "well_formed_trees: needs data.treebank with words: dropped",
+            "well_formed_trees: needs data.treebank",
         ),
         ("validation", {"every_steps": None}, "every_steps: is null, and every_epochs too"),
         ("checkpoints", {"every_steps": 1, "every_epochs": 1}, "every_epochs: must be null beside"),

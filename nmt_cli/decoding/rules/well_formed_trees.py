@@ -1,11 +1,12 @@
 """The rule that makes every output a tree with exactly the sentence's leaves.
 
-Legend: K beam, B slots with this rule, N = B*K rows, M pieces that trees have, L symbols (brackets
-and tags) of a hypothesis.
+Legend: K beam, B slots with this rule, N = B*K rows, M pieces of brackets and tags, L symbols
+(brackets and tags) of a hypothesis; in a notation with words, L pieces.
 """
 
 from collections.abc import Mapping, Sequence, Set
 from functools import lru_cache
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +18,7 @@ from nmt_cli.decoding.beams import Array
 from nmt_cli.decoding.rules.logits_rule import SlotStates
 from nmt_cli.decoding.tree_output import known_tags
 from nmt_cli.decoding.tree_pieces import TreePieces, tree_pieces
+from nmt_cli.decoding.tree_words import TreeWords
 from nmt_cli.errors import UserError
 from nmt_cli.trees.linearization import Linearization, Symbol, Tag
 from nmt_cli.trees.punctuation import fits
@@ -24,6 +26,14 @@ from nmt_cli.trees.tree import Close, Leaf, Open
 
 # Codes of pieces; n > 0 opens a constituent with the n-th label.
 OTHER, CLOSE, TAG = 0, -1, -2
+
+
+class Leaves(NamedTuple):
+    """The words of a sentence; where trees have none, the words have no pieces."""
+
+    kinds: Array  # the number of each word's kind in _KindsOfWords
+    ends: Array  # 0, then the place behind each word among ``pieces``
+    pieces: Array  # of all words
 
 
 class WellFormedTrees:
@@ -40,12 +50,18 @@ class WellFormedTrees:
     name = "well_formed_trees"
 
     def __init__(
-        self, pieces: TreePieces, vocabulary_size: int, eos_id: int, tags: Set[str]
+        self,
+        pieces: TreePieces,
+        vocabulary_size: int,
+        eos_id: int,
+        tags: Set[str],
+        words: TreeWords | None = None,
     ) -> None:
         """Prepare the rule for a vocabulary.
 
         ``tags`` are those that a treebank has: a word may only have a tag that
-        ``with_fitting_tags`` would not replace.
+        ``with_fitting_tags`` would not replace. ``words`` spells the words of a notation that has
+        them.
         """
         symbols = list(pieces.symbols.values())
         opened = dict.fromkeys(symbol.label for symbol in symbols if isinstance(symbol, Open))
@@ -57,7 +73,8 @@ class WellFormedTrees:
         self._ids = torch.tensor([*pieces.symbols, *marks])  # M
         self._allowed = torch.from_numpy(_table(symbols, labels, len(marks)))
         self._end = 8 * (len(labels) + 1)  # the row of the table; that of the space follows
-        self._words = _KindsOfWords(symbols, len(marks), tags)
+        self._kinds_of_words = _KindsOfWords(symbols, len(marks), tags)
+        self._words = words
 
     @classmethod
     def of_model(cls, tokenizer: Tokenizer, form: Linearization | None) -> "WellFormedTrees":
@@ -72,41 +89,64 @@ class WellFormedTrees:
                 "omit --well-formed-trees."
             )
         pieces = tree_pieces(tokenizer, form)
-        return cls(pieces, tokenizer.size, tokenizer.eos_id, known_tags(form))
+        words = TreeWords(tokenizer, pieces.symbols) if form.words == "kept" else None
+        return cls(pieces, tokenizer.size, tokenizer.eos_id, known_tags(form), words)
 
-    def leaves(self, words: Sequence[str]) -> Array:
-        """Return the data of a sentence for this rule: the kind of each word in _KindsOfWords."""
-        return np.array([self._words.kind(word) for word in words])
+    def leaves(self, words: Sequence[str]) -> Leaves:
+        """Return the data of a sentence for this rule."""
+        kinds = np.array([self._kinds_of_words.kind(word) for word in words])
+        spelled = self._words.spelled(words) if self._words else [()] * len(words)
+        ends = np.cumsum([0, *map(len, spelled)])
+        return Leaves(kinds, ends, np.array([*chain.from_iterable(spelled)], np.int64))
 
-    def shortest_output(self, num_words: int) -> int:
-        """Return how many pieces the flattest tree of so many words has."""
-        return self._pieces.num_pieces(1 if num_words == 1 else num_words + 2)
+    def shortest_output(self, leaves: Leaves) -> int:
+        """Return how many pieces the flattest tree of these leaves has."""
+        num_symbols = 1 if len(leaves.kinds) == 1 else len(leaves.kinds) + 2
+        return self._pieces.num_pieces(num_symbols) + len(leaves.pieces)
+
+    def brackets_and_tags(self, tokens: Sequence[int], words: Sequence[str]) -> list[int] | None:
+        """Return an output without its words; None if it has none, or not those of the sentence."""
+        return self._words.without_words(tokens, words) if self._words else None
 
     def apply(self, logits: Tensor, states: SlotStates) -> None:
         """Allow only what may follow in the slots whose sentences have data for this rule."""
         if not states.data:
             return
         slots, leaves = np.array(list(states.data)), list(states.data.values())
-        num_words = np.array([len(each) for each in leaves])[:, None]
+        num_words = np.array([len(each.kinds) for each in leaves])[:, None]
         trees = self._read(states, slots)
-        kinds = self._kinds(states, slots, num_words, trees)
         first_words = num_words.cumsum()[:, None] - num_words
         next_words = first_words + trees.num_leaves.clip(max=num_words - 1)
-        words = np.concatenate(leaves)[next_words]
+        words = np.concatenate([each.kinds for each in leaves])[next_words]
+        started = _started_words(leaves, trees)
+        kinds = self._kinds(states, slots, num_words, trees, started)
         places = slots[:, None] * states.beam_size + np.arange(states.beam_size)
         device = logits.device
         self._ids, self._allowed = self._ids.to(device), self._allowed.to(device)
         rows = torch.from_numpy(places.ravel()).to(device)
         allowed = self._allowed[torch.from_numpy(kinds.ravel()).to(device)]  # N M
-        allowed &= self._words.table(device)[torch.from_numpy(words.ravel()).to(device)]
+        allowed &= self._kinds_of_words.table(device)[torch.from_numpy(words.ravel()).to(device)]
+        is_inside = torch.from_numpy(started.next_pieces.ravel() >= 0).to(device)
+        allowed &= ~is_inside[:, None]
         kept = logits[rows[:, None], self._ids].masked_fill_(~allowed, -torch.inf)
+        next_pieces = torch.from_numpy(started.next_pieces.ravel()).to(device)[is_inside]
+        kept_inside = logits[rows[is_inside], next_pieces]
         logits.index_fill_(0, rows, -torch.inf)
         logits[rows[:, None], self._ids] = kept
+        logits[rows[is_inside], next_pieces] = kept_inside
 
-    def _kinds(self, states: SlotStates, slots: Array, num_words: Array, trees: "_Trees") -> Array:
+    def _kinds(
+        self,
+        states: SlotStates,
+        slots: Array,
+        num_words: Array,
+        trees: "_Trees",
+        started: "_StartedWords",
+    ) -> Array:
         """Return the row [B, K] of the table ``_table`` for each hypothesis."""
         lengths = states.lengths[slots, None]
         num_left = self._pieces.num_symbols(states.longest[slots, None]) - trees.num_symbols
+        num_left = num_left - started.num_missing
         missing = num_words - trees.num_leaves
         needed = missing + trees.depths
         may_open = (missing > 0) & (needed + 2 <= num_left)  # 2: its own brackets
@@ -131,9 +171,17 @@ class WellFormedTrees:
         is_innermost = opens & (depths == depths[:, :, -1:])
         places = codes.shape[2] - 1 - is_innermost[:, :, ::-1].argmax(2)
         labels = np.take_along_axis(codes * is_innermost, places[:, :, None], 2)[:, :, 0]
-        num_leaves = (codes == TAG).sum(2)
+        is_tag = codes == TAG
+        last_tags = codes.shape[2] - 1 - is_tag[:, :, ::-1].argmax(2)
         are_empty = places + 1 == num_symbols
-        return _Trees(labels.astype(np.int64), depths[:, :, -1], num_leaves, are_empty, num_symbols)
+        return _Trees(
+            labels.astype(np.int64),
+            depths[:, :, -1],
+            is_tag.sum(2),
+            last_tags,
+            are_empty,
+            num_symbols,
+        )
 
 
 class _Trees(NamedTuple):
@@ -142,8 +190,35 @@ class _Trees(NamedTuple):
     labels: Array  # code of the innermost constituent; 0 if none is open
     depths: Array  # how many constituents are open
     num_leaves: Array
+    last_tags: Array  # place of the last tag among the symbols; meaningless without leaves
     are_empty: Array  # whether the innermost constituent has no children; meaningless at depth 0
     num_symbols: Array  # [B, 1]
+
+
+class _StartedWords(NamedTuple):
+    """How far the hypotheses [B, K] have written the pieces of the sentence's words."""
+
+    next_pieces: Array  # the next piece of the word that is being written; -1 between words
+    num_missing: Array  # how many pieces of all words are still to be written
+
+
+def _started_words(leaves: Sequence[Leaves], trees: _Trees) -> _StartedWords:
+    if not any(each.ends[-1] for each in leaves):
+        return _StartedWords(np.full_like(trees.num_leaves, -1), np.zeros_like(trees.num_leaves))
+    sizes = np.array([(len(each.ends), len(each.pieces)) for each in leaves])
+    first_ends, first_pieces = (sizes.cumsum(0) - sizes).T[:, :, None]  # of each slot
+    ends = np.concatenate([each.ends for each in leaves])
+    pieces = np.concatenate([each.pieces for each in leaves])
+    num_leaves = trees.num_leaves.clip(max=sizes[:, :1] - 1)
+    start = ends[first_ends + (num_leaves - 1).clip(min=0)]  # of the last word begun
+    end = ends[first_ends + num_leaves]
+    place = start + trees.num_symbols - 1 - trees.last_tags
+    is_inside = (num_leaves > 0) & (place < end)
+    places = first_pieces + np.where(is_inside, place, 0)
+    next_pieces = np.where(is_inside, pieces[places.clip(max=len(pieces) - 1)], -1)
+    num_written = np.where(num_leaves > 0, np.minimum(place, end), 0)
+    total = ends[first_ends + sizes[:, :1] - 1]
+    return _StartedWords(next_pieces, total - num_written)
 
 
 class _KindsOfWords:

@@ -15,6 +15,7 @@ from nmt_cli.decoding.rules.well_formed_trees import WellFormedTrees
 from nmt_cli.decoding.search import Search, Sentence
 from nmt_cli.decoding.tree_output import known_tags, tree_of
 from nmt_cli.decoding.tree_pieces import TreePieces
+from nmt_cli.decoding.tree_words import TreeWords
 from nmt_cli.trees.labels import Labels
 from nmt_cli.trees.linearization import Tag
 from nmt_cli.trees.tree import Close, Open
@@ -36,6 +37,13 @@ FORMS = {
     "tags": (linearization(KNOWN), ["(A", "<u>", ")A", "<t>"]),
     "marks": (linearization(MARKS), ["<t>", "(A", "<.>", ")A", "<,>"]),
 }
+# With words, which are spelt in one piece, two, none, and as an unknown word.
+FORMS["words"] = (linearization(KNOWN, words="kept"), ["(A", ")A", "<t>", "(B", ")B"])
+FORMS["unlabelled"] = (
+    linearization(notation="brackets", tags="XX", closing="plain", words="kept"),
+    ["(A", ")", "XX"],
+)
+SPELLED = {"rain": (4,), ",": (7, 4), "%": (), "falls": (0,)}
 SPACINGS = {"none": (None, 1), "first": (SPACE, 1), "each": (SPACE, 2)}
 
 
@@ -50,7 +58,9 @@ class Toy:
         self.pieces = TreePieces(read, *SPACINGS[spacing])
         self.spacing = spacing
         tags = known_tags(self.form)
-        self.rule = WellFormedTrees(self.pieces, len(self.tokens), EOS, tags)
+        self.has_words = self.form.words == "kept"
+        words = TreeWords(Speller(self.pieces.symbols), read) if self.has_words else None
+        self.rule = WellFormedTrees(self.pieces, len(self.tokens), EOS, tags, words)
 
     def sentence(self, number, num_words, longest):
         leaves = self.rule.leaves(words_of(num_words))
@@ -60,19 +70,46 @@ class Toy:
         """Return the hypotheses of each sentence, in order."""
         return search(logits, sentences, settings, num_slots, [self.rule])
 
-    def spaced(self, symbols):
+    def spaced(self, symbols, num_words):
         """Return the pieces of a text of these symbols."""
+        if self.has_words:
+            return self.with_words(symbols, [SPELLED[word] for word in words_of(num_words)])
         if self.spacing == "each":
             return tuple(piece for symbol in symbols for piece in (SPACE, symbol))
         return (SPACE, *symbols) if self.spacing == "first" and symbols else tuple(symbols)
 
+    def with_words(self, symbols, words):
+        """Return the pieces with those of a word behind each tag, as far as there are words."""
+        left = iter(words)
+        is_tag = {piece: isinstance(self.pieces.symbols[piece], Tag) for piece in self.ids}
+        return tuple(p for s in symbols for p in (s, *(next(left, ()) if is_tag[s] else ())))
+
     def is_tree(self, pieces, num_words):
         """Return whether these pieces are a text of a tree that needs no repair."""
-        symbols = [self.tokens[piece] for piece in pieces if piece != SPACE]
-        if tuple(pieces) != self.spaced([self.tokens.index(symbol) for symbol in symbols]):
+        symbols = [piece for piece in pieces if piece in self.ids]
+        if tuple(pieces) != self.spaced(symbols, num_words):
             return False
-        _, repairs = tree_of([self.form.join(symbols)], words_of(num_words), self.form)
+        tokens = [self.tokens[symbol] for symbol in symbols]
+        if self.has_words:
+            words = [(word,) for word in words_of(num_words)]
+            tokens = [
+                self.tokens[p] if p in self.ids else p for p in self.with_words(symbols, words)
+            ]
+        _, repairs = tree_of([self.form.join(tokens)], words_of(num_words), self.form)
         return not repairs.total()
+
+
+class Speller:
+    """The part of a tokenizer that spells words; one looks like a bracket."""
+
+    unk_id = 0
+
+    def __init__(self, symbols):
+        self.bracket = next(iter(symbols))
+
+    def encode_batch(self, words, side):
+        spelled = {**SPELLED, "falls": (4, self.bracket)}
+        return [list(spelled[word]) for word in words]
 
 
 def words_of(num_words):
@@ -85,7 +122,7 @@ def all_trees(name, spacing, num_words, longest):
     toy = Toy(name, spacing)
     most = longest // 2 if spacing == "each" else longest
     texts = (
-        toy.spaced(symbols)
+        toy.spaced(symbols, num_words)
         for length in range(most + 1)
         for symbols in product(toy.ids, repeat=length)
     )
@@ -103,6 +140,9 @@ CASES = [
     ("tags", "first", 1, 5),
     ("marks", "none", 3, 6),
     ("tags", "each", 2, 11),
+    ("words", "none", 1, 6),
+    ("words", "none", 2, 8),
+    ("unlabelled", "none", 3, 10),
 ]
 
 
@@ -172,7 +212,8 @@ def random_sentences(toy, rng, count):
     sentences = []
     for number in range(count):
         num_words = rng.randrange(1, 9)
-        longest = toy.rule.shortest_output(num_words) + rng.choice([0, 1, 2, 12])
+        shortest = toy.rule.shortest_output(toy.rule.leaves(words_of(num_words)))
+        longest = shortest + rng.choice([0, 1, 2, 12])
         sentences.append(toy.sentence(number, num_words, longest))
     return sentences
 
@@ -192,7 +233,7 @@ def test_every_output_of_random_logits_is_a_tree(name, spacing, beam_size):
         assert hypotheses
         assert [hypotheses] == toy.search(logits, [sentence], chosen)
         for hypothesis in hypotheses:
-            num_words = len(sentence.rule_data[WellFormedTrees.name])
+            num_words = len(sentence.rule_data[WellFormedTrees.name].kinds)
             assert toy.is_tree(hypothesis.tokens, num_words)
             assert len(hypothesis.tokens) <= sentence.longest_output
             source = tuple(sentence.tokens)
@@ -229,7 +270,7 @@ def test_the_shortest_output_is_that_of_the_flattest_tree(spacing):
     toy = Toy("tags", spacing)
     logits = random_table(len(toy.tokens))
     for num_words in (1, 2, 5):
-        shortest = toy.rule.shortest_output(num_words)
+        shortest = toy.rule.shortest_output(toy.rule.leaves(words_of(num_words)))
         enough = toy.sentence(1, num_words, shortest)
         ((hypothesis,),) = toy.search(logits, [enough], settings(2))
         assert len(hypothesis.tokens) == shortest
