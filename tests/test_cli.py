@@ -41,7 +41,9 @@ OPTIONS = {
     | {"--input", "--output", "--force", "--format", "--beam-size", "--length-penalty"}
     | {"--n-best", "--too-long", "--tokenize", "--keep-pieces", "--well-formed-trees"}
     | {"--token-scores", "--resume", "--shard"}
-    | {"--sample", "--temperature", "--sample-top-k", "--sample-top-p", "--seed"},
+    | {"--sample", "--temperature", "--sample-top-k", "--sample-top-p", "--seed"}
+    | {"--min-length", "--max-length", "--no-repeat-ngram", "--target-prefix"}
+    | {"--required", "--banned"},
     "rescore": MACHINE_OPTIONS | {"--output", "--force", "--format", "--length-penalty"},
     "score": {"--metric", "--parameters", "--tokenize", "--lowercase", "--format", "--quiet"}
     | {"--paper", "--ter", "--compare", "--test", "--samples", "--seed"},

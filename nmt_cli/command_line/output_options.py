@@ -36,6 +36,36 @@ OPTIONS = (
         type=click.IntRange(min=0),
         help="With --sample: equal seeds draw equal translations.  [default: 1]",
     ),
+    click.option(
+        "--min-length", type=click.IntRange(min=0), metavar="N", help="Fewest pieces of an output."
+    ),
+    click.option(
+        "--max-length",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="Most pieces of an output; the recipe's max_extra_length limits it too.",
+    ),
+    click.option(
+        "--no-repeat-ngram",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="Never write the same N pieces in a row twice.",
+    ),
+    click.option(
+        "--target-prefix", metavar="TEXT", help="Begin each output with TEXT, such as a tag."
+    ),
+    click.option(
+        "--required",
+        multiple=True,
+        metavar="TEXT",
+        help="Write TEXT somewhere in each output; may be repeated.",
+    ),
+    click.option(
+        "--banned",
+        multiple=True,
+        metavar="TEXT",
+        help="Never write the pieces of TEXT; may be repeated.",
+    ),
 )
 
 

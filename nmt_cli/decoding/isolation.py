@@ -49,6 +49,14 @@ def own_failure(error: Exception) -> str | None:
     return None
 
 
+def own_failure_of(line: int, error: Exception) -> str:
+    """Return why ``line`` could not be translated. Raises LinesFailedError for a bug."""
+    own = own_failure(error)
+    if own is None:
+        raise LinesFailedError(line, line) from error
+    return own
+
+
 class Isolation(Generic[Item]):
     """Runs a search over sentences and isolates those that make it fail.
 

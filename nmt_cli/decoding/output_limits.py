@@ -24,10 +24,6 @@ class OutputLimits:
         """The rules that the search of the sentences needs."""
         return () if self._rule is None else (self._rule,)
 
-    def brackets_and_tags(self, tokens: Sequence[int], words: Sequence[str]) -> list[int] | None:
-        """Return an output of the rule without the sentence's words; None if it cannot be read."""
-        return self._rule.brackets_and_tags(tokens, words) if self._rule else None
-
     def sentence(self, tokens: Sequence[int], words: Sequence[str]) -> Sentence:
         """Return the sentence with ``tokens``, which do not have ``</s>``.
 

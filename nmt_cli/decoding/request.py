@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
+
+from nmt_cli.decoding.constraints import TextOrPieces
 
 
 class Request(NamedTuple):
@@ -12,6 +14,9 @@ class Request(NamedTuple):
     text: str
     line: int | None = None  # the line's number, which decides what is sampled; by default its
     # place, counted from 1, among the lines of the call
+    prefix: TextOrPieces | None = None  # what the translation begins with; "": nothing is forced
+    required: Sequence[TextOrPieces] = ()  # phrases that occur in it, beside those of all lines
+    banned: Sequence[TextOrPieces] = ()  # phrases that do not, beside those of all lines
 
 
 def numbered(lines: Iterable[str | Request], first: int = 1) -> Iterator[Request]:

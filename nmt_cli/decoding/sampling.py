@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from nmt_cli.decoding.beams import Array, Candidates
+from nmt_cli.decoding.beams import Array, Candidates, SearchSettings
 from nmt_cli.decoding.draws import key_of, uniforms
 from nmt_cli.decoding.isolation import IMPOSSIBLE, Outcome
 from nmt_cli.decoding.rules.logits_rule import SlotStates
@@ -55,6 +55,18 @@ class Sampling(NamedTuple):
                 f"--n-best {num_samples} must be at least 1 and, with --sample, at most "
                 f"{MOST_SAMPLES:,}."
             )
+
+    def search_settings(
+        self, settings: SearchSettings, num_samples: int, beam_size: int | None
+    ) -> SearchSettings:
+        """Return the settings for the search of a sample; a ``beam_size`` has no effect.
+
+        Raises UserError if there is one, or if a setting is out of range.
+        """
+        self.refuse_wrong(num_samples)
+        if beam_size is not None:
+            raise UserError("--beam-size is not for --sample, which draws --n-best samples.")
+        return settings._replace(beam_size=1, n_best=1)
 
     def samples_of(
         self, sentences: Iterable[Sentence], line: int, num_samples: int

@@ -15,8 +15,9 @@ from nmt_cli.corpus.tokenizer import Tokenizer
 from nmt_cli.decoding.beams import Found, Hypothesis, SearchSettings, length_penalty
 from nmt_cli.decoding.by_length import SearchByLength
 from nmt_cli.decoding.cached_model import CachedTransformer
+from nmt_cli.decoding.constraints import Constraints
 from nmt_cli.decoding.encoded_texts import encode_each
-from nmt_cli.decoding.isolation import Outcome, naming_lines, own_failure
+from nmt_cli.decoding.isolation import IMPOSSIBLE, Outcome, naming_lines, own_failure_of
 from nmt_cli.decoding.output_limits import OutputLimits
 from nmt_cli.decoding.over_long import Part, parts_within
 from nmt_cli.decoding.request import Request, numbered
@@ -25,7 +26,7 @@ from nmt_cli.decoding.sampling import SampledCandidates, Sampling, gathered
 from nmt_cli.decoding.search import Sentence, StepModel, beam_search
 from nmt_cli.decoding.translation import Alternative, LinesFailedError, Translation
 from nmt_cli.decoding.tree_output import Tokenize, TreeText, splitter, tree_of
-from nmt_cli.errors import UserError
+from nmt_cli.decoding.wanted_output import NO_PLACE, Wanted, WantedOutputs
 from nmt_cli.hardware.choices import AUTO
 from nmt_cli.hardware.device import choose_device
 from nmt_cli.hardware.fp32_products import choose_fp32_products, use_fp32_products
@@ -64,6 +65,7 @@ class TranslatorOptions(TypedDict, total=False):
     fp32_products: str
     well_formed_trees: bool | None
     sampling: Sampling | None
+    constraints: Constraints
 
 
 class _Job(NamedTuple):
@@ -73,7 +75,7 @@ class _Job(NamedTuple):
     truncated: bool = False
     error: str | None = None
     words: Sequence[str] = ()  # the leaves of the tree, if the model parses
-    line: int = 0  # the line's number, if it is sampled
+    wanted: Wanted = Wanted()
 
 
 class Translator:
@@ -118,6 +120,7 @@ class Translator:
         fp32_products: str = AUTO,
         well_formed_trees: bool | None = None,
         sampling: Sampling | None = None,
+        constraints: Constraints = Constraints(),  # noqa: B008 - it cannot be changed
     ) -> None:
         decoding, device = settings.decoding, model.output_weight.device
         self._tokenizer, self._too_long, self._keep_pieces = tokenizer, too_long, keep_pieces
@@ -132,24 +135,27 @@ class Translator:
         )
         self._n_best, self._sampling = n_best, sampling
         if sampling is not None:
-            sampling.refuse_wrong(n_best)
-            if beam_size is not None:
-                raise UserError("--beam-size is not for --sample, which draws --n-best samples.")
-            self._settings = self._settings._replace(beam_size=1, n_best=1)
+            self._settings = sampling.search_settings(self._settings, n_best, beam_size)
         self._settings.refuse_wrong()
+        constraints.refuse_wrong()
         if max_extra_length is None:
             max_extra_length = decoding.max_extra_length
         self._by_length = SearchByLength(max_tokens_per_device or DEFAULT_MAX_TOKENS[device.type])
         self._limit = settings.max_length  # pieces of a source, without </s>
-        longest: int | None = None  # pieces of an output, without </s>
+        longest = constraints.max_length  # pieces of an output, without </s>
         architecture = settings.architecture
         if architecture.positions == "learned":
-            longest = architecture.max_positions - 1  # the start mark takes one
-            self._limit = min(self._limit, longest)
+            most = architecture.max_positions - 1  # the start mark takes one
+            self._limit = min(self._limit, most)
+            longest = min(longest or most, most)
         if well_formed_trees is None:
             well_formed_trees = decoding.well_formed_trees
         rule = WellFormedTrees.of_model(tokenizer, self._form) if well_formed_trees else None
-        self._outputs = OutputLimits(tokenizer.eos_id, max_extra_length, longest, rule)
+        self._tree_rule = rule
+        limits = OutputLimits(tokenizer.eos_id, max_extra_length, longest, rule)
+        self._outputs = WantedOutputs(
+            tokenizer, limits, constraints, longest, is_parser=self._form is not None
+        )
         self._device = device
         chosen = choose_precision(precision, device)
         self._fp32_products = choose_fp32_products(fp32_products, device, chosen)
@@ -227,13 +233,17 @@ class Translator:
             try:
                 answer = self._answer(job, [outcomes[n] for n in range(start, end)])
             except Exception as error:
-                answer = Translation(error=_own_failure_of(line, error))
+                answer = Translation(error=own_failure_of(line, error))
             translations.append(answer)
             start = end
         return translations
 
     def _prepare(self, requests: Sequence[Request]) -> list[_Job]:
-        jobs = [_Job(error=why_not_unicode(request.text)) for request in requests]
+        wanted = [self._outputs.wanted(request) for request in requests]
+        jobs = [
+            _Job(error=why_not_unicode(request.text) or each.error)
+            for request, each in zip(requests, wanted, strict=True)
+        ]
         texts = {
             number: request.text
             for number, request in enumerate(requests)
@@ -253,9 +263,11 @@ class Translator:
             try:
                 job = self._job(text, tokens)
                 own = words.get(number, ())
-                jobs[number] = job._replace(words=own, line=requests[number].line or 0)
+                jobs[number] = job._replace(words=own, wanted=wanted[number])
+                if len(job.parts) > 1 and wanted[number].required:
+                    jobs[number] = _Job(error=NO_PLACE)
             except Exception as error:
-                jobs[number] = _Job(error=_own_failure_of(number, error))
+                jobs[number] = _Job(error=own_failure_of(number, error))
         return jobs
 
     def _job(self, text: str, tokens: Sequence[int]) -> _Job:
@@ -275,10 +287,11 @@ class Translator:
         """Return what is searched for a line: its parts, or samples of the first, the second ..."""
         is_whole = len(job.parts) == 1 and not job.truncated
         words = job.words if is_whole else ()
-        sentences = [self._outputs.sentence(part.tokens, words) for part in job.parts]
+        parts = [part.tokens for part in job.parts]
+        sentences = self._outputs.sentences(parts, words, job.wanted)
         if self._sampling is None:
             return sentences
-        return self._sampling.samples_of(sentences, job.line, self._n_best)
+        return self._sampling.samples_of(sentences, job.wanted.line, self._n_best)
 
     def _search_by_length(
         self, sentences: Sequence[Sentence], lines: Sequence[int]
@@ -307,6 +320,8 @@ class Translator:
             outcomes = gathered(outcomes, self._n_best)
         found = [outcome for outcome in outcomes if not isinstance(outcome, str)]
         error = next((outcome for outcome in outcomes if isinstance(outcome, str)), job.error)
+        if error == IMPOSSIBLE:
+            error = self._outputs.explained(error, job.wanted)
         if error is not None or not found:
             return Translation(error=error)
         return self._joined(job, found)
@@ -336,13 +351,14 @@ class Translator:
 
     def _tree(self, hypotheses: Sequence[Hypothesis], job: _Job) -> TreeText | None:
         """Return the tree of an output that has exactly the line's words, read without them."""
-        if self._form is None or self._keep_pieces or len(hypotheses) > 1:
+        rule, form = self._tree_rule, self._form
+        if rule is None or form is None or self._keep_pieces or len(hypotheses) > 1:
             return None
-        symbols = self._outputs.brackets_and_tags(hypotheses[0].tokens, job.words)
+        symbols = rule.brackets_and_tags(hypotheses[0].tokens, job.words)
         if symbols is None:
             return None
-        form = replace(self._form, words="dropped")
-        return tree_of([self._tokenizer.decode(symbols)], job.words, form)
+        text = self._tokenizer.decode(symbols)
+        return tree_of([text], job.words, replace(form, words="dropped"))
 
     def _whole(self, texts: Sequence[str], job: _Job) -> tuple[str, Repairs | None]:
         """Return the translation of a line made of the translations of its parts."""
@@ -366,11 +382,3 @@ def _windows(requests: Iterable[Request]) -> Iterator[list[Request]]:
             yield window
             window, num_characters = [], 0
     yield window
-
-
-def _own_failure_of(line: int, error: Exception) -> str:
-    """Return why ``line`` could not be translated. Raises LinesFailedError for a bug."""
-    own = own_failure(error)
-    if own is None:
-        raise LinesFailedError(line, line) from error
-    return own

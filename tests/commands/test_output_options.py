@@ -1,6 +1,7 @@
 """Options of ``translate`` about the output, through the command."""
 
 import json
+from itertools import pairwise
 
 import pytest
 import torch
@@ -59,9 +60,45 @@ def test_samples_of_the_command_are_those_of_the_translator(model, monkeypatch):
         assert others == [other.text for other in translation.alternatives]
 
 
+def test_rules_of_the_command_hold_in_beam_search_and_in_samples(model):
+    rules = ["--min-length", "4", "--max-length", "6", "--no-repeat-ngram", "2"]
+    rules += ["--target-prefix", "hen cat", "--required", "fox gnu", "--required", "bee"]
+    rules += ["--banned", "cat ant", "--banned", "dog"]
+    for options in (["--beam-size", "3"], ["--sample", "--n-best", "3"]):
+        for record in records(run(model, *rules, *options, "--format", "jsonl")):
+            if record["line"] == 2:
+                assert record["text"] == ""
+                continue
+            for text in [record["text"], *(other["text"] for other in record["alternatives"])]:
+                words = text.split()
+                assert 4 <= len(words) <= 6
+                assert text.startswith("hen cat ")
+                assert "fox gnu" in text
+                assert "bee" in words
+                assert "cat ant" not in text
+                assert "dog" not in words
+                assert len(set(pairwise(words))) == len(words) - 1
+
+
+def test_lines_for_which_nothing_is_left_fail(model):
+    banned = [option for word in WORDS[1:] for option in ("--banned", word)]
+    rules = [*banned, "--no-repeat-ngram", "1", "--min-length", "3"]  # ant, <unk> and no third
+    result = run(model, *rules, "--format", "jsonl", lines=["cat", "", "fox"])
+    assert result.exit_code == 3
+    errors = [record["error"] for record in records(result)]
+    reason = "the search found no translation that all its rules allow"
+    assert errors == [reason, None, reason]
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
+        (
+            ["--banned", "cat", "--required", "dog cat"],
+            'the required phrase "dog cat" contains the banned phrase "cat"; change one of these',
+        ),
+        (["--min-length", "9", "--max-length", "8"], "--max-length 8 must be at least 1, and not"),
+        (["--banned", "cow"], 'the vocabulary lacks a piece of the phrase "cow"'),
         (["--temperature", "2"], "--temperature has an effect only with --sample; add --sample or"),
         (["--sample-top-k", "2"], "--sample-top-k has an effect only with --sample"),
         (["--sample", "--beam-size", "2"], "--beam-size is not for --sample"),

@@ -7,6 +7,7 @@ L positions of a hypothesis.
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -44,8 +45,20 @@ class LogitsRule(Protocol):
         ...
 
 
-def allow_only(logits: Tensor, rows: Tensor, token: int) -> None:
-    """Forbid everything but ``token`` in ``rows`` of ``logits`` [R, V]."""
+def rows_of(slots: NDArray[Any], states: SlotStates) -> NDArray[Any]:
+    """Return the rows [B, K] of ``slots`` [B]."""
+    return slots[:, None] * states.beam_size + np.arange(states.beam_size)
+
+
+def forbid(logits: Tensor, rows: NDArray[Any], tokens: NDArray[Any]) -> None:
+    """Forbid in each of ``rows`` of ``logits`` [R, V] its entry of ``tokens``."""
+    if len(rows):
+        places = (torch.from_numpy(each.astype(np.int64)) for each in (rows, tokens))
+        logits[tuple(each.to(logits.device) for each in places)] = -torch.inf
+
+
+def allow_only(logits: Tensor, rows: Tensor, token: int | Tensor) -> None:
+    """Forbid everything but ``token``, or its entry for the row, in ``rows`` of ``logits``."""
     kept = logits[rows, token]
     logits[rows] = -torch.inf
     logits[rows, token] = kept

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nmt_cli.decoding.rules.logits_rule import SlotStates, allow_only
+from nmt_cli.decoding.rules.logits_rule import SlotStates, allow_only, rows_of
 
 
 class LongestOutput:
@@ -20,5 +20,5 @@ class LongestOutput:
         slots = np.flatnonzero(states.is_busy & (states.lengths >= states.longest))
         if not len(slots):
             return
-        rows = (slots[:, None] * states.beam_size + np.arange(states.beam_size)).ravel()
-        allow_only(logits, torch.from_numpy(rows).to(logits.device), self._eos_id)
+        rows = torch.from_numpy(rows_of(slots, states).ravel()).to(logits.device)
+        allow_only(logits, rows, self._eos_id)
