@@ -7,6 +7,14 @@ import click
 
 OPTIONS = (
     click.option(
+        "--input-format",
+        type=click.Choice(["text", "jsonl"]),
+        default="text",
+        show_default=True,
+        help="jsonl is one JSON object for each line: text, and for this line alone prefix, "
+        "n_best, required and banned.",
+    ),
+    click.option(
         "--sample",
         is_flag=True,
         help="Draw translations from the model instead of searching for the best; --n-best N draws "

@@ -1,11 +1,23 @@
-"""What a translator gets for each line of the input."""
+"""The input formats of ``translate``: text and jsonl."""
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
 
 from nmt_cli.corpus.lines import Line
 from nmt_cli.decoding.request import Request
+from nmt_cli.near_names import nearest
 
 Reader = Callable[[int, Line], str | Request]
+KEYS = ("text", "prefix", "n_best", "required", "banned")
+
+
+def reader(input_format: str, output_format: str, *, is_sampled: bool) -> Reader:
+    """Return the function that makes what a translator gets of the number and the line."""
+    if input_format == "jsonl":
+        return partial(as_record, holds_n_best=output_format != "text")
+    return as_numbered_text if is_sampled else as_text
 
 
 def as_text(number: int, line: Line) -> str:
@@ -16,3 +28,70 @@ def as_text(number: int, line: Line) -> str:
 def as_numbered_text(number: int, line: Line) -> Request:
     """Return the text of the line with its number, which decides what is sampled."""
     return Request(line.text, line=number)
+
+
+def as_record(number: int, line: Line, *, holds_n_best: bool) -> Request:
+    """Return what the JSON object of the line asks for, or a request with an error.
+
+    It is an error to ask for several translations if the output does not ``holds_n_best``.
+    """
+    try:
+        request = _request(_record(line.text))
+        if not holds_n_best and request.n_best is not None and request.n_best > 1:
+            raise ValueError(f"n_best {request.n_best} needs --format tsv, jsonl, moses or fairseq")
+    except ValueError as error:
+        return Request("", line=number, error=str(error))
+    return request._replace(line=number)
+
+
+def _record(text: str) -> dict[str, Any]:
+    try:
+        record = json.loads(text, object_pairs_hook=_with_unique_keys)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"it is not JSON: {error.msg} at character {error.pos + 1:,}") from None
+    except RecursionError:
+        raise ValueError("it is not JSON that can be read: it is nested too deeply") from None
+    if not isinstance(record, dict):
+        raise ValueError("it is not a JSON object")
+    return record
+
+
+def _with_unique_keys(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    record = dict(pairs)
+    if len(record) < len(pairs):
+        keys = [key for key, _ in pairs]
+        repeated = next(key for key in keys if keys.count(key) > 1)
+        raise ValueError(f"the key {json.dumps(repeated)} is given twice")
+    return record
+
+
+def _request(record: dict[str, Any]) -> Request:
+    """Return the request. Raises ValueError if a key or a value is wrong."""
+    for key in record:
+        if key not in KEYS:
+            near = nearest(key, KEYS)
+            proposal = f"did you mean {near[0]}?" if near else f"known keys: {', '.join(KEYS)}"
+            raise ValueError(f"the key {json.dumps(key)} is unknown; {proposal}")
+    if "text" not in record:
+        raise ValueError('the key "text" is missing')
+    _require(isinstance(record["text"], str), "text", "a string")
+    n_best = record.get("n_best", 1)
+    is_number = isinstance(n_best, int) and not isinstance(n_best, bool)
+    _require(is_number and n_best >= 1, "n_best", "a whole number, at least 1")
+    what = "a string or a list of pieces"
+    _require(_is_phrase(record.get("prefix", "")), "prefix", what)
+    for key in ("required", "banned"):
+        phrases = record.get(key, [])
+        is_list = isinstance(phrases, list) and all(map(_is_phrase, phrases))
+        _require(is_list, key, f"a list, in which each phrase is {what}")
+    return Request(**record)
+
+
+def _is_phrase(value: Any) -> bool:
+    is_list = isinstance(value, list) and all(isinstance(piece, str) for piece in value)
+    return isinstance(value, str) or is_list
+
+
+def _require(condition: bool, key: str, allowed: str) -> None:
+    if not condition:
+        raise ValueError(f"{key} must be {allowed}")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from nmt_cli import logs
 from nmt_cli.atomic_files import file_appearing_whole
 from nmt_cli.commands.format_options import options_for
-from nmt_cli.commands.input_formats import Reader, as_numbered_text, as_text
+from nmt_cli.commands.input_formats import Reader, reader
 from nmt_cli.commands.line_windows import STALL_SECONDS, STEADY_WINDOW, windows
 from nmt_cli.commands.pipes import StandardOutput, standard_input
 from nmt_cli.commands.resumable_output import ResumableOutput, is_finished, resumable_output
@@ -43,7 +43,7 @@ SHOWN_NUMBERS = 10
 Write = Callable[[bytes], object]
 
 
-def run(  # noqa: PLR0913 - one parameter for each option of the command
+def run(  # noqa: PLR0913 - the options of the command are its parameters
     model: Path,
     *,
     input_path: Path | None = None,
@@ -51,6 +51,7 @@ def run(  # noqa: PLR0913 - one parameter for each option of the command
     output_path: Path | None = None,
     force: bool = False,
     resume: bool = False,
+    input_format: str = "text",
     output_format: str = "text",
     device: str = AUTO,
     threads: int | None = None,
@@ -83,6 +84,7 @@ def run(  # noqa: PLR0913 - one parameter for each option of the command
         warn_if_busy(meter, num_threads)
         if isinstance(output, ResumableOutput):
             made_with = {**options, **translator.chosen, "format": output_format}
+            made_with["input_format"] = input_format
             made_with["shard"] = None if shard is None else str(shard)
             output.begin(made_with, rounding_facts(num_threads))
         if source.isatty():
@@ -91,7 +93,8 @@ def run(  # noqa: PLR0913 - one parameter for each option of the command
         tally.restore(output.tally)
         hidden = source.isatty() or (output_path is None and sys.stdout.isatty())
         initial = tally.num_lines
-        read_line = as_numbered_text if options.get("sampling") else as_text
+        is_sampled = options.get("sampling") is not None
+        read_line = reader(input_format, output_format, is_sampled=is_sampled)
         with logs.progress("Translating", "lines", initial=initial, hidden=hidden) as counter:
             lines = output.without_finished(
                 windows(

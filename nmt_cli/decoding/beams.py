@@ -89,6 +89,7 @@ class Beams:
         self.numbers = np.full(num_slots, -1)  # the sentence in each slot; -1: free
         self.lengths = np.zeros(num_slots, np.int64)  # tokens so far, equal in all of a beam
         self.longest = np.zeros(num_slots, np.int64)  # tokens allowed before </s>
+        self._n_best = np.ones(num_slots, np.int64)  # hypotheses to find, at most K
         self.scores = np.full(shape, -np.inf, np.float32)  # -inf: no hypothesis there
         self.tokens = np.full(shape, settings.bos_id)
         self.parents = np.tile(np.arange(settings.beam_size), (num_slots, 1))
@@ -109,12 +110,17 @@ class Beams:
         return self._prefixes[:, :, : int(self.lengths.max(initial=0))]
 
     def start(
-        self, slots: Sequence[int], numbers: Sequence[int], longest_outputs: Sequence[int]
+        self,
+        slots: Sequence[int],
+        numbers: Sequence[int],
+        longest_outputs: Sequence[int],
+        n_best: Sequence[int],
     ) -> None:
         """Begin a sentence in each of ``slots``, with one empty hypothesis."""
         self._clear(slots)
         self.numbers[slots] = numbers
         self.longest[slots] = longest_outputs
+        self._n_best[slots] = n_best
         self.scores[slots, 0] = 0.0
 
     def advance(self, candidates: Candidates) -> list[Found]:
@@ -147,7 +153,7 @@ class Beams:
         self.longest, self.scores = self.longest[slots], self.scores[slots]
         self.tokens, self.parents = self.tokens[slots], self.parents[slots]
         self._num_ended, self._to_beat = self._num_ended[slots], self._to_beat[slots]
-        self._prefixes = self._prefixes[slots]
+        self._n_best, self._prefixes = self._n_best[slots], self._prefixes[slots]
         if self._history is not None:
             self._history.keep(slots)
         self._ended = [self._ended[slot] for slot in slots]
@@ -164,7 +170,7 @@ class Beams:
         self.lengths[self.is_busy] += 1
 
     def _end(self, slot: int, parent: int, log_probability: float) -> None:
-        length = int(self.lengths[slot])
+        length, n_best = int(self.lengths[slot]), int(self._n_best[slot])
         score = log_probability / self._penalty(length + 1)
         tokens = tuple(self._prefixes[slot, parent, :length].tolist())
         of_tokens: tuple[float, ...] = ()
@@ -172,10 +178,10 @@ class Beams:
             of_tokens = self._history.token_scores(slot, parent, length, log_probability)
         best = [*self._ended[slot], Hypothesis(tokens, log_probability, score, of_tokens)]
         best.sort(key=lambda hypothesis: -hypothesis.score)
-        self._ended[slot] = best[: self.settings.n_best]
+        self._ended[slot] = best[:n_best]
         self._num_ended[slot] += 1
-        if len(best) >= self.settings.n_best:
-            self._to_beat[slot] = best[self.settings.n_best - 1].score
+        if len(best) >= n_best:
+            self._to_beat[slot] = best[n_best - 1].score
 
     def _is_done(self) -> Array:
         best_live = self.scores.max(axis=1).astype(np.float64)

@@ -9,7 +9,10 @@ from nmt_cli.decoding.constraints import TextOrPieces
 
 
 class Request(NamedTuple):
-    """A line to translate; None stands for what the translator would take by itself."""
+    """A line to translate; None stands for what the translator would take by itself.
+
+    With an ``error``, the line is not translated, and its translation has this error.
+    """
 
     text: str
     line: int | None = None  # the line's number, which decides what is sampled; by default its
@@ -17,6 +20,8 @@ class Request(NamedTuple):
     prefix: TextOrPieces | None = None  # what the translation begins with; "": nothing is forced
     required: Sequence[TextOrPieces] = ()  # phrases that occur in it, beside those of all lines
     banned: Sequence[TextOrPieces] = ()  # phrases that do not, beside those of all lines
+    n_best: int | None = None  # how many translations
+    error: str | None = None
 
 
 def numbered(lines: Iterable[str | Request], first: int = 1) -> Iterator[Request]:

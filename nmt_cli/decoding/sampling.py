@@ -83,7 +83,8 @@ class Sampling(NamedTuple):
         ]
         name = SampledCandidates.name
         return [
-            sentence._replace(rule_data={**sentence.rule_data, name: key}) for sentence, key in keys
+            sentence._replace(rule_data={**sentence.rule_data, name: key}, n_best=1)
+            for sentence, key in keys
         ]
 
 

@@ -35,6 +35,7 @@ class Sentence(NamedTuple):
     tokens: Sequence[int]  # with </s>, as the encoder reads them
     longest_output: int  # tokens, without </s>
     rule_data: Mapping[str, Any] = MappingProxyType({})  # data for rules, by the rule's name
+    n_best: int | None = None  # how many hypotheses to find; by default those of the settings
 
 
 class StepInput(NamedTuple):
@@ -127,7 +128,9 @@ class Search:
         slots = free[: len(sentences)]
         numbers = list(range(self._num_admitted, self._num_admitted + len(sentences)))
         self._model.start(slots, [sentence.tokens for sentence in sentences])
-        self._beams.start(slots, numbers, [sentence.longest_output for sentence in sentences])
+        longest = [sentence.longest_output for sentence in sentences]
+        n_best = [sentence.n_best or self._beams.settings.n_best for sentence in sentences]
+        self._beams.start(slots, numbers, longest, n_best)
         for slot, sentence in zip(slots, sentences, strict=True):
             self._sentences[slot] = sentence
             self._has_rule_data = self._has_rule_data or bool(sentence.rule_data)

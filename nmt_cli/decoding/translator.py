@@ -22,11 +22,11 @@ from nmt_cli.decoding.output_limits import OutputLimits
 from nmt_cli.decoding.over_long import Part, parts_within
 from nmt_cli.decoding.request import Request, numbered
 from nmt_cli.decoding.rules.well_formed_trees import WellFormedTrees
-from nmt_cli.decoding.sampling import SampledCandidates, Sampling, gathered
+from nmt_cli.decoding.sampling import MOST_SAMPLES, SampledCandidates, Sampling, gathered
 from nmt_cli.decoding.search import Sentence, StepModel, beam_search
 from nmt_cli.decoding.translation import Alternative, LinesFailedError, Translation
 from nmt_cli.decoding.tree_output import Tokenize, TreeText, splitter, tree_of
-from nmt_cli.decoding.wanted_output import NO_PLACE, Wanted, WantedOutputs
+from nmt_cli.decoding.wanted_output import NO_PLACE, NBest, Wanted, WantedOutputs
 from nmt_cli.hardware.choices import AUTO
 from nmt_cli.hardware.device import choose_device
 from nmt_cli.hardware.fp32_products import choose_fp32_products, use_fp32_products
@@ -133,8 +133,9 @@ class Translator:
             tokenizer.eos_id,
             token_scores,
         )
-        self._n_best, self._sampling = n_best, sampling
+        self._sampling, most = sampling, self._settings.beam_size
         if sampling is not None:
+            most = MOST_SAMPLES
             self._settings = sampling.search_settings(self._settings, n_best, beam_size)
         self._settings.refuse_wrong()
         constraints.refuse_wrong()
@@ -145,16 +146,21 @@ class Translator:
         longest = constraints.max_length  # pieces of an output, without </s>
         architecture = settings.architecture
         if architecture.positions == "learned":
-            most = architecture.max_positions - 1  # the start mark takes one
-            self._limit = min(self._limit, most)
-            longest = min(longest or most, most)
+            places = architecture.max_positions - 1  # the start mark takes one
+            self._limit = min(self._limit, places)
+            longest = min(longest or places, places)
         if well_formed_trees is None:
             well_formed_trees = decoding.well_formed_trees
         rule = WellFormedTrees.of_model(tokenizer, self._form) if well_formed_trees else None
         self._tree_rule = rule
         limits = OutputLimits(tokenizer.eos_id, max_extra_length, longest, rule)
         self._outputs = WantedOutputs(
-            tokenizer, limits, constraints, longest, is_parser=self._form is not None
+            tokenizer,
+            limits,
+            constraints,
+            longest,
+            NBest(n_best, most),
+            is_parser=self._form is not None,
         )
         self._device = device
         chosen = choose_precision(precision, device)
@@ -291,7 +297,7 @@ class Translator:
         sentences = self._outputs.sentences(parts, words, job.wanted)
         if self._sampling is None:
             return sentences
-        return self._sampling.samples_of(sentences, job.wanted.line, self._n_best)
+        return self._sampling.samples_of(sentences, job.wanted.line, job.wanted.n_best)
 
     def _search_by_length(
         self, sentences: Sequence[Sentence], lines: Sequence[int]
@@ -317,7 +323,7 @@ class Translator:
 
     def _answer(self, job: _Job, outcomes: Sequence[Outcome]) -> Translation:
         if self._sampling is not None:
-            outcomes = gathered(outcomes, self._n_best)
+            outcomes = gathered(outcomes, job.wanted.n_best)
         found = [outcome for outcome in outcomes if not isinstance(outcome, str)]
         error = next((outcome for outcome in outcomes if isinstance(outcome, str)), job.error)
         if error == IMPOSSIBLE:

@@ -28,6 +28,7 @@ class Wanted(NamedTuple):
     """What is wanted for a line, or why that is impossible."""
 
     line: int = 0  # its number, for sampling
+    n_best: int = 1  # how many outputs
     shortest: int = 0  # pieces that the longest output must allow
     prefix: Phrase = ()
     required: Phrases | None = None
@@ -45,6 +46,13 @@ class Wanted(NamedTuple):
         return {name: each for name, each in data.items() if each is not None}
 
 
+class NBest(NamedTuple):
+    """How many outputs a line has by default, and at most."""
+
+    default: int
+    most: int
+
+
 class WantedOutputs:
     """Makes sentences for the search, and the rules that it needs for them."""
 
@@ -54,6 +62,7 @@ class WantedOutputs:
         limits: OutputLimits,
         constraints: Constraints,
         longest: int | None,
+        n_best: NBest,
         *,
         is_parser: bool,
     ) -> None:
@@ -63,6 +72,7 @@ class WantedOutputs:
         """
         self._limits, self._constraints, self._longest = limits, constraints, longest
         self._phrases, self._is_parser = TargetPhrases(tokenizer), is_parser
+        self._n_best = n_best
         if is_parser and constraints.more_than_max_length():
             raise UserError(f"{PARSES}.")
         self._rules: list[LogitsRule] = []
@@ -89,13 +99,18 @@ class WantedOutputs:
 
     def wanted(self, request: Request) -> Wanted:
         """Return what is wanted for a line, or why it is impossible."""
+        if request.error is not None:
+            return Wanted(error=request.error)
+        n_best = self._n_best.default if request.n_best is None else request.n_best
+        if not 1 <= n_best <= self._n_best.most:
+            return Wanted(error=f"n_best must be from 1 to {self._n_best.most:,}, but is {n_best}")
         wanted = self._for_all
         if request.prefix is not None or request.required or request.banned:
             try:
                 wanted = self._for_line(request)
             except ContradictionError as error:
                 return Wanted(error=str(error))
-        return wanted._replace(line=request.line or 0)
+        return wanted._replace(line=request.line or 0, n_best=n_best)
 
     def sentences(
         self, parts: Sequence[Sequence[int]], words: Sequence[str], wanted: Wanted
@@ -111,7 +126,7 @@ class WantedOutputs:
             sentence = self._limits.sentence(part, words)
             longest = max(sentence.longest_output, wanted.shortest)
             rule_data = {**sentence.rule_data, **data}
-            sentences.append(sentence._replace(longest_output=longest, rule_data=rule_data))
+            sentences.append(Sentence(sentence.tokens, longest, rule_data, wanted.n_best))
             data.pop(ForcedPrefix.name, None)
         return sentences
 

@@ -90,6 +90,41 @@ def test_lines_for_which_nothing_is_left_fail(model):
     assert errors == [reason, None, reason]
 
 
+def test_records_have_their_own_options(model):
+    lines = [
+        '{"text": "cat dog"}',
+        '{"text": "cat dog", "prefix": "hen", "n_best": 3, "required": ["bee"]}',
+        '{"text": "", "n_best": 2}',
+        '{"txt": "cat"}',
+        '{"text": "cat dog", "prefix": ["gnu", "<unk>"], "banned": ["fox", ["ant"]]}',
+        '{"text": "cat", "n_best": 5}',
+        '{"text": "cat", "prefix": "ant fox"}',
+        "",
+    ]
+    options = ["--input-format", "jsonl", "--banned", "fox", "--beam-size", "4", "--format"]
+    for how in ([], ["--sample"]):
+        chosen = [each for each in options if not how or each not in {"--beam-size", "4"}]
+        result = run(model, *chosen, "jsonl", *how, lines=lines)
+        assert result.exit_code == 3
+        plain, wished, blank, bad, pieces, many, contrary, empty = records(result)
+        (text_only,) = records(run(model, *chosen[2:], "jsonl", *how, lines=["cat dog"]))
+        assert {**plain, "score": None} == {**text_only, "score": None}
+        assert wished["text"].startswith("hen")
+        assert len(wished["alternatives"]) == 2
+        assert all("bee" in each["text"] for each in (wished, *wished["alternatives"]))
+        assert (blank["text"], blank["error"]) == ("", None)
+        assert bad["error"] == 'the key "txt" is unknown; did you mean text?'
+        assert pieces["tokens"][:2] == ["gnu", "<unk>"]
+        assert not {"fox", "ant"} & set(pieces["tokens"])
+        assert (many["error"] is None) == bool(how)
+        assert contrary["error"] == 'the prefix "ant fox" contains the banned phrase "fox"'
+        assert empty["error"] == "it is not JSON: Expecting value at character 1"
+    assert (
+        "line 4 could not be translated: the key"
+        in run(model, *options, "text", lines=lines).stderr
+    )
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

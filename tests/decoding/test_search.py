@@ -193,6 +193,18 @@ def test_sentences_may_be_admitted_at_any_time():
     assert [each.hypotheses for each in sorted(found)] == expected
 
 
+def test_a_sentence_may_have_another_number_of_hypotheses_than_its_neighbours():
+    table = random_table(6)
+    for alpha in (0.0, 1.0):
+        sentences = [Sentence((n,), 3 + n % 4, n_best=(None, 1, 2, 4)[n % 4]) for n in range(16)]
+        found = search(table, sentences, settings(4, alpha, 3), 5)
+        for sentence, hypotheses in zip(sentences, found, strict=True):
+            n_best = sentence.n_best or 3
+            alone = sentence._replace(n_best=None)
+            assert hypotheses == search(table, [alone], settings(4, alpha, n_best))[0]
+            assert len(hypotheses) == n_best
+
+
 def test_more_sentences_than_free_slots_are_refused():
     ongoing = Search(TableModel(random_table(5)), 2, settings(1))
     ongoing.admit([Sentence((1,), 4)])

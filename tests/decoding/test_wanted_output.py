@@ -11,7 +11,7 @@ from nmt_cli.decoding.constraints import Constraints
 from nmt_cli.decoding.output_limits import OutputLimits
 from nmt_cli.decoding.request import Request
 from nmt_cli.decoding.sampling import SampledCandidates, Sampling
-from nmt_cli.decoding.wanted_output import WantedOutputs
+from nmt_cli.decoding.wanted_output import NBest, WantedOutputs
 from nmt_cli.errors import UserError
 from tests.fake_models import EOS, tiny_recipe
 from tests.table_search import log_probability, random_table, search, settings
@@ -25,7 +25,8 @@ EVERYTHING = [tokens for length in range(LONGEST + 1) for tokens in product(TOKE
 
 def wanted_outputs(constraints, extra_length=2, longest=None, *, is_parser=False):
     limits = OutputLimits(EOS, extra_length, longest, None)
-    return WantedOutputs(TOKENIZER, limits, constraints, longest, is_parser=is_parser)
+    n_best = NBest(1, 5)
+    return WantedOutputs(TOKENIZER, limits, constraints, longest, n_best, is_parser=is_parser)
 
 
 def ids(text):
@@ -87,6 +88,7 @@ def test_the_outputs_of_a_wide_beam_are_all_that_are_allowed(constraints):
     (sentence,) = outputs.sentences([[3, 4]], (), wanted)  # 2 pieces and 2 more
     table = random_table(7)
     beam_size = len(EVERYTHING)
+    sentence = sentence._replace(n_best=None)
     (found,) = search(table, [sentence], settings(beam_size, n_best=beam_size), rules=outputs.rules)
     expected = {tokens for tokens in EVERYTHING if is_allowed(tokens, constraints)}
     assert expected

@@ -1,0 +1,72 @@
+"""Records of the input: what they ask for, and the reason why one cannot be read."""
+
+import pytest
+
+from nmt_cli.commands.input_formats import as_numbered_text, as_record, as_text, reader
+from nmt_cli.corpus.lines import Line
+from nmt_cli.decoding.request import Request
+
+
+def read(text, *, holds_n_best=True):
+    return as_record(7, Line(text, False, True, 0, False), holds_n_best=holds_n_best)
+
+
+def test_a_record_is_a_request():
+    assert read('{"text": "a b"}') == Request("a b", line=7)
+    assert read(
+        '{"required": ["c", ["d", "e"]], "n_best": 3, "banned": [], "prefix": ["<x>"], '
+        '"text": "a\\nb \\ud83d\\ude00"}'
+    ) == Request("a\nb \U0001f600", 7, ["<x>"], ["c", ["d", "e"]], [], 3)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "it is not JSON: Expecting value at character 1"),
+        ("plain text", "it is not JSON: Expecting value at character 1"),
+        ('{"text": "a"} {}', "it is not JSON: Extra data at character 15"),
+        ("[" * 100_000, "it is not JSON that can be read: it is nested too deeply"),
+        ('["text"]', "it is not a JSON object"),
+        ("17", "it is not a JSON object"),
+        ("{}", 'the key "text" is missing'),
+        ('{"text": "a", "text": "b"}', 'the key "text" is given twice'),
+        ('{"text": "a", "nbest": 2}', 'the key "nbest" is unknown; did you mean n_best?'),
+        (
+            '{"text": "a", "\\u001b": 2}',
+            'the key "\\u001b" is unknown; known keys: text, prefix, n_best, required, banned',
+        ),
+        ('{"text": null}', "text must be a string"),
+        ('{"text": "a", "n_best": true}', "n_best must be a whole number, at least 1"),
+        ('{"text": "a", "n_best": 2.0}', "n_best must be a whole number, at least 1"),
+        ('{"text": "a", "n_best": 0}', "n_best must be a whole number, at least 1"),
+        ('{"text": "a", "prefix": 5}', "prefix must be a string or a list of pieces"),
+        (
+            '{"text": "a", "required": "b"}',
+            "required must be a list, in which each phrase is a string or a list of pieces",
+        ),
+        (
+            '{"text": "a", "banned": [["b", 1]]}',
+            "banned must be a list, in which each phrase is a string or a list of pieces",
+        ),
+    ],
+)
+def test_a_malformed_record_has_a_reason(text, reason):
+    assert read(text) == Request("", line=7, error=reason)
+
+
+def test_a_number_of_too_many_digits_is_an_error_of_its_line():
+    assert read('{"text": "a", "n_best": ' + "9" * 9999 + "}").error is not None
+
+
+def test_several_translations_need_a_format_that_holds_them():
+    asked = '{"text": "a", "n_best": 2}'
+    assert read(asked, holds_n_best=False).error == "n_best 2 needs --format tsv, jsonl, moses or fairseq"
+    assert read('{"text": "a", "n_best": 1}', holds_n_best=False).error is None
+
+
+def test_lines_of_text_are_numbered_only_if_they_are_sampled():
+    assert reader("text", "text", is_sampled=False) is as_text
+    assert reader("text", "jsonl", is_sampled=True) is as_numbered_text
+    record = reader("jsonl", "text", is_sampled=False)
+    asked = Line('{"text": "a", "n_best": 2}', False, True, 0, False)
+    assert record(1, asked) == Request("", 1, error="n_best 2 needs --format tsv, jsonl, moses or fairseq")
