@@ -52,6 +52,16 @@ from nmt_cli.shard import parse_shard
     is_flag=True,
     help="Also print the log-probability of each piece and of </s>; needs --format jsonl.",
 )
+@click.option(
+    "--alignments",
+    is_flag=True,
+    help="Also print which source word each target word attends to, such as 0-0 2-1.",
+)
+@click.option(
+    "--replace-unknown",
+    is_flag=True,
+    help="Write the source word that it attends to for each <unk>; for models of text in pieces.",
+)
 @click.option("--beam-size", type=click.IntRange(1, 1000), help="[default: the recipe's]")
 @click.option("--length-penalty", type=click.FloatRange(0, 10), help="[default: the recipe's]")
 @click.option(

@@ -2,6 +2,7 @@
 
 import math
 
+from nmt_cli.commands.alignment_format import pharaoh
 from nmt_cli.commands.moses_format import FAILED, NOTHING
 from nmt_cli.commands.shown_pieces import shown_pieces
 from nmt_cli.corpus.lines import Line, one_line
@@ -13,7 +14,8 @@ LN_2 = math.log(2)  # fairseq prints scores to the base 2
 def as_fairseq(number: int, line: Line, translation: Translation) -> str:
     """Return the line of the source (S), and pieces (H), text (D) and scores (P) of the n best.
 
-    Lines count from 0. A blank line has the score 0, and a failed one -inf.
+    Lines count from 0. A blank line has the score 0, and a failed one -inf. Alignments that were
+    asked for are a further line (A).
     """
     place = number - 1
     rows = [f"S-{place}\t{_column(line.text)}"]
@@ -25,6 +27,7 @@ def as_fairseq(number: int, line: Line, translation: Translation) -> str:
             f"D-{place}\t{score}\t{_column(found.text)}",
             f"P-{place}\t{of_tokens}",
         ]
+        rows += [f"A-{place}\t{pharaoh(found.alignment)}"] if found.alignment else []
     return "".join(f"{row}\n" for row in rows)
 
 

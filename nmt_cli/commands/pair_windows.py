@@ -16,8 +16,7 @@ class NamedStream(NamedTuple):
 
 
 def pair_windows(
-    source: NamedStream,
-    target: NamedStream,
+    texts: tuple[NamedStream, NamedStream],
     expect: Callable[[int, bool], None] = lambda number, is_estimate: None,
 ) -> Iterator[list[tuple[Line, Line]]]:
     """Yield the pairs in order; at most one window of each text is in memory, and one read ahead.
@@ -25,7 +24,6 @@ def pair_windows(
     A window ends when one of the texts stalls. ``expect`` is as with ``windows``. Raises UserError,
     after the pairs, if one of the texts has more lines, or if it cannot be read.
     """
-    texts = (source, target)
     readers = [
         windows(
             text.stream,
@@ -45,7 +43,7 @@ def pair_windows(
         lines = [left[count:] for left in lines]
         num_pairs += count
     if any(lines):
-        longer, shorter = texts if lines[0] else reversed(texts)
+        longer, shorter = texts if lines[0] else texts[::-1]
         raise UserError(
             f"{shorter.name} ends after {num_pairs:,} lines, but {longer.name} has more; line n of "
             "one must be a translation of line n of the other."

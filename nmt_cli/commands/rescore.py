@@ -60,14 +60,14 @@ def run(  # noqa: PLR0913 - the options of a command are its parameters
         set_num_threads(threads)
     format_line, tally = FORMATS[output_format], _Tally()
     with ExitStack() as stack:
-        texts = [stack.enter_context(_opened(path)) for path in (source, target)]
+        texts = (stack.enter_context(_opened(source)), stack.enter_context(_opened(target)))
         write = stack.enter_context(_sink(output_path, force=force))
         meter = LoadMeter()
         rescorer = Rescorer.load(model, device=device, **options)
         warn_if_busy(meter, useful_threads(choose_device(device)))
         hidden = output_path is None and sys.stdout.isatty()
         counter = stack.enter_context(logs.progress("Scoring", "lines", hidden=hidden))
-        for pairs in pair_windows(*texts, counter.expect):
+        for pairs in pair_windows(texts, counter.expect):
             scored = rescorer.rescore_window(
                 [(one.text, other.text) for one, other in pairs], tally.num_lines
             )

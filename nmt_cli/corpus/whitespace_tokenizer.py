@@ -35,7 +35,11 @@ class WhitespaceTokenizer:
     def encode(self, text: str, side: Side = "source") -> list[int]:
         """Return the ids of the pieces of ``text``, without marks of start and end."""
         ids, unk_id = self._ids, self.unk_id
-        return [ids.get(piece, unk_id) for piece in self._normalizer(text, side).split()]
+        return [ids.get(piece, unk_id) for piece in self.split(text, side)]
+
+    def split(self, text: str, side: Side = "source") -> list[str]:
+        """Return the pieces of ``text``, also those that are not in the vocabulary."""
+        return self._normalizer(text, side).split()
 
     def encode_batch(self, texts: Sequence[str], side: Side = "source") -> list[list[int]]:
         """Return what ``encode`` returns for each text."""

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from nmt_cli.decoding.attended import Attended
 from nmt_cli.decoding.score_history import ScoreHistory
 from nmt_cli.errors import UserError
 
@@ -48,6 +49,7 @@ class Hypothesis(NamedTuple):
     log_probability: float  # of the tokens and </s>
     score: float  # the log-probability over the length penalty
     token_scores: tuple[float, ...] = ()  # log-probability of each token and of </s>, if asked for
+    attended: Attended | None = None  # if asked for
 
 
 class Found(NamedTuple):

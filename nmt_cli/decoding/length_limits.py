@@ -12,10 +12,12 @@ class LengthLimits(NamedTuple):
     target: int | None  # None: any number
 
 
-def length_limits(settings: ModelSettings) -> LengthLimits:
-    """Return the limits of a model: its ``max_length``, and the positions that it has learned."""
-    architecture = settings.architecture
-    if architecture.positions != "learned":
-        return LengthLimits(settings.max_length, None)
-    longest = architecture.max_positions - 1  # the mark of start or end takes one
-    return LengthLimits(min(settings.max_length, longest), longest)
+def length_limits(*models: ModelSettings) -> LengthLimits:
+    """Return what all of ``models`` take: their ``max_length``, and the positions they learned."""
+    architectures = [settings.architecture for settings in models]
+    learned = [each.max_positions for each in architectures if each.positions == "learned"]
+    longest = min(settings.max_length for settings in models)
+    if not learned:
+        return LengthLimits(longest, None)
+    positions = min(learned) - 1  # the mark of start or end takes one
+    return LengthLimits(min(longest, positions), positions)

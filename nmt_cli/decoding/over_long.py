@@ -15,6 +15,7 @@ class Part(NamedTuple):
 
     tokens: Sequence[int]
     separator: str  # put between the translations of the previous part and of this one
+    text: str = ""
 
 
 def parts_within(
@@ -27,10 +28,12 @@ def parts_within(
         text, tokens, separator = waiting.pop()
         if len(tokens) <= limit:
             if tokens:
-                parts.append(Part(tokens, separator))
+                parts.append(Part(tokens, separator, text))
         elif len(text) == 1:  # one character in several pieces: bytes
             cuts = range(0, len(tokens), limit)
-            parts += [Part(tokens[cut : cut + limit], "" if cut else separator) for cut in cuts]
+            parts += [
+                Part(tokens[cut : cut + limit], "" if cut else separator, text) for cut in cuts
+            ]
         else:
             halves = halve(text)
             waiting.append((halves.right, encode(halves.right), halves.separator))

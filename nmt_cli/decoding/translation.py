@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 from nmt_cli.trees.repair import Repairs
 
+Links = tuple[tuple[int, int], ...]  # numbers of a source word and a target word, from 0
+
 
 class Alternative(NamedTuple):
     """One translation of a line."""
@@ -17,6 +19,7 @@ class Alternative(NamedTuple):
     repairs: Repairs | None = None  # what made the output a tree; only if the model parses
     log_probability: float = 0.0  # of all pieces and </s>
     token_scores: tuple[float, ...] = ()  # log-probability of each piece and of </s>, if asked for
+    alignment: Links = ()  # of words, if asked for
 
 
 class Translation(NamedTuple):
@@ -32,6 +35,20 @@ class Translation(NamedTuple):
     repairs: Repairs | None = None  # what made the output a tree; only if the model parses
     log_probability: float = 0.0  # of all pieces and </s>
     token_scores: tuple[float, ...] = ()  # log-probability of each piece and of </s>, if asked for
+    alignment: Links = ()  # of words, if asked for
+
+    @classmethod
+    def of(
+        cls, ranked: Sequence[Alternative], *, num_parts: int = 1, truncated: bool = False
+    ) -> Translation:
+        """Return the translation whose n best are ``ranked``, best first."""
+        best, *others = ranked
+        return cls(
+            alternatives=tuple(others),
+            num_parts=num_parts,
+            truncated=truncated,
+            **best._asdict(),
+        )
 
     @property
     def ranked(self) -> tuple[Alternative, ...]:
@@ -45,6 +62,7 @@ class Translation(NamedTuple):
             self.repairs,
             self.log_probability,
             self.token_scores,
+            self.alignment,
         )
         return (best, *self.alternatives)
 

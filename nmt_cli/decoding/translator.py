@@ -12,12 +12,14 @@ import torch
 
 from nmt_cli.corpus.lines import is_blank, one_line, why_not_unicode
 from nmt_cli.corpus.tokenizer import Tokenizer
+from nmt_cli.decoding.attention_to_source import AttentionToSource
 from nmt_cli.decoding.beams import Found, Hypothesis, SearchSettings, length_penalty
 from nmt_cli.decoding.by_length import SearchByLength
 from nmt_cli.decoding.cached_model import CachedTransformer
 from nmt_cli.decoding.constraints import Constraints
 from nmt_cli.decoding.encoded_texts import encode_each
 from nmt_cli.decoding.isolation import IMPOSSIBLE, Outcome, naming_lines, own_failure_of
+from nmt_cli.decoding.length_limits import length_limits
 from nmt_cli.decoding.output_limits import OutputLimits
 from nmt_cli.decoding.over_long import Part, parts_within
 from nmt_cli.decoding.request import Request, numbered
@@ -26,7 +28,9 @@ from nmt_cli.decoding.sampling import MOST_SAMPLES, SampledCandidates, Sampling,
 from nmt_cli.decoding.search import Sentence, StepModel, beam_search
 from nmt_cli.decoding.translation import Alternative, LinesFailedError, Translation
 from nmt_cli.decoding.tree_output import Tokenize, TreeText, splitter, tree_of
+from nmt_cli.decoding.unknown_words import UnknownWords
 from nmt_cli.decoding.wanted_output import NO_PLACE, NBest, Wanted, WantedOutputs
+from nmt_cli.decoding.word_alignment import WordAligner
 from nmt_cli.hardware.choices import AUTO
 from nmt_cli.hardware.device import choose_device
 from nmt_cli.hardware.fp32_products import choose_fp32_products, use_fp32_products
@@ -60,6 +64,8 @@ class TranslatorOptions(TypedDict, total=False):
     tokenize: Tokenize
     keep_pieces: bool
     token_scores: bool
+    alignments: bool
+    replace_unknown: bool
     max_tokens_per_device: int | None
     precision: str
     fp32_products: str
@@ -115,6 +121,8 @@ class Translator:
         tokenize: Tokenize = "none",
         keep_pieces: bool = False,
         token_scores: bool = False,
+        alignments: bool = False,
+        replace_unknown: bool = False,
         max_tokens_per_device: int | None = None,
         precision: str = AUTO,
         fp32_products: str = AUTO,
@@ -142,12 +150,9 @@ class Translator:
         if max_extra_length is None:
             max_extra_length = decoding.max_extra_length
         self._by_length = SearchByLength(max_tokens_per_device or DEFAULT_MAX_TOKENS[device.type])
-        self._limit = settings.max_length  # pieces of a source, without </s>
+        self._limit, places = length_limits(settings)
         longest = constraints.max_length  # pieces of an output, without </s>
-        architecture = settings.architecture
-        if architecture.positions == "learned":
-            places = architecture.max_positions - 1  # the start mark takes one
-            self._limit = min(self._limit, places)
+        if places is not None:
             longest = min(longest or places, places)
         if well_formed_trees is None:
             well_formed_trees = decoding.well_formed_trees
@@ -173,6 +178,11 @@ class Translator:
         }
         model = at_precision(model.eval(), chosen)
         self._model: StepModel = CachedTransformer(model)
+        self._aligner = WordAligner(settings) if alignments else None
+        self._unknown_words = UnknownWords(tokenizer, settings.text) if replace_unknown else None
+        self._attention: AttentionToSource | None = None
+        if alignments or replace_unknown:
+            self._attention = AttentionToSource(model, tokenizer, settings.text)
 
     @classmethod
     def load(
@@ -279,14 +289,14 @@ class Translator:
     def _job(self, text: str, tokens: Sequence[int]) -> _Job:
         if len(tokens) <= self._limit:
             is_nothing = not tokens and self._form is None  # a parse needs no pieces
-            return _Job([] if is_nothing else [Part(tokens, "")])
+            return _Job([] if is_nothing else [Part(tokens, "", text)])
         if self._too_long == "error":
             return _Job(
                 error=f"it has {len(tokens):,} pieces, the model takes {self._limit:,}; "
                 "--too-long split translates it in parts"
             )
         if self._too_long == "truncate":
-            return _Job([Part(tokens[: self._limit], "")], truncated=True)
+            return _Job([Part(tokens[: self._limit], "", text)], truncated=True)
         return _Job(parts_within(text, tokens, self._limit, self._tokenizer.encode))
 
     def _sentences(self, job: _Job) -> list[Sentence]:
@@ -317,9 +327,15 @@ class Translator:
         return max(len(sentence.tokens), SHORTEST_COUNTED) * self._settings.beam_size
 
     def _search(self, sentences: Iterable[Sentence], num_slots: int) -> Iterator[Found]:
+        settings, rules = self._settings, self._outputs.rules
         choice = None if self._sampling is None else SampledCandidates(self._sampling)
-        rules = self._outputs.rules
-        return beam_search(self._model, sentences, num_slots, self._settings, rules, choice)
+
+        def search(sentences: Iterable[Sentence]) -> Iterator[Found]:
+            return beam_search(self._model, sentences, num_slots, settings, rules, choice)
+
+        if self._attention is None:
+            return search(sentences)
+        return self._attention.attended(sentences, search)
 
     def _answer(self, job: _Job, outcomes: Sequence[Outcome]) -> Translation:
         if self._sampling is not None:
@@ -335,28 +351,29 @@ class Translator:
     def _joined(self, job: _Job, found: Sequence[tuple[Hypothesis, ...]]) -> Translation:
         # The k-th best of a line in parts joins the k-th best of each part, or the part's last.
         num_ranks = max(map(len, found))
-        best, *others = (
+        ranking = [
             self._alternative([ranked[min(k, len(ranked) - 1)] for ranked in found], job)
             for k in range(num_ranks)
-        )
-        return Translation(*best[:3], tuple(others), None, len(found), job.truncated, *best[3:])
+        ]
+        return Translation.of(ranking, num_parts=len(found), truncated=job.truncated)
 
     def _alternative(self, hypotheses: Sequence[Hypothesis], job: _Job) -> Alternative:
         texts, pieces = [], []
-        for hypothesis in hypotheses:
-            texts.append(self._tokenizer.decode(hypothesis.tokens, keep_pieces=self._keep_pieces))
+        for hypothesis, part in zip(hypotheses, job.parts, strict=True):
+            texts.append(self._text(hypothesis, part))
             pieces += self._tokenizer.pieces(hypothesis.tokens)
         text, repairs = self._tree(hypotheses, job) or self._whole(texts, job)
         log_probability = sum(hypothesis.log_probability for hypothesis in hypotheses)
         length = sum(len(hypothesis.tokens) + 1 for hypothesis in hypotheses)
         score = log_probability / length_penalty(length, self._settings.length_penalty)
         of_tokens = tuple(chain.from_iterable(each.token_scores for each in hypotheses))
+        links = self._aligner.align(hypotheses, job.parts) if self._aligner is not None else ()
         return Alternative(
-            one_line(text), score, tuple(pieces), repairs, log_probability, of_tokens
+            one_line(text), score, tuple(pieces), repairs, log_probability, of_tokens, links
         )
 
     def _tree(self, hypotheses: Sequence[Hypothesis], job: _Job) -> TreeText | None:
-        """Return the tree of an output that has exactly the line's words, read without them."""
+        """Return the tree of an output that has exactly the words of the line, read without them."""
         rule, form = self._tree_rule, self._form
         if rule is None or form is None or self._keep_pieces or len(hypotheses) > 1:
             return None
@@ -365,6 +382,11 @@ class Translator:
             return None
         text = self._tokenizer.decode(symbols)
         return tree_of([text], job.words, replace(form, words="dropped"))
+
+    def _text(self, hypothesis: Hypothesis, part: Part) -> str:
+        if self._unknown_words is not None:
+            return self._unknown_words.replaced(hypothesis, part, keep_pieces=self._keep_pieces)
+        return self._tokenizer.decode(hypothesis.tokens, keep_pieces=self._keep_pieces)
 
     def _whole(self, texts: Sequence[str], job: _Job) -> tuple[str, Repairs | None]:
         """Return the translation of a line made of the translations of its parts."""

@@ -141,11 +141,11 @@ def test_no_lines_have_no_scores(call, tmp_path):
 
 def test_windows_end_where_one_text_stalls():
     """Windows of both texts are cut to the shorter one, and no line is lost between them."""
-    texts = [
+    one, other = (
         NamedStream(side, io.BytesIO("".join(f"{side} {n}\n" for n in range(3000)).encode()))
         for side in ("source", "target")
-    ]
-    pairs = [pair for window in pair_windows(*texts) for pair in window]
-    assert [(one.text, other.text) for one, other in pairs] == [
+    )
+    pairs = [pair for window in pair_windows((one, other)) for pair in window]
+    assert [(source.text, target.text) for source, target in pairs] == [
         (f"source {n}", f"target {n}") for n in range(3000)
     ]

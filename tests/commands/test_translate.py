@@ -443,6 +443,33 @@ def test_lines_as_fairseq_prints_them(monkeypatch):
     ]
 
 
+class AligningTranslator(TaggingTranslator):
+    def answer(self, line):
+        if line != "a b":
+            return Translation(error="it is bad") if line else Translation()
+        others = (Alternative("z", -2.0, ("z",), alignment=((1, 0),)),)
+        return Translation("x y", -1.0, ("x", "y"), others, alignment=((1, 0), (0, 1)))
+
+
+def test_alignments_in_every_format(monkeypatch):
+    pipe = Pipe(monkeypatch, AligningTranslator())
+    data = b"a b\r\n\nbad\n"
+    assert pipe(data, alignments=True) == b"x y ||| 1-0 0-1\r\n\n\n"
+    tsv, moses, fairseq, jsonl = (
+        pipe(data, alignments=True, output_format=name, n_best=2).decode().splitlines()
+        for name in ("tsv", "moses", "fairseq", "jsonl")
+    )
+    assert [row.split("\t")[4:] for row in tsv] == [["1-0 0-1"], ["1-0"], [], []]
+    links = [row.split(" ||| ")[4:] for row in moses]
+    assert links == [["1-0 0-1"], ["1-0"], [], []]
+    assert [row for row in fairseq if row[0] == "A"] == ["A-0\t1-0 0-1", "A-0\t1-0"]
+    first, blank, failed = map(json.loads, jsonl)
+    assert first["alignment"] == [[1, 0], [0, 1]]
+    assert first["alternatives"][0]["alignment"] == [[1, 0]]
+    assert "alignment" not in blank
+    assert "alignment" not in failed
+
+
 def test_jsonl_has_token_scores_where_asked_for(monkeypatch):
     pipe = Pipe(monkeypatch, ScoredTranslator())
     record = json.loads(pipe(b"one\n", output_format="jsonl", token_scores=True, n_best=2))

@@ -89,11 +89,11 @@ def test_the_search_gives_its_trees_the_same_scores():
     lines = open_prepared(TREEBANK / "prepared", recipe, "").validation_lines("source")
     translator = Translator.load(TREEBANK / "run", device="cpu", precision="fp32")
     rescorer = Rescorer.load(TREEBANK / "run", device="cpu", precision="fp32", length_penalty=0.3)
-    trees = list(translator.translate(lines))
-    pairs = list(zip(lines, (tree.text for tree in trees), strict=True))
-    for tree, again in zip(trees, rescorer.rescore(pairs), strict=True):
-        assert again.tokens == tree.tokens
-        assert again.score == pytest.approx(tree.score, abs=1e-5)
+    parses = list(translator.translate(lines))
+    pairs = list(zip(lines, (parse.text for parse in parses), strict=True))
+    for parse, again in zip(parses, rescorer.rescore(pairs), strict=True):
+        assert again.tokens == parse.tokens
+        assert again.score == pytest.approx(parse.score, abs=1e-5)
     (line, tree), *_ = pairs
     wrong = {
         tree[:-1]: "does not close",

@@ -279,13 +279,14 @@ def test_the_scores_of_tokens_are_those_of_the_model(beam_size):
     asked = settings(beam_size, n_best=beam_size)._replace(token_scores=True)
     found = search(table, sentences, asked)
     for sentence, hypotheses in zip(sentences, found, strict=True):
-        for tokens, total, _, scores in hypotheses:
+        for hypothesis in hypotheses:
+            tokens, scores = hypothesis.tokens, hypothesis.token_scores
             expected = [
                 log_probabilities(table, sentence.tokens, tokens[:place])[token]
                 for place, token in enumerate((*tokens, EOS))
             ]
             assert scores == pytest.approx(expected, abs=1e-4)
-            assert sum(scores) == pytest.approx(total, abs=1e-6)
+            assert sum(scores) == pytest.approx(hypothesis.log_probability, abs=1e-6)
     assert max(len(hypotheses[0].tokens) for hypotheses in found) > 32
     plain = search(table, sentences, asked._replace(token_scores=False))
     without = [[each._replace(token_scores=()) for each in hypotheses] for hypotheses in found]
