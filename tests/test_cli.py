@@ -40,7 +40,7 @@ OPTIONS = {
     "translate": MACHINE_OPTIONS
     | {"--input", "--output", "--force", "--format", "--beam-size", "--length-penalty"}
     | {"--n-best", "--too-long", "--tokenize", "--keep-pieces", "--well-formed-trees"}
-    | {"--token-scores", "--alignments", "--replace-unknown", "--resume", "--shard"}
+    | {"--token-scores", "--alignments", "--replace-unknown", "--resume", "--shard", "--ensemble"}
     | {"--sample", "--temperature", "--sample-top-k", "--sample-top-p", "--seed"}
     | {"--min-length", "--max-length", "--no-repeat-ngram", "--target-prefix"}
     | {"--required", "--banned", "--input-format"},

@@ -26,6 +26,14 @@ from nmt_cli.shard import parse_shard
 
 @cli_command()
 @click.argument("model", type=PATH)
+@click.option(
+    "--ensemble",
+    type=PATH,
+    multiple=True,
+    metavar="MODEL",
+    help="Another model of the same vocabulary that translates together with MODEL; may be "
+    "repeated.",
+)
 @click.option("--input", "input_path", type=PATH, help="Text to translate.  [default: stdin]")
 @click.option(
     "--shard",

@@ -46,6 +46,7 @@ Write = Callable[[bytes], object]
 def run(  # noqa: PLR0913 - the options of the command are its parameters
     model: Path,
     *,
+    ensemble: Sequence[Path] = (),
     input_path: Path | None = None,
     shard: Shard | None = None,
     output_path: Path | None = None,
@@ -79,7 +80,7 @@ def run(  # noqa: PLR0913 - the options of the command are its parameters
         if threads is not None:
             set_num_threads(threads)
         meter = LoadMeter()
-        translator = Translator.load(model, device=device, **options)
+        translator = Translator.load(model, device=device, ensemble=ensemble, **options)
         num_threads = useful_threads(choose_device(device))
         warn_if_busy(meter, num_threads)
         if isinstance(output, ResumableOutput):

@@ -18,6 +18,7 @@ from nmt_cli.decoding.by_length import SearchByLength
 from nmt_cli.decoding.cached_model import CachedTransformer
 from nmt_cli.decoding.constraints import Constraints
 from nmt_cli.decoding.encoded_texts import encode_each
+from nmt_cli.decoding.ensemble import Ensemble, Member, load_members
 from nmt_cli.decoding.isolation import IMPOSSIBLE, Outcome, naming_lines, own_failure_of
 from nmt_cli.decoding.length_limits import length_limits
 from nmt_cli.decoding.output_limits import OutputLimits
@@ -129,6 +130,7 @@ class Translator:
         well_formed_trees: bool | None = None,
         sampling: Sampling | None = None,
         constraints: Constraints = Constraints(),  # noqa: B008 - it cannot be changed
+        ensemble: Sequence[Member] = (),
     ) -> None:
         decoding, device = settings.decoding, model.output_weight.device
         self._tokenizer, self._too_long, self._keep_pieces = tokenizer, too_long, keep_pieces
@@ -150,7 +152,7 @@ class Translator:
         if max_extra_length is None:
             max_extra_length = decoding.max_extra_length
         self._by_length = SearchByLength(max_tokens_per_device or DEFAULT_MAX_TOKENS[device.type])
-        self._limit, places = length_limits(settings)
+        self._limit, places = length_limits(settings, *(each.settings for each in ensemble))
         longest = constraints.max_length  # pieces of an output, without </s>
         if places is not None:
             longest = min(longest or places, places)
@@ -178,6 +180,9 @@ class Translator:
         }
         model = at_precision(model.eval(), chosen)
         self._model: StepModel = CachedTransformer(model)
+        if ensemble:
+            others = (at_precision(each.model.eval(), chosen) for each in ensemble)
+            self._model = Ensemble([self._model, *map(CachedTransformer, others)])
         self._aligner = WordAligner(settings) if alignments else None
         self._unknown_words = UnknownWords(tokenizer, settings.text) if replace_unknown else None
         self._attention: AttentionToSource | None = None
@@ -186,16 +191,26 @@ class Translator:
 
     @classmethod
     def load(
-        cls, path: Path | str, *, device: str = AUTO, **options: Unpack[TranslatorOptions]
+        cls,
+        path: Path | str,
+        *,
+        device: str = AUTO,
+        ensemble: Sequence[Path | str] = (),
+        **options: Unpack[TranslatorOptions],
     ) -> Translator:
         """Return a translator with the model of ``path``: a model, a checkpoint or a run.
 
-        Raises UserError if there is no model, or if ``device`` or an option is wrong, and
-        DamagedError if a file of the model is damaged.
+        The models of ``ensemble`` search together with it. Raises UserError if there is no model,
+        if the models do not fit together, or if ``device`` or an option is wrong, and DamagedError
+        if a file of a model is damaged.
         """
-        loaded = load_model(Path(path), choose_device(device))
-        translator = cls(loaded.settings, loaded.tokenizer, loaded.model, **options)
-        translator.chosen["model"] = fingerprint(loaded.manifest)
+        chosen = choose_device(device)
+        loaded = load_model(Path(path), chosen)
+        members = load_members(loaded, ensemble, chosen)
+        settings, tokenizer, model, *_ = loaded
+        translator = cls(settings, tokenizer, model, ensemble=members, **options)
+        models = [fingerprint(loaded.manifest), *(member.fingerprint for member in members)]
+        translator.chosen["model"] = " ".join(models)
         return translator
 
     def translate(self, lines: Iterable[str | Request]) -> Iterator[Translation]:

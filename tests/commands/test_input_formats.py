@@ -7,6 +7,9 @@ from nmt_cli.corpus.lines import Line
 from nmt_cli.decoding.request import Request
 
 
+NEEDS_ANOTHER_FORMAT = "n_best 2 needs --format tsv, jsonl, moses or fairseq"
+
+
 def read(text, *, holds_n_best=True):
     return as_record(7, Line(text, False, True, 0, False), holds_n_best=holds_n_best)
 
@@ -60,7 +63,7 @@ def test_a_number_of_too_many_digits_is_an_error_of_its_line():
 
 def test_several_translations_need_a_format_that_holds_them():
     asked = '{"text": "a", "n_best": 2}'
-    assert read(asked, holds_n_best=False).error == "n_best 2 needs --format tsv, jsonl, moses or fairseq"
+    assert read(asked, holds_n_best=False).error == NEEDS_ANOTHER_FORMAT
     assert read('{"text": "a", "n_best": 1}', holds_n_best=False).error is None
 
 
@@ -69,4 +72,4 @@ def test_lines_of_text_are_numbered_only_if_they_are_sampled():
     assert reader("text", "jsonl", is_sampled=True) is as_numbered_text
     record = reader("jsonl", "text", is_sampled=False)
     asked = Line('{"text": "a", "n_best": 2}', False, True, 0, False)
-    assert record(1, asked) == Request("", 1, error="n_best 2 needs --format tsv, jsonl, moses or fairseq")
+    assert record(1, asked) == Request("", 1, error=NEEDS_ANOTHER_FORMAT)

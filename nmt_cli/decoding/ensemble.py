@@ -1,0 +1,98 @@
+"""Several models of one vocabulary that search together.
+
+Legend: R rows of hypotheses, V vocabulary.
+"""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from nmt_cli.decoding.search import StepInput, StepModel
+from nmt_cli.errors import UserError
+from nmt_cli.file_names import TOKENIZER_FILES
+from nmt_cli.model.transformer import Transformer
+from nmt_cli.model_directory import LoadedModel, fingerprint, load_model
+from nmt_cli.model_settings import ModelSettings
+
+
+class Member(NamedTuple):
+    """A model that joins another one in an ensemble."""
+
+    settings: ModelSettings
+    model: Transformer
+    fingerprint: str = ""  # of its files; empty for a model that was not loaded
+
+
+def load_members(
+    first: LoadedModel, paths: Sequence[Path | str], device: torch.device
+) -> list[Member]:
+    """Return the models of ``paths``, which join ``first``; raises as ``load_model`` does.
+
+    Raises UserError too if a model has another tokenizer or writes trees in another notation.
+    """
+    members = []
+    for path in paths:
+        loaded = load_model(Path(path), device)
+        different = _difference(first, loaded)
+        if different is not None:
+            raise UserError(
+                f"--ensemble {path} cannot join {first.path}: they have different {different}. "
+                "Models of an ensemble are trained on one prepared text, or with one tokenizer."
+            )
+        members.append(Member(loaded.settings, loaded.model, fingerprint(loaded.manifest)))
+    return members
+
+
+def _difference(first: LoadedModel, other: LoadedModel) -> str | None:
+    for name, value in first.settings.text._asdict().items():
+        if getattr(other.settings.text, name) != value:
+            return {"type": "types of tokenizers"}.get(name, f"settings of {name}")
+    if _tokenizer_checksum(first) != _tokenizer_checksum(other):
+        return "vocabularies"
+    return None if first.settings.trees == other.settings.trees else "notations of trees"
+
+
+def _tokenizer_checksum(loaded: LoadedModel) -> str:
+    files = loaded.manifest["files"]
+    return next(files[name]["sha256"] for name in TOKENIZER_FILES if name in files)
+
+
+class Ensemble:
+    """A ``StepModel`` of several: a token's probability is the mean of theirs.
+
+    Not to be shared between threads.
+    """
+
+    def __init__(self, models: Sequence[StepModel]) -> None:
+        self._models = models
+
+    def reset(self, num_slots: int, beam_size: int) -> None:
+        """Empty the caches of all models."""
+        for model in self._models:
+            model.reset(num_slots, beam_size)
+
+    def start(self, slots: Sequence[int], sentences: Sequence[Sequence[int]]) -> None:
+        """Put a new sentence into each of ``slots`` of all models."""
+        for model in self._models:
+            model.start(slots, sentences)
+
+    def step(self, state: StepInput) -> Tensor:
+        """Return the logarithms [R, V] of the mean probabilities of the next tokens."""
+        total: Tensor | None = None
+        for model in self._models:
+            log_probabilities = model.step(state).float().log_softmax(1)
+            if total is None:
+                total = log_probabilities
+            else:
+                torch.logaddexp(total, log_probabilities, out=total)
+        assert total is not None, "an ensemble has models"
+        return total.sub_(math.log(len(self._models)))
+
+    def keep_slots(self, slots: Sequence[int]) -> None:
+        """Drop all slots but these, in all models."""
+        for model in self._models:
+            model.keep_slots(slots)
