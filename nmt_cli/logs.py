@@ -36,6 +36,11 @@ def configure(*, quiet: bool) -> None:
     _logger.setLevel(logging.WARNING if quiet else logging.INFO)
 
 
+def are_quiet() -> bool:
+    """Return whether only warnings are logged."""
+    return not _logger.isEnabledFor(logging.INFO)
+
+
 def printable(text: str) -> str:
     """Return ``text`` with control characters escaped, so that input cannot control a terminal."""
     return CONTROL_CHARACTERS.sub(lambda match: f"\\x{ord(match.group()):02x}", text)

@@ -43,7 +43,7 @@ OPTIONS = {
     | {"--token-scores", "--alignments", "--replace-unknown", "--resume", "--shard", "--ensemble"}
     | {"--sample", "--temperature", "--sample-top-k", "--sample-top-p", "--seed"}
     | {"--min-length", "--max-length", "--no-repeat-ngram", "--target-prefix"}
-    | {"--required", "--banned", "--input-format"},
+    | {"--required", "--banned", "--input-format", "--workers", "--devices"},
     "rescore": MACHINE_OPTIONS | {"--output", "--force", "--format", "--length-penalty"},
     "score": {"--metric", "--parameters", "--tokenize", "--lowercase", "--format", "--quiet"}
     | {"--paper", "--ter", "--compare", "--test", "--samples", "--seed"},

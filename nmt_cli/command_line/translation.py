@@ -103,6 +103,16 @@ from nmt_cli.shard import parse_shard
 @fp32_products_option
 @threads_option
 @click.option(
+    "--workers",
+    type=click.IntRange(1, 1024),
+    default=1,
+    show_default=True,
+    help="Processes on the CPU that share the text, of one thread each.",
+)
+@click.option(
+    "--devices", type=click.IntRange(1, 1024), help="GPUs that share the text.  [default: one]"
+)
+@click.option(
     "--max-tokens-per-device",
     type=click.IntRange(min=1),
     help="Tokens of all hypotheses in the search.  [default: what keeps the device busy]",

@@ -150,9 +150,12 @@ class _CountedLines:
     """Counts the lines that are read from a stream, and their bytes."""
 
     def __init__(self, stream: BinaryIO | ShardText) -> None:
-        is_part = isinstance(stream, ShardText)
-        self._stream, self._size = stream, stream if is_part else TextSize(stream)
-        self.num_lines_before = stream.num_lines_before if is_part else 0
+        self._stream = stream
+        self._size: ShardText | TextSize
+        if isinstance(stream, ShardText):
+            self._size, self.num_lines_before = stream, stream.num_lines_before
+        else:
+            self._size, self.num_lines_before = TextSize(stream), 0
         self.name = getattr(stream, "name", None)
         self.num_lines = self._num_bytes = 0
 

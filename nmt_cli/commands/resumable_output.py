@@ -58,6 +58,7 @@ class ResumableOutput:
     """
 
     is_file = True
+    fills_terminal = False
 
     def __init__(self, path: Path, record: Record | None) -> None:
         """``record`` is that of the unfinished output to continue; None to start anew."""

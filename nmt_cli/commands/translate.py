@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -19,16 +20,17 @@ from nmt_cli.commands.pipes import StandardOutput, standard_input
 from nmt_cli.commands.resumable_output import ResumableOutput, is_finished, resumable_output
 from nmt_cli.commands.text_warnings import on_encoding
 from nmt_cli.commands.translation_formats import FORMATS, Formatter
+from nmt_cli.commands.translation_processes import Engine, choose_processes, opened_engine
 from nmt_cli.corpus.lines import Line
 from nmt_cli.corpus.shard_text import ShardText, open_shard
 from nmt_cli.corpus.text_files import compressed, open_text
+from nmt_cli.decoding.request import Request
 from nmt_cli.decoding.translation import LinesFailedError, Translation
-from nmt_cli.decoding.translator import Translator, TranslatorOptions
+from nmt_cli.decoding.translator import TranslatorOptions
 from nmt_cli.errors import UserError
-from nmt_cli.hardware.busy_machine import LoadMeter, warn_if_busy
 from nmt_cli.hardware.choices import AUTO
 from nmt_cli.hardware.cores import cores
-from nmt_cli.hardware.device import choose_device, set_num_threads, useful_threads
+from nmt_cli.hardware.device import choose_device
 from nmt_cli.hardware.system_facts import rounding_facts
 from nmt_cli.output_streams import is_stream
 from nmt_cli.shard import Shard
@@ -56,15 +58,17 @@ def run(  # noqa: PLR0913 - the options of the command are its parameters
     output_format: str = "text",
     device: str = AUTO,
     threads: int | None = None,
+    workers: int = 1,
+    devices: int | None = None,
     arguments: Sequence[str] | None = None,
     **options: Unpack[TranslatorOptions],
 ) -> int:
     """Translate stdin or ``input_path`` to stdout or ``output_path``; return the exit status.
 
-    With ``shard``, only this part of ``input_path`` is translated.
-    If it ends early and ``arguments`` are given, those of the command, the output file is kept for
-    ``resume``. Raises UserError if the model, the input or an option is wrong, OutputError if the
-    output cannot be written, and LinesFailedError for a bug.
+    With ``shard``, only this part of ``input_path`` is translated. ``workers`` processes on the CPU
+    or ``devices`` GPUs share the text. If it ends early and ``arguments`` are given, those of the
+    command, the output file is kept for ``resume``. Raises UserError if the model, the input or an
+    option is wrong, OutputError if the output cannot be written, and LinesFailedError for a bug.
     """
     options = options_for(output_format, options)
     _refuse_same_file(input_path, output_path)
@@ -73,45 +77,52 @@ def run(  # noqa: PLR0913 - the options of the command are its parameters
     if resume and not force and output_path is not None and is_finished(output_path):
         logs.warning(f"{output_path} is there, and it is not unfinished: nothing to do.")
         return 0
+    processes = choose_processes(device, workers, devices)
     opened = _output(output_path, force=force, resume=resume, arguments=arguments)
-    with _source(input_path, shard) as source, opened as output:
+    with _source(input_path, shard) as source, opened as output, ExitStack() as stack:
         _keep_choices(options, output.made_with)
-        threads = threads or _possible_threads(output.machine.get("threads"))
-        if threads is not None:
-            set_num_threads(threads)
-        meter = LoadMeter()
-        translator = Translator.load(model, device=device, ensemble=ensemble, **options)
-        num_threads = useful_threads(choose_device(device))
-        warn_if_busy(meter, num_threads)
+        if not processes.are_workers:
+            threads = threads or _possible_threads(output.machine.get("threads"))
+        together = {**options, "ensemble": ensemble}
+        engine = stack.enter_context(opened_engine(model, processes, device, threads, together))
         if isinstance(output, ResumableOutput):
-            made_with = {**options, **translator.chosen, "format": output_format}
+            made_with = {**options, **engine.chosen, "format": output_format}
             made_with["input_format"] = input_format
             made_with["shard"] = None if shard is None else str(shard)
-            output.begin(made_with, rounding_facts(num_threads))
-        if source.isatty():
-            logs.info("Reading from the terminal; Ctrl-D ends.")
-        tally = _Tally(source.num_lines_before if isinstance(source, ShardText) else 0)
-        tally.restore(output.tally)
-        hidden = source.isatty() or (output_path is None and sys.stdout.isatty())
-        initial = tally.num_lines
+            output.begin(made_with, rounding_facts(engine.threads))
+        steady = STEADY_WINDOW[choose_device(device).type] if output.is_file else None
         is_sampled = options.get("sampling") is not None
         read_line = reader(input_format, output_format, is_sampled=is_sampled)
-        with logs.progress("Translating", "lines", initial=initial, hidden=hidden) as counter:
-            lines = output.without_finished(
-                windows(
-                    source,
-                    stall_seconds=0.0 if source.isatty() else STALL_SECONDS,
-                    steady=STEADY_WINDOW[choose_device(device).type] if output.is_file else None,
-                    expect=counter.expect,
-                )
-            )
-            for window, outputs in _translated(
-                translator, lines, read_line, FORMATS[output_format], tally
-            ):
-                output.add(window, "".join(outputs).encode(), tally.state())
-                counter.advance(len(outputs))
+        format_line = FORMATS[output_format]
+        tally = _translate_all(engine, source, output, read_line, format_line, steady)
     tally.report()
     return STATUS_SOME_LINES_FAILED if tally.num_failed else 0
+
+
+def _translate_all(
+    engine: Engine,
+    source: BinaryIO | ShardText,
+    output: _Stream | ResumableOutput,
+    read_line: Reader,
+    format_line: Formatter,
+    steady: int | None,
+) -> _Tally:
+    """Write the translation of each line of ``source``; return what happened to the lines."""
+    if source.isatty():
+        logs.info("Reading from the terminal; Ctrl-D ends.")
+    tally = _Tally(source.num_lines_before if isinstance(source, ShardText) else 0)
+    tally.restore(output.tally)
+    hidden = source.isatty() or output.fills_terminal
+    initial = tally.num_lines
+    with logs.progress("Translating", "lines", initial=initial, hidden=hidden) as counter:
+        stall_seconds = 0.0 if source.isatty() else STALL_SECONDS
+        lines = output.without_finished(
+            windows(source, stall_seconds=stall_seconds, steady=steady, expect=counter.expect)
+        )
+        for window, outputs in _translated(engine, lines, read_line, format_line, tally):
+            output.add(window, "".join(outputs).encode(), tally.state())
+            counter.advance(len(outputs))
+    return tally
 
 
 def _refuse_same_file(input_path: Path | None, output_path: Path | None) -> None:
@@ -133,7 +144,9 @@ def _source(path: Path | None, shard: Shard | None) -> Iterator[BinaryIO | Shard
         return
     if (warning := on_encoding(path)) is not None:
         logs.warning(warning)
-    with open_text(path) if shard is None else open_shard(path, shard) as stream:
+    opened: AbstractContextManager[BinaryIO | ShardText]
+    opened = open_text(path) if shard is None else open_shard(path, shard)
+    with opened as stream:
         yield stream
 
 
@@ -145,8 +158,8 @@ class _Stream:
     tally: Mapping[str, Any] | None = None
     is_file = False
 
-    def __init__(self, write: Write) -> None:
-        self._write = write
+    def __init__(self, write: Write, *, fills_terminal: bool = False) -> None:
+        self._write, self.fills_terminal = write, fills_terminal
 
     def without_finished(self, windows: Iterator[list[Line]]) -> Iterator[list[Line]]:
         return windows
@@ -160,7 +173,7 @@ def _output(
     path: Path | None, *, force: bool, resume: bool, arguments: Sequence[str] | None
 ) -> Iterator[_Stream | ResumableOutput]:
     if path is None:
-        yield _Stream(StandardOutput().write)
+        yield _Stream(StandardOutput().write, fills_terminal=sys.stdout.isatty())
     elif is_stream(path):
         with file_appearing_whole(path) as stream, compressed(stream, path) as packed:
             yield _Stream(partial(_write_at_once, stream) if packed is stream else packed.write)
@@ -188,7 +201,7 @@ def _write_at_once(stream: BinaryIO, data: bytes) -> None:
 
 
 def _translated(
-    translator: Translator,
+    engine: Engine,
     lines: Iterator[list[Line]],
     read_line: Reader,
     format_line: Formatter,
@@ -205,17 +218,24 @@ def _translated(
             tally.count(line, translation)
             yield format_line(tally.line_number, line, translation)
 
-    for window in lines:
+    waiting: deque[list[Line]] = deque()  # the windows that are being translated
+
+    def requests() -> Iterator[list[str | Request]]:
+        number = tally.line_number
+        for window in lines:
+            waiting.append(window)
+            yield [read_line(number + place, line) for place, line in enumerate(window, 1)]
+            number += len(window)
+
+    try:
+        for translations in engine.translate(requests()):
+            window = waiting.popleft()
+            yield window, list(outputs(window, translations))
+    except LinesFailedError as error:
         num_before = tally.line_number
-        try:
-            translations = translator.translate_window(
-                [read_line(number, line) for number, line in enumerate(window, num_before + 1)]
-            )
-        except LinesFailedError as error:
-            finished = window[: error.first]
-            yield finished, list(outputs(finished, error.finished))
-            raise error.behind(num_before) from error.__cause__
-        yield window, list(outputs(window, translations))
+        finished = waiting.popleft()[: error.first]
+        yield finished, list(outputs(finished, error.finished))
+        raise error.behind(num_before) from error.__cause__
 
 
 class _Tally:

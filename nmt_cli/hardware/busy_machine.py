@@ -65,10 +65,15 @@ class LoadMeter:
 
 
 def advice_on_load(
-    others: float | None, cores: Cores, threads: int, processes: int = 1
+    others: float | None,
+    cores: Cores,
+    threads: int,
+    processes: int = 1,
+    option: str = "--devices",
 ) -> str | None:
     """Return a warning that ``threads`` in each of ``processes`` will be slow, and what helps.
 
+    ``option`` sets the number of processes.
     ``others`` is the number of cores that other programs use. Returns None if enough cores are
     left, or if ``others`` is None because it is unknown.
     """
@@ -80,7 +85,7 @@ def advice_on_load(
         return None
     fewer, remedy = max(1, int(free) // processes), ""
     if processes > max(1, int(free)):
-        remedy = f", or give --devices {max(1, int(free))}"
+        remedy = f", or give {option} {max(1, int(free))}"
     elif fewer < threads:
         remedy = f", or give --threads {fewer}"
     return (
@@ -89,8 +94,10 @@ def advice_on_load(
     )
 
 
-def warn_if_busy(meter: LoadMeter, threads: int, processes: int = 1) -> None:
+def warn_if_busy(
+    meter: LoadMeter, threads: int, processes: int = 1, option: str = "--devices"
+) -> None:
     """Warn if other programs use the cores that ``threads`` in each of ``processes`` need."""
-    advice = advice_on_load(meter.others(), cores(), threads, processes)
+    advice = advice_on_load(meter.others(), cores(), threads, processes, option)
     if advice is not None:
         logs.warning(advice)

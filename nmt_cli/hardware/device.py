@@ -16,10 +16,15 @@ def choose_device(name: str) -> torch.device:
         raise _unknown_device(name) from None
     if device.type not in {"cpu", "cuda"}:
         raise _unknown_device(name)
-    visible = torch.cuda.device_count() if device.type == "cuda" else 1
+    visible = visible_gpus() if device.type == "cuda" else 1
     if (device.index or 0) >= visible:
         raise UserError(f"--device {name} asked for, {visible} GPUs are visible.")
     return device
+
+
+def visible_gpus() -> int:
+    """Return how many GPUs this process may use."""
+    return torch.cuda.device_count()
 
 
 def set_num_threads(threads: int) -> None:

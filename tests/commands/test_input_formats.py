@@ -6,7 +6,6 @@ from nmt_cli.commands.input_formats import as_numbered_text, as_record, as_text,
 from nmt_cli.corpus.lines import Line
 from nmt_cli.decoding.request import Request
 
-
 NEEDS_ANOTHER_FORMAT = "n_best 2 needs --format tsv, jsonl, moses or fairseq"
 
 

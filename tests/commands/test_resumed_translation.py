@@ -10,6 +10,7 @@ import re
 import shlex
 import signal
 import sys
+import time
 from pathlib import Path
 from typing import ClassVar
 
@@ -127,9 +128,10 @@ def test_a_job_that_is_killed_again_and_again_ends_with_the_same_bytes(translate
     assert sorted(os.listdir()) == sorted(["in", output.name])  # noqa: PTH208
 
 
-def test_a_kill_at_any_file_operation_leaves_a_state_that_goes_on(translate, monkeypatch):
+@pytest.mark.parametrize("step", [5, pytest.param(1, marks=pytest.mark.slow)])
+def test_a_kill_at_any_file_operation_leaves_a_state_that_goes_on(translate, monkeypatch, step):
     monkeypatch.setitem(line_windows.STEADY_WINDOW, "cpu", 50)
-    for kill_at in range(1, 100):
+    for kill_at in range(1, 100, step):
         status = in_a_process(lambda: translate("--output", "out"), kill_at)
         if status != -signal.SIGKILL:
             break
@@ -339,7 +341,7 @@ class Slow(io.BytesIO):
     def readline(self, size=-1):
         line = super().readline(size)
         if line.endswith(b"5\n"):
-            line_windows.time.sleep(0.01)
+            time.sleep(0.01)
         return line
 
 

@@ -6,6 +6,7 @@ import lzma
 import os
 import random
 from pathlib import Path
+from typing import BinaryIO, cast
 
 import pytest
 
@@ -58,7 +59,7 @@ def test_only_the_first_line_of_the_text_loses_its_mark():
     read = []
     for number in (1, 2):
         part = ShardText(io.BytesIO(data), len(data), Shard(number, 2))
-        read += list(read_lines(part, part.num_lines_before))
+        read += list(read_lines(cast(BinaryIO, part), part.num_lines_before))
     assert [line.text for line in read] == ["one", "\ufefftwo"]
 
 
