@@ -28,7 +28,7 @@ from nmt_cli.hardware.device import (
 class Processes(NamedTuple):
     """The processes that share the text."""
 
-    count: int
+    number: int
     are_workers: bool  # processes beside that of the command
     on_gpus: bool  # a GPU for each
 
@@ -87,12 +87,12 @@ def opened_engine(
         return
     threads = threads or 1
     if not processes.on_gpus:
-        warn_if_busy(meter, threads, processes.count, option="--workers")
+        warn_if_busy(meter, threads, processes.number, option="--workers")
     options = {**options, "device": device}
     starter = Starter(
         WorkerModel(model, options, threads, processes.on_gpus, quiet=logs.are_quiet())
     )
-    pool = WorkerPool(starter, processes.count)
+    pool = WorkerPool(starter, processes.number)
     try:
         pool.open()
         yield Engine(pool.translate_windows, pool.chosen, threads)

@@ -23,9 +23,9 @@ class ShardText:
         """``size`` is the number of bytes of the whole text. Reads up to the part's first line."""
         self.name = getattr(stream, "name", None)
         self.num_lines_before = 0  # in the whole text
-        self._stream, self._end = stream, size * shard.number // shard.count
+        self._stream, self._end = stream, size * shard.number // shard.total
         self._place = 0
-        self._skip(size * (shard.number - 1) // shard.count)
+        self._skip(size * (shard.number - 1) // shard.total)
         self._start = self._place
 
     def readline(self, size: int) -> bytes:

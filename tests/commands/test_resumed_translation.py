@@ -11,6 +11,7 @@ import shlex
 import signal
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import ClassVar
 
@@ -30,7 +31,12 @@ else:
     from backports import zstd
 
 LINES = [f"line {number}" for number in range(1, 101)]
-UNPACK = {"": bytes, ".gz": gzip.decompress, ".xz": lzma.decompress, ".zst": zstd.decompress}
+UNPACK: dict[str, Callable[[bytes], bytes]] = {
+    "": bytes,
+    ".gz": gzip.decompress,
+    ".xz": lzma.decompress,
+    ".zst": zstd.decompress,
+}
 
 
 class WindowTranslator:

@@ -2,7 +2,6 @@
 
 import errno
 import gzip
-import hashlib
 import io
 import json
 import lzma
@@ -33,6 +32,7 @@ from nmt_cli.locks import claimed
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.temporary_names import temporary_path
 from tests.fake_models import ByteTokenizer, CopyModel, save_as_model, tiny_recipe, translator_of
+from tests.tagging import NASTY, digest, expected_output
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -40,34 +40,12 @@ else:
     from backports import zstd
 
 MODEL = Path("model")
-NASTY = [
-    b"",
-    b"   ",
-    b"\r",
-    b"word\r",
-    b"lone\rreturn",
-    "line\u2028separator".encode(),
-    "next\u0085line".encode(),
-    b"nul\0byte",
-    b"\xff\xfe bad \xed\xa0\x80 bytes \xc0\xaf",
-    "\ufefflate mark".encode(),
-    "zero\u200bwidth \u200d".encode(),
-    b"<s> </s> <unk>",
-    "▁ ▁▁x @@ ||| y@@".encode(),
-    b"\x0b\x0c\x1c\x1d\x1e",
-    "😀👩\u200d👩\u200d👧 עברית e\u0301".encode(),
-    b"\t tab \t",
-]
-
-
-def digest(line):
-    return hashlib.sha256(line.encode()).hexdigest()[:8]
 
 
 class TaggingTranslator:
     """Answers each line with a hash of it, so that a line in the wrong place shows."""
 
-    chosen: ClassVar = {}
+    chosen: ClassVar[dict[str, str]] = {}
 
     def __init__(self, fails=lambda line: None):
         self.fails = fails
@@ -118,17 +96,6 @@ def copying_pipe(monkeypatch):
         monkeypatch,
         translator_of(recipe, ByteTokenizer(), transformer, precision="fp32"),
     )
-
-
-def expected_output(data, translate_line):
-    """The expected lines, computed from the bytes without our reader."""
-    *lines, last = data.removeprefix(b"\xef\xbb\xbf").split(b"\n")
-    out = []
-    for raw, end in [*((line, b"\n") for line in lines), *([(last, b"")] if last else [])]:
-        text = raw.removesuffix(b"\r").decode(errors="replace")
-        answer = "" if is_blank(text) else translate_line(text)
-        out.append(answer.encode() + (b"\r" if raw.endswith(b"\r") else b"") + end)
-    return b"".join(out)
 
 
 def test_every_nasty_line_has_its_answer(pipe):

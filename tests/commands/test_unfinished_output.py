@@ -27,7 +27,7 @@ class BuggyTranslator:
     """Echoes its lines, but for one that meets a bug."""
 
     bad = "line 701"
-    chosen: ClassVar = {}
+    chosen: ClassVar[dict[str, str]] = {}
 
     def translate_window(self, lines):
         if self.bad in lines:

@@ -1,7 +1,9 @@
-"""SIGKILL at random moments of a translation: ``--resume`` ends it with the same bytes."""
+"""Long translations: SIGKILL at random moments changes no byte, and memory does not grow."""
 
 import random
 import time
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 import torch
@@ -12,7 +14,8 @@ from tests.fake_models import save_as_model
 from tests.faults.faults import fault, set_constant, set_items
 from tests.faults.trainings import Command
 
-NUM_LINES = 4000
+NUM_LINES = 12_000
+SHORT_LINES = 2_000_000
 # More windows and more records than in a job of a few seconds.
 OFTEN = [
     fault(set_items, where="nmt_cli.commands.line_windows:STEADY_WINDOW", items={"cpu": 100}),
@@ -23,19 +26,27 @@ OFTEN = [
 
 
 @pytest.fixture
-def translate(zygote, toy, tmp_path):
-    """Start a translation of many lines into a file of that name."""
+def model(toy, tmp_path):
+    """The directory of a tiny model that was not trained."""
     torch.manual_seed(1)
-    model = Transformer(toy.recipe.model, toy.corpus.tokenizer.size)
+    transformer = Transformer(toy.recipe.model, toy.corpus.tokenizer.size)
+    decoding = toy.recipe.decoding.model_copy(update={"max_extra_length": 1, "beam_size": 1})
+    recipe = toy.recipe.model_copy(update={"decoding": decoding})
     with directory_appearing_whole(tmp_path / "model") as partial:
-        save_as_model(partial, toy.recipe, toy.corpus.tokenizer, model)
+        save_as_model(partial, recipe, toy.corpus.tokenizer, transformer)
         partial.facts["kind"] = "average"
+    return tmp_path / "model"
+
+
+@pytest.fixture
+def translate(zygote, model, tmp_path):
+    """Start a translation of many lines into a file of that name."""
     chance = random.Random(1)
     lines = [" ".join(chance.choices(["ant", "bee", "cat"], k=5)) for _ in range(NUM_LINES)]
     (tmp_path / "in").write_text("".join(f"{line}\n" for line in lines))
 
     def start(name, *options):
-        arguments = ["translate", str(tmp_path / "model"), "--device=cpu", "--precision=fp32"]
+        arguments = ["translate", str(model), "--device=cpu", "--precision=fp32"]
         arguments += ["--threads=1", f"--input={tmp_path / 'in'}", f"--output={tmp_path / name}"]
         return Command(zygote, [*arguments, *options], tmp_path / f"{name}.stderr", OFTEN)
 
@@ -63,3 +74,31 @@ def test_a_hundred_random_kills_change_no_byte(translate, tmp_path):
             resumed += "Going on behind line" in ended.stderr
         assert (tmp_path / "out").read_bytes() == expected
     assert resumed > 10
+
+
+def memory_of(process):
+    """Return the resident memory of a process in MB."""
+    text = Path(f"/proc/{process}/status").read_text()
+    return int(text.split("VmRSS:")[1].split()[0]) / 1000
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(7200)
+def test_two_million_short_lines_take_no_more_memory_than_few(zygote, model, tmp_path):
+    with (tmp_path / "in").open("w") as stream:
+        stream.writelines(
+            f"{'ant bee' if number % 3 else 'cat'}\n" for number in range(SHORT_LINES)
+        )
+    arguments = ["translate", str(model), "--device=cpu", "--precision=fp32", "--threads=1"]
+    arguments += [f"--input={tmp_path / 'in'}", f"--output={tmp_path / 'out'}"]
+    command = Command(zygote, arguments, tmp_path / "stderr", [])
+    before, largest = memory_of(command.pid), 0.0
+    with suppress(OSError, IndexError):  # it has ended
+        while not (tmp_path / "out").exists():
+            largest = max(largest, memory_of(command.pid))
+            time.sleep(0.2)
+    ended = command.wait()
+    assert ended.status == 0, ended.stderr
+    with (tmp_path / "out").open("rb") as stream:
+        assert sum(1 for _ in stream) == SHORT_LINES
+    assert 0 < largest - before < 150
