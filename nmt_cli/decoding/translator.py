@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypedDict
 
 import torch
 
-from nmt_cli.corpus.lines import is_blank, one_line, why_not_unicode
+from nmt_cli.corpus.lines import is_blank, why_not_unicode
 from nmt_cli.corpus.tokenizer import Tokenizer
+from nmt_cli.decoding.answers import Answers, Trees
 from nmt_cli.decoding.attention_to_source import AttentionToSource
-from nmt_cli.decoding.beams import Found, Hypothesis, SearchSettings, length_penalty
+from nmt_cli.decoding.beams import Found, SearchSettings
 from nmt_cli.decoding.by_length import SearchByLength
 from nmt_cli.decoding.cached_model import CachedTransformer
 from nmt_cli.decoding.constraints import Constraints
@@ -27,8 +26,8 @@ from nmt_cli.decoding.request import Request, numbered
 from nmt_cli.decoding.rules.well_formed_trees import WellFormedTrees
 from nmt_cli.decoding.sampling import MOST_SAMPLES, SampledCandidates, Sampling, gathered
 from nmt_cli.decoding.search import Sentence, StepModel, beam_search
-from nmt_cli.decoding.translation import Alternative, LinesFailedError, Translation
-from nmt_cli.decoding.tree_output import Tokenize, TreeText, splitter, tree_of
+from nmt_cli.decoding.translation import LinesFailedError, Translation
+from nmt_cli.decoding.tree_output import Tokenize, splitter
 from nmt_cli.decoding.unknown_words import UnknownWords
 from nmt_cli.decoding.wanted_output import NO_PLACE, NBest, Wanted, WantedOutputs
 from nmt_cli.decoding.word_alignment import WordAligner
@@ -39,7 +38,6 @@ from nmt_cli.hardware.precision import at_precision, choose_precision
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.model_directory import fingerprint, load_model
 from nmt_cli.model_settings import ModelSettings
-from nmt_cli.trees.repair import Repairs
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -133,7 +131,7 @@ class Translator:
         ensemble: Sequence[Member] = (),
     ) -> None:
         decoding, device = settings.decoding, model.output_weight.device
-        self._tokenizer, self._too_long, self._keep_pieces = tokenizer, too_long, keep_pieces
+        self._tokenizer, self._too_long = tokenizer, too_long
         self._form, self._words_of = settings.trees, splitter(tokenize, settings.trees)
         self._settings = SearchSettings(
             beam_size if beam_size is not None else decoding.beam_size,
@@ -159,7 +157,6 @@ class Translator:
         if well_formed_trees is None:
             well_formed_trees = decoding.well_formed_trees
         rule = WellFormedTrees.of_model(tokenizer, self._form) if well_formed_trees else None
-        self._tree_rule = rule
         limits = OutputLimits(tokenizer.eos_id, max_extra_length, longest, rule)
         self._outputs = WantedOutputs(
             tokenizer,
@@ -183,8 +180,14 @@ class Translator:
         if ensemble:
             others = (at_precision(each.model.eval(), chosen) for each in ensemble)
             self._model = Ensemble([self._model, *map(CachedTransformer, others)])
-        self._aligner = WordAligner(settings) if alignments else None
-        self._unknown_words = UnknownWords(tokenizer, settings.text) if replace_unknown else None
+        self._answers = Answers(
+            tokenizer,
+            self._settings.length_penalty,
+            keep_pieces=keep_pieces,
+            trees=Trees(settings.trees, rule) if settings.trees is not None else None,
+            aligner=WordAligner(settings) if alignments else None,
+            unknown_words=UnknownWords(tokenizer, settings.text) if replace_unknown else None,
+        )
         self._attention: AttentionToSource | None = None
         if alignments or replace_unknown:
             self._attention = AttentionToSource(model, tokenizer, settings.text)
@@ -361,58 +364,8 @@ class Translator:
             error = self._outputs.explained(error, job.wanted)
         if error is not None or not found:
             return Translation(error=error)
-        return self._joined(job, found)
-
-    def _joined(self, job: _Job, found: Sequence[tuple[Hypothesis, ...]]) -> Translation:
-        # The k-th best of a line in parts joins the k-th best of each part, or the part's last.
-        num_ranks = max(map(len, found))
-        ranking = [
-            self._alternative([ranked[min(k, len(ranked) - 1)] for ranked in found], job)
-            for k in range(num_ranks)
-        ]
-        return Translation.of(ranking, num_parts=len(found), truncated=job.truncated)
-
-    def _alternative(self, hypotheses: Sequence[Hypothesis], job: _Job) -> Alternative:
-        texts, pieces = [], []
-        for hypothesis, part in zip(hypotheses, job.parts, strict=True):
-            texts.append(self._text(hypothesis, part))
-            pieces += self._tokenizer.pieces(hypothesis.tokens)
-        text, repairs = self._tree(hypotheses, job) or self._whole(texts, job)
-        log_probability = sum(hypothesis.log_probability for hypothesis in hypotheses)
-        length = sum(len(hypothesis.tokens) + 1 for hypothesis in hypotheses)
-        score = log_probability / length_penalty(length, self._settings.length_penalty)
-        of_tokens = tuple(chain.from_iterable(each.token_scores for each in hypotheses))
-        links = self._aligner.align(hypotheses, job.parts) if self._aligner is not None else ()
-        return Alternative(
-            one_line(text), score, tuple(pieces), repairs, log_probability, of_tokens, links
-        )
-
-    def _tree(self, hypotheses: Sequence[Hypothesis], job: _Job) -> TreeText | None:
-        """Return the tree of an output that has exactly the words of the line, read without them."""
-        rule, form = self._tree_rule, self._form
-        if rule is None or form is None or self._keep_pieces or len(hypotheses) > 1:
-            return None
-        symbols = rule.brackets_and_tags(hypotheses[0].tokens, job.words)
-        if symbols is None:
-            return None
-        text = self._tokenizer.decode(symbols)
-        return tree_of([text], job.words, replace(form, words="dropped"))
-
-    def _text(self, hypothesis: Hypothesis, part: Part) -> str:
-        if self._unknown_words is not None:
-            return self._unknown_words.replaced(hypothesis, part, keep_pieces=self._keep_pieces)
-        return self._tokenizer.decode(hypothesis.tokens, keep_pieces=self._keep_pieces)
-
-    def _whole(self, texts: Sequence[str], job: _Job) -> tuple[str, Repairs | None]:
-        """Return the translation of a line made of the translations of its parts."""
-        if self._form is not None and not self._keep_pieces:
-            return tree_of(texts, job.words, self._form)
-        whole = ""
-        for text, part in zip(texts, job.parts, strict=True):
-            if whole:
-                whole += " " if self._keep_pieces else part.separator
-            whole += text
-        return whole, None
+        answer = self._answers.joined(job.parts, job.words, found)
+        return answer._replace(truncated=job.truncated)
 
 
 def _windows(requests: Iterable[Request]) -> Iterator[list[Request]]:

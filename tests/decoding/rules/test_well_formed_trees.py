@@ -59,7 +59,8 @@ class Toy:
         self.spacing = spacing
         tags = known_tags(self.form)
         self.has_words = self.form.words == "kept"
-        words = TreeWords(Speller(self.pieces.symbols), read) if self.has_words else None
+        speller: Any = Speller(read)
+        words = TreeWords(speller, read) if self.has_words else None
         self.rule = WellFormedTrees(self.pieces, len(self.tokens), EOS, tags, words)
 
     def sentence(self, number, num_words, longest):
