@@ -4,6 +4,7 @@ import gzip
 import io
 import json
 import math
+import random
 import re
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from click.testing import CliRunner
 
 from nmt_cli import cli
 from nmt_cli.commands.pair_windows import NamedStream, pair_windows
+from nmt_cli.corpus.lines import is_blank
 from nmt_cli.decoding.rescorer import Rescorer
 
 MODEL = Path(__file__).parents[1] / "formats/format_2/whitespace/run/average"
@@ -128,6 +130,20 @@ def test_output_appears_whole_and_replaces_no_text(call, tmp_path):
         "Error: --output text.de is the text text.de; choose another --output.\n"
     )
     assert (tmp_path / "text.de").read_bytes() == TARGET
+
+
+def test_fuzzed_lines_keep_their_number_and_order(call, tmp_path):
+    rng = random.Random(1)
+    chunks = [b"ant", b" ", b"\r", b"\xff", "\u2028".encode(), b"\x0b", b"\0", b"</s> ", b"bee "]
+    sources = [b"".join(rng.choices(chunks, k=rng.randrange(4))) for _ in range(150)]
+    targets = [b"bee " * rng.randrange(5) for _ in range(150)]
+    (tmp_path / "text.en").write_bytes(b"\n".join(sources) + b"\n")
+    (tmp_path / "text.de").write_bytes(b"\n".join(targets) + b"\n")
+    rows = [row.split("\t") for row in call("--format", "tsv").stdout.split("\n")[:-1]]
+    assert [int(number) for number, *_ in rows] == list(range(1, 151))
+    for source, target, (_, score, pieces, _) in zip(sources, targets, rows, strict=True):
+        assert (score == "") == is_blank(source.decode(errors="replace"))
+        assert pieces.split() == ([] if score == "" else target.decode().split())
 
 
 def test_no_lines_have_no_scores(call, tmp_path):
