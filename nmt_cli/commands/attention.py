@@ -11,6 +11,7 @@ from nmt_cli.atomic_files import file_appearing_whole, refuse_file
 from nmt_cli.commands.pipes import StandardOutput
 from nmt_cli.corpus.lines import is_blank
 from nmt_cli.corpus.tokenizer import Tokenizer
+from nmt_cli.decoding.length_limits import length_limits
 from nmt_cli.decoding.teacher_forcing import SentencePair, teacher_forced
 from nmt_cli.decoding.translator import Translator
 from nmt_cli.errors import UserError
@@ -173,12 +174,8 @@ def _attention(
 
 
 def _refuse_too_long(loaded: LoadedModel, tokens: Sequence[int], name: str) -> None:
-    architecture, limit = loaded.settings.architecture, None
-    if name == "source":
-        limit = loaded.settings.max_length
-    if architecture.positions == "learned":
-        longest = architecture.max_positions - 1  # the mark of start or end takes one
-        limit = longest if limit is None else min(limit, longest)
+    limits = length_limits(loaded.settings)
+    limit = limits.source if name == "source" else limits.target
     if limit is not None and len(tokens) > limit:
         raise UserError(
             f"the {name} has {len(tokens):,} pieces, the model takes {limit:,}; give a shorter one."
