@@ -63,6 +63,8 @@ RENAMED = (
     Renamed("score --lowercase", "--ignore-case", also="-lc --lc --lower"),
     Renamed("translate --input", "--input", "-src", "--input -i", "--input -i",
             also="-f --file --source --infile --input-file"),
+    Renamed("translate --shard", "--num-shards --shard-id", note="both in one value, from 1",
+            example="3/16"),
     Renamed("translate --output, average-checkpoints --output, report --output", "", "-output",
             "--output -o", "--output -o", also="--out --outfile --output-file --results-path"),
     Renamed("train --run-dir", "--save-dir", "-save_model", "--output -o", "--model -m",

@@ -293,6 +293,8 @@ def _record_to_continue(
     """Return the record of the unfinished output to continue; None to start anew."""
     partial, side_file = partial_of(path), side_file_of(path)
     if replace and not resume:
+        if partial.exists():
+            logs.info(f"Removing {partial}, an unfinished translation, because of --force.")
         remove_unfinished(path)
         return None
     record = read_record(path)

@@ -153,7 +153,8 @@ def test_a_kill_at_any_file_operation_leaves_a_state_that_goes_on(translate, mon
     ("stop", "status", "word"),
     [(KeyboardInterrupt(), 130, "interrupted"), (SystemExit(143), 143, "terminated")],
 )
-def test_an_interrupt_at_99_percent_loses_nothing(translate, stop, status, word):
+def test_an_interrupt_at_99_percent_loses_nothing(translate, monkeypatch, stop, status, word):
+    monkeypatch.setattr(resumable_output, "SECONDS_BETWEEN_RECORDS", 1e9)  # only the last
     WindowTranslator.interrupts_at["line 99"] = stop
     stopped = translate("--output", "out")
     assert stopped.exit_code == status
@@ -251,7 +252,9 @@ def test_an_unfinished_output_is_replaced_only_by_force(translate):
         "nmt-cli translate model --device cpu --input in --output out --resume\n" in refused.stderr
     )
     WindowTranslator.num_translated = 0
-    assert translate("--output", "out", "--force").exit_code == 3
+    anew = translate("--output", "out", "--force")
+    assert anew.exit_code == 3
+    assert "Removing out.partial, an unfinished translation, because of --force." in anew.stderr
     assert WindowTranslator.num_translated == 100
     assert sorted(os.listdir()) == ["in", "out"]  # noqa: PTH208
 
