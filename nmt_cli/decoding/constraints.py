@@ -32,4 +32,5 @@ class Constraints(NamedTuple):
 
     def more_than_max_length(self) -> bool:
         """Return whether anything but the longest length is restricted."""
-        return self._replace(max_length=None) != Constraints()
+        phrases = self.prefix or self.required or self.banned
+        return bool(self.min_length or self.no_repeat_ngram or phrases)

@@ -9,6 +9,8 @@ from nmt_cli.corpus.tokenizer import Tokenizer
 from nmt_cli.decoding.constraints import TextOrPieces
 from nmt_cli.decoding.rules.phrases import Phrase
 
+MOST_SHOWN = 80  # characters
+
 
 class ContradictionError(ValueError):
     """No output can be as it is wanted; the message is the reason."""
@@ -38,7 +40,12 @@ class TargetPhrases:
         self._tokenizer = tokenizer
 
     def encode_all(self, phrases: Iterable[TextOrPieces]) -> tuple[TargetPhrase, ...]:
-        """Return what ``encode`` returns for each phrase."""
+        """Return what ``encode`` returns for each phrase.
+
+        Raises ContradictionError also if ``phrases`` is one text and not a list.
+        """
+        if isinstance(phrases, str):
+            raise ContradictionError(f"a list of phrases is needed in place of {shown(phrases)}")
         return tuple(map(self.encode, phrases))
 
     def encode(self, phrase: TextOrPieces) -> TargetPhrase:
@@ -75,6 +82,8 @@ class TargetPhrases:
 
 
 def shown(phrase: TextOrPieces) -> str:
-    """Return ``phrase`` as messages show it."""
+    """Return ``phrase`` as messages show it; the end of a long one is left out."""
     text = phrase if isinstance(phrase, str) else " ".join(phrase)
+    if len(text) > MOST_SHOWN:
+        text = f"{text[:MOST_SHOWN]}..."
     return '"' + text.encode(errors="backslashreplace").decode() + '"'

@@ -29,7 +29,7 @@ from nmt_cli.decoding.search import Sentence, StepModel, beam_search
 from nmt_cli.decoding.translation import LinesFailedError, Translation
 from nmt_cli.decoding.tree_output import Tokenize, splitter
 from nmt_cli.decoding.unknown_words import UnknownWords
-from nmt_cli.decoding.wanted_output import NO_PLACE, NBest, Wanted, WantedOutputs
+from nmt_cli.decoding.wanted_output import NO_PLACE, Bounds, Wanted, WantedOutputs
 from nmt_cli.decoding.word_alignment import WordAligner
 from nmt_cli.hardware.choices import AUTO
 from nmt_cli.hardware.device import choose_device
@@ -92,6 +92,7 @@ class Translator:
     a value for the device. Raises UserError if an option is wrong or does not suit the model.
 
     With ``sampling``, ``n_best`` translations are drawn, in this order, instead of searched.
+    ``constraints`` are rules for all outputs; a ``Request`` may add rules for its own.
 
     The model is set to evaluation mode. If its dtype is not ``precision``, the translator keeps a
     converted copy and ignores later changes of the model; otherwise it uses the model itself.
@@ -162,8 +163,8 @@ class Translator:
             tokenizer,
             limits,
             constraints,
-            longest,
-            NBest(n_best, most),
+            n_best,
+            Bounds(longest, settings.max_length, most),
             is_parser=self._form is not None,
         )
         self._device = device

@@ -8,7 +8,7 @@ from nmt_cli.decoding.constraints import Constraints
 from nmt_cli.decoding.output_limits import OutputLimits
 from nmt_cli.decoding.request import Request
 from nmt_cli.decoding.rules.banned_phrases import BannedPhrases
-from nmt_cli.decoding.rules.completion import MOST_PHRASES, completion_of
+from nmt_cli.decoding.rules.completion import MOST_PHRASES, MOST_PIECES, completion_of
 from nmt_cli.decoding.rules.forced_prefix import ForcedPrefix
 from nmt_cli.decoding.rules.logits_rule import LogitsRule
 from nmt_cli.decoding.rules.minimum_length import MinimumLength
@@ -46,11 +46,12 @@ class Wanted(NamedTuple):
         return {name: each for name, each in data.items() if each is not None}
 
 
-class NBest(NamedTuple):
-    """How many outputs a line has by default, and at most."""
+class Bounds(NamedTuple):
+    """The most that a line can ask for."""
 
-    default: int
-    most: int
+    longest: int | None  # pieces of an output
+    prefix: int  # pieces
+    n_best: int
 
 
 class WantedOutputs:
@@ -61,16 +62,16 @@ class WantedOutputs:
         tokenizer: Tokenizer,
         limits: OutputLimits,
         constraints: Constraints,
-        longest: int | None,
-        n_best: NBest,
+        n_best: int,
+        bounds: Bounds,
         *,
         is_parser: bool,
     ) -> None:
-        """Prepare for outputs that have at most ``longest`` pieces.
+        """Prepare for lines with ``n_best`` outputs, unless a line asks for another number.
 
         Raises UserError if ``constraints`` do not suit the model or contradict each other.
         """
-        self._limits, self._constraints, self._longest = limits, constraints, longest
+        self._limits, self._constraints, self._bounds = limits, constraints, bounds
         self._phrases, self._is_parser = TargetPhrases(tokenizer), is_parser
         self._n_best = n_best
         if is_parser and constraints.more_than_max_length():
@@ -101,9 +102,11 @@ class WantedOutputs:
         """Return what is wanted for a line, or why it is impossible."""
         if request.error is not None:
             return Wanted(error=request.error)
-        n_best = self._n_best.default if request.n_best is None else request.n_best
-        if not 1 <= n_best <= self._n_best.most:
-            return Wanted(error=f"n_best must be from 1 to {self._n_best.most:,}, but is {n_best}")
+        n_best, most = request.n_best, self._bounds.n_best
+        if n_best is None:
+            n_best = self._n_best
+        if not 1 <= n_best <= most:
+            return Wanted(error=f"n_best must be from 1 to {most:,}, but is {n_best}")
         wanted = self._for_all
         if request.prefix is not None or request.required or request.banned:
             try:
@@ -151,14 +154,15 @@ class WantedOutputs:
         banned: tuple[TargetPhrase, ...],
     ) -> Wanted:
         """Return what is wanted. Raises ContradictionError if it contradicts itself."""
+        start = prefix[0].ids if prefix else ()
+        all_required = Phrases(phrase.ids for phrase in required)
+        shortest = self._shortest(start, all_required.phrases)
         named = [(f"the prefix {phrase.shown}", phrase) for phrase in prefix]
         named += [(f"the required phrase {phrase.shown}", phrase) for phrase in required]
         for name, phrase in named:
             self._refuse_forbidden(name, phrase, banned)
-        start = prefix[0].ids if prefix else ()
-        all_required = Phrases(phrase.ids for phrase in required)
         return Wanted(
-            shortest=self._shortest(start, all_required.phrases),
+            shortest=shortest,
             prefix=start,
             required=all_required if required else None,
             banned=self._banned_phrases(banned),
@@ -182,23 +186,31 @@ class WantedOutputs:
 
     def _shortest(self, prefix: Phrase, required: tuple[Phrase, ...]) -> int:
         """Return how many pieces the shortest output has."""
-        if len(required) > MOST_PHRASES:
+        num_pieces = sum(map(len, required))
+        if len(required) > MOST_PHRASES or num_pieces > MOST_PIECES:
             raise ContradictionError(
-                f"{len(required)} phrases are required, but {MOST_PHRASES} are possible"
+                f"at most {MOST_PHRASES} phrases of {MOST_PIECES} pieces together can be required, "
+                f"but there are {len(required)} of {num_pieces:,}"
             )
         of_phrases = len(prefix)
         if required:
             of_phrases += completion_of(required).num_missing(prefix)
-        if self._longest is not None:
-            allowed = f"but an output has at most {self._longest:,}"
-            if of_phrases > self._longest:
+        longest = self._bounds.longest
+        if longest is not None:
+            allowed = f"but an output has at most {longest:,}"
+            if of_phrases > longest:
                 raise ContradictionError(
                     f"the prefix and the required phrases need {of_phrases:,} pieces, {allowed}"
                 )
-            if self._constraints.min_length > self._longest:
+            if self._constraints.min_length > longest:
                 raise ContradictionError(
                     f"--min-length asks for {self._constraints.min_length:,} pieces, {allowed}"
                 )
+        if len(prefix) > self._bounds.prefix:
+            raise ContradictionError(
+                f"the prefix has {len(prefix):,} pieces, but only {self._bounds.prefix:,} are "
+                "possible"
+            )
         return max(of_phrases, self._constraints.min_length)
 
 

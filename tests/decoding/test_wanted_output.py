@@ -1,6 +1,6 @@
 """Rules in beam search and in sampling: their outputs are exactly those that are allowed."""
 
-from itertools import product
+from itertools import pairwise, product
 
 import pytest
 import torch
@@ -11,7 +11,7 @@ from nmt_cli.decoding.constraints import Constraints
 from nmt_cli.decoding.output_limits import OutputLimits
 from nmt_cli.decoding.request import Request
 from nmt_cli.decoding.sampling import SampledCandidates, Sampling
-from nmt_cli.decoding.wanted_output import NBest, WantedOutputs
+from nmt_cli.decoding.wanted_output import Bounds, WantedOutputs
 from nmt_cli.errors import UserError
 from tests.fake_models import EOS, tiny_recipe
 from tests.table_search import log_probability, random_table, search, settings
@@ -25,8 +25,8 @@ EVERYTHING = [tokens for length in range(LONGEST + 1) for tokens in product(TOKE
 
 def wanted_outputs(constraints, extra_length=2, longest=None, *, is_parser=False):
     limits = OutputLimits(EOS, extra_length, longest, None)
-    n_best = NBest(1, 5)
-    return WantedOutputs(TOKENIZER, limits, constraints, longest, n_best, is_parser=is_parser)
+    bounds = Bounds(longest, 20, 5)
+    return WantedOutputs(TOKENIZER, limits, constraints, 1, bounds, is_parser=is_parser)
 
 
 def ids(text):
@@ -118,7 +118,7 @@ def test_samples_are_outputs_that_are_allowed(constraints):
 
 def test_sentences_with_and_without_wishes_share_a_search():
     """Slots of different lengths and wishes, in beams too narrow to see all."""
-    outputs = wanted_outputs(Constraints(banned=["d d"]), extra_length=4)
+    outputs = wanted_outputs(Constraints(no_repeat_ngram=2, banned=["d d"]), extra_length=4)
     requests = [
         Request("x"),
         Request("x", prefix="c a"),
@@ -145,6 +145,7 @@ def test_sentences_with_and_without_wishes_share_a_search():
             for phrase in [each for each in request.banned if isinstance(each, str)] + ["d d"]:
                 assert not occurs(phrase, best.tokens)
             assert 0 not in best.tokens or ["<unk>"] not in request.banned
+            assert len(set(pairwise(best.tokens))) == max(0, len(best.tokens) - 1)
 
 
 def test_wishes_of_a_line_join_those_of_all_lines_but_its_prefix_is_its_own():
@@ -185,11 +186,13 @@ CONTRADICTIONS = [
     ),
     (Request("x", banned=["a x"]), 'the vocabulary lacks a piece of the phrase "a x"'),
     (Request("x", required=[["a", "</s>"]]), 'the vocabulary has no piece "</s>"'),
+    (Request("x", required=["a " * 101]), "at most 10 phrases of 100 pieces together can"),
+    (Request("x", required="ab"), 'a list of phrases is needed in place of "ab"'),
     (Request("x", banned=[" "]), 'the phrase " " has no pieces'),
     (Request("x", prefix="\ud800"), "character 1 is U+D800, half of a surrogate pair in the phr"),
     (
         Request("x", required=[f"{a} {b}" for a in "acd" for b in "abcd"]),
-        "12 phrases are required, but 10 are possible",
+        "at most 10 phrases of 100 pieces together can be required, but there are 12 of 24",
     ),
 ]
 
@@ -212,6 +215,13 @@ def test_contradictions_of_options_are_refused(asked, reason):
         wanted_outputs(rules, longest=5)
     assert str(caught.value).startswith(reason)
     assert str(caught.value).endswith("; change one of these options.")
+
+
+def test_a_prefix_is_no_longer_than_a_line_of_the_model():
+    outputs = wanted_outputs(Constraints())
+    assert outputs.wanted(Request("x", prefix="a " * 20)).error is None
+    error = outputs.wanted(Request("x", prefix="a " * 21)).error
+    assert error == "the prefix has 21 pieces, but only 20 are possible"
 
 
 @pytest.mark.parametrize(

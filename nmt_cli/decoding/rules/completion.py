@@ -11,8 +11,9 @@ import numpy as np
 from nmt_cli.decoding.beams import Array
 from nmt_cli.decoding.rules.phrases import Phrase
 
-MOST_PHRASES = 10  # the table has 2^10 sets of phrases then
-NEVER = 1 << 30
+# The table has 2^phrases * pieces entries: 200 KB at most, made in half a second.
+MOST_PHRASES, MOST_PIECES = 10, 100
+NEVER = 1 << 14
 
 
 class Completion:
@@ -24,19 +25,23 @@ class Completion:
     """
 
     def __init__(self, phrases: Sequence[Phrase]) -> None:
-        if len(phrases) > MOST_PHRASES:
-            raise ValueError(f"{len(phrases)} phrases, but at most {MOST_PHRASES}")
-        begun = dict.fromkeys(phrase[:n] for phrase in phrases for n in range(len(phrase) + 1))
-        states = {beginning: number for number, beginning in enumerate({(): None, **begun})}
+        if len(phrases) > MOST_PHRASES or sum(map(len, phrases)) > MOST_PIECES:
+            raise ValueError(f"more than {MOST_PHRASES} phrases or {MOST_PIECES} pieces")
+        begun = {phrase[:n] for phrase in phrases for n in range(len(phrase) + 1)}
+        states = {beginning: number for number, beginning in enumerate(sorted(begun, key=len))}
         pieces = dict.fromkeys(piece for phrase in phrases for piece in phrase)
         self._columns = {piece: column for column, piece in enumerate(pieces)}
         self._other = len(pieces)
         self._next = np.zeros((len(states), len(pieces) + 1), np.int64)  # N T
+        shorter = [0] * len(states)  # the state of the longest end that is shorter than the state
         for beginning, state in states.items():
+            row = self._next[shorter[state]].copy()
             for piece, column in self._columns.items():
-                text = (*beginning, piece)
-                known = (text[cut:] for cut in range(len(text) + 1) if text[cut:] in states)
-                self._next[state, column] = states[next(known)]
+                longer = states.get((*beginning, piece))
+                if longer is not None:
+                    shorter[longer] = int(row[column]) if state else 0
+                    row[column] = longer
+            self._next[state] = row
         occurred = [
             sum(1 << n for n, phrase in enumerate(phrases) if state[-len(phrase) :] == phrase)
             for state in states
@@ -66,7 +71,7 @@ class Completion:
         return done, state
 
     def _table(self, num_phrases: int) -> Array:
-        missing = np.full((1 << num_phrases, len(self._next)), NEVER)
+        missing = np.full((1 << num_phrases, len(self._next)), NEVER, np.int16)
         missing[-1] = 0
         for done in range(len(missing) - 2, -1, -1):
             sets = done | self._occurred[self._next]  # N T
@@ -78,7 +83,7 @@ class Completion:
         return missing
 
 
-@lru_cache(maxsize=1000)
+@lru_cache(maxsize=500)
 def completion_of(phrases: tuple[Phrase, ...]) -> Completion:
-    """Return the ``Completion`` of ``phrases``, of which there are at most ``MOST_PHRASES``."""
+    """Return the ``Completion`` of ``phrases``, at most ``MOST_PHRASES`` and ``MOST_PIECES``."""
     return Completion(phrases)

@@ -51,5 +51,14 @@ def test_phrases_overlap_and_contain_each_other():
 def test_the_largest_number_of_phrases():
     chain = [(n, n + 1) for n in range(MOST_PHRASES)]
     assert Completion(chain).num_missing(()) == MOST_PHRASES + 1
-    with pytest.raises(ValueError, match="11 phrases, but at most 10"):
-        Completion([*chain, (99,)])
+    for too_many in ([*chain, (99,)], [tuple(range(101))]):
+        with pytest.raises(ValueError, match="more than 10 phrases or 100 pieces"):
+            Completion(too_many)
+
+
+def test_a_long_phrase_that_nearly_repeats_itself():
+    phrase = (5, 6) * 49 + (5, 5)
+    completion = Completion([phrase])
+    assert completion.num_missing(phrase[:-1]) == 1
+    assert completion.num_missing((*phrase[:-1], 6)) == 2  # two pieces later it may end as well
+    assert completion.num_missing((*phrase[:-1], 7)) == 100
