@@ -186,6 +186,14 @@ def test_a_bug_is_raised_behind_the_lines_before(tmp_path):
     assert "TypeError: ours" in str(error.__cause__)
 
 
+def test_a_bug_in_half_a_window_has_the_number_of_its_line(tmp_path):
+    window = ["once-1", "once-2", "c", "d", "e", "bug", "g", "h"]
+    with opened(2, lambda: Fake(tmp_path)) as pool, pytest.raises(LinesFailedError) as caught:
+        list(pool.translate_windows(iter([window])))
+    assert (caught.value.first, caught.value.last) == (5, 5)
+    assert [translation.text.split()[0] for translation in caught.value.finished] == window[:5]
+
+
 def test_few_windows_are_read_ahead(tmp_path):
     num_read = 0
 
