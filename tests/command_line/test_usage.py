@@ -135,7 +135,7 @@ def test_a_single_letter_means_no_key(command_line):
 def test_what_does_not_exist_is_explained():
     assert "--weight-decay: always Adam" in refusal("train base --weight-decay 0.1")
     assert "--overwrite: train never replaces a run." in refusal("train base --overwrite")
-    assert "--unkpen: translate writes unknown words as <unk>" in refusal("translate m --unkpen 3")
+    assert "--unkpen: unknown words have no penalty" in refusal("translate m --unkpen 3")
     assert "marian-server: there is no server; " in refusal("marian-server")
 
 

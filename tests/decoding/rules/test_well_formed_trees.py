@@ -122,6 +122,8 @@ def all_trees(name, spacing, num_words, longest):
     """Return the pieces of every tree of so many words and at most ``longest`` pieces."""
     toy = Toy(name, spacing)
     most = longest // 2 if spacing == "each" else longest
+    if toy.has_words:
+        most -= sum(len(SPELLED[word]) for word in words_of(num_words))
     texts = (
         toy.spaced(symbols, num_words)
         for length in range(most + 1)
