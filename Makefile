@@ -17,11 +17,12 @@ $(INSTALLED): setup.py pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt $(PIP_ARGS) --editable ".[dev]"
 	touch $@
 
+# Many tests wait for the processes that they start, so three at a time suit two cores.
 test: setup
-	$(BIN)/python -m pytest --numprocesses 2
+	$(BIN)/python -m pytest --numprocesses 3
 
 test-all: setup
-	$(BIN)/python -m pytest --numprocesses 2 -m ""
+	$(BIN)/python -m pytest --numprocesses 3 -m ""
 
 lint: setup
 	$(BIN)/ruff check .
