@@ -19,7 +19,7 @@ from nmt_cli.decoding.draws import key_of, uniforms
 from nmt_cli.decoding.isolation import IMPOSSIBLE, Outcome
 from nmt_cli.decoding.rules.logits_rule import SlotStates
 from nmt_cli.decoding.search import Sentence
-from nmt_cli.decoding.top_k import BLOCK, EXPONENTIALS_AT_ONCE, top_k
+from nmt_cli.decoding.top_k import BLOCK, rows_at_once, top_k
 from nmt_cli.errors import UserError
 
 MOST_SAMPLES = 1000
@@ -126,9 +126,8 @@ class SampledCandidates:
         keys = np.zeros(len(scores), np.uint64)
         keys[list(states.data)] = np.array(list(states.data.values()), np.uint64)
         drawn = torch.from_numpy(uniforms(keys, states.lengths)).to(logits.device)
-        at_once = EXPONENTIALS_AT_ONCE.get(logits.device.type, EXPONENTIALS_AT_ONCE["cpu"])
-        rows_at_once = max(1, at_once // logits.shape[1])
-        chunks = zip(logits.split(rows_at_once), drawn.split(rows_at_once), strict=True)
+        at_once = rows_at_once(logits)
+        chunks = zip(logits.split(at_once), drawn.split(at_once), strict=True)
         tokens = torch.cat([self._draw(*chunk) for chunk in chunks])[:, None]
         rows = torch.from_numpy(scores).to(logits.device)
         totals = logits.gather(1, tokens).float() - normalizers[:, None] + rows

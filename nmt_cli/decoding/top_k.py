@@ -47,9 +47,14 @@ def top_k(rows: Tensor, k: int) -> Best:
 
 def log_normalizers(logits: Tensor) -> Tensor:
     """Return log(sum(exp(row))) [R] in fp32, without a second tensor of the logits' size."""
-    at_once = EXPONENTIALS_AT_ONCE.get(logits.device.type, EXPONENTIALS_AT_ONCE["cpu"])
-    chunks = torch.split(logits, max(1, at_once // logits.shape[1]))
+    chunks = torch.split(logits, rows_at_once(logits))
     return torch.cat([chunk.float().logsumexp(dim=1) for chunk in chunks])
+
+
+def rows_at_once(logits: Tensor) -> int:
+    """Return of how many rows [R, V] exponentials are best computed together."""
+    at_once = EXPONENTIALS_AT_ONCE.get(logits.device.type, EXPONENTIALS_AT_ONCE["cpu"])
+    return max(1, at_once // logits.shape[1])
 
 
 def _top_k_of(values: Tensor, indices: Tensor, k: int) -> Best:
