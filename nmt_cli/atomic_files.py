@@ -47,7 +47,7 @@ def directory_appearing_whole(directory: Path, *, replace: bool = False) -> Iter
     """
     refuse_directory(directory, replace=replace)
     partial = Partial(temporary_path(directory, "partial"), {})
-    with _naming_failed_writes(directory):
+    with naming_failed_writes(directory):
         make_folders(directory.parent)
         partial.path.mkdir()
         try:
@@ -84,7 +84,7 @@ def file_appearing_whole(path: Path, *, replace: bool = False) -> Iterator[Binar
             yield stream
         return
     partial = temporary_path(path, "partial")
-    with _naming_failed_writes(path):
+    with naming_failed_writes(path):
         try:
             with partial.open("wb") as stream:
                 yield stream
@@ -261,16 +261,20 @@ def refuse_broken_link(path: Path) -> None:
 
 
 @contextmanager
-def _naming_failed_writes(path: Path) -> Iterator[None]:
+def naming_failed_writes(path: Path, *, leaves_nothing: bool = True) -> Iterator[None]:
+    """Turn the error of a failed write to ``path`` into an OutputError with a remedy.
+
+    ``leaves_nothing`` is whether what was written so far is removed.
+    """
     try:
         yield
     except OSError as error:
         if not is_failed_write(error):
             raise
-        raise OutputError(
-            f"{path} could not be written: {error.strerror}. "
-            f"Nothing half-written was left; {REMEDIES[error.errno or 0]} and run again."
-        ) from error
+        advice = f"; {REMEDIES[error.errno or 0]}"
+        if leaves_nothing:
+            advice = f". Nothing half-written was left{advice} and run again"
+        raise OutputError(f"{path} could not be written: {error.strerror}{advice}.") from error
 
 
 @contextmanager

@@ -18,9 +18,8 @@ from typing import Any, BinaryIO
 from nmt_cli import logs
 from nmt_cli.atomic_files import (
     HASHED_AT_ONCE,
-    REMEDIES,
-    is_failed_write,
     keep_unfinished,
+    naming_failed_writes,
     publish_file,
     refuse_file,
 )
@@ -246,7 +245,7 @@ def resumable_output(
         record = _record_to_continue(path, replace=replace, resume=resume, arguments=arguments)
         output = ResumableOutput(path, record)
         try:
-            with _naming_failed_writes(path):
+            with naming_failed_writes(path, leaves_nothing=False):
                 yield output
                 output.finish(replace=replace)
         except LinesFailedError as error:
@@ -349,15 +348,3 @@ def _redirection(arguments: Sequence[str]) -> str:
         if path.is_file():
             return f" < {command(path)}"
     return "   (with the same text on stdin)"
-
-
-@contextmanager
-def _naming_failed_writes(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        if not is_failed_write(error):
-            raise
-        raise OutputError(
-            f"{path} could not be written: {error.strerror}; {REMEDIES[error.errno or 0]}."
-        ) from error
