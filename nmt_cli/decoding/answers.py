@@ -46,18 +46,20 @@ class Answers:
         parts: Sequence[Part],
         words: Sequence[str],
         found: Sequence[tuple[Hypothesis, ...]],
+        *,
+        truncated: bool,
     ) -> Translation:
         """Return the translation of a line whose ``parts`` have the hypotheses ``found``.
 
         Its k-th best joins the k-th best of each part, or the part's last. ``words`` are the leaves
-        of its tree.
+        of its tree. ``truncated`` is whether the line was cut.
         """
         num_ranks = max(map(len, found))
         ranking = [
             self._alternative([each[min(k, len(each) - 1)] for each in found], parts, words)
             for k in range(num_ranks)
         ]
-        return Translation.of(ranking, num_parts=len(found))
+        return Translation.of(ranking, num_parts=len(found), truncated=truncated)
 
     def _alternative(
         self, hypotheses: Sequence[Hypothesis], parts: Sequence[Part], words: Sequence[str]
@@ -80,8 +82,9 @@ class Answers:
     ) -> tuple[str, Repairs | None]:
         texts = [self._part(*each) for each in zip(hypotheses, parts, strict=True)]
         if self._trees is not None and not self._keep_pieces:
-            tree = self._exact_tree(hypotheses, words) if len(hypotheses) == 1 else None
-            return tree or tree_of(texts, words, self._trees.form)
+            return self._exact_tree(self._trees, hypotheses, words) or tree_of(
+                texts, words, self._trees.form
+            )
         whole = ""
         for text, part in zip(texts, parts, strict=True):
             if whole:
@@ -95,13 +98,13 @@ class Answers:
         return self._tokenizer.decode(hypothesis.tokens, keep_pieces=self._keep_pieces)
 
     def _exact_tree(
-        self, hypotheses: Sequence[Hypothesis], words: Sequence[str]
+        self, trees: Trees, hypotheses: Sequence[Hypothesis], words: Sequence[str]
     ) -> TreeText | None:
         """Return the tree of an output with exactly the pieces of ``words``, read without them."""
-        if self._trees is None or self._trees.rule is None:
+        if trees.rule is None or len(hypotheses) > 1:
             return None
-        symbols = self._trees.rule.brackets_and_tags(hypotheses[0].tokens, words)
+        symbols = trees.rule.brackets_and_tags(hypotheses[0].tokens, words)
         if symbols is None:
             return None
-        form = replace(self._trees.form, words="dropped")
+        form = replace(trees.form, words="dropped")
         return tree_of([self._tokenizer.decode(symbols)], words, form)

@@ -15,8 +15,6 @@ from nmt_cli.model.transformer import Transformer
 from nmt_cli.model_settings import TextSettings
 
 TOKENS_AT_ONCE = 1 << 11  # of sources and outputs together; the pass needs little memory beside
-
-
 DEEP = 6  # layers
 
 

@@ -365,8 +365,7 @@ class Translator:
             error = self._outputs.explained(error, job.wanted)
         if error is not None or not found:
             return Translation(error=error)
-        answer = self._answers.joined(job.parts, job.words, found)
-        return answer._replace(truncated=job.truncated)
+        return self._answers.joined(job.parts, job.words, found, truncated=job.truncated)
 
 
 def _windows(requests: Iterable[Request]) -> Iterator[list[Request]]:
