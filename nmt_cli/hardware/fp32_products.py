@@ -27,9 +27,10 @@ from nmt_cli.hardware.ranks import Ranks
 
 Fp32Products = Literal["mkl", "onednn"]  # the names that checkpoints record
 
-# By vendor and family of the CPU; MKL elsewhere. On Zen 4 (family 25) oneDNN's products are 5 to
-# 15 % faster, but it compiles one for each new number of rows, and training is 5 % slower.
+# By vendor and family of the CPU; MKL elsewhere. Measured in training, after its first minute, in
+# which oneDNN compiles a product for each number of rows that it meets.
 FASTEST: dict[tuple[str, int], Fp32Products] = {
+    ("AuthenticAMD", 25): "onednn",  # Zen 4; on Zen 3, without AVX512, torch has only MKL
     ("AuthenticAMD", 26): "onednn",  # Zen 5: 212 GFLOP/s on a core, MKL 91
 }
 MEASURED_TORCH = {(2, 11), (2, 12), (2, 13)}

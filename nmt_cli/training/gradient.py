@@ -134,7 +134,7 @@ def micro_batch_seed(seed: int, batch_index: int, micro_batch: int) -> int:
 
 
 def _pack(tokens: NDArray[np.int64], lengths: NDArray[np.int64], machine: Machine) -> Packed:
-    # A CPU compiles its bf16 product for each new shape: ten times the time of the product. fp32
-    # products by oneDNN gain less from spare rows, which would change the draws of dropout.
-    round_up = machine.precision == "bf16" and machine.device.type == "cpu"
+    # oneDNN compiles a product for each new number of rows, in ten times the time of the product.
+    is_by_onednn = machine.precision == "bf16" or machine.fp32_products == "onednn"
+    round_up = is_by_onednn and machine.device.type == "cpu"
     return pack(torch.from_numpy(tokens), lengths.tolist(), machine.device, round_up=round_up)

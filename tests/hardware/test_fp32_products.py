@@ -42,7 +42,7 @@ def _restore_torch():
 @pytest.mark.parametrize(
     ("cpu", "version", "expected"),
     [
-        (ZEN_4, "2.13.0+cpu", "mkl"),
+        (ZEN_4, "2.13.0+cpu", "onednn"),
         (ZEN_5, "2.13.0+cpu", "onednn"),
         (ZEN_5, "2.11.0", "onednn"),
         (ZEN_5, "2.12.1+cu130", "onednn"),
