@@ -49,7 +49,9 @@ def test_target_input_is_the_output_moved_by_one(toy):
         ("meta", "bf16", "mkl", False),
     ],
 )
-def test_where_onednn_multiplies_there_are_spare_rows(toy, device, precision, fp32_products, is_rounded):
+def test_where_onednn_multiplies_there_are_spare_rows(
+    toy, device, precision, fp32_products, is_rounded
+):
     tokens = batch_of(toy, 1_000).micro_batches[0]
     # meta stands for a GPU
     machine = Machine(torch.device(device), precision, fp32_products=fp32_products)
