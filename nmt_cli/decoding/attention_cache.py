@@ -8,8 +8,11 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
-ROOM_AT_FIRST = 64  # entries
+# Entries. The room of the past grows by a step, or by a part of itself where that is more.
+ROOM_STEP, ROOM_GROWTH = 16, 1 / 8
+COUNT_DEAD_FROM = 64  # entries
 SHRINK_BELOW = 3 / 4  # the cache shrinks when the longest source is below this share of its width
 
 
@@ -59,20 +62,19 @@ class SelfAttentionCache:
     change places in the beam, only the mask is reordered, not the entries. An entry is dead when it
     is in the past of no hypothesis. When every slot has more dead entries than live ones, the live
     entries are moved to the front.
+
+    Attention reads all the room for entries, where the mask hides what is not in use: products of
+    a part of it would copy that part first.
     """
 
     def __init__(self, num_slots: int, beam_size: int, shape: HeadShape, like: Tensor) -> None:
         """Make an empty cache with the dtype and device of ``like``."""
-        self._layers = _empty_layers(num_slots, ROOM_AT_FIRST, shape, like)
+        self._layers = _empty_layers(num_slots, ROOM_STEP, shape, like)
         self._num_heads = shape.num_heads
-        self._past = like.new_empty(num_slots, beam_size, 0)  # S K E, the ancestry mask
+        self._past = like.new_full((num_slots, beam_size, ROOM_STEP), -torch.inf)  # S K E, ancestry
         self._own = like.new_full((beam_size, beam_size), -torch.inf).fill_diagonal_(0.0)
-        self._look_at = ROOM_AT_FIRST  # the number of entries at which dead ones are counted next
-
-    @property
-    def num_entries(self) -> int:
-        """The number of entries of each slot, dead ones included."""
-        return self._past.shape[2]
+        self._look_at = COUNT_DEAD_FROM  # the number of entries at which dead ones are counted next
+        self.num_entries = 0  # of each slot, dead ones included
 
     def advance(self, parents: Tensor, is_first: Tensor) -> Tensor:
         """Make room for an entry of each hypothesis; return the mask [S*H, K, E] for this step.
@@ -85,23 +87,19 @@ class SelfAttentionCache:
         self._past = past.masked_fill_(is_first[:, None, None], -torch.inf)
         if self.num_entries >= self._look_at:
             self._compact()
-        own = self._own.expand(len(parents), -1, -1)
-        self._past = torch.cat([self._past, own], dim=2)
-        room = self._layers[0].keys.shape[2]
-        if self.num_entries > room:
-            self._layers = [
-                KeysValues(*(_resized(part, 2 * room + beam_size) for part in layer))
-                for layer in self._layers
-            ]
+        first, self.num_entries = self.num_entries, self.num_entries + beam_size
+        if self.num_entries > self._past.shape[2]:
+            self._change_room(_room_for(self.num_entries))
+        self._past[:, :, first : self.num_entries] = self._own
         return _for_all_heads(self._past, self._num_heads)
 
     def append(self, layer: int, keys: Tensor, values: Tensor) -> KeysValues:
         """Append the new entries [S*K, H*D] of ``layer``; return all entries of the layer."""
-        num_slots, beam_size, end = self._past.shape
-        shown = KeysValues(*(part[:, :, :end] for part in self._layers[layer]))
-        for part, new in zip(shown, (keys, values), strict=True):
-            part[:, :, end - beam_size :] = split_heads(new, num_slots, self._num_heads)
-        return shown
+        num_slots, beam_size, _ = self._past.shape
+        end, entries = self.num_entries, self._layers[layer]
+        for part, new in zip(entries, (keys, values), strict=True):
+            part[:, :, end - beam_size : end] = split_heads(new, num_slots, self._num_heads)
+        return entries
 
     def keep_slots(self, slots: Tensor) -> None:
         """Drop all other slots."""
@@ -112,15 +110,25 @@ class SelfAttentionCache:
     def _compact(self) -> None:
         is_live = (self._past == 0).any(dim=1)  # S E
         most = int(is_live.sum(dim=1).max())
-        self._look_at = max(ROOM_AT_FIRST, 2 * most)
+        self._look_at = max(COUNT_DEAD_FROM, 2 * most)
         if 2 * most > self.num_entries:
             return
         order = is_live.byte().argsort(dim=1, descending=True, stable=True)[:, :most]
         self._past = self._past.gather(2, order[:, None].expand(-1, self._past.shape[1], -1))
-        for layer in self._layers:
-            for part in layer:
-                index = order[:, None, :, None].expand(-1, part.shape[1], -1, part.shape[3])
-                part[:, :, :most] = part.gather(2, index)
+        for number, layer in enumerate(self._layers):
+            index = order[:, None, :, None]
+            self._layers[number] = KeysValues(
+                *(
+                    part.gather(2, index.expand(-1, part.shape[1], -1, part.shape[3]))
+                    for part in layer
+                )
+            )
+        self.num_entries = most
+
+    def _change_room(self, room: int) -> None:
+        self._past = pad(self._past, (0, room - self._past.shape[2]), value=-torch.inf)
+        for number, layer in enumerate(self._layers):
+            self._layers[number] = KeysValues(*(_resized(part, room) for part in layer))
 
 
 class MemoryCache:
@@ -176,6 +184,12 @@ def _empty_layers(num_slots: int, room: int, shape: HeadShape, like: Tensor) -> 
         KeysValues(*(like.new_zeros(num_slots, shape.num_heads, room, width) for width in widths))
         for _ in range(shape.num_layers)
     ]
+
+
+def _room_for(num_entries: int) -> int:
+    """Return room for ``num_entries`` and for some of the next steps."""
+    steps = max(1, round(num_entries * ROOM_GROWTH / ROOM_STEP))
+    return -(-num_entries // ROOM_STEP) * ROOM_STEP + (steps - 1) * ROOM_STEP
 
 
 def _resized(part: Tensor, room: int) -> Tensor:

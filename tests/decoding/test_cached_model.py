@@ -120,7 +120,7 @@ def test_hypotheses_that_share_nothing_are_never_compacted_wrongly():
 
 
 def test_one_line_of_descent_is_compacted(monkeypatch):
-    monkeypatch.setattr(attention_cache, "ROOM_AT_FIRST", 4)
+    monkeypatch.setattr(attention_cache, "COUNT_DEAD_FROM", 4)
     drive = Drive(tiny_model(), num_slots=2, beam_size=5)
     drive.start([0, 1], [3, 4])
     for step in range(40):
