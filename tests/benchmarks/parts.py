@@ -1,4 +1,4 @@
-"""The parts of a run: data, kernels, memory, speed, waiting, loss."""
+"""The parts of a run: data, kernels, memory, speed, decoding, waiting, loss."""
 
 import argparse
 import json
@@ -19,16 +19,19 @@ from nmt_cli.errors import UserError
 from nmt_cli.hardware.choices import AUTO
 from nmt_cli.hardware.device import choose_device
 from nmt_cli.hardware.fp32_products import PERMISSIONS, Fp32Products, choose_fp32_products
+from nmt_cli.model_directory import load_model
 from tests.benchmarks import memory_of_a_step, speed, waiting
 from tests.benchmarks.data import (
     CAPTIONS,
     NEWS,
     Corpus,
+    Text,
     parallel_text,
     prepared_corpus,
     random_corpus,
     write_batches,
 )
+from tests.benchmarks.decoding import part as decoding
 from tests.benchmarks.hardware import this_machine
 from tests.benchmarks.padding import measure_padding
 from tests.benchmarks.processes import HUGGING_FACE, OURS, PEERS, Toolkit, Worker
@@ -110,6 +113,18 @@ class Benchmark:
         """Measure tokens a second of every toolkit and of the ceiling, in turns."""
         return {name: self._speed_at(name) for name in self._options.shapes}
 
+    def decoding(self, _: dict[str, Any]) -> dict[str, Any]:
+        """Measure translating: every engine with the same weights, on two kinds of text."""
+        if self.hardware.gpu:
+            return {}
+        names = [name for name in self._options.shapes if name in decoding.TRAININGS]
+        text = parallel_text(BUILD, self._shared)
+        return {
+            f"{name} {kind}": self._decoding_of(name, text, kind)
+            for name in names
+            for kind in ("captions", "news")
+        }
+
     def loss(self, record: dict[str, Any]) -> dict[str, Any]:
         """Compare the loss in bf16 with the loss in fp32: same seed, same batches."""
         if len(self._precisions) < len(PRECISIONS):
@@ -135,6 +150,23 @@ class Benchmark:
         logs.info(f"speed at {name}: {len(rows)} rows on {corpus.description}")
         measured = speed.measure(rows, lambda toolkit: self._open(toolkit, name, corpus), rounds)
         return {**measured, "data": corpus.description, "padding_of_peers": padding}
+
+    def _decoding_of(self, name: str, text: Text, kind: str) -> dict[str, Any]:
+        shape = SHAPES[name]._replace(vocabulary_size=text.pieces)
+        model = decoding.trained_model(BUILD / f"decoding-{name}", name, shape, text)
+        folder = BUILD / f"decoding-{name}-{kind}"
+        sample = decoding.write_test_text(folder, model, text, name, as_news=kind == "news")
+        setup = Setup(shape, str(folder), self._options.threads)
+        logs.info(f"decoding: {len(sample.references):,} lines by {name}, {kind}")
+
+        def open_worker(toolkit: Toolkit) -> Worker:
+            return self._start(toolkit, setup, f"decoding-{name}-{kind}")
+
+        tokenizer = load_model(model).tokenizer
+        measured = decoding.measure(
+            folder, sample, tokenizer, self._precisions, self._options.threads, open_worker
+        )
+        return {**measured, "text": text.name, "lines": len(sample.references)}
 
     def _loss_at(self, name: str, record: dict[str, Any]) -> dict[str, Any]:
         steps = QUICK_LOSS_STEPS if self._options.quick else LOSS_STEPS[name]

@@ -18,7 +18,7 @@ from tests.benchmarks import report
 from tests.benchmarks.parts import BUILD, Benchmark
 
 RESULTS = Path("tests/benchmarks/results")
-PARTS = ("data", "kernels", "memory", "speed", "waiting", "loss")
+PARTS = ("data", "kernels", "memory", "speed", "decoding", "waiting", "loss")
 CPU_SHAPES, GPU_SHAPES = ("S", "base"), ("S", "base", "base-25k", "big-25k")
 
 

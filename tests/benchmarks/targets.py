@@ -10,6 +10,17 @@ class Target(NamedTuple):
     aim: float
 
 
+class DecodingTarget(NamedTuple):
+    """A ratio of our output tokens a second to a peer's, at its best setting."""
+
+    shape: str
+    ours: str  # precision
+    peer: str
+    theirs: str  # precision
+    least: float
+    aim: float | None = None
+
+
 COLUMNS = (("S", "fp32"), ("base", "fp32"), ("S", "bf16"), ("base", "bf16"))
 # Kinds of machine, distinguished by the CPU flag amx_bf16.
 WITH_AMX, WITHOUT_AMX = "Intel with AMX", "AMD"
@@ -27,6 +38,30 @@ SPEED = {
             (Target(2.2, 2.7), Target(1.9, 2.3), Target(1.65, 1.9), Target(1.3, 1.5)),
             strict=True,
         )
+    ),
+}
+CTRANSLATE2, GENERATE = "CTranslate2", "Hugging Face generate"
+OF_GENERATE = tuple(
+    DecodingTarget(shape, precision, GENERATE, precision, least)
+    for shape, least in (("S", 3.0), ("base", 1.5))
+    for precision in ("fp32", "bf16")
+)
+DECODING = {
+    WITH_AMX: (
+        DecodingTarget("S", "fp32", CTRANSLATE2, "float32", 0.9, 1.1),
+        DecodingTarget("base", "fp32", CTRANSLATE2, "float32", 1.0, 1.1),
+        DecodingTarget("S", "bf16", CTRANSLATE2, "float32", 1.6, 2.2),
+        DecodingTarget("base", "bf16", CTRANSLATE2, "float32", 2.6, 3.3),
+        *OF_GENERATE,
+    ),
+    WITHOUT_AMX: (
+        DecodingTarget("S", "fp32", CTRANSLATE2, "float32", 0.9, 1.1),
+        DecodingTarget("base", "fp32", CTRANSLATE2, "float32", 1.0, 1.1),
+        DecodingTarget("S", "bf16", CTRANSLATE2, "float32", 1.3, 1.6),
+        DecodingTarget("base", "bf16", CTRANSLATE2, "float32", 1.5, 1.8),
+        DecodingTarget("S", "int8", CTRANSLATE2, "int8", 1.0, 1.2),
+        DecodingTarget("base", "int8", CTRANSLATE2, "int8", 1.0, 1.2),
+        *OF_GENERATE,
     ),
 }
 # Against peers with the same allocator and kernels; and the share of the fp32 ceiling.

@@ -24,7 +24,9 @@ class ExportedModel:
     """A model directory: its sizes, its pieces and its weights."""
 
     def __init__(self, folder: Path) -> None:
-        self.sizes: dict[str, Any] = json.loads((folder / "config.json").read_text())["architecture"]
+        self.sizes: dict[str, Any] = json.loads((folder / "config.json").read_text())[
+            "architecture"
+        ]
         self.pieces: list[str] = read_pieces(folder.parent)
         self.weights: Weights = load_file(folder / "model.safetensors")
         kept = {"positions": "sinusoidal", "norm": "post", "tied_embeddings": "all"}

@@ -1,18 +1,29 @@
-"""nmt-cli: a turn translates the whole sample.
+"""nmt-cli: a turn translates the whole sample with the engine of the command.
 
-A variant is "fp32 16384": precision, tokens of all hypotheses in the search.
+A variant is "fp32 2x1 16384": precision, processes x threads of each, tokens of all hypotheses in
+the search of each. "ceiling fp32 2" does the matrix products alone, on two threads.
 """
 
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
-from nmt_cli.decoding.translator import Translator
-from nmt_cli.hardware.memory import keep_freed_memory
+from nmt_cli.commands.translation_processes import Engine, Processes, opened_engine
+from nmt_cli.corpus.tokenizer import Tokenizer
+from nmt_cli.hardware.device import set_num_threads
+from nmt_cli.hardware.fp32_products import choose_fp32_products, use_fp32_products
+from nmt_cli.model_directory import load_model
+from nmt_cli.recipe.schema import ModelConfig
 from tests.benchmarks.decoding.sample import (
     BEAM_SIZE,
     EXTRA_LENGTH,
     LENGTH_PENALTY,
+    Tokens,
+    read_outputs,
     read_pieces,
     read_sample,
     write_outputs,
@@ -20,37 +31,104 @@ from tests.benchmarks.decoding.sample import (
 from tests.benchmarks.shapes import Setup
 from tests.benchmarks.worker import Step, serve
 
+WINDOWS_FOR_EACH_PROCESS = 2
+CEILING_ROWS = 512  # of a step
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
+
 
 class TranslatorLoop:
-    """One translator for each variant, kept between turns."""
+    """One engine for each variant, kept between turns."""
 
     def __init__(self, setup: Setup) -> None:
-        keep_freed_memory()
         self._folder = Path(setup.folder)
-        self._lines = read_sample(self._folder).lines
+        self._sample = read_sample(self._folder)
         self._ids = {piece: number for number, piece in enumerate(read_pieces(self._folder))}
-        self._translators: dict[str, Translator] = {}
+        self._engines: dict[str, Engine] = {}
+        self._stack = ExitStack()
         self.facts = {"version": f"this checkout, torch {torch.__version__}"}
 
     def step(self, variant: str, index: int) -> Step:
         """Translate the sample."""
-        translator = self._translator(variant)
-        pieces = [translation.tokens for translation in translator.translate(self._lines)]
-        outputs = [[self._ids[piece] for piece in line] for line in pieces]
+        if variant.startswith("ceiling"):
+            return self._multiply(variant)
+        precision, processes, _ = variant.split()
+        number = int(processes.split("x")[0])
+        engine = self._engine(variant)
+        lines = self._sample.lines
+        every = 1 if number == 1 else number * WINDOWS_FOR_EACH_PROCESS
+        windows = (lines[first::every] for first in range(every))
+        outputs: list[Tokens] = [()] * len(lines)
+        for first, translations in enumerate(engine.translate(windows)):
+            outputs[first::every] = [
+                [self._ids[piece] for piece in each.tokens] for each in translations
+            ]
+        write_outputs(self._folder, f"nmt-cli {precision}", outputs)
         return Step(write_outputs(self._folder, f"nmt-cli {variant}", outputs), 0.0)
 
-    def _translator(self, variant: str) -> Translator:
-        precision, max_tokens = variant.split()
-        if variant not in self._translators:
-            self._translators[variant] = Translator.load(
-                self._folder / "model",
-                beam_size=BEAM_SIZE,
-                length_penalty=LENGTH_PENALTY,
-                max_extra_length=EXTRA_LENGTH,
-                max_tokens_per_device=int(max_tokens),
-                precision=precision,
+    def _engine(self, variant: str) -> Engine:
+        precision, processes, max_tokens = variant.split()
+        number, threads = map(int, processes.split("x"))
+        if variant not in self._engines:
+            options = {
+                "beam_size": BEAM_SIZE,
+                "length_penalty": LENGTH_PENALTY,
+                "max_extra_length": EXTRA_LENGTH,
+                "max_tokens_per_device": int(max_tokens),
+                "precision": precision,
+            }
+            shared = Processes(number, number > 1, False)
+            model = self._folder / "model"
+            self._engines[variant] = self._stack.enter_context(
+                opened_engine(model, shared, "cpu", threads, options)
             )
-        return self._translators[variant]
+        set_num_threads(threads)
+        return self._engines[variant]
+
+    def _multiply(self, variant: str) -> Step:
+        """Do the products of the translations of ``precision``, at CEILING_ROWS rows a time."""
+        _, precision, threads = variant.split()
+        set_num_threads(int(threads))
+        outputs = read_outputs(self._folder, f"nmt-cli {precision}")
+        num_tokens = sum(len(tokens) + 1 for tokens in outputs)
+        num_source = sum(len(tokens) + 1 for tokens in self._sample.tokens)
+        loaded = load_model(self._folder / "model")
+        config, tokenizer = loaded.model.config, loaded.tokenizer
+        decoder, encoder = _products(config, tokenizer)
+        dtype = DTYPES[precision]
+        of_step, of_source = (
+            [
+                (torch.randn(CEILING_ROWS, k, dtype=dtype), torch.randn(n, k, dtype=dtype))
+                for k, n in each
+            ]
+            for each in (decoder, encoder)
+        )
+        products = choose_fp32_products("auto", torch.device("cpu"), precision)
+        with torch.no_grad(), use_fp32_products(products):
+            _multiply_all(of_step)
+            _multiply_all(of_source)
+            started = time.perf_counter()
+            for _ in range(round(num_tokens * BEAM_SIZE / CEILING_ROWS)):
+                _multiply_all(of_step)
+            for _ in range(round(num_source / CEILING_ROWS)):
+                _multiply_all(of_source)
+            return Step(num_tokens, 0.0, 0.0, time.perf_counter() - started)
+
+
+def _multiply_all(products: Sequence[tuple[Tensor, Tensor]]) -> None:
+    for rows, weight in products:
+        torch.nn.functional.linear(rows, weight)
+
+
+def _products(
+    config: ModelConfig, tokenizer: Tokenizer
+) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+    """Return widths in and out of the products of a row of the decoder, and of the encoder."""
+    d, d_ff, layers = config.d_model, config.d_ff, config.num_layers
+    within, feed_forward = [(d, 3 * d), (d, d)], [(d, d_ff), (d_ff, d)]
+    to_memory = [(d, d), (d, d)]
+    decoder = layers * [*within, *to_memory, *feed_forward] + [(d, tokenizer.size)]
+    encoder = layers * [*within, *feed_forward] + layers * [(d, 2 * d)]
+    return decoder, encoder
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,17 +13,17 @@ import numpy as np
 from nmt_cli import logs
 from nmt_cli.corpus.tokenizer import Tokenizer
 from nmt_cli.file_names import CHECKPOINTS
-from nmt_cli.metrics.bleu import BleuScorer
+from nmt_cli.metrics.bleu import corpus_bleu
 from nmt_cli.model_directory import find_model, load_model
-from tests.benchmarks import speed
+from tests.benchmarks import speed, targets
 from tests.benchmarks.data import Text, write_recipe
 from tests.benchmarks.decoding.sample import Sample, read_outputs, write_sample
-from tests.benchmarks.processes import OURS, Toolkit
+from tests.benchmarks.processes import OURS, Toolkit, WorkerError
 from tests.benchmarks.shapes import SEED, Shape
 
 TRANSLATOR = OURS._replace(module="tests.benchmarks.decoding.ours")
-CTRANSLATE2 = Toolkit("CTranslate2", "tests.benchmarks.decoding.peer_ctranslate2")
-GENERATE = Toolkit("Hugging Face generate", "tests.benchmarks.decoding.peer_huggingface")
+CTRANSLATE2 = Toolkit(targets.CTRANSLATE2, "tests.benchmarks.decoding.peer_ctranslate2")
+GENERATE = Toolkit(targets.GENERATE, "tests.benchmarks.decoding.peer_huggingface")
 
 
 class Training(NamedTuple):
@@ -33,15 +34,91 @@ class Training(NamedTuple):
     peak_learning_rate: float
 
 
-TRAININGS = {"S": Training(1_000, 300, 2e-3), "base": Training(250, 100, 7e-4)}
-LINES = {"S": 1_000, "base": 200}
-SENTENCES_OF_NEWS = (1, 2, 3, 4)  # captions that are joined to a line as long as news have it
-ROUNDS = speed.Rounds(warm_up=1, counted=1, max_rounds=5, seconds=240)
+TRAININGS = {"S": Training(700, 250, 2e-3), "base": Training(250, 100, 7e-4)}
+# Lines of captions; a line as long as news have it is made of several.
+LINES = {"S": 512, "base": 192}
+CAPTIONS_OF_NEWS = (1, 2, 3, 4)
+ROUNDS = speed.Rounds(warm_up=1, counted=1, max_rounds=5, seconds=150)
 
 
-def trained_model(folder: Path, shape: Shape, training: Training, text: Text) -> Path:
+class Contender(NamedTuple):
+    """An engine in one precision, and the settings of which the fastest counts."""
+
+    toolkit: Toolkit
+    precision: str
+    settings: tuple[str, ...]
+
+    @property
+    def rows(self) -> list[speed.Row]:
+        """A row of the table for each setting."""
+        return [speed.Row(self.toolkit, f"{self.precision} {each}") for each in self.settings]
+
+
+def contenders(precisions: Sequence[str], threads: int) -> list[Contender]:
+    """Return all that is measured; processes or threads share the cores."""
+    shares = tuple(dict.fromkeys((f"{threads}x1", f"1x{threads}")))
+    ours = tuple(f"{share} {tokens}" for share in shares for tokens in (8_192, 16_384))
+    theirs = tuple(f"{share} {batch}" for share in shares for batch in (32, 128))
+    return [
+        *(Contender(TRANSLATOR, precision, ours) for precision in precisions),
+        *(Contender(CTRANSLATE2, name, theirs) for name in ("float32", "int8")),
+        *(Contender(GENERATE, p, ("32", "128")) for p in ("fp32", "bf16") if p in precisions),
+    ]
+
+
+def measure(
+    folder: Path,
+    text: "TestText",
+    tokenizer: Tokenizer,
+    precisions: Sequence[str],
+    threads: int,
+    open_worker: speed.OpenWorker,
+) -> dict[str, Any]:
+    """Return the figures of ``speed.measure`` for the best setting of each contender.
+
+    "outputs" has the BLEU of each row, and the share of lines that equal those of our first row.
+    """
+    found, failures = [], {}
+    for contender in contenders(precisions, threads):
+        try:
+            found.append(_fastest(contender, open_worker))
+        except WorkerError as error:
+            failures[contender.toolkit.name] = str(error)
+    ceilings = [
+        speed.Row(TRANSLATOR, f"ceiling {p} {threads}") for p in ("fp32", "bf16") if p in precisions
+    ]
+    measured = speed.measure([*found, *ceilings], open_worker, ROUNDS)
+    measured["failures"] |= failures
+    return {**measured, "outputs": _compared(folder, found, tokenizer, text)}
+
+
+def _fastest(contender: Contender, open_worker: speed.OpenWorker) -> speed.Row:
+    rates = {}
+    with open_worker(contender.toolkit) as worker:
+        for row in contender.rows:
+            rates[row] = speed.rate_of(worker.turn(row.variant, 0, 2)["steps"][1:])
+    logs.info(", ".join(f"{row.toolkit.name} {row.variant}: {rates[row]:,.0f}" for row in rates))
+    return max(rates, key=rates.__getitem__)
+
+
+def _compared(
+    folder: Path, rows: Sequence[speed.Row], tokenizer: Tokenizer, text: "TestText"
+) -> dict[str, Any]:
+    compared: dict[str, Any] = {}
+    reference = read_outputs(folder, f"{rows[0].toolkit.name} {rows[0].variant}")
+    for row in rows:
+        outputs = read_outputs(folder, f"{row.toolkit.name} {row.variant}")
+        lines = [tokenizer.decode(tokens) for tokens in outputs]
+        compared.setdefault(row.toolkit.name, {})[row.variant] = {
+            "equal": sum(a == b for a, b in zip(outputs, reference, strict=True)) / len(outputs),
+            "bleu": corpus_bleu(lines, [text.references]).score,
+        }
+    return compared
+
+
+def trained_model(folder: Path, name: str, shape: Shape, text: Text) -> Path:
     """Return a model of ``shape`` trained on ``text``; it is kept in ``folder``."""
-    run_dir = folder / "run"
+    run_dir, training = folder / "run", TRAININGS[name]
     recipe = write_recipe(folder / "recipe.yaml", text, f"vocabulary_size: {text.pieces}")
     settings = {
         "model.num_layers": shape.num_layers,
@@ -60,7 +137,7 @@ def trained_model(folder: Path, shape: Shape, training: Training, text: Text) ->
     if not (folder / "model").exists():
         common = [str(recipe), *(f"--set={key}={value}" for key, value in settings.items())]
         prepared = f"--prepared={folder / 'prepared'}"
-        _nmt_cli("preprocess", *common, f"--output={folder / 'prepared'}", "--force")
+        _nmt_cli("preprocess", *common, prepared, "--force")
         resume = ["--resume"] if (run_dir / CHECKPOINTS).exists() else []
         _nmt_cli("train", *common, prepared, f"--run-dir={run_dir}", *resume)
         shutil.copytree(find_model(run_dir), folder / "model")
@@ -71,22 +148,6 @@ def _nmt_cli(*arguments: str) -> None:
     subprocess.run([sys.executable, "-m", "nmt_cli", *arguments], check=True)
 
 
-def sample_of(text: Text, tokenizer: Tokenizer, num_lines: int, *, as_news: bool) -> "TestText":
-    """Return lines that are not trained on; ``as_news`` joins them to lines as long as news'."""
-    sides = []
-    for language in ("en", "de"):
-        path = text.folder / f"{text.validation}.{language}"
-        with path.open(encoding="utf-8", newline="\n") as lines:
-            sides.append([line.rstrip("\n") for line in lines])
-    pairs = list(zip(*sides, strict=True))
-    if as_news:
-        rng, left = np.random.default_rng(SEED), iter(pairs)
-        groups = iter(lambda: list(islice(left, int(rng.choice(SENTENCES_OF_NEWS)))), [])
-        pairs = [(" ".join(p[0] for p in group), " ".join(p[1] for p in group)) for group in groups]
-    source, references = zip(*pairs[:num_lines], strict=True)
-    return TestText(Sample(source, tokenizer.encode_batch(source)), references)
-
-
 class TestText(NamedTuple):
     """Lines to translate and their references."""
 
@@ -94,47 +155,20 @@ class TestText(NamedTuple):
     references: tuple[str, ...]
 
 
-def rows_of(precisions: tuple[str, ...], threads: int) -> list[speed.Row]:
-    """Return what is measured; of several batch sizes and numbers of workers the best counts."""
-    ours = [
-        speed.Row(TRANSLATOR, f"{precision} {tokens}")
-        for precision in precisions
-        for tokens in (8_192, 16_384, 32_768)
-    ]
-    counts = dict.fromkeys((f"{threads}x1", f"1x{threads}"))
-    theirs = [
-        speed.Row(CTRANSLATE2, f"{compute_type} {count} {batch}")
-        for compute_type in ("float32", "int8")
-        for count in counts
-        for batch in (32, 128)
-    ]
-    plain = [
-        speed.Row(GENERATE, f"{precision} {batch}")
-        for precision in precisions
-        for batch in (32, 128)
-    ]
-    return [*ours, *theirs, *plain]
-
-
-def compare_outputs(
-    folder: Path, rows: list[speed.Row], tokenizer: Tokenizer, text: TestText
-) -> dict[str, Any]:
-    """Return for each row its BLEU, and the share of lines equal to our first row's."""
-    found: dict[str, Any] = {}
-    reference = read_outputs(folder, f"{rows[0].toolkit.name} {rows[0].variant}")
-    for row in rows:
-        name = f"{row.toolkit.name} {row.variant}"
-        try:
-            outputs = read_outputs(folder, name)
-        except FileNotFoundError:  # the engine failed
-            continue
-        equal = sum(a == b for a, b in zip(outputs, reference, strict=True))
-        lines = [tokenizer.decode(tokens) for tokens in outputs]
-        found[name] = {
-            "equal": equal / len(outputs),
-            "bleu": BleuScorer().score(lines, text.references).score,
-        }
-    return found
+def sample_of(text: Text, tokenizer: Tokenizer, num_captions: int, *, as_news: bool) -> TestText:
+    """Return lines that are not trained on; ``as_news`` joins them to lines as long as news'."""
+    sides = []
+    for language in ("en", "de"):
+        path = text.folder / f"{text.validation}.{language}"
+        with path.open(encoding="utf-8", newline="\n") as lines:
+            sides.append([line.rstrip("\n") for line in lines])
+    pairs = list(zip(*sides, strict=True))[:num_captions]
+    if as_news:
+        rng, left = np.random.default_rng(SEED), iter(pairs)
+        groups = iter(lambda: list(islice(left, int(rng.choice(CAPTIONS_OF_NEWS)))), [])
+        pairs = [(" ".join(p[0] for p in group), " ".join(p[1] for p in group)) for group in groups]
+    source, references = zip(*pairs, strict=True)
+    return TestText(Sample(source, tokenizer.encode_batch(source)), references)
 
 
 def write_test_text(folder: Path, model: Path, text: Text, name: str, *, as_news: bool) -> TestText:
@@ -145,5 +179,4 @@ def write_test_text(folder: Path, model: Path, text: Text, name: str, *, as_news
     write_sample(folder, test_text.sample, tokenizer.pieces(range(tokenizer.size)))
     if not (folder / "model").exists():
         (folder / "model").symlink_to(model.resolve())
-    logs.info(f"decoding: {len(test_text.references):,} lines in {folder}")
     return test_text

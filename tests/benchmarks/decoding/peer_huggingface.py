@@ -94,7 +94,8 @@ def _marian(model: ExportedModel, begin: int, end: int) -> transformers.MarianMT
     state = {name: torch.from_numpy(array.copy()) for name, array in marian_state(model).items()}
     missing, unexpected = marian.load_state_dict(state, strict=False)
     tied = ("embed_tokens.weight", "lm_head.weight", "embed_positions.weight")
-    assert not unexpected and all(name.endswith(tied) for name in missing), (missing, unexpected)
+    assert not unexpected, unexpected
+    assert all(name.endswith(tied) for name in missing), missing
     marian.tie_weights()
     marian.generation_config.bad_words_ids = [[begin]]
     return marian.eval()
