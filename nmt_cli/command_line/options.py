@@ -56,6 +56,13 @@ precision_option = click.option(
     show_default=True,
     help="auto is bf16 if the device computes it fast.",
 )
+decoding_precision_option = click.option(
+    "--precision",
+    type=click.Choice([AUTO, "fp32", "bf16", "int8"]),
+    default=AUTO,
+    show_default=True,
+    help="auto is bf16 if the device computes it fast; int8 rounds more, on CPUs with VNNI or AMX.",
+)
 fp32_products_option = click.option(
     "--fp32-products",
     type=click.Choice([AUTO, "mkl", "onednn"]),

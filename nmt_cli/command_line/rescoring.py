@@ -10,10 +10,10 @@ from nmt_cli import logs
 from nmt_cli.command_line.options import (
     PATH,
     cli_command,
+    decoding_precision_option,
     device_option,
     force_option,
     fp32_products_option,
-    precision_option,
     quiet_option,
     threads_option,
 )
@@ -41,7 +41,7 @@ from nmt_cli.command_line.options import (
     help="Divide by the length penalty of a search, such as the recipe's 0.6.",
 )
 @device_option
-@precision_option
+@decoding_precision_option
 @fp32_products_option
 @threads_option
 @click.option(

@@ -10,11 +10,11 @@ from nmt_cli import logs
 from nmt_cli.command_line.options import (
     PATH,
     cli_command,
+    decoding_precision_option,
     device_option,
     force_option,
     fp32_products_option,
     parsed_by,
-    precision_option,
     quiet_option,
     threads_option,
 )
@@ -99,7 +99,7 @@ from nmt_cli.shard import parse_shard
 )
 @click.option("--keep-pieces", is_flag=True, help="Print pieces, without joining them to text.")
 @device_option
-@precision_option
+@decoding_precision_option
 @fp32_products_option
 @threads_option
 @click.option(

@@ -23,6 +23,7 @@ from nmt_cli.hardware.device import (
     useful_threads,
     visible_gpus,
 )
+from nmt_cli.hardware.memory import keep_freed_memory
 
 
 class Processes(NamedTuple):
@@ -76,6 +77,7 @@ def opened_engine(
     Raises UserError if the model, the device or an option is wrong.
     """
     meter = LoadMeter()
+    keep_freed_memory()
     if not processes.are_workers:
         if threads is not None:
             set_num_threads(threads)

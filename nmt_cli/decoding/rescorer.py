@@ -25,7 +25,7 @@ from nmt_cli.errors import UserError
 from nmt_cli.hardware.choices import AUTO
 from nmt_cli.hardware.device import choose_device
 from nmt_cli.hardware.fp32_products import choose_fp32_products, use_fp32_products
-from nmt_cli.hardware.precision import at_precision, choose_precision
+from nmt_cli.hardware.precision import at_precision, choose_decoding_precision
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.model_directory import load_model
 from nmt_cli.model_settings import ModelSettings
@@ -85,7 +85,7 @@ class Rescorer:
         }
         max_tokens = options.get("max_tokens_per_device")
         self._by_length = SearchByLength(max_tokens or DEFAULT_MAX_TOKENS[self._device.type])
-        precision = choose_precision(options.get("precision", AUTO), self._device)
+        precision = choose_decoding_precision(options.get("precision", AUTO), self._device)
         self._fp32_products = choose_fp32_products(
             options.get("fp32_products", AUTO), self._device, precision
         )

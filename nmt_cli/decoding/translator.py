@@ -34,7 +34,7 @@ from nmt_cli.decoding.word_alignment import WordAligner
 from nmt_cli.hardware.choices import AUTO
 from nmt_cli.hardware.device import choose_device
 from nmt_cli.hardware.fp32_products import choose_fp32_products, use_fp32_products
-from nmt_cli.hardware.precision import at_precision, choose_precision
+from nmt_cli.hardware.precision import at_precision, choose_decoding_precision
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.model_directory import fingerprint, load_model
 from nmt_cli.model_settings import ModelSettings
@@ -168,7 +168,7 @@ class Translator:
             is_parser=self._form is not None,
         )
         self._device = device
-        chosen = choose_precision(precision, device)
+        chosen = choose_decoding_precision(precision, device)
         self._fp32_products = choose_fp32_products(fp32_products, device, chosen)
         # The model, and what "auto" became: for a record of how a text was translated.
         self.chosen = {

@@ -26,6 +26,7 @@ from nmt_cli.decoding.translator import Translator
 from nmt_cli.decoding.worker_messages import Bug, Done, Ready, Refused, WorkerModel
 from nmt_cli.errors import UserError
 from nmt_cli.hardware.device import set_num_threads
+from nmt_cli.hardware.memory import keep_freed_memory
 from nmt_cli.launch import PARENT, die_with_parent
 
 MOST_STARTS = 2
@@ -139,6 +140,7 @@ def _serve(control: Connection) -> None:
     """Load the model and fork a worker for each request, until the command ends."""
     model: WorkerModel = control.recv()
     logs.configure(quiet=model.quiet)
+    keep_freed_memory()
     set_num_threads(1)  # threads of a pool would be missing in the workers
     loaded: Translator | None = None
     if not model.on_gpus:

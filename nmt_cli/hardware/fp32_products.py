@@ -61,13 +61,14 @@ def fastest_fp32_products(cpu: Cpu, torch_version: str) -> Fp32Products:
 def choose_fp32_products(name: str, device: torch.device, precision: str) -> Fp32Products:
     """Return the library that ``name`` means on ``device``; "auto" is the faster one.
 
-    Where there are no fp32 products to compute, on a GPU or in bf16, that is "mkl". If the faster
-    library does not compute in fp32 here, a warning is logged and the result is "mkl". Raises
-    UserError if ``name`` is "onednn" and oneDNN cannot be used.
+    Where there are no fp32 products to compute, on a GPU or in bf16, that is "mkl"; in int8, those
+    of attention are fp32. If the faster library does not compute in fp32 here, a warning is
+    logged and the result is "mkl". Raises UserError if ``name`` is "onednn" and oneDNN cannot be
+    used.
     """
     if name not in {AUTO, *PERMISSIONS}:
         raise UserError(f"--fp32-products must be auto, mkl or onednn, but is {name}.")
-    if device.type != "cpu" or precision != "fp32" or name == "mkl":
+    if device.type != "cpu" or precision == "bf16" or name == "mkl":
         return "mkl"
     if name == AUTO and fastest_fp32_products(read_cpu(), torch.__version__) == "mkl":
         return "mkl"

@@ -29,6 +29,7 @@ class Transformer(nn.Module):
         self.source_embedding = _embedding(source_weight, config)
         self.target_embedding = _embedding(target_weight, config)
         self.output_weight = output_weight
+        self.output_projection: nn.Module | None = None  # where it is not a product by the weight
         self.encoder_layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.num_layers))
         self.encoder_norm = final_norm(config)
         self.decoder_layers = nn.ModuleList(DecoderLayer(config) for _ in range(config.num_layers))
@@ -57,6 +58,8 @@ class Transformer(nn.Module):
 
     def project(self, rows: Tensor) -> Tensor:
         """Return the logits [T, vocabulary] of the decoder's output [T, D]."""
+        if self.output_projection is not None:
+            return self.output_projection(rows)
         return F.linear(rows, self.output_weight)
 
 

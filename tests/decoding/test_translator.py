@@ -56,14 +56,21 @@ def texts(translations):
 
 
 @pytest.mark.parametrize(
-    "config", [{}, {"norm": "pre"}, {"positions": "learned", "max_positions": 1100}]
+    ("config", "precision"),
+    [
+        ({}, "fp32"),
+        ({}, "int8"),
+        ({"norm": "pre"}, "fp32"),
+        ({"positions": "learned", "max_positions": 1100}, "fp32"),
+    ],
 )
-def test_a_line_is_translated_as_it_is_alone(config):
+def test_a_line_is_translated_as_it_is_alone(config, precision):
     lines, n_best = random_lines(16, longest=9), 3
-    alone = untrained(model=config, n_best=n_best)
+    alone = untrained(precision, model=config, n_best=n_best)
     expected = [next(alone.translate([line])) for line in lines]
     for max_tokens in (1, 700, 100_000):
-        together = untrained(model=config, n_best=n_best, max_tokens_per_device=max_tokens)
+        options = {"n_best": n_best, "max_tokens_per_device": max_tokens}
+        together = untrained(precision, model=config, **options)
         for order in (1, -1):
             found = list(together.translate(lines[::order]))[::order]
             assert texts(found) == texts(expected)

@@ -1,0 +1,58 @@
+"""Products in 8-bit integers, for translating on a CPU.
+
+A weight matrix has one scale for each of its outputs, and every row of activations has its own, so
+that the result of a row does not depend on the rows beside it. Sums of the integers are exact.
+All that is not a product by a weight stays fp32.
+
+Legend: R rows, I inputs, O outputs.
+"""
+
+import copy
+
+import torch
+from torch import Tensor, nn
+
+from nmt_cli.model.transformer import Transformer
+
+LARGEST = 127
+SMALLEST_SCALE = 1e-30  # of a row or a weight that is zero
+
+
+class Int8Linear(nn.Module):
+    """x W^T + b with rounded ``x`` and ``W``."""
+
+    weight: Tensor  # O I, int8
+    scales: Tensor  # O, fp32
+    bias: Tensor | None  # O, fp32
+
+    def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
+        super().__init__()
+        scales, rounded = _rounded(weight.detach().float())
+        self.register_buffer("weight", rounded)
+        self.register_buffer("scales", scales.squeeze(1))
+        self.register_buffer("bias", None if bias is None else bias.detach().float().clone())
+
+    def forward(self, rows: Tensor) -> Tensor:
+        """Return the product [R, O] in fp32 of ``rows`` [R, I]."""
+        scales, rounded = _rounded(rows)
+        sums = torch._int_mm(rounded, self.weight.t()) * scales  # fp32
+        if self.bias is None:
+            return sums.mul_(self.scales)
+        return torch.addcmul(self.bias, sums, self.scales, out=sums)
+
+
+def _rounded(rows: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the scale [R, 1] of each of ``rows`` [R, I], and the rows over it as int8."""
+    scales = rows.abs().amax(dim=1, keepdim=True).clamp_(min=SMALLEST_SCALE).div_(LARGEST)
+    return scales, (rows / scales).round_().to(torch.int8)
+
+
+def with_int8_products(model: Transformer) -> Transformer:
+    """Return a copy of ``model``, an fp32 one, that multiplies by all its weights in int8."""
+    copied = copy.deepcopy(model)
+    for module in list(copied.modules()):
+        for name, child in module.named_children():
+            if isinstance(child, nn.Linear):
+                setattr(module, name, Int8Linear(child.weight, child.bias))
+    copied.output_projection = Int8Linear(copied.output_weight)
+    return copied

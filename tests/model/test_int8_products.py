@@ -1,0 +1,93 @@
+import copy
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from nmt_cli.errors import UserError
+from nmt_cli.hardware import precision
+from nmt_cli.hardware.cpu import Cpu
+from nmt_cli.hardware.precision import at_precision, choose_decoding_precision
+from nmt_cli.model.int8_products import Int8Linear
+from nmt_cli.model.packing import pack
+from nmt_cli.model.transformer import Transformer
+from nmt_cli.recipe.schema import ModelConfig
+
+CPU = torch.device("cpu")
+
+
+def by_hand(rows, weight, bias):
+    """The product with integers of numpy and floating-point numbers of double precision."""
+    sides = []
+    for matrix in (rows.numpy(), weight.numpy()):
+        scales = np.abs(matrix).max(axis=1, keepdims=True) / np.float32(127)
+        sides.append((scales.astype(np.float64), np.round(matrix / scales).astype(np.int64)))
+    (row_scales, of_rows), (weight_scales, of_weight) = sides
+    return (of_rows @ of_weight.T) * row_scales * weight_scales.T + bias.numpy()
+
+
+@pytest.mark.parametrize(("num_rows", "inputs", "outputs"), [(1, 16, 8), (33, 48, 70), (4, 7, 5)])
+def test_products_are_those_of_rounded_numbers(num_rows, inputs, outputs):
+    generator = torch.Generator().manual_seed(num_rows)
+    rows = torch.randn(num_rows, inputs, generator=generator)
+    linear = nn.Linear(inputs, outputs)
+    found = Int8Linear(linear.weight, linear.bias)(rows)
+    expected = by_hand(rows, linear.weight.detach(), linear.bias.detach())
+    assert found.dtype == torch.float32
+    assert np.allclose(found.numpy(), expected, rtol=1e-5, atol=1e-6)
+    assert np.abs(found.numpy() - linear(rows).detach().numpy()).max() < 0.05
+
+
+def test_a_row_does_not_depend_on_its_neighbours():
+    generator = torch.Generator().manual_seed(1)
+    rows = torch.randn(37, 64, generator=generator) * torch.logspace(-3, 3, 37)[:, None]
+    product = Int8Linear(torch.randn(50, 64, generator=generator))
+    together = product(rows)
+    for number, row in enumerate(rows):
+        assert torch.equal(product(row[None])[0], together[number])
+
+
+def test_rows_of_zeros_and_of_no_numbers():
+    product = Int8Linear(torch.tensor([[1.0, -2.0], [0.0, 0.0]]), torch.tensor([0.5, 0.25]))
+    rows = torch.tensor([[0.0, 0.0], [torch.nan, 1.0], [torch.inf, 1.0], [127.0, 0.0]])
+    found = product(rows)
+    assert found[0].tolist() == [0.5, 0.25]
+    assert found[1].isnan().all()
+    assert found[2].isnan().all()
+    assert found[3].tolist() == pytest.approx([2 * 64 + 0.5, 0.25])
+
+
+@pytest.mark.parametrize("tied", ["all", "none"])
+def test_a_model_in_int8_is_near_the_one_in_fp32_and_leaves_it_alone(tied):
+    torch.manual_seed(1)
+    config = ModelConfig(num_layers=2, d_model=32, d_ff=64, num_heads=4, tied_embeddings=tied)
+    model = Transformer(config, 50).eval()
+    before = copy.deepcopy(model.state_dict())
+    rounded = at_precision(model, "int8")
+    linears = [m for m in model.modules() if isinstance(m, nn.Linear)]
+    assert sum(isinstance(m, Int8Linear) for m in rounded.modules()) == len(linears) + 1
+    assert not any(isinstance(m, nn.Linear) for m in rounded.modules())
+    sides = [pack(torch.randint(3, 50, (9,)), [4, 5], CPU) for _ in range(2)]
+    with torch.no_grad():
+        exact = model.project(model(*sides))
+        found = rounded.project(rounded(*sides))
+    assert (found - exact).abs().max() < 0.05 * exact.abs().max()
+    assert not torch.equal(found, exact)
+    assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
+
+
+@pytest.mark.parametrize(
+    ("flags", "chosen"), [({"avx2"}, "fp32"), ({"avx512_vnni"}, "int8"), ({"avx_vnni"}, "int8")]
+)
+def test_int8_only_where_it_is_faster(monkeypatch, caplog, flags, chosen):
+    cpu = Cpu("AuthenticAMD", 25, frozenset(flags))
+    monkeypatch.setattr(precision, "read_cpu", lambda: cpu)
+    assert choose_decoding_precision("int8", CPU) == chosen
+    assert ("so --precision int8 computes in fp32" in caplog.text) == (chosen == "fp32")
+    assert choose_decoding_precision("auto", CPU) != "int8"
+
+
+def test_int8_on_a_gpu_is_refused():
+    with pytest.raises(UserError, match="--precision int8 is for CPUs, the device is cuda:1"):
+        choose_decoding_precision("int8", torch.device("cuda:1"))
