@@ -23,8 +23,6 @@ from nmt_cli.model.layers import DecoderLayer
 from nmt_cli.model.packing import Packed, pack
 from nmt_cli.model.transformer import Transformer
 
-ROWS_AT_ONCE = 128  # of bf16 logits
-
 
 class CachedTransformer:
     """A ``StepModel`` that shares the weights of ``model`` and computes in their precision.
@@ -79,7 +77,9 @@ class CachedTransformer:
         )
         for number, layer in enumerate(self._decoder_layers):
             rows = self._through_layer(rows, number, layer, past_mask)
-        return self._logits(self._model.decoder_norm(rows))
+        logits = self._model.project(self._model.decoder_norm(rows))
+        # The search goes over them several times, which a CPU does faster in fp32.
+        return logits.float() if device.type == "cpu" else logits
 
     def keep_slots(self, slots: Sequence[int]) -> None:
         """Drop all slots but these; ``slots[i]`` becomes slot i."""
@@ -90,15 +90,6 @@ class CachedTransformer:
     @property
     def _device(self) -> torch.device:
         return self._model.output_weight.device
-
-    def _logits(self, rows: Tensor) -> Tensor:
-        if rows.device.type != "cpu" or rows.dtype == torch.float32:
-            return self._model.project(rows)
-        # The search goes over them several times, which a CPU does faster in fp32.
-        logits = rows.new_empty(len(rows), self._model.vocabulary_size, dtype=torch.float32)
-        for part, chunk in zip(rows.split(ROWS_AT_ONCE), logits.split(ROWS_AT_ONCE), strict=True):
-            chunk.copy_(self._model.project(part))  # while they are in the processor's cache
-        return logits
 
     def _through_layer(
         self, rows: Tensor, number: int, layer: DecoderLayer, past_mask: Tensor

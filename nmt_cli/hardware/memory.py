@@ -35,8 +35,8 @@ def keep_freed_memory() -> None:
     """Make the allocators keep large blocks, in huge pages, instead of returning them.
 
     Each micro-batch, or step of a search, asks for the same blocks again. To get them from the
-    kernel each time, page by page, costs up to 15 % of a step on a CPU. Call this before the first tensor is made; it does
-    nothing if the C library is not glibc.
+    kernel each time, page by page, costs up to 15 % of a step on a CPU. Call this before the first
+    tensor is made; it does nothing if the C library is not glibc.
     """
     os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")  # torch reads it at its first allocation
     try:

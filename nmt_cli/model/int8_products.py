@@ -16,6 +16,7 @@ from nmt_cli.model.transformer import Transformer
 
 LARGEST = 127
 SMALLEST_SCALE = 1e-30  # of a row or a weight that is zero
+SCALED_AT_ONCE = 1 << 18  # elements that stay in a core's cache
 
 
 class Int8Linear(nn.Module):
@@ -34,11 +35,18 @@ class Int8Linear(nn.Module):
 
     def forward(self, rows: Tensor) -> Tensor:
         """Return the product [R, O] in fp32 of ``rows`` [R, I]."""
-        scales, rounded = _rounded(rows)
-        sums = torch._int_mm(rounded, self.weight.t()) * scales  # fp32
-        if self.bias is None:
-            return sums.mul_(self.scales)
-        return torch.addcmul(self.bias, sums, self.scales, out=sums)
+        row_scales, rounded = _rounded(rows)
+        sums = torch._int_mm(rounded, self.weight.t())  # int32
+        product = torch.empty_like(sums, dtype=torch.float32)
+        at_once = max(1, SCALED_AT_ONCE // sums.shape[1])
+        parts = (part.split(at_once) for part in (product, sums, row_scales))
+        for scaled, of_sums, of_scales in zip(*parts, strict=True):
+            scaled.copy_(of_sums).mul_(of_scales)
+            if self.bias is None:
+                scaled.mul_(self.scales)
+            else:
+                torch.addcmul(self.bias, scaled, self.scales, out=scaled)
+        return product
 
 
 def _rounded(rows: Tensor) -> tuple[Tensor, Tensor]:
