@@ -2,12 +2,14 @@
 
 import re
 import shlex
+import textwrap
 from pathlib import Path
 
 import click
 import pytest
 
 from nmt_cli.cli import main
+from nmt_cli.decoding.translator import Translator
 from nmt_cli.recipe.shipped import shipped_recipes
 
 ROOT = Path(__file__).parents[1]
@@ -71,3 +73,18 @@ def test_documentation_points_to_no_python_source_for_the_keys_of_a_recipe():
     assert "nmt-cli recipes keys" in text
     assert re.search(r"nmt-cli recipes show \S+ --comments > mine.yaml", text)
     assert "# yaml-language-server: $schema=" in text
+
+
+def test_the_examples_in_python_run(monkeypatch, capsys):
+    """They use a model of the formats' tests in place of the one that they name."""
+    load, path = Translator.load, ROOT / "tests/formats/format_2/sentencepiece/run/average"
+    monkeypatch.setattr(
+        Translator, "load", lambda _, **options: load(path, device="cpu", **options)
+    )
+    section = DOCUMENTS[0].read_text(encoding="utf-8").split("## From Python")[1].split("\n## ")[0]
+    blocks = re.findall(r"(?:^    .*\n|^\n(?=    ))+", section, re.M)
+    assert len(blocks) == 3
+    names: dict[str, object] = {}
+    for block in blocks:
+        exec(textwrap.dedent(block), names)
+    assert len(capsys.readouterr().out.splitlines()) == 3

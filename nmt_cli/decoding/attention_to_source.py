@@ -58,6 +58,15 @@ class AttentionToSource:
                 waiting, num_tokens = [], 0
         yield from self._with_attention(waiting, sources)
 
+    def with_attention(self, founds: Sequence[Found], sentences: Sequence[Sentence]) -> list[Found]:
+        """Return what was found for each of ``sentences``, with ``attended`` of each hypothesis."""
+        sources = [sentence.tokens[:-1] for sentence in sentences]  # without </s>
+        by_place = [found._replace(number=place) for place, found in enumerate(founds)]
+        attended = self._with_attention(by_place, sources)
+        return [
+            each._replace(number=found.number) for each, found in zip(attended, founds, strict=True)
+        ]
+
     def _with_attention(
         self, founds: Sequence[Found], sources: Sequence[Sequence[int]]
     ) -> Iterator[Found]:

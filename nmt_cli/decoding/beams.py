@@ -160,6 +160,12 @@ class Beams:
             self._history.keep(slots)
         self._ended = [self._ended[slot] for slot in slots]
 
+    def add(self, number: int) -> None:
+        """Add so many free slots at the end."""
+        old = len(self.numbers)
+        self.keep([*range(old), *[0] * number])  # what the copies hold is cleared
+        self._clear(range(old, old + number))
+
     def _append_tokens(self) -> None:
         used, capacity = int(self.lengths.max()), self._prefixes.shape[2]
         if used == capacity:

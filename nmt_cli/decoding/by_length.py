@@ -12,7 +12,15 @@ class SearchByLength:
     """
 
     def __init__(self, max_tokens: int) -> None:
-        self._max_tokens = max_tokens
+        self.max_tokens = max_tokens
+
+    def num_slots(self, tokens: int) -> int:
+        """Return how many sentences of so many tokens are searched at a time."""
+        return max(1, self.max_tokens // tokens)
+
+    def lower_to(self, max_tokens: int) -> None:
+        """Search at most ``max_tokens`` at a time from now on."""
+        self.max_tokens = max(1, min(self.max_tokens, max_tokens))
 
     def run(
         self,
@@ -27,20 +35,17 @@ class SearchByLength:
         numbers of the sentences. Raises LinesFailedError for a bug.
         """
 
-        def num_slots_for(sentence: Item) -> int:
-            return max(1, self._max_tokens // tokens_of(sentence))
-
         outcomes: list[Outcome] = []
         while len(outcomes) < len(sentences):
-            num_slots = num_slots_for(sentences[len(outcomes)])
+            num_slots = self.num_slots(tokens_of(sentences[len(outcomes)]))
             group = []
             for sentence in sentences[len(outcomes) :]:
-                if num_slots_for(sentence) >= 2 * num_slots:
+                if self.num_slots(tokens_of(sentence)) >= 2 * num_slots:
                     break
                 group.append(sentence)
             isolation = Isolation(search, group, num_slots)
             with naming_lines(lines[len(outcomes) :]):
                 outcomes += isolation.run()
             # If that many did not fit into memory, try fewer from now on.
-            self._max_tokens = max(1, self._max_tokens * isolation.num_slots // num_slots)
+            self.lower_to(self.max_tokens * isolation.num_slots // num_slots)
         return outcomes

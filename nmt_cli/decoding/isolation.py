@@ -19,6 +19,11 @@ IMPOSSIBLE = "the model gives every translation probability 0"
 NO_MEMORY = "the memory is full even for this line alone; lower --beam-size, or end other programs"
 
 
+def outcome_of(found: Found) -> Outcome:
+    """Return the hypotheses that were found, or why there are none."""
+    return found.error or found.hypotheses or IMPOSSIBLE
+
+
 class BugError(Exception):
     """``bug`` was raised while the texts at ``places`` were translated; they did not cause it."""
 
@@ -120,7 +125,7 @@ class Isolation(Generic[Item]):
         num_slots = min(self.num_slots, len(waiting))
         try:
             for found in self._search(sentences(), num_slots):
-                self._outcomes[taken[found.number]] = found.error or found.hypotheses or IMPOSSIBLE
+                self._outcomes[taken[found.number]] = outcome_of(found)
         except Exception as error:
             if _ends_the_device(error):
                 raise

@@ -62,7 +62,7 @@ class StepModel(Protocol):
         ...
 
     def keep_slots(self, slots: Sequence[int]) -> None:
-        """Drop all slots but these; ``slots[i]`` becomes slot i."""
+        """Drop all slots but these; ``slots[i]`` becomes slot i. A slot may be named repeatedly."""
         ...
 
 
@@ -151,6 +151,13 @@ class Search:
             for slot in np.flatnonzero(is_nan & beams.is_busy).tolist()
         ]
         return failed + beams.advance(self._candidates(logits, normalizers))
+
+    def add_slots(self, number: int) -> None:
+        """Make room for ``number`` more sentences at a time."""
+        # What the new slots hold does not matter until a sentence starts there.
+        self._model.keep_slots([*range(self.num_slots), *[0] * number])
+        self._beams.add(number)
+        self._sentences += [None] * number
 
     def drop_free_slots(self) -> None:
         """Drop the slots that are free now, so that steps no longer compute their rows."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypedDict
+from typing import TYPE_CHECKING, TypedDict
 
 import torch
 
-from nmt_cli.corpus.lines import is_blank, why_not_unicode
 from nmt_cli.corpus.tokenizer import Tokenizer
 from nmt_cli.decoding.answers import Answers, Trees
 from nmt_cli.decoding.attention_to_source import AttentionToSource
@@ -16,20 +17,22 @@ from nmt_cli.decoding.beams import Found, SearchSettings
 from nmt_cli.decoding.by_length import SearchByLength
 from nmt_cli.decoding.cached_model import CachedTransformer
 from nmt_cli.decoding.constraints import Constraints
-from nmt_cli.decoding.encoded_texts import encode_each
 from nmt_cli.decoding.ensemble import Ensemble, Member, load_members
-from nmt_cli.decoding.isolation import IMPOSSIBLE, Outcome, naming_lines, own_failure_of
+from nmt_cli.decoding.isolation import Outcome, own_failure_of
 from nmt_cli.decoding.length_limits import length_limits
+from nmt_cli.decoding.line_engine import LineEngine
+from nmt_cli.decoding.line_jobs import LineJobs, LongLines, TooLong
+from nmt_cli.decoding.open_search import OpenSearch
 from nmt_cli.decoding.output_limits import OutputLimits
-from nmt_cli.decoding.over_long import Part, parts_within
 from nmt_cli.decoding.request import Request, numbered
 from nmt_cli.decoding.rules.well_formed_trees import WellFormedTrees
-from nmt_cli.decoding.sampling import MOST_SAMPLES, SampledCandidates, Sampling, gathered
-from nmt_cli.decoding.search import Sentence, StepModel, beam_search
+from nmt_cli.decoding.sampling import MOST_SAMPLES, SampledCandidates, Sampling
+from nmt_cli.decoding.search import Search, Sentence, StepModel, beam_search
+from nmt_cli.decoding.service import Service
 from nmt_cli.decoding.translation import LinesFailedError, Translation
 from nmt_cli.decoding.tree_output import Tokenize, splitter
 from nmt_cli.decoding.unknown_words import UnknownWords
-from nmt_cli.decoding.wanted_output import NO_PLACE, Bounds, Wanted, WantedOutputs
+from nmt_cli.decoding.wanted_output import Bounds, WantedOutputs
 from nmt_cli.decoding.word_alignment import WordAligner
 from nmt_cli.hardware.choices import AUTO
 from nmt_cli.hardware.device import choose_device
@@ -42,7 +45,6 @@ from nmt_cli.model_settings import ModelSettings
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-TooLong = Literal["split", "truncate", "error"]
 WINDOW_LINES = 4096
 WINDOW_CHARACTERS = 1 << 21
 # Tokens of all hypotheses in the search: 512 rows of 32 pieces keep two CPU cores busy, 2,048 rows
@@ -73,16 +75,6 @@ class TranslatorOptions(TypedDict, total=False):
     constraints: Constraints
 
 
-class _Job(NamedTuple):
-    """A line prepared for the search: its encoded parts, or why it cannot be translated."""
-
-    parts: Sequence[Part] = ()
-    truncated: bool = False
-    error: str | None = None
-    words: Sequence[str] = ()  # the leaves of the tree, if the model parses
-    wanted: Wanted = Wanted()
-
-
 class Translator:
     """Translates lines with one model; load it once and translate as often as needed.
 
@@ -102,9 +94,9 @@ class Translator:
     ``max_tokens_per_device`` limits. If memory is full, it searches fewer sentences at a time from
     then on.
 
-    Not safe to use from several threads at once: calls share the attention caches, without a lock.
-    Give each thread a translator from its own ``load``, or let the threads take turns. One thread
-    may hold several iterators of ``translate`` open and advance them in any order.
+    Threads may share it: windows of ``translate`` and the lines of ``submit`` take turns. One
+    thread may hold several iterators of ``translate`` open and advance them in any order. Where
+    ``submit`` is used, ``close`` ends it, and so does a ``with`` block.
     """
 
     def __init__(  # noqa: PLR0913 - the public interface names its options
@@ -132,8 +124,7 @@ class Translator:
         ensemble: Sequence[Member] = (),
     ) -> None:
         decoding, device = settings.decoding, model.output_weight.device
-        self._tokenizer, self._too_long = tokenizer, too_long
-        self._form, self._words_of = settings.trees, splitter(tokenize, settings.trees)
+        form, words_of = settings.trees, splitter(tokenize, settings.trees)
         self._settings = SearchSettings(
             beam_size if beam_size is not None else decoding.beam_size,
             length_penalty if length_penalty is not None else decoding.length_penalty,
@@ -151,13 +142,13 @@ class Translator:
         if max_extra_length is None:
             max_extra_length = decoding.max_extra_length
         self._by_length = SearchByLength(max_tokens_per_device or DEFAULT_MAX_TOKENS[device.type])
-        self._limit, places = length_limits(settings, *(each.settings for each in ensemble))
+        limit, places = length_limits(settings, *(each.settings for each in ensemble))
         longest = constraints.max_length  # pieces of an output, without </s>
         if places is not None:
             longest = min(longest or places, places)
         if well_formed_trees is None:
             well_formed_trees = decoding.well_formed_trees
-        rule = WellFormedTrees.of_model(tokenizer, self._form) if well_formed_trees else None
+        rule = WellFormedTrees.of_model(tokenizer, form) if well_formed_trees else None
         limits = OutputLimits(tokenizer.eos_id, max_extra_length, longest, rule)
         self._outputs = WantedOutputs(
             tokenizer,
@@ -165,7 +156,7 @@ class Translator:
             constraints,
             n_best,
             Bounds(longest, settings.max_length, most),
-            is_parser=self._form is not None,
+            is_parser=form is not None,
         )
         self._device = device
         chosen = choose_decoding_precision(precision, device)
@@ -181,17 +172,26 @@ class Translator:
         if ensemble:
             others = (at_precision(each.model.eval(), chosen) for each in ensemble)
             self._model = Ensemble([self._model, *map(CachedTransformer, others)])
-        self._answers = Answers(
+        answers = Answers(
             tokenizer,
             self._settings.length_penalty,
             keep_pieces=keep_pieces,
-            trees=Trees(settings.trees, rule) if settings.trees is not None else None,
+            trees=Trees(form, rule) if form is not None else None,
             aligner=WordAligner(settings) if alignments else None,
             unknown_words=UnknownWords(tokenizer, settings.text) if replace_unknown else None,
         )
         self._attention: AttentionToSource | None = None
         if alignments or replace_unknown:
             self._attention = AttentionToSource(model, tokenizer, settings.text)
+        self._jobs = LineJobs(
+            tokenizer,
+            LongLines(limit, too_long),
+            self._outputs,
+            answers,
+            sampling=sampling,
+            words_of=words_of if form is not None else None,
+        )
+        self._service = Service()
 
     @classmethod
     def load(
@@ -243,7 +243,8 @@ class Translator:
         failure, requests = None, list(numbered(lines))
         while True:
             try:
-                finished = self._translate_together(requests)
+                with self._service.paused():
+                    finished = self._translate_together(requests)
                 break
             except LinesFailedError as error:
                 failure, requests = error, requests[: error.first]
@@ -251,9 +252,33 @@ class Translator:
             raise LinesFailedError(failure.first, failure.last, finished) from failure.__cause__
         return finished
 
+    def submit(self, line: str | Request) -> Future[Translation]:
+        """Return the future of the translation of ``line``, for services and notebooks.
+
+        A thread of the translator translates the lines of all callers in one search, which a line
+        joins as soon as there is room, and leaves when it is done. A line that cannot be translated
+        gets a translation with an ``error``; a bug becomes the exception of the future. A line that
+        waits for room may be cancelled. Any number of lines may wait: who submits has to limit it.
+        Lines are numbered in the order in which they are submitted, which decides what is sampled.
+        Callbacks of futures run in that thread, so they should be short.
+
+        Raises RuntimeError after ``close``.
+        """
+        return self._service.submit(line, self._open_engine)
+
+    def close(self, *, cancel_futures: bool = False) -> None:
+        """End ``submit``: wait for the submitted lines, or cancel those that wait for room."""
+        self._service.close(cancel_futures=cancel_futures)
+
+    def __enter__(self) -> Translator:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
     def _translate_together(self, requests: Sequence[Request]) -> list[Translation]:
-        jobs = self._prepare(requests)
-        sentences_of = [self._sentences(job) for job in jobs]
+        jobs = self._jobs.prepare(requests)
+        sentences_of = [self._jobs.sentences(job) for job in jobs]
         sentences = [(line, each) for line, own in enumerate(sentences_of) for each in own]
         order = sorted(
             range(len(sentences)), key=lambda i: len(sentences[i][1].tokens), reverse=True
@@ -266,67 +291,12 @@ class Translator:
         for line, job in enumerate(jobs):
             end = start + len(sentences_of[line])
             try:
-                answer = self._answer(job, [outcomes[n] for n in range(start, end)])
+                answer = self._jobs.answer(job, [outcomes[n] for n in range(start, end)])
             except Exception as error:
                 answer = Translation(error=own_failure_of(line, error))
             translations.append(answer)
             start = end
         return translations
-
-    def _prepare(self, requests: Sequence[Request]) -> list[_Job]:
-        wanted = [self._outputs.wanted(request) for request in requests]
-        jobs = [
-            _Job(error=why_not_unicode(request.text) or each.error)
-            for request, each in zip(requests, wanted, strict=True)
-        ]
-        texts = {
-            number: request.text
-            for number, request in enumerate(requests)
-            if jobs[number].error is None and not is_blank(request.text)
-        }
-        words: dict[int, list[str]] = {}
-        if self._form is not None:
-            cut = {number: self._words_of(line) for number, line in texts.items()}
-            words = {number: leaves for number, leaves in cut.items() if leaves}
-            texts = {number: " ".join(leaves) for number, leaves in words.items()}
-        with naming_lines(list(texts)):
-            encoded = encode_each(self._tokenizer, list(texts.values()))
-        for (number, text), tokens in zip(texts.items(), encoded, strict=True):
-            if isinstance(tokens, str):
-                jobs[number] = _Job(error=tokens)
-                continue
-            try:
-                job = self._job(text, tokens)
-                own = words.get(number, ())
-                jobs[number] = job._replace(words=own, wanted=wanted[number])
-                if len(job.parts) > 1 and wanted[number].required:
-                    jobs[number] = _Job(error=NO_PLACE)
-            except Exception as error:
-                jobs[number] = _Job(error=own_failure_of(number, error))
-        return jobs
-
-    def _job(self, text: str, tokens: Sequence[int]) -> _Job:
-        if len(tokens) <= self._limit:
-            is_nothing = not tokens and self._form is None  # a parse needs no pieces
-            return _Job([] if is_nothing else [Part(tokens, "", text)])
-        if self._too_long == "error":
-            return _Job(
-                error=f"it has {len(tokens):,} pieces, the model takes {self._limit:,}; "
-                "--too-long split translates it in parts"
-            )
-        if self._too_long == "truncate":
-            return _Job([Part(tokens[: self._limit], "", text)], truncated=True)
-        return _Job(parts_within(text, tokens, self._limit, self._tokenizer.encode))
-
-    def _sentences(self, job: _Job) -> list[Sentence]:
-        """Return what is searched for a line: its parts, or samples of the first, the second ..."""
-        is_whole = len(job.parts) == 1 and not job.truncated
-        words = job.words if is_whole else ()
-        parts = [part.tokens for part in job.parts]
-        sentences = self._outputs.sentences(parts, words, job.wanted)
-        if self._sampling is None:
-            return sentences
-        return self._sampling.samples_of(sentences, job.wanted.line, job.wanted.n_best)
 
     def _search_by_length(
         self, sentences: Sequence[Sentence], lines: Sequence[int]
@@ -336,18 +306,22 @@ class Translator:
         Shorter sentences are searched in more slots. ``lines`` are the line numbers of the
         sentences, for LinesFailedError.
         """
+        with self._computing():
+            return self._by_length.run(self._search, sentences, self._tokens_of_slot, lines)
+
+    @contextmanager
+    def _computing(self) -> Iterator[None]:
+        """Compute as the options ask for in this block; after it the caches are empty."""
         no_autocast = torch.autocast(self._device.type, enabled=False)
         with torch.no_grad(), no_autocast, use_fp32_products(self._fp32_products):
-            outcomes = self._by_length.run(self._search, sentences, self._tokens_of_slot, lines)
+            yield
         self._model.reset(0, 1)
-        return outcomes
 
     def _tokens_of_slot(self, sentence: Sentence) -> int:
         return max(len(sentence.tokens), SHORTEST_COUNTED) * self._settings.beam_size
 
     def _search(self, sentences: Iterable[Sentence], num_slots: int) -> Iterator[Found]:
-        settings, rules = self._settings, self._outputs.rules
-        choice = None if self._sampling is None else SampledCandidates(self._sampling)
+        settings, rules, choice = self._settings, self._outputs.rules, self._choice()
 
         def search(sentences: Iterable[Sentence]) -> Iterator[Found]:
             return beam_search(self._model, sentences, num_slots, settings, rules, choice)
@@ -356,16 +330,24 @@ class Translator:
             return search(sentences)
         return self._attention.attended(sentences, search)
 
-    def _answer(self, job: _Job, outcomes: Sequence[Outcome]) -> Translation:
-        if self._sampling is not None:
-            outcomes = gathered(outcomes, job.wanted.n_best)
-        found = [outcome for outcome in outcomes if not isinstance(outcome, str)]
-        error = next((outcome for outcome in outcomes if isinstance(outcome, str)), job.error)
-        if error == IMPOSSIBLE:
-            error = self._outputs.explained(error, job.wanted)
-        if error is not None or not found:
-            return Translation(error=error)
-        return self._answers.joined(job.parts, job.words, found, truncated=job.truncated)
+    def _choice(self) -> SampledCandidates | None:
+        return None if self._sampling is None else SampledCandidates(self._sampling)
+
+    def _open_engine(self) -> LineEngine:
+        """Return an engine for submitted lines. A line may bring phrases into a running search."""
+        self._outputs.expect_phrases()
+
+        def start(num_slots: int) -> Search:
+            settings, rules = self._settings, self._outputs.rules
+            return Search(self._model, num_slots, settings, rules, self._choice())
+
+        return LineEngine(
+            self._jobs,
+            OpenSearch(start, self._by_length, self._tokens_of_slot),
+            self._attention,
+            self._translate_together,
+            self._computing,
+        )
 
 
 def _windows(requests: Iterable[Request]) -> Iterator[list[Request]]:

@@ -98,6 +98,10 @@ class WantedOutputs:
         of_phrases = self._of_phrases if self._uses_phrases else ()
         return [*self._limits.rules, *self._rules, *of_phrases]
 
+    def expect_phrases(self) -> None:
+        """Let ``rules`` have those about phrases, also before a sentence needs them."""
+        self._uses_phrases = True
+
     def wanted(self, request: Request) -> Wanted:
         """Return what is wanted for a line, or why it is impossible."""
         if request.error is not None:

@@ -1,0 +1,123 @@
+"""A thread that translates the lines which other threads submit."""
+
+from __future__ import annotations
+
+import atexit
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from itertools import count
+
+from nmt_cli.decoding.line_engine import LineEngine, SubmittedLine
+from nmt_cli.decoding.request import Request, numbered
+from nmt_cli.decoding.translation import Translation
+
+IDLE_SECONDS = 5.0  # then the thread ends, so that it does not keep the model in memory for ever
+
+
+class Service:
+    """Takes lines from any thread, and translates them in a thread of its own.
+
+    The thread starts with the first line. It ends if no line comes for ``IDLE_SECONDS``, and the
+    next line starts another one. At the exit of the interpreter it ends after the step that it is
+    in; lines that have no answer then get none.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: deque[SubmittedLine] = deque()
+        self._numbers = count(1)
+        self._changed = threading.Condition()
+        self._turn = threading.Lock()  # held while a model computes
+        self._thread: threading.Thread | None = None
+        self._is_closed = self._is_stopped = False
+
+    def submit(
+        self, line: str | Request, open_engine: Callable[[], LineEngine]
+    ) -> Future[Translation]:
+        """Return the future of the translation of ``line``.
+
+        ``open_engine`` makes the engine of a new thread. Raises RuntimeError after ``close``.
+        """
+        with self._changed:
+            if self._is_closed:
+                raise RuntimeError("a line was submitted to a translator that is closed")
+            (request,) = numbered([line], first=next(self._numbers))
+            submitted = SubmittedLine(request)
+            if self._thread is None:
+                self._start(open_engine)
+            self._waiting.append(submitted)
+            self._changed.notify_all()
+        return submitted.future
+
+    def close(self, *, cancel_futures: bool = False) -> None:
+        """Take no more lines, and wait until all are answered; does nothing the second time.
+
+        With ``cancel_futures``, lines whose translation has not begun are cancelled.
+        """
+        with self._changed:
+            self._is_closed = True
+            thread = self._thread
+            cancelled = list(self._waiting) if cancel_futures else []
+            self._changed.notify_all()
+        for line in cancelled:
+            line.future.cancel()
+        if thread is not None and thread is not threading.current_thread():
+            thread.join()
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Let no submitted line use the model in this block; waits until all of them are answered.
+
+        Raises RuntimeError in a callback of a future, which the thread of the service runs.
+        """
+        if threading.current_thread() is self._thread:
+            raise RuntimeError(
+                "the callback of a submitted line cannot translate lines itself, because it runs "
+                "in the thread that translates; it may submit lines"
+            )
+        with self._turn:
+            yield
+
+    def _start(self, open_engine: Callable[[], LineEngine]) -> None:
+        thread = threading.Thread(
+            target=self._run, args=(open_engine(),), name="nmt-cli service", daemon=True
+        )
+        thread.start()
+        self._thread = thread
+        # A daemon thread that computes while the interpreter is taken down would crash it.
+        atexit.register(self._stop)
+
+    def _run(self, engine: LineEngine) -> None:
+        while self._wait():
+            try:
+                with self._turn:
+                    engine.run(self._take, lambda: self._is_stopped)
+            except BaseException as error:
+                engine.fail(error)
+        engine.fail(RuntimeError("the program ended before the line was translated"))
+
+    def _wait(self) -> bool:
+        """Wait for a line; return False if the thread has to end."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._waiting or self._is_closed, IDLE_SECONDS)
+            if self._waiting and not self._is_stopped:
+                return True
+            self._thread = None
+            if not self._is_stopped:
+                atexit.unregister(self._stop)
+            return False
+
+    def _take(self) -> SubmittedLine | None:
+        """Return the next line that was not cancelled; None if there is none."""
+        with self._changed:
+            while self._waiting:
+                line = self._waiting.popleft()
+                if line.future.set_running_or_notify_cancel():
+                    return line
+        return None
+
+    def _stop(self) -> None:
+        self._is_stopped = True
+        self.close(cancel_futures=True)
