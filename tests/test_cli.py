@@ -44,7 +44,8 @@ OPTIONS = {
     | {"--sample", "--temperature", "--sample-top-k", "--sample-top-p", "--seed"}
     | {"--min-length", "--max-length", "--no-repeat-ngram", "--target-prefix"}
     | {"--required", "--banned", "--input-format", "--workers", "--devices"},
-    "rescore": MACHINE_OPTIONS | {"--output", "--force", "--format", "--length-penalty"},
+    "rescore": MACHINE_OPTIONS
+    | {"--ensemble", "--output", "--force", "--format", "--length-penalty"},
     "score": {"--metric", "--parameters", "--tokenize", "--lowercase", "--format", "--quiet"}
     | {"--paper", "--ter", "--compare", "--test", "--samples", "--seed"},
     "report": {"--output", "--force", "--quiet"},

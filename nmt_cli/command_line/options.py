@@ -36,6 +36,13 @@ overrides_option = click.option(
     metavar="SECTION.KEY=VALUE",
     help="Change a key of the recipe, such as training.max_steps=100; may be repeated.",
 )
+ensemble_option = click.option(
+    "--ensemble",
+    type=PATH,
+    multiple=True,
+    metavar="MODEL",
+    help="Another model of the same vocabulary, used together with MODEL; may be repeated.",
+)
 quiet_option = click.option("--quiet", is_flag=True, help="Show only warnings and errors.")
 force_option = click.option("--force", is_flag=True, help="Replace what already exists.")
 format_option = click.option(

@@ -12,6 +12,7 @@ from nmt_cli.command_line.options import (
     cli_command,
     decoding_precision_option,
     device_option,
+    ensemble_option,
     force_option,
     fp32_products_option,
     quiet_option,
@@ -23,6 +24,7 @@ from nmt_cli.command_line.options import (
 @click.argument("model", type=PATH)
 @click.argument("source", type=PATH)
 @click.argument("target", type=PATH)
+@ensemble_option
 @click.option("--output", "output_path", type=PATH, help="File to write.  [default: stdout]")
 @force_option
 @click.option(

@@ -12,6 +12,7 @@ from nmt_cli.command_line.options import (
     cli_command,
     decoding_precision_option,
     device_option,
+    ensemble_option,
     force_option,
     fp32_products_option,
     parsed_by,
@@ -26,14 +27,7 @@ from nmt_cli.shard import parse_shard
 
 @cli_command()
 @click.argument("model", type=PATH)
-@click.option(
-    "--ensemble",
-    type=PATH,
-    multiple=True,
-    metavar="MODEL",
-    help="Another model of the same vocabulary that translates together with MODEL; may be "
-    "repeated.",
-)
+@ensemble_option
 @click.option("--input", "input_path", type=PATH, help="Text to translate.  [default: stdin]")
 @click.option(
     "--shard",

@@ -41,6 +41,7 @@ def run(  # noqa: PLR0913 - the options of a command are its parameters
     source: Path,
     target: Path,
     *,
+    ensemble: Sequence[Path] = (),
     output_path: Path | None = None,
     force: bool = False,
     output_format: str = "text",
@@ -63,7 +64,7 @@ def run(  # noqa: PLR0913 - the options of a command are its parameters
         texts = (stack.enter_context(_opened(source)), stack.enter_context(_opened(target)))
         write = stack.enter_context(_sink(output_path, force=force))
         meter = LoadMeter()
-        rescorer = Rescorer.load(model, device=device, **options)
+        rescorer = Rescorer.load(model, device=device, ensemble=ensemble, **options)
         warn_if_busy(meter, useful_threads(choose_device(device)))
         hidden = output_path is None and sys.stdout.isatty()
         counter = stack.enter_context(logs.progress("Scoring", "lines", hidden=hidden))

@@ -16,10 +16,11 @@ from nmt_cli.corpus.tokenizer import Tokenizer
 from nmt_cli.decoding.beams import NOT_A_NUMBER, Found, Hypothesis, length_penalty
 from nmt_cli.decoding.by_length import SearchByLength
 from nmt_cli.decoding.encoded_texts import encode_each
+from nmt_cli.decoding.ensemble import Member, load_members
 from nmt_cli.decoding.isolation import Outcome, naming_lines
 from nmt_cli.decoding.length_limits import length_limits
 from nmt_cli.decoding.teacher_forcing import SentencePair
-from nmt_cli.decoding.token_scores import token_scores
+from nmt_cli.decoding.token_scores import mean_of_models, token_scores
 from nmt_cli.decoding.tree_targets import linearized
 from nmt_cli.errors import UserError
 from nmt_cli.hardware.choices import AUTO
@@ -58,7 +59,7 @@ class Rescored(NamedTuple):
 
 
 class Rescorer:
-    """Scores translations that are given, with one model.
+    """Scores translations that are given, with one model or, as the search does, with an ensemble.
 
     With a ``length_penalty`` above 0, scores are those of a search with this penalty. If the model
     parses, translations are trees in brackets. Options and threads are as with ``Translator``.
@@ -69,6 +70,8 @@ class Rescorer:
         settings: ModelSettings,
         tokenizer: Tokenizer,
         model: Transformer,
+        *,
+        ensemble: Sequence[Member] = (),
         **options: Unpack[RescorerOptions],
     ) -> None:
         self._settings, self._tokenizer = settings, tokenizer
@@ -76,7 +79,7 @@ class Rescorer:
         self._alpha = options.get("length_penalty", 0.0)
         if not 0 <= self._alpha < float("inf"):
             raise UserError(f"--length-penalty must be 0 or more, but is {self._alpha}.")
-        limits = length_limits(settings)
+        limits = length_limits(settings, *(each.settings for each in ensemble))
         # The longest output that the search may give a sentence of the longest length.
         longest = limits.source + settings.decoding.max_extra_length
         self._limits: dict[Side, int] = {
@@ -89,15 +92,27 @@ class Rescorer:
         self._fp32_products = choose_fp32_products(
             options.get("fp32_products", AUTO), self._device, precision
         )
-        self._model = at_precision(model.eval(), precision)
+        models = [model, *(each.model for each in ensemble)]
+        self._models = [at_precision(each.eval(), precision) for each in models]
 
     @classmethod
     def load(
-        cls, path: Path | str, *, device: str = AUTO, **options: Unpack[RescorerOptions]
+        cls,
+        path: Path | str,
+        *,
+        device: str = AUTO,
+        ensemble: Sequence[Path | str] = (),
+        **options: Unpack[RescorerOptions],
     ) -> Rescorer:
-        """Return a rescorer with the model of ``path``; raises as ``Translator.load`` does."""
-        settings, tokenizer, model, *_ = load_model(Path(path), choose_device(device))
-        return cls(settings, tokenizer, model, **options)
+        """Return a rescorer with the model of ``path``, and those of ``ensemble``.
+
+        Raises as ``Translator.load`` does.
+        """
+        chosen = choose_device(device)
+        loaded = load_model(Path(path), chosen)
+        members = load_members(loaded, ensemble, chosen)
+        settings, tokenizer, model, *_ = loaded
+        return cls(settings, tokenizer, model, ensemble=members, **options)
 
     def rescore(self, pairs: Iterable[tuple[str, str]]) -> Iterator[Rescored]:
         """Yield the score of each pair of a source and its translation, in order.
@@ -183,8 +198,8 @@ class Rescorer:
         """Yield each pair with its target as the only hypothesis; ``num_pairs`` at a time."""
         waiting, number = iter(pairs), 0
         while batch := list(islice(waiting, num_pairs)):
-            of_batch = token_scores(self._model, batch, self._tokenizer)
-            for pair, scores in zip(batch, of_batch, strict=True):
+            of_models = [token_scores(model, batch, self._tokenizer) for model in self._models]
+            for pair, scores in zip(batch, mean_of_models(of_models), strict=True):
                 total = sum(scores)
                 score = total / length_penalty(len(scores), self._alpha)
                 found = Hypothesis(tuple(pair.target), total, score, tuple(scores))

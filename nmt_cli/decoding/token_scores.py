@@ -3,6 +3,7 @@
 Legend: T target tokens and </s> of all pairs, V vocabulary.
 """
 
+import math
 from collections.abc import Sequence
 from itertools import chain
 
@@ -38,3 +39,11 @@ def token_scores(
         chosen = logits.gather(1, tokens[:, None]).squeeze(1).float()
         scores.append(chosen - log_normalizers(logits))
     return [of_pair.tolist() for of_pair in torch.cat(scores).split(forced.lengths)]
+
+
+def mean_of_models(scores: Sequence[list[list[float]]]) -> list[list[float]]:
+    """Return the logarithm of each token's mean probability; ``scores`` are those of each model."""
+    if len(scores) == 1:
+        return scores[0]
+    of_pairs = (torch.tensor(each, dtype=torch.float64) for each in zip(*scores, strict=True))
+    return [(each.logsumexp(0) - math.log(len(scores))).tolist() for each in of_pairs]

@@ -1,6 +1,8 @@
 """Given translations: their scores are the model's own, and those of the search."""
 
+import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -11,7 +13,7 @@ from nmt_cli.corpus.whitespace_tokenizer import CONTROL, WhitespaceTokenizer
 from nmt_cli.decoding import rescorer as rescorer_module
 from nmt_cli.decoding.isolation import NO_MEMORY
 from nmt_cli.decoding.rescorer import Rescored, Rescorer
-from nmt_cli.decoding.token_scores import token_scores
+from nmt_cli.decoding.token_scores import mean_of_models, token_scores
 from nmt_cli.decoding.translation import LinesFailedError
 from nmt_cli.decoding.translator import Translator
 from nmt_cli.errors import UserError
@@ -82,6 +84,32 @@ def test_the_search_gives_its_output_the_same_scores(name):
     assert len(same) > 9  # the others would be cut into other pieces than the search chose
     for translation, again in same:
         assert again.score == pytest.approx(translation.score, abs=1e-5)
+
+
+def test_an_ensemble_gives_its_output_the_same_scores():
+    path = FORMATS / "format_2/whitespace/run"
+    step = path / "checkpoints/step-00001200"
+    lines = (FORMATS / "text/train.en").read_text().splitlines()[:12]
+    options: dict[str, Any] = {"device": "cpu", "precision": "fp32", "length_penalty": 0.7}
+    loaded = path / "average", {"ensemble": [step, step], **options}
+    translator = Translator.load(loaded[0], token_scores=True, **loaded[1])
+    found = list(translator.translate(lines))
+    pairs = [(line, each.text) for line, each in zip(lines, found, strict=True)]
+    together = list(Rescorer.load(loaded[0], **loaded[1]).rescore(pairs))
+    alone = Rescorer.load(loaded[0], **options).rescore(pairs)
+    for translation, again, other in zip(found, together, alone, strict=True):
+        assert again.tokens == translation.tokens
+        assert again.token_scores == pytest.approx(translation.token_scores, abs=1e-5)
+        assert again.score == pytest.approx(translation.score, abs=1e-5)
+        assert again.score != pytest.approx(other.score, abs=1e-5)
+
+
+def test_a_token_that_one_of_two_models_forbids_has_half_the_probability_of_the_other():
+    scores = [[[-1.0, -math.inf], [-2.0]], [[-1.0, math.log(0.4)], [-math.inf]]]
+    first, second = mean_of_models(scores)
+    assert first == pytest.approx([-1.0, math.log(0.2)])
+    assert second == pytest.approx([-2.0 - math.log(2)])
+    assert mean_of_models([[[-math.inf]], [[-math.inf]]]) == [[-math.inf]]
 
 
 def test_the_search_gives_its_trees_the_same_scores():
