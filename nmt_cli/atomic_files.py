@@ -107,17 +107,6 @@ def publish_file(stream: BinaryIO, path: Path, *, replace: bool) -> None:
     _sync(path.parent)
 
 
-def keep_unfinished(stream: BinaryIO, path: Path) -> None:
-    """Save as ``path`` what was written so far to ``stream``, a file of ``file_appearing_whole``.
-
-    After this call, the block must not write any more and must end with an exception.
-    """
-    stream.flush()
-    os.fsync(stream.fileno())
-    Path(stream.name).replace(path)
-    _sync(path.parent)
-
-
 def refuse_directory(directory: Path, *, replace: bool) -> None:
     """Raise UserError if ``directory`` cannot be written, or exists and ``replace`` is false."""
     refuse_nameless(directory)

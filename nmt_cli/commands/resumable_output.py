@@ -18,7 +18,6 @@ from typing import Any, BinaryIO
 from nmt_cli import logs
 from nmt_cli.atomic_files import (
     HASHED_AT_ONCE,
-    keep_unfinished,
     naming_failed_writes,
     publish_file,
     refuse_file,
@@ -36,12 +35,11 @@ from nmt_cli.commands.job_record import (
     write_record,
 )
 from nmt_cli.corpus.lines import Line
-from nmt_cli.corpus.text_files import SUFFIXES, compressed
+from nmt_cli.corpus.text_files import compressed
 from nmt_cli.decoding.translation import LinesFailedError
 from nmt_cli.errors import STATUS_INTERRUPTED, DamagedError, OutputError, UserError
 from nmt_cli.locks import claimed
 from nmt_cli.proposed_commands import command
-from nmt_cli.temporary_names import shortened
 
 SECONDS_BETWEEN_RECORDS = 2.0  # writing one waits for the disk
 
@@ -192,19 +190,6 @@ class ResumableOutput:
         record = read_record(self._path)
         return record.progress.num_lines if record else 0
 
-    def keep_unfinished(self) -> str:
-        """Keep all that was written as ``.unfinished``, and return the message about it."""
-        path, num_lines = self._path, self.progress.num_lines
-        name = f"{shortened(path.stem)}.unfinished{path.suffix}" if path.suffix in SUFFIXES else ""
-        unfinished = path.with_name(name or f"{shortened(path.name)}.unfinished")
-        lines = "the line" if num_lines == 1 else f"the {num_lines:,} lines"
-        try:
-            keep_unfinished(self._begun(), unfinished)
-        except OSError as error:
-            reason = error.strerror
-            return f"the output of {lines} before could not be kept in {unfinished}: {reason}"
-        return f"the output of {lines} before is kept in {unfinished}"
-
     def close(self) -> None:
         """Close the file."""
         if self._stream is not None:
@@ -248,10 +233,6 @@ def resumable_output(
             with naming_failed_writes(path, leaves_nothing=False):
                 yield output
                 output.finish(replace=replace)
-        except LinesFailedError as error:
-            error.args = (f"{error}; {output.keep_unfinished()}",)
-            output.remove()
-            raise
         except BaseException as error:
             is_untouched = record is not None and output.progress == record.progress
             if is_untouched and isinstance(error, UserError):
@@ -320,8 +301,11 @@ def _with_advice(
 ) -> BaseException:
     """Return ``error`` with the command that goes on; an interrupt becomes a UserError."""
     again = [*arguments, *([] if "--resume" in arguments else ["--resume"])]
+    when = ""
+    if isinstance(error, LinesFailedError):
+        when = ", when the bug is fixed or that line of the input is changed,"
     advice = (
-        f"The output of {num_lines:,} lines is kept in {partial_of(path)}. To go on run: "
+        f"The output of {num_lines:,} lines is kept in {partial_of(path)}. To go on{when} run: "
         f"{command('nmt-cli', *again)}{_redirection(arguments)}"
     )
     if isinstance(error, KeyboardInterrupt):
