@@ -29,7 +29,7 @@ from nmt_cli.launch import this_worker
 
 STATUS_OUTPUT_FAILED = 74
 STATUS_READER_GONE = 141
-STATUS_TERMINATED = 143
+STATUS_OF_SIGNAL = 128  # and the number of the signal, as in shells
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
@@ -76,7 +76,7 @@ def _end(message: str, status: int) -> NoReturn:
 
 
 def _prepare_streams_and_signals() -> None:
-    """Replace closed streams, and let SIGTERM raise SystemExit, so that commands clean up."""
+    """Replace closed streams, and let SIGTERM and SIGHUP raise SystemExit: commands clean up."""
     if sys.stderr is None:
         sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115 - open to the end
     if sys.stdout is None:
@@ -84,7 +84,9 @@ def _prepare_streams_and_signals() -> None:
         sys.stdout = Path("/dev/full").open("w")  # noqa: SIM115 - open to the end
     # A worker that waits for others in C++ cannot run a handler; the default ends it at once.
     if threading.current_thread() is threading.main_thread() and this_worker() is None:
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(STATUS_TERMINATED))
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(number) is not signal.SIG_IGN:  # nohup ignores SIGHUP
+                signal.signal(number, lambda number, _: sys.exit(STATUS_OF_SIGNAL + number))
 
 
 @click.group(cls=ErrorsInOneLine, context_settings=CONTEXT)

@@ -132,7 +132,8 @@ class _Worker:
 
 
 def _start_worker(job: EncodingJob) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all; the parent ends the pool
+    for number in (signal.SIGINT, signal.SIGHUP):  # they reach all; the parent ends the pool
+        signal.signal(number, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     _Worker.tokenizer = load_tokenizer(job.directory, job.text)
     _Worker.limits = job.limits

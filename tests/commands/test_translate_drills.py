@@ -128,12 +128,28 @@ def test_a_reader_that_took_enough_ends_the_command(tmp_path):
     assert command.stderr.read_text() == ""
 
 
-def test_sigterm_ends_a_command_that_waits(tmp_path):
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_a_command_that_waits(tmp_path, number):
     command = Running(tmp_path)
     os.write(command.stdin, b"a line\n")
     assert os.read(command.stdout, 99) == digest("a line").encode() + b"\n"  # input is still open
-    os.kill(command.process, signal.SIGTERM)
-    assert command.status() == 143
+    os.kill(command.process, number)
+    assert command.status() == 128 + number
+
+
+def test_a_command_under_nohup_outlives_its_terminal(tmp_path):
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does
+    try:
+        command = Running(tmp_path)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    answer = digest("a line").encode() + b"\n"
+    for _ in range(2):
+        os.write(command.stdin, b"a line\n")
+        assert os.read(command.stdout, 99) == answer
+        os.kill(command.process, signal.SIGHUP)
+    os.close(command.stdin)
+    assert command.status() == 0
 
 
 @pytest.mark.parametrize(
