@@ -5,6 +5,7 @@ from typing import BinaryIO, NamedTuple
 
 from nmt_cli.commands.line_windows import STALL_SECONDS, windows
 from nmt_cli.corpus.lines import Line
+from nmt_cli.corpus.shard_text import ShardText
 from nmt_cli.errors import UserError
 
 
@@ -12,7 +13,7 @@ class NamedStream(NamedTuple):
     """A stream of text, and how messages name it."""
 
     name: str
-    stream: BinaryIO
+    stream: BinaryIO | ShardText
 
 
 def pair_windows(

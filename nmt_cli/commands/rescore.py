@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from nmt_cli import logs
 from nmt_cli.atomic_files import file_appearing_whole, refuse_file
+from nmt_cli.commands.input_texts import opened_text, refuse_to_replace
 from nmt_cli.commands.pair_windows import NamedStream, pair_windows
 from nmt_cli.commands.pipes import (
     STANDARD_INPUT,
@@ -20,12 +21,10 @@ from nmt_cli.commands.pipes import (
     standard_input,
 )
 from nmt_cli.commands.rescore_formats import FORMATS
-from nmt_cli.commands.text_warnings import on_encoding
 from nmt_cli.commands.translate import STATUS_SOME_LINES_FAILED
 from nmt_cli.corpus.lines import Line
-from nmt_cli.corpus.text_files import compressed, open_text
+from nmt_cli.corpus.text_files import compressed
 from nmt_cli.decoding.rescorer import Rescored, Rescorer, RescorerOptions
-from nmt_cli.errors import UserError
 from nmt_cli.figures import as_text, perplexity_of
 from nmt_cli.hardware.busy_machine import LoadMeter, warn_if_busy
 from nmt_cli.hardware.choices import AUTO
@@ -56,7 +55,7 @@ def run(  # noqa: PLR0913 - the options of a command are its parameters
     cannot be written, and LinesFailedError for a bug.
     """
     refuse_stdin_twice([source, target])
-    _refuse_to_replace((source, target), output_path)
+    refuse_to_replace((source, target), output_path)
     if threads is not None:
         set_num_threads(threads)
     format_line, tally = FORMATS[output_format], _Tally()
@@ -80,22 +79,12 @@ def run(  # noqa: PLR0913 - the options of a command are its parameters
     return STATUS_SOME_LINES_FAILED if tally.num_failed else 0
 
 
-def _refuse_to_replace(texts: Sequence[Path], output: Path | None) -> None:
-    if output is None or not output.is_file():
-        return
-    for path in texts:
-        if path.exists() and output.samefile(path):
-            raise UserError(f"--output {output} is the text {path}; choose another --output.")
-
-
 @contextmanager
 def _opened(path: Path) -> Iterator[NamedStream]:
     if path == STANDARD_INPUT:
         yield NamedStream(name_of_input(path), standard_input())
         return
-    if (warning := on_encoding(path)) is not None:
-        logs.warning(warning)
-    with open_text(path) as stream:
+    with opened_text(path) as stream:
         yield NamedStream(name_of_input(path), stream)
 
 

@@ -6,7 +6,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -15,15 +15,15 @@ from nmt_cli import logs
 from nmt_cli.atomic_files import file_appearing_whole
 from nmt_cli.commands.format_options import options_for
 from nmt_cli.commands.input_formats import Reader, reader
+from nmt_cli.commands.input_texts import opened_text, refuse_to_replace
 from nmt_cli.commands.line_windows import STALL_SECONDS, STEADY_WINDOW, windows
 from nmt_cli.commands.pipes import StandardOutput, standard_input
 from nmt_cli.commands.resumable_output import ResumableOutput, is_finished, resumable_output
-from nmt_cli.commands.text_warnings import on_encoding
 from nmt_cli.commands.translation_formats import FORMATS, Formatter
 from nmt_cli.commands.translation_processes import Engine, choose_processes, opened_engine
 from nmt_cli.corpus.lines import Line
-from nmt_cli.corpus.shard_text import ShardText, open_shard
-from nmt_cli.corpus.text_files import compressed, open_text
+from nmt_cli.corpus.shard_text import ShardText
+from nmt_cli.corpus.text_files import compressed
 from nmt_cli.decoding.request import Request
 from nmt_cli.decoding.translation import LinesFailedError, Translation
 from nmt_cli.decoding.translator import TranslatorOptions
@@ -71,7 +71,7 @@ def run(  # noqa: PLR0913 - the options of the command are its parameters
     option is wrong, OutputError if the output cannot be written, and LinesFailedError for a bug.
     """
     options = options_for(output_format, options)
-    _refuse_same_file(input_path, output_path)
+    refuse_to_replace([input_path] if input_path is not None else [], output_path)
     if resume and (output_path is None or is_stream(output_path)):
         raise UserError("--resume continues a file; give its name with --output.")
     if resume and not force and output_path is not None and is_finished(output_path):
@@ -125,16 +125,6 @@ def _translate_all(
     return tally
 
 
-def _refuse_same_file(input_path: Path | None, output_path: Path | None) -> None:
-    if input_path is None or output_path is None or not output_path.is_file():
-        return
-    if input_path.exists() and output_path.samefile(input_path):
-        raise UserError(
-            f"--input {input_path} and --output {output_path} are the same file; "
-            "choose another --output."
-        )
-
-
 @contextmanager
 def _source(path: Path | None, shard: Shard | None) -> Iterator[BinaryIO | ShardText]:
     if path is None:
@@ -142,11 +132,7 @@ def _source(path: Path | None, shard: Shard | None) -> Iterator[BinaryIO | Shard
             raise UserError("--shard needs a file, whose length is known; give it with --input.")
         yield standard_input()
         return
-    if (warning := on_encoding(path)) is not None:
-        logs.warning(warning)
-    opened: AbstractContextManager[BinaryIO | ShardText]
-    opened = open_text(path) if shard is None else open_shard(path, shard)
-    with opened as stream:
+    with opened_text(path, shard) as stream:
         yield stream
 
 
