@@ -37,10 +37,10 @@ from nmt_cli.file_names import (
 from nmt_cli.folders import MODEL_KINDS, is_model, is_run, what_to_give
 from nmt_cli.locks import restore_replaced
 from nmt_cli.model.format_1 import weights_of_today
+from nmt_cli.model.no_draws import NoDraws
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.model_settings import ModelSettings, as_json, read_settings
 from nmt_cli.proposed_commands import command
-from nmt_cli.recipe.reader import read_recipe
 
 CHECKPOINT_NAME = re.compile(r"step-(\d{8,})")
 
@@ -130,7 +130,8 @@ def load_model(path: Path, device: torch.device | str = "cpu") -> LoadedModel:
             f"{settings.vocabulary_size:,}."
         )
     weights = read_weights(directory, settings)
-    model = Transformer(settings.architecture, tokenizer.size)
+    with NoDraws():
+        model = Transformer(settings.architecture, tokenizer.size)
     load_weights(model, weights, directory)
     return LoadedModel(settings, tokenizer, model.to(device).eval(), directory, manifest)
 
@@ -172,7 +173,7 @@ def refuse_other_shapes(path: Path, settings: ModelSettings) -> None:
             f"{path} does not fit its {CONFIG}: it has {len(found):,} tensors for "
             f"{settings.architecture.num_layers:,} layers."
         )
-    with torch.device("meta"):
+    with torch.device("meta"), NoDraws():
         model = Transformer(settings.architecture, settings.vocabulary_size)
     _refuse_different(dict(model.named_parameters()), found, path)
 
@@ -185,7 +186,8 @@ def load_weights(model: Transformer, weights: Mapping[str, Tensor], directory: P
     parameters = dict(model.named_parameters())
     _refuse_different(parameters, weights, directory / WEIGHTS)
     for name, weight in weights.items():
-        if not weight.isfinite().all():
+        # The sum takes less time; that of finite numbers may be infinite.
+        if not weight.sum().isfinite() and not weight.isfinite().all():
             raise DamagedError(f"{directory / WEIGHTS} is damaged: {name} is not finite.")
     with torch.no_grad():
         for name, parameter in parameters.items():
@@ -268,6 +270,8 @@ def average_command(run_dir: Path, checkpoints: Sequence[Checkpoint]) -> str:
     It averages as many as the recipe of the newest one asks for, or all if there are fewer. Raises
     RecipeError if that recipe cannot be read.
     """
+    from nmt_cli.recipe.reader import read_recipe  # needs yaml, which translating does not
+
     available = [checkpoint for checkpoint in checkpoints if checkpoint.enters_average]
     wanted = read_recipe(str(available[-1].path / RECIPE)).recipe.checkpoints.keep_for_average
     words = ["--last", str(len(available))] if len(available) < wanted else []

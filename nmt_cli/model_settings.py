@@ -13,7 +13,6 @@ from nmt_cli.errors import DamagedError, RecipeError
 from nmt_cli.file_names import CONFIG, RECIPE
 from nmt_cli.formats import written_version
 from nmt_cli.recipe.decoding_config import DecodingConfig
-from nmt_cli.recipe.reader import read_resolved_recipe
 from nmt_cli.recipe.schema import (
     DataConfig,
     ModelConfig,
@@ -134,6 +133,8 @@ def read_settings(directory: Path, manifest: Mapping[str, Any]) -> ModelSettings
     the settings cannot be read or are not valid.
     """
     if manifest["format_version"] == 1:
+        from nmt_cli.recipe.reader import read_resolved_recipe  # needs yaml, which others do not
+
         try:
             return settings_of(read_resolved_recipe(directory / RECIPE), vocabulary_size=0)
         except RecipeError as error:

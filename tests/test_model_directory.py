@@ -1,4 +1,5 @@
 import json
+import math
 import resource
 import shutil
 from pathlib import Path
@@ -109,6 +110,24 @@ def test_weights_that_do_not_fit_the_recipe_are_refused(toy, tmp_path):
         partial.facts["kind"] = "average"
     with pytest.raises(DamagedError, match=r"inner.weight is torch.float32 \[12, 20\]"):
         load_model(tmp_path / "model")
+
+
+def test_only_finite_weights_are_loaded(toy, tmp_path):
+    """Also large ones, whose sum no float can hold."""
+    torch.manual_seed(1)
+    model = Transformer(toy.recipe.model, toy.corpus.tokenizer.size)
+    for name, value in (("nan", math.nan), ("infinite", -math.inf), ("large", 3e38)):
+        with torch.no_grad():
+            model.output_weight[2:4] = value
+        with directory_appearing_whole(tmp_path / name) as partial:
+            save_as_model(partial, toy.recipe, toy.corpus.tokenizer, model)
+            partial.facts["kind"] = "average"
+        if name == "large":
+            loaded = load_model(tmp_path / name).model
+            assert torch.equal(loaded.output_weight, model.output_weight)
+            continue
+        with pytest.raises(DamagedError, match=r"output_weight is not finite\."):
+            load_model(tmp_path / name)
 
 
 @pytest.mark.parametrize("what", ["missing", "a file", "empty", "a corpus", "an empty run"])

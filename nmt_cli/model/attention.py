@@ -12,14 +12,14 @@ from torch.nn import functional as F
 
 from nmt_cli.model.attention_layout import AttentionLayout, repack, unpack
 from nmt_cli.model.cpu_attention import MAX_KEYS, attend_packed
+from nmt_cli.model.no_draws import NoDraws
 from nmt_cli.model.varlen_attention import attend_varlen, suits_varlen
 
 
 def _projection(width: int, parts: tuple[int, ...], *, bias: bool) -> nn.Linear:
     """Return a linear layer whose output consists of ``parts``, each initialized by itself."""
-    linear: nn.Linear = nn.utils.skip_init(
-        nn.Linear, width, sum(parts), bias=bias, device=torch.get_default_device()
-    )
+    with NoDraws():
+        linear = nn.Linear(width, sum(parts), bias=bias)
     for part in linear.weight.split(parts):
         nn.init.xavier_uniform_(part)
     if bias:

@@ -4,6 +4,7 @@ Legend: T tokens of all sentences, D d_model.
 """
 
 import math
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -15,10 +16,10 @@ from nmt_cli.model.packing import Packed
 
 def sinusoids(num_positions: int, d_model: int) -> Tensor:
     """Return PE [positions, D] of section 3.5: sines at even, cosines at odd dimensions."""
-    positions = torch.arange(num_positions, dtype=torch.float64)[:, None]
-    even_dimensions = torch.arange(0, d_model, 2, dtype=torch.float64)
-    angles = positions / 10_000 ** (even_dimensions / d_model)
-    table = torch.empty(num_positions, d_model, dtype=torch.float64)
+    # On the CPU, whatever the default device is: they are computed once.
+    double = partial(torch.arange, dtype=torch.float64, device="cpu")
+    angles = double(num_positions)[:, None] / 10_000 ** (double(0, d_model, 2) / d_model)
+    table = torch.empty(num_positions, d_model, dtype=torch.float64, device="cpu")
     table[:, 0::2] = angles.sin()
     table[:, 1::2] = angles.cos()
     return table.float()

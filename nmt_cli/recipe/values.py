@@ -85,7 +85,7 @@ class Section(BaseModel):
     """The base class of all sections: frozen, without unknown keys and infinite numbers."""
 
     model_config = ConfigDict(
-        frozen=True, extra="forbid", allow_inf_nan=False, validate_default=True
+        frozen=True, extra="forbid", allow_inf_nan=False, validate_default=True, defer_build=True
     )
     # Groups of alternative keys: a recipe that sets one does not inherit the other.
     alternatives: ClassVar[tuple[frozenset[str], ...]] = ()

@@ -1,0 +1,34 @@
+"""Builds models whose weights are not drawn, because they get their values elsewhere."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+DRAWING = {
+    *(nn.init.normal_, nn.init.uniform_, nn.init.kaiming_uniform_),
+    *(Tensor.normal_, Tensor.uniform_),
+}
+
+
+class NoDraws(TorchFunctionMode):
+    """In this context, a new module's weights hold whatever is in the memory.
+
+    Drawing takes half a second for a base model. On the device meta, torch would import its
+    compiler for it, which takes longer than to import torch.
+    """
+
+    def __torch_function__(
+        self,
+        function: Callable[..., Any],
+        types: Sequence[type],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Return the tensor of a function that draws as it is; call any other function."""
+        del types
+        kwargs = kwargs or {}
+        if function in DRAWING:
+            return args[0] if args else kwargs["tensor"]
+        return function(*args, **kwargs)
