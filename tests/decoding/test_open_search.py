@@ -1,6 +1,7 @@
 """Sentences join and leave a search that goes on; it has as many slots as they need."""
 
 import random
+from typing import Any
 
 import pytest
 import torch
@@ -45,7 +46,8 @@ def test_sentences_find_the_same_whenever_they_join(max_tokens):
         for n in range(40)
     ]
     ongoing, _ = opened(table, max_tokens=max_tokens, chosen=chosen)
-    found, num_offered = {}, 0
+    found: dict[int, Any] = {}
+    num_offered = 0
     while len(found) < len(sentences):
         arrived = min(len(sentences), num_offered + chance.choice([0, 0, 1, 2, 9]))
         while num_offered < arrived and ongoing.offer(num_offered, sentences[num_offered]):
