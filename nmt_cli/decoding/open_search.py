@@ -89,7 +89,7 @@ class OpenSearch(Generic[Ticket]):
 
     def _joined(self) -> Search:
         """Return the search with the newcomers in it, and with few free slots."""
-        newcomers, self._newcomers = self._newcomers, []
+        newcomers = self._newcomers
         if self._search is None:
             self._search = self._start(len(newcomers))
         search, most = self._search, self.by_length.num_slots(self._longest)
@@ -101,6 +101,7 @@ class OpenSearch(Generic[Ticket]):
             search.add_slots(max(missing, min(more, most - search.num_slots)))
         numbers = search.admit([sentence for _, sentence in newcomers])
         self._inside.update(zip(numbers, newcomers, strict=True))
+        self._newcomers = []
         if search.num_free_slots and search.num_free_slots >= search.num_slots * DROPPED_SHARE:
             search.drop_free_slots()
         return search

@@ -267,14 +267,17 @@ class Translator:
         return self._service.submit(line, self._open_engine)
 
     def close(self, *, cancel_futures: bool = False) -> None:
-        """End ``submit``: wait for the submitted lines, or cancel those that wait for room."""
+        """End ``submit``: wait for the submitted lines, or cancel those that wait for room.
+
+        At the end of a ``with`` block they are cancelled if it ends with an error.
+        """
         self._service.close(cancel_futures=cancel_futures)
 
     def __enter__(self) -> Translator:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self.close(cancel_futures=kind is not None)
 
     def _translate_together(self, requests: Sequence[Request]) -> list[Translation]:
         jobs = self._jobs.prepare(requests)

@@ -183,6 +183,18 @@ def test_close_waits_or_cancels_and_then_no_line_is_taken(monkeypatch):
     assert next(translator.translate(["but this works"])).text == "but this works"
 
 
+def test_an_error_in_the_block_cancels_the_lines_that_wait(monkeypatch):
+    gate = Gate()
+    translator, _ = copying(monkeypatch, gate, max_tokens_per_device=1)
+    futures = [translator.submit(f"line {number}") for number in range(5)]
+    futures[-1].add_done_callback(lambda _: gate.opened.set())
+    assert gate.reached.wait(SECONDS)
+    with pytest.raises(KeyError), translator:
+        raise KeyError
+    assert futures[0].result().text == "line 0"
+    assert futures[-1].cancelled()
+
+
 def test_only_the_line_with_a_bug_gets_its_exception(monkeypatch):
     bug = TypeError("a bug of ours")
 
@@ -270,14 +282,18 @@ def test_full_memory_halves_the_slots(monkeypatch):
     assert 1 < max(sizes) <= 3
 
 
-def test_full_memory_that_does_not_come_back_halves_the_slots_too(monkeypatch):
-    def fails(sources):
-        if len(sources) == 8 and not failed:
+@pytest.mark.parametrize("method", ["start", "step"])
+def test_full_memory_that_does_not_come_back_halves_the_slots_too(monkeypatch, method):
+    translator, model = copying(monkeypatch, max_tokens_per_device=8 * 4 * 32)
+    original, failed = getattr(model, method), []
+
+    def fails_once(*arguments):
+        if len(model.sources) == 8 and not failed:
             failed.append(True)
             raise MemoryError
+        return original(*arguments)
 
-    failed: list[bool] = []
-    translator, model = copying(monkeypatch, fails, max_tokens_per_device=8 * 4 * 32)
+    monkeypatch.setattr(model, method, fails_once)
     lines = [f"line {number}" for number in range(40)]
     with translator:
         assert [found.text for found in submitted(translator, lines)] == lines
