@@ -285,7 +285,8 @@ def test_full_memory_halves_the_slots(monkeypatch):
 @pytest.mark.parametrize("method", ["start", "step"])
 def test_full_memory_that_does_not_come_back_halves_the_slots_too(monkeypatch, method):
     translator, model = copying(monkeypatch, max_tokens_per_device=8 * 4 * 32)
-    original, failed = getattr(model, method), []
+    original = getattr(model, method)
+    failed: list[bool] = []
 
     def fails_once(*arguments):
         if len(model.sources) == 8 and not failed:
