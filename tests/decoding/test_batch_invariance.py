@@ -21,7 +21,7 @@ def lines_of_unlike_length(count):
     return [" ".join(chance.choices(LINES, k=chance.choice([1, 1, 2, 4]))) for _ in range(count)]
 
 
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "int8"])
 @pytest.mark.parametrize(
     "name", ["whitespace", pytest.param("sentencepiece", marks=pytest.mark.slow)]
 )
@@ -55,7 +55,7 @@ def test_batches_and_orders_change_no_translation(monkeypatch, name, precision):
         for of_size in found.values()
         for number, other in of_size.items()
     ]
-    if precision == "bf16":  # rounds coarsely, so almost equal hypotheses may change places
+    if precision != "fp32":  # they round coarsely, so almost equal hypotheses may change places
         assert sum(one.tokens == other.tokens for one, other in pairs) > 0.99 * len(pairs)
         return
     for one, other in pairs:
