@@ -148,6 +148,11 @@ def _prepared_text(file: RecipeFile, preprocess: str) -> _PreparedText | None:
         return None
     corpora = zip(file.recipe.data.train, manifest["corpus_sizes"], strict=True)
     pairs_per_epoch = sum(corpus.weight * size for corpus, size in corpora)
+    if file.recipe.tokenizer.sampling is not None:
+        logs.warning(
+            f"the lengths are those of the plain pieces in {prepared}; tokenizer.sampling draws "
+            "more pieces, so training takes longer than these figures say."
+        )
     sums = sum_of_text(source, target)
     lengths = SentenceLengths(sums, len(source), str(prepared), pairs_per_epoch)
     return _PreparedText(manifest["vocabulary_size"], lengths)

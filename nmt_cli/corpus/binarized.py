@@ -203,12 +203,14 @@ def validation_text(directory: Path, side: Side) -> Path:
 def sections_that_matter(recipe: Recipe) -> dict[str, Any]:
     """Return the settings of the recipe that determine what preprocess writes.
 
-    The test set, the weights of corpora and the folder to write to are not among them.
+    The test set, the weights of corpora, the folder to write to and the sampling of pieces while
+    training are not among them.
     """
     data = recipe.data.model_dump(mode="json", exclude={"prepared", "test"})
     for corpus in data["train"]:
         del corpus["weight"]
-    return {"data": data, "tokenizer": recipe.tokenizer.model_dump(mode="json")}
+    tokenizer = recipe.tokenizer.model_dump(mode="json", exclude={"sampling"})
+    return {"data": data, "tokenizer": tokenizer}
 
 
 def foreign_file(directory: Path) -> str | None:

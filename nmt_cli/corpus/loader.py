@@ -2,12 +2,14 @@
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
 
 from nmt_cli.corpus.batching import BatchPlan, Indices, cut_into_micro_batches
 from nmt_cli.corpus.binarized import BinarizedText
+from nmt_cli.corpus.piece_sampler import PieceSampler
 
 
 class ParallelTokens(NamedTuple):
@@ -111,16 +113,23 @@ def load_batches(
     max_tokens: int,
     first_index: int,
     multiple_of: int = 1,
+    sampler: PieceSampler | None = None,
 ) -> Iterator[Batch]:
     """Yield the batches of the plan without end, from ``first_index`` on.
 
-    A thread reads the next batch while the caller computes. Raises UserError if a sentence has more
-    than ``max_tokens``.
+    A thread reads the next batch while the caller computes. A ``sampler`` cuts the text into other
+    pieces before the batch is cut into micro-batches. Raises UserError if a sentence has more than
+    ``max_tokens``.
     """
 
     def load(index: int) -> Batch:
         pairs = plan.batch(index)
-        return Batch(index, micro_batches_of(pairs, source, target, max_tokens, multiple_of))
+        if sampler is None:
+            return Batch(index, micro_batches_of(pairs, source, target, max_tokens, multiple_of))
+        sides = (("source", source), ("target", target))
+        drawn = [sampler.sample(side.gather(pairs), index, name) for name, side in sides]
+        tokens = ParallelTokens(*chain.from_iterable(drawn))
+        return Batch(index, _cut(tokens, max_tokens, multiple_of))
 
     with ThreadPoolExecutor(max_workers=1, thread_name_prefix="loader") as pool:
         index, upcoming = first_index, pool.submit(load, first_index)

@@ -4,6 +4,7 @@ import io
 import re
 import subprocess
 import sys
+import threading
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -28,6 +29,7 @@ SPACE_IN_PIECES = "\u2581"
 TOO_LARGE = re.compile(r"Vocabulary size too high.*<= (\d+)")
 TOO_SMALL = re.compile(r"smaller than required_chars\. \d+ vs (\d+)")
 REPEATED = re.compile(r"INTERNAL: (.*) is already defined")
+ALL_CANDIDATES = -1
 TRIAL_SECONDS = 120
 TRIAL = """
 import sys, sentencepiece
@@ -36,6 +38,7 @@ for text in ("", "a word, ein Wort", "\\u4e2d\\u6587 \\0 \\U0001f600", "x" * 100
     processor.decode(processor.encode(text))
 processor.id_to_piece(list(range(processor.get_piece_size())))
 """
+SEEDING = threading.Lock()  # the process has one seed for all new generators
 
 
 class SentencePieceTokenizer:
@@ -65,6 +68,39 @@ class SentencePieceTokenizer:
         if not self._normalizer.is_identity:
             texts = [self._normalizer(text, side) for text in texts]
         return self._processor.encode(list(map(_spaced, texts)), out_type=int, num_threads=1)
+
+    def sample_batch(
+        self, sentences: Sequence[Sequence[int]], strength: float, seed: int
+    ) -> list[list[int]]:
+        """Return the text of each sentence in pieces drawn at random: other ids for given ids.
+
+        With BPE, each merge of pieces is left out with the probability ``strength``; with unigram,
+        a way to cut a text is drawn with its probability to the power of ``strength``. Equal
+        arguments give equal pieces.
+        """
+        texts = self._processor.decode(list(sentences), num_threads=1)
+        with SEEDING:
+            # For a list of texts SentencePiece starts a new thread, whose generator has this seed.
+            # Before version 0.2.3 the seed had no effect on threads that had drawn already.
+            sentencepiece.set_random_generator_seed(seed)
+            return self._processor.encode(
+                texts,
+                out_type=int,
+                enable_sampling=True,
+                nbest_size=ALL_CANDIDATES,
+                alpha=strength,
+                num_threads=1,
+            )
+
+    def refuse_without_sampling(self, name: str) -> None:
+        """Raise UserError, which calls the model ``name``, if its type cannot sample pieces."""
+        try:
+            self.sample_batch([self.encode("a")], strength=0.1, seed=1)
+        except RuntimeError:
+            raise UserError(
+                f"{name} is neither a bpe nor a unigram model, and tokenizer.sampling needs one of "
+                "them; give another model, or tokenizer.sampling: null."
+            ) from None
 
     def decode(self, ids: Sequence[int], *, keep_pieces: bool = False) -> str:
         """Return the text of ``ids``; it may contain any character, even a line feed.
@@ -118,13 +154,15 @@ def existing_tokenizer(
 ) -> SentencePieceTokenizer:
     """Return the tokenizer of a file from elsewhere, after trying it out in another process.
 
-    Raises UserError if the file cannot be read or lacks a piece that the recipe declares, and
-    DamagedError if it is not a usable model.
+    Raises UserError if the file cannot be read, lacks a piece that the recipe declares or cannot
+    sample as the recipe asks for, and DamagedError if it is not a usable model.
     """
     model = read_model(path)
     if not _survives_trial(path):
         raise _damaged(str(path))
     tokenizer = SentencePieceTokenizer(model, normalizer, str(path))
+    if config.sampling is not None:
+        tokenizer.refuse_without_sampling(str(path))
     known = set(tokenizer.pieces(range(tokenizer.size)))
     for symbol in config.user_defined_symbols:
         if symbol not in known:

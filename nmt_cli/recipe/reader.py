@@ -227,10 +227,18 @@ def _validated(tree: Tree) -> Recipe:
 
 
 def _owner_of_prepared(names: list[str], resolved: list[Tree], final: Tree) -> str:
-    """Return the furthest ancestor with the same ``data`` and ``tokenizer`` as the recipe."""
+    """Return the furthest ancestor whose text is prepared in the same way as the recipe's."""
     owner = names[0]
     for name, tree in zip(names, resolved, strict=True):
-        if any(tree.value.get(key) != final.value.get(key) for key in ("data", "tokenizer")):
+        if _decisive_for_preprocess(tree) != _decisive_for_preprocess(final):
             break
         owner = name
     return owner
+
+
+def _decisive_for_preprocess(tree: Tree) -> tuple[object, object]:
+    """Return the sections that decide what preprocess writes, without what only training uses."""
+    tokenizer = tree.value.get("tokenizer")
+    if isinstance(tokenizer, dict):
+        tokenizer = {key: value for key, value in tokenizer.items() if key != "sampling"}
+    return tree.value.get("data"), tokenizer

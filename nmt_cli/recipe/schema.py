@@ -158,11 +158,20 @@ class TokenizerConfig(Section):
         default=10_000_000,
         description="At most this many sampled sentences train the SentencePiece model.",
     )
+    sampling: Annotated[Number, Field(gt=0, lt=1)] | None = Field(
+        default=None,
+        description="SentencePiece only: cut the training text into other pieces in each epoch, "
+        "drawn by the seed. With bpe, the probability that a merge is left out (BPE dropout; "
+        "usual is 0.1). With unigram, alpha, the exponent of the probabilities of all ways to cut "
+        "a text (usual is 0.1 to 0.5; less is more random). Null always cuts a text in one way.",
+    )
 
     def problems(self) -> Iterator[Problem]:
         """Yield settings that do not fit the type of tokenizer, and wrong sizes and symbols."""
         if self.type == "whitespace" and self.model is not None:
             yield Problem("model", "needs type sentencepiece, but type is whitespace", "type")
+        if self.type == "whitespace" and self.sampling is not None:
+            yield Problem("sampling", "needs type sentencepiece, but type is whitespace", "type")
         if self.type == "sentencepiece":
             if self.joiner is not None:
                 yield Problem("joiner", "needs type whitespace, but type is sentencepiece", "type")
@@ -266,7 +275,8 @@ class TrainingConfig(Section):
 
     tokens_per_step: Annotated[Count, Field(ge=2, le=10**9)] = Field(
         default=25_000,
-        description="Most tokens of either side in one step, over all devices and micro-batches.",
+        description="Most tokens of either side in one step, over all devices and micro-batches; "
+        "with tokenizer.sampling, counted before the pieces are drawn.",
     )
     max_steps: Steps | None = Field(
         default=100_000,

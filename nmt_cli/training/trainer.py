@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 from nmt_cli import logs
 from nmt_cli.corpus.binarized import PreparedCorpus
 from nmt_cli.corpus.loader import Batch, load_batches
+from nmt_cli.corpus.piece_sampler import sampler_of
 from nmt_cli.errors import InterruptedTrainingError
 from nmt_cli.file_names import METRICS
 from nmt_cli.recipe.schema import Recipe
@@ -39,6 +40,7 @@ class Trainer:
         self.run_dir, self.state, self.standing = run_dir, start.state, start.standing
         self._recipe, self._corpus, self._machine = recipe, corpus, machine
         self._plan, self._longest = start.plan, corpus.longest
+        self._sampler = sampler_of(recipe, corpus)
         self._validator = Validator(recipe, corpus)
         self._saver = Saver(run_dir, recipe, corpus, machine, start.state, start.saved)
         self._utilization = UtilizationMeter(recipe.model, corpus.tokenizer.size, machine)
@@ -80,7 +82,9 @@ class Trainer:
     def _batches(self) -> Iterator[Batch]:
         source, target, cut = self._corpus.source, self._corpus.target, self.state.cut
         first = self.state.progress.batch_index
-        return load_batches(self._plan, source, target, cut.max_tokens, first, cut.multiple_of)
+        return load_batches(
+            self._plan, source, target, cut.max_tokens, first, cut.multiple_of, self._sampler
+        )
 
     def _step(self, batches: Iterator[Batch], stop: StopRequest) -> StepReport | None:
         """Use one batch; return None if its gradient was not finite and it was skipped."""

@@ -74,6 +74,7 @@ def test_every_key_stands_in_exactly_one_list(key):
         ("training.adam_betas=[0.9, 0.9]", ChangeKind.DECLARED),
         ("training.tokens_per_step=2000", ChangeKind.DECLARED),
         ("model.dropout=0.2", ChangeKind.DECLARED),
+        ("tokenizer.sampling=0.1", ChangeKind.DECLARED),
         ("model.num_layers=2", ChangeKind.FORBIDDEN),
         ("tokenizer.vocabulary_size=999", ChangeKind.FORBIDDEN),
         ("tokenizer.user_defined_symbols=[a]", ChangeKind.FORBIDDEN),

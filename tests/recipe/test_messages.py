@@ -11,7 +11,7 @@ from tests.recipe.conftest import problems_of
 # Every key of a recipe against every wrong value; the few pairs that are right are listed.
 OPTIONAL_KEYS = {
     *("data.test", "data.prepared", "data.filters.max_length_ratio", "tokenizer.model"),
-    *("tokenizer.joiner", "model.d_k", "model.d_v", "training.max_epochs"),
+    *("tokenizer.joiner", "tokenizer.sampling", "model.d_k", "model.d_v", "training.max_epochs"),
     *("training.peak_learning_rate", "training.clip_norm", "training.ema_decay"),
     *("validation.patience", "validation.every_epochs", "checkpoints.every_epochs"),
 }

@@ -144,6 +144,8 @@ def test_prepared_folder_is_the_furthest_ancestors_with_the_same_text(write):
     other = write("extends: ./b.yaml\ntokenizer: {vocabulary_size: 600}\n", "d.yaml")
     assert str(read_recipe(other).prepared) == "prepared/d"
     assert str(read_recipe(write("extends: ./d.yaml\n", "e.yaml")).prepared) == "prepared/d"
+    other = write("extends: ./d.yaml\ntokenizer: {sampling: 0.1}\n", "f.yaml")
+    assert str(read_recipe(other).prepared) == "prepared/d"
     assert str(read_recipe("big").prepared) == "prepared/base"
 
 

@@ -127,6 +127,13 @@ def test_paths_are_data_and_never_expanded():
         ("tokenizer", {"model": "x.model"}, "vocabulary_size: must be null beside model"),
         ("tokenizer", {"vocabulary_size": 259}, "vocabulary_size: must be at least 260 "),
         ("tokenizer", {"type": "whitespace", "model": "x"}, "model: needs type sentencepiece"),
+        (
+            "tokenizer",
+            {"type": "whitespace", "sampling": 0.1},
+            "sampling: needs type sentencepiece, but type is whitespace",
+        ),
+        ("tokenizer", {"sampling": 0}, "should be greater than 0"),
+        ("tokenizer", {"sampling": 1}, "should be less than 1"),
         ("tokenizer", {"user_defined_symbols": ["(S", "(S"]}, "(S is listed twice"),
         ("tokenizer", {"user_defined_symbols": ["</s>"]}, "</s> is a mark of the model itself"),
         ("tokenizer", {"user_defined_symbols": ["a b"]}, "must be text without white space"),
@@ -151,6 +158,7 @@ def test_refused(section, values, message):
         {"type": "whitespace", "vocabulary_size": 7},
         {"vocabulary_size": None, "model": "x.model"},
         {"vocabulary_size": 261, "user_defined_symbols": ["(S"]},
+        {"sampling": 0.1},
     ],
 )
 def test_tokenizers_that_are_right(values):

@@ -1,0 +1,202 @@
+"""The pieces drawn for a batch: of the same text, as probable as they should be, by the seed."""
+
+import itertools
+import math
+import random
+import threading
+from collections import Counter
+
+import numpy as np
+import pytest
+import sentencepiece
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nmt_cli.corpus.binarized import Gathered
+from nmt_cli.corpus.piece_sampler import PieceSampler
+from nmt_cli.corpus.tokenizer import train_tokenizer
+from nmt_cli.errors import UserError
+from nmt_cli.file_names import SENTENCEPIECE_MODEL
+from nmt_cli.recipe.schema import TokenizerConfig
+from tests.corpus.test_tokenizer import SPECIAL, data
+
+SYLLABLES = ["ba", "do", "kin", "lu", "me", "no", "pü", "ra", "sil", "ta", "ve", "zo"]
+WORDS = ["".join(random.Random(seed).choices(SYLLABLES, k=1 + seed % 3)) for seed in range(150)]
+SYMBOLS = ["<bt>", "(S"]
+STRENGTH = 0.3
+DRAWS = 4000
+
+
+def text_pairs(num_pairs):
+    generator = random.Random(num_pairs)
+    sentence = lambda: " ".join(generator.choices(WORDS, k=generator.randint(1, 8)))  # noqa: E731
+    return [(sentence(), sentence()) for _ in range(num_pairs)]
+
+
+@pytest.fixture(scope="module", params=["bpe", "unigram"])
+def algorithm(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def tokenizer(algorithm):
+    settings = {"vocabulary_size": 340, "algorithm": algorithm, "user_defined_symbols": SYMBOLS}
+    config = TokenizerConfig.model_validate(settings)
+    pairs = text_pairs(150)
+    return train_tokenizer(config, data(), pairs, len(pairs), seed=1)
+
+
+@pytest.fixture(scope="module")
+def scores(tokenizer, tmp_path_factory):
+    """The score of each piece that is text, as SentencePiece itself reads it from the model."""
+    folder = tmp_path_factory.mktemp("model")
+    tokenizer.save(folder)
+    model = sentencepiece.SentencePieceProcessor(model_file=str(folder / SENTENCEPIECE_MODEL))
+    ids = [i for i in range(len(model)) if not (model.is_byte(i) or model.is_control(i))]
+    return {model.id_to_piece(i): model.get_score(i) for i in ids if i != model.unk_id()}
+
+
+def side_of(tokenizer, texts):
+    sentences = [[*tokenizer.encode(text), tokenizer.eos_id] for text in texts]
+    lengths = np.array([len(sentence) for sentence in sentences], dtype=np.int64)
+    return Gathered(np.array([*itertools.chain(*sentences)], dtype=np.int64), lengths)
+
+
+def sentences_of(side):
+    return [part.tolist() for part in np.split(side.tokens, np.cumsum(side.lengths)[:-1])]
+
+
+def with_dropout(word, scores, strength):
+    """Return the probability of each way to cut ``word`` by BPE with dropout, by trying all ways.
+
+    The best pair is merged first. Each time a pair is about to be merged, it is left out with the
+    probability ``strength``; it never comes back.
+    """
+
+    def ways(spans, agenda, probability):
+        live = [(a, b, c) for a, b, c in agenda if {(a, b), (b, c)} <= set(spans)]
+        if not live:
+            found[tuple(word[start:end] for start, end in spans)] += probability
+            return
+        a, b, c = best = max(live, key=lambda pair: (scores[word[pair[0] : pair[2]]], -pair[0]))
+        ways(spans, agenda - {best}, probability * strength)
+        merged = sorted({*spans, (a, c)} - {(a, b), (b, c)})
+        ways(merged, (agenda - {best}) | pairs(merged, (a, c)), probability * (1 - strength))
+
+    def pairs(spans, of=None):
+        neighbours = [p for p in itertools.pairwise(spans) if of is None or of in p]
+        return {(a, b, c) for (a, b), (_, c) in neighbours if word[a:c] in scores}
+
+    found: Counter[tuple[str, ...]] = Counter()
+    letters = [(i, i + 1) for i in range(len(word))]
+    ways(letters, pairs(letters), 1.0)
+    return found
+
+
+def with_alpha(word, scores, strength):
+    """Return the probability of each way to cut ``word`` into pieces of a unigram model."""
+    weights = {}
+    for places in itertools.product([False, True], repeat=len(word) - 1):
+        cuts = [0, *(i + 1 for i, is_cut in enumerate(places) if is_cut), len(word)]
+        pieces = tuple(word[a:b] for a, b in itertools.pairwise(cuts))
+        if all(piece in scores for piece in pieces):
+            weights[pieces] = math.exp(strength * sum(scores[piece] for piece in pieces))
+    return {pieces: weight / sum(weights.values()) for pieces, weight in weights.items()}
+
+
+def test_each_way_to_cut_a_word_is_drawn_as_often_as_the_formula_says(tokenizer, algorithm, scores):
+    formula, strength = {"bpe": (with_dropout, 0.3), "unigram": (with_alpha, 0.1)}[algorithm]
+    word = "kinlupü"
+    drawn = tokenizer.sample_batch([tokenizer.encode(word)] * DRAWS, strength, seed=5)
+    counts = Counter(tuple(tokenizer.pieces(ids)) for ids in drawn)
+    expected = formula(f"▁{word}", scores, strength)
+    assert sum(expected.values()) == pytest.approx(1)
+    assert len(expected) > 3
+    assert max(expected.values()) < 0.8
+    assert set(counts) <= set(expected)
+    for pieces, probability in expected.items():
+        tolerance = 1 + 4.5 * math.sqrt(DRAWS * probability * (1 - probability))
+        assert abs(counts[pieces] - DRAWS * probability) < tolerance, pieces
+
+
+texts = st.lists(
+    st.one_of(st.text(max_size=6), st.sampled_from([*SPECIAL, *SYMBOLS, *WORDS, " "]))
+).map("".join)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(texts, min_size=5, max_size=15), st.integers(0, 10**9))
+def test_any_text_stays_the_same_and_its_symbols_whole(tokenizer, texts, seed):
+    """The text is that of the ids: decoded and encoded again, they are the same ids."""
+    plain = [ids for ids in map(tokenizer.encode, texts) if ids]
+    symbols = [tokenizer.encode(symbol)[-1] for symbol in SYMBOLS]
+    assert tokenizer.pieces(symbols) == SYMBOLS
+    drawn = tokenizer.sample_batch(plain, STRENGTH, seed)
+    for before, after in zip(plain, drawn, strict=True):
+        text = tokenizer.decode(before)
+        assert tokenizer.encode(text) == before
+        assert tokenizer.decode(after) == text
+        assert not {0, 1, 2} & set(after)
+        for symbol in symbols:
+            assert after.count(symbol) == before.count(symbol)
+
+
+def test_the_draws_depend_on_nothing_but_seed_batch_and_side(tokenizer):
+    """Not on what was drawn before in any thread; SentencePiece keeps a generator in each."""
+    sampler = PieceSampler(tokenizer, STRENGTH, seed=3, longest=99)
+    side = side_of(tokenizer, [text for pair in text_pairs(20) for text in pair])
+    calls = [(batch, name) for batch in (0, 1, 7, 2**40) for name in ("source", "target")]
+
+    def draw_all(order):
+        return {call: sentences_of(sampler.sample(side, *call)) for call in order}
+
+    drawn = draw_all(calls)
+    again: list[dict[tuple[int, str], list[list[int]]]] = []
+    thread = threading.Thread(target=lambda: again.append(draw_all(calls[::-1])))
+    thread.start()
+    others = draw_all(calls[::2])
+    thread.join()
+    assert again == [drawn]
+    assert others == {call: drawn[call] for call in calls[::2]}
+    assert len({str(sentences) for sentences in drawn.values()}) == len(calls)
+    other_seed = sampler._replace(seed=4).sample(side, *calls[0])
+    assert sentences_of(other_seed) != drawn[calls[0]]
+
+
+def test_a_sentence_that_gets_too_long_or_has_no_text_keeps_its_pieces(tokenizer):
+    texts = [text for pair in text_pairs(40) for text in pair]
+    side = side_of(tokenizer, texts)
+    unknown = Gathered(side.tokens.copy(), side.lengths)
+    unknown.tokens[-2] = tokenizer.unk_id
+    longest = int(np.quantile(side.lengths, 0.9))
+    drawn = PieceSampler(tokenizer, STRENGTH, 3, longest).sample(unknown, 0, "source")
+    before, after = sentences_of(unknown), sentences_of(drawn)
+    assert after[-1] == before[-1]
+    changed = [new for old, new in zip(before, after, strict=True) if new != old]
+    assert len(changed) > 10
+    assert max(map(len, changed)) <= longest < max(map(len, sentences_of(side)))
+    assert all(sentence[-1] == tokenizer.eos_id for sentence in after)
+    free = PieceSampler(tokenizer, STRENGTH, 3, 99).sample(side, 0, "source")
+    for old, new, possible in list(zip(before, after, sentences_of(free), strict=True))[:-1]:
+        assert new == (old if len(possible) > longest else possible)
+
+
+def test_a_model_of_words_cannot_sample(tmp_path):
+    model = tmp_path / "word"
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(text for pair in text_pairs(50) for text in pair),
+        model_prefix=str(model),
+        model_type="word",
+        vocab_size=60,
+        minloglevel=2,
+    )
+    file = f"{model}.model"
+    config = {"model": file, "vocabulary_size": None}
+    assert train_tokenizer(TokenizerConfig.model_validate(config), data(), [], 0, seed=1).size == 60
+    sampling = TokenizerConfig.model_validate({**config, "sampling": 0.1})
+    with pytest.raises(UserError) as caught:
+        train_tokenizer(sampling, data(), [], 0, seed=1)
+    assert str(caught.value) == (
+        f"{file} is neither a bpe nor a unigram model, and tokenizer.sampling needs one of them; "
+        "give another model, or tokenizer.sampling: null."
+    )

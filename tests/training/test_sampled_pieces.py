@@ -1,0 +1,184 @@
+"""Training on pieces that are drawn anew for each batch: tokenizer.sampling."""
+
+import json
+from itertools import islice
+
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner
+
+from nmt_cli import cli, logs
+from nmt_cli.commands import preprocess
+from nmt_cli.corpus.binarized import open_prepared
+from nmt_cli.corpus.loader import load_batches
+from nmt_cli.corpus.piece_sampler import sampler_of
+from nmt_cli.errors import UserError
+from nmt_cli.hardware.batch_cut import BatchCut
+from nmt_cli.hardware.ranks import ALONE
+from nmt_cli.model.transformer import Transformer
+from nmt_cli.recipe.reader import read_recipe
+from nmt_cli.training.planning import plan_batches, plan_settings
+from nmt_cli.training.stop_signals import StopRequest
+from nmt_cli.training.validation import Validator
+from tests.conftest import RECIPE, ToyExperiment, write_pairs
+from tests.forked_ranks import run_ranks
+from tests.trainers import CPU, changed, new_trainer, weights_of
+
+MAX_TOKENS = 70  # of a micro-batch
+
+
+@pytest.fixture(scope="module")
+def sampled(tmp_path_factory):
+    """The toy experiment with SentencePiece, prepared without sampling and trained with it."""
+    folder = tmp_path_factory.mktemp("sampled")
+    write_pairs(folder, "train", 60, seed=1)
+    write_pairs(folder, "validation", 5, seed=2)
+    path = folder / "toy.yaml"
+    path.write_text(
+        RECIPE.format(folder=folder).replace("type: whitespace", "vocabulary_size: 300")
+    )
+    logs.configure(quiet=True)
+    preprocess.run(recipe=str(path), output=folder / "prepared", workers=1)
+    recipe = read_recipe(str(path), ["tokenizer.sampling=0.2", "validation.bleu=off"]).recipe
+    corpus = open_prepared(folder / "prepared", recipe, "nmt-cli preprocess toy")
+    return ToyExperiment(path, recipe, folder / "prepared", corpus)
+
+
+@pytest.fixture(scope="module")
+def plan(sampled):
+    return plan_batches(plan_settings(sampled.recipe), sampled.corpus)
+
+
+def batches_of(sampled, plan, first, count, *, recipe=None, **cut):
+    corpus = sampled.corpus
+    sampler = sampler_of(recipe or sampled.recipe, corpus)
+    arguments = (corpus.source, corpus.target, MAX_TOKENS, first)
+    return list(islice(load_batches(plan, *arguments, **cut, sampler=sampler), count))
+
+
+def sentences_of(batches, side):
+    """Return the sentences of one side, without their ``</s>``."""
+    found = []
+    for tokens in (tokens for batch in batches for tokens in batch.micro_batches):
+        numbers, lengths = getattr(tokens, f"{side}_tokens"), getattr(tokens, f"{side}_lengths")
+        if len(lengths):
+            found += [part[:-1].tolist() for part in np.split(numbers, np.cumsum(lengths)[:-1])]
+    return found
+
+
+def test_an_epoch_has_the_same_text_in_other_pieces_within_the_limits(sampled, plan):
+    tokenizer, size = sampled.corpus.tokenizer, len(plan.batches_of(0))
+    assert len(plan.batches_of(1)) == size
+    plain_recipe = changed(sampled.recipe, tokenizer={"sampling": None})
+    plain = batches_of(sampled, plan, 0, size, recipe=plain_recipe)
+    epochs = [batches_of(sampled, plan, size * epoch, size) for epoch in (0, 1)]
+    for side in ("source", "target"):
+        texts = [
+            [tokenizer.decode(ids) for ids in sentences_of(batches, side)]
+            for batches in (plain, *epochs)
+        ]
+        assert texts[0] == texts[1]
+        assert sorted(texts[0]) == sorted(texts[2])
+        cuts = [
+            {tokenizer.decode(ids): ids for ids in sentences_of(batches, side)}
+            for batches in (plain, *epochs)
+        ]
+        for one, other in ((0, 1), (1, 2)):
+            assert sum(cuts[one][text] != cuts[other][text] for text in cuts[0]) > 20
+    micro_batches = [tokens for batches in epochs for b in batches for tokens in b.micro_batches]
+    sizes = [
+        len(side) for each in micro_batches for side in (each.source_tokens, each.target_tokens)
+    ]
+    assert 0.8 * MAX_TOKENS < max(sizes) <= MAX_TOKENS
+    longest = max(int(each.source_lengths.max(initial=0)) for each in micro_batches)
+    assert longest <= max(sampled.corpus.source.lengths.max(), sampled.corpus.target.lengths.max())
+
+
+def test_a_batch_is_the_same_wherever_reading_begins_and_however_it_is_cut(sampled, plan):
+    stream = batches_of(sampled, plan, 0, 9)
+    later = batches_of(sampled, plan, 5, 4)
+    cut = batches_of(sampled, plan, 5, 4, multiple_of=4)
+    for side in ("source", "target"):
+        assert sentences_of(stream[5:], side) == sentences_of(later, side)
+        assert sentences_of(cut, side) == sentences_of(later, side)
+
+
+def train(sampled, run_dir, steps, *, ranks=ALONE, resume=False, **model):
+    recipe = changed(
+        sampled.recipe,
+        training={"max_steps": steps},
+        model=model,
+        validation={"every_steps": 100},
+        checkpoints={"every_steps": 100},
+    )
+    cut = BatchCut(MAX_TOKENS, ranks.size)
+    trainer = new_trainer(sampled, run_dir, recipe, cut, ranks, resume=resume)
+    trainer.train(StopRequest())
+    return weights_of(trainer)
+
+
+def records(run_dir):
+    lines = map(json.loads, (run_dir / "metrics.jsonl").read_text().splitlines())
+    names = ("step", "loss", "source_tokens", "target_tokens")
+    return [{name: record[name] for name in names} for record in lines if "loss" in record]
+
+
+def test_a_run_resumed_within_an_epoch_and_at_its_border_is_bit_equal(sampled, plan, tmp_path):
+    border = len(plan.batches_of(0))
+    assert 4 < border < 20
+    expected = train(sampled, tmp_path / "whole", border + 3)
+    for steps in (border - 3, border, border + 3):
+        found = train(sampled, tmp_path / "parts", steps, resume=steps > border - 3)
+    assert torch.equal(found, expected)
+    assert records(tmp_path / "parts") == records(tmp_path / "whole")
+    epoch = records(tmp_path / "whole")[:border]
+    for side in ("source", "target"):
+        plain = getattr(sampled.corpus, side).num_tokens
+        assert 1.1 * plain < sum(record[f"{side}_tokens"] for record in epoch) < 2 * plain
+
+
+@pytest.mark.parametrize("num_ranks", [2, pytest.param(4, marks=pytest.mark.slow)])
+def test_ranks_train_on_the_pieces_of_one(sampled, tmp_path, num_ranks):
+    train(sampled, tmp_path / "alone", 8, dropout=0.0)
+    run_ranks(
+        num_ranks,
+        tmp_path,
+        lambda ranks: train(sampled, tmp_path / "shared", 8, ranks=ranks, dropout=0.0),
+    )
+    alone, shared = records(tmp_path / "alone"), records(tmp_path / "shared")
+    for one, other in zip(alone, shared, strict=True):
+        assert other.pop("loss") == pytest.approx(one.pop("loss"), abs=1e-5)
+        assert other == one
+
+
+def test_validation_never_samples(sampled):
+    torch.manual_seed(1)
+    model = Transformer(sampled.recipe.model, sampled.corpus.tokenizer.size)
+    plain = changed(sampled.recipe, tokenizer={"sampling": None})
+    measured = [
+        Validator(recipe, sampled.corpus).validate(model, CPU, MAX_TOKENS, StopRequest())
+        for recipe in (sampled.recipe, plain)
+    ]
+    assert measured[0] == measured[1] is not None
+
+
+def test_inspect_names_its_lengths_as_those_of_plain_pieces(sampled):
+    call = ["inspect", str(sampled.recipe_path), "--set", f"data.prepared={sampled.prepared}"]
+    shown = [
+        CliRunner().invoke(cli.main, [*call, *more]).stderr
+        for more in ([], ["--set", "tokenizer.sampling=0.1"])
+    ]
+    warning = f"Warning: the lengths are those of the plain pieces in {sampled.prepared}; "
+    assert [text.count(warning) for text in shown] == [0, 1]
+
+
+def test_the_tokenizer_must_be_able_to_sample(sampled, monkeypatch):
+    def refuse(*_, **__):
+        raise RuntimeError("SampleEncode is not available for the current model.")
+
+    monkeypatch.setattr(type(sampled.corpus.tokenizer), "sample_batch", refuse)
+    with pytest.raises(
+        UserError, match=r"prepared/tokenizer\.model is neither a bpe nor a unigram"
+    ):
+        sampler_of(sampled.recipe, sampled.corpus)
