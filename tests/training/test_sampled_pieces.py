@@ -152,6 +152,20 @@ def test_ranks_train_on_the_pieces_of_one(sampled, tmp_path, num_ranks):
         assert other == one
 
 
+def test_ranks_that_draw_other_pieces_are_refused(sampled, tmp_path, monkeypatch):
+    sample_batch = type(sampled.corpus.tokenizer).sample_batch
+
+    def work(ranks):
+        def other_version(tokenizer, sentences, strength, seed):
+            return sample_batch(tokenizer, sentences, strength, seed + ranks.rank)
+
+        monkeypatch.setattr(type(sampled.corpus.tokenizer), "sample_batch", other_version)
+        with pytest.raises(UserError, match=r"draws for tokenizer\.sampling .* differ; make"):
+            train(sampled, tmp_path / "run", 8, ranks=ranks)
+
+    run_ranks(2, tmp_path, work)
+
+
 def test_validation_never_samples(sampled):
     torch.manual_seed(1)
     model = Transformer(sampled.recipe.model, sampled.corpus.tokenizer.size)
