@@ -22,6 +22,7 @@ SIZES = {"train": 250, "validation": 10, "test": 5}
 SMALLER = {"head -n 20000": "head -n 200", "tail -n 10000": "tail -n 50"}
 SETTINGS = {
     "tokenizer.vocabulary_size": 450,
+    "tokenizer.sampling": 0.1,
     "model": "{num_layers: 1, d_model: 16, d_ff: 32, num_heads: 2, norm: pre}",
     "training.tokens_per_step": 1200,
     "training.max_steps": 4,
