@@ -28,7 +28,8 @@ OPTIONS = {
     "train": RECIPE_OPTIONS
     | MACHINE_OPTIONS
     | {"--prepared", "--run-dir", "--resume", "--allow-change", "--init-from", "--max-time"}
-    | {"--compile", "--deterministic", "--devices", "--nnodes", "--rdzv-endpoint", "--rdzv-id"},
+    | {"--compile", "--deterministic", "--devices", "--nnodes", "--rdzv-endpoint", "--rdzv-id"}
+    | {"--in-run"},  # hidden
     "compare": RECIPE_OPTIONS
     | (MACHINE_OPTIONS - {"--max-tokens-per-device"})
     | {"--seeds", "--prepared", "--runs", "--devices", "--format"},

@@ -78,6 +78,7 @@ def preprocess(
 )
 @click.option("--rdzv-id", metavar="TEXT", help="Name of this job.  [default: the run directory's]")
 @click.option("--init-from", type=PATH, help="Start from the weights of this model; see README.")
+@click.option("--in-run", is_flag=True, hidden=True, help="Propose no next command; run goes on.")
 @max_time_option
 @quiet_option
 def train(recipe: str, quiet: bool, **options: Any) -> None:

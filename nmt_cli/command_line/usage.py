@@ -261,7 +261,7 @@ def _of_another_command(ctx: click.Context, written: _Written) -> str:
 
 
 def _options_of(command: click.Command) -> dict[str, click.Option]:
-    options = (param for param in command.params if isinstance(param, click.Option))
+    options = (p for p in command.params if isinstance(p, click.Option) and not p.hidden)
     return {name: option for option in options for name in option.opts}
 
 

@@ -204,7 +204,7 @@ def _train(experiment: Experiment, is_forced: bool) -> None:
         remove_directory(experiment.run_dir)
     options = {name: value for name, value in experiment.options.items() if name != "workers"}
     options["prepared"], options["run_dir"] = experiment.prepared, experiment.run_dir
-    options["resume"] = bool(list_checkpoints(experiment.run_dir))
+    options.update(resume=bool(list_checkpoints(experiment.run_dir)), in_run=True)
     train.run(experiment.recipe_name, **cast(TrainOptions, options))
 
 

@@ -49,6 +49,7 @@ class TrainOptions(MachineOptions, total=False):
     nnodes: int
     rdzv_endpoint: str | None
     rdzv_id: str | None
+    in_run: bool  # this is a stage of ``run``, which averages the checkpoints itself
     quiet: bool
 
 
@@ -169,7 +170,8 @@ def _train(job: Job, worker: Worker | None, corpus: PreparedCorpus, start: Start
     trainer = Trainer(recipe, corpus, job.run_dir, start)
     with stop_requests(stop), status_kept(job.run_dir, worker, trainer.standing.summary):
         trainer.train(stop)
-    if machine.ranks.is_main and trainer.standing.divergence() is None:
+    is_usable = trainer.standing.divergence() is None
+    if machine.ranks.is_main and is_usable and not job.options.get("in_run"):
         logs.info(f"Next: {average_command(job.run_dir, list_checkpoints(job.run_dir))}")
 
 

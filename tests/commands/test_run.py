@@ -152,6 +152,7 @@ def test_longer_training_goes_on_from_the_end(folder, caplog):
     assert [json.loads(start)["from_step"] for start in starts] == [0, 6]
     averaged = json.loads((folder / "runs/toy/average/manifest.json").read_text())["averaged"]
     assert [part["step"] for part in averaged] == [6, 9]
+    assert not any(message.startswith("Next: ") for message in caplog.messages)
 
 
 def test_scores_of_an_earlier_step_are_not_shown(folder, capsys):
@@ -169,7 +170,7 @@ def test_scores_of_an_earlier_step_are_not_shown(folder, capsys):
 def test_run_has_the_options_that_messages_of_training_name():
     train, run = cli.main.commands["train"], cli.main.commands["run"]
     missing = {option.name for option in train.params} - {option.name for option in run.params}
-    assert missing == {"init_from", "nnodes", "rdzv_endpoint", "rdzv_id"}
+    assert missing == {"init_from", "in_run", "nnodes", "rdzv_endpoint", "rdzv_id"}
 
 
 def test_changed_text_is_refused_by_the_run_until_it_is_forced(folder, caplog):

@@ -288,11 +288,12 @@ def test_a_training_without_a_finite_gradient_reports_it_in_its_status(run, tmp_
     assert "training diverged" in status["message"]
 
 
-def test_workers_get_the_time_that_was_given(run, monkeypatch):
+def test_workers_get_the_options_that_were_given(run, monkeypatch):
     given = []
     monkeypatch.setattr(train, "run_workers", lambda _, arguments, *__: given.extend(arguments))
-    run(devices=2, max_time=5_400.25)
-    assert training.train.make_context("train", given[1:]).params["max_time"] == 5_400.25
+    run(devices=2, max_time=5_400.25, in_run=True)
+    params = training.train.make_context("train", given[1:]).params
+    assert (params["max_time"], params["in_run"]) == (5_400.25, True)
 
 
 def test_the_recipe_that_training_leaves_means_the_run(run, tmp_path):
