@@ -20,6 +20,11 @@ def as_text(number: float, digits: int) -> str:
     return f"{number:,.{digits}f}" if abs(number) < LARGEST_PLAIN else f"{number:.0e}"
 
 
+def counted(number: int, noun: str, plural: str = "") -> str:
+    """Return a number of things: 1 line, 2,000 lines; 1 leaf, 2 leaves (``plural``)."""
+    return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
+
+
 def with_prefix(number: float, unit: str) -> str:
     """Return ``number`` in three digits, with a prefix of its unit: 252 MB, 9.53 TFLOP."""
     for prefix in PREFIXES[:-1]:

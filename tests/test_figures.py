@@ -3,7 +3,7 @@ import sys
 
 import pytest
 
-from nmt_cli.figures import as_text, perplexity_of, with_prefix
+from nmt_cli.figures import as_text, counted, perplexity_of, with_prefix
 
 
 @pytest.mark.parametrize(
@@ -21,6 +21,11 @@ from nmt_cli.figures import as_text, perplexity_of, with_prefix
 )
 def test_huge_numbers_are_printed_in_a_few_letters(number, text):
     assert as_text(number, 3) == text
+
+
+def test_one_thing_is_counted_in_the_singular():
+    assert [counted(n, "line") for n in (0, 1, 2_000)] == ["0 lines", "1 line", "2,000 lines"]
+    assert [counted(n, "leaf", "leaves") for n in (1, 2)] == ["1 leaf", "2 leaves"]
 
 
 def test_the_perplexity_of_guessing_is_the_number_of_choices():

@@ -9,6 +9,7 @@ from nmt_cli import logs
 from nmt_cli.atomic_files import directory_appearing_whole, refuse_directory, verify
 from nmt_cli.corpus.tokenizer import load_tokenizer
 from nmt_cli.errors import UserError
+from nmt_cli.figures import counted
 from nmt_cli.file_names import AVERAGE, RECIPE, TOKENIZER_FILES, WEIGHTS
 from nmt_cli.folders import is_model, is_run, what_to_give
 from nmt_cli.locks import claimed
@@ -87,8 +88,8 @@ def _last(run_dir: Path, count: int | None) -> list[Path]:
     if len(available) < count:
         steps = ", ".join(str(checkpoint.step) for checkpoint in available) or "none"
         raise UserError(
-            f"average-checkpoints needs {count} checkpoints, {run_dir} has {len(available)} "
-            f"(steps {steps}). Train longer or give a smaller --last."
+            f"average-checkpoints needs {counted(count, 'checkpoint')}, {run_dir} has "
+            f"{len(available)} (steps {steps}). Train longer or give a smaller --last."
         )
     return [checkpoint.path for checkpoint in available[-count:]]
 

@@ -24,6 +24,7 @@ from nmt_cli.commands.comparison_table import as_rows, as_text
 from nmt_cli.commands.pipes import StandardOutput
 from nmt_cli.corpus.binarized import sections_that_matter
 from nmt_cli.errors import InterruptedTrainingError, UserError
+from nmt_cli.figures import counted
 from nmt_cli.file_names import RUNS
 from nmt_cli.folders import not_a_run
 from nmt_cli.hardware.choices import AUTO
@@ -92,8 +93,8 @@ def run(
     if failed:
         names = ", ".join(str(training.run_dir) for training in failed)
         raise UserError(
-            f"{len(failed)} of {len(trainings)} trainings failed ({names}); the messages above "
-            "give the reasons. Run the same command again to go on with them."
+            f"{len(failed)} of {counted(len(trainings), 'training')} failed ({names}); the "
+            "messages above give the reasons. Run the same command again to go on with them."
         )
 
 

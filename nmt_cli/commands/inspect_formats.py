@@ -12,7 +12,7 @@ from nmt_cli.costs.memory import TrainingMemory
 from nmt_cli.costs.parameters import MATRICES, StackParameters
 from nmt_cli.costs.training_time import PAPER_SUSTAINED_FLOPS
 from nmt_cli.durations import duration_text
-from nmt_cli.figures import with_prefix
+from nmt_cli.figures import counted, with_prefix
 from nmt_cli.logs import printable
 
 Row = tuple[str, ...]
@@ -102,7 +102,7 @@ def _head(figures: Figures) -> list[str]:
     return [
         printable(subject.name),
         f"{config.num_layers} + {config.num_layers} layers of width {config.d_model:,} "
-        f"(feed-forward {config.d_ff:,}), {_counted(config.num_heads, 'head')} with keys of "
+        f"(feed-forward {config.d_ff:,}), {counted(config.num_heads, 'head')} with keys of "
         f"{config.key_width:,} and values of {config.value_width:,}, "
         f"vocabulary {subject.vocabulary_size:,}",
     ]
@@ -110,7 +110,7 @@ def _head(figures: Figures) -> list[str]:
 
 def _parameters(figures: Figures) -> list[str]:
     parameters = figures.parameters
-    matrices = _counted(MATRICES[figures.subject.architecture.tied_embeddings], "matrix")
+    matrices = counted(MATRICES[figures.subject.architecture.tied_embeddings], "matrix", "matrices")
     rows = [(f"embeddings ({matrices})", parameters.embeddings)]
     if parameters.positions:
         rows.append(("learned positions", parameters.positions))
@@ -207,11 +207,6 @@ def _duration(seconds: float) -> str:
     """Return the time in two units at most: 3h30m, 12m30s."""
     step = 60 if seconds >= 600 else 1
     return duration_text(round(seconds / step) * step)
-
-
-def _counted(number: int, noun: str) -> str:
-    plural = {"matrix": "matrices", "head": "heads"}[noun]
-    return f"{number:,} {noun if number == 1 else plural}"
 
 
 def _indented(rows: Sequence[Row]) -> list[str]:

@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from nmt_cli.figures import counted
 from nmt_cli.hardware.busy_machine import advice_on_load
 from nmt_cli.hardware.cores import Cores
 
@@ -46,13 +47,13 @@ def _on_threads(facts: Facts) -> Iterator[str]:
     if threads < usable and (names or 2 * threads < usable):
         reason = f" because of {' and '.join(names)}" if names else ""
         yield (
-            f"torch computes with {threads} threads on {usable} cores{reason}; "
+            f"torch computes with {counted(threads, 'thread')} on {usable} cores{reason}; "
             f"give --threads {usable}."
         )
     if threads > usable:
         yield (
-            f"torch computes with {threads} threads, which wait for one another on {usable} "
-            f"cores; give --threads {usable}."
+            f"torch computes with {threads} threads, which wait for one another on "
+            f"{counted(usable, 'core')}; give --threads {usable}."
         )
 
 

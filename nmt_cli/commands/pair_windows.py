@@ -7,6 +7,7 @@ from nmt_cli.commands.line_windows import STALL_SECONDS, windows
 from nmt_cli.corpus.lines import Line
 from nmt_cli.corpus.shard_text import ShardText
 from nmt_cli.errors import UserError
+from nmt_cli.figures import counted
 
 
 class NamedStream(NamedTuple):
@@ -46,6 +47,6 @@ def pair_windows(
     if any(lines):
         longer, shorter = texts if lines[0] else texts[::-1]
         raise UserError(
-            f"{shorter.name} ends after {num_pairs:,} lines, but {longer.name} has more; line n of "
-            "one must be a translation of line n of the other."
+            f"{shorter.name} ends after {counted(num_pairs, 'line')}, but {longer.name} has more; "
+            "line n of one must be a translation of line n of the other."
         )

@@ -28,6 +28,7 @@ from nmt_cli.corpus.parallel_text import ParallelText
 from nmt_cli.corpus.recipe_text import RecipeText, text_of
 from nmt_cli.corpus.tokenizer import Tokenizer, train_tokenizer
 from nmt_cli.errors import UserError
+from nmt_cli.figures import counted
 from nmt_cli.file_names import MANIFEST, RECIPE
 from nmt_cli.folders import PREPARED
 from nmt_cli.locks import claimed
@@ -288,7 +289,7 @@ def _report(directory: Path, facts: Mapping[str, Any]) -> None:
         f"{text_warnings.share_unknown(facts, 'validation', side):.2%} of {side}" for side in SIDES
     )
     logs.info(
-        f"  validation  {validation['pairs_read']:,} pairs, "
+        f"  validation  {counted(validation['pairs_read'], 'pair')}, "
         f"{validation['pairs_kept']:,} of them for the loss, {unknown} unknown"
     )
     _warn(text_warnings.on_dropped(facts))

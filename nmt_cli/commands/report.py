@@ -14,6 +14,7 @@ from nmt_cli.atomic_files import (
 )
 from nmt_cli.errors import UserError
 from nmt_cli.extras import importing
+from nmt_cli.figures import counted
 from nmt_cli.file_names import PAGE
 from nmt_cli.folders import REPORT, kind_of
 from nmt_cli.locks import claimed
@@ -49,7 +50,8 @@ def run(run_dirs: Sequence[Path], *, output: Path | None = None, force: bool = F
                 for chart, png in charts.items():
                     (partial.path / f"{chart.name}.png").write_bytes(png)
     written = output if is_page else output / PAGE
-    logs.info(f"Wrote {written} with {len(charts)} charts of {', '.join(r.label for r in runs)}.")
+    drawn = f"{counted(len(charts), 'chart')} of {', '.join(run.label for run in runs)}"
+    logs.info(f"Wrote {written} with {drawn}.")
 
 
 def _refuse_output(output: Path, *, is_page: bool, force: bool) -> None:

@@ -25,7 +25,7 @@ from nmt_cli.commands.translate import STATUS_SOME_LINES_FAILED
 from nmt_cli.corpus.lines import Line
 from nmt_cli.corpus.text_files import compressed
 from nmt_cli.decoding.rescorer import Rescored, Rescorer, RescorerOptions
-from nmt_cli.figures import as_text, perplexity_of
+from nmt_cli.figures import as_text, counted, perplexity_of
 from nmt_cli.hardware.busy_machine import LoadMeter, warn_if_busy
 from nmt_cli.hardware.choices import AUTO
 from nmt_cli.hardware.device import choose_device, set_num_threads, useful_threads
@@ -127,15 +127,16 @@ class _Tally:
     def report(self) -> None:
         """Log the perplexity, and what was left out."""
         if self._num_replaced:
-            logs.warning(f"{self._num_replaced:,} byte sequences that are not UTF-8 became U+FFFD.")
+            sequences = counted(self._num_replaced, "byte sequence")
+            logs.warning(f"Bad UTF-8: {sequences} became U+FFFD.")
         if self._num_blank:
             lines = "1 line has" if self._num_blank == 1 else f"{self._num_blank:,} lines have"
             logs.warning(f"{lines} a blank source, and so no score.")
         seconds = time.monotonic() - self._started
-        logs.info(f"Scored {self.num_lines:,} lines in {seconds:.1f} s.")
+        logs.info(f"Scored {counted(self.num_lines, 'line')} in {seconds:.1f} s.")
         if self._num_pieces:
             perplexity = perplexity_of(-self._log_probability / self._num_pieces)
             logs.info(
-                f"Perplexity {as_text(perplexity, 3)} of a piece ({self._num_pieces:,} pieces, "
-                "with </s> of each line)."
+                f"Perplexity {as_text(perplexity, 3)} of a piece "
+                f"({counted(self._num_pieces, 'piece')}, with </s> of each line)."
             )

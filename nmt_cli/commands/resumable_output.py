@@ -38,6 +38,7 @@ from nmt_cli.corpus.lines import Line
 from nmt_cli.corpus.text_files import compressed
 from nmt_cli.decoding.translation import LinesFailedError
 from nmt_cli.errors import STATUS_INTERRUPTED, DamagedError, OutputError, UserError
+from nmt_cli.figures import counted
 from nmt_cli.locks import claimed
 from nmt_cli.proposed_commands import command
 
@@ -142,7 +143,7 @@ class ResumableOutput:
         if self._skipped < expected.num_lines:
             what = f"lines: at least {expected.num_lines:,} -> {self._skipped:,}"
         else:
-            first = f"sha256 of the first {expected.num_lines:,} lines"
+            first = f"sha256 of the first {counted(expected.num_lines, 'line')}"
             what = next(differences({first: expected.input_sha256}, {first: found}))
         raise UserError(
             f"--resume cannot continue {partial_of(self._path)}, whose input was another one "
@@ -289,8 +290,8 @@ def _record_to_continue(
     if not resume:
         go_on = f": {command('nmt-cli', *arguments, '--resume')}" if arguments else ""
         raise UserError(
-            f"{partial} holds the output of {record.progress.num_lines:,} lines of an unfinished "
-            f"translation. Add --resume to go on{go_on}\nOr add --force to start anew."
+            f"{partial} holds the output of {counted(record.progress.num_lines, 'line')} of an "
+            f"unfinished translation. Add --resume to go on{go_on}\nOr add --force to start anew."
         )
     logs.info(f"Going on behind line {record.progress.num_lines:,} of {partial}.")
     return record
@@ -305,7 +306,8 @@ def _with_advice(
     if isinstance(error, LinesFailedError):
         when = ", when the bug is fixed or that line of the input is changed,"
     advice = (
-        f"The output of {num_lines:,} lines is kept in {partial_of(path)}. To go on{when} run: "
+        f"The output of {counted(num_lines, 'line')} is kept in {partial_of(path)}. "
+        f"To go on{when} run: "
         f"{command('nmt-cli', *again)}{_redirection(arguments)}"
     )
     if isinstance(error, KeyboardInterrupt):

@@ -9,7 +9,7 @@ from nmt_cli import logs
 from nmt_cli.commands.scored_texts import NamedText
 from nmt_cli.commands.text_table import aligned
 from nmt_cli.errors import UserError
-from nmt_cli.figures import GIBIBYTE
+from nmt_cli.figures import GIBIBYTE, counted
 from nmt_cli.logs import printable, progress
 from nmt_cli.metrics.resampling import SIGNIFICANCE_LEVEL, Method, Resampling
 from nmt_cli.metrics.scorer import Score, Scorer
@@ -124,7 +124,7 @@ def compare(
         )
     if num_segments < FEW_SEGMENTS:
         logs.warning(
-            f"{num_segments:,} segments are too few for a reliable test; compare systems on "
+            f"{counted(num_segments, 'segment')} cannot give a reliable test; compare systems on "
             f"{FEW_SEGMENTS} or more."
         )
     outcomes = []

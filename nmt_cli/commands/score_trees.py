@@ -10,6 +10,7 @@ from nmt_cli.commands.pipes import StandardOutput, name_of_input, read_inputs
 from nmt_cli.corpus.lines import LineTexts
 from nmt_cli.corpus.text_files import open_text
 from nmt_cli.errors import UserError
+from nmt_cli.figures import counted
 from nmt_cli.metrics.parseval import SentenceScore, Status, score_corpus, score_sentence
 from nmt_cli.metrics.parseval_brackets import Brackets, UnreadableTreeError, read_brackets
 from nmt_cli.metrics.parseval_parameters import Parameters, default_parameters, read_parameters
@@ -71,7 +72,7 @@ def _parameters(path: Path | None) -> Parameters:
 def _check_numbers(predicted: Path, num_predicted: int, gold: Path, num_gold: int) -> None:
     if num_predicted != num_gold:
         raise UserError(
-            f"{name_of_input(predicted)} has {num_predicted:,} trees, "
+            f"{name_of_input(predicted)} has {counted(num_predicted, 'tree')}, "
             f"{name_of_input(gold)} has {num_gold:,}; line n of one must be a tree of the "
             "same sentence as line n of the other."
         )
@@ -113,7 +114,8 @@ def _report_errors(
     for error in errors[:MOST_WARNINGS]:
         logs.warning(f"{error}; no score counts this sentence.")
     if len(errors) > MOST_WARNINGS:
-        logs.warning(f"{len(errors) - MOST_WARNINGS:,} more sentences have errors.")
+        more = counted(len(errors) - MOST_WARNINGS, "more sentence")
+        logs.warning(f"There are errors in {more}.")
 
 
 def _figures(line: int, sentence: SentenceScore) -> dict[str, Any]:

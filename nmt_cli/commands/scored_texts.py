@@ -7,6 +7,7 @@ from typing import NamedTuple
 from nmt_cli import logs
 from nmt_cli.commands.pipes import name_of_input, read_inputs
 from nmt_cli.errors import UserError
+from nmt_cli.figures import counted
 from nmt_cli.metrics.bleu import looks_in_pieces, looks_tokenized
 
 
@@ -34,9 +35,9 @@ def read_texts(paths: Sequence[Path]) -> list[NamedText]:
     for name, lines in others:
         if len(lines) != num_lines:
             raise UserError(
-                f"{hypotheses.name} has {_segments(num_lines)}, {name} has {len(lines):,}; segment "
-                "n of the hypotheses is compared with segment n of the references (one a line), so "
-                "give files of the same text."
+                f"{hypotheses.name} has {counted(num_lines, 'segment')}, {name} has "
+                f"{len(lines):,}; segment n of the hypotheses is compared with segment n of the "
+                "references (one a line), so give files of the same text."
             )
     if not num_lines:
         raise UserError(f"{hypotheses.name} is empty; there is nothing to score.")
@@ -70,7 +71,3 @@ def warn_of_long_segments(texts: Sequence[NamedText]) -> None:
                     f"segment of more than {LONG_FOR_TER}. Omit --ter, or score sentences."
                 )
                 return
-
-
-def _segments(number: int) -> str:
-    return "1 segment" if number == 1 else f"{number:,} segments"

@@ -9,6 +9,7 @@ from nmt_cli.corpus.held_out import HeldOut
 from nmt_cli.corpus.normalization import SIDES, Side
 from nmt_cli.corpus.parallel_corpora import CorpusReport
 from nmt_cli.corpus.utf16 import other_encoding
+from nmt_cli.figures import counted
 from nmt_cli.proposed_commands import command, unused_name
 from nmt_cli.recipe.schema import DataConfig, ParallelFiles, Recipe
 
@@ -85,11 +86,12 @@ def on_text(
 def _on_overlaps(report: CorpusReport, data: DataConfig, *, is_all_met: bool) -> Iterator[str]:
     names = _names(report.files)
     if report.in_validation and not is_all_met:
-        yield f"{report.in_validation:,} pairs of {names} are in the validation set too."
+        pairs = counted(report.in_validation, "pair")
+        yield f"the validation set holds {pairs} of {names} too."
     if report.in_test and data.test is not None:
         yield (
-            f"{report.in_test:,} pairs of {names} are in the test text {_names(data.test)} too, "
-            "so its score will be too high; remove them from the training text."
+            f"the test text {_names(data.test)} holds {counted(report.in_test, 'pair')} of {names} "
+            "too, so its score will be too high; remove these pairs from the training text."
         )
 
 
@@ -97,7 +99,7 @@ def _on_bad_bytes(report: CorpusReport) -> Iterator[str]:
     for path, side in ((report.files.source, SIDES[0]), (report.files.target, SIDES[1])):
         invalid = report.invalid_utf8[side]
         if invalid and other_encoding(path) is None:
-            yield f"{path} is not UTF-8 in {invalid:,} lines; is it in another encoding?"
+            yield f"{path} is not UTF-8 in {counted(invalid, 'line')}; is it in another encoding?"
 
 
 def _on_equal_sides(report: CorpusReport) -> Iterator[str]:

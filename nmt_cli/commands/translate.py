@@ -28,6 +28,7 @@ from nmt_cli.decoding.request import Request
 from nmt_cli.decoding.translation import LinesFailedError, Translation
 from nmt_cli.decoding.translator import TranslatorOptions
 from nmt_cli.errors import UserError
+from nmt_cli.figures import counted
 from nmt_cli.hardware.choices import AUTO
 from nmt_cli.hardware.cores import cores
 from nmt_cli.hardware.device import choose_device
@@ -289,18 +290,17 @@ class _Tally:
         if self._truncated.count:
             logs.warning(f"too long for the model, end cut off: {self._truncated}.")
         if self._with_bad_bytes.count:
-            logs.warning(
-                f"{self._num_replaced:,} byte sequences that are not UTF-8 became U+FFFD "
-                f"in {self._with_bad_bytes}."
-            )
+            sequences = counted(self._num_replaced, "byte sequence")
+            logs.warning(f"Bad UTF-8: {sequences} became U+FFFD in {self._with_bad_bytes}.")
         if self._num_trees:
             repaired = self._repaired_trees
             what = f" in {repaired}: {self._repairs.as_text()}" if repaired.count else ""
-            logs.info(f"Repaired {repaired.count:,} of {self._num_trees:,} trees{what}.")
+            trees = counted(self._num_trees, "tree")
+            logs.info(f"Repaired {repaired.count:,} of {trees}{what}.")
         seconds = time.monotonic() - self._started
         in_all = f" ({self.num_lines:,} in all)" if self._num_before else ""
-        num_lines = self.num_lines - self._num_before
-        logs.info(f"Translated {num_lines:,} lines in {seconds:.1f} s{in_all}.")
+        lines = counted(self.num_lines - self._num_before, "line")
+        logs.info(f"Translated {lines} in {seconds:.1f} s{in_all}.")
 
 
 class _Numbers:

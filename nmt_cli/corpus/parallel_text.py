@@ -10,6 +10,7 @@ from nmt_cli.corpus.lines import LineTexts
 from nmt_cli.corpus.normalization import Side
 from nmt_cli.corpus.text_files import bytes_read, open_text
 from nmt_cli.errors import UserError
+from nmt_cli.figures import counted
 from nmt_cli.recipe.schema import ParallelFiles
 
 
@@ -70,8 +71,8 @@ def _unequal(files: ParallelFiles, num_sources: int, num_targets: int) -> UserEr
     if num_targets == 0:
         return _empty(files.target)
     return UserError(
-        f"{files.source} has {num_sources:,} lines but {files.target} has {num_targets:,}; "
-        "line n of one must translate line n of the other."
+        f"{files.source} has {counted(num_sources, 'line')} but {files.target} has "
+        f"{num_targets:,}; line n of one must translate line n of the other."
     )
 
 

@@ -11,6 +11,7 @@ from nmt_cli.corpus.parallel_text import refuse_pipes
 from nmt_cli.corpus.text_files import open_text
 from nmt_cli.corpus.utf16 import other_encoding
 from nmt_cli.errors import UserError
+from nmt_cli.figures import counted
 from nmt_cli.recipe.schema import ParallelFiles
 from nmt_cli.recipe.treebank_config import TreebankConfig
 from nmt_cli.trees.cleaning import with_root, without_functions, without_root, without_traces
@@ -61,9 +62,9 @@ def read_sentences(files: ParallelFiles, config: TreebankConfig) -> Iterator[Par
             num_leaves = len(tree.words) if tree else 0
             if len(words) != num_leaves:
                 raise UserError(
-                    f"{files.source}:{number}: the line has {len(words):,} words, but tree "
-                    f"{number:,} of {files.target} has {num_leaves:,}; give the words of the tree "
-                    "with spaces between them, or the treebank itself as source."
+                    f"{files.source}:{number}: the line has {counted(len(words), 'word')}, but "
+                    f"tree {number:,} of {files.target} has {num_leaves:,}; give the words of the "
+                    "tree with spaces between them, or the treebank itself as source."
                 )
             yield ParsedSentence(tuple(words), tree)
 
@@ -93,7 +94,8 @@ def _read_trees(path: Path, config: TreebankConfig) -> Iterator[Tree | None]:
         )
     if lines.num_invalid and other_encoding(path) is None:
         logs.warning(
-            f"{path} is not UTF-8 in {lines.num_invalid:,} lines; is it in another encoding?"
+            f"{path} is not UTF-8 in {counted(lines.num_invalid, 'line')}; "
+            "is it in another encoding?"
         )
 
 
@@ -111,6 +113,6 @@ def _cleaned(tree: Tree, config: TreebankConfig) -> Tree | None:
 
 def _unequal(files: ParallelFiles, num_lines: int, num_trees: int) -> UserError:
     return UserError(
-        f"{files.source} has {num_lines:,} lines but {files.target} has {num_trees:,} trees; "
-        "line n of one must be the words of tree n of the other."
+        f"{files.source} has {counted(num_lines, 'line')} but {files.target} has "
+        f"{counted(num_trees, 'tree')}; line n of one must be the words of tree n of the other."
     )

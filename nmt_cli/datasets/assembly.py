@@ -11,6 +11,7 @@ from nmt_cli.datasets.entries import Archive, EvaluationSet, ParallelDataset, Pa
 from nmt_cli.datasets.evaluation_sets import DownloadedSet
 from nmt_cli.errors import UserError
 from nmt_cli.extras import importing
+from nmt_cli.figures import counted
 
 
 class Downloads(NamedTuple):
@@ -89,11 +90,12 @@ def _check_lines(part: Part, path: Path, num_lines: Mapping[str, int]) -> None:
     (one, num_one), (other, num_other) = num_lines.items()
     if num_one != num_other:
         raise UserError(
-            f"{path}: {one} has {num_one:,} lines but {other} has {num_other:,}; "
+            f"{path}: {one} has {counted(num_one, 'line')} but {other} has {num_other:,}; "
             "line n of one must translate line n of the other."
         )
     if num_one != part.num_lines:
-        logs.warning(f"{part.name} has {num_one:,} pairs, {part.num_lines:,} were expected.")
+        found = counted(num_one, "pair")
+        logs.warning(f"{part.name} has {found}, {part.num_lines:,} were expected.")
 
 
 def _facts(part: Part, members: list[str], num_lines: int) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from sacrebleu.utils import SACREBLEU_DIR
 from nmt_cli import logs
 from nmt_cli.atomic_files import is_failed_write
 from nmt_cli.errors import OutputError, UserError
+from nmt_cli.figures import counted
 
 ATTEMPTS = 3
 PAUSE_SECONDS = 5.0
@@ -94,7 +95,7 @@ def _check_lines(paths: Iterable[Path], num_lines: int) -> None:
     for path in paths:
         found = _count_lines(path)
         if found != num_lines:
-            raise _WrongCopyError(f"{path} had {found:,} lines instead of {num_lines:,}")
+            raise _WrongCopyError(f"{path} had {counted(found, 'line')} instead of {num_lines:,}")
 
 
 def _count_lines(path: Path) -> int:

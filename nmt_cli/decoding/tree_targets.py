@@ -2,6 +2,7 @@
 
 from nmt_cli.corpus.lines import one_line
 from nmt_cli.errors import UserError
+from nmt_cli.figures import counted
 from nmt_cli.trees.cleaning import with_root, without_root
 from nmt_cli.trees.linearization import Linearization
 from nmt_cli.trees.reader import read_trees
@@ -23,7 +24,8 @@ def linearized(line: str, num_words: int, form: Linearization, *, spaced: bool) 
     (tree,) = trees
     if len(tree.words) != num_words:
         raise UserError(
-            f"its source has {num_words:,} words, but the tree has {len(tree.words):,} leaves"
+            f"its source has {counted(num_words, 'word')}, but the tree has "
+            f"{counted(len(tree.words), 'leaf', 'leaves')}"
         )
     tokens = form.linearize(without_root(with_root(tree)))
     return " ".join(tokens) if spaced else form.join(tokens)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from nmt_cli import logs
+from nmt_cli.figures import counted
 from nmt_cli.hardware.cores import Cores, cores
 from nmt_cli.hardware.system_files import SYSTEM, read_system_file
 
@@ -90,7 +91,7 @@ def advice_on_load(
         remedy = f", or give --threads {fewer}"
     return (
         f"other programs keep {min(others, cores.allowed):.1f} of {cores.allowed} cores busy, so "
-        f"{wanted} {'thread' if wanted == 1 else 'threads'} will be slow; end them{remedy}."
+        f"{counted(wanted, 'thread')} will be slow; end them{remedy}."
     )
 
 

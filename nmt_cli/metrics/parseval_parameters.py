@@ -6,6 +6,7 @@ from functools import cached_property
 from pathlib import Path
 
 from nmt_cli.errors import UserError
+from nmt_cli.figures import counted
 from nmt_cli.near_names import any_of, nearest
 
 DEFAULT_FILE = Path(__file__).with_name("parseval.prm")
@@ -93,7 +94,7 @@ def _check(key: str, given: list[str], place: str) -> None:
         meant = nearest(key, KEYS) or list(KEYS)
         raise UserError(f"{place}: {key} is not a parameter; did you mean {any_of(meant)}?")
     if len(given) != KEYS[key]:
-        wanted = "1 value" if KEYS[key] == 1 else f"{KEYS[key]} values"
+        wanted = counted(KEYS[key], "value")
         raise UserError(f"{place}: {key} takes {wanted}, not {len(given)}.")
     if key in SMALLEST_NUMBERS and not _is_number(given[0], SMALLEST_NUMBERS[key]):
         raise UserError(

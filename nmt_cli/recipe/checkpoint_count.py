@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from nmt_cli.figures import counted
 from nmt_cli.recipe.schema import Recipe
 
 
@@ -33,11 +34,11 @@ def shortage_of_checkpoints(recipe: Recipe) -> str:
     same_unit = bound.end_key.rpartition("_")[2] == bound.interval_key.rpartition("_")[2]
     if same_unit and bound.end >= wanted:
         remedies.insert(0, f"{bound.interval_key} to {bound.end // wanted}")
-    noun = "checkpoint" if bound.most == 1 else "checkpoints"
     return (
         f"checkpoints.keep_for_average is {wanted}, but {bound.end_key} {bound.end:,} and "
-        f"{bound.interval_key} {bound.interval:,} make at most {bound.most} {noun}, the final "
-        f"one included; lower {' or '.join(remedies)}."
+        f"{bound.interval_key} {bound.interval:,} make at most "
+        f"{counted(bound.most, 'checkpoint')}, the final one included; "
+        f"lower {' or '.join(remedies)}."
     )
 
 

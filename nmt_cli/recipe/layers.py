@@ -5,6 +5,7 @@ import shlex
 from collections.abc import Sequence
 from typing import Any
 
+from nmt_cli.figures import counted
 from nmt_cli.recipe.keys import keys_meant, section_at
 from nmt_cli.recipe.messages import dotted, shown
 from nmt_cli.recipe.schema import Recipe
@@ -70,10 +71,9 @@ def _path_in(value: Any, key: str) -> KeyPath:
         step: str | int = text
         if isinstance(value, list):
             if not (text.isascii() and text.isdigit() and int(text) < len(value)):
-                name, count = dotted(tuple(path)), len(value)
-                noun = "entry" if count == 1 else "entries"
+                name, entries = dotted(tuple(path)), counted(len(value), "entry", "entries")
                 raise _NoSuchEntryError(
-                    f"{name} has {count:,} {noun}, numbered from 0, so there is no entry {text}; "
+                    f"{name} has {entries}, numbered from 0, so there is no entry {text}; "
                     f"give another number, or the whole list as --set '{name}=[...]'"
                 )
             step = int(text)

@@ -24,7 +24,7 @@ RULES = {
     "string_too_long": "must have at most {max_length} characters",
     "string_pattern_mismatch": "must be a language code such as en",
     "tuple_type": "must be a list",
-    "too_short": "must have at least {min_length} entries",
+    "too_short": "must have {min_length} or more entries",
     "too_long": "must have at most {max_length} entries",
     "literal_error": "must be {expected}",
 }

@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from nmt_cli.figures import counted
 from nmt_cli.recipe.decoding_config import DecodingConfig
 from nmt_cli.recipe.interval_configs import CheckpointsConfig, ValidationConfig
 from nmt_cli.recipe.treebank_config import TreebankConfig
@@ -188,8 +189,8 @@ class TokenizerConfig(Section):
             text = "must be null beside model, whose file decides the size"
         elif size is not None and size < least:
             text = (
-                f"must be at least {least:,} (256 bytes, 3 marks, {symbols:,} symbols and a "
-                f"piece), but is {size:,}"
+                f"must be at least {least:,} (256 bytes, 3 marks, {counted(symbols, 'symbol')} "
+                f"and a piece), but is {size:,}"
             )
         if text:
             yield Problem("vocabulary_size", text, "model")

@@ -11,6 +11,7 @@ import yaml
 from yaml.composer import ComposerError
 
 from nmt_cli.errors import RecipeError
+from nmt_cli.figures import counted
 
 MAX_BYTES = 1_000_000
 MAX_DEPTH = 20
@@ -82,7 +83,7 @@ def error_of(findings: list[Finding]) -> RecipeError:
     ordered = sorted(findings, key=lambda finding: (finding.place.file, finding.place.line or 0))
     lines = list(dict.fromkeys(str(finding) for finding in ordered[:MAX_SHOWN]))
     if len(findings) > MAX_SHOWN:
-        lines.append(f"and {len(findings) - MAX_SHOWN:,} more problems")
+        lines.append(f"and {counted(len(findings) - MAX_SHOWN, 'more problem')}")
     return RecipeError("\n".join(lines))
 
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from nmt_cli import logs
 from nmt_cli.atomic_files import read_manifest
 from nmt_cli.errors import DamagedError, RecipeError, UserError
+from nmt_cli.figures import counted
 from nmt_cli.file_names import (
     CHECKPOINT_GLOB,
     CHECKPOINTS,
@@ -124,7 +125,7 @@ def _records_in(path: Path) -> Iterator[dict[str, Any]]:
         else:
             num_damaged += 1
     if num_damaged:
-        logs.warning(f"{path}: {num_damaged:,} lines are damaged and were left out.")
+        logs.warning(f"{path}: left out {counted(num_damaged, 'damaged line')}.")
 
 
 def _figures_of(records: Iterator[dict[str, Any]]) -> Figures:

@@ -3,6 +3,7 @@
 import math
 
 from nmt_cli.corpus.batching import BatchPlan
+from nmt_cli.figures import counted
 from nmt_cli.recipe.interval_configs import CheckpointsConfig, ValidationConfig
 from nmt_cli.recipe.schema import Recipe
 from nmt_cli.runs.checkpoint import TrainingState
@@ -74,7 +75,7 @@ class Standing:
             reasons.append(f"training.max_epochs {training.max_epochs:,} was reached")
         if patience is not None and unimproved >= patience:
             reasons.append(
-                f"{unimproved:,} validations in a row brought no improvement "
+                f"{counted(unimproved, 'validation')} in a row brought no improvement "
                 f"(validation.patience {patience:,})"
             )
         return reasons

@@ -6,22 +6,23 @@ from dataclasses import asdict, astuple, dataclass
 from operator import add
 from typing import NamedTuple
 
+from nmt_cli.figures import counted
 from nmt_cli.trees.cleaning import ROOT
 from nmt_cli.trees.labels import tag_without_context
 from nmt_cli.trees.linearization import Linearization, Tag
 from nmt_cli.trees.tree import Close, Leaf, Open, Part, Tree
 
-NAMES = {  # of the fields of Repairs, in text
-    "no_symbols": "tokens dropped",
-    "unknown_labels": "unknown labels",
-    "added_closings": "closing brackets added",
-    "dropped_closings": "closing brackets dropped",
-    "added_leaves": "leaves added",
-    "dropped_leaves": "leaves dropped",
-    "empty_constituents": "empty constituents dropped",
-    "wrong_words": "wrong words",
-    "joined_roots": "roots joined",
-    "wrong_punctuation": "tags of punctuation corrected",
+NAMES = {  # of the fields of Repairs, in text: one of them, and several
+    "no_symbols": ("token dropped", "tokens dropped"),
+    "unknown_labels": ("unknown label", "unknown labels"),
+    "added_closings": ("closing bracket added", "closing brackets added"),
+    "dropped_closings": ("closing bracket dropped", "closing brackets dropped"),
+    "added_leaves": ("leaf added", "leaves added"),
+    "dropped_leaves": ("leaf dropped", "leaves dropped"),
+    "empty_constituents": ("empty constituent dropped", "empty constituents dropped"),
+    "wrong_words": ("wrong word", "wrong words"),
+    "joined_roots": ("joined root", "joined roots"),
+    "wrong_punctuation": ("tag of punctuation corrected", "tags of punctuation corrected"),
 }
 
 
@@ -51,7 +52,7 @@ class Repairs:
     def as_text(self) -> str:
         """Return the names of the rules that were applied, with their counts."""
         counts = asdict(self).items()
-        return ", ".join(f"{count:,} {NAMES[field]}" for field, count in counts if count)
+        return ", ".join(counted(count, *NAMES[field]) for field, count in counts if count)
 
 
 class Repaired(NamedTuple):

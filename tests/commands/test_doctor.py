@@ -155,7 +155,7 @@ def test_a_healthy_machine_gets_no_advice(facts):
         (HEALTHY, {"torch.debug_build": True}, "debug build of torch"),
         (HEALTHY, {"python.debug_build": True}, "debug build of python"),
         (HEALTHY, {"torch.threads": 1, "environment.OMP_NUM_THREADS": "1"},
-         "1 threads on 16 cores because of OMP_NUM_THREADS; give --threads 16"),
+         "1 thread on 16 cores because of OMP_NUM_THREADS; give --threads 16"),
         (HEALTHY, {"torch.threads": 4}, "4 threads on 16 cores; give"),
         (HEALTHY, {"torch.threads": 8}, None),  # two hardware threads a core
         (HEALTHY, {"cpu.cores_allowed": 4, "torch.threads": 4}, "4 of the machine's 16 cores"),

@@ -56,7 +56,7 @@ def test_a_number_for_each_line_and_the_perplexity(call):
     assert f"Perplexity {perplexity:,.3f} of a piece (8 pieces, with </s>" in found.stderr
     assert "Scored 5 lines in" in found.stderr
     assert "1 line has a blank source, and so no score." in found.stderr
-    assert "1 byte sequences that are not UTF-8 became U+FFFD." in found.stderr
+    assert "Bad UTF-8: 1 byte sequence became U+FFFD." in found.stderr
 
 
 def test_tsv_and_jsonl_hold_the_pieces_and_their_scores(call):

@@ -155,7 +155,7 @@ def test_warns_of_few_segments(folder, capsys):
         (folder / name).write_text("".join(lines[:99]))
     score.run(folder / "good", [folder / "ref"], compared=[folder / "poor"], samples=100)
     assert capsys.readouterr().err == (
-        "Warning: 99 segments are too few for a reliable test; compare systems on 100 or more.\n"
+        "Warning: 99 segments cannot give a reliable test; compare systems on 100 or more.\n"
     )
 
 

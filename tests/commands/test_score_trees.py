@@ -121,7 +121,7 @@ def test_errors_are_warned_of(files, capsys):
         lines[0],
     )
     assert "/pred:2: the predicted tree has 'snow', the gold tree 'rain'; no score" in lines[1]
-    assert lines[5] == "Warning: 2 more sentences have errors."
+    assert lines[5] == "Warning: There are errors in 2 more sentences."
 
 
 def test_more_errors_than_allowed_end_the_command(files, rules, capsys):

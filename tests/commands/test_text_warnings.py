@@ -81,7 +81,7 @@ def test_validation_on_the_training_text_is_reported(corpus, warnings):
     assert warnings() == [expected.format("data/val.en and data/val.de")]
     corpus.write("data/val.en", ["not there", *corpus.sentences(80, 0)[41:60]])
     corpus.write("data/val.de", corpus.sentences(80, 1)[40:60])
-    assert warnings() == ["19 pairs of data/a.en and data/a.de are in the validation set too."]
+    assert warnings() == ["the validation set holds 19 pairs of data/a.en and data/a.de too."]
 
 
 def test_pieces_in_text_for_sentencepiece_are_reported(corpus, warnings):
@@ -186,8 +186,8 @@ def test_training_pairs_in_the_test_text_are_counted(corpus, warnings):
     corpus.write("data/test.de", [*corpus.sentences(80, 1)[:3], "text", ""])
     test = "data.test={source: data/test.en, target: data/test.de}"
     assert warnings(test) == [
-        "3 pairs of data/a.en and data/a.de are in the test text data/test.en and data/test.de "
-        "too, so its score will be too high; remove them from the training text."
+        "the test text data/test.en and data/test.de holds 3 pairs of data/a.en and data/a.de "
+        "too, so its score will be too high; remove these pairs from the training text."
     ]
     assert corpus.opened(test).manifest["train"][0]["found"]["also_in_test"] == 3
 

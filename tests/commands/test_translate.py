@@ -143,7 +143,7 @@ def test_what_was_cut_and_repaired_is_logged(pipe, capsys):
     pipe(b"\xef\xbb\xbfone\ntwo \xff\xff\nthree\nfour \xc0")
     stderr = capsys.readouterr().err
     assert "Cut a byte order mark before the first line." in stderr
-    assert "3 byte sequences that are not UTF-8 became U+FFFD in 2 lines (2, 4)." in stderr
+    assert "Bad UTF-8: 3 byte sequences became U+FFFD in 2 lines (2, 4)." in stderr
     assert "Translated 4 lines in" in stderr
 
 

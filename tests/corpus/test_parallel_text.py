@@ -55,10 +55,10 @@ def test_nothing_within_lines_moves_them(tmp_path_factory, chunks):
 @pytest.mark.parametrize(
     ("source", "target", "num_sources", "num_targets"),
     [
-        (b"a\n" * 1001, b"b\n" * 1000, "1,001", "1,000"),
-        (b"a\nb\n", b"a\nb\nc\nd\ne", "2", "5"),
-        (b"a\n", b"a\n\n", "1", "2"),
-        (b"a\x85b\n", b"a\nb\n", "1", "2"),
+        (b"a\n" * 1001, b"b\n" * 1000, "1,001 lines", "1,000"),
+        (b"a\nb\n", b"a\nb\nc\nd\ne", "2 lines", "5"),
+        (b"a\n", b"a\n\n", "1 line", "2"),
+        (b"a\x85b\n", b"a\nb\n", "1 line", "2"),
     ],
 )
 def test_unequal_files_are_refused_with_both_counts(
@@ -66,7 +66,7 @@ def test_unequal_files_are_refused_with_both_counts(
 ):
     write(files, source, target)
     assert refusal(files) == (
-        f"{files.source} has {num_sources} lines but {files.target} has {num_targets}; "
+        f"{files.source} has {num_sources} but {files.target} has {num_targets}; "
         "line n of one must translate line n of the other."
     )
 

@@ -73,11 +73,14 @@ def test_words_of_its_own_may_differ_from_the_leaves_but_not_in_number(files):
     )
 
 
-@pytest.mark.parametrize(("num_lines", "num_trees"), [(1, 3), (3, 1), (2, 3)])
-def test_another_number_of_lines_and_trees_is_named(files, num_lines, num_trees):
+@pytest.mark.parametrize(
+    ("num_lines", "num_trees", "counts"),
+    [(1, 3, ("1 line", "3 trees")), (3, 1, ("3 lines", "1 tree")), (2, 3, ("2 lines", "3 trees"))],
+)
+def test_another_number_of_lines_and_trees_is_named(files, num_lines, num_trees, counts):
     found = files("(NN x)\n" * num_trees, ["x"] * num_lines)
     assert refusal(found) == (
-        f"{found.source} has {num_lines} lines but {found.target} has {num_trees} trees; "
+        f"{found.source} has {counts[0]} but {found.target} has {counts[1]}; "
         "line n of one must be the words of tree n of the other."
     )
 

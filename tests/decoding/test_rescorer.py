@@ -127,7 +127,7 @@ def test_the_search_gives_its_trees_the_same_scores():
         tree[:-1]: "does not close",
         f"{tree} {tree}": "2 trees in brackets, not one",
         "no brackets": "no has no brackets",
-        "(TOP (S (NN rain)))": "words, but the tree has 1 leaves",
+        "(TOP (S (NN rain)))": "words, but the tree has 1 leaf",
         tree.replace("(S", "(UNHEARD-OF", 1): "UNHEARD-OF",
     }
     failed = list(rescorer.rescore([(line, each) for each in wrong]))

@@ -48,7 +48,7 @@ def test_what_is_not_a_finite_figure_is_missing(tmp_path):
     ("tail", "warned"),
     [
         ('{"step": 3, "lo', ""),
-        ('garbage\n[]\n{"step": 3', "2 lines"),
+        ('garbage\n[]\n{"step": 3', "2 damaged lines"),
         ('{"step": null}\n{"step": -1}\n{"step": "3"}\n{}\n', ""),
     ],
 )
