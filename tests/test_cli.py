@@ -36,7 +36,7 @@ OPTIONS = {
     "run": RECIPE_OPTIONS
     | MACHINE_OPTIONS
     | {"--prepared", "--run-dir", "--resume", "--max-time", "--workers", "--until", "--force-from"}
-    | {"--allow-change", "--compile", "--deterministic", "--devices"},
+    | {"--allow-change", "--compile", "--deterministic", "--devices", "--init-from"},
     "average-checkpoints": {"--last", "--checkpoints", "--output", "--force", "--quiet"},
     "translate": MACHINE_OPTIONS
     | {"--input", "--output", "--force", "--format", "--beam-size", "--length-penalty"}

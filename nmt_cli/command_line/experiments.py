@@ -15,6 +15,7 @@ from nmt_cli.command_line.options import (
     devices_option,
     format_option,
     fp32_products_option,
+    init_from_option,
     max_time_option,
     micro_batch_option,
     overrides_option,
@@ -55,6 +56,7 @@ STAGE = click.Choice(STAGE_NAMES)
 @compile_option
 @deterministic_option
 @devices_option
+@init_from_option
 @max_time_option
 @quiet_option
 def run(recipe: str, quiet: bool, resume: bool, **options: Any) -> None:

@@ -111,6 +111,9 @@ devices_option = click.option(
     type=click.IntRange(1, 1024),
     help="GPUs, or processes on a CPU, of this machine.  [default: all GPUs, or one process]",
 )
+init_from_option = click.option(
+    "--init-from", type=PATH, help="Start from the weights of this model; see README."
+)
 max_time_option = click.option(
     "--max-time",
     metavar="DURATION",

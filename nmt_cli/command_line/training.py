@@ -16,6 +16,7 @@ from nmt_cli.command_line.options import (
     devices_option,
     force_option,
     fp32_products_option,
+    init_from_option,
     max_time_option,
     micro_batch_option,
     overrides_option,
@@ -77,7 +78,7 @@ def preprocess(
     "--rdzv-endpoint", metavar="HOST:PORT", help="Where the machines meet; the same on each."
 )
 @click.option("--rdzv-id", metavar="TEXT", help="Name of this job.  [default: the run directory's]")
-@click.option("--init-from", type=PATH, help="Start from the weights of this model; see README.")
+@init_from_option
 @click.option("--in-run", is_flag=True, hidden=True, help="Propose no next command; run goes on.")
 @max_time_option
 @quiet_option

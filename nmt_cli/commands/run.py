@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from nmt_cli import logs
 from nmt_cli.commands import run_stages
 from nmt_cli.commands.pipes import StandardOutput
+from nmt_cli.commands.run_origin import refuse_other_origin
 from nmt_cli.commands.run_stages import Experiment
 from nmt_cli.commands.stage_names import STAGE_NAMES, StageName
 from nmt_cli.errors import InterruptedTrainingError, UserError
@@ -42,6 +43,9 @@ def run(
     wanted = STAGE_NAMES[: STAGE_NAMES.index(until) + 1]
     is_removed = "train" in wanted and force_from in {"preprocess", "train"}
     experiment.refuse_foreign(is_removed=is_removed)
+    if "train" in wanted:
+        with _naming("train"):
+            refuse_other_origin(experiment.run_dir, options.get("init_from"), is_removed=is_removed)
     if "translate" in wanted:
         experiment.refuse_missing_test()
     is_forced = False

@@ -74,6 +74,7 @@ class RunOptions(MachineOptions, total=False):
     allowed_changes: Sequence[str]
     workers: int | None
     devices: int | None
+    init_from: Path | None
     max_time: float | None
     quiet: bool
 
@@ -205,6 +206,8 @@ def _train(experiment: Experiment, is_forced: bool) -> None:
     options = {name: value for name, value in experiment.options.items() if name != "workers"}
     options["prepared"], options["run_dir"] = experiment.prepared, experiment.run_dir
     options.update(resume=bool(list_checkpoints(experiment.run_dir)), in_run=True)
+    if options["resume"]:
+        options["init_from"] = None  # the checkpoints began from it
     train.run(experiment.recipe_name, **cast(TrainOptions, options))
 
 

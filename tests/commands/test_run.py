@@ -170,7 +170,47 @@ def test_scores_of_an_earlier_step_are_not_shown(folder, capsys):
 def test_run_has_the_options_that_messages_of_training_name():
     train, run = cli.main.commands["train"], cli.main.commands["run"]
     missing = {option.name for option in train.params} - {option.name for option in run.params}
-    assert missing == {"init_from", "in_run", "nnodes", "rdzv_endpoint", "rdzv_id"}
+    assert missing == {"in_run", "nnodes", "rdzv_endpoint", "rdzv_id"}
+
+
+def test_a_run_from_other_weights_is_another_experiment(folder, caplog):
+    tuned, parent = Path("runs/tuned"), Path("runs/toy")
+
+    def tune(**options):
+        do(run_dir=tuned, max_steps=1, until="train", **options)
+
+    tune(init_from=parent)
+    manifest = json.loads((tuned / "checkpoints/step-00000001/manifest.json").read_text())
+    assert manifest["initialized_from"]["path"] == "runs/toy/average"
+    caplog.clear()
+    tune(init_from=parent / "average")
+    assert skipped(caplog) == ["preprocess", "train"]
+    with pytest.raises(UserError, match="of runs/toy/average, but no --init-from is given; give"):
+        tune()
+    other = parent / "checkpoints/step-00000003"
+    with pytest.raises(UserError, match=f"but --init-from is {other}, which has other weights;"):
+        tune(init_from=other)
+    with pytest.raises(
+        UserError, match=r"toy began from random weights, .*; leave --init-from out"
+    ):
+        do(init_from=other)
+    shutil.rmtree(parent)
+    tune(init_from=parent)
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "message"),
+    [
+        ("absent", {"run_dir": Path("runs/new")}, "^train failed: model absent not found"),
+        ("runs/toy", {"force_from": "train"}, "--init-from runs/toy is a part of runs/toy, which"),
+    ],
+)
+def test_a_run_that_cannot_begin_from_the_model_changes_nothing(folder, model, options, message):
+    shutil.rmtree(folder / "prepared")
+    with pytest.raises(UserError, match=message):
+        do(init_from=Path(model), **options)
+    assert not (folder / "prepared").exists()
+    assert (folder / "runs/toy/average").exists()
 
 
 def test_changed_text_is_refused_by_the_run_until_it_is_forced(folder, caplog):

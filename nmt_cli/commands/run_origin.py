@@ -1,0 +1,51 @@
+"""``run --init-from``: a run whose training began from other weights is another experiment."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from nmt_cli.atomic_files import read_manifest
+from nmt_cli.errors import UserError
+from nmt_cli.file_names import WEIGHTS
+from nmt_cli.model_directory import find_model, list_checkpoints
+
+
+def refuse_other_origin(run_dir: Path, model: Path | None, *, is_removed: bool) -> None:
+    """Raise UserError if the training in ``run_dir`` did not begin from ``model``.
+
+    None stands for random weights. Before a training begins, the model must only be there. If the
+    run ``is_removed`` first, the model must not be a part of it.
+    """
+    checkpoints = [] if is_removed else list_checkpoints(run_dir)
+    if checkpoints:
+        _refuse_other(run_dir, model, checkpoints[-1].manifest.get("initialized_from"))
+    elif model is not None:
+        found = find_model(model)
+        if is_removed and found.resolve().is_relative_to(run_dir.resolve()):
+            raise UserError(
+                f"--init-from {model} is a part of {run_dir}, which would be removed first; "
+                "choose another --run-dir."
+            )
+
+
+def _refuse_other(run_dir: Path, model: Path | None, origin: Mapping[str, Any] | None) -> None:
+    if origin is None and model is None:
+        return
+    if origin is not None and model is not None and _is_origin(model, origin):
+        return
+    began, remedy = "random weights", "leave --init-from out"
+    if origin is not None:
+        began, remedy = f"the weights of {origin['path']}", f"give --init-from {origin['path']}"
+    asked = "no --init-from is given" if model is None else f"--init-from is {model}"
+    others = ", which has other weights" if origin is not None and model is not None else ""
+    raise UserError(
+        f"the training in {run_dir} began from {began}, but {asked}{others}; {remedy}, or choose "
+        "another --run-dir."
+    )
+
+
+def _is_origin(model: Path, origin: Mapping[str, Any]) -> bool:
+    if not model.exists():  # it may be removed once the training has begun
+        return Path(origin["path"]).is_relative_to(model)
+    weights = read_manifest(find_model(model))["files"][WEIGHTS]
+    return bool(weights["sha256"] == origin["weights_sha256"])
