@@ -196,6 +196,16 @@ def _last_logged_step(run_dir: Path) -> int:
 def describe_session(run_dir: Path, recipe: Recipe, session: dict[str, Any]) -> None:
     """Write the resolved recipe, and a line about this session: versions and machine."""
     append_whole(run_dir / SESSIONS, f"{json.dumps(session)}\n".encode())
+    _record_recipe(run_dir, recipe)
+
+
+def record_changes(run_dir: Path, recipe: Recipe) -> None:
+    """Write the resolved recipe of a finished run, if a key of it has changed."""
+    if changed_keys(read_recipe(str(run_dir / RECIPE)).recipe, recipe):
+        _record_recipe(run_dir, recipe)
+
+
+def _record_recipe(run_dir: Path, recipe: Recipe) -> None:
     with file_appearing_whole(run_dir / RECIPE, replace=True) as stream:
         stream.write(dump_recipe(recipe, run=name_of_run(run_dir)).encode())
 

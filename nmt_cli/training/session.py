@@ -25,7 +25,12 @@ from nmt_cli.model_directory import average_command, list_checkpoints
 from nmt_cli.proposed_commands import as_argument, command
 from nmt_cli.recipe.reader import RecipeFile
 from nmt_cli.runs.checkpoint import TrainingState
-from nmt_cli.runs.run_directory import check_run_directory, describe_session, locked
+from nmt_cli.runs.run_directory import (
+    check_run_directory,
+    describe_session,
+    locked,
+    record_changes,
+)
 from nmt_cli.training.full_memory import fit_to_memory
 from nmt_cli.training.starting import Start, prepare_start
 from nmt_cli.training.status import status_kept
@@ -147,6 +152,8 @@ def train(job: Job, worker: Worker | None = None) -> None:
         )
         stack.enter_context(use_fp32_products(start.machine.fp32_products))
         if start.standing.is_complete(start.saved):
+            if machine.ranks.is_main and options.get("in_run"):
+                record_changes(job.run_dir, recipe)  # or the stage would never be up to date
             logs.info(f"{job.run_dir} is finished; nothing to do. {start.standing.summary()}")
         else:
             _train(job, worker, corpus, start)

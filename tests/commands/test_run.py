@@ -155,6 +155,15 @@ def test_longer_training_goes_on_from_the_end(folder, caplog):
     assert not any(message.startswith("Next: ") for message in caplog.messages)
 
 
+def test_a_change_that_a_finished_training_takes_is_recorded(folder, caplog):
+    changed = {"overrides": ["training.clip_norm=3.5", "data.test=null"], "until": "train"}
+    do(allowed_changes=["training.clip_norm"], **changed)
+    assert not skipped(caplog)[1:]
+    assert "clip_norm: 3.5\n" in (folder / "runs/toy/recipe.yaml").read_text()
+    do(**changed)
+    assert skipped(caplog)[1:] == ["train"]
+
+
 def test_scores_of_an_earlier_step_are_not_shown(folder, capsys):
     run = folder / "runs/toy"
     assert read_runs([run])[0].scores["lines"] == 7
