@@ -32,7 +32,7 @@ from nmt_cli.hardware.cores import threads_of_each
 from nmt_cli.hardware.device import choose_device
 from nmt_cli.hardware.machine import count_devices
 from nmt_cli.proposed_commands import as_argument
-from nmt_cli.recipe.reader import read_recipe
+from nmt_cli.recipe.reader import RecipeFile, read_recipe
 from nmt_cli.recipe.shipped import SUFFIX, shipped_recipes
 from nmt_cli.report.run_history import read_runs
 from nmt_cli.signals import handled
@@ -59,7 +59,7 @@ class Training(NamedTuple):
     """One recipe with one seed."""
 
     recipe_name: str
-    name: str  # of the recipe
+    file: RecipeFile  # the recipe with this seed
     seed: int | None  # None is the recipe's own
     run_dir: Path
 
@@ -87,7 +87,7 @@ def run(
     done = [training for training in trainings if training not in failed]
     if done:
         histories = read_runs([training.run_dir for training in done])
-        rows = as_rows([training.name for training in done], histories)
+        rows = as_rows([training.file.name for training in done], histories)
         text = json.dumps([row.facts() for row in rows], indent=2)
         StandardOutput().write(f"{text if output_format == 'json' else as_text(rows)}\n".encode())
     if failed:
@@ -104,10 +104,10 @@ def _trainings(
     """Return what to train. Raises UserError for a wrong recipe, or one that is given twice."""
     found: list[Training] = []
     for given in (recipe for name in names for recipe in _recipes_of(name)):
-        name = read_recipe(given, options.get("overrides", ())).name
         for seed in seeds or (None,):
-            run_dir = runs / name if seed is None else runs / name / f"seed-{seed}"
-            found.append(Training(given, name, seed, run_dir))
+            file = read_recipe(given, _overrides(seed, options))
+            run_dir = runs / file.name if seed is None else runs / file.name / f"seed-{seed}"
+            found.append(Training(given, file, seed, run_dir))
     folders = [training.run_dir for training in found]
     for folder in folders:
         if problem := not_a_run(folder):
@@ -123,14 +123,13 @@ def _trainings(
 def _refuse_shared_folders(trainings: Sequence[Training], options: CompareOptions) -> None:
     """Raise UserError if recipes with different text would be prepared in one folder."""
     first: dict[Path, tuple[str, dict[str, Any]]] = {}
-    for training in trainings:
-        file = read_recipe(training.recipe_name, _overrides(training, options))
+    for file in (training.file for training in trainings):
         folder = options.get("prepared") or file.prepared
         settings = sections_that_matter(file.recipe)
-        name, others = first.setdefault(folder, (training.name, settings))
+        name, others = first.setdefault(folder, (file.name, settings))
         if settings != others:
             raise UserError(
-                f"{name} and {training.name} differ in data or tokenizer, but both would be "
+                f"{name} and {file.name} differ in data or tokenizer, but both would be "
                 f"prepared in {folder}; give each its own data.prepared, without --prepared."
             )
 
@@ -143,14 +142,14 @@ def _recipes_of(name: str) -> list[str]:
     return sorted(inside, key=lambda recipe: Path(recipe).stem != "base") or [name]
 
 
-def _overrides(training: Training, options: CompareOptions) -> list[str]:
-    seed = [] if training.seed is None else [f"training.seed={training.seed}"]
-    return [*options.get("overrides", ()), *seed]
+def _overrides(seed: int | None, options: CompareOptions) -> list[str]:
+    given = [*options.get("overrides", ())]
+    return given if seed is None else [*given, f"training.seed={seed}"]
 
 
 def _run_options(training: Training, options: CompareOptions) -> RunOptions:
     return {
-        "overrides": _overrides(training, options),
+        "overrides": _overrides(training.seed, options),
         "prepared": options.get("prepared"),
         "run_dir": training.run_dir,
     }
@@ -203,7 +202,7 @@ def _command(
         f"--run-dir={training.run_dir}",
         "--until=score",
     ]
-    arguments += [f"--set={override}" for override in _overrides(training, options)]
+    arguments += [f"--set={override}" for override in _overrides(training.seed, options)]
     arguments += [f"--device={device}", "--devices=1"]
     if threads is not None:
         arguments.append(f"--threads={threads}")

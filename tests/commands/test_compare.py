@@ -16,6 +16,7 @@ from nmt_cli.commands import compare
 from nmt_cli.commands.compare import Training
 from nmt_cli.commands.comparison_table import OURS, PAPERS, ComparedRow, as_text
 from nmt_cli.errors import UserError
+from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.recipe.shipped import shipped_recipes
 from nmt_cli.table_3 import ROWS, PaperRow, row_of
 from tests.commands.test_run import write_experiment
@@ -98,6 +99,21 @@ def test_a_recipe_given_twice_is_refused(folder):
     assert not (folder / "prepared").exists()
 
 
+def test_each_recipe_is_read_once_before_training(folder, monkeypatch):
+    read = []
+
+    def spy(*given):
+        read.append(given)
+        return read_recipe(*given)
+
+    monkeypatch.setattr(compare, "read_recipe", spy)
+    monkeypatch.setattr("nmt_cli.commands.run.run", lambda *_, **__: None)
+    monkeypatch.setattr(compare, "_train_all", lambda trainings, *_: trainings)
+    with pytest.raises(UserError, match=r"^1 of 1 training failed \(runs/base\)"):
+        do("base")
+    assert read == [("./base.yaml", SHORT)]
+
+
 def test_recipes_with_other_text_need_folders_of_their_own(folder):
     (folder / "other.yaml").write_text(
         "extends: ./base.yaml\ndescription: Short.\ndata: {max_length: 20}\n"
@@ -137,7 +153,7 @@ def test_a_folder_stands_for_its_recipes():
 
 
 def test_a_name_with_a_dash_is_no_option():
-    training = Training("-odd.yaml", "-odd", None, Path("runs/-odd"))
+    training = Training("-odd.yaml", read_recipe("base"), None, Path("runs/-odd"))
     assert compare._command(training, "cpu", 1, {})[3:5] == ["run", "./-odd.yaml"]
 
 
