@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 from functools import cache
-from itertools import product
+from itertools import accumulate, product
 
 import pytest
 import torch
@@ -129,6 +129,21 @@ def test_draws_depend_on_seed_line_part_and_rank_alone(sampling):
     assert drawn(fewer, 3) == [alone[i] for i in (0, 1, 8, 9, 16, 17)]
     reseeded = sampling._replace(seed=9)
     assert drawn(reseeded.samples_of([sentence], 1, 4), 4) != alone[:4]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])  # in bf16, many are equal
+@pytest.mark.parametrize("spread", [0.0, 0.3, 1.0, 3.0])
+def test_a_token_is_that_of_a_sorted_list_of_the_nucleus(dtype, spread):
+    generator = torch.Generator().manual_seed(7)
+    rows = (1 + spread * torch.randn(30, 500, generator=generator)).to(dtype)
+    drawn = torch.rand(30, generator=generator, dtype=torch.float64)
+    sampling = Sampling(temperature=1.3, top_p=0.9)
+    tokens = SampledCandidates(sampling)._draw(rows, drawn)
+    for row, share, token in zip(rows.tolist(), drawn.tolist(), tokens.tolist(), strict=True):
+        kept = kept_probabilities(dict(enumerate(row)), sampling)
+        ends = accumulate(kept.values())
+        expected = next(t for t, end in zip(kept, ends, strict=True) if share < end)
+        assert token == expected
 
 
 def test_a_nucleus_larger_than_the_first_guess_is_found():

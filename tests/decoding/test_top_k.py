@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from nmt_cli.decoding.top_k import log_normalizers, top_k
+from nmt_cli.decoding.top_k import indices_at, log_normalizers, sorted_entries, top_k
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -17,6 +17,11 @@ def test_equals_the_head_of_a_stable_sort(num_entries, k, dtype):
     witness = rows.float().sort(dim=1, descending=True, stable=True)
     assert torch.equal(best.values, witness.values[:, :k])
     assert torch.equal(best.indices, witness.indices[:, :k])
+    ordered = sorted_entries(rows)
+    assert torch.equal(ordered, witness.values)
+    places = torch.randint(0, num_entries, (7,), generator=generator)
+    found = indices_at(rows, ordered, places)
+    assert torch.equal(found, witness.indices.gather(1, places[:, None])[:, 0])
 
 
 def test_wide_rows_in_which_little_is_possible_name_only_real_entries():
