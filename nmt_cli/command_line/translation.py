@@ -28,7 +28,9 @@ from nmt_cli.shard import parse_shard
 @cli_command()
 @click.argument("model", type=PATH)
 @ensemble_option
-@click.option("--input", "input_path", type=PATH, help="Text to translate.  [default: stdin]")
+@click.option(
+    "--input", "input_path", type=PATH, help="Text to translate; - is stdin.  [default: -]"
+)
 @click.option(
     "--shard",
     metavar="I/N",

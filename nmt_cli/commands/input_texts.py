@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from nmt_cli import logs
+from nmt_cli.commands.job_record import partial_of, side_file_of
 from nmt_cli.commands.text_warnings import on_encoding
 from nmt_cli.corpus.shard_text import ShardText, open_shard
 from nmt_cli.corpus.text_files import open_text
@@ -28,11 +29,13 @@ def opened_text(path: Path, shard: Shard | None = None) -> Iterator[BinaryIO | S
 
 
 def refuse_to_replace(texts: Sequence[Path], output: Path | None) -> None:
-    """Raise UserError if ``output`` is the file of one of ``texts``, also under another name."""
-    if output is None or not output.is_file():
+    """Raise UserError if a file of ``output`` is one of ``texts``, also under another name."""
+    if output is None:
         return
+    written = [p for p in (output, partial_of(output), side_file_of(output)) if p.is_file()]
     for path in texts:
-        if path.exists() and output.samefile(path):
+        if path.exists() and any(path.samefile(file) for file in written):
             raise UserError(
-                f"the text {path} and --output {output} are the same file; choose another --output."
+                f"the text {path} is a file that --output {output} would replace; "
+                "choose another --output."
             )

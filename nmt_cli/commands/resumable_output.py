@@ -34,6 +34,7 @@ from nmt_cli.commands.job_record import (
     text_of,
     write_record,
 )
+from nmt_cli.commands.pipes import STANDARD_INPUT
 from nmt_cli.corpus.lines import Line
 from nmt_cli.corpus.text_files import compressed
 from nmt_cli.decoding.translation import LinesFailedError
@@ -327,8 +328,10 @@ def _with_advice(
 
 def _redirection(arguments: Sequence[str]) -> str:
     """Return the redirection of stdin with which the command was started, or a reminder of it."""
-    if any(argument.partition("=")[0] == "--input" for argument in arguments):
-        return ""
+    for argument, following in zip(arguments, [*arguments[1:], ""], strict=True):
+        name, equals, value = argument.partition("=")
+        if name == "--input" and (value if equals else following) != str(STANDARD_INPUT):
+            return ""
     with suppress(OSError):
         path = Path("/proc/self/fd/0").resolve()
         if path.is_file():

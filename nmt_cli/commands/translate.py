@@ -17,7 +17,7 @@ from nmt_cli.commands.format_options import options_for
 from nmt_cli.commands.input_formats import Reader, reader
 from nmt_cli.commands.input_texts import opened_text, refuse_to_replace
 from nmt_cli.commands.line_windows import STALL_SECONDS, STEADY_WINDOW, windows
-from nmt_cli.commands.pipes import StandardOutput, standard_input
+from nmt_cli.commands.pipes import STANDARD_INPUT, StandardOutput, standard_input
 from nmt_cli.commands.resumable_output import ResumableOutput, is_finished, resumable_output
 from nmt_cli.commands.translation_formats import FORMATS, Formatter
 from nmt_cli.commands.translation_processes import Engine, choose_processes, opened_engine
@@ -72,6 +72,7 @@ def run(  # noqa: PLR0913 - the options of the command are its parameters
     option is wrong, OutputError if the output cannot be written, and LinesFailedError for a bug.
     """
     options = options_for(output_format, options)
+    input_path = None if input_path == STANDARD_INPUT else input_path
     refuse_to_replace([input_path] if input_path is not None else [], output_path)
     if resume and (output_path is None or is_stream(output_path)):
         raise UserError("--resume continues a file; give its name with --output.")

@@ -127,7 +127,8 @@ def test_output_appears_whole_and_replaces_no_text(call, tmp_path):
     call("--output", "scores.gz", "--force")
     result = call("--output", "text.de", "--force", status=1)
     assert result.stderr == (
-        "Error: the text text.de and --output text.de are the same file; choose another --output.\n"
+        "Error: the text text.de is a file that --output text.de would replace; choose another "
+        "--output.\n"
     )
     assert (tmp_path / "text.de").read_bytes() == TARGET
 

@@ -187,6 +187,26 @@ def test_the_same_text_on_stdin_is_read_and_skipped(translate):
     assert Path("out").read_bytes() == expected_text()
 
 
+def test_a_dash_is_stdin(translate):
+    text = Path("in").read_text()
+    WindowTranslator.interrupts_at["line 50"] = KeyboardInterrupt()
+    stopped = translate("--output", "out", source=("--input", "-"), stdin=text)
+    assert "(with the same text on stdin)" in stopped.stderr or " < " in stopped.stderr
+    WindowTranslator.interrupts_at.clear()
+    assert (
+        translate("--output", "out", "--resume", source=("--input=-",), stdin=text).exit_code == 3
+    )
+    assert Path("out").read_bytes() == expected_text()
+
+
+@pytest.mark.parametrize("name", ["out", "out.partial", "out.partial.json"])
+def test_the_text_is_never_replaced_by_its_own_translation(translate, name):
+    text = Path("in").rename(name).read_bytes()
+    result = translate("--output", "out", "--force", source=("--input", name))
+    assert f"the text {name} is a file that --output out would replace;" in result.stderr
+    assert (result.exit_code, Path(name).read_bytes()) == (1, text)
+
+
 def test_another_model_other_options_and_another_input_are_refused(translate, monkeypatch):
     interrupted(translate, "--beam-size", "4")
     kept = Path("out.partial").read_bytes()

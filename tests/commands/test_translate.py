@@ -560,6 +560,6 @@ def test_a_file_is_never_replaced_by_its_own_translation(tmp_path):
     text.write_bytes(b"one\n")
     (tmp_path / "link").hardlink_to(text)
     for output in (text, tmp_path / "link"):
-        with pytest.raises(UserError, match="are the same file; choose another --output"):
+        with pytest.raises(UserError, match=r"that --output .* would replace; choose another"):
             translate.run(tmp_path / "model", input_path=text, output_path=output, force=True)
     assert text.read_bytes() == b"one\n"
