@@ -11,7 +11,7 @@ from nmt_cli.corpus.lines import BYTE_ORDER_MARK, Line
 from nmt_cli.errors import DamagedError
 from nmt_cli.temporary_names import remove_leftovers, shortened
 
-VERSION = 1
+VERSION = 2
 SHOWN_OF_A_HASH = 12
 
 
@@ -53,6 +53,8 @@ def read_record(path: Path) -> Record | None:
         fields = json.loads(side_file.read_bytes())
         if fields["version"] != VERSION:
             raise ValueError(f"its version is {fields['version']}, not {VERSION}")
+        if fields.pop("sha256") != _checksum(fields):
+            raise ValueError("it has changed since it was written")
         progress = Progress(**fields["progress"])
         return Record(dict(fields["made_with"]), dict(fields["machine"]), progress)
     except FileNotFoundError:
@@ -67,6 +69,7 @@ def read_record(path: Path) -> Record | None:
 def write_record(path: Path, record: Record) -> None:
     """Replace the side file of ``path``; after a power loss it is the old one or the new one."""
     fields = {**record._asdict(), "version": VERSION, "progress": record.progress._asdict()}
+    fields["sha256"] = _checksum(fields)
     with file_appearing_whole(side_file_of(path), replace=True) as stream:
         stream.write(json.dumps(fields, indent=2, ensure_ascii=False).encode() + b"\n")
 
@@ -81,10 +84,15 @@ def remove_record(path: Path) -> None:
 def as_recorded(facts: Mapping[str, Any]) -> dict[str, Any]:
     """Return ``facts`` as they look when they were read from a side file.
 
-    What is absent, None or False is the same: an older version does not have newer options.
+    A named tuple becomes a fact for each of its fields. What is absent, None, False or empty is the
+    same, but not 0: an older version does not have newer options.
     """
-    plain = json.loads(json.dumps(facts, default=str))
-    return {name: value for name, value in plain.items() if value not in (None, False)}
+    flat: dict[str, Any] = {}
+    for name, value in facts.items():
+        fields = value._asdict() if hasattr(value, "_asdict") else {"": value}
+        flat.update({f"{name}.{field}".rstrip("."): each for field, each in fields.items()})
+    plain = json.loads(json.dumps(flat, default=str))
+    return {name: value for name, value in plain.items() if value or type(value) in (int, float)}
 
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
@@ -99,6 +107,10 @@ def text_of(line: Line) -> bytes:
     mark = BYTE_ORDER_MARK if line.byte_order_mark else b""
     carriage_return = b"\r" if line.carriage_return else b""
     return mark + line.text.encode() + carriage_return + (b"\n" if line.newline else b"")
+
+
+def _checksum(fields: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
 
 
 def _shown(value: object) -> str:

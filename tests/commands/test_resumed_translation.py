@@ -2,7 +2,6 @@
 
 import gzip
 import io
-import json
 import lzma
 import os
 import random
@@ -20,6 +19,7 @@ from click.testing import CliRunner
 
 from nmt_cli import cli
 from nmt_cli.commands import line_windows, resumable_output
+from nmt_cli.commands.job_record import read_record, write_record
 from nmt_cli.commands.line_windows import windows
 from nmt_cli.commands.resumable_output import ResumableOutput
 from nmt_cli.decoding.translation import Translation
@@ -222,6 +222,10 @@ def test_another_model_other_options_and_another_input_are_refused(translate, mo
     assert (
         "beam_size: 4 -> 5; n_best: 1 -> 2; format: text -> tsv; keep_pieces: not given -> True."
     ) in message(*options)
+    wanted = ("--beam-size", "4", "--banned", "no", "--sample", "--seed", "7")
+    assert (
+        "sampling.seed: not given -> 7; constraints.banned: not given -> ['no']. Give"
+    ) in message(*wanted)
     with monkeypatch.context() as patch:
         patch.setitem(WindowTranslator.chosen, "model", "b" * 64)
         assert "model: aaaaaaaaaaaa -> bbbbbbbbbbbb." in message("--beam-size", "4")
@@ -240,6 +244,12 @@ def test_another_model_other_options_and_another_input_are_refused(translate, mo
     assert Path("out").read_bytes() == expected_text()
 
 
+def test_zero_is_not_the_default(translate):
+    interrupted(translate, "--length-penalty", "0")
+    refused = translate("--output", "out", "--resume")
+    assert "(old -> new): length_penalty: 0.0 -> not given. Give what" in refused.stderr
+
+
 def test_what_auto_meant_is_kept(translate, monkeypatch):
     interrupted(translate)
     loaded = {}
@@ -252,10 +262,10 @@ def test_what_auto_meant_is_kept(translate, monkeypatch):
 
 def test_another_machine_is_named(translate, monkeypatch):
     interrupted(translate)
-    side_file = Path("out.partial.json")
-    record = json.loads(side_file.read_text())
-    record["machine"]["cpu"] = "a 6502"
-    side_file.write_text(json.dumps(record))
+    record = read_record(Path("out"))
+    assert record is not None
+    machine = {**record.machine, "cpu": "a 6502"}
+    write_record(Path("out"), record._replace(machine=machine))
     result = translate("--output", "out", "--resume")
     assert "Warning: out.partial was made otherwise (old -> new): cpu: a 6502 -> " in result.stderr
     assert Path("out").read_bytes() == expected_text()
@@ -299,7 +309,8 @@ def test_files_of_other_programs_and_damaged_ones_are_not_continued(translate):
     Path("out.partial").write_bytes(output)
     side_file = Path("out.partial.json")
     record = side_file.read_text()
-    for damage in ("{", "[]", record.replace('"num_lines"', '"lines"')):
+    changed = [record.replace(f'"{name}": ', f'"{name}": 1') for name in ("num_bytes", "count")]
+    for damage in ("{", "[]", record.replace('"num_lines"', '"lines"'), *changed):
         side_file.write_text(damage)
         result = translate("--output", "out", "--resume")
         assert "out.partial.json cannot be read: " in result.stderr
