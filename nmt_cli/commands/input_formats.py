@@ -46,7 +46,7 @@ def as_record(number: int, line: Line, *, holds_n_best: bool) -> Request:
 
 def _record(text: str) -> dict[str, Any]:
     try:
-        record = json.loads(text, object_pairs_hook=_with_unique_keys)
+        record = json.loads(text, object_pairs_hook=_with_unique_keys, parse_int=_number)
     except json.JSONDecodeError as error:
         raise ValueError(f"it is not JSON: {error.msg} at character {error.pos + 1:,}") from None
     except RecursionError:
@@ -54,6 +54,13 @@ def _record(text: str) -> dict[str, Any]:
     if not isinstance(record, dict):
         raise ValueError("it is not a JSON object")
     return record
+
+
+def _number(digits: str) -> int:
+    try:
+        return int(digits)
+    except ValueError:
+        raise ValueError(f"a number has {len(digits):,} digits, more than can be read") from None
 
 
 def _with_unique_keys(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:

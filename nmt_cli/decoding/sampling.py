@@ -43,7 +43,9 @@ class Sampling(NamedTuple):
     def refuse_wrong(self, num_samples: int) -> None:
         """Raise UserError if a setting, an option of translate, is out of range."""
         if not 0 < self.temperature < float("inf"):
-            raise UserError(f"--temperature must be more than 0, but is {self.temperature}.")
+            raise UserError(
+                f"--temperature must be more than 0 and finite, but is {self.temperature}."
+            )
         if self.top_k is not None and self.top_k < 1:
             raise UserError(f"--sample-top-k must be at least 1, but is {self.top_k}.")
         if not 0 < self.top_p <= 1:
@@ -126,6 +128,8 @@ class SampledCandidates:
 
     def __init__(self, sampling: Sampling) -> None:
         self._sampling = sampling
+        # Smaller temperatures are 0 in fp32; with this one only the largest logits count already.
+        self._temperature = max(sampling.temperature, torch.finfo(torch.float32).tiny)
 
     def candidates(
         self, logits: Tensor, normalizers: Tensor, scores: Array, states: SlotStates
@@ -199,7 +203,7 @@ class SampledCandidates:
         return _DrawnPlaces(places, (wanted - sums[:, -1:])[:, 0], weights[:, -1])
 
     def _weights(self, logits: Tensor, largest: Tensor) -> Tensor:
-        return ((logits - largest) / self._sampling.temperature).exp()
+        return ((logits - largest) / self._temperature).exp()
 
 
 def _place(sums: Tensor, totals: Tensor, drawn: Tensor) -> Tensor:

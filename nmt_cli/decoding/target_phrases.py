@@ -1,5 +1,6 @@
 """Phrases of the target language, as text or as pieces, become ids."""
 
+import json
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import NamedTuple
@@ -86,4 +87,4 @@ def shown(phrase: TextOrPieces) -> str:
     text = phrase if isinstance(phrase, str) else " ".join(phrase)
     if len(text) > MOST_SHOWN:
         text = f"{text[:MOST_SHOWN]}..."
-    return '"' + text.encode(errors="backslashreplace").decode() + '"'
+    return json.dumps(text, ensure_ascii=False).encode(errors="backslashreplace").decode()

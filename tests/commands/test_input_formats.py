@@ -57,7 +57,8 @@ def test_a_malformed_record_has_a_reason(text, reason):
 
 
 def test_a_number_of_too_many_digits_is_an_error_of_its_line():
-    assert read('{"text": "a", "n_best": ' + "9" * 9999 + "}").error is not None
+    error = read('{"text": "a", "n_best": ' + "9" * 9999 + "}").error
+    assert error == "a number has 9,999 digits, more than can be read"
 
 
 def test_several_translations_need_a_format_that_holds_them():

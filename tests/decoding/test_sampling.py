@@ -158,7 +158,7 @@ def test_a_nucleus_larger_than_the_first_guess_is_found():
 def test_small_temperatures_are_greedy_and_kept_pieces_never_come_from_forbidden_ones():
     table = random_table(100)
     (greedy,) = search(table, [Sentence((5,), 9)], settings(1))
-    for sampling in (Sampling(1e-9), Sampling(top_k=1), Sampling(top_p=1e-9)):
+    for sampling in (Sampling(1e-9), Sampling(1e-320), Sampling(top_k=1), Sampling(top_p=1e-9)):
         for hypothesis in samples(table, Sentence((5,), 9), sampling, 3):
             assert hypothesis.tokens == greedy[0].tokens
     few = Forbidden(*range(3, 98))
@@ -199,8 +199,8 @@ def test_samples_are_gathered_in_the_order_drawn():
 @pytest.mark.parametrize(
     ("sampling", "num_samples", "message"),
     [
-        (Sampling(0.0), 1, "--temperature must be more than 0, but is 0.0"),
-        (Sampling(math.nan), 1, "--temperature must be more than 0, but is nan"),
+        (Sampling(0.0), 1, "--temperature must be more than 0 and finite, but is 0.0"),
+        (Sampling(math.nan), 1, "--temperature must be more than 0 and finite, but is nan"),
         (Sampling(top_k=0), 1, "--sample-top-k must be at least 1, but is 0"),
         (Sampling(top_p=1.5), 1, "--sample-top-p must be more than 0 and at most 1"),
         (Sampling(), 0, "--n-best 0 must be at least 1 and, with --sample, at most 1,000"),

@@ -190,6 +190,7 @@ CONTRADICTIONS = [
     (Request("x", required="ab"), 'a list of phrases is needed in place of "ab"'),
     (Request("x", banned=[" "]), 'the phrase " " has no pieces'),
     (Request("x", prefix="\ud800"), "character 1 is U+D800, half of a surrogate pair in the phr"),
+    (Request("x", prefix=['a\n"']), r'the vocabulary has no piece "a\n\""'),
     (
         Request("x", required=[f"{a} {b}" for a in "acd" for b in "abcd"]),
         "at most 10 phrases of 100 pieces together can be required, but there are 12 of 24",
