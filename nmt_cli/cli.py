@@ -26,6 +26,7 @@ from nmt_cli.command_line.usage import HelpfulGroup
 from nmt_cli.errors import STATUS_INTERRUPTED, InterruptedTrainingError, UserError
 from nmt_cli.hardware.thread_waiting import spin_briefly
 from nmt_cli.launch import this_worker
+from nmt_cli.output_streams import CLOSED_STDOUT
 
 STATUS_OUTPUT_FAILED = 74
 STATUS_READER_GONE = 141
@@ -81,7 +82,7 @@ def _prepare_streams_and_signals() -> None:
         sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115 - open to the end
     if sys.stdout is None:
         # Only commands that write to it fail.
-        sys.stdout = Path("/dev/full").open("w")  # noqa: SIM115 - open to the end
+        sys.stdout = CLOSED_STDOUT.open("w")
     # A worker that waits for others in C++ cannot run a handler; the default ends it at once.
     if threading.current_thread() is threading.main_thread() and this_worker() is None:
         for number in (signal.SIGTERM, signal.SIGHUP):

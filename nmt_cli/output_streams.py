@@ -10,6 +10,7 @@ from nmt_cli.errors import UserError
 
 STANDARD_STREAMS = {Path("/dev/stdout"): 1, Path("/dev/stderr"): 2}
 DESCRIPTORS = Path("/proc/self/fd")  # /dev/fd is a link to it
+CLOSED_STDOUT = Path("/dev/full")  # the command opens it in place of a closed stdout
 
 
 def is_stream(path: Path) -> bool:

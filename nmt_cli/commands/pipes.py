@@ -9,6 +9,7 @@ from typing import BinaryIO
 
 from nmt_cli.corpus.lines import LineTexts, texts_of
 from nmt_cli.errors import OutputError, UserError
+from nmt_cli.output_streams import CLOSED_STDOUT
 
 STANDARD_INPUT = Path("-")  # how users name stdin
 
@@ -19,7 +20,7 @@ def standard_input() -> BinaryIO:
     It is not ``sys.stdin.buffer``: Python cannot exit while another thread reads from that.
     """
     if sys.stdin is None:
-        raise UserError("standard input is closed; give the text with --input.")
+        raise UserError("standard input is closed; give the name of a file instead.")
     try:
         return open(sys.stdin.fileno(), "rb", closefd=False)
     except OSError:  # a test replaced stdin by an object without descriptor
@@ -33,7 +34,7 @@ class StandardOutput:
     """
 
     def __init__(self) -> None:
-        if sys.stdout is None:
+        if sys.stdout is None or getattr(sys.stdout, "name", "") == str(CLOSED_STDOUT):
             raise OutputError("standard output is closed.")
         try:
             self._descriptor: int | None = sys.stdout.fileno()

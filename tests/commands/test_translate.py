@@ -30,6 +30,7 @@ from nmt_cli.decoding.translator import Translator
 from nmt_cli.errors import OutputError, UserError
 from nmt_cli.locks import claimed
 from nmt_cli.model.transformer import Transformer
+from nmt_cli.output_streams import CLOSED_STDOUT
 from nmt_cli.temporary_names import temporary_path
 from tests.fake_models import ByteTokenizer, CopyModel, save_as_model, tiny_recipe, translator_of
 from tests.tagging import NASTY, digest, expected_output
@@ -495,8 +496,12 @@ def test_closed_streams_are_reported(pipe, monkeypatch):
     monkeypatch.setattr("sys.stdout", None)
     with pytest.raises(OutputError, match="standard output is closed"):
         translate.run(MODEL, output_format="text")
+    with CLOSED_STDOUT.open("w") as in_place_of_it:
+        monkeypatch.setattr("sys.stdout", in_place_of_it)
+        with pytest.raises(OutputError, match="standard output is closed"):
+            translate.run(MODEL, output_format="text")
     monkeypatch.setattr("sys.stdin", None)
-    with pytest.raises(UserError, match="standard input is closed"):
+    with pytest.raises(UserError, match="standard input is closed; give the name of a file"):
         translate.run(MODEL, output_format="text")
 
 
