@@ -5,8 +5,10 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+from nmt_cli.commands.translation_formats import Formatter
 from nmt_cli.corpus.lines import Line
 from nmt_cli.decoding.request import Request
+from nmt_cli.decoding.translation import Translation
 from nmt_cli.near_names import nearest
 
 Reader = Callable[[int, Line], str | Request]
@@ -18,6 +20,17 @@ def reader(input_format: str, output_format: str, *, is_sampled: bool) -> Reader
     if input_format == "jsonl":
         return partial(as_record, holds_n_best=output_format != "text")
     return as_numbered_text if is_sampled else as_text
+
+
+def showing_texts(format_line: Formatter) -> Formatter:
+    """Return ``format_line`` for records: what it shows of a record is its text."""
+
+    def formatted(number: int, line: Line, translation: Translation) -> str:
+        request = as_record(number, line, holds_n_best=True)
+        shown = line._replace(text=request.text) if request.error is None else line
+        return format_line(number, shown, translation)
+
+    return formatted
 
 
 def as_text(number: int, line: Line) -> str:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from nmt_cli import logs
 from nmt_cli.atomic_files import file_appearing_whole
 from nmt_cli.commands.format_options import options_for
-from nmt_cli.commands.input_formats import Reader, reader
+from nmt_cli.commands.input_formats import Reader, reader, showing_texts
 from nmt_cli.commands.input_texts import opened_text, refuse_to_replace
 from nmt_cli.commands.line_windows import STALL_SECONDS, STEADY_WINDOW, windows
 from nmt_cli.commands.pipes import STANDARD_INPUT, StandardOutput, standard_input
@@ -96,6 +96,8 @@ def run(  # noqa: PLR0913 - the options of the command are its parameters
         is_sampled = options.get("sampling") is not None
         read_line = reader(input_format, output_format, is_sampled=is_sampled)
         format_line = FORMATS[output_format]
+        if (input_format, output_format) == ("jsonl", "fairseq"):
+            format_line = showing_texts(format_line)
         tally = _translate_all(engine, source, output, read_line, format_line, steady)
     tally.report()
     return STATUS_SOME_LINES_FAILED if tally.num_failed else 0

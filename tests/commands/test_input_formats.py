@@ -2,9 +2,17 @@
 
 import pytest
 
-from nmt_cli.commands.input_formats import as_numbered_text, as_record, as_text, reader
+from nmt_cli.commands.fairseq_format import as_fairseq
+from nmt_cli.commands.input_formats import (
+    as_numbered_text,
+    as_record,
+    as_text,
+    reader,
+    showing_texts,
+)
 from nmt_cli.corpus.lines import Line
 from nmt_cli.decoding.request import Request
+from nmt_cli.decoding.translation import Translation
 
 NEEDS_ANOTHER_FORMAT = "n_best 2 needs --format tsv, jsonl, moses or fairseq"
 
@@ -65,6 +73,15 @@ def test_several_translations_need_a_format_that_holds_them():
     asked = '{"text": "a", "n_best": 2}'
     assert read(asked, holds_n_best=False).error == NEEDS_ANOTHER_FORMAT
     assert read('{"text": "a", "n_best": 1}', holds_n_best=False).error is None
+
+
+def test_a_format_that_shows_the_line_shows_the_text_of_a_record():
+    def shown(text):
+        line = Line(text, False, True, 0, False)
+        return showing_texts(as_fairseq)(1, line, Translation()).splitlines()[0]
+
+    assert shown('{"text": "a\\tb", "n_best": 2}') == "S-0\ta b"
+    assert shown('{"text"') == 'S-0\t{"text"'
 
 
 def test_lines_of_text_are_numbered_only_if_they_are_sampled():

@@ -387,6 +387,13 @@ def test_moses_n_best_lists(monkeypatch):
     ]
 
 
+def test_fairseq_shows_the_text_of_a_record(monkeypatch):
+    monkeypatch.setattr(TaggingTranslator, "answer", lambda *_: Translation())
+    pipe = Pipe(monkeypatch, TaggingTranslator())
+    out = pipe(b'{"text": "one"}\n', input_format="jsonl", output_format="fairseq")
+    assert out.startswith(b"S-0\tone\n")
+
+
 def test_lines_as_fairseq_prints_them(monkeypatch):
     options: dict[str, Any] = {}
     pipe = Pipe(monkeypatch, ScoredTranslator())
