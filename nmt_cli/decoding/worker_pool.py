@@ -270,4 +270,8 @@ class _WindowReader:
 def _reason(status: int | None) -> str:
     if status is None:
         return "status unknown"
-    return f"signal {signal.Signals(-status).name}" if status < 0 else f"status {status}"
+    if status >= 0:
+        return f"status {status}"
+    with suppress(ValueError):  # a real-time signal has no name
+        return f"signal {signal.Signals(-status).name}"
+    return f"signal {-status}"

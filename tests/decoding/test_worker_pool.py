@@ -49,6 +49,8 @@ class Fake:
             os.kill(os.getpid(), signal.SIGKILL)
         if line.startswith("deadly"):
             os._exit(9)
+        if line.startswith("real-time"):
+            os.kill(os.getpid(), signal.SIGRTMIN + 1)
 
 
 class ForkingStarter:
@@ -145,6 +147,11 @@ def test_a_line_that_kills_its_workers_fails_alone(translate):
     assert failed == [37]
     assert [answer.split()[0] for answer in answers[:37]] == lines[:37]
     assert [answer.split()[0] for answer in answers[38:]] == lines[38:]
+
+
+def test_a_signal_without_a_name_has_its_number(translate):
+    ((error,),) = translate([["real-time"]])
+    assert error.endswith(f"have died (signal {signal.SIGRTMIN + 1})")
 
 
 def test_workers_that_die_without_end_end_the_command(translate, monkeypatch):
