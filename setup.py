@@ -32,7 +32,7 @@ setup(
         "click>=8.1",
         "pyyaml>=6.0.1",
         "pydantic>=2.7",
-        "sentencepiece>=0.2.1",
+        "sentencepiece>=0.2.3",
         "sacrebleu>=2.4",
         "sacremoses>=0.1",
         "safetensors>=0.4.3",

@@ -480,7 +480,7 @@ def test_a_reader_that_went_away_ends_it_silently(pipe, monkeypatch, capsys):
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
 def test_a_full_disk_is_reported(pipe, monkeypatch):
-    with Path("/dev/full").open("w") as stdout:
+    with os.fdopen(os.open("/dev/full", os.O_WRONLY), "w") as stdout:
         monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"one\n")))
         monkeypatch.setattr("sys.stdout", stdout)
         with pytest.raises(OutputError, match="could not be written: No space left") as caught:
