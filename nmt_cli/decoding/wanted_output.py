@@ -143,7 +143,9 @@ class WantedOutputs:
 
     def _for_line(self, request: Request) -> Wanted:
         if self._is_parser:
-            raise ContradictionError(PARSES)
+            if request.prefix or request.required or request.banned:
+                raise ContradictionError(PARSES)
+            return self._for_all
         prefix = self._prefix
         if request.prefix is not None:
             prefix = self._phrases.encode_all(_given(request.prefix))

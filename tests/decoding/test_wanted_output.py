@@ -245,5 +245,6 @@ def test_a_model_that_parses_has_only_a_longest_output():
             wanted_outputs(constraints, is_parser=True)
     parser = wanted_outputs(Constraints(max_length=9), is_parser=True)
     assert parser.wanted(Request("x", banned=["a"])).error is not None
+    assert parser.wanted(Request("x", prefix="")).error is None
     with pytest.raises(UserError, match="--min-length asks for 9 pieces, but an output has at mo"):
         wanted_outputs(Constraints(min_length=9), longest=8)
