@@ -19,6 +19,7 @@ from nmt_cli.errors import UserError
 from nmt_cli.hardware.choices import AUTO
 from nmt_cli.hardware.device import choose_device
 from nmt_cli.hardware.fp32_products import PERMISSIONS, Fp32Products, choose_fp32_products
+from nmt_cli.hardware.precision import choose_decoding_precision
 from nmt_cli.model_directory import load_model
 from tests.benchmarks import memory_of_a_step, speed, waiting
 from tests.benchmarks.data import (
@@ -162,9 +163,12 @@ class Benchmark:
         def open_worker(toolkit: Toolkit) -> Worker:
             return self._start(toolkit, setup, f"decoding-{name}-{kind}")
 
+        precisions = [*self._precisions]
+        if choose_decoding_precision("int8", choose_device("cpu")) == "int8":
+            precisions.append("int8")
         tokenizer = load_model(model).tokenizer
         measured = decoding.measure(
-            folder, sample, tokenizer, self._precisions, self._options.threads, open_worker
+            folder, sample, tokenizer, precisions, self._options.threads, open_worker
         )
         return {**measured, "text": text.name, "lines": len(sample.references)}
 
