@@ -65,6 +65,9 @@ class TableModel:
         self.sources = [self.sources[slot] for slot in slots]
         self.prefixes = [self.prefixes[slot] for slot in slots]
 
+    def forget(self, slots):
+        pass  # no sentence sees what another one left
+
 
 class CopyModel:
     """Outputs the source again; ``fails`` gets the sources in the slots first, and may raise."""
@@ -98,6 +101,9 @@ class CopyModel:
 
     def keep_slots(self, slots):
         self.sources = [self.sources[slot] for slot in slots]
+
+    def forget(self, slots):
+        pass  # no sentence sees what another one left
 
 
 class ByteTokenizer:

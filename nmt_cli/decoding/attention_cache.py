@@ -107,6 +107,10 @@ class SelfAttentionCache:
         for number, layer in enumerate(self._layers):  # one layer at a time is in memory twice
             self._layers[number] = KeysValues(*(part.index_select(0, slots) for part in layer))
 
+    def forget(self, slots: Sequence[int]) -> None:
+        """Set all entries of ``slots`` to 0: the mask hides old ones, but not if they are NaN."""
+        _set_to_0(self._layers, slots)
+
     def _compact(self) -> None:
         is_live = (self._past == 0).any(dim=1)  # S E
         most = int(is_live.sum(dim=1).max())
@@ -169,6 +173,10 @@ class MemoryCache:
             self._layers[number] = KeysValues(*(part.index_select(0, slots) for part in layer))
         self._update_mask()
 
+    def forget(self, slots: Sequence[int]) -> None:
+        """Set all entries of ``slots`` to 0, also those that the next source leaves as they are."""
+        _set_to_0(self._layers, slots)
+
     def _update_mask(self) -> None:
         keys = self._layers[0].keys
         lengths = torch.tensor(self._lengths, device=keys.device)
@@ -184,6 +192,12 @@ def _empty_layers(num_slots: int, room: int, shape: HeadShape, like: Tensor) -> 
         KeysValues(*(like.new_zeros(num_slots, shape.num_heads, room, width) for width in widths))
         for _ in range(shape.num_layers)
     ]
+
+
+def _set_to_0(layers: Sequence[KeysValues], slots: Sequence[int]) -> None:
+    for layer in layers:
+        for part in layer:
+            part[list(slots)] = 0.0
 
 
 def _room_for(num_entries: int) -> int:

@@ -87,6 +87,11 @@ class CachedTransformer:
         self._past.keep_slots(kept)
         self._memory.keep_slots(kept)
 
+    def forget(self, slots: Sequence[int]) -> None:
+        """Set all that is cached for ``slots`` to 0."""
+        self._past.forget(slots)
+        self._memory.forget(slots)
+
     @property
     def _device(self) -> torch.device:
         return self._model.output_weight.device

@@ -96,3 +96,8 @@ class Ensemble:
         """Drop all slots but these, in all models."""
         for model in self._models:
             model.keep_slots(slots)
+
+    def forget(self, slots: Sequence[int]) -> None:
+        """Empty the caches of ``slots`` in all models."""
+        for model in self._models:
+            model.forget(slots)

@@ -65,6 +65,10 @@ class StepModel(Protocol):
         """Drop all slots but these; ``slots[i]`` becomes slot i. A slot may be named repeatedly."""
         ...
 
+    def forget(self, slots: Sequence[int]) -> None:
+        """Empty the caches of ``slots``: NaN would reach their next sentences, even if masked."""
+        ...
+
 
 class Search:
     """A search in progress: ``admit`` sentences to free slots, ``step`` until they are done.
@@ -146,10 +150,10 @@ class Search:
         logits = self._model.step(_step_input(beams))
         normalizers = log_normalizers(logits)  # R, over all V, also tokens that rules forbid
         is_nan = normalizers.view(beams.scores.shape).isnan().any(dim=1).cpu().numpy()
-        failed = [
-            beams.fail(slot, NOT_A_NUMBER)
-            for slot in np.flatnonzero(is_nan & beams.is_busy).tolist()
-        ]
+        failing = np.flatnonzero(is_nan & beams.is_busy).tolist()
+        if failing:
+            self._model.forget(failing)
+        failed = [beams.fail(slot, NOT_A_NUMBER) for slot in failing]
         return failed + beams.advance(self._candidates(logits, normalizers))
 
     def add_slots(self, number: int) -> None:

@@ -6,8 +6,9 @@ import pytest
 import torch
 
 from nmt_cli.decoding import attention_cache
-from nmt_cli.decoding.beams import SearchSettings
+from nmt_cli.decoding.beams import NOT_A_NUMBER, SearchSettings
 from nmt_cli.decoding.cached_model import CachedTransformer
+from nmt_cli.decoding.ensemble import Ensemble
 from nmt_cli.decoding.search import Sentence, StepInput, beam_search
 from nmt_cli.hardware.precision import at_precision
 from nmt_cli.model.packing import pack
@@ -179,3 +180,24 @@ def test_nothing_is_kept_for_a_backward_pass():
     drive.start([0], [4])
     state = StepInput(torch.tensor([[BOS, BOS]]), torch.tensor([[0, 1]]), torch.tensor([0]))
     assert not drive.cached.step(state).requires_grad
+
+
+@pytest.mark.parametrize("num_models", [1, 2])
+def test_a_sentence_that_is_not_a_number_leaves_nothing_to_the_next_one(num_models):
+    model = tiny_model(tied_embeddings="none")
+    with torch.no_grad():
+        model.source_embedding.weight[9] = torch.nan
+    bad, good = Sentence([4, 5, 9, 6, 7, 8], 6), Sentence([4, 5, 6, 7, 8], 6)
+    settings = SearchSettings(3, 0.6, 2, BOS, EOS)
+
+    def search(sentences):
+        cached = Ensemble([CachedTransformer(model) for _ in range(num_models)])
+        return list(beam_search(cached, sentences, 1, settings))
+
+    (expected,) = search([good])
+    failed, found = search([bad, good])
+    assert failed.error == NOT_A_NUMBER
+    assert found.error is None
+    assert [each.tokens for each in found.hypotheses] == [
+        each.tokens for each in expected.hypotheses
+    ]
