@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 
 from nmt_cli.decoding.attention_to_source import AttentionToSource
 from nmt_cli.decoding.isolation import NO_MEMORY, Outcome, outcome_of, own_failure
@@ -68,15 +68,20 @@ class LineEngine:
 
     def fail(self, error: BaseException) -> None:
         """Answer all lines that were taken, and have no answer, with ``error``."""
-        for line in self._forgotten():
-            line.future.set_exception(error)
+        self._empty_the_search()
+        while self._unanswered:
+            future = self._future_of(self._unanswered[0])
+            with suppress(BaseException):  # a callback raised SystemExit or the like
+                future.set_exception(error)
 
-    def _forgotten(self) -> list[SubmittedLine]:
-        """Empty the search; return the lines without an answer."""
-        lines, self._unanswered = self._unanswered, []
+    def _empty_the_search(self) -> None:
         self._search.clear()
         self._waiting.clear()
-        return lines
+
+    def _future_of(self, line: SubmittedLine) -> Future[Translation]:
+        """Return the future of ``line``, which is answered now."""
+        self._unanswered.remove(line)
+        return line.future
 
     def _fill(self, take: Callable[[], SubmittedLine | None]) -> None:
         """Offer sentences to the search until it has no room or no line is left."""
@@ -104,6 +109,7 @@ class LineEngine:
             self._answer(line)
 
     def _step(self) -> None:
+        was_shared = self._search.num_sentences > 1  # those that are done leave the search
         try:
             done = self._search.step()
             founds = [each.found for each in done]
@@ -111,7 +117,8 @@ class LineEngine:
                 sentences = [each.sentence for each in done]
                 founds = self._attention.with_attention(founds, sentences)
         except Exception as error:
-            # Nothing else of it is kept: its traceback holds the tensors of the step.
+            # Only this flag is kept: the error's traceback would hold the tensors of the step in
+            # memory.
             is_full = own_failure(error) == NO_MEMORY
         else:
             for each, found in zip(done, founds, strict=True):
@@ -120,28 +127,28 @@ class LineEngine:
                 if len(line.outcomes) == len(line.sentences):
                     self._answer(line)
             return
-        self._search_again(memory_is_full=is_full)
+        self._search_again(memory_was_full=is_full, was_shared=was_shared)
 
     def _answer(self, line: SubmittedLine) -> None:
-        self._unanswered.remove(line)
         try:
             outcomes = [line.outcomes[place] for place in range(len(line.sentences))]
             translation = self._jobs.answer(line.job, outcomes)
         except Exception as error:
             own = own_failure(error)
             if own is None:
-                line.future.set_exception(error)
+                self._future_of(line).set_exception(error)
                 return
             translation = Translation(error=own)
-        line.future.set_result(translation)
+        self._future_of(line).set_result(translation)
 
-    def _search_again(self, *, memory_is_full: bool) -> None:
-        """Answer the lines of a search that failed."""
+    def _search_again(self, *, memory_was_full: bool, was_shared: bool) -> None:
+        """Answer the lines of a search that failed; ``was_shared`` by several sentences."""
         by_length = self._search.by_length
-        was_shared, before = self._search.num_sentences > 1, by_length.max_tokens
-        translations = self._answer_apart(self._forgotten())
+        before = by_length.max_tokens
+        self._empty_the_search()
+        translations = self._answer_apart(list(self._unanswered))
         all_fit = all(translation.error != NO_MEMORY for translation in translations)
-        if memory_is_full and was_shared and all_fit:
+        if memory_was_full and was_shared and all_fit:
             by_length.lower_to(before // 2)
 
     def _answer_apart(self, lines: list[SubmittedLine]) -> list[Translation]:
@@ -154,7 +161,7 @@ class LineEngine:
                 found = self._translate_together([line.request for line in group])
             except LinesFailedError as error:
                 if len(group) == 1:
-                    group[0].future.set_exception(_bug_of(error))
+                    self._future_of(group[0]).set_exception(_bug_of(error))
                     continue
                 suspects = range(error.first, error.last + 1)
                 groups += [[group[number]] for number in suspects]
@@ -162,10 +169,10 @@ class LineEngine:
                     groups.append(others)
             except Exception as error:  # such as one that ends the use of the device
                 for line in group:
-                    line.future.set_exception(error)
+                    self._future_of(line).set_exception(error)
             else:
                 for line, translation in zip(group, found, strict=True):
-                    line.future.set_result(translation)
+                    self._future_of(line).set_result(translation)
                 translations += found
         return translations
 

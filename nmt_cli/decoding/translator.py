@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
@@ -316,8 +316,13 @@ class Translator:
     def _computing(self) -> Iterator[None]:
         """Compute as the options ask for in this block; after it the caches are empty."""
         no_autocast = torch.autocast(self._device.type, enabled=False)
-        with torch.no_grad(), no_autocast, use_fp32_products(self._fp32_products):
-            yield
+        try:
+            with torch.no_grad(), no_autocast, use_fp32_products(self._fp32_products):
+                yield
+        except BaseException:
+            with suppress(Exception):  # on a GPU that failed; the error before is the cause
+                self._model.reset(0, 1)
+            raise
         self._model.reset(0, 1)
 
     def _tokens_of_slot(self, sentence: Sentence) -> int:
