@@ -94,9 +94,10 @@ class Translator:
     ``max_tokens_per_device`` limits. If memory is full, it searches fewer sentences at a time from
     then on.
 
-    Threads may share it: windows of ``translate`` and the lines of ``submit`` take turns. One
-    thread may hold several iterators of ``translate`` open and advance them in any order. Where
-    ``submit`` is used, ``close`` ends it, and so does a ``with`` block.
+    Threads may share it: windows of ``translate`` and the lines of ``submit`` use the model in the
+    order in which they came. One thread may hold several iterators of ``translate`` open and
+    advance them in any order. Where ``submit`` is used, ``close`` ends it, and so does a ``with``
+    block.
     """
 
     def __init__(  # noqa: PLR0913 - the public interface names its options

@@ -57,7 +57,7 @@ def submitted(translator, lines):
 
     All lines are submitted before the first is translated.
     """
-    with translator._service._turn:
+    with translator._service.paused():
         futures = [translator.submit(line) for line in lines]
     return [future.exception(SECONDS) or future.result() for future in futures]
 
@@ -369,7 +369,7 @@ def test_at_the_exit_of_the_interpreter_no_line_is_waited_for(monkeypatch):
         translator._service._stop()
 
     translator, _ = copying(monkeypatch, fails, max_tokens_per_device=1)
-    with translator._service._turn:  # nothing starts yet
+    with translator._service.paused():  # nothing starts yet
         futures = [translator.submit(text) for text in ("a line", "b", "c")]
     with pytest.raises(RuntimeError, match="the program ended before the line was translated"):
         futures[0].result(SECONDS)
