@@ -19,8 +19,9 @@ class PieceSampler(NamedTuple):
 
     The pieces depend only on the seed, the number of the batch and its pairs: each epoch draws
     other pieces, and a resumed training, or one on more ranks, draws the same ones. A sentence
-    keeps its plain pieces if the drawn ones were more than the longest sentence has, and if it
-    holds ``<unk>``, because its text is then not known. Threads may share a sampler.
+    keeps its plain pieces if the drawn ones were more than the longest sentence has, if they cut a
+    user-defined symbol apart (a unigram model may do so), and if the sentence holds ``<unk>``,
+    because its text is then not known. Threads may share a sampler.
     """
 
     tokenizer: SentencePieceTokenizer
@@ -35,9 +36,8 @@ class PieceSampler(NamedTuple):
         drawn = self.tokenizer.sample_batch(
             plain, self.strength, _seed_of(self.seed, batch_index, name)
         )
-        unknown = self.tokenizer.unk_id
         chosen = [
-            other if 0 < len(other) < self.longest and unknown not in own else own
+            other if self._may_replace(own, other) else own
             for own, other in zip(plain, drawn, strict=True)
         ]
         for pieces in chosen:
@@ -45,6 +45,14 @@ class PieceSampler(NamedTuple):
         lengths = np.fromiter(map(len, chosen), np.int64, count=len(chosen))
         together = np.fromiter(chain.from_iterable(chosen), np.int64, count=int(lengths.sum()))
         return Gathered(together, lengths)
+
+    def _may_replace(self, own: list[int], other: list[int]) -> bool:
+        symbols_of = self.tokenizer.symbols_of
+        return (
+            0 < len(other) < self.longest
+            and self.tokenizer.unk_id not in own
+            and symbols_of(own) == symbols_of(other)
+        )
 
 
 def sampler_of(recipe: Recipe, corpus: PreparedCorpus) -> PieceSampler | None:

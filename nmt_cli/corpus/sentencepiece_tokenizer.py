@@ -6,12 +6,14 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
 
 import sentencepiece
 
 from nmt_cli.corpus.no_text import NoTextError
 from nmt_cli.corpus.normalization import Normalizer, Side
+from nmt_cli.corpus.sentencepiece_symbols import symbol_ids
 from nmt_cli.errors import DamagedError, UserError
 from nmt_cli.file_names import SENTENCEPIECE_MODEL
 from nmt_cli.missing_paths import missing_hint
@@ -75,8 +77,8 @@ class SentencePieceTokenizer:
         """Return the text of each sentence in pieces drawn at random: other ids for given ids.
 
         With BPE, each merge of pieces is left out with the probability ``strength``; with unigram,
-        a way to cut a text is drawn with its probability to the power of ``strength``. Equal
-        arguments give equal pieces.
+        a way to cut a text is drawn with its probability to the power of ``strength``, which may
+        cut user-defined symbols apart. Equal arguments give equal pieces.
         """
         texts = self._processor.decode(list(sentences), num_threads=1)
         with SEEDING:
@@ -91,6 +93,15 @@ class SentencePieceTokenizer:
                 alpha=strength,
                 num_threads=1,
             )
+
+    def symbols_of(self, ids: Sequence[int]) -> list[int]:
+        """Return those of ``ids`` that are user-defined symbols of the model, in order."""
+        symbols = self._symbols
+        return [token for token in ids if token in symbols] if symbols else []
+
+    @cached_property
+    def _symbols(self) -> frozenset[int]:
+        return symbol_ids(self._model)  # not in __init__, because only sampling needs it
 
     def refuse_without_sampling(self, name: str) -> None:
         """Raise UserError, which calls the model ``name``, if its type cannot sample pieces."""

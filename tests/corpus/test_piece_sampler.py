@@ -125,20 +125,41 @@ texts = st.lists(
 
 
 @settings(max_examples=30, deadline=None)
-@given(st.lists(texts, min_size=5, max_size=15), st.integers(0, 10**9))
-def test_any_text_stays_the_same_and_its_symbols_whole(tokenizer, texts, seed):
+@given(
+    st.lists(texts, min_size=5, max_size=15),
+    st.sampled_from([0.1, STRENGTH]),
+    st.integers(0, 10**9),
+)
+def test_any_text_stays_the_same_and_its_symbols_whole(tokenizer, texts, strength, seed):
     """The text is that of the ids: decoded and encoded again, they are the same ids."""
-    plain = [ids for ids in map(tokenizer.encode, texts) if ids]
+    plain = side_of(tokenizer, [text for text in texts if tokenizer.encode(text)])
     symbols = [tokenizer.encode(symbol)[-1] for symbol in SYMBOLS]
     assert tokenizer.pieces(symbols) == SYMBOLS
-    drawn = tokenizer.sample_batch(plain, STRENGTH, seed)
-    for before, after in zip(plain, drawn, strict=True):
-        text = tokenizer.decode(before)
-        assert tokenizer.encode(text) == before
-        assert tokenizer.decode(after) == text
-        assert not {0, 1, 2} & set(after)
+    drawn = PieceSampler(tokenizer, strength, seed, longest=999).sample(plain, 0, "source")
+    for before, after in zip(sentences_of(plain), sentences_of(drawn), strict=True):
+        text = tokenizer.decode(before[:-1])
+        assert tokenizer.encode(text) == before[:-1]
+        assert tokenizer.decode(after[:-1]) == text
+        assert not {0, 1, 2} & set(after[:-1])
         for symbol in symbols:
             assert after.count(symbol) == before.count(symbol)
+
+
+def test_a_sentence_keeps_its_pieces_where_a_symbol_would_be_cut_apart(tokenizer, algorithm):
+    texts = [" ".join(["(S"] * 50), *([f"<bt> (S {' '.join(WORDS[:5])}"] * 20), *WORDS[:20]]
+    side = side_of(tokenizer, texts)
+    symbols = {tokenizer.encode(symbol)[-1] for symbol in SYMBOLS}
+    assert set(tokenizer.symbols_of(range(tokenizer.size))) == symbols
+
+    def symbols_of(sentences):
+        return [[token for token in ids if token in symbols] for ids in sentences]
+
+    sampler = PieceSampler(tokenizer, 0.1, seed=3, longest=999)
+    before, after = sentences_of(side), sentences_of(sampler.sample(side, 0, "source"))
+    assert symbols_of(after) == symbols_of(before)
+    assert any(old != new for old, new in zip(before, after, strict=True))
+    free = tokenizer.sample_batch([ids[:-1] for ids in before], 0.1, seed=3)
+    assert (symbols_of(free) == symbols_of(before)) == (algorithm == "bpe")
 
 
 def test_the_draws_depend_on_nothing_but_seed_batch_and_side(tokenizer):
