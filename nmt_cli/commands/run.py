@@ -44,8 +44,7 @@ def run(
     is_removed = "train" in wanted and force_from in {"preprocess", "train"}
     experiment.refuse_foreign(is_removed=is_removed)
     if "train" in wanted:
-        with _naming("train"):
-            refuse_other_origin(experiment.run_dir, options.get("init_from"), is_removed=is_removed)
+        refuse_other_origin(experiment.run_dir, options.get("init_from"), is_removed=is_removed)
     if "translate" in wanted:
         experiment.refuse_missing_test()
     is_forced = False

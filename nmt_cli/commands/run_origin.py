@@ -37,15 +37,16 @@ def _refuse_other(run_dir: Path, model: Path | None, origin: Mapping[str, Any] |
     if origin is not None:
         began, remedy = f"the weights of {origin['path']}", f"give --init-from {origin['path']}"
     asked = "no --init-from is given" if model is None else f"--init-from is {model}"
-    others = ", which has other weights" if origin is not None and model is not None else ""
+    if origin is not None and model is not None:
+        asked += ", which has other weights" if model.exists() else ", which does not exist"
     raise UserError(
-        f"the training in {run_dir} began from {began}, but {asked}{others}; {remedy}, or choose "
-        "another --run-dir."
+        f"the training in {run_dir} began from {began}, but {asked}; {remedy}, or choose another "
+        "--run-dir."
     )
 
 
 def _is_origin(model: Path, origin: Mapping[str, Any]) -> bool:
     if not model.exists():  # it may be removed once the training has begun
-        return Path(origin["path"]).is_relative_to(model)
+        return Path(origin["path"]).resolve().is_relative_to(model.resolve())
     weights = read_manifest(find_model(model))["files"][WEIGHTS]
     return bool(weights["sha256"] == origin["weights_sha256"])

@@ -205,12 +205,16 @@ def test_a_run_from_other_weights_is_another_experiment(folder, caplog):
         do(init_from=other)
     shutil.rmtree(parent)
     tune(init_from=parent)
+    tune(init_from=parent.absolute())
+    message = r"^the training in .* but --init-from is absent, which does not exist; .*-dir\.$"
+    with pytest.raises(UserError, match=message):
+        tune(init_from=Path("absent"))
 
 
 @pytest.mark.parametrize(
     ("model", "options", "message"),
     [
-        ("absent", {"run_dir": Path("runs/new")}, "^train failed: model absent not found"),
+        ("absent", {"run_dir": Path("runs/new")}, "^model absent not found"),
         ("runs/toy", {"force_from": "train"}, "--init-from runs/toy is a part of runs/toy, which"),
     ],
 )
