@@ -28,11 +28,19 @@ def opened_text(path: Path, shard: Shard | None = None) -> Iterator[BinaryIO | S
         yield stream
 
 
-def refuse_to_replace(texts: Sequence[Path], output: Path | None) -> None:
-    """Raise UserError if a file of ``output`` is one of ``texts``, also under another name."""
+def refuse_to_replace(
+    texts: Sequence[Path], output: Path | None, *, is_resumable: bool = False
+) -> None:
+    """Raise UserError if a file of ``output`` is one of ``texts``, also under another name.
+
+    An output that ``is_resumable`` has further files until it is complete.
+    """
     if output is None:
         return
-    written = [p for p in (output, partial_of(output), side_file_of(output)) if p.is_file()]
+    of_output = [output]
+    if is_resumable:
+        of_output += [partial_of(output), side_file_of(output)]
+    written = [path for path in of_output if path.is_file()]
     for path in texts:
         if path.exists() and any(path.samefile(file) for file in written):
             raise UserError(

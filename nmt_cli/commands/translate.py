@@ -73,7 +73,8 @@ def run(  # noqa: PLR0913 - the options of the command are its parameters
     """
     options = options_for(output_format, options)
     input_path = None if input_path == STANDARD_INPUT else input_path
-    refuse_to_replace([input_path] if input_path is not None else [], output_path)
+    texts = [input_path] if input_path is not None else []
+    refuse_to_replace(texts, output_path, is_resumable=True)
     if resume and (output_path is None or is_stream(output_path)):
         raise UserError("--resume continues a file; give its name with --output.")
     if resume and not force and output_path is not None and is_finished(output_path):

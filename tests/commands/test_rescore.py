@@ -133,6 +133,12 @@ def test_output_appears_whole_and_replaces_no_text(call, tmp_path):
     assert (tmp_path / "text.de").read_bytes() == TARGET
 
 
+def test_a_text_may_have_a_name_that_only_translate_would_write(call, tmp_path):
+    text = (tmp_path / "text.de").rename(tmp_path / "scores.partial")
+    call("--output", "scores", texts=("text.en", text.name))
+    assert text.read_bytes() == TARGET
+
+
 def test_fuzzed_lines_keep_their_number_and_order(call, tmp_path):
     rng = random.Random(1)
     chunks = [b"ant", b" ", b"\r", b"\xff", "\u2028".encode(), b"\x0b", b"\0", b"</s> ", b"bee "]
