@@ -1,7 +1,7 @@
 """The precision in which a device computes; int8 is for translating only."""
 
 import copy
-from typing import Literal, cast
+from typing import Literal, cast, get_args
 
 import torch
 
@@ -35,6 +35,8 @@ def choose_decoding_precision(name: str, device: torch.device) -> DecodingPrecis
     On a CPU without fast products in int8 that is fp32, and a warning is logged. Raises UserError
     if there is no such precision, or none for ``device``.
     """
+    if name not in {AUTO, *get_args(DecodingPrecision)}:
+        raise UserError(f"--precision must be auto, fp32, bf16 or int8, but is {name}.")
     if name != "int8":
         return choose_precision(name, device)
     if device.type != "cpu":

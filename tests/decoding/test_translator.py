@@ -445,7 +445,7 @@ def test_bf16_translates():
         ({"length_penalty": float("nan")}, "--length-penalty must be 0 or more, but is nan"),
         ({"n_best": 5}, "--n-best 5 must be at least 1 and at most --beam-size 4"),
         ({"n_best": 0}, "--n-best 0 must be at least 1"),
-        ({"precision": "fp8"}, "--precision must be auto, fp32 or bf16, but is fp8"),
+        ({"precision": "fp8"}, "--precision must be auto, fp32, bf16 or int8, but is fp8"),
     ],
 )
 def test_options_that_make_no_sense(monkeypatch, options, message):
