@@ -62,7 +62,8 @@ class Rescorer:
     """Scores translations that are given, with one model or, as the search does, with an ensemble.
 
     With a ``length_penalty`` above 0, scores are those of a search with this penalty. If the model
-    parses, translations are trees in brackets. Options and threads are as with ``Translator``.
+    parses, translations are trees in brackets. Options are as with ``Translator``. Not to be shared
+    between threads.
     """
 
     def __init__(
