@@ -154,7 +154,7 @@ class ResumableOutput:
 
     def add(self, lines: Sequence[Line], data: bytes, tally: dict[str, Any]) -> None:
         """Write the output of a whole window, and count its lines as finished."""
-        self.write(data)
+        self._append(data)
         for line in lines:
             self._input.update(text_of(line))
         stream = self._begun()
@@ -169,18 +169,10 @@ class ResumableOutput:
         if time.monotonic() - self._recorded_at > SECONDS_BETWEEN_RECORDS:
             self._save()
 
-    def write(self, data: bytes) -> None:
-        """Write bytes that ``add`` does not count as finished; compressed ones as a member."""
-        member = io.BytesIO()
-        with compressed(member, self._path) as packed:
-            packed.write(data)
-        self._output.update(member.getvalue())
-        self._begun().write(member.getvalue())
-
     def finish(self, *, replace: bool) -> None:
         """Give the file its name."""
         if not self._begun().tell():
-            self.write(b"")  # also an empty file must be one that can be decompressed
+            self._append(b"")  # also an empty file must be one that can be decompressed
         publish_file(self._begun(), self._path, replace=replace)
         remove_record(self._path)
 
@@ -201,6 +193,14 @@ class ResumableOutput:
     def remove(self) -> None:
         """Remove the unfinished output and its record."""
         remove_unfinished(self._path)
+
+    def _append(self, data: bytes) -> None:
+        """Write ``data`` at the end; in a compressed file as a member of its own."""
+        member = io.BytesIO()
+        with compressed(member, self._path) as packed:
+            packed.write(data)
+        self._output.update(member.getvalue())
+        self._begun().write(member.getvalue())
 
     def _begun(self) -> BinaryIO:
         assert self._stream is not None, "begin() comes first"

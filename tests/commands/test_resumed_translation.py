@@ -107,7 +107,7 @@ def in_a_process(run, kill_at):
     os.fsync = counted(os.fsync)
     for name in ("rename", "unlink"):
         setattr(Path, name, counted(getattr(Path, name)))
-    ResumableOutput.write = counted(ResumableOutput.write)  # type: ignore[method-assign]
+    ResumableOutput._append = counted(ResumableOutput._append)  # type: ignore[method-assign]
     status = 99
     try:
         status = run().exit_code
@@ -321,7 +321,7 @@ def test_files_of_other_programs_and_damaged_ones_are_not_continued(translate):
 
 
 def test_a_full_disk_keeps_what_was_finished(translate, monkeypatch):
-    whole = ResumableOutput.write
+    whole = ResumableOutput._append
 
     def full(self, data):
         if b"line 80" in data:
@@ -329,7 +329,7 @@ def test_a_full_disk_keeps_what_was_finished(translate, monkeypatch):
         whole(self, data)
 
     with monkeypatch.context() as patch:
-        patch.setattr(ResumableOutput, "write", full)
+        patch.setattr(ResumableOutput, "_append", full)
         result = translate("--output", "out")
     assert result.exit_code == 74
     assert (
