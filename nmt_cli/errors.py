@@ -1,6 +1,7 @@
 """Errors that the user can correct: one line on stderr and an exit status, no traceback."""
 
 SIGNS_OF_FULL_MEMORY = ("out of memory", "allocate memory", "ALLOC_FAILED", "MemoryError")
+STATUS_SOME_LINES_FAILED = 3
 STATUS_INTERRUPTED = 130  # 128 + SIGINT, as in shells
 
 

@@ -21,10 +21,10 @@ from nmt_cli.commands.pipes import (
     standard_input,
 )
 from nmt_cli.commands.rescore_formats import FORMATS
-from nmt_cli.commands.translate import STATUS_SOME_LINES_FAILED
 from nmt_cli.corpus.lines import Line
 from nmt_cli.corpus.text_files import compressed
 from nmt_cli.decoding.rescorer import Rescored, Rescorer, RescorerOptions
+from nmt_cli.errors import STATUS_SOME_LINES_FAILED
 from nmt_cli.figures import as_text, counted, perplexity_of
 from nmt_cli.hardware.busy_machine import LoadMeter, warn_if_busy
 from nmt_cli.hardware.choices import AUTO

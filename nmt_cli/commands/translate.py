@@ -27,7 +27,7 @@ from nmt_cli.corpus.text_files import compressed
 from nmt_cli.decoding.request import Request
 from nmt_cli.decoding.translation import LinesFailedError, Translation
 from nmt_cli.decoding.translator import TranslatorOptions
-from nmt_cli.errors import UserError
+from nmt_cli.errors import STATUS_SOME_LINES_FAILED, UserError
 from nmt_cli.figures import counted
 from nmt_cli.hardware.choices import AUTO
 from nmt_cli.hardware.cores import cores
@@ -40,7 +40,6 @@ from nmt_cli.trees.repair import Repairs
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-STATUS_SOME_LINES_FAILED = 3
 SHOWN_NUMBERS = 10
 
 Write = Callable[[bytes], object]
