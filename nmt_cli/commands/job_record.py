@@ -84,8 +84,9 @@ def remove_record(path: Path) -> None:
 def as_recorded(facts: Mapping[str, Any]) -> dict[str, Any]:
     """Return ``facts`` as they look when they were read from a side file.
 
-    A named tuple becomes a fact for each of its fields. What is absent, None, False or empty is the
-    same, but not 0: an older version does not have newer options.
+    A named tuple becomes a fact for each of its fields. Facts that are None, False or empty are
+    left out, so that a record of an older version, which lacks a newer option, equals one that does
+    not use it. 0 is kept: it is a value.
     """
     flat: dict[str, Any] = {}
     for name, value in facts.items():

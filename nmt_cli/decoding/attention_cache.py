@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-# Entries. The room of the past grows by a step, or by a part of itself where that is more.
+# The cache grows by 16 entries, or by an eighth if that is more.
 ROOM_STEP, ROOM_GROWTH = 16, 1 / 8
 COUNT_DEAD_FROM = 64  # entries
 SHRINK_BELOW = 3 / 4  # the cache shrinks when the longest source is below this share of its width

@@ -61,8 +61,8 @@ def fastest_fp32_products(cpu: Cpu, torch_version: str) -> Fp32Products:
 def choose_fp32_products(name: str, device: torch.device, precision: str) -> Fp32Products:
     """Return the library that ``name`` means on ``device``; "auto" is the faster one.
 
-    Where there are no fp32 products to compute, on a GPU or in bf16, that is "mkl"; in int8, those
-    of attention are fp32. If the faster library does not compute in fp32 here, a warning is
+    On a GPU and in bf16 there are no fp32 products, and the result is "mkl". In int8 the products
+    of attention are still fp32. If the faster library does not compute in fp32 here, a warning is
     logged and the result is "mkl". Raises UserError if ``name`` is "onednn" and oneDNN cannot be
     used.
     """

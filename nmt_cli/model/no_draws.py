@@ -15,8 +15,8 @@ DRAWING = {
 class NoDraws(TorchFunctionMode):
     """In this context, a new module's weights hold whatever is in the memory.
 
-    Drawing takes half a second for a base model. On the device meta, torch would import its
-    compiler for it, which takes longer than to import torch.
+    Drawing takes half a second for a base model. To draw on the device meta, torch imports its
+    compiler, which takes longer than importing torch itself.
     """
 
     def __torch_function__(
