@@ -19,7 +19,7 @@ def test_parts_of_a_long_line_become_one_tree():
     outputs = ["(S(NP<NN>)NP)S", "(S(NP<DT><NN>)NP)S"]
     tree, repairs = tree_of(outputs, ["rain", "a", "dog"], PIECES)
     assert tree == "(TOP (S (NP (NN rain))) (S (NP (DT a) (NN dog))))"
-    assert repairs.as_text() == "1 roots joined"
+    assert repairs.as_text() == "1 joined root"
 
 
 def test_corrected_punctuation_is_counted():
