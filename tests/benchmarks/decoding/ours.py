@@ -31,7 +31,6 @@ from tests.benchmarks.decoding.sample import (
 from tests.benchmarks.shapes import Setup
 from tests.benchmarks.worker import Step, serve
 
-WINDOWS_FOR_EACH_PROCESS = 2
 CEILING_ROWS = 512  # of a step
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
@@ -55,11 +54,10 @@ class TranslatorLoop:
         number = int(processes.split("x")[0])
         engine = self._engine(variant)
         lines = self._sample.lines
-        every = 1 if number == 1 else number * WINDOWS_FOR_EACH_PROCESS
-        windows = (lines[first::every] for first in range(every))
+        windows = (lines[first::number] for first in range(number))
         outputs: list[Tokens] = [()] * len(lines)
         for first, translations in enumerate(engine.translate(windows)):
-            outputs[first::every] = [
+            outputs[first::number] = [
                 [self._ids[piece] for piece in each.tokens] for each in translations
             ]
         write_outputs(self._folder, f"nmt-cli {precision}", outputs)

@@ -36,7 +36,7 @@ class Training(NamedTuple):
 
 TRAININGS = {"S": Training(700, 250, 2e-3), "base": Training(250, 100, 7e-4)}
 # Lines of captions; a line as long as news have it is made of several.
-LINES = {"S": 512, "base": 192}
+LINES = {"S": 1_000, "base": 256}
 CAPTIONS_OF_NEWS = (1, 2, 3, 4)
 ROUNDS = speed.Rounds(warm_up=1, counted=1, max_rounds=5, seconds=150)
 
