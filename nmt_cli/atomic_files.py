@@ -178,7 +178,7 @@ def read_manifest(directory: Path) -> dict[str, Any]:
     if not well_formed:
         raise DamagedError(f"{path} is damaged: it names files outside its directory.")
     check_version(manifest, path)
-    if manifest.pop(SEAL, None) != _seal_of(manifest):
+    if manifest.pop(SEAL, None) != seal_of(manifest):
         raise DamagedError(f"{path} has changed since it was written; it is damaged.")
     return manifest
 
@@ -225,13 +225,13 @@ def is_failed_write(error: OSError) -> bool:
 
 
 def _as_json(manifest: Mapping[str, Any]) -> bytes:
-    sealed = {**manifest, SEAL: _seal_of(manifest)}
+    sealed = {**manifest, SEAL: seal_of(manifest)}
     return (json.dumps(sealed, indent=2, ensure_ascii=False) + "\n").encode()
 
 
-def _seal_of(manifest: Mapping[str, Any]) -> str:
-    """Return a checksum of the manifest itself; its files have checksums in it."""
-    return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
+def seal_of(facts: Mapping[str, Any]) -> str:
+    """Return a checksum of ``facts`` that are stored as JSON, such as a manifest itself."""
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
 def refuse_nameless(path: Path) -> None:

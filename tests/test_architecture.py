@@ -15,6 +15,7 @@ MAX_LINES = 400
 LAYERS = [
     {
         "dataset_names",
+        "derived_seeds",
         "durations",
         "errors",
         "figures",

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from nmt_cli.atomic_files import file_appearing_whole
+from nmt_cli.atomic_files import file_appearing_whole, seal_of
 from nmt_cli.corpus.lines import BYTE_ORDER_MARK, Line
 from nmt_cli.errors import DamagedError
 from nmt_cli.temporary_names import remove_leftovers, shortened
@@ -53,7 +53,7 @@ def read_record(path: Path) -> Record | None:
         fields = json.loads(side_file.read_bytes())
         if fields["version"] != VERSION:
             raise ValueError(f"its version is {fields['version']}, not {VERSION}")
-        if fields.pop("sha256") != _checksum(fields):
+        if fields.pop("sha256") != seal_of(fields):
             raise ValueError("it has changed since it was written")
         progress = Progress(**fields["progress"])
         return Record(dict(fields["made_with"]), dict(fields["machine"]), progress)
@@ -69,7 +69,7 @@ def read_record(path: Path) -> Record | None:
 def write_record(path: Path, record: Record) -> None:
     """Replace the side file of ``path``; after a power loss it is the old one or the new one."""
     fields = {**record._asdict(), "version": VERSION, "progress": record.progress._asdict()}
-    fields["sha256"] = _checksum(fields)
+    fields["sha256"] = seal_of(fields)
     with file_appearing_whole(side_file_of(path), replace=True) as stream:
         stream.write(json.dumps(fields, indent=2, ensure_ascii=False).encode() + b"\n")
 
@@ -108,10 +108,6 @@ def text_of(line: Line) -> bytes:
     mark = BYTE_ORDER_MARK if line.byte_order_mark else b""
     carriage_return = b"\r" if line.carriage_return else b""
     return mark + line.text.encode() + carriage_return + (b"\n" if line.newline else b"")
-
-
-def _checksum(fields: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
 
 
 def _shown(value: object) -> str:

@@ -1,6 +1,5 @@
 """Subword regularization: the training text cut into other pieces, drawn anew for each batch."""
 
-import hashlib
 from itertools import chain, pairwise
 from typing import NamedTuple
 
@@ -8,6 +7,7 @@ import numpy as np
 
 from nmt_cli.corpus.binarized import Gathered, PreparedCorpus
 from nmt_cli.corpus.sentencepiece_tokenizer import SentencePieceTokenizer
+from nmt_cli.derived_seeds import derived_bits
 from nmt_cli.file_names import SENTENCEPIECE_MODEL
 from nmt_cli.recipe.schema import Recipe
 
@@ -33,9 +33,8 @@ class PieceSampler(NamedTuple):
         """Return the sentences of the side ``name`` of a batch in other pieces of the same text."""
         tokens, ends = side.tokens.tolist(), np.cumsum(side.lengths).tolist()
         plain = [tokens[start : end - 1] for start, end in pairwise([0, *ends])]
-        drawn = self.tokenizer.sample_batch(
-            plain, self.strength, _seed_of(self.seed, batch_index, name)
-        )
+        seed = derived_bits(self.seed, batch_index, name) % (LARGEST_SEED + 1)
+        drawn = self.tokenizer.sample_batch(plain, self.strength, seed)
         chosen = [
             other if self._may_replace(own, other) else own
             for own, other in zip(plain, drawn, strict=True)
@@ -67,9 +66,3 @@ def sampler_of(recipe: Recipe, corpus: PreparedCorpus) -> PieceSampler | None:
     corpus.tokenizer.refuse_without_sampling(str(corpus.directory / SENTENCEPIECE_MODEL))
     longest = max(int(side.lengths.max()) for side in (corpus.source, corpus.target))
     return PieceSampler(corpus.tokenizer, strength, recipe.training.seed, longest)
-
-
-def _seed_of(seed: int, batch_index: int, side: str) -> int:
-    text = f"{seed} {batch_index} {side}".encode()
-    number = int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big")
-    return number % (LARGEST_SEED + 1)

@@ -3,7 +3,6 @@
 Legend: T target tokens, D d_model.
 """
 
-import hashlib
 import math
 from typing import NamedTuple
 
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from nmt_cli.corpus.loader import Batch, ParallelTokens
+from nmt_cli.derived_seeds import derived_bits
 from nmt_cli.hardware.machine import Machine
 from nmt_cli.hardware.memory import MEMORY_ERRORS, FullMemoryError, is_out_of_memory
 from nmt_cli.model.packing import Packed, pack
@@ -129,8 +129,7 @@ def _accumulate(
 
 def micro_batch_seed(seed: int, batch_index: int, micro_batch: int) -> int:
     """Return the seed of a micro-batch's dropout, derived so that checkpoints need not store it."""
-    text = f"{seed} {batch_index} {micro_batch}".encode()
-    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big") >> 1
+    return derived_bits(seed, batch_index, micro_batch) >> 1
 
 
 def _pack(tokens: NDArray[np.int64], lengths: NDArray[np.int64], machine: Machine) -> Packed:
