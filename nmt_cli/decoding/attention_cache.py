@@ -3,7 +3,7 @@
 Legend: S slots, K beam, H heads, E entries of a slot, D d_k or d_v.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -104,8 +104,7 @@ class SelfAttentionCache:
     def keep_slots(self, slots: Tensor) -> None:
         """Drop all other slots."""
         self._past = self._past.index_select(0, slots)
-        for number, layer in enumerate(self._layers):  # one layer at a time is in memory twice
-            self._layers[number] = KeysValues(*(part.index_select(0, slots) for part in layer))
+        _replace_each(self._layers, lambda part: part.index_select(0, slots))
 
     def forget(self, slots: Sequence[int]) -> None:
         """Set all entries of ``slots`` to 0: the mask hides old ones, but not if they are NaN."""
@@ -119,20 +118,16 @@ class SelfAttentionCache:
             return
         order = is_live.byte().argsort(dim=1, descending=True, stable=True)[:, :most]
         self._past = self._past.gather(2, order[:, None].expand(-1, self._past.shape[1], -1))
-        for number, layer in enumerate(self._layers):
-            index = order[:, None, :, None]
-            self._layers[number] = KeysValues(
-                *(
-                    part.gather(2, index.expand(-1, part.shape[1], -1, part.shape[3]))
-                    for part in layer
-                )
-            )
+        index = order[:, None, :, None]
+        _replace_each(
+            self._layers,
+            lambda part: part.gather(2, index.expand(-1, part.shape[1], -1, part.shape[3])),
+        )
         self.num_entries = most
 
     def _change_room(self, room: int) -> None:
         self._past = pad(self._past, (0, room - self._past.shape[2]), value=-torch.inf)
-        for number, layer in enumerate(self._layers):
-            self._layers[number] = KeysValues(*(_resized(part, room) for part in layer))
+        _replace_each(self._layers, lambda part: _resized(part, room))
 
 
 class MemoryCache:
@@ -152,9 +147,7 @@ class MemoryCache:
             self._lengths[slot] = length
         longest, width = max(self._lengths), self._layers[0].keys.shape[2]
         if longest > width or longest < SHRINK_BELOW * width:
-            self._layers = [
-                KeysValues(*(_resized(part, longest) for part in layer)) for layer in self._layers
-            ]
+            _replace_each(self._layers, lambda part: _resized(part, longest))
         self._update_mask()
 
     def put(self, layer: int, slots: Tensor, new: KeysValues) -> None:
@@ -169,8 +162,7 @@ class MemoryCache:
     def keep_slots(self, slots: Tensor) -> None:
         """Drop all other slots."""
         self._lengths = [self._lengths[slot] for slot in slots.tolist()]
-        for number, layer in enumerate(self._layers):
-            self._layers[number] = KeysValues(*(part.index_select(0, slots) for part in layer))
+        _replace_each(self._layers, lambda part: part.index_select(0, slots))
         self._update_mask()
 
     def forget(self, slots: Sequence[int]) -> None:
@@ -192,6 +184,12 @@ def _empty_layers(num_slots: int, room: int, shape: HeadShape, like: Tensor) -> 
         KeysValues(*(like.new_zeros(num_slots, shape.num_heads, room, width) for width in widths))
         for _ in range(shape.num_layers)
     ]
+
+
+def _replace_each(layers: list[KeysValues], change: Callable[[Tensor], Tensor]) -> None:
+    """Replace keys and values by ``change`` of them; one layer at a time is in memory twice."""
+    for number, layer in enumerate(layers):
+        layers[number] = KeysValues(*map(change, layer))
 
 
 def _set_to_0(layers: Sequence[KeysValues], slots: Sequence[int]) -> None:

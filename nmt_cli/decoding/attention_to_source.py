@@ -41,49 +41,43 @@ class AttentionToSource:
         search: Callable[[Iterable[Sentence]], Iterator[Found]],
     ) -> Iterator[Found]:
         """Yield what ``search`` finds for ``sentences``, with ``attended`` of each hypothesis."""
-        sources: list[Sequence[int]] = []
+        taken: list[Sentence] = []
 
         def recorded() -> Iterator[Sentence]:
             for sentence in sentences:
-                sources.append(sentence.tokens[:-1])  # without </s>
+                taken.append(sentence)
                 yield sentence
 
         waiting, num_tokens = list[Found](), 0
         for found in search(recorded()):
             waiting.append(found)
-            source = sources[found.number]
+            source = _source_of(taken[found.number])
             num_tokens += sum(len(source) + len(each.tokens) for each in found.hypotheses)
             if num_tokens >= TOKENS_AT_ONCE:
-                yield from self._with_attention(waiting, sources)
+                yield from self.with_attention(waiting, [taken[each.number] for each in waiting])
                 waiting, num_tokens = [], 0
-        yield from self._with_attention(waiting, sources)
+        yield from self.with_attention(waiting, [taken[each.number] for each in waiting])
 
     def with_attention(self, founds: Sequence[Found], sentences: Sequence[Sentence]) -> list[Found]:
         """Return what was found for each of ``sentences``, with ``attended`` of each hypothesis."""
-        sources = [sentence.tokens[:-1] for sentence in sentences]  # without </s>
-        by_place = [found._replace(number=place) for place, found in enumerate(founds)]
-        attended = self._with_attention(by_place, sources)
-        return [
-            each._replace(number=found.number) for each, found in zip(attended, founds, strict=True)
-        ]
-
-    def _with_attention(
-        self, founds: Sequence[Found], sources: Sequence[Sequence[int]]
-    ) -> Iterator[Found]:
         pairs = [
-            SentencePair(sources[found.number], hypothesis.tokens)
-            for found in founds
+            SentencePair(_source_of(sentence), hypothesis.tokens)
+            for found, sentence in zip(founds, sentences, strict=True)
             for hypothesis in found.hypotheses
         ]
         if not pairs:
-            yield from founds
-            return
+            return list(founds)
         layers = [alignment_layer(len(self._model.decoder_layers))]
         forced = teacher_forced(self._model, pairs, self._tokenizer, layers_with_weights=layers)
         of_pairs = map(self._attended, pairs, forced.weights)
-        for found in founds:
-            hypotheses = (each._replace(attended=next(of_pairs)) for each in found.hypotheses)
-            yield found._replace(hypotheses=tuple(hypotheses))
+        return [
+            found._replace(
+                hypotheses=tuple(
+                    each._replace(attended=next(of_pairs)) for each in found.hypotheses
+                )
+            )
+            for found in founds
+        ]
 
     def _attended(self, pair: SentencePair, weights: AttentionWeights) -> Attended:
         (memory,) = weights.memory  # H T S, of the only layer
@@ -93,3 +87,7 @@ class AttentionToSource:
 
     def _words(self, tokens: Sequence[int]) -> list[list[int]]:
         return words_of_pieces(self._tokenizer.pieces(tokens), self._text)
+
+
+def _source_of(sentence: Sentence) -> Sequence[int]:
+    return sentence.tokens[:-1]  # without </s>

@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 
 from nmt_cli.decoding.beams import Found
 from nmt_cli.decoding.by_length import SearchByLength
-from nmt_cli.decoding.search import DROPPED_SHARE, REFILLED_SHARE, Search, Sentence
+from nmt_cli.decoding.search import REFILLED_SHARE, Search, Sentence
 
 Ticket = TypeVar("Ticket")  # what the caller recognizes a sentence by
 # New slots are at least this share of the present ones: adding slots copies the others.
@@ -102,6 +102,6 @@ class OpenSearch(Generic[Ticket]):
         numbers = search.admit([sentence for _, sentence in newcomers])
         self._inside.update(zip(numbers, newcomers, strict=True))
         self._newcomers = []
-        if search.num_free_slots and search.num_free_slots >= search.num_slots * DROPPED_SHARE:
+        if search.has_slots_to_drop:
             search.drop_free_slots()
         return search

@@ -115,6 +115,11 @@ class Search:
         return int((~self._beams.is_busy).sum())
 
     @property
+    def has_slots_to_drop(self) -> bool:
+        """Whether so many slots are free that it pays to drop them if no sentence needs them."""
+        return self.num_free_slots >= max(1, self.num_slots * DROPPED_SHARE)
+
+    @property
     def is_busy(self) -> bool:
         """Whether a sentence is not done yet."""
         return bool(self._beams.is_busy.any())
@@ -215,8 +220,7 @@ def beam_search(
             newcomers = list(islice(waiting, num_free))
             more_wait = len(newcomers) == num_free
             search.admit(newcomers)
-        num_free = 0 if more_wait else search.num_free_slots
-        if search.is_busy and num_free and num_free >= search.num_slots * DROPPED_SHARE:
+        if search.is_busy and not more_wait and search.has_slots_to_drop:
             search.drop_free_slots()
 
 

@@ -57,10 +57,11 @@ def _rounded(rows: Tensor) -> tuple[Tensor, Tensor]:
 
 def with_int8_products(model: Transformer) -> Transformer:
     """Return a copy of ``model``, an fp32 one, that multiplies by all its weights in int8."""
-    copied = copy.deepcopy(model)
-    for module in list(copied.modules()):
-        for name, child in module.named_children():
-            if isinstance(child, nn.Linear):
-                setattr(module, name, Int8Linear(child.weight, child.bias))
+    in_place_of = {
+        id(module): Int8Linear(module.weight, module.bias)
+        for module in model.modules()
+        if isinstance(module, nn.Linear)
+    }
+    copied = copy.deepcopy(model, in_place_of)  # which takes them as copies made already
     copied.output_projection = Int8Linear(copied.output_weight)
     return copied
