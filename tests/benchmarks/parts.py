@@ -20,7 +20,6 @@ from nmt_cli.hardware.choices import AUTO
 from nmt_cli.hardware.device import choose_device
 from nmt_cli.hardware.fp32_products import PERMISSIONS, Fp32Products, choose_fp32_products
 from nmt_cli.hardware.precision import choose_decoding_precision
-from nmt_cli.model_directory import load_model
 from tests.benchmarks import memory_of_a_step, speed, waiting
 from tests.benchmarks.data import (
     CAPTIONS,
@@ -166,10 +165,8 @@ class Benchmark:
         precisions = [*self._precisions]
         if choose_decoding_precision("int8", choose_device("cpu")) == "int8":
             precisions.append("int8")
-        tokenizer = load_model(model).tokenizer
-        measured = decoding.measure(
-            folder, sample, tokenizer, precisions, self._options.threads, open_worker
-        )
+        threads = self._options.threads
+        measured = decoding.measure(folder, sample, precisions, threads, open_worker)
         return {**measured, "text": text.name, "lines": len(sample.references)}
 
     def _loss_at(self, name: str, record: dict[str, Any]) -> dict[str, Any]:

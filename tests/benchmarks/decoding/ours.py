@@ -13,11 +13,9 @@ import torch
 from torch import Tensor
 
 from nmt_cli.commands.translation_processes import Engine, Processes, opened_engine
-from nmt_cli.corpus.tokenizer import Tokenizer
 from nmt_cli.hardware.device import set_num_threads
 from nmt_cli.hardware.fp32_products import choose_fp32_products, use_fp32_products
-from nmt_cli.model_directory import load_model
-from nmt_cli.recipe.schema import ModelConfig
+from nmt_cli.hardware.precision import DTYPES
 from tests.benchmarks.decoding.sample import (
     BEAM_SIZE,
     EXTRA_LENGTH,
@@ -28,18 +26,17 @@ from tests.benchmarks.decoding.sample import (
     read_sample,
     write_outputs,
 )
-from tests.benchmarks.shapes import Setup
+from tests.benchmarks.shapes import Setup, Shape
 from tests.benchmarks.worker import Step, serve
 
 CEILING_ROWS = 512  # of a step
-DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 
 class TranslatorLoop:
     """One engine for each variant, kept between turns."""
 
     def __init__(self, setup: Setup) -> None:
-        self._folder = Path(setup.folder)
+        self._folder, self._shape = Path(setup.folder), setup.shape
         self._sample = read_sample(self._folder)
         self._ids = {piece: number for number, piece in enumerate(read_pieces(self._folder))}
         self._engines: dict[str, Engine] = {}
@@ -89,9 +86,7 @@ class TranslatorLoop:
         outputs = read_outputs(self._folder, f"nmt-cli {precision}")
         num_tokens = sum(len(tokens) + 1 for tokens in outputs)
         num_source = sum(len(tokens) + 1 for tokens in self._sample.tokens)
-        loaded = load_model(self._folder / "model")
-        config, tokenizer = loaded.model.config, loaded.tokenizer
-        decoder, encoder = _products(config, tokenizer)
+        decoder, encoder = _products(self._shape)
         dtype = DTYPES[precision]
         of_step, of_source = (
             [
@@ -117,14 +112,12 @@ def _multiply_all(products: Sequence[tuple[Tensor, Tensor]]) -> None:
         torch.nn.functional.linear(rows, weight)
 
 
-def _products(
-    config: ModelConfig, tokenizer: Tokenizer
-) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+def _products(shape: Shape) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
     """Return widths in and out of the products of a row of the decoder, and of the encoder."""
-    d, d_ff, layers = config.d_model, config.d_ff, config.num_layers
+    d, d_ff, layers = shape.d_model, shape.d_ff, shape.num_layers
     within, feed_forward = [(d, 3 * d), (d, d)], [(d, d_ff), (d_ff, d)]
     to_memory = [(d, d), (d, d)]
-    decoder = layers * [*within, *to_memory, *feed_forward] + [(d, tokenizer.size)]
+    decoder = layers * [*within, *to_memory, *feed_forward] + [(d, shape.vocabulary_size)]
     encoder = layers * [*within, *feed_forward] + layers * [(d, 2 * d)]
     return decoder, encoder
 

@@ -19,7 +19,7 @@ from tests.benchmarks import speed, targets
 from tests.benchmarks.data import Text, write_recipe
 from tests.benchmarks.decoding.sample import Sample, read_outputs, write_sample
 from tests.benchmarks.processes import OURS, Toolkit, WorkerError
-from tests.benchmarks.shapes import SEED, Shape
+from tests.benchmarks.shapes import PRECISIONS, SEED, Shape
 
 TRANSLATOR = OURS._replace(module="tests.benchmarks.decoding.ours")
 CTRANSLATE2 = Toolkit(targets.CTRANSLATE2, "tests.benchmarks.decoding.peer_ctranslate2")
@@ -62,14 +62,13 @@ def contenders(precisions: Sequence[str], threads: int) -> list[Contender]:
     return [
         *(Contender(TRANSLATOR, precision, ours) for precision in precisions),
         *(Contender(CTRANSLATE2, name, theirs) for name in ("float32", "int8")),
-        *(Contender(GENERATE, p, ("32", "128")) for p in ("fp32", "bf16") if p in precisions),
+        *(Contender(GENERATE, p, ("32", "128")) for p in PRECISIONS if p in precisions),
     ]
 
 
 def measure(
     folder: Path,
     text: "TestText",
-    tokenizer: Tokenizer,
     precisions: Sequence[str],
     threads: int,
     open_worker: speed.OpenWorker,
@@ -85,11 +84,11 @@ def measure(
         except WorkerError as error:
             failures[contender.toolkit.name] = str(error)
     ceilings = [
-        speed.Row(TRANSLATOR, f"ceiling {p} {threads}") for p in ("fp32", "bf16") if p in precisions
+        speed.Row(TRANSLATOR, f"ceiling {p} {threads}") for p in PRECISIONS if p in precisions
     ]
     measured = speed.measure([*found, *ceilings], open_worker, ROUNDS)
     measured["failures"] |= failures
-    return {**measured, "outputs": _compared(folder, found, tokenizer, text)}
+    return {**measured, "outputs": _compared(folder, found, text)}
 
 
 def _fastest(contender: Contender, open_worker: speed.OpenWorker) -> speed.Row:
@@ -101,14 +100,12 @@ def _fastest(contender: Contender, open_worker: speed.OpenWorker) -> speed.Row:
     return max(rates, key=rates.__getitem__)
 
 
-def _compared(
-    folder: Path, rows: Sequence[speed.Row], tokenizer: Tokenizer, text: "TestText"
-) -> dict[str, Any]:
+def _compared(folder: Path, rows: Sequence[speed.Row], text: "TestText") -> dict[str, Any]:
     compared: dict[str, Any] = {}
     reference = read_outputs(folder, f"{rows[0].toolkit.name} {rows[0].variant}")
     for row in rows:
         outputs = read_outputs(folder, f"{row.toolkit.name} {row.variant}")
-        lines = [tokenizer.decode(tokens) for tokens in outputs]
+        lines = [text.tokenizer.decode(tokens) for tokens in outputs]
         compared.setdefault(row.toolkit.name, {})[row.variant] = {
             "equal": sum(a == b for a, b in zip(outputs, reference, strict=True)) / len(outputs),
             "bleu": corpus_bleu(lines, [text.references]).score,
@@ -149,10 +146,11 @@ def _nmt_cli(*arguments: str) -> None:
 
 
 class TestText(NamedTuple):
-    """Lines to translate and their references."""
+    """Lines to translate, their references, and what cuts both into pieces."""
 
     sample: Sample
     references: tuple[str, ...]
+    tokenizer: Tokenizer
 
 
 def sample_of(text: Text, tokenizer: Tokenizer, num_captions: int, *, as_news: bool) -> TestText:
@@ -168,7 +166,7 @@ def sample_of(text: Text, tokenizer: Tokenizer, num_captions: int, *, as_news: b
         groups = iter(lambda: list(islice(left, int(rng.choice(CAPTIONS_OF_NEWS)))), [])
         pairs = [(" ".join(p[0] for p in group), " ".join(p[1] for p in group)) for group in groups]
     source, references = zip(*pairs, strict=True)
-    return TestText(Sample(source, tokenizer.encode_batch(source)), references)
+    return TestText(Sample(source, tokenizer.encode_batch(source)), references, tokenizer)
 
 
 def write_test_text(folder: Path, model: Path, text: Text, name: str, *, as_news: bool) -> TestText:
