@@ -33,7 +33,7 @@ from nmt_cli.folders import PREPARED, kind_of, what_to_give
 from nmt_cli.locks import restore_replaced
 from nmt_cli.missing_paths import missing_hint
 from nmt_cli.model_settings import labels_from_json, text_settings
-from nmt_cli.recipe.schema import Recipe
+from nmt_cli.recipe.schema import ONLY_FOR_TRAINING, Recipe
 from nmt_cli.trees.labels import Labels
 
 OWN_FILE = re.compile(
@@ -209,7 +209,7 @@ def sections_that_matter(recipe: Recipe) -> dict[str, Any]:
     data = recipe.data.model_dump(mode="json", exclude={"prepared", "test"})
     for corpus in data["train"]:
         del corpus["weight"]
-    tokenizer = recipe.tokenizer.model_dump(mode="json", exclude={"sampling"})
+    tokenizer = recipe.tokenizer.model_dump(mode="json", exclude=ONLY_FOR_TRAINING)
     return {"data": data, "tokenizer": tokenizer}
 
 

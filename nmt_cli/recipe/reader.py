@@ -14,7 +14,7 @@ from nmt_cli.file_names import AVERAGE, CHECKPOINTS, MANIFEST, RECIPE, SESSIONS
 from nmt_cli.missing_paths import missing_hint
 from nmt_cli.recipe.layers import merge, parse_overrides
 from nmt_cli.recipe.messages import findings_of, place_of, shown
-from nmt_cli.recipe.schema import Recipe
+from nmt_cli.recipe.schema import ONLY_FOR_TRAINING, Recipe
 from nmt_cli.recipe.shipped import is_near_shipped, meant_by, shipped_file, shipped_name
 from nmt_cli.recipe.yaml_tree import (
     MAX_BYTES,
@@ -240,5 +240,5 @@ def _decisive_for_preprocess(tree: Tree) -> tuple[object, object]:
     """Return the sections that decide what preprocess writes, without what only training uses."""
     tokenizer = tree.value.get("tokenizer")
     if isinstance(tokenizer, dict):
-        tokenizer = {key: value for key, value in tokenizer.items() if key != "sampling"}
+        tokenizer = {key: value for key, value in tokenizer.items() if key not in ONLY_FOR_TRAINING}
     return tree.value.get("data"), tokenizer

@@ -28,6 +28,7 @@ from nmt_cli.recipe.values import (
 # Byte fallback needs 256 pieces; <unk>, <s> and </s> are three more.
 RESERVED_PIECES = 259
 RESERVED_NAMES = ("<unk>", "<s>", "</s>")
+ONLY_FOR_TRAINING = {"sampling"}  # keys of tokenizer that do not change what preprocess writes
 
 
 class ParallelFiles(Section):
