@@ -1,57 +1,74 @@
 """Subword regularization: the training text cut into other pieces, drawn anew for each batch."""
 
+import random
+from collections.abc import Iterator
 from itertools import chain, pairwise
-from typing import NamedTuple
 
 import numpy as np
 
 from nmt_cli.corpus.binarized import Gathered, PreparedCorpus
-from nmt_cli.corpus.sentencepiece_tokenizer import SentencePieceTokenizer
+from nmt_cli.corpus.sentencepiece_tokenizer import SPACE_IN_PIECES, SentencePieceTokenizer
+from nmt_cli.corpus.ways_to_cut import Draw, WaysToCut
 from nmt_cli.derived_seeds import derived_bits
 from nmt_cli.file_names import SENTENCEPIECE_MODEL
 from nmt_cli.recipe.schema import Recipe
 
-LARGEST_SEED = 2**32 - 2  # SentencePiece ignores the next number
 
-
-class PieceSampler(NamedTuple):
+class PieceSampler:
     """Cuts the text of a batch into pieces at random, as ``tokenizer.sampling`` asks for.
 
     The pieces depend only on the seed, the number of the batch and its pairs: each epoch draws
-    other pieces, and a resumed training, or one on more ranks, draws the same ones. A sentence
-    keeps its plain pieces if the drawn ones were more than the longest sentence has, if they cut a
-    user-defined symbol apart (a unigram model may do so), and if the sentence holds ``<unk>``,
-    because its text is then not known. Threads may share a sampler.
+    other pieces, and a resumed training, or one on more ranks, draws the same ones. What is no
+    plain text stays as it is, such as bytes, ``<unk>`` and user-defined symbols, and so does a
+    sentence of which the drawn pieces are more than the longest sentence has. Threads may share a
+    sampler.
     """
 
-    tokenizer: SentencePieceTokenizer
-    strength: float
-    seed: int
-    longest: int  # tokens of the longest sentence, with its </s>
+    def __init__(self, ways: WaysToCut, seed: int, longest: int) -> None:
+        self._ways, self._seed = ways, seed
+        self._longest = longest  # tokens of the longest sentence, with its </s>
+        self._texts = {piece.id: text for text, piece in ways.pieces.items()}
+        # Words are cut on their own, unless pieces reach over a space.
+        if any(SPACE_IN_PIECES in text[1:] for text in ways.pieces):
+            self._word_beginnings = frozenset[int]()
+        else:
+            texts = self._texts.items()
+            self._word_beginnings = frozenset(i for i, text in texts if text[0] == SPACE_IN_PIECES)
 
     def sample(self, side: Gathered, batch_index: int, name: str) -> Gathered:
         """Return the sentences of the side ``name`` of a batch in other pieces of the same text."""
+        draw = random.Random(derived_bits(self._seed, batch_index, name)).random
         tokens, ends = side.tokens.tolist(), np.cumsum(side.lengths).tolist()
-        plain = [tokens[start : end - 1] for start, end in pairwise([0, *ends])]
-        seed = derived_bits(self.seed, batch_index, name) % (LARGEST_SEED + 1)
-        drawn = self.tokenizer.sample_batch(plain, self.strength, seed)
-        chosen = [
-            other if self._may_replace(own, other) else own
-            for own, other in zip(plain, drawn, strict=True)
-        ]
-        for pieces in chosen:
-            pieces.append(self.tokenizer.eos_id)
+        chosen = []
+        for start, end in pairwise([0, *ends]):
+            drawn = self._cut(tokens[start : end - 1], draw)
+            chosen.append(drawn if len(drawn) < self._longest else tokens[start : end - 1])
+            chosen[-1].append(tokens[end - 1])
         lengths = np.fromiter(map(len, chosen), np.int64, count=len(chosen))
         together = np.fromiter(chain.from_iterable(chosen), np.int64, count=int(lengths.sum()))
         return Gathered(together, lengths)
 
-    def _may_replace(self, own: list[int], other: list[int]) -> bool:
-        symbols_of = self.tokenizer.symbols_of
-        return (
-            0 < len(other) < self.longest
-            and self.tokenizer.unk_id not in own
-            and symbols_of(own) == symbols_of(other)
-        )
+    def _cut(self, sentence: list[int], draw: Draw) -> list[int]:
+        drawn: list[int] = []
+        for word in self._words(sentence):
+            if word[0] in self._texts:
+                text = "".join([self._texts[piece] for piece in word])
+                drawn.extend(self._ways.draw(text, word, draw))
+            else:
+                drawn.extend(word)
+        return drawn
+
+    def _words(self, sentence: list[int]) -> Iterator[tuple[int, ...]]:
+        """Yield parts of plain text that are cut on their own, and the tokens between them."""
+        start = 0
+        for place in range(1, len(sentence)):
+            before, after = sentence[place - 1 : place + 1]
+            is_inside = before in self._texts and after in self._texts
+            if not is_inside or after in self._word_beginnings:
+                yield tuple(sentence[start:place])
+                start = place
+        if sentence:
+            yield tuple(sentence[start:])
 
 
 def sampler_of(recipe: Recipe, corpus: PreparedCorpus) -> PieceSampler | None:
@@ -63,6 +80,6 @@ def sampler_of(recipe: Recipe, corpus: PreparedCorpus) -> PieceSampler | None:
     if strength is None:
         return None
     assert isinstance(corpus.tokenizer, SentencePieceTokenizer)  # the recipe allows no other
-    corpus.tokenizer.refuse_without_sampling(str(corpus.directory / SENTENCEPIECE_MODEL))
+    ways = corpus.tokenizer.ways_to_cut(strength, str(corpus.directory / SENTENCEPIECE_MODEL))
     longest = max(int(side.lengths.max()) for side in (corpus.source, corpus.target))
-    return PieceSampler(corpus.tokenizer, strength, recipe.training.seed, longest)
+    return PieceSampler(ways, recipe.training.seed, longest)

@@ -4,16 +4,15 @@ import io
 import re
 import subprocess
 import sys
-import threading
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property
 from pathlib import Path
 
 import sentencepiece
 
 from nmt_cli.corpus.no_text import NoTextError
 from nmt_cli.corpus.normalization import Normalizer, Side
-from nmt_cli.corpus.sentencepiece_symbols import symbol_ids
+from nmt_cli.corpus.sentencepiece_proto import algorithm_of, symbol_ids
+from nmt_cli.corpus.ways_to_cut import ALGORITHMS, Piece, WaysToCut
 from nmt_cli.errors import DamagedError, UserError
 from nmt_cli.file_names import SENTENCEPIECE_MODEL
 from nmt_cli.missing_paths import missing_hint
@@ -31,7 +30,6 @@ SPACE_IN_PIECES = "\u2581"
 TOO_LARGE = re.compile(r"Vocabulary size too high.*<= (\d+)")
 TOO_SMALL = re.compile(r"smaller than required_chars\. \d+ vs (\d+)")
 REPEATED = re.compile(r"INTERNAL: (.*) is already defined")
-ALL_CANDIDATES = -1
 TRIAL_SECONDS = 120
 TRIAL = """
 import sys, sentencepiece
@@ -40,7 +38,6 @@ for text in ("", "a word, ein Wort", "\\u4e2d\\u6587 \\0 \\U0001f600", "x" * 100
     processor.decode(processor.encode(text))
 processor.id_to_piece(list(range(processor.get_piece_size())))
 """
-SEEDING = threading.Lock()  # the process has one seed for all new generators
 
 
 class SentencePieceTokenizer:
@@ -71,47 +68,31 @@ class SentencePieceTokenizer:
             texts = [self._normalizer(text, side) for text in texts]
         return self._processor.encode(list(map(_spaced, texts)), out_type=int, num_threads=1)
 
-    def sample_batch(
-        self, sentences: Sequence[Sequence[int]], strength: float, seed: int
-    ) -> list[list[int]]:
-        """Return the text of each sentence in pieces drawn at random: other ids for given ids.
+    def ways_to_cut(self, strength: float, name: str) -> WaysToCut:
+        """Return what draws the pieces of plain text, with the strength of the randomness.
 
-        With BPE, each merge of pieces is left out with the probability ``strength``; with unigram,
-        a way to cut a text is drawn with its probability to the power of ``strength``, which may
-        cut user-defined symbols apart. Equal arguments give equal pieces.
+        Control ids, bytes, ``<unk>``, unused pieces and user-defined symbols are no plain text.
+        Raises UserError, which calls the model ``name``, if nothing can draw pieces of its type.
         """
-        texts = self._processor.decode(list(sentences), num_threads=1)
-        with SEEDING:
-            # For a list of texts SentencePiece starts a new thread, whose generator has this seed.
-            # Before version 0.2.3 the seed had no effect on threads that had drawn already.
-            sentencepiece.set_random_generator_seed(seed)
-            return self._processor.encode(
-                texts,
-                out_type=int,
-                enable_sampling=True,
-                nbest_size=ALL_CANDIDATES,
-                alpha=strength,
-                num_threads=1,
-            )
-
-    def symbols_of(self, ids: Sequence[int]) -> list[int]:
-        """Return those of ``ids`` that are user-defined symbols of the model, in order."""
-        symbols = self._symbols
-        return [token for token in ids if token in symbols] if symbols else []
-
-    @cached_property
-    def _symbols(self) -> frozenset[int]:
-        return symbol_ids(self._model)  # not in __init__, because only sampling needs it
-
-    def refuse_without_sampling(self, name: str) -> None:
-        """Raise UserError, which calls the model ``name``, if its type cannot sample pieces."""
-        try:
-            self.sample_batch([self.encode("a")], strength=0.1, seed=1)
-        except RuntimeError:
+        kind = ALGORITHMS.get(algorithm_of(self._model))
+        if kind is None:
             raise UserError(
                 f"{name} is neither a bpe nor a unigram model, and tokenizer.sampling needs one of "
                 "them; give another model, or tokenizer.sampling: null."
-            ) from None
+            )
+        processor, symbols = self._processor, symbol_ids(self._model)
+        others = (
+            processor.is_control,
+            processor.is_byte,
+            processor.is_unknown,
+            processor.is_unused,
+        )
+        pieces = {
+            processor.id_to_piece(i): Piece(i, processor.get_score(i))
+            for i in range(self.size)
+            if i not in symbols and not any(is_other(i) for is_other in others)
+        }
+        return kind(pieces, strength)
 
     def decode(self, ids: Sequence[int], *, keep_pieces: bool = False) -> str:
         """Return the text of ``ids``; it may contain any character, even a line feed.
@@ -173,7 +154,7 @@ def existing_tokenizer(
         raise _damaged(str(path))
     tokenizer = SentencePieceTokenizer(model, normalizer, str(path))
     if config.sampling is not None:
-        tokenizer.refuse_without_sampling(str(path))
+        tokenizer.ways_to_cut(config.sampling, str(path))
     known = set(tokenizer.pieces(range(tokenizer.size)))
     for symbol in config.user_defined_symbols:
         if symbol not in known:

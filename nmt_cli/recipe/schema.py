@@ -379,7 +379,7 @@ class Recipe(Section):
             )
 
     def _problems_of_trees(self) -> Iterator[Problem]:
-        treebank, validation, tokenizer = self.data.treebank, self.validation, self.tokenizer
+        treebank, validation = self.data.treebank, self.validation
         if treebank is not None and validation.bleu != "off":
             yield Problem(
                 "validation.bleu",
@@ -390,10 +390,5 @@ class Recipe(Section):
         if treebank is None and validation.parseval != "off":
             text = "must be off without data.treebank, because only trees have an F1, but is "
             yield Problem("validation.parseval", f"{text}{validation.parseval}", "data.treebank")
-        is_drawn = tokenizer.sampling is not None and tokenizer.algorithm == "unigram"
-        if treebank is not None and is_drawn:
-            text = "must be null with algorithm unigram and data.treebank, because it would cut "
-            text += "the brackets of almost all trees apart; give algorithm: bpe, or sampling: null"
-            yield Problem("tokenizer.sampling", text, "data.treebank")
         if self.decoding.well_formed_trees and treebank is None:
             yield Problem("decoding.well_formed_trees", "needs data.treebank", "data.treebank")

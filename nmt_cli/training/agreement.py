@@ -1,11 +1,8 @@
-"""Checks that text, recipe, drawn pieces, precision and weights are the same on every rank."""
+"""Checks that text, recipe, precision and weights are the same on every rank."""
 
 import hashlib
 
-import numpy as np
-
 from nmt_cli.corpus.binarized import PreparedCorpus
-from nmt_cli.corpus.piece_sampler import sampler_of
 from nmt_cli.errors import UserError
 from nmt_cli.hardware.machine import Machine
 from nmt_cli.hardware.ranks import Ranks
@@ -13,28 +10,14 @@ from nmt_cli.model.transformer import Transformer
 from nmt_cli.recipe.reader import section_hash
 from nmt_cli.recipe.schema import Recipe
 
-PAIRS_COMPARED = 1000
-DRAWS = "pieces that sentencepiece draws for tokenizer.sampling (compare its versions)"
-
 
 def require_same_training(recipe: Recipe, corpus: PreparedCorpus, machine: Machine) -> None:
-    """Raise UserError if the ranks' text, recipe, drawn pieces or precision differ."""
+    """Raise UserError if the ranks' text, recipe or precision differ."""
     files = {n: f["sha256"] for n, f in corpus.manifest["files"].items()}
     _require_same(machine.ranks, files, f"prepared text in {corpus.directory}")
     sections = set(type(recipe).model_fields) - {"data"}  # the text was compared above
     _require_same(machine.ranks, section_hash(recipe, *sorted(sections)), "recipe")
-    _require_same(machine.ranks, _digest_of_draws(recipe, corpus), DRAWS)
     _require_same(machine.ranks, machine.precision, "--precision")
-
-
-def _digest_of_draws(recipe: Recipe, corpus: PreparedCorpus) -> str | None:
-    """Return a digest of the pieces drawn for some pairs; None if the recipe draws none."""
-    sampler = sampler_of(recipe, corpus)
-    if sampler is None:
-        return None
-    some = corpus.source.gather(np.arange(min(PAIRS_COMPARED, len(corpus.source))))
-    drawn = sampler.sample(some, 0, "source")
-    return hashlib.sha256(drawn.tokens.tobytes()).hexdigest()
 
 
 def require_same_weights(model: Transformer, ranks: Ranks, step: int) -> None:

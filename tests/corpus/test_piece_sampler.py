@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from nmt_cli.corpus.binarized import Gathered
 from nmt_cli.corpus.piece_sampler import PieceSampler
 from nmt_cli.corpus.tokenizer import train_tokenizer
+from nmt_cli.corpus.ways_to_cut import BpeDropout, Piece, UnigramSampling
 from nmt_cli.errors import UserError
 from nmt_cli.file_names import SENTENCEPIECE_MODEL
 from nmt_cli.recipe.schema import TokenizerConfig
@@ -66,6 +67,10 @@ def sentences_of(side):
     return [part.tolist() for part in np.split(side.tokens, np.cumsum(side.lengths)[:-1])]
 
 
+def sampler_of(tokenizer, *, strength=STRENGTH, seed=3, longest=999):
+    return PieceSampler(tokenizer.ways_to_cut(strength, "the model"), seed, longest)
+
+
 def with_dropout(word, scores, strength):
     """Return the probability of each way to cut ``word`` by BPE with dropout, by trying all ways.
 
@@ -107,8 +112,10 @@ def with_alpha(word, scores, strength):
 def test_each_way_to_cut_a_word_is_drawn_as_often_as_the_formula_says(tokenizer, algorithm, scores):
     formula, strength = {"bpe": (with_dropout, 0.3), "unigram": (with_alpha, 0.1)}[algorithm]
     word = "kinlupü"
-    drawn = tokenizer.sample_batch([tokenizer.encode(word)] * DRAWS, strength, seed=5)
-    counts = Counter(tuple(tokenizer.pieces(ids)) for ids in drawn)
+    drawn = sampler_of(tokenizer, strength=strength).sample(
+        side_of(tokenizer, [word] * DRAWS), 0, "source"
+    )
+    counts = Counter(tuple(tokenizer.pieces(ids[:-1])) for ids in sentences_of(drawn))
     expected = formula(f"▁{word}", scores, strength)
     assert sum(expected.values()) == pytest.approx(1)
     assert len(expected) > 3
@@ -135,7 +142,8 @@ def test_any_text_stays_the_same_and_its_symbols_whole(tokenizer, texts, strengt
     plain = side_of(tokenizer, [text for text in texts if tokenizer.encode(text)])
     symbols = [tokenizer.encode(symbol)[-1] for symbol in SYMBOLS]
     assert tokenizer.pieces(symbols) == SYMBOLS
-    drawn = PieceSampler(tokenizer, strength, seed, longest=999).sample(plain, 0, "source")
+    sampler = sampler_of(tokenizer, strength=strength, seed=seed)
+    drawn = sampler.sample(plain, 0, "source")
     for before, after in zip(sentences_of(plain), sentences_of(drawn), strict=True):
         text = tokenizer.decode(before[:-1])
         assert tokenizer.encode(text) == before[:-1]
@@ -145,26 +153,64 @@ def test_any_text_stays_the_same_and_its_symbols_whole(tokenizer, texts, strengt
             assert after.count(symbol) == before.count(symbol)
 
 
-def test_a_sentence_keeps_its_pieces_where_a_symbol_would_be_cut_apart(tokenizer, algorithm):
-    texts = [" ".join(["(S"] * 50), *([f"<bt> (S {' '.join(WORDS[:5])}"] * 20), *WORDS[:20]]
+def test_what_is_no_plain_text_stays_as_it_is(tokenizer):
+    texts = ["(S (S ba<bt>dokin (S", *([f"<bt> (S {' '.join(WORDS[:5])} \u4e2d\u6587 x"] * 20)]
     side = side_of(tokenizer, texts)
-    symbols = {tokenizer.encode(symbol)[-1] for symbol in SYMBOLS}
-    assert set(tokenizer.symbols_of(range(tokenizer.size))) == symbols
+    pieces = tokenizer.pieces(range(tokenizer.size))
+    fixed = {i for i, piece in enumerate(pieces) if piece in SYMBOLS or piece.startswith("<0x")}
+    side.tokens[3] = tokenizer.unk_id
 
-    def symbols_of(sentences):
-        return [[token for token in ids if token in symbols] for ids in sentences]
+    def fixed_of(sentences):
+        return [[token for token in ids if token in {*fixed, 0, 1, 2}] for ids in sentences]
 
-    sampler = PieceSampler(tokenizer, 0.1, seed=3, longest=999)
-    before, after = sentences_of(side), sentences_of(sampler.sample(side, 0, "source"))
-    assert symbols_of(after) == symbols_of(before)
+    before = sentences_of(side)
+    after = sentences_of(sampler_of(tokenizer, strength=0.1).sample(side, 0, "source"))
+    assert fixed_of(after) == fixed_of(before)
+    assert sum(map(len, fixed_of(before))) > 20 * (2 + 6)
     assert any(old != new for old, new in zip(before, after, strict=True))
-    free = tokenizer.sample_batch([ids[:-1] for ids in before], 0.1, seed=3)
-    assert (symbols_of(free) == symbols_of(before)) == (algorithm == "bpe")
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        (BpeDropout, "▁a bc ▁ab c ▁abc ▁abc ▁abc ▁ ab c ▁abc ▁ abc ▁ab c ▁a b c ▁ a bc ▁abc"),
+        (
+            UnigramSampling,
+            "▁ abc ▁ a bc ▁ a bc ▁a bc ▁ a b c ▁ abc ▁ a bc ▁ ab c ▁ a bc ▁ a bc ▁abc ▁ abc",
+        ),
+    ],
+)
+def test_the_draws_are_those_of_every_other_process(kind, expected):
+    """Another process wrote the expected ones, so that a training resumed in a new one goes on."""
+    texts = ["▁", "a", "b", "c", "ab", "bc", "abc", "▁a", "▁ab", "▁abc"]
+    pieces = {text: Piece(i, -0.5 * i) for i, text in enumerate(texts)}
+    sentence, end = [texts.index("▁abc")] * 12, len(texts)
+    side = Gathered(np.array([*sentence, end]), np.array([13]))
+    drawn = PieceSampler(kind(pieces, 0.4), seed=1, longest=99).sample(side, 7, "target")
+    assert "".join(texts[i] for i in drawn.tokens[:-1]) == "▁abc" * 12
+    assert " ".join(texts[i] for i in drawn.tokens[:-1]) == expected
+
+
+def test_pieces_that_reach_over_spaces_are_drawn_too():
+    texts = ["▁", "a", "b", "▁a", "▁b", "▁a▁b"]
+    pieces = {text: Piece(i, -0.1 * i) for i, text in enumerate(texts)}
+    side = Gathered(np.array([3, 4, 9] * 50), np.array([3] * 50))
+    drawn = PieceSampler(UnigramSampling(pieces, 0.1), 1, longest=99).sample(side, 0, "source")
+    assert {tuple(ids[:-1]) for ids in sentences_of(drawn)} == {
+        (5,), (3, 4), (0, 1, 4), (3, 0, 2), (0, 1, 0, 2)
+    }  # fmt: skip
+
+
+def test_a_character_that_is_no_piece_is_never_left_alone():
+    pieces = {"▁": Piece(0, 0.0), "xy": Piece(1, -1.0)}
+    side = Gathered(np.array([0, 1, 9] * 50), np.array([3] * 50))
+    drawn = PieceSampler(BpeDropout(pieces, 0.5), 1, longest=99).sample(side, 0, "source")
+    assert drawn.tokens.tolist() == side.tokens.tolist()
 
 
 def test_the_draws_depend_on_nothing_but_seed_batch_and_side(tokenizer):
-    """Not on what was drawn before in any thread; SentencePiece keeps a generator in each."""
-    sampler = PieceSampler(tokenizer, STRENGTH, seed=3, longest=99)
+    """Not on what was drawn before in any thread."""
+    sampler = sampler_of(tokenizer)
     side = side_of(tokenizer, [text for pair in text_pairs(20) for text in pair])
     calls = [(batch, name) for batch in (0, 1, 7, 2**40) for name in ("source", "target")]
 
@@ -180,25 +226,26 @@ def test_the_draws_depend_on_nothing_but_seed_batch_and_side(tokenizer):
     assert again == [drawn]
     assert others == {call: drawn[call] for call in calls[::2]}
     assert len({str(sentences) for sentences in drawn.values()}) == len(calls)
-    other_seed = sampler._replace(seed=4).sample(side, *calls[0])
+    other_seed = sampler_of(tokenizer, seed=4).sample(side, *calls[0])
     assert sentences_of(other_seed) != drawn[calls[0]]
 
 
-def test_a_sentence_that_gets_too_long_or_has_no_text_keeps_its_pieces(tokenizer):
-    texts = [text for pair in text_pairs(40) for text in pair]
-    side = side_of(tokenizer, texts)
-    unknown = Gathered(side.tokens.copy(), side.lengths)
-    unknown.tokens[-2] = tokenizer.unk_id
+def test_a_sentence_that_gets_too_long_keeps_its_pieces(tokenizer):
+    side = side_of(tokenizer, [text for pair in text_pairs(40) for text in pair])
     longest = int(np.quantile(side.lengths, 0.9))
-    drawn = PieceSampler(tokenizer, STRENGTH, 3, longest).sample(unknown, 0, "source")
-    before, after = sentences_of(unknown), sentences_of(drawn)
-    assert after[-1] == before[-1]
+    before, after, free = (
+        sentences_of(each)
+        for each in (
+            side,
+            sampler_of(tokenizer, longest=longest).sample(side, 0, "source"),
+            sampler_of(tokenizer).sample(side, 0, "source"),
+        )
+    )
     changed = [new for old, new in zip(before, after, strict=True) if new != old]
     assert len(changed) > 10
-    assert max(map(len, changed)) <= longest < max(map(len, sentences_of(side)))
+    assert max(map(len, changed)) <= longest < max(map(len, before))
     assert all(sentence[-1] == tokenizer.eos_id for sentence in after)
-    free = PieceSampler(tokenizer, STRENGTH, 3, 99).sample(side, 0, "source")
-    for old, new, possible in list(zip(before, after, sentences_of(free), strict=True))[:-1]:
+    for old, new, possible in zip(before, after, free, strict=True):
         assert new == (old if len(possible) > longest else possible)
 
 

@@ -151,20 +151,6 @@ def test_refused(section, values, message):
     assert message in str(caught.value)
 
 
-def test_trees_are_sampled_only_with_bpe():
-    trees = {"data": {**MINIMAL["data"], "treebank": {}}, "validation": {"bleu": "off"}}
-
-    def recipe(**values):
-        tokenizer = {**MINIMAL["tokenizer"], **values}
-        return Recipe.model_validate({**MINIMAL, **trees, "tokenizer": tokenizer})
-
-    assert recipe(sampling=0.1)
-    assert recipe(algorithm="unigram")
-    message = "sampling: must be null with algorithm unigram and data.treebank"
-    with pytest.raises(ValidationError, match=message):
-        recipe(sampling=0.1, algorithm="unigram")
-
-
 @pytest.mark.parametrize(
     "values",
     [

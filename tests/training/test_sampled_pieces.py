@@ -13,7 +13,6 @@ from nmt_cli.commands import preprocess
 from nmt_cli.corpus.binarized import open_prepared
 from nmt_cli.corpus.loader import load_batches
 from nmt_cli.corpus.piece_sampler import sampler_of
-from nmt_cli.errors import UserError
 from nmt_cli.hardware.batch_cut import BatchCut
 from nmt_cli.hardware.ranks import ALONE
 from nmt_cli.model.transformer import Transformer
@@ -152,20 +151,6 @@ def test_ranks_train_on_the_pieces_of_one(sampled, tmp_path, num_ranks):
         assert other == one
 
 
-def test_ranks_that_draw_other_pieces_are_refused(sampled, tmp_path, monkeypatch):
-    sample_batch = type(sampled.corpus.tokenizer).sample_batch
-
-    def work(ranks):
-        def other_version(tokenizer, sentences, strength, seed):
-            return sample_batch(tokenizer, sentences, strength, seed + ranks.rank)
-
-        monkeypatch.setattr(type(sampled.corpus.tokenizer), "sample_batch", other_version)
-        with pytest.raises(UserError, match=r"draws for tokenizer\.sampling .* differ; make"):
-            train(sampled, tmp_path / "run", 8, ranks=ranks)
-
-    run_ranks(2, tmp_path, work)
-
-
 def test_validation_never_samples(sampled):
     torch.manual_seed(1)
     model = Transformer(sampled.recipe.model, sampled.corpus.tokenizer.size)
@@ -185,14 +170,3 @@ def test_inspect_names_its_lengths_as_those_of_plain_pieces(sampled):
     ]
     warning = f"Warning: the lengths are those of the plain pieces in {sampled.prepared}; "
     assert [text.count(warning) for text in shown] == [0, 1]
-
-
-def test_the_tokenizer_must_be_able_to_sample(sampled, monkeypatch):
-    def refuse(*_, **__):
-        raise RuntimeError("SampleEncode is not available for the current model.")
-
-    monkeypatch.setattr(type(sampled.corpus.tokenizer), "sample_batch", refuse)
-    with pytest.raises(
-        UserError, match=r"prepared/tokenizer\.model is neither a bpe nor a unigram"
-    ):
-        sampler_of(sampled.recipe, sampled.corpus)

@@ -1,14 +1,15 @@
-"""Which pieces of a SentencePiece model are user-defined symbols.
+"""What SentencePiece's own interface does not return, read from the model itself.
 
-SentencePiece's own interface does not return the type of a piece, so it is read from the model: a
-message of protocol buffers, whose fields ``sentencepiece_model.proto`` defines.
+A model is a message of protocol buffers, whose fields ``sentencepiece_model.proto`` defines.
 """
 
 from collections.abc import Iterator
 
-# Numbers of fields, and a value.
-PIECE_OF_MODEL, TYPE_OF_PIECE = 1, 3
+# Numbers of fields, and values.
+PIECE_OF_MODEL, TRAINER_OF_MODEL = 1, 2
+TYPE_OF_PIECE, ALGORITHM_OF_TRAINER = 3, 3
 USER_DEFINED = 4
+ALGORITHMS = {1: "unigram", 2: "bpe", 3: "word", 4: "char"}
 # Kinds of fields; those of the other kinds have a fixed size in bytes.
 NUMBER, TEXT_OR_MESSAGE = 0, 2
 FIXED_SIZES = {1: 8, 5: 4}
@@ -22,6 +23,15 @@ def symbol_ids(model: bytes) -> frozenset[int]:
         for number, piece in enumerate(pieces)
         if isinstance(piece, bytes) and (TYPE_OF_PIECE, USER_DEFINED) in _fields(piece)
     )
+
+
+def algorithm_of(model: bytes) -> str:
+    """Return the algorithm of ``model``, which SentencePiece has loaded: a key of the recipe."""
+    number: int | bytes = 1  # of a model that does not name it
+    for field, trainer in _fields(model):
+        if field == TRAINER_OF_MODEL and isinstance(trainer, bytes):
+            number = dict(_fields(trainer)).get(ALGORITHM_OF_TRAINER, number)
+    return ALGORITHMS.get(int(number), "unknown")
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
