@@ -18,6 +18,7 @@ RECIPE = "recipe.yaml"  # with every default
 CHECKPOINTS = "checkpoints"  # folder of the checkpoints
 CHECKPOINT_GLOB = "step-*"  # the folders in it
 AVERAGE = "average"  # folder of the model that average-checkpoints writes
+AVERAGE_INT8 = "average-int8"  # the same with --precision int8
 METRICS = "metrics.jsonl"  # one record for each step and each validation
 SESSIONS = "sessions.jsonl"  # one record for each start of the training
 STATUS = "status.json"  # whether the training runs, and how it ended

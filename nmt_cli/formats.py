@@ -3,6 +3,7 @@
 average, checkpoints  1: settings in recipe.yaml, one input matrix for each attention
                       2: settings in config.json, a matrix for each projection of attention
                       3: as 2, and config.json has the notation of trees; only models that parse
+average               4: as 2 or 3, with matrices in 8-bit integers; only such models
 prepared, report, translation, scores, dataset  1
 """
 
@@ -17,13 +18,14 @@ NEWEST = {
     "translation": 1,
     "scores": 1,
     "dataset": 1,
-    "average": 3,
+    "average": 4,
     "regular": 3,
     "final": 3,
     "safety": 3,
 }
 # Models that do not parse are written so that older programs can read them.
-WITHOUT_TREES = 2
+WITHOUT_TREES, WITH_TREES = 2, 3
+INT8 = 4  # the version of models whose matrices are 8-bit integers
 
 
 class NewerFormatError(UserError):
@@ -40,8 +42,7 @@ def written_version(kind: object, *, parses: bool = False) -> int:
 
     ``parses`` is true for a model whose outputs are trees.
     """
-    newest = newest_version(kind)
-    return newest if parses else min(newest, WITHOUT_TREES)
+    return min(newest_version(kind), WITH_TREES if parses else WITHOUT_TREES)
 
 
 def check_version(manifest: Mapping[str, Any], path: object) -> None:

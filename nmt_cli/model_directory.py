@@ -35,8 +35,10 @@ from nmt_cli.file_names import (
     WEIGHTS,
 )
 from nmt_cli.folders import MODEL_KINDS, is_model, is_run, what_to_give
+from nmt_cli.formats import INT8
 from nmt_cli.locks import restore_replaced
 from nmt_cli.model.format_1 import weights_of_today
+from nmt_cli.model.int8_weights import as_fp32, as_int8
 from nmt_cli.model.no_draws import NoDraws
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.model_settings import ModelSettings, as_json, read_settings
@@ -96,16 +98,20 @@ def save_model(
     recipe: bytes,
     tokenizer: Tokenizer,
     weights: Mapping[str, Tensor],
+    precision: str = "fp32",
 ) -> None:
     """Write the files of a model into ``partial``; the caller adds the facts.
 
-    ``recipe`` is the content of the recipe file with which the model was trained.
+    ``recipe`` is the content of the recipe file with which the model was trained. With
+    ``precision`` int8, matrices take a quarter of the bytes.
     """
-    partial.facts["format_version"] = settings.format_version
+    partial.facts["format_version"] = INT8 if precision == "int8" else settings.format_version
     (partial.path / CONFIG).write_bytes(as_json(settings).encode())
     (partial.path / RECIPE).write_bytes(recipe)
     tokenizer.save(partial.path)
     tensors = {name: weight.detach().cpu().contiguous() for name, weight in weights.items()}
+    if precision == "int8":
+        tensors = as_int8(tensors)
     with (partial.path / WEIGHTS).open("wb") as stream:  # a stream's errors have an errno
         stream.write(safetensors.torch.save(tensors))
 
@@ -153,7 +159,7 @@ def read_weights(directory: Path, settings: ModelSettings | None = None) -> dict
     try:
         if settings is not None:
             refuse_other_shapes(path, settings)
-        return weights_of_today(safetensors.torch.load_file(path))
+        return weights_of_today(as_fp32(safetensors.torch.load_file(path)))
     except (OSError, SafetensorError, ValueError, KeyError) as error:
         raise DamagedError(f"{path} cannot be read: {error}.") from None
 
@@ -163,10 +169,12 @@ def refuse_other_shapes(path: Path, settings: ModelSettings) -> None:
     with safetensors.safe_open(path, "pt") as file:
         # Tensors without memory, of the shapes that the header gives.
         found = weights_of_today(
-            {
-                name: torch.empty(file.get_slice(name).get_shape(), device="meta")
-                for name in file.keys()  # noqa: SIM118 - no dictionary
-            }
+            as_fp32(
+                {
+                    name: torch.empty(file.get_slice(name).get_shape(), device="meta")
+                    for name in file.keys()  # noqa: SIM118 - no dictionary
+                }
+            )
         )
     if settings.architecture.num_layers > len(found):
         raise DamagedError(

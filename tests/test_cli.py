@@ -37,7 +37,8 @@ OPTIONS = {
     | MACHINE_OPTIONS
     | {"--prepared", "--run-dir", "--resume", "--max-time", "--workers", "--until", "--force-from"}
     | {"--allow-change", "--compile", "--deterministic", "--devices", "--init-from"},
-    "average-checkpoints": {"--last", "--checkpoints", "--output", "--force", "--quiet"},
+    "average-checkpoints": {"--last", "--checkpoints", "--output", "--precision", "--force"}
+    | {"--quiet"},
     "translate": MACHINE_OPTIONS
     | {"--input", "--output", "--force", "--format", "--beam-size", "--length-penalty"}
     | {"--n-best", "--too-long", "--tokenize", "--keep-pieces", "--well-formed-trees"}

@@ -98,7 +98,18 @@ def train(recipe: str, quiet: bool, **options: Any) -> None:
 @click.option(
     "--checkpoints", type=PATH, multiple=True, help="A checkpoint to average; may be repeated."
 )
-@click.option("--output", type=PATH, help="Model directory to write.  [default: RUN/average]")
+@click.option(
+    "--output",
+    type=PATH,
+    help="Model directory to write.  [default: RUN/average; of int8 RUN/average-int8]",
+)
+@click.option(
+    "--precision",
+    type=click.Choice(["fp32", "int8"]),
+    default="fp32",
+    show_default=True,
+    help="Of the weights in the file; int8 takes a quarter of the size, and rounds.",
+)
 @force_option
 @quiet_option
 def average_checkpoints(run: Path, quiet: bool, **options: Any) -> None:

@@ -10,7 +10,7 @@ from nmt_cli.atomic_files import directory_appearing_whole, refuse_directory, ve
 from nmt_cli.corpus.tokenizer import load_tokenizer
 from nmt_cli.errors import UserError
 from nmt_cli.figures import counted
-from nmt_cli.file_names import AVERAGE, RECIPE, TOKENIZER_FILES, WEIGHTS
+from nmt_cli.file_names import AVERAGE, AVERAGE_INT8, RECIPE, TOKENIZER_FILES, WEIGHTS
 from nmt_cli.folders import is_model, is_run, what_to_give
 from nmt_cli.locks import claimed
 from nmt_cli.model_directory import find_model, list_checkpoints, save_model
@@ -25,24 +25,27 @@ def run(
     last: int | None = None,
     checkpoints: Sequence[Path] = (),
     output: Path | None = None,
+    precision: str = "fp32",
     force: bool = False,
 ) -> None:
     """Write the mean of the chosen checkpoints as a model directory.
 
     It averages ``checkpoints``, or else the ``last`` regular or final ones of the run, by default
-    as many as the recipe's keep_for_average. Raises UserError if there are too few, if they do not
-    fit together or if the output exists without ``force``, and DamagedError if one is damaged.
+    as many as the recipe's keep_for_average, into RUN/average. With ``precision`` int8 the model
+    has a quarter of the size and goes into RUN/average-int8. Raises UserError if there are too few,
+    if they do not fit together or if the output exists without ``force``, and DamagedError if one
+    is damaged.
     """
     if not run_dir.exists() or (not is_run(run_dir) and not checkpoints):
         raise UserError(what_to_give(run_dir, "run"))
     given = [_checkpoint(path) for path in checkpoints]
-    output = output or run_dir / AVERAGE
+    output = output or run_dir / (AVERAGE if precision == "fp32" else AVERAGE_INT8)
     with claimed(output, "--output"):
         _refuse_output(output, force=force)
-        _write_average(given or _last(run_dir, last), output, replace=force)
+        _write_average(given or _last(run_dir, last), output, precision, replace=force)
 
 
-def _write_average(chosen: Sequence[Path], output: Path, *, replace: bool) -> None:
+def _write_average(chosen: Sequence[Path], output: Path, precision: str, *, replace: bool) -> None:
     manifests = [verify(path) for path in chosen]
     _refuse_repeated(chosen, manifests)
     settings = [read_settings(*pair) for pair in zip(chosen, manifests, strict=True)]
@@ -50,7 +53,7 @@ def _write_average(chosen: Sequence[Path], output: Path, *, replace: bool) -> No
     tokenizer = load_tokenizer(chosen[-1], settings[-1].text)
     recipe = (chosen[-1] / RECIPE).read_bytes()
     with directory_appearing_whole(output, replace=replace) as partial:
-        save_model(partial, settings[-1], recipe, tokenizer, mean_weights(chosen))
+        save_model(partial, settings[-1], recipe, tokenizer, mean_weights(chosen), precision)
         partial.facts.update(kind="average", averaged=_facts(chosen, manifests))
     logs.info(f"Averaged {', '.join(path.name for path in chosen)} into {output}.")
 

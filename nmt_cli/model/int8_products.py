@@ -12,10 +12,9 @@ import copy
 import torch
 from torch import Tensor, nn
 
+from nmt_cli.model.int8_weights import rounded_rows
 from nmt_cli.model.transformer import Transformer
 
-LARGEST = 127
-SMALLEST_SCALE = 1e-30  # of a row or a weight that is zero
 SCALED_AT_ONCE = 1 << 18  # elements that stay in a core's cache
 
 
@@ -28,14 +27,14 @@ class Int8Linear(nn.Module):
 
     def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
         super().__init__()
-        scales, rounded = _rounded(weight.detach().float())
+        scales, rounded = rounded_rows(weight.detach().float())
         self.register_buffer("weight", rounded)
         self.register_buffer("scales", scales.squeeze(1))
         self.register_buffer("bias", None if bias is None else bias.detach().float().clone())
 
     def forward(self, rows: Tensor) -> Tensor:
         """Return the product [R, O] in fp32 of ``rows`` [R, I]."""
-        row_scales, rounded = _rounded(rows)
+        row_scales, rounded = rounded_rows(rows)
         sums = torch._int_mm(rounded, self.weight.t())  # int32
         product = torch.empty_like(sums, dtype=torch.float32)
         at_once = max(1, SCALED_AT_ONCE // sums.shape[1])
@@ -47,12 +46,6 @@ class Int8Linear(nn.Module):
             else:
                 torch.addcmul(self.bias, scaled, self.scales, out=scaled)
         return product
-
-
-def _rounded(rows: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the scale [R, 1] of each of ``rows`` [R, I], and the rows over it as int8."""
-    scales = rows.abs().amax(dim=1, keepdim=True).clamp_(min=SMALLEST_SCALE).div_(LARGEST)
-    return scales, (rows / scales).round_().to(torch.int8)
 
 
 def with_int8_products(model: Transformer) -> Transformer:

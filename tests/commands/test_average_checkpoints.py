@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 from click.testing import CliRunner
+from safetensors.torch import load_file, save_file
 
 from nmt_cli import cli
 from nmt_cli.atomic_files import write_manifest
@@ -57,6 +58,48 @@ def test_the_recipe_decides_how_many_by_default(run_dir):
     assert [part["step"] for part in manifest["averaged"]] == [3, 6, 9, 12]
     assert find_model(run_dir) == run_dir / "average"
     load_model(run_dir / "average")
+
+
+def test_the_average_in_int8_is_small_and_near(run_dir):
+    average_checkpoints.run(run_dir, last=3)
+    average_checkpoints.run(run_dir, last=3, precision="int8")
+    assert find_model(run_dir) == run_dir / "average"
+    sizes = [(run_dir / name / WEIGHTS).stat().st_size for name in ("average", "average-int8")]
+    assert sizes[1] < 0.5 * sizes[0]  # of such a small model, the header counts
+    exact, rounded = (read_weights(run_dir / name) for name in ("average", "average-int8"))
+    assert exact.keys() == rounded.keys()
+    for name, weight in exact.items():
+        if weight.dim() == 2:
+            half_a_step = weight.abs().amax(1, keepdim=True) / 254
+            assert ((weight - rounded[name]).abs() <= half_a_step * 1.001).all()
+            assert not torch.equal(weight, rounded[name])
+        else:
+            assert torch.equal(weight, rounded[name])
+    load_model(run_dir / "average-int8")
+    average_checkpoints.run(run_dir, checkpoints=[run_dir / "average-int8"], output=run_dir / "x")
+    again = read_weights(run_dir / "x")
+    assert all(torch.equal(again[name], weight) for name, weight in rounded.items())
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda t: t.update({"a.scales": torch.ones(2, 1)}), "a.scales does not have a scale for"),
+        (lambda t: t.update({"output_weight.scales": torch.ones(1, 1)}), "each row of output_weig"),
+        (lambda t: t.pop("output_weight.scales"), "output_weight is torch.int8"),
+    ],
+)
+def test_scales_that_do_not_fit_are_named(run_dir, change, message):
+    average_checkpoints.run(run_dir, last=1, precision="int8")
+    folder = run_dir / "average-int8"
+    tensors = load_file(folder / WEIGHTS)
+    change(tensors)
+    save_file(tensors, folder / WEIGHTS)
+    manifest = json.loads((folder / MANIFEST).read_text())
+    facts = {k: v for k, v in manifest.items() if k not in ("files", "manifest_sha256")}
+    write_manifest(folder, facts)
+    with pytest.raises(DamagedError, match=message):
+        load_model(folder)
 
 
 def test_the_order_is_nothing(run_dir, tmp_path):
