@@ -38,7 +38,7 @@ from nmt_cli.folders import MODEL_KINDS, is_model, is_run, what_to_give
 from nmt_cli.formats import INT8
 from nmt_cli.locks import restore_replaced
 from nmt_cli.model.format_1 import weights_of_today
-from nmt_cli.model.int8_weights import as_fp32, as_int8
+from nmt_cli.model.int8_weights import as_fp32, as_int8, without_scales
 from nmt_cli.model.no_draws import NoDraws
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.model_settings import ModelSettings, as_json, read_settings
@@ -169,7 +169,7 @@ def refuse_other_shapes(path: Path, settings: ModelSettings) -> None:
     with safetensors.safe_open(path, "pt") as file:
         # Tensors without memory, of the shapes that the header gives.
         found = weights_of_today(
-            as_fp32(
+            without_scales(
                 {
                     name: torch.empty(file.get_slice(name).get_shape(), device="meta")
                     for name in file.keys()  # noqa: SIM118 - no dictionary
