@@ -20,8 +20,9 @@ from nmt_cli.folders import PREPARED, is_model, is_run, kind_of, what_to_give
 from nmt_cli.missing_paths import missing_hint
 from nmt_cli.model_settings import read_settings
 from nmt_cli.proposed_commands import as_argument, command
+from nmt_cli.recipe.model_config import ModelConfig
 from nmt_cli.recipe.reader import SUFFIXES, RecipeFile, read_recipe
-from nmt_cli.recipe.schema import ModelConfig, TrainingConfig
+from nmt_cli.recipe.schema import TrainingConfig
 from nmt_cli.recipe.shipped import is_near_shipped, shipped_file
 
 Lengths = tuple[int, int]  # tokens of a source and of a target sentence

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from nmt_cli.recipe.schema import ModelConfig
+from nmt_cli.recipe.model_config import ModelConfig
 
 BYTES_OF_FP32 = 4
 MOMENTS = 2  # Adam's, for each parameter

@@ -5,7 +5,8 @@ from typing import NamedTuple
 
 from nmt_cli.costs.flops import training_flops, training_flops_of_sums
 from nmt_cli.costs.lengths import ASSUMED_LENGTH, SentenceLengths
-from nmt_cli.recipe.schema import ModelConfig, TrainingConfig
+from nmt_cli.recipe.model_config import ModelConfig
+from nmt_cli.recipe.schema import TrainingConfig
 
 HOUR = 3600.0
 PAPER_GPUS = 8

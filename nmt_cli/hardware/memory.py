@@ -12,7 +12,7 @@ from nmt_cli.costs.memory import BYTES_OF_FP32, activation_bytes_per_token
 from nmt_cli.costs.parameters import count_parameters
 from nmt_cli.errors import means_full_memory
 from nmt_cli.model.cpu_attention import MAX_KEYS
-from nmt_cli.recipe.schema import ModelConfig
+from nmt_cli.recipe.model_config import ModelConfig
 
 MAX_TOKENS_ON_CPU = 8_192  # larger products are not faster
 SHARE_OF_CPU_MEMORY = 1 / 3

@@ -10,7 +10,7 @@ from nmt_cli.model.attention_layout import AttentionLayout
 from nmt_cli.model.embeddings import Embedding, LearnedPositions, SinusoidalPositions
 from nmt_cli.model.layers import DecoderLayer, EncoderLayer, final_norm, new_embedding_weight
 from nmt_cli.model.packing import Packed
-from nmt_cli.recipe.schema import ModelConfig
+from nmt_cli.recipe.model_config import ModelConfig
 
 
 class Transformer(nn.Module):

@@ -16,7 +16,7 @@ from nmt_cli.file_names import WEIGHTS
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.model_directory import LoadedModel, load_model
 from nmt_cli.recipe.changes import as_written
-from nmt_cli.recipe.schema import ModelConfig
+from nmt_cli.recipe.model_config import ModelConfig
 
 # Their rows are pieces; under these names whether they are one matrix, two or three.
 VOCABULARY_MATRICES = ("source_embedding.weight", "target_embedding.weight", "output_weight")

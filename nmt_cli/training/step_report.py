@@ -9,7 +9,7 @@ from nmt_cli.costs.flops import training_flops
 from nmt_cli.figures import as_text, perplexity_of
 from nmt_cli.hardware.flops import peak_flops
 from nmt_cli.hardware.machine import Machine
-from nmt_cli.recipe.schema import ModelConfig
+from nmt_cli.recipe.model_config import ModelConfig
 from nmt_cli.training.gradient import Gradient
 
 

@@ -12,7 +12,7 @@ from nmt_cli.costs.flops import (
 )
 from nmt_cli.model.packing import pack
 from nmt_cli.model.transformer import Transformer
-from nmt_cli.recipe.schema import ModelConfig
+from nmt_cli.recipe.model_config import ModelConfig
 
 BASE = ModelConfig()
 BIG = ModelConfig(d_model=1024, d_ff=4096, num_heads=16)

@@ -7,7 +7,7 @@ from nmt_cli.costs.memory import activation_bytes_per_token, training_memory
 from nmt_cli.costs.parameters import count_parameters
 from nmt_cli.model.packing import pack
 from nmt_cli.model.transformer import Transformer
-from nmt_cli.recipe.schema import ModelConfig
+from nmt_cli.recipe.model_config import ModelConfig
 
 CONFIG = ModelConfig(num_layers=2, d_model=48, d_ff=96, num_heads=4, dropout=0.1)
 

@@ -7,7 +7,7 @@ import torch
 
 from nmt_cli.costs.parameters import count_parameters
 from nmt_cli.model.transformer import Transformer
-from nmt_cli.recipe.schema import ModelConfig
+from nmt_cli.recipe.model_config import ModelConfig
 
 WIDTHS = [
     {},

@@ -13,7 +13,8 @@ from nmt_cli.costs.training_time import (
     planned_training,
     published_step_seconds,
 )
-from nmt_cli.recipe.schema import ModelConfig, TrainingConfig
+from nmt_cli.recipe.model_config import ModelConfig
+from nmt_cli.recipe.schema import TrainingConfig
 
 SENTENCES = equal_pairs(27, 27, "assumed")
 

@@ -10,7 +10,7 @@ from nmt_cli.decoding.teacher_forcing import SentencePair, teacher_forced
 from nmt_cli.model.attention import MultiHeadAttention
 from nmt_cli.model.packing import pack
 from nmt_cli.model.transformer import Transformer
-from nmt_cli.recipe.schema import ModelConfig
+from nmt_cli.recipe.model_config import ModelConfig
 from tests.fake_models import BOS, EOS, ByteTokenizer
 
 PAIRS = [

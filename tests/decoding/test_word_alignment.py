@@ -22,7 +22,7 @@ from nmt_cli.decoding.word_alignment import WordAligner
 from nmt_cli.errors import UserError
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.model_settings import settings_of
-from nmt_cli.recipe.schema import ModelConfig
+from nmt_cli.recipe.model_config import ModelConfig
 from tests.fake_models import EOS, ByteTokenizer, CopyModel, tiny_recipe, translator_of
 
 FORMATS = Path(__file__).parents[1] / "formats"

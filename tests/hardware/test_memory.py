@@ -8,7 +8,7 @@ from nmt_cli.costs.memory import activation_bytes_per_token
 from nmt_cli.hardware import memory
 from nmt_cli.hardware.memory import default_max_tokens, largest_that_runs
 from nmt_cli.model.cpu_attention import MAX_KEYS
-from nmt_cli.recipe.schema import ModelConfig
+from nmt_cli.recipe.model_config import ModelConfig
 
 CPU = torch.device("cpu")
 

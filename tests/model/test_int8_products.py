@@ -12,7 +12,7 @@ from nmt_cli.hardware.precision import at_precision, choose_decoding_precision
 from nmt_cli.model.int8_products import Int8Linear
 from nmt_cli.model.packing import pack
 from nmt_cli.model.transformer import Transformer
-from nmt_cli.recipe.schema import ModelConfig
+from nmt_cli.recipe.model_config import ModelConfig
 
 CPU = torch.device("cpu")
 

@@ -1,0 +1,71 @@
+"""The model section of a recipe: the architecture of the Transformer."""
+
+from collections.abc import Iterator
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from nmt_cli.recipe.values import Count, Pieces, Problem, Rate, Section, Width
+
+
+class ModelConfig(Section):
+    """The Transformer of section 3; what Table 3 varies is an option."""
+
+    num_layers: Annotated[Count, Field(ge=1, le=1000)] = Field(
+        default=6, description="Layers of the encoder and of the decoder (N)."
+    )
+    d_model: Width = Field(default=512, description="Width of the vectors between sub-layers.")
+    d_ff: Annotated[Count, Field(ge=1, le=1_048_576)] = Field(
+        default=2048, description="Width inside the feed-forward sub-layers."
+    )
+    num_heads: Annotated[Count, Field(ge=1, le=4096)] = Field(
+        default=8, description="Attention heads (h)."
+    )
+    d_k: Width | None = Field(
+        default=None, description="Width of a head's keys; d_model / num_heads if null."
+    )
+    d_v: Width | None = Field(
+        default=None, description="Width of a head's values; d_model / num_heads if null."
+    )
+    dropout: Rate = Field(
+        default=0.1, description="Dropout on every sub-layer's output and on the embeddings."
+    )
+    attention_dropout: Rate = Field(default=0.0, description="Dropout on the attention weights.")
+    relu_dropout: Rate = Field(default=0.0, description="Dropout inside the feed-forward layers.")
+    positions: Literal["sinusoidal", "learned"] = Field(
+        default="sinusoidal", description="Positions: section 3.5's sinusoids, or learned vectors."
+    )
+    max_positions: Pieces = Field(
+        default=2048, description="Longest sequence that learned positions can hold."
+    )
+    norm: Literal["post", "pre"] = Field(
+        default="post", description="LayerNorm after the residual sum (the paper) or before."
+    )
+    tied_embeddings: Literal["all", "decoder", "none"] = Field(
+        default="all",
+        description="One matrix for source, target and softmax (all), for target and softmax "
+        "(decoder), or three (none).",
+    )
+
+    @property
+    def key_width(self) -> int:
+        """The width of one head's queries and keys."""
+        return self.d_k if self.d_k is not None else self.d_model // self.num_heads
+
+    @property
+    def value_width(self) -> int:
+        """The width of one head's values."""
+        return self.d_v if self.d_v is not None else self.d_model // self.num_heads
+
+    def problems(self) -> Iterator[Problem]:
+        """Yield widths that do not fit together."""
+        by_heads = self.d_k is None or self.d_v is None
+        if by_heads and self.d_model % self.num_heads:
+            yield Problem(
+                "num_heads",
+                f"must divide d_model {self.d_model:,} unless d_k and d_v are given, "
+                f"but is {self.num_heads:,}",
+                "d_model",
+            )
+        if self.positions == "sinusoidal" and self.d_model % 2:
+            yield Problem("d_model", f"must be even for sinusoids, but is {self.d_model:,}")
