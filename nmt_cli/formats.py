@@ -3,7 +3,8 @@
 average, checkpoints  1: settings in recipe.yaml, one input matrix for each attention
                       2: settings in config.json, a matrix for each projection of attention
                       3: as 2, and config.json has the notation of trees; only models that parse
-average               4: as 2 or 3, with matrices in 8-bit integers; only such models
+                      4: as 3, and config.json has options beyond the paper, or matrices are 8-bit
+                         integers; only such models
 prepared, report, translation, scores, dataset  1
 """
 
@@ -19,12 +20,12 @@ NEWEST = {
     "scores": 1,
     "dataset": 1,
     "average": 4,
-    "regular": 3,
-    "final": 3,
-    "safety": 3,
+    "regular": 4,
+    "final": 4,
+    "safety": 4,
 }
-# Models that do not parse are written so that older programs can read them.
-WITHOUT_TREES, WITH_TREES = 2, 3
+# Models are written so that older programs can read them.
+PLAIN, WITH_TREES = 2, 3
 INT8 = 4  # the version of models whose matrices are 8-bit integers
 
 
@@ -37,12 +38,16 @@ def newest_version(kind: object) -> int:
     return NEWEST.get(str(kind), 1)
 
 
-def written_version(kind: object, *, parses: bool = False) -> int:
+def written_version(kind: object, *, parses: bool = False, has_options: bool = False) -> int:
     """Return the version in which this program writes a folder of ``kind``.
 
-    ``parses`` is true for a model whose outputs are trees.
+    ``parses`` is true for a model whose outputs are trees, ``has_options`` for one whose
+    architecture has options beyond the paper.
     """
-    return min(newest_version(kind), WITH_TREES if parses else WITHOUT_TREES)
+    newest = newest_version(kind)
+    if has_options:
+        return newest
+    return min(newest, WITH_TREES if parses else PLAIN)
 
 
 def check_version(manifest: Mapping[str, Any], path: object) -> None:

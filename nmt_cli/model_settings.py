@@ -13,7 +13,7 @@ from nmt_cli.errors import DamagedError, RecipeError
 from nmt_cli.file_names import CONFIG, RECIPE
 from nmt_cli.formats import written_version
 from nmt_cli.recipe.decoding_config import DecodingConfig
-from nmt_cli.recipe.model_config import ModelConfig
+from nmt_cli.recipe.model_config import ModelConfig, PaperModel
 from nmt_cli.recipe.schema import DataConfig, Normalization, Recipe, TokenizerConfig
 from nmt_cli.recipe.treebank_config import TreebankConfig
 from nmt_cli.trees.labels import Labels
@@ -21,6 +21,7 @@ from nmt_cli.trees.linearization import Linearization
 
 LARGEST_CONFIG = 1_000_000  # bytes
 OF_TRAINING = {"dropout", "attention_dropout", "relu_dropout"}  # always 0 in these settings
+OF_THE_PAPER = set(PaperModel.model_fields) - OF_TRAINING
 
 
 class TextSettings(NamedTuple):
@@ -46,7 +47,11 @@ class ModelSettings(NamedTuple):
     @property
     def format_version(self) -> int:
         """The format version of a folder with these settings."""
-        return written_version("average", parses=self.trees is not None)
+        return written_version(
+            "average",
+            parses=self.trees is not None,
+            has_options=bool(self.architecture.options),
+        )
 
 
 def text_settings(tokenizer: TokenizerConfig, data: DataConfig) -> TextSettings:
@@ -84,7 +89,8 @@ def as_json(settings: ModelSettings) -> str:
     content: dict[str, Any] = {
         "format_version": settings.format_version,
         "architecture": {
-            **settings.architecture.model_dump(mode="json", exclude=OF_TRAINING),
+            **settings.architecture.model_dump(mode="json", include=OF_THE_PAPER),
+            **settings.architecture.options,
             "vocabulary_size": settings.vocabulary_size,
         },
         "text": {

@@ -168,6 +168,8 @@ RENAMED = (
             also="attn_dropout"),
     Renamed("model.relu_dropout", "--activation-dropout", "", "--transformer-dropout-act",
             "--transformer-dropout-ffn", also="act_dropout ffn_dropout"),
+    Renamed("model.activation", "--activation-fn", "-pos_ffn_activation_fn", "",
+            "--transformer-ffn-activation", example="gelu"),
     Renamed("model.norm", "--encoder-normalize-before --decoder-normalize-before", "",
             "--transformer-preprocess", "--transformer-preprocess", also="pre_norm norm_first",
             example="pre"),

@@ -36,14 +36,16 @@ class Parameters(NamedTuple):
 
 
 def count_parameters(config: ModelConfig, vocabulary_size: int) -> Parameters:
-    """Return the parameters of a model with this vocabulary.
-
-    The projections of attention have no bias, the feed-forward layers have two.
-    """
+    """Return the parameters of a model with this vocabulary."""
     d_model, num_layers = config.d_model, config.num_layers
-    heads = config.num_heads * (config.key_width + config.value_width)
-    attention = num_layers * 2 * d_model * heads
-    feed_forward = num_layers * (2 * d_model * config.d_ff + config.d_ff + d_model)
+    keys, values = (config.num_heads * w for w in (config.key_width, config.value_width))
+    attention = 2 * d_model * (keys + values)
+    if config.attention_biases:
+        attention += 2 * keys + values + d_model
+    feed_forward = 2 * d_model * config.d_ff
+    if config.feed_forward_biases:
+        feed_forward += config.d_ff + d_model
+    attention, feed_forward = num_layers * attention, num_layers * feed_forward
     norm = 2 * d_model  # gain and bias
     last = norm if config.norm == "pre" else 0
     return Parameters(

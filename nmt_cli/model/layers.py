@@ -17,30 +17,47 @@ from nmt_cli.recipe.model_config import ModelConfig
 
 
 class FeedForward(nn.Module):
-    """max(0, x W_1 + b_1) W_2 + b_2."""
+    """max(0, x W_1 + b_1) W_2 + b_2, or another activation in place of the maximum."""
 
-    def __init__(self, d_model: int, d_ff: int, dropout: float) -> None:
+    def __init__(
+        self,
+        d_model: int,
+        d_ff: int,
+        dropout: float,
+        activation: str,
+        *,
+        bias: bool,
+    ) -> None:
         super().__init__()
-        self.inner = nn.Linear(d_model, d_ff)
-        self.outer = nn.Linear(d_ff, d_model)
+        self.inner = nn.Linear(d_model, d_ff, bias=bias)
+        self.outer = nn.Linear(d_ff, d_model, bias=bias)
         self.dropout = Dropout(dropout)
+        self.activation = activation
         for linear in (self.inner, self.outer):
             nn.init.xavier_uniform_(linear.weight)
-            nn.init.zeros_(linear.bias)
+            if bias:
+                nn.init.zeros_(linear.bias)
 
     def forward(self, rows: Tensor) -> Tensor:
         """Return the network's output [T, D]; each row is computed alone."""
-        inner = self.inner(rows)
+        return self.outer(self.dropout(_activate(self.inner(rows), self.activation)))
+
+
+def _activate(inner: Tensor, activation: str) -> Tensor:
+    if activation == "relu":
         in_place = inner.dtype is torch.float32  # in bf16, in place is slower on a CPU
-        return self.outer(self.dropout(F.relu(inner, inplace=in_place)))
+        return F.relu(inner, inplace=in_place)
+    if activation == "swish":
+        return F.silu(inner)
+    return F.gelu(inner, approximate="tanh" if activation == "gelu_tanh" else "none")
 
 
 class Residual(nn.Module):
     """LayerNorm(x + Dropout(Sublayer(x))); pre-norm is x + Dropout(Sublayer(LayerNorm(x)))."""
 
-    def __init__(self, d_model: int, dropout: float, *, pre_norm: bool) -> None:
+    def __init__(self, d_model: int, dropout: float, epsilon: float, *, pre_norm: bool) -> None:
         super().__init__()
-        self.norm = nn.LayerNorm(d_model)
+        self.norm = nn.LayerNorm(d_model, epsilon)
         self.dropout = Dropout(dropout)
         self.pre_norm = pre_norm
 
@@ -68,11 +85,24 @@ def _attention(kind: Callable[..., Attention], config: ModelConfig) -> Attention
         config.key_width,
         config.value_width,
         config.attention_dropout,
+        bias=config.attention_biases,
     )
 
 
 def _residual(config: ModelConfig) -> Residual:
-    return Residual(config.d_model, config.dropout, pre_norm=config.norm == "pre")
+    return Residual(
+        config.d_model, config.dropout, config.norm_epsilon, pre_norm=config.norm == "pre"
+    )
+
+
+def _feed_forward(config: ModelConfig) -> FeedForward:
+    return FeedForward(
+        config.d_model,
+        config.d_ff,
+        config.relu_dropout,
+        config.activation,
+        bias=config.feed_forward_biases,
+    )
 
 
 class EncoderLayer(nn.Module):
@@ -82,7 +112,7 @@ class EncoderLayer(nn.Module):
         super().__init__()
         self.self_attention = _attention(SelfAttention, config)
         self.self_attention_residual = _residual(config)
-        self.feed_forward = FeedForward(config.d_model, config.d_ff, config.relu_dropout)
+        self.feed_forward = _feed_forward(config)
         self.feed_forward_residual = _residual(config)
 
     def forward(self, source: Tensor, layout: AttentionLayout) -> Tensor:
@@ -102,7 +132,7 @@ class DecoderLayer(nn.Module):
         self.self_attention_residual = _residual(config)
         self.memory_attention = _attention(MemoryAttention, config)
         self.memory_attention_residual = _residual(config)
-        self.feed_forward = FeedForward(config.d_model, config.d_ff, config.relu_dropout)
+        self.feed_forward = _feed_forward(config)
         self.feed_forward_residual = _residual(config)
 
     def forward(
@@ -133,7 +163,9 @@ class DecoderLayer(nn.Module):
 
 def final_norm(config: ModelConfig) -> nn.Module:
     """Return the norm after the last layer: post-norm needs none, its output is normalized."""
-    return nn.LayerNorm(config.d_model) if config.norm == "pre" else nn.Identity()
+    if config.norm == "post":
+        return nn.Identity()
+    return nn.LayerNorm(config.d_model, config.norm_epsilon)
 
 
 def new_embedding_weight(vocabulary_size: int, d_model: int) -> nn.Parameter:

@@ -95,6 +95,10 @@ FORBIDDEN = (
     "model.max_positions",
     "model.norm",
     "model.tied_embeddings",
+    "model.activation",
+    "model.attention_biases",
+    "model.feed_forward_biases",
+    "model.norm_epsilon",
 )
 
 

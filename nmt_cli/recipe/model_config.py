@@ -1,14 +1,14 @@
 """The model section of a recipe: the architecture of the Transformer."""
 
 from collections.abc import Iterator
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from nmt_cli.recipe.values import Count, Pieces, Problem, Rate, Section, Width
+from nmt_cli.recipe.values import Count, Flag, Number, Pieces, Problem, Rate, Section, Width
 
 
-class ModelConfig(Section):
+class PaperModel(Section):
     """The Transformer of section 3; what Table 3 varies is an option."""
 
     num_layers: Annotated[Count, Field(ge=1, le=1000)] = Field(
@@ -69,3 +69,29 @@ class ModelConfig(Section):
             )
         if self.positions == "sinusoidal" and self.d_model % 2:
             yield Problem("d_model", f"must be even for sinusoids, but is {self.d_model:,}")
+
+
+class ModelConfig(PaperModel):
+    """The Transformer of section 3, and what models of other programs do in another way."""
+
+    activation: Literal["relu", "gelu", "gelu_tanh", "swish"] = Field(
+        default="relu",
+        description="Activation of the feed-forward sub-layers: the paper's relu, gelu, its "
+        "approximation by tanh, or swish (SiLU).",
+    )
+    attention_biases: Flag = Field(
+        default=False, description="Biases in the projections of attention; the paper has none."
+    )
+    feed_forward_biases: Flag = Field(
+        default=True, description="Biases in the feed-forward sub-layers, as in the paper."
+    )
+    norm_epsilon: Annotated[Number, Field(gt=0, le=1)] = Field(
+        default=1e-5, description="Added to the variance by LayerNorm."
+    )
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The options beyond the paper that are not at their default, as JSON values."""
+        return self.model_dump(
+            mode="json", exclude=set(PaperModel.model_fields), exclude_defaults=True
+        )

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ FORMATS = sorted(path.parent.name for path in HERE.glob("format_*/whitespace"))
 EVERY = sorted(HERE.glob("format_*/*"))
 TREEBANK = HERE / "format_3/treebank"  # models that parse have a format of their own
 INT8 = HERE / "format_4/int8/run/average"  # of the checkpoint of format_2/sentencepiece
+OPTIONS = HERE / "format_4/options"  # as do models with options beyond the paper
 NAMES = ("sentencepiece", "whitespace")
 STEP = "step-00001200"
 NEW = Path("new")
@@ -59,8 +61,9 @@ def expected_translations(name, model):
 
 
 @pytest.mark.parametrize("model", ["average", STEP])
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("version", FORMATS)
+@pytest.mark.parametrize(
+    ("version", "name"), [*product(FORMATS, NAMES), (OPTIONS.parent.name, OPTIONS.name)]
+)
 def test_models_translate_as_they_did(version, name, model):
     run_dir = HERE / version / name / "run"
     path = run_dir / model if model == "average" else run_dir / "checkpoints" / model
@@ -122,9 +125,12 @@ def test_models_that_parse_parse_as_they_did(model):
     assert [parse.repairs for parse in parses] == [Repairs()] * len(parses)
 
 
-def test_a_model_that_does_not_parse_is_written_for_older_programs_too():
+def test_models_are_written_for_older_programs_too():
     assert formats.written_version("average") == formats.written_version("regular") == 2
     assert formats.written_version("average", parses=True) == 3
+    for parses in (False, True):
+        newest = formats.written_version("average", parses=parses, has_options=True)
+        assert newest == formats.NEWEST["average"] == 4
     assert formats.written_version("prepared") == formats.NEWEST["prepared"]
 
 

@@ -39,7 +39,7 @@ def compiler(request, fresh_compiler, monkeypatch):
 def residuals(device="cpu", *, pre_norm):
     """Two residuals of the same weights, the second compiled."""
     torch.manual_seed(1)
-    plain, compiled = (Residual(WIDTH, RATE, pre_norm=pre_norm).to(device) for _ in range(2))
+    plain, compiled = (Residual(WIDTH, RATE, 1e-5, pre_norm=pre_norm).to(device) for _ in range(2))
     nn.init.normal_(plain.norm.weight)
     nn.init.normal_(plain.norm.bias)
     compiled.load_state_dict(plain.state_dict())

@@ -34,7 +34,8 @@ WRONG_VALUES = {
     ".nan": TAKES_ANY_TEXT,
     "1e30": TAKES_ANY_TEXT,
     "true": {*TAKES_ANY_TEXT, "data.normalization.nfc", "data.normalization.punctuation"}
-    | {"data.filters.remove_duplicates", "data.source_language", "data.target_language"},
+    | {"data.filters.remove_duplicates", "data.source_language", "data.target_language"}
+    | {"model.attention_biases", "model.feed_forward_biases"},
     "": OPTIONAL_KEYS,
     "017": TAKES_ANY_TEXT,
     '"\\0"': {"description"},

@@ -1,0 +1,165 @@
+"""Small architectures in which each pair of options meets, and what they compute by formula.
+
+The formula is written with ``torch.nn.functional``, for one sentence pair at a time.
+"""
+
+import itertools
+
+import torch
+from torch.nn import functional as F
+
+from nmt_cli.model.transformer import Transformer
+from nmt_cli.recipe.model_config import ModelConfig
+
+SMALL = {"num_layers": 2, "d_model": 20, "d_ff": 28, "num_heads": 5, "dropout": 0.0}
+VALUES = {
+    "norm": ["post", "pre"],
+    "tied_embeddings": ["all", "decoder", "none"],
+    "positions": ["sinusoidal", "learned"],
+    "d_k": [None, 3],
+    "activation": ["relu", "gelu", "gelu_tanh", "swish"],
+    "attention_biases": [False, True],
+    "feed_forward_biases": [True, False],
+    "norm_epsilon": [1e-5, 1e-2],
+}
+
+
+def _pairs(options):
+    return set(itertools.combinations(options.items(), 2))
+
+
+def _sets():
+    """Return sets of options in which each two values of different options occur together."""
+    waiting = {
+        pair
+        for one, other in itertools.combinations(VALUES, 2)
+        for pair in itertools.product(
+            [(one, value) for value in VALUES[one]], [(other, value) for value in VALUES[other]]
+        )
+    }
+    found = []
+    while waiting:
+        options = dict(min(waiting, key=str))
+        for name in sorted(VALUES.keys() - options.keys(), key=list(VALUES).index):
+            tried = [_ordered({**options, name: value}) for value in VALUES[name]]
+            options = max(tried, key=lambda each: len(_pairs(each) & waiting))
+        waiting -= _pairs(_ordered(options))
+        found.append(options)
+    return found
+
+
+def _ordered(options):
+    return {name: options[name] for name in VALUES if name in options}
+
+
+OPTION_SETS = _sets()
+
+
+def config_of(options):
+    """Return the architecture with these options."""
+    return ModelConfig(**SMALL, max_positions=64, **options)
+
+
+def random_model(options, vocabulary_size):
+    """Return a model whose parameters are all random, also those that begin at 0 or 1."""
+    torch.manual_seed(7)
+    model = Transformer(config_of(options), vocabulary_size)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.normal_(std=0.3)
+    return model
+
+
+class Formula:
+    """What a model computes, from its configuration and its parameters by name."""
+
+    def __init__(self, model):
+        self.config = model.config
+        self.weights = dict(model.named_parameters(remove_duplicate=False))
+
+    def logits(self, source, target_input):
+        """Return the logits [T, V] of one pair of token lists."""
+        memory = self.embedded("source", source)
+        for number in range(self.config.num_layers):
+            memory = self.layer(f"encoder_layers.{number}", memory, None)
+        memory = self.last_norm("encoder", memory)
+        rows = self.embedded("target", target_input)
+        for number in range(self.config.num_layers):
+            rows = self.layer(f"decoder_layers.{number}", rows, memory)
+        return F.linear(self.last_norm("decoder", rows), self.weights["output_weight"])
+
+    def embedded(self, side, tokens):
+        d_model = self.config.d_model
+        vectors = F.embedding(torch.tensor(tokens), self.weights[f"{side}_embedding.weight"])
+        return vectors * d_model**0.5 + self.places(side, len(tokens)).to(vectors)
+
+    def places(self, side, length):
+        if self.config.positions == "learned":
+            return self.weights[f"{side}_embedding.positions.weight"][:length]
+        place = torch.arange(length, dtype=torch.float64)[:, None]
+        half = torch.arange(self.config.d_model // 2, dtype=torch.float64)
+        angles = place * 10_000 ** (-half / (self.config.d_model / 2))
+        return torch.stack([angles.sin(), angles.cos()], 2).flatten(1)
+
+    def layer(self, name, rows, memory):
+        is_decoder = memory is not None
+        rows = self.residual(
+            f"{name}.self_attention",
+            rows,
+            lambda rows: self.attention(f"{name}.self_attention", rows, rows, causal=is_decoder),
+        )
+        if is_decoder:
+            rows = self.residual(
+                f"{name}.memory_attention",
+                rows,
+                lambda rows: self.attention(f"{name}.memory_attention", rows, memory),
+            )
+        return self.residual(
+            f"{name}.feed_forward",
+            rows,
+            lambda rows: self.linear(
+                f"{name}.feed_forward.outer",
+                self.activated(self.linear(f"{name}.feed_forward.inner", rows)),
+            ),
+        )
+
+    def residual(self, name, rows, sublayer):
+        if self.config.norm == "pre":
+            return rows + sublayer(self.norm(f"{name}_residual.norm", rows))
+        return self.norm(f"{name}_residual.norm", rows + sublayer(rows))
+
+    def norm(self, name, rows):
+        weight, bias = self.weights[f"{name}.weight"], self.weights[f"{name}.bias"]
+        return F.layer_norm(rows, weight.shape, weight, bias, self.config.norm_epsilon)
+
+    def last_norm(self, side, rows):
+        return self.norm(f"{side}_norm", rows) if self.config.norm == "pre" else rows
+
+    def linear(self, name, rows):
+        return F.linear(rows, self.weights[f"{name}.weight"], self.weights.get(f"{name}.bias"))
+
+    def activated(self, inner):
+        by_name = {
+            "relu": F.relu,
+            "gelu": F.gelu,
+            "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),
+            "swish": lambda x: x * torch.sigmoid(x),
+        }
+        return by_name[self.config.activation](inner)
+
+    def attention(self, name, rows, memory, *, causal=False):
+        heads, d_k, d_v = self.config.num_heads, self.config.key_width, self.config.value_width
+        if f"{name}.queries.weight" in self.weights:
+            queries = self.linear(f"{name}.queries", rows)
+            keys, values = self.linear(f"{name}.keys_values", memory).split(
+                [heads * d_k, heads * d_v], 1
+            )
+        else:
+            queries, keys, values = self.linear(f"{name}.queries_keys_values", rows).split(
+                [heads * d_k, heads * d_k, heads * d_v], 1
+            )
+        queries, keys, values = (
+            part.unflatten(1, (heads, -1)).transpose(0, 1) for part in (queries, keys, values)
+        )
+        attended = F.scaled_dot_product_attention(queries, keys, values, is_causal=causal)
+        return self.linear(f"{name}.output", attended.transpose(0, 1).flatten(1))
