@@ -12,47 +12,64 @@ from nmt_cli.model.transformer import Transformer
 from nmt_cli.recipe.model_config import ModelConfig
 
 SMALL = {"num_layers": 2, "d_model": 20, "d_ff": 28, "num_heads": 5, "dropout": 0.0}
+# Each option with its values; some values are those of several keys.
 VALUES = {
     "norm": ["post", "pre"],
     "tied_embeddings": ["all", "decoder", "none"],
-    "positions": ["sinusoidal", "learned"],
+    "positions": [
+        "sinusoidal",
+        "learned",
+        {"sinusoid_frequencies": "tensor2tensor"},
+        {"first_position": 2},
+    ],
     "d_k": [None, 3],
     "activation": ["relu", "gelu", "gelu_tanh", "swish"],
     "attention_biases": [False, True],
     "feed_forward_biases": [True, False],
     "norm_epsilon": [1e-5, 1e-2],
+    "embedding_norm": [False, True],
+    "scale_embeddings": [True, False],
+    "output_bias": [False, True],
 }
 
 
-def _pairs(options):
-    return set(itertools.combinations(options.items(), 2))
-
-
-def _sets():
-    """Return sets of options in which each two values of different options occur together."""
+def _choices():
+    """Return choices of a value of each option, so that each two values occur together."""
     waiting = {
         pair
         for one, other in itertools.combinations(VALUES, 2)
         for pair in itertools.product(
-            [(one, value) for value in VALUES[one]], [(other, value) for value in VALUES[other]]
+            [(one, place) for place in range(len(VALUES[one]))],
+            [(other, place) for place in range(len(VALUES[other]))],
         )
     }
     found = []
     while waiting:
-        options = dict(min(waiting, key=str))
-        for name in sorted(VALUES.keys() - options.keys(), key=list(VALUES).index):
-            tried = [_ordered({**options, name: value}) for value in VALUES[name]]
-            options = max(tried, key=lambda each: len(_pairs(each) & waiting))
-        waiting -= _pairs(_ordered(options))
-        found.append(options)
+        choice = dict(min(waiting))
+        for name in VALUES:
+            if name not in choice:
+                tried = [{**choice, name: place} for place in range(len(VALUES[name]))]
+                choice = max(tried, key=lambda each: len(_pairs(each) & waiting))
+        waiting -= _pairs(choice)
+        found.append(choice)
     return found
 
 
-def _ordered(options):
-    return {name: options[name] for name in VALUES if name in options}
+def _pairs(choice):
+    ordered = [(name, choice[name]) for name in VALUES if name in choice]
+    return set(itertools.combinations(ordered, 2))
 
 
-OPTION_SETS = _sets()
+def _options(choice):
+    options = {}
+    for name, place in choice.items():
+        value = VALUES[name][place]
+        options.update(value if isinstance(value, dict) else {name: value})
+    return options
+
+
+CHOICES = _choices()
+OPTION_SETS = [_options(choice) for choice in CHOICES]
 
 
 def config_of(options):
@@ -86,19 +103,27 @@ class Formula:
         rows = self.embedded("target", target_input)
         for number in range(self.config.num_layers):
             rows = self.layer(f"decoder_layers.{number}", rows, memory)
-        return F.linear(self.last_norm("decoder", rows), self.weights["output_weight"])
+        rows = self.last_norm("decoder", rows)
+        return F.linear(rows, self.weights["output_weight"], self.weights.get("output_bias"))
 
     def embedded(self, side, tokens):
-        d_model = self.config.d_model
         vectors = F.embedding(torch.tensor(tokens), self.weights[f"{side}_embedding.weight"])
-        return vectors * d_model**0.5 + self.places(side, len(tokens)).to(vectors)
+        if self.config.scale_embeddings:
+            vectors = vectors * self.config.d_model**0.5
+        vectors = vectors + self.places(side, len(tokens)).to(vectors)
+        if self.config.embedding_norm:
+            vectors = self.norm(f"{side}_embedding.norm", vectors)
+        return vectors
 
     def places(self, side, length):
         if self.config.positions == "learned":
             return self.weights[f"{side}_embedding.positions.weight"][:length]
-        place = torch.arange(length, dtype=torch.float64)[:, None]
+        place = self.config.first_position + torch.arange(length, dtype=torch.float64)[:, None]
         half = torch.arange(self.config.d_model // 2, dtype=torch.float64)
-        angles = place * 10_000 ** (-half / (self.config.d_model / 2))
+        last = self.config.d_model / 2
+        if self.config.sinusoid_frequencies == "tensor2tensor":
+            last -= 1
+        angles = place * 10_000 ** (-half / last)
         return torch.stack([angles.sin(), angles.cos()], 2).flatten(1)
 
     def layer(self, name, rows, memory):

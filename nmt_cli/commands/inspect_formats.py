@@ -114,6 +114,8 @@ def _parameters(figures: Figures) -> list[str]:
     rows = [(f"embeddings ({matrices})", parameters.embeddings)]
     if parameters.positions:
         rows.append(("learned positions", parameters.positions))
+    if parameters.output_bias:
+        rows.append(("bias of the softmax", parameters.output_bias))
     for name in STACKS:
         rows += _parts(name, getattr(parameters, name))
     total = parameters.total

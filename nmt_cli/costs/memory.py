@@ -56,4 +56,5 @@ def activation_bytes_per_token(config: ModelConfig, num_keys: int) -> int:
     feed_forward = 3 * config.d_ff + config.d_model
     encoder = attention + feed_forward + 2 * residual
     decoder = 2 * attention + feed_forward + 3 * residual
-    return BYTES_OF_FP32 * (config.num_layers * (encoder + decoder) + 8 * config.d_model)
+    embeddings = (12 if config.embedding_norm else 8) * config.d_model
+    return BYTES_OF_FP32 * (config.num_layers * (encoder + decoder) + embeddings)

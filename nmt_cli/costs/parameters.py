@@ -26,13 +26,15 @@ class Parameters(NamedTuple):
 
     embeddings: int  # matrices of the source, the target and the softmax, each counted once
     positions: int  # learned vectors of both sides
+    output_bias: int
     encoder: StackParameters
     decoder: StackParameters
 
     @property
     def total(self) -> int:
         """The sum of all parts."""
-        return self.embeddings + self.positions + self.encoder.total + self.decoder.total
+        vectors = self.embeddings + self.positions + self.output_bias
+        return vectors + self.encoder.total + self.decoder.total
 
 
 def count_parameters(config: ModelConfig, vocabulary_size: int) -> Parameters:
@@ -47,10 +49,11 @@ def count_parameters(config: ModelConfig, vocabulary_size: int) -> Parameters:
         feed_forward += config.d_ff + d_model
     attention, feed_forward = num_layers * attention, num_layers * feed_forward
     norm = 2 * d_model  # gain and bias
-    last = norm if config.norm == "pre" else 0
+    others = norm * ((config.norm == "pre") + config.embedding_norm)  # of each stack
     return Parameters(
         embeddings=MATRICES[config.tied_embeddings] * vocabulary_size * d_model,
         positions=2 * config.max_positions * d_model if config.positions == "learned" else 0,
-        encoder=StackParameters(attention, 0, feed_forward, 2 * num_layers * norm + last),
-        decoder=StackParameters(attention, attention, feed_forward, 3 * num_layers * norm + last),
+        output_bias=vocabulary_size if config.output_bias else 0,
+        encoder=StackParameters(attention, 0, feed_forward, 2 * num_layers * norm + others),
+        decoder=StackParameters(attention, attention, feed_forward, 3 * num_layers * norm + others),
     )

@@ -3,7 +3,6 @@
 Legend: T tokens of all sentences, D d_model.
 """
 
-import math
 from functools import partial
 
 import torch
@@ -13,12 +12,24 @@ from torch.nn import functional as F
 from nmt_cli.model.dropout import Dropout
 from nmt_cli.model.packing import Packed
 
+PAPERS_BASE = 10_000  # of the wavelengths of sinusoids
 
-def sinusoids(num_positions: int, d_model: int) -> Tensor:
-    """Return PE [positions, D] of section 3.5: sines at even, cosines at odd dimensions."""
+
+def sinusoids(
+    num_positions: int, d_model: int, frequencies: str = "paper", first_position: int = 0
+) -> Tensor:
+    """Return PE [positions, D] of section 3.5: sines at even, cosines at odd dimensions.
+
+    Tensor2Tensor's ``frequencies`` reach 1/10,000 in the last pair of dimensions; the paper's do
+    not quite.
+    """
     # On the CPU, whatever the default device is: they are computed once.
     double = partial(torch.arange, dtype=torch.float64, device="cpu")
-    angles = double(num_positions)[:, None] / 10_000 ** (double(0, d_model, 2) / d_model)
+    exponents = double(0, d_model, 2) / d_model
+    if frequencies == "tensor2tensor":
+        exponents = double(d_model // 2) / max(1, d_model // 2 - 1)
+    places = double(first_position, first_position + num_positions)
+    angles = places[:, None] / PAPERS_BASE**exponents
     table = torch.empty(num_positions, d_model, dtype=torch.float64, device="cpu")
     table[:, 0::2] = angles.sin()
     table[:, 1::2] = angles.cos()
@@ -30,17 +41,21 @@ class SinusoidalPositions(nn.Module):
 
     table: Tensor
 
-    def __init__(self, d_model: int) -> None:
+    def __init__(self, d_model: int, frequencies: str, first_position: int) -> None:
         super().__init__()
-        self.register_buffer("table", sinusoids(256, d_model), persistent=False)
+        self.frequencies, self.first_position = frequencies, first_position
+        self.register_buffer("table", self._first(256, d_model), persistent=False)
 
     def forward(self, positions: Tensor, num_positions: int) -> Tensor:
         """Return the vectors [T, D] of ``positions``, all below ``num_positions``."""
         if num_positions > len(self.table):
             # Doubled, so that lengths that grow one by one do not rebuild the table each time.
             size = max(num_positions, 2 * len(self.table))
-            self.table = sinusoids(size, self.table.shape[1]).to(self.table)
+            self.table = self._first(size, self.table.shape[1]).to(self.table)
         return F.embedding(positions, self.table)
+
+    def _first(self, num_positions: int, d_model: int) -> Tensor:
+        return sinusoids(num_positions, d_model, self.frequencies, self.first_position)
 
 
 class LearnedPositions(nn.Module):
@@ -65,17 +80,24 @@ class LearnedPositions(nn.Module):
 
 
 class Embedding(nn.Module):
-    """Token vectors times sqrt(d_model), plus positions, with dropout (sections 3.4 and 5.4)."""
+    """Token vectors times ``scale``, plus positions, with dropout (sections 3.4 and 5.4)."""
 
     def __init__(
-        self, weight: nn.Parameter, positions: nn.Module, dropout: float, *, pre_norm: bool
+        self,
+        weight: nn.Parameter,
+        scale: float,
+        positions: nn.Module,
+        norm: nn.Module,
+        dropout: float,
+        *,
+        pre_norm: bool,
     ) -> None:
+        """``norm`` is applied to the sum, ``pre_norm`` is that of the layers."""
         super().__init__()
-        self.weight = weight
-        self.positions = positions
+        self.weight, self.scale = weight, scale
+        self.positions, self.norm = positions, norm
         self.dropout = Dropout(dropout)
         self.pre_norm = pre_norm
-        self.scale = math.sqrt(weight.shape[1])
 
     def forward(self, batch: Packed) -> Tensor:
         """Return the vectors [T, D] that enter the first layer."""
@@ -89,4 +111,5 @@ class Embedding(nn.Module):
     def embed(self, tokens: Tensor, positions: Tensor, num_positions: int) -> Tensor:
         """Return the vectors of ``tokens`` at ``positions``, all below ``num_positions``."""
         vectors = F.embedding(tokens, self.weight)
-        return torch.add(self.positions(positions, num_positions), vectors, alpha=self.scale)
+        rows = torch.add(self.positions(positions, num_positions), vectors, alpha=self.scale)
+        return self.norm(rows)

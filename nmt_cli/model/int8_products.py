@@ -56,5 +56,5 @@ def with_int8_products(model: Transformer) -> Transformer:
         if isinstance(module, nn.Linear)
     }
     copied = copy.deepcopy(model, in_place_of)  # which takes them as copies made already
-    copied.output_projection = Int8Linear(copied.output_weight)
+    copied.output_projection = Int8Linear(copied.output_weight, copied.output_bias)
     return copied

@@ -3,6 +3,9 @@
 Legend: S source rows, T target rows, D d_model.
 """
 
+import math
+
+import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -29,6 +32,8 @@ class Transformer(nn.Module):
         self.source_embedding = _embedding(source_weight, config)
         self.target_embedding = _embedding(target_weight, config)
         self.output_weight = output_weight
+        has_bias = config.output_bias
+        self.output_bias = nn.Parameter(torch.zeros(vocabulary_size)) if has_bias else None
         self.output_projection: nn.Module | None = None  # where it is not a product by the weight
         self.encoder_layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.num_layers))
         self.encoder_norm = final_norm(config)
@@ -60,14 +65,18 @@ class Transformer(nn.Module):
         """Return the logits [T, vocabulary] of the decoder's output [T, D]."""
         if self.output_projection is not None:
             return self.output_projection(rows)
-        return F.linear(rows, self.output_weight)
+        return F.linear(rows, self.output_weight, self.output_bias)
 
 
 def _embedding(weight: nn.Parameter, config: ModelConfig) -> Embedding:
-    return Embedding(weight, _positions(config), config.dropout, pre_norm=config.norm == "pre")
+    scale = math.sqrt(config.d_model) if config.scale_embeddings else 1.0
+    has_norm, width = config.embedding_norm, config.d_model
+    norm = nn.LayerNorm(width, config.norm_epsilon) if has_norm else nn.Identity()
+    pre_norm = config.norm == "pre"
+    return Embedding(weight, scale, _positions(config), norm, config.dropout, pre_norm=pre_norm)
 
 
 def _positions(config: ModelConfig) -> nn.Module:
     if config.positions == "learned":
         return LearnedPositions(config.max_positions, config.d_model)
-    return SinusoidalPositions(config.d_model)
+    return SinusoidalPositions(config.d_model, config.sinusoid_frequencies, config.first_position)

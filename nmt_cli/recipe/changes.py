@@ -99,6 +99,11 @@ FORBIDDEN = (
     "model.attention_biases",
     "model.feed_forward_biases",
     "model.norm_epsilon",
+    "model.embedding_norm",
+    "model.scale_embeddings",
+    "model.output_bias",
+    "model.sinusoid_frequencies",
+    "model.first_position",
 )
 
 

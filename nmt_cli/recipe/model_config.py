@@ -88,6 +88,34 @@ class ModelConfig(PaperModel):
     norm_epsilon: Annotated[Number, Field(gt=0, le=1)] = Field(
         default=1e-5, description="Added to the variance by LayerNorm."
     )
+    embedding_norm: Flag = Field(
+        default=False, description="LayerNorm after the sum of token vectors and positions."
+    )
+    scale_embeddings: Flag = Field(
+        default=True, description="Token vectors times the square root of d_model, as in the paper."
+    )
+    output_bias: Flag = Field(
+        default=False, description="A bias for each piece, added before the softmax."
+    )
+    sinusoid_frequencies: Literal["paper", "tensor2tensor"] = Field(
+        default="paper",
+        description="Frequencies of the sinusoids, for i from 0 to d_model / 2 - 1: 10000 to the "
+        "power of -i / (d_model / 2), or of -i / (d_model / 2 - 1) as Tensor2Tensor computes them.",
+    )
+    first_position: Annotated[Count, Field(ge=0, le=1000)] = Field(
+        default=0, description="Number of the first position; only for sinusoids."
+    )
+
+    def problems(self) -> Iterator[Problem]:
+        """Yield widths that do not fit together, and options that need another one."""
+        yield from super().problems()
+        if self.positions == "learned":
+            if self.sinusoid_frequencies != "paper":
+                text = f"must be paper for learned positions, but is {self.sinusoid_frequencies}"
+                yield Problem("sinusoid_frequencies", text, "positions")
+            if self.first_position != 0:
+                text = f"must be 0 for learned positions, but is {self.first_position}"
+                yield Problem("first_position", text, "positions")
 
     @property
     def options(self) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from nmt_cli.recipe.model_config import ModelConfig
 
 # Their rows are pieces; under these names whether they are one matrix, two or three.
 VOCABULARY_MATRICES = ("source_embedding.weight", "target_embedding.weight", "output_weight")
+OF_PIECES = (*VOCABULARY_MATRICES, "output_bias")
 LEAST_TIED_LAST = ("all", "decoder", "none")
 DIFFERENCES_NAMED = 3
 
@@ -119,7 +120,7 @@ def _copy_weights(
     weights: dict[str, Tensor] = dict(parent.named_parameters(remove_duplicate=False))
     for name, parameter in model.named_parameters():
         weight = weights[name].to(parameter.device)
-        if name in VOCABULARY_MATRICES:
+        if name in OF_PIECES:
             parameter[ids] = weight[parent_ids]
         else:
             parameter.copy_(weight)

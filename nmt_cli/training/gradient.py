@@ -63,7 +63,9 @@ def loss_sums(
         rows = model(batch.source, batch.target_input)  # T D
     if precision == "bf16":
         rows = rows.bfloat16()
-    return label_smoothed_cross_entropy(rows, model.output_weight, batch.target_output, smoothing)
+    return label_smoothed_cross_entropy(
+        rows, model.output_weight, batch.target_output, smoothing, model.output_bias
+    )
 
 
 def compute_gradient(

@@ -20,28 +20,33 @@ class LossSums(NamedTuple):
 
 
 def label_smoothed_cross_entropy(
-    rows: Tensor, output_weight: Tensor, targets: Tensor, smoothing: float
+    rows: Tensor,
+    output_weight: Tensor,
+    targets: Tensor,
+    smoothing: float,
+    output_bias: Tensor | None = None,
 ) -> LossSums:
     """Return the summed loss of the first T ``rows`` [.., D] against ``targets`` [T].
 
-    The logits ``rows @ output_weight.T`` exist only chunk by chunk, and the gradient is computed
-    with them, so that no T x V tensor is kept for the backward pass. The products run in the
-    type of ``rows``; the softmax and all sums are in fp32 or better. With smoothing e, the target
-    distribution is (1 - e) one-hot + e/V, as in ``F.cross_entropy(label_smoothing=e)``.
+    The logits ``rows @ output_weight.T + output_bias`` exist only chunk by chunk, and the gradient
+    is computed with them, so that no T x V tensor is kept for the backward pass. The products run
+    in the type of ``rows``; the softmax and all sums are in fp32 or better. With smoothing e, the
+    target distribution is (1 - e) one-hot + e/V, as in ``F.cross_entropy(label_smoothing=e)``.
     """
     wants_gradient = torch.is_grad_enabled() and (rows.requires_grad or output_weight.requires_grad)
     return LossSums(
         *_FusedCrossEntropy.apply(  # type: ignore[no-untyped-call]
-            rows, output_weight, targets, smoothing, wants_gradient
+            rows, output_weight, output_bias, targets, smoothing, wants_gradient
         )
     )
 
 
 class _FusedCrossEntropy(torch.autograd.Function):
-    """With z = W h: loss = logsumexp(z) - (1 - e) z_y - e mean(z), and mean(z) = h . mean(W).
+    """With z = W h + b: loss = logsumexp(z) - (1 - e) z_y - e mean(z).
 
-    Its gradient in z is softmax(z) - (1 - e) one-hot - e/V. Only the softmax needs V numbers a
-    row; the last term is added to the gradients of h and W directly.
+    Here mean(z) = h . mean(W) + mean(b). The gradient in z is softmax(z) - (1 - e) one-hot - e/V.
+    Only the softmax needs V numbers a row; the last term is added to the gradients of h, W and b
+    directly.
     """
 
     @staticmethod
@@ -49,6 +54,7 @@ class _FusedCrossEntropy(torch.autograd.Function):
         ctx,  # noqa: ANN001
         rows: Tensor,
         output_weight: Tensor,
+        output_bias: Tensor | None,
         targets: Tensor,
         smoothing: float,
         wants_gradient: bool,
@@ -60,6 +66,7 @@ class _FusedCrossEntropy(torch.autograd.Function):
         if wants_gradient:
             rows_gradient = torch.empty_like(rows)
             weight_gradient = torch.zeros_like(output_weight)
+            bias_gradient = None if output_bias is None else torch.zeros_like(output_bias)
         size = CHUNK_ROWS[rows.device.type]
         for start in range(0, len(rows), size):
             chunk_rows = rows[start : start + size]  # C D
@@ -67,6 +74,8 @@ class _FusedCrossEntropy(torch.autograd.Function):
             num_targets = len(chunk_targets)  # less than C if the chunk has spare rows
             place = torch.arange(num_targets, device=rows.device), chunk_targets
             logits = chunk_rows @ weight.T  # C V
+            if output_bias is not None:
+                logits += output_bias
             softmax = logits.softmax(1)  # one kernel, which sums in fp32
             chunk_target_logits = logits[place]
             target_logits += chunk_target_logits.sum(dtype=sum_dtype)
@@ -77,23 +86,31 @@ class _FusedCrossEntropy(torch.autograd.Function):
             softmax[:num_targets][place] -= 1.0 - smoothing
             torch.mm(softmax, weight, out=rows_gradient[start : start + size])
             _add_product(weight_gradient, softmax.T, chunk_rows)
+            if bias_gradient is not None:
+                bias_gradient += softmax.sum(0, dtype=sum_dtype)
         row_sum = rows[: len(targets)].sum(0, dtype=sum_dtype)
         mean_weight = output_weight.mean(0, dtype=sum_dtype)  # D
         if wants_gradient:
             rows_gradient[: len(targets)].sub_(mean_weight, alpha=smoothing)
             weight_gradient.sub_(row_sum, alpha=smoothing / len(weight))
-            ctx.save_for_backward(rows_gradient, weight_gradient)
+            if bias_gradient is not None:
+                bias_gradient -= smoothing * len(targets) / len(weight)
+            ctx.save_for_backward(rows_gradient, weight_gradient, bias_gradient)
         ctx.mark_non_differentiable(nll)
-        return nll + smoothing * (target_logits - row_sum @ mean_weight), nll
+        sum_of_means = row_sum @ mean_weight
+        if output_bias is not None:
+            sum_of_means += len(targets) * output_bias.mean(dtype=sum_dtype)
+        return nll + smoothing * (target_logits - sum_of_means), nll
 
     @staticmethod
     def backward(  # type: ignore[no-untyped-def]
         ctx,  # noqa: ANN001
         loss_gradient: Tensor,
         _: Tensor,
-    ) -> tuple[Tensor, Tensor, None, None, None]:
-        rows_gradient, weight_gradient = ctx.saved_tensors
-        return rows_gradient * loss_gradient, weight_gradient * loss_gradient, None, None, None
+    ) -> tuple[Tensor | None, ...]:
+        gradients = ctx.saved_tensors
+        scaled = (None if each is None else each * loss_gradient for each in gradients)
+        return *scaled, None, None, None
 
 
 def _add_product(total: Tensor, left: Tensor, right: Tensor) -> None:

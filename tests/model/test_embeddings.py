@@ -3,8 +3,14 @@ import math
 import pytest
 import torch
 
-from nmt_cli.model.embeddings import Embedding, LearnedPositions, SinusoidalPositions, sinusoids
+from nmt_cli.model.embeddings import LearnedPositions, SinusoidalPositions, sinusoids
 from nmt_cli.model.packing import pack
+from nmt_cli.model.transformer import Transformer
+from nmt_cli.recipe.model_config import ModelConfig
+
+
+def small_config(**options):
+    return ModelConfig(num_layers=1, d_model=6, num_heads=1, d_ff=5, dropout=0.0, **options)
 
 
 def test_sinusoids_are_section_3_5():
@@ -18,17 +24,31 @@ def test_sinusoids_are_section_3_5():
 
 
 def test_sinusoids_reach_any_length():
-    positions = SinusoidalPositions(6)
+    positions = SinusoidalPositions(6, "paper", 0)
     place = torch.tensor([2_999])
     assert torch.equal(positions(place, 3_000), sinusoids(3_000, 6)[place])
 
 
-def test_embedding_is_scaled_by_the_square_root_of_d_model():
-    weight = torch.nn.Parameter(torch.randn(11, 6))
-    embedding = Embedding(weight, SinusoidalPositions(6), dropout=0.0, pre_norm=False)
+def test_tensor2tensors_sinusoids_from_another_position_on():
+    d_model = 8
+    table = sinusoids(400, d_model, "tensor2tensor", 2)
+    for row in range(0, 400, 7):
+        for i in range(d_model // 2):
+            angle = (row + 2) / 10_000 ** (i / (d_model // 2 - 1))
+            assert table[row, 2 * i].item() == pytest.approx(math.sin(angle), abs=1e-6)
+            assert table[row, 2 * i + 1].item() == pytest.approx(math.cos(angle), abs=1e-6)
+    assert sinusoids(3, 2, "tensor2tensor").isfinite().all()
+    grown = SinusoidalPositions(d_model, "tensor2tensor", 2)
+    assert torch.equal(grown(torch.tensor([399]), 400), table[[399]])
+
+
+@pytest.mark.parametrize("is_scaled", [True, False])
+def test_embedding_is_scaled_by_the_square_root_of_d_model_unless_that_is_off(is_scaled):
+    model = Transformer(small_config(scale_embeddings=is_scaled), 11)
     batch = pack(torch.tensor([4, 9, 4]), [2, 1])
-    expected = weight[[4, 9, 4]] * math.sqrt(6) + sinusoids(2, 6)[[0, 1, 0]]
-    assert torch.allclose(embedding(batch), expected)
+    factor = math.sqrt(6) if is_scaled else 1.0
+    expected = model.output_weight[[4, 9, 4]] * factor + sinusoids(2, 6)[[0, 1, 0]]
+    assert torch.allclose(model.source_embedding(batch), expected)
 
 
 def test_learned_positions_name_what_is_too_long():

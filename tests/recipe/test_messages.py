@@ -18,7 +18,7 @@ OPTIONAL_KEYS = {
 MAY_BE_ZERO = {
     *("model.dropout", "model.attention_dropout", "model.relu_dropout", "training.warmup_start"),
     *("training.label_smoothing", "training.seed", "decoding.length_penalty"),
-    "decoding.max_extra_length",
+    *("decoding.max_extra_length", "model.first_position"),
 }
 TAKES_ANY_TEXT = {
     *("description", "data.prepared", "data.validation.source", "data.validation.target"),
@@ -35,7 +35,8 @@ WRONG_VALUES = {
     "1e30": TAKES_ANY_TEXT,
     "true": {*TAKES_ANY_TEXT, "data.normalization.nfc", "data.normalization.punctuation"}
     | {"data.filters.remove_duplicates", "data.source_language", "data.target_language"}
-    | {"model.attention_biases", "model.feed_forward_biases"},
+    | {"model.attention_biases", "model.feed_forward_biases", "model.embedding_norm"}
+    | {"model.scale_embeddings", "model.output_bias"},
     "": OPTIONAL_KEYS,
     "017": TAKES_ANY_TEXT,
     '"\\0"': {"description"},

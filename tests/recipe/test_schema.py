@@ -92,6 +92,16 @@ def test_paths_are_data_and_never_expanded():
             {"positions": "learned", "max_positions": 1024},
             "max_positions: must be greater than data.max_length 1,024, but is 1,024",
         ),
+        (
+            "model",
+            {"positions": "learned", "sinusoid_frequencies": "tensor2tensor"},
+            "sinusoid_frequencies: must be paper for learned positions, but is tensor2tensor",
+        ),
+        (
+            "model",
+            {"positions": "learned", "first_position": 2},
+            "first_position: must be 0 for learned positions, but is 2",
+        ),
         ("training", {"tokens_per_step": 1024}, "tokens_per_step: must hold the longest sentence"),
         ("training", {"warmup_start": 0.1}, "warmup_start: needs peak_learning_rate"),
         (

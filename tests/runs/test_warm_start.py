@@ -124,6 +124,21 @@ def test_pieces_are_matched_by_name(toy, tmp_path, tied):
     assert str(report) == f"Starting from {tmp_path / 'parent'}, which has 7 of the 10 pieces."
 
 
+def test_the_output_bias_of_a_piece_is_found_by_its_name(toy, tmp_path):
+    recipe = changed(toy.recipe, output_bias=True, embedding_norm=True)
+    theirs = whitespace(recipe, ["ant", "bee"])
+    ours = whitespace(recipe, ["owl", "bee", "ant"])
+    parent = new_model(recipe, theirs, seed=1)
+    with torch.no_grad():
+        parent.output_bias.copy_(torch.arange(5))
+    with directory_appearing_whole(tmp_path / "parent") as partial:
+        save_as_model(partial, recipe, theirs, parent)
+        partial.facts.update(kind="average")
+    model = new_model(recipe, ours, seed=2)
+    start_from(tmp_path / "parent", model, ours)
+    assert model.output_bias.tolist() == [0, 1, 2, 0, 4, 3]
+
+
 def test_sentencepiece_pieces_are_matched_by_name(toy, tmp_path):
     recipe, theirs = sentencepiece(toy.recipe, WORDS[:7], seed=1)
     _, ours = sentencepiece(toy.recipe, WORDS[3:], seed=2)
