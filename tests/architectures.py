@@ -4,6 +4,7 @@ The formula is written with ``torch.nn.functional``, for one sentence pair at a 
 """
 
 import itertools
+from typing import Any
 
 import torch
 from torch.nn import functional as F
@@ -11,9 +12,9 @@ from torch.nn import functional as F
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.recipe.model_config import ModelConfig
 
-SMALL = {"num_layers": 2, "d_model": 20, "d_ff": 28, "num_heads": 5, "dropout": 0.0}
+SMALL: dict[str, Any] = {"num_layers": 2, "d_model": 20, "d_ff": 28, "num_heads": 5, "dropout": 0.0}
 # Each option with its values; some values are those of several keys.
-VALUES = {
+VALUES: dict[str, list[Any]] = {
     "norm": ["post", "pre"],
     "tied_embeddings": ["all", "decoder", "none"],
     "positions": [
@@ -30,6 +31,8 @@ VALUES = {
     "embedding_norm": [False, True],
     "scale_embeddings": [True, False],
     "output_bias": [False, True],
+    "decoder_start": ["bos", "eos", "zeros"],
+    "source_eos": [True, False],
 }
 
 
@@ -106,8 +109,20 @@ class Formula:
         rows = self.last_norm("decoder", rows)
         return F.linear(rows, self.weights["output_weight"], self.weights.get("output_bias"))
 
+    def token_scores(self, source, target, tokenizer):
+        """Return the log-probability of each token of ``target`` and of ``</s>``."""
+        end = [tokenizer.eos_id]
+        start = end if self.config.decoder_start == "eos" else [tokenizer.bos_id]
+        logits = self.logits([*source, *end] if self.config.source_eos else source, start + target)
+        return logits.log_softmax(1).gather(1, torch.tensor([target + end]).T).flatten().tolist()
+
+    def nll(self, source, target, tokenizer):
+        return -sum(self.token_scores(source, target, tokenizer))
+
     def embedded(self, side, tokens):
         vectors = F.embedding(torch.tensor(tokens), self.weights[f"{side}_embedding.weight"])
+        if side == "target" and self.config.decoder_start == "zeros":
+            vectors = torch.cat([torch.zeros_like(vectors[:1]), vectors[1:]])
         if self.config.scale_embeddings:
             vectors = vectors * self.config.d_model**0.5
         vectors = vectors + self.places(side, len(tokens)).to(vectors)
@@ -164,7 +179,7 @@ class Formula:
         return F.linear(rows, self.weights[f"{name}.weight"], self.weights.get(f"{name}.bias"))
 
     def activated(self, inner):
-        by_name = {
+        by_name: dict[str, Any] = {
             "relu": F.relu,
             "gelu": F.gelu,
             "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),

@@ -10,6 +10,7 @@ from nmt_cli import logs
 from nmt_cli.atomic_files import file_appearing_whole, refuse_file
 from nmt_cli.commands.pipes import StandardOutput
 from nmt_cli.corpus.lines import is_blank
+from nmt_cli.corpus.sentence_marks import source_end, start_id
 from nmt_cli.corpus.tokenizer import Tokenizer
 from nmt_cli.decoding.length_limits import length_limits
 from nmt_cli.decoding.teacher_forcing import SentencePair, teacher_forced
@@ -150,7 +151,9 @@ def _attention(
     weights = forced.weights[0]._asdict()
     places = [head - 1 for head in heads]
     languages = settings.text
-    end, start = tokenizer.pieces([tokenizer.eos_id]), tokenizer.pieces([tokenizer.bos_id])
+    end = tokenizer.pieces([tokenizer.eos_id])
+    start = tokenizer.pieces([start_id(model.config, tokenizer)])
+    end_of_source = tokenizer.pieces(source_end(model.config, tokenizer))
     source_pieces, target_pieces = tokenizer.pieces(source), tokenizer.pieces(target)
     return Attention(
         str(loaded.path),
@@ -158,7 +161,7 @@ def _attention(
         text,
         "target" in texts,
         {
-            "source": (*source_pieces, *end),
+            "source": (*source_pieces, *end_of_source),
             "target_input": (*start, *target_pieces),
             "target_output": (*target_pieces, *end),
         },

@@ -6,6 +6,7 @@ It is found by one pass over the finished outputs, so the search is not slower w
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from nmt_cli.corpus.piece_words import words_of_pieces
+from nmt_cli.corpus.sentence_marks import without_end
 from nmt_cli.corpus.tokenizer import Tokenizer
 from nmt_cli.decoding.attended import Attended, most_attended
 from nmt_cli.decoding.beams import Found
@@ -51,7 +52,7 @@ class AttentionToSource:
         waiting, num_tokens = list[Found](), 0
         for found in search(recorded()):
             waiting.append(found)
-            source = _source_of(taken[found.number])
+            source = self._source_of(taken[found.number])
             num_tokens += sum(len(source) + len(each.tokens) for each in found.hypotheses)
             if num_tokens >= TOKENS_AT_ONCE:
                 yield from self.with_attention(waiting, [taken[each.number] for each in waiting])
@@ -61,7 +62,7 @@ class AttentionToSource:
     def with_attention(self, founds: Sequence[Found], sentences: Sequence[Sentence]) -> list[Found]:
         """Return what was found for each of ``sentences``, with ``attended`` of each hypothesis."""
         pairs = [
-            SentencePair(_source_of(sentence), hypothesis.tokens)
+            SentencePair(self._source_of(sentence), hypothesis.tokens)
             for found, sentence in zip(founds, sentences, strict=True)
             for hypothesis in found.hypotheses
         ]
@@ -81,13 +82,12 @@ class AttentionToSource:
 
     def _attended(self, pair: SentencePair, weights: AttentionWeights) -> Attended:
         (memory,) = weights.memory  # H T S, of the only layer
-        # Row t predicts token t. The last row predicts </s>, and the last column belongs to </s>.
-        attention = memory.mean(0)[:-1, :-1].cpu().numpy()
+        # Row t predicts token t, and the last row </s>. A last column may belong to </s>.
+        attention = memory.mean(0)[:-1, : len(pair.source)].cpu().numpy()
         return most_attended(attention, self._words(pair.target), self._words(pair.source))
 
     def _words(self, tokens: Sequence[int]) -> list[list[int]]:
         return words_of_pieces(self._tokenizer.pieces(tokens), self._text)
 
-
-def _source_of(sentence: Sentence) -> Sequence[int]:
-    return sentence.tokens[:-1]  # without </s>
+    def _source_of(self, sentence: Sentence) -> Sequence[int]:
+        return without_end(sentence.tokens, self._model.config)

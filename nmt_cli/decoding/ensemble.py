@@ -53,7 +53,13 @@ def _difference(first: LoadedModel, other: LoadedModel) -> str | None:
             return {"type": "types of tokenizers"}.get(name, f"settings of {name}")
     if _tokenizer_checksum(first) != _tokenizer_checksum(other):
         return "vocabularies"
-    return None if first.settings.trees == other.settings.trees else "notations of trees"
+    if first.settings.trees != other.settings.trees:
+        return "notations of trees"
+    for key in ("decoder_start", "source_eos"):
+        architectures = (first.settings.architecture, other.settings.architecture)
+        if len({getattr(each, key) for each in architectures}) > 1:
+            return f"settings of {key}"
+    return None
 
 
 def _tokenizer_checksum(loaded: LoadedModel) -> str:

@@ -10,13 +10,17 @@ class OutputLimits:
     """Makes sentences for the search, with what is allowed as their output."""
 
     def __init__(
-        self, eos_id: int, extra_length: int, longest: int | None, rule: WellFormedTrees | None
+        self,
+        source_end: Sequence[int],
+        extra_length: int,
+        longest: int | None,
+        rule: WellFormedTrees | None,
     ) -> None:
         """Allow ``extra_length`` pieces more than the source has, and never more than ``longest``.
 
-        With ``rule``, outputs are trees of the sentence's words.
+        ``source_end`` is added to each source. With ``rule``, outputs are trees of its words.
         """
-        self._eos_id, self._extra_length, self._longest = eos_id, extra_length, longest
+        self._source_end, self._extra_length, self._longest = source_end, extra_length, longest
         self._rule = rule
 
     @property
@@ -25,7 +29,7 @@ class OutputLimits:
         return () if self._rule is None else (self._rule,)
 
     def sentence(self, tokens: Sequence[int], words: Sequence[str]) -> Sentence:
-        """Return the sentence with ``tokens``, which do not have ``</s>``.
+        """Return the sentence with ``tokens``, which do not have its end.
 
         ``words`` are the leaves of its tree. Its outputs are not restricted to trees if there are
         no words, if there are more words than the output may have pieces, or if no tree of so many
@@ -41,4 +45,4 @@ class OutputLimits:
                 rule_data = {self._rule.name: leaves}
         if self._longest is not None:
             longest_output = min(longest_output, self._longest)
-        return Sentence([*tokens, self._eos_id], longest_output, rule_data)
+        return Sentence([*tokens, *self._source_end], longest_output, rule_data)

@@ -11,6 +11,7 @@ from typing import NamedTuple, cast
 import torch
 from torch import Tensor
 
+from nmt_cli.corpus.sentence_marks import source_end, start_id
 from nmt_cli.corpus.tokenizer import Tokenizer
 from nmt_cli.model.attention import MemoryAttention, SelfAttention
 from nmt_cli.model.attention_weights import weights_to_memory, weights_within
@@ -63,8 +64,9 @@ def teacher_forced(
     """
     assert not model.training, "dropout would change the result"
     device = model.output_weight.device
-    source = _packed([[*pair.source, tokenizer.eos_id] for pair in pairs], device)
-    target_input = _packed([[tokenizer.bos_id, *pair.target] for pair in pairs], device)
+    end, start = source_end(model.config, tokenizer), start_id(model.config, tokenizer)
+    source = _packed([[*pair.source, *end] for pair in pairs], device)
+    target_input = _packed([[start, *pair.target] for pair in pairs], device)
     with (
         torch.autocast(device.type, enabled=False),
         _recording(model, source, target_input, layers_with_weights) as recorded,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypedDict
 
 import torch
 
+from nmt_cli.corpus.sentence_marks import source_end, start_id
 from nmt_cli.corpus.tokenizer import Tokenizer
 from nmt_cli.decoding.answers import Answers, Trees
 from nmt_cli.decoding.attention_to_source import AttentionToSource
@@ -130,7 +131,7 @@ class Translator:
             beam_size if beam_size is not None else decoding.beam_size,
             length_penalty if length_penalty is not None else decoding.length_penalty,
             n_best,
-            tokenizer.bos_id,
+            start_id(settings.architecture, tokenizer),
             tokenizer.eos_id,
             token_scores,
         )
@@ -150,7 +151,8 @@ class Translator:
         if well_formed_trees is None:
             well_formed_trees = decoding.well_formed_trees
         rule = WellFormedTrees.of_model(tokenizer, form) if well_formed_trees else None
-        limits = OutputLimits(tokenizer.eos_id, max_extra_length, longest, rule)
+        end = source_end(settings.architecture, tokenizer)
+        limits = OutputLimits(end, max_extra_length, longest, rule)
         self._outputs = WantedOutputs(
             tokenizer,
             limits,

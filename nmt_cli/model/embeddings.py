@@ -91,13 +91,18 @@ class Embedding(nn.Module):
         dropout: float,
         *,
         pre_norm: bool,
+        starts_with_zeros: bool,
     ) -> None:
-        """``norm`` is applied to the sum, ``pre_norm`` is that of the layers."""
+        """Make the embedding of one side.
+
+        ``norm`` is applied to the sum, ``pre_norm`` is that of the layers. If it
+        ``starts_with_zeros``, the token vector at the first position is zero.
+        """
         super().__init__()
         self.weight, self.scale = weight, scale
         self.positions, self.norm = positions, norm
         self.dropout = Dropout(dropout)
-        self.pre_norm = pre_norm
+        self.pre_norm, self.starts_with_zeros = pre_norm, starts_with_zeros
 
     def forward(self, batch: Packed) -> Tensor:
         """Return the vectors [T, D] that enter the first layer."""
@@ -111,5 +116,7 @@ class Embedding(nn.Module):
     def embed(self, tokens: Tensor, positions: Tensor, num_positions: int) -> Tensor:
         """Return the vectors of ``tokens`` at ``positions``, all below ``num_positions``."""
         vectors = F.embedding(tokens, self.weight)
+        if self.starts_with_zeros:
+            vectors = vectors.masked_fill((positions == 0)[:, None], 0.0)
         rows = torch.add(self.positions(positions, num_positions), vectors, alpha=self.scale)
         return self.norm(rows)

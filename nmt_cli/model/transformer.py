@@ -30,7 +30,8 @@ class Transformer(nn.Module):
         if config.tied_embeddings == "none":
             output_weight = new_embedding_weight(vocabulary_size, config.d_model)
         self.source_embedding = _embedding(source_weight, config)
-        self.target_embedding = _embedding(target_weight, config)
+        zeros = config.decoder_start == "zeros"
+        self.target_embedding = _embedding(target_weight, config, starts_with_zeros=zeros)
         self.output_weight = output_weight
         has_bias = config.output_bias
         self.output_bias = nn.Parameter(torch.zeros(vocabulary_size)) if has_bias else None
@@ -68,12 +69,21 @@ class Transformer(nn.Module):
         return F.linear(rows, self.output_weight, self.output_bias)
 
 
-def _embedding(weight: nn.Parameter, config: ModelConfig) -> Embedding:
+def _embedding(
+    weight: nn.Parameter, config: ModelConfig, *, starts_with_zeros: bool = False
+) -> Embedding:
     scale = math.sqrt(config.d_model) if config.scale_embeddings else 1.0
     has_norm, width = config.embedding_norm, config.d_model
     norm = nn.LayerNorm(width, config.norm_epsilon) if has_norm else nn.Identity()
-    pre_norm = config.norm == "pre"
-    return Embedding(weight, scale, _positions(config), norm, config.dropout, pre_norm=pre_norm)
+    return Embedding(
+        weight,
+        scale,
+        _positions(config),
+        norm,
+        config.dropout,
+        pre_norm=config.norm == "pre",
+        starts_with_zeros=starts_with_zeros,
+    )
 
 
 def _positions(config: ModelConfig) -> nn.Module:

@@ -104,6 +104,8 @@ FORBIDDEN = (
     "model.output_bias",
     "model.sinusoid_frequencies",
     "model.first_position",
+    "model.decoder_start",
+    "model.source_eos",
 )
 
 

@@ -105,6 +105,12 @@ class ModelConfig(PaperModel):
     first_position: Annotated[Count, Field(ge=0, le=1000)] = Field(
         default=0, description="Number of the first position; only for sinusoids."
     )
+    decoder_start: Literal["bos", "eos", "zeros"] = Field(
+        default="bos",
+        description="What the decoder reads first: <s> (bos), </s> (eos), or a token vector of "
+        "zeros.",
+    )
+    source_eos: Flag = Field(default=True, description="Source sentences end with </s>.")
 
     def problems(self) -> Iterator[Problem]:
         """Yield widths that do not fit together, and options that need another one."""

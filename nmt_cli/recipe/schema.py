@@ -327,5 +327,8 @@ class Recipe(Section):
         if treebank is None and validation.parseval != "off":
             text = "must be off without data.treebank, because only trees have an F1, but is "
             yield Problem("validation.parseval", f"{text}{validation.parseval}", "data.treebank")
+        if treebank is not None and not self.model.source_eos:
+            text = "must be true with data.treebank, because a sentence may have no pieces"
+            yield Problem("model.source_eos", text, "data.treebank")
         if self.decoding.well_formed_trees and treebank is None:
             yield Problem("decoding.well_formed_trees", "needs data.treebank", "data.treebank")

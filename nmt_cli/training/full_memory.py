@@ -10,6 +10,7 @@ import torch
 from nmt_cli import logs
 from nmt_cli.corpus.binarized import BinarizedText, PreparedCorpus
 from nmt_cli.corpus.loader import Batch, ParallelTokens
+from nmt_cli.corpus.sentence_marks import start_id
 from nmt_cli.errors import UserError
 from nmt_cli.hardware.batch_cut import BatchCut
 from nmt_cli.hardware.machine import Machine
@@ -52,11 +53,11 @@ def fit_to_memory(
     fitting = cut.max_tokens
     is_too_low = cut.is_limit_chosen and cut.max_tokens < longest  # refused later, on any device
     if machine.device.type == "cuda" and not is_too_low:
-        bos_id = corpus.tokenizer.bos_id
+        start = start_id(recipe.model, corpus.tokenizer)
 
         def attempt(max_tokens: int) -> None:
             for tokens in largest_micro_batches(corpus.source, corpus.target, max_tokens):
-                try_micro_batch(tokens, state, recipe.training, bos_id, machine)
+                try_micro_batch(tokens, state, recipe.training, start, machine)
 
         fitting = largest_that_runs(cut.max_tokens, longest, attempt)
     fitting = machine.ranks.minimum(fitting)
@@ -77,7 +78,7 @@ def try_micro_batch(
     tokens: ParallelTokens,
     state: TrainingState,
     training: TrainingConfig,
-    bos_id: int,
+    start_id: int,
     machine: Machine,
 ) -> None:
     """Compute and discard the gradient of a micro-batch, beside what later steps allocate.
@@ -89,7 +90,7 @@ def try_micro_batch(
     compute_gradient(
         state.model,
         Batch(0, (tokens,)),
-        bos_id,
+        start_id,
         training.label_smoothing,
         training.seed,
         machine._replace(ranks=ALONE),

@@ -43,12 +43,21 @@ class ParallelBatch(NamedTuple):
     target_output: Tensor  # without spare rows
 
 
-def as_tensors(tokens: ParallelTokens, bos_id: int, machine: Machine) -> ParallelBatch:
-    """Return a micro-batch on its device; the target's input is its output moved by one."""
-    source = _pack(tokens.source_tokens, tokens.source_lengths, machine)
+def as_tensors(
+    tokens: ParallelTokens, start_id: int, machine: Machine, *, source_eos: bool
+) -> ParallelBatch:
+    """Return a micro-batch on its device; the target's input is its output moved by one.
+
+    The last token of each source, its ``</s>``, is left out unless ``source_eos``.
+    """
+    source_tokens, source_lengths = tokens.source_tokens, tokens.source_lengths
+    if not source_eos:
+        source_tokens = np.delete(source_tokens, np.cumsum(source_lengths) - 1)
+        source_lengths = source_lengths - 1
+    source = _pack(source_tokens, source_lengths, machine)
     shifted = np.roll(tokens.target_tokens, 1)
     starts = np.cumsum(tokens.target_lengths) - tokens.target_lengths
-    shifted[starts] = bos_id
+    shifted[starts] = start_id
     target_input = _pack(shifted, tokens.target_lengths, machine)
     target_output = torch.from_numpy(tokens.target_tokens).to(machine.device, non_blocking=True)
     return ParallelBatch(source, target_input, target_output)
@@ -71,7 +80,7 @@ def loss_sums(
 def compute_gradient(
     model: Transformer,
     batch: Batch,
-    bos_id: int,
+    start_id: int,
     smoothing: float,
     seed: int,
     machine: Machine,
@@ -88,7 +97,7 @@ def compute_gradient(
     model.zero_grad(set_to_none=True)
     ranks, failure, gradients = machine.ranks, None, None
     try:
-        losses = _accumulate(model, batch, bos_id, smoothing, seed, machine)
+        losses = _accumulate(model, batch, start_id, smoothing, seed, machine)
         gradients = ranks.collect_gradients(model.parameters())
     except MEMORY_ERRORS as error:
         if not is_out_of_memory(error):
@@ -114,7 +123,7 @@ def compute_gradient(
 
 
 def _accumulate(
-    model: Transformer, batch: Batch, bos_id: int, smoothing: float, seed: int, machine: Machine
+    model: Transformer, batch: Batch, start_id: int, smoothing: float, seed: int, machine: Machine
 ) -> list[float]:
     """Add up the gradients of this rank's micro-batches; return their summed losses."""
     sums = torch.zeros(2, dtype=torch.float64, device=machine.device)
@@ -122,7 +131,7 @@ def _accumulate(
         if not len(tokens.target_lengths):
             continue  # the batch has fewer pairs than micro-batches
         torch.manual_seed(micro_batch_seed(seed, batch.number, index))
-        tensors = as_tensors(tokens, bos_id, machine)
+        tensors = as_tensors(tokens, start_id, machine, source_eos=model.config.source_eos)
         losses = loss_sums(model, tensors, smoothing, machine.precision)
         (losses.loss / batch.num_target_tokens).backward()
         sums += torch.stack([losses.loss.detach(), losses.nll])

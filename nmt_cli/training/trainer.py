@@ -10,6 +10,7 @@ from nmt_cli import logs
 from nmt_cli.corpus.binarized import PreparedCorpus
 from nmt_cli.corpus.loader import Batch, load_batches
 from nmt_cli.corpus.piece_sampler import sampler_of
+from nmt_cli.corpus.sentence_marks import start_id
 from nmt_cli.errors import InterruptedTrainingError
 from nmt_cli.file_names import METRICS
 from nmt_cli.recipe.schema import Recipe
@@ -117,13 +118,14 @@ class Trainer:
 
     def _gradient_of(self, batch: Batch, stop: StopRequest) -> Gradient:
         """Leave the gradient of ``batch`` in the parameters, in pieces that fit the memory."""
-        training, bos_id = self._recipe.training, self._corpus.tokenizer.bos_id
+        training = self._recipe.training
+        start = start_id(self._recipe.model, self._corpus.tokenizer)
 
         def compute(batch: Batch) -> Gradient:
             return compute_gradient(
                 self.state.model,
                 batch,
-                bos_id,
+                start,
                 training.label_smoothing,
                 training.seed,
                 self._machine,

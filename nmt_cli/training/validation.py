@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from nmt_cli import logs
 from nmt_cli.corpus.binarized import PreparedCorpus
 from nmt_cli.corpus.loader import Batch, ParallelTokens, micro_batches_of
+from nmt_cli.corpus.sentence_marks import start_id
 from nmt_cli.decoding.translation import LinesFailedError
 from nmt_cli.decoding.translator import Translator
 from nmt_cli.errors import UserError
@@ -137,9 +138,9 @@ class Validator:
 
     def _sums(self, model: Transformer, machine: Machine, batch: Batch) -> NDArray[np.float64]:
         """Return summed loss, summed nll and target tokens."""
-        totals = np.zeros(3)
+        totals, start = np.zeros(3), start_id(model.config, self._corpus.tokenizer)
         for tokens in batch.micro_batches:
-            tensors = as_tensors(tokens, self._corpus.tokenizer.bos_id, machine)
+            tensors = as_tensors(tokens, start, machine, source_eos=model.config.source_eos)
             sums = loss_sums(
                 model, tensors, self._recipe.training.label_smoothing, machine.precision
             )

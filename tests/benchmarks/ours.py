@@ -111,7 +111,7 @@ class OurLoop:
     def _multiply(self, batch: Batch, machine: Machine) -> Step:
         products = []
         for tokens in batch.micro_batches:
-            tensors = as_tensors(tokens, BOS_ID, machine)
+            tensors = as_tensors(tokens, BOS_ID, machine, source_eos=True)
             products += forward_products(
                 self._config, self._vocabulary_size, tensors.source, tensors.target_input
             )

@@ -112,6 +112,8 @@ def test_models_that_do_not_fit_together_are_refused(saved):
         saved("joined", tokenizer={"joiner": "@@"}): "settings of joiner",
         saved("french", data={"target_language": "fr"}): "settings of target_language",
         FORMATS / "format_2/sentencepiece/run/average": "types of tokenizers",
+        saved("zeros", model={"decoder_start": "zeros"}): "settings of decoder_start",
+        saved("no end", model={"source_eos": "false"}): "settings of source_eos",
     }.items():
         expected = f"--ensemble {other} cannot join {first}: they have different {difference}. "
         with pytest.raises(UserError) as error:

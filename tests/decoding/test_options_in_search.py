@@ -9,7 +9,7 @@ from nmt_cli.corpus.whitespace_tokenizer import CONTROL, WhitespaceTokenizer
 from nmt_cli.decoding.teacher_forcing import SentencePair
 from nmt_cli.decoding.token_scores import token_scores
 from nmt_cli.model_directory import load_model
-from tests.architectures import OPTION_SETS, random_model
+from tests.architectures import OPTION_SETS, Formula, random_model
 from tests.fake_models import save_as_model, tiny_recipe, translator_of
 
 PIECES = [*CONTROL, *(f"w{number}" for number in range(20))]
@@ -42,3 +42,5 @@ def test_scores_of_the_search_are_those_of_training_also_after_saving(options, t
                 model, [SentencePair(tokenizer.encode(line), target)], tokenizer
             )
             assert each.token_scores == pytest.approx(scores, abs=1e-4)
+            expected = Formula(model).token_scores(tokenizer.encode(line), target, tokenizer)
+            assert scores == pytest.approx(expected, abs=1e-4)

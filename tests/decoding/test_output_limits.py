@@ -161,7 +161,7 @@ def test_the_outputs_for_lines_too_long_for_the_model_are_not_restricted(too_lon
 
 
 def test_only_words_that_fit_restrict_the_output():
-    limits = OutputLimits(2, extra_length=3, longest=None, rule=RULE)
+    limits = OutputLimits([2], extra_length=3, longest=None, rule=RULE)
     tokens = (7, 8, 9)
     assert limits.rules == (RULE,)
     assert limits.sentence(tokens, ()) == Sentence([*tokens, 2], 6)
@@ -170,13 +170,13 @@ def test_only_words_that_fit_restrict_the_output():
         sentence = limits.sentence(tokens, ["a"] * num_words)
         num_leaves = len(sentence.rule_data[NAME].kinds)
         assert (sentence.longest_output, num_leaves) == (longest, num_words)
-    capped = OutputLimits(2, extra_length=3, longest=6, rule=RULE)
+    capped = OutputLimits([2], extra_length=3, longest=6, rule=RULE)
     assert NAME in capped.sentence(tokens, ["a"] * 4).rule_data
     assert capped.sentence(tokens, ["a"] * 5) == Sentence([*tokens, 2], 6)
 
 
 def test_without_the_rule_nothing_is_restricted():
-    limits = OutputLimits(2, extra_length=3, longest=5, rule=None)
+    limits = OutputLimits([2], extra_length=3, longest=5, rule=None)
     assert limits.rules == ()
     assert limits.sentence((7, 8), ["a", "b", "c", "d"]) == Sentence([7, 8, 2], 5)
     assert limits.sentence((7,), ["a"]) == Sentence([7, 2], 4)

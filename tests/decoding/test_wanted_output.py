@@ -24,7 +24,7 @@ EVERYTHING = [tokens for length in range(LONGEST + 1) for tokens in product(TOKE
 
 
 def wanted_outputs(constraints, extra_length=2, longest=None, *, is_parser=False):
-    limits = OutputLimits(EOS, extra_length, longest, None)
+    limits = OutputLimits([EOS], extra_length, longest, None)
     bounds = Bounds(longest, 20, 5)
     return WantedOutputs(TOKENIZER, limits, constraints, 1, bounds, is_parser=is_parser)
 

@@ -46,11 +46,12 @@ def test_a_model_that_reverses_words_aligns_them_in_reverse():
     assert num_right / num_words > 0.9
 
 
-def test_the_attention_is_that_of_the_pass_over_each_output(monkeypatch):
+@pytest.mark.parametrize("source_eos", [True, False])
+def test_the_attention_is_that_of_the_pass_over_each_output(source_eos, monkeypatch):
     monkeypatch.setattr(attention_to_source, "TOKENS_AT_ONCE", 9)
     torch.manual_seed(4)
     config = ModelConfig.model_validate(
-        {"num_layers": 3, "d_model": 20, "d_ff": 28, "num_heads": 5}
+        {"num_layers": 3, "d_model": 20, "d_ff": 28, "num_heads": 5, "source_eos": source_eos}
     )
     model, tokenizer = Transformer(config, 37).eval(), ByteTokenizer()
     with torch.no_grad():
@@ -59,15 +60,15 @@ def test_the_attention_is_that_of_the_pass_over_each_output(monkeypatch):
     of_search = AttentionToSource(model, tokenizer, tokenizer_of()[1].text)
     sources = [[5, 9, 4], [11], [3, 20, 21, 22, 23, 24], [8, 8]]
     outputs: list[list[tuple[int, ...]]] = [[(8, 3), ()], [(17, 4, 4, 9)], [], [(6,)]]
-    order = [2, 0, 3, 1]
+    order, end = [2, 0, 3, 1], [EOS] * source_eos
 
     def search(sentences):
-        assert [[*sentence.tokens] for sentence in sentences] == [[*s, EOS] for s in sources]
+        assert [[*sentence.tokens] for sentence in sentences] == [[*s, *end] for s in sources]
         for number in order:
             hypotheses = tuple(Hypothesis(tokens, -1.0, -1.0) for tokens in outputs[number])
             yield Found(number, hypotheses, None if hypotheses else "it failed")
 
-    sentences = [Sentence([*source, EOS], 9) for source in sources]
+    sentences = [Sentence([*source, *end], 9) for source in sources]
     found = list(of_search.attended(iter(sentences), search))
     assert [each.number for each in found] == order
     assert found[0] == Found(2, (), "it failed")

@@ -36,7 +36,7 @@ WRONG_VALUES = {
     "true": {*TAKES_ANY_TEXT, "data.normalization.nfc", "data.normalization.punctuation"}
     | {"data.filters.remove_duplicates", "data.source_language", "data.target_language"}
     | {"model.attention_biases", "model.feed_forward_biases", "model.embedding_norm"}
-    | {"model.scale_embeddings", "model.output_bias"},
+    | {"model.scale_embeddings", "model.output_bias", "model.source_eos"},
     "": OPTIONAL_KEYS,
     "017": TAKES_ANY_TEXT,
     '"\\0"': {"description"},

@@ -13,6 +13,7 @@ from nmt_cli.hardware.batch_cut import BatchCut
 from nmt_cli.hardware.ranks import ALONE, PeerLostError, Ranks
 from nmt_cli.model_directory import list_checkpoints
 from nmt_cli.optimization.ema import MovingAverage
+from nmt_cli.recipe.model_config import ModelConfig
 from nmt_cli.runs import saving
 from nmt_cli.runs.checkpoint import save_checkpoint
 from nmt_cli.training import full_memory, validation
@@ -413,7 +414,7 @@ def probe(cut, limit, tried, monkeypatch):
     source, target = of_pairs(*[(10, 10)] * 20, (10, 12))
     tokenizer = SimpleNamespace(bos_id=1)
     corpus: Any = SimpleNamespace(source=source, target=target, longest=12, tokenizer=tokenizer)
-    state, recipe = SimpleNamespace(cut=cut), SimpleNamespace(training=None)
+    state, recipe = SimpleNamespace(cut=cut), SimpleNamespace(training=None, model=ModelConfig())
     on_gpu: Any = Cuda()
     fit_to_memory(state, recipe, corpus, CPU._replace(device=on_gpu))  # type: ignore[arg-type]
     return state.cut.max_tokens

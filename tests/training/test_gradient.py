@@ -4,9 +4,11 @@ import torch
 from torch.nn import functional as F
 
 from nmt_cli.corpus.loader import Batch, micro_batches_of
+from nmt_cli.corpus.sentence_marks import start_id
 from nmt_cli.hardware.machine import Machine
 from nmt_cli.model.transformer import Transformer
-from nmt_cli.training.gradient import as_tensors, compute_gradient, micro_batch_seed
+from nmt_cli.training.gradient import as_tensors, compute_gradient, loss_sums, micro_batch_seed
+from tests.architectures import OPTION_SETS, Formula, random_model
 
 MACHINE = Machine(torch.device("cpu"), "fp32")
 
@@ -29,7 +31,7 @@ def gradient_of(model, batch, seed=1):
 
 def test_target_input_is_the_output_moved_by_one(toy):
     batch = batch_of(toy, 1_000)
-    tensors = as_tensors(batch.micro_batches[0], 1, MACHINE)
+    tensors = as_tensors(batch.micro_batches[0], 1, MACHINE, source_eos=True)
     lengths = list(tensors.target_input.lengths)
     for given, wanted in zip(
         tensors.target_input.tokens.split(lengths),
@@ -38,6 +40,28 @@ def test_target_input_is_the_output_moved_by_one(toy):
     ):
         assert given.tolist() == [1, *wanted[:-1].tolist()]
         assert wanted[-1] == toy.corpus.tokenizer.eos_id
+
+
+@pytest.mark.parametrize("options", OPTION_SETS)
+def test_the_loss_is_that_of_the_formula_with_the_marks_of_the_options(toy, options):
+    tokenizer = toy.corpus.tokenizer
+    model = random_model(options, tokenizer.size).double()
+    tokens = batch_of(toy, 40).micro_batches[0]
+    tensors = as_tensors(
+        tokens, start_id(model.config, tokenizer), MACHINE, source_eos=model.config.source_eos
+    )
+    found = loss_sums(model, tensors, 0.0, "fp32")
+    formula, expected = Formula(model), 0.0
+    sides = [
+        np.split(side, np.cumsum(lengths)[:-1])
+        for side, lengths in (
+            (tokens.source_tokens, tokens.source_lengths),
+            (tokens.target_tokens, tokens.target_lengths),
+        )
+    ]
+    for source, target in zip(*sides, strict=True):
+        expected += formula.nll(source[:-1].tolist(), target[:-1].tolist(), tokenizer)
+    assert found.nll.item() == pytest.approx(expected, rel=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -55,7 +79,7 @@ def test_where_onednn_multiplies_there_are_spare_rows(
     tokens = batch_of(toy, 1_000).micro_batches[0]
     # meta stands for a GPU
     machine = Machine(torch.device(device), precision, fp32_products=fp32_products)
-    tensors = as_tensors(tokens, 1, machine)
+    tensors = as_tensors(tokens, 1, machine, source_eos=True)
     sides = (tensors.source, tensors.target_input)
     assert any(len(side.tokens) > side.num_tokens for side in sides) == is_rounded
 
@@ -76,7 +100,7 @@ def test_the_gradient_is_that_of_the_mean_token_loss(toy):
     model = model_of(toy).double()
     batch = batch_of(toy, 1_000)
     report, found = gradient_of(model, batch)
-    tensors = as_tensors(batch.micro_batches[0], 1, MACHINE)
+    tensors = as_tensors(batch.micro_batches[0], 1, MACHINE, source_eos=True)
     logits = model.project(model(tensors.source, tensors.target_input))
     loss = F.cross_entropy(logits, tensors.target_output, label_smoothing=0.1)
     expected = torch.cat([g.flatten() for g in torch.autograd.grad(loss, model.parameters())])
