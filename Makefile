@@ -21,7 +21,9 @@ $(INSTALLED): setup.py pyproject.toml constraints.txt
 test: setup
 	$(BIN)/python -m pytest --numprocesses 3
 
+# With the programs that models are exported to.
 test-all: setup
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt $(PIP_ARGS) --editable ".[ctranslate2]"
 	$(BIN)/python -m pytest --numprocesses 3 -m ""
 
 lint: setup

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from setuptools import find_packages, setup
 
+CTRANSLATE2 = ["ctranslate2>=4.8,<5"]
 DATA = ["pooch>=1.8"]
 PARSING = ["nltk>=3.8"]
 REPORT = ["matplotlib>=3.10"]
@@ -40,6 +41,7 @@ setup(
         "backports.zstd>=1.0; python_version < '3.14'",
     ],
     extras_require={
+        "ctranslate2": CTRANSLATE2,
         "data": DATA,
         "parsing": PARSING,
         "report": REPORT,

@@ -15,6 +15,7 @@ from nmt_cli.atomic_files import is_failed_write
 from nmt_cli.command_line import (
     data,
     experiments,
+    interchange,
     machine,
     recipes,
     rescoring,
@@ -110,6 +111,7 @@ for command in (
     rescoring.rescore,
     translation.attention,
     scoring.score,
+    interchange.export,
     recipes.recipes,
     recipes.inspect,
     data.data,

@@ -6,9 +6,10 @@ from typing import Literal
 
 from nmt_cli.errors import UserError
 
-Extra = Literal["data", "parsing", "report"]
+Extra = Literal["ctranslate2", "data", "parsing", "report"]
 # The packages of each extra that are imported here; messages name the first.
 PACKAGES: dict[Extra, tuple[str, ...]] = {
+    "ctranslate2": ("ctranslate2",),
     "data": ("pooch", "requests"),
     "parsing": ("nltk",),
     "report": ("matplotlib",),

@@ -20,6 +20,7 @@ REPORT = "report"
 TRANSLATION = "translation"  # of the test text
 SCORED = "scores"  # of that translation
 DATASET = "dataset"
+EXPORT = "export"  # of a model, for another program
 MODEL_KINDS = ("regular", "final", "safety", "average")
 SHOWN = 5  # folders in a message
 LEVELS_ABOVE = 3
@@ -171,6 +172,7 @@ KINDS = {
     PREPARED: "a prepared corpus",
     REPORT: "a report",
     DATASET: "a data set",
+    EXPORT: "a model that was exported for another program",
     TRANSLATION: "a translation of a test text",
     SCORED: "the scores of a translation",
     "average": "an average",

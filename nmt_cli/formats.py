@@ -5,7 +5,7 @@ average, checkpoints  1: settings in recipe.yaml, one input matrix for each atte
                       3: as 2, and config.json has the notation of trees; only models that parse
                       4: as 3, and config.json has options beyond the paper, or matrices are 8-bit
                          integers; only such models
-prepared, report, translation, scores, dataset  1
+prepared, report, translation, scores, dataset, export  1
 """
 
 from collections.abc import Mapping
@@ -19,6 +19,7 @@ NEWEST = {
     "translation": 1,
     "scores": 1,
     "dataset": 1,
+    "export": 1,
     "average": 4,
     "regular": 4,
     "final": 4,

@@ -12,7 +12,7 @@ from nmt_cli.errors import EndedAtOnceError, InterruptedTrainingError, OutputErr
 
 HEAVY = (
     *("torch", "yaml", "pydantic", "numpy", "sentencepiece", "sacrebleu", "safetensors"),
-    *("matplotlib", "tensorboard", "pooch", "requests"),
+    *("matplotlib", "tensorboard", "pooch", "requests", "ctranslate2"),
 )
 RECIPE_OPTIONS = {"--set"}
 MACHINE_OPTIONS = {
@@ -50,6 +50,8 @@ OPTIONS = {
     | {"--ensemble", "--output", "--force", "--format", "--length-penalty"},
     "score": {"--metric", "--parameters", "--tokenize", "--lowercase", "--format", "--quiet"}
     | {"--paper", "--ter", "--compare", "--test", "--samples", "--seed"},
+    "export": {"--format", "--output", "--quantization", "--verify", "--sentences", "--force"}
+    | {"--threads", "--quiet"},
     "report": {"--output", "--force", "--quiet"},
     "doctor": {"--format"},
     "inspect": RECIPE_OPTIONS

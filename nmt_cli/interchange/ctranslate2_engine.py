@@ -1,0 +1,76 @@
+"""CTranslate2 with an exported folder, to verify it."""
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from nmt_cli.extras import importing
+from nmt_cli.interchange.ctranslate2_export import EXPORTED_SENTENCEPIECE, renamed_pieces
+from nmt_cli.interchange.exported_model import ExportedModel
+
+NO_LIMIT = 0
+
+
+class CTranslate2Engine:
+    """An ``Engine`` that reads everything from the exported folder.
+
+    Raises UserError if ctranslate2 is not installed.
+    """
+
+    def __init__(self, folder: Path, model: ExportedModel) -> None:
+        with importing("ctranslate2", "exports to CTranslate2 are verified"):
+            import ctranslate2
+        self.name = f"ctranslate2 {ctranslate2.__version__}"
+        self._translator: Any = ctranslate2.Translator(
+            str(folder), device="cpu", inter_threads=1, intra_threads=torch.get_num_threads()
+        )
+        self._vocabulary: list[str] = json.loads((folder / "shared_vocabulary.json").read_bytes())
+        self._ids = {piece: number for number, piece in enumerate(self._vocabulary)}
+        self._model = model
+        self._split = _splitter(folder, model)
+
+    def source_ids(self, text: str) -> list[int]:
+        """Return the ids of the pieces of a normalized text, cut by what is in the folder."""
+        return [self._ids.get(piece, self._model.unk_id) for piece in self._split(text)]
+
+    def token_scores(self, source: Sequence[int], target: Sequence[int]) -> list[float]:
+        """Return the log-probability of each token of ``target``, and at last of ``</s>``."""
+        (result,) = self._translator.score_batch(
+            [self._pieces(source)], [self._pieces(target)], max_input_length=NO_LIMIT
+        )
+        return list(result.log_probs)
+
+    def greedy(self, source: Sequence[int], longest: int) -> list[int]:
+        """Return the tokens that follow each other with the highest probability."""
+        never = [[self._vocabulary[self._model.bos_id]]]
+        if self._model.bos_id == self._model.eos_id:
+            never = []
+        (result,) = self._translator.translate_batch(
+            [self._pieces(source)],
+            beam_size=1,
+            max_input_length=NO_LIMIT,
+            max_decoding_length=longest,
+            min_decoding_length=0,
+            suppress_sequences=never,
+        )
+        return [self._ids[piece] for piece in result.hypotheses[0]]
+
+    def _pieces(self, tokens: Sequence[int]) -> list[str]:
+        return [self._vocabulary[token] for token in tokens]
+
+
+def _splitter(folder: Path, model: ExportedModel) -> Callable[[str], list[str]]:
+    """Return what cuts a normalized text into the pieces of the exported vocabulary."""
+    text = model.settings.text
+    if text.type == "whitespace":
+        renamed = renamed_pieces(model.pieces)
+        return lambda line: [renamed.get(piece, piece) for piece in line.split()]
+    import sentencepiece
+
+    processor = sentencepiece.SentencePieceProcessor(
+        model_file=str(folder / EXPORTED_SENTENCEPIECE)
+    )
+    return lambda line: processor.encode(line, out_type=str)

@@ -1,0 +1,98 @@
+"""Writes a model as a folder that CTranslate2 loads."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nmt_cli.extras import importing
+from nmt_cli.file_names import SENTENCEPIECE_MODEL
+from nmt_cli.interchange.ctranslate2_layout import SIDES, ctranslate2_variables, head_width
+from nmt_cli.interchange.exported_model import ExportedModel
+from nmt_cli.interchange.refusals import keys_not_exported
+from nmt_cli.model_directory import LoadedModel
+from nmt_cli.model_settings import ModelSettings
+
+QUANTIZATIONS = (
+    *("float32", "float16", "bfloat16"),
+    *("int8", "int8_float32", "int8_float16", "int8_bfloat16", "int16"),
+)
+EXPORTED_SENTENCEPIECE = "sentencepiece.model"
+
+
+def reasons_against(settings: ModelSettings) -> Iterator[str]:
+    """Yield the reasons why CTranslate2 cannot compute a model of ``settings``."""
+    yield from keys_not_exported(settings.architecture)
+
+
+def write_ctranslate2(model: ExportedModel, folder: Path, quantization: str = "float32") -> None:
+    """Write the model and its vocabulary into ``folder``, which exists.
+
+    Raises UserError if ctranslate2 is not installed.
+    """
+    with importing("ctranslate2", "models are exported to CTranslate2"):
+        from ctranslate2.specs import model_spec, transformer_spec
+    architecture = model.settings.architecture
+    kinds = (transformer_spec.TransformerEncoderSpec, transformer_spec.TransformerDecoderSpec)
+    spec: Any = transformer_spec.TransformerSpec(
+        *(
+            kind(
+                architecture.num_layers,
+                architecture.num_heads,
+                pre_norm=architecture.norm == "pre",
+                head_dim=head_width(architecture),
+            )
+            for kind in kinds
+        )
+    )
+    for name, array in ctranslate2_variables(model).items():
+        scope, _, attribute = name.rpartition("/")
+        # A copy, because quantization may overwrite it.
+        setattr(model_spec.index_spec(spec, scope), attribute, np.array(array, order="C"))
+    for side in SIDES:
+        getattr(spec, side).scale_embeddings = True
+    vocabulary = vocabulary_of(model.pieces)
+    spec.register_source_vocabulary(vocabulary)
+    spec.register_target_vocabulary(vocabulary)
+    spec.config.unk_token = vocabulary[model.unk_id]
+    spec.config.bos_token = spec.config.decoder_start_token = vocabulary[model.bos_id]
+    spec.config.eos_token = vocabulary[model.eos_id]
+    spec.config.add_source_eos = True
+    spec.validate()
+    spec.optimize(quantization=quantization)
+    spec.save(str(folder))
+
+
+def write_tokenizer(loaded: LoadedModel, folder: Path) -> None:
+    """Write a SentencePiece model under the name that users of CTranslate2 expect.
+
+    Text in pieces needs no file: its vocabulary is written with the model.
+    """
+    if loaded.settings.text.type == "sentencepiece":
+        loaded.tokenizer.save(folder)
+        (folder / SENTENCEPIECE_MODEL).rename(folder / EXPORTED_SENTENCEPIECE)
+
+
+def vocabulary_of(pieces: Sequence[str]) -> list[str]:
+    """Return ``pieces`` with another spelling for the later ones of equal pieces.
+
+    A text that is in pieces may contain ``</s>`` as a word, which is not the end of a sentence;
+    CTranslate2 finds pieces by their spelling only.
+    """
+    taken, vocabulary = set(pieces), []
+    used: set[str] = set()
+    for piece in pieces:
+        name, number = piece, 1
+        while name in used or (number > 1 and name in taken):
+            number += 1
+            name = f"{piece}_{number}"
+        used.add(name)
+        vocabulary.append(name)
+    return vocabulary
+
+
+def renamed_pieces(pieces: Sequence[str]) -> dict[str, str]:
+    """Return the pieces of a text that ``vocabulary_of`` spells otherwise, with that spelling."""
+    pairs = zip(pieces, vocabulary_of(pieces), strict=True)
+    return {piece: name for piece, name in pairs if piece != name}

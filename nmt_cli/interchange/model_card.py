@@ -1,0 +1,92 @@
+"""README.md of an exported folder: how to use it, and what differs from nmt-cli."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from nmt_cli.interchange.exported_model import ExportedModel
+from nmt_cli.interchange.verification import Verification
+from nmt_cli.model_settings import ModelSettings
+
+# Length penalties are compared at outputs of this many pieces.
+TYPICAL_LENGTH = 25
+
+
+class CardOf(NamedTuple):
+    """What a format has in its card."""
+
+    program: str
+    front_matter: Sequence[str]  # lines of YAML; none: no front matter
+    usage: str  # Python
+    differences: Sequence[str]  # sentences, about the program
+
+
+def model_card(
+    model: ExportedModel, card: CardOf, quantization: str, verification: Verification | None
+) -> str:
+    """Return the text of README.md."""
+    settings, text = model.settings, model.settings.text
+    was_verified = "It was not verified."
+    if verification is not None:
+        was_verified = verification.as_sentence()
+    blocks = [
+        "\n".join(["---", *card.front_matter, "---"]) if card.front_matter else "",
+        f"# {text.source_language} to {text.target_language}, for {card.program}",
+        "A Transformer that nmt-cli trained and exported, with weights in "
+        f"{quantization}. {was_verified}",
+        "## Use",
+        f"```python\n{card.usage}\n```",
+        "## The text",
+        _listed(_about_text(settings)),
+        "## What differs from nmt-cli translate",
+        _listed([_about_length_penalty(settings), *card.differences]),
+    ]
+    return "\n\n".join(block for block in blocks if block) + "\n"
+
+
+def nearest_length_penalty(settings: ModelSettings) -> float:
+    """Return the exponent p for which length^p grows as our penalty does at a typical length."""
+    alpha = settings.decoding.length_penalty
+    return round(alpha * TYPICAL_LENGTH / (5 + TYPICAL_LENGTH), 3)
+
+
+def _about_text(settings: ModelSettings) -> list[str]:
+    text, done = settings.text, []
+    if text.normalization.nfc:
+        done.append("composed to Unicode NFC")
+    if text.normalization.punctuation:
+        done.append(
+            "changed by the Moses normalization of punctuation (sacremoses, MosesPunctNormalizer) "
+            "for its language"
+        )
+    facts = [
+        f"In training, the text was first {' and then '.join(done)}. Do the same with the source."
+        if done
+        else "The text was not normalized in training.",
+        "Tabs and other white space have to become single spaces.",
+    ]
+    if text.type == "whitespace":
+        facts.append("The source has to be in pieces as in training, with spaces between them.")
+        if text.joiner is not None:
+            facts.append(
+                f"A piece that ends in `{text.joiner}` continues in the next piece: remove "
+                f"`{text.joiner} ` to get words."
+            )
+    if settings.trees is not None:
+        facts.append(
+            "The model parses: the source is a sentence, and the output is its tree with brackets "
+            "as pieces. Nothing here makes outputs well-formed, as nmt-cli does."
+        )
+    return facts
+
+
+def _about_length_penalty(settings: ModelSettings) -> str:
+    alpha = settings.decoding.length_penalty
+    return (
+        "Length penalty: nmt-cli divides log-probabilities by ((5 + length) / 6)^"
+        f"{alpha:g}, this program by length^p. At {TYPICAL_LENGTH} pieces the nearest p is "
+        f"{nearest_length_penalty(settings):g}; the translations of a beam search may differ."
+    )
+
+
+def _listed(sentences: Sequence[str]) -> str:
+    return "\n".join(f"- {sentence}" for sentence in sentences)

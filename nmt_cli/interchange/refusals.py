@@ -1,0 +1,23 @@
+"""Reasons why a model cannot be exported."""
+
+from collections.abc import Iterator
+
+from nmt_cli.recipe.schema import ModelConfig
+
+# The keys of ``model`` that exports carry over or that concern training only. A model that uses
+# another key is refused until the export of that key is written.
+EXPORTED_KEYS = frozenset(
+    {
+        *("num_layers", "d_model", "d_ff", "num_heads", "d_k", "d_v"),
+        *("dropout", "attention_dropout", "relu_dropout"),
+        *("positions", "max_positions", "norm", "tied_embeddings"),
+    }
+)
+
+
+def keys_not_exported(architecture: ModelConfig) -> Iterator[str]:
+    """Yield a reason for each key that has another value than its default, and is not exported."""
+    for name, field in type(architecture).model_fields.items():
+        value = getattr(architecture, name)
+        if name not in EXPORTED_KEYS and value != field.default:
+            yield f"model.{name} {value} cannot be exported yet"

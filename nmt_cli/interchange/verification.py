@@ -1,0 +1,178 @@
+"""Compares an exported model, loaded again by the other program, with the model itself."""
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from nmt_cli.corpus.normalization import Normalizer
+from nmt_cli.corpus.sentencepiece_tokenizer import SPACE_IN_PIECES
+from nmt_cli.corpus.tokenizer import Tokenizer
+from nmt_cli.decoding.beams import SearchSettings
+from nmt_cli.decoding.cached_model import CachedTransformer
+from nmt_cli.decoding.length_limits import length_limits
+from nmt_cli.decoding.search import Sentence, beam_search
+from nmt_cli.decoding.teacher_forcing import SentencePair
+from nmt_cli.decoding.token_scores import token_scores
+from nmt_cli.errors import UserError
+from nmt_cli.figures import counted
+from nmt_cli.model.transformer import Transformer
+from nmt_cli.model_directory import LoadedModel
+from nmt_cli.model_settings import TextSettings
+
+TOLERANCE = 1e-4  # of a log-probability, in fp32
+# Each of two tokens may be off by the tolerance, in opposite directions.
+NEAR_TIE = 2 * TOLERANCE
+SLOTS = 16
+LONGEST_SHOWN = 80  # characters
+
+
+class Engine(Protocol):
+    """Another program with the exported folder."""
+
+    name: str
+
+    def source_ids(self, text: str) -> list[int]:
+        """Return the ids of the pieces of a normalized text, without ``</s>``."""
+        ...
+
+    def token_scores(self, source: Sequence[int], target: Sequence[int]) -> list[float]:
+        """Return the log-probability of each token of ``target``, and at last of ``</s>``."""
+        ...
+
+    def greedy(self, source: Sequence[int], longest: int) -> list[int]:
+        """Return the greedy output, without ``</s>``: at most ``longest`` tokens."""
+        ...
+
+
+class Verification(NamedTuple):
+    """How far the other program's results are from ours."""
+
+    engine: str
+    num_sentences: int
+    num_tokens: int  # whose log-probabilities were compared, with </s>
+    largest: float  # difference of two log-probabilities of a token
+    mean: float
+    num_identical: int  # greedy outputs
+    is_exact: bool  # whether differences were limited: exports in fp32
+
+    def as_sentence(self) -> str:
+        """Return a sentence for users."""
+        limit = f" (allowed: {TOLERANCE:g})" if self.is_exact else ""
+        same = "all" if self.num_identical == self.num_sentences else f"{self.num_identical:,}"
+        ties = " and the others differ after a near tie" if self.is_exact and same != "all" else ""
+        return (
+            f"Verified with {self.engine} on {counted(self.num_sentences, 'sentence')}: the pieces "
+            f"are the same, the log-probabilities of {self.num_tokens:,} tokens differ by at most "
+            f"{self.largest:.1e} ({self.mean:.1e} on average){limit}, and {same} of the greedy "
+            f"outputs are identical{ties}."
+        )
+
+
+def verify(
+    loaded: LoadedModel, engine: Engine, texts: Sequence[str], *, is_exact: bool
+) -> Verification:
+    """Compare pieces, log-probabilities and greedy outputs of ``texts``; none is blank.
+
+    With ``is_exact``, log-probabilities may differ by ``TOLERANCE``, and greedy outputs only from a
+    near tie on. Raises UserError if the results differ by more, or are not numbers.
+    """
+    tokenizer = loaded.tokenizer
+    sources = tokenizer.encode_batch(texts)
+    for text, source in zip(texts, sources, strict=True):
+        _compare_pieces(engine, source, as_other_programs_read(loaded.settings.text, text))
+    limits = [_longest_output(loaded, source) for source in sources]
+    outputs = _greedy_outputs(loaded, sources, limits)
+    pairs = [SentencePair(*pair) for pair in zip(sources, outputs, strict=True)]
+    ours = token_scores(loaded.model, pairs, tokenizer)
+    differences: list[float] = []
+    num_identical = 0
+    for number, pair in enumerate(pairs):
+        theirs = engine.token_scores(*pair)
+        differences += np.abs(np.subtract(ours[number], theirs)).tolist()
+        if not max(differences) <= (TOLERANCE if is_exact else float("inf")):
+            raise _refused(
+                engine,
+                f"log-probabilities of the translation of {_shown(texts[number])} differ by "
+                f"{max(differences):.1e}, and {TOLERANCE:g} is allowed",
+            )
+        output = engine.greedy(pair.source, limits[number])
+        num_identical += output == list(pair.target)
+        if is_exact and not _is_near_tie(loaded.model, tokenizer, pair, output):
+            raise _refused(engine, f"the greedy translations of {_shown(texts[number])} differ")
+    return Verification(
+        engine.name,
+        len(texts),
+        len(differences),
+        max(differences),
+        sum(differences) / len(differences),
+        num_identical,
+        is_exact,
+    )
+
+
+def as_other_programs_read(settings: TextSettings, text: str) -> str:
+    """Return ``text`` as other programs have to get it: normalized, with single spaces."""
+    text = Normalizer(settings)(text, "source")
+    if settings.type == "sentencepiece":
+        text = text.replace(SPACE_IN_PIECES, " ")
+    return " ".join(text.split())
+
+
+def fits(loaded: LoadedModel, text: str) -> bool:
+    """Return whether ``text`` has pieces, and no more than the model takes."""
+    limit = length_limits(loaded.settings).source
+    return 0 < len(loaded.tokenizer.encode(text)) <= limit
+
+
+def _compare_pieces(engine: Engine, expected: Sequence[int], text: str) -> None:
+    found = engine.source_ids(text)
+    if found != list(expected):
+        raise _refused(
+            engine,
+            f"the pieces of {_shown(text)} have the ids {found} instead of {list(expected)}",
+        )
+
+
+def _shown(text: str) -> str:
+    return repr(text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}...")
+
+
+def _longest_output(loaded: LoadedModel, source: Sequence[int]) -> int:
+    longest = len(source) + loaded.settings.decoding.max_extra_length
+    return min(longest, length_limits(loaded.settings).target or longest)
+
+
+def _greedy_outputs(
+    loaded: LoadedModel, sources: Sequence[Sequence[int]], limits: Sequence[int]
+) -> list[list[int]]:
+    tokenizer = loaded.tokenizer
+    settings = SearchSettings(1, 0.0, 1, tokenizer.bos_id, tokenizer.eos_id)
+    sentences = [
+        Sentence([*source, tokenizer.eos_id], longest)
+        for source, longest in zip(sources, limits, strict=True)
+    ]
+    found = list(beam_search(CachedTransformer(loaded.model), sentences, SLOTS, settings))
+    for each in found:
+        if each.error is not None:
+            raise UserError(f"the model cannot translate sentence {each.number + 1}: {each.error}.")
+    in_order = sorted(found, key=lambda each: each.number)
+    return [list(each.hypotheses[0].tokens) for each in in_order]
+
+
+def _is_near_tie(
+    model: Transformer, tokenizer: Tokenizer, pair: SentencePair, output: Sequence[int]
+) -> bool:
+    """Return whether ``output`` is our translation, or leaves it where two tokens are as likely."""
+    if list(pair.target) == list(output):
+        return True
+    ours, theirs = [*pair.target, tokenizer.eos_id], [*output, tokenizer.eos_id]
+    place = next(n for n, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b)
+    scores = token_scores(model, [pair, SentencePair(pair.source, output)], tokenizer)
+    return abs(scores[0][place] - scores[1][place]) <= NEAR_TIE
+
+
+def _refused(engine: Engine, what: str) -> UserError:
+    return UserError(
+        f"nothing was written, because {engine.name} with the export is not the model: {what}."
+    )

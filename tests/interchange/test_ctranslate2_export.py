@@ -1,0 +1,104 @@
+"""Exports as CTranslate2 itself computes them."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nmt_cli import logs
+from nmt_cli.commands import export
+from nmt_cli.decoding.teacher_forcing import SentencePair
+from nmt_cli.decoding.token_scores import token_scores
+from nmt_cli.errors import UserError
+from nmt_cli.interchange import ctranslate2_export
+from nmt_cli.interchange.ctranslate2_layout import ctranslate2_variables
+from nmt_cli.interchange.exported_model import ExportedModel
+from nmt_cli.model_directory import load_model
+
+ctranslate2 = pytest.importorskip("ctranslate2", reason="ctranslate2 is not installed")
+
+pytestmark = pytest.mark.slow  # CTranslate2 is no dependency of the other tests
+PAIRS = [SentencePair([40, 7, 260, 11, 8], [21, 5, 99, 21]), SentencePair([9], [])]
+
+
+def exported(model, name="out", **options):
+    output = model.parent / name
+    export.run(model, output_format="ctranslate2", output=output, verify=2, **options)
+    return output
+
+
+def test_log_probabilities_are_those_of_the_model(make_model, architecture):
+    model = make_model(**architecture)
+    loaded = load_model(model)
+    translator = ctranslate2.Translator(str(exported(model)), intra_threads=1)
+    sources, targets = (
+        [loaded.tokenizer.pieces(ids) for ids in side] for side in zip(*PAIRS, strict=True)
+    )
+    expected = token_scores(loaded.model, PAIRS, loaded.tokenizer)
+    for ours, result in zip(expected, translator.score_batch(sources, targets), strict=True):
+        assert result.log_probs == pytest.approx(ours, abs=1e-5)
+
+
+def test_pieces_that_are_spelt_like_marks_are_exact(make_model):
+    folder = make_model(tokenizer="whitespace")
+    words = (folder / "vocabulary.txt").read_text().split("\n")
+    model = make_model_with(folder, [*words[:-3], "</s>", "<s>", ""])
+    text = model.parent / "text"
+    text.write_text(f"</s> {words[3]} <s>\n{words[4]} </s>\n")
+    output = exported(model, sentences=text)
+    assert (
+        "The word `</s>` of the text is the piece `</s>_2`." in (output / "README.md").read_text()
+    )
+
+
+def make_model_with(folder, vocabulary):
+    """Give the model another vocabulary of the same size."""
+    from nmt_cli.atomic_files import read_manifest, write_manifest
+
+    manifest = read_manifest(folder)
+    (folder / "vocabulary.txt").write_text("\n".join(vocabulary))
+    write_manifest(folder, {k: v for k, v in manifest.items() if k != "files"})
+    return folder
+
+
+def test_a_wrong_export_is_not_written(make_model, monkeypatch):
+    right = ctranslate2_variables
+
+    def wrong(model):
+        variables = right(model)
+        name = "decoder/layer_1/ffn/linear_1/weight"
+        return {**variables, name: variables[name] * 1.01}
+
+    monkeypatch.setattr(ctranslate2_export, "ctranslate2_variables", wrong)
+    model = make_model()
+    with pytest.raises(UserError, match="is not the model: log-probabilities of"):
+        exported(model)
+    assert not (model.parent / "out").exists()
+
+
+@pytest.mark.parametrize("quantization", ["int8", "int16", "bfloat16"])
+def test_quantized_exports_report_the_difference(make_model, quantization, capsys):
+    logs.configure(quiet=False)
+    model = make_model()
+    output = exported(model, quantization=quantization)
+    sizes = [(folder / "model.bin").stat().st_size for folder in (output, exported(model, "full"))]
+    assert sizes[0] < sizes[1]
+    card = (output / "README.md").read_text()
+    assert f"with weights in {quantization}. Verified with ctranslate2" in card
+    assert "allowed" not in card
+
+
+@pytest.mark.parametrize("name", ["sentencepiece", "whitespace"])
+def test_trained_models_of_the_formats_agree(name, tmp_path):
+    model = Path(__file__).parents[1] / f"formats/format_2/{name}/run"
+    export.run(model, output_format="ctranslate2", output=tmp_path / "out")
+
+
+def test_quantization_leaves_the_weights_of_the_model_as_they_are(make_model):
+    model = make_model()
+    given = ExportedModel.of(load_model(model))
+    folder = model.parent / "int16"
+    folder.mkdir()
+    ctranslate2_export.write_ctranslate2(given, folder, "int16")
+    for name, weight in load_model(model).model.named_parameters():
+        assert np.array_equal(given.weights[name], weight.detach().numpy()), name

@@ -1,0 +1,100 @@
+"""The variables for CTranslate2, read as its documentation defines them."""
+
+import numpy as np
+import pytest
+import torch
+
+from nmt_cli.decoding.teacher_forcing import SentencePair, teacher_forced
+from nmt_cli.errors import UserError
+from nmt_cli.interchange.ctranslate2_export import renamed_pieces, vocabulary_of
+from nmt_cli.interchange.ctranslate2_layout import ctranslate2_variables, head_width
+from nmt_cli.interchange.exported_model import ExportedModel
+from nmt_cli.model_directory import load_model
+from tests.interchange.plain_transformer import Attention, Layer, Side, log_probabilities
+
+SOURCE, TARGET = [40, 7, 260, 11, 8], [21, 5, 99, 21]
+
+
+def side_of(variables, name, num_layers):
+    def pair(layer, first="weight", second="bias"):
+        return variables[f"{layer}/{first}"], variables.get(f"{layer}/{second}")
+
+    def norm(layer):
+        return pair(f"{layer}/layer_norm", "gamma", "beta")
+
+    def attention(layer, counts):
+        """Cut each of the first matrices into as many equal parts as ``counts`` says."""
+        queries, keys, values = (
+            (part, None)
+            for number, count in enumerate(counts)
+            for part in np.split(variables[f"{layer}/linear_{number}/weight"], count)
+        )
+        output = pair(f"{layer}/linear_{len(counts)}")
+        return Attention(queries, keys, values, output, norm(layer))
+
+    layers = [
+        Layer(
+            attention(f"{name}/layer_{n}/self_attention", [3]),
+            attention(f"{name}/layer_{n}/attention", [1, 2]) if name == "decoder" else None,
+            pair(f"{name}/layer_{n}/ffn/linear_0"),
+            pair(f"{name}/layer_{n}/ffn/linear_1"),
+            norm(f"{name}/layer_{n}/ffn"),
+        )
+        for n in range(num_layers)
+    ]
+    embeddings = "embeddings_0" if name == "encoder" else "embeddings"
+    top = norm(name) if f"{name}/layer_norm/gamma" in variables else None
+    table = variables[f"{name}/position_encodings/encodings"]
+    return Side(variables[f"{name}/{embeddings}/weight"], table, layers, top)
+
+
+def test_the_variables_compute_what_the_model_computes(make_model, architecture):
+    loaded = load_model(make_model(**architecture))
+    variables = ctranslate2_variables(ExportedModel.of(loaded))
+    eos, bos = loaded.tokenizer.eos_id, loaded.tokenizer.bos_id
+    found = log_probabilities(
+        side_of(variables, "encoder", 2),
+        side_of(variables, "decoder", 2),
+        variables["decoder/projection/weight"],
+        [*SOURCE, eos],
+        [bos, *TARGET],
+        num_heads=3,
+        scale=variables.get("decoder/layer_0/attention/queries_scale"),
+        pre_norm=loaded.settings.architecture.norm == "pre",
+    )
+    forced = teacher_forced(loaded.model, [SentencePair(SOURCE, TARGET)], loaded.tokenizer)
+    expected = loaded.model.project(forced.rows).log_softmax(1).detach().numpy()
+    assert np.abs(found - expected).max() < 2e-5
+
+
+def test_every_architecture_has_the_documented_widths_of_heads(make_model):
+    loaded = load_model(make_model(d_k=7, d_v=4))
+    variables = ctranslate2_variables(ExportedModel.of(loaded))
+    assert head_width(loaded.settings.architecture) == 7
+    assert variables["encoder/layer_0/self_attention/linear_0/weight"].shape == (3 * 3 * 7, 18)
+    assert variables["decoder/layer_1/attention/linear_1/weight"].shape == (2 * 3 * 7, 18)
+    assert variables["decoder/layer_1/attention/linear_2/weight"].shape == (18, 3 * 7)
+    assert variables["encoder/layer_0/self_attention/queries_scale"] == pytest.approx(7**-0.5)
+
+
+def test_positions_reach_beyond_the_longest_output(make_model):
+    loaded = load_model(make_model())
+    longer = loaded._replace(settings=loaded.settings._replace(max_length=3_000))
+    variables = ctranslate2_variables(ExportedModel.of(longer))
+    assert len(variables["encoder/position_encodings/encodings"]) == 3_000 + 5 + 2
+    variables = ctranslate2_variables(ExportedModel.of(loaded))
+    assert len(variables["decoder/position_encodings/encodings"]) == 2_048
+
+
+def test_a_weight_without_a_place_is_refused(make_model):
+    exported = ExportedModel.of(load_model(make_model()))
+    weights = {**exported.weights, "decoder.gate": torch.ones(2).numpy()}
+    with pytest.raises(UserError, match=r"no place for these weights of the model: decoder\.gate"):
+        ctranslate2_variables(exported._replace(weights=weights))
+
+
+def test_equal_pieces_get_spellings_of_their_own():
+    pieces = ["<unk>", "<s>", "</s>", "a", "</s>", "</s>_2", "<s>"]
+    vocabulary = vocabulary_of(pieces)
+    assert vocabulary == ["<unk>", "<s>", "</s>", "a", "</s>_3", "</s>_2", "<s>_2"]
+    assert renamed_pieces(pieces) == {"</s>": "</s>_3", "<s>": "<s>_2"}
