@@ -15,7 +15,7 @@ from nmt_cli.interchange.exported_model import (
     WeightsToExport,
     widened_heads,
 )
-from nmt_cli.recipe.schema import ModelConfig
+from nmt_cli.recipe.model_config import ModelConfig
 
 LINEAR_PARTS = {"weight": "weight", "bias": "bias"}
 NORM_PARTS = {"weight": "gamma", "bias": "beta"}

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from nmt_cli.recipe.schema import ModelConfig
+from nmt_cli.recipe.model_config import ModelConfig
 
 # The keys of ``model`` that exports carry over or that concern training only. A model that uses
 # another key is refused until the export of that key is written.

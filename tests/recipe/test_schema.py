@@ -178,7 +178,6 @@ def test_tokenizers_that_are_right(values):
 def test_the_source_of_a_parser_needs_an_end():
     assert not recipe_with("model", source_eos=False).model.source_eos
     message = "model.source_eos: must be true with data.treebank"
-    treebank = {**recipe_with("data").data.model_dump(), "treebank": {}}
     trees = {"data": {**MINIMAL["data"], "treebank": {}}, "validation": {"bleu": "off"}}
     with pytest.raises(ValidationError, match=message):
         Recipe.model_validate({**MINIMAL, **trees, "model": {"source_eos": False}})
