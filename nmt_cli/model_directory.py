@@ -176,10 +176,12 @@ def refuse_other_shapes(path: Path, settings: ModelSettings) -> None:
                 }
             )
         )
-    if settings.architecture.num_layers > len(found):
+    stacks = (settings.architecture.encoder, settings.architecture.decoder)
+    num_layers = max(stack.num_layers for stack in stacks)
+    if num_layers > len(found):
         raise DamagedError(
             f"{path} does not fit its {CONFIG}: it has {len(found):,} tensors for "
-            f"{settings.architecture.num_layers:,} layers."
+            f"{num_layers:,} layers."
         )
     with torch.device("meta"), NoDraws():
         model = Transformer(settings.architecture, settings.vocabulary_size)

@@ -33,6 +33,9 @@ VALUES: dict[str, list[Any]] = {
     "output_bias": [False, True],
     "decoder_start": ["bos", "eos", "zeros"],
     "source_eos": [True, False],
+    "decoder_num_layers": [None, 1, 3],
+    "decoder_d_ff": [None, 12],
+    "decoder_num_heads": [None, 2],
 }
 
 
@@ -100,11 +103,11 @@ class Formula:
     def logits(self, source, target_input):
         """Return the logits [T, V] of one pair of token lists."""
         memory = self.embedded("source", source)
-        for number in range(self.config.num_layers):
+        for number in range(SMALL["num_layers"]):
             memory = self.layer(f"encoder_layers.{number}", memory, None)
         memory = self.last_norm("encoder", memory)
         rows = self.embedded("target", target_input)
-        for number in range(self.config.num_layers):
+        for number in range(self.config.decoder_num_layers or SMALL["num_layers"]):
             rows = self.layer(f"decoder_layers.{number}", rows, memory)
         rows = self.last_norm("decoder", rows)
         return F.linear(rows, self.weights["output_weight"], self.weights.get("output_bias"))
@@ -188,7 +191,10 @@ class Formula:
         return by_name[self.config.activation](inner)
 
     def attention(self, name, rows, memory, *, causal=False):
-        heads, d_k, d_v = self.config.num_heads, self.config.key_width, self.config.value_width
+        heads = SMALL["num_heads"]
+        if name.startswith("decoder"):
+            heads = self.config.decoder_num_heads or heads
+        d_k, d_v = self.config.d_k or SMALL["d_model"] // heads, SMALL["d_model"] // heads
         if f"{name}.queries.weight" in self.weights:
             queries = self.linear(f"{name}.queries", rows)
             keys, values = self.linear(f"{name}.keys_values", memory).split(

@@ -24,6 +24,7 @@ from nmt_cli.model_directory import LoadedModel, load_model
 from nmt_cli.number_lists import first_outside
 from nmt_cli.pictures.attention import KINDS, Attention, as_json
 from nmt_cli.pictures.page import as_html
+from nmt_cli.recipe.model_config import ModelConfig
 
 ALL = "all"
 DEFAULT_OUTPUT = Path("attention.html")
@@ -64,15 +65,15 @@ def run(  # noqa: PLR0913 - the options of a command are its parameters
     _refuse_no_text(texts)
     with claimed(output, "--output") if output is not None else nullcontext():
         loaded = load_model(model, choose_device(device))
-        architecture = loaded.settings.architecture
+        num_layers, num_heads = _common_counts(loaded.settings.architecture, kind)
         if layers is None and output_format == "png":
-            layers = [range(architecture.num_layers, architecture.num_layers + 1)]
+            layers = [range(num_layers, num_layers + 1)]
         attention = _attention(
             loaded,
             texts,
             list(KINDS) if kind == ALL else [kind],
-            _chosen(layers, architecture.num_layers, "layers"),
-            _chosen(heads, architecture.num_heads, "heads"),
+            _chosen(layers, num_layers, "layers"),
+            _chosen(heads, num_heads, "heads"),
         )
         content = write(attention)
         if output is None:
@@ -113,6 +114,14 @@ def _refuse_no_text(texts: dict[str, str]) -> None:
         if is_blank(text):
             hint = "; leave it out to see the model's translation" if name == "target" else ""
             raise UserError(f"the {name} is blank{hint}.")
+
+
+def _common_counts(architecture: ModelConfig, kind: str) -> tuple[int, int]:
+    """Return how many layers, and heads of each, all attention of ``kind`` has."""
+    stacks = [architecture.encoder] if kind == "encoder" else [architecture.decoder]
+    if kind == ALL:
+        stacks.append(architecture.encoder)
+    return min(each.num_layers for each in stacks), min(each.num_heads for each in stacks)
 
 
 def _chosen(ranges: Sequence[range] | None, count: int, name: str) -> list[int]:

@@ -14,6 +14,7 @@ from nmt_cli.costs.training_time import PAPER_SUSTAINED_FLOPS
 from nmt_cli.durations import duration_text
 from nmt_cli.figures import counted, with_prefix
 from nmt_cli.logs import printable
+from nmt_cli.recipe.model_config import ModelConfig
 
 Row = tuple[str, ...]
 STACKS = ("encoder", "decoder")
@@ -101,11 +102,19 @@ def _head(figures: Figures) -> list[str]:
     subject, config = figures.subject, figures.subject.architecture
     return [
         printable(subject.name),
-        f"{config.num_layers} + {config.num_layers} layers of width {config.d_model:,} "
-        f"(feed-forward {config.d_ff:,}), {counted(config.num_heads, 'head')} with keys of "
-        f"{config.key_width:,} and values of {config.value_width:,}, "
-        f"vocabulary {subject.vocabulary_size:,}",
+        f"{_layers(config)}, vocabulary {subject.vocabulary_size:,}",
     ]
+
+
+def _layers(config: ModelConfig) -> str:
+    encoder, decoder = (
+        f"layers of width {config.d_model:,} (feed-forward {shape.d_ff:,}), "
+        f"{counted(shape.num_heads, 'head')} with keys of {shape.key_width:,} and values of "
+        f"{shape.value_width:,}"
+        for shape in (config.encoder, config.decoder)
+    )
+    between = " + " if encoder == decoder else f" {encoder} + "
+    return f"{config.encoder.num_layers}{between}{config.decoder.num_layers} {decoder}"
 
 
 def _parameters(figures: Figures) -> list[str]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from nmt_cli.recipe.model_config import ModelConfig
+from nmt_cli.recipe.model_config import ModelConfig, StackShape
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -66,23 +66,33 @@ def sum_lengths(source_lengths: ArrayLike, target_lengths: ArrayLike) -> LengthS
 
 def forward_flops(config: ModelConfig, vocabulary_size: int, lengths: LengthSums) -> ForwardFlops:
     """Return the operations of a forward pass over a batch with these sums."""
-    layers, d_model = config.num_layers, config.d_model
-    heads = config.num_heads * (config.key_width + config.value_width)  # 2 d_model in the paper
-    half = 2 * d_model * heads  # queries and output of a token; keys and values are as much
-    feed_forward = 4 * d_model * config.d_ff
-    encoder = StackFlops(
-        self_attention=layers * lengths.source * 2 * half,
+    d_model, encoder, decoder = config.d_model, config.encoder, config.decoder
+    source, target = lengths.source, lengths.target
+    of_encoder = StackFlops(
+        self_attention=encoder.num_layers * source * 2 * _half_of_attention(encoder, d_model),
         memory_attention=0,
-        attention_core=layers * 2 * heads * lengths.source_squared,
-        feed_forward=layers * lengths.source * feed_forward,
+        attention_core=encoder.num_layers * 2 * _heads(encoder) * lengths.source_squared,
+        feed_forward=encoder.num_layers * source * 4 * d_model * encoder.d_ff,
     )
-    decoder = StackFlops(
-        self_attention=layers * lengths.target * 2 * half,
-        memory_attention=layers * (lengths.target + lengths.source) * half,
-        attention_core=layers * 2 * heads * (lengths.target_squared + lengths.product),
-        feed_forward=layers * lengths.target * feed_forward,
+    half = _half_of_attention(decoder, d_model)
+    compared = lengths.target_squared + lengths.product
+    of_decoder = StackFlops(
+        self_attention=decoder.num_layers * target * 2 * half,
+        memory_attention=decoder.num_layers * (target + source) * half,
+        attention_core=decoder.num_layers * 2 * _heads(decoder) * compared,
+        feed_forward=decoder.num_layers * target * 4 * d_model * decoder.d_ff,
     )
-    return ForwardFlops(encoder, decoder, lengths.target * 2 * d_model * vocabulary_size)
+    return ForwardFlops(of_encoder, of_decoder, target * 2 * d_model * vocabulary_size)
+
+
+def _heads(shape: StackShape) -> int:
+    """Return the width of the keys and values of all heads; it is 2 d_model in the paper."""
+    return shape.num_heads * (shape.key_width + shape.value_width)
+
+
+def _half_of_attention(shape: StackShape, d_model: int) -> int:
+    """Return the operations of queries and output of a token; keys and values take as many."""
+    return 2 * d_model * _heads(shape)
 
 
 def training_flops_of_sums(config: ModelConfig, vocabulary_size: int, lengths: LengthSums) -> float:

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from nmt_cli.recipe.model_config import ModelConfig
+from nmt_cli.recipe.model_config import ModelConfig, StackShape
 
 BYTES_OF_FP32 = 4
 MOMENTS = 2  # Adam's, for each parameter
@@ -48,13 +48,19 @@ def activation_bytes_per_token(config: ModelConfig, num_keys: int) -> int:
     packed values, and either projections and values once more or its weights for ``num_keys`` keys;
     each feed-forward both sides of its ReLU; each residual its sum and its norm.
     """
-    values = config.num_heads * config.value_width
-    projections = 2 * config.num_heads * config.key_width + values
-    weights = config.num_heads * num_keys
-    attention = config.d_model + projections + values + max(projections + 2 * values, weights)
-    residual = 4 * config.d_model
-    feed_forward = 3 * config.d_ff + config.d_model
-    encoder = attention + feed_forward + 2 * residual
-    decoder = 2 * attention + feed_forward + 3 * residual
+    encoder, decoder = (
+        shape.num_layers * _numbers_of_layer(shape, config.d_model, num_keys, num_attentions)
+        for shape, num_attentions in ((config.encoder, 1), (config.decoder, 2))
+    )
     embeddings = (12 if config.embedding_norm else 8) * config.d_model
-    return BYTES_OF_FP32 * (config.num_layers * (encoder + decoder) + embeddings)
+    return BYTES_OF_FP32 * (encoder + decoder + embeddings)
+
+
+def _numbers_of_layer(shape: StackShape, d_model: int, num_keys: int, num_attentions: int) -> int:
+    values = shape.num_heads * shape.value_width
+    projections = 2 * shape.num_heads * shape.key_width + values
+    weights = shape.num_heads * num_keys
+    attention = d_model + projections + values + max(projections + 2 * values, weights)
+    residual = 4 * d_model
+    feed_forward = 3 * shape.d_ff + d_model
+    return num_attentions * attention + feed_forward + (num_attentions + 1) * residual

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from nmt_cli.recipe.model_config import ModelConfig
+from nmt_cli.recipe.model_config import ModelConfig, StackShape
 
 MATRICES = {"all": 1, "decoder": 2, "none": 3}  # embedding matrices, by model.tied_embeddings
 
@@ -39,21 +39,32 @@ class Parameters(NamedTuple):
 
 def count_parameters(config: ModelConfig, vocabulary_size: int) -> Parameters:
     """Return the parameters of a model with this vocabulary."""
-    d_model, num_layers = config.d_model, config.num_layers
-    keys, values = (config.num_heads * w for w in (config.key_width, config.value_width))
+    d_model = config.d_model
+    is_learned = config.positions == "learned"
+    return Parameters(
+        embeddings=MATRICES[config.tied_embeddings] * vocabulary_size * d_model,
+        positions=2 * config.max_positions * d_model if is_learned else 0,
+        output_bias=vocabulary_size if config.output_bias else 0,
+        encoder=_of_stack(config, config.encoder, num_attentions=1),
+        decoder=_of_stack(config, config.decoder, num_attentions=2),
+    )
+
+
+def _of_stack(config: ModelConfig, shape: StackShape, *, num_attentions: int) -> StackParameters:
+    """Return the parameters of a stack; the second attention of a layer is that to the memory."""
+    d_model = config.d_model
+    keys, values = (shape.num_heads * w for w in (shape.key_width, shape.value_width))
     attention = 2 * d_model * (keys + values)
     if config.attention_biases:
         attention += 2 * keys + values + d_model
-    feed_forward = 2 * d_model * config.d_ff
+    feed_forward = 2 * d_model * shape.d_ff
     if config.feed_forward_biases:
-        feed_forward += config.d_ff + d_model
-    attention, feed_forward = num_layers * attention, num_layers * feed_forward
-    norm = 2 * d_model  # gain and bias
-    others = norm * ((config.norm == "pre") + config.embedding_norm)  # of each stack
-    return Parameters(
-        embeddings=MATRICES[config.tied_embeddings] * vocabulary_size * d_model,
-        positions=2 * config.max_positions * d_model if config.positions == "learned" else 0,
-        output_bias=vocabulary_size if config.output_bias else 0,
-        encoder=StackParameters(attention, 0, feed_forward, 2 * num_layers * norm + others),
-        decoder=StackParameters(attention, attention, feed_forward, 3 * num_layers * norm + others),
+        feed_forward += shape.d_ff + d_model
+    num_norms = shape.num_layers * (num_attentions + 1)
+    num_norms += (config.norm == "pre") + config.embedding_norm
+    return StackParameters(
+        shape.num_layers * attention,
+        shape.num_layers * attention * (num_attentions - 1),
+        shape.num_layers * feed_forward,
+        num_norms * 2 * d_model,  # gain and bias
     )

@@ -65,8 +65,7 @@ def published_step_seconds(config: ModelConfig, tokens_per_step: int) -> float |
 
 
 def _widths(config: ModelConfig) -> tuple[int, ...]:
-    heads = (config.num_heads, config.key_width, config.value_width)
-    return (config.num_layers, config.d_model, config.d_ff, *heads)
+    return (config.d_model, *config.encoder, *config.decoder)
 
 
 def papers_flops_per_second() -> float:

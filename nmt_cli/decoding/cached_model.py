@@ -32,10 +32,10 @@ class CachedTransformer:
     """
 
     def __init__(self, model: Transformer) -> None:
-        config = model.config
+        shape = model.config.decoder
         self._model = model
         self._shape = HeadShape(
-            config.num_layers, config.num_heads, config.key_width, config.value_width
+            shape.num_layers, shape.num_heads, shape.key_width, shape.value_width
         )
         self._decoder_layers = cast(Sequence[DecoderLayer], list(model.decoder_layers))
         self.reset(0, 1)

@@ -58,9 +58,9 @@ def teacher_forced(
     """Return what ``model``, in evaluation mode, computes for ``pairs`` in one pass.
 
     It is the pass of training. ``layers_with_weights`` are the layers, counted from 0 and
-    ascending, whose attention weights are returned; their memory grows with the square of the
-    lengths. Raises ValueError if a sentence is longer than learned positions allow. A model must
-    not be used by another thread meanwhile.
+    ascending, whose attention weights are returned, of a side as far as it has them; their memory
+    grows with the square of the lengths. Raises ValueError if a sentence is longer than learned
+    positions allow. A model must not be used by another thread meanwhile.
     """
     assert not model.training, "dropout would change the result"
     device = model.output_weight.device
@@ -75,10 +75,14 @@ def teacher_forced(
     weights: list[AttentionWeights] = []
     if layers_with_weights:
         weights = [
-            AttentionWeights(*(torch.stack([layer[pair] for layer in kind]) for kind in recorded))
+            AttentionWeights(*(_of_layers([layer[pair] for layer in kind]) for kind in recorded))
             for pair in range(len(pairs))
         ]
     return TeacherForced(rows, target_input.lengths, tuple(weights))
+
+
+def _of_layers(weights: list[Tensor]) -> Tensor:
+    return torch.stack(weights) if weights else torch.empty(0)
 
 
 def _packed(sentences: Sequence[Sequence[int]], device: torch.device) -> Packed:
@@ -114,14 +118,17 @@ def _recording(
 
     handles = []
     try:
-        for number in layers:
-            encoder = cast(EncoderLayer, model.encoder_layers[number])
-            decoder = cast(DecoderLayer, model.decoder_layers[number])
-            handles += [
-                encoder.self_attention.register_forward_pre_hook(in_encoder),
-                decoder.self_attention.register_forward_pre_hook(in_decoder),
-                decoder.memory_attention.register_forward_pre_hook(to_memory),
-            ]
+        for number, layer in enumerate(model.encoder_layers):
+            if number in layers:
+                encoder = cast(EncoderLayer, layer)
+                handles += [encoder.self_attention.register_forward_pre_hook(in_encoder)]
+        for number, layer in enumerate(model.decoder_layers):
+            if number in layers:
+                decoder = cast(DecoderLayer, layer)
+                handles += [
+                    decoder.self_attention.register_forward_pre_hook(in_decoder),
+                    decoder.memory_attention.register_forward_pre_hook(to_memory),
+                ]
         yield recorded
     finally:
         for handle in handles:

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from nmt_cli.model.attention import MemoryAttention, MultiHeadAttention, SelfAttention
 from nmt_cli.model.attention_layout import AttentionLayout
 from nmt_cli.model.dropout import Dropout
-from nmt_cli.recipe.model_config import ModelConfig
+from nmt_cli.recipe.model_config import ModelConfig, StackShape
 
 
 class FeedForward(nn.Module):
@@ -78,12 +78,12 @@ class Residual(nn.Module):
 Attention = TypeVar("Attention", bound=MultiHeadAttention)
 
 
-def _attention(kind: Callable[..., Attention], config: ModelConfig) -> Attention:
+def _attention(kind: Callable[..., Attention], config: ModelConfig, shape: StackShape) -> Attention:
     return kind(
         config.d_model,
-        config.num_heads,
-        config.key_width,
-        config.value_width,
+        shape.num_heads,
+        shape.key_width,
+        shape.value_width,
         config.attention_dropout,
         bias=config.attention_biases,
     )
@@ -95,10 +95,10 @@ def _residual(config: ModelConfig) -> Residual:
     )
 
 
-def _feed_forward(config: ModelConfig) -> FeedForward:
+def _feed_forward(config: ModelConfig, shape: StackShape) -> FeedForward:
     return FeedForward(
         config.d_model,
-        config.d_ff,
+        shape.d_ff,
         config.relu_dropout,
         config.activation,
         bias=config.feed_forward_biases,
@@ -110,9 +110,9 @@ class EncoderLayer(nn.Module):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.self_attention = _attention(SelfAttention, config)
+        self.self_attention = _attention(SelfAttention, config, config.encoder)
         self.self_attention_residual = _residual(config)
-        self.feed_forward = _feed_forward(config)
+        self.feed_forward = _feed_forward(config, config.encoder)
         self.feed_forward_residual = _residual(config)
 
     def forward(self, source: Tensor, layout: AttentionLayout) -> Tensor:
@@ -128,11 +128,11 @@ class DecoderLayer(nn.Module):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.self_attention = _attention(SelfAttention, config)
+        self.self_attention = _attention(SelfAttention, config, config.decoder)
         self.self_attention_residual = _residual(config)
-        self.memory_attention = _attention(MemoryAttention, config)
+        self.memory_attention = _attention(MemoryAttention, config, config.decoder)
         self.memory_attention_residual = _residual(config)
-        self.feed_forward = _feed_forward(config)
+        self.feed_forward = _feed_forward(config, config.decoder)
         self.feed_forward_residual = _residual(config)
 
     def forward(

@@ -36,9 +36,13 @@ class Transformer(nn.Module):
         has_bias = config.output_bias
         self.output_bias = nn.Parameter(torch.zeros(vocabulary_size)) if has_bias else None
         self.output_projection: nn.Module | None = None  # where it is not a product by the weight
-        self.encoder_layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.num_layers))
+        self.encoder_layers = nn.ModuleList(
+            EncoderLayer(config) for _ in range(config.encoder.num_layers)
+        )
         self.encoder_norm = final_norm(config)
-        self.decoder_layers = nn.ModuleList(DecoderLayer(config) for _ in range(config.num_layers))
+        self.decoder_layers = nn.ModuleList(
+            DecoderLayer(config) for _ in range(config.decoder.num_layers)
+        )
         self.decoder_norm = final_norm(config)
 
     def forward(self, source: Packed, target_input: Packed) -> Tensor:

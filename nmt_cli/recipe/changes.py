@@ -106,6 +106,9 @@ FORBIDDEN = (
     "model.first_position",
     "model.decoder_start",
     "model.source_eos",
+    "model.decoder_num_layers",
+    "model.decoder_d_ff",
+    "model.decoder_num_heads",
 )
 
 

@@ -1,11 +1,21 @@
 """The model section of a recipe: the architecture of the Transformer."""
 
 from collections.abc import Iterator
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field
 
 from nmt_cli.recipe.values import Count, Flag, Number, Pieces, Problem, Rate, Section, Width
+
+
+class StackShape(NamedTuple):
+    """The sizes of the encoder or the decoder."""
+
+    num_layers: int
+    d_ff: int
+    num_heads: int
+    key_width: int  # of a head
+    value_width: int
 
 
 class PaperModel(Section):
@@ -111,10 +121,24 @@ class ModelConfig(PaperModel):
         "zeros.",
     )
     source_eos: Flag = Field(default=True, description="Source sentences end with </s>.")
+    decoder_num_layers: Annotated[Count, Field(ge=1, le=1000)] | None = Field(
+        default=None, description="Layers of the decoder if it has not num_layers."
+    )
+    decoder_d_ff: Annotated[Count, Field(ge=1, le=1_048_576)] | None = Field(
+        default=None, description="Width inside the decoder's feed-forward layers if not d_ff."
+    )
+    decoder_num_heads: Annotated[Count, Field(ge=1, le=4096)] | None = Field(
+        default=None, description="Heads of the decoder's attention if it has not num_heads."
+    )
 
     def problems(self) -> Iterator[Problem]:
         """Yield widths that do not fit together, and options that need another one."""
         yield from super().problems()
+        heads = self.decoder_num_heads or self.num_heads
+        by_heads = self.d_k is None or self.d_v is None
+        if by_heads and heads != self.num_heads and self.d_model % heads:
+            text = f"must divide d_model {self.d_model:,} unless d_k and d_v are given, but is "
+            yield Problem("decoder_num_heads", f"{text}{heads:,}", "d_model")
         if self.positions == "learned":
             if self.sinusoid_frequencies != "paper":
                 text = f"must be paper for learned positions, but is {self.sinusoid_frequencies}"
@@ -122,6 +146,25 @@ class ModelConfig(PaperModel):
             if self.first_position != 0:
                 text = f"must be 0 for learned positions, but is {self.first_position}"
                 yield Problem("first_position", text, "positions")
+
+    @property
+    def encoder(self) -> StackShape:
+        """The sizes of the encoder."""
+        return StackShape(
+            self.num_layers, self.d_ff, self.num_heads, self.key_width, self.value_width
+        )
+
+    @property
+    def decoder(self) -> StackShape:
+        """The sizes of the decoder."""
+        heads = self.decoder_num_heads or self.num_heads
+        return StackShape(
+            self.decoder_num_layers or self.num_layers,
+            self.decoder_d_ff or self.d_ff,
+            heads,
+            self.d_k or self.d_model // heads,
+            self.d_v or self.d_model // heads,
+        )
 
     @property
     def options(self) -> dict[str, Any]:

@@ -83,6 +83,9 @@ def _architecture(config: ModelConfig) -> dict[str, object]:
         exclude={"dropout", "attention_dropout", "relu_dropout", "tied_embeddings"}
     )
     keys.update(d_k=config.key_width, d_v=config.value_width)
+    for key, value in config.decoder._asdict().items():
+        is_other = config.decoder != config.encoder
+        keys[f"decoder_{key}"] = value if is_other else None
     if config.positions != "learned":
         del keys["max_positions"]
     return keys

@@ -43,6 +43,10 @@ def models(tmp_path_factory):
     model = {"positions": "learned", "max_positions": 30}
     recipe = tiny_recipe(model=model, data={"max_length": 20})
     normalizer = Normalizer(recipe.data)
+    unlike = {**model, "num_layers": 1, "decoder_num_layers": 3, "decoder_num_heads": 4}
+    unlike["source_eos"] = "false"
+    pieces = WhitespaceTokenizer([*CONTROL, *PIECES], normalizer, None)
+    save(folder / "unlike", tiny_recipe(model=unlike, data={"max_length": 20}), pieces)
     save(folder / "words", recipe, WhitespaceTokenizer([*CONTROL, *PIECES], normalizer, None))
     subwords = tiny_recipe(tokenizer={"type": "sentencepiece", "vocabulary_size": 300})
     text = ["the ants and the bees", "a cat is asleep", "the bee is awake"] * 5
@@ -93,6 +97,18 @@ def test_layers_heads_and_kind_choose_from_all_weights(call):
     assert (some["layers"], some["heads"], list(some["weights"])) == ([2], [2, 4, 5], ["memory"])
     expected = np.array(everything["weights"]["memory"])[[1]][:, [1, 3, 4]]
     assert np.array_equal(some["weights"]["memory"], expected)
+
+
+def test_a_kind_has_all_its_layers_and_heads_where_the_sides_differ(call):
+    def record(*words):
+        return record_of(call(SOURCE, TARGET, "--format=json", *words, model="unlike"))
+
+    everything = record()
+    assert (everything["layers"], everything["heads"]) == ([1], [1, 2, 3, 4])
+    assert everything["source"] == ["ant", "bee", "<unk>"]
+    own = record("--kind=memory")
+    assert (own["layers"], own["heads"]) == ([1, 2, 3], [1, 2, 3, 4])
+    assert record("--kind=encoder")["heads"] == [1, 2, 3, 4, 5]
 
 
 @pytest.mark.parametrize("model", ["words", "subwords"])

@@ -152,6 +152,16 @@ def test_long_sentences_keep_more_attention_weights_on_either_side():
     assert activations[0] < activations[1] == activations[2]
 
 
+def test_unlike_stacks_are_named_one_by_one():
+    sizes = ("decoder_num_layers=2", "decoder_d_ff=1024", "decoder_num_heads=4")
+    arguments = [word for size in sizes for word in ("--set", f"model.{size}")]
+    assert inspect("base", *arguments).stdout.splitlines()[1] == (
+        "6 layers of width 512 (feed-forward 2,048), 8 heads with keys of 64 and values of 64 + 2 "
+        "layers of width 512 (feed-forward 1,024), 4 heads with keys of 128 and values of 128, "
+        "vocabulary 37,000"
+    )
+
+
 def test_text_has_the_same_figures():
     lines = inspect("big").stdout.splitlines()
     assert lines[:2] == [

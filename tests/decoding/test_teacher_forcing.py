@@ -40,6 +40,23 @@ def forced(model, pairs=PAIRS, layers=(0, 1, 2)):
     return teacher_forced(model, pairs, ByteTokenizer(), layers_with_weights=layers)
 
 
+@pytest.mark.parametrize(("own", "layer"), [({"decoder_num_layers": 5}, 4), ({}, 2)])
+def test_layers_that_only_the_decoder_has(own, layer):
+    model = model_of(decoder_num_heads=4, **own)
+    weights = forced(model, layers=(1, layer)).weights
+    for pair, found in zip(PAIRS, weights, strict=True):
+        source, target = len(pair.source) + 1, len(pair.target) + 1
+        num_encoder_layers = 1 if own else 2
+        assert found.encoder.shape == (num_encoder_layers, 5, source, source)
+        assert found.decoder.shape == (2, 4, target, target)
+        assert found.memory.shape == (2, 4, target, source)
+    (only_decoder,) = forced(model, PAIRS[:1], layers=(layer,)).weights
+    assert len(only_decoder.encoder) == (0 if own else 1)
+    assert torch.equal(
+        only_decoder.memory[0], forced(model, PAIRS[:1], (1, layer)).weights[0].memory[1]
+    )
+
+
 @pytest.mark.parametrize("changes", VARIATIONS.values(), ids=VARIATIONS)
 def test_weights_times_values_are_what_the_core_computes(changes, monkeypatch):
     """The core's own inputs and outputs are caught in the same pass."""

@@ -99,6 +99,11 @@ def test_paths_are_data_and_never_expanded():
         ),
         (
             "model",
+            {"decoder_num_heads": 7},
+            "decoder_num_heads: must divide d_model 512 unless d_k and d_v are given, but is 7",
+        ),
+        (
+            "model",
             {"positions": "learned", "first_position": 2},
             "first_position: must be 0 for learned positions, but is 2",
         ),

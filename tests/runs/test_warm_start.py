@@ -187,6 +187,11 @@ def test_one_matrix_becomes_three_equal_ones(toy, tmp_path):
             {"num_layers": 2, "d_model": 10, "d_ff": 3},
             "num_layers 1, d_model 20, d_ff 28, but the recipe's model has num_layers 2, d_model",
         ),
+        (
+            {"decoder_num_layers": 2},
+            "with decoder_num_layers null, decoder_d_ff null, decoder_num_heads null, but the "
+            "recipe's model has decoder_num_layers 2, decoder_d_ff 28, decoder_num_heads 5",
+        ),
         ({"norm": "pre"}, "was trained with norm post, but the recipe's model has norm pre"),
         (
             {"positions": "learned"},
