@@ -9,7 +9,9 @@ CONFIG = "config.json"  # the settings with which the model is rebuilt
 TRAINING_STATE = "training_state.pt"  # optimizer and progress; only in checkpoints to resume from
 SENTENCEPIECE_MODEL = "tokenizer.model"
 VOCABULARY = "vocabulary.txt"
+SOURCE_VOCABULARY = "source_vocabulary.txt"  # beside it, if the languages share none
 TOKENIZER_FILES = (SENTENCEPIECE_MODEL, VOCABULARY)  # a model or prepared corpus has one of them
+FURTHER_TOKENIZER_FILES = (SOURCE_VOCABULARY,)
 
 # In a run, a model and a prepared corpus.
 RECIPE = "recipe.yaml"  # with every default

@@ -135,6 +135,11 @@ def load_model(path: Path, device: torch.device | str = "cpu") -> LoadedModel:
             f"{directory} is damaged: its tokenizer has {tokenizer.size:,} pieces, {CONFIG} says "
             f"{settings.vocabulary_size:,}."
         )
+    if settings.architecture.source_vocabulary_size != tokenizer.source_size:
+        raise DamagedError(
+            f"{directory} is damaged: the source's own vocabulary has {tokenizer.source_size} "
+            f"pieces, {CONFIG} says {settings.architecture.source_vocabulary_size}."
+        )
     weights = read_weights(directory, settings)
     with NoDraws():
         model = Transformer(settings.architecture, tokenizer.size)

@@ -16,7 +16,12 @@ SMALL: dict[str, Any] = {"num_layers": 2, "d_model": 20, "d_ff": 28, "num_heads"
 # Each option with its values; some values are those of several keys.
 VALUES: dict[str, list[Any]] = {
     "norm": ["post", "pre"],
-    "tied_embeddings": ["all", "decoder", "none"],
+    "tied_embeddings": [
+        "all",
+        "decoder",
+        "none",
+        *({"tied_embeddings": tied, "source_vocabulary_size": 97} for tied in ("decoder", "none")),
+    ],
     "positions": [
         "sinusoidal",
         "learned",

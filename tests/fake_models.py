@@ -110,7 +110,7 @@ class ByteTokenizer:
     """A piece for each byte of the UTF-8 text."""
 
     unk_id, bos_id, eos_id = UNK, BOS, EOS
-    size = NUM_MARKS + 256
+    size, source_size = NUM_MARKS + 256, None
 
     def encode(self, text, side="source"):
         return [NUM_MARKS + byte for byte in text.encode()]
@@ -128,7 +128,7 @@ class ByteTokenizer:
     def joined(self, text):
         return text
 
-    def pieces(self, ids):
+    def pieces(self, ids, side="target"):
         return [f"<{token - NUM_MARKS:02x}>" for token in ids]
 
     def save(self, directory):

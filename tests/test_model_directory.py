@@ -8,12 +8,14 @@ import pytest
 import torch
 
 from nmt_cli.atomic_files import directory_appearing_whole, write_manifest
+from nmt_cli.corpus.normalization import Normalizer
+from nmt_cli.corpus.whitespace_tokenizer import CONTROL, WhitespaceTokenizer
 from nmt_cli.errors import DamagedError, UserError
 from nmt_cli.file_names import CONFIG, MANIFEST, RECIPE, WEIGHTS
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.model_directory import find_model, list_checkpoints, load_model, read_weights
 from nmt_cli.model_settings import settings_of
-from tests.fake_models import save_as_model
+from tests.fake_models import save_as_model, tiny_recipe
 
 FORMAT_1 = Path(__file__).parent / "formats/format_1"
 
@@ -230,3 +232,21 @@ def test_a_recipe_of_format_1_names_no_other_file(toy, tmp_path):
     write_manifest(folder, {"kind": "average", "format_version": 1})
     with pytest.raises(DamagedError, match=r"extends: is not allowed here"):
         load_model(folder)
+
+
+def test_the_sources_own_vocabulary_is_saved_and_its_size_is_checked(tmp_path):
+    model = {"tied_embeddings": "none", "source_vocabulary_size": 5}
+    recipe = tiny_recipe()
+    recipe = recipe.model_copy(update={"model": recipe.model.model_copy(update=model)})
+    for pieces in (["cat", "ant"], ["cat", "ant", "bee"]):
+        own = [*CONTROL, *pieces]
+        tokenizer = WhitespaceTokenizer([*CONTROL, "bee"], Normalizer(recipe.data), None, own)
+        with directory_appearing_whole(tmp_path / str(len(own))) as partial:
+            partial.facts.update(kind="average")
+            save_as_model(partial, recipe, tokenizer, Transformer(recipe.model, tokenizer.size))
+    loaded = load_model(tmp_path / "5").tokenizer
+    assert loaded.encode("ant bee cat") == [4, 0, 3]
+    assert loaded.encode("ant bee cat", "target") == [0, 3, 0]
+    assert (loaded.pieces([3, 4], "source"), loaded.pieces([3])) == (["cat", "ant"], ["bee"])
+    with pytest.raises(DamagedError, match="own vocabulary has 6 pieces, "):
+        load_model(tmp_path / "6")

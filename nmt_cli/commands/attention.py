@@ -163,7 +163,7 @@ def _attention(
     end = tokenizer.pieces([tokenizer.eos_id])
     start = tokenizer.pieces([start_id(model.config, tokenizer)])
     end_of_source = tokenizer.pieces(source_end(model.config, tokenizer))
-    source_pieces, target_pieces = tokenizer.pieces(source), tokenizer.pieces(target)
+    source_pieces, target_pieces = tokenizer.pieces(source, "source"), tokenizer.pieces(target)
     return Attention(
         str(loaded.path),
         texts["source"],

@@ -10,7 +10,14 @@ from nmt_cli.atomic_files import directory_appearing_whole, refuse_directory, ve
 from nmt_cli.corpus.tokenizer import load_tokenizer
 from nmt_cli.errors import UserError
 from nmt_cli.figures import counted
-from nmt_cli.file_names import AVERAGE, AVERAGE_INT8, RECIPE, TOKENIZER_FILES, WEIGHTS
+from nmt_cli.file_names import (
+    AVERAGE,
+    AVERAGE_INT8,
+    FURTHER_TOKENIZER_FILES,
+    RECIPE,
+    TOKENIZER_FILES,
+    WEIGHTS,
+)
 from nmt_cli.folders import is_model, is_run, what_to_give
 from nmt_cli.locks import claimed
 from nmt_cli.model_directory import find_model, list_checkpoints, save_model
@@ -115,7 +122,7 @@ def _refuse_different(
         other_model = own.architecture != settings[0].architecture
         other_pieces = any(
             manifest["files"].get(name) != manifests[0]["files"].get(name)
-            for name in TOKENIZER_FILES
+            for name in (*TOKENIZER_FILES, *FURTHER_TOKENIZER_FILES)
         )
         if other_model or other_pieces:
             what = "model" if other_model else "tokenizer"

@@ -47,6 +47,8 @@ class SentencePieceTokenizer:
     the model ``name``.
     """
 
+    source_size = None
+
     def __init__(self, model: bytes, normalizer: Normalizer, name: str) -> None:
         self._model, self._normalizer = model, normalizer
         self._processor = _processor(model, name)
@@ -110,8 +112,9 @@ class SentencePieceTokenizer:
         """Return ``text`` unchanged: a corpus for SentencePiece is not in pieces."""
         return text
 
-    def pieces(self, ids: Sequence[int]) -> list[str]:
+    def pieces(self, ids: Sequence[int], side: Side = "target") -> list[str]:
         """Return the pieces that ``ids`` stand for. Raises NoTextError if an id has none."""
+        del side
         try:
             return self._processor.id_to_piece([int(token) for token in ids])
         except (IndexError, UnicodeDecodeError):

@@ -7,15 +7,19 @@ from typing import Protocol
 
 from nmt_cli.corpus import sentencepiece_tokenizer, whitespace_tokenizer
 from nmt_cli.corpus.normalization import Normalizer, Side
-from nmt_cli.file_names import SENTENCEPIECE_MODEL, VOCABULARY
+from nmt_cli.file_names import SENTENCEPIECE_MODEL, SOURCE_VOCABULARY, VOCABULARY
 from nmt_cli.model_settings import TextSettings
 from nmt_cli.recipe.schema import DataConfig, TokenizerConfig
 
 
 class Tokenizer(Protocol):
-    """Cuts normalized text into pieces of one vocabulary that both languages share."""
+    """Cuts normalized text into pieces of one vocabulary, or of one for each language.
 
-    size: int
+    Both vocabularies have ``<unk>`` and ``</s>`` at the same places.
+    """
+
+    size: int  # of the target's vocabulary
+    source_size: int | None  # of the source's own; None if both languages share one
     bos_id: int  # the decoder's first input; equals eos_id if the model has no <s>
     eos_id: int
     unk_id: int
@@ -39,7 +43,7 @@ class Tokenizer(Protocol):
         """Return corpus text in the form that ``decode`` returns, with its pieces joined."""
         ...
 
-    def pieces(self, ids: Sequence[int]) -> list[str]:
+    def pieces(self, ids: Sequence[int], side: Side = "target") -> list[str]:
         """Return the pieces that ``ids`` stand for. Raises NoTextError if an id has none."""
         ...
 
@@ -57,7 +61,9 @@ def load_tokenizer(directory: Path, text: TextSettings) -> Tokenizer:
     if text.type == "whitespace":
         path = directory / VOCABULARY
         vocabulary = whitespace_tokenizer.read_vocabulary(path)
-        return whitespace_tokenizer.WhitespaceTokenizer(vocabulary, normalizer, text.joiner)
+        of_source = directory / SOURCE_VOCABULARY
+        own = whitespace_tokenizer.read_vocabulary(of_source) if of_source.exists() else None
+        return whitespace_tokenizer.WhitespaceTokenizer(vocabulary, normalizer, text.joiner, own)
     path = directory / SENTENCEPIECE_MODEL
     model = sentencepiece_tokenizer.read_model(path)
     return sentencepiece_tokenizer.SentencePieceTokenizer(model, normalizer, str(path))

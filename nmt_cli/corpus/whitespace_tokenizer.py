@@ -8,7 +8,7 @@ from nmt_cli import logs
 from nmt_cli.corpus.no_text import NoTextError
 from nmt_cli.corpus.normalization import Normalizer, Side
 from nmt_cli.errors import DamagedError, UserError
-from nmt_cli.file_names import VOCABULARY
+from nmt_cli.file_names import SOURCE_VOCABULARY, VOCABULARY
 from nmt_cli.recipe.schema import TokenizerConfig
 
 LARGEST_FILE = 50 << 20  # bytes
@@ -19,22 +19,32 @@ MANY_PIECES = 100_000
 class WhitespaceTokenizer:
     """A vocabulary as a list; the id of a piece is its index.
 
-    A piece of the text that is spelt like a control piece has an id of its own.
+    A piece of the text that is spelt like a control piece has an id of its own. The source may have
+    a vocabulary of its own, with the same control pieces.
     """
 
     unk_id, bos_id, eos_id = range(len(CONTROL))
+    source_size: int | None
 
     def __init__(
-        self, vocabulary: Sequence[str], normalizer: Normalizer, joiner: str | None
+        self,
+        vocabulary: Sequence[str],
+        normalizer: Normalizer,
+        joiner: str | None,
+        source_vocabulary: Sequence[str] | None = None,
     ) -> None:
-        self._vocabulary, self._normalizer, self._joiner = vocabulary, normalizer, joiner
-        first = len(CONTROL)
-        self._ids = {piece: first + place for place, piece in enumerate(vocabulary[first:])}
-        self.size = len(vocabulary)
+        self._normalizer, self._joiner = normalizer, joiner
+        self._vocabularies = {"source": source_vocabulary or vocabulary, "target": vocabulary}
+        self.size, self.source_size = len(vocabulary), None
+        ids = _ids_of(vocabulary)
+        self._ids = {"source": ids, "target": ids}
+        if source_vocabulary is not None:
+            self.source_size = len(source_vocabulary)
+            self._ids["source"] = _ids_of(source_vocabulary)
 
     def encode(self, text: str, side: Side = "source") -> list[int]:
         """Return the ids of the pieces of ``text``, without marks of start and end."""
-        ids, unk_id = self._ids, self.unk_id
+        ids, unk_id = self._ids[side], self.unk_id
         return [ids.get(piece, unk_id) for piece in self.split(text, side)]
 
     def split(self, text: str, side: Side = "source") -> list[str]:
@@ -61,17 +71,30 @@ class WhitespaceTokenizer:
         pieces = " ".join(text.split())
         return f"{pieces} ".replace(f"{self._joiner} ", "").removesuffix(" ")
 
-    def pieces(self, ids: Sequence[int]) -> list[str]:
+    def pieces(self, ids: Sequence[int], side: Side = "target") -> list[str]:
         """Return the pieces that ``ids`` stand for. Raises NoTextError if an id has none."""
+        vocabulary = self._vocabularies[side]
         try:
-            return [self._vocabulary[token] for token in ids]
+            return [vocabulary[token] for token in ids]
         except IndexError:
-            raise NoTextError(ids, self.size) from None
+            raise NoTextError(ids, len(vocabulary)) from None
 
     def save(self, directory: Path) -> None:
-        """Write ``vocabulary.txt``: one piece per line, in the order of their ids."""
-        text = "".join(f"{piece}\n" for piece in self._vocabulary)
-        (directory / VOCABULARY).write_bytes(text.encode())
+        """Write ``vocabulary.txt``: one piece per line, in the order of their ids.
+
+        ``source_vocabulary.txt`` is the same for the source, if it has a vocabulary of its own.
+        """
+        names = {"target": VOCABULARY}
+        if self.source_size is not None:
+            names["source"] = SOURCE_VOCABULARY
+        for side, name in names.items():
+            text = "".join(f"{piece}\n" for piece in self._vocabularies[side])
+            (directory / name).write_bytes(text.encode())
+
+
+def _ids_of(vocabulary: Sequence[str]) -> dict[str, int]:
+    first = len(CONTROL)
+    return {piece: first + place for place, piece in enumerate(vocabulary[first:])}
 
 
 def count_vocabulary(sentences: Iterable[str], config: TokenizerConfig) -> list[str]:

@@ -41,8 +41,11 @@ def count_parameters(config: ModelConfig, vocabulary_size: int) -> Parameters:
     """Return the parameters of a model with this vocabulary."""
     d_model = config.d_model
     is_learned = config.positions == "learned"
+    num_vectors = MATRICES[config.tied_embeddings] * vocabulary_size
+    if config.source_vocabulary_size is not None:
+        num_vectors += config.source_vocabulary_size - vocabulary_size
     return Parameters(
-        embeddings=MATRICES[config.tied_embeddings] * vocabulary_size * d_model,
+        embeddings=num_vectors * d_model,
         positions=2 * config.max_positions * d_model if is_learned else 0,
         output_bias=vocabulary_size if config.output_bias else 0,
         encoder=_of_stack(config, config.encoder, num_attentions=1),

@@ -5,6 +5,7 @@ It is found by one pass over the finished outputs, so the search is not slower w
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
+from nmt_cli.corpus.normalization import Side
 from nmt_cli.corpus.piece_words import words_of_pieces
 from nmt_cli.corpus.sentence_marks import without_end
 from nmt_cli.corpus.tokenizer import Tokenizer
@@ -84,10 +85,11 @@ class AttentionToSource:
         (memory,) = weights.memory  # H T S, of the only layer
         # Row t predicts token t, and the last row </s>. A last column may belong to </s>.
         attention = memory.mean(0)[:-1, : len(pair.source)].cpu().numpy()
-        return most_attended(attention, self._words(pair.target), self._words(pair.source))
+        target, source = self._words(pair.target, "target"), self._words(pair.source, "source")
+        return most_attended(attention, target, source)
 
-    def _words(self, tokens: Sequence[int]) -> list[list[int]]:
-        return words_of_pieces(self._tokenizer.pieces(tokens), self._text)
+    def _words(self, tokens: Sequence[int], side: Side) -> list[list[int]]:
+        return words_of_pieces(self._tokenizer.pieces(tokens, side), self._text)
 
     def _source_of(self, sentence: Sentence) -> Sequence[int]:
         return without_end(sentence.tokens, self._model.config)

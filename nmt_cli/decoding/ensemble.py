@@ -13,7 +13,7 @@ from torch import Tensor
 
 from nmt_cli.decoding.search import StepInput, StepModel
 from nmt_cli.errors import UserError
-from nmt_cli.file_names import TOKENIZER_FILES
+from nmt_cli.file_names import FURTHER_TOKENIZER_FILES, TOKENIZER_FILES
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.model_directory import LoadedModel, fingerprint, load_model
 from nmt_cli.model_settings import ModelSettings
@@ -51,7 +51,7 @@ def _difference(first: LoadedModel, other: LoadedModel) -> str | None:
     for name, value in first.settings.text._asdict().items():
         if getattr(other.settings.text, name) != value:
             return {"type": "types of tokenizers"}.get(name, f"settings of {name}")
-    if _tokenizer_checksum(first) != _tokenizer_checksum(other):
+    if _tokenizer_checksums(first) != _tokenizer_checksums(other):
         return "vocabularies"
     if first.settings.trees != other.settings.trees:
         return "notations of trees"
@@ -62,9 +62,10 @@ def _difference(first: LoadedModel, other: LoadedModel) -> str | None:
     return None
 
 
-def _tokenizer_checksum(loaded: LoadedModel) -> str:
+def _tokenizer_checksums(loaded: LoadedModel) -> dict[str, str]:
     files = loaded.manifest["files"]
-    return next(files[name]["sha256"] for name in TOKENIZER_FILES if name in files)
+    names = (*TOKENIZER_FILES, *FURTHER_TOKENIZER_FILES)
+    return {name: files[name]["sha256"] for name in names if name in files}
 
 
 class Ensemble:

@@ -17,13 +17,17 @@ from nmt_cli.recipe.model_config import ModelConfig
 
 
 class Transformer(nn.Module):
-    """Encoder and decoder over packed batches, with one vocabulary for both sides."""
+    """Encoder and decoder over packed batches.
+
+    ``vocabulary_size`` is that of the target, and of the source if they share a vocabulary.
+    """
 
     def __init__(self, config: ModelConfig, vocabulary_size: int) -> None:
         super().__init__()
         self.config = config
         self.vocabulary_size = vocabulary_size
-        source_weight = new_embedding_weight(vocabulary_size, config.d_model)
+        source_size = config.source_vocabulary_size or vocabulary_size
+        source_weight = new_embedding_weight(source_size, config.d_model)
         target_weight, output_weight = source_weight, source_weight
         if config.tied_embeddings != "all":
             target_weight = output_weight = new_embedding_weight(vocabulary_size, config.d_model)

@@ -109,6 +109,7 @@ FORBIDDEN = (
     "model.decoder_num_layers",
     "model.decoder_d_ff",
     "model.decoder_num_heads",
+    "model.source_vocabulary_size",
 )
 
 

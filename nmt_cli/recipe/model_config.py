@@ -131,6 +131,12 @@ class ModelConfig(PaperModel):
         default=None, description="Heads of the decoder's attention if it has not num_heads."
     )
 
+    source_vocabulary_size: Annotated[Count, Field(ge=4, le=10_000_000)] | None = Field(
+        default=None,
+        description="Pieces of the source's own vocabulary, in models that were made elsewhere; "
+        "null if both languages share one.",
+    )
+
     def problems(self) -> Iterator[Problem]:
         """Yield widths that do not fit together, and options that need another one."""
         yield from super().problems()
@@ -139,6 +145,9 @@ class ModelConfig(PaperModel):
         if by_heads and heads != self.num_heads and self.d_model % heads:
             text = f"must divide d_model {self.d_model:,} unless d_k and d_v are given, but is "
             yield Problem("decoder_num_heads", f"{text}{heads:,}", "d_model")
+        if self.source_vocabulary_size is not None and self.tied_embeddings == "all":
+            text = "must be decoder or none beside source_vocabulary_size, but is all"
+            yield Problem("tied_embeddings", text, "source_vocabulary_size")
         if self.positions == "learned":
             if self.sinusoid_frequencies != "paper":
                 text = f"must be paper for learned positions, but is {self.sinusoid_frequencies}"

@@ -298,6 +298,9 @@ class Recipe(Section):
     def problems(self) -> Iterator[Problem]:
         """Yield limits that the longest sentence would exceed, and what does not suit the data."""
         yield from self._problems_of_trees()
+        if self.model.source_vocabulary_size is not None:
+            text = "must be null, because the tokenizer of a recipe has one vocabulary for both"
+            yield Problem("model.source_vocabulary_size", f"{text} languages")
         longest = self.data.max_length + 1  # with the end of sentence
         if longest > self.training.tokens_per_step:
             yield Problem(

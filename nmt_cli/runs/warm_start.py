@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from nmt_cli.corpus.normalization import Side
 from nmt_cli.corpus.tokenizer import Tokenizer
 from nmt_cli.errors import UserError
 from nmt_cli.file_names import WEIGHTS
@@ -19,8 +20,8 @@ from nmt_cli.recipe.changes import as_written
 from nmt_cli.recipe.model_config import ModelConfig
 
 # Their rows are pieces; under these names whether they are one matrix, two or three.
-VOCABULARY_MATRICES = ("source_embedding.weight", "target_embedding.weight", "output_weight")
-OF_PIECES = (*VOCABULARY_MATRICES, "output_bias")
+SOURCE_MATRIX = "source_embedding.weight"
+OF_PIECES = (SOURCE_MATRIX, "target_embedding.weight", "output_weight", "output_bias")
 LEAST_TIED_LAST = ("all", "decoder", "none")
 DIFFERENCES_NAMED = 3
 
@@ -52,10 +53,12 @@ def start_from(path: Path, model: Transformer, tokenizer: Tokenizer) -> WarmStar
     """
     parent = load_model(path)
     _refuse_other_architecture(parent, model.config)
-    ids, parent_ids = _ids_of_common_pieces(tokenizer, parent.tokenizer)
-    _copy_weights(model, parent.model, ids, parent_ids)
+    of_source, of_target = (
+        _common_pieces(tokenizer, parent.tokenizer, side) for side in ("source", "target")
+    )
+    _copy_weights(model, parent.model, of_source, of_target)
     sha256 = parent.manifest["files"][WEIGHTS]["sha256"]
-    return WarmStart(parent.path, sha256, len(ids), tokenizer.size)
+    return WarmStart(parent.path, sha256, len(of_target.ids), tokenizer.size)
 
 
 def _refuse_other_architecture(parent: LoadedModel, config: ModelConfig) -> None:
@@ -80,7 +83,10 @@ def _refuse_other_architecture(parent: LoadedModel, config: ModelConfig) -> None
 def _architecture(config: ModelConfig) -> dict[str, object]:
     """Return what decides names, shapes and meaning of the weights, beside the vocabulary."""
     keys = config.model_dump(
-        exclude={"dropout", "attention_dropout", "relu_dropout", "tied_embeddings"}
+        exclude={
+            *("dropout", "attention_dropout", "relu_dropout"),
+            *("tied_embeddings", "source_vocabulary_size"),
+        }
     )
     keys.update(d_k=config.key_width, d_v=config.value_width)
     for key, value in config.decoder._asdict().items():
@@ -91,39 +97,48 @@ def _architecture(config: ModelConfig) -> dict[str, object]:
     return keys
 
 
-def _ids_of_common_pieces(tokenizer: Tokenizer, parent: Tokenizer) -> tuple[list[int], list[int]]:
+class _CommonPieces(NamedTuple):
+    ids: list[int]
+    parent_ids: list[int]  # of the same pieces
+
+
+def _common_pieces(tokenizer: Tokenizer, parent: Tokenizer, side: Side) -> _CommonPieces:
     """Return the ids of pieces that both have, and the other's ids of the same pieces.
 
     Marks of start, end and unknown pieces are matched by what they do, because a piece of the text
     may be spelt like one of them.
     """
-    parent_ids = _ids_of_text_pieces(parent)
+    parent_ids = _ids_of_text_pieces(parent, side)
     pairs = {
         token: parent_ids[piece]
-        for piece, token in _ids_of_text_pieces(tokenizer).items()
+        for piece, token in _ids_of_text_pieces(tokenizer, side).items()
         if piece in parent_ids
     }
     pairs[tokenizer.unk_id] = parent.unk_id
     pairs[tokenizer.bos_id] = parent.bos_id
     pairs[tokenizer.eos_id] = parent.eos_id  # after bos, which may be the same piece here
-    return list(pairs.keys()), list(pairs.values())
+    return _CommonPieces(list(pairs.keys()), list(pairs.values()))
 
 
-def _ids_of_text_pieces(tokenizer: Tokenizer) -> dict[str, int]:
+def _ids_of_text_pieces(tokenizer: Tokenizer, side: Side) -> dict[str, int]:
     marks = {tokenizer.unk_id, tokenizer.bos_id, tokenizer.eos_id}
-    pieces = tokenizer.pieces(range(tokenizer.size))
+    size = tokenizer.size
+    if side == "source" and tokenizer.source_size is not None:
+        size = tokenizer.source_size
+    pieces = tokenizer.pieces(range(size), side)
     return {piece: token for token, piece in enumerate(pieces) if token not in marks}
 
 
 @torch.no_grad()
 def _copy_weights(
-    model: Transformer, parent: Transformer, ids: list[int], parent_ids: list[int]
+    model: Transformer, parent: Transformer, of_source: _CommonPieces, of_target: _CommonPieces
 ) -> None:
     # A matrix that is three here may be one there, and has all its names.
     weights: dict[str, Tensor] = dict(parent.named_parameters(remove_duplicate=False))
     for name, parameter in model.named_parameters():
         weight = weights[name].to(parameter.device)
         if name in OF_PIECES:
+            ids, parent_ids = of_source if name == SOURCE_MATRIX else of_target
             parameter[ids] = weight[parent_ids]
         else:
             parameter.copy_(weight)

@@ -19,7 +19,10 @@ LINES = ["w1 w2 w3", "w4", "w5 w6 w7 w8 w9 w10 w11"]
 @pytest.mark.parametrize("options", OPTION_SETS)
 def test_scores_of_the_search_are_those_of_training_also_after_saving(options, tmp_path):
     recipe = tiny_recipe()
-    tokenizer = WhitespaceTokenizer(PIECES, Normalizer(recipe.data), None)
+    own = None
+    if "source_vocabulary_size" in options:
+        own = [*CONTROL, *(f"w{n}" for n in reversed(range(options["source_vocabulary_size"] - 3)))]
+    tokenizer = WhitespaceTokenizer(PIECES, Normalizer(recipe.data), None, own)
     model = random_model(options, tokenizer.size).eval()
     recipe = recipe.model_copy(update={"model": model.config})
     with directory_appearing_whole(tmp_path / "model") as partial:
@@ -27,6 +30,8 @@ def test_scores_of_the_search_are_those_of_training_also_after_saving(options, t
         save_as_model(partial, recipe, tokenizer, model)
     loaded = load_model(tmp_path / "model")
     assert loaded.settings.architecture == model.config
+    for side in ("source", "target"):
+        assert loaded.tokenizer.encode(LINES[0], side) == tokenizer.encode(LINES[0], side)
     saved = zip(model.named_parameters(), loaded.model.named_parameters(), strict=True)
     assert all(a[0] == b[0] and torch.equal(a[1], b[1]) for a, b in saved)
 

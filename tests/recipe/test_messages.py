@@ -13,7 +13,12 @@ OPTIONAL_KEYS = {
     *("data.test", "data.prepared", "data.filters.max_length_ratio", "tokenizer.model"),
     *("tokenizer.joiner", "tokenizer.sampling", "model.d_k", "model.d_v", "training.max_epochs"),
     *("training.peak_learning_rate", "training.clip_norm", "training.ema_decay"),
-    *("model.decoder_num_layers", "model.decoder_d_ff", "model.decoder_num_heads"),
+    *(
+        "model.source_vocabulary_size",
+        "model.decoder_num_layers",
+        "model.decoder_d_ff",
+        "model.decoder_num_heads",
+    ),
     *("validation.patience", "validation.every_epochs", "checkpoints.every_epochs"),
 }
 MAY_BE_ZERO = {

@@ -99,6 +99,16 @@ def test_paths_are_data_and_never_expanded():
         ),
         (
             "model",
+            {"source_vocabulary_size": 300, "tied_embeddings": "none"},
+            "model.source_vocabulary_size: must be null, because the tokenizer of a recipe has one",
+        ),
+        (
+            "model",
+            {"source_vocabulary_size": 300},
+            "tied_embeddings: must be decoder or none beside source_vocabulary_size, but is all",
+        ),
+        (
+            "model",
             {"decoder_num_heads": 7},
             "decoder_num_heads: must divide d_model 512 unless d_k and d_v are given, but is 7",
         ),

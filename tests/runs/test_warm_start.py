@@ -139,6 +139,24 @@ def test_the_output_bias_of_a_piece_is_found_by_its_name(toy, tmp_path):
     assert model.output_bias.tolist() == [0, 1, 2, 0, 4, 3]
 
 
+def test_a_parent_whose_source_has_a_vocabulary_of_its_own(toy, tmp_path):
+    own = [*CONTROL, "owl", "cat", "ant"]
+    separate = {"tied_embeddings": "decoder", "source_vocabulary_size": len(own)}
+    recipe = changed(toy.recipe, **separate)
+    theirs = WhitespaceTokenizer([*CONTROL, "bee", "ant"], Normalizer(recipe.data), None, own)
+    parent = write_parent(tmp_path / "parent", recipe, theirs)
+    child = changed(toy.recipe, tied_embeddings="decoder")
+    ours = whitespace(child, ["ant", "bee", "cat"])
+    model = new_model(child, ours, seed=2)
+    fresh = matrices(model)
+    assert start_from(tmp_path / "parent", model, ours).pieces_matched == 5
+    found, wanted = matrices(model), matrices(parent)
+    source, target = (f"{side}_embedding.weight" for side in ("source", "target"))
+    assert torch.equal(found[source][[0, 1, 2, 3, 5]], wanted[source][[0, 1, 2, 5, 4]])
+    assert torch.equal(found[target][[0, 1, 2, 3, 4]], wanted[target][[0, 1, 2, 4, 3]])
+    assert torch.equal(found[source][4], fresh[source][4])
+
+
 def test_sentencepiece_pieces_are_matched_by_name(toy, tmp_path):
     recipe, theirs = sentencepiece(toy.recipe, WORDS[:7], seed=1)
     _, ours = sentencepiece(toy.recipe, WORDS[3:], seed=2)
