@@ -10,8 +10,18 @@ TRAINING_STATE = "training_state.pt"  # optimizer and progress; only in checkpoi
 SENTENCEPIECE_MODEL = "tokenizer.model"
 VOCABULARY = "vocabulary.txt"
 SOURCE_VOCABULARY = "source_vocabulary.txt"  # beside it, if the languages share none
-TOKENIZER_FILES = (SENTENCEPIECE_MODEL, VOCABULARY)  # a model or prepared corpus has one of them
-FURTHER_TOKENIZER_FILES = (SOURCE_VOCABULARY,)
+# Of a model that was made elsewhere: a SentencePiece model of each language, the ids of the pieces,
+# and those of the source's pieces if the languages share no vocabulary.
+SOURCE_SENTENCEPIECE, TARGET_SENTENCEPIECE = "source.spm", "target.spm"
+TARGET_PIECES, SOURCE_PIECES = "vocab.json", "source_vocab.json"
+# A model has one of these, a prepared corpus one of the first two.
+TOKENIZER_FILES = (SENTENCEPIECE_MODEL, VOCABULARY, TARGET_PIECES)
+FURTHER_TOKENIZER_FILES = (
+    SOURCE_VOCABULARY,
+    SOURCE_SENTENCEPIECE,
+    TARGET_SENTENCEPIECE,
+    SOURCE_PIECES,
+)
 
 # In a run, a model and a prepared corpus.
 RECIPE = "recipe.yaml"  # with every default

@@ -51,7 +51,7 @@ class SentencePieceTokenizer:
 
     def __init__(self, model: bytes, normalizer: Normalizer, name: str) -> None:
         self._model, self._normalizer = model, normalizer
-        self._processor = _processor(model, name)
+        self._processor = load_processor(model, name)
         self.size = int(self._processor.get_piece_size())
         self.unk_id = int(self._processor.unk_id())
         self.eos_id = int(self._processor.eos_id())
@@ -68,7 +68,7 @@ class SentencePieceTokenizer:
         """Return what ``encode`` returns for each text, in a third of the time."""
         if not self._normalizer.is_identity:
             texts = [self._normalizer(text, side) for text in texts]
-        return self._processor.encode(list(map(_spaced, texts)), out_type=int, num_threads=1)
+        return self._processor.encode(list(map(spaced, texts)), out_type=int, num_threads=1)
 
     def ways_to_cut(self, strength: float, name: str) -> WaysToCut:
         """Return what draws the pieces of plain text, with the strength of the randomness.
@@ -225,7 +225,7 @@ class _TrainingText:
     def __iter__(self) -> Iterator[str]:
         try:
             for sentence in self._sentences:
-                text = _spaced(sentence.replace(SKIPPED_BY_TRAINER, " "))
+                text = spaced(sentence.replace(SKIPPED_BY_TRAINER, " "))
                 for start in range(0, len(text), LONGEST_TRAINING_TEXT):
                     yield text[start : start + LONGEST_TRAINING_TEXT]
         except BaseException as error:  # also a signal's, which C++ would turn into a message
@@ -233,14 +233,15 @@ class _TrainingText:
             raise
 
 
-def _spaced(text: str) -> str:
+def spaced(text: str) -> str:
     """Return ``text`` with each run of white space as one space: pieces have no other kind."""
     if text.isprintable() and SPACE_IN_PIECES not in text and "  " not in text:
         return text.strip(" ")  # twice as fast; the space is the only printable white space
     return " ".join(text.replace(SPACE_IN_PIECES, " ").split())
 
 
-def _processor(model: bytes, name: str) -> sentencepiece.SentencePieceProcessor:
+def load_processor(model: bytes, name: str) -> sentencepiece.SentencePieceProcessor:
+    """Return SentencePiece with ``model``. Raises DamagedError, which calls the model ``name``."""
     try:
         processor = sentencepiece.SentencePieceProcessor()
         if not model or not processor.load_from_serialized_proto(model):

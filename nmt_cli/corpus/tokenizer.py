@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Protocol
 
 from nmt_cli.corpus import sentencepiece_tokenizer, whitespace_tokenizer
+from nmt_cli.corpus.mapped_sentencepiece import load_mapped
 from nmt_cli.corpus.normalization import Normalizer, Side
-from nmt_cli.file_names import SENTENCEPIECE_MODEL, SOURCE_VOCABULARY, VOCABULARY
+from nmt_cli.file_names import SENTENCEPIECE_MODEL, SOURCE_VOCABULARY, TARGET_PIECES, VOCABULARY
 from nmt_cli.model_settings import TextSettings
 from nmt_cli.recipe.schema import DataConfig, TokenizerConfig
 
@@ -48,7 +49,7 @@ class Tokenizer(Protocol):
         ...
 
     def save(self, directory: Path) -> None:
-        """Write ``tokenizer.model`` or ``vocabulary.txt``."""
+        """Write ``tokenizer.model`` or ``vocabulary.txt``, or the files of two models."""
         ...
 
 
@@ -64,6 +65,8 @@ def load_tokenizer(directory: Path, text: TextSettings) -> Tokenizer:
         of_source = directory / SOURCE_VOCABULARY
         own = whitespace_tokenizer.read_vocabulary(of_source) if of_source.exists() else None
         return whitespace_tokenizer.WhitespaceTokenizer(vocabulary, normalizer, text.joiner, own)
+    if (directory / TARGET_PIECES).exists():
+        return load_mapped(directory, normalizer)
     path = directory / SENTENCEPIECE_MODEL
     model = sentencepiece_tokenizer.read_model(path)
     return sentencepiece_tokenizer.SentencePieceTokenizer(model, normalizer, str(path))
