@@ -23,7 +23,7 @@ test: setup
 
 # With the programs that models are exported to.
 test-all: setup
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt $(PIP_ARGS) --editable ".[ctranslate2]"
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt $(PIP_ARGS) --editable ".[ctranslate2,huggingface]"
 	$(BIN)/python -m pytest --numprocesses 3 -m ""
 
 lint: setup

@@ -6,11 +6,12 @@ from typing import Literal
 
 from nmt_cli.errors import UserError
 
-Extra = Literal["ctranslate2", "data", "parsing", "report"]
+Extra = Literal["ctranslate2", "data", "huggingface", "parsing", "report"]
 # The packages of each extra that are imported here; messages name the first.
 PACKAGES: dict[Extra, tuple[str, ...]] = {
     "ctranslate2": ("ctranslate2",),
     "data": ("pooch", "requests"),
+    "huggingface": ("transformers",),
     "parsing": ("nltk",),
     "report": ("matplotlib",),
 }

@@ -12,7 +12,7 @@ from nmt_cli.errors import EndedAtOnceError, InterruptedTrainingError, OutputErr
 
 HEAVY = (
     *("torch", "yaml", "pydantic", "numpy", "sentencepiece", "sacrebleu", "safetensors"),
-    *("matplotlib", "tensorboard", "pooch", "requests", "ctranslate2"),
+    *("matplotlib", "tensorboard", "pooch", "requests", "ctranslate2", "transformers"),
 )
 RECIPE_OPTIONS = {"--set"}
 MACHINE_OPTIONS = {

@@ -20,7 +20,7 @@ from nmt_cli.command_line.options import (
 @click.option(
     "--format",
     "output_format",
-    type=click.Choice(["ctranslate2"]),
+    type=click.Choice(["ctranslate2", "huggingface"]),
     required=True,
     help="The program that the model is for.",
 )
@@ -30,8 +30,8 @@ from nmt_cli.command_line.options import (
     default="float32",
     show_default=True,
     metavar="TYPE",
-    help="Type of the weights: float16, bfloat16, and int8, int16, int8_float32, int8_float16 or "
-    "int8_bfloat16.",
+    help="Type of the weights: float16 or bfloat16; for ctranslate2 also int8, int16, "
+    "int8_float32, int8_float16 or int8_bfloat16.",
 )
 @click.option(
     "--verify",
@@ -53,7 +53,7 @@ def export(model: Path, quiet: bool, **options: Any) -> None:
 
     MODEL is a model directory, a checkpoint or a run directory. The folder has a README.md that
     says how to use it and what differs. Needs the other program: pip install
-    'nmt-cli[ctranslate2]'.
+    'nmt-cli[ctranslate2]' or 'nmt-cli[huggingface]'.
     """
     logs.configure(quiet=quiet)
     from nmt_cli.commands import export as command

@@ -11,16 +11,17 @@ from nmt_cli.atomic_files import directory_appearing_whole, refuse_directory
 from nmt_cli.errors import UserError
 from nmt_cli.folders import EXPORT, kind_of
 from nmt_cli.hardware.device import set_num_threads
-from nmt_cli.interchange import ctranslate2_export
+from nmt_cli.interchange import ctranslate2_export, huggingface_export
 from nmt_cli.interchange.ctranslate2_card import card_of_ctranslate2
 from nmt_cli.interchange.ctranslate2_engine import CTranslate2Engine
 from nmt_cli.interchange.exported_model import ExportedModel
+from nmt_cli.interchange.huggingface_card import card_of_huggingface
+from nmt_cli.interchange.huggingface_engine import HuggingFaceEngine
 from nmt_cli.interchange.model_card import CardOf, model_card
 from nmt_cli.interchange.verification import Engine, Verification, verify
 from nmt_cli.interchange.verification_texts import verification_texts
 from nmt_cli.locks import claimed
 from nmt_cli.model_directory import LoadedModel, load_model
-from nmt_cli.model_settings import ModelSettings
 
 CARD = "README.md"
 EXACT = "float32"
@@ -31,7 +32,7 @@ class Format(NamedTuple):
 
     program: str
     quantizations: tuple[str, ...]
-    reasons_against: Callable[[ModelSettings], Iterable[str]]
+    reasons_against: Callable[[ExportedModel], Iterable[str]]
     write: Callable[[ExportedModel, Path, str], None]
     write_tokenizer: Callable[[LoadedModel, Path], None]
     engine: Callable[[Path, ExportedModel], Engine]
@@ -47,6 +48,15 @@ FORMATS = {
         ctranslate2_export.write_tokenizer,
         CTranslate2Engine,
         card_of_ctranslate2,
+    ),
+    "huggingface": Format(
+        "Hugging Face",
+        huggingface_export.QUANTIZATIONS,
+        huggingface_export.reasons_against,
+        huggingface_export.write_huggingface,
+        huggingface_export.write_tokenizer,
+        HuggingFaceEngine,
+        card_of_huggingface,
     ),
 }
 
@@ -78,10 +88,11 @@ def run(  # noqa: PLR0913 - the options of a command are its parameters
     _refuse_output(output, force=force)
     with claimed(output, "--output"):
         loaded = load_model(model)
-        _refuse_unsuited(chosen, loaded)
+        exported = ExportedModel.of(loaded)
+        _refuse_unsuited(chosen, exported, loaded.path)
         texts = verification_texts(loaded, sentences, verify) if verify else []
         with directory_appearing_whole(output, replace=force) as partial:
-            verification = _write(chosen, loaded, partial.path, quantization, texts)
+            verification = _write(chosen, loaded, exported, partial.path, quantization, texts)
             partial.facts.update(kind=EXPORT, format=output_format, quantization=quantization)
     if verification is None:
         logs.warning("the export was not verified (--verify 0).")
@@ -91,9 +102,13 @@ def run(  # noqa: PLR0913 - the options of a command are its parameters
 
 
 def _write(
-    chosen: Format, loaded: LoadedModel, folder: Path, quantization: str, texts: list[str]
+    chosen: Format,
+    loaded: LoadedModel,
+    exported: ExportedModel,
+    folder: Path,
+    quantization: str,
+    texts: list[str],
 ) -> Verification | None:
-    exported = ExportedModel.of(loaded)
     chosen.write(exported, folder, quantization)
     chosen.write_tokenizer(loaded, folder)
     verification = None
@@ -112,9 +127,7 @@ def _refuse_output(output: Path, *, force: bool) -> None:
     refuse_directory(output, replace=force)
 
 
-def _refuse_unsuited(chosen: Format, loaded: LoadedModel) -> None:
-    reasons = list(chosen.reasons_against(loaded.settings))
+def _refuse_unsuited(chosen: Format, exported: ExportedModel, path: Path) -> None:
+    reasons = list(chosen.reasons_against(exported))
     if reasons:
-        raise UserError(
-            f"{loaded.path} cannot be exported to {chosen.program}: {'; '.join(reasons)}."
-        )
+        raise UserError(f"{path} cannot be exported to {chosen.program}: {'; '.join(reasons)}.")

@@ -12,7 +12,6 @@ from nmt_cli.interchange.ctranslate2_layout import SIDES, ctranslate2_variables,
 from nmt_cli.interchange.exported_model import ExportedModel
 from nmt_cli.interchange.refusals import keys_not_exported
 from nmt_cli.model_directory import LoadedModel
-from nmt_cli.model_settings import ModelSettings
 
 QUANTIZATIONS = (
     *("float32", "float16", "bfloat16"),
@@ -21,9 +20,9 @@ QUANTIZATIONS = (
 EXPORTED_SENTENCEPIECE = "sentencepiece.model"
 
 
-def reasons_against(settings: ModelSettings) -> Iterator[str]:
-    """Yield the reasons why CTranslate2 cannot compute a model of ``settings``."""
-    yield from keys_not_exported(settings.architecture)
+def reasons_against(model: ExportedModel) -> Iterator[str]:
+    """Yield the reasons why CTranslate2 cannot compute what the model computes."""
+    yield from keys_not_exported(model.settings.architecture)
 
 
 def write_ctranslate2(model: ExportedModel, folder: Path, quantization: str = "float32") -> None:

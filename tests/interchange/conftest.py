@@ -2,6 +2,7 @@
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -12,9 +13,10 @@ from nmt_cli.corpus.tokenizer import load_tokenizer
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.model_directory import save_model
 from nmt_cli.model_settings import read_settings
+from nmt_cli.recipe.schema import ModelConfig
 
 FORMATS = Path(__file__).parents[1] / "formats/format_2"
-ARCHITECTURES = {
+ARCHITECTURES: dict[str, dict[str, Any]] = {
     "the-papers": {},
     "wide-values": {"d_k": 3, "d_v": 5},
     "wide-keys-pre-norm": {"d_k": 7, "d_v": 4, "norm": "pre"},
@@ -41,12 +43,11 @@ def make_model(tmp_path):
             (files / "tokenizer.model").write_bytes(tokenizer_model)
         text_settings = settings.text._replace(**(text or {}))
         pieces = load_tokenizer(files, text_settings)
-        update = {"num_layers": 2, "num_heads": 3, "d_model": 18, "d_ff": 11, "d_k": None}
-        update |= {"d_v": None, **architecture}
+        sizes = {"num_layers": 2, "num_heads": 3, "d_model": 18, "d_ff": 11, "dropout": 0.0}
         settings = settings._replace(
             text=text_settings,
             decoding=settings.decoding.model_copy(update={"max_extra_length": 5}),
-            architecture=settings.architecture.model_copy(update=update),
+            architecture=ModelConfig.model_validate({**sizes, **architecture}),
             vocabulary_size=pieces.size,
         )
         torch.manual_seed(3)

@@ -62,10 +62,8 @@ def make_model_with(folder, vocabulary):
 
 
 def test_a_wrong_export_is_not_written(make_model, monkeypatch):
-    right = ctranslate2_variables
-
     def wrong(model):
-        variables = right(model)
+        variables = ctranslate2_variables(model)
         name = "decoder/layer_1/ffn/linear_1/weight"
         return {**variables, name: variables[name] * 1.01}
 

@@ -1,0 +1,146 @@
+"""Writes a model as a folder that Hugging Face's transformers loads."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+import torch
+
+from nmt_cli.file_names import CONFIG, SENTENCEPIECE_MODEL, WEIGHTS
+from nmt_cli.interchange.exported_model import ExportedModel
+from nmt_cli.interchange.huggingface_layout import huggingface_tensors, is_marian
+from nmt_cli.interchange.model_card import nearest_length_penalty
+from nmt_cli.interchange.refusals import keys_not_exported
+from nmt_cli.model_directory import LoadedModel
+
+DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
+QUANTIZATIONS = tuple(DTYPES)
+CLASSES = {"marian": "MarianMTModel", "pegasus": "PegasusForConditionalGeneration"}
+
+
+def reasons_against(model: ExportedModel) -> Iterator[str]:
+    """Yield the reasons why no class of transformers computes what the model computes."""
+    architecture, heads = model.settings.architecture, model.settings.architecture.num_heads
+    yield from keys_not_exported(architecture)
+    if architecture.norm == "post" and architecture.positions == "learned":
+        yield "no class has both learned positions and post-norm"
+    if architecture.d_model % heads:
+        yield f"num_heads {heads:,} does not divide d_model {architecture.d_model:,}"
+    widths = {"d_k": architecture.key_width, "d_v": architecture.value_width}
+    for name, width in widths.items():
+        if width * heads > architecture.d_model:
+            yield f"{name} {width:,} is more than d_model / num_heads"
+    if model.settings.text.type != "sentencepiece":
+        yield "no tokenizer reads text that is in pieces already"
+    codes = [piece for piece in model.pieces if piece.startswith(">>") and piece.endswith("<<")]
+    if codes:
+        yield f"its tokenizer would cut language codes such as {codes[0]} off the text"
+
+
+def write_huggingface(model: ExportedModel, folder: Path, quantization: str = "float32") -> None:
+    """Write weights and settings into ``folder``, which exists; transformers is not needed."""
+    dtype = DTYPES[quantization]
+    tensors = {
+        name: torch.from_numpy(array).to(dtype, copy=True)
+        for name, array in huggingface_tensors(model).items()
+    }
+    with (folder / WEIGHTS).open("wb") as stream:
+        stream.write(safetensors.torch.save(tensors, metadata={"format": "pt"}))
+    _write_json(folder / CONFIG, _config(model, quantization))
+    _write_json(folder / "generation_config.json", _generation_config(model))
+
+
+def write_tokenizer(loaded: LoadedModel, folder: Path) -> None:
+    """Write the files that AutoTokenizer loads; its ids are ours."""
+    tokenizer, text = loaded.tokenizer, loaded.settings.text
+    tokenizer.save(folder)
+    model = (folder / SENTENCEPIECE_MODEL).rename(folder / "source.spm")
+    (folder / "target.spm").write_bytes(model.read_bytes())
+    pieces = tokenizer.pieces(range(tokenizer.size))
+    _write_json(folder / "vocab.json", {piece: number for number, piece in enumerate(pieces)})
+    config = {
+        "tokenizer_class": "MarianTokenizer",
+        "source_lang": text.source_language,
+        "target_lang": text.target_language,
+        "unk_token": pieces[tokenizer.unk_id],
+        "eos_token": pieces[tokenizer.eos_id],
+        "pad_token": pieces[tokenizer.bos_id],  # which no text has; masked where it pads
+        "separate_vocabs": False,
+        "clean_up_tokenization_spaces": False,
+        "model_max_length": loaded.settings.max_length + 1,
+    }
+    _write_json(folder / "tokenizer_config.json", config)
+
+
+def longest_output(model: ExportedModel) -> int:
+    """Return the number of tokens, with both marks, after which ``generate`` stops."""
+    settings = model.settings
+    longest = settings.max_length + settings.decoding.max_extra_length + 2
+    return min(longest, model.num_positions)
+
+
+def _config(model: ExportedModel, quantization: str) -> dict[str, Any]:
+    architecture = model.settings.architecture
+    kind = "marian" if is_marian(model) else "pegasus"
+    tied = architecture.tied_embeddings
+    sides = {
+        f"{side}_{name}": value
+        for side in ("encoder", "decoder")
+        for name, value in {
+            "layers": architecture.num_layers,
+            "attention_heads": architecture.num_heads,
+            "ffn_dim": architecture.d_ff,
+        }.items()
+    }
+    config = {
+        "architectures": [CLASSES[kind]],
+        "model_type": kind,
+        "is_encoder_decoder": True,
+        "vocab_size": len(model.pieces),
+        "d_model": architecture.d_model,
+        **sides,
+        "activation_function": "relu",
+        "dropout": 0.0,
+        "scale_embedding": True,
+        "max_position_embeddings": model.num_positions,
+        "tie_word_embeddings": tied == "all" or (tied == "decoder" and kind == "marian"),
+        **_marks(model),
+        "forced_eos_token_id": None,
+        "dtype": quantization,
+    }
+    if kind == "marian":
+        config |= {
+            "decoder_vocab_size": len(model.pieces),
+            "share_encoder_decoder_embeddings": tied == "all",
+        }
+    else:
+        # Converters read these; the class itself has no such options.
+        config |= {"normalize_before": True, "normalize_embedding": False}
+    return config
+
+
+def _generation_config(model: ExportedModel) -> dict[str, Any]:
+    never = {"bad_words_ids": [[model.bos_id]]} if model.bos_id != model.eos_id else {}
+    return {
+        **_marks(model),
+        **never,
+        "num_beams": model.settings.decoding.beam_size,
+        "length_penalty": nearest_length_penalty(model.settings),
+        "max_length": longest_output(model),
+        "early_stopping": False,
+    }
+
+
+def _marks(model: ExportedModel) -> dict[str, int]:
+    return {
+        "pad_token_id": model.bos_id,
+        "bos_token_id": model.bos_id,
+        "decoder_start_token_id": model.bos_id,
+        "eos_token_id": model.eos_id,
+    }
+
+
+def _write_json(path: Path, content: dict[str, Any]) -> None:
+    path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -1,0 +1,164 @@
+"""The tensors and settings for Hugging Face, read as its classes define them."""
+
+import json
+
+import numpy as np
+import pytest
+
+from nmt_cli.decoding.teacher_forcing import SentencePair, teacher_forced
+from nmt_cli.interchange.exported_model import ExportedModel
+from nmt_cli.interchange.huggingface_export import (
+    reasons_against,
+    write_huggingface,
+    write_tokenizer,
+)
+from nmt_cli.interchange.huggingface_layout import huggingface_tensors, sines_first
+from nmt_cli.model_directory import load_model
+from tests.interchange.conftest import ARCHITECTURES
+from tests.interchange.plain_transformer import Attention, Layer, Side, log_probabilities
+
+SOURCE, TARGET = [40, 7, 260, 11, 8], [21, 5, 99, 21]
+MARIAN = {
+    "all": {},
+    "decoder": {"tied_embeddings": "decoder", "d_k": 2, "d_v": 4},
+    "none": {"tied_embeddings": "none"},
+}
+PEGASUS = {
+    "all": {"norm": "pre", "positions": "learned", "max_positions": 90},
+    "decoder": {"norm": "pre", "tied_embeddings": "decoder"},
+    "none": {"norm": "pre", "tied_embeddings": "none", "d_k": 4, "d_v": 2},
+}
+EXPORTABLE = [*MARIAN.values(), *PEGASUS.values()]
+
+
+def marian_positions(count, d_model):
+    """The sines of all frequencies, then the cosines."""
+    places = np.arange(d_model // 2)
+    angles = np.arange(count)[:, None] / 10_000 ** (2 * places / d_model)
+    return np.concatenate([np.sin(angles), np.cos(angles)], axis=1)
+
+
+def side_of(tensors, name, num_layers):
+    def pair(layer):
+        return tensors[f"{layer}.weight"], tensors[f"{layer}.bias"]
+
+    def attention(layer):
+        queries, keys, values = (pair(f"{layer}.{letter}_proj") for letter in "qkv")
+        return Attention(
+            queries, keys, values, pair(f"{layer}.out_proj"), pair(f"{layer}_layer_norm")
+        )
+
+    start = f"model.{name}"
+    layers = [
+        Layer(
+            attention(f"{start}.layers.{n}.self_attn"),
+            attention(f"{start}.layers.{n}.encoder_attn") if name == "decoder" else None,
+            pair(f"{start}.layers.{n}.fc1"),
+            pair(f"{start}.layers.{n}.fc2"),
+            pair(f"{start}.layers.{n}.final_layer_norm"),
+        )
+        for n in range(num_layers)
+    ]
+    shared = tensors.get("model.shared.weight")
+    embedding = tensors.get(f"{start}.embed_tokens.weight", shared)
+    positions = tensors.get(f"{start}.embed_positions.weight", marian_positions(20, 18))
+    norm = pair(f"{start}.layer_norm") if f"{start}.layer_norm.bias" in tensors else None
+    return Side(embedding, positions, layers, norm)
+
+
+@pytest.mark.parametrize("options", EXPORTABLE, ids=lambda options: "-".join(map(str, options)))
+def test_the_tensors_compute_what_the_model_computes(make_model, options):
+    loaded = load_model(make_model(**options))
+    tensors = huggingface_tensors(ExportedModel.of(loaded))
+    decoder = side_of(tensors, "decoder", 2)
+    found = log_probabilities(
+        side_of(tensors, "encoder", 2),
+        decoder,
+        tensors.get("lm_head.weight", decoder.embedding),
+        [*SOURCE, loaded.tokenizer.eos_id],
+        [loaded.tokenizer.bos_id, *TARGET],
+        num_heads=3,
+        scale=(18 // 3) ** -0.5,
+        pre_norm=options.get("norm") == "pre",
+    )
+    forced = teacher_forced(loaded.model, [SentencePair(SOURCE, TARGET)], loaded.tokenizer)
+    expected = loaded.model.project(forced.rows).log_softmax(1).detach().numpy()
+    assert np.abs(found - expected).max() < 2e-5
+
+
+def test_the_axes_of_the_model_are_permuted_to_sines_first(make_model):
+    assert sines_first(6).tolist() == [0, 2, 4, 1, 3, 5]
+    exported = ExportedModel.of(load_model(make_model(norm="pre")))
+    table = huggingface_tensors(exported)["model.encoder.embed_positions.weight"]
+    assert table.shape == (2_048, 18)
+    assert np.abs(table[:50] - marian_positions(50, 18)).max() < 1e-6
+
+
+@pytest.mark.parametrize("tied", ["all", "decoder", "none"])
+def test_each_tying_has_the_matrices_and_settings_of_its_class(make_model, tmp_path, tied):
+    shared, source, target, output = (
+        *("model.shared.weight", "model.encoder.embed_tokens.weight"),
+        *("model.decoder.embed_tokens.weight", "lm_head.weight"),
+    )
+    expected = {
+        ("marian", "all"): ({shared}, True, True),
+        ("marian", "decoder"): ({source, target}, True, False),
+        ("marian", "none"): ({source, target, output}, False, False),
+        ("pegasus", "all"): ({shared}, True, None),
+        ("pegasus", "decoder"): ({shared, source, target, output}, False, None),
+        ("pegasus", "none"): ({shared, source, target, output}, False, None),
+    }
+    for kind, options in (("marian", {}), ("pegasus", {"norm": "pre"})):
+        if kind == "pegasus":
+            for name in ("model", "tokenizer"):
+                (tmp_path / name).rename(tmp_path / f"{name}-before")
+        exported = ExportedModel.of(load_model(make_model(tied_embeddings=tied, **options)))
+        folder = tmp_path / kind
+        folder.mkdir()
+        write_huggingface(exported, folder)
+        config = json.loads((folder / "config.json").read_text())
+        matrices = {shared, source, target, output} & huggingface_tensors(exported).keys()
+        share = config.get("share_encoder_decoder_embeddings")
+        assert (matrices, config["tie_word_embeddings"], share) == expected[kind, tied]
+        assert config["model_type"] == kind
+
+
+def test_marks_and_pieces_keep_their_ids(make_model, tmp_path):
+    loaded = load_model(make_model())
+    folder = tmp_path / "out"
+    folder.mkdir()
+    write_huggingface(ExportedModel.of(loaded), folder)
+    write_tokenizer(loaded, folder)
+    vocabulary = json.loads((folder / "vocab.json").read_text())
+    assert list(vocabulary) == loaded.tokenizer.pieces(range(300))
+    assert list(vocabulary.values()) == list(range(300))
+    generation = json.loads((folder / "generation_config.json").read_text())
+    assert generation["decoder_start_token_id"] == generation["pad_token_id"] == 1
+    assert generation["bad_words_ids"] == [[1]]
+    assert generation["eos_token_id"] == 2
+    assert generation["max_length"] == 30 + 5 + 2
+
+
+def test_all_reasons_against_a_model_are_listed(make_model):
+    path = make_model(tokenizer="whitespace", positions="learned", d_k=7, d_v=8, num_heads=3)
+    reasons = list(reasons_against(ExportedModel.of(load_model(path))))
+    assert reasons == [
+        "no class has both learned positions and post-norm",
+        "d_k 7 is more than d_model / num_heads",
+        "d_v 8 is more than d_model / num_heads",
+        "no tokenizer reads text that is in pieces already",
+    ]
+
+
+def test_language_codes_are_refused(make_model):
+    exported = ExportedModel.of(load_model(make_model()))
+    pieces = (*exported.pieces[:9], ">>de<<", *exported.pieces[10:])
+    (reason,) = reasons_against(exported._replace(pieces=pieces))
+    assert reason == "its tokenizer would cut language codes such as >>de<< off the text"
+
+
+@pytest.mark.parametrize(("name", "architecture"), ARCHITECTURES.items())
+def test_every_architecture_is_exported_or_refused(make_model, name, architecture):
+    exported = ExportedModel.of(load_model(make_model(**architecture)))
+    is_refused = name in {"wide-keys-pre-norm", "learned-positions"}
+    assert bool(list(reasons_against(exported))) == is_refused
