@@ -2,7 +2,8 @@
 
 from nmt_cli.interchange.ctranslate2_export import EXPORTED_SENTENCEPIECE, renamed_pieces
 from nmt_cli.interchange.exported_model import ExportedModel
-from nmt_cli.interchange.model_card import CardOf, nearest_length_penalty
+from nmt_cli.interchange.length_penalties import nearest_length_penalty
+from nmt_cli.interchange.model_card import CardOf
 
 WITH_SENTENCEPIECE = f"""\
 import sentencepiece

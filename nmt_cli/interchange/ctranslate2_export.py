@@ -1,8 +1,10 @@
 """Writes a model as a folder that CTranslate2 loads."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,7 +13,9 @@ from nmt_cli.file_names import SENTENCEPIECE_MODEL
 from nmt_cli.interchange.ctranslate2_layout import SIDES, ctranslate2_variables, head_width
 from nmt_cli.interchange.exported_model import ExportedModel
 from nmt_cli.interchange.refusals import keys_not_exported
-from nmt_cli.model_directory import LoadedModel
+
+if TYPE_CHECKING:
+    from nmt_cli.model_directory import LoadedModel
 
 QUANTIZATIONS = (
     *("float32", "float16", "bfloat16"),

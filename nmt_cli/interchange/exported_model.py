@@ -1,15 +1,19 @@
 """What an export needs of a model: its settings, its weights as arrays, and its pieces."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nmt_cli.errors import UserError
 from nmt_cli.model.embeddings import sinusoids
-from nmt_cli.model_directory import LoadedModel
 from nmt_cli.model_settings import ModelSettings
+
+if TYPE_CHECKING:
+    from nmt_cli.model_directory import LoadedModel
 
 Array = NDArray[np.float32]
 Weights = dict[str, Array]
@@ -27,7 +31,7 @@ class ExportedModel(NamedTuple):
     eos_id: int
 
     @classmethod
-    def of(cls, loaded: LoadedModel) -> "ExportedModel":
+    def of(cls, loaded: LoadedModel) -> ExportedModel:
         """Return what exporting needs of a loaded model; the weights share its memory."""
         tokenizer = loaded.tokenizer
         return cls(

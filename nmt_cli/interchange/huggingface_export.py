@@ -1,9 +1,11 @@
 """Writes a model as a folder that Hugging Face's transformers loads."""
 
+from __future__ import annotations
+
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import safetensors.torch
 import torch
@@ -11,9 +13,11 @@ import torch
 from nmt_cli.file_names import CONFIG, SENTENCEPIECE_MODEL, WEIGHTS
 from nmt_cli.interchange.exported_model import ExportedModel
 from nmt_cli.interchange.huggingface_layout import huggingface_tensors, is_marian
-from nmt_cli.interchange.model_card import nearest_length_penalty
+from nmt_cli.interchange.length_penalties import nearest_length_penalty
 from nmt_cli.interchange.refusals import keys_not_exported
-from nmt_cli.model_directory import LoadedModel
+
+if TYPE_CHECKING:
+    from nmt_cli.model_directory import LoadedModel
 
 DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 QUANTIZATIONS = tuple(DTYPES)

@@ -4,11 +4,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from nmt_cli.interchange.exported_model import ExportedModel
+from nmt_cli.interchange.length_penalties import TYPICAL_LENGTH, nearest_length_penalty
 from nmt_cli.interchange.verification import Verification
 from nmt_cli.model_settings import ModelSettings
-
-# Length penalties are compared at outputs of this many pieces.
-TYPICAL_LENGTH = 25
 
 
 class CardOf(NamedTuple):
@@ -41,12 +39,6 @@ def model_card(
         _listed([_about_length_penalty(settings), *card.differences]),
     ]
     return "\n\n".join(block for block in blocks if block) + "\n"
-
-
-def nearest_length_penalty(settings: ModelSettings) -> float:
-    """Return the exponent p for which length^p grows as our penalty does at a typical length."""
-    alpha = settings.decoding.length_penalty
-    return round(alpha * TYPICAL_LENGTH / (5 + TYPICAL_LENGTH), 3)
 
 
 def _about_text(settings: ModelSettings) -> list[str]:

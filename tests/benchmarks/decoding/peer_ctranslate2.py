@@ -7,11 +7,12 @@ from pathlib import Path
 
 import ctranslate2  # type: ignore[import-not-found, unused-ignore]
 
-from tests.benchmarks.decoding.exported import ExportedModel, write_ctranslate2
+from nmt_cli.interchange.ctranslate2_export import vocabulary_of, write_ctranslate2
 from tests.benchmarks.decoding.sample import (
     BEAM_SIZE,
     EXTRA_LENGTH,
     LENGTH_PENALTY,
+    read_exported,
     read_sample,
     write_outputs,
 )
@@ -24,11 +25,13 @@ class CTranslate2Loop:
 
     def __init__(self, setup: Setup) -> None:
         self._folder = Path(setup.folder)
-        model = ExportedModel(self._folder / "model")
-        write_ctranslate2(model, self._folder / "ctranslate2")
-        self._ids = {piece: number for number, piece in enumerate(model.pieces)}
+        model, exported = read_exported(self._folder), self._folder / "ctranslate2"
+        exported.mkdir(exist_ok=True)
+        write_ctranslate2(model, exported)  # quantization is chosen when it is loaded
+        pieces = vocabulary_of(model.pieces)
+        self._ids = {piece: number for number, piece in enumerate(pieces)}
         sample = read_sample(self._folder)
-        self._sentences = [[model.pieces[token] for token in tokens] for tokens in sample.tokens]
+        self._sentences = [[pieces[token] for token in tokens] for tokens in sample.tokens]
         self._longest = max(map(len, self._sentences)) + EXTRA_LENGTH
         self._translators: dict[str, ctranslate2.Translator] = {}
         self.facts = {"version": f"ctranslate2 {ctranslate2.__version__}"}

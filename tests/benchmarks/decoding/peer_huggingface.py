@@ -8,12 +8,13 @@ from pathlib import Path
 import torch
 import transformers  # type: ignore[import-not-found, unused-ignore]
 
-from tests.benchmarks.decoding.exported import BEGIN, END, LONGEST, ExportedModel, marian_state
+from nmt_cli.interchange.huggingface_export import write_huggingface
 from tests.benchmarks.decoding.sample import (
     BEAM_SIZE,
     EXTRA_LENGTH,
     LENGTH_PENALTY,
     Tokens,
+    read_exported,
     read_sample,
     write_outputs,
 )
@@ -26,10 +27,14 @@ class GenerateLoop:
 
     def __init__(self, setup: Setup) -> None:
         self._folder = Path(setup.folder)
-        model = ExportedModel(self._folder / "model")
-        self._begin, self._end = model.pieces.index(BEGIN), model.pieces.index(END)
-        self._models = {"fp32": _marian(model, self._begin, self._end)}
-        self._models["bf16"] = _marian(model, self._begin, self._end).to(torch.bfloat16)
+        model, exported = read_exported(self._folder), self._folder / "huggingface"
+        exported.mkdir(exist_ok=True)
+        write_huggingface(model, exported)
+        self._begin, self._end = model.bos_id, model.eos_id
+        self._models = {
+            precision: transformers.MarianMTModel.from_pretrained(str(exported), dtype=dtype).eval()
+            for precision, dtype in (("fp32", torch.float32), ("bf16", torch.bfloat16))
+        }
         self._sentences = read_sample(self._folder).tokens
         self.facts = {"version": f"transformers {transformers.__version__}"}
 
@@ -58,7 +63,7 @@ class GenerateLoop:
             attention_mask=keep,
             num_beams=BEAM_SIZE,
             length_penalty=LENGTH_PENALTY,
-            max_new_tokens=longest + EXTRA_LENGTH,
+            max_length=longest + EXTRA_LENGTH + 1,  # with the start mark
             early_stopping=False,
         )
         return [_without_marks(row, self._end) for row in rows[:, 1:].tolist()]
@@ -66,39 +71,6 @@ class GenerateLoop:
 
 def _without_marks(row: list[int], end: int) -> list[int]:
     return row[: row.index(end)] if end in row else row
-
-
-def _marian(model: ExportedModel, begin: int, end: int) -> transformers.MarianMTModel:
-    sizes = model.sizes
-    config = transformers.MarianConfig(
-        vocab_size=len(model.pieces),
-        d_model=sizes["d_model"],
-        encoder_layers=sizes["num_layers"],
-        decoder_layers=sizes["num_layers"],
-        encoder_attention_heads=sizes["num_heads"],
-        decoder_attention_heads=sizes["num_heads"],
-        encoder_ffn_dim=sizes["d_ff"],
-        decoder_ffn_dim=sizes["d_ff"],
-        activation_function="relu",
-        scale_embedding=True,
-        max_position_embeddings=LONGEST,
-        pad_token_id=begin,
-        bos_token_id=begin,
-        decoder_start_token_id=begin,
-        eos_token_id=end,
-        forced_eos_token_id=None,
-        share_encoder_decoder_embeddings=True,
-        tie_word_embeddings=True,
-    )
-    marian = transformers.MarianMTModel(config)
-    state = {name: torch.from_numpy(array.copy()) for name, array in marian_state(model).items()}
-    missing, unexpected = marian.load_state_dict(state, strict=False)
-    tied = ("embed_tokens.weight", "lm_head.weight", "embed_positions.weight")
-    assert not unexpected, unexpected
-    assert all(name.endswith(tied) for name in missing), missing
-    marian.tie_weights()
-    marian.generation_config.bad_words_ids = [[begin]]
-    return marian.eval()
 
 
 if __name__ == "__main__":

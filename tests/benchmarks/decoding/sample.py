@@ -10,6 +10,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from safetensors.numpy import load_file
+
+from nmt_cli.atomic_files import read_manifest
+from nmt_cli.interchange.exported_model import ExportedModel
+from nmt_cli.model_settings import read_settings
+
 BEAM_SIZE = 4
 LENGTH_PENALTY = 0.6
 EXTRA_LENGTH = 50
@@ -28,6 +34,18 @@ def read_pieces(folder: Path) -> list[str]:
     """Return the vocabulary that ``write_sample`` wrote."""
     pieces: list[str] = json.loads((folder / "pieces.json").read_text(encoding="utf-8"))
     return pieces
+
+
+def read_exported(folder: Path) -> ExportedModel:
+    """Return the model in ``folder`` for the exports to other engines.
+
+    Their environment lacks packages that loading a tokenizer needs.
+    """
+    model, pieces = folder / "model", read_pieces(folder)
+    marks = (pieces.index(mark) for mark in ("<unk>", "<s>", "</s>"))
+    settings = read_settings(model, read_manifest(model))
+    weights = load_file(model / "model.safetensors")
+    return ExportedModel(settings, weights, tuple(pieces), *marks)
 
 
 def write_sample(folder: Path, sample: Sample, pieces: Sequence[str]) -> None:
