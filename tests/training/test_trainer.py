@@ -144,21 +144,21 @@ def test_a_safety_checkpoint_saved_again_as_a_regular_one_keeps_its_figures(
     assert regular["validation"] == safety["validation"] is not None
 
 
-@pytest.mark.parametrize("validation_every", [1, 5, 7])
-@pytest.mark.parametrize("saved_every", [1, 4, 5, 10])
+@pytest.mark.parametrize("validation_every", [1, 2, 3])
+@pytest.mark.parametrize("saved_every", [1, 2, 3, 4])
 def test_the_last_step_enters_the_average_with_its_figures(
     new_trainer, toy, validation_every, saved_every
 ):
     recipe = changed(
         toy.recipe,
-        training={"max_steps": 10},
+        training={"max_steps": 4},
         validation={"every_steps": validation_every, "bleu": "off"},
         checkpoints={"every_steps": saved_every},
     )
     trainer = new_trainer(recipe)
     trainer.train(StopRequest())
     last = list_checkpoints(trainer.run_dir)[-1]
-    assert last.step == 10
+    assert last.step == 4
     assert last.enters_average
     assert last.quality is not None
     assert is_complete(new_trainer(recipe, resume=True))
