@@ -1,4 +1,5 @@
 import errno
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -95,11 +96,12 @@ def test_every_command_and_option_is_documented(name):
     )
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["train", "--help"], ["--version"]])
-def test_help_imports_nothing_heavy(arguments):
+def test_help_imports_nothing_heavy():
     code = (
         "import sys\nfrom nmt_cli.cli import main\n"
-        f"try:\n    main({arguments})\nexcept SystemExit as end:\n    assert end.code == 0\n"
+        "for arguments in (['--help'], ['train', '--help'], ['--version']):\n"
+        "    try:\n        main(arguments)\n"
+        "    except SystemExit as end:\n        assert end.code == 0\n"
         f"sys.exit(','.join(sorted(set(sys.modules) & set({HEAVY}))) or 0)"
     )
     result = subprocess.run(
@@ -165,10 +167,11 @@ def test_an_unknown_recipe_is_one_line(tmp_path, monkeypatch):
 
 
 def test_a_reader_that_goes_away_is_status_141():
-    command = f"set -o pipefail; {Path(sys.executable).parent}/nmt-cli recipes show base | true"
-    for _ in range(3):
-        result = subprocess.run(
-            ["bash", "-c", command], capture_output=True, text=True, check=False
-        )
-        assert result.returncode in (0, 141)  # 0 where it was done before the reader left
-        assert result.stderr == ""
+    reading, writing = os.pipe()
+    os.close(reading)
+    result = subprocess.run(
+        [Path(sys.executable).parent / "nmt-cli", "recipes", "show", "base"],
+        stdout=writing, stderr=subprocess.PIPE, check=False,
+    )  # fmt: skip
+    os.close(writing)
+    assert (result.returncode, result.stderr) == (141, b"")
