@@ -12,7 +12,9 @@ from click.testing import CliRunner
 
 from nmt_cli import cli
 from nmt_cli.commands.machine_advice import advice_on
+from nmt_cli.hardware.cpu import read_cpu
 from nmt_cli.hardware.system_facts import system_facts
+from nmt_cli.hardware.thread_waiting import CHOSEN_BY_USERS, brief_spinning
 from nmt_cli.hardware.torch_facts import is_built_for
 
 TORCH_FACTS = "nmt_cli.hardware.torch_facts"
@@ -91,18 +93,29 @@ def test_a_broken_torch_is_a_fact_and_not_an_error(monkeypatch):
     assert any(line.startswith("cpu.cores_allowed: ") for line in lines)
 
 
-def test_one_thread_asked_for_is_seen():
-    """In a process of its own, because torch reads the variable once."""
-    code = "from nmt_cli.cli import main; main(['doctor'])"
-    result = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True,
-        env=os.environ | {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": ""},
+@pytest.fixture(scope="module")
+def with_one_thread():
+    """The command in a process of its own, because torch and OpenMP read the variables once."""
+    environment = {name: os.environ[name] for name in os.environ.keys() - set(CHOSEN_BY_USERS)}
+    return subprocess.run(
+        [sys.executable, "-m", "nmt_cli", "doctor"], capture_output=True, text=True, check=True,
+        env=environment
+        | {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "", "OMP_DISPLAY_ENV": "verbose"},
     )  # fmt: skip
-    lines = result.stdout.splitlines()
+
+
+def test_one_thread_asked_for_is_seen(with_one_thread):
+    lines = with_one_thread.stdout.splitlines()
     assert "torch.threads: 1" in lines
     assert "environment.OMP_NUM_THREADS: 1" in lines
     if len(os.sched_getaffinity(0)) > 1:
         assert any("because of OMP_NUM_THREADS" in line for line in lines)
+
+
+def test_openmp_reads_how_its_threads_are_to_wait(with_one_thread):
+    found = dict(re.findall(r"(GOMP_SPINCOUNT|KMP_BLOCKTIME)\s*=\s*'(\d+)", with_one_thread.stderr))
+    assert found
+    assert found.items() <= brief_spinning(read_cpu()).items()
 
 
 def test_the_systems_files_are_read(tmp_path, monkeypatch):

@@ -1,6 +1,3 @@
-import os
-import re
-import subprocess
 import sys
 
 import pytest
@@ -20,14 +17,6 @@ MAPS = """\
 7f1c4a640000-7f1c4a680000 r-xp 00040000 fe:00 1235   /env/torch/lib/libgomp.so.1
 7f1c4b000000-7f1c4b040000 r-xp 00000000 fe:00 1236   /env/s.libs/libgomp-6a29c32d.so.1.0.0
 7f1c4c000000-7f1c4c040000 rw-p 00000000 00:00 0
-"""
-# What a command does: it sets the variables, then torch reads them.
-COMMAND = """\
-from nmt_cli import cli
-from nmt_cli.hardware import thread_waiting
-thread_waiting.spin_briefly()
-import torch
-torch.ones(2, 200_000).sum()
 """
 
 
@@ -74,20 +63,6 @@ def test_after_torch_nothing_changes(monkeypatch):
     environment: dict[str, str] = {}
     spin_briefly(environment)
     assert environment == {}
-
-
-def test_openmp_reads_the_variables_of_a_command():
-    environment = {name: os.environ[name] for name in os.environ.keys() - set(CHOSEN_BY_USERS)}
-    done = subprocess.run(
-        [sys.executable, "-c", COMMAND],
-        env=environment | {"OMP_DISPLAY_ENV": "verbose", "OMP_NUM_THREADS": "2"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    found = dict(re.findall(r"(GOMP_SPINCOUNT|KMP_BLOCKTIME)\s*=\s*'(\d+)", done.stderr))
-    assert found
-    assert found.items() <= brief_spinning(read_cpu()).items()
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,51 @@
+"""Translating and training start soon: they import little beside torch, not its compiler."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+MODEL = Path(__file__).parent / "formats/format_2/sentencepiece/run/average"
+COMPILER = {"torch._dynamo", "torch._inductor", "sympy"}  # they take longer to import than torch
+OF_OTHER_COMMANDS = {
+    *("yaml", "sacrebleu", "sacremoses", "nltk", "matplotlib", "tensorboard", "pooch"),
+    *("requests", "nmt_cli.training", "nmt_cli.runs"),
+}
+PROGRAM = """
+import json, sys
+from nmt_cli.cli import main
+try:
+    main(sys.argv[1:])
+except SystemExit as end:
+    assert end.code == 0
+of_translating = sorted(sys.modules)
+
+import torch
+from nmt_cli.optimization.adam import Adam
+weight = torch.ones(3, requires_grad=True)
+optimizer = Adam([weight], fused=True)
+weight.sum().backward()
+optimizer.step()
+optimizer.load_state_dict(optimizer.state_dict())
+json.dump([of_translating, sorted(sys.modules)], sys.stderr)
+"""
+
+
+@pytest.fixture(scope="module")
+def imported():
+    """The modules of one process after it has translated a line, and after a step of Adam."""
+    arguments = ["translate", str(MODEL), "--device=cpu", "--threads=1", "--quiet"]
+    command = [sys.executable, "-c", PROGRAM, *arguments]
+    result = subprocess.run(command, input="one\n", capture_output=True, text=True, check=True)
+    assert result.stdout.count("\n") == 1
+    return [set(names) for names in json.loads(result.stderr.splitlines()[-1])]
+
+
+def test_a_line_is_translated_without_the_modules_of_other_commands(imported):
+    assert not imported[0] & (COMPILER | OF_OTHER_COMMANDS)
+
+
+def test_adam_leaves_the_compiler_alone(imported):
+    assert not imported[1] & COMPILER
