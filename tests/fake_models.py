@@ -110,7 +110,8 @@ class ByteTokenizer:
     """A piece for each byte of the UTF-8 text."""
 
     unk_id, bos_id, eos_id = UNK, BOS, EOS
-    size, source_size = NUM_MARKS + 256, None
+    size = NUM_MARKS + 256
+    source_size: int | None = None
 
     def encode(self, text, side="source"):
         return [NUM_MARKS + byte for byte in text.encode()]

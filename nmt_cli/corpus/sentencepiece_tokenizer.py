@@ -47,7 +47,7 @@ class SentencePieceTokenizer:
     the model ``name``.
     """
 
-    source_size = None
+    source_size: int | None = None
 
     def __init__(self, model: bytes, normalizer: Normalizer, name: str) -> None:
         self._model, self._normalizer = model, normalizer

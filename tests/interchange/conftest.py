@@ -13,7 +13,7 @@ from nmt_cli.corpus.tokenizer import load_tokenizer
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.model_directory import save_model
 from nmt_cli.model_settings import read_settings
-from nmt_cli.recipe.schema import ModelConfig
+from nmt_cli.recipe.model_config import ModelConfig
 
 FORMATS = Path(__file__).parents[1] / "formats/format_2"
 ARCHITECTURES: dict[str, dict[str, Any]] = {
