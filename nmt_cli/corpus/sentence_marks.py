@@ -1,9 +1,14 @@
 """The marks at the start and the end of the sentences that a model reads."""
 
-from collections.abc import Sequence
+from __future__ import annotations
 
-from nmt_cli.corpus.tokenizer import Tokenizer
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
 from nmt_cli.recipe.model_config import ModelConfig
+
+if TYPE_CHECKING:  # tokenizers need packages that the marks do not
+    from nmt_cli.corpus.tokenizer import Tokenizer
 
 
 def start_id(model: ModelConfig, tokenizer: Tokenizer) -> int:

@@ -22,8 +22,8 @@ def card_of_ctranslate2(model: ExportedModel) -> CardOf:
     """Return the card's parts for a model."""
     settings = model.settings
     kind = settings.text.type
-    start = model.pieces[model.bos_id]
-    never = f'\n    suppress_sequences=[["{start}"]],' if model.bos_id != model.eos_id else ""
+    start = model.pieces[model.start_id]
+    never = f'\n    suppress_sequences=[["{start}"]],' if model.start_id != model.eos_id else ""
     usage = f"""\
 import ctranslate2
 {WITH_SENTENCEPIECE if kind == "sentencepiece" else WITH_SPACES}

@@ -45,8 +45,8 @@ class CTranslate2Engine:
 
     def greedy(self, source: Sequence[int], longest: int) -> list[int]:
         """Return the tokens that follow each other with the highest probability."""
-        never = [[self._vocabulary[self._model.bos_id]]]
-        if self._model.bos_id == self._model.eos_id:
+        never = [[self._vocabulary[self._model.start_id]]]
+        if self._model.start_id == self._model.eos_id:
             never = []
         (result,) = self._translator.translate_batch(
             [self._pieces(source)],

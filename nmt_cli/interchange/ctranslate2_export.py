@@ -21,6 +21,8 @@ QUANTIZATIONS = (
     *("float32", "float16", "bfloat16"),
     *("int8", "int8_float32", "int8_float16", "int8_bfloat16", "int16"),
 )
+# The names of CTranslate2 for our activations.
+ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "gelu_tanh": "GELUTanh", "swish": "SWISH"}
 EXPORTED_SENTENCEPIECE = "sentencepiece.model"
 
 
@@ -35,7 +37,7 @@ def write_ctranslate2(model: ExportedModel, folder: Path, quantization: str = "f
     Raises UserError if ctranslate2 is not installed.
     """
     with importing("ctranslate2", "models are exported to CTranslate2"):
-        from ctranslate2.specs import model_spec, transformer_spec
+        from ctranslate2.specs import common_spec, model_spec, transformer_spec
     architecture = model.settings.architecture
     kinds = (transformer_spec.TransformerEncoderSpec, transformer_spec.TransformerDecoderSpec)
     spec: Any = transformer_spec.TransformerSpec(
@@ -44,6 +46,8 @@ def write_ctranslate2(model: ExportedModel, folder: Path, quantization: str = "f
                 architecture.num_layers,
                 architecture.num_heads,
                 pre_norm=architecture.norm == "pre",
+                activation=common_spec.Activation[ACTIVATIONS[architecture.activation]],
+                layernorm_embedding=architecture.embedding_norm,
                 head_dim=head_width(architecture),
             )
             for kind in kinds
@@ -54,14 +58,17 @@ def write_ctranslate2(model: ExportedModel, folder: Path, quantization: str = "f
         # A copy, because quantization may overwrite it.
         setattr(model_spec.index_spec(spec, scope), attribute, np.array(array, order="C"))
     for side in SIDES:
-        getattr(spec, side).scale_embeddings = True
+        getattr(spec, side).scale_embeddings = architecture.scale_embeddings
+    spec.decoder.start_from_zero_embedding = architecture.decoder_start == "zeros"
     vocabulary = vocabulary_of(model.pieces)
     spec.register_source_vocabulary(vocabulary)
     spec.register_target_vocabulary(vocabulary)
     spec.config.unk_token = vocabulary[model.unk_id]
-    spec.config.bos_token = spec.config.decoder_start_token = vocabulary[model.bos_id]
+    spec.config.bos_token = vocabulary[model.bos_id]
+    spec.config.decoder_start_token = vocabulary[model.start_id]
     spec.config.eos_token = vocabulary[model.eos_id]
-    spec.config.add_source_eos = True
+    spec.config.add_source_eos = architecture.source_eos
+    spec.config.layer_norm_epsilon = architecture.norm_epsilon
     spec.validate()
     spec.optimize(quantization=quantization)
     spec.save(str(folder))

@@ -39,10 +39,14 @@ def ctranslate2_variables(model: ExportedModel) -> Weights:
         variables.found[f"{embeddings}/weight"] = weights.take(f"{text_side}_embedding.weight")
         positions = weights.take_positions(text_side)
         variables.found[f"{side}/position_encodings/encodings"] = positions
+        norm = weights.take_layer(f"{text_side}_embedding.norm")
+        variables.norm(f"{side}/layernorm_embedding", norm)
         for number in range(model.settings.architecture.num_layers):
             _add_layer(variables, weights, side, number)
         variables.norm(f"{side}/layer_norm", weights.take_layer(f"{side}_norm"))
     variables.found["decoder/projection/weight"] = weights.take("output_weight")
+    if model.settings.architecture.output_bias:
+        variables.found["decoder/projection/bias"] = weights.take_output_bias()
     weights.refuse_left()
     return variables.found
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from nmt_cli.corpus.sentence_marks import start_id
 from nmt_cli.errors import UserError
 from nmt_cli.model.embeddings import sinusoids
 from nmt_cli.model_settings import ModelSettings
@@ -29,6 +30,7 @@ class ExportedModel(NamedTuple):
     unk_id: int
     bos_id: int  # equals eos_id if the model has no <s>
     eos_id: int
+    start_id: int  # the decoder's first token; if it is not eos_id, no output has it
 
     @classmethod
     def of(cls, loaded: LoadedModel) -> ExportedModel:
@@ -41,6 +43,7 @@ class ExportedModel(NamedTuple):
             tokenizer.unk_id,
             tokenizer.bos_id,
             tokenizer.eos_id,
+            start_id(loaded.settings.architecture, tokenizer),
         )
 
     @property
@@ -67,6 +70,11 @@ class WeightsToExport:
         """Return the weight called ``name``."""
         return self._left.pop(name)
 
+    def take_output_bias(self) -> Array:
+        """Return the bias of each piece before the softmax: zeros if the model has none."""
+        bias = self._left.pop("output_bias", None)
+        return bias if bias is not None else np.zeros(len(self._model.pieces), np.float32)
+
     def take_layer(self, name: str) -> Weights:
         """Return the ``weight`` of a layer, and its ``bias`` if it has one."""
         parts = {part: self._left.pop(f"{name}.{part}", None) for part in ("weight", "bias")}
@@ -77,7 +85,12 @@ class WeightsToExport:
         architecture = self._model.settings.architecture
         if architecture.positions == "learned":
             return self.take(f"{side}_embedding.positions.weight")
-        return sinusoids(self._model.num_positions, architecture.d_model).numpy()
+        return sinusoids(
+            self._model.num_positions,
+            architecture.d_model,
+            architecture.sinusoid_frequencies,
+            architecture.first_position,
+        ).numpy()
 
     def take_attention(self, name: str) -> tuple[Weights, Weights, Weights]:
         """Return the layers of the queries, keys and values of an attention."""

@@ -30,7 +30,7 @@ class HuggingFaceEngine:
             str(folder), local_files_only=True, dtype="auto", output_loading_info=True
         )
         self._model.eval()
-        self._bos_id, self._eos_id = model.bos_id, model.eos_id
+        self._start_id, self._eos_id = model.start_id, model.eos_id
         wrong = sorted(f"{kind}: {names}" for kind, names in found.items() if names)
         if wrong:
             raise UserError(
@@ -48,7 +48,7 @@ class HuggingFaceEngine:
         """Return the log-probability of each token of ``target``, and at last of ``</s>``."""
         logits = self._model(
             input_ids=torch.tensor([[*source, self._eos_id]]),
-            decoder_input_ids=torch.tensor([[self._bos_id, *target]]),
+            decoder_input_ids=torch.tensor([[self._start_id, *target]]),
         ).logits[0]
         expected = torch.tensor([*target, self._eos_id])
         scores = logits.float().log_softmax(1).gather(1, expected[:, None])

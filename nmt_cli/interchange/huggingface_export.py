@@ -15,32 +15,58 @@ from nmt_cli.interchange.exported_model import ExportedModel
 from nmt_cli.interchange.huggingface_layout import huggingface_tensors, is_marian
 from nmt_cli.interchange.length_penalties import nearest_length_penalty
 from nmt_cli.interchange.refusals import keys_not_exported
+from nmt_cli.recipe.model_config import ModelConfig
 
 if TYPE_CHECKING:
     from nmt_cli.model_directory import LoadedModel
 
 DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 QUANTIZATIONS = tuple(DTYPES)
+# The names of transformers for our activations.
+ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "gelu_tanh": "gelu_pytorch_tanh", "swish": "silu"}
+EPSILON = 1e-5  # of the norms of all classes
 CLASSES = {"marian": "MarianMTModel", "pegasus": "PegasusForConditionalGeneration"}
 
 
 def reasons_against(model: ExportedModel) -> Iterator[str]:
     """Yield the reasons why no class of transformers computes what the model computes."""
-    architecture, heads = model.settings.architecture, model.settings.architecture.num_heads
+    architecture = model.settings.architecture
     yield from keys_not_exported(architecture)
-    if architecture.norm == "post" and architecture.positions == "learned":
-        yield "no class has both learned positions and post-norm"
+    yield from _options_without_a_class(architecture)
+    yield from _heads_without_a_class(architecture)
+    if not architecture.source_eos:
+        yield "its tokenizer would add </s> to the source"
+    if model.settings.text.type != "sentencepiece":
+        yield "no tokenizer reads text that is in pieces already"
+    codes = [piece for piece in model.pieces if piece.startswith(">>") and piece.endswith("<<")]
+    if codes:
+        yield f"its tokenizer would cut language codes such as {codes[0]} off the text"
+
+
+def _options_without_a_class(architecture: ModelConfig) -> Iterator[str]:
+    if architecture.norm == "post" and not _has_papers_positions(architecture):
+        yield "no class has post-norm and other positions than the paper's"
+    if architecture.norm_epsilon != EPSILON:
+        yield f"norm_epsilon {architecture.norm_epsilon:g} is not {EPSILON:g}"
+    if architecture.embedding_norm:
+        yield "no class has embedding_norm"
+    if architecture.decoder_start == "zeros":
+        yield "no class starts the decoder with zeros"
+
+
+def _heads_without_a_class(architecture: ModelConfig) -> Iterator[str]:
+    heads = architecture.num_heads
     if architecture.d_model % heads:
         yield f"num_heads {heads:,} does not divide d_model {architecture.d_model:,}"
     widths = {"d_k": architecture.key_width, "d_v": architecture.value_width}
     for name, width in widths.items():
         if width * heads > architecture.d_model:
             yield f"{name} {width:,} is more than d_model / num_heads"
-    if model.settings.text.type != "sentencepiece":
-        yield "no tokenizer reads text that is in pieces already"
-    codes = [piece for piece in model.pieces if piece.startswith(">>") and piece.endswith("<<")]
-    if codes:
-        yield f"its tokenizer would cut language codes such as {codes[0]} off the text"
+
+
+def _has_papers_positions(architecture: ModelConfig) -> bool:
+    is_paper = architecture.sinusoid_frequencies == "paper" and architecture.first_position == 0
+    return architecture.positions == "sinusoidal" and is_paper
 
 
 def write_huggingface(model: ExportedModel, folder: Path, quantization: str = "float32") -> None:
@@ -105,9 +131,9 @@ def _config(model: ExportedModel, quantization: str) -> dict[str, Any]:
         "vocab_size": len(model.pieces),
         "d_model": architecture.d_model,
         **sides,
-        "activation_function": "relu",
+        "activation_function": ACTIVATIONS[architecture.activation],
         "dropout": 0.0,
-        "scale_embedding": True,
+        "scale_embedding": architecture.scale_embeddings,
         "max_position_embeddings": model.num_positions,
         "tie_word_embeddings": tied == "all" or (tied == "decoder" and kind == "marian"),
         **_marks(model),
@@ -126,7 +152,7 @@ def _config(model: ExportedModel, quantization: str) -> dict[str, Any]:
 
 
 def _generation_config(model: ExportedModel) -> dict[str, Any]:
-    never = {"bad_words_ids": [[model.bos_id]]} if model.bos_id != model.eos_id else {}
+    never = {"bad_words_ids": [[model.start_id]]} if model.start_id != model.eos_id else {}
     return {
         **_marks(model),
         **never,
@@ -141,7 +167,7 @@ def _marks(model: ExportedModel) -> dict[str, int]:
     return {
         "pad_token_id": model.bos_id,
         "bos_token_id": model.bos_id,
-        "decoder_start_token_id": model.bos_id,
+        "decoder_start_token_id": model.start_id,
         "eos_token_id": model.eos_id,
     }
 

@@ -37,7 +37,7 @@ def huggingface_tensors(model: ExportedModel) -> Weights:
     """Return the tensors of ``model.safetensors``. Raises UserError if a weight is left."""
     weights, tensors = WeightsToExport(model), _Tensors(model)
     tensors.embeddings(weights, model.settings.architecture.tied_embeddings)
-    tensors.found["final_logits_bias"] = np.zeros((1, len(model.pieces)), np.float32)
+    tensors.found["final_logits_bias"] = weights.take_output_bias()[None]
     for side, text_side in SIDES.items():
         positions = weights.take_positions(text_side)
         if not is_marian(model):  # Marian computes them, and does not save them again

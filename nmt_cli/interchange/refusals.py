@@ -4,13 +4,16 @@ from collections.abc import Iterator
 
 from nmt_cli.recipe.model_config import ModelConfig
 
-# The keys of ``model`` that exports carry over or that concern training only. A model that uses
-# another key is refused until the export of that key is written.
+# The keys of ``model`` that concern training only, or that each export carries over or refuses for
+# a reason of its own. A model that uses another key is refused until its export is written.
 EXPORTED_KEYS = frozenset(
     {
         *("num_layers", "d_model", "d_ff", "num_heads", "d_k", "d_v"),
         *("dropout", "attention_dropout", "relu_dropout"),
         *("positions", "max_positions", "norm", "tied_embeddings"),
+        *("activation", "attention_biases", "feed_forward_biases", "norm_epsilon"),
+        *("embedding_norm", "scale_embeddings", "output_bias"),
+        *("sinusoid_frequencies", "first_position", "decoder_start", "source_eos"),
     }
 )
 

@@ -6,6 +6,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from nmt_cli.corpus.normalization import Normalizer
+from nmt_cli.corpus.sentence_marks import source_end, start_id
 from nmt_cli.corpus.sentencepiece_tokenizer import SPACE_IN_PIECES
 from nmt_cli.corpus.tokenizer import Tokenizer
 from nmt_cli.decoding.beams import SearchSettings
@@ -147,10 +148,11 @@ def _greedy_outputs(
     loaded: LoadedModel, sources: Sequence[Sequence[int]], limits: Sequence[int]
 ) -> list[list[int]]:
     tokenizer = loaded.tokenizer
-    settings = SearchSettings(1, 0.0, 1, tokenizer.bos_id, tokenizer.eos_id)
+    architecture = loaded.settings.architecture
+    start, end = start_id(architecture, tokenizer), source_end(architecture, tokenizer)
+    settings = SearchSettings(1, 0.0, 1, start, tokenizer.eos_id)
     sentences = [
-        Sentence([*source, tokenizer.eos_id], longest)
-        for source, longest in zip(sources, limits, strict=True)
+        Sentence([*source, *end], longest) for source, longest in zip(sources, limits, strict=True)
     ]
     found = list(beam_search(CachedTransformer(loaded.model), sentences, SLOTS, settings))
     for each in found:

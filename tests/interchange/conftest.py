@@ -62,9 +62,3 @@ def make_model(tmp_path):
         return tmp_path / "model"
 
     return make
-
-
-@pytest.fixture(params=ARCHITECTURES)
-def architecture(request):
-    """The options of each architecture."""
-    return ARCHITECTURES[request.param]

@@ -1,8 +1,11 @@
 """A Transformer in numpy, written after the layouts that other programs document."""
 
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
+import torch
+from torch.nn import functional as F
 
 Weights = tuple[np.ndarray, np.ndarray | None]
 
@@ -15,6 +18,7 @@ class Attention(NamedTuple):
     values: Weights
     output: Weights
     norm: Weights
+    is_causal: bool
 
 
 class Layer(NamedTuple):
@@ -27,6 +31,15 @@ class Layer(NamedTuple):
     norm: Weights
 
 
+class Options(NamedTuple):
+    """What is not the paper's."""
+
+    activation: str = "relu"
+    epsilon: float = 1e-5
+    embedding_scale: float | None = None  # by default the root of d_model
+    starts_with_zeros: bool = False
+
+
 class Side(NamedTuple):
     """Encoder or decoder."""
 
@@ -34,53 +47,76 @@ class Side(NamedTuple):
     positions: np.ndarray
     layers: list[Layer]
     norm: Weights | None
+    embedding_norm: Weights | None = None
 
 
-def log_probabilities(encoder, decoder, projection, source, target, *, num_heads, scale, pre_norm):
-    """Return the log-probabilities [T, V] of what follows each token of ``target``."""
+class PlainTransformer(NamedTuple):
+    """A Transformer for one sentence pair."""
 
-    def attend(x, memory, part, causal):
-        q, k, v = (
-            np.stack(np.split(linear(rows, weights), num_heads, axis=1))
-            for rows, weights in ((x, part.queries), (memory, part.keys), (memory, part.values))
+    encoder: Side
+    decoder: Side
+    projection: Weights
+    num_heads: int
+    scale: float | np.ndarray | None  # of the scores; by default that of the width of a head
+    pre_norm: bool
+    options: Options
+
+    def log_probabilities(self, source, target):
+        """Return the log-probabilities [T, V] of what follows each token of ``target``."""
+        memory = self._run(self.encoder, source)
+        logits = linear(self._run(self.decoder, target, memory), self.projection)
+        return np.log(softmax(logits.astype(np.float64)))
+
+    def _run(self, side, tokens, memory=None):
+        x = side.embedding[tokens] * (
+            self.options.embedding_scale or side.embedding.shape[1] ** 0.5
         )
-        scores = q @ k.transpose(0, 2, 1) * (scale or q.shape[2] ** -0.5)
-        if causal:
+        if memory is not None and self.options.starts_with_zeros:
+            x[0] = 0
+        x = x + side.positions[: len(tokens)]
+        x = self._normal(x, side.embedding_norm)
+        for layer in side.layers:
+            x = self._residual(x, layer.own.norm, partial(self._attend, layer.own))
+            if memory is not None:
+                attend = partial(self._attend, layer.memory, memory=memory)
+                x = self._residual(x, layer.memory.norm, attend)
+            x = self._residual(x, layer.norm, partial(self._feed_forward, layer))
+        return self._normal(x, side.norm)
+
+    def _residual(self, x, norm, sublayer):
+        if self.pre_norm:
+            return x + sublayer(self._normal(x, norm))
+        return self._normal(x + sublayer(x), norm)
+
+    def _attend(self, part, x, memory=None):
+        read = x if memory is None else memory
+        q, k, v = (
+            np.stack(np.split(linear(rows, weights), self.num_heads, axis=1))
+            for rows, weights in ((x, part.queries), (read, part.keys), (read, part.values))
+        )
+        scores = q @ k.transpose(0, 2, 1) * (self.scale or q.shape[2] ** -0.5)
+        if part.is_causal:
             scores = scores + np.triu(np.full(scores.shape[1:], -1e30), 1)
         return linear(np.concatenate(list(softmax(scores) @ v), axis=1), part.output)
 
-    def residual(x, norm, sublayer):
-        if pre_norm:
-            return x + sublayer(normalized(x, norm))
-        return normalized(x + sublayer(x), norm)
+    def _feed_forward(self, layer, x):
+        functions: dict[str, Any] = {"relu": F.relu, "swish": F.silu, "gelu": F.gelu}
+        functions["gelu_tanh"] = partial(F.gelu, approximate="tanh")
+        inner = torch.from_numpy(linear(x, layer.inner))
+        return linear(functions[self.options.activation](inner).numpy(), layer.outer)
 
-    def run(side, tokens, memory):
-        x = side.embedding[tokens] * side.embedding.shape[1] ** 0.5 + side.positions[: len(tokens)]
-        for layer in side.layers:
-            causal = layer.memory is not None
-            x = residual(x, layer.own.norm, lambda r: attend(r, r, layer.own, causal))  # noqa: B023
-            if causal:
-                x = residual(x, layer.memory.norm, lambda r: attend(r, memory, layer.memory, False))  # noqa: B023
-            x = residual(
-                x,
-                layer.norm,
-                lambda r: linear(np.maximum(linear(r, layer.inner), 0), layer.outer),  # noqa: B023
-            )
-        return normalized(x, side.norm) if side.norm is not None else x
-
-    logits = run(decoder, target, run(encoder, source, None)) @ projection.T
-    return np.log(softmax(logits.astype(np.float64)))
+    def _normal(self, x, norm):
+        if norm is None:
+            return x
+        gamma, beta = norm
+        centred = x - x.mean(1, keepdims=True)
+        variance = (centred**2).mean(1, keepdims=True)
+        return centred / np.sqrt(variance + self.options.epsilon) * gamma + beta
 
 
 def linear(x, weights):
     matrix, bias = weights
     return x @ matrix.T + (bias if bias is not None else 0)
-
-
-def normalized(x, norm):
-    gamma, beta = norm
-    centred = x - x.mean(1, keepdims=True)
-    return centred / np.sqrt((centred**2).mean(1, keepdims=True) + 1e-5) * gamma + beta
 
 
 def softmax(x):

@@ -14,6 +14,8 @@ from nmt_cli.interchange import ctranslate2_export
 from nmt_cli.interchange.ctranslate2_layout import ctranslate2_variables
 from nmt_cli.interchange.exported_model import ExportedModel
 from nmt_cli.model_directory import load_model
+from tests.architectures import OPTION_SETS
+from tests.interchange.conftest import ARCHITECTURES
 
 ctranslate2 = pytest.importorskip("ctranslate2", reason="ctranslate2 is not installed")
 
@@ -27,8 +29,9 @@ def exported(model, name="out", **options):
     return output
 
 
-def test_log_probabilities_are_those_of_the_model(make_model, architecture):
-    model = make_model(**architecture)
+@pytest.mark.parametrize("options", [*ARCHITECTURES.values(), *OPTION_SETS])
+def test_log_probabilities_are_those_of_the_model(make_model, options):
+    model = make_model(**options)
     loaded = load_model(model)
     translator = ctranslate2.Translator(str(exported(model)), intra_threads=1)
     sources, targets = (

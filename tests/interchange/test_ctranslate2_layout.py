@@ -10,9 +10,20 @@ from nmt_cli.interchange.ctranslate2_export import renamed_pieces, vocabulary_of
 from nmt_cli.interchange.ctranslate2_layout import ctranslate2_variables, head_width
 from nmt_cli.interchange.exported_model import ExportedModel
 from nmt_cli.model_directory import load_model
-from tests.interchange.plain_transformer import Attention, Layer, Side, log_probabilities
+from tests.architectures import OPTION_SETS
+from tests.interchange.conftest import ARCHITECTURES
+from tests.interchange.plain_transformer import Attention, Layer, Options, PlainTransformer, Side
 
 SOURCE, TARGET = [40, 7, 260, 11, 8], [21, 5, 99, 21]
+
+
+def options_of(config):
+    return Options(
+        config.activation,
+        config.norm_epsilon,
+        None if config.scale_embeddings else 1.0,
+        config.decoder_start == "zeros",
+    )
 
 
 def side_of(variables, name, num_layers):
@@ -22,15 +33,21 @@ def side_of(variables, name, num_layers):
     def norm(layer):
         return pair(f"{layer}/layer_norm", "gamma", "beta")
 
+    def parts(weights, count):
+        matrix, bias = weights
+        biases = [None] * count if bias is None else np.split(bias, count)
+        return zip(np.split(matrix, count), biases, strict=True)
+
     def attention(layer, counts):
         """Cut each of the first matrices into as many equal parts as ``counts`` says."""
         queries, keys, values = (
-            (part, None)
+            cut
             for number, count in enumerate(counts)
-            for part in np.split(variables[f"{layer}/linear_{number}/weight"], count)
+            for cut in parts(pair(f"{layer}/linear_{number}"), count)
         )
         output = pair(f"{layer}/linear_{len(counts)}")
-        return Attention(queries, keys, values, output, norm(layer))
+        is_causal = layer.startswith("decoder") and layer.endswith("self_attention")
+        return Attention(queries, keys, values, output, norm(layer), is_causal)
 
     layers = [
         Layer(
@@ -45,23 +62,28 @@ def side_of(variables, name, num_layers):
     embeddings = "embeddings_0" if name == "encoder" else "embeddings"
     top = norm(name) if f"{name}/layer_norm/gamma" in variables else None
     table = variables[f"{name}/position_encodings/encodings"]
-    return Side(variables[f"{name}/{embeddings}/weight"], table, layers, top)
+    embedding_norm = None
+    if f"{name}/layernorm_embedding/gamma" in variables:
+        embedding_norm = pair(f"{name}/layernorm_embedding", "gamma", "beta")
+    return Side(variables[f"{name}/{embeddings}/weight"], table, layers, top, embedding_norm)
 
 
-def test_the_variables_compute_what_the_model_computes(make_model, architecture):
-    loaded = load_model(make_model(**architecture))
-    variables = ctranslate2_variables(ExportedModel.of(loaded))
-    eos, bos = loaded.tokenizer.eos_id, loaded.tokenizer.bos_id
-    found = log_probabilities(
+@pytest.mark.parametrize("options", [*ARCHITECTURES.values(), *OPTION_SETS[::3]])
+def test_the_variables_compute_what_the_model_computes(make_model, options):
+    loaded = load_model(make_model(**options))
+    config, exported = loaded.settings.architecture, ExportedModel.of(loaded)
+    variables = ctranslate2_variables(exported)
+    end = [loaded.tokenizer.eos_id] if config.source_eos else []
+    transformer = PlainTransformer(
         side_of(variables, "encoder", 2),
         side_of(variables, "decoder", 2),
-        variables["decoder/projection/weight"],
-        [*SOURCE, eos],
-        [bos, *TARGET],
+        (variables["decoder/projection/weight"], variables.get("decoder/projection/bias")),
         num_heads=3,
         scale=variables.get("decoder/layer_0/attention/queries_scale"),
-        pre_norm=loaded.settings.architecture.norm == "pre",
+        pre_norm=config.norm == "pre",
+        options=options_of(config),
     )
+    found = transformer.log_probabilities([*SOURCE, *end], [exported.start_id, *TARGET])
     forced = teacher_forced(loaded.model, [SentencePair(SOURCE, TARGET)], loaded.tokenizer)
     expected = loaded.model.project(forced.rows).log_softmax(1).detach().numpy()
     assert np.abs(found - expected).max() < 2e-5

@@ -42,7 +42,7 @@ def loaded_from(folder):
 @torch.no_grad()
 def scores_of(model, tokenizer):
     source = torch.tensor([[*PAIR.source, tokenizer.eos_id]])
-    target = torch.tensor([[tokenizer.bos_id, *PAIR.target]])
+    target = torch.tensor([[model.config.decoder_start_token_id, *PAIR.target]])
     logits = model(input_ids=source, decoder_input_ids=target).logits[0]
     wanted = torch.tensor([*PAIR.target, tokenizer.eos_id])
     return logits.log_softmax(1).gather(1, wanted[:, None]).squeeze(1).tolist()

@@ -1,6 +1,7 @@
 """The tensors and settings for Hugging Face, read as its classes define them."""
 
 import json
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from nmt_cli.interchange.huggingface_export import (
 from nmt_cli.interchange.huggingface_layout import huggingface_tensors, sines_first
 from nmt_cli.model_directory import load_model
 from tests.interchange.conftest import ARCHITECTURES
-from tests.interchange.plain_transformer import Attention, Layer, Side, log_probabilities
+from tests.interchange.plain_transformer import Attention, Layer, Options, PlainTransformer, Side
 
 SOURCE, TARGET = [40, 7, 260, 11, 8], [21, 5, 99, 21]
 MARIAN = {
@@ -28,7 +29,16 @@ PEGASUS = {
     "decoder": {"norm": "pre", "tied_embeddings": "decoder"},
     "none": {"norm": "pre", "tied_embeddings": "none", "d_k": 4, "d_v": 2},
 }
-EXPORTABLE = [*MARIAN.values(), *PEGASUS.values()]
+BIASES = {"attention_biases": True, "output_bias": True}
+OPTIONS: list[dict[str, Any]] = [
+    {"activation": "gelu", "d_k": 4, "decoder_start": "eos", **BIASES},
+    {"activation": "swish", "feed_forward_biases": False, "scale_embeddings": False},
+    {
+        **{"norm": "pre", "activation": "gelu_tanh", "sinusoid_frequencies": "tensor2tensor"},
+        **{"first_position": 2, "d_v": 5, **BIASES},
+    },
+]
+EXPORTABLE = [*MARIAN.values(), *PEGASUS.values(), *OPTIONS]
 
 
 def marian_positions(count, d_model):
@@ -44,9 +54,9 @@ def side_of(tensors, name, num_layers):
 
     def attention(layer):
         queries, keys, values = (pair(f"{layer}.{letter}_proj") for letter in "qkv")
-        return Attention(
-            queries, keys, values, pair(f"{layer}.out_proj"), pair(f"{layer}_layer_norm")
-        )
+        output, norm = pair(f"{layer}.out_proj"), pair(f"{layer}_layer_norm")
+        is_causal = layer.startswith("model.decoder") and layer.endswith("self_attn")
+        return Attention(queries, keys, values, output, norm, is_causal)
 
     start = f"model.{name}"
     layers = [
@@ -69,18 +79,24 @@ def side_of(tensors, name, num_layers):
 @pytest.mark.parametrize("options", EXPORTABLE, ids=lambda options: "-".join(map(str, options)))
 def test_the_tensors_compute_what_the_model_computes(make_model, options):
     loaded = load_model(make_model(**options))
-    tensors = huggingface_tensors(ExportedModel.of(loaded))
+    exported = ExportedModel.of(loaded)
+    assert list(reasons_against(exported)) == []
+    tensors = huggingface_tensors(exported)
     decoder = side_of(tensors, "decoder", 2)
-    found = log_probabilities(
+    transformer = PlainTransformer(
         side_of(tensors, "encoder", 2),
         decoder,
-        tensors.get("lm_head.weight", decoder.embedding),
-        [*SOURCE, loaded.tokenizer.eos_id],
-        [loaded.tokenizer.bos_id, *TARGET],
+        (tensors.get("lm_head.weight", decoder.embedding), tensors["final_logits_bias"][0]),
         num_heads=3,
         scale=(18 // 3) ** -0.5,
         pre_norm=options.get("norm") == "pre",
+        options=Options(
+            options.get("activation", "relu"),
+            embedding_scale=None if options.get("scale_embeddings", True) else 1.0,
+        ),
     )
+    source = [*SOURCE, loaded.tokenizer.eos_id]
+    found = transformer.log_probabilities(source, [exported.start_id, *TARGET])
     forced = teacher_forced(loaded.model, [SentencePair(SOURCE, TARGET)], loaded.tokenizer)
     expected = loaded.model.project(forced.rows).log_softmax(1).detach().numpy()
     assert np.abs(found - expected).max() < 2e-5
@@ -140,12 +156,19 @@ def test_marks_and_pieces_keep_their_ids(make_model, tmp_path):
 
 
 def test_all_reasons_against_a_model_are_listed(make_model):
-    path = make_model(tokenizer="whitespace", positions="learned", d_k=7, d_v=8, num_heads=3)
+    widths = {"d_k": 7, "d_v": 8}
+    others = {"norm_epsilon": 1e-6, "embedding_norm": True, "decoder_start": "zeros"}
+    others |= {"source_eos": False, "positions": "learned"}
+    path = make_model(tokenizer="whitespace", **widths, **others)
     reasons = list(reasons_against(ExportedModel.of(load_model(path))))
     assert reasons == [
-        "no class has both learned positions and post-norm",
+        "no class has post-norm and other positions than the paper's",
+        "norm_epsilon 1e-06 is not 1e-05",
+        "no class has embedding_norm",
+        "no class starts the decoder with zeros",
         "d_k 7 is more than d_model / num_heads",
         "d_v 8 is more than d_model / num_heads",
+        "its tokenizer would add </s> to the source",
         "no tokenizer reads text that is in pieces already",
     ]
 

@@ -5,6 +5,7 @@ import copy
 import pytest
 import torch
 
+from nmt_cli.corpus.sentence_marks import source_end, start_id
 from nmt_cli.decoding.beams import SearchSettings
 from nmt_cli.decoding.cached_model import CachedTransformer
 from nmt_cli.decoding.search import Sentence, beam_search
@@ -33,8 +34,10 @@ class Imitation:
         return [score + self.adds for score in scores]
 
     def greedy(self, source, longest):
-        settings = SearchSettings(1, 0.0, 1, self.tokenizer.bos_id, self.tokenizer.eos_id)
-        sentence = Sentence([*source, self.tokenizer.eos_id], longest)
+        config = self.model.config
+        start = start_id(config, self.tokenizer)
+        settings = SearchSettings(1, 0.0, 1, start, self.tokenizer.eos_id)
+        sentence = Sentence([*source, *source_end(config, self.tokenizer)], longest)
         (found,) = beam_search(CachedTransformer(self.model), [sentence], 1, settings)
         return list(found.hypotheses[0].tokens)
 

@@ -42,7 +42,7 @@ def read_exported(folder: Path) -> ExportedModel:
     Their environment lacks packages that loading a tokenizer needs.
     """
     model, pieces = folder / "model", read_pieces(folder)
-    marks = (pieces.index(mark) for mark in ("<unk>", "<s>", "</s>"))
+    marks = (pieces.index(mark) for mark in ("<unk>", "<s>", "</s>", "<s>"))
     settings = read_settings(model, read_manifest(model))
     weights = load_file(model / "model.safetensors")
     return ExportedModel(settings, weights, tuple(pieces), *marks)
