@@ -56,6 +56,8 @@ def export(model: Path, quiet: bool, **options: Any) -> None:
     'nmt-cli[ctranslate2]' or 'nmt-cli[huggingface]'.
     """
     logs.configure(quiet=quiet)
+    if options["sentences"] is not None and not options["verify"]:
+        raise click.UsageError("--sentences is for a check, and --verify 0 leaves it out.")
     from nmt_cli.commands import export as command
 
     command.run(model, **options)

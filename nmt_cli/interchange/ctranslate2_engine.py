@@ -1,6 +1,7 @@
 """CTranslate2 with an exported folder, to verify it."""
 
 import json
+import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,10 +24,13 @@ class CTranslate2Engine:
     def __init__(self, folder: Path, model: ExportedModel) -> None:
         with importing("ctranslate2", "exports to CTranslate2 are verified"):
             import ctranslate2
-        self.name = f"ctranslate2 {ctranslate2.__version__}"
+        # No warning where this CPU computes in another type than the weights have: ``name`` has it.
+        ctranslate2.set_log_level(logging.ERROR)
         self._translator: Any = ctranslate2.Translator(
             str(folder), device="cpu", inter_threads=1, intra_threads=torch.get_num_threads()
         )
+        computed_in = self._translator.compute_type
+        self.name = f"ctranslate2 {ctranslate2.__version__} in {computed_in}"
         self._vocabulary: list[str] = json.loads((folder / "shared_vocabulary.json").read_bytes())
         self._ids = {piece: number for number, piece in enumerate(self._vocabulary)}
         self._model = model

@@ -60,13 +60,16 @@ class Verification(NamedTuple):
     def as_sentence(self) -> str:
         """Return a sentence for users."""
         limit = f" (allowed: {TOLERANCE:g})" if self.is_exact else ""
-        same = "all" if self.num_identical == self.num_sentences else f"{self.num_identical:,}"
-        ties = " and the others differ after a near tie" if self.is_exact and same != "all" else ""
+        same = f"{self.num_identical:,} of the {counted(self.num_sentences, 'greedy output')} are"
+        if self.num_identical == self.num_sentences:
+            same = "all greedy outputs are"
+        others = self.is_exact and self.num_identical < self.num_sentences
+        ties = " and the others differ after a near tie" if others else ""
         return (
             f"Verified with {self.engine} on {counted(self.num_sentences, 'sentence')}: the pieces "
             f"are the same, the log-probabilities of {self.num_tokens:,} tokens differ by at most "
-            f"{self.largest:.1e} ({self.mean:.1e} on average){limit}, and {same} of the greedy "
-            f"outputs are identical{ties}."
+            f"{self.largest:.1e} ({self.mean:.1e} on average){limit}, and {same} "
+            f"identical{ties}."
         )
 
 

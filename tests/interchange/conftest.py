@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sentencepiece
 import torch
 
 from nmt_cli import logs
@@ -62,3 +63,20 @@ def make_model(tmp_path):
         return tmp_path / "model"
 
     return make
+
+
+@pytest.fixture
+def tokenizer_without_bytes(tmp_path):
+    """A SentencePiece model that has no <s> and no pieces for bytes."""
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(["the cat sat on the mat", "a dog and the cat"] * 9),
+        model_prefix=str(tmp_path / "other"),
+        vocab_size=24,
+        model_type="bpe",
+        bos_id=-1,
+        pad_id=-1,
+        unk_id=1,
+        eos_id=0,
+        minloglevel=2,
+    )
+    return (tmp_path / "other.model").read_bytes()

@@ -103,3 +103,10 @@ def test_quantization_leaves_the_weights_of_the_model_as_they_are(make_model):
     ctranslate2_export.write_ctranslate2(given, folder, "int16")
     for name, weight in load_model(model).model.named_parameters():
         assert np.array_equal(given.weights[name], weight.detach().numpy()), name
+
+
+def test_a_tokenizer_without_bytes_and_start_is_exact(make_model, tokenizer_without_bytes):
+    path = make_model(tokenizer_model=tokenizer_without_bytes)
+    text = path.parent / "text"
+    text.write_text("the cat \u4e2d sat\n\u4e2d\u6587\n")  # characters without a piece
+    exported(path, sentences=text)

@@ -93,7 +93,24 @@ def test_a_missing_program_is_one_line_that_says_what_to_install(make_model, tmp
         "Error: models are exported to CTranslate2 with ctranslate2, which is not installed; run: "
         "pip install 'nmt-cli[ctranslate2]'\n"
     )
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    result = run(tmp_path / "model", "--format=huggingface", "--output", tmp_path / "out")
+    assert result.exit_code == 1
+    assert result.stderr == (
+        "Error: exports to Hugging Face are verified with transformers, which is not installed; "
+        "run: pip install 'nmt-cli[huggingface]', or leave the check out with --verify 0.\n"
+    )
     assert not (tmp_path / "out").exists()
+    result = run(
+        tmp_path / "model", "--format=huggingface", "--output", tmp_path / "out", "--verify=0"
+    )
+    assert result.exit_code == 0  # writing the folder needs no other program
+    assert (tmp_path / "out/model.safetensors").exists()
+
+
+def test_sentences_without_a_check_are_refused(tmp_path):
+    options = ("--format=ctranslate2", "--output", tmp_path / "out", "--verify=0")
+    assert run(tmp_path, *options, "--sentences", tmp_path / "text").exit_code == 2
 
 
 def test_another_quantization_is_refused(make_model, tmp_path):

@@ -125,3 +125,10 @@ def test_the_converter_of_ctranslate2_is_exact_or_fails_loudly(make_model, optio
     (result,) = translator.score_batch([[*source, "</s>"]], [target])
     (expected,) = token_scores(ours.model, [PAIR], ours.tokenizer)
     assert result.log_probs == pytest.approx(expected, abs=1e-5)
+
+
+def test_a_tokenizer_without_bytes_and_start_is_exact(make_model, tokenizer_without_bytes):
+    path = make_model(tokenizer_model=tokenizer_without_bytes)
+    text = path.parent / "text"
+    text.write_text("the cat \u4e2d sat\n\u4e2d\u6587\n")  # characters without a piece
+    exported(path, sentences=text)
