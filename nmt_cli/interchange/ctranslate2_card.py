@@ -1,5 +1,6 @@
 """The model card of an export to CTranslate2."""
 
+from nmt_cli.file_names import SOURCE_SENTENCEPIECE, TARGET_SENTENCEPIECE
 from nmt_cli.interchange.ctranslate2_export import EXPORTED_SENTENCEPIECE, renamed_pieces
 from nmt_cli.interchange.exported_model import ExportedModel
 from nmt_cli.interchange.length_penalties import nearest_length_penalty
@@ -10,6 +11,14 @@ import sentencepiece
 
 text = sentencepiece.SentencePieceProcessor(model_file="{EXPORTED_SENTENCEPIECE}")
 pieces = [text.encode(line, out_type=str) for line in lines]"""
+WITH_TWO_MODELS = f"""\
+import sentencepiece
+
+source, text = (
+    sentencepiece.SentencePieceProcessor(model_file=name)
+    for name in ("{SOURCE_SENTENCEPIECE}", "{TARGET_SENTENCEPIECE}")
+)
+pieces = [source.encode(line, out_type=str) for line in lines]"""
 WITH_SPACES = """\
 pieces = [line.split() for line in lines]"""
 JOINED = {
@@ -24,9 +33,12 @@ def card_of_ctranslate2(model: ExportedModel) -> CardOf:
     kind = settings.text.type
     start = model.pieces[model.start_id]
     never = f'\n    suppress_sequences=[["{start}"]],' if model.start_id != model.eos_id else ""
+    cutting = WITH_SENTENCEPIECE if kind == "sentencepiece" else WITH_SPACES
+    if model.has_two_spms:
+        cutting = WITH_TWO_MODELS
     usage = f"""\
 import ctranslate2
-{WITH_SENTENCEPIECE if kind == "sentencepiece" else WITH_SPACES}
+{cutting}
 
 translator = ctranslate2.Translator(".")
 results = translator.translate_batch(
@@ -46,6 +58,10 @@ print(*{JOINED[kind]}, sep="\\n")"""
     ]
     differences += [
         f"The word `{piece}` of the text is the piece `{name}`."
-        for piece, name in renamed_pieces(model.pieces).items()
+        for piece, name in renamed_pieces(model.source_pieces).items()
     ]
+    if model.has_two_spms:
+        differences.append(
+            "A tag such as `>>deu<<` in front of a source is one piece: cut the text behind it."
+        )
     return CardOf("CTranslate2", (), usage, differences)

@@ -8,7 +8,9 @@ from typing import Any
 
 import torch
 
+from nmt_cli.corpus.mapped_sentencepiece import TAG
 from nmt_cli.extras import importing
+from nmt_cli.file_names import SOURCE_SENTENCEPIECE
 from nmt_cli.interchange.ctranslate2_export import EXPORTED_SENTENCEPIECE, renamed_pieces
 from nmt_cli.interchange.exported_model import ExportedModel
 
@@ -31,50 +33,66 @@ class CTranslate2Engine:
         )
         computed_in = self._translator.compute_type
         self.name = f"ctranslate2 {ctranslate2.__version__} in {computed_in}"
-        self._vocabulary: list[str] = json.loads((folder / "shared_vocabulary.json").read_bytes())
-        self._ids = {piece: number for number, piece in enumerate(self._vocabulary)}
+        self._source_pieces = _vocabulary(folder, "source")
+        self._target_pieces = _vocabulary(folder, "target")
+        self._source_ids, self._target_ids = (
+            {piece: number for number, piece in enumerate(pieces)}
+            for pieces in (self._source_pieces, self._target_pieces)
+        )
         self._model = model
         self._split = _splitter(folder, model)
 
     def source_ids(self, text: str) -> list[int]:
         """Return the ids of the pieces of a normalized text, cut by what is in the folder."""
-        return [self._ids.get(piece, self._model.unk_id) for piece in self._split(text)]
+        return [self._source_ids.get(piece, self._model.unk_id) for piece in self._split(text)]
 
     def token_scores(self, source: Sequence[int], target: Sequence[int]) -> list[float]:
         """Return the log-probability of each token of ``target``, and at last of ``</s>``."""
         (result,) = self._translator.score_batch(
-            [self._pieces(source)], [self._pieces(target)], max_input_length=NO_LIMIT
+            [[self._source_pieces[token] for token in source]],
+            [[self._target_pieces[token] for token in target]],
+            max_input_length=NO_LIMIT,
         )
         return list(result.log_probs)
 
     def greedy(self, source: Sequence[int], longest: int) -> list[int]:
         """Return the tokens that follow each other with the highest probability."""
-        never = [[self._vocabulary[self._model.start_id]]]
+        never = [[self._target_pieces[self._model.start_id]]]
         if self._model.start_id == self._model.eos_id:
             never = []
         (result,) = self._translator.translate_batch(
-            [self._pieces(source)],
+            [[self._source_pieces[token] for token in source]],
             beam_size=1,
             max_input_length=NO_LIMIT,
             max_decoding_length=longest,
             min_decoding_length=0,
             suppress_sequences=never,
         )
-        return [self._ids[piece] for piece in result.hypotheses[0]]
+        return [self._target_ids[piece] for piece in result.hypotheses[0]]
 
-    def _pieces(self, tokens: Sequence[int]) -> list[str]:
-        return [self._vocabulary[token] for token in tokens]
+
+def _vocabulary(folder: Path, side: str) -> list[str]:
+    path = folder / f"{side}_vocabulary.json"
+    pieces: list[str] = json.loads(
+        (path if path.exists() else folder / "shared_vocabulary.json").read_bytes()
+    )
+    return pieces
 
 
 def _splitter(folder: Path, model: ExportedModel) -> Callable[[str], list[str]]:
     """Return what cuts a normalized text into the pieces of the exported vocabulary."""
     text = model.settings.text
     if text.type == "whitespace":
-        renamed = renamed_pieces(model.pieces)
+        renamed = renamed_pieces(model.source_pieces)
         return lambda line: [renamed.get(piece, piece) for piece in line.split()]
     import sentencepiece
 
-    processor = sentencepiece.SentencePieceProcessor(
-        model_file=str(folder / EXPORTED_SENTENCEPIECE)
-    )
-    return lambda line: processor.encode(line, out_type=str)
+    name = SOURCE_SENTENCEPIECE if model.has_two_spms else EXPORTED_SENTENCEPIECE
+    processor = sentencepiece.SentencePieceProcessor(model_file=str(folder / name))
+
+    def pieces_of(line: str) -> list[str]:
+        tag = TAG.match(line) if model.has_two_spms else None
+        pieces: list[str] = processor.encode(line[tag.end() :] if tag else line, out_type=str)
+        return [tag[1], *pieces] if tag else pieces
+
+    return pieces_of

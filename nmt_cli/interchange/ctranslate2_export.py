@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nmt_cli.extras import importing
-from nmt_cli.file_names import SENTENCEPIECE_MODEL
+from nmt_cli.file_names import SENTENCEPIECE_MODEL, SOURCE_PIECES, TARGET_PIECES
 from nmt_cli.interchange.ctranslate2_layout import SIDES, ctranslate2_variables, head_width
 from nmt_cli.interchange.exported_model import ExportedModel
 from nmt_cli.interchange.refusals import keys_not_exported
@@ -39,18 +39,21 @@ def write_ctranslate2(model: ExportedModel, folder: Path, quantization: str = "f
     with importing("ctranslate2", "models are exported to CTranslate2"):
         from ctranslate2.specs import common_spec, model_spec, transformer_spec
     architecture = model.settings.architecture
-    kinds = (transformer_spec.TransformerEncoderSpec, transformer_spec.TransformerDecoderSpec)
+    kinds = (
+        (transformer_spec.TransformerEncoderSpec, architecture.encoder),
+        (transformer_spec.TransformerDecoderSpec, architecture.decoder),
+    )
     spec: Any = transformer_spec.TransformerSpec(
         *(
             kind(
-                architecture.num_layers,
-                architecture.num_heads,
+                shape.num_layers,
+                shape.num_heads,
                 pre_norm=architecture.norm == "pre",
                 activation=common_spec.Activation[ACTIVATIONS[architecture.activation]],
                 layernorm_embedding=architecture.embedding_norm,
-                head_dim=head_width(architecture),
+                head_dim=head_width(shape, architecture.d_model),
             )
-            for kind in kinds
+            for kind, shape in kinds
         )
     )
     for name, array in ctranslate2_variables(model).items():
@@ -61,7 +64,7 @@ def write_ctranslate2(model: ExportedModel, folder: Path, quantization: str = "f
         getattr(spec, side).scale_embeddings = architecture.scale_embeddings
     spec.decoder.start_from_zero_embedding = architecture.decoder_start == "zeros"
     vocabulary = vocabulary_of(model.pieces)
-    spec.register_source_vocabulary(vocabulary)
+    spec.register_source_vocabulary(vocabulary_of(model.source_pieces))
     spec.register_target_vocabulary(vocabulary)
     spec.config.unk_token = vocabulary[model.unk_id]
     spec.config.bos_token = vocabulary[model.bos_id]
@@ -75,13 +78,16 @@ def write_ctranslate2(model: ExportedModel, folder: Path, quantization: str = "f
 
 
 def write_tokenizer(loaded: LoadedModel, folder: Path) -> None:
-    """Write a SentencePiece model under the name that users of CTranslate2 expect.
+    """Write a SentencePiece model under the name that users of CTranslate2 expect, or two.
 
-    Text in pieces needs no file: its vocabulary is written with the model.
+    Vocabularies are written with the model.
     """
     if loaded.settings.text.type == "sentencepiece":
         loaded.tokenizer.save(folder)
-        (folder / SENTENCEPIECE_MODEL).rename(folder / EXPORTED_SENTENCEPIECE)
+        for name in (TARGET_PIECES, SOURCE_PIECES):
+            (folder / name).unlink(missing_ok=True)
+        if (folder / SENTENCEPIECE_MODEL).exists():
+            (folder / SENTENCEPIECE_MODEL).rename(folder / EXPORTED_SENTENCEPIECE)
 
 
 def vocabulary_of(pieces: Sequence[str]) -> list[str]:

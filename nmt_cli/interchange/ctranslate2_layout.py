@@ -15,52 +15,55 @@ from nmt_cli.interchange.exported_model import (
     WeightsToExport,
     widened_heads,
 )
-from nmt_cli.recipe.model_config import ModelConfig
+from nmt_cli.recipe.model_config import StackShape
 
 LINEAR_PARTS = {"weight": "weight", "bias": "bias"}
 NORM_PARTS = {"weight": "gamma", "bias": "beta"}
 SIDES = {"encoder": "source", "decoder": "target"}
 
 
-def head_width(architecture: ModelConfig) -> int | None:
+def head_width(shape: StackShape, d_model: int) -> int | None:
     """Return the width of a head if it is not d_model / num_heads, which is the default.
 
     CTranslate2's keys are as wide as its values, so the narrower ones get zeros.
     """
-    width = max(architecture.key_width, architecture.value_width)
-    return width if width * architecture.num_heads != architecture.d_model else None
+    width = max(shape.key_width, shape.value_width)
+    return width if width * shape.num_heads != d_model else None
 
 
 def ctranslate2_variables(model: ExportedModel) -> Weights:
     """Return the variables; equal ones are not merged. Raises UserError if a weight is left."""
-    weights, variables = WeightsToExport(model), _Variables(model.settings.architecture)
+    architecture, found = model.settings.architecture, Weights()
+    weights = WeightsToExport(model)
     for side, text_side in SIDES.items():
+        shape: StackShape = getattr(architecture, side)
+        variables = _Variables(found, shape, architecture.d_model)
         embeddings = "encoder/embeddings_0" if side == "encoder" else "decoder/embeddings"
         variables.found[f"{embeddings}/weight"] = weights.take(f"{text_side}_embedding.weight")
         positions = weights.take_positions(text_side)
         variables.found[f"{side}/position_encodings/encodings"] = positions
         norm = weights.take_layer(f"{text_side}_embedding.norm")
         variables.norm(f"{side}/layernorm_embedding", norm)
-        for number in range(model.settings.architecture.num_layers):
+        for number in range(shape.num_layers):
             _add_layer(variables, weights, side, number)
         variables.norm(f"{side}/layer_norm", weights.take_layer(f"{side}_norm"))
-    variables.found["decoder/projection/weight"] = weights.take("output_weight")
-    if model.settings.architecture.output_bias:
-        variables.found["decoder/projection/bias"] = weights.take_output_bias()
+    found["decoder/projection/weight"] = weights.take("output_weight")
+    if architecture.output_bias:
+        found["decoder/projection/bias"] = weights.take_output_bias()
     weights.refuse_left()
-    return variables.found
+    return found
 
 
 class _Variables:
-    """The variables that are made so far."""
+    """The variables that are made so far, and the shape of the side that is being made."""
 
-    def __init__(self, architecture: ModelConfig) -> None:
-        self.found: Weights = {}
-        self._num_heads = architecture.num_heads
-        self._width = max(architecture.key_width, architecture.value_width)
-        self._queries_scale = np.float32(architecture.key_width**-0.5)
-        self._has_own_scale = head_width(architecture) is not None or (
-            architecture.key_width != self._width
+    def __init__(self, found: Weights, shape: StackShape, d_model: int) -> None:
+        self.found, self.shape = found, shape
+        self._num_heads = shape.num_heads
+        self._width = max(shape.key_width, shape.value_width)
+        self._queries_scale = np.float32(shape.key_width**-0.5)
+        self._has_own_scale = (
+            head_width(shape, d_model) is not None or shape.key_width != self._width
         )
 
     def linear(self, name: str, layer: Mapping[str, Array]) -> None:
@@ -92,7 +95,7 @@ def _add_layer(variables: _Variables, weights: WeightsToExport, side: str, numbe
     if side == "decoder":
         kinds["memory_attention"] = "attention"
     for kind, their_name in kinds.items():
-        queries, keys, values = weights.take_attention(f"{ours}.{kind}")
+        queries, keys, values = weights.take_attention(f"{ours}.{kind}", variables.shape)
         inputs: Sequence[Sequence[Weights]] = [[queries, keys, values]]
         if kind == "memory_attention":
             inputs = [[queries], [keys, values]]

@@ -12,6 +12,7 @@ from nmt_cli.corpus.sentence_marks import start_id
 from nmt_cli.errors import UserError
 from nmt_cli.model.embeddings import sinusoids
 from nmt_cli.model_settings import ModelSettings
+from nmt_cli.recipe.model_config import StackShape
 
 if TYPE_CHECKING:
     from nmt_cli.model_directory import LoadedModel
@@ -26,25 +27,37 @@ class ExportedModel(NamedTuple):
 
     settings: ModelSettings
     weights: Mapping[str, Array]  # under the names of ``Transformer``, each matrix once
-    pieces: tuple[str, ...]  # by id
+    pieces: tuple[str, ...]  # of the target, by id
+    source_pieces: tuple[str, ...]  # the same ones, or those of a vocabulary of its own
     unk_id: int
     bos_id: int  # equals eos_id if the model has no <s>
     eos_id: int
     start_id: int  # the decoder's first token; if it is not eos_id, no output has it
+    has_two_spms: bool = False  # a SentencePiece model for each language
 
     @classmethod
     def of(cls, loaded: LoadedModel) -> ExportedModel:
         """Return what exporting needs of a loaded model; the weights share its memory."""
+        from nmt_cli.corpus.mapped_sentencepiece import MappedSentencePieceTokenizer
+
         tokenizer = loaded.tokenizer
+        source_size = tokenizer.source_size or tokenizer.size
         return cls(
             loaded.settings,
             {name: weight.detach().numpy() for name, weight in loaded.model.named_parameters()},
             tuple(tokenizer.pieces(range(tokenizer.size))),
+            tuple(tokenizer.pieces(range(source_size), side="source")),
             tokenizer.unk_id,
             tokenizer.bos_id,
             tokenizer.eos_id,
             start_id(loaded.settings.architecture, tokenizer),
+            isinstance(tokenizer, MappedSentencePieceTokenizer),
         )
+
+    @property
+    def has_two_vocabularies(self) -> bool:
+        """Whether the source has a vocabulary of its own."""
+        return self.settings.architecture.source_vocabulary_size is not None
 
     @property
     def num_positions(self) -> int:
@@ -92,10 +105,9 @@ class WeightsToExport:
             architecture.first_position,
         ).numpy()
 
-    def take_attention(self, name: str) -> tuple[Weights, Weights, Weights]:
+    def take_attention(self, name: str, shape: StackShape) -> tuple[Weights, Weights, Weights]:
         """Return the layers of the queries, keys and values of an attention."""
-        architecture = self._model.settings.architecture
-        keys = architecture.num_heads * architecture.key_width
+        keys = shape.num_heads * shape.key_width
         together = self.take_layer(f"{name}.queries_keys_values")
         if not together:
             queries = self.take_layer(f"{name}.queries")

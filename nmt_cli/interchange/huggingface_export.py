@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Any
 import safetensors.torch
 import torch
 
-from nmt_cli.file_names import CONFIG, SENTENCEPIECE_MODEL, WEIGHTS
+from nmt_cli.file_names import (
+    CONFIG,
+    SENTENCEPIECE_MODEL,
+    SOURCE_PIECES,
+    SOURCE_SENTENCEPIECE,
+    TARGET_PIECES,
+    TARGET_SENTENCEPIECE,
+    WEIGHTS,
+)
 from nmt_cli.interchange.exported_model import ExportedModel
 from nmt_cli.interchange.huggingface_layout import huggingface_tensors, is_marian
 from nmt_cli.interchange.length_penalties import nearest_length_penalty
@@ -34,12 +42,14 @@ def reasons_against(model: ExportedModel) -> Iterator[str]:
     yield from keys_not_exported(architecture)
     yield from _options_without_a_class(architecture)
     yield from _heads_without_a_class(architecture)
+    if model.has_two_vocabularies and not (is_marian(model) and model.has_two_spms):
+        yield "a vocabulary of the source's own needs post-norm and two SentencePiece models"
     if not architecture.source_eos:
         yield "its tokenizer would add </s> to the source"
     if model.settings.text.type != "sentencepiece":
         yield "no tokenizer reads text that is in pieces already"
     codes = [piece for piece in model.pieces if piece.startswith(">>") and piece.endswith("<<")]
-    if codes:
+    if codes and not model.has_two_spms:
         yield f"its tokenizer would cut language codes such as {codes[0]} off the text"
 
 
@@ -55,13 +65,13 @@ def _options_without_a_class(architecture: ModelConfig) -> Iterator[str]:
 
 
 def _heads_without_a_class(architecture: ModelConfig) -> Iterator[str]:
-    heads = architecture.num_heads
-    if architecture.d_model % heads:
-        yield f"num_heads {heads:,} does not divide d_model {architecture.d_model:,}"
-    widths = {"d_k": architecture.key_width, "d_v": architecture.value_width}
-    for name, width in widths.items():
-        if width * heads > architecture.d_model:
-            yield f"{name} {width:,} is more than d_model / num_heads"
+    for shape in dict.fromkeys((architecture.encoder, architecture.decoder)):
+        heads = shape.num_heads
+        if architecture.d_model % heads:
+            yield f"num_heads {heads:,} does not divide d_model {architecture.d_model:,}"
+        for name, width in {"d_k": shape.key_width, "d_v": shape.value_width}.items():
+            if width * heads > architecture.d_model:
+                yield f"{name} {width:,} is more than d_model / num_heads {heads:,}"
 
 
 def _has_papers_positions(architecture: ModelConfig) -> bool:
@@ -86,10 +96,14 @@ def write_tokenizer(loaded: LoadedModel, folder: Path) -> None:
     """Write the files that AutoTokenizer loads; its ids are ours."""
     tokenizer, text = loaded.tokenizer, loaded.settings.text
     tokenizer.save(folder)
-    model = (folder / SENTENCEPIECE_MODEL).rename(folder / "source.spm")
-    (folder / "target.spm").write_bytes(model.read_bytes())
     pieces = tokenizer.pieces(range(tokenizer.size))
-    _write_json(folder / "vocab.json", {piece: number for number, piece in enumerate(pieces)})
+    if (folder / SENTENCEPIECE_MODEL).exists():
+        model = (folder / SENTENCEPIECE_MODEL).rename(folder / SOURCE_SENTENCEPIECE)
+        (folder / TARGET_SENTENCEPIECE).write_bytes(model.read_bytes())
+        _write_json(folder / "vocab.json", {piece: number for number, piece in enumerate(pieces)})
+    elif tokenizer.source_size is not None:
+        (folder / TARGET_PIECES).rename(folder / "target_vocab.json")
+        (folder / SOURCE_PIECES).rename(folder / "vocab.json")
     config = {
         "tokenizer_class": "MarianTokenizer",
         "source_lang": text.source_language,
@@ -97,7 +111,7 @@ def write_tokenizer(loaded: LoadedModel, folder: Path) -> None:
         "unk_token": pieces[tokenizer.unk_id],
         "eos_token": pieces[tokenizer.eos_id],
         "pad_token": pieces[tokenizer.bos_id],  # which no text has; masked where it pads
-        "separate_vocabs": False,
+        "separate_vocabs": tokenizer.source_size is not None,
         "clean_up_tokenization_spaces": False,
         "model_max_length": loaded.settings.max_length + 1,
     }
@@ -117,18 +131,18 @@ def _config(model: ExportedModel, quantization: str) -> dict[str, Any]:
     tied = architecture.tied_embeddings
     sides = {
         f"{side}_{name}": value
-        for side in ("encoder", "decoder")
+        for side, shape in (("encoder", architecture.encoder), ("decoder", architecture.decoder))
         for name, value in {
-            "layers": architecture.num_layers,
-            "attention_heads": architecture.num_heads,
-            "ffn_dim": architecture.d_ff,
+            "layers": shape.num_layers,
+            "attention_heads": shape.num_heads,
+            "ffn_dim": shape.d_ff,
         }.items()
     }
     config = {
         "architectures": [CLASSES[kind]],
         "model_type": kind,
         "is_encoder_decoder": True,
-        "vocab_size": len(model.pieces),
+        "vocab_size": len(model.source_pieces),
         "d_model": architecture.d_model,
         **sides,
         "activation_function": ACTIVATIONS[architecture.activation],

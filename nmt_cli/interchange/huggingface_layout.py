@@ -17,6 +17,7 @@ from nmt_cli.interchange.exported_model import (
     WeightsToExport,
     widened_heads,
 )
+from nmt_cli.recipe.model_config import StackShape
 
 SIDES = {"encoder": "source", "decoder": "target"}
 # The axis of d_model in the matrix of each layer.
@@ -35,32 +36,35 @@ def is_marian(model: ExportedModel) -> bool:
 
 def huggingface_tensors(model: ExportedModel) -> Weights:
     """Return the tensors of ``model.safetensors``. Raises UserError if a weight is left."""
-    weights, tensors = WeightsToExport(model), _Tensors(model)
-    tensors.embeddings(weights, model.settings.architecture.tied_embeddings)
-    tensors.found["final_logits_bias"] = weights.take_output_bias()[None]
+    architecture, found = model.settings.architecture, Weights()
+    weights = WeightsToExport(model)
+    tensors = _Tensors(found, model, architecture.encoder)
+    tensors.embeddings(weights, architecture.tied_embeddings)
+    found["final_logits_bias"] = weights.take_output_bias()[None]
     for side, text_side in SIDES.items():
+        tensors = _Tensors(found, model, getattr(architecture, side))
         positions = weights.take_positions(text_side)
         if not is_marian(model):  # Marian computes them, and does not save them again
             tensors.by_rows(f"model.{side}.embed_positions.weight", positions)
-        for number in range(model.settings.architecture.num_layers):
+        for number in range(tensors.shape.num_layers):
             _add_layer(tensors, weights, side, number)
         if not is_marian(model):
             tensors.norm(f"model.{side}.layer_norm", weights.take_layer(f"{side}_norm"))
     weights.refuse_left()
-    return tensors.found
+    return found
 
 
 class _Tensors:
-    """The tensors that are made so far."""
+    """The tensors that are made so far, and the shape of the side that is being made."""
 
-    def __init__(self, model: ExportedModel) -> None:
-        self.found: Weights = {}
-        architecture = model.settings.architecture
+    def __init__(self, found: Weights, model: ExportedModel, shape: StackShape) -> None:
+        self.found, self.shape = found, shape
+        d_model = model.settings.architecture.d_model
         self._is_marian = is_marian(model)
-        self._order = sines_first(architecture.d_model)
-        self._num_heads = architecture.num_heads
-        self._width = architecture.d_model // architecture.num_heads
-        self._queries_factor = np.float32((self._width / architecture.key_width) ** 0.5)
+        self._order = sines_first(d_model)
+        self._num_heads = shape.num_heads
+        self._width = d_model // shape.num_heads
+        self._queries_factor = np.float32((self._width / shape.key_width) ** 0.5)
 
     def by_rows(self, name: str, rows: Array) -> None:
         """Add a matrix whose rows are vectors of the model."""
@@ -108,7 +112,7 @@ def _add_layer(tensors: _Tensors, weights: WeightsToExport, side: str, number: i
     if side == "decoder":
         kinds["memory_attention"] = "encoder_attn"
     for kind, their_name in kinds.items():
-        inputs = weights.take_attention(f"{ours}.{kind}")
+        inputs = weights.take_attention(f"{ours}.{kind}", tensors.shape)
         output = weights.take_layer(f"{ours}.{kind}.output")
         tensors.attention(f"{theirs}.{their_name}", inputs, output)
         norm = weights.take_layer(f"{ours}.{kind}_residual.norm")

@@ -14,6 +14,7 @@ EXPORTED_KEYS = frozenset(
         *("activation", "attention_biases", "feed_forward_biases", "norm_epsilon"),
         *("embedding_norm", "scale_embeddings", "output_bias"),
         *("sinusoid_frequencies", "first_position", "decoder_start", "source_eos"),
+        *("decoder_num_layers", "decoder_d_ff", "decoder_num_heads", "source_vocabulary_size"),
     }
 )
 

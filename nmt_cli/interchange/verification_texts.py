@@ -7,6 +7,7 @@ from itertools import islice
 from pathlib import Path
 
 from nmt_cli.corpus.lines import is_blank, read_lines
+from nmt_cli.corpus.sentencepiece_tokenizer import SPACE_IN_PIECES
 from nmt_cli.corpus.text_files import open_text
 from nmt_cli.errors import UserError
 from nmt_cli.interchange.verification import fits
@@ -42,15 +43,17 @@ def _lines_of(path: Path) -> Iterator[str]:
 def _drawn(loaded: LoadedModel) -> Iterator[str]:
     tokenizer, rng = loaded.tokenizer, random.Random(SEED)
     marks = {tokenizer.unk_id, tokenizer.bos_id, tokenizer.eos_id}
-    pieces = tokenizer.pieces(range(tokenizer.size))
-    ids = [
-        token
-        for token, piece in enumerate(pieces)
+    size = tokenizer.source_size or tokenizer.size
+    pieces = [
+        piece
+        for token, piece in enumerate(tokenizer.pieces(range(size), side="source"))
         if token not in marks and not BYTE_PIECE.fullmatch(piece)
     ]
     is_in_pieces = loaded.settings.text.type == "whitespace"
-    for _ in range(MOST_ATTEMPTS if ids else 0):
-        drawn = [rng.choice(ids) for _ in range(rng.randint(1, LONGEST_DRAWN))]
-        text = tokenizer.decode(drawn, keep_pieces=is_in_pieces)
+    for _ in range(MOST_ATTEMPTS if pieces else 0):
+        drawn = [rng.choice(pieces) for _ in range(rng.randint(1, LONGEST_DRAWN))]
+        text = " ".join(drawn)
+        if not is_in_pieces:
+            text = "".join(drawn).replace(SPACE_IN_PIECES, " ")
         if not is_blank(text):
             yield text

@@ -10,13 +10,17 @@ import torch
 
 from nmt_cli import logs
 from nmt_cli.atomic_files import directory_appearing_whole, read_manifest
+from nmt_cli.corpus.mapped_sentencepiece import MappedSentencePieceTokenizer
+from nmt_cli.corpus.normalization import Normalizer, Side
 from nmt_cli.corpus.tokenizer import load_tokenizer
+from nmt_cli.corpus.whitespace_tokenizer import CONTROL, WhitespaceTokenizer
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.model_directory import save_model
 from nmt_cli.model_settings import read_settings
 from nmt_cli.recipe.model_config import ModelConfig
 
 FORMATS = Path(__file__).parents[1] / "formats/format_2"
+AVERAGE = FORMATS / "sentencepiece/run/average"
 ARCHITECTURES: dict[str, dict[str, Any]] = {
     "the-papers": {},
     "wide-values": {"d_k": 3, "d_v": 5},
@@ -34,7 +38,9 @@ def make_model(tmp_path):
     """Return a function that writes a model directory and returns its path."""
     logs.configure(quiet=False)
 
-    def make(tokenizer="sentencepiece", tokenizer_model=None, text=None, **architecture):
+    def make(
+        tokenizer="sentencepiece", tokenizer_model=None, text=None, pieces=None, **architecture
+    ):
         source = FORMATS / tokenizer / "run/average"
         settings = read_settings(source, read_manifest(source))
         files = tmp_path / "tokenizer"
@@ -43,7 +49,13 @@ def make_model(tmp_path):
         if tokenizer_model is not None:
             (files / "tokenizer.model").write_bytes(tokenizer_model)
         text_settings = settings.text._replace(**(text or {}))
-        pieces = load_tokenizer(files, text_settings)
+        source_size: int = architecture.get("source_vocabulary_size", 0)
+        if pieces is None and not source_size:
+            pieces = load_tokenizer(files, text_settings)
+        elif pieces is None:
+            text_settings = text_settings._replace(type="whitespace")
+            words, own = ([*CONTROL, *map(str, range(3, n))] for n in (300, source_size))
+            pieces = WhitespaceTokenizer(words, Normalizer(text_settings), None, own)
         sizes = {"num_layers": 2, "num_heads": 3, "d_model": 18, "d_ff": 11, "dropout": 0.0}
         settings = settings._replace(
             text=text_settings,
@@ -68,9 +80,42 @@ def make_model(tmp_path):
 @pytest.fixture
 def tokenizer_without_bytes(tmp_path):
     """A SentencePiece model that has no <s> and no pieces for bytes."""
+    return trained(tmp_path / "other", ["the cat sat on the mat", "a dog and the cat"])
+
+
+@pytest.fixture(params=["shared", "separate"])
+def two_models(tmp_path, request):
+    """A tokenizer of two SentencePiece models, and what the architecture needs for it."""
+    models: dict[Side, bytes] = {
+        "source": trained(tmp_path / "source", ["the cat sat on the mat", "a dog and the cat"]),
+        "target": trained(tmp_path / "target", ["die Katze auf der Matte", "ein Hund und eine"]),
+    }
+    marks = ["</s>", "<unk>"]
+    pieces = {
+        side: sentencepiece.SentencePieceProcessor(model_proto=model).id_to_piece(
+            list(range(2, 24))
+        )
+        for side, model in models.items()
+    }
+    normalizer = Normalizer(read_settings(AVERAGE, read_manifest(AVERAGE)).text)
+    source = [*marks, ">>deu<<", *pieces["source"]]
+    target = [*marks, *pieces["target"]]
+    start = {"decoder_start": "eos", "tied_embeddings": "decoder"}
+    if request.param == "shared":
+        both = list(dict.fromkeys([*source, *target]))
+        ids = {piece: number for number, piece in enumerate(both)}
+        return MappedSentencePieceTokenizer(models, ids, normalizer, "the tokenizer"), start
+    of_sides = ({piece: n for n, piece in enumerate(side)} for side in (target, source))
+    tokenizer = MappedSentencePieceTokenizer(
+        models, next(of_sides), normalizer, "the tokenizer", next(of_sides)
+    )
+    return tokenizer, {**start, "source_vocabulary_size": len(source)}
+
+
+def trained(prefix, sentences):
     sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(["the cat sat on the mat", "a dog and the cat"] * 9),
-        model_prefix=str(tmp_path / "other"),
+        sentence_iterator=iter(sentences * 9),
+        model_prefix=str(prefix),
         vocab_size=24,
         model_type="bpe",
         bos_id=-1,
@@ -79,4 +124,4 @@ def tokenizer_without_bytes(tmp_path):
         eos_id=0,
         minloglevel=2,
     )
-    return (tmp_path / "other.model").read_bytes()
+    return prefix.with_suffix(".model").read_bytes()

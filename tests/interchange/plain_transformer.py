@@ -56,8 +56,9 @@ class PlainTransformer(NamedTuple):
     encoder: Side
     decoder: Side
     projection: Weights
-    num_heads: int
-    scale: float | np.ndarray | None  # of the scores; by default that of the width of a head
+    num_heads: tuple[int, int]  # of encoder and decoder
+    # Of the scores of encoder and decoder; by default that of the width of a head.
+    scales: tuple[Any, ...]
     pre_norm: bool
     options: Options
 
@@ -75,10 +76,11 @@ class PlainTransformer(NamedTuple):
             x[0] = 0
         x = x + side.positions[: len(tokens)]
         x = self._normal(x, side.embedding_norm)
+        number = 0 if memory is None else 1
         for layer in side.layers:
-            x = self._residual(x, layer.own.norm, partial(self._attend, layer.own))
+            x = self._residual(x, layer.own.norm, partial(self._attend, number, layer.own))
             if memory is not None:
-                attend = partial(self._attend, layer.memory, memory=memory)
+                attend = partial(self._attend, number, layer.memory, memory=memory)
                 x = self._residual(x, layer.memory.norm, attend)
             x = self._residual(x, layer.norm, partial(self._feed_forward, layer))
         return self._normal(x, side.norm)
@@ -88,13 +90,13 @@ class PlainTransformer(NamedTuple):
             return x + sublayer(self._normal(x, norm))
         return self._normal(x + sublayer(x), norm)
 
-    def _attend(self, part, x, memory=None):
+    def _attend(self, number, part, x, memory=None):
         read = x if memory is None else memory
         q, k, v = (
-            np.stack(np.split(linear(rows, weights), self.num_heads, axis=1))
+            np.stack(np.split(linear(rows, weights), self.num_heads[number], axis=1))
             for rows, weights in ((x, part.queries), (read, part.keys), (read, part.values))
         )
-        scores = q @ k.transpose(0, 2, 1) * (self.scale or q.shape[2] ** -0.5)
+        scores = q @ k.transpose(0, 2, 1) * (self.scales[number] or q.shape[2] ** -0.5)
         if part.is_causal:
             scores = scores + np.triu(np.full(scores.shape[1:], -1e30), 1)
         return linear(np.concatenate(list(softmax(scores) @ v), axis=1), part.output)

@@ -20,7 +20,7 @@ from tests.interchange.conftest import ARCHITECTURES
 ctranslate2 = pytest.importorskip("ctranslate2", reason="ctranslate2 is not installed")
 
 pytestmark = pytest.mark.slow  # CTranslate2 is no dependency of the other tests
-PAIRS = [SentencePair([40, 7, 260, 11, 8], [21, 5, 99, 21]), SentencePair([9], [])]
+PAIRS = [SentencePair([40, 7, 60, 11, 8], [21, 5, 99, 21]), SentencePair([9], [])]
 
 
 def exported(model, name="out", **options):
@@ -110,3 +110,12 @@ def test_a_tokenizer_without_bytes_and_start_is_exact(make_model, tokenizer_with
     text = path.parent / "text"
     text.write_text("the cat \u4e2d sat\n\u4e2d\u6587\n")  # characters without a piece
     exported(path, sentences=text)
+
+
+def test_two_sentencepiece_models_are_exact(make_model, two_models):
+    tokenizer, options = two_models
+    path = make_model(pieces=tokenizer, **options)
+    text = path.parent / "text"
+    text.write_text(">>deu<< the cat\na dog \u4e2d\n")
+    exported(path, sentences=text)
+    exported(path, "of-drawn-sentences")

@@ -14,7 +14,7 @@ from tests.architectures import OPTION_SETS
 from tests.interchange.conftest import ARCHITECTURES
 from tests.interchange.plain_transformer import Attention, Layer, Options, PlainTransformer, Side
 
-SOURCE, TARGET = [40, 7, 260, 11, 8], [21, 5, 99, 21]
+SOURCE, TARGET = [40, 7, 60, 11, 8], [21, 5, 99, 21]
 
 
 def options_of(config):
@@ -75,11 +75,14 @@ def test_the_variables_compute_what_the_model_computes(make_model, options):
     variables = ctranslate2_variables(exported)
     end = [loaded.tokenizer.eos_id] if config.source_eos else []
     transformer = PlainTransformer(
-        side_of(variables, "encoder", 2),
-        side_of(variables, "decoder", 2),
+        side_of(variables, "encoder", config.encoder.num_layers),
+        side_of(variables, "decoder", config.decoder.num_layers),
         (variables["decoder/projection/weight"], variables.get("decoder/projection/bias")),
-        num_heads=3,
-        scale=variables.get("decoder/layer_0/attention/queries_scale"),
+        num_heads=(config.encoder.num_heads, config.decoder.num_heads),
+        scales=tuple(
+            variables.get(f"{side}/layer_0/self_attention/queries_scale")
+            for side in ("encoder", "decoder")
+        ),
         pre_norm=config.norm == "pre",
         options=options_of(config),
     )
@@ -92,7 +95,7 @@ def test_the_variables_compute_what_the_model_computes(make_model, options):
 def test_every_architecture_has_the_documented_widths_of_heads(make_model):
     loaded = load_model(make_model(d_k=7, d_v=4))
     variables = ctranslate2_variables(ExportedModel.of(loaded))
-    assert head_width(loaded.settings.architecture) == 7
+    assert head_width(loaded.settings.architecture.encoder, 18) == 7
     assert variables["encoder/layer_0/self_attention/linear_0/weight"].shape == (3 * 3 * 7, 18)
     assert variables["decoder/layer_1/attention/linear_1/weight"].shape == (2 * 3 * 7, 18)
     assert variables["decoder/layer_1/attention/linear_2/weight"].shape == (18, 3 * 7)

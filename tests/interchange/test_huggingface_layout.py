@@ -18,7 +18,7 @@ from nmt_cli.model_directory import load_model
 from tests.interchange.conftest import ARCHITECTURES
 from tests.interchange.plain_transformer import Attention, Layer, Options, PlainTransformer, Side
 
-SOURCE, TARGET = [40, 7, 260, 11, 8], [21, 5, 99, 21]
+SOURCE, TARGET = [40, 7, 60, 11, 8], [21, 5, 99, 21]
 MARIAN = {
     "all": {},
     "decoder": {"tied_embeddings": "decoder", "d_k": 2, "d_v": 4},
@@ -32,7 +32,10 @@ PEGASUS = {
 BIASES = {"attention_biases": True, "output_bias": True}
 OPTIONS: list[dict[str, Any]] = [
     {"activation": "gelu", "d_k": 4, "decoder_start": "eos", **BIASES},
-    {"activation": "swish", "feed_forward_biases": False, "scale_embeddings": False},
+    {
+        **{"activation": "swish", "feed_forward_biases": False, "scale_embeddings": False},
+        **{"decoder_num_layers": 1, "decoder_d_ff": 7, "decoder_num_heads": 2},
+    },
     {
         **{"norm": "pre", "activation": "gelu_tanh", "sinusoid_frequencies": "tensor2tensor"},
         **{"first_position": 2, "d_v": 5, **BIASES},
@@ -82,13 +85,14 @@ def test_the_tensors_compute_what_the_model_computes(make_model, options):
     exported = ExportedModel.of(loaded)
     assert list(reasons_against(exported)) == []
     tensors = huggingface_tensors(exported)
-    decoder = side_of(tensors, "decoder", 2)
+    decoder = side_of(tensors, "decoder", options.get("decoder_num_layers", 2))
+    heads = options.get("decoder_num_heads", 3)
     transformer = PlainTransformer(
         side_of(tensors, "encoder", 2),
         decoder,
         (tensors.get("lm_head.weight", decoder.embedding), tensors["final_logits_bias"][0]),
-        num_heads=3,
-        scale=(18 // 3) ** -0.5,
+        num_heads=(3, heads),
+        scales=((18 // 3) ** -0.5, (18 // heads) ** -0.5),
         pre_norm=options.get("norm") == "pre",
         options=Options(
             options.get("activation", "relu"),
@@ -166,11 +170,19 @@ def test_all_reasons_against_a_model_are_listed(make_model):
         "norm_epsilon 1e-06 is not 1e-05",
         "no class has embedding_norm",
         "no class starts the decoder with zeros",
-        "d_k 7 is more than d_model / num_heads",
-        "d_v 8 is more than d_model / num_heads",
+        "d_k 7 is more than d_model / num_heads 3",
+        "d_v 8 is more than d_model / num_heads 3",
         "its tokenizer would add </s> to the source",
         "no tokenizer reads text that is in pieces already",
     ]
+
+
+def test_two_vocabularies_need_marian_and_two_models(make_model):
+    path = make_model(source_vocabulary_size=97, tied_embeddings="none", norm="pre")
+    reasons = list(reasons_against(ExportedModel.of(load_model(path))))
+    assert reasons[0] == (
+        "a vocabulary of the source's own needs post-norm and two SentencePiece models"
+    )
 
 
 def test_language_codes_are_refused(make_model):

@@ -42,10 +42,11 @@ def read_exported(folder: Path) -> ExportedModel:
     Their environment lacks packages that loading a tokenizer needs.
     """
     model, pieces = folder / "model", read_pieces(folder)
-    marks = (pieces.index(mark) for mark in ("<unk>", "<s>", "</s>", "<s>"))
+    unknown, start, end = (pieces.index(mark) for mark in ("<unk>", "<s>", "</s>"))
     settings = read_settings(model, read_manifest(model))
     weights = load_file(model / "model.safetensors")
-    return ExportedModel(settings, weights, tuple(pieces), *marks)
+    both = (tuple(pieces), tuple(pieces))
+    return ExportedModel(settings, weights, *both, unknown, start, end, start_id=start)
 
 
 def write_sample(folder: Path, sample: Sample, pieces: Sequence[str]) -> None:
