@@ -141,3 +141,20 @@ def test_two_sentencepiece_models_are_exact(make_model, two_models):
     text.write_text(">>deu<< the cat\na dog \u4e2d\n")
     exported(path, sentences=text)
     exported(path, "of-drawn-sentences")
+
+
+@pytest.mark.parametrize("name", ["sentencepiece"])
+def test_the_code_of_the_model_card_translates(name, tmp_path, monkeypatch, capsys):
+    formats = Path(__file__).parents[1] / "formats"
+    model = formats / f"format_2/{name}/run/average"
+    export.run(model, output_format="huggingface", output=tmp_path / "out")
+    code = (tmp_path / "out/README.md").read_text().split("```python\n")[1].split("```")[0]
+    lines = (formats / "text/validation.en").read_text().splitlines()[:4]
+    monkeypatch.chdir(tmp_path / "out")
+    capsys.readouterr()
+    exec(code, {"lines": lines})
+    with Translator.load(model) as translator:
+        expected = [translation.text for translation in translator.translate(lines)]
+    found = capsys.readouterr().out.splitlines()
+    # Length penalties differ, so one of the translations may.
+    assert sum(a == b for a, b in zip(found, expected, strict=True)) >= 3
