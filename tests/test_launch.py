@@ -28,8 +28,10 @@ def launched(monkeypatch, tmp_path):
             process = popen(command)
             write_status(tmp_path, RunStatus("running", LAUNCH))
             if outcome is not None:
+                status = 0 if outcome == "finished" else 75
                 write_status(
-                    Path(env[launch.OUTCOME]), RunStatus(outcome, LAUNCH, 75, "saved at step 7.")
+                    Path(env[launch.OUTCOME]),
+                    RunStatus(outcome, LAUNCH, status, "saved at step 7."),
                 )
             threading.Thread(target=lambda: [act(process) for act in calls]).start()
             return process
@@ -76,3 +78,7 @@ def test_only_what_failed_is_raised_as_an_error(launched, outcome, kind):
     with pytest.raises(UserError, match=r"^saved at step 7\.$") as raised:
         launched(outcome, command=["true"])
     assert type(raised.value) is kind
+
+
+def test_a_finished_training_is_no_error(launched):
+    launched("finished", command=["true"])

@@ -101,23 +101,23 @@ def start(toy, tmp_path):
         training.process.wait()
 
 
-def undisturbed_weights(toy, folder):
-    """Return the last weights of the same training on two ranks of this process's children."""
+def train_forked(toy, run_dir, *, resume=False):
+    """Train to the end on two ranks, children of this process; return the last weights."""
     settings = [*SETTINGS, f"training.max_steps={MAX_STEPS}"]
     recipe = read_recipe(str(toy.recipe_path), settings).recipe
 
     def work(ranks):
-        new_trainer(toy, folder, recipe, ranks=ranks).train(StopRequest())
+        new_trainer(toy, run_dir, recipe, ranks=ranks, resume=resume).train(StopRequest())
 
-    folder.mkdir()
-    run_ranks(2, folder, work)
-    return read_weights(list_checkpoints(folder)[-1].path)
+    run_dir.mkdir(exist_ok=True)
+    run_ranks(2, run_dir, work)
+    return read_weights(list_checkpoints(run_dir)[-1].path)
 
 
 @pytest.mark.timeout(300)
 def test_two_processes_are_stopped_killed_and_resumed_to_the_same_end(start, toy, tmp_path):
     run_dir = tmp_path / "run"
-    training = start("--devices=2")
+    training = start("--devices=2", max_steps=MAX_STEPS - 1)
     training.wait_for_step(20)
     with pytest.raises(UserError, match=r"run is in use: process \d+ on .* trains in it since"):
         train.run(str(toy.recipe_path), prepared=toy.prepared, run_dir=run_dir, resume=True)
@@ -129,34 +129,22 @@ def test_two_processes_are_stopped_killed_and_resumed_to_the_same_end(start, toy
 
     training = start("--devices=2", "--resume")
     wait_until(lambda: "Training" in training.stderr())
+    assert training.stderr().count("Recipe changed: training.max_steps ") == 1
     training.wait_for_step(len(list_steps(run_dir)) + 20)
     _, worker, _ = descendants(training.process.pid)
     os.kill(worker, signal.SIGKILL)
-    assert training.end() == 0
-    assert training.stderr().count("Resuming from") == 2  # at the first restart
+    training.wait_for_stderr("Resuming from", times=2)  # at the first restart
+    wait_until(lambda: training.stderr().count("Training") == 2)
+    check_a_killed_launcher_leaves_none(training)
     assert "Traceback" not in training.stderr()
+
+    found = train_forked(toy, run_dir, resume=True)
     assert list_steps(run_dir) == list(range(1, 151))
-    found = read_weights(list_checkpoints(run_dir)[-1].path)
-    expected = undisturbed_weights(toy, tmp_path / "undisturbed")
+    expected = train_forked(toy, tmp_path / "undisturbed")
     assert all(torch.equal(found[name], weight) for name, weight in expected.items())
 
 
-def list_steps(run_dir):
-    records = map(json.loads, (run_dir / "metrics.jsonl").read_text().splitlines())
-    return [record["step"] for record in records if "loss" in record]
-
-
-def test_a_signal_to_one_worker_stops_all_and_a_killed_launcher_leaves_none(start):
-    training = start("--devices=2")
-    training.wait_for_step(5)
-    _, _, worker = descendants(training.process.pid)
-    os.kill(worker, signal.SIGINT)
-    assert training.end() == 75
-    assert "SIGINT stopped training at step" in training.stderr()
-
-    training = start("--devices=2", "--resume", max_steps=MAX_STEPS + 1)
-    wait_until(lambda: "Training" in training.stderr())
-    assert training.stderr().count("Recipe changed: training.max_steps ") == 1
+def check_a_killed_launcher_leaves_none(training):
     processes = descendants(training.process.pid)
     assert len(processes) == 3
     training.process.kill()
@@ -164,6 +152,21 @@ def test_a_signal_to_one_worker_stops_all_and_a_killed_launcher_leaves_none(star
     while any(map(lives, processes)):
         assert time.monotonic() < deadline
         time.sleep(0.02)
+
+
+def list_steps(run_dir):
+    records = map(json.loads, (run_dir / "metrics.jsonl").read_text().splitlines())
+    return [record["step"] for record in records if "loss" in record]
+
+
+@pytest.mark.slow  # test_ranks.py stops one of two forked ranks
+def test_a_signal_to_one_worker_stops_all(start):
+    training = start("--devices=2")
+    training.wait_for_step(5)
+    _, _, worker = descendants(training.process.pid)
+    os.kill(worker, signal.SIGINT)
+    assert training.end() == 75
+    assert "SIGINT stopped training at step" in training.stderr()
 
 
 SLOW_DISK = """\
@@ -199,6 +202,7 @@ def test_a_signal_to_the_whole_process_tree_waits_for_a_save_that_takes_long(sta
     assert verify(checkpoint.path)["kind"] == "safety"
 
 
+@pytest.mark.slow  # training/test_worker.py forks the workers
 def test_an_error_of_all_workers_is_logged_once_and_not_repeated(start):
     training = start("--devices=2", "--max-tokens-per-device=5")
     assert training.end() == 1
@@ -213,7 +217,7 @@ def test_two_nodes_train_together(start, toy, tmp_path):
     first, second = start(*nodes), start(*nodes)
     assert first.end() == second.end() == 0
     found = read_weights(list_checkpoints(tmp_path / "run")[-1].path)
-    expected = undisturbed_weights(toy, tmp_path / "undisturbed")
+    expected = train_forked(toy, tmp_path / "undisturbed")
     assert all(torch.equal(found[name], weight) for name, weight in expected.items())
 
 

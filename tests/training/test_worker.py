@@ -1,0 +1,65 @@
+"""An error of training workers: the lowest rank reports it, and no restart tries again."""
+
+import os
+import socket
+import warnings
+
+import pytest
+
+from nmt_cli.launch import OUTCOME
+from nmt_cli.run_status import read_status
+from tests.faults.zygote import be_the_command
+
+
+def free_port():
+    with socket.socket() as listener:
+        listener.bind(("localhost", 0))
+        return listener.getsockname()[1]
+
+
+@pytest.fixture
+def train(toy, tmp_path, monkeypatch):
+    """Run the command as two forked workers of a launch; return exit statuses and stderr."""
+    (tmp_path / "outcome").mkdir()
+    for name, value in {
+        "WORLD_SIZE": 2,
+        "LOCAL_WORLD_SIZE": 2,
+        "MASTER_ADDR": "localhost",
+        "TORCHELASTIC_RUN_ID": "a launch",
+        OUTCOME: tmp_path / "outcome",
+    }.items():
+        monkeypatch.setenv(name, str(value))
+
+    def call(*options, restarts=0):
+        monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", str(restarts))
+        monkeypatch.setenv("MASTER_PORT", str(free_port()))
+        arguments = ["train", str(toy.recipe_path), f"--prepared={toy.prepared}", "--threads=1"]
+        arguments += [f"--run-dir={tmp_path / 'run'}", "--device=cpu", "--fp32-products=mkl"]
+        workers = []
+        for rank in range(2):
+            monkeypatch.setenv("RANK", str(rank))
+            monkeypatch.setenv("LOCAL_RANK", str(rank))
+            stderr = tmp_path / f"stderr-{restarts}-{rank}"
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", DeprecationWarning)  # pytest has other threads
+                process = os.fork()
+            if process == 0:
+                be_the_command([*arguments, *options], str(stderr), [])
+            workers.append((process, stderr))
+        ended = [os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) for process, _ in workers]
+        return ended, [stderr.read_text() for _, stderr in workers]
+
+    return call
+
+
+def test_an_error_of_all_workers_is_reported_once_and_not_repeated(train, tmp_path):
+    too_small = "--max-tokens-per-device=5"
+    ended, stderr = train(too_small)
+    assert (ended, stderr) == ([1, 1], ["", ""])  # the launcher logs it
+    status = read_status(tmp_path / "outcome")
+    assert status is not None
+    assert (status.state, status.exit_status) == ("failed", 1)
+    assert "more than --max-tokens-per-device 5" in status.message
+    ended, stderr = train(restarts=1)  # which would train now
+    assert (ended, stderr) == ([1, 1], ["", ""])
+    assert not (tmp_path / "run" / "checkpoints").exists()
