@@ -15,6 +15,7 @@ from nmt_cli.atomic_files import is_failed_write
 from nmt_cli.command_line import (
     data,
     experiments,
+    importing,
     interchange,
     machine,
     recipes,
@@ -112,6 +113,7 @@ for command in (
     translation.attention,
     scoring.score,
     interchange.export,
+    importing.import_model,
     recipes.recipes,
     recipes.inspect,
     data.data,

@@ -53,6 +53,8 @@ OPTIONS = {
     | {"--paper", "--ter", "--compare", "--test", "--samples", "--seed"},
     "export": {"--format", "--output", "--quantization", "--verify", "--sentences", "--force"}
     | {"--threads", "--quiet"},
+    "import": {"--from", "--output", "--source-language", "--target-language"}
+    | {"--force", "--quiet"},
     "report": {"--output", "--force", "--quiet"},
     "doctor": {"--format"},
     "inspect": RECIPE_OPTIONS

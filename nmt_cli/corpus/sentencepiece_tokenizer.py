@@ -152,10 +152,7 @@ def existing_tokenizer(
     Raises UserError if the file cannot be read, lacks a piece that the recipe declares or cannot
     sample as the recipe asks for, and DamagedError if it is not a usable model.
     """
-    model = read_model(path)
-    if not _survives_trial(path):
-        raise _damaged(str(path))
-    tokenizer = SentencePieceTokenizer(model, normalizer, str(path))
+    tokenizer = SentencePieceTokenizer(read_usable_model(path), normalizer, str(path))
     if config.sampling is not None:
         tokenizer.ways_to_cut(config.sampling, str(path))
     known = set(tokenizer.pieces(range(tokenizer.size)))
@@ -166,6 +163,17 @@ def existing_tokenizer(
                 "remove it there or train a model with it."
             )
     return tokenizer
+
+
+def read_usable_model(path: Path) -> bytes:
+    """Return the bytes of a model file from elsewhere, after trying it out in another process.
+
+    Raises UserError if the file cannot be read, DamagedError if it is not a usable model.
+    """
+    model = read_model(path)
+    if not _survives_trial(path):
+        raise _damaged(str(path))
+    return model
 
 
 def _survives_trial(path: Path) -> bool:

@@ -1,0 +1,45 @@
+"""The command that brings models of other programs here."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from nmt_cli import logs
+from nmt_cli.command_line.options import PATH, cli_command, force_option, quiet_option
+
+
+@cli_command("import")
+@click.argument("path", type=PATH)
+@click.option(
+    "--from",
+    "program",
+    type=click.Choice(["ctranslate2"]),
+    required=True,
+    help="The program that the model is of.",
+)
+@click.option("--output", type=PATH, required=True, help="Model directory to write.")
+@click.option(
+    "--source-language",
+    default="und",
+    show_default=True,
+    help="Code of the language translated from, such as en; und means unknown.",
+)
+@click.option(
+    "--target-language",
+    default="und",
+    show_default=True,
+    help="Code of the language translated into.",
+)
+@force_option
+@quiet_option
+def import_model(path: Path, quiet: bool, **options: Any) -> None:
+    """Make a model directory of a model of another program, at PATH.
+
+    The result can be translated with, and computes what the other program computes. All reasons
+    why a model cannot be imported are listed at once.
+    """
+    logs.configure(quiet=quiet)
+    from nmt_cli.commands import import_model as command
+
+    command.run(path, **options)

@@ -1,0 +1,42 @@
+"""``nmt-cli import``: a model of another program becomes a model directory."""
+
+from pathlib import Path
+
+from nmt_cli import logs
+from nmt_cli.atomic_files import directory_appearing_whole, refuse_directory
+from nmt_cli.errors import UserError
+from nmt_cli.folders import is_model
+from nmt_cli.interchange.ctranslate2_import import import_ctranslate2
+from nmt_cli.interchange.imported_model import Languages, write_model
+from nmt_cli.locks import claimed
+from nmt_cli.proposed_commands import command
+
+IMPORTERS = {"ctranslate2": import_ctranslate2}
+
+
+def run(
+    path: Path,
+    *,
+    program: str,
+    output: Path,
+    source_language: str = "und",
+    target_language: str = "und",
+    force: bool = False,
+) -> None:
+    """Write the model of ``program`` at ``path`` as the model directory ``output``.
+
+    Raises UserError if it cannot be imported, with all reasons, or if ``output`` exists without
+    ``force``, and DamagedError if a file is damaged.
+    """
+    with claimed(output, "--output"):
+        if force and output.exists() and not is_model(output, {"average"}):
+            raise UserError(f"{output} exists and is not such a model; choose another --output.")
+        refuse_directory(output, replace=force)
+        model = IMPORTERS[program](path)
+        languages = Languages(source_language, target_language)
+        facts = {"program": program, "path": str(path)}
+        with directory_appearing_whole(output, replace=force) as partial:
+            write_model(partial, model, languages, facts)
+    kind = "pieces, with spaces between them" if model.sentencepiece is None else "plain text"
+    logs.info(f"Imported {path} into {output}. It reads {kind}.")
+    logs.info(f"Next: {command('nmt-cli', 'translate', output)}")

@@ -1,0 +1,198 @@
+"""Reads the files of a model of CTranslate2; nothing in them is executed.
+
+``model.bin`` is a list of variables, each with a name, a shape and its bytes. Memory is bounded by
+the size of the files.
+"""
+
+import json
+import math
+import mmap
+import struct
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nmt_cli.errors import DamagedError, UserError
+
+Array = NDArray[np.float32]
+
+MODEL, CONFIG = "model.bin", "config.json"
+VERSIONS = range(2, 7)  # of the binary format
+FIRST_WITH_ALIASES, FIRST_WITH_TYPES = 3, 4
+MOST_DIMENSIONS = 8
+LARGEST_TEXT_FILE = 50 << 20  # bytes
+BF16 = "bfloat16"
+TYPES: tuple[str, ...] = ("<f4", "<i1", "<i2", "<i4", "<f2", BF16)  # in the order of their numbers
+TYPES_BY_SIZE = {4: "<f4", 1: "<i1", 2: "<i2"}  # before files named the types
+
+
+class Variables(NamedTuple):
+    """The content of ``model.bin``; integers that stand for weights are multiplied out."""
+
+    spec: str
+    revision: int
+    by_name: dict[str, Array]
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """Return the shape of a variable; () if there is none of this name."""
+        found = self.by_name.get(name)
+        return () if found is None else found.shape
+
+
+def read_variables(path: Path) -> Variables:
+    """Return the variables of a ``model.bin``.
+
+    Raises UserError if it cannot be read, DamagedError if it is something else.
+    """
+    try:
+        with path.open("rb") as stream:
+            data = memoryview(mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ))
+    except (OSError, ValueError) as error:  # an empty file cannot be mapped
+        raise UserError(f"{path} cannot be read: {getattr(error, 'strerror', error)}.") from None
+    try:
+        return _variables(_Reader(data))
+    except (struct.error, ValueError, KeyError) as error:
+        raise DamagedError(
+            f"{path} is not a model of CTranslate2, or is damaged: {error}."
+        ) from None
+
+
+class _Reader:
+    def __init__(self, data: memoryview) -> None:
+        self._data, self._place = data, 0
+
+    def number(self, kind: str) -> int:
+        value: int = struct.unpack_from(f"<{kind}", self._data, self._place)[0]
+        self._place += struct.calcsize(kind)
+        return value
+
+    def bytes(self, size: int) -> memoryview:
+        found = self._data[self._place : self._place + size]
+        if len(found) < size:
+            raise ValueError(f"it ends {size - len(found):,} bytes too early")
+        self._place += size
+        return found
+
+    def name(self) -> str:
+        return bytes(self.bytes(self.number("H"))).rstrip(b"\0").decode()
+
+    def refuse_more(self) -> None:
+        if self._place < len(self._data):
+            raise ValueError(f"{len(self._data) - self._place:,} bytes follow the last variable")
+
+
+def _variables(reader: _Reader) -> Variables:
+    version = reader.number("I")
+    if version not in VERSIONS:
+        raise ValueError(
+            f"its version is {version:,}, known are {VERSIONS.start} to {VERSIONS.stop - 1}"
+        )
+    spec, revision = reader.name(), reader.number("I")
+    stored: dict[str, NDArray[Any]] = {}
+    for _ in range(reader.number("I")):
+        name = reader.name()
+        if name in stored:
+            raise ValueError(f"{name} is there twice")
+        stored[name] = _array(reader, name, has_type=version >= FIRST_WITH_TYPES)
+    if version >= FIRST_WITH_ALIASES:
+        for _ in range(reader.number("I")):
+            alias, name = reader.name(), reader.name()
+            if alias in stored or name not in stored:
+                raise ValueError(f"{alias} is there twice, or {name} is missing")
+            stored[alias] = stored[name]
+    reader.refuse_more()
+    return Variables(spec, revision, _as_fp32(stored))
+
+
+def _array(reader: _Reader, name: str, *, has_type: bool) -> NDArray[Any]:
+    rank = reader.number("B")
+    if rank > MOST_DIMENSIONS:
+        raise ValueError(f"{name} has {rank} dimensions")
+    shape = [reader.number("I") for _ in range(rank)]
+    kind, count = reader.number("B"), reader.number("I")
+    if has_type:
+        dtype = TYPES[kind] if kind < len(TYPES) else ""
+        size = count
+    else:
+        dtype, size = TYPES_BY_SIZE.get(kind, ""), kind * count
+    if not dtype:
+        raise ValueError(f"{name} has an unknown type, {kind}")
+    stored = np.frombuffer(reader.bytes(size), "<u2" if dtype == BF16 else dtype)
+    if math.prod(shape) != len(stored):
+        raise ValueError(f"{name} has {len(stored):,} numbers for the shape {shape}")
+    if dtype == BF16:
+        stored = (stored.astype(np.uint32) << 16).view(np.float32)
+    return stored.reshape(shape)
+
+
+def _as_fp32(stored: dict[str, NDArray[Any]]) -> dict[str, Array]:
+    """Return all arrays in fp32; quantized weights are divided by their scales, which are left out.
+
+    CTranslate2 rounds W * scale to integers, with a scale for each row or for the whole matrix.
+    """
+    found: dict[str, Array] = {}
+    made: dict[tuple[int, int], Array] = {}  # so that the other names of an array take no memory
+    for name, array in stored.items():
+        if name.endswith("weight_scale") and name.removesuffix("_scale") in stored:
+            continue
+        scale = stored.get(f"{name}_scale") if name.endswith("weight") else None
+        key = (id(array), id(scale))
+        if key in made:
+            found[name] = made[key]
+            continue
+        wide = array.astype(np.float32)
+        if scale is not None:
+            factors = np.asarray(scale, np.float32)
+            if factors.ndim and (wide.ndim != 2 or factors.shape != (len(wide),)):
+                raise ValueError(f"{name}_scale has the shape {list(factors.shape)}")
+            wide = wide / (factors[:, None] if factors.ndim else factors)
+        found[name] = made[key] = wide
+    return found
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """Return ``config.json``; older models have none. Raises DamagedError if it is no object."""
+    path = folder / CONFIG
+    if not path.exists():
+        return {}
+    try:
+        config = json.loads(_text(path))
+    except (ValueError, RecursionError):
+        config = None
+    if not isinstance(config, dict):
+        raise DamagedError(f"{path} is damaged: it is not a JSON object.")
+    return config
+
+
+def read_vocabulary(folder: Path, name: str) -> list[str] | None:
+    """Return the tokens of ``NAME_vocabulary.json`` or ``.txt``; None if there is no such file."""
+    path = folder / f"{name}_vocabulary.json"
+    if path.exists():
+        try:
+            tokens = json.loads(_text(path))
+            if not isinstance(tokens, list) or not all(isinstance(each, str) for each in tokens):
+                raise ValueError("it is not a list")
+            "".join(tokens).encode()  # a token may hold half a character
+        except (ValueError, RecursionError):
+            raise DamagedError(f"{path} is damaged: it is not a JSON list of texts.") from None
+        return tokens
+    path = path.with_suffix(".txt")
+    if not path.exists():
+        return None
+    lines = _text(path).split("\n")
+    return lines if lines[-1] else lines[:-1]
+
+
+def _text(path: Path) -> str:
+    try:
+        with path.open("rb") as stream:
+            data = stream.read(LARGEST_TEXT_FILE + 1)
+        if len(data) > LARGEST_TEXT_FILE:
+            raise UserError(f"{path} is larger than {LARGEST_TEXT_FILE >> 20} MB.")
+        return data.decode()
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}.") from None
+    except UnicodeDecodeError:
+        raise DamagedError(f"{path} is not UTF-8 text; it is damaged.") from None

@@ -1,0 +1,90 @@
+"""A model that was made by another program, in our names, and the folder that holds it."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from nmt_cli.atomic_files import Partial
+from nmt_cli.corpus.mapped_sentencepiece import MappedSentencePieceTokenizer
+from nmt_cli.corpus.normalization import Normalizer, Side
+from nmt_cli.corpus.tokenizer import Tokenizer
+from nmt_cli.corpus.whitespace_tokenizer import CONTROL, WhitespaceTokenizer
+from nmt_cli.interchange.ctranslate2_folder import Array
+from nmt_cli.model_directory import save_model
+from nmt_cli.model_settings import ModelSettings, TextSettings
+from nmt_cli.recipe.decoding_config import DecodingConfig
+from nmt_cli.recipe.model_config import ModelConfig
+from nmt_cli.recipe.schema import Normalization
+
+NO_RECIPE = b"# This model was imported from another program; there is no recipe.\n"
+MAX_LENGTH = 1024  # pieces of the longest input, as in recipes
+
+
+class Languages(NamedTuple):
+    """The codes of the languages; "und" is the code of an unknown one."""
+
+    source: str = "und"
+    target: str = "und"
+
+
+class ImportedModel(NamedTuple):
+    """What a model directory needs; the first pieces of each vocabulary are our three marks."""
+
+    architecture: ModelConfig
+    pieces: list[str]
+    source_pieces: list[str] | None  # None if both languages share one vocabulary
+    sentencepiece: Mapping[Side, bytes] | None  # None for text in pieces
+    weights: Mapping[str, Array]
+
+    def settings(self, languages: Languages) -> ModelSettings:
+        """Return the settings of the model directory."""
+        kind = "whitespace" if self.sentencepiece is None else "sentencepiece"
+        text = TextSettings(*languages, kind, None, Normalization())
+        size = len(self.pieces)
+        return ModelSettings(self.architecture, size, text, MAX_LENGTH, DecodingConfig())
+
+    def tokenizer(self, settings: ModelSettings) -> Tokenizer:
+        """Return the tokenizer; raises as its class does."""
+        normalizer = Normalizer(settings.text)
+        if self.sentencepiece is None:
+            return WhitespaceTokenizer(self.pieces, normalizer, None, self.source_pieces)
+        own = None if self.source_pieces is None else _ids(self.source_pieces)
+        return MappedSentencePieceTokenizer(
+            self.sentencepiece, _ids(self.pieces), normalizer, "the imported model", own
+        )
+
+
+def write_model(
+    partial: Partial, model: ImportedModel, languages: Languages, facts: Mapping[str, Any]
+) -> None:
+    """Write the files of a model directory into ``partial``; ``facts`` enter its manifest."""
+    settings = model.settings(languages)
+    weights = {name: torch.from_numpy(np.array(array)) for name, array in model.weights.items()}
+    save_model(partial, settings, NO_RECIPE, model.tokenizer(settings), weights)
+    partial.facts.update(kind="average", imported=dict(facts))
+
+
+def problems_of_pieces(pieces: Sequence[str], name: str, *, are_words: bool) -> list[str]:
+    """Return the reasons why ``pieces`` cannot be a vocabulary of ours.
+
+    ``are_words`` is true for text in pieces, which white space separates.
+    """
+    problems = []
+    others = pieces[len(CONTROL) :]
+    if len(set(others)) < len(others):
+        problems.append(f"the {name} vocabulary holds a token twice")
+    wrong = next((piece for piece in others if piece.split() != [piece]), None)
+    if are_words and wrong is not None:
+        problems.append(
+            f"the {name} vocabulary holds {wrong!r}, which is not one word, and there is no "
+            "SentencePiece model"
+        )
+    if not are_words and not set(CONTROL).isdisjoint(others):
+        problems.append(f"the {name} vocabulary has other marks than {', '.join(CONTROL)}")
+    return problems
+
+
+def _ids(pieces: Sequence[str]) -> dict[str, int]:
+    return {piece: token for token, piece in enumerate(pieces)}

@@ -1,0 +1,67 @@
+"""The tensors of a model of another program, each of which is taken exactly once."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from nmt_cli.figures import counted
+from nmt_cli.interchange.ctranslate2_folder import Array
+
+NAMED = 5  # tensors in a reason
+
+
+class TensorsTaken:
+    """Gives out tensors by name, and collects the reasons why they do not make a model."""
+
+    def __init__(self, tensors: Mapping[str, Array]) -> None:
+        self._tensors, self._taken = tensors, set[str]()
+        self.reasons: list[str] = []
+        self._missing: list[str] = []
+
+    @property
+    def is_wrong(self) -> bool:
+        """Whether there is a reason already, so that the tensors need not be computed with."""
+        return bool(self.reasons or self._missing)
+
+    def has(self, name: str) -> bool:
+        """Return whether there is such a tensor."""
+        return name in self._tensors
+
+    def take(self, name: str, *shape: int) -> Array:
+        """Return a tensor of ``shape``; if there is none, one of zeros, and a reason."""
+        found = self.take_if_there(name)
+        if found is None:
+            self._missing.append(name)
+        elif found.shape != shape:
+            self.reasons.append(f"{name} has the shape {list(found.shape)}, not {list(shape)}")
+        elif not np.isfinite(found).all():
+            self.reasons.append(f"{name} holds a number that is not finite")
+        else:
+            return found
+        return np.broadcast_to(np.float32(0), shape)
+
+    def take_if_there(self, name: str) -> Array | None:
+        """Return a tensor, or None if there is none of this name."""
+        self._taken.add(name)
+        return self._tensors.get(name)
+
+    def take_number(self, name: str, default: float) -> float:
+        """Return a number; ``default`` if there is none of this name."""
+        found = self.take_if_there(name)
+        if found is None:
+            return default
+        if found.size != 1 or not np.isfinite(found).all():
+            self.reasons.append(f"{name} is not a number")
+            return default
+        return float(found.flat[0])
+
+    def all_reasons(self) -> list[str]:
+        """Return all reasons, with the tensors that are missing and those that nobody took."""
+        left = [name for name in self._tensors if name not in self._taken]
+        reasons = list(self.reasons)
+        for names, what in ((self._missing, "missing"), (left, "unknown")):
+            if names:
+                more = ", ..." if len(names) > NAMED else ""
+                listed = ", ".join(names[:NAMED])
+                reasons.append(f"{counted(len(names), 'tensor')} {what}: {listed}{more}")
+        return reasons

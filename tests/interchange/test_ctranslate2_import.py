@@ -1,0 +1,302 @@
+"""Models of CTranslate2 become ours: a trained one of others, and random ones in its files."""
+
+import os
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner
+
+from nmt_cli import cli
+from nmt_cli.decoding.rescorer import Rescorer
+from nmt_cli.decoding.translator import Translator
+from nmt_cli.errors import DamagedError, UserError
+from nmt_cli.interchange.ctranslate2_folder import read_variables
+from nmt_cli.interchange.ctranslate2_import import import_ctranslate2
+from nmt_cli.model_directory import load_model
+from tests.architectures import OPTION_SETS, Formula, random_model
+from tests.interchange.ctranslate2_files import binary, variables_of, write_folder
+
+SHARED = os.environ.get("NMT_CLI_SHARED")
+# What CTranslate2 4.8.5 computes, per token and </s>; its own tests hold the first too.
+TRANSLITERATED = {
+    "آ ت ز م و ن": (
+        "a t z m o n",
+        [-0.10602, -0.06541, -0.05600, -0.44795, -0.23071, -0.09218, -0.06346],
+    ),
+    "آ ر ب ا ك ه": (
+        "a r b a k e",
+        [-0.10314, -0.08950, -0.06389, -0.00733, -0.45207, -0.06015, -0.01664],
+    ),
+    "أ ح م د": ("a h m a d", [-0.05677, -0.00488, -0.08599, -0.57583, -0.00925, -0.05611]),
+}
+UNKNOWN = ("X ت", "a Q", [-8.570619, -24.760384, -7.539818])
+SIZE = 30
+TOKENS = [*(f"t{number}" for number in range(SIZE - 3)), "</s>", "<s>", "<unk>"]
+EXACT = [each for each in OPTION_SETS if each["d_k"] is None]  # keys are as wide as values there
+MARKS_FIRST = [SIZE - 1, SIZE - 2, SIZE - 3, *range(SIZE - 3)]  # of our rows in theirs
+
+
+def run_import(*arguments):
+    words = ["import", *map(str, arguments), "--from", "ctranslate2"]
+    return CliRunner().invoke(cli.main, words)
+
+
+@pytest.fixture(scope="module")
+def transliteration(tmp_path_factory):
+    if SHARED is None or not (Path(SHARED) / "ct2-aren").is_dir():
+        pytest.skip("NMT_CLI_SHARED names no folder that holds ct2-aren")
+    output = tmp_path_factory.mktemp("imported") / "model"
+    result = run_import(Path(SHARED) / "ct2-aren", "--output", output)
+    assert result.exit_code == 0, result.output
+    return output
+
+
+def test_a_trained_model_of_others_transliterates_as_there(transliteration):
+    translator = Translator.load(
+        transliteration, device="cpu", precision="fp32", beam_size=1, token_scores=True
+    )
+    found = translator.translate(list(TRANSLITERATED))
+    for each, (text, scores) in zip(found, TRANSLITERATED.values(), strict=True):
+        assert each.text == text
+        assert each.token_scores == pytest.approx(scores, abs=1e-4)
+
+
+def test_unknown_tokens_have_the_scores_that_they_have_there(transliteration):
+    source, target, scores = UNKNOWN
+    rescorer = Rescorer.load(transliteration, device="cpu", precision="fp32")
+    (found,) = rescorer.rescore([(source, target)])
+    assert found.token_scores == pytest.approx(scores, abs=1e-4)
+
+
+def imported(options, folder, *, in_file=lambda variables: variables, **config):
+    """Write a random model with ``options`` for CTranslate2; return it, and what is imported."""
+    torch.manual_seed(1)
+    model = random_model(options, SIZE).eval()
+    vocabularies = {"source": TOKENS, "target": TOKENS}
+    if model.config.source_vocabulary_size is not None:
+        own = [f"s{n}" for n in range(model.config.source_vocabulary_size - 3)]
+        vocabularies["source"] = [*own, *TOKENS[-3:]]
+    write_folder(
+        folder,
+        binary(in_file(variables_of(model))),
+        vocabularies,
+        layer_norm_epsilon=model.config.norm_epsilon,
+        add_source_eos=model.config.source_eos,
+        **({"decoder_start_token": "</s>"} if model.config.decoder_start == "eos" else {}),
+        **config,
+    )
+    return model, import_ctranslate2(folder)
+
+
+def rows_as_ours(name, weight):
+    """Return a parameter with the rows of pieces in the order of an imported vocabulary."""
+    if not re.search(r"embedding\.weight|output", name) or "layers" in name:
+        return weight
+    marks = [len(weight) - 1, len(weight) - 2, len(weight) - 3]
+    return weight[[*marks, *range(len(weight) - 3)]]
+
+
+@pytest.mark.parametrize("options", EXACT)
+def test_the_import_of_what_was_written_is_the_identity(options, tmp_path):
+    model, found = imported(options, tmp_path)
+    wanted = {name: p.detach() for name, p in model.named_parameters()}
+    assert found.weights.keys() == wanted.keys()
+    for name, weight in wanted.items():
+        assert np.array_equal(found.weights[name], rows_as_ours(name, weight).numpy()), name
+    expected = model.config.model_dump() | {"max_positions": found.architecture.max_positions}
+    if model.config.decoder_num_heads == model.config.num_heads:
+        expected["decoder_num_heads"] = None
+    shapes = (found.architecture.encoder, found.architecture.decoder)
+    assert shapes == (model.config.encoder, model.config.decoder)
+    ignored = {"decoder_num_layers", "decoder_d_ff", "decoder_num_heads"}
+    assert found.architecture.model_dump(exclude=ignored) == {
+        key: value for key, value in expected.items() if key not in ignored
+    }
+
+
+@pytest.mark.parametrize("options", EXACT)
+def test_ctranslate2_computes_the_same(options, tmp_path):
+    ctranslate2 = pytest.importorskip("ctranslate2", reason="ctranslate2 is not installed")
+    model, _ = imported(options, tmp_path / "theirs")
+    assert run_import(tmp_path / "theirs", "--output", tmp_path / "ours").exit_code == 0
+    source = "s1 s2 s7" if model.config.source_vocabulary_size else "t1 t2 t7"
+    target = "t3 t9 t9 t4"
+    rescorer = Rescorer.load(tmp_path / "ours", device="cpu", precision="fp32")
+    (found,) = rescorer.rescore([(source, target)])
+    theirs = ctranslate2.Translator(str(tmp_path / "theirs"), device="cpu", intra_threads=1)
+    (expected,) = theirs.score_batch([source.split()], [target.split()])
+    assert found.token_scores == pytest.approx(expected.log_probs, abs=1e-4)
+
+
+def test_a_directory_of_it_computes_what_the_model_computes(tmp_path):
+    options = {"activation": "swish", "attention_biases": True, "decoder_start": "zeros"}
+    model, _ = imported({**options, "output_bias": True}, tmp_path / "theirs")
+    result = run_import(tmp_path / "theirs", "--output", tmp_path / "ours", "--quiet")
+    assert (result.exit_code, result.output) == (0, "")
+    loaded = load_model(tmp_path / "ours")
+    source, target = [4, 9, 0], [7, 7, 2, 11]
+    ids = [[MARKS_FIRST.index(token) for token in side] for side in (source, target)]
+    words = tuple(" ".join(TOKENS[token] for token in side) for side in (source, target))
+    assert [loaded.tokenizer.encode(text) for text in words] == ids
+    # The model's own numbers of the marks.
+    marks = type("Marks", (), {"eos_id": TOKENS.index("</s>"), "bos_id": TOKENS.index("<s>")})
+    wanted = Formula(model).token_scores(source, target, marks)
+    rescorer = Rescorer.load(tmp_path / "ours", device="cpu", precision="fp32")
+    (found,) = rescorer.rescore([(words[0], words[1])])
+    assert found.token_scores == pytest.approx(wanted, abs=1e-4)
+
+
+def test_halves_of_sines_and_cosines_are_put_in_our_order(tmp_path):
+    options = {"sinusoid_frequencies": "tensor2tensor", "first_position": 1}
+    halves = [*range(0, 20, 2), *range(1, 20, 2)]
+
+    def without_tables(variables):
+        """Their dimension i is our dimension halves[i]; they compute such tables themselves."""
+        found = {}
+        for name, array in variables.items():
+            if "encodings" in name:
+                continue
+            writes = name.endswith(("output", "ffn/linear_1/weight", "ffn/linear_1/bias"))
+            writes = writes or re.search(r"self_attention/linear_1|/attention/linear_2", name)
+            if writes or name.endswith(("gamma", "beta")):
+                found[name] = array[halves]
+            elif array.ndim == 2:
+                found[name] = array[:, halves]
+            else:
+                found[name] = array
+        return found
+
+    model, found = imported(options, tmp_path, in_file=without_tables)
+    for name, weight in model.named_parameters():
+        expected = rows_as_ours(name, weight.detach()).numpy()
+        assert np.array_equal(found.weights[name], expected), name
+    assert found.architecture.sinusoid_frequencies == "tensor2tensor"
+    assert found.architecture.first_position == 1
+
+
+def test_a_scale_of_the_queries_becomes_ours(tmp_path):
+    def with_scale(variables):
+        names = [name.removesuffix("/linear_0/weight") for name in variables if "linear_0" in name]
+        attentions = {name for name in names if name.endswith("attention")}
+        return {**variables, **{f"{name}/queries_scale": np.float32(0.25) for name in attentions}}
+
+    model, found = imported({"attention_biases": True}, tmp_path, in_file=with_scale)
+    ours, name = dict(model.named_parameters()), "decoder_layers.1.memory_attention.queries"
+    for part in ("weight", "bias"):
+        expected = ours[f"{name}.{part}"].detach().numpy() * (0.25 * 4**0.5)
+        assert np.allclose(found.weights[f"{name}.{part}"], expected, rtol=1e-6)
+    name = "encoder_layers.0.self_attention.queries_keys_values.weight"
+    factors = np.repeat(np.array([0.5, 1, 1], np.float32), 20)[:, None]
+    assert np.allclose(found.weights[name], ours[name].detach().numpy() * factors, rtol=1e-6)
+
+
+def test_halves_and_integers_become_fp32(tmp_path):
+    def rounded(variables):
+        found = {name: array.astype(np.float16) if array.ndim else array
+                 for name, array in variables.items()}  # fmt: skip
+        name = "encoder/layer_0/ffn/linear_0/weight"
+        scale = 127 / np.abs(variables[name]).max(axis=1)
+        found[name] = np.round(variables[name] * scale[:, None]).astype(np.int8)
+        return {**found, f"{name}_scale": scale.astype(np.float32)}
+
+    model, found = imported({}, tmp_path, in_file=rounded)
+    for name, weight in model.named_parameters():
+        assert found.weights[name].dtype == np.float32
+        expected = rows_as_ours(name, weight.detach()).numpy()
+        rounds = np.abs(expected).max() / 127 if "0.feed_forward.inner.weight" in name else 2e-3
+        assert np.abs(found.weights[name] - expected).max() <= rounds, name
+
+
+def test_older_files_have_no_types(tmp_path):
+    model = random_model({}, SIZE)
+    variables = {n: a for n, a in variables_of(model).items() if np.asarray(a).dtype == np.float32}
+    (tmp_path / "v2").write_bytes(binary(variables, version=2))
+    found = read_variables(tmp_path / "v2").by_name
+    assert found.keys() == variables.keys()
+    assert all(np.array_equal(found[name], variables[name]) for name in variables)
+
+
+def test_all_reasons_are_listed_at_once(tmp_path):
+    def changed(variables):
+        del variables["encoder/layer_0/ffn/linear_0/bias"]
+        variables["encoder/layer_1/self_attention/linear_0/weight"] = np.zeros((3, 4), np.float32)
+        variables["decoder/alibi"] = np.int8(1)
+        variables["decoder/layer_0/self_attention/relative_position_keys"] = np.zeros(3, np.float32)
+        variables["encoder/activation"] = np.int8(6)
+        return variables
+
+    with pytest.raises(UserError) as caught:
+        imported({}, tmp_path, in_file=changed, add_source_bos=True)
+    message = str(caught.value)
+    assert message.startswith(f"{tmp_path} cannot be imported: ")
+    assert "\n" not in message
+    for reason in (
+        "it adds a mark at the start of the source",
+        "its activation has the number 6",
+        "it has alibi",
+        "encoder/layer_1/self_attention/linear_0/weight has the shape [3, 4], not [60, 20]",
+        "1 tensor unknown: decoder/layer_0/self_attention/relative_position_keys",
+        "feed_forward_biases",
+    ):
+        assert reason in message, message
+
+
+@pytest.mark.parametrize(
+    ("tokens", "reason"),
+    [
+        (TOKENS[:-2], "the target vocabulary has 29 tokens, its matrix 30 rows"),
+        ([*TOKENS[:-4], "t1", *TOKENS[-3:]], "the target vocabulary holds a token twice"),
+        ([*TOKENS[:-4], "a b", *TOKENS[-3:]], "holds 'a b', which is not one word"),
+        ([*TOKENS[:-3], "x", *TOKENS[-2:]], "the target vocabulary has no </s>"),
+    ],
+)
+def test_vocabularies_that_do_not_fit_are_refused(tmp_path, tokens, reason):
+    imported({}, tmp_path)
+    (tmp_path / "target_vocabulary.json").unlink()
+    (tmp_path / "target_vocabulary.txt").write_text("".join(f"{token}\n" for token in tokens))
+    with pytest.raises(UserError, match=re.escape(reason)):
+        import_ctranslate2(tmp_path)
+
+
+def test_hostile_files_are_refused_in_one_line(tmp_path):
+    imported({}, tmp_path)
+    path = tmp_path / "model.bin"
+    content = path.read_bytes()
+    generator = np.random.default_rng(1)
+    hostile = [content[:length] for length in generator.integers(0, len(content), 40)]
+    hostile += [content + b"\0", b"", b"\x80\x02cos\nsystem\n(S'true'\ntR."]
+    head = binary({})
+    absurd = (np.uint32(2**31)).tobytes()
+    hostile.append(head[:-8] + absurd + head[-4:])  # so many variables
+    one = binary({"x": np.zeros((2, 2), np.float32)})
+    start = one.index(b"x\0") + 3
+    hostile += [one[:start] + absurd + one[start + 4 :], one.replace(b"x\0", b"\xff\0")]
+    for data in hostile:
+        path.write_bytes(data)
+        with pytest.raises((UserError, DamagedError)) as caught:
+            import_ctranslate2(tmp_path)
+        assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("content", ["[]", "{", '{"a": ' * 100_000, b"\xff\xfe"])
+def test_a_hostile_configuration_is_refused(tmp_path, content):
+    imported({}, tmp_path)
+    data = content if isinstance(content, bytes) else content.encode()
+    (tmp_path / "config.json").write_bytes(data)
+    with pytest.raises(DamagedError):
+        import_ctranslate2(tmp_path)
+
+
+def test_wrong_use_of_the_command(tmp_path):
+    result = run_import(tmp_path, "--output", tmp_path / "new")
+    assert result.exit_code == 1
+    assert "has no model.bin; give the folder of a model of CTranslate2." in result.output
+    assert not (tmp_path / "new").exists()
+    (tmp_path / "mine").mkdir()
+    for option, reason in (((), "already exists; add --force"), (("--force",), "is not such a")):
+        result = run_import(tmp_path, "--output", tmp_path / "mine", *option)
+        assert result.exit_code == 1
+        assert reason in result.output
