@@ -66,6 +66,11 @@ from nmt_cli.shard import parse_shard
     is_flag=True,
     help="Write the source word that it attends to for each <unk>; for models of text in pieces.",
 )
+@click.option(
+    "--tag",
+    metavar="TEXT",
+    help="Put in front of every line, such as >>deu<< for a model of several target languages.",
+)
 @click.option("--beam-size", type=click.IntRange(1, 1000), help="[default: the recipe's]")
 @click.option("--length-penalty", type=click.FloatRange(0, 10), help="[default: the recipe's]")
 @click.option(

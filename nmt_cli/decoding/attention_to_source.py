@@ -34,8 +34,12 @@ def alignment_layer(num_layers: int) -> int:
 class AttentionToSource:
     """Adds to the hypotheses of a search what they attend to."""
 
-    def __init__(self, model: Transformer, tokenizer: Tokenizer, text: TextSettings) -> None:
+    def __init__(
+        self, model: Transformer, tokenizer: Tokenizer, text: TextSettings, tag_length: int = 0
+    ) -> None:
+        """The first ``tag_length`` pieces of each source do not belong to its text."""
         self._model, self._tokenizer, self._text = model, tokenizer, text
+        self._tag_length = tag_length
 
     def attended(
         self,
@@ -84,8 +88,10 @@ class AttentionToSource:
     def _attended(self, pair: SentencePair, weights: AttentionWeights) -> Attended:
         (memory,) = weights.memory  # H T S, of the only layer
         # Row t predicts token t, and the last row </s>. A last column may belong to </s>.
-        attention = memory.mean(0)[:-1, : len(pair.source)].cpu().numpy()
-        target, source = self._words(pair.target, "target"), self._words(pair.source, "source")
+        first = self._tag_length
+        attention = memory.mean(0)[:-1, first : len(pair.source)].cpu().numpy()
+        source = self._words(pair.source[first:], "source")
+        target = self._words(pair.target, "target")
         return most_attended(attention, target, source)
 
     def _words(self, tokens: Sequence[int], side: Side) -> list[list[int]]:

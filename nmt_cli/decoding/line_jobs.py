@@ -47,11 +47,15 @@ class LineJobs:
         *,
         sampling: Sampling | None,
         words_of: Callable[[str], list[str]] | None,
+        tag: Sequence[int] = (),
     ) -> None:
-        """``words_of`` cuts a line into the words of its tree; None if the model does not parse."""
+        """``words_of`` cuts a line into the words of its tree; None if the model does not parse.
+
+        The pieces of ``tag`` come in front of every source.
+        """
         self._tokenizer, self._long_lines = tokenizer, long_lines
         self._outputs, self._answers = outputs, answers
-        self._sampling, self._words_of = sampling, words_of
+        self._sampling, self._words_of, self._tag = sampling, words_of, tag
 
     def prepare(self, requests: Sequence[Request]) -> list[Job]:
         """Return a job for each line. Raises LinesFailedError for a bug."""
@@ -90,7 +94,7 @@ class LineJobs:
         """Return what is searched for a line: its parts, or samples of the first, the second ..."""
         is_whole = len(job.parts) == 1 and not job.truncated
         words = job.words if is_whole else ()
-        parts = [part.tokens for part in job.parts]
+        parts = [[*self._tag, *part.tokens] for part in job.parts]
         sentences = self._outputs.sentences(parts, words, job.wanted)
         if self._sampling is None:
             return sentences

@@ -30,6 +30,7 @@ from nmt_cli.decoding.rules.well_formed_trees import WellFormedTrees
 from nmt_cli.decoding.sampling import MOST_SAMPLES, SampledCandidates, Sampling
 from nmt_cli.decoding.search import Search, Sentence, StepModel, beam_search
 from nmt_cli.decoding.service import Service
+from nmt_cli.decoding.source_tag import tag_pieces
 from nmt_cli.decoding.translation import LinesFailedError, Translation
 from nmt_cli.decoding.tree_output import Tokenize, splitter
 from nmt_cli.decoding.unknown_words import UnknownWords
@@ -68,6 +69,7 @@ class TranslatorOptions(TypedDict, total=False):
     token_scores: bool
     alignments: bool
     replace_unknown: bool
+    tag: str | None
     max_tokens_per_device: int | None
     precision: str
     fp32_products: str
@@ -85,6 +87,8 @@ class Translator:
     a value for the device. Raises UserError if an option is wrong or does not suit the model.
 
     With ``sampling``, ``n_best`` translations are drawn, in this order, instead of searched.
+    ``tag`` comes in front of every line, and of every part of a line that is split.
+
     ``constraints`` are rules for all outputs; a ``Request`` may add rules for its own.
 
     The model is set to evaluation mode. If its dtype is not ``precision``, the translator keeps a
@@ -117,6 +121,7 @@ class Translator:
         token_scores: bool = False,
         alignments: bool = False,
         replace_unknown: bool = False,
+        tag: str | None = None,
         max_tokens_per_device: int | None = None,
         precision: str = AUTO,
         fp32_products: str = AUTO,
@@ -144,6 +149,7 @@ class Translator:
         if max_extra_length is None:
             max_extra_length = decoding.max_extra_length
         self._by_length = SearchByLength(max_tokens_per_device or DEFAULT_MAX_TOKENS[device.type])
+        in_front = tag_pieces(tag, tokenizer)
         limit, places = length_limits(settings, *(each.settings for each in ensemble))
         longest = constraints.max_length  # pieces of an output, without </s>
         if places is not None:
@@ -185,14 +191,15 @@ class Translator:
         )
         self._attention: AttentionToSource | None = None
         if alignments or replace_unknown:
-            self._attention = AttentionToSource(model, tokenizer, settings.text)
+            self._attention = AttentionToSource(model, tokenizer, settings.text, len(in_front))
         self._jobs = LineJobs(
             tokenizer,
-            LongLines(limit, too_long),
+            LongLines(limit - len(in_front), too_long),
             self._outputs,
             answers,
             sampling=sampling,
             words_of=words_of if form is not None else None,
+            tag=in_front,
         )
         self._service = Service()
 

@@ -46,8 +46,8 @@ def test_a_model_that_reverses_words_aligns_them_in_reverse():
     assert num_right / num_words > 0.9
 
 
-@pytest.mark.parametrize("source_eos", [True, False])
-def test_the_attention_is_that_of_the_pass_over_each_output(source_eos, monkeypatch):
+@pytest.mark.parametrize(("source_eos", "tag"), [(True, []), (False, []), (True, [17])])
+def test_the_attention_is_that_of_the_pass_over_each_output(source_eos, tag, monkeypatch):
     monkeypatch.setattr(attention_to_source, "TOKENS_AT_ONCE", 9)
     torch.manual_seed(4)
     config = ModelConfig.model_validate(
@@ -57,8 +57,9 @@ def test_the_attention_is_that_of_the_pass_over_each_output(source_eos, monkeypa
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.mul_(2.0)  # sharper attention than that of fresh weights
-    of_search = AttentionToSource(model, tokenizer, tokenizer_of()[1].text)
-    sources = [[5, 9, 4], [11], [3, 20, 21, 22, 23, 24], [8, 8]]
+    of_search = AttentionToSource(model, tokenizer, tokenizer_of()[1].text, len(tag))
+    words = [[5, 9, 4], [11], [3, 20, 21, 22, 23, 24], [8, 8]]
+    sources = [[*tag, *pieces] for pieces in words]
     outputs: list[list[tuple[int, ...]]] = [[(8, 3), ()], [(17, 4, 4, 9)], [], [(6,)]]
     order, end = [2, 0, 3, 1], [EOS] * source_eos
 
@@ -78,10 +79,12 @@ def test_the_attention_is_that_of_the_pass_over_each_output(source_eos, monkeypa
             assert hypothesis.attended is not None
             pair = SentencePair(sources[number], tokens)
             (weights,) = teacher_forced(model, [pair], tokenizer, layers_with_weights=[2]).weights
-            expected = weights.memory[0].mean(0)[: len(tokens), : len(pair.source)].argmax(1)
+            expected = (
+                weights.memory[0].mean(0)[: len(tokens), len(tag) : len(pair.source)].argmax(1)
+            )
             assert hypothesis.attended.tokens == tuple(expected.tolist())
             assert hypothesis.attended.words == hypothesis.attended.tokens  # a piece is a word
-            assert hypothesis.attended.num_source_words == len(pair.source)
+            assert hypothesis.attended.num_source_words == len(words[number])
 
 
 def test_the_layer_is_the_last_or_of_deep_models_the_one_before():
