@@ -100,9 +100,11 @@ def as_text(figures: Figures) -> str:
 
 def _head(figures: Figures) -> list[str]:
     subject, config = figures.subject, figures.subject.architecture
+    size = config.source_vocabulary_size
+    own = "" if size is None else f", of the source {size:,}"
     return [
         printable(subject.name),
-        f"{_layers(config)}, vocabulary {subject.vocabulary_size:,}",
+        f"{_layers(config)}, vocabulary {subject.vocabulary_size:,}{own}",
     ]
 
 

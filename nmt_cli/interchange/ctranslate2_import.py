@@ -132,7 +132,7 @@ class _Weights:
         output = self._by_pieces(output, vocabulary)
         if self._tensors.has(f"{projection}/bias"):
             bias = self._tensors.take(f"{projection}/bias", size)
-            self.weights["output_bias"] = bias[np.asarray(vocabulary.rows)]
+            self.weights["output_bias"] = self._by_pieces(bias, vocabulary)
             self._options["output_bias"] = True
         source_pieces = sides["source"][1].pieces
         is_shared = source_pieces == vocabulary.pieces
@@ -235,14 +235,14 @@ class _Weights:
     def _put(self, name: str, linear: Linear) -> None:
         self.weights.update({f"{name}.{part}": array for part, array in linear.items()})
 
-    def _by_pieces(self, matrix: Array, vocabulary: Vocabulary) -> Array:
+    def _by_pieces(self, array: Array, vocabulary: Vocabulary) -> Array:
         """Return the vectors of the pieces in our order; a mark that the model lacks has zeros."""
         rows = np.asarray(vocabulary.rows)
         if self._tensors.is_wrong:
-            return matrix
-        vectors = matrix[np.maximum(rows, 0)]
-        vectors[rows < 0] = 0.0
-        return self._columns(vectors)
+            return array
+        found = array[np.maximum(rows, 0)]
+        found[rows < 0] = 0.0
+        return found if found.ndim == 1 else self._columns(found)
 
     def _reading(self, linear: Linear) -> Linear:
         """Return a layer that reads vectors of the model's width."""

@@ -1,11 +1,14 @@
 """Models of CTranslate2 become ours: a trained one of others, and random ones in its files."""
 
+import io
+import json
 import os
 import re
 from pathlib import Path
 
 import numpy as np
 import pytest
+import sentencepiece
 import torch
 from click.testing import CliRunner
 
@@ -62,6 +65,16 @@ def test_a_trained_model_of_others_transliterates_as_there(transliteration):
     for each, (text, scores) in zip(found, TRANSLITERATED.values(), strict=True):
         assert each.text == text
         assert each.token_scores == pytest.approx(scores, abs=1e-4)
+
+
+def test_its_sizes_are_those_of_the_file(transliteration):
+    result = CliRunner().invoke(cli.main, ["inspect", str(transliteration)])
+    assert result.exit_code == 0
+    assert "6 + 6 layers of width 32 (feed-forward 128), 8 heads" in result.output
+    assert "vocabulary 43, of the source 51\n" in result.output
+    assert SHARED is not None
+    numbers = read_variables(Path(SHARED) / "ct2-aren/model.bin").by_name.values()
+    assert f"{sum(array.size for array in numbers):,}  100.0%" in result.output
 
 
 def test_unknown_tokens_have_the_scores_that_they_have_there(transliteration):
@@ -251,10 +264,11 @@ def test_all_reasons_are_listed_at_once(tmp_path):
         ([*TOKENS[:-4], "t1", *TOKENS[-3:]], "the target vocabulary holds a token twice"),
         ([*TOKENS[:-4], "a b", *TOKENS[-3:]], "holds 'a b', which is not one word"),
         ([*TOKENS[:-3], "x", *TOKENS[-2:]], "the target vocabulary has no </s>"),
+        ([*TOKENS, "more"], "the target vocabulary has 31 tokens, its matrix 30 rows"),
     ],
 )
 def test_vocabularies_that_do_not_fit_are_refused(tmp_path, tokens, reason):
-    imported({}, tmp_path)
+    imported({"output_bias": True}, tmp_path)
     (tmp_path / "target_vocabulary.json").unlink()
     (tmp_path / "target_vocabulary.txt").write_text("".join(f"{token}\n" for token in tokens))
     with pytest.raises(UserError, match=re.escape(reason)):
@@ -281,6 +295,25 @@ def test_hostile_files_are_refused_in_one_line(tmp_path):
         assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("layer_norm_epsilon", "much"),
+        ("layer_norm_epsilon", -1.0),
+        ("decoder_start_token", None),
+        ("unk_token", ["<unk>"]),
+        ("eos_token", "../../x"),
+    ],
+)
+def test_values_that_no_model_has_are_refused_in_one_line(tmp_path, key, value):
+    imported({"output_bias": True}, tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({**config, key: value}))
+    with pytest.raises(UserError, match="cannot be imported: ") as caught:
+        import_ctranslate2(tmp_path)
+    assert "\n" not in str(caught.value)
+
+
 @pytest.mark.parametrize("content", ["[]", "{", '{"a": ' * 100_000, b"\xff\xfe"])
 def test_a_hostile_configuration_is_refused(tmp_path, content):
     imported({}, tmp_path)
@@ -288,6 +321,50 @@ def test_a_hostile_configuration_is_refused(tmp_path, content):
     (tmp_path / "config.json").write_bytes(data)
     with pytest.raises(DamagedError):
         import_ctranslate2(tmp_path)
+
+
+@pytest.mark.parametrize("is_one_file", [True, False])
+def test_sentencepiece_models_in_the_folder_cut_the_text(is_one_file, tmp_path):
+    trained = sentencepiece_model(["the ants and the bees", "a cat is asleep"] * 5)
+    processor = sentencepiece.SentencePieceProcessor(model_proto=trained)
+    size = processor.get_piece_size()
+    pieces = [processor.id_to_piece(token) for token in range(size)]  # <unk>, <s>, </s> first
+    model = random_model({"source_eos": True}, size).eval()
+    theirs = tmp_path / "theirs"
+    shared = {"shared": pieces}
+    write_folder(theirs, binary(variables_of(model)), shared, add_source_eos=True)
+    for name in ("sentencepiece.model",) if is_one_file else ("source.spm", "target.spm"):
+        (theirs / name).write_bytes(trained)
+    assert run_import(theirs, "--output", tmp_path / "ours").exit_code == 0
+    loaded = load_model(tmp_path / "ours")
+    source, target = "the cat", "a bee is asleep"
+    ids = [processor.encode(text) for text in (source, target)]
+    assert [loaded.tokenizer.encode(source), loaded.tokenizer.encode(target, "target")] == ids
+    assert loaded.tokenizer.decode(ids[1]) == target
+    rescorer = Rescorer.load(tmp_path / "ours", device="cpu", precision="fp32")
+    (found,) = rescorer.rescore([(source, target)])
+    wanted = Formula(model).token_scores(*ids, loaded.tokenizer)
+    assert found.token_scores == pytest.approx(wanted, abs=1e-4)
+
+
+def test_a_sentencepiece_model_that_is_none_is_refused(tmp_path):
+    imported({}, tmp_path)
+    (tmp_path / "sentencepiece.model").write_bytes(b"\x80\x02cos\nsystem\n(S'true'\ntR.")
+    with pytest.raises(DamagedError, match="is not a SentencePiece model"):
+        import_ctranslate2(tmp_path)
+
+
+def sentencepiece_model(texts):
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(texts),
+        model_writer=model,
+        model_type="unigram",
+        vocab_size=40,
+        hard_vocab_limit=False,
+        minloglevel=2,
+    )
+    return model.getvalue()
 
 
 def test_wrong_use_of_the_command(tmp_path):
