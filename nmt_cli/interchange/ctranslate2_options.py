@@ -93,6 +93,9 @@ def take_positions(tensors: TensorsTaken, d_model: int) -> Positions:
     if len(tables) != len(SIDES) or len(shapes) > 1 or tables[0].shape[1:] != (d_model,):
         tensors.reasons.append("its positions are not a vector of the model's width each")
         return Positions({})
+    if not all(np.isfinite(table).all() for table in tables):
+        tensors.reasons.append("its positions hold a number that is not finite")
+        return Positions({})
     for index in (None, halves) if halves is not None else ():
         ordered = [table if index is None else table[:, index] for table in tables]
         for frequencies in ("paper", "tensor2tensor"):

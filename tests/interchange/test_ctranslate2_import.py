@@ -275,6 +275,17 @@ def test_vocabularies_that_do_not_fit_are_refused(tmp_path, tokens, reason):
         import_ctranslate2(tmp_path)
 
 
+@pytest.mark.parametrize("name", ["encoder/layer_0/ffn/linear_1/bias", "position"])
+def test_numbers_that_are_not_finite_are_refused(tmp_path, name):
+    def spoilt(variables):
+        for key in [key for key in variables if name in key]:
+            variables[key] = np.full_like(variables[key], np.inf)
+        return variables
+
+    with pytest.raises(UserError, match=f"{name}.* hold.* a number that is not finite"):
+        imported({}, tmp_path, in_file=spoilt)
+
+
 def test_hostile_files_are_refused_in_one_line(tmp_path):
     imported({}, tmp_path)
     path = tmp_path / "model.bin"
