@@ -15,7 +15,10 @@ SIDES = ("encoder", "decoder")
 ACTIVATIONS = {0: "relu", 1: "gelu_tanh", 2: "swish", 3: "gelu"}
 DEFAULT_EPSILON = 1e-5
 UNIMPORTANT = ("alignment_layer", "alignment_heads", "embeddings_merge")  # of one embedding
-OFF = ("alibi", "alibi_use_positive_positions", "scale_alibi")
+OFF = (
+    *("encoder/multi_query_attention", "decoder/alibi", "decoder/alibi_use_positive_positions"),
+    "decoder/scale_alibi",
+)
 TOLERANCE = 1e-5  # of sinusoids in fp32
 FIRST_POSITIONS = range(4)
 
@@ -50,7 +53,7 @@ def common_options(
             tensors.reasons.append(f"encoder and decoder differ in {name}")
         options[name] = value
     for name in OFF:
-        if tensors.take_number(f"decoder/{name}", 0.0):
+        if tensors.take_number(name, 0.0):
             tensors.reasons.append(f"it has {name}")
     for name in UNIMPORTANT:
         for place in (name, *(f"{side}/{name}" for side in SIDES)):

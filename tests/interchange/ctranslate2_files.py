@@ -51,6 +51,8 @@ def variables_of(model):
         "decoder/projection/weight": ours["output_weight"],
         "decoder/start_from_zero_embedding": np.int8(config.decoder_start == "zeros"),
         "decoder/alignment_layer": np.int16(-1),
+        "encoder/multi_query_attention": np.int8(0),
+        "decoder/scale_alibi": np.int8(0),
     }
     if "output_bias" in ours:
         found["decoder/projection/bias"] = ours["output_bias"]

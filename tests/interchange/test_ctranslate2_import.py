@@ -67,6 +67,16 @@ def test_a_trained_model_of_others_transliterates_as_there(transliteration):
         assert each.token_scores == pytest.approx(scores, abs=1e-4)
 
 
+def test_imported_exported_and_imported_again_it_is_the_same(transliteration, tmp_path):
+    pytest.importorskip("ctranslate2", reason="ctranslate2 is not installed")
+    options = ["--format", "ctranslate2", "--output", str(tmp_path / "theirs"), "--verify", "4"]
+    result = CliRunner().invoke(cli.main, ["export", str(transliteration), *options])
+    assert result.exit_code == 0, result.output
+    assert run_import(tmp_path / "theirs", "--output", tmp_path / "ours").exit_code == 0
+    for name in ("model.safetensors", "config.json", "vocabulary.txt", "source_vocabulary.txt"):
+        assert (tmp_path / "ours" / name).read_bytes() == (transliteration / name).read_bytes()
+
+
 def test_its_sizes_are_those_of_the_file(transliteration):
     result = CliRunner().invoke(cli.main, ["inspect", str(transliteration)])
     assert result.exit_code == 0
@@ -249,7 +259,7 @@ def test_all_reasons_are_listed_at_once(tmp_path):
     for reason in (
         "it adds a mark at the start of the source",
         "its activation has the number 6",
-        "it has alibi",
+        "it has decoder/alibi",
         "encoder/layer_1/self_attention/linear_0/weight has the shape [3, 4], not [60, 20]",
         "1 tensor unknown: decoder/layer_0/self_attention/relative_position_keys",
         "feed_forward_biases",
@@ -354,7 +364,7 @@ def test_sentencepiece_models_in_the_folder_cut_the_text(is_one_file, tmp_path):
     assert loaded.tokenizer.decode(ids[1]) == target
     rescorer = Rescorer.load(tmp_path / "ours", device="cpu", precision="fp32")
     (found,) = rescorer.rescore([(source, target)])
-    wanted = Formula(model).token_scores(*ids, loaded.tokenizer)
+    wanted = Formula(model).token_scores(ids[0], ids[1], loaded.tokenizer)
     assert found.token_scores == pytest.approx(wanted, abs=1e-4)
 
 
