@@ -2,6 +2,7 @@
 
 from nmt_cli.interchange.exported_model import ExportedModel
 from nmt_cli.interchange.huggingface_export import longest_output
+from nmt_cli.interchange.huggingface_layout import has_pad
 from nmt_cli.interchange.model_card import CardOf
 
 USAGE = """\
@@ -26,11 +27,12 @@ def card_of_huggingface(model: ExportedModel) -> CardOf:
         "- translation",
     ]
     start, end = model.pieces[model.bos_id], model.pieces[model.eos_id]
+    padding = [f"`{start}` is also the padding, which the attention mask hides."]
     differences = [
         f"Outputs end after {longest_output(model):,} tokens; nmt-cli allows "
         f"{decoding.max_extra_length} pieces more than the source has.",
         f"The tokenizer reads `{start}` and `{end}` in a text as marks, and takes what is between "
         "`>>` and `<<` at the start of a line for one piece; nmt-cli reads both as text.",
-        f"`{start}` is also the padding, which the attention mask hides.",
+        *([] if has_pad(model) else padding),
     ]
     return CardOf("Hugging Face transformers", front_matter, USAGE, differences)

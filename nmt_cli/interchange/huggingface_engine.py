@@ -31,7 +31,7 @@ class HuggingFaceEngine:
             str(folder), local_files_only=True, dtype="auto", output_loading_info=True
         )
         self._model.eval()
-        self._start_id, self._eos_id = model.start_id, model.eos_id
+        self._start_id, self._eos_id = self._model.config.decoder_start_token_id, model.eos_id
         wrong = sorted(f"{kind}: {names}" for kind, names in found.items() if names)
         if wrong:
             raise UserError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +20,7 @@ from nmt_cli.file_names import (
     WEIGHTS,
 )
 from nmt_cli.interchange.exported_model import ExportedModel
-from nmt_cli.interchange.huggingface_layout import huggingface_tensors, is_marian
+from nmt_cli.interchange.huggingface_layout import has_pad, huggingface_tensors, is_marian
 from nmt_cli.interchange.length_penalties import nearest_length_penalty
 from nmt_cli.interchange.refusals import keys_not_exported
 from nmt_cli.recipe.model_config import ModelConfig
@@ -60,8 +60,8 @@ def _options_without_a_class(architecture: ModelConfig) -> Iterator[str]:
         yield f"norm_epsilon {architecture.norm_epsilon:g} is not {EPSILON:g}"
     if architecture.embedding_norm:
         yield "no class has embedding_norm"
-    if architecture.decoder_start == "zeros":
-        yield "no class starts the decoder with zeros"
+    if architecture.decoder_start == "zeros" and architecture.source_vocabulary_size is not None:
+        yield "no class has both decoder_start zeros and a vocabulary of the source's own"
 
 
 def _heads_without_a_class(architecture: ModelConfig) -> Iterator[str]:
@@ -97,11 +97,16 @@ def write_tokenizer(loaded: LoadedModel, folder: Path) -> None:
     tokenizer, text = loaded.tokenizer, loaded.settings.text
     tokenizer.save(folder)
     pieces = tokenizer.pieces(range(tokenizer.size))
+    pad = pieces[tokenizer.bos_id]  # which no text has; masked where it pads
+    if loaded.settings.architecture.decoder_start == "zeros":
+        pad = _new_piece(pieces)
+        pieces.append(pad)
     if (folder / SENTENCEPIECE_MODEL).exists():
         model = (folder / SENTENCEPIECE_MODEL).rename(folder / SOURCE_SENTENCEPIECE)
         (folder / TARGET_SENTENCEPIECE).write_bytes(model.read_bytes())
+    if tokenizer.source_size is None:
         _write_json(folder / "vocab.json", {piece: number for number, piece in enumerate(pieces)})
-    elif tokenizer.source_size is not None:
+    else:
         (folder / TARGET_PIECES).rename(folder / "target_vocab.json")
         (folder / SOURCE_PIECES).rename(folder / "vocab.json")
     config = {
@@ -110,12 +115,20 @@ def write_tokenizer(loaded: LoadedModel, folder: Path) -> None:
         "target_lang": text.target_language,
         "unk_token": pieces[tokenizer.unk_id],
         "eos_token": pieces[tokenizer.eos_id],
-        "pad_token": pieces[tokenizer.bos_id],  # which no text has; masked where it pads
+        "pad_token": pad,
         "separate_vocabs": tokenizer.source_size is not None,
         "clean_up_tokenization_spaces": False,
         "model_max_length": loaded.settings.max_length + 1,
     }
     _write_json(folder / "tokenizer_config.json", config)
+
+
+def _new_piece(pieces: Sequence[str]) -> str:
+    """Return a name for the piece that the decoder starts with, which ``pieces`` lack."""
+    name = "<pad>"
+    while name in pieces:
+        name += "_"
+    return name
 
 
 def longest_output(model: ExportedModel) -> int:
@@ -142,7 +155,7 @@ def _config(model: ExportedModel, quantization: str) -> dict[str, Any]:
         "architectures": [CLASSES[kind]],
         "model_type": kind,
         "is_encoder_decoder": True,
-        "vocab_size": len(model.source_pieces),
+        "vocab_size": len(model.source_pieces) + has_pad(model),
         "d_model": architecture.d_model,
         **sides,
         "activation_function": ACTIVATIONS[architecture.activation],
@@ -156,7 +169,7 @@ def _config(model: ExportedModel, quantization: str) -> dict[str, Any]:
     }
     if kind == "marian":
         config |= {
-            "decoder_vocab_size": len(model.pieces),
+            "decoder_vocab_size": len(model.pieces) + has_pad(model),
             "share_encoder_decoder_embeddings": tied == "all",
         }
     else:
@@ -166,10 +179,11 @@ def _config(model: ExportedModel, quantization: str) -> dict[str, Any]:
 
 
 def _generation_config(model: ExportedModel) -> dict[str, Any]:
-    never = {"bad_words_ids": [[model.start_id]]} if model.start_id != model.eos_id else {}
+    marks = _marks(model)
+    forbidden = {model.start_id, marks["decoder_start_token_id"]} - {model.eos_id}
     return {
-        **_marks(model),
-        **never,
+        **marks,
+        **({"bad_words_ids": [[token] for token in sorted(forbidden)]} if forbidden else {}),
         "num_beams": model.settings.decoding.beam_size,
         "length_penalty": nearest_length_penalty(model.settings),
         "max_length": longest_output(model),
@@ -178,10 +192,13 @@ def _generation_config(model: ExportedModel) -> dict[str, Any]:
 
 
 def _marks(model: ExportedModel) -> dict[str, int]:
+    pad, start = model.bos_id, model.start_id
+    if has_pad(model):
+        pad = start = len(model.pieces)
     return {
-        "pad_token_id": model.bos_id,
+        "pad_token_id": pad,
         "bos_token_id": model.bos_id,
-        "decoder_start_token_id": model.start_id,
+        "decoder_start_token_id": start,
         "eos_token_id": model.eos_id,
     }
 

@@ -2,6 +2,8 @@
 
 Both have the sines of all frequencies before the cosines, where the paper has them in turn, so
 every axis of d_model is permuted. Their attention has biases; ours may have none, so they are zero.
+A decoder that starts with zeros reads one more piece, ``<pad>``, whose vector is zero and whose
+logit is so low that it never has a probability.
 Their heads are d_model / num_heads wide; narrower ones get zeros, and queries a factor, because the
 scale of the scores depends on the width.
 """
@@ -19,6 +21,7 @@ from nmt_cli.interchange.exported_model import (
 )
 from nmt_cli.recipe.model_config import StackShape
 
+NEVER = -1e4  # the logit of <pad>; exp of it is 0
 SIDES = {"encoder": "source", "decoder": "target"}
 # The axis of d_model in the matrix of each layer.
 MODEL_AXIS = {"q_proj": 1, "k_proj": 1, "v_proj": 1, "fc1": 1, "out_proj": 0, "fc2": 0}
@@ -34,13 +37,21 @@ def is_marian(model: ExportedModel) -> bool:
     return model.settings.architecture.norm == "post"
 
 
+def has_pad(model: ExportedModel) -> bool:
+    """Return whether the vocabulary has ``<pad>`` behind the pieces of the model."""
+    return model.settings.architecture.decoder_start == "zeros"
+
+
 def huggingface_tensors(model: ExportedModel) -> Weights:
     """Return the tensors of ``model.safetensors``. Raises UserError if a weight is left."""
     architecture, found = model.settings.architecture, Weights()
     weights = WeightsToExport(model)
     tensors = _Tensors(found, model, architecture.encoder)
     tensors.embeddings(weights, architecture.tied_embeddings)
-    found["final_logits_bias"] = weights.take_output_bias()[None]
+    bias = weights.take_output_bias()
+    if has_pad(model):
+        bias = np.append(bias, np.float32(NEVER))
+    found["final_logits_bias"] = bias[None]
     for side, text_side in SIDES.items():
         tensors = _Tensors(found, model, getattr(architecture, side))
         positions = weights.take_positions(text_side)
@@ -61,6 +72,7 @@ class _Tensors:
         self.found, self.shape = found, shape
         d_model = model.settings.architecture.d_model
         self._is_marian = is_marian(model)
+        self._has_pad = has_pad(model)
         self._order = sines_first(d_model)
         self._num_heads = shape.num_heads
         self._width = d_model // shape.num_heads
@@ -73,6 +85,11 @@ class _Tensors:
     def embeddings(self, weights: WeightsToExport, tied: str) -> None:
         source, target = (weights.take(f"{side}_embedding.weight") for side in SIDES.values())
         output = weights.take("output_weight")
+        if self._has_pad:
+            source, target, output = (
+                np.concatenate((matrix, np.zeros_like(matrix[:1])))
+                for matrix in (source, target, output)
+            )
         if tied == "all" or not self._is_marian:
             self.by_rows("model.shared.weight", source)
         if tied != "all":

@@ -104,6 +104,7 @@ def two_models(tmp_path, request):
     if request.param == "shared":
         both = list(dict.fromkeys([*source, *target]))
         ids = {piece: number for number, piece in enumerate(both)}
+        start = {"decoder_start": "zeros", "activation": "swish"}
         return MappedSentencePieceTokenizer(models, ids, normalizer, "the tokenizer"), start
     of_sides = ({piece: n for n, piece in enumerate(side)} for side in (target, source))
     tokenizer = MappedSentencePieceTokenizer(

@@ -66,7 +66,8 @@ class PlainTransformer(NamedTuple):
         """Return the log-probabilities [T, V] of what follows each token of ``target``."""
         memory = self._run(self.encoder, source)
         logits = linear(self._run(self.decoder, target, memory), self.projection)
-        return np.log(softmax(logits.astype(np.float64)))
+        with np.errstate(divide="ignore"):  # of pieces that never come
+            return np.log(softmax(logits.astype(np.float64)))
 
     def _run(self, side, tokens, memory=None):
         x = side.embedding[tokens] * (

@@ -114,7 +114,7 @@ def test_the_converter_of_ctranslate2_is_exact_or_fails_loudly(make_model, optio
     path = make_model(**options)
     ours, converted = load_model(path), path.parent / "converted"
     converter = TransformersConverter(str(exported(path)))
-    if options.get("norm") != "pre":
+    if options.get("norm") != "pre" and options.get("decoder_start") != "zeros":
         # It drops Marian's last piece, and starts from a zero vector: it must not get that far.
         with pytest.raises(ValueError, match="vocabulary"):
             converter.convert(str(converted))
