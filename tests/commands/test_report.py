@@ -27,6 +27,12 @@ def _small_pictures_in_a_folder(tmp_path, monkeypatch):
 
 
 @pytest.fixture
+def one_chart(monkeypatch):
+    """Draw the first chart only, where another thing than the charts is looked at."""
+    monkeypatch.setattr(charts, "CHARTS", charts.CHARTS[:1])
+
+
+@pytest.fixture
 def two_runs(tmp_path):
     paths = []
     for name, dropout in (("one", 0.1), ("<two>", 0.3)):
@@ -90,6 +96,7 @@ def test_a_page_needs_nothing_else(two_runs, tmp_path):
     assert not (tmp_path / "report").exists()
 
 
+@pytest.mark.usefixtures("one_chart")
 def test_runs_stand_side_by_side(two_runs, tmp_path):
     report.run(two_runs)
     rows = {row[0]: row[1:] for row in page_of(tmp_path / "report/index.html").rows}
@@ -107,6 +114,7 @@ def test_runs_stand_side_by_side(two_runs, tmp_path):
     assert "model.num_heads" not in rows  # the same in both
 
 
+@pytest.mark.usefixtures("one_chart")
 def test_a_run_without_a_recipe_stands_beside_others(two_runs, tmp_path):
     unknown = write_run(tmp_path / "unknown", [step_record(1)])
     (unknown / "recipe.yaml").unlink()
@@ -123,6 +131,7 @@ def test_the_same_figures_give_the_same_bytes(two_runs, tmp_path):
     assert (tmp_path / "first.html").read_bytes() == (tmp_path / "second.html").read_bytes()
 
 
+@pytest.mark.usefixtures("one_chart")
 def test_a_report_is_replaced_with_force_only(two_runs):
     page = two_runs[0] / "report/index.html"
     report.run(two_runs[:1])
@@ -156,6 +165,7 @@ def test_force_is_not_proposed_for_what_is_no_report(two_runs, tmp_path):
     )
 
 
+@pytest.mark.usefixtures("one_chart")
 def test_a_second_report_into_the_same_folder_is_refused(two_runs):
     output = two_runs[0] / "report"
     with claimed(output, "--output"), pytest.raises(UserError, match="report is in use: process"):

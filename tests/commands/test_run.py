@@ -19,6 +19,7 @@ from nmt_cli.metrics.paper_bleu import PAPER_PAIRS, paper_bleu_scorer
 from nmt_cli.report.run_history import read_runs
 from nmt_cli.temporary_names import temporary_path
 from nmt_cli.training.update import update_weights
+from tests.commands.conftest import MKL
 from tests.conftest import RECIPE, write_pairs
 
 
@@ -52,9 +53,7 @@ def write_experiment(folder):
 
 def do(*, overrides=(), max_steps=6, **options):
     overrides = [f"training.max_steps={max_steps}", "validation.bleu=off", *overrides]
-    command.run(
-        "toy.yaml", overrides=overrides, device="cpu", precision="fp32", threads=1, **options
-    )
+    command.run("toy.yaml", overrides=overrides, threads=1, **{**MKL, **options})
 
 
 def skipped(caplog):

@@ -55,6 +55,13 @@ def untrained(seed=1, **architecture):
     return settings, tokenizer, Transformer(settings.architecture, tokenizer.size)
 
 
+def untrained_and_brief():
+    """Return an untrained model whose outputs, which do not end by themselves, are cut early."""
+    settings, *rest = untrained()
+    decoding = settings.decoding.model_copy(update={"max_extra_length": 10})
+    return settings._replace(decoding=decoding), *rest
+
+
 def parsed(translator, lines):
     """Return the parses, of which each is a tree of the line's words."""
     parses = list(translator.translate(lines))
@@ -75,7 +82,7 @@ def num_repairs(parses):
 
 
 @pytest.mark.parametrize("beam_size", [1, 4])
-@pytest.mark.parametrize("model", [lambda: loaded()[:3], untrained])
+@pytest.mark.parametrize("model", [lambda: loaded()[:3], untrained_and_brief])
 def test_trees_need_no_repair_and_are_the_same_alone(model, beam_size):
     options = {"beam_size": beam_size, "n_best": beam_size, "precision": "fp32"}
     free = parsed(Translator(*model(), **options), LINES)

@@ -80,7 +80,7 @@ def test_choices_are_listed_as_the_reader_takes_them():
 
 @given(recipe=recipes())
 @settings(
-    max_examples=20,
+    max_examples=10,
     phases=[Phase.generate],
     deadline=None,
     derandomize=True,

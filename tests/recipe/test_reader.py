@@ -209,7 +209,7 @@ def recipes(draw):
 
 @given(recipe=recipes())
 @settings(
-    max_examples=60,
+    max_examples=30,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
