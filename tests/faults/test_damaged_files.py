@@ -94,6 +94,9 @@ DAMAGES: list[Damage] = [
 ]  # fmt: skip
 
 
+FEW = 3 * len(DAMAGES)
+
+
 def check_damage_is_found(
     trainings: Trainings, finished: Path, folder: Path, expected: End, damage: Damage, seed: int
 ) -> None:
@@ -120,7 +123,7 @@ def mutations(num: int) -> list[tuple[Damage, int]]:
 def test_a_damaged_newest_checkpoint_is_found(
     trainings, undisturbed_dir, tmp_path, undisturbed, part
 ):
-    for damage, seed in mutations(40)[part::4]:
+    for damage, seed in mutations(FEW)[part::4]:
         check_damage_is_found(trainings, undisturbed_dir, tmp_path, undisturbed, damage, seed)
 
 
@@ -129,7 +132,7 @@ def test_a_damaged_newest_checkpoint_is_found(
 def test_many_damages_of_the_newest_checkpoint_are_found(
     trainings, undisturbed_dir, tmp_path, undisturbed, part
 ):
-    for damage, seed in mutations(200)[40 + part :: 4]:
+    for damage, seed in mutations(200)[FEW + part :: 4]:
         check_damage_is_found(trainings, undisturbed_dir, tmp_path, undisturbed, damage, seed)
 
 
