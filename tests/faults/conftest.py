@@ -1,16 +1,15 @@
 """A tiny training with dropout, and how it ends when nothing disturbs it."""
 
-import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pytest
 
 from tests.faults.run_directories import End, end_of
 from tests.faults.trainings import Trainings, Zygote
+from tests.folders_in_memory import folder_in_memory
+from tests.folders_in_memory import tmp_path as tmp_path
 
 MAX_STEPS, SAVE_EVERY = 14, 4
 OVERRIDES = (
@@ -19,20 +18,6 @@ OVERRIDES = (
     f"checkpoints.every_steps={SAVE_EVERY}",
     "decoding.max_extra_length=2",
 )
-
-
-@contextmanager
-def folder_in_memory() -> Iterator[Path]:
-    """Yield a folder whose fsync takes no time; hundreds of trainings are saved in it."""
-    memory = "/dev/shm"
-    with TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as folder:
-        yield Path(folder)
-
-
-@pytest.fixture
-def tmp_path() -> Iterator[Path]:
-    with folder_in_memory() as folder:
-        yield folder
 
 
 @pytest.fixture(scope="session")
