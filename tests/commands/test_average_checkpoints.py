@@ -15,6 +15,7 @@ from nmt_cli.errors import DamagedError, UserError
 from nmt_cli.file_names import MANIFEST, WEIGHTS
 from nmt_cli.locks import claimed
 from nmt_cli.model_directory import find_model, load_model, read_weights
+from tests.folders_in_memory import tmp_path as tmp_path
 
 
 @pytest.fixture(scope="module")

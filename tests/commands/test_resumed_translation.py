@@ -24,6 +24,7 @@ from nmt_cli.commands.line_windows import windows
 from nmt_cli.commands.resumable_output import ResumableOutput
 from nmt_cli.decoding.translation import Translation
 from nmt_cli.decoding.translator import Translator
+from tests.folders_in_memory import tmp_path as tmp_path
 
 if sys.version_info >= (3, 14):
     from compression import zstd

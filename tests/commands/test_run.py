@@ -21,6 +21,7 @@ from nmt_cli.temporary_names import temporary_path
 from nmt_cli.training.update import update_weights
 from tests.commands.conftest import MKL
 from tests.conftest import RECIPE, write_pairs
+from tests.folders_in_memory import tmp_path as tmp_path
 
 
 @pytest.fixture(scope="module")

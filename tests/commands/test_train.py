@@ -18,6 +18,7 @@ from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.training import divergence
 from nmt_cli.training.gradient import Gradient
 from nmt_cli.training.validation import Validator
+from tests.folders_in_memory import tmp_path as tmp_path
 
 
 def fingerprint(directory):
