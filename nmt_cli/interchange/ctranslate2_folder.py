@@ -102,6 +102,8 @@ def _variables(reader: _Reader) -> Variables:
             if alias in stored or name not in stored:
                 raise ValueError(f"{alias} is there twice, or {name} is missing")
             stored[alias] = stored[name]
+            if f"{name}_scale" in stored:  # that of the alias is not named
+                stored.setdefault(f"{alias}_scale", stored[f"{name}_scale"])
     reader.refuse_more()
     return Variables(spec, revision, _as_fp32(stored))
 
@@ -143,6 +145,8 @@ def _as_fp32(stored: dict[str, NDArray[Any]]) -> dict[str, Array]:
             found[name] = made[key]
             continue
         wide = array.astype(np.float32)
+        if scale is None and name.endswith("weight") and array.dtype.kind == "i":
+            raise ValueError(f"{name} has integers, but no scale")
         if scale is not None:
             factors = np.asarray(scale, np.float32)
             if factors.ndim and (wide.ndim != 2 or factors.shape != (len(wide),)):

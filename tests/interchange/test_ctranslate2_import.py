@@ -233,6 +233,24 @@ def test_halves_and_integers_become_fp32(tmp_path):
         assert np.abs(found.weights[name] - expected).max() <= rounds, name
 
 
+def test_tied_matrices_of_integers_share_their_scale(tmp_path):
+    """CTranslate2 writes a tied matrix once, with its scale; the other names have no scale."""
+    variables = variables_of(random_model({}, SIZE))
+    name, others = "decoder/embeddings/weight", ["encoder/embeddings_0/weight"]
+    others.append("decoder/projection/weight")
+    scale = (127 / np.abs(variables[name]).max(axis=1)).astype(np.float32)
+    rounded = np.round(variables[name] * scale[:, None]).astype(np.int8)
+    stored = {name: rounded, f"{name}_scale": scale}
+    (tmp_path / "v6").write_bytes(binary(stored, aliases=[(other, name) for other in others]))
+    found = read_variables(tmp_path / "v6").by_name
+    assert found.keys() == {name, *others}
+    assert np.abs(found[name] - variables[name]).max() < np.abs(variables[name]).max() / 127
+    assert all(np.array_equal(found[other], found[name]) for other in others)
+    (tmp_path / "v6").write_bytes(binary({name: rounded}))
+    with pytest.raises(DamagedError, match="decoder/embeddings/weight has integers, but no scale"):
+        read_variables(tmp_path / "v6")
+
+
 def test_older_files_have_no_types(tmp_path):
     model = random_model({}, SIZE)
     variables = {n: a for n, a in variables_of(model).items() if np.asarray(a).dtype == np.float32}
