@@ -131,6 +131,8 @@ def _opened(lock: Path, made: list[Path]) -> BinaryIO:
             continue  # another process, which did not get the lock, removed the folder it had made
         except OSError as error:
             raise OSError(error.errno, error.strerror, str(lock.parent)) from None
+    if lock.parent.exists():  # and yet nothing can be made in it, as in /proc
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(lock.parent))
     raise LockHeldError("several processes start there at the same time")
 
 

@@ -108,6 +108,14 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path, monkeypatch):
         claim(tmp_path / "new")
 
 
+@pytest.mark.skipif(
+    not Path("/proc/self").exists(), reason="needs /proc, where no file can be made"
+)
+def test_a_folder_in_which_nothing_can_be_made_is_not_in_use():
+    with pytest.raises(PermissionError), claimed(Path("/proc/model"), "--output"):
+        pass
+
+
 @pytest.mark.parametrize("length", [206, 249, 250, 255])
 def test_an_output_may_have_the_longest_name_there_is(tmp_path, length):
     path = tmp_path / ("x" * length)

@@ -28,8 +28,10 @@ def verification_texts(loaded: LoadedModel, path: Path | None, number: int) -> l
     texts = _drawn(loaded) if path is None else _lines_of(path)
     chosen = list(islice((text for text in texts if fits(loaded, text)), number))
     if not chosen:
-        where = path if path is not None else "the vocabulary"
-        raise UserError(f"{where} has no sentence that the model can translate; give --sentences.")
+        where, advice = "the vocabulary", "give --sentences FILE"
+        if path is not None:
+            where, advice = str(path), "give a file with others"
+        raise UserError(f"{where} has no sentence that the model can translate; {advice}.")
     return chosen
 
 
