@@ -14,7 +14,7 @@ from nmt_cli.command_line.options import PATH, cli_command, force_option, quiet_
 @click.option(
     "--from",
     "program",
-    type=click.Choice(["ctranslate2"]),
+    type=click.Choice(["ctranslate2", "huggingface"]),
     required=True,
     help="The program that the model is of.",
 )

@@ -7,11 +7,12 @@ from nmt_cli.atomic_files import directory_appearing_whole, refuse_directory
 from nmt_cli.errors import UserError
 from nmt_cli.folders import is_model
 from nmt_cli.interchange.ctranslate2_import import import_ctranslate2
+from nmt_cli.interchange.huggingface_import import import_huggingface
 from nmt_cli.interchange.imported_model import Languages, write_model
 from nmt_cli.locks import claimed
 from nmt_cli.proposed_commands import command
 
-IMPORTERS = {"ctranslate2": import_ctranslate2}
+IMPORTERS = {"ctranslate2": import_ctranslate2, "huggingface": import_huggingface}
 
 
 def run(

@@ -156,9 +156,9 @@ def _as_fp32(stored: dict[str, NDArray[Any]]) -> dict[str, Array]:
     return found
 
 
-def read_config(folder: Path) -> dict[str, Any]:
-    """Return ``config.json``; older models have none. Raises DamagedError if it is no object."""
-    path = folder / CONFIG
+def read_config(folder: Path, name: str = CONFIG) -> dict[str, Any]:
+    """Return a file of settings; {} if there is none. Raises DamagedError if it is no object."""
+    path = folder / name
     if not path.exists():
         return {}
     try:

@@ -19,12 +19,12 @@ from tests.interchange.conftest import ARCHITECTURES
 from tests.interchange.plain_transformer import Attention, Layer, Options, PlainTransformer, Side
 
 SOURCE, TARGET = [40, 7, 60, 11, 8], [21, 5, 99, 21]
-MARIAN = {
+MARIAN: dict[str, dict[str, Any]] = {
     "all": {},
     "decoder": {"tied_embeddings": "decoder", "d_k": 2, "d_v": 4},
     "none": {"tied_embeddings": "none"},
 }
-PEGASUS = {
+PEGASUS: dict[str, dict[str, Any]] = {
     "all": {"norm": "pre", "positions": "learned", "max_positions": 90},
     "decoder": {"norm": "pre", "tied_embeddings": "decoder"},
     "none": {"norm": "pre", "tied_embeddings": "none", "d_k": 4, "d_v": 2},
@@ -43,7 +43,7 @@ OPTIONS: list[dict[str, Any]] = [
         **{"first_position": 2, "d_v": 5, **BIASES},
     },
 ]
-EXPORTABLE = [*MARIAN.values(), *PEGASUS.values(), *OPTIONS]
+EXPORTABLE: list[dict[str, Any]] = [*MARIAN.values(), *PEGASUS.values(), *OPTIONS]
 
 
 def marian_positions(count, d_model):

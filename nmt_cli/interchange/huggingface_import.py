@@ -1,0 +1,264 @@
+"""Imports Hugging Face's MarianMTModel (OPUS-MT) and PegasusForConditionalGeneration.
+
+Its dimensions have the sines of all frequencies before the cosines, where ours have them in turn.
+Biases that are all zero, which its classes always have, are left out.
+"""
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nmt_cli.corpus.normalization import Side
+from nmt_cli.errors import UserError
+from nmt_cli.interchange.ctranslate2_folder import CONFIG, Array, read_config
+from nmt_cli.interchange.ctranslate2_options import FIRST_POSITIONS
+from nmt_cli.interchange.ctranslate2_vocabularies import read_sentencepiece
+from nmt_cli.interchange.huggingface_folder import read_tensors
+from nmt_cli.interchange.huggingface_layout import MODEL_AXIS, SIDES, sines_first
+from nmt_cli.interchange.huggingface_options import Configuration, read_configuration
+from nmt_cli.interchange.huggingface_vocabularies import (
+    Vocabularies,
+    read_vocabularies,
+    start_of_decoder,
+)
+from nmt_cli.interchange.imported_model import ImportedModel
+from nmt_cli.interchange.tensors_taken import TensorsTaken
+from nmt_cli.model.embeddings import sinusoids
+from nmt_cli.recipe.model_config import ModelConfig
+
+SHARED, OUTPUT, BIAS = "model.shared.weight", "lm_head.weight", "final_logits_bias"
+EMBEDDINGS = {side: f"model.{side}.embed_tokens.weight" for side in SIDES}
+POSITIONS = {side: f"model.{side}.embed_positions.weight" for side in SIDES}
+FREQUENCIES = ("paper", "tensor2tensor")
+ROUNDING = 5e-4  # of sinusoids that are stored in half precision
+Linear = dict[str, Array]
+
+
+def import_huggingface(folder: Path) -> ImportedModel:
+    """Return the model of ``folder``.
+
+    Raises UserError with all reasons if it is none that can be imported, or if a file cannot be
+    read, and DamagedError if a file is damaged.
+    """
+    if not (folder / CONFIG).is_file():
+        raise UserError(f"{folder} has no {CONFIG}; give the folder of a model of Hugging Face.")
+    try:
+        config = read_configuration(read_config(folder))
+        tensors = TensorsTaken(read_tensors(folder))
+        sizes: dict[Side, int] = {"source": config.sizes[0], "target": config.sizes[1]}
+        vocabularies = read_vocabularies(folder, config.eos_id, sizes, tensors.reasons)
+        return _model(config, tensors, vocabularies, folder)
+    except ValueError as error:  # also values that no architecture has
+        reasons = " ".join(str(error).split())
+        raise UserError(f"{folder} cannot be imported: {reasons}.") from None
+
+
+def _model(
+    config: Configuration, tensors: TensorsTaken, vocabularies: Vocabularies, folder: Path
+) -> ImportedModel:
+    """Return the model. Raises ValueError with all reasons if it is none of ours."""
+    models = read_sentencepiece(folder)
+    if models is None:
+        tensors.reasons.append("it has no source.spm and target.spm, which cut the text")
+    taken = _Weights(config, tensors)
+    taken.take_embeddings(vocabularies)
+    taken.take_positions()
+    for side in SIDES:
+        taken.take_stack(side)
+    reasons = tensors.all_reasons()
+    if reasons:
+        raise ValueError("; ".join(dict.fromkeys(reasons)))
+    taken.leave_out_zeros()
+    own = vocabularies.pieces["source"] if vocabularies.are_separate else None
+    architecture = ModelConfig.model_validate(taken.options)
+    return ImportedModel(architecture, vocabularies.pieces["target"], own, models, taken.weights)
+
+
+class _Weights:
+    """Our weights, taken one by one; what they say of the architecture enters ``options``."""
+
+    def __init__(self, config: Configuration, tensors: TensorsTaken) -> None:
+        self._config, self._tensors = config, tensors
+        self.options: dict[str, Any] = dict(config.options)
+        self._d_model: int = self.options["d_model"]
+        self._order: NDArray[np.intp] = np.argsort(sines_first(self._d_model))
+        self.weights: dict[str, Array] = {}
+
+    def take_embeddings(self, vocabularies: Vocabularies) -> None:
+        """Take the embeddings, the matrix of the softmax and its bias.
+
+        The row of a start with zeros, which is no piece, leaves them and the vocabulary.
+        """
+        config, tensors = self._config, self._tensors
+        source, target, output = self._matrices()
+        size = config.sizes[1]
+        bias = np.zeros((1, size), np.float32)
+        if tensors.has(BIAS):
+            bias = tensors.take(BIAS, 1, size)
+        if tensors.is_wrong:
+            return
+        start = config.start_id
+        kept = {"source": np.arange(len(source)), "target": np.arange(size)}
+        if start != config.eos_id and not target[start].any():
+            self.options["decoder_start"] = "zeros"
+            without: tuple[Side, ...] = ("source", "target")
+            for side in without[1:] if vocabularies.are_separate else without:
+                kept[side] = np.delete(kept[side], start)
+                del vocabularies.pieces[side][start]
+        else:
+            self.options["decoder_start"] = start_of_decoder(
+                vocabularies, start, config.eos_id, tensors.reasons
+            )
+        is_all = not vocabularies.are_separate and np.array_equal(source, target)
+        tied = "none"
+        if np.array_equal(target, output):
+            tied = "all" if is_all else "decoder"
+        self.options["tied_embeddings"] = tied
+        self.weights["output_weight"] = self._columns(output[kept["target"]])
+        self.weights["output_bias"] = bias[0, kept["target"]]
+        if tied != "all":
+            self.weights["source_embedding.weight"] = self._columns(source[kept["source"]])
+        if tied == "none":
+            self.weights["target_embedding.weight"] = self._columns(target[kept["target"]])
+        if vocabularies.are_separate:
+            self.options["source_vocabulary_size"] = len(kept["source"])
+
+    def _matrices(self) -> tuple[Array, Array, Array]:
+        """Return the embeddings of source and target and the matrix of the softmax."""
+        config, tensors = self._config, self._tensors
+        names = list(EMBEDDINGS.values())
+        if config.is_shared:
+            tied = [SHARED, *names, *([OUTPUT] if config.is_tied else ())]
+            first = next((name for name in tied if tensors.has(name)), SHARED)
+            shared = tensors.take(first, config.sizes[0], self._d_model)
+            for name in (SHARED, *names):
+                self._same(name, first, shared)
+            source = target = shared
+        else:
+            tensors.take_if_there(SHARED)  # which these classes do not use then
+            source, target = (
+                tensors.take(name, size, self._d_model)
+                for name, size in zip(names, config.sizes, strict=True)
+            )
+        if config.is_tied:
+            other = SHARED if config.is_shared else names[1]
+            return source, target, self._same(OUTPUT, other, target)
+        return source, target, tensors.take(OUTPUT, config.sizes[1], self._d_model)
+
+    def _same(self, name: str, other: str, expected: Array) -> Array:
+        """Return ``expected``, the matrix of ``other``; add a reason if ``name`` has another."""
+        found = self._tensors.take_if_there(name)
+        if found is not None and not np.array_equal(found, expected):
+            self._tensors.reasons.append(f"{name} is not {other}, as its configuration says")
+        return expected
+
+    def take_positions(self) -> None:
+        """Take the tables of positions, if there are any; other ones than sinusoids are learned."""
+        there = {side: name for side, name in POSITIONS.items() if self._tensors.has(name)}
+        tables = {}
+        for side, name in there.items():
+            table = self._tensors.take_if_there(name)
+            if table is None or table.shape[1:] != (self._d_model,) or not np.isfinite(table).all():
+                self._tensors.reasons.append(f"{name} is not a vector for each position")
+                return
+            tables[side] = self._columns(table)
+        for frequencies, first in itertools.product(FREQUENCIES, FIRST_POSITIONS):
+            if all(_are_sinusoids(table, frequencies, first) for table in tables.values()):
+                if tables:
+                    self.options |= {"sinusoid_frequencies": frequencies, "first_position": first}
+                return
+        if len({len(table) for table in tables.values()}) > 1 or len(tables) < len(POSITIONS):
+            self._tensors.reasons.append("its sides have unlike positions")
+            return
+        self.options |= {"positions": "learned", "max_positions": len(tables["encoder"])}
+        for side, table in tables.items():
+            self.weights[f"{SIDES[side]}_embedding.positions.weight"] = table
+
+    def take_stack(self, side: str) -> None:
+        """Take all layers of the encoder or the decoder."""
+        prefix = "decoder_" if side == "decoder" else ""
+        count, d_ff = (
+            self.options.get(f"{prefix}{key}", self.options[key]) for key in ("num_layers", "d_ff")
+        )
+        if self.options["norm"] == "pre":
+            self._take_norm(f"model.{side}.layer_norm", f"{side}_norm")
+        for number in range(count):
+            theirs, ours = f"model.{side}.layers.{number}", f"{side}_layers.{number}"
+            if not self._tensors.has(f"{theirs}.fc1.weight"):
+                self._tensors.reasons.append(f"it has {number:,} layers of the {side}, not {count}")
+                return
+            self._take_attention(f"{theirs}.self_attn", f"{ours}.self_attention")
+            if side == "decoder":
+                self._take_attention(f"{theirs}.encoder_attn", f"{ours}.memory_attention")
+            inner = self._take_linear(f"{theirs}.fc1", d_ff)
+            self._put(f"{ours}.feed_forward.inner", inner)
+            self._put(f"{ours}.feed_forward.outer", self._take_linear(f"{theirs}.fc2", d_ff))
+            self._take_norm(f"{theirs}.final_layer_norm", f"{ours}.feed_forward_residual.norm")
+
+    def _take_attention(self, theirs: str, ours: str) -> None:
+        parts = {
+            letter: self._take_linear(f"{theirs}.{letter}_proj", self._d_model) for letter in "qkv"
+        }
+        groups = {"queries_keys_values": "qkv"}
+        if ours.endswith("memory_attention"):
+            groups = {"queries": "q", "keys_values": "kv"}
+        for name, letters in groups.items():
+            linear = {
+                part: self._joined([parts[letter][part] for letter in letters])
+                for part in ("weight", "bias")
+            }
+            self._put(f"{ours}.{name}", linear)
+        self._put(f"{ours}.output", self._take_linear(f"{theirs}.out_proj", self._d_model))
+        self._take_norm(f"{theirs}_layer_norm", f"{ours}_residual.norm")
+
+    def _take_linear(self, name: str, width: int) -> Linear:
+        """Return a layer between vectors of the model and vectors of ``width`` numbers."""
+        if MODEL_AXIS[name.rpartition(".")[2]] == 0:
+            weight = self._tensors.take(f"{name}.weight", self._d_model, width)
+            bias = self._tensors.take(f"{name}.bias", self._d_model)
+            return {"weight": self._rows(weight), "bias": self._rows(bias)}
+        weight = self._tensors.take(f"{name}.weight", width, self._d_model)
+        return {"weight": self._columns(weight), "bias": self._tensors.take(f"{name}.bias", width)}
+
+    def _take_norm(self, theirs: str, ours: str) -> None:
+        for part in ("weight", "bias"):
+            found = self._tensors.take(f"{theirs}.{part}", self._d_model)
+            self.weights[f"{ours}.{part}"] = self._rows(found)
+
+    def _put(self, name: str, linear: Linear) -> None:
+        self.weights.update({f"{name}.{part}": array for part, array in linear.items()})
+
+    # What stands for a missing tensor may be as large as the configuration says, so that nothing
+    # is computed any more once one is missing.
+    def _joined(self, arrays: list[Array]) -> Array:
+        return arrays[0] if self._tensors.is_wrong else np.concatenate(arrays)
+
+    def _columns(self, array: Array) -> Array:
+        return array if self._tensors.is_wrong else array[:, self._order]
+
+    def _rows(self, array: Array) -> Array:
+        return array if self._tensors.is_wrong else array[self._order]
+
+    def leave_out_zeros(self) -> None:
+        """Leave out biases that are all zero, and set the options of those that are left."""
+        groups = {
+            "output_bias": ["output_bias"],
+            "attention_biases": [n for n in self.weights if "attention" in n and "norm" not in n],
+            "feed_forward_biases": [n for n in self.weights if "feed_forward." in n],
+        }
+        for option, names in groups.items():
+            biases = [name for name in names if name.endswith("bias")]
+            self.options[option] = any(self.weights[name].any() for name in biases)
+            if not self.options[option]:
+                for name in biases:
+                    del self.weights[name]
+
+
+def _are_sinusoids(table: Array, frequencies: str, first_position: int) -> bool:
+    if table.shape[1] % 2:
+        return False
+    ours = sinusoids(len(table), table.shape[1], frequencies, first_position).numpy()
+    return np.abs(table - ours).max(initial=0.0) < ROUNDING

@@ -1,0 +1,80 @@
+"""The vocabularies of a model of Hugging Face, with our names of the marks."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from nmt_cli.corpus.mapped_sentencepiece import END, START, UNKNOWN, read_ids
+from nmt_cli.corpus.normalization import Side
+from nmt_cli.interchange.ctranslate2_folder import read_config
+
+FILES: dict[Side, str] = {"source": "vocab.json", "target": "target_vocab.json"}
+NAMES = {"unk": UNKNOWN, "eos": END, "pad": "<pad>"}  # unless tokenizer_config.json has others
+
+
+class Vocabularies(NamedTuple):
+    """The pieces of both sides by id, with our names of unknown pieces and of the end."""
+
+    pieces: dict[Side, list[str]]
+    pad: str
+    are_separate: bool
+
+
+def read_vocabularies(
+    folder: Path, eos_id: int, sizes: Mapping[Side, int], reasons: list[str]
+) -> Vocabularies:
+    """Return the vocabularies; ``sizes`` are the rows of their matrices.
+
+    What speaks against them is added to ``reasons``. Raises as ``read_ids`` does.
+    """
+    config = read_config(folder, "tokenizer_config.json")
+    names = {key: _name(config.get(f"{key}_token"), name) for key, name in NAMES.items()}
+    are_separate = bool(config.get("separate_vocabs", False))
+    found: dict[Side, list[str]] = {}
+    for side, size in sizes.items():
+        file = FILES[side if are_separate else "source"]
+        ids = read_ids(folder / file)
+        pieces = sorted(ids, key=ids.__getitem__)
+        if sorted(ids.values()) != list(range(len(ids))):
+            reasons.append(f"the numbers in {file} are not 0 to {len(ids) - 1:,}, each once")
+        elif len(pieces) != size:
+            reasons.append(f"{file} has {len(pieces):,} pieces, its matrix {size:,} rows")
+        elif not 0 <= eos_id < size or pieces[eos_id] != names["eos"]:
+            reasons.append(f"eos_token_id is {eos_id:,}, which is not {names['eos']} in {file}")
+        elif names["unk"] not in pieces:
+            reasons.append(f"{file} has no {names['unk']}")
+        else:
+            rename(pieces, ids[names["unk"]], UNKNOWN, reasons)
+            rename(pieces, eos_id, END, reasons)
+        found[side] = pieces
+    return Vocabularies(found, names["pad"], are_separate)
+
+
+def rename(pieces: list[str], number: int, mark: str, reasons: list[str]) -> None:
+    """Give the piece of this number our name; if another piece has it, add a reason."""
+    if pieces[number] != mark and mark in pieces:
+        reasons.append(f"its vocabulary has both {pieces[number]} and {mark}")
+    pieces[number] = mark
+
+
+def start_of_decoder(
+    vocabularies: Vocabularies, start_id: int, eos_id: int, reasons: list[str]
+) -> str:
+    """Return ``model.decoder_start`` of a decoder whose first vector is not zero."""
+    pieces = vocabularies.pieces["target"]
+    if start_id == eos_id:
+        return "eos"
+    if pieces[start_id] not in {vocabularies.pad, START}:
+        reasons.append(f"its decoder starts with {pieces[start_id]}, which texts may have")
+        return "bos"
+    rename(pieces, start_id, START, reasons)
+    if not vocabularies.are_separate:
+        vocabularies.pieces["source"][:] = pieces
+    return "bos"
+
+
+def _name(value: Any, default: str) -> str:
+    """Return the name of a mark; older files hold it in an object."""
+    if isinstance(value, dict):
+        value = value.get("content")
+    return value if isinstance(value, str) else default

@@ -1,0 +1,96 @@
+"""Reads tensors that ``torch.save`` wrote; nothing in the file is executed.
+
+Before torch reads the file, the names of all functions in it are compared with those that tensors
+need, so that a file with another one is refused, whatever torch itself allows. A tensor that is
+larger than its file is refused as well, so that memory is bounded by the size of the file.
+"""
+
+import pickle
+import pickletools
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from nmt_cli.errors import DamagedError, UserError
+
+TYPES = ("Float", "Half", "BFloat16", "Double", "Long", "Int", "Short", "Char", "Byte", "Bool")
+NAMES = frozenset(
+    {
+        "collections OrderedDict",
+        "torch._utils _rebuild_tensor_v2",
+        "torch._utils _rebuild_parameter",
+        *(f"torch {kind}Storage" for kind in TYPES),
+    }
+)
+# Opcodes of pickle that find a function otherwise than by a name in the file, or call it.
+OTHER_CALLS = {"STACK_GLOBAL", "INST", "OBJ", "EXT1", "EXT2", "EXT4", "NEWOBJ_EX"}
+LONGEST = 200  # characters of names in a message
+LARGEST_PICKLE = 50 << 20  # bytes of the part without the numbers
+
+
+def read_pickled_tensors(path: Path) -> dict[str, Tensor]:
+    """Return the tensors of a file by name.
+
+    Raises UserError if it cannot be read or holds anything else, DamagedError if it is damaged.
+    """
+    try:
+        if not zipfile.is_zipfile(path):
+            raise UserError(
+                f"{path} was written before torch 1.6, or is damaged; load it where you trust it, "
+                "and save it as model.safetensors."
+            )
+        unknown = sorted({name for name in _calls(path) if name not in NAMES})
+        if unknown:
+            named = ascii(", ".join(name.replace(" ", ".") for name in unknown[:3]))[1:-1]
+            raise UserError(
+                f"{path} may run code, so it was not loaded: it calls {named[:LONGEST]}; get the "
+                "weights as model.safetensors."
+            )
+        found = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}.") from None
+    except (zipfile.BadZipFile, ValueError, RuntimeError, EOFError, pickle.UnpicklingError):
+        raise _damaged(path) from None
+    except (AttributeError, IndexError, KeyError, TypeError, MemoryError, OverflowError):
+        raise _damaged(path) from None  # of instructions that make no sense
+    if not isinstance(found, dict):
+        raise UserError(f"{path} holds no tensors by name.")
+    kinds = {type(value) for value in found.values()} - {Tensor, torch.nn.Parameter}
+    if kinds or not all(isinstance(name, str) for name in found):
+        raise UserError(f"{path} holds other things than tensors by name.")
+    _refuse_large(path, found)
+    return {name: tensor.detach() for name, tensor in found.items()}
+
+
+def _calls(path: Path) -> Iterator[str]:
+    """Yield the names of functions in a file. Raises ValueError if it is damaged."""
+    with zipfile.ZipFile(path) as file:
+        entries = file.infolist()
+        pickles = [each for each in entries if each.filename.endswith(".pkl")]
+        if len(pickles) != 1 or any(each.compress_type for each in entries):
+            raise ValueError("torch writes one, and compresses nothing")
+        if pickles[0].file_size > LARGEST_PICKLE:
+            raise ValueError("it is too large")
+        content = file.read(pickles[0])
+    for opcode, argument, _ in pickletools.genops(content):
+        if opcode.name == "GLOBAL":
+            yield str(argument)
+        elif opcode.name in OTHER_CALLS:
+            yield opcode.name
+
+
+def _refuse_large(path: Path, tensors: dict[str, Tensor]) -> None:
+    """Raise DamagedError if the tensors, each once, hold more bytes than the file."""
+    sizes = {
+        (each.data_ptr(), each.shape, each.stride(), each.dtype): each.numel() * each.itemsize
+        for each in tensors.values()
+    }
+    if sum(sizes.values()) > path.stat().st_size:
+        raise _damaged(path)
+
+
+def _damaged(path: Path) -> DamagedError:
+    return DamagedError(f"{path} is damaged, or torch did not write it; get the file again.")

@@ -1,0 +1,314 @@
+"""Folders of Hugging Face become ours: those that the export writes, in the documented layout."""
+
+import json
+import re
+import zipfile
+
+import numpy as np
+import pytest
+import safetensors.torch
+import torch
+from click.testing import CliRunner
+
+from nmt_cli import cli
+from nmt_cli.commands import export
+from nmt_cli.corpus import sentencepiece_tokenizer
+from nmt_cli.decoding.rescorer import Rescorer
+from nmt_cli.errors import DamagedError, UserError
+from nmt_cli.interchange.huggingface_folder import read_tensors
+from nmt_cli.interchange.huggingface_import import import_huggingface
+from nmt_cli.model_directory import load_model
+from tests.interchange.test_huggingface_layout import EXPORTABLE, marian_positions
+
+# Each would write a file if it ran.
+CALLS = [
+    *("os.system", "posix.system", "os.popen", "subprocess.Popen"),
+    *("subprocess.getoutput", "builtins.eval", "builtins.exec", "builtins.__import__"),
+    *("builtins.getattr", "builtins.open", "importlib.import_module", "runpy.run_path"),
+    *("functools.partial", "operator.attrgetter", "operator.methodcaller", "pickle.loads"),
+    *("shutil.rmtree", "pathlib.Path", "torch.load", "torch.hub.load"),
+    *(
+        "torch._utils._rebuild_device_tensor_from_numpy",
+        "builtins.bytearray",
+        "code.interact",
+        "pty.spawn",
+    ),
+]
+TEXTS = [("the cat sat", "a dog and"), ("", "mat"), ("on the mat", "")]
+# Heads narrower than d_model / num_heads come back as wide as those.
+SAME = [each for each in EXPORTABLE if not {"d_k", "d_v"} & each.keys()]
+
+
+def run_import(*arguments, program="huggingface"):
+    return CliRunner().invoke(cli.main, ["import", *map(str, arguments), "--from", program])
+
+
+def exported(model, name="theirs"):
+    output = model.parent / name
+    export.run(model, output_format="huggingface", output=output, verify=0)
+    return output
+
+
+def changed(folder, name="config.json", **values):
+    path = folder / name
+    path.write_text(json.dumps({**json.loads(path.read_text()), **values}))
+
+
+def with_tensors(folder, change):
+    path = folder / "model.safetensors"
+    safetensors.torch.save_file(change(safetensors.torch.load_file(path)), path)
+
+
+def scores_of(path):
+    found = Rescorer.load(path, device="cpu", precision="fp32").rescore(TEXTS)
+    return [each.token_scores for each in found]
+
+
+def same_scores(one, other):
+    for found, expected in zip(scores_of(one), scores_of(other), strict=True):
+        assert found == pytest.approx(expected, abs=1e-5)
+
+
+def ids(options):
+    return "-".join(map(str, options))
+
+
+@pytest.fixture
+def untried(monkeypatch):
+    """Leave out the process that tries a SentencePiece model, which takes most of the time."""
+    monkeypatch.setattr(sentencepiece_tokenizer, "_survives_trial", lambda path: True)
+
+
+@pytest.mark.usefixtures("untried")
+@pytest.mark.parametrize("options", SAME, ids=ids)
+def test_the_import_of_an_export_is_the_identity(make_model, options):
+    model = load_model(make_model(**options))
+    found = import_huggingface(exported(model.path))
+    wanted = {name: each.detach().numpy() for name, each in model.model.named_parameters()}
+    assert found.weights.keys() == wanted.keys()
+    for name, weight in wanted.items():
+        assert np.array_equal(found.weights[name], weight), name
+    assert found.pieces == model.tokenizer.pieces(range(model.tokenizer.size))
+    assert found.architecture == model.settings.architecture
+
+
+@pytest.mark.usefixtures("untried")
+@pytest.mark.parametrize("options", [each for each in EXPORTABLE if each not in SAME], ids=ids)
+def test_narrow_heads_compute_what_the_model_computes(make_model, options):
+    model = make_model(**options)
+    result = run_import(exported(model), "--output", model.parent / "ours")
+    assert result.exit_code == 0, result.output
+    same_scores(model.parent / "ours", model)
+
+
+def test_two_sentencepiece_models_come_back_as_they_were(make_model, two_models):
+    tokenizer, options = two_models
+    model = load_model(make_model(pieces=tokenizer, **options, output_bias=True))
+    assert run_import(exported(model.path), "--output", model.path.parent / "ours").exit_code == 0
+    found = load_model(model.path.parent / "ours")
+    for name in ("source.spm", "target.spm", "vocab.json"):
+        assert (found.path / name).read_bytes() == (model.path / name).read_bytes()
+    assert found.settings.architecture == model.settings.architecture
+    for (name, weight), (other, expected) in zip(
+        found.model.named_parameters(), model.model.named_parameters(), strict=True
+    ):
+        assert name == other
+        assert torch.equal(weight, expected)
+    text = ">>deu<< the cat \u4e2d"
+    assert found.tokenizer.encode(text) == tokenizer.encode(text)
+
+
+@pytest.fixture
+def folder(make_model, untried):
+    """A folder of a small MarianMTModel that starts with zeros and has biases."""
+    return exported(make_model(decoder_start="zeros", attention_biases=True, output_bias=True))
+
+
+def with_legacy_names(tensors):
+    """Add what old files hold besides: each name of the matrix, and tables of sinusoids."""
+    shared, table = tensors["model.shared.weight"], torch.from_numpy(marian_positions(50, 18))
+    names = [f"model.{side}.embed_tokens.weight" for side in ("encoder", "decoder")]
+    tables = [f"model.{side}.embed_positions.weight" for side in ("encoder", "decoder")]
+    tied = dict.fromkeys([*names, "lm_head.weight"], shared)
+    return {**tensors, **tied, **{name: table.to(shared.dtype) for name in tables}}
+
+
+def test_old_pickled_files_in_half_precision_become_fp32(folder):
+    whole = import_huggingface(folder)
+    tensors = safetensors.torch.load_file(folder / "model.safetensors")
+    halves = {name: tensor.half() for name, tensor in tensors.items()}
+    torch.save(with_legacy_names(halves), folder / "pytorch_model.bin")
+    (folder / "model.safetensors").unlink()
+    found = import_huggingface(folder)
+    assert found.architecture == whole.architecture
+    assert found.weights.keys() == whole.weights.keys()
+    for name, weight in whole.weights.items():
+        assert found.weights[name].dtype == np.float32
+        assert np.array_equal(found.weights[name], weight.astype(np.float16)), name
+
+
+def test_a_start_that_is_no_zeros_is_a_piece(folder):
+    def trained(tensors):
+        tensors["model.shared.weight"][-1] = 0.5
+        return tensors
+
+    with_tensors(folder, trained)
+    vocabulary = json.loads((folder / "vocab.json").read_text())
+    vocabulary["start"] = vocabulary.pop("<s>")
+    (folder / "vocab.json").write_text(json.dumps(vocabulary))
+    found = import_huggingface(folder)
+    assert found.architecture.decoder_start == "bos"
+    assert found.pieces[-1] == "<s>"
+    assert len(found.weights["output_weight"]) == len(found.pieces) == 301
+    assert (found.weights["output_weight"][-1] == 0.5).all()
+
+
+def test_all_reasons_are_listed_at_once(folder):
+    changed(folder, model_type="marian", normalize_embedding=True, d_model="18",
+            activation_function="quick_gelu", decoder_start_token_id=-1)  # fmt: skip
+    with pytest.raises(UserError) as caught:
+        import_huggingface(folder)
+    assert str(caught.value) == (
+        f"{folder} cannot be imported: its normalize_embedding is True, which the class marian "
+        "does not compute; its activation_function is quick_gelu; its d_model is 18; its heads do "
+        "not divide its d_model 1; its decoder_start_token_id is -1."
+    )
+
+
+def test_other_models_are_refused(folder):
+    changed(folder, model_type="bart")
+    with pytest.raises(UserError, match="model_type is bart, and only marian and pegasus can"):
+        import_huggingface(folder)
+
+
+def test_every_tensor_is_used_and_none_is_missing(folder):
+    def spoilt(tensors):
+        del tensors["model.encoder.layers.1.fc2.bias"]
+        tensors["model.decoder.layers.0.self_attn.out_proj.bias"] = torch.zeros(3)
+        tensors["final_logits_bias"][0, 5] = torch.nan
+        return {**tensors, "model.encoder.layers.2.fc1.bias": torch.zeros(11),
+                "lm_head.weight": torch.ones(301, 18)}  # fmt: skip
+
+    with_tensors(folder, spoilt)
+    (folder / "source.spm").unlink()
+    changed(folder, "vocab.json", more=301)
+    with pytest.raises(UserError) as caught:
+        import_huggingface(folder)
+    message = str(caught.value)
+    assert "\n" not in message
+    for reason in (
+        "1 tensor missing: model.encoder.layers.1.fc2.bias",
+        "1 tensor unknown: model.encoder.layers.2.fc1.bias",
+        "self_attn.out_proj.bias has the shape [3], not [18]",
+        "final_logits_bias holds a number that is not finite",
+        "lm_head.weight is not model.shared.weight, as its configuration says",
+        "it has no source.spm and target.spm",
+        "vocab.json has 302 pieces, its matrix 301 rows",
+    ):
+        assert reason in message, message
+
+
+@pytest.mark.parametrize(
+    ("file", "values", "reason"),
+    [
+        ("config.json", {"encoder_layers": 10**7}, "it has 2 layers of the encoder, not 10000000"),
+        ("config.json", {"encoder_ffn_dim": 10**7}, "has the shape [11, 18], not [10000000, 18]"),
+        ("config.json", {"vocab_size": 10**7}, "vocab.json has 301 pieces, its matrix 10,000,000"),
+        ("config.json", {"eos_token_id": 4}, "eos_token_id is 4, which is not </s> in vocab.json"),
+        ("config.json", {"decoder_start_token_id": 9}, "which texts may have"),
+        ("vocab.json", {"more": 7}, "the numbers in vocab.json are not 0 to 301, each once"),
+        ("tokenizer_config.json", {"unk_token": {"content": "<u>"}}, "vocab.json has no <u>"),
+    ],
+)
+def test_values_that_do_not_fit_are_refused(folder, file, values, reason):
+    changed(folder, file, **values)
+    with pytest.raises(UserError, match=re.escape(reason)) as caught:
+        import_huggingface(folder)
+    assert "\n" not in str(caught.value)
+
+
+def calling(name, marker):
+    """Return a pickle that calls a function with a command as its argument."""
+    module, _, function = name.rpartition(".")
+    argument = f"touch {marker}".encode()
+    return (
+        b"\x80\x02c" + f"{module}\n{function}\n".encode()
+        + b"X" + len(argument).to_bytes(4, "little") + argument + b"\x85R."
+    )  # fmt: skip
+
+
+def zipped(path, content, compression=zipfile.ZIP_STORED):
+    with zipfile.ZipFile(path, "w", compression) as file:
+        file.writestr("archive/data.pkl", content)
+        file.writestr("archive/version", "3\n")
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_pickles_that_call_functions_are_refused(tmp_path, name):
+    path, marker = tmp_path / "pytorch_model.bin", tmp_path / "ran"
+    zipped(path, calling(name, marker))
+    with pytest.raises(UserError, match=f"may run code.* {re.escape(name)}") as caught:
+        read_tensors(tmp_path)
+    assert "\n" not in str(caught.value)
+    path.write_bytes(calling(name, marker))
+    with pytest.raises(UserError, match=r"before torch 1\.6, or is damaged"):
+        read_tensors(tmp_path)
+    assert not marker.exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "named"),
+    [
+        (b"\x80\x04\x8c\x02os\x8c\x06system\x93\x8c\x04true\x85R.", "it calls STACK_GLOBAL"),
+        (b"(S'true'\nios\nsystem\n.", "it calls INST"),
+        (b"\x80\x02\x82\x01.", "it calls EXT1"),
+    ],
+)
+def test_functions_that_are_found_in_other_ways_are_refused(tmp_path, content, named):
+    zipped(tmp_path / "pytorch_model.bin", content)
+    with pytest.raises(UserError, match=named):
+        read_tensors(tmp_path)
+
+
+def test_files_that_are_no_tensors_are_refused_in_one_line(tmp_path):
+    path = tmp_path / "pytorch_model.bin"
+    torch.save({"a": torch.ones(1).expand(10**12)}, path)
+    hostile = [path.read_bytes()]
+    for other in ({"a": torch.ones(3), "b": 1}, [torch.ones(3)], {1: torch.ones(3)}):
+        torch.save(other, path)
+        hostile.append(path.read_bytes())
+    torch.save({"a": torch.ones(40)}, path)
+    hostile += [path.read_bytes()[:length] for length in (0, 100, 700)]
+    zipped(path, b"\x80\x02}." + b" " * 10_000, zipfile.ZIP_DEFLATED)
+    hostile.append(path.read_bytes())
+    for content in (
+        b"\x80\x02R.",
+        b"\x80\x02h\x09.",
+        b"",
+        b"\x80\x02ccollections\nOrderedDict\nK\x01\x85R.",
+    ):
+        zipped(path, content)
+        hostile.append(path.read_bytes())
+    for data in hostile:
+        path.write_bytes(data)
+        with pytest.raises((UserError, DamagedError)) as caught:
+            read_tensors(tmp_path)
+        assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"\xff" * 99, (1 << 60).to_bytes(8, "little") + b"{}"])
+def test_a_damaged_safetensors_file_is_refused(tmp_path, data):
+    (tmp_path / "model.safetensors").write_bytes(data)
+    with pytest.raises(DamagedError, match=r"model\.safetensors is damaged: ") as caught:
+        read_tensors(tmp_path)
+    assert "\n" not in str(caught.value)
+
+
+def test_wrong_use_of_the_command(tmp_path):
+    result = run_import(tmp_path, "--output", tmp_path / "new")
+    assert result.exit_code == 1
+    assert "has no config.json; give the folder of a model of Hugging Face." in result.output
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "marian"}))
+    result = run_import(tmp_path, "--output", tmp_path / "new")
+    assert "cannot be imported: its d_model is None; its encoder_layers is None" in result.output
+    assert not (tmp_path / "new").exists()

@@ -1,0 +1,127 @@
+"""Random models that Hugging Face's transformers makes and saves compute the same here."""
+
+import json
+
+import pytest
+import sentencepiece
+import torch
+
+from nmt_cli.decoding.rescorer import Rescorer
+from nmt_cli.model_directory import load_model
+from tests.interchange.conftest import trained
+from tests.interchange.test_huggingface_import import exported, run_import
+
+transformers = pytest.importorskip("transformers", reason="transformers is not installed")
+
+pytestmark = [
+    pytest.mark.slow,  # transformers is no dependency of the other tests
+    pytest.mark.filterwarnings("default"),  # its own
+]
+SOURCE, TARGET = "the cat and a dog", "ein Hund auf der Matte"
+SIZES = {
+    **{"d_model": 24, "encoder_layers": 2, "decoder_layers": 3},
+    **{"encoder_ffn_dim": 20, "decoder_ffn_dim": 28, "dropout": 0.0},
+    **{"encoder_attention_heads": 4, "decoder_attention_heads": 3, "init_std": 0.3},
+}
+SEPARATE = {"share_encoder_decoder_embeddings": False, "separate": True}
+MODELS = [
+    {"activation_function": "relu", "scale_embedding": True},
+    {"activation_function": "swish", "half": True, "scale_embedding": True},
+    {"activation_function": "gelu", **SEPARATE},
+    {"activation_function": "gelu_new", **SEPARATE, "tie_word_embeddings": False},
+    {"pegasus": True, "scale_embedding": True},
+    {"pegasus": True, "activation_function": "relu", "half": True},
+    {"pegasus": True, "tie_word_embeddings": False, "learned": True},
+    {"pad": 0.4},
+]
+
+
+def write_tokenizer(folder, *, separate):
+    folder.mkdir()
+    texts = {"source": ["the cat sat on the mat", "a dog and the cat"],
+             "target": ["die Katze auf der Matte", "ein Hund und eine"]}  # fmt: skip
+    marks, sides = ["</s>", "<unk>"], {}
+    for side, lines in texts.items():
+        model = trained(folder / side, lines)
+        (folder / f"{side}.spm").write_bytes(model)
+        processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+        sides[side] = processor.id_to_piece(list(range(2, 22 if side == "source" else 24)))
+    if separate:
+        vocabularies = {"vocab": sides["source"], "target_vocab": sides["target"]}
+    else:
+        vocabularies = {"vocab": list(dict.fromkeys([*sides["source"], *sides["target"]]))}
+    sizes = []
+    for name, pieces in vocabularies.items():
+        ids = {piece: number for number, piece in enumerate([*marks, *pieces, "<pad>"])}
+        (folder / f"{name}.json").write_text(json.dumps(ids))
+        sizes.append(len(ids))
+    config = {"tokenizer_class": "MarianTokenizer", "separate_vocabs": separate}
+    (folder / "tokenizer_config.json").write_text(json.dumps(config))
+    return sizes[0], sizes[-1]
+
+
+def random_model(folder, options):
+    """Save a random model of transformers; return it in fp32."""
+    options = dict(options)
+    kind = "Pegasus" if options.pop("pegasus", False) else "Marian"
+    half, learned = options.pop("half", False), options.pop("learned", False)
+    pad = options.pop("pad", 0.0)
+    size, of_target = write_tokenizer(folder, separate=options.pop("separate", False))
+    start = of_target - 1
+    config = getattr(transformers, f"{kind}Config")(
+        **SIZES, vocab_size=size, max_position_embeddings=64, eos_token_id=0,
+        forced_eos_token_id=0, pad_token_id=min(size, of_target) - 1, decoder_start_token_id=start,
+        **({"decoder_vocab_size": of_target} if kind == "Marian" else {}), **options,
+    )  # fmt: skip
+    torch.manual_seed(5)
+    name = {"Marian": "MarianMTModel", "Pegasus": "PegasusForConditionalGeneration"}[kind]
+    model = getattr(transformers, name)(config).eval()
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if "embed_positions" not in name and parameter.ndim == 1:
+                parameter.normal_(std=0.3)
+            if learned and "embed_positions" in name:
+                parameter.normal_(std=0.3)
+        model.final_logits_bias.normal_()
+        model.get_decoder().embed_tokens.weight[start] = pad
+        model.get_encoder().embed_tokens.weight[size - 1] = pad
+    (model.half() if half else model).save_pretrained(folder)
+    return model.float()
+
+
+@torch.no_grad()
+def scores_of(model, tokenizer, *, without_start):
+    """Return the log-probabilities of the pieces of TARGET and its end."""
+    source = tokenizer(SOURCE, return_tensors="pt").input_ids
+    target = tokenizer(text_target=TARGET, return_tensors="pt").input_ids[0]
+    start = torch.tensor([model.config.decoder_start_token_id])
+    read = torch.cat((start, target[:-1]))[None]
+    logits = model(input_ids=source, decoder_input_ids=read).logits[0]
+    if without_start:  # its logit counts there, and our model has no such piece
+        logits[:, start] = -torch.inf
+    return logits.log_softmax(1).gather(1, target[:, None]).squeeze(1).tolist()
+
+
+@pytest.mark.parametrize("options", MODELS, ids=lambda options: "-".join(map(str, options)))
+def test_log_probabilities_are_those_of_transformers(tmp_path, options):
+    folder = tmp_path / "theirs"
+    model = random_model(folder, options)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(str(folder))
+    expected = scores_of(model, tokenizer, without_start="pad" not in options)
+    result = run_import(folder, "--output", tmp_path / "ours")
+    assert result.exit_code == 0, result.output
+    rescorer = Rescorer.load(tmp_path / "ours", device="cpu", precision="fp32")
+    (found,) = rescorer.rescore([(SOURCE, TARGET)])
+    assert len(found.token_scores) > 9
+    assert found.token_scores == pytest.approx(expected, abs=1e-4)
+    loaded = load_model(tmp_path / "ours")
+    assert [*loaded.tokenizer.encode(SOURCE), loaded.tokenizer.eos_id] == tokenizer(
+        SOURCE
+    ).input_ids
+    if "share_encoder_decoder_embeddings" in options:
+        return  # the export has no class for it
+    exported(tmp_path / "ours", "again")
+    result = run_import(tmp_path / "again", "--output", tmp_path / "last")
+    assert result.exit_code == 0, result.output
+    for name in ("model.safetensors", "vocab.json", "config.json"):
+        assert (tmp_path / "last" / name).read_bytes() == (tmp_path / "ours" / name).read_bytes()
