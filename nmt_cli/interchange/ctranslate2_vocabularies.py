@@ -11,9 +11,11 @@ from nmt_cli.interchange.ctranslate2_folder import read_vocabulary
 from nmt_cli.interchange.imported_model import problems_of_pieces
 from nmt_cli.interchange.tensors_taken import TensorsTaken
 
+PEGASUS_MODEL = "spiece.model"
 SENTENCEPIECE_FILES: tuple[dict[Side, str], ...] = (
     {"source": "source.spm", "target": "target.spm"},
     {"source": "sentencepiece.model", "target": "sentencepiece.model"},
+    {"source": PEGASUS_MODEL, "target": PEGASUS_MODEL},
 )
 
 

@@ -5,6 +5,7 @@ Biases that are all zero, which its classes always have, are left out.
 """
 
 import itertools
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from nmt_cli.corpus.normalization import Side
 from nmt_cli.errors import UserError
 from nmt_cli.interchange.ctranslate2_folder import CONFIG, Array, read_config
 from nmt_cli.interchange.ctranslate2_options import FIRST_POSITIONS
-from nmt_cli.interchange.ctranslate2_vocabularies import read_sentencepiece
+from nmt_cli.interchange.ctranslate2_vocabularies import PEGASUS_MODEL, read_sentencepiece
 from nmt_cli.interchange.huggingface_folder import read_tensors
 from nmt_cli.interchange.huggingface_layout import MODEL_AXIS, SIDES, sines_first
 from nmt_cli.interchange.huggingface_options import Configuration, read_configuration
@@ -49,20 +50,23 @@ def import_huggingface(folder: Path) -> ImportedModel:
         config = read_configuration(read_config(folder))
         tensors = TensorsTaken(read_tensors(folder))
         sizes: dict[Side, int] = {"source": config.sizes[0], "target": config.sizes[1]}
-        vocabularies = read_vocabularies(folder, config.eos_id, sizes, tensors.reasons)
-        return _model(config, tensors, vocabularies, folder)
+        models = read_sentencepiece(folder)
+        vocabularies = read_vocabularies(folder, models, config.eos_id, sizes, tensors.reasons)
+        return _model(config, tensors, vocabularies, models)
     except ValueError as error:  # also values that no architecture has
         reasons = " ".join(str(error).split())
         raise UserError(f"{folder} cannot be imported: {reasons}.") from None
 
 
 def _model(
-    config: Configuration, tensors: TensorsTaken, vocabularies: Vocabularies, folder: Path
+    config: Configuration,
+    tensors: TensorsTaken,
+    vocabularies: Vocabularies,
+    models: Mapping[Side, bytes] | None,
 ) -> ImportedModel:
     """Return the model. Raises ValueError with all reasons if it is none of ours."""
-    models = read_sentencepiece(folder)
     if models is None:
-        tensors.reasons.append("it has no source.spm and target.spm, which cut the text")
+        tensors.reasons.append(f"it has no source.spm and target.spm, and no {PEGASUS_MODEL}")
     taken = _Weights(config, tensors)
     taken.take_embeddings(vocabularies)
     taken.take_positions()

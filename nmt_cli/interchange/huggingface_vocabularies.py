@@ -6,9 +6,13 @@ from typing import Any, NamedTuple
 
 from nmt_cli.corpus.mapped_sentencepiece import END, START, UNKNOWN, read_ids
 from nmt_cli.corpus.normalization import Side
+from nmt_cli.corpus.sentencepiece_tokenizer import load_processor
 from nmt_cli.interchange.ctranslate2_folder import read_config
+from nmt_cli.interchange.ctranslate2_vocabularies import PEGASUS_MODEL
 
 FILES: dict[Side, str] = {"source": "vocab.json", "target": "target_vocab.json"}
+# What Pegasus has behind <pad> and </s>, and before the other pieces of its SentencePiece model.
+MASKS = ("<mask_1>", "<mask_2>", *(f"<unk_{number}>" for number in range(2, 103)))
 NAMES = {"unk": UNKNOWN, "eos": END, "pad": "<pad>"}  # unless tokenizer_config.json has others
 
 
@@ -21,19 +25,27 @@ class Vocabularies(NamedTuple):
 
 
 def read_vocabularies(
-    folder: Path, eos_id: int, sizes: Mapping[Side, int], reasons: list[str]
+    folder: Path,
+    models: Mapping[Side, bytes] | None,
+    eos_id: int,
+    sizes: Mapping[Side, int],
+    reasons: list[str],
 ) -> Vocabularies:
     """Return the vocabularies; ``sizes`` are the rows of their matrices.
 
-    What speaks against them is added to ``reasons``. Raises as ``read_ids`` does.
+    Without a file of their own, they are those of the SentencePiece model in ``models``. What
+    speaks against them is added to ``reasons``. Raises as ``read_ids`` does.
     """
     config = read_config(folder, "tokenizer_config.json")
     names = {key: _name(config.get(f"{key}_token"), name) for key, name in NAMES.items()}
     are_separate = bool(config.get("separate_vocabs", False))
+    model = None if (folder / FILES["source"]).exists() else (models or {}).get("source")
+    if model is not None and config.get("offset", len(MASKS)) != len(MASKS):
+        reasons.append(f"its tokenizer has the offset {config['offset']}, not {len(MASKS)}")
     found: dict[Side, list[str]] = {}
     for side, size in sizes.items():
-        file = FILES[side if are_separate else "source"]
-        ids = read_ids(folder / file)
+        file = FILES[side if are_separate else "source"] if model is None else PEGASUS_MODEL
+        ids = read_ids(folder / file) if model is None else _ids_of_pegasus(model, names)
         pieces = sorted(ids, key=ids.__getitem__)
         if sorted(ids.values()) != list(range(len(ids))):
             reasons.append(f"the numbers in {file} are not 0 to {len(ids) - 1:,}, each once")
@@ -48,6 +60,13 @@ def read_vocabularies(
             rename(pieces, eos_id, END, reasons)
         found[side] = pieces
     return Vocabularies(found, names["pad"], are_separate)
+
+
+def _ids_of_pegasus(model: bytes, names: Mapping[str, str]) -> dict[str, int]:
+    processor = load_processor(model, PEGASUS_MODEL)
+    own = processor.id_to_piece(list(range(2, processor.get_piece_size())))
+    pieces = (names["pad"], names["eos"], *MASKS, *own)
+    return {piece: number for number, piece in enumerate(pieces)}
 
 
 def rename(pieces: list[str], number: int, mark: str, reasons: list[str]) -> None:

@@ -1,5 +1,6 @@
 """Folders of Hugging Face become ours: those that the export writes, in the documented layout."""
 
+import io
 import json
 import re
 import zipfile
@@ -7,6 +8,7 @@ import zipfile
 import numpy as np
 import pytest
 import safetensors.torch
+import sentencepiece
 import torch
 from click.testing import CliRunner
 
@@ -17,6 +19,7 @@ from nmt_cli.decoding.rescorer import Rescorer
 from nmt_cli.errors import DamagedError, UserError
 from nmt_cli.interchange.huggingface_folder import read_tensors
 from nmt_cli.interchange.huggingface_import import import_huggingface
+from nmt_cli.interchange.imported_model import Languages
 from nmt_cli.model_directory import load_model
 from tests.interchange.test_huggingface_layout import EXPORTABLE, marian_positions
 
@@ -202,7 +205,7 @@ def test_every_tensor_is_used_and_none_is_missing(folder):
         "self_attn.out_proj.bias has the shape [3], not [18]",
         "final_logits_bias holds a number that is not finite",
         "lm_head.weight is not model.shared.weight, as its configuration says",
-        "it has no source.spm and target.spm",
+        "it has no source.spm and target.spm, and no spiece.model",
         "vocab.json has 302 pieces, its matrix 301 rows",
     ):
         assert reason in message, message
@@ -302,6 +305,43 @@ def test_a_damaged_safetensors_file_is_refused(tmp_path, data):
     with pytest.raises(DamagedError, match=r"model\.safetensors is damaged: ") as caught:
         read_tensors(tmp_path)
     assert "\n" not in str(caught.value)
+
+
+def pegasus_model():
+    """A SentencePiece model whose first pieces are <pad>, </s> and <unk>, as Pegasus has it."""
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(["the cat sat on the mat", "a dog and the cat"] * 9),
+        model_writer=model, model_type="unigram", vocab_size=18, minloglevel=2,
+        pad_id=0, eos_id=1, unk_id=2, bos_id=-1,
+    )  # fmt: skip
+    return model.getvalue()
+
+
+def test_pegasus_has_one_sentencepiece_model_behind_its_masks(make_model, untried):
+    theirs = exported(make_model(norm="pre", decoder_start="zeros"))
+    (theirs / "spiece.model").write_bytes(pegasus_model())
+    for name in ("vocab.json", "source.spm", "target.spm"):
+        (theirs / name).unlink()
+    size = 103 + 18
+
+    def cut(tensors):
+        matrix = tensors["model.shared.weight"][:size].clone()
+        matrix[0] = 0
+        return {**tensors, "model.shared.weight": matrix,
+                "final_logits_bias": torch.zeros(1, size)}  # fmt: skip
+
+    with_tensors(theirs, cut)
+    changed(theirs, vocab_size=size, pad_token_id=0, decoder_start_token_id=0, eos_token_id=1)
+    changed(theirs, "tokenizer_config.json", pad_token="<pad>", offset=103)
+    found = import_huggingface(theirs)
+    processor = sentencepiece.SentencePieceProcessor(model_proto=pegasus_model())
+    pieces = found.tokenizer(found.settings(Languages())).encode("the dog X")
+    assert pieces == [number + 103 - 1 for number in processor.encode("the dog X")]  # without pad
+    assert found.architecture.decoder_start == "zeros"
+    changed(theirs, "tokenizer_config.json", offset=0)
+    with pytest.raises(UserError, match="its tokenizer has the offset 0, not 103"):
+        import_huggingface(theirs)
 
 
 def test_wrong_use_of_the_command(tmp_path):

@@ -9,7 +9,7 @@ import torch
 from nmt_cli.decoding.rescorer import Rescorer
 from nmt_cli.model_directory import load_model
 from tests.interchange.conftest import trained
-from tests.interchange.test_huggingface_import import exported, run_import
+from tests.interchange.test_huggingface_import import exported, pegasus_model, run_import
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 
@@ -67,10 +67,14 @@ def random_model(folder, options):
     half, learned = options.pop("half", False), options.pop("learned", False)
     pad = options.pop("pad", 0.0)
     size, of_target = write_tokenizer(folder, separate=options.pop("separate", False))
-    start = of_target - 1
+    start, eos = of_target - 1, 0
+    if "rows" in options:  # the ids of Pegasus
+        size = of_target = options.pop("rows")
+        start, eos = 0, 1
     config = getattr(transformers, f"{kind}Config")(
-        **SIZES, vocab_size=size, max_position_embeddings=64, eos_token_id=0,
-        forced_eos_token_id=0, pad_token_id=min(size, of_target) - 1, decoder_start_token_id=start,
+        **SIZES, vocab_size=size, max_position_embeddings=64, eos_token_id=eos,
+        forced_eos_token_id=eos,
+        pad_token_id=min(size, of_target) - 1, decoder_start_token_id=start,
         **({"decoder_vocab_size": of_target} if kind == "Marian" else {}), **options,
     )  # fmt: skip
     torch.manual_seed(5)
@@ -125,3 +129,21 @@ def test_log_probabilities_are_those_of_transformers(tmp_path, options):
     assert result.exit_code == 0, result.output
     for name in ("model.safetensors", "vocab.json", "config.json"):
         assert (tmp_path / "last" / name).read_bytes() == (tmp_path / "ours" / name).read_bytes()
+
+
+def test_the_pieces_of_pegasus_are_those_of_transformers(tmp_path):
+    folder = tmp_path / "theirs"
+    random_model(folder, {"pegasus": True, "rows": 103 + 18})
+    for name in ("vocab.json", "source.spm", "target.spm"):
+        (folder / name).unlink()
+    (folder / "spiece.model").write_bytes(pegasus_model())
+    (folder / "tokenizer_config.json").write_text('{"tokenizer_class": "PegasusTokenizer"}')
+    tokenizer = transformers.AutoTokenizer.from_pretrained(str(folder))
+    result = run_import(folder, "--output", tmp_path / "ours")
+    assert result.exit_code == 0, result.output
+    found = load_model(tmp_path / "ours").tokenizer
+    for text in (SOURCE, "a dog on the mat"):
+        pieces = found.pieces([*found.encode(text), found.eos_id])
+        assert pieces == tokenizer.convert_ids_to_tokens(tokenizer(text).input_ids)
+        # Our numbers are those without <pad>, which is the first.
+        assert [n + 1 for n in found.encode(text)] == tokenizer(text).input_ids[:-1]
