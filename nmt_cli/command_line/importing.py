@@ -14,9 +14,10 @@ from nmt_cli.command_line.options import PATH, cli_command, force_option, quiet_
 @click.option(
     "--from",
     "program",
-    type=click.Choice(["ctranslate2", "huggingface"]),
-    required=True,
-    help="The program that the model is of.",
+    type=click.Choice(["auto", "ctranslate2", "huggingface"]),
+    default="auto",
+    show_default=True,
+    help="The program that the model is of; auto recognizes it by its files.",
 )
 @click.option("--output", type=PATH, required=True, help="Model directory to write.")
 @click.option(

@@ -9,9 +9,11 @@ from nmt_cli.folders import is_model
 from nmt_cli.interchange.ctranslate2_import import import_ctranslate2
 from nmt_cli.interchange.huggingface_import import import_huggingface
 from nmt_cli.interchange.imported_model import Languages, write_model
+from nmt_cli.interchange.recognition import program_of
 from nmt_cli.locks import claimed
 from nmt_cli.proposed_commands import command
 
+AUTO = "auto"
 IMPORTERS = {"ctranslate2": import_ctranslate2, "huggingface": import_huggingface}
 
 
@@ -26,13 +28,16 @@ def run(
 ) -> None:
     """Write the model of ``program`` at ``path`` as the model directory ``output``.
 
-    Raises UserError if it cannot be imported, with all reasons, or if ``output`` exists without
-    ``force``, and DamagedError if a file is damaged.
+    The program of ``auto`` is recognized by its files. Raises UserError if the model cannot be
+    imported, with all reasons, or if ``output`` exists without ``force``, and DamagedError if a
+    file is damaged.
     """
     with claimed(output, "--output"):
         if force and output.exists() and not is_model(output, {"average"}):
             raise UserError(f"{output} exists and is not such a model; choose another --output.")
         refuse_directory(output, replace=force)
+        if program == AUTO:
+            program = program_of(path)
         model = IMPORTERS[program](path)
         languages = Languages(source_language, target_language)
         facts = {"program": program, "path": str(path)}

@@ -1,0 +1,34 @@
+"""Which program a folder with a model is of."""
+
+from pathlib import Path
+
+from nmt_cli.errors import UserError
+from nmt_cli.folders import is_model, is_run
+from nmt_cli.interchange.ctranslate2_folder import CONFIG, MODEL, read_config
+from nmt_cli.missing_paths import missing_hint
+
+MODEL_TYPE = "model_type"  # in config.json
+
+
+def program_of(path: Path) -> str:
+    """Return the name of the program, as ``--from`` has it, from the names of the files.
+
+    Raises UserError if no program is recognized or two are, DamagedError if a file is damaged.
+    """
+    if not path.exists():
+        raise UserError(f"{path} not found{missing_hint(path)}.")
+    if is_model(path) or is_run(path):
+        raise UserError(f"{path} holds a model of nmt-cli already; translate with it.")
+    found = {
+        "ctranslate2": (path / MODEL).is_file(),
+        "huggingface": path.is_dir() and MODEL_TYPE in read_config(path),
+    }
+    names = [name for name, is_there in found.items() if is_there]
+    if len(names) == 1:
+        return names[0]
+    if names:
+        raise UserError(f"{path} has files of {' and '.join(names)}; choose one with --from.")
+    raise UserError(
+        f"{path} is of no program that is recognized: models of CTranslate2 have {MODEL}, those of "
+        f"Hugging Face {CONFIG} with {MODEL_TYPE}; give the folder that has one of them."
+    )

@@ -1,0 +1,61 @@
+"""The program of a model is recognized by its files."""
+
+import json
+import re
+
+import pytest
+from click.testing import CliRunner
+
+from nmt_cli import cli
+from nmt_cli.atomic_files import read_manifest
+from nmt_cli.errors import DamagedError, UserError
+from nmt_cli.interchange.recognition import program_of
+from tests.architectures import random_model
+from tests.interchange.conftest import AVERAGE
+from tests.interchange.ctranslate2_files import binary, variables_of, write_folder
+from tests.interchange.test_ctranslate2_import import SIZE, TOKENS
+from tests.interchange.test_huggingface_import import exported
+
+
+def imported(folder, output):
+    result = CliRunner().invoke(cli.main, ["import", str(folder), "--output", str(output)])
+    assert result.exit_code == 0, result.output
+    return read_manifest(output)["imported"]["program"]
+
+
+def test_each_program_is_recognized(make_model, tmp_path):
+    theirs = tmp_path / "ctranslate2"
+    variables = variables_of(random_model({}, SIZE))
+    write_folder(theirs, binary(variables), {"source": TOKENS, "target": TOKENS})
+    assert imported(theirs, tmp_path / "one") == "ctranslate2"
+    assert imported(exported(make_model()), tmp_path / "two") == "huggingface"
+
+
+@pytest.mark.parametrize(
+    ("files", "reason"),
+    [
+        ({}, "is of no program that is recognized: models of CTranslate2 have model.bin"),
+        ({"config.json": {"d_model": 8}}, "those of Hugging Face config.json with model_type"),
+        (
+            {"config.json": {"model_type": "marian"}, "model.bin": {}},
+            "has files of ctranslate2 and huggingface; choose one with --from.",
+        ),
+    ],
+)
+def test_other_folders_are_refused(tmp_path, files, reason):
+    for name, content in files.items():
+        (tmp_path / name).write_text(json.dumps(content))
+    with pytest.raises(UserError, match=re.escape(reason)):
+        program_of(tmp_path)
+
+
+def test_what_is_no_folder_of_another_program_is_refused(tmp_path):
+    with pytest.raises(UserError, match="holds a model of nmt-cli already"):
+        program_of(AVERAGE)
+    with pytest.raises(UserError, match="holds a model of nmt-cli already"):
+        program_of(AVERAGE.parent)
+    with pytest.raises(UserError, match="nothing not found"):
+        program_of(tmp_path / "nothing")
+    (tmp_path / "config.json").write_text("{")
+    with pytest.raises(DamagedError, match=r"config\.json is damaged"):
+        program_of(tmp_path)
