@@ -14,7 +14,7 @@ SOURCE_VOCABULARY = "source_vocabulary.txt"  # beside it, if the languages share
 # and those of the source's pieces if the languages share no vocabulary.
 SOURCE_SENTENCEPIECE, TARGET_SENTENCEPIECE = "source.spm", "target.spm"
 TARGET_PIECES, SOURCE_PIECES = "vocab.json", "source_vocab.json"
-# A model has one of these, a prepared corpus one of the first two.
+# A model and a prepared corpus have one of these.
 TOKENIZER_FILES = (SENTENCEPIECE_MODEL, VOCABULARY, TARGET_PIECES)
 FURTHER_TOKENIZER_FILES = (
     SOURCE_VOCABULARY,

@@ -21,6 +21,8 @@ from nmt_cli.trees.linearization import Linearization
 
 LARGEST_CONFIG = 1_000_000  # bytes
 OF_TRAINING = {"dropout", "attention_dropout", "relu_dropout"}  # always 0 in these settings
+NO_DROPOUT = dict.fromkeys(OF_TRAINING, 0.0)
+ARCHITECTURE = set(ModelConfig.model_fields) - OF_TRAINING
 OF_THE_PAPER = set(PaperModel.model_fields) - OF_TRAINING
 
 
@@ -74,7 +76,8 @@ def settings_of(
     """
     treebank = recipe.data.treebank
     return ModelSettings(
-        recipe.model.model_copy(update=dict.fromkeys(OF_TRAINING, 0.0)),
+        # A recipe's section has a key more, model.from.
+        ModelConfig.model_validate(recipe.model.model_dump(include=ARCHITECTURE) | NO_DROPOUT),
         vocabulary_size,
         text_settings(recipe.tokenizer, recipe.data),
         recipe.data.max_length,
@@ -160,7 +163,7 @@ def _from_json(content: dict[str, Any]) -> ModelSettings:
     if not is_text or not all(type(size) is int and 0 < size <= 10**7 for size in sizes):
         raise ValueError("its text settings or sizes are not what a model can have")
     return ModelSettings(
-        ModelConfig.model_validate({**architecture, **dict.fromkeys(OF_TRAINING, 0.0)}),
+        ModelConfig.model_validate({**architecture, **NO_DROPOUT}),
         vocabulary_size,
         TextSettings(
             str(text["source_language"]),

@@ -27,6 +27,7 @@ from nmt_cli.corpus.parallel_corpora import ParallelCorpora
 from nmt_cli.corpus.parallel_text import ParallelText
 from nmt_cli.corpus.recipe_text import RecipeText, text_of
 from nmt_cli.corpus.tokenizer import Tokenizer, train_tokenizer
+from nmt_cli.corpus.tokenizer_of_model import tokenizer_of_model
 from nmt_cli.errors import UserError
 from nmt_cli.figures import counted
 from nmt_cli.file_names import MANIFEST, RECIPE
@@ -102,7 +103,8 @@ def _prepare(recipe: Recipe, directory: Path, workers: int | None) -> dict[str, 
         tokenizer.save(directory)
         (directory / RECIPE).write_text(dump_recipe(recipe), encoding="utf-8", newline="\n")
 
-        encoder = _Encoder(recipe, directory, tokenizer.size, workers)
+        largest_vocabulary = max(tokenizer.size, tokenizer.source_size or 0)
+        encoder = _Encoder(recipe, directory, largest_vocabulary, workers)
         counts = {
             "train": encoder.encode("train", training, training_limits(data)),
             "validation": encoder.encode("validation", validation, LengthLimits(data.max_length)),
@@ -172,6 +174,9 @@ def _work_folder(directory: Path) -> Iterator[Path]:
 
 def _make_tokenizer(recipe: Recipe, training: ParallelCorpora, symbols: Sequence[str]) -> Tokenizer:
     config, num_pairs = recipe.tokenizer, training.num_text_pairs
+    if recipe.origin is not None:
+        logs.info(f"Using the tokenizer of {recipe.origin}.")
+        return tokenizer_of_model(recipe.origin, recipe)
     if config.model is not None:
         logs.info(f"Using the tokenizer {config.model}.")
     elif config.type == "sentencepiece":

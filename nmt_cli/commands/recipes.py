@@ -89,7 +89,7 @@ def _named_files(recipe: Recipe) -> Iterator[tuple[str, Path]]:
         if files is not None:
             yield f"{key}.source", files.source
             yield f"{key}.target", files.target
-    if recipe.tokenizer.model is not None:
+    if recipe.tokenizer.model is not None and recipe.origin is None:
         yield "tokenizer.model", recipe.tokenizer.model
 
 

@@ -14,6 +14,7 @@ from nmt_cli.commands.run_stages import Experiment
 from nmt_cli.commands.stage_names import STAGE_NAMES, StageName
 from nmt_cli.errors import InterruptedTrainingError, UserError
 from nmt_cli.recipe.reader import read_recipe
+from nmt_cli.runs.warm_start import first_model
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -44,7 +45,9 @@ def run(
     is_removed = "train" in wanted and force_from in {"preprocess", "train"}
     experiment.refuse_foreign(is_removed=is_removed)
     if "train" in wanted:
-        refuse_other_origin(experiment.run_dir, options.get("init_from"), is_removed=is_removed)
+        model = first_model(experiment.recipe, options.get("init_from"))
+        named = "--init-from" if experiment.recipe.origin is None else "model.from"
+        refuse_other_origin(experiment.run_dir, model, is_removed=is_removed, named=named)
     if "translate" in wanted:
         experiment.refuse_missing_test()
     is_forced = False

@@ -22,6 +22,7 @@ from nmt_cli.launch import Rendezvous, run_workers, this_worker
 from nmt_cli.proposed_commands import as_argument
 from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.runs.run_directory import ended_at_once, locked
+from nmt_cli.runs.warm_start import first_model
 from nmt_cli.training.session import Job, TrainOptions, train
 from nmt_cli.training.worker import train_as_worker
 
@@ -35,6 +36,7 @@ def run(recipe_name: str, **options: Unpack[TrainOptions]) -> None:
     Raises UserError for input that cannot be trained on, InterruptedTrainingError after a signal.
     """
     file = read_recipe(recipe_name, options.get("overrides", ()))
+    first_model(file.recipe, options.get("init_from"))  # refuses two of them
     job = Job(recipe_name, file, options.get("run_dir") or Path(RUNS) / file.name, options)
     worker = this_worker()
     if worker is not None:

@@ -5,6 +5,7 @@ train.source.lengths     number of tokens of each sentence, including </s>
 train.target.*  validation.source.*  validation.target.*                        likewise
 validation.source.txt  validation.target.txt             text, to translate while training
 tokenizer.model | vocabulary.txt  recipe.yaml  manifest.json
+(with model.from, the files of that model's tokenizer)
 """
 
 import re
@@ -28,7 +29,7 @@ from nmt_cli.corpus.token_file import (
 )
 from nmt_cli.corpus.tokenizer import Tokenizer, load_tokenizer
 from nmt_cli.errors import DamagedError, UserError
-from nmt_cli.file_names import MANIFEST, RECIPE, TOKENIZER_FILES
+from nmt_cli.file_names import FURTHER_TOKENIZER_FILES, MANIFEST, RECIPE, TOKENIZER_FILES
 from nmt_cli.folders import PREPARED, kind_of, what_to_give
 from nmt_cli.locks import restore_replaced
 from nmt_cli.missing_paths import missing_hint
@@ -38,7 +39,7 @@ from nmt_cli.trees.labels import Labels
 
 OWN_FILE = re.compile(
     r"(train|validation)\.(source|target)\.(tokens|lengths|txt)|"
-    + "|".join(map(re.escape, (MANIFEST, RECIPE, *TOKENIZER_FILES)))
+    + "|".join(map(re.escape, (MANIFEST, RECIPE, *TOKENIZER_FILES, *FURTHER_TOKENIZER_FILES)))
 )
 BLOCK = 64  # sentences; RAM holds one offset of 8 bytes for each block
 BLOCKS_AT_ONCE = 1 << 14
@@ -180,9 +181,15 @@ def open_prepared(directory: Path, recipe: Recipe, preprocess: str) -> PreparedC
     _refuse_other_folder(directory)
     try:
         refuse_stale(directory, read_manifest(directory), recipe, preprocess)
-        return _open(directory, verify(directory), recipe)
+        corpus = _open(directory, verify(directory), recipe)
     except DamagedError as error:
         raise DamagedError(f"{error} Run: {_command_again(directory, preprocess)}") from None
+    if corpus.tokenizer.source_size != recipe.model.source_vocabulary_size:
+        raise UserError(
+            f"{directory} was made with the vocabularies of another model than {recipe.origin} is "
+            f"now. Run: {_command_again(directory, preprocess)}"
+        )
+    return corpus
 
 
 def _command_again(directory: Path, preprocess: str) -> str:

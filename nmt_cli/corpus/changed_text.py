@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from nmt_cli.atomic_files import sha256
+from nmt_cli.corpus.tokenizer_of_model import changed_tokenizer_files
 from nmt_cli.file_names import MANIFEST, SENTENCEPIECE_MODEL
 
 
@@ -42,6 +43,8 @@ def _changed_tokenizer(manifest: Mapping[str, Any]) -> list[Path]:
     model = manifest["tokenizer"].get("model")
     if model is None:
         return []
+    if Path(model).is_dir():  # that of model.from
+        return changed_tokenizer_files(Path(model), manifest["files"])
     try:
         has_changed = sha256(Path(model)) != manifest["files"][SENTENCEPIECE_MODEL]["sha256"]
     except OSError:

@@ -10,6 +10,7 @@ from nmt_cli.corpus.binarized import Gathered, PreparedCorpus
 from nmt_cli.corpus.sentencepiece_tokenizer import SPACE_IN_PIECES, SentencePieceTokenizer
 from nmt_cli.corpus.ways_to_cut import Draw, WaysToCut
 from nmt_cli.derived_seeds import derived_bits
+from nmt_cli.errors import UserError
 from nmt_cli.file_names import SENTENCEPIECE_MODEL
 from nmt_cli.recipe.schema import Recipe
 
@@ -79,7 +80,11 @@ def sampler_of(recipe: Recipe, corpus: PreparedCorpus) -> PieceSampler | None:
     strength = recipe.tokenizer.sampling
     if strength is None:
         return None
-    assert isinstance(corpus.tokenizer, SentencePieceTokenizer)  # the recipe allows no other
+    if not isinstance(corpus.tokenizer, SentencePieceTokenizer):
+        raise UserError(
+            f"tokenizer.sampling needs one SentencePiece model, but {recipe.origin} has two of "
+            "them and a vocabulary; remove tokenizer.sampling."
+        )
     ways = corpus.tokenizer.ways_to_cut(strength, str(corpus.directory / SENTENCEPIECE_MODEL))
     longest = max(int(side.lengths.max()) for side in (corpus.source, corpus.target))
     return PieceSampler(ways, recipe.training.seed, longest)

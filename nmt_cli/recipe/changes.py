@@ -110,6 +110,7 @@ FORBIDDEN = (
     "model.decoder_d_ff",
     "model.decoder_num_heads",
     "model.source_vocabulary_size",
+    "model.from",
 )
 
 

@@ -14,6 +14,7 @@ from nmt_cli.file_names import AVERAGE, CHECKPOINTS, MANIFEST, RECIPE, SESSIONS
 from nmt_cli.missing_paths import missing_hint
 from nmt_cli.recipe.layers import merge, parse_overrides
 from nmt_cli.recipe.messages import findings_of, place_of, shown
+from nmt_cli.recipe.model_origin import adopt_model
 from nmt_cli.recipe.schema import ONLY_FOR_TRAINING, Recipe
 from nmt_cli.recipe.shipped import is_near_shipped, meant_by, shipped_file, shipped_name
 from nmt_cli.recipe.yaml_tree import (
@@ -63,7 +64,9 @@ def read_recipe(name_or_path: str, overrides: Sequence[str] = ()) -> RecipeFile:
     for layer in reversed(layers[:-1]):
         resolved.append(merge(resolved[-1], layer.tree))
     final = merge(resolved[-1], parse_overrides(overrides, resolved[-1].value))
-    recipe = _validated(final)
+    adopted = adopt_model(final)
+    recipe = _validated(adopted.tree)
+    adopted.refuse_contradictions(recipe)
     names = [layer.name for layer in layers]
     folder = Path("prepared") / _owner_of_prepared(names, [*reversed(resolved)], final)
     return RecipeFile(names[0], layers[0].path, recipe, recipe.data.prepared or folder)
@@ -236,9 +239,11 @@ def _owner_of_prepared(names: list[str], resolved: list[Tree], final: Tree) -> s
     return owner
 
 
-def _decisive_for_preprocess(tree: Tree) -> tuple[object, object]:
+def _decisive_for_preprocess(tree: Tree) -> tuple[object, ...]:
     """Return the sections that decide what preprocess writes, without what only training uses."""
     tokenizer = tree.value.get("tokenizer")
     if isinstance(tokenizer, dict):
         tokenizer = {key: value for key, value in tokenizer.items() if key not in ONLY_FOR_TRAINING}
-    return tree.value.get("data"), tokenizer
+    model = tree.value.get("model")
+    origin = model.get("from") if isinstance(model, dict) else None  # it decides the tokenizer
+    return tree.value.get("data"), tokenizer, origin

@@ -1,9 +1,10 @@
 """The recipe: everything an experiment's result depends on, and the defaults of all keys."""
 
 from collections.abc import Iterator
-from typing import Annotated, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, create_model
 
 from nmt_cli.figures import counted
 from nmt_cli.recipe.decoding_config import DecodingConfig
@@ -141,7 +142,9 @@ class TokenizerConfig(Section):
         "text an optional limit to the most frequent.",
     )
     model: DataPath | None = Field(
-        default=None, description="An existing SentencePiece file to use instead of training one."
+        default=None,
+        description="An existing SentencePiece file to use instead of training one; beside "
+        "model.from, the folder named there.",
     )
     joiner: Word | None = Field(
         default=None,
@@ -170,8 +173,6 @@ class TokenizerConfig(Section):
 
     def problems(self) -> Iterator[Problem]:
         """Yield settings that do not fit the type of tokenizer, and wrong sizes and symbols."""
-        if self.type == "whitespace" and self.model is not None:
-            yield Problem("model", "needs type sentencepiece, but type is whitespace", "type")
         if self.type == "whitespace" and self.sampling is not None:
             yield Problem("sampling", "needs type sentencepiece, but type is whitespace", "type")
         if self.type == "sentencepiece":
@@ -275,6 +276,22 @@ class TrainingConfig(Section):
             yield Problem("learning_rate_factor", text, "peak_learning_rate")
 
 
+if TYPE_CHECKING:
+    ModelSection = ModelConfig
+else:  # "from" is a word of Python, and cannot be the name of an attribute in a class
+    origin = Field(
+        default=None,
+        description="Folder of a model, also an imported one, to train further: it decides "
+        "architecture, tokenizer, data.normalization and the first weights.",
+    )
+    ModelSection = create_model(
+        "ModelSection",
+        __base__=ModelConfig,
+        __doc__="The Transformer of section 3, or that of another model.",
+        **{"from": (DataPath | None, origin)},
+    )
+
+
 class Recipe(Section):
     """One experiment."""
 
@@ -283,7 +300,7 @@ class Recipe(Section):
     )
     data: DataConfig = Field(description="The text.")
     tokenizer: TokenizerConfig = Field(description="How text becomes pieces.")
-    model: ModelConfig = Field(default_factory=ModelConfig, description="The Transformer.")
+    model: ModelSection = Field(default_factory=ModelSection, description="The Transformer.")
     training: TrainingConfig = Field(
         default_factory=TrainingConfig, description="The optimizer's steps."
     )
@@ -295,12 +312,19 @@ class Recipe(Section):
     )
     decoding: DecodingConfig = Field(default_factory=DecodingConfig, description="Beam search.")
 
+    @property
+    def origin(self) -> Path | None:
+        """The folder of the model that ``model.from`` names."""
+        return getattr(self.model, "from", None)
+
     def problems(self) -> Iterator[Problem]:
         """Yield limits that the longest sentence would exceed, and what does not suit the data."""
         yield from self._problems_of_trees()
-        if self.model.source_vocabulary_size is not None:
-            text = "must be null, because the tokenizer of a recipe has one vocabulary for both"
-            yield Problem("model.source_vocabulary_size", f"{text} languages")
+        if self.origin is None:
+            yield from self._problems_of_a_new_tokenizer()
+        elif self.tokenizer.model != self.origin:
+            text = f"must be {self.origin} or left out beside model.from, but is "
+            yield Problem("tokenizer.model", f"{text}{self.tokenizer.model}", "model.from")
         longest = self.data.max_length + 1  # with the end of sentence
         if longest > self.training.tokens_per_step:
             yield Problem(
@@ -317,6 +341,14 @@ class Recipe(Section):
                 f"but is {self.model.max_positions:,}",
                 "data.max_length",
             )
+
+    def _problems_of_a_new_tokenizer(self) -> Iterator[Problem]:
+        if self.tokenizer.type == "whitespace" and self.tokenizer.model is not None:
+            text = "needs type sentencepiece, but type is whitespace"
+            yield Problem("tokenizer.model", text, "tokenizer.type")
+        if self.model.source_vocabulary_size is not None:
+            text = "must be null, because the tokenizer of a recipe has one vocabulary for both"
+            yield Problem("model.source_vocabulary_size", f"{text} languages")
 
     def _problems_of_trees(self) -> Iterator[Problem]:
         treebank, validation = self.data.treebank, self.validation

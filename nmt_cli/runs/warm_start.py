@@ -18,6 +18,7 @@ from nmt_cli.model.transformer import Transformer
 from nmt_cli.model_directory import LoadedModel, load_model
 from nmt_cli.recipe.changes import as_written
 from nmt_cli.recipe.model_config import ModelConfig
+from nmt_cli.recipe.schema import Recipe
 
 # Their rows are pieces; under these names whether they are one matrix, two or three.
 SOURCE_MATRIX = "source_embedding.weight"
@@ -45,6 +46,19 @@ class WarmStart(NamedTuple):
         )
 
 
+def first_model(recipe: Recipe, init_from: Path | None) -> Path | None:
+    """Return the model whose weights are the first ones: ``init_from``, or the recipe's.
+
+    None stands for random weights. Raises UserError if both are given.
+    """
+    if init_from is not None and recipe.origin is not None:
+        raise UserError(
+            f"the recipe starts from model.from {recipe.origin}, so that --init-from {init_from} "
+            "cannot be used; leave one of them out."
+        )
+    return init_from or recipe.origin
+
+
 def start_from(path: Path, model: Transformer, tokenizer: Tokenizer) -> WarmStart:
     """Copy the weights of the model, checkpoint or run at ``path`` into ``model``.
 
@@ -70,7 +84,7 @@ def _refuse_other_architecture(parent: LoadedModel, config: ModelConfig) -> None
         has = ", ".join(f"{key} {as_written(ours.get(key))}" for key in named)
         raise UserError(
             f"{parent.path} was trained with {was}, but the recipe's model has {has}; "
-            "correct the recipe, or choose another --init-from."
+            "correct the recipe, or choose another model to start from."
         )
     tied, parent_tied = config.tied_embeddings, parent.model.config.tied_embeddings
     if LEAST_TIED_LAST.index(tied) < LEAST_TIED_LAST.index(parent_tied):
@@ -85,7 +99,7 @@ def _architecture(config: ModelConfig) -> dict[str, object]:
     keys = config.model_dump(
         exclude={
             *("dropout", "attention_dropout", "relu_dropout"),
-            *("tied_embeddings", "source_vocabulary_size"),
+            *("tied_embeddings", "source_vocabulary_size", "from"),
         }
     )
     keys.update(d_k=config.key_width, d_v=config.value_width)

@@ -37,7 +37,7 @@ from nmt_cli.training.status import status_kept
 from nmt_cli.training.stop_signals import StopRequest, stop_requests
 from nmt_cli.training.trainer import Trainer
 
-TEXT_SECTIONS = ("data", "tokenizer")  # of a recipe; preprocess depends on them alone
+TEXT_KEYS = ("data", "tokenizer", "model.from")  # of a recipe; preprocess depends on them alone
 
 
 class TrainOptions(MachineOptions, total=False):
@@ -100,7 +100,7 @@ class Job(NamedTuple):
         overrides, prepared = self.options.get("overrides", ()), self.options.get("prepared")
         words: list[str | Path] = []
         # All of them or none: keys are checked together, so one left out could be an error.
-        if any(override.strip().startswith(TEXT_SECTIONS) for override in overrides):
+        if any(override.strip().startswith(TEXT_KEYS) for override in overrides):
             words += [part for override in overrides for part in ("--set", override)]
         if prepared is not None:
             words += ["--prepared", prepared]

@@ -11,7 +11,7 @@ from nmt_cli import logs
 from nmt_cli.corpus.batching import BatchPlan
 from nmt_cli.corpus.binarized import PreparedCorpus
 from nmt_cli.errors import UserError
-from nmt_cli.file_names import RECIPE
+from nmt_cli.file_names import FURTHER_TOKENIZER_FILES, RECIPE, TOKENIZER_FILES
 from nmt_cli.hardware.batch_cut import BatchCut, cut_as_before
 from nmt_cli.hardware.machine import Machine, agree_on_products, log_changes
 from nmt_cli.hardware.ranks import Ranks
@@ -23,7 +23,7 @@ from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.recipe.schema import Recipe
 from nmt_cli.runs.checkpoint import TrainingState, load_newest
 from nmt_cli.runs.saving import Saved
-from nmt_cli.runs.warm_start import start_from
+from nmt_cli.runs.warm_start import first_model, start_from
 from nmt_cli.training.agreement import require_same_training
 from nmt_cli.training.best import begin_anew_after_changes
 from nmt_cli.training.planning import move_to_plan, plan_batches, plan_settings
@@ -53,9 +53,10 @@ def prepare_start(
     """Return the state in which training begins on this rank.
 
     The main rank reads it: from the newest undamaged checkpoint in ``run_dir`` if ``is_resumed``,
-    else the weights from the model at ``init_from`` if that is given. The other ranks receive it.
+    else the weights from the model at ``init_from``, or that of the recipe's ``model.from``, if one
+    is given. The other ranks receive it.
     Raises UserError if no checkpoint can be resumed from, if the text is another one than before,
-    if the model at ``init_from`` does not fit, or if text, recipe or precision of the ranks differ.
+    if that model does not fit, or if text, recipe or precision of the ranks differ.
     """
     ranks = machine.ranks
     plan = plan_batches(plan_settings(recipe), corpus)
@@ -65,8 +66,8 @@ def prepare_start(
         saved, facts = _resume(recipe, corpus, run_dir, plan, state)
         if init_from is not None:
             logs.info(f"--init-from {init_from} is not used: the run goes on from its own weights.")
-    elif init_from is not None and ranks.is_main:
-        warm_start = start_from(init_from, state.model, corpus.tokenizer)
+    elif (parent := first_model(recipe, init_from)) is not None and ranks.is_main:
+        warm_start = start_from(parent, state.model, corpus.tokenizer)
         state.origin = warm_start.facts()
         state.average = _new_average(recipe, state.model)
         logs.info(str(warm_start))
@@ -125,8 +126,9 @@ def _refuse_other_text(
     run_dir: Path, corpus: PreparedCorpus, trained_on: Mapping[str, Any]
 ) -> None:
     found = corpus.manifest["files"]
+    files_of_tokenizers = (*TOKENIZER_FILES, *FURTHER_TOKENIZER_FILES)
     for name in sorted(found.keys() | trained_on.keys()):
-        decides_ids = name.startswith(("train.", "tokenizer", "vocabulary"))
+        decides_ids = name.startswith("train.") or name in files_of_tokenizers
         if decides_ids and found.get(name) != trained_on.get(name):
             raise UserError(
                 f"{run_dir} was trained on another {name} than "

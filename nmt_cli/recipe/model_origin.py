@@ -1,0 +1,149 @@
+"""``model.from``: a recipe that takes architecture, tokenizer and normalization from a model.
+
+The resolved recipe holds all of them, so that a run goes on when the model was removed.
+"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from nmt_cli.file_names import AVERAGE, CONFIG, RUNS
+from nmt_cli.missing_paths import missing_hint
+from nmt_cli.recipe.messages import dotted, place_of, shown
+from nmt_cli.recipe.model_config import ModelConfig
+from nmt_cli.recipe.schema import ONLY_FOR_TRAINING, Recipe, TokenizerConfig
+from nmt_cli.recipe.yaml_tree import Finding, KeyPath, Place, Tree, error_of, shortened
+
+FROM: KeyPath = ("model", "from")
+LARGEST_CONFIG = 1_000_000  # bytes
+DROPOUTS = {"dropout", "attention_dropout", "relu_dropout"}  # not in a model directory
+ARCHITECTURE = [name for name in ModelConfig.model_fields if name not in DROPOUTS]
+
+
+class Adopted(NamedTuple):
+    """A tree with what the model decides, and the keys of it that the recipe gives as well."""
+
+    tree: Tree
+    decided: Mapping[KeyPath, Any]  # JSON values
+    also_given: list[KeyPath]
+
+    def refuse_contradictions(self, recipe: Recipe) -> None:
+        """Raise RecipeError if ``recipe`` has another value than the model for one of the keys."""
+        values = recipe.model_dump(mode="json")
+        findings = []
+        for path in self.also_given:
+            given, decided = _at(values, path), self.decided[path]
+            if given != decided:
+                text = f"must be {_written(decided)} or left out beside model.from, but is "
+                place = place_of(path, self.tree.places)
+                findings.append(Finding(place, dotted(path), text + _written(given)))
+        if findings:
+            raise error_of(findings)
+
+
+def adopt_model(tree: Tree) -> Adopted:
+    """Return ``tree`` with all keys that the model of ``model.from`` decides, if it has that key.
+
+    A resolved recipe has all of these keys already; its model is not read and may be missing.
+    Raises RecipeError if there is no model.
+    """
+    folder = _at(tree.value, FROM)
+    if not isinstance(folder, str) or not folder or _is_resolved(tree.value):
+        return Adopted(tree, {}, [])
+    try:
+        decided = _decided_by(Path(folder))
+    except _NoModelError as error:
+        finding = Finding(place_of(FROM, tree.places), dotted(FROM), str(error))
+        raise error_of([*tree.findings, finding]) from None
+    value, places = {**tree.value}, {**tree.places}
+    also_given = []
+    for path, theirs in decided.items():
+        section = value
+        for step in path[:-1]:
+            inner = section.get(step)
+            if inner is not None and not isinstance(inner, dict):
+                break  # the wrong section is reported when the recipe is validated
+            section[step] = {**(inner or {})}
+            section = section[step]
+        else:
+            if section.get(path[-1]) is not None:
+                also_given.append(path)
+            else:
+                section[path[-1]] = theirs
+                places[path] = Place(shortened(str(Path(folder) / CONFIG), 1000), None)
+    return Adopted(tree._replace(value=value, places=places), decided, also_given)
+
+
+class _NoModelError(Exception):
+    """The folder holds no model that can be read."""
+
+
+def _is_resolved(value: Any) -> bool:
+    has_tokenizer = _at(value, ("tokenizer", "model")) is not None
+    return has_tokenizer and set(ARCHITECTURE) <= set(value["model"])
+
+
+def _decided_by(folder: Path) -> dict[KeyPath, Any]:
+    """Return the keys of a recipe that the model in ``folder`` decides, with JSON values."""
+    content = _read_config(folder)
+    try:
+        text, theirs = content["text"], dict(content["architecture"])
+        tokenizer = {"type": text["tokenizer"], "joiner": text["joiner"], "model": str(folder)}
+        normalization = dict(text["normalization"])
+    except (KeyError, TypeError, ValueError):
+        raise _NoModelError(
+            f"{folder / CONFIG} is not that of our models; name one, or import this one before"
+        ) from None
+    theirs.pop("vocabulary_size", None)
+    architecture = {**_defaults(ModelConfig, ARCHITECTURE), **theirs}
+    names = [name for name in TokenizerConfig.model_fields if name not in ONLY_FOR_TRAINING]
+    return {
+        **{("model", name): value for name, value in architecture.items()},
+        **{
+            ("tokenizer", name): value
+            for name, value in {**_defaults(TokenizerConfig, names), **tokenizer}.items()
+        },
+        **{("data", "normalization", name): value for name, value in normalization.items()},
+    }
+
+
+def _defaults(section: Any, names: list[str]) -> dict[str, Any]:
+    values = {name: section.model_fields[name].default for name in names}
+    return {name: list(v) if isinstance(v, tuple) else v for name, v in values.items()}
+
+
+def _read_config(folder: Path) -> Any:
+    path = folder / CONFIG
+    try:
+        with path.open("rb") as stream:
+            data = stream.read(LARGEST_CONFIG + 1)
+        if len(data) > LARGEST_CONFIG:
+            raise ValueError
+        return json.loads(data)
+    except (ValueError, RecursionError):
+        raise _NoModelError(f"{path} is damaged; name another model") from None
+    except OSError as error:
+        if not folder.exists():
+            remedy = missing_hint(folder) or (
+                "; name a model directory. A run that began from it goes on with its own recipe, "
+                f"{RUNS}/NAME/recipe.yaml"
+            )
+            raise _NoModelError(f"{folder} does not exist{remedy}") from None
+        if (folder / AVERAGE / CONFIG).exists():
+            text = f"{folder} is a run; name a model in it, such as {folder / AVERAGE}"
+        elif isinstance(error, FileNotFoundError | NotADirectoryError):
+            text = f"{folder} is no model directory, as it has no {CONFIG}; name one"
+        else:
+            text = f"{path} cannot be read: {error.strerror}"
+        raise _NoModelError(text) from None
+
+
+def _at(value: Any, path: KeyPath) -> Any:
+    for step in path:
+        value = value.get(step) if isinstance(value, dict) else None
+    return value
+
+
+def _written(value: Any) -> str:
+    return shown(str(value).lower() if isinstance(value, bool) else value)

@@ -1,0 +1,256 @@
+"""A recipe with ``model.from`` trains a model of others further, whatever its tokenizer is."""
+
+import io
+import json
+import math
+import os
+import re
+import shutil
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sentencepiece
+import torch
+from click.testing import CliRunner
+
+from nmt_cli import cli
+from nmt_cli.atomic_files import directory_appearing_whole
+from nmt_cli.commands import average_checkpoints, preprocess, run, train
+from nmt_cli.corpus.binarized import open_prepared
+from nmt_cli.corpus.mapped_sentencepiece import MappedSentencePieceTokenizer
+from nmt_cli.corpus.normalization import Normalizer, Side
+from nmt_cli.corpus.sentencepiece_tokenizer import SentencePieceTokenizer
+from nmt_cli.corpus.whitespace_tokenizer import CONTROL, WhitespaceTokenizer
+from nmt_cli.errors import RecipeError, UserError
+from nmt_cli.model.transformer import Transformer
+from nmt_cli.model_directory import load_model
+from nmt_cli.recipe.model_config import ModelConfig
+from nmt_cli.recipe.reader import read_recipe
+from tests.conftest import WORDS
+from tests.fake_models import save_as_model, tiny_recipe
+
+SHARED = os.environ.get("NMT_CLI_SHARED")
+RECIPE = """\
+description: A model, trained further.
+data:
+  source_language: en
+  target_language: de
+  train: [{source: train.en, target: train.de}]
+  validation: {source: train.en, target: train.de}
+  max_length: 60
+model: {from: parent, dropout: 0.0}
+training: {tokens_per_step: 100, max_steps: 1, peak_learning_rate: 1e-12}
+"""
+BEYOND_THE_PAPER = {
+    "norm": "pre",
+    "attention_biases": True,
+    "output_bias": True,
+    "decoder_start": "eos",
+    "source_eos": False,
+    "tied_embeddings": "decoder",
+}
+OPTIONS: dict[str, Any] = {
+    "device": "cpu",
+    "precision": "fp32",
+    "fp32_products": "mkl",
+    "quiet": True,
+}
+
+
+def sentencepiece_model(words, **marks):
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(words * 9),
+        model_writer=model,
+        vocab_size=60,
+        model_type="bpe",
+        hard_vocab_limit=False,
+        minloglevel=2,
+        **marks,
+    )
+    return model.getvalue()
+
+
+def one_sentencepiece(normalizer):
+    model = sentencepiece_model(WORDS)
+    return SentencePieceTokenizer(model, normalizer, "the model"), {"tied_embeddings": "all"}
+
+
+def two_sentencepieces(normalizer):
+    models: dict[Side, bytes] = {
+        "source": sentencepiece_model(WORDS),
+        "target": sentencepiece_model(WORDS[:8]),
+    }
+    ids = []
+    for model in models.values():
+        processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+        pieces = [processor.id_to_piece(n) for n in range(3, processor.get_piece_size())]
+        ids.append({piece: n for n, piece in enumerate(["</s>", "<unk>", *pieces])})
+    tokenizer = MappedSentencePieceTokenizer(models, ids[1], normalizer, "the models", ids[0])
+    return tokenizer, {"source_vocabulary_size": len(ids[0])}
+
+
+def two_vocabularies(normalizer, words=WORDS):
+    of_source, of_target = [*CONTROL, *words], [*CONTROL, *words[3:]]
+    tokenizer = WhitespaceTokenizer(of_target, normalizer, None, of_source)
+    return tokenizer, {"source_vocabulary_size": len(of_source)}
+
+
+def write_parent(folder, make_tokenizer=two_vocabularies):
+    recipe = tiny_recipe()
+    tokenizer, needed = make_tokenizer(Normalizer(recipe.data))
+    sizes = {"num_layers": 1, "d_model": 20, "d_ff": 28, "num_heads": 5}
+    config = ModelConfig.model_validate({**sizes, **BEYOND_THE_PAPER, **needed})
+    is_whitespace = isinstance(tokenizer, WhitespaceTokenizer)
+    kind = recipe.tokenizer.model_copy(
+        update={"type": "whitespace" if is_whitespace else "sentencepiece"}
+    )
+    torch.manual_seed(5)
+    parent = Transformer(config, tokenizer.size)
+    with directory_appearing_whole(folder) as written_to:
+        written = recipe.model_copy(update={"model": config, "tokenizer": kind})
+        save_as_model(written_to, written, tokenizer, parent)
+        written_to.facts.update(kind="average")
+    return tokenizer, dict(parent.named_parameters())
+
+
+@pytest.fixture
+def folder(toy, tmp_path, monkeypatch):
+    """The current folder, with the text and the recipe, and a place for the parent."""
+    monkeypatch.chdir(tmp_path)
+    for side in ("en", "de"):
+        lines = toy.recipe_path.with_name(f"train.{side}").read_text().splitlines(keepends=True)
+        Path(f"train.{side}").write_text("".join(lines[:20]))
+    Path("tune.yaml").write_text(RECIPE)
+    return tmp_path
+
+
+def prepare(**options):
+    preprocess.run(recipe="./tune.yaml", workers=1, **options)
+
+
+@pytest.mark.parametrize(
+    "make_tokenizer", [one_sentencepiece, two_sentencepieces, two_vocabularies]
+)
+def test_text_and_weights_are_those_of_the_model(folder, make_tokenizer):
+    tokenizer, weights = write_parent(folder / "parent", make_tokenizer)
+    prepare()
+    prepare(force=True)  # it takes the files of each tokenizer for its own
+    recipe = read_recipe("./tune.yaml").recipe
+    corpus = open_prepared(Path("prepared/tune"), recipe, "")
+    for side, text in (("source", corpus.source), ("target", corpus.target)):
+        lines = Path("train.en" if side == "source" else "train.de").read_text().splitlines()
+        for number, line in enumerate(lines):
+            found = text.gather(torch.tensor([number]).numpy()).tokens.tolist()
+            assert found == [*tokenizer.encode(line, side), tokenizer.eos_id]
+    train.run("./tune.yaml", **OPTIONS)
+    average_checkpoints.run(Path("runs/tune"), last=1)
+    tuned = load_model(Path("runs/tune"))
+    assert tuned.settings.architecture == load_model(Path("parent")).settings.architecture
+    for name, weight in tuned.model.named_parameters():
+        torch.testing.assert_close(weight, weights[name], atol=1e-9, rtol=0)
+    assert tuned.manifest["averaged"]
+
+
+def test_a_run_goes_on_when_the_model_was_removed(folder):
+    write_parent(folder / "parent")
+    prepare()
+    train.run("./tune.yaml", **OPTIONS)
+    run.run("./tune.yaml", until="train", overrides=())  # is up to date
+    shutil.rmtree("parent")
+    more: dict[str, Any] = {"overrides": ["training.max_steps=2"], "resume": True}
+    with pytest.raises(
+        RecipeError, match=r"^tune.yaml:8: model.from: parent does not exist; [^\n]*$"
+    ):
+        train.run("./tune.yaml", **OPTIONS, **more)
+    with pytest.raises(RecipeError, match=r": tokenizer.model: must be a or left out beside model"):
+        read_recipe("runs/tune/recipe.yaml", ["model.from=a"])
+    train.run("runs/tune/recipe.yaml", **OPTIONS, **more)
+    records = Path("runs/tune/metrics.jsonl").read_text().splitlines()
+    assert [json.loads(line).get("step") for line in records][-1] == 2
+
+
+def test_another_model_in_the_folder_is_noticed(folder, caplog):
+    write_parent(folder / "parent")
+    prepare()
+    shutil.rmtree("parent")
+    others = [*WORDS[:5], "otter", *WORDS[6:]]
+    write_parent(folder / "parent", partial(two_vocabularies, words=others))
+    train.run("./tune.yaml", **OPTIONS)
+    assert "vocabulary.txt and 1 more file have changed since prepared/tune was made" in caplog.text
+    shutil.rmtree("parent")
+    write_parent(folder / "parent", partial(two_vocabularies, words=WORDS[1:]))
+    message = "^prepared/tune was made with the vocabularies of another model than parent is now. R"
+    with pytest.raises(UserError, match=message):
+        train.run("./tune.yaml", run_dir=Path("runs/other"), **OPTIONS)
+
+
+def test_recipes_of_two_models_prepare_two_texts(folder):
+    write_parent(folder / "parent")
+    shutil.copytree("parent", "other")
+    Path("child.yaml").write_text("extends: tune.yaml\ntraining: {seed: 2}\n")
+    assert read_recipe("./child.yaml").prepared == Path("prepared/tune")
+    Path("child.yaml").write_text("extends: tune.yaml\nmodel: {from: other}\n")
+    assert read_recipe("./child.yaml").prepared == Path("prepared/child")
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("model.from=absent", "model.from: absent does not exist; name a model directory."),
+        ("model.from=tune.yaml", "model.from: tune.yaml is no model directory, as it has no conf"),
+        ("model.from=run", "model.from: run is a run; name a model in it, such as run/average"),
+        ("model.from=theirs", "model.from: theirs/config.json is not that of our models; name one"),
+        ("model.from=broken", "model.from: broken/config.json is damaged; name another model"),
+        ("model.d_model=40", "model.d_model: must be 20 or left out beside model.from, but is 40"),
+        ("model.source_eos=true", "model.source_eos: must be false or left out beside model.from"),
+        ("tokenizer.joiner=@@", "tokenizer.joiner: must be null or left out beside model.from"),
+        ("tokenizer.model=a", "tokenizer.model: must be parent or left out beside model.from, but"),
+        ("data.normalization.nfc=true", "data.normalization.nfc: must be false or left out beside"),
+        ("tokenizer.sampling=0.1", "tokenizer.sampling: needs type sentencepiece, but type is"),
+    ],
+)
+def test_what_contradicts_the_model_is_refused_in_one_line(folder, override, message):
+    write_parent(folder / "parent")
+    shutil.copytree("parent", "run/average")
+    for name, content in (("theirs", '{"architectures": ["MarianMTModel"]}'), ("broken", "{")):
+        Path(name).mkdir()
+        Path(name, "config.json").write_text(content)
+    with pytest.raises(RecipeError, match=f"^--set: {re.escape(message)}[^\n]*$"):
+        read_recipe("./tune.yaml", [override])
+    assert read_recipe("./tune.yaml", ["model.d_model=20", "model.source_eos=false"])
+
+
+def test_two_models_to_start_from_are_refused(folder):
+    write_parent(folder / "parent")
+    with pytest.raises(UserError, match=r"from parent, so that --init-from parent cannot be used"):
+        train.run("./tune.yaml", init_from=Path("parent"), **OPTIONS)
+
+
+def test_pieces_of_two_models_are_not_sampled(folder):
+    write_parent(folder / "parent", two_sentencepieces)
+    prepare()
+    with pytest.raises(UserError, match="needs one SentencePiece model, but parent has two"):
+        train.run("./tune.yaml", overrides=["tokenizer.sampling=0.1"], **OPTIONS)
+
+
+def test_an_imported_model_learns_from_the_first_step_on(tmp_path, monkeypatch):
+    if SHARED is None or not (Path(SHARED) / "ct2-aren").is_dir():
+        pytest.skip("NMT_CLI_SHARED names no folder that holds ct2-aren")
+    theirs = Path(SHARED).absolute() / "ct2-aren"
+    monkeypatch.chdir(tmp_path)
+    words = ["import", str(theirs), "--from", "ctranslate2", "--output", "parent"]
+    assert CliRunner().invoke(cli.main, words).exit_code == 0
+    names = {"د ا ر": "d a r", "ر م ا ن": "r a m a n", "ك ر م": "k a r a m", "س ل م": "s a l m"}
+    Path("train.en").write_text("".join(f"{name}\n" for name in names))
+    Path("train.de").write_text("".join(f"{name}\n" for name in names.values()))
+    Path("tune.yaml").write_text(RECIPE)
+    prepare()
+    steps = ["training.max_steps=8", "training.warmup_steps=1", "training.peak_learning_rate=1e-3"]
+    train.run("./tune.yaml", overrides=steps, **OPTIONS)
+    records = map(json.loads, Path("runs/tune/metrics.jsonl").read_text().splitlines())
+    losses = [record["nll"] for record in records if "gradient_norm" in record]
+    assert losses[0] < math.log(load_model(Path("parent")).tokenizer.size) / 2  # a guess has 3.8
+    assert losses[-1] < losses[1] < losses[0]
