@@ -27,6 +27,7 @@ NAMES = frozenset(
 )
 # Opcodes of pickle that find a function otherwise than by a name in the file, or call it.
 OTHER_CALLS = {"STACK_GLOBAL", "INST", "OBJ", "EXT1", "EXT2", "EXT4", "NEWOBJ_EX"}
+PROTOCOL = 2  # of the pickles that torch writes
 LONGEST = 200  # characters of names in a message
 LARGEST_PICKLE = 50 << 20  # bytes of the part without the numbers
 
@@ -54,7 +55,7 @@ def read_pickled_tensors(path: Path) -> dict[str, Tensor]:
         raise UserError(f"{path} cannot be read: {error.strerror}.") from None
     except (zipfile.BadZipFile, ValueError, RuntimeError, EOFError, pickle.UnpicklingError):
         raise _damaged(path) from None
-    except (AttributeError, IndexError, KeyError, TypeError, MemoryError, OverflowError):
+    except (ArithmeticError, AssertionError, AttributeError, LookupError, MemoryError, TypeError):
         raise _damaged(path) from None  # of instructions that make no sense
     if not isinstance(found, dict):
         raise UserError(f"{path} holds no tensors by name.")
@@ -69,7 +70,7 @@ def _calls(path: Path) -> Iterator[str]:
     """Yield the names of functions in a file. Raises ValueError if it is damaged."""
     with zipfile.ZipFile(path) as file:
         entries = file.infolist()
-        pickles = [each for each in entries if each.filename.endswith(".pkl")]
+        pickles = [each for each in entries if each.filename.lower().endswith(".pkl")]
         if len(pickles) != 1 or any(each.compress_type for each in entries):
             raise ValueError("torch writes one, and compresses nothing")
         if pickles[0].file_size > LARGEST_PICKLE:
@@ -80,6 +81,8 @@ def _calls(path: Path) -> Iterator[str]:
             yield str(argument)
         elif opcode.name in OTHER_CALLS:
             yield opcode.name
+        elif opcode.name == "PROTO" and argument != PROTOCOL:
+            raise ValueError(f"its protocol is {argument}")
 
 
 def _refuse_large(path: Path, tensors: dict[str, Tensor]) -> None:
