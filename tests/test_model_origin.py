@@ -196,6 +196,14 @@ def test_recipes_of_two_models_prepare_two_texts(folder):
     assert read_recipe("./child.yaml").prepared == Path("prepared/child")
 
 
+def test_inspect_counts_the_parameters_of_the_model(folder):
+    _, weights = write_parent(folder / "parent")
+    words = ["inspect", "./tune.yaml", "--format", "json"]
+    result = CliRunner().invoke(cli.main, words)
+    counted = json.loads(result.stdout)["parameters"]["total"]
+    assert counted == sum(weight.numel() for weight in weights.values())
+
+
 @pytest.mark.parametrize(
     ("override", "message"),
     [

@@ -117,6 +117,8 @@ def _of_recipe(
     size = vocabulary_size
     if size is None and text is not None:
         size = text.vocabulary_size
+    if size is None and recipe.origin is not None and is_model(recipe.origin):
+        size = read_settings(recipe.origin, read_manifest(recipe.origin)).vocabulary_size or None
     if size is None and recipe.tokenizer.type == "sentencepiece":
         size = recipe.tokenizer.vocabulary_size
     if size is None:
