@@ -89,6 +89,12 @@ class MappedSentencePieceTokenizer:
         except UnicodeDecodeError:
             raise NoTextError(ids, self.size) from None
 
+    def share_in_vocabulary(self, side: Side) -> float:
+        """Return the share of a side's SentencePiece pieces that the vocabulary has."""
+        processor, ids = self._processors[side], self._ids[side]
+        pieces = processor.id_to_piece(list(range(processor.get_piece_size())))
+        return sum(piece in ids for piece in pieces) / len(pieces)
+
     def joined(self, text: str) -> str:
         """Return ``text`` unchanged: a corpus for SentencePiece is not in pieces."""
         return text

@@ -22,6 +22,7 @@ MODEL, CONFIG = "model.bin", "config.json"
 VERSIONS = range(2, 7)  # of the binary format
 FIRST_WITH_ALIASES, FIRST_WITH_TYPES = 3, 4
 MOST_DIMENSIONS = 8
+ENDS_EARLY = "it ends too early"
 LARGEST_TEXT_FILE = 50 << 20  # bytes
 BF16 = "bfloat16"
 TYPES: tuple[str, ...] = ("<f4", "<i1", "<i2", "<i4", "<f2", BF16)  # in the order of their numbers
@@ -49,13 +50,16 @@ def read_variables(path: Path) -> Variables:
     try:
         with path.open("rb") as stream:
             data = memoryview(mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ))
-    except (OSError, ValueError) as error:  # an empty file cannot be mapped
-        raise UserError(f"{path} cannot be read: {getattr(error, 'strerror', error)}.") from None
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}.") from None
+    except ValueError:  # nothing can be mapped
+        raise DamagedError(f"{path} is empty; copy it again.") from None
     try:
         return _variables(_Reader(data))
     except (struct.error, ValueError, KeyError) as error:
+        reason = ENDS_EARLY if isinstance(error, struct.error) else error
         raise DamagedError(
-            f"{path} is not a model of CTranslate2, or is damaged: {error}."
+            f"{path} is not a model of CTranslate2, or is damaged: {reason}; copy it again."
         ) from None
 
 
@@ -71,7 +75,7 @@ class _Reader:
     def bytes(self, size: int) -> memoryview:
         found = self._data[self._place : self._place + size]
         if len(found) < size:
-            raise ValueError(f"it ends {size - len(found):,} bytes too early")
+            raise ValueError(ENDS_EARLY)
         self._place += size
         return found
 

@@ -59,6 +59,9 @@ def read_vocabularies(
     """
     shared = read_vocabulary(folder, "shared")
     are_words, found = sentencepiece_files(folder) is None, {}
+    single = [name for name in SENTENCEPIECE_FILES[0].values() if (folder / name).is_file()]
+    if len(single) == 1:
+        reasons.append(f"it has {single[0]}, but not both source.spm and target.spm")
     for side, size in sizes.items():
         tokens = shared if shared is not None else read_vocabulary(folder, side)
         if tokens is None:

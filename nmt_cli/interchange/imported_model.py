@@ -11,6 +11,7 @@ from nmt_cli.corpus.mapped_sentencepiece import MappedSentencePieceTokenizer
 from nmt_cli.corpus.normalization import Normalizer, Side
 from nmt_cli.corpus.tokenizer import Tokenizer
 from nmt_cli.corpus.whitespace_tokenizer import CONTROL, WhitespaceTokenizer
+from nmt_cli.errors import UserError
 from nmt_cli.interchange.ctranslate2_folder import Array
 from nmt_cli.model_directory import save_model
 from nmt_cli.model_settings import ModelSettings, TextSettings
@@ -19,6 +20,7 @@ from nmt_cli.recipe.model_config import ModelConfig
 from nmt_cli.recipe.schema import Normalization
 
 NO_RECIPE = b"# This model was imported from another program; there is no recipe.\n"
+LEAST_SHARE = 0.5  # of the pieces of a SentencePiece model in the vocabulary; Marian's lack a few
 MAX_LENGTH = 1024  # pieces of the longest input, as in recipes
 
 
@@ -59,11 +61,29 @@ class ImportedModel(NamedTuple):
 def write_model(
     partial: Partial, model: ImportedModel, languages: Languages, facts: Mapping[str, Any]
 ) -> None:
-    """Write the files of a model directory into ``partial``; ``facts`` enter its manifest."""
+    """Write the files of a model directory into ``partial``; ``facts`` enter its manifest.
+
+    Raises UserError if the SentencePiece models are not those of the vocabulary.
+    """
     settings = model.settings(languages)
+    tokenizer = model.tokenizer(settings)
+    _refuse_unfit(tokenizer)
     weights = {name: torch.from_numpy(np.array(array)) for name, array in model.weights.items()}
-    save_model(partial, settings, NO_RECIPE, model.tokenizer(settings), weights)
+    save_model(partial, settings, NO_RECIPE, tokenizer, weights)
     partial.facts.update(kind="average", imported=dict(facts))
+
+
+def _refuse_unfit(tokenizer: Tokenizer) -> None:
+    if not isinstance(tokenizer, MappedSentencePieceTokenizer):
+        return
+    sides: tuple[Side, ...] = ("source", "target")
+    for side in sides:
+        share = tokenizer.share_in_vocabulary(side)
+        if share < LEAST_SHARE:
+            raise UserError(
+                f"the vocabulary has only {share:.0%} of the pieces of the {side}'s SentencePiece "
+                "model; put the one into the folder that the model was trained with."
+            )
 
 
 def problems_of_pieces(pieces: Sequence[str], name: str, *, are_words: bool) -> list[str]:

@@ -386,6 +386,19 @@ def test_sentencepiece_models_in_the_folder_cut_the_text(is_one_file, tmp_path):
     assert found.token_scores == pytest.approx(wanted, abs=1e-4)
 
 
+def test_sentencepiece_models_that_do_not_fit_are_refused(tmp_path):
+    imported({}, tmp_path / "theirs")
+    trained = sentencepiece_model(["the ants and the bees", "a cat is asleep"] * 5)
+    (tmp_path / "theirs/sentencepiece.model").write_bytes(trained)
+    result = run_import(tmp_path / "theirs", "--output", tmp_path / "ours")
+    assert result.exit_code == 1
+    assert "% of the pieces of the source's SentencePiece model" in result.stderr
+    assert not (tmp_path / "ours").exists()
+    (tmp_path / "theirs/source.spm").write_bytes(trained)
+    result = run_import(tmp_path / "theirs", "--output", tmp_path / "ours")
+    assert "it has source.spm, but not both source.spm and target.spm" in result.stderr
+
+
 def test_a_sentencepiece_model_that_is_none_is_refused(tmp_path):
     imported({}, tmp_path)
     (tmp_path / "sentencepiece.model").write_bytes(b"\x80\x02cos\nsystem\n(S'true'\ntR.")
