@@ -20,8 +20,8 @@ class PieceSampler:
 
     The pieces depend only on the seed, the number of the batch and its pairs: each epoch draws
     other pieces, and a resumed training, or one on more ranks, draws the same ones. What is no
-    plain text stays as it is, such as bytes, ``<unk>`` and user-defined symbols, and so does a
-    sentence of which the drawn pieces are more than the longest sentence has. Threads may share a
+    plain text stays as it is, such as bytes, ``<unk>`` and user-defined symbols. A sentence keeps
+    its pieces if it would get more of them than the longest sentence has. Threads may share a
     sampler.
     """
 
