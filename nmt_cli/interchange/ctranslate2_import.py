@@ -29,7 +29,7 @@ from nmt_cli.interchange.ctranslate2_vocabularies import (
     read_sentencepiece,
     read_vocabularies,
 )
-from nmt_cli.interchange.imported_model import ImportedModel
+from nmt_cli.interchange.imported_model import ImportedModel, tying, vocabulary_matrices
 from nmt_cli.interchange.tensors_taken import TensorsTaken
 from nmt_cli.recipe.model_config import ModelConfig
 
@@ -86,9 +86,7 @@ def _model(variables: Variables, config: Mapping[str, Any], folder: Path) -> Imp
         taken.take_embeddings({side: (names[side], vocabularies[side]) for side in names})
     for side in ("encoder", "decoder"):
         taken.take_stack(side)
-    tensors.reasons[:] = tensors.all_reasons()
-    if tensors.reasons:
-        raise ValueError("; ".join(tensors.reasons))
+    tensors.refuse_wrong()
     own = vocabularies["source"].pieces if "source_vocabulary_size" in options else None
     return ImportedModel(
         ModelConfig.model_validate(options),
@@ -138,15 +136,9 @@ class _Weights:
         is_shared = source_pieces == vocabulary.pieces
         if not is_shared:
             self._options["source_vocabulary_size"] = len(source_pieces)
-        tied = "none"
-        if np.array_equal(target, output):
-            tied = "all" if is_shared and np.array_equal(source, target) else "decoder"
-        self.weights["output_weight"] = output  # the only name of a matrix that is all three
-        if tied != "all":
-            self.weights["source_embedding.weight"] = source
-        if tied == "none":
-            self.weights["target_embedding.weight"] = target
+        tied = tying(source, target, output, is_shared=is_shared)
         self._options["tied_embeddings"] = tied
+        self.weights |= vocabulary_matrices(source, target, output, tied)
 
     def take_stack(self, side: str) -> None:
         """Take all layers of the encoder or the decoder."""

@@ -25,7 +25,7 @@ from nmt_cli.interchange.huggingface_vocabularies import (
     read_vocabularies,
     start_of_decoder,
 )
-from nmt_cli.interchange.imported_model import ImportedModel
+from nmt_cli.interchange.imported_model import ImportedModel, tying, vocabulary_matrices
 from nmt_cli.interchange.tensors_taken import TensorsTaken
 from nmt_cli.model.embeddings import sinusoids
 from nmt_cli.recipe.model_config import ModelConfig
@@ -72,9 +72,7 @@ def _model(
     taken.take_positions()
     for side in SIDES:
         taken.take_stack(side)
-    reasons = tensors.all_reasons()
-    if reasons:
-        raise ValueError("; ".join(dict.fromkeys(reasons)))
+    tensors.refuse_wrong()
     taken.leave_out_zeros()
     own = vocabularies.pieces["source"] if vocabularies.are_separate else None
     architecture = ModelConfig.model_validate(taken.options)
@@ -116,17 +114,12 @@ class _Weights:
             self.options["decoder_start"] = start_of_decoder(
                 vocabularies, start, config.eos_id, tensors.reasons
             )
-        is_all = not vocabularies.are_separate and np.array_equal(source, target)
-        tied = "none"
-        if np.array_equal(target, output):
-            tied = "all" if is_all else "decoder"
+        tied = tying(source, target, output, is_shared=not vocabularies.are_separate)
         self.options["tied_embeddings"] = tied
-        self.weights["output_weight"] = self._columns(output[kept["target"]])
+        for name, matrix in vocabulary_matrices(source, target, output, tied).items():
+            side = "source" if name.startswith("source") else "target"
+            self.weights[name] = self._columns(matrix[kept[side]])
         self.weights["output_bias"] = bias[0, kept["target"]]
-        if tied != "all":
-            self.weights["source_embedding.weight"] = self._columns(source[kept["source"]])
-        if tied == "none":
-            self.weights["target_embedding.weight"] = self._columns(target[kept["target"]])
         if vocabularies.are_separate:
             self.options["source_vocabulary_size"] = len(kept["source"])
 

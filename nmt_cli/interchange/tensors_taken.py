@@ -1,4 +1,4 @@
-"""The tensors of a model of another program, each of which is taken exactly once."""
+"""Takes the tensors of another program's model one by one, and names those that are left."""
 
 from collections.abc import Mapping
 
@@ -55,8 +55,11 @@ class TensorsTaken:
             return default
         return float(found.flat[0])
 
-    def all_reasons(self) -> list[str]:
-        """Return all reasons, with the tensors that are missing and those that nobody took."""
+    def refuse_wrong(self) -> None:
+        """Raise ValueError with all reasons, if there are any.
+
+        Tensors that are missing, and those that nobody took, are among them.
+        """
         left = [name for name in self._tensors if name not in self._taken]
         reasons = list(self.reasons)
         for names, what in ((self._missing, "missing"), (left, "unknown")):
@@ -64,4 +67,5 @@ class TensorsTaken:
                 more = ", ..." if len(names) > NAMED else ""
                 listed = ", ".join(names[:NAMED])
                 reasons.append(f"{counted(len(names), 'tensor')} {what}: {listed}{more}")
-        return reasons
+        if reasons:
+            raise ValueError("; ".join(dict.fromkeys(reasons)))
