@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nmt_cli.errors import DamagedError, UserError
-
-Array = NDArray[np.float32]
+from nmt_cli.interchange.arrays import Array
 
 MODEL, CONFIG = "model.bin", "config.json"
 VERSIONS = range(2, 7)  # of the binary format

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from nmt_cli.corpus.normalization import Side
 from nmt_cli.errors import UserError
+from nmt_cli.interchange.arrays import SIDES, Array
 from nmt_cli.interchange.ctranslate2_folder import (
     MODEL,
-    Array,
     Variables,
     read_config,
     read_variables,
@@ -84,7 +84,7 @@ def _model(variables: Variables, config: Mapping[str, Any], folder: Path) -> Imp
     taken = _Weights(variables, tensors, options)
     if len(vocabularies) == len(names):
         taken.take_embeddings({side: (names[side], vocabularies[side]) for side in names})
-    for side in ("encoder", "decoder"):
+    for side in SIDES:
         taken.take_stack(side)
     tensors.refuse_wrong()
     own = vocabularies["source"].pieces if "source_vocabulary_size" in options else None
@@ -114,7 +114,7 @@ class _Weights:
         self._order: NDArray[np.intp] | None = positions.order
         options.update(positions.options)
         self.weights: dict[str, Array] = {}
-        for side, table in zip(("source", "target"), positions.tables, strict=False):
+        for side, table in zip(SIDES.values(), positions.tables, strict=False):
             self.weights[f"{side}_embedding.positions.weight"] = table
 
     def take_embeddings(self, sides: Mapping[Side, tuple[str, Vocabulary]]) -> None:
@@ -162,8 +162,7 @@ class _Weights:
         if options["norm"] == "pre":
             self._take_norm(f"{side}/layer_norm", f"{side}_norm")
         if options["embedding_norm"]:
-            ours = {"encoder": "source", "decoder": "target"}[side]
-            self._take_norm(f"{side}/layernorm_embedding", f"{ours}_embedding.norm")
+            self._take_norm(f"{side}/layernorm_embedding", f"{SIDES[side]}_embedding.norm")
         for number in range(len(numbers)):
             theirs, ours = f"{side}/layer_{number}", f"{side}_layers.{number}"
             self._take_attention(f"{theirs}/self_attention", f"{ours}.self_attention", heads)

@@ -8,18 +8,12 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from nmt_cli.interchange.exported_model import (
-    Array,
-    ExportedModel,
-    Weights,
-    WeightsToExport,
-    widened_heads,
-)
+from nmt_cli.interchange.arrays import SIDES, Array, Weights
+from nmt_cli.interchange.exported_model import ExportedModel, WeightsToExport, widened_heads
 from nmt_cli.recipe.model_config import StackShape
 
 LINEAR_PARTS = {"weight": "weight", "bias": "bias"}
 NORM_PARTS = {"weight": "gamma", "bias": "beta"}
-SIDES = {"encoder": "source", "decoder": "target"}
 
 
 def head_width(shape: StackShape, d_model: int) -> int | None:

@@ -7,11 +7,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt_cli.interchange.ctranslate2_folder import Array
+from nmt_cli.interchange.arrays import SIDES, Array
+from nmt_cli.interchange.known_sinusoids import known_sinusoids
 from nmt_cli.interchange.tensors_taken import TensorsTaken
-from nmt_cli.model.embeddings import sinusoids
 
-SIDES = ("encoder", "decoder")
 ACTIVATIONS = {0: "relu", 1: "gelu_tanh", 2: "swish", 3: "gelu"}
 DEFAULT_EPSILON = 1e-5
 UNIMPORTANT = ("alignment_layer", "alignment_heads", "embeddings_merge")  # of one embedding
@@ -20,7 +19,6 @@ OFF = (
     "decoder/scale_alibi",
 )
 TOLERANCE = 1e-5  # of sinusoids in fp32
-FIRST_POSITIONS = range(4)
 
 
 class Positions(NamedTuple):
@@ -101,11 +99,8 @@ def take_positions(tensors: TensorsTaken, d_model: int) -> Positions:
         return Positions({})
     for index in (None, halves) if halves is not None else ():
         ordered = [table if index is None else table[:, index] for table in tables]
-        for frequencies in ("paper", "tensor2tensor"):
-            for first in FIRST_POSITIONS:
-                ours = sinusoids(len(tables[0]), d_model, frequencies, first).numpy()
-                if all(np.abs(ours - table).max(initial=0.0) < TOLERANCE for table in ordered):
-                    found = {"sinusoid_frequencies": frequencies, "first_position": first}
-                    return Positions(found, index)
+        found = known_sinusoids(ordered, TOLERANCE)
+        if found is not None:
+            return Positions(found, index)
     learned = {"positions": "learned", "max_positions": len(tables[0])}
     return Positions(learned, None, tuple(tables))

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from nmt_cli.corpus.sentence_marks import start_id
 from nmt_cli.errors import UserError
+from nmt_cli.interchange.arrays import Array, Weights
 from nmt_cli.model.embeddings import sinusoids
 from nmt_cli.model_settings import ModelSettings
 from nmt_cli.recipe.model_config import StackShape
@@ -17,8 +17,6 @@ from nmt_cli.recipe.model_config import StackShape
 if TYPE_CHECKING:
     from nmt_cli.model_directory import LoadedModel
 
-Array = NDArray[np.float32]
-Weights = dict[str, Array]
 FEWEST_POSITIONS = 2_048  # rows of a table of sinusoids
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from nmt_cli.errors import DamagedError, UserError
 from nmt_cli.file_names import WEIGHTS
-from nmt_cli.interchange.ctranslate2_folder import Array
+from nmt_cli.interchange.arrays import Array
 from nmt_cli.interchange.pickled_tensors import read_pickled_tensors
 
 PICKLED = "pytorch_model.bin"

@@ -4,7 +4,6 @@ Its dimensions have the sines of all frequencies before the cosines, where ours 
 Biases that are all zero, which its classes always have, are left out.
 """
 
-import itertools
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,11 +13,11 @@ from numpy.typing import NDArray
 
 from nmt_cli.corpus.normalization import Side
 from nmt_cli.errors import UserError
-from nmt_cli.interchange.ctranslate2_folder import CONFIG, Array, read_config
-from nmt_cli.interchange.ctranslate2_options import FIRST_POSITIONS
+from nmt_cli.interchange.arrays import SIDES, Array
+from nmt_cli.interchange.ctranslate2_folder import CONFIG, read_config
 from nmt_cli.interchange.ctranslate2_vocabularies import PEGASUS_MODEL, read_sentencepiece
 from nmt_cli.interchange.huggingface_folder import read_tensors
-from nmt_cli.interchange.huggingface_layout import MODEL_AXIS, SIDES, sines_first
+from nmt_cli.interchange.huggingface_layout import MODEL_AXIS, sines_first
 from nmt_cli.interchange.huggingface_options import Configuration, read_configuration
 from nmt_cli.interchange.huggingface_vocabularies import (
     Vocabularies,
@@ -26,14 +25,13 @@ from nmt_cli.interchange.huggingface_vocabularies import (
     start_of_decoder,
 )
 from nmt_cli.interchange.imported_model import ImportedModel, tying, vocabulary_matrices
+from nmt_cli.interchange.known_sinusoids import known_sinusoids
 from nmt_cli.interchange.tensors_taken import TensorsTaken
-from nmt_cli.model.embeddings import sinusoids
 from nmt_cli.recipe.model_config import ModelConfig
 
 SHARED, OUTPUT, BIAS = "model.shared.weight", "lm_head.weight", "final_logits_bias"
 EMBEDDINGS = {side: f"model.{side}.embed_tokens.weight" for side in SIDES}
 POSITIONS = {side: f"model.{side}.embed_positions.weight" for side in SIDES}
-FREQUENCIES = ("paper", "tensor2tensor")
 ROUNDING = 5e-4  # of sinusoids that are stored in half precision
 Linear = dict[str, Array]
 
@@ -162,11 +160,12 @@ class _Weights:
                 self._tensors.reasons.append(f"{name} is not a vector for each position")
                 return
             tables[side] = self._columns(table)
-        for frequencies, first in itertools.product(FREQUENCIES, FIRST_POSITIONS):
-            if all(_are_sinusoids(table, frequencies, first) for table in tables.values()):
-                if tables:
-                    self.options |= {"sinusoid_frequencies": frequencies, "first_position": first}
-                return
+        if not tables:
+            return
+        found = known_sinusoids(tables.values(), ROUNDING)
+        if found is not None:
+            self.options |= found
+            return
         if len({len(table) for table in tables.values()}) > 1 or len(tables) < len(POSITIONS):
             self._tensors.reasons.append("its sides have unlike positions")
             return
@@ -252,10 +251,3 @@ class _Weights:
             if not self.options[option]:
                 for name in biases:
                     del self.weights[name]
-
-
-def _are_sinusoids(table: Array, frequencies: str, first_position: int) -> bool:
-    if table.shape[1] % 2:
-        return False
-    ours = sinusoids(len(table), table.shape[1], frequencies, first_position).numpy()
-    return np.abs(table - ours).max(initial=0.0) < ROUNDING

@@ -12,17 +12,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from nmt_cli.interchange.exported_model import (
-    Array,
-    ExportedModel,
-    Weights,
-    WeightsToExport,
-    widened_heads,
-)
+from nmt_cli.interchange.arrays import SIDES, Array, Weights
+from nmt_cli.interchange.exported_model import ExportedModel, WeightsToExport, widened_heads
 from nmt_cli.recipe.model_config import StackShape
 
 NEVER = -1e4  # the logit of <pad>; exp of it is 0
-SIDES = {"encoder": "source", "decoder": "target"}
 # The axis of d_model in the matrix of each layer.
 MODEL_AXIS = {"q_proj": 1, "k_proj": 1, "v_proj": 1, "fc1": 1, "out_proj": 0, "fc2": 0}
 

@@ -12,7 +12,7 @@ from nmt_cli.corpus.normalization import Normalizer, Side
 from nmt_cli.corpus.tokenizer import Tokenizer
 from nmt_cli.corpus.whitespace_tokenizer import CONTROL, WhitespaceTokenizer
 from nmt_cli.errors import UserError
-from nmt_cli.interchange.ctranslate2_folder import Array
+from nmt_cli.interchange.arrays import Array
 from nmt_cli.model_directory import save_model
 from nmt_cli.model_settings import ModelSettings, TextSettings
 from nmt_cli.recipe.decoding_config import DecodingConfig

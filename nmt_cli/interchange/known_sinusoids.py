@@ -1,0 +1,31 @@
+"""Recognizes the sinusoids of known programs in tables of positions."""
+
+from collections.abc import Collection
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from nmt_cli.interchange.arrays import Array
+from nmt_cli.model.embeddings import sinusoids
+
+FREQUENCIES = ("paper", "tensor2tensor")
+FIRST_POSITIONS = range(4)
+
+
+def known_sinusoids(tables: Collection[Array], tolerance: float) -> dict[str, Any] | None:
+    """Return the options of the sinusoids that all ``tables`` [positions, D] hold.
+
+    Sines and cosines are in turn, as ours. None if a table holds anything else.
+    """
+    for frequencies, first in product(FREQUENCIES, FIRST_POSITIONS):
+        if all(_are_sinusoids(table, frequencies, first, tolerance) for table in tables):
+            return {"sinusoid_frequencies": frequencies, "first_position": first}
+    return None
+
+
+def _are_sinusoids(table: Array, frequencies: str, first_position: int, tolerance: float) -> bool:
+    if table.shape[1] % 2:
+        return False
+    ours = sinusoids(len(table), table.shape[1], frequencies, first_position).numpy()
+    return bool(np.abs(table - ours).max(initial=0.0) < tolerance)
