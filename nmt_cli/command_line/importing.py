@@ -32,6 +32,14 @@ from nmt_cli.command_line.options import PATH, cli_command, force_option, quiet_
     show_default=True,
     help="Code of the language translated into.",
 )
+@click.option(
+    "--source-vocabulary", type=PATH, help="Vocabulary of the source, if it is not beside PATH."
+)
+@click.option(
+    "--target-vocabulary", type=PATH, help="Vocabulary of the target; the source's if left out."
+)
+@click.option("--sentencepiece", type=PATH, help="SentencePiece model of both languages.")
+@click.option("--target-sentencepiece", type=PATH, help="The target's, if it has its own.")
 @force_option
 @quiet_option
 def import_model(path: Path, quiet: bool, **options: Any) -> None:
@@ -42,5 +50,7 @@ def import_model(path: Path, quiet: bool, **options: Any) -> None:
     """
     logs.configure(quiet=quiet)
     from nmt_cli.commands import import_model as command
+    from nmt_cli.interchange.text_files import TextFiles
 
-    command.run(path, **options)
+    files = TextFiles(*(options.pop(name) for name in TextFiles._fields))
+    command.run(path, files=files, **options)

@@ -10,6 +10,7 @@ from nmt_cli.interchange.ctranslate2_import import import_ctranslate2
 from nmt_cli.interchange.huggingface_import import import_huggingface
 from nmt_cli.interchange.imported_model import Languages, write_model
 from nmt_cli.interchange.recognition import program_of
+from nmt_cli.interchange.text_files import NO_FILES, TextFiles
 from nmt_cli.locks import claimed
 from nmt_cli.proposed_commands import command
 
@@ -24,11 +25,13 @@ def run(
     output: Path,
     source_language: str = "und",
     target_language: str = "und",
+    files: TextFiles = NO_FILES,
     force: bool = False,
 ) -> None:
     """Write the model of ``program`` at ``path`` as the model directory ``output``.
 
-    The program of ``auto`` is recognized by its files. Raises UserError if the model cannot be
+    The program of ``auto`` is recognized by its files, and ``files`` say what the numbers of its
+    pieces mean. Raises UserError if the model cannot be
     imported, with all reasons, or if ``output`` exists without ``force``, and DamagedError if a
     file is damaged.
     """
@@ -38,7 +41,7 @@ def run(
         refuse_directory(output, replace=force)
         if program == AUTO:
             program = program_of(path)
-        model = IMPORTERS[program](path)
+        model = IMPORTERS[program](path, files)
         languages = Languages(source_language, target_language)
         facts = {"program": program, "path": str(path)}
         with directory_appearing_whole(output, replace=force) as partial:

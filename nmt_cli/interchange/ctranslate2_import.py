@@ -31,6 +31,7 @@ from nmt_cli.interchange.ctranslate2_vocabularies import (
 )
 from nmt_cli.interchange.imported_model import ImportedModel, tying, vocabulary_matrices
 from nmt_cli.interchange.tensors_taken import TensorsTaken
+from nmt_cli.interchange.text_files import NO_FILES, TextFiles
 from nmt_cli.recipe.model_config import ModelConfig
 
 HEADS_OF_SPECS = {"": 8, "TransformerBase": 8, "TransformerBig": 16}  # before they were stored
@@ -41,12 +42,13 @@ ROUNDING = 1e-6
 Linear = dict[str, Array]
 
 
-def import_ctranslate2(folder: Path) -> ImportedModel:
+def import_ctranslate2(folder: Path, files: TextFiles = NO_FILES) -> ImportedModel:
     """Return the model of ``folder``.
 
     Raises UserError with all reasons if it is none that can be imported, or if a file cannot be
     read, and DamagedError if a file is damaged.
     """
+    files.refuse_any("CTranslate2")
     if not (folder / MODEL).is_file():
         raise UserError(f"{folder} has no {MODEL}; give the folder of a model of CTranslate2.")
     variables, config = read_variables(folder / MODEL), read_config(folder)

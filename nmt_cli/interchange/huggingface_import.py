@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from nmt_cli.corpus.normalization import Side
 from nmt_cli.errors import UserError
@@ -17,7 +16,7 @@ from nmt_cli.interchange.arrays import SIDES, Array
 from nmt_cli.interchange.ctranslate2_folder import CONFIG, read_config
 from nmt_cli.interchange.ctranslate2_vocabularies import PEGASUS_MODEL, read_sentencepiece
 from nmt_cli.interchange.huggingface_folder import read_tensors
-from nmt_cli.interchange.huggingface_layout import MODEL_AXIS, sines_first
+from nmt_cli.interchange.huggingface_layout import sines_first
 from nmt_cli.interchange.huggingface_options import Configuration, read_configuration
 from nmt_cli.interchange.huggingface_vocabularies import (
     Vocabularies,
@@ -26,22 +25,24 @@ from nmt_cli.interchange.huggingface_vocabularies import (
 )
 from nmt_cli.interchange.imported_model import ImportedModel, tying, vocabulary_matrices
 from nmt_cli.interchange.known_sinusoids import known_sinusoids
+from nmt_cli.interchange.layers_taken import AttentionNames, LayerNames, LayersTaken, dotted
 from nmt_cli.interchange.tensors_taken import TensorsTaken
+from nmt_cli.interchange.text_files import NO_FILES, TextFiles
 from nmt_cli.recipe.model_config import ModelConfig
 
 SHARED, OUTPUT, BIAS = "model.shared.weight", "lm_head.weight", "final_logits_bias"
 EMBEDDINGS = {side: f"model.{side}.embed_tokens.weight" for side in SIDES}
 POSITIONS = {side: f"model.{side}.embed_positions.weight" for side in SIDES}
 ROUNDING = 5e-4  # of sinusoids that are stored in half precision
-Linear = dict[str, Array]
 
 
-def import_huggingface(folder: Path) -> ImportedModel:
+def import_huggingface(folder: Path, files: TextFiles = NO_FILES) -> ImportedModel:
     """Return the model of ``folder``.
 
     Raises UserError with all reasons if it is none that can be imported, or if a file cannot be
     read, and DamagedError if a file is damaged.
     """
+    files.refuse_any("Hugging Face")
     if not (folder / CONFIG).is_file():
         raise UserError(f"{folder} has no {CONFIG}; give the folder of a model of Hugging Face.")
     try:
@@ -71,7 +72,7 @@ def _model(
     for side in SIDES:
         taken.take_stack(side)
     tensors.refuse_wrong()
-    taken.leave_out_zeros()
+    taken.options |= taken.layers.leave_out_zeros()
     own = vocabularies.pieces["source"] if vocabularies.are_separate else None
     architecture = ModelConfig.model_validate(taken.options)
     return ImportedModel(architecture, vocabularies.pieces["target"], own, models, taken.weights)
@@ -84,8 +85,8 @@ class _Weights:
         self._config, self._tensors = config, tensors
         self.options: dict[str, Any] = dict(config.options)
         self._d_model: int = self.options["d_model"]
-        self._order: NDArray[np.intp] = np.argsort(sines_first(self._d_model))
-        self.weights: dict[str, Array] = {}
+        self.layers = LayersTaken(tensors, self._d_model, np.argsort(sines_first(self._d_model)))
+        self.weights = self.layers.weights
 
     def take_embeddings(self, vocabularies: Vocabularies) -> None:
         """Take the embeddings, the matrix of the softmax and its bias.
@@ -116,7 +117,7 @@ class _Weights:
         self.options["tied_embeddings"] = tied
         for name, matrix in vocabulary_matrices(source, target, output, tied).items():
             side = "source" if name.startswith("source") else "target"
-            self.weights[name] = self._columns(matrix[kept[side]])
+            self.weights[name] = self.layers.columns(matrix[kept[side]])
         self.weights["output_bias"] = bias[0, kept["target"]]
         if vocabularies.are_separate:
             self.options["source_vocabulary_size"] = len(kept["source"])
@@ -159,7 +160,7 @@ class _Weights:
             if table is None or table.shape[1:] != (self._d_model,) or not np.isfinite(table).all():
                 self._tensors.reasons.append(f"{name} is not a vector for each position")
                 return
-            tables[side] = self._columns(table)
+            tables[side] = self.layers.columns(table)
         if not tables:
             return
         found = known_sinusoids(tables.values(), ROUNDING)
@@ -180,74 +181,26 @@ class _Weights:
             self.options.get(f"{prefix}{key}", self.options[key]) for key in ("num_layers", "d_ff")
         )
         if self.options["norm"] == "pre":
-            self._take_norm(f"model.{side}.layer_norm", f"{side}_norm")
+            self.layers.take_norm(dotted(f"model.{side}.layer_norm"), f"{side}_norm")
         for number in range(count):
-            theirs, ours = f"model.{side}.layers.{number}", f"{side}_layers.{number}"
+            theirs = f"model.{side}.layers.{number}"
             if not self._tensors.has(f"{theirs}.fc1.weight"):
                 self._tensors.reasons.append(f"it has {number:,} layers of the {side}, not {count}")
                 return
-            self._take_attention(f"{theirs}.self_attn", f"{ours}.self_attention")
-            if side == "decoder":
-                self._take_attention(f"{theirs}.encoder_attn", f"{ours}.memory_attention")
-            inner = self._take_linear(f"{theirs}.fc1", d_ff)
-            self._put(f"{ours}.feed_forward.inner", inner)
-            self._put(f"{ours}.feed_forward.outer", self._take_linear(f"{theirs}.fc2", d_ff))
-            self._take_norm(f"{theirs}.final_layer_norm", f"{ours}.feed_forward_residual.norm")
+            self.layers.take_layer(_names(theirs, side), f"{side}_layers.{number}", d_ff)
 
-    def _take_attention(self, theirs: str, ours: str) -> None:
-        parts = {
-            letter: self._take_linear(f"{theirs}.{letter}_proj", self._d_model) for letter in "qkv"
-        }
-        groups = {"queries_keys_values": "qkv"}
-        if ours.endswith("memory_attention"):
-            groups = {"queries": "q", "keys_values": "kv"}
-        for name, letters in groups.items():
-            linear = {
-                part: self._joined([parts[letter][part] for letter in letters])
-                for part in ("weight", "bias")
-            }
-            self._put(f"{ours}.{name}", linear)
-        self._put(f"{ours}.output", self._take_linear(f"{theirs}.out_proj", self._d_model))
-        self._take_norm(f"{theirs}_layer_norm", f"{ours}_residual.norm")
 
-    def _take_linear(self, name: str, width: int) -> Linear:
-        """Return a layer between vectors of the model and vectors of ``width`` numbers."""
-        if MODEL_AXIS[name.rpartition(".")[2]] == 0:
-            weight = self._tensors.take(f"{name}.weight", self._d_model, width)
-            bias = self._tensors.take(f"{name}.bias", self._d_model)
-            return {"weight": self._rows(weight), "bias": self._rows(bias)}
-        weight = self._tensors.take(f"{name}.weight", width, self._d_model)
-        return {"weight": self._columns(weight), "bias": self._tensors.take(f"{name}.bias", width)}
+def _names(layer: str, side: str) -> LayerNames:
+    def attention(name: str) -> AttentionNames:
+        queries, keys, values, output = (
+            dotted(f"{layer}.{name}.{part}_proj") for part in ("q", "k", "v", "out")
+        )
+        return AttentionNames(queries, keys, values, output, dotted(f"{layer}.{name}_layer_norm"))
 
-    def _take_norm(self, theirs: str, ours: str) -> None:
-        for part in ("weight", "bias"):
-            found = self._tensors.take(f"{theirs}.{part}", self._d_model)
-            self.weights[f"{ours}.{part}"] = self._rows(found)
-
-    def _put(self, name: str, linear: Linear) -> None:
-        self.weights.update({f"{name}.{part}": array for part, array in linear.items()})
-
-    # What stands for a missing tensor may be as large as the configuration says, so that nothing
-    # is computed any more once one is missing.
-    def _joined(self, arrays: list[Array]) -> Array:
-        return arrays[0] if self._tensors.is_wrong else np.concatenate(arrays)
-
-    def _columns(self, array: Array) -> Array:
-        return array if self._tensors.is_wrong else array[:, self._order]
-
-    def _rows(self, array: Array) -> Array:
-        return array if self._tensors.is_wrong else array[self._order]
-
-    def leave_out_zeros(self) -> None:
-        """Leave out biases that are all zero, and set the options of those that are left."""
-        groups = {
-            "output_bias": ["output_bias"],
-            "attention_biases": [n for n in self.weights if "attention" in n and "norm" not in n],
-            "feed_forward_biases": [n for n in self.weights if "feed_forward." in n],
-        }
-        for option, names in groups.items():
-            biases = [name for name in names if name.endswith("bias")]
-            self.options[option] = any(self.weights[name].any() for name in biases)
-            if not self.options[option]:
-                for name in biases:
-                    del self.weights[name]
+    return LayerNames(
+        attention("self_attn"),
+        attention("encoder_attn") if side == "decoder" else None,
+        dotted(f"{layer}.fc1"),
+        dotted(f"{layer}.fc2"),
+        dotted(f"{layer}.final_layer_norm"),
+    )

@@ -1,0 +1,28 @@
+"""The files beside a model of another program that say what its token numbers mean."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+from nmt_cli.errors import UserError
+
+
+class TextFiles(NamedTuple):
+    """The files that the user names; None for one that is found beside the model, or is absent."""
+
+    source_vocabulary: Path | None = None
+    target_vocabulary: Path | None = None
+    sentencepiece: Path | None = None  # of both languages, or of the source
+    target_sentencepiece: Path | None = None
+
+    def refuse_any(self, program: str) -> None:
+        """Raise UserError if the user names a file; models of ``program`` hold them all."""
+        for name, path in self._asdict().items():
+            if path is not None:
+                option = f"--{name.replace('_', '-')}"
+                raise UserError(
+                    f"{option} {path} has no use: models of {program} hold these files in their "
+                    "folder, and those are read; leave it out."
+                )
+
+
+NO_FILES = TextFiles()
