@@ -12,8 +12,7 @@ from torch.nn.functional import pad
 
 # The cache grows by 16 entries, or by an eighth if that is more.
 ROOM_STEP, ROOM_GROWTH = 16, 1 / 8
-COUNT_DEAD_FROM = 64  # entries
-SHRINK_BELOW = 3 / 4  # the cache shrinks when the longest source is below this share of its width
+SHRINK_BELOW = 3 / 4  # a cache shrinks when what it needs is below this share of its room
 
 
 class HeadShape(NamedTuple):
@@ -57,76 +56,83 @@ def split_heads(rows: Tensor, num_slots: int, num_heads: int) -> Tensor:
 class SelfAttentionCache:
     """The keys and values of the past of every hypothesis.
 
-    Entries are only appended: each step writes K entries in every slot, at the same position in all
-    slots. The ancestry mask marks the entries that are the past of each hypothesis. When hypotheses
-    change places in the beam, only the mask is reordered, not the entries. An entry is dead when it
-    is in the past of no hypothesis. When every slot has more dead entries than live ones, the live
-    entries are moved to the front.
+    Each step writes the K new entries of a slot into places that are free: those whose entry is in
+    the past of no hypothesis. Hypotheses of a beam share most of their past, so few more places
+    than their length are in use. When hypotheses change places in the beam, only the ancestry is
+    reordered, which marks the entries in the past of each hypothesis, not the entries.
 
-    Attention reads all the room for entries, where the mask hides what is not in use: products of
-    a part of it would copy that part first.
+    A slot's places depend on its own sentence only, so that its sums have the same order whatever
+    other slots hold. Attention reads all the room for entries, where the mask hides what a
+    hypothesis does not attend to: products of a part of it would copy that part first.
     """
 
     def __init__(self, num_slots: int, beam_size: int, shape: HeadShape, like: Tensor) -> None:
         """Make an empty cache with the dtype and device of ``like``."""
         self._layers = _empty_layers(num_slots, ROOM_STEP, shape, like)
         self._num_heads = shape.num_heads
-        self._past = like.new_full((num_slots, beam_size, ROOM_STEP), -torch.inf)  # S K E, ancestry
-        self._own = like.new_full((beam_size, beam_size), -torch.inf).fill_diagonal_(0.0)
-        self._look_at = COUNT_DEAD_FROM  # the number of entries at which dead ones are counted next
-        self.num_entries = 0  # of each slot, dead ones included
+        # S K E, the ancestry; on the CPU, so that finding places does not wait for a GPU.
+        self._is_past = torch.zeros(num_slots, beam_size, ROOM_STEP, dtype=torch.bool)
+        self._shown, self._hidden = like.new_zeros(()), like.new_full((), -torch.inf)
+
+    @property
+    def room(self) -> int:
+        """The number of places for entries (E) in each slot."""
+        return self._is_past.shape[2]
 
     def advance(self, parents: Tensor, is_first: Tensor) -> Tensor:
-        """Make room for an entry of each hypothesis; return the mask [S*H, K, E] for this step.
+        """Find places for an entry of each hypothesis; return the mask [S*H, K, E] for this step.
 
         Each hypothesis inherits the past of its parent, whose place in the beam is in ``parents``
-        [S, K]. Hypotheses of slots with ``is_first`` [S] have no past.
+        [S, K]. Hypotheses of slots with ``is_first`` [S] have no past. Both are on the CPU.
         """
-        beam_size = parents.shape[1]
-        past = self._past.gather(1, parents[:, :, None].expand_as(self._past))
-        self._past = past.masked_fill_(is_first[:, None, None], -torch.inf)
-        if self.num_entries >= self._look_at:
-            self._compact()
-        first, self.num_entries = self.num_entries, self.num_entries + beam_size
-        if self.num_entries > self._past.shape[2]:
-            self._change_room(_room_for(self.num_entries))
-        self._past[:, :, first : self.num_entries] = self._own
-        return _for_all_heads(self._past, self._num_heads)
+        num_slots = len(parents)
+        past = self._is_past.gather(1, parents[:, :, None].expand_as(self._is_past))
+        self._is_past = past & ~is_first[:, None, None]
+        places = self._free_places()
+        needed = int(places.max()) + 1
+        if needed > self.room:
+            self._change_room(_room_for(needed))
+        else:
+            self._give_up_room(needed)
+        own = torch.zeros_like(self._is_past)
+        self._is_past |= own.scatter_(2, places[:, :, None], True)
+        device = self._hidden.device
+        self._slots = torch.arange(num_slots, device=device)[:, None]
+        self._places = places.to(device)
+        mask = torch.where(self._is_past.to(device), self._shown, self._hidden)
+        return _for_all_heads(mask, self._num_heads)
 
     def append(self, layer: int, keys: Tensor, values: Tensor) -> KeysValues:
-        """Append the new entries [S*K, H*D] of ``layer``; return all entries of the layer."""
-        num_slots, beam_size, _ = self._past.shape
-        end, entries = self.num_entries, self._layers[layer]
+        """Write the new entries [S*K, H*D] of ``layer``; return all entries of the layer."""
+        entries, shape = self._layers[layer], (*self._places.shape, self._num_heads, -1)
         for part, new in zip(entries, (keys, values), strict=True):
-            part[:, :, end - beam_size : end] = split_heads(new, num_slots, self._num_heads)
+            part[self._slots, :, self._places] = new.view(shape)  # S K H D
         return entries
 
     def keep_slots(self, slots: Tensor) -> None:
         """Drop all other slots."""
-        self._past = self._past.index_select(0, slots)
+        self._is_past = self._is_past[slots.cpu()]
         _replace_each(self._layers, lambda part: part.index_select(0, slots))
 
     def forget(self, slots: Sequence[int]) -> None:
         """Set all entries of ``slots`` to 0: the mask hides old ones, but not if they are NaN."""
         _set_to_0(self._layers, slots)
 
-    def _compact(self) -> None:
-        is_live = (self._past == 0).any(dim=1)  # S E
-        most = int(is_live.sum(dim=1).max())
-        self._look_at = max(COUNT_DEAD_FROM, 2 * most)
-        if 2 * most > self.num_entries:
-            return
-        order = is_live.byte().argsort(dim=1, descending=True, stable=True)[:, :most]
-        self._past = self._past.gather(2, order[:, None].expand(-1, self._past.shape[1], -1))
-        index = order[:, None, :, None]
-        _replace_each(
-            self._layers,
-            lambda part: part.gather(2, index.expand(-1, part.shape[1], -1, part.shape[3])),
-        )
-        self.num_entries = most
+    def _free_places(self) -> Tensor:
+        """Return the first K free places [S, K] of each slot; some may be beyond the room."""
+        beam_size = self._is_past.shape[1]
+        is_used = pad(self._is_past.any(dim=1), (0, beam_size))  # S E+K
+        return is_used.byte().argsort(dim=1, stable=True)[:, :beam_size]
+
+    def _give_up_room(self, needed: int) -> None:
+        """Shrink to the places in use and ``needed`` ones, if that is much less than the room."""
+        in_use = self._is_past.any(dim=1).any(dim=0).nonzero()
+        room = _room_for(max(needed, int(in_use[-1]) + 1 if len(in_use) else 0))
+        if room < SHRINK_BELOW * self.room:
+            self._change_room(room)
 
     def _change_room(self, room: int) -> None:
-        self._past = pad(self._past, (0, room - self._past.shape[2]), value=-torch.inf)
+        self._is_past = pad(self._is_past, (0, room - self.room))  # cuts if that is negative
         _replace_each(self._layers, lambda part: _resized(part, room))
 
 

@@ -69,7 +69,7 @@ class CachedTransformer:
         device, beam_size = self._device, state.tokens.shape[1]
         num_positions = int(state.positions.max()) + 1
         positions = state.positions.to(device)
-        past_mask = self._past.advance(state.parents.to(device), positions == 0)
+        past_mask = self._past.advance(state.parents, state.positions == 0)
         rows = self._model.target_embedding.embed(
             state.tokens.to(device).flatten(),
             positions[:, None].expand(-1, beam_size).flatten(),

@@ -5,7 +5,6 @@ import random
 import pytest
 import torch
 
-from nmt_cli.decoding import attention_cache
 from nmt_cli.decoding.beams import NOT_A_NUMBER, SearchSettings
 from nmt_cli.decoding.cached_model import CachedTransformer
 from nmt_cli.decoding.ensemble import Ensemble
@@ -107,27 +106,39 @@ def test_a_random_tree_of_hypotheses(config):
             drive.start([1], [4])
         if step == 50:
             drive.keep_slots([2, 1])
-    assert drive.cached._past.num_entries < 60 * 4, "dead entries are never removed"
+    assert drive.cached._past.room < 60 * 4 / 2, "places are never used again"
 
 
-def test_hypotheses_that_share_nothing_are_never_compacted_wrongly():
+def test_hypotheses_that_share_nothing_have_places_of_their_own():
     drive = Drive(tiny_model(), num_slots=2, beam_size=3)
     drive.start([0, 1], [3, 4])
     places = iter(list(range(3)) * 1000)
     for step in range(50):
         drive.step(checked=step % 7 == 0)
         drive.grow(lambda: next(places))
-    assert drive.cached._past.num_entries == 50 * 3
+    assert 50 * 3 <= drive.cached._past.room < 50 * 3 * 5 / 4
 
 
-def test_one_line_of_descent_is_compacted(monkeypatch):
-    monkeypatch.setattr(attention_cache, "COUNT_DEAD_FROM", 4)
+def test_one_line_of_descent_needs_few_places():
     drive = Drive(tiny_model(), num_slots=2, beam_size=5)
     drive.start([0, 1], [3, 4])
     for step in range(40):
         drive.step(checked=step % 4 == 0)
         drive.grow(lambda: 2)
-    assert drive.cached._past.num_entries <= 2 * (40 + 5)
+    assert 40 + 5 <= drive.cached._past.room <= 48
+
+
+def test_the_room_of_a_long_hypothesis_is_given_up_after_it():
+    drive = Drive(tiny_model(), num_slots=2, beam_size=2)
+    drive.start([0, 1], [3, 4])
+    for step in range(70):
+        drive.step(checked=step > 50)
+        drive.grow(drive.random_parent)
+        if step == 48:
+            assert drive.cached._past.room >= 48
+            drive.start([0], [4])
+            drive.start([1], [4])
+    assert drive.cached._past.room == 32
 
 
 def test_a_search_with_the_cache_finds_what_one_without_finds():
