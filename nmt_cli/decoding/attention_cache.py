@@ -25,9 +25,12 @@ class HeadShape(NamedTuple):
 
 
 class KeysValues(NamedTuple):
-    """The keys and values that one layer attends to."""
+    """The keys and values that one layer attends to, each laid out as its product reads it.
 
-    keys: Tensor  # S H E D
+    Small fp32 products by a transposed matrix take oneDNN twice to four times as long.
+    """
+
+    keys: Tensor  # S H D E
     values: Tensor  # S H E D
 
 
@@ -39,10 +42,10 @@ def attend(queries: Tensor, cached: KeysValues, mask: Tensor) -> Tensor:
     and a softmax take two thirds of the time of ``scaled_dot_product_attention``, which is slow
     with masks.
     """
-    num_slots, num_heads, _, d_k = cached.keys.shape
+    num_slots, num_heads, d_k, _ = cached.keys.shape
     heads = queries.view(num_slots, -1, num_heads, d_k).transpose(1, 2).flatten(0, 1)  # S*H K D
-    keys, values = cached.keys.flatten(0, 1), cached.values.flatten(0, 1)  # S*H E D
-    scores = torch.baddbmm(mask, heads, keys.transpose(1, 2), alpha=d_k**-0.5)
+    keys, values = cached.keys.flatten(0, 1), cached.values.flatten(0, 1)
+    scores = torch.baddbmm(mask, heads, keys, alpha=d_k**-0.5)
     attended = torch.bmm(scores.softmax(dim=2), values)  # S*H K D
     by_slot = attended.view(num_slots, num_heads, -1, values.shape[2])
     return by_slot.transpose(1, 2).flatten(2).flatten(0, 1)
@@ -104,15 +107,15 @@ class SelfAttentionCache:
 
     def append(self, layer: int, keys: Tensor, values: Tensor) -> KeysValues:
         """Write the new entries [S*K, H*D] of ``layer``; return all entries of the layer."""
-        entries, shape = self._layers[layer], (*self._places.shape, self._num_heads, -1)
-        for part, new in zip(entries, (keys, values), strict=True):
-            part[self._slots, :, self._places] = new.view(shape)  # S K H D
+        entries, shape = self._layers[layer], (*self._places.shape, self._num_heads, -1)  # S K H D
+        entries.keys[self._slots, :, :, self._places] = keys.view(shape)
+        entries.values[self._slots, :, self._places] = values.view(shape)
         return entries
 
     def keep_slots(self, slots: Tensor) -> None:
         """Drop all other slots."""
         self._is_past = self._is_past[slots.cpu()]
-        _replace_each(self._layers, lambda part: part.index_select(0, slots))
+        _replace_each(self._layers, lambda layer: _selected(layer, slots))
 
     def forget(self, slots: Sequence[int]) -> None:
         """Set all entries of ``slots`` to 0: the mask hides old ones, but not if they are NaN."""
@@ -133,7 +136,7 @@ class SelfAttentionCache:
 
     def _change_room(self, room: int) -> None:
         self._is_past = pad(self._is_past, (0, room - self.room))  # cuts if that is negative
-        _replace_each(self._layers, lambda part: _resized(part, room))
+        _replace_each(self._layers, lambda layer: _resized(layer, room))
 
 
 class MemoryCache:
@@ -151,15 +154,16 @@ class MemoryCache:
         """Make room for sources of these ``lengths`` in ``slots``, resizing the cache if needed."""
         for slot, length in zip(slots, lengths, strict=True):
             self._lengths[slot] = length
-        longest, width = max(self._lengths), self._layers[0].keys.shape[2]
+        longest, width = max(self._lengths), self._layers[0].values.shape[2]
         if longest > width or longest < SHRINK_BELOW * width:
-            _replace_each(self._layers, lambda part: _resized(part, longest))
+            _replace_each(self._layers, lambda layer: _resized(layer, longest))
         self._update_mask()
 
     def put(self, layer: int, slots: Tensor, new: KeysValues) -> None:
-        """Write the entries [B, H, E, D] of the sources in ``slots``."""
-        for part, entries in zip(self._layers[layer], new, strict=True):
-            part[slots, :, : entries.shape[2]] = entries
+        """Write the keys [B, H, D, E] and values [B, H, E, D] of the sources in ``slots`` [B]."""
+        entries, length = self._layers[layer], new.values.shape[2]
+        entries.keys[slots, :, :, :length] = new.keys
+        entries.values[slots, :, :length] = new.values
 
     def layer(self, number: int) -> KeysValues:
         """Return the entries of one layer."""
@@ -168,7 +172,7 @@ class MemoryCache:
     def keep_slots(self, slots: Tensor) -> None:
         """Drop all other slots."""
         self._lengths = [self._lengths[slot] for slot in slots.tolist()]
-        _replace_each(self._layers, lambda part: part.index_select(0, slots))
+        _replace_each(self._layers, lambda layer: _selected(layer, slots))
         self._update_mask()
 
     def forget(self, slots: Sequence[int]) -> None:
@@ -178,24 +182,28 @@ class MemoryCache:
     def _update_mask(self) -> None:
         keys = self._layers[0].keys
         lengths = torch.tensor(self._lengths, device=keys.device)
-        is_behind = torch.arange(keys.shape[2], device=keys.device) >= lengths[:, None]  # S E
+        is_behind = torch.arange(keys.shape[3], device=keys.device) >= lengths[:, None]  # S E
         mask = keys.new_zeros(is_behind.shape).masked_fill_(is_behind, -torch.inf)
         beams = mask[:, None].expand(-1, self._beam_size, -1)
         self.mask = _for_all_heads(beams, self._num_heads)
 
 
 def _empty_layers(num_slots: int, room: int, shape: HeadShape, like: Tensor) -> list[KeysValues]:
-    widths = (shape.d_k, shape.d_v)
+    heads = num_slots, shape.num_heads
     return [
-        KeysValues(*(like.new_zeros(num_slots, shape.num_heads, room, width) for width in widths))
+        KeysValues(like.new_zeros(*heads, shape.d_k, room), like.new_zeros(*heads, room, shape.d_v))
         for _ in range(shape.num_layers)
     ]
 
 
-def _replace_each(layers: list[KeysValues], change: Callable[[Tensor], Tensor]) -> None:
-    """Replace keys and values by ``change`` of them; one layer at a time is in memory twice."""
+def _replace_each(layers: list[KeysValues], change: Callable[[KeysValues], KeysValues]) -> None:
+    """Replace each layer by ``change`` of it; one at a time is in memory twice."""
     for number, layer in enumerate(layers):
-        layers[number] = KeysValues(*map(change, layer))
+        layers[number] = change(layer)
+
+
+def _selected(layer: KeysValues, slots: Tensor) -> KeysValues:
+    return KeysValues(*(part.index_select(0, slots) for part in layer))
 
 
 def _set_to_0(layers: Sequence[KeysValues], slots: Sequence[int]) -> None:
@@ -210,12 +218,10 @@ def _room_for(num_entries: int) -> int:
     return -(-num_entries // ROOM_STEP) * ROOM_STEP + (steps - 1) * ROOM_STEP
 
 
-def _resized(part: Tensor, room: int) -> Tensor:
-    """Return a copy of ``part`` [S, H, E, D] with E = ``room``, cut or filled up with zeros."""
-    resized = part.new_zeros(*part.shape[:2], room, part.shape[3])
-    kept = min(room, part.shape[2])
-    resized[:, :, :kept] = part[:, :, :kept]
-    return resized
+def _resized(layer: KeysValues, room: int) -> KeysValues:
+    """Return a copy of ``layer`` with E = ``room``, cut or filled up with zeros."""
+    more = room - layer.values.shape[2]
+    return KeysValues(pad(layer.keys, (0, more)), pad(layer.values, (0, 0, 0, more)))
 
 
 def _for_all_heads(mask: Tensor, num_heads: int) -> Tensor:

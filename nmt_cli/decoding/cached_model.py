@@ -57,11 +57,11 @@ class CachedTransformer:
         places, slot_index = _padded_places(source).to(device), torch.tensor(slots, device=device)
         for number, layer in enumerate(self._decoder_layers):
             attention = layer.memory_attention
-            heads = (
+            keys, values = (
                 split_heads(part.index_select(0, places), len(lengths), attention.num_heads)
                 for part in attention.project_memory(memory)
             )
-            self._memory.put(number, slot_index, KeysValues(*heads))
+            self._memory.put(number, slot_index, KeysValues(keys.transpose(2, 3), values))
 
     @torch.no_grad()
     def step(self, state: StepInput) -> Tensor:
