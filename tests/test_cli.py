@@ -54,6 +54,7 @@ OPTIONS = {
     "export": {"--format", "--output", "--quantization", "--verify", "--sentences", "--force"}
     | {"--threads", "--quiet"},
     "import": {"--from", "--output", "--source-language", "--target-language"}
+    | {"--source-vocabulary", "--target-vocabulary", "--sentencepiece", "--target-sentencepiece"}
     | {"--force", "--quiet"},
     "report": {"--output", "--force", "--quiet"},
     "doctor": {"--format"},
