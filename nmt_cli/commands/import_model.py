@@ -9,13 +9,18 @@ from nmt_cli.folders import is_model
 from nmt_cli.interchange.ctranslate2_import import import_ctranslate2
 from nmt_cli.interchange.huggingface_import import import_huggingface
 from nmt_cli.interchange.imported_model import Languages, write_model
+from nmt_cli.interchange.marian_import import import_marian
 from nmt_cli.interchange.recognition import program_of
 from nmt_cli.interchange.text_files import NO_FILES, TextFiles
 from nmt_cli.locks import claimed
 from nmt_cli.proposed_commands import command
 
 AUTO = "auto"
-IMPORTERS = {"ctranslate2": import_ctranslate2, "huggingface": import_huggingface}
+IMPORTERS = {
+    "ctranslate2": import_ctranslate2,
+    "huggingface": import_huggingface,
+    "marian": import_marian,
+}
 
 
 def run(

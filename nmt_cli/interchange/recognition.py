@@ -5,6 +5,8 @@ from pathlib import Path
 from nmt_cli.errors import UserError
 from nmt_cli.folders import is_model, is_run
 from nmt_cli.interchange.ctranslate2_folder import CONFIG, MODEL, read_config
+from nmt_cli.interchange.marian_files import WEIGHTS as MARIAN
+from nmt_cli.interchange.marian_files import weights_in
 from nmt_cli.missing_paths import missing_hint
 
 MODEL_TYPE = "model_type"  # in config.json
@@ -22,6 +24,7 @@ def program_of(path: Path) -> str:
     found = {
         "ctranslate2": (path / MODEL).is_file(),
         "huggingface": path.is_dir() and MODEL_TYPE in read_config(path),
+        "marian": path.suffix == MARIAN or (path.is_dir() and any(weights_in(path))),
     }
     names = [name for name, is_there in found.items() if is_there]
     if len(names) == 1:
@@ -30,5 +33,6 @@ def program_of(path: Path) -> str:
         raise UserError(f"{path} has files of {' and '.join(names)}; choose one with --from.")
     raise UserError(
         f"{path} is of no program that is recognized: models of CTranslate2 have {MODEL}, those of "
-        f"Hugging Face {CONFIG} with {MODEL_TYPE}; give the folder that has one of them."
+        f"Hugging Face {CONFIG} with {MODEL_TYPE}, those of Marian a file that ends in {MARIAN}; "
+        "give the folder that has one of them."
     )

@@ -27,6 +27,11 @@ class TensorsTaken:
         """Return whether there is such a tensor."""
         return name in self._tensors
 
+    def length(self, name: str) -> int:
+        """Return the first size of a tensor; 0 if there is none of this name."""
+        found = self._tensors.get(name)
+        return 0 if found is None or not found.ndim else len(found)
+
     def take(self, name: str, *shape: int) -> Array:
         """Return a tensor of ``shape``; if there is none, one of zeros, and a reason."""
         found = self.take_if_there(name)

@@ -15,6 +15,7 @@ from tests.interchange.conftest import AVERAGE
 from tests.interchange.ctranslate2_files import binary, variables_of, write_folder
 from tests.interchange.test_ctranslate2_import import SIZE, TOKENS
 from tests.interchange.test_huggingface_import import exported
+from tests.interchange.test_marian_import import write_folder as write_folder_of_marian
 
 
 def imported(folder, output):
@@ -29,6 +30,9 @@ def test_each_program_is_recognized(make_model, tmp_path):
     write_folder(theirs, binary(variables), {"source": TOKENS, "target": TOKENS})
     assert imported(theirs, tmp_path / "one") == "ctranslate2"
     assert imported(exported(make_model()), tmp_path / "two") == "huggingface"
+    write_folder_of_marian(tmp_path / "marian")
+    assert imported(tmp_path / "marian", tmp_path / "three") == "marian"
+    assert imported(tmp_path / "marian/model.npz", tmp_path / "four") == "marian"
 
 
 @pytest.mark.parametrize(

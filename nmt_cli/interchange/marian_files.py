@@ -1,0 +1,149 @@
+"""The files of a model of Marian: the weights, and the vocabularies and models beside them."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from nmt_cli.corpus.normalization import Side
+from nmt_cli.errors import DamagedError, UserError
+from nmt_cli.interchange.ctranslate2_vocabularies import SENTENCEPIECE_FILES
+from nmt_cli.interchange.marian_options import read_settings
+from nmt_cli.interchange.text_files import TextFiles
+from nmt_cli.missing_paths import missing_hint
+from nmt_cli.recipe.yaml_tree import MAX_BYTES
+
+WEIGHTS = ".npz"
+OPTIMIZER = ".optimizer.npz"  # what training needs to go on
+DECODER = "decoder.yml"  # the options of Marian's decoder, with the names of the vocabularies
+MODELS = SENTENCEPIECE_FILES[0]  # beside vocabularies that are lists
+SENTENCEPIECE = ".spm"
+WORDS: dict[Side, tuple[str, ...]] = {"source": ("src", "source"), "target": ("trg", "target")}
+
+
+class MarianFiles(NamedTuple):
+    """The files of a model."""
+
+    weights: Path
+    vocabularies: dict[Side, Path]
+    sentencepiece: dict[Side, Path] | None  # None if the vocabularies are models, or for pieces
+
+    def __str__(self) -> str:
+        paths = [*self.vocabularies.values(), *(self.sentencepiece or {}).values()]
+        return ", ".join(dict.fromkeys(str(path) for path in (self.weights, *paths)))
+
+
+def find_weights(path: Path) -> Path:
+    """Return the file of the weights, ``path`` or the only one in the folder ``path``."""
+    if not path.is_dir():
+        if not path.exists():
+            raise UserError(f"{path} not found{missing_hint(path)}.")
+        if path.suffix != WEIGHTS:
+            raise UserError(
+                f"{path} is no {WEIGHTS} file; of Marian's files only those can be imported."
+            )
+        return path
+    found = sorted(weights_in(path))
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        raise UserError(f"{path} has no {WEIGHTS} file; give a model of Marian, or its folder.")
+    named = ", ".join(each.name for each in found[:3])
+    raise UserError(f"{path} has {len(found)} models ({named}); give the path of one.")
+
+
+def weights_in(folder: Path) -> Iterator[Path]:
+    """Yield the files of weights in a folder."""
+    for path in folder.glob(f"*{WEIGHTS}"):
+        if not path.name.endswith(OPTIMIZER):
+            yield path
+
+
+def find_files(path: Path, files: TextFiles) -> MarianFiles:
+    """Return the files of the model at ``path``; those that ``files`` names come first.
+
+    Raises UserError if the vocabularies or models are not to be found, DamagedError if the options
+    of the decoder are damaged.
+    """
+    weights = find_weights(path)
+    vocabularies = _vocabularies(weights, files)
+    are_models = {each.suffix == SENTENCEPIECE for each in vocabularies.values()}
+    if len(are_models) > 1:
+        raise UserError(
+            f"{' and '.join(map(str, vocabularies.values()))} are of two kinds; both must be "
+            f"{SENTENCEPIECE} files, or none."
+        )
+    if True in are_models:
+        for option in (files.sentencepiece, files.target_sentencepiece):
+            if option is not None:
+                raise UserError(f"{option} has no use: the vocabularies are SentencePiece models.")
+        return MarianFiles(weights, vocabularies, None)
+    return MarianFiles(weights, vocabularies, _models(weights.parent, files))
+
+
+def _vocabularies(weights: Path, files: TextFiles) -> dict[Side, Path]:
+    if files.source_vocabulary is not None:
+        target = files.target_vocabulary or files.source_vocabulary
+        return {"source": files.source_vocabulary, "target": target}
+    if files.target_vocabulary is not None:
+        raise UserError("--target-vocabulary needs --source-vocabulary beside it.")
+    names = _names_in_options(weights)
+    paths = [weights.parent / name for name in names]
+    if not names or not all(each.is_file() for each in paths):
+        paths = _by_names(weights.parent)
+    if not paths:
+        raise UserError(
+            f"{weights.parent} has no vocabularies that can be told apart by their names; name "
+            "them with --source-vocabulary and --target-vocabulary."
+        )
+    return {"source": paths[0], "target": paths[-1]}
+
+
+def _names_in_options(weights: Path) -> list[str]:
+    """Return the names of the vocabularies in the options of the decoder; [] if there are none."""
+    for name in (f"{weights.name}.{DECODER}", DECODER):
+        path = weights.parent / name
+        if not path.is_file():
+            continue
+        try:
+            with path.open("rb") as stream:
+                text = stream.read(MAX_BYTES + 1).decode()
+        except OSError as error:
+            raise UserError(f"{path} cannot be read: {error.strerror}.") from None
+        except UnicodeDecodeError:
+            raise DamagedError(f"{path} is not UTF-8 text; it is damaged.") from None
+        found = read_settings(text, str(path)).get("vocabs")
+        if isinstance(found, list) and len(found) == len(WORDS):
+            # The folders are those of the machine that trained it.
+            return [Path(str(each)).name for each in found]
+    return []
+
+
+def _by_names(folder: Path) -> list[Path]:
+    """Return the one vocabulary of a folder, or that of the source and that of the target."""
+    found = [each for each in folder.iterdir() if _is_vocabulary(each)]
+    if len(found) == 1:
+        return found
+    of_sides = [
+        [each for each in found if not set(each.stem.split(".")).isdisjoint(words)]
+        for words in WORDS.values()
+    ]
+    return [each[0] for each in of_sides] if all(len(each) == 1 for each in of_sides) else []
+
+
+def _is_vocabulary(path: Path) -> bool:
+    if path.suffix == SENTENCEPIECE:
+        return path.name not in MODELS.values() and path.is_file()
+    return path.suffix in {".yml", ".yaml", ".json"} and "vocab" in path.stem and path.is_file()
+
+
+def _models(folder: Path, files: TextFiles) -> dict[Side, Path] | None:
+    if files.sentencepiece is not None:
+        target = files.target_sentencepiece or files.sentencepiece
+        return {"source": files.sentencepiece, "target": target}
+    if files.target_sentencepiece is not None:
+        raise UserError("--target-sentencepiece needs --sentencepiece beside it.")
+    found = {side: folder / name for side, name in MODELS.items()}
+    missing = [path.name for path in found.values() if not path.is_file()]
+    if len(missing) == 1:
+        raise UserError(f"{folder} has no {missing[0]} beside the other language's model.")
+    return None if missing else found

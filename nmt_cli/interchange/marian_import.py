@@ -1,0 +1,173 @@
+"""Imports a Transformer of Marian from its .npz file.
+
+Its sinusoids have the sines of all frequencies before the cosines, where ours have them in turn.
+Biases that are all zero are left out.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nmt_cli import logs
+from nmt_cli.corpus.normalization import Side
+from nmt_cli.errors import UserError
+from nmt_cli.figures import counted
+from nmt_cli.interchange.arrays import SIDES, Array
+from nmt_cli.interchange.huggingface_layout import sines_first
+from nmt_cli.interchange.imported_model import ImportedModel, tying, vocabulary_matrices
+from nmt_cli.interchange.layers_taken import AttentionNames, LayerNames, LayersTaken, Pair
+from nmt_cli.interchange.marian_archive import SETTINGS, read_archive
+from nmt_cli.interchange.marian_files import find_files
+from nmt_cli.interchange.marian_options import options_of, read_settings
+from nmt_cli.interchange.marian_vocabularies import NEVER, Vocabulary, read_vocabularies
+from nmt_cli.interchange.tensors_taken import NAMED, TensorsTaken
+from nmt_cli.interchange.text_files import NO_FILES, TextFiles
+from nmt_cli.recipe.model_config import ModelConfig
+
+SHARED, POSITIONS = "Wemb", "Wpos"
+OUTPUT, OLD_OUTPUT = "decoder_ff_logit_out_Wt", "decoder_ff_logit_out_W"
+BIAS = "decoder_ff_logit_out_b"
+
+
+def import_marian(path: Path, files: TextFiles = NO_FILES) -> ImportedModel:
+    """Return the model at ``path``, an .npz file or a folder with one.
+
+    Raises UserError with all reasons if it is none that can be imported, or if a file is missing or
+    cannot be read, and DamagedError if a file is damaged.
+    """
+    found = find_files(path, files)
+    archive = read_archive(found.weights)
+    settings = read_settings(archive.settings, f"{found.weights}: {SETTINGS}")
+    tensors = TensorsTaken(archive.tensors)
+    try:
+        options = options_of(settings, tensors.reasons)
+        _refuse_quantized(archive.quantized, tensors.reasons)
+        if not options:
+            raise ValueError("; ".join(tensors.reasons))
+        taken = _Weights(tensors, options)
+        vocabularies, models = read_vocabularies(found, taken.sizes(), tensors.reasons)
+        taken.take_all(vocabularies)
+        architecture = ModelConfig.model_validate(options)
+    except ValueError as error:  # also values that no architecture has
+        reasons = " ".join(str(error).split())
+        raise UserError(f"{found.weights} cannot be imported: {reasons}.") from None
+    logs.info(f"Read {found}.")
+    pieces = {side: vocabulary.pieces for side, vocabulary in vocabularies.items()}
+    own = pieces["source"] if "source_vocabulary_size" in options else None
+    return ImportedModel(architecture, pieces["target"], own, models, taken.layers.weights)
+
+
+class _Weights:
+    """Our weights, taken one by one; what they say of the architecture enters ``options``."""
+
+    def __init__(self, tensors: TensorsTaken, options: dict[str, Any]) -> None:
+        self._tensors, self._options = tensors, options
+        self._d_model: int = options["d_model"]
+        self._matrices: dict[Side, Array] = {
+            "source": self._take_matrix(SHARED if tensors.has(SHARED) else "encoder_Wemb"),
+            "target": self._take_matrix(SHARED if tensors.has(SHARED) else "decoder_Wemb"),
+        }
+        has_sinusoids = options["positions"] == "sinusoidal" and not tensors.is_wrong
+        order = np.argsort(sines_first(self._d_model)) if has_sinusoids else None
+        self.layers = LayersTaken(tensors, self._d_model, order)
+
+    def _take_matrix(self, name: str) -> Array:
+        """Take a matrix with a row for each piece; their number is what the file has."""
+        return self._tensors.take(name, self._tensors.length(name), self._d_model)
+
+    def sizes(self) -> dict[Side, int]:
+        """Return the rows of the matrices of both sides."""
+        return {side: len(matrix) for side, matrix in self._matrices.items()}
+
+    def take_all(self, vocabularies: Mapping[Side, Vocabulary]) -> None:
+        """Take everything; raise ValueError with all reasons if it is none of our models."""
+        self._take_positions()
+        for side in SIDES:
+            self._take_stack(side)
+        self._take_pieces(vocabularies)
+        self._tensors.refuse_wrong()
+        self._options |= self.layers.leave_out_zeros()
+
+    def _take_pieces(self, vocabularies: Mapping[Side, Vocabulary]) -> None:
+        """Take the matrix of the softmax and its bias, and put the pieces in our order."""
+        source, target = self._matrices.values()
+        size, output = len(target), target
+        for name in (OUTPUT, OLD_OUTPUT):
+            if self._tensors.has(name):
+                output = self._tensors.take(name, size, self._d_model)
+        bias = np.zeros(size, np.float32)
+        if self._tensors.has(BIAS):
+            bias = self._tensors.take(BIAS, size)
+        if self._tensors.is_wrong:
+            return
+        of_source, of_target = vocabularies["source"], vocabularies["target"]
+        is_shared = of_source.pieces == of_target.pieces
+        if not is_shared:
+            self._options["source_vocabulary_size"] = len(of_source.pieces)
+        matrices = of_source.rows_of(source), of_target.rows_of(target), of_target.rows_of(output)
+        tied = tying(*matrices, is_shared=is_shared)
+        self._options["tied_embeddings"] = tied
+        for name, matrix in vocabulary_matrices(*matrices, tied).items():
+            self.layers.weights[name] = self.layers.columns(matrix)
+        self.layers.weights["output_bias"] = of_target.rows_of(bias, NEVER)
+
+    def _take_positions(self) -> None:
+        """Take the table of learned positions, which both sides share."""
+        if self._options["positions"] == "sinusoidal":
+            return
+        table = self._take_matrix(POSITIONS)
+        self._options["max_positions"] = len(table)
+        for text_side in SIDES.values():
+            self.layers.weights[f"{text_side}_embedding.positions.weight"] = table
+
+    def _take_stack(self, side: str) -> None:
+        """Take all layers of the encoder or the decoder."""
+        prefix = "decoder_" if side == "decoder" else ""
+        options = self._options
+        count, d_ff = (
+            options.get(f"{prefix}{key}", options[key]) for key in ("num_layers", "d_ff")
+        )
+        if options["embedding_norm"]:
+            norm = _norm(f"{side}_emb", "_pre")
+            self.layers.take_norm(norm, f"{SIDES[side]}_embedding.norm")
+        if options["norm"] == "pre":
+            self.layers.take_norm(_norm(f"{side}_top"), f"{side}_norm")
+        for number in range(count):
+            theirs = f"{side}_l{number + 1}"
+            if not self._tensors.has(f"{theirs}_ffn_W1"):
+                self._tensors.reasons.append(f"it has {number:,} layers of the {side}, not {count}")
+                return
+            names = _names(theirs, side, "_pre" if options["norm"] == "pre" else "")
+            self.layers.take_layer(names, f"{side}_layers.{number}", d_ff)
+
+
+def _names(layer: str, side: str, suffix: str) -> LayerNames:
+    def attention(name: str) -> AttentionNames:
+        queries, keys, values, output = (
+            Pair(f"{layer}_{name}_W{part}", f"{layer}_{name}_b{part}") for part in "qkvo"
+        )
+        return AttentionNames(queries, keys, values, output, _norm(f"{layer}_{name}_Wo", suffix))
+
+    return LayerNames(
+        attention("self"),
+        attention("context") if side == "decoder" else None,
+        Pair(f"{layer}_ffn_W1", f"{layer}_ffn_b1"),
+        Pair(f"{layer}_ffn_W2", f"{layer}_ffn_b2"),
+        _norm(f"{layer}_ffn_ffn", suffix),
+    )
+
+
+def _norm(name: str, suffix: str = "") -> Pair:
+    return Pair(f"{name}_ln_scale{suffix}", f"{name}_ln_bias{suffix}")
+
+
+def _refuse_quantized(types: Mapping[str, str], reasons: list[str]) -> None:
+    if types:
+        named = ", ".join(f"{name} ({kind})" for name, kind in list(types.items())[:NAMED])
+        more = ", ..." if len(types) > NAMED else ""
+        reasons.append(
+            f"{counted(len(types), 'tensor')} not in fp16 or fp32, give the model from before it "
+            f"was quantized: {named}{more}"
+        )

@@ -1,0 +1,167 @@
+"""The vocabularies of a model of Marian, in the order that ours have.
+
+Marian's YAML has one piece a line, many of which other readers take for a list, a number or nothing
+("- : 7", "yes: 8"), so it is read line by line.
+"""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from nmt_cli import logs
+from nmt_cli.corpus.mapped_sentencepiece import END, LARGEST_FILE, UNKNOWN, read_ids
+from nmt_cli.corpus.normalization import Side
+from nmt_cli.corpus.sentencepiece_tokenizer import load_processor, read_usable_model
+from nmt_cli.corpus.whitespace_tokenizer import CONTROL
+from nmt_cli.errors import DamagedError, UserError
+from nmt_cli.interchange.arrays import Array
+from nmt_cli.interchange.huggingface_vocabularies import rename
+from nmt_cli.interchange.imported_model import problems_of_pieces
+from nmt_cli.interchange.marian_files import SENTENCEPIECE, MarianFiles
+from nmt_cli.missing_paths import missing_hint
+
+ENTRY = re.compile(r"""("(?:[^"\\]|\\.)*"|'(?:[^']|'')*'|[^"'].*?):\s+([0-9]{1,9})\s*""")
+ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.))")
+ESCAPED = {**dict(zip('"\\/ 0abtnvfre', '"\\/ \0\a\b\t\n\v\f\r\x1b', strict=True)), "N": "\x85",
+           "_": "\xa0", "L": "\u2028", "P": "\u2029"}  # fmt: skip
+OTHER_DELETE = b"\xc1\xbf"  # Marian writes U+007F in two bytes, which UTF-8 forbids
+# What Nematus calls the marks, if they have these numbers.
+OLD_NAMES = {0: ("eos", END), 1: ("UNK", UNKNOWN)}
+NEVER = -100.0  # a logit so low that the exponential is 0 beside any other
+
+
+class Vocabulary(NamedTuple):
+    """The pieces of one side."""
+
+    pieces: list[str]
+    rows: list[int]  # of the pieces in the model's matrices; -1: a mark that the model lacks
+
+    def rows_of(self, matrix: Array, missing: float = 0.0) -> Array:
+        """Return the rows of a matrix or the numbers of a vector in the order of the pieces."""
+        rows = np.asarray(self.rows)
+        found = matrix[np.maximum(rows, 0)]
+        found[rows < 0] = missing
+        return found
+
+
+def read_vocabularies(
+    files: MarianFiles, sizes: Mapping[Side, int], reasons: list[str]
+) -> tuple[dict[Side, Vocabulary], dict[Side, bytes] | None]:
+    """Return the vocabularies, and the SentencePiece models; ``sizes`` are the rows of matrices.
+
+    What speaks against them is added to ``reasons``. Raises UserError if a file cannot be read,
+    DamagedError if it is damaged.
+    """
+    paths = files.sentencepiece
+    if files.vocabularies["source"].suffix == SENTENCEPIECE:
+        paths = files.vocabularies
+    models = None if paths is None else _read_models(paths)
+    found = {}
+    for side, size in sizes.items():
+        path = files.vocabularies[side]
+        if files.sentencepiece is None and models is not None:
+            pieces = _pieces_of_model(models[side], path, reasons)
+        else:
+            pieces = _pieces_of_list(path, size, reasons)
+        name = path.name
+        if len(pieces) != size:
+            reasons.append(f"{name} has {len(pieces):,} pieces, its matrix {size:,} rows")
+        elif missing := [mark for mark in (UNKNOWN, END) if mark not in pieces]:
+            reasons.append(f"{name} has no {' and no '.join(missing)}")
+        elif models is None:
+            found[side] = _with_control(pieces)
+            reasons += problems_of_pieces(found[side].pieces, side, are_words=True)
+        else:
+            found[side] = Vocabulary(pieces, list(range(size)))
+    return found, models
+
+
+def _read_models(paths: Mapping[Side, Path]) -> dict[Side, bytes]:
+    read = {path: read_usable_model(path) for path in dict.fromkeys(paths.values())}
+    return {side: read[path] for side, path in paths.items()}
+
+
+def _pieces_of_model(model: bytes, path: Path, reasons: list[str]) -> list[str]:
+    processor = load_processor(model, str(path))
+    pieces: list[str] = processor.id_to_piece(list(range(processor.get_piece_size())))
+    for number, mark in ((processor.unk_id(), UNKNOWN), (processor.eos_id(), END)):
+        if number >= 0:
+            rename(pieces, number, mark, reasons)
+    return pieces
+
+
+def _pieces_of_list(path: Path, size: int, reasons: list[str]) -> list[str]:
+    """Return the pieces by number; Marian uses the first ones if a list has more than ``size``."""
+    ids = read_ids(path) if path.suffix == ".json" else parse_vocabulary(_text(path), path)
+    for number, (old, mark) in OLD_NAMES.items():
+        if mark not in ids and ids.get(old) == number:
+            ids[mark] = ids.pop(old)
+    if len(ids) > size:
+        logs.warning(f"of the {len(ids):,} pieces in {path}, Marian uses the first {size:,}.")
+    ids = {piece: number for piece, number in ids.items() if number < size}
+    if sorted(ids.values()) != list(range(len(ids))):
+        reasons.append(f"the numbers in {path.name} are not 0 to {len(ids) - 1:,}, each once")
+    return sorted(ids, key=ids.__getitem__)
+
+
+def _with_control(pieces: list[str]) -> Vocabulary:
+    """Return the pieces behind our marks; a piece that is spelt ``<s>`` stays among the others."""
+    unk, end = pieces.index(UNKNOWN), pieces.index(END)
+    others = [number for number in range(len(pieces)) if number not in (unk, end)]
+    return Vocabulary([*CONTROL, *(pieces[number] for number in others)], [unk, -1, end, *others])
+
+
+def _text(path: Path) -> str:
+    try:
+        with path.open("rb") as stream:
+            data = stream.read(LARGEST_FILE + 1)
+        if len(data) > LARGEST_FILE:
+            raise UserError(f"{path} is larger than {LARGEST_FILE >> 20} MB; is it a vocabulary?")
+        return data.replace(OTHER_DELETE, b"\x7f").decode()
+    except FileNotFoundError:
+        raise UserError(f"{path} not found{missing_hint(path)}.") from None
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}.") from None
+    except UnicodeDecodeError:
+        raise DamagedError(f"{path} is not UTF-8 text; it is damaged.") from None
+
+
+def parse_vocabulary(text: str, path: Path) -> dict[str, int]:
+    """Return the numbers of the pieces in YAML as Marian writes it.
+
+    Raises DamagedError if a line is not a piece and a number, or has a piece again.
+    """
+    ids: dict[str, int] = {}
+    for number, line in enumerate(text.split("\n"), start=1):
+        if not line.strip() or line in ("---", "---\r"):
+            continue
+        entry = ENTRY.fullmatch(line)
+        try:
+            piece = None if entry is None else _unquoted(entry[1])
+        except (ValueError, KeyError, OverflowError):  # an escape without a character
+            piece = None
+        if entry is None or piece is None or piece in ids:
+            again = "has a piece again" if piece in ids else "is no piece with its number"
+            raise DamagedError(
+                f"{path}:{number}: this line {again}; get the vocabulary again as Marian wrote it."
+            )
+        ids[piece] = int(entry[2])
+    return ids
+
+
+def _unquoted(key: str) -> str:
+    if key[0] == "'":
+        return key[1:-1].replace("''", "'")
+    if key[0] != '"':
+        return key.strip(" ")
+    piece = ESCAPE.sub(_escaped, key[1:-1])
+    piece.encode()  # half a character is none
+    return piece
+
+
+def _escaped(match: re.Match[str]) -> str:
+    digits = match[1] or match[2] or match[3]
+    return chr(int(digits, 16)) if digits else ESCAPED[match[4]]
