@@ -17,6 +17,8 @@ OPTIMIZER = ".optimizer.npz"  # what training needs to go on
 DECODER = "decoder.yml"  # the options of Marian's decoder, with the names of the vocabularies
 MODELS = SENTENCEPIECE_FILES[0]  # beside vocabularies that are lists
 SENTENCEPIECE = ".spm"
+YAML = (".yml", ".yaml")
+FACTORS = ".fsv"
 WORDS: dict[Side, tuple[str, ...]] = {"source": ("src", "source"), "target": ("trg", "target")}
 
 
@@ -66,6 +68,9 @@ def find_files(path: Path, files: TextFiles) -> MarianFiles:
     """
     weights = find_weights(path)
     vocabularies = _vocabularies(weights, files)
+    for each in vocabularies.values():
+        if each.suffix == FACTORS:
+            raise UserError(f"{each} has factors, which cannot be imported.")
     are_models = {each.suffix == SENTENCEPIECE for each in vocabularies.values()}
     if len(are_models) > 1:
         raise UserError(
@@ -133,7 +138,7 @@ def _by_names(folder: Path) -> list[Path]:
 def _is_vocabulary(path: Path) -> bool:
     if path.suffix == SENTENCEPIECE:
         return path.name not in MODELS.values() and path.is_file()
-    return path.suffix in {".yml", ".yaml", ".json"} and "vocab" in path.stem and path.is_file()
+    return path.suffix in (*YAML, ".json") and "vocab" in path.stem and path.is_file()
 
 
 def _models(folder: Path, files: TextFiles) -> dict[Side, Path] | None:

@@ -20,7 +20,7 @@ from nmt_cli.errors import DamagedError, UserError
 from nmt_cli.interchange.arrays import Array
 from nmt_cli.interchange.huggingface_vocabularies import rename
 from nmt_cli.interchange.imported_model import problems_of_pieces
-from nmt_cli.interchange.marian_files import SENTENCEPIECE, MarianFiles
+from nmt_cli.interchange.marian_files import SENTENCEPIECE, YAML, MarianFiles
 from nmt_cli.missing_paths import missing_hint
 
 ENTRY = re.compile(r"""("(?:[^"\\]|\\.)*"|'(?:[^']|'')*'|[^"'].*?):\s+([0-9]{1,9})\s*""")
@@ -95,7 +95,12 @@ def _pieces_of_model(model: bytes, path: Path, reasons: list[str]) -> list[str]:
 
 def _pieces_of_list(path: Path, size: int, reasons: list[str]) -> list[str]:
     """Return the pieces by number; Marian uses the first ones if a list has more than ``size``."""
-    ids = read_ids(path) if path.suffix == ".json" else parse_vocabulary(_text(path), path)
+    if path.suffix == ".json":
+        ids = read_ids(path)
+    elif path.suffix in YAML:
+        ids = parse_vocabulary(_text(path), path)
+    else:
+        ids = _ids_of_lines(_text(path), path)
     for number, (old, mark) in OLD_NAMES.items():
         if mark not in ids and ids.get(old) == number:
             ids[mark] = ids.pop(old)
@@ -149,6 +154,17 @@ def parse_vocabulary(text: str, path: Path) -> dict[str, int]:
                 f"{path}:{number}: this line {again}; get the vocabulary again as Marian wrote it."
             )
         ids[piece] = int(entry[2])
+    return ids
+
+
+def _ids_of_lines(text: str, path: Path) -> dict[str, int]:
+    """Return the numbers of the pieces in a file with one piece a line."""
+    ids: dict[str, int] = {}
+    for number, piece in enumerate(text.removesuffix("\n").split("\n")):
+        if not piece or piece in ids:
+            again = "has a piece again" if piece else "is empty"
+            raise DamagedError(f"{path}:{number + 1}: this line {again}; get the vocabulary again.")
+        ids[piece] = number
     return ids
 
 

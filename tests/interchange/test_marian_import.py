@@ -312,6 +312,7 @@ def test_files_are_found_by_their_names(folder):
         (["--target-sentencepiece", "x"], "--target-sentencepiece needs --sentencepiece beside"),
         (["--source-vocabulary", "nowhere.yml"], "nowhere.yml not found"),
         (["--sentencepiece", "nowhere.spm"], "nowhere.spm not found"),
+        (["--source-vocabulary", "vocab.fsv"], "vocab.fsv has factors, which cannot be imported"),
     ],
 )
 def test_wrong_use_of_the_command(folder, arguments, reason):

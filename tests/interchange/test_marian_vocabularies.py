@@ -53,6 +53,18 @@ def test_json_is_read_too(tmp_path):
     assert reasons == []
 
 
+def test_other_files_have_one_piece_a_line(tmp_path):
+    path = tmp_path / "source.vocab"
+    path.write_text("</s>\n<unk>\na:7\n")
+    found, reasons = read(path)
+    assert found["source"].pieces == ["<unk>", "<s>", "</s>", "a:7"]
+    assert reasons == []
+    for text, reason in (("a\na\n", "has a piece again"), ("a\n\nb\n", "is empty")):
+        path.write_text(text)
+        with pytest.raises(DamagedError, match=f"source.vocab:2: this line {reason}"):
+            read(path)
+
+
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
