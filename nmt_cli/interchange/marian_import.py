@@ -21,9 +21,10 @@ from nmt_cli.interchange.layers_taken import AttentionNames, LayerNames, LayersT
 from nmt_cli.interchange.marian_archive import SETTINGS, read_archive
 from nmt_cli.interchange.marian_files import find_files
 from nmt_cli.interchange.marian_options import options_of, read_settings
-from nmt_cli.interchange.marian_vocabularies import NEVER, Vocabulary, read_vocabularies
+from nmt_cli.interchange.marian_vocabularies import read_vocabularies
 from nmt_cli.interchange.tensors_taken import NAMED, TensorsTaken
 from nmt_cli.interchange.text_files import NO_FILES, TextFiles
+from nmt_cli.interchange.vocabulary_rows import NEVER, Vocabulary
 from nmt_cli.recipe.model_config import ModelConfig
 
 SHARED, POSITIONS = "Wemb", "Wpos"

@@ -7,9 +7,6 @@ Marian's YAML has one piece a line, many of which other readers take for a list,
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
-
-import numpy as np
 
 from nmt_cli import logs
 from nmt_cli.corpus.mapped_sentencepiece import END, LARGEST_FILE, UNKNOWN, read_ids
@@ -17,10 +14,10 @@ from nmt_cli.corpus.normalization import Side
 from nmt_cli.corpus.sentencepiece_tokenizer import load_processor, read_usable_model
 from nmt_cli.corpus.whitespace_tokenizer import CONTROL
 from nmt_cli.errors import DamagedError, UserError
-from nmt_cli.interchange.arrays import Array
 from nmt_cli.interchange.huggingface_vocabularies import rename
 from nmt_cli.interchange.imported_model import problems_of_pieces
 from nmt_cli.interchange.marian_files import SENTENCEPIECE, YAML, MarianFiles
+from nmt_cli.interchange.vocabulary_rows import Vocabulary
 from nmt_cli.missing_paths import missing_hint
 
 ENTRY = re.compile(r"""("(?:[^"\\]|\\.)*"|'(?:[^']|'')*'|[^"'].*?):\s+([0-9]{1,9})\s*""")
@@ -30,21 +27,6 @@ ESCAPED = {**dict(zip('"\\/ 0abtnvfre', '"\\/ \0\a\b\t\n\v\f\r\x1b', strict=True
 OTHER_DELETE = b"\xc1\xbf"  # Marian writes U+007F in two bytes, which UTF-8 forbids
 # What Nematus calls the marks, if they have these numbers.
 OLD_NAMES = {0: ("eos", END), 1: ("UNK", UNKNOWN)}
-NEVER = -100.0  # a logit so low that the exponential is 0 beside any other
-
-
-class Vocabulary(NamedTuple):
-    """The pieces of one side."""
-
-    pieces: list[str]
-    rows: list[int]  # of the pieces in the model's matrices; -1: a mark that the model lacks
-
-    def rows_of(self, matrix: Array, missing: float = 0.0) -> Array:
-        """Return the rows of a matrix or the numbers of a vector in the order of the pieces."""
-        rows = np.asarray(self.rows)
-        found = matrix[np.maximum(rows, 0)]
-        found[rows < 0] = missing
-        return found
 
 
 def read_vocabularies(
