@@ -24,7 +24,6 @@ from nmt_cli.interchange.ctranslate2_folder import (
 )
 from nmt_cli.interchange.ctranslate2_options import common_options, take_positions
 from nmt_cli.interchange.ctranslate2_vocabularies import (
-    Vocabulary,
     marks_of,
     read_sentencepiece,
     read_vocabularies,
@@ -32,6 +31,7 @@ from nmt_cli.interchange.ctranslate2_vocabularies import (
 from nmt_cli.interchange.imported_model import ImportedModel, tying, vocabulary_matrices
 from nmt_cli.interchange.tensors_taken import TensorsTaken
 from nmt_cli.interchange.text_files import NO_FILES, TextFiles
+from nmt_cli.interchange.vocabulary_rows import NEVER, Vocabulary
 from nmt_cli.recipe.model_config import ModelConfig
 
 HEADS_OF_SPECS = {"": 8, "TransformerBase": 8, "TransformerBig": 16}  # before they were stored
@@ -130,9 +130,12 @@ class _Weights:
         projection = "decoder/projection"
         output = self._tensors.take(f"{projection}/weight", size, self._d_model)
         output = self._by_pieces(output, vocabulary)
-        if self._tensors.has(f"{projection}/bias"):
-            bias = self._tensors.take(f"{projection}/bias", size)
-            self.weights["output_bias"] = self._by_pieces(bias, vocabulary)
+        has_bias = self._tensors.has(f"{projection}/bias")
+        if has_bias or min(vocabulary.rows) < 0:
+            bias = np.zeros(size, np.float32)
+            if has_bias:
+                bias = self._tensors.take(f"{projection}/bias", size)
+            self.weights["output_bias"] = self._by_pieces(bias, vocabulary, NEVER)
             self._options["output_bias"] = True
         source_pieces = sides["source"][1].pieces
         is_shared = source_pieces == vocabulary.pieces
@@ -228,13 +231,11 @@ class _Weights:
     def _put(self, name: str, linear: Linear) -> None:
         self.weights.update({f"{name}.{part}": array for part, array in linear.items()})
 
-    def _by_pieces(self, array: Array, vocabulary: Vocabulary) -> Array:
+    def _by_pieces(self, array: Array, vocabulary: Vocabulary, missing: float = 0.0) -> Array:
         """Return the vectors of the pieces in our order; a mark that the model lacks has zeros."""
-        rows = np.asarray(vocabulary.rows)
         if self._tensors.is_wrong:
             return array
-        found = array[np.maximum(rows, 0)]
-        found[rows < 0] = 0.0
+        found = vocabulary.rows_of(array, missing)
         return found if found.ndim == 1 else self._columns(found)
 
     def _reading(self, linear: Linear) -> Linear:

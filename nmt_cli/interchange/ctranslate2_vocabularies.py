@@ -1,6 +1,6 @@
 """The vocabularies of a model of CTranslate2, in the order that ours have: three marks first."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,6 +10,7 @@ from nmt_cli.corpus.whitespace_tokenizer import CONTROL
 from nmt_cli.interchange.ctranslate2_folder import read_vocabulary
 from nmt_cli.interchange.imported_model import problems_of_pieces
 from nmt_cli.interchange.tensors_taken import TensorsTaken
+from nmt_cli.interchange.vocabulary_rows import Vocabulary
 
 PEGASUS_MODEL = "spiece.model"
 SENTENCEPIECE_FILES: tuple[dict[Side, str], ...] = (
@@ -17,13 +18,6 @@ SENTENCEPIECE_FILES: tuple[dict[Side, str], ...] = (
     {"source": "sentencepiece.model", "target": "sentencepiece.model"},
     {"source": PEGASUS_MODEL, "target": PEGASUS_MODEL},
 )
-
-
-class Vocabulary(NamedTuple):
-    """The pieces of one side."""
-
-    pieces: list[str]
-    rows: list[int]  # of the pieces in the model's matrices; -1: a mark that the model lacks
 
 
 class Marks(NamedTuple):
@@ -75,16 +69,38 @@ def read_vocabularies(
         elif len(tokens) != size:
             count = f"{len(tokens):,} tokens, its matrix {size:,} rows"
             reasons.append(f"the {side} vocabulary has {count}")
-        missing = [mark for mark in marks.tokens if mark not in places]
+        missing = [mark for mark in _needed(marks, places) if mark not in places]
         if missing and (side == "target" or shared is not None):
             reasons.append(f"the {side} vocabulary has no {', '.join(missing)}")
-        others = [place for token, place in places.items() if token not in marks.tokens]
-        pieces = [*CONTROL, *(tokens[place] for place in others)]
-        reasons += problems_of_pieces(pieces, side, are_words=are_words)
-        found[side] = Vocabulary(
-            pieces, [*(places.get(mark, -1) for mark in marks.tokens), *others]
-        )
+        keeps_order = shared is not None and not are_words and not missing
+        found[side] = _vocabulary(tokens, marks, keeps_order=keeps_order)
+        others = list(found[side].pieces)
+        for mark in CONTROL:
+            if mark in others:
+                others.remove(mark)
+        reasons += problems_of_pieces([*CONTROL, *others], side, are_words=are_words)
     return found
+
+
+def _needed(marks: Marks, places: Collection[str]) -> tuple[str, ...]:
+    """Return the marks that a vocabulary needs: no ``<s>`` if the decoder starts without it."""
+    unk, start, end = marks.tokens
+    has_start = start in places and start not in (unk, end)
+    return marks.tokens if has_start or marks.decoder_start == "bos" else (unk, end)
+
+
+def _vocabulary(tokens: Sequence[str], marks: Marks, *, keeps_order: bool) -> Vocabulary:
+    """Return the vocabulary of one side; it may keep its order if it needs no ``<s>``."""
+    places = {token: place for place, token in enumerate(tokens)}
+    needed = _needed(marks, places)
+    if keeps_order and len(needed) < len(marks.tokens):
+        names = dict(zip(needed, (CONTROL[0], CONTROL[2]), strict=True))
+        return Vocabulary([names.get(token, token) for token in tokens], list(range(len(tokens))))
+    others = [place for token, place in places.items() if token not in marks.tokens]
+    of_marks = [places.get(mark, -1) for mark in marks.tokens]
+    if len(needed) < len(marks.tokens):
+        of_marks[1] = -1
+    return Vocabulary([*CONTROL, *(tokens[place] for place in others)], [*of_marks, *others])
 
 
 def sentencepiece_files(folder: Path) -> dict[Side, Path] | None:

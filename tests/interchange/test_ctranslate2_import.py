@@ -13,6 +13,7 @@ import torch
 from click.testing import CliRunner
 
 from nmt_cli import cli
+from nmt_cli.corpus import sentencepiece_tokenizer
 from nmt_cli.decoding.rescorer import Rescorer
 from nmt_cli.decoding.translator import Translator
 from nmt_cli.errors import DamagedError, UserError
@@ -20,6 +21,7 @@ from nmt_cli.interchange.ctranslate2_folder import read_variables
 from nmt_cli.interchange.ctranslate2_import import import_ctranslate2
 from nmt_cli.model_directory import load_model
 from tests.architectures import OPTION_SETS, Formula, random_model
+from tests.interchange.conftest import trained
 from tests.interchange.ctranslate2_files import binary, variables_of, write_folder
 
 SHARED = os.environ.get("NMT_CLI_SHARED")
@@ -429,3 +431,41 @@ def test_wrong_use_of_the_command(tmp_path):
         result = run_import(tmp_path, "--output", tmp_path / "mine", *option)
         assert result.exit_code == 1
         assert reason in result.output
+
+
+def without_start(folder, start, sides, **config):
+    """Write a model that has no row for <s>; return the model that has."""
+    torch.manual_seed(1)
+    model = random_model({"decoder_start": start}, SIZE).eval()
+    variables = {
+        name: np.delete(array, SIZE - 2, 0) if np.shape(array)[:1] == (SIZE,) else array
+        for name, array in variables_of(model).items()
+    }
+    start_token = {"decoder_start_token": "</s>"} if start == "eos" else {}
+    tokens = [each for each in TOKENS if each != "<s>"]
+    write_folder(folder, binary(variables), dict.fromkeys(sides, tokens), **start_token, **config)
+    return model
+
+
+@pytest.mark.parametrize("start", ["zeros", "eos"])
+@pytest.mark.parametrize("bos", ["</s>", "<s>"])
+def test_a_start_that_the_model_lacks_never_comes(tmp_path, start, bos):
+    model = without_start(tmp_path, start, ["source", "target"], bos_token=bos)
+    found = import_ctranslate2(tmp_path)
+    assert found.pieces == ["<unk>", "<s>", "</s>", *TOKENS[:-3]]
+    assert found.weights["output_bias"].tolist() == [0, -100, *[0] * (SIZE - 2)]
+    output = model.output_weight.detach().numpy()
+    assert np.array_equal(found.weights["output_weight"][3:], output[: SIZE - 3])
+    assert not found.weights["output_weight"][1].any()
+
+
+def test_a_vocabulary_of_sentencepiece_needs_no_start(tmp_path, monkeypatch):
+    monkeypatch.setattr(sentencepiece_tokenizer, "_survives_trial", lambda path: True)
+    model = without_start(tmp_path, "zeros", ["shared"])
+    for name in ("source.spm", "target.spm"):
+        (tmp_path / name).write_bytes(trained(tmp_path / "any", ["the cat sat on a mat"]))
+    found = import_ctranslate2(tmp_path)
+    assert found.pieces == [*TOKENS[:-3], "</s>", "<unk>"]
+    assert "output_bias" not in found.weights
+    output = model.output_weight.detach().numpy()
+    assert np.array_equal(found.weights["output_weight"], np.delete(output, SIZE - 2, 0))
