@@ -6,7 +6,6 @@ Biases that are all zero are left out.
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -20,7 +19,7 @@ from nmt_cli.interchange.imported_model import ImportedModel, tying, vocabulary_
 from nmt_cli.interchange.layers_taken import AttentionNames, LayerNames, LayersTaken, Pair
 from nmt_cli.interchange.marian_archive import SETTINGS, read_archive
 from nmt_cli.interchange.marian_files import find_files
-from nmt_cli.interchange.marian_options import options_of, read_settings
+from nmt_cli.interchange.marian_options import Configuration, read_options, read_settings
 from nmt_cli.interchange.marian_vocabularies import read_vocabularies
 from nmt_cli.interchange.tensors_taken import NAMED, TensorsTaken
 from nmt_cli.interchange.text_files import NO_FILES, TextFiles
@@ -43,34 +42,31 @@ def import_marian(path: Path, files: TextFiles = NO_FILES) -> ImportedModel:
     settings = read_settings(archive.settings, f"{found.weights}: {SETTINGS}")
     tensors = TensorsTaken(archive.tensors)
     try:
-        options = options_of(settings, tensors.reasons)
         _refuse_quantized(archive.quantized, tensors.reasons)
-        if not options:
-            raise ValueError("; ".join(tensors.reasons))
-        taken = _Weights(tensors, options)
+        config = read_options(settings, tensors.reasons)
+        taken = _Weights(tensors, config)
         vocabularies, models = read_vocabularies(found, taken.sizes(), tensors.reasons)
         taken.take_all(vocabularies)
-        architecture = ModelConfig.model_validate(options)
+        architecture = ModelConfig.model_validate(config.options)
     except ValueError as error:  # also values that no architecture has
         reasons = " ".join(str(error).split())
         raise UserError(f"{found.weights} cannot be imported: {reasons}.") from None
     logs.info(f"Read {found}.")
     pieces = {side: vocabulary.pieces for side, vocabulary in vocabularies.items()}
-    own = pieces["source"] if "source_vocabulary_size" in options else None
+    own = pieces["source"] if "source_vocabulary_size" in config.options else None
     return ImportedModel(architecture, pieces["target"], own, models, taken.layers.weights)
 
 
 class _Weights:
     """Our weights, taken one by one; what they say of the architecture enters ``options``."""
 
-    def __init__(self, tensors: TensorsTaken, options: dict[str, Any]) -> None:
-        self._tensors, self._options = tensors, options
-        self._d_model: int = options["d_model"]
-        self._matrices: dict[Side, Array] = {
-            "source": self._take_matrix(SHARED if tensors.has(SHARED) else "encoder_Wemb"),
-            "target": self._take_matrix(SHARED if tensors.has(SHARED) else "decoder_Wemb"),
-        }
-        has_sinusoids = options["positions"] == "sinusoidal" and not tensors.is_wrong
+    def __init__(self, tensors: TensorsTaken, config: Configuration) -> None:
+        self._tensors, self._config, self._options = tensors, config, config.options
+        self._d_model: int = self._options["d_model"]
+        source = self._take_matrix(SHARED if config.is_shared else "encoder_Wemb")
+        target = source if config.is_shared else self._take_matrix("decoder_Wemb")
+        self._matrices: dict[Side, Array] = {"source": source, "target": target}
+        has_sinusoids = self._options["positions"] == "sinusoidal" and not tensors.is_wrong
         order = np.argsort(sines_first(self._d_model)) if has_sinusoids else None
         self.layers = LayersTaken(tensors, self._d_model, order)
 
@@ -79,8 +75,8 @@ class _Weights:
         return self._tensors.take(name, self._tensors.length(name), self._d_model)
 
     def sizes(self) -> dict[Side, int]:
-        """Return the rows of the matrices of both sides."""
-        return {side: len(matrix) for side, matrix in self._matrices.items()}
+        """Return the rows of the matrices that the model has."""
+        return {side: len(matrix) for side, matrix in self._matrices.items() if len(matrix)}
 
     def take_all(self, vocabularies: Mapping[Side, Vocabulary]) -> None:
         """Take everything; raise ValueError with all reasons if it is none of our models."""
@@ -94,12 +90,15 @@ class _Weights:
     def _take_pieces(self, vocabularies: Mapping[Side, Vocabulary]) -> None:
         """Take the matrix of the softmax and its bias, and put the pieces in our order."""
         source, target = self._matrices.values()
-        size, output = len(target), target
-        for name in (OUTPUT, OLD_OUTPUT):
-            if self._tensors.has(name):
-                output = self._tensors.take(name, size, self._d_model)
-        bias = np.zeros(size, np.float32)
-        if self._tensors.has(BIAS):
+        size, output, bias = len(target), target, np.zeros(len(target), np.float32)
+        if not size:  # the matrix is missing, which says nothing against the others
+            for name in (OUTPUT, OLD_OUTPUT, BIAS):
+                self._tensors.take_if_there(name)
+            return
+        if not self._config.is_tied:
+            name = OLD_OUTPUT if self._tensors.has(OLD_OUTPUT) else OUTPUT
+            output = self._tensors.take(name, size, self._d_model)
+        if self._config.has_output_bias:
             bias = self._tensors.take(BIAS, size)
         if self._tensors.is_wrong:
             return

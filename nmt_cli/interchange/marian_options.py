@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from nmt_cli.errors import DamagedError
 from nmt_cli.recipe.yaml_tree import MAX_BYTES, parse_yaml, shortened
@@ -35,6 +35,15 @@ EPSILON = 1e-6
 COUNT = re.compile(r"[0-9]{1,7}")
 
 
+class Configuration(NamedTuple):
+    """What the settings say of a model."""
+
+    options: dict[str, Any]  # of our architecture
+    is_shared: bool  # both embeddings are one matrix
+    is_tied: bool  # the matrix of the softmax is the target's
+    has_output_bias: bool
+
+
 def read_settings(text: str, name: str) -> dict[str, Any]:
     """Return the keys of a YAML file of Marian; lists, texts and None are the values.
 
@@ -49,11 +58,24 @@ def read_settings(text: str, name: str) -> dict[str, Any]:
     return tree.value
 
 
-def options_of(settings: Mapping[str, Any], reasons: list[str]) -> dict[str, Any]:
-    """Return the options; add to ``reasons`` what our architecture cannot represent."""
+def read_options(settings: Mapping[str, Any], reasons: list[str]) -> Configuration:
+    """Return the options; add to ``reasons`` what our architecture cannot represent.
+
+    Raises ValueError with all reasons if it is no Transformer at all.
+    """
     if settings.get("type") != "transformer":
         reasons.append(f"its type is {_shown(settings.get('type'))}, not transformer")
-        return {}
+        raise ValueError("; ".join(reasons))
+    flags = {key for key, value in settings.items() if value == "true"}
+    return Configuration(
+        _options(settings, reasons),
+        is_shared=not flags.isdisjoint({"tied-embeddings-all", "tied-embeddings-src"}),
+        is_tied=not flags.isdisjoint({"tied-embeddings-all", "tied-embeddings"}),
+        has_output_bias="output-omit-bias" not in flags,
+    )
+
+
+def _options(settings: Mapping[str, Any], reasons: list[str]) -> dict[str, Any]:
     for key, allowed in FIXED.items():
         if settings.get(key) is not None and settings[key] not in allowed:
             reasons.append(f"its {key} is {_shown(settings[key])}")

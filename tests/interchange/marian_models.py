@@ -87,6 +87,10 @@ def settings_of(options):
         "transformer-postprocess-top": "n" if is_pre else '""',
         "transformer-postprocess-emb": "nd" if options["embedding_norm"] else "d",
         "transformer-train-positions": str(options["learned"]).lower(),
+        "tied-embeddings": str(options["tied"] == "decoder").lower(),
+        "tied-embeddings-all": str(options["tied"] == "all").lower(),
+        "tied-embeddings-src": str(options["tied"] == "src").lower(),
+        "output-omit-bias": str(not options["output_bias"]).lower(),
         "input-types": "\n  []",
         "version": "v1.12.0 random",
     }

@@ -222,6 +222,9 @@ def test_marks_of_whitespace_vocabularies_come_first(tmp_path):
         ({"transformer_postprocess_emb": "na"}, "its transformer-postprocess-emb is na"),
         ({"transformer_heads": 5}, "its transformer-heads do not divide its dim-emb 12"),
         ({"transformer_train_positions": "true"}, "1 tensor missing: Wpos"),
+        ({"tied_embeddings": "true"}, "1 tensor unknown: decoder_ff_logit_out_Wt"),
+        ({"tied_embeddings_src": "true"}, "1 tensor missing: Wemb; 2 tensors unknown: encoder_We"),
+        ({"output_omit_bias": "true"}, "1 tensor unknown: decoder_ff_logit_out_b"),
         ({"dim_emb": "many"}, "its dim-emb is many"),
         ({"dim_emb": 9999996}, "encoder_Wemb has the shape [11, 12], not [11, 9999996]"),
         ({"enc_depth": 9999999}, "it has 2 layers of the encoder, not 9999999"),
@@ -234,6 +237,16 @@ def test_other_architectures_are_refused(folder, settings, reason):
     with pytest.raises(UserError, match=re.escape(reason)) as caught:
         import_marian(folder)
     assert "\n" not in str(caught.value)
+
+
+def test_matrices_that_the_settings_ask_for_are_missed(folder):
+    def without(tensors):
+        return {name: array for name, array in tensors.items() if "logit_out" not in name}
+
+    spoil(folder, without)
+    names = "2 tensors missing: decoder_ff_logit_out_Wt, decoder_ff_logit_out_b"
+    with pytest.raises(UserError, match=names):
+        import_marian(folder)
 
 
 def test_all_reasons_are_listed_at_once(folder):
