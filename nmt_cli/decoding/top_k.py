@@ -1,6 +1,6 @@
 """The k largest entries of wide rows: exact, found in blocks, equal entries by lowest index.
 
-Legend: R rows, V vocabulary, N blocks, W width of a block, K entries asked for.
+Legend: R rows, V vocabulary, N blocks, K entries asked for.
 """
 
 from typing import NamedTuple
@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-BLOCK = 64  # W
+BLOCK = 64
 # Exponentials computed together: as many as fit a CPU's cache, or more on a GPU.
 EXPONENTIALS_AT_ONCE = {"cpu": 1 << 18, "cuda": 1 << 27}
 LOW_BITS = (1 << 32) - 1
@@ -25,24 +25,57 @@ def top_k(rows: Tensor, k: int) -> Best:
     """Return the ``k`` largest entries of each row [R, V]; among equal ones, lower indices first.
 
     ``torch.topk`` over a whole vocabulary is slow, and its choice among equal entries is undefined,
-    so it could depend on the other rows. The k largest entries are in the k blocks with the largest
-    maxima (on ties, the first such blocks), so only these blocks are searched.
+    so it could depend on the other rows. At least k entries are as large as the k-th largest
+    maximum of a block, and few more are: only those, of the blocks that have any, are sorted.
+    Entries of -inf are not looked for; where a row has fewer than k others, -inf follows them.
     """
     num_entries = rows.shape[1]
     k = min(k, num_entries)
-    num_blocks = -(-num_entries // BLOCK)
-    if num_blocks <= 2 * k:
-        return _top_k_of(rows.float(), torch.arange(num_entries, device=rows.device), k)
-    whole = num_entries // BLOCK * BLOCK
-    maxima = rows[:, :whole].view(len(rows), -1, BLOCK).amax(dim=2)  # R N
-    if whole < num_entries:
-        maxima = torch.cat([maxima, rows[:, whole:].amax(dim=1, keepdim=True)], dim=1)
-    blocks = _top_k_of(maxima.float(), torch.arange(num_blocks, device=rows.device), k).indices
-    inside = torch.arange(BLOCK, device=rows.device)
-    indices = (blocks[:, :, None] * BLOCK + inside).flatten(1)  # R K*W
-    beyond = indices >= num_entries  # the last block may be shorter
-    values = rows.gather(1, indices.clamp(max=num_entries - 1)).float()
-    return _top_k_of(values.masked_fill_(beyond, -torch.inf), indices, k)
+    if -(-num_entries // BLOCK) <= 2 * k:
+        return _unpacked(_packed(rows.float(), torch.arange(num_entries, device=rows.device)), k)
+    maxima = _maxima_of_blocks(rows)  # R N
+    of_blocks = _values(_keys(maxima).topk(k, dim=1).values[:, -1:])  # integers are faster here
+    least = of_blocks.clamp(min=torch.finfo(rows.dtype).min).to(rows.dtype)  # R 1
+    row, block = _as_large(maxima, least).nonzero(as_tuple=True)
+    if num_entries % BLOCK == 0:
+        begin = block * BLOCK
+        windows = rows.view(-1, BLOCK).index_select(0, row * maxima.shape[1] + block)
+        is_large = _as_large(windows, least[row])
+    else:  # the last window overlaps the one before, so that it is as wide
+        begin = (block * BLOCK).clamp(max=num_entries - BLOCK)
+        windows = rows.flatten().unfold(0, BLOCK, 1).index_select(0, row * num_entries + begin)
+        inside = torch.arange(BLOCK, device=rows.device)
+        is_own = begin[:, None] + inside >= block[:, None] * BLOCK
+        is_large = _as_large(windows, least[row]) & is_own
+    found = is_large.flatten().nonzero().squeeze(1)
+    window, place = found // BLOCK, found % BLOCK
+    packed = _packed(windows.flatten()[found].float(), begin[window] + place)
+    return _unpacked(_padded(packed, row[window], len(rows), k), k)
+
+
+def _maxima_of_blocks(rows: Tensor) -> Tensor:
+    """Return the largest entry [R, N] of each BLOCK entries, fp32; the last may be shorter."""
+    whole = rows.shape[1] // BLOCK * BLOCK
+    maxima = rows[:, :whole].view(len(rows), -1, BLOCK).amax(dim=2)
+    if whole == rows.shape[1]:
+        return maxima.float()
+    return torch.cat([maxima, rows[:, whole:].amax(dim=1, keepdim=True)], dim=1).float()
+
+
+def _as_large(entries: Tensor, least: Tensor) -> Tensor:
+    """Return where ``entries`` are as large as ``least``, or not a number."""
+    return (entries < least).logical_not_()
+
+
+def _padded(packed: Tensor, row: Tensor, num_rows: int, k: int) -> Tensor:
+    """Return the packed entries, which come by row, as a table [R, at least k]."""
+    counts = torch.bincount(row, minlength=num_rows)
+    width = max(k, int(counts.max()))
+    nothing = torch.full((width,), -torch.inf, device=packed.device)
+    table = _packed(nothing, torch.arange(width, device=packed.device)).repeat(num_rows, 1)
+    starts = counts.cumsum(0) - counts
+    table[row, torch.arange(len(row), device=row.device) - starts[row]] = packed
+    return table
 
 
 def sorted_entries(rows: Tensor) -> Tensor:
@@ -87,14 +120,17 @@ def rows_at_once(logits: Tensor) -> int:
     return max(1, at_once // logits.shape[1])
 
 
-def _top_k_of(values: Tensor, indices: Tensor, k: int) -> Best:
-    """Return the ``k`` largest ``values`` (fp32), whose indices in the whole row are ``indices``.
+def _packed(values: Tensor, indices: Tensor) -> Tensor:
+    """Return each value (fp32) and its index in one integer; of two, the better one is larger.
 
-    Value and index are packed into one integer: the high bits order the values, the low bits hold
-    the index counted backwards. No two integers are equal, so the result is unique.
+    The high bits order the values, the low bits hold the index counted backwards.
     """
-    keys = (_keys(values).long() << 32) | (LOW_BITS - indices)
-    best = keys.topk(k, dim=1).values
+    return (_keys(values).long() << 32) | (LOW_BITS - indices)
+
+
+def _unpacked(packed: Tensor, k: int) -> Best:
+    """Return the ``k`` largest of each row of packed entries; no two are equal."""
+    best = packed.topk(k, dim=1).values
     return Best(_values((best >> 32).int()), LOW_BITS - (best & LOW_BITS))
 
 
