@@ -40,6 +40,9 @@ class TableModel:
         self.sources = [()] * num_slots
         self.prefixes = [[()] * beam_size for _ in range(num_slots)]
 
+    def encode(self, sentences):
+        return sentences
+
     def start(self, slots, sentences):
         self.num_started.append(len(sentences))
         for slot, sentence in zip(slots, sentences, strict=True):
@@ -82,6 +85,9 @@ class CopyModel:
         self.beam_size = beam_size
         self.sources = [(EOS,)] * num_slots
         self.max_slots = max(self.max_slots, num_slots)
+
+    def encode(self, sentences):
+        return sentences
 
     def start(self, slots, sentences):
         self.num_sentences += len(sentences)

@@ -20,14 +20,16 @@ from nmt_cli.decoding.attention_cache import (
 )
 from nmt_cli.decoding.search import StepInput
 from nmt_cli.model.layers import DecoderLayer
-from nmt_cli.model.packing import Packed, pack
+from nmt_cli.model.packing import pack
 from nmt_cli.model.transformer import Transformer
+
+Encoded = tuple[Tensor, ...]  # a sentence's keys and values [L, H*(d_k + d_v)] for each layer
 
 
 class CachedTransformer:
     """A ``StepModel`` that shares the weights of ``model`` and computes in their precision.
 
-    For each slot it caches the keys and values of the source, which ``start`` computes once, and
+    For each slot it caches the keys and values of the source, which ``encode`` computes once, and
     those of the past of each hypothesis. Not to be shared between threads.
     """
 
@@ -47,19 +49,29 @@ class CachedTransformer:
         self._memory = MemoryCache(num_slots, beam_size, self._shape, like)
 
     @torch.no_grad()
-    def start(self, slots: Sequence[int], sentences: Sequence[Sequence[int]]) -> None:
-        """Encode ``sentences`` and cache their keys and values in ``slots``."""
-        device = self._device
+    def encode(self, sentences: Sequence[Sequence[int]]) -> list[Encoded]:
+        """Return the keys and values of each of ``sentences`` for all layers."""
         lengths = [len(sentence) for sentence in sentences]
-        source = pack(torch.tensor(list(chain.from_iterable(sentences))), lengths, device)
-        memory = self._model.encode(source)
+        tokens = torch.tensor(list(chain.from_iterable(sentences)))
+        memory = self._model.encode(pack(tokens, lengths, self._device))
+        of_layers = [
+            layer.memory_attention.keys_values(memory)[: len(tokens)].split(lengths)
+            for layer in self._decoder_layers
+        ]
+        return list(zip(*of_layers, strict=True))
+
+    def start(self, slots: Sequence[int], encoded: Sequence[Encoded]) -> None:
+        """Cache the keys and values of the sentences in ``slots``."""
+        device = self._device
+        lengths = [len(of_layers[0]) for of_layers in encoded]
         self._memory.make_room(slots, lengths)
-        places, slot_index = _padded_places(source).to(device), torch.tensor(slots, device=device)
+        places, slot_index = _padded_places(lengths).to(device), torch.tensor(slots, device=device)
         for number, layer in enumerate(self._decoder_layers):
             attention = layer.memory_attention
+            rows = torch.cat([of_layers[number] for of_layers in encoded]).index_select(0, places)
             keys, values = (
-                split_heads(part.index_select(0, places), len(lengths), attention.num_heads)
-                for part in attention.project_memory(memory)
+                split_heads(part, len(lengths), attention.num_heads)
+                for part in rows.split(attention.widths[1:], dim=1)
             )
             self._memory.put(number, slot_index, KeysValues(keys.transpose(2, 3), values))
 
@@ -114,8 +126,8 @@ class CachedTransformer:
         return layer.compose(rows, attend_within, attend_to_memory)
 
 
-def _padded_places(source: Packed) -> Tensor:
+def _padded_places(of_sentences: Sequence[int]) -> Tensor:
     """Return the packed row [B*L] of each padded place; holes repeat the sentence's last row."""
-    lengths = torch.tensor(source.lengths)[:, None]
+    lengths = torch.tensor(of_sentences)[:, None]
     starts = lengths.cumsum(0) - lengths
-    return (starts + torch.arange(source.longest).minimum(lengths - 1)).flatten()
+    return (starts + torch.arange(max(of_sentences)).minimum(lengths - 1)).flatten()

@@ -6,7 +6,7 @@ Legend: R rows of hypotheses, V vocabulary.
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -82,10 +82,14 @@ class Ensemble:
         for model in self._models:
             model.reset(num_slots, beam_size)
 
-    def start(self, slots: Sequence[int], sentences: Sequence[Sequence[int]]) -> None:
+    def encode(self, sentences: Sequence[Sequence[int]]) -> list[tuple[Any, ...]]:
+        """Return what each model makes of each sentence."""
+        return list(zip(*(model.encode(sentences) for model in self._models), strict=True))
+
+    def start(self, slots: Sequence[int], encoded: Sequence[tuple[Any, ...]]) -> None:
         """Put a new sentence into each of ``slots`` of all models."""
-        for model in self._models:
-            model.start(slots, sentences)
+        for model, own in zip(self._models, zip(*encoded, strict=True), strict=True):
+            model.start(slots, own)
 
     def step(self, state: StepInput) -> Tensor:
         """Return the logarithms [R, V] of the mean probabilities of the next tokens."""

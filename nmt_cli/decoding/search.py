@@ -53,8 +53,12 @@ class StepModel(Protocol):
         """Empty all caches; make room for ``num_slots`` sentences of ``beam_size`` hypotheses."""
         ...
 
-    def start(self, slots: Sequence[int], sentences: Sequence[Sequence[int]]) -> None:
-        """Put a new sentence into each of ``slots``."""
+    def encode(self, sentences: Sequence[Sequence[int]]) -> Sequence[Any]:
+        """Return what ``start`` needs of each sentence; many at once take less time each."""
+        ...
+
+    def start(self, slots: Sequence[int], encoded: Sequence[Any]) -> None:
+        """Put a new sentence into each of ``slots``, as ``encode`` returned it."""
         ...
 
     def step(self, state: StepInput) -> Tensor:
@@ -124,10 +128,13 @@ class Search:
         """Whether a sentence is not done yet."""
         return bool(self._beams.is_busy.any())
 
-    def admit(self, sentences: Sequence[Sentence]) -> list[int]:
+    def admit(
+        self, sentences: Sequence[Sentence], encoded: Sequence[Any] | None = None
+    ) -> list[int]:
         """Put each sentence into a free slot; return their numbers, counted from 0 in this search.
 
-        Raises ValueError if there are more sentences than free slots.
+        ``encoded`` is what the model has made of them; without it they are encoded now. Raises
+        ValueError if there are more sentences than free slots.
         """
         free = np.flatnonzero(~self._beams.is_busy).tolist()
         if len(sentences) > len(free):
@@ -136,7 +143,9 @@ class Search:
             return []
         slots = free[: len(sentences)]
         numbers = list(range(self._num_admitted, self._num_admitted + len(sentences)))
-        self._model.start(slots, [sentence.tokens for sentence in sentences])
+        if encoded is None:
+            encoded = self._model.encode([sentence.tokens for sentence in sentences])
+        self._model.start(slots, encoded)
         longest = [sentence.longest_output for sentence in sentences]
         n_best = [sentence.n_best or self._beams.settings.n_best for sentence in sentences]
         self._beams.start(slots, numbers, longest, n_best)
@@ -201,17 +210,17 @@ def beam_search(
     rules: Sequence[LogitsRule] = (),
     choice: Choice | None = None,
 ) -> Iterator[Found]:
-    """Yield the hypotheses of each sentence when it is done; ``sentences`` is read as needed.
+    """Yield the hypotheses of each sentence when it is done.
 
-    ``rules`` and ``choice`` are as in ``Search``. Give long sentences first: then the
-    slots that are busy at the end hold short ones.
+    ``sentences`` is read as needed, ``num_slots`` at a time. ``rules`` and ``choice`` are as in
+    ``Search``. Give long sentences first: then the slots that are busy at the end hold short ones.
     """
-    waiting = iter(sentences)
+    waiting = _encoded(model, iter(sentences), num_slots)
     first = list(islice(waiting, num_slots))
     if not first:
         return
     search = Search(model, len(first), settings, rules, choice)
-    search.admit(first)
+    search.admit(*zip(*first, strict=True))
     more_wait = len(first) == num_slots
     while search.is_busy:
         yield from search.step()
@@ -219,9 +228,18 @@ def beam_search(
         if more_wait and num_free >= search.num_slots * REFILLED_SHARE:
             newcomers = list(islice(waiting, num_free))
             more_wait = len(newcomers) == num_free
-            search.admit(newcomers)
+            if newcomers:
+                search.admit(*zip(*newcomers, strict=True))
         if search.is_busy and not more_wait and search.has_slots_to_drop:
             search.drop_free_slots()
+
+
+def _encoded(
+    model: StepModel, sentences: Iterator[Sentence], at_once: int
+) -> Iterator[tuple[Sentence, Any]]:
+    """Yield each sentence and what the model makes of it, which it does for many ``at_once``."""
+    while group := list(islice(sentences, at_once)):
+        yield from zip(group, model.encode([each.tokens for each in group]), strict=True)
 
 
 def _step_input(beams: Beams) -> StepInput:

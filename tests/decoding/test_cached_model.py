@@ -60,7 +60,7 @@ class Drive:
             self.sources[slot] = self.tokens(length)
             self.hypotheses[slot] = [[BOS] for _ in range(self.beam_size)]
             self.parents[slot] = list(range(self.beam_size))
-        self.cached.start(slots, [self.sources[slot] for slot in slots])
+        self.cached.start(slots, self.cached.encode([self.sources[slot] for slot in slots]))
 
     def tokens(self, count):
         return [self.rng.randrange(VOCABULARY_SIZE) for _ in range(count)]
