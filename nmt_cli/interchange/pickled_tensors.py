@@ -1,18 +1,23 @@
-"""Reads tensors that ``torch.save`` wrote; nothing in the file is executed.
+"""Reads what ``torch.save`` wrote; nothing in the file is executed.
 
 Before torch reads the file, the names of all functions in it are compared with those that tensors
-need, so that a file with another one is refused, whatever torch itself allows. A tensor that is
-larger than its file is refused as well, so that memory is bounded by the size of the file.
+need, so that a file with another one is refused, whatever torch itself allows. A caller may give a
+fixed list of further names, each with a stand-in that is called in place of what has this name. A
+tensor that is larger than its file is refused as well, so that memory is bounded by the size of the
+file.
 """
 
 import pickle
 import pickletools
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.serialization import safe_globals
 
 from nmt_cli.errors import DamagedError, UserError
 
@@ -30,6 +35,13 @@ OTHER_CALLS = {"STACK_GLOBAL", "INST", "OBJ", "EXT1", "EXT2", "EXT4", "NEWOBJ_EX
 PROTOCOL = 2  # of the pickles that torch writes
 LONGEST = 200  # characters of names in a message
 LARGEST_PICKLE = 50 << 20  # bytes of the part without the numbers
+SAFER = "load it where you trust it, and save it as model.safetensors"
+# Numbers of numpy are made of bytes, which torch lets this function make of a text and a name.
+BYTES, CODEC, TEXT = "_codecs encode", "latin1", "BINUNICODE"
+PUTS, GETS = {"BINPUT", "LONG_BINPUT"}, {"BINGET", "LONG_BINGET"}
+
+StandIns = Mapping[str, Callable[..., Any]]  # by "module name", as in the file
+NO_STAND_INS: StandIns = MappingProxyType({})
 
 
 def read_pickled_tensors(path: Path) -> dict[str, Tensor]:
@@ -37,26 +49,40 @@ def read_pickled_tensors(path: Path) -> dict[str, Tensor]:
 
     Raises UserError if it cannot be read or holds anything else, DamagedError if it is damaged.
     """
+    return tensors_by_name(read_pickle(path), path)
+
+
+def read_pickle(path: Path, stand_ins: StandIns = NO_STAND_INS, remedy: str = SAFER) -> Any:
+    """Return what a file holds, with ``stand_ins`` for the objects that have their names.
+
+    Raises UserError, with ``remedy``, if it calls anything else or cannot be read, and DamagedError
+    if it is damaged.
+    """
     try:
         if not zipfile.is_zipfile(path):
-            raise UserError(
-                f"{path} was written before torch 1.6, or is damaged; load it where you trust it, "
-                "and save it as model.safetensors."
-            )
-        unknown = sorted({name for name in _calls(path) if name not in NAMES})
+            raise UserError(f"{path} was written before torch 1.6, or is damaged; {remedy}.")
+        allowed = NAMES | stand_ins.keys()
+        unknown = sorted({name for name in _calls(path) if name not in allowed})
         if unknown:
             named = ascii(", ".join(name.replace(" ", ".") for name in unknown[:3]))[1:-1]
             raise UserError(
-                f"{path} may run code, so it was not loaded: it calls {named[:LONGEST]}; get the "
-                "weights as model.safetensors."
+                f"{path} may run code, so it was not loaded: it calls {named[:LONGEST]}; {remedy}."
             )
-        found = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+        with safe_globals([(each, name.replace(" ", ".")) for name, each in stand_ins.items()]):
+            return torch.load(path, map_location="cpu", weights_only=True, mmap=True)
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}.") from None
     except (zipfile.BadZipFile, ValueError, RuntimeError, EOFError, pickle.UnpicklingError):
         raise _damaged(path) from None
     except (ArithmeticError, AssertionError, AttributeError, LookupError, MemoryError, TypeError):
         raise _damaged(path) from None  # of instructions that make no sense
+
+
+def tensors_by_name(found: Any, path: Path) -> dict[str, Tensor]:
+    """Return ``found``, a part of the file at ``path``, as tensors by name.
+
+    Raises UserError if it holds anything else, DamagedError if a tensor is larger than the file.
+    """
     if not isinstance(found, dict):
         raise UserError(f"{path} holds no tensors by name.")
     kinds = {type(value) for value in found.values()} - {Tensor, torch.nn.Parameter}
@@ -76,13 +102,34 @@ def _calls(path: Path) -> Iterator[str]:
         if pickles[0].file_size > LARGEST_PICKLE:
             raise ValueError("it is too large")
         content = file.read(pickles[0])
+    if BYTES.replace(" ", "\n").encode() in content:
+        _refuse_large_bytes(content)
     for opcode, argument, _ in pickletools.genops(content):
         if opcode.name == "GLOBAL":
-            yield str(argument)
+            yield str(argument).replace("__builtin__ ", "builtins ")  # as torch does
         elif opcode.name in OTHER_CALLS:
             yield opcode.name
         elif opcode.name == "PROTO" and argument != PROTOCOL:
             raise ValueError(f"its protocol is {argument}")
+
+
+def _refuse_large_bytes(content: bytes) -> None:
+    """Raise ValueError if bytes are made of anything but a text that stands right there.
+
+    Then they are no more than the file holds; a large text could become bytes any number of times.
+    """
+    tops, top, since = dict[int, str](), "", len((BYTES, CODEC))
+    for opcode, argument, _ in pickletools.genops(content):
+        if opcode.name in PUTS:
+            tops[argument] = top
+            continue
+        if opcode.name in GETS:
+            top = tops.get(argument, "")
+        else:
+            top = str(argument) if opcode.name in {"GLOBAL", TEXT} else ""
+        if (since == 0 and opcode.name != TEXT) or (since == 1 and top != CODEC):
+            raise ValueError("it makes bytes of something else than a text")
+        since = 0 if top == BYTES else since + 1
 
 
 def _refuse_large(path: Path, tensors: dict[str, Tensor]) -> None:
