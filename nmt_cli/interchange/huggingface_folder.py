@@ -26,18 +26,19 @@ def read_tensors(folder: Path) -> dict[str, Array]:
     path = folder / WEIGHTS
     if path.is_file():
         try:
-            return _as_fp32(safetensors.torch.load_file(path), path)
+            return as_fp32(safetensors.torch.load_file(path), path)
         except OSError as error:
             raise UserError(f"{path} cannot be read: {error.strerror}.") from None
         except (SafetensorError, ValueError, KeyError) as error:
             raise DamagedError(f"{path} is damaged: {' '.join(str(error).split())}.") from None
     path = folder / PICKLED
     if path.is_file():
-        return _as_fp32(read_pickled_tensors(path), path)
+        return as_fp32(read_pickled_tensors(path), path)
     raise UserError(f"{folder} has no {WEIGHTS} and no {PICKLED}, which hold the weights.")
 
 
-def _as_fp32(tensors: Mapping[str, Tensor], path: Path) -> dict[str, Array]:
+def as_fp32(tensors: Mapping[str, Tensor], path: Path) -> dict[str, Array]:
+    """Return the tensors of the file at ``path`` in fp32; raises UserError if one is integers."""
     made: dict[tuple[Any, ...], Array] = {}  # so that the other names of a tensor take no memory
     found: dict[str, Array] = {}
     for name, tensor in tensors.items():

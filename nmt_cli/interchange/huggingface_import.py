@@ -187,10 +187,12 @@ class _Weights:
             if not self._tensors.has(f"{theirs}.fc1.weight"):
                 self._tensors.reasons.append(f"it has {number:,} layers of the {side}, not {count}")
                 return
-            self.layers.take_layer(_names(theirs, side), f"{side}_layers.{number}", d_ff)
+            self.layers.take_layer(names_of_layer(theirs, side), f"{side}_layers.{number}", d_ff)
 
 
-def _names(layer: str, side: str) -> LayerNames:
+def names_of_layer(layer: str, side: str) -> LayerNames:
+    """Return the names of the tensors of ``layer``, which are those of fairseq too."""
+
     def attention(name: str) -> AttentionNames:
         queries, keys, values, output = (
             dotted(f"{layer}.{name}.{part}_proj") for part in ("q", "k", "v", "out")

@@ -39,11 +39,12 @@ class ImportedModel(NamedTuple):
     source_pieces: list[str] | None  # None if both languages share one vocabulary
     sentencepiece: Mapping[Side, bytes] | None  # None for text in pieces
     weights: Mapping[str, Array]
+    joiner: str | None = None  # of text in pieces
 
     def settings(self, languages: Languages) -> ModelSettings:
         """Return the settings of the model directory."""
         kind = "whitespace" if self.sentencepiece is None else "sentencepiece"
-        text = TextSettings(*languages, kind, None, Normalization())
+        text = TextSettings(*languages, kind, self.joiner, Normalization())
         size = len(self.pieces)
         return ModelSettings(self.architecture, size, text, MAX_LENGTH, DecodingConfig())
 
@@ -51,7 +52,7 @@ class ImportedModel(NamedTuple):
         """Return the tokenizer; raises as its class does."""
         normalizer = Normalizer(settings.text)
         if self.sentencepiece is None:
-            return WhitespaceTokenizer(self.pieces, normalizer, None, self.source_pieces)
+            return WhitespaceTokenizer(self.pieces, normalizer, self.joiner, self.source_pieces)
         own = None if self.source_pieces is None else _ids(self.source_pieces)
         return MappedSentencePieceTokenizer(
             self.sentencepiece, _ids(self.pieces), normalizer, "the imported model", own

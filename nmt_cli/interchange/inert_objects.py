@@ -37,10 +37,11 @@ def unwrapped(value: Any) -> Any:
     """Return the value that a node of omegaconf holds; other values are themselves."""
     for _ in range(DEEPEST):
         state = value.state if isinstance(value, Inert) else None
-        wrapping = [key for key in WRAPPING if isinstance(state, Mapping) and key in state]
-        if not wrapping:
+        items = state if isinstance(state, Mapping) else {}
+        inner = [items[key] for key in WRAPPING if key in items]
+        if not inner:
             break
-        value = state[wrapping[0]]
+        value = inner[0]
     return value
 
 

@@ -118,7 +118,7 @@ def _refuse_large_bytes(content: bytes) -> None:
 
     Then they are no more than the file holds; a large text could become bytes any number of times.
     """
-    tops, top, since = dict[int, str](), "", len((BYTES, CODEC))
+    tops, top, since = dict[Any, str](), "", len((BYTES, CODEC))
     for opcode, argument, _ in pickletools.genops(content):
         if opcode.name in PUTS:
             tops[argument] = top

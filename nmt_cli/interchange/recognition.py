@@ -5,6 +5,7 @@ from pathlib import Path
 from nmt_cli.errors import UserError
 from nmt_cli.folders import is_model, is_run
 from nmt_cli.interchange.ctranslate2_folder import CONFIG, MODEL, read_config
+from nmt_cli.interchange.fairseq_checkpoint import is_checkpoint
 from nmt_cli.interchange.marian_files import WEIGHTS as MARIAN
 from nmt_cli.interchange.marian_files import weights_in
 from nmt_cli.missing_paths import missing_hint
@@ -23,6 +24,7 @@ def program_of(path: Path) -> str:
         raise UserError(f"{path} holds a model of nmt-cli already; translate with it.")
     found = {
         "ctranslate2": (path / MODEL).is_file(),
+        "fairseq": is_checkpoint(path),
         "huggingface": path.is_dir() and MODEL_TYPE in read_config(path),
         "marian": path.suffix == MARIAN or (path.is_dir() and any(weights_in(path))),
     }
@@ -34,5 +36,5 @@ def program_of(path: Path) -> str:
     raise UserError(
         f"{path} is of no program that is recognized: models of CTranslate2 have {MODEL}, those of "
         f"Hugging Face {CONFIG} with {MODEL_TYPE}, those of Marian a file that ends in {MARIAN}; "
-        "give the folder that has one of them."
+        "give the folder that has one of them, or a checkpoint of fairseq."
     )

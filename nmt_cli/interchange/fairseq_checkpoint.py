@@ -1,0 +1,121 @@
+"""Reads a checkpoint of fairseq; fairseq need not be installed, and nothing is executed."""
+
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from nmt_cli.errors import UserError
+from nmt_cli.interchange.arrays import Array
+from nmt_cli.interchange.huggingface_folder import as_fp32
+from nmt_cli.interchange.inert_objects import Inert, inert_mapping, members, unwrapped
+from nmt_cli.interchange.pickled_tensors import (
+    BYTES,
+    LARGEST_PICKLE,
+    StandIns,
+    read_pickle,
+    tensors_by_name,
+)
+from nmt_cli.missing_paths import missing_hint
+
+SUFFIX = ".pt"
+KNOWN_BY = b"decoder.embed_tokens.weight"  # a name in the checkpoints of fairseq's Transformers
+REMEDY = (
+    "load it with fairseq where you trust it, and save its cfg (or args) and its model alone, with "
+    "torch.save of torch 1.6 or later"
+)
+# What fairseq saves beside tensors: its options, as argparse or omegaconf hold them, and figures.
+OBJECTS = (
+    "argparse Namespace",
+    *(f"omegaconf.{name}" for name in ("dictconfig DictConfig", "listconfig ListConfig")),
+    *(f"omegaconf.base {name}" for name in ("ContainerMetadata", "Metadata")),
+    *(f"omegaconf.nodes {kind}Node" for kind in ("Any", "String", "Integer", "Float", "Boolean")),
+    *(f"typing {name}" for name in ("Any", "Dict", "List", "Optional", "Tuple", "Union")),
+    *(f"builtins {name}" for name in ("dict", "list", "tuple", "str", "float", "bool")),
+    *(f"builtins {name}" for name in ("int", "long")),
+    *("numpy.core.multiarray scalar", "numpy._core.multiarray scalar", "numpy dtype", BYTES),
+    *(
+        f"{module} {kind}Meter"
+        for module in ("fairseq.meters", "fairseq.logging.meters")
+        for kind in ("Average", "Time", "Stopwatch")
+    ),
+)
+MAPPINGS = (
+    "collections defaultdict",
+    "fairseq.meters MetersDict",
+    "fairseq.logging.meters MetersDict",
+)
+STAND_INS: StandIns = MappingProxyType(
+    dict.fromkeys(OBJECTS, Inert) | dict.fromkeys(MAPPINGS, inert_mapping)
+)
+STRUCTURED = ("encoder", "decoder")  # sections of options in new configurations
+
+
+class Checkpoint(NamedTuple):
+    """A checkpoint, with its options under the names that they have on the command line."""
+
+    path: Path
+    options: Mapping[str, Any]  # of the model
+    task: Mapping[str, Any]
+    tensors: Mapping[str, Array]
+
+
+def find_checkpoint(path: Path) -> Path:
+    """Return the checkpoint at ``path``, a file or a folder that holds one.
+
+    Raises UserError if there is none, or more than one.
+    """
+    if not path.exists():
+        raise UserError(f"{path} not found{missing_hint(path)}.")
+    if not path.is_dir():
+        return path
+    found = sorted(path.glob(f"*{SUFFIX}"))
+    if len(found) != 1:
+        what = ", ".join(each.name for each in found[:3]) if found else "none"
+        raise UserError(
+            f"{path} must hold one checkpoint *{SUFFIX}, but holds {what}; name the file to import."
+        )
+    return found[0]
+
+
+def is_checkpoint(path: Path) -> bool:
+    """Return whether ``path`` is a checkpoint of fairseq's Transformer, or a folder with some."""
+    paths = path.glob(f"*{SUFFIX}") if path.is_dir() else [path]
+    return any(KNOWN_BY in _pickle_of(each) for each in paths if each.suffix == SUFFIX)
+
+
+def _pickle_of(path: Path) -> bytes:
+    """Return the pickle in a file; nothing if it has none."""
+    try:
+        with zipfile.ZipFile(path) as file:
+            names = [each for each in file.infolist() if each.filename.endswith("data.pkl")]
+            if len(names) != 1 or names[0].compress_type or names[0].file_size > LARGEST_PICKLE:
+                return b""
+            return file.read(names[0])
+    except (OSError, zipfile.BadZipFile):
+        return b""
+
+
+def read_checkpoint(path: Path) -> Checkpoint:
+    """Return the checkpoint in the file ``path``.
+
+    Raises UserError if it cannot be read or is none, DamagedError if it is damaged.
+    """
+    content = members(read_pickle(path, STAND_INS, REMEDY))
+    old = members(content.get("args"))  # before fairseq 0.10, and of all parts
+    new = members(content.get("cfg"))
+    options, task = (old, old) if old else (members(new.get(key)) for key in ("model", "task"))
+    if not options or "model" not in content:
+        raise UserError(f"{path} is no checkpoint of fairseq: it has no args or cfg, or no model.")
+    tensors = as_fp32(tensors_by_name(content["model"], path), path)
+    return Checkpoint(path, _flat(options), _flat(task), tensors)
+
+
+def _flat(options: Mapping[Any, Any]) -> dict[str, Any]:
+    """Return the options with those of sections, such as ``encoder_layers``."""
+    found = {str(key): unwrapped(value) for key, value in options.items()}
+    for section in STRUCTURED:
+        for key, value in members(found.get(section)).items():
+            found[f"{section}_{key}"] = unwrapped(value)
+    return found

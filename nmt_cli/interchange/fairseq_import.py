@@ -1,0 +1,147 @@
+"""Imports a Transformer of fairseq, from a checkpoint and two dictionaries.
+
+Its sinusoids have the sines of all frequencies before the cosines, where ours have them in turn.
+``<pad>`` stays in the vocabulary, because it has a part in the softmax.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nmt_cli.errors import UserError
+from nmt_cli.interchange.arrays import SIDES, Array
+from nmt_cli.interchange.fairseq_checkpoint import Checkpoint, find_checkpoint, read_checkpoint
+from nmt_cli.interchange.fairseq_names import OUTPUT, with_new_names
+from nmt_cli.interchange.fairseq_options import Configuration, read_configuration
+from nmt_cli.interchange.fairseq_vocabularies import MARKS, Vocabularies, read_vocabularies
+from nmt_cli.interchange.huggingface_import import names_of_layer
+from nmt_cli.interchange.huggingface_layout import sines_first
+from nmt_cli.interchange.imported_model import ImportedModel, tying, vocabulary_matrices
+from nmt_cli.interchange.layers_taken import LayersTaken, dotted
+from nmt_cli.interchange.tensors_taken import TensorsTaken
+from nmt_cli.interchange.text_files import NO_FILES, TextFiles
+from nmt_cli.recipe.model_config import ModelConfig
+
+EMBEDDINGS = {side: f"{side}.embed_tokens.weight" for side in SIDES}
+POSITIONS = {side: f"{side}.embed_positions.weight" for side in SIDES}
+FIRST_POSITION = MARKS.index("<pad>") + 1  # earlier rows of tables belong to padding
+SINUSOIDS = {"sinusoid_frequencies": "tensor2tensor", "first_position": FIRST_POSITION}
+DERIVED = ("_float_tensor", "weights")  # of the sinusoids, which fairseq computes anew
+FIRST_VERSION = 1.0  # of checkpoints that do not say it
+
+
+def import_fairseq(path: Path, files: TextFiles = NO_FILES) -> ImportedModel:
+    """Return the model of the checkpoint at ``path``, a file or a folder that holds one.
+
+    Raises UserError with all reasons if it is none that can be imported, or if a file cannot be
+    read, and DamagedError if a file is damaged.
+    """
+    checkpoint = read_checkpoint(find_checkpoint(path))
+    try:
+        return _model(checkpoint, files)
+    except ValueError as error:  # also values that no architecture has
+        reasons = " ".join(str(error).split())
+        raise UserError(f"{checkpoint.path} cannot be imported: {reasons}.") from None
+
+
+def _model(checkpoint: Checkpoint, files: TextFiles) -> ImportedModel:
+    """Return the model. Raises ValueError with all reasons if it is none of ours."""
+    tensors = TensorsTaken(with_new_names(checkpoint.tensors))
+    versions = {side: tensors.take_number(f"{side}.version", FIRST_VERSION) for side in SIDES}
+    config = read_configuration(checkpoint.options, checkpoint.task, versions)
+    vocabularies = read_vocabularies(checkpoint.path, files, config.languages, tensors.reasons)
+    taken = _Weights(config, tensors)
+    taken.take_embeddings(vocabularies)
+    taken.take_positions()
+    for side in SIDES:
+        taken.take_stack(side)
+    tensors.refuse_wrong()
+    taken.options |= taken.layers.leave_out_zeros()
+    own = vocabularies.pieces["source"] if vocabularies.are_separate else None
+    return ImportedModel(
+        ModelConfig.model_validate(taken.options),
+        vocabularies.pieces["target"],
+        own,
+        vocabularies.sentencepiece,
+        taken.weights,
+        vocabularies.joiner,
+    )
+
+
+class _Weights:
+    """Our weights, taken one by one; what they say of the architecture enters ``options``."""
+
+    def __init__(self, config: Configuration, tensors: TensorsTaken) -> None:
+        self._config, self._tensors = config, tensors
+        self.options: dict[str, Any] = dict(config.options)
+        self._d_model: int = self.options["d_model"]
+        order = None if config.is_learned else np.argsort(sines_first(self._d_model))
+        self.layers = LayersTaken(tensors, self._d_model, order)
+        self.weights = self.layers.weights
+
+    def take_embeddings(self, vocabularies: Vocabularies) -> None:
+        """Take the embeddings and the matrix of the softmax, with the rows in our order."""
+        config, tensors = self._config, self._tensors
+        rows = vocabularies.rows
+        target = tensors.take(EMBEDDINGS["decoder"], len(rows["target"]), self._d_model)
+        if config.is_shared:
+            source = self._same(EMBEDDINGS["encoder"], target)
+        else:
+            source = tensors.take(EMBEDDINGS["encoder"], len(rows["source"]), self._d_model)
+        if config.is_tied:
+            output = self._same(OUTPUT, target)
+        else:
+            output = tensors.take(OUTPUT, len(rows["target"]), self._d_model)
+        if tensors.is_wrong:
+            return
+        source = self.layers.columns(source[rows["source"]])
+        target, output = (self.layers.columns(each[rows["target"]]) for each in (target, output))
+        tied = tying(source, target, output, is_shared=not vocabularies.are_separate)
+        self.options["tied_embeddings"] = tied
+        self.weights |= vocabulary_matrices(source, target, output, tied)
+        if vocabularies.are_separate:
+            self.options["source_vocabulary_size"] = len(source)
+
+    def _same(self, name: str, expected: Array) -> Array:
+        """Return ``expected``, the target's embeddings; add a reason if ``name`` has others."""
+        found = self._tensors.take_if_there(name)
+        if found is not None and not np.array_equal(found, expected):
+            other = EMBEDDINGS["decoder"]
+            self._tensors.reasons.append(f"{name} is not {other}, as its options say")
+        return expected
+
+    def take_positions(self) -> None:
+        """Take the tables of learned positions; what sinusoids leave in a checkpoint is dropped."""
+        if not self._config.is_learned:
+            self.options |= SINUSOIDS
+            for side in SIDES:
+                for name in DERIVED:
+                    self._tensors.take_if_there(f"{side}.embed_positions.{name}")
+            return
+        first = self._tensors.take_if_there(POSITIONS["encoder"])
+        count = len(first) if first is not None and first.ndim else 0
+        for side, name in POSITIONS.items():
+            table = self._tensors.take(name, count, self._d_model)
+            self.weights[f"{SIDES[side]}_embedding.positions.weight"] = table[FIRST_POSITION:]
+        self.options |= {"positions": "learned", "max_positions": count - FIRST_POSITION}
+
+    def take_stack(self, side: str) -> None:
+        """Take all layers of the encoder or the decoder, and the norms around them."""
+        prefix = "decoder_" if side == "decoder" else ""
+        count, d_ff = (
+            self.options.get(f"{prefix}{key}", self.options[key]) for key in ("num_layers", "d_ff")
+        )
+        if self.options["embedding_norm"]:
+            norm = dotted(f"{side}.layernorm_embedding")
+            self.layers.take_norm(norm, f"{SIDES[side]}_embedding.norm")
+        if self.options["norm"] == "pre":
+            self.layers.take_norm(dotted(f"{side}.layer_norm"), f"{side}_norm")
+        for number in range(count):
+            theirs = f"{side}.layers.{number}"
+            if not self._tensors.has(f"{theirs}.fc1.weight"):
+                self._tensors.reasons.append(
+                    f"it has {number:,} layers of the {side}, not {count:,}"
+                )
+                return
+            self.layers.take_layer(names_of_layer(theirs, side), f"{side}_layers.{number}", d_ff)

@@ -1,0 +1,138 @@
+"""The vocabularies of a model of fairseq: four marks, then the words of ``dict.LANGUAGE.txt``."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from nmt_cli.corpus.normalization import SIDES, Side
+from nmt_cli.corpus.sentencepiece_tokenizer import read_usable_model
+from nmt_cli.corpus.whitespace_tokenizer import CONTROL
+from nmt_cli.errors import DamagedError, UserError
+from nmt_cli.interchange.imported_model import problems_of_pieces
+from nmt_cli.interchange.text_files import TextFiles
+
+MARKS = ("<s>", "<pad>", "</s>", "<unk>")  # ids 0 to 3
+OVERWRITE = "#fairseq:overwrite"
+JOINER = "@@"  # of subword-nmt and fastBPE
+LARGEST_FILE = 50 << 20  # bytes
+LONGEST = 60  # characters of a line in a message
+
+
+class Vocabularies(NamedTuple):
+    """Our pieces of both sides, and the rows that they have in the model's matrices."""
+
+    pieces: dict[Side, list[str]]
+    rows: dict[Side, list[int]]
+    are_separate: bool
+    joiner: str | None  # of text in pieces
+    sentencepiece: Mapping[Side, bytes] | None
+
+
+def read_vocabularies(
+    checkpoint: Path,
+    files: TextFiles,
+    languages: tuple[str | None, str | None],
+    reasons: list[str],
+) -> Vocabularies:
+    """Return the vocabularies, from ``files`` or from the folder of ``checkpoint``.
+
+    What speaks against them is added to ``reasons``. Raises UserError if a file is not found or
+    cannot be read, DamagedError if one is damaged.
+    """
+    models = _read_models(files)
+    target = files.target_vocabulary or files.source_vocabulary
+    named = {"source": files.source_vocabulary, "target": target}
+    symbols: dict[Side, list[str]] = {}
+    for side, language in zip(SIDES, languages, strict=True):
+        path = named[side]
+        if path is None:
+            path = _beside(checkpoint, side, language)
+        symbols[side] = _read_symbols(path)
+    rows = {side: _rows(of_side) for side, of_side in symbols.items()}
+    pieces = {side: [symbols[side][row] for row in rows[side]] for side in SIDES}
+    for side in SIDES:
+        reasons += problems_of_pieces(pieces[side], side, are_words=models is None)
+    has_joiner = any(piece.endswith(JOINER) for side in SIDES for piece in pieces[side])
+    joiner = JOINER if models is None and has_joiner else None
+    are_separate = pieces["source"] != pieces["target"]
+    return Vocabularies(pieces, rows, are_separate, joiner, models)
+
+
+def _read_models(files: TextFiles) -> dict[Side, bytes] | None:
+    source = files.sentencepiece
+    if source is None:
+        if files.target_sentencepiece is not None:
+            raise UserError("--target-sentencepiece needs --sentencepiece, the source's model.")
+        return None
+    target = files.target_sentencepiece or source
+    return {"source": read_usable_model(source), "target": read_usable_model(target)}
+
+
+def _beside(checkpoint: Path, side: Side, language: str | None) -> Path:
+    if language is None:
+        raise UserError(
+            f"{checkpoint} does not name its {side} language, so its vocabulary cannot be found; "
+            f"name it with --{side}-vocabulary."
+        )
+    path = checkpoint.parent / f"dict.{language}.txt"
+    if not path.is_file():
+        raise UserError(
+            f"{path} not found; put the {side} vocabulary there, beside the checkpoint, or name it "
+            f"with --{side}-vocabulary."
+        )
+    return path
+
+
+def _rows(symbols: list[str]) -> list[int]:
+    """Return the ids in our order: our three marks come first."""
+    first = [MARKS.index(mark) for mark in CONTROL]
+    return [*first, *(number for number in range(len(symbols)) if number not in first)]
+
+
+def _read_symbols(path: Path) -> list[str]:
+    """Return the symbols of a dictionary by id.
+
+    One that no text has, since a later one has its spelling or since it holds white space, gets a
+    name that tells its id. Raises UserError if it cannot be read, DamagedError if it is damaged.
+    """
+    try:
+        with path.open("rb") as stream:
+            data = stream.read(LARGEST_FILE + 1)
+        if len(data) > LARGEST_FILE:
+            raise UserError(f"{path} is larger than {LARGEST_FILE >> 20} MB; is it a vocabulary?")
+        text = data.decode().replace("\r\n", "\n").replace("\r", "\n")
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}.") from None
+    except UnicodeDecodeError:
+        raise DamagedError(f"{path} is not UTF-8 text; it is damaged.") from None
+    symbols = list(MARKS)
+    ids = {symbol: number for number, symbol in enumerate(symbols)}
+    for number, line in enumerate(text.removesuffix("\n").split("\n") if text else (), start=1):
+        word, is_new = _word_of(line, f"{path}:{number}")
+        if word in ids and not is_new:
+            shown = ascii(word)[:LONGEST]
+            raise DamagedError(f"{path}:{number} holds {shown} again, without {OVERWRITE}.")
+        if word in ids and word not in CONTROL:  # our marks are no spellings of text
+            symbols[ids[word]] = _name_of(ids[word])
+        ids[word] = len(symbols)
+        symbols.append(word if word.split() == [word] else _name_of(ids[word]))
+    return symbols
+
+
+def _word_of(line: str, place: str) -> tuple[str, bool]:
+    """Return the word in a line, and whether it takes the place of an earlier one."""
+    word, space, count = line.rstrip().rpartition(" ")
+    is_new = count == OVERWRITE
+    if is_new:
+        word, space, count = word.rpartition(" ")
+    try:
+        int(count if space else "")
+    except ValueError:
+        shown = ascii(line)[:LONGEST]
+        text = f"{place} is {shown}; each line has a word, a space and a count."
+        raise DamagedError(text) from None
+    return word, is_new
+
+
+def _name_of(number: int) -> str:
+    return f"<unreachable:{number}>"

@@ -1,0 +1,69 @@
+"""Models that fairseq made compute the same here."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from nmt_cli.decoding.rescorer import Rescorer
+from nmt_cli.model_directory import load_model
+from tests.interchange.test_huggingface_import import run_import
+from tests.interop.own_environment import python_with, run_script
+
+HERE = Path(__file__).parent
+MODELS = ["half", "learned", "old", "post"]
+# What its modules import beside the packages of our environment.
+PACKAGES = (
+    "omegaconf==2.3.0",
+    "hydra-core==1.3.2",
+    "bitarray",
+    "scikit-learn",
+    "sacrebleu",
+    "tqdm",
+)
+
+
+def same_as_fairseq(folder, output):
+    result = run_import(folder, "--output", output, program="auto")
+    assert result.exit_code == 0, result.output
+    expected = json.loads((folder / "scores.json").read_text())
+    pairs = [(each["source"], each["target"]) for each in expected]
+    found = Rescorer.load(output, device="cpu", precision="fp32").rescore(pairs)
+    for one, other in zip(found, expected, strict=True):
+        assert one.token_scores == pytest.approx(other["scores"], abs=1e-4)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_log_probabilities_are_those_that_fairseq_computed(tmp_path, name):
+    same_as_fairseq(HERE / "fairseq" / name, tmp_path / "ours")
+
+
+def test_the_options_are_those_of_the_models(tmp_path):
+    found = {}
+    for name in MODELS:
+        run_import(HERE / "fairseq" / name, "--output", tmp_path / name, program="fairseq")
+        found[name] = load_model(tmp_path / name).settings
+    always = {"decoder_start": "eos", "attention_biases": True}
+    sinusoids = {"sinusoid_frequencies": "tensor2tensor", "first_position": 2}
+    separate = {"source_vocabulary_size": 16}
+    options = {name: settings.architecture.options for name, settings in found.items()}
+    post = {"decoder_num_heads": 3, "decoder_d_ff": 14, "decoder_num_layers": 1}
+    assert options["post"] == options["old"] == {**always, **sinusoids, **separate, **post}
+    pre = {"decoder_num_heads": 2, "activation": "gelu_tanh"}
+    assert options["half"] == {**always, **sinusoids, **pre}
+    learned = {"activation": "gelu", "embedding_norm": True, "scale_embeddings": False}
+    assert options["learned"] == {**always, **separate, **learned}
+    assert found["half"].architecture.norm == "pre"
+    assert found["learned"].architecture.max_positions == 30
+    ties = {name: settings.architecture.tied_embeddings for name, settings in found.items()}
+    assert ties == {"half": "all", "learned": "decoder", "old": "none", "post": "none"}
+    assert {settings.text.joiner for settings in found.values()} == {"@@"}
+
+
+@pytest.mark.slow  # installs fairseq, which is built from source
+@pytest.mark.timeout(1800)
+def test_new_models_of_fairseq(tmp_path):
+    python = python_with(tmp_path / "environment", "fairseq-fixed==0.12.3.1", *PACKAGES)
+    run_script(python, HERE / "fairseq_models.py", tmp_path / "made")
+    for name in MODELS:
+        same_as_fairseq(tmp_path / "made" / name, tmp_path / name)
