@@ -308,7 +308,7 @@ def test_words_of_a_dictionary(tmp_path):
     path, _ = write_model(tmp_path)
     vocabulary = tmp_path / "dict.bb.txt"
     lines = (
-        "a 5\r\nb b 4\n</s> 1 #fairseq:overwrite\na 1 #fairseq:overwrite\n\u00a0 1\nc -1\n@@ 0\n"
+        "a 5\rb b 4\r\n</s> 1 #fairseq:overwrite\na 1 #fairseq:overwrite\n\u00a0 1\nc -1\n@@ 0\n"
     )
     vocabulary.write_bytes(lines.encode())
     found = import_fairseq(path)
@@ -320,12 +320,14 @@ def test_words_of_a_dictionary(tmp_path):
     assert found.joiner == "@@"
     tokenizer = found.tokenizer(found.settings(Languages()))
     assert tokenizer.encode("a </s> c x b", "target") == [7, 6, 9, 0, 0]
+    assert tokenizer.joined("a@@ c") == "ac"
 
 
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
         (b"a 5\nb\n", r"dict\.bb\.txt:2 is 'b'; each line has a word, a space and a count"),
+        (b"a 5\n7\n", r"dict\.bb\.txt:2 is '7'"),
         (b"a 5\n\nb 3\n", r"dict\.bb\.txt:2 is ''"),
         (b"a 5\na 3\n", r"dict\.bb\.txt:2 holds 'a' again, without #fairseq:overwrite"),
         (b"<pad> 5\n", r"dict\.bb\.txt:1 holds '<pad>' again"),
@@ -374,7 +376,8 @@ def test_a_sentencepiece_model_cuts_text_into_the_words_of_the_dictionary(tmp_pa
     trained(tmp_path / "both", ["the cat sat on the mat", "a dog and the cat"])
     model = tmp_path / "both.model"
     processor = sentencepiece_tokenizer.load_processor(model.read_bytes(), "it")
-    words = processor.id_to_piece(list(range(3, 24)))  # one is not in the dictionary
+    words = processor.id_to_piece(list(range(4, 24)))  # some are not in the dictionary
+    words.append("x@@")
     path, _ = write_model(tmp_path / "theirs", words=dict.fromkeys(WORDS, words))
     found = import_fairseq(path, TextFiles(sentencepiece=model))
     tokenizer = found.tokenizer(found.settings(Languages()))

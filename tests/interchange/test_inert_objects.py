@@ -76,8 +76,8 @@ ENCODE, CODEC = b"c_codecs\nencode\n", text(b"latin1")
         text(b"x" * 99) + b"q\x00" + ENCODE + b"q\x01" + text(b"y") + CODEC + b"\x86Rh\x01h\x00",
         ENCODE + b"q\x01" + text(b"y") + CODEC + b"\x86Rh\x01q\x02" + text(b"y") + CODEC
         + b"\x86Rh\x02h\x00" + CODEC + b"\x86R",
-        ENCODE + text(b"y") + text(b"hex") + b"\x86R",
-        CODEC + b"q\x03" + text(b"hex") + b"q\x03" + ENCODE + text(b"y") + b"h\x03\x86R",
+        ENCODE + text(b"y") + text(b"utf-8") + b"\x86R",
+        CODEC + b"q\x03" + text(b"utf-8") + b"q\x03" + ENCODE + text(b"y") + b"h\x03\x86R",
     ],
 )  # fmt: skip
 def test_bytes_are_made_only_of_a_text_that_stands_there(tmp_path, instructions):
