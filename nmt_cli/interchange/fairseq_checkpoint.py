@@ -1,5 +1,6 @@
 """Reads a checkpoint of fairseq; fairseq need not be installed, and nothing is executed."""
 
+import struct
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -93,7 +94,7 @@ def _pickle_of(path: Path) -> bytes:
             if len(names) != 1 or names[0].compress_type or names[0].file_size > LARGEST_PICKLE:
                 return b""
             return file.read(names[0])
-    except (OSError, zipfile.BadZipFile):
+    except (OSError, EOFError, ValueError, RuntimeError, zipfile.BadZipFile, struct.error):
         return b""
 
 
