@@ -84,15 +84,19 @@ class _Weights:
         """Take the embeddings and the matrix of the softmax, with the rows in our order."""
         config, tensors = self._config, self._tensors
         rows = vocabularies.rows
-        target = tensors.take(EMBEDDINGS["decoder"], len(rows["target"]), self._d_model)
+        if config.is_shared and vocabularies.are_separate:
+            tensors.reasons.append("its sides share their embeddings, but not the vocabulary")
+        of_source = self._size("encoder", len(rows["source"]))
+        of_target = self._size("decoder", len(rows["target"]))
+        target = tensors.take(EMBEDDINGS["decoder"], of_target, self._d_model)
         if config.is_shared:
             source = self._same(EMBEDDINGS["encoder"], target)
         else:
-            source = tensors.take(EMBEDDINGS["encoder"], len(rows["source"]), self._d_model)
+            source = tensors.take(EMBEDDINGS["encoder"], of_source, self._d_model)
         if config.is_tied:
             output = self._same(OUTPUT, target)
         else:
-            output = tensors.take(OUTPUT, len(rows["target"]), self._d_model)
+            output = tensors.take(OUTPUT, of_target, self._d_model)
         if tensors.is_wrong:
             return
         source = self.layers.columns(source[rows["source"]])
@@ -102,6 +106,16 @@ class _Weights:
         self.weights |= vocabulary_matrices(source, target, output, tied)
         if vocabularies.are_separate:
             self.options["source_vocabulary_size"] = len(source)
+
+    def _size(self, side: str, pieces: int) -> int:
+        """Return the rows of a side's embeddings; add a reason if they are not its pieces."""
+        name = EMBEDDINGS[side]
+        found = self._tensors.take_if_there(name)
+        if found is None or not found.ndim or len(found) == pieces:
+            return pieces
+        text = f"the {SIDES[side]} vocabulary has {pieces:,} pieces with its {len(MARKS)} marks"
+        self._tensors.reasons.append(f"{text}, {name} {len(found):,} rows")
+        return len(found)
 
     def _same(self, name: str, expected: Array) -> Array:
         """Return ``expected``, the target's embeddings; add a reason if ``name`` has others."""

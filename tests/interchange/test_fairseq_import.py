@@ -221,7 +221,7 @@ def test_every_tensor_is_used_and_none_is_missing(tmp_path):
         "1 tensor unknown: decoder.layers.1.fc1.bias",
         "self_attn.out_proj.bias has the shape [3], not [12]",
         "encoder.embed_tokens.weight holds a number that is not finite",
-        "decoder.embed_tokens.weight has the shape [12, 12], not [11, 12]",
+        "the target vocabulary has 11 pieces with its 4 marks, decoder.embed_tokens.weight 12 rows",
         "output_projection.weight is not decoder.embed_tokens.weight, as its options say",
     ):
         assert reason in message, message

@@ -8,7 +8,14 @@ from nmt_cli.interchange.fairseq_import import import_fairseq
 from nmt_cli.interchange.imported_model import Languages
 from nmt_cli.interchange.text_files import TextFiles
 from tests.interchange.conftest import trained
-from tests.interchange.fairseq_files import MARKS, TASK, WORDS, write_model
+from tests.interchange.fairseq_files import (
+    MARKS,
+    TASK,
+    WORDS,
+    options_with,
+    write_dictionary,
+    write_model,
+)
 
 
 def pieces_of(path, **files):
@@ -61,7 +68,9 @@ def test_dictionaries_are_beside_the_checkpoint_or_named(tmp_path):
     with pytest.raises(UserError, match=r"dict\.bb\.txt not found; .*--target-vocabulary"):
         import_fairseq(path)
     assert pieces_of(path, target_vocabulary=ours) == WORDS["target"]
-    with pytest.raises(UserError, match=r"embed_tokens\.weight has the shape \[13, 12\], not \[11"):
+    with pytest.raises(
+        UserError, match=r"source vocabulary has 11 pieces with its 4 marks, enc.* 13"
+    ):
         import_fairseq(path, TextFiles(source_vocabulary=ours))  # of both sides
     with pytest.raises(UserError, match="target-sentencepiece needs --sentencepiece"):
         import_fairseq(path, TextFiles(target_sentencepiece=ours))
@@ -69,6 +78,16 @@ def test_dictionaries_are_beside_the_checkpoint_or_named(tmp_path):
         write_model(tmp_path, tensors=tensors, task={**TASK, "target_lang": name})
         with pytest.raises(UserError, match="does not name its target language, so its vocab"):
             import_fairseq(path)
+
+
+@pytest.mark.parametrize("words", [WORDS["source"], WORDS["target"][::-1]])
+def test_shared_embeddings_have_one_vocabulary(tmp_path, words):
+    options = options_with(share_all_embeddings=True)
+    path, _ = write_model(tmp_path, options=options)
+    assert import_fairseq(path).source_pieces is None
+    write_dictionary(tmp_path / "dict.aa.txt", words)
+    with pytest.raises(UserError, match="its sides share their embeddings, but not the vocabul"):
+        import_fairseq(path)
 
 
 def test_a_sentencepiece_model_cuts_text_into_the_words_of_the_dictionary(tmp_path, monkeypatch):
