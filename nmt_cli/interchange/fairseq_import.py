@@ -58,10 +58,10 @@ def _model(checkpoint: Checkpoint, files: TextFiles) -> ImportedModel:
         taken.take_stack(side)
     tensors.refuse_wrong()
     taken.options |= taken.layers.leave_out_zeros()
-    own = vocabularies.pieces["source"] if vocabularies.are_separate else None
+    own = vocabularies.source.pieces if vocabularies.are_separate else None
     return ImportedModel(
         ModelConfig.model_validate(taken.options),
-        vocabularies.pieces["target"],
+        vocabularies.target.pieces,
         own,
         vocabularies.sentencepiece,
         taken.weights,
@@ -83,11 +83,10 @@ class _Weights:
     def take_embeddings(self, vocabularies: Vocabularies) -> None:
         """Take the embeddings and the matrix of the softmax, with the rows in our order."""
         config, tensors = self._config, self._tensors
-        rows = vocabularies.rows
         if config.is_shared and vocabularies.are_separate:
             tensors.reasons.append("its sides share their embeddings, but not the vocabulary")
-        of_source = self._size("encoder", len(rows["source"]))
-        of_target = self._size("decoder", len(rows["target"]))
+        of_source = self._size("encoder", len(vocabularies.source.rows))
+        of_target = self._size("decoder", len(vocabularies.target.rows))
         target = tensors.take(EMBEDDINGS["decoder"], of_target, self._d_model)
         if config.is_shared:
             source = self._same(EMBEDDINGS["encoder"], target)
@@ -99,8 +98,10 @@ class _Weights:
             output = tensors.take(OUTPUT, of_target, self._d_model)
         if tensors.is_wrong:
             return
-        source = self.layers.columns(source[rows["source"]])
-        target, output = (self.layers.columns(each[rows["target"]]) for each in (target, output))
+        source = self.layers.columns(vocabularies.source.rows_of(source))
+        target, output = (
+            self.layers.columns(vocabularies.target.rows_of(each)) for each in (target, output)
+        )
         tied = tying(source, target, output, is_shared=not vocabularies.are_separate)
         self.options["tied_embeddings"] = tied
         self.weights |= vocabulary_matrices(source, target, output, tied)

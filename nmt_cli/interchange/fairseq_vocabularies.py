@@ -10,6 +10,7 @@ from nmt_cli.corpus.whitespace_tokenizer import CONTROL
 from nmt_cli.errors import DamagedError, UserError
 from nmt_cli.interchange.imported_model import problems_of_pieces
 from nmt_cli.interchange.text_files import TextFiles
+from nmt_cli.interchange.vocabulary_rows import Vocabulary
 
 MARKS = ("<s>", "<pad>", "</s>", "<unk>")  # ids 0 to 3
 OVERWRITE = "#fairseq:overwrite"
@@ -19,13 +20,17 @@ LONGEST = 60  # characters of a line in a message
 
 
 class Vocabularies(NamedTuple):
-    """Our pieces of both sides, and the rows that they have in the model's matrices."""
+    """The vocabularies of both sides, and how text becomes pieces."""
 
-    pieces: dict[Side, list[str]]
-    rows: dict[Side, list[int]]
-    are_separate: bool
+    source: Vocabulary
+    target: Vocabulary
     joiner: str | None  # of text in pieces
     sentencepiece: Mapping[Side, bytes] | None
+
+    @property
+    def are_separate(self) -> bool:
+        """Whether the sides have different pieces."""
+        return self.source != self.target
 
 
 def read_vocabularies(
@@ -40,22 +45,19 @@ def read_vocabularies(
     cannot be read, DamagedError if one is damaged.
     """
     models = _read_models(files)
-    target = files.target_vocabulary or files.source_vocabulary
-    named = {"source": files.source_vocabulary, "target": target}
-    symbols: dict[Side, list[str]] = {}
-    for side, language in zip(SIDES, languages, strict=True):
-        path = named[side]
-        if path is None:
-            path = _beside(checkpoint, side, language)
-        symbols[side] = _read_symbols(path)
-    rows = {side: _rows(of_side) for side, of_side in symbols.items()}
-    pieces = {side: [symbols[side][row] for row in rows[side]] for side in SIDES}
-    for side in SIDES:
-        reasons += problems_of_pieces(pieces[side], side, are_words=models is None)
-    has_joiner = any(piece.endswith(JOINER) for side in SIDES for piece in pieces[side])
+    of_target = files.target_vocabulary or files.source_vocabulary
+    sides = []
+    for side, named, language in zip(
+        SIDES, (files.source_vocabulary, of_target), languages, strict=True
+    ):
+        path = named if named is not None else _beside(checkpoint, side, language)
+        found = _in_our_order(_read_symbols(path))
+        reasons += problems_of_pieces(found.pieces, side, are_words=models is None)
+        sides.append(found)
+    has_joiner = any(piece.endswith(JOINER) for side in sides for piece in side.pieces)
     joiner = JOINER if models is None and has_joiner else None
-    are_separate = pieces["source"] != pieces["target"]
-    return Vocabularies(pieces, rows, are_separate, joiner, models)
+    source, target = sides
+    return Vocabularies(source, target, joiner, models)
 
 
 def _read_models(files: TextFiles) -> dict[Side, bytes] | None:
@@ -83,10 +85,11 @@ def _beside(checkpoint: Path, side: Side, language: str | None) -> Path:
     return path
 
 
-def _rows(symbols: list[str]) -> list[int]:
-    """Return the ids in our order: our three marks come first."""
+def _in_our_order(symbols: list[str]) -> Vocabulary:
+    """Return the symbols with our three marks first."""
     first = [MARKS.index(mark) for mark in CONTROL]
-    return [*first, *(number for number in range(len(symbols)) if number not in first)]
+    rows = [*first, *(number for number in range(len(symbols)) if number not in first)]
+    return Vocabulary([symbols[row] for row in rows], rows)
 
 
 def _read_symbols(path: Path) -> list[str]:
