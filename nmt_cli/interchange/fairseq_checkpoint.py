@@ -22,6 +22,7 @@ from nmt_cli.missing_paths import missing_hint
 
 SUFFIX = ".pt"
 KNOWN_BY = b"decoder.embed_tokens.weight"  # a name in the checkpoints of fairseq's Transformers
+START = 4 << 20  # bytes of an older file, which begins with its pickle
 REMEDY = (
     "load it with fairseq where you trust it, and save its cfg (or args) and its model alone, with "
     "torch.save of torch 1.6 or later"
@@ -87,8 +88,11 @@ def is_checkpoint(path: Path) -> bool:
 
 
 def _pickle_of(path: Path) -> bytes:
-    """Return the pickle in a file; nothing if it has none."""
+    """Return the pickle in a file, or the start of a file that is not of torch 1.6 or later."""
     try:
+        if not zipfile.is_zipfile(path):
+            with path.open("rb") as stream:
+                return stream.read(START)
         with zipfile.ZipFile(path) as file:
             names = [each for each in file.infolist() if each.filename.endswith("data.pkl")]
             if len(names) != 1 or names[0].compress_type or names[0].file_size > LARGEST_PICKLE:

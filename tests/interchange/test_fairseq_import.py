@@ -296,12 +296,18 @@ def test_hostile_files_are_refused_in_one_line(tmp_path):
         assert len(str(caught.value)) < 1000
 
 
-def test_only_whole_checkpoints_of_fairseq_are_recognized(tmp_path):
+def test_checkpoints_of_fairseq_are_recognized(tmp_path):
     path, tensors = write_model(tmp_path)
     assert program_of(path) == program_of(tmp_path) == "fairseq"
     content = path.read_bytes()
+    torch.save({"model": tensors}, path, _use_new_zipfile_serialization=False)
+    for data in (path.read_bytes(), content[:-100]):  # refused with a reason of their own
+        path.write_bytes(data)
+        assert program_of(tmp_path) == "fairseq"
+        with pytest.raises(UserError, match=r"before torch 1\.6, or is damaged"):
+            import_fairseq(path)
     start, _, end = content.rpartition(b"data.pkl")
-    others = [b"", content[:3000], start + b"data\xffpkl" + end]
+    others = [b"", start + b"data\xffpkl" + end]
     torch.save({"model": {"generator.weight": tensors["encoder.version"]}}, path)
     for data in (*others, path.read_bytes()):
         path.write_bytes(data)
