@@ -1,6 +1,7 @@
 """Writes checkpoints and dictionaries as fairseq documents them, with random weights."""
 
 from argparse import Namespace
+from collections import defaultdict
 
 import numpy as np
 import torch
@@ -93,5 +94,8 @@ def write_model(folder, *, options=OPTIONS, task=TASK, tensors=None, words=WORDS
         write_dictionary(folder / f"dict.{language}.txt", words[side])
     cfg = {"_name": None, "model": Namespace(**options), "task": task}
     path = folder / "checkpoint.pt"
-    torch.save({"args": None, "cfg": cfg, "model": tensors, "extra_state": {"best": 1.5}}, path)
+    figures = {"best": np.float64(1.5), "counts": defaultdict(list, {"loss": [np.float32(2)]})}
+    state = {"state": {0: {"step": 3, "exp_avg": torch.ones(2, 3)}}}
+    content = {"args": None, "cfg": cfg, "model": tensors}
+    torch.save({**content, "extra_state": figures, "last_optimizer_state": state}, path)
     return path, tensors
