@@ -111,12 +111,12 @@ class _Weights:
     def _size(self, side: str, pieces: int) -> int:
         """Return the rows of a side's embeddings; add a reason if they are not its pieces."""
         name = EMBEDDINGS[side]
-        found = self._tensors.take_if_there(name)
-        if found is None or not found.ndim or len(found) == pieces:
+        rows = self._tensors.length(name)
+        if rows in {0, pieces}:
             return pieces
         text = f"the {SIDES[side]} vocabulary has {pieces:,} pieces with its {len(MARKS)} marks"
-        self._tensors.reasons.append(f"{text}, {name} {len(found):,} rows")
-        return len(found)
+        self._tensors.reasons.append(f"{text}, {name} {rows:,} rows")
+        return rows
 
     def _same(self, name: str, expected: Array) -> Array:
         """Return ``expected``, the target's embeddings; add a reason if ``name`` has others."""
@@ -134,8 +134,7 @@ class _Weights:
                 for name in DERIVED:
                     self._tensors.take_if_there(f"{side}.embed_positions.{name}")
             return
-        first = self._tensors.take_if_there(POSITIONS["encoder"])
-        count = len(first) if first is not None and first.ndim else 0
+        count = self._tensors.length(POSITIONS["encoder"])
         for side, name in POSITIONS.items():
             table = self._tensors.take(name, count, self._d_model)
             self.weights[f"{SIDES[side]}_embedding.positions.weight"] = table[FIRST_POSITION:]

@@ -17,11 +17,12 @@ class TensorsTaken:
         self._tensors, self._taken = tensors, set[str]()
         self.reasons: list[str] = []
         self._missing: list[str] = []
+        self._shapes: list[str] = []
 
     @property
     def is_wrong(self) -> bool:
         """Whether there is a reason already, so that the tensors need not be computed with."""
-        return bool(self.reasons or self._missing)
+        return bool(self.reasons or self._missing or self._shapes)
 
     def has(self, name: str) -> bool:
         """Return whether there is such a tensor."""
@@ -38,7 +39,7 @@ class TensorsTaken:
         if found is None:
             self._missing.append(name)
         elif found.shape != shape:
-            self.reasons.append(f"{name} has the shape {list(found.shape)}, not {list(shape)}")
+            self._shapes.append(f"{name} has the shape {list(found.shape)}, not {list(shape)}")
         elif not np.isfinite(found).all():
             self.reasons.append(f"{name} holds a number that is not finite")
         else:
@@ -66,7 +67,10 @@ class TensorsTaken:
         Tensors that are missing, and those that nobody took, are among them.
         """
         left = [name for name in self._tensors if name not in self._taken]
-        reasons = list(self.reasons)
+        reasons = [*self.reasons, *self._shapes[:NAMED]]
+        if len(self._shapes) > NAMED:
+            more = counted(len(self._shapes) - NAMED, "more tensor")
+            reasons.append(f"{more} of another shape")
         for names, what in ((self._missing, "missing"), (left, "unknown")):
             if names:
                 more = ", ..." if len(names) > NAMED else ""

@@ -238,6 +238,7 @@ def test_every_tensor_is_used_and_none_is_missing(tmp_path):
              (("encoder", "embed_dim"), ("decoder", "embed_dim"), ("decoder", "output_dim"))},
             "its heads do not divide",
         ),
+        ({"encoder_ffn_embed_dim": 4, "decoder_ffn_embed_dim": 4}, "; 4 more tensors of another"),
         ({"activation_fn": ["relu"]}, "its activation_fn is list"),
         ({"arch": "x\n" * 999}, "its architecture is x\\nx\\n"),
         (LEARNED, "2 tensors missing: encoder.embed_positions.weight, decoder.embed_positions"),
