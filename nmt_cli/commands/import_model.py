@@ -7,6 +7,7 @@ from nmt_cli.atomic_files import directory_appearing_whole, refuse_directory
 from nmt_cli.errors import UserError
 from nmt_cli.folders import is_model
 from nmt_cli.interchange.ctranslate2_import import import_ctranslate2
+from nmt_cli.interchange.eole_import import import_eole
 from nmt_cli.interchange.fairseq_import import import_fairseq
 from nmt_cli.interchange.huggingface_import import import_huggingface
 from nmt_cli.interchange.imported_model import Languages, write_model
@@ -19,6 +20,7 @@ from nmt_cli.proposed_commands import command
 AUTO = "auto"
 IMPORTERS = {
     "ctranslate2": import_ctranslate2,
+    "eole": import_eole,
     "fairseq": import_fairseq,
     "huggingface": import_huggingface,
     "marian": import_marian,

@@ -25,16 +25,21 @@ def read_tensors(folder: Path) -> dict[str, Array]:
     """
     path = folder / WEIGHTS
     if path.is_file():
-        try:
-            return as_fp32(safetensors.torch.load_file(path), path)
-        except OSError as error:
-            raise UserError(f"{path} cannot be read: {error.strerror}.") from None
-        except (SafetensorError, ValueError, KeyError) as error:
-            raise DamagedError(f"{path} is damaged: {' '.join(str(error).split())}.") from None
+        return read_safetensors(path)
     path = folder / PICKLED
     if path.is_file():
         return as_fp32(read_pickled_tensors(path), path)
     raise UserError(f"{folder} has no {WEIGHTS} and no {PICKLED}, which hold the weights.")
+
+
+def read_safetensors(path: Path) -> dict[str, Array]:
+    """Return the tensors of a file in fp32; raises as ``read_tensors`` does."""
+    try:
+        return as_fp32(safetensors.torch.load_file(path), path)
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}.") from None
+    except (SafetensorError, ValueError, KeyError) as error:
+        raise DamagedError(f"{path} is damaged: {' '.join(str(error).split())}.") from None
 
 
 def as_fp32(tensors: Mapping[str, Tensor], path: Path) -> dict[str, Array]:

@@ -62,26 +62,31 @@ class LayersTaken:
         self._may_lack_biases = may_lack_biases
         self.weights: dict[str, Array] = {}
 
-    def take_layer(self, names: LayerNames, ours: str, d_ff: int) -> None:
-        """Take a layer, which is called ``ours`` here, such as encoder_layers.0."""
-        self._take_attention(names.self_attention, f"{ours}.self_attention")
+    def take_layer(
+        self, names: LayerNames, ours: str, d_ff: int, attention_width: int | None = None
+    ) -> None:
+        """Take a layer, which is called ``ours`` here, such as encoder_layers.0.
+
+        ``attention_width`` is the width of all heads together, by default that of the model.
+        """
+        width = self._d_model if attention_width is None else attention_width
+        self._take_attention(names.self_attention, f"{ours}.self_attention", width)
         if names.memory_attention is not None:
-            self._take_attention(names.memory_attention, f"{ours}.memory_attention")
+            self._take_attention(names.memory_attention, f"{ours}.memory_attention", width)
         self._put(f"{ours}.feed_forward.inner", self._take_reading(names.inner, d_ff))
         self._put(f"{ours}.feed_forward.outer", self._take_writing(names.outer, d_ff))
         self.take_norm(names.feed_forward_norm, f"{ours}.feed_forward_residual.norm")
 
-    def _take_attention(self, names: AttentionNames, ours: str) -> None:
+    def _take_attention(self, names: AttentionNames, ours: str, width: int) -> None:
         queries, keys, values = (
-            self._take_reading(pair, self._d_model)
-            for pair in (names.queries, names.keys, names.values)
+            self._take_reading(pair, width) for pair in (names.queries, names.keys, names.values)
         )
         if ours.endswith("memory_attention"):
             self._put(f"{ours}.queries", queries)
             self._put(f"{ours}.keys_values", self._joined(keys, values))
         else:
             self._put(f"{ours}.queries_keys_values", self._joined(queries, keys, values))
-        self._put(f"{ours}.output", self._take_writing(names.output, self._d_model))
+        self._put(f"{ours}.output", self._take_writing(names.output, width))
         self.take_norm(names.norm, f"{ours}_residual.norm")
 
     def _take_reading(self, names: Pair, width: int) -> Linear:

@@ -5,6 +5,7 @@ from pathlib import Path
 from nmt_cli.errors import UserError
 from nmt_cli.folders import is_model, is_run
 from nmt_cli.interchange.ctranslate2_folder import CONFIG, MODEL, read_config
+from nmt_cli.interchange.eole_import import WEIGHTS as EOLE
 from nmt_cli.interchange.fairseq_checkpoint import is_checkpoint
 from nmt_cli.interchange.marian_files import WEIGHTS as MARIAN
 from nmt_cli.interchange.marian_files import weights_in
@@ -27,6 +28,7 @@ def program_of(path: Path) -> str:
         "fairseq": is_checkpoint(path),
         "huggingface": path.is_dir() and MODEL_TYPE in read_config(path),
         "marian": path.suffix == MARIAN or (path.is_dir() and any(weights_in(path))),
+        "eole": (path / EOLE).is_file(),
     }
     names = [name for name, is_there in found.items() if is_there]
     if len(names) == 1:
@@ -35,6 +37,6 @@ def program_of(path: Path) -> str:
         raise UserError(f"{path} has files of {' and '.join(names)}; choose one with --from.")
     raise UserError(
         f"{path} is of no program that is recognized: models of CTranslate2 have {MODEL}, those of "
-        f"Hugging Face {CONFIG} with {MODEL_TYPE}, those of Marian a file that ends in {MARIAN}; "
-        "give the folder that has one of them, or a checkpoint of fairseq."
+        f"Hugging Face {CONFIG} with {MODEL_TYPE}, those of eole {EOLE}, those of Marian a file "
+        f"that ends in {MARIAN}; give the folder that has one of them, or a checkpoint of fairseq."
     )

@@ -1,0 +1,181 @@
+"""Imports a Transformer of eole, the successor of OpenNMT-py.
+
+Its folder has config.json, vocab.json and the weights in model.00.safetensors and further parts.
+Its sources have no mark of the end.
+"""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from nmt_cli.corpus.normalization import Side
+from nmt_cli.corpus.sentencepiece_tokenizer import read_usable_model
+from nmt_cli.errors import DamagedError, UserError
+from nmt_cli.interchange.arrays import SIDES, Array
+from nmt_cli.interchange.ctranslate2_folder import CONFIG, read_config
+from nmt_cli.interchange.eole_options import read_configuration
+from nmt_cli.interchange.huggingface_folder import read_safetensors
+from nmt_cli.interchange.imported_model import ImportedModel
+from nmt_cli.interchange.layers_taken import AttentionNames, LayerNames, dotted
+from nmt_cli.interchange.named_sentencepiece import read_named_models
+from nmt_cli.interchange.opennmt_vocabularies import Tokens, read_tokens
+from nmt_cli.interchange.opennmt_weights import Names, WeightsTaken, uneven_biases
+from nmt_cli.interchange.tensors_taken import TensorsTaken
+from nmt_cli.interchange.text_files import NO_FILES, TextFiles
+from nmt_cli.recipe.model_config import ModelConfig
+
+WEIGHTS, VOCABULARY = "model.00.safetensors", "vocab.json"
+PARTS = "model.*.safetensors"
+FOLDER = "${MODEL_PATH}/"  # before the names of files in config.json
+SPECIALS = {"unk": "<unk>", "bos": "<s>", "eos": "</s>"}  # unless vocab.json has others
+LISTS = ("src", "tgt")  # in vocab.json
+
+
+def import_eole(folder: Path, files: TextFiles = NO_FILES) -> ImportedModel:
+    """Return the model of ``folder``.
+
+    Raises UserError with all reasons if it is none that can be imported, or if a file cannot be
+    read, and DamagedError if a file is damaged.
+    """
+    files._replace(sentencepiece=None, target_sentencepiece=None).refuse_any("eole")
+    for name in (CONFIG, VOCABULARY, WEIGHTS):
+        if not (folder / name).is_file():
+            raise UserError(f"{folder} has no {name}; give the folder of a model of eole.")
+    config = read_config(folder)
+    try:
+        configuration = read_configuration(config)
+        tensors = _read_parts(folder)
+        taken = TensorsTaken(tensors)
+        taken.reasons += uneven_biases(tensors)
+        models = read_named_models(files) or _own_sentencepiece(folder, config, taken.reasons)
+        vocabularies, start = read_tokens(
+            _read_vocabularies(folder), taken.reasons, are_words=models is None
+        )
+        configuration.options["decoder_start"] = start
+        weights = WeightsTaken(taken, NAMES, configuration.options, configuration.embeddings)
+        weights.take_embeddings(vocabularies)
+        weights.take_positions()
+        for side in SIDES:
+            weights.take_stack(side, configuration.attention_widths[side])
+        taken.refuse_wrong()
+        weights.leave_out_zeros()
+        architecture = ModelConfig.model_validate(weights.options)
+    except ValueError as error:  # also values that no architecture has
+        reasons = " ".join(str(error).split())
+        raise UserError(f"{folder} cannot be imported: {reasons}.") from None
+    own = vocabularies["source"].pieces if architecture.source_vocabulary_size else None
+    return ImportedModel(architecture, vocabularies["target"].pieces, own, models, weights.weights)
+
+
+def _read_parts(folder: Path) -> dict[str, Array]:
+    """Return the tensors of all files. Raises ValueError if two files have one of the same name."""
+    found: dict[str, Array] = {}
+    for path in sorted(folder.glob(PARTS)):
+        part = read_safetensors(path)
+        twice = sorted(found.keys() & part.keys())
+        if twice:
+            raise ValueError(f"{path.name} holds {twice[0]}, which another part holds, too")
+        found |= part
+    return found
+
+
+def _read_vocabularies(folder: Path) -> Tokens:
+    content = read_config(folder, VOCABULARY)
+    source, target = (_texts(folder, content, key) for key in LISTS)
+    specials = content.get("specials")
+    if not isinstance(specials, dict):
+        specials = {}
+    unknown, start, end = (
+        _mark(specials.get(f"{key}_token", default)) for key, default in SPECIALS.items()
+    )
+    first = _mark(content.get("decoder_start_token", SPECIALS["bos"]))
+    return Tokens(source, target, unknown, end, start=first, other_start=start)
+
+
+def _mark(value: Any) -> str:
+    return value if isinstance(value, str) else "<none>"
+
+
+def _texts(folder: Path, content: Mapping[str, Any], key: str) -> list[str]:
+    tokens = content.get(key)
+    try:
+        if not isinstance(tokens, list) or not all(isinstance(each, str) for each in tokens):
+            raise ValueError("it is not a list")
+        "".join(tokens).encode()  # a token may hold half a character
+    except ValueError:
+        path = folder / VOCABULARY
+        raise DamagedError(f"{path} is damaged: {key} is not a list of texts.") from None
+    return tokens
+
+
+def _own_sentencepiece(
+    folder: Path, config: Mapping[str, Any], reasons: list[str]
+) -> dict[Side, bytes] | None:
+    """Return the SentencePiece models that eole saved in the folder; None if there are none."""
+    transforms = config.get("transforms_configs")
+    section = transforms.get("sentencepiece") if isinstance(transforms, dict) else None
+    if not isinstance(section, dict) or "sentencepiece" not in _transforms(config):
+        return None
+    paths: list[Path] = []
+    for key in ("src_subword_model", "tgt_subword_model"):
+        value = section.get(key)
+        if value is None and paths:
+            paths.append(paths[0])
+            continue
+        if not isinstance(value, str) or not value.startswith(FOLDER):
+            return None
+        name = value.removeprefix(FOLDER)
+        if Path(name).name != name:
+            reasons.append(f"its {key} {value!a} is not a file in its folder")
+            return None
+        if not (folder / name).is_file():
+            return None
+        paths.append(folder / name)
+    source = read_usable_model(paths[0])
+    target = source if paths[0] == paths[1] else read_usable_model(paths[1])
+    return {"source": source, "target": target}
+
+
+def _transforms(config: Mapping[str, Any]) -> Iterator[Any]:
+    """Yield the names of all steps between text and pieces."""
+    corpora = config.get("data")
+    sections = [config, *(corpora.values() if isinstance(corpora, dict) else ())]
+    for section in sections:
+        names = section.get("transforms") if isinstance(section, dict) else None
+        yield from names if isinstance(names, list) else ()
+
+
+def _layer(side: str, number: int) -> LayerNames:
+    layer = f"{side}.transformer_layers.{number}"
+
+    def attention(name: str, norm: str) -> AttentionNames:
+        queries, keys, values, output = (
+            dotted(f"{layer}.{name}.{part}")
+            for part in ("linear_query", "linear_keys", "linear_values", "final_linear")
+        )
+        return AttentionNames(queries, keys, values, output, dotted(f"{layer}.{norm}"))
+
+    return LayerNames(
+        attention("self_attn", "input_layernorm"),
+        attention("context_attn", "precontext_layernorm") if side == "decoder" else None,
+        dotted(f"{layer}.mlp.gate_up_proj"),
+        dotted(f"{layer}.mlp.down_proj"),
+        dotted(f"{layer}.post_attention_layernorm"),
+    )
+
+
+def _unused(side: str, number: int) -> tuple[str, ...]:
+    # Only layers without attention to an encoder multiply by this number.
+    return (f"decoder.transformer_layers.{number}.layer_scalar",) if side == "decoder" else ()
+
+
+_PREFIXES = dict(zip(SIDES, LISTS, strict=True))
+NAMES = Names(
+    embeddings={side: f"{name}_emb.embeddings.weight" for side, name in _PREFIXES.items()},
+    sinusoids={side: f"{name}_emb.pe.pe" for side, name in _PREFIXES.items()},
+    learned={side: f"{name}_emb.pe.weight" for side, name in _PREFIXES.items()},
+    output=dotted("generator"),
+    norms={side: dotted(f"{side}.layer_norm") for side in SIDES},
+    layer=_layer,
+    unused=_unused,
+)
