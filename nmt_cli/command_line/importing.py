@@ -14,7 +14,9 @@ from nmt_cli.command_line.options import PATH, cli_command, force_option, quiet_
 @click.option(
     "--from",
     "program",
-    type=click.Choice(["auto", "ctranslate2", "eole", "fairseq", "huggingface", "marian"]),
+    type=click.Choice(
+        ["auto", "ctranslate2", "eole", "fairseq", "huggingface", "marian", "opennmt-py"]
+    ),
     default="auto",
     show_default=True,
     help="The program that the model is of; auto recognizes it by its files.",

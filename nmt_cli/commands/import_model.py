@@ -12,6 +12,7 @@ from nmt_cli.interchange.fairseq_import import import_fairseq
 from nmt_cli.interchange.huggingface_import import import_huggingface
 from nmt_cli.interchange.imported_model import Languages, write_model
 from nmt_cli.interchange.marian_import import import_marian
+from nmt_cli.interchange.opennmt_import import import_opennmt
 from nmt_cli.interchange.recognition import program_of
 from nmt_cli.interchange.text_files import NO_FILES, TextFiles
 from nmt_cli.locks import claimed
@@ -24,6 +25,7 @@ IMPORTERS = {
     "fairseq": import_fairseq,
     "huggingface": import_huggingface,
     "marian": import_marian,
+    "opennmt-py": import_opennmt,
 }
 
 

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 from nmt_cli.interchange.arrays import SIDES
 from nmt_cli.interchange.opennmt_weights import LEARNED, SINUSOIDS, Embeddings
+from nmt_cli.interchange.option_values import LARGEST, count, shown
 
 ARCHITECTURES = ("transformer", "custom")  # the latter if config.json has none
 ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "gelu-tanh": "gelu_tanh", "silu": "swish"}
@@ -25,8 +26,6 @@ PLAIN: dict[str, tuple[Any, ...]] = {
     "final_encoder_layer_norm": (True,),
     "num_mtp_heads": (0,),
 }
-LARGEST = 10_000_000  # count
-LONGEST = 60  # characters of a value in a message
 
 
 class Configuration(NamedTuple):
@@ -44,7 +43,7 @@ def read_configuration(config: Mapping[str, Any]) -> Configuration:
         raise ValueError("its config.json has no section model")
     architecture = model.get("architecture", ARCHITECTURES[-1])
     if architecture not in ARCHITECTURES:
-        raise ValueError(f"its architecture is {_shown(architecture)}, not transformer")
+        raise ValueError(f"its architecture is {shown(architecture)}, not transformer")
     reasons: list[str] = []
     stacks = {side: _stack(model, side, architecture, reasons) for side in SIDES}
     options = _options(stacks, reasons)
@@ -65,14 +64,14 @@ def _stack(
         section = {}
     kind = section.get(f"{side}_type", "transformer" if architecture == "transformer" else None)
     if kind != "transformer":
-        reasons.append(f"its {side} is {_shown(kind)}, not transformer")
+        reasons.append(f"its {side} is {shown(kind)}, not transformer")
     stack = {**DEFAULTS, **model, **section}
     for key, values in PLAIN.items():
         value = stack.get(key, values[0])
         if value not in values:
-            reasons.append(f"its {side} has {key} {_shown(value)}")
+            reasons.append(f"its {side} has {key} {shown(value)}")
     if stack.get("heads_kv") not in (None, stack["heads"]):
-        reasons.append(f"its {side} has heads_kv {_shown(stack['heads_kv'])}, not as many as heads")
+        reasons.append(f"its {side} has heads_kv {shown(stack['heads_kv'])}, not as many as heads")
     return stack
 
 
@@ -83,20 +82,20 @@ def _options(stacks: Mapping[str, Mapping[str, Any]], reasons: list[str]) -> dic
             reasons.append(f"its encoder and decoder differ in {key}")
     activation, epsilon = encoder["mlp_activation_fn"], encoder["norm_eps"]
     if not isinstance(activation, str) or activation not in ACTIVATIONS:
-        reasons.append(f"its mlp_activation_fn is {_shown(activation)}")
+        reasons.append(f"its mlp_activation_fn is {shown(activation)}")
     if type(epsilon) not in (int, float):
-        reasons.append(f"its norm_eps is {_shown(epsilon)}")
+        reasons.append(f"its norm_eps is {shown(epsilon)}")
     options: dict[str, Any] = {
         "norm": "pre",
         "norm_epsilon": epsilon,
         "dropout": 0.0,
         "activation": ACTIVATIONS.get(str(activation), "relu"),
         "source_eos": False,
-        "d_model": _count(encoder, "hidden_size", "encoder", reasons),
+        "d_model": count(encoder, "hidden_size", "its encoder", reasons),
     }
     for ours, theirs in SIZES.items():
         options[ours], of_decoder = (
-            _count(stack, theirs, side, reasons) for side, stack in stacks.items()
+            count(stack, theirs, f"its {side}", reasons) for side, stack in stacks.items()
         )
         if of_decoder != options[ours]:
             options[f"decoder_{ours}"] = of_decoder
@@ -114,11 +113,11 @@ def _widths(
             heads = options.get("decoder_num_heads", heads)
         width = d_model // heads
         if stack["head_dim"] is not None:
-            width = _count(stack, "head_dim", side, reasons)
+            width = count(stack, "head_dim", f"its {side}", reasons)
         elif d_model % heads:
             reasons.append(f"the heads of its {side} do not divide its hidden_size {d_model:,}")
         if stack.get("attn_scaling") not in (None, width):
-            reasons.append(f"its {side} has attn_scaling {_shown(stack['attn_scaling'])}")
+            reasons.append(f"its {side} has attn_scaling {shown(stack['attn_scaling'])}")
         widths[side] = width * heads
         of_heads[side] = width
     if set(widths.values()) != {d_model}:
@@ -133,28 +132,16 @@ def _embeddings(model: Mapping[str, Any], reasons: list[str]) -> Embeddings:
     section = found if isinstance(found, dict) else {}
     kind = section.get("position_encoding_type", next(iter(SINUSOIDS)))
     if kind != LEARNED and (not isinstance(kind, str) or kind not in SINUSOIDS):
-        reasons.append(f"its position_encoding_type is {_shown(kind)}")
+        reasons.append(f"its position_encoding_type is {shown(kind)}")
     if section.get("embedding_type", "standard") != "standard":
-        reasons.append(f"its embedding_type is {_shown(section['embedding_type'])}")
+        reasons.append(f"its embedding_type is {shown(section['embedding_type'])}")
     if section.get("normalize"):
         reasons.append("it multiplies the sum of token vectors and positions (normalize)")
     shift = section.get("position_shift") or 0
     if type(shift) is not int or not 0 <= shift <= LARGEST:
-        reasons.append(f"its position_shift is {_shown(shift)}")
+        reasons.append(f"its position_shift is {shown(shift)}")
     is_shared, is_tied = (
         bool(model.get(f"share_{name}", False)) for name in ("embeddings", "decoder_embeddings")
     )
-    return Embeddings(str(kind), is_shared, is_tied, shift)
-
-
-def _count(section: Mapping[str, Any], key: str, side: str, reasons: list[str]) -> int:
-    value = section[key]
-    if type(value) is int and 1 <= value <= LARGEST:
-        return value
-    reasons.append(f"its {side} has {key} {_shown(value)}")
-    return 1
-
-
-def _shown(value: Any) -> str:
-    text = ascii(value) if isinstance(value, str) else str(value)
-    return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
+    has_bias = bool(model.get("generator_bias", True))
+    return Embeddings(str(kind), is_shared, is_tied, has_bias, shift)

@@ -44,6 +44,7 @@ class Embeddings(NamedTuple):
     positions: str  # a name in SINUSOIDS, or LEARNED
     is_shared: bool  # the target's matrix is the source's
     is_tied: bool  # that of the softmax is the target's
+    has_bias: bool = True  # that of the softmax
     position_shift: int = 0  # the row of the first learned position
 
 
@@ -81,7 +82,7 @@ class WeightsTaken:
         else:
             output = self._tensors.take(self._names.output.weight, *shape)
         bias = np.zeros(size, np.float32)
-        if self._tensors.has(self._names.output.bias):
+        if self._embeddings.has_bias:
             bias = self._tensors.take(self._names.output.bias, size)
         if self._tensors.is_wrong:
             return

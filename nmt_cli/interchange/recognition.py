@@ -6,9 +6,10 @@ from nmt_cli.errors import UserError
 from nmt_cli.folders import is_model, is_run
 from nmt_cli.interchange.ctranslate2_folder import CONFIG, MODEL, read_config
 from nmt_cli.interchange.eole_import import WEIGHTS as EOLE
-from nmt_cli.interchange.fairseq_checkpoint import is_checkpoint
+from nmt_cli.interchange.fairseq_checkpoint import is_checkpoint as is_fairseq
 from nmt_cli.interchange.marian_files import WEIGHTS as MARIAN
 from nmt_cli.interchange.marian_files import weights_in
+from nmt_cli.interchange.opennmt_checkpoint import is_checkpoint as is_opennmt
 from nmt_cli.missing_paths import missing_hint
 
 MODEL_TYPE = "model_type"  # in config.json
@@ -25,10 +26,11 @@ def program_of(path: Path) -> str:
         raise UserError(f"{path} holds a model of nmt-cli already; translate with it.")
     found = {
         "ctranslate2": (path / MODEL).is_file(),
-        "fairseq": is_checkpoint(path),
+        "fairseq": is_fairseq(path),
         "huggingface": path.is_dir() and MODEL_TYPE in read_config(path),
         "marian": path.suffix == MARIAN or (path.is_dir() and any(weights_in(path))),
         "eole": (path / EOLE).is_file(),
+        "opennmt-py": is_opennmt(path),
     }
     names = [name for name, is_there in found.items() if is_there]
     if len(names) == 1:
@@ -38,5 +40,6 @@ def program_of(path: Path) -> str:
     raise UserError(
         f"{path} is of no program that is recognized: models of CTranslate2 have {MODEL}, those of "
         f"Hugging Face {CONFIG} with {MODEL_TYPE}, those of eole {EOLE}, those of Marian a file "
-        f"that ends in {MARIAN}; give the folder that has one of them, or a checkpoint of fairseq."
+        f"that ends in {MARIAN}; give the folder that has one of them, or a checkpoint of "
+        "fairseq or OpenNMT-py, a file *.pt."
     )

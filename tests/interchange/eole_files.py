@@ -41,7 +41,7 @@ class EoleModel:
         self.config: dict[str, Any] = {
             "model": {
                 **{"architecture": "transformer", "layers": 2, "hidden_size": D, "heads": 3},
-                "transformer_ff": D_FF,
+                **{"transformer_ff": D_FF, "generator_bias": "generator" in biases},
                 "embeddings": {"position_encoding_type": self.positions},
                 **model,
             }

@@ -14,6 +14,7 @@ from tests.architectures import random_model
 from tests.interchange.conftest import AVERAGE
 from tests.interchange.ctranslate2_files import binary, variables_of, write_folder
 from tests.interchange.eole_files import EoleModel
+from tests.interchange.opennmt_files import OpenNmtModel
 from tests.interchange.test_ctranslate2_import import SIZE, TOKENS
 from tests.interchange.test_huggingface_import import exported
 from tests.interchange.test_marian_import import write_folder as write_folder_of_marian
@@ -35,6 +36,8 @@ def test_each_program_is_recognized(make_model, tmp_path):
     assert imported(tmp_path / "marian", tmp_path / "three") == "marian"
     assert imported(tmp_path / "marian/model.npz", tmp_path / "four") == "marian"
     assert imported(EoleModel().write(tmp_path / "eole"), tmp_path / "five") == "eole"
+    path = OpenNmtModel(biases=("generator",)).write(tmp_path / "model.pt")
+    assert imported(path, tmp_path / "six") == "opennmt-py"
 
 
 @pytest.mark.parametrize(

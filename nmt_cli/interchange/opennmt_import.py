@@ -1,0 +1,113 @@
+"""Imports a Transformer of OpenNMT-py 3 from its checkpoint.
+
+Its sources have no mark of the end.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from nmt_cli.errors import UserError
+from nmt_cli.interchange.arrays import SIDES
+from nmt_cli.interchange.imported_model import ImportedModel
+from nmt_cli.interchange.layers_taken import AttentionNames, LayerNames, dotted
+from nmt_cli.interchange.named_sentencepiece import read_named_models
+from nmt_cli.interchange.opennmt_checkpoint import read_checkpoint
+from nmt_cli.interchange.opennmt_options import read_configuration
+from nmt_cli.interchange.opennmt_vocabularies import Tokens, read_tokens
+from nmt_cli.interchange.opennmt_weights import Names, WeightsTaken, uneven_biases
+from nmt_cli.interchange.pickled_tensors import LARGEST_PICKLE
+from nmt_cli.interchange.tensors_taken import TensorsTaken
+from nmt_cli.interchange.text_files import NO_FILES, TextFiles
+from nmt_cli.recipe.model_config import ModelConfig
+
+UNKNOWN, START, END = "<unk>", "<s>", "</s>"
+STACKS = {"encoder": "transformer", "decoder": "transformer_layers"}
+
+
+def import_opennmt(path: Path, files: TextFiles = NO_FILES) -> ImportedModel:
+    """Return the model of the checkpoint ``path``.
+
+    Raises UserError with all reasons if it is none that can be imported, or if a file cannot be
+    read, and DamagedError if a file is damaged.
+    """
+    files._replace(sentencepiece=None, target_sentencepiece=None).refuse_any("OpenNMT-py")
+    checkpoint = read_checkpoint(path)
+    try:
+        configuration = read_configuration(checkpoint.options)
+        taken = TensorsTaken(checkpoint.tensors)
+        taken.reasons += uneven_biases(checkpoint.tensors)
+        tokens = _tokens(checkpoint.vocabulary)
+        models = read_named_models(files)
+        vocabularies, start = read_tokens(tokens, taken.reasons, are_words=models is None)
+        configuration.options["decoder_start"] = start
+        weights = WeightsTaken(taken, NAMES, configuration.options, configuration.embeddings)
+        weights.take_embeddings(vocabularies)
+        weights.take_positions()
+        for side in SIDES:
+            weights.take_stack(side)
+        taken.refuse_wrong()
+        weights.leave_out_zeros()
+        architecture = ModelConfig.model_validate(weights.options)
+    except ValueError as error:  # also values that no architecture has
+        reasons = " ".join(str(error).split())
+        raise UserError(f"{path} cannot be imported: {reasons}.") from None
+    own = vocabularies["source"].pieces if architecture.source_vocabulary_size else None
+    return ImportedModel(architecture, vocabularies["target"].pieces, own, models, weights.weights)
+
+
+def _tokens(vocabulary: Mapping[str, Any]) -> Tokens:
+    """Return the tokens. Raises ValueError if the checkpoint has none, or has features as well."""
+    lists = []
+    for key in ("src", "tgt"):
+        tokens = vocabulary.get(key)
+        if not isinstance(tokens, list) or not all(isinstance(each, str) for each in tokens):
+            raise ValueError(f"its vocabulary {key} is not a list of texts")
+        if sum(map(len, tokens)) > LARGEST_PICKLE:  # one text, many times
+            raise ValueError(f"its vocabulary {key} is too large")
+        try:
+            "".join(tokens).encode()
+        except UnicodeEncodeError:
+            raise ValueError(f"its vocabulary {key} holds half a character") from None
+        lists.append(tokens)
+    if vocabulary.get("src_feats"):
+        raise ValueError("it has source features")
+    start = vocabulary.get("decoder_start_token", START)
+    source, target = lists
+    return Tokens(source, target, UNKNOWN, END, str(start), other_start=START)
+
+
+def _layer(side: str, number: int) -> LayerNames:
+    layer = f"{side}.{STACKS[side]}.{number}"
+
+    def attention(name: str, norm: str) -> AttentionNames:
+        queries, keys, values, output = (
+            dotted(f"{layer}.{name}.{part}")
+            for part in ("linear_query", "linear_keys", "linear_values", "final_linear")
+        )
+        return AttentionNames(queries, keys, values, output, dotted(f"{layer}.{norm}"))
+
+    is_decoder = side == "decoder"
+    return LayerNames(
+        attention("self_attn", "layer_norm_1" if is_decoder else "layer_norm"),
+        attention("context_attn", "layer_norm_2") if is_decoder else None,
+        dotted(f"{layer}.feed_forward.w_1"),
+        dotted(f"{layer}.feed_forward.w_2"),
+        dotted(f"{layer}.feed_forward.layer_norm"),
+    )
+
+
+def _unused(side: str, number: int) -> tuple[str, ...]:
+    return ()
+
+
+_EMBEDDINGS = {side: f"{side}.embeddings.make_embedding" for side in SIDES}
+NAMES = Names(
+    embeddings={side: f"{name}.emb_luts.0.weight" for side, name in _EMBEDDINGS.items()},
+    sinusoids={side: f"{name}.pe.pe" for side, name in _EMBEDDINGS.items()},
+    learned={},
+    output=dotted("generator"),
+    norms={side: dotted(f"{side}.layer_norm") for side in SIDES},
+    layer=_layer,
+    unused=_unused,
+)

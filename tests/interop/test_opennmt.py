@@ -1,0 +1,61 @@
+"""Models that OpenNMT-py made compute the same here."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from nmt_cli.decoding.rescorer import Rescorer
+from nmt_cli.model_directory import load_model
+from tests.interchange.test_huggingface_import import run_import
+from tests.interop.own_environment import python_with, run_script
+
+HERE = Path(__file__).parent
+MODELS = ["separate", "shared", "half"]
+# What its modules import beside the packages of our environment.
+PACKAGES = (
+    *("--only-binary=:all:", "pyonmttok==1.38.1", "configargparse", "six", "spacy", "rapidfuzz"),
+    *("pyahocorasick", "fasttext-wheel"),
+)
+
+
+def same_as_opennmt(checkpoint, output):
+    result = run_import(checkpoint, "--output", output, program="auto")
+    assert result.exit_code == 0, result.output
+    expected = json.loads(checkpoint.with_suffix(".json").read_text())
+    pairs = [(each["source"], each["target"]) for each in expected]
+    found = Rescorer.load(output, device="cpu", precision="fp32").rescore(pairs)
+    for one, other in zip(found, expected, strict=True):
+        assert one.token_scores == pytest.approx(other["scores"], abs=1e-4)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_log_probabilities_are_those_that_opennmt_computed(tmp_path, name):
+    same_as_opennmt(HERE / f"opennmt/{name}.pt", tmp_path / "ours")
+
+
+def test_the_options_are_those_of_the_models(tmp_path):
+    found = {}
+    for name in MODELS:
+        checkpoint = HERE / f"opennmt/{name}.pt"
+        run_import(checkpoint, "--output", tmp_path / name, program="opennmt-py")
+        found[name] = load_model(tmp_path / name).settings.architecture.options
+    always = {"source_eos": False, "output_bias": True}
+    separate = {**always, "source_vocabulary_size": 16, "norm_epsilon": 1e-6}
+    assert found["separate"] == {
+        **separate, "activation": "gelu", "attention_biases": True, "decoder_num_layers": 2,
+    }  # fmt: skip
+    assert found["shared"] == {
+        **always, "norm_epsilon": 1e-3, "sinusoid_frequencies": "tensor2tensor",
+        "decoder_start": "eos", "feed_forward_biases": False,
+    }  # fmt: skip
+    assert found["half"] == separate
+
+
+@pytest.mark.slow  # installs OpenNMT-py
+@pytest.mark.timeout(900)
+def test_new_models_of_opennmt(tmp_path):
+    python = python_with(tmp_path / "environment", "OpenNMT-py==3.5.1", *PACKAGES)
+    run_script(python, HERE / "opennmt_models.py", tmp_path / "made")
+    for name in MODELS:
+        same_as_opennmt(tmp_path / f"made/{name}.pt", tmp_path / name)
