@@ -1,47 +1,76 @@
 """Refuses pickles that copy what they hold, so that memory is bounded by the size of the file.
 
-A container that is made of another one holds all of its items again. A pickle of a few bytes could
-make any number of them, so each has to be made of what stands right there.
+A set that is made of a list holds all of its items again, and so does what gets the attributes of
+another object. A pickle of a few bytes could do so any number of times with the same list; those
+that programs write do it once.
 """
 
 import pickletools
-import re
-from collections.abc import Iterator
+from collections.abc import Sequence
 from typing import Any
 
-SETS = {"__builtin__ set", "builtins set"}
-ORDERED = {"collections OrderedDict", "collections defaultdict"}
 PUTS, GETS = {"BINPUT", "LONG_BINPUT", "PUT"}, {"BINGET", "LONG_BINGET", "GET"}
-LETTERS = {
-    **{"EMPTY_LIST": "l", "EMPTY_TUPLE": "0", "TUPLE1": "1", "REDUCE": "R", "MARK": "m"},
-    **{"BINUNICODE": "t", "APPEND": "a", "APPENDS": "A", "BUILD": "b"},
-}
-# After a name of a set: a list of texts, and the call. After an OrderedDict: a call with nothing.
-COPYING = re.compile(r"s(?!l(mt*A|ta)?1R)|o(?!0R)")
-# What objects are given is copied as well. It may stand anywhere, so they are few.
-MOST_STATES = 8
+MARK = pickletools.markobject
+SETS = ("__builtin__ set", "builtins set")
+COPYING = (*SETS, "collections OrderedDict", "collections defaultdict", "collections Counter")
+
+
+class _Value:
+    """A value on the stack of a pickle: a tuple with its parts, a function with its name."""
+
+    def __init__(self, kind: Any, parts: Sequence["_Value"] = ()) -> None:
+        self.kind, self.parts = kind, parts
+        self.is_copied = False
+
+    def copy(self) -> None:
+        """Note that the value is copied. Raises ValueError if it was already."""
+        if self.is_copied and not isinstance(self.kind, str):  # classes copy nothing
+            raise ValueError("it makes containers of what it holds already")
+        self.is_copied = True
 
 
 def refuse_copies(content: bytes) -> None:
-    """Raise ValueError if a container is made of anything but what stands behind its name."""
-    letters = "".join(_letters(content))
-    if COPYING.search(letters) or letters.count("b") > MOST_STATES:
-        raise ValueError("it makes containers of what it holds already")
+    """Raise ValueError if a pickle makes more than one container or object of a value.
+
+    Raises it as well if the pickle is damaged.
+    """
+    stack: list[_Value] = []
+    kept: dict[Any, _Value] = {}
+    try:
+        for opcode, argument, _ in pickletools.genops(content):
+            if opcode.name in PUTS:
+                kept[argument] = stack[-1]
+            elif opcode.name in GETS:
+                stack.append(kept[argument])
+            elif opcode.name == "GLOBAL":
+                stack.append(_Value(argument))
+            else:
+                _step(opcode, stack)
+    except LookupError:
+        raise ValueError("its instructions make no sense") from None
 
 
-def _letters(content: bytes) -> Iterator[str]:
-    """Yield a letter for each instruction: s for a set, o for an OrderedDict, t for a text."""
-    kept, last = dict[Any, str](), "."
-    for opcode, argument, _ in pickletools.genops(content):
-        if opcode.name in PUTS:
-            kept[argument] = last
-            continue
-        if opcode.name in GETS:
-            last = kept.get(argument, ".")
-            # A text or something else: a set may hold it, and copies nothing.
-            last = last if last in "so" else "t"
-        elif opcode.name == "GLOBAL":
-            last = "s" if argument in SETS else "o" if argument in ORDERED else "."
-        else:
-            last = LETTERS.get(opcode.name, ".")
-        yield last
+def _step(opcode: pickletools.OpcodeInfo, stack: list[_Value]) -> None:
+    """Do to the stack what an instruction does."""
+    before, after = opcode.stack_before, opcode.stack_after
+    taken: list[_Value] = []
+    count = before.index(MARK) if MARK in before else len(before)
+    if MARK in before:
+        while stack[-1].kind is not MARK:
+            taken.append(stack.pop())
+        stack.pop()
+    taken += [stack.pop() for _ in range(count)]
+    if opcode.name == "REDUCE" and taken[1].kind in COPYING:
+        if taken[0].kind is not pickletools.pytuple:
+            raise ValueError("it calls a function without a tuple")
+        for part in taken[0].parts:
+            part.copy()
+    elif opcode.name == "BUILD":
+        taken[0].copy()
+    if not after:
+        return
+    changes = before and before[0] in (pickletools.pylist, pickletools.pydict, pickletools.pyset)
+    if changes or opcode.name == "BUILD":  # then the first value stays, with other contents
+        stack.append(taken[-1])
+    else:
+        stack += [_Value(kind, taken) for kind in after]

@@ -20,6 +20,7 @@ from torch import Tensor
 from torch.serialization import safe_globals
 
 from nmt_cli.errors import DamagedError, UserError
+from nmt_cli.interchange.pickled_copies import refuse_copies
 
 TYPES = ("Float", "Half", "BFloat16", "Double", "Long", "Int", "Short", "Char", "Byte", "Bool")
 NAMES = frozenset(
@@ -104,6 +105,7 @@ def _calls(path: Path) -> Iterator[str]:
         content = file.read(pickles[0])
     if BYTES.replace(" ", "\n").encode() in content:
         _refuse_large_bytes(content)
+    refuse_copies(content)
     for opcode, argument, _ in pickletools.genops(content):
         if opcode.name == "GLOBAL":
             yield str(argument).replace("__builtin__ ", "builtins ")  # as torch does

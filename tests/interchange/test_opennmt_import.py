@@ -1,10 +1,7 @@
 """Checkpoints of OpenNMT-py become ours: files written here to its layout, and hostile ones."""
 
-import io
-import pickle
 import re
 import zipfile
-from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +14,6 @@ from nmt_cli.corpus import sentencepiece_tokenizer
 from nmt_cli.decoding.rescorer import Rescorer
 from nmt_cli.errors import DamagedError, UserError
 from nmt_cli.interchange.opennmt_import import import_opennmt
-from nmt_cli.interchange.pickled_copies import refuse_copies
 from nmt_cli.interchange.text_files import TextFiles
 from tests.interchange.conftest import trained
 from tests.interchange.eole_files import CUT, SPECIALS
@@ -230,40 +226,3 @@ def test_damaged_checkpoints_are_refused_in_one_line(tmp_path):
         with pytest.raises((UserError, DamagedError)) as caught:
             import_opennmt(path)
         assert "\n" not in str(caught.value)
-
-
-# A list that is kept, and what could be made of it again and again.
-KEPT = b"\x80\x02](K\x01K\x02eq\x01"
-
-
-@pytest.mark.parametrize(
-    "copying",
-    [
-        KEPT + b"c__builtin__\nset\nh\x01\x85R.",
-        KEPT + b"c__builtin__\nset\nq\x020h\x02h\x01\x85R.",
-        KEPT + b"c__builtin__\nset\n]0h\x01\x85R.",
-        KEPT + b"c__builtin__\nset\n](h\x01h\x01eh\x01\x85R.",
-        KEPT + b"ccollections\nOrderedDict\nh\x01\x85R.",
-        KEPT + b"ccollections\nOrderedDict\nq\x02)R0h\x02h\x01\x85R.",
-        b"\x80\x02}q\x01" + b"ccollections\nOrderedDict\n)Rh\x01b" * 9 + b".",
-    ],
-)
-def test_pickles_that_copy_what_they_hold_are_refused(tmp_path, copying):
-    with pytest.raises(ValueError, match="makes containers of what it holds already"):
-        refuse_copies(copying)
-    zipped(tmp_path / "model.pt", copying)
-    with pytest.raises(DamagedError):
-        import_opennmt(tmp_path / "model.pt")
-
-
-def test_what_torch_saves_copies_nothing(tmp_path):
-    module = torch.nn.Linear(2, 2)
-    contents: list[Any] = [{"a": set()}, {"a": {"one"}, "b": {"a", "b"}, "c": module.state_dict()}]
-    for content in contents:
-        file = io.BytesIO()
-        torch.save([content, Namespace(content=content)], file)
-        with zipfile.ZipFile(file) as archive:
-            (name,) = (each for each in archive.namelist() if each.endswith(".pkl"))
-            pickled = archive.read(name)
-        refuse_copies(pickled)
-    refuse_copies(pickle.dumps([{"a"}, {"a", "b"}], 2))
