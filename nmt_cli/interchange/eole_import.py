@@ -80,20 +80,24 @@ def _read_parts(folder: Path) -> dict[str, Array]:
 
 
 def _read_vocabularies(folder: Path) -> Tokens:
+    """Return the tokens. Raises ValueError if the model lacks a mark."""
     content = read_config(folder, VOCABULARY)
     source, target = (_texts(folder, content, key) for key in LISTS)
     specials = content.get("specials")
     if not isinstance(specials, dict):
         specials = {}
-    unknown, start, end = (
-        _mark(specials.get(f"{key}_token", default)) for key, default in SPECIALS.items()
+    unknown, other_start, end = (
+        specials.get(f"{key}_token", default) for key, default in SPECIALS.items()
     )
-    first = _mark(content.get("decoder_start_token", SPECIALS["bos"]))
-    return Tokens(source, target, unknown, end, start=first, other_start=start)
-
-
-def _mark(value: Any) -> str:
-    return value if isinstance(value, str) else "<none>"
+    start = content.get("decoder_start_token", SPECIALS["bos"])
+    if other_start is None:  # which only a decoder that starts with the end needs
+        other_start = SPECIALS["bos"]
+    marks = {"unk_token": unknown, "bos_token": other_start, "eos_token": end}
+    marks["decoder_start_token"] = start
+    wrong = [key for key, mark in marks.items() if not isinstance(mark, str) or not mark]
+    if wrong:
+        raise ValueError(f"{VOCABULARY} names no token as {', '.join(wrong)}")
+    return Tokens(source, target, unknown, end, start, other_start)
 
 
 def _texts(folder: Path, content: Mapping[str, Any], key: str) -> list[str]:

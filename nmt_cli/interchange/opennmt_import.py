@@ -73,8 +73,10 @@ def _tokens(vocabulary: Mapping[str, Any]) -> Tokens:
     if vocabulary.get("src_feats"):
         raise ValueError("it has source features")
     start = vocabulary.get("decoder_start_token", START)
+    if not isinstance(start, str) or not start:
+        raise ValueError("its decoder starts with no token")
     source, target = lists
-    return Tokens(source, target, UNKNOWN, END, str(start), other_start=START)
+    return Tokens(source, target, UNKNOWN, END, start, other_start=START)
 
 
 def _layer(side: str, number: int) -> LayerNames:

@@ -105,7 +105,10 @@ def test_what_the_decoder_starts_with_and_other_marks(tmp_path):
     same_scores(model, path)
     assert load_model(path).tokenizer.pieces([0, 1, 2, 3]) == ["<unk>", "<s>", "</s>", "<pad>"]
     model.vocabulary["tgt"][2] = model.vocabulary["decoder_start_token"] = "[END]"
-    with pytest.raises(UserError, match="the target vocabulary has no <none>"):
+    with pytest.raises(UserError, match="the target vocabulary has no <s>"):
+        import_eole(model.write(tmp_path / "theirs"))
+    model.vocabulary |= {"decoder_start_token": "", "specials": {"unk_token": None}}
+    with pytest.raises(UserError, match="names no token as unk_token, decoder_start_token"):
         import_eole(model.write(tmp_path / "theirs"))
 
 

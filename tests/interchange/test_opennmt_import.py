@@ -174,6 +174,7 @@ def test_wrong_tensors_and_vocabularies_are_refused(tmp_path):
         ({"vocab": {"src": ["a"], "tgt": ["\ud800"]}}, "its vocabulary tgt holds half a character"),
         ({"vocab": {"src": ["x" * 99_999] * 9999}}, "its vocabulary src is too large"),
         ({"vocab": {"src": [], "tgt": [], "src_feats": [[1]]}}, "it has source features"),
+        ({"vocab": {"src": [], "tgt": [], "decoder_start_token": 3}}, "starts with no token"),
         ({"vocab": {"src": [], "tgt": []}}, "the source vocabulary has no <unk>, <s>, </s>"),
     ]
     for change, reason in changes:
