@@ -81,6 +81,13 @@ def test_positions_may_be_left_out_and_weights_come_in_parts(tmp_path):
         import_eole(folder)
 
 
+def test_learned_positions_of_unlike_numbers_are_refused(tmp_path):
+    model = EoleModel(positions="Learned")
+    model.tensors["tgt_emb.pe.weight"] = model.tensors["tgt_emb.pe.weight"][1:].copy()
+    with pytest.raises(UserError, match="its sides have unlike numbers of positions"):
+        import_eole(model.write(tmp_path / "theirs"))
+
+
 def test_matrices_that_are_one_may_be_stored_twice(tmp_path):
     model = EoleModel(share_decoder_embeddings=True)
     model.tensors["generator.weight"] = model.tensors["tgt_emb.embeddings.weight"].copy()
@@ -101,6 +108,7 @@ def test_what_the_decoder_starts_with_and_other_marks(tmp_path):
     model.vocabulary["decoder_start_token"] = "[START]"
     model.vocabulary["specials"] = {"unk_token": "[UNK]", "eos_token": "[END]", "bos_token": None}
     path = imported(model.write(tmp_path / "theirs"))
+    assert not import_eole(tmp_path / "theirs").weights["source_embedding.weight"][1].any()
     model.vocabulary["tgt"][2] = "</s>"
     same_scores(model, path)
     assert load_model(path).tokenizer.pieces([0, 1, 2, 3]) == ["<unk>", "<s>", "</s>", "<pad>"]
@@ -142,8 +150,16 @@ def test_sentencepiece_models_are_named_or_in_the_folder(tmp_path):
         assert scores.token_scores == pytest.approx(expected, abs=1e-4)
         model.write(folder)
         (folder / "own.model").write_bytes(path.read_bytes())
+    del model.config["data"]
+    assert import_eole(model.write(folder)).sentencepiece is None  # it was not used
     (folder / "own.model").unlink()
     assert load_model(imported(folder, "--force")).tokenizer.encode(pieces)  # text in pieces
+
+
+def test_a_sentencepiece_model_of_the_target_alone_is_refused(tmp_path):
+    files = TextFiles(target_sentencepiece=Path("x"))
+    with pytest.raises(UserError, match="--target-sentencepiece x needs --sentencepiece"):
+        import_eole(EoleModel().write(tmp_path / "theirs"), files)
 
 
 @pytest.mark.parametrize("name", ["../spm.model", "a/b", "/etc/passwd"])
