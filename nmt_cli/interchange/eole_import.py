@@ -16,13 +16,12 @@ from nmt_cli.interchange.ctranslate2_folder import CONFIG, read_config
 from nmt_cli.interchange.eole_options import read_configuration
 from nmt_cli.interchange.huggingface_folder import read_safetensors
 from nmt_cli.interchange.imported_model import ImportedModel
-from nmt_cli.interchange.layers_taken import AttentionNames, LayerNames, dotted
+from nmt_cli.interchange.layers_taken import LayerNames, dotted
 from nmt_cli.interchange.named_sentencepiece import read_named_models
-from nmt_cli.interchange.opennmt_vocabularies import Tokens, read_tokens
-from nmt_cli.interchange.opennmt_weights import Names, WeightsTaken, uneven_biases
-from nmt_cli.interchange.tensors_taken import TensorsTaken
+from nmt_cli.interchange.opennmt_model import make_model
+from nmt_cli.interchange.opennmt_vocabularies import Tokens
+from nmt_cli.interchange.opennmt_weights import Names, attention_names
 from nmt_cli.interchange.text_files import NO_FILES, TextFiles
-from nmt_cli.recipe.model_config import ModelConfig
 
 WEIGHTS, VOCABULARY = "model.00.safetensors", "vocab.json"
 PARTS = "model.*.safetensors"
@@ -45,26 +44,11 @@ def import_eole(folder: Path, files: TextFiles = NO_FILES) -> ImportedModel:
     try:
         configuration = read_configuration(config)
         tensors = _read_parts(folder)
-        taken = TensorsTaken(tensors)
-        taken.reasons += uneven_biases(tensors)
-        models = read_named_models(files) or _own_sentencepiece(folder, config, taken.reasons)
-        vocabularies, start = read_tokens(
-            _read_vocabularies(folder), taken.reasons, are_words=models is None
-        )
-        configuration.options["decoder_start"] = start
-        weights = WeightsTaken(taken, NAMES, configuration.options, configuration.embeddings)
-        weights.take_embeddings(vocabularies)
-        weights.take_positions()
-        for side in SIDES:
-            weights.take_stack(side, configuration.attention_widths[side])
-        taken.refuse_wrong()
-        weights.leave_out_zeros()
-        architecture = ModelConfig.model_validate(weights.options)
+        models = read_named_models(files) or _own_sentencepiece(folder, config)
+        return make_model(tensors, NAMES, configuration, _read_vocabularies(folder), models)
     except ValueError as error:  # also values that no architecture has
         reasons = " ".join(str(error).split())
         raise UserError(f"{folder} cannot be imported: {reasons}.") from None
-    own = vocabularies["source"].pieces if architecture.source_vocabulary_size else None
-    return ImportedModel(architecture, vocabularies["target"].pieces, own, models, weights.weights)
 
 
 def _read_parts(folder: Path) -> dict[str, Array]:
@@ -112,10 +96,11 @@ def _texts(folder: Path, content: Mapping[str, Any], key: str) -> list[str]:
     return tokens
 
 
-def _own_sentencepiece(
-    folder: Path, config: Mapping[str, Any], reasons: list[str]
-) -> dict[Side, bytes] | None:
-    """Return the SentencePiece models that eole saved in the folder; None if there are none."""
+def _own_sentencepiece(folder: Path, config: Mapping[str, Any]) -> dict[Side, bytes] | None:
+    """Return the SentencePiece models that eole saved in the folder; None if there are none.
+
+    Raises ValueError if the configuration names a file elsewhere.
+    """
     transforms = config.get("transforms_configs")
     section = transforms.get("sentencepiece") if isinstance(transforms, dict) else None
     if not isinstance(section, dict) or "sentencepiece" not in _transforms(config):
@@ -130,8 +115,7 @@ def _own_sentencepiece(
             return None
         name = value.removeprefix(FOLDER)
         if Path(name).name != name:
-            reasons.append(f"its {key} {value!a} is not a file in its folder")
-            return None
+            raise ValueError(f"its {key} {value!a} is not a file in its folder")
         if not (folder / name).is_file():
             return None
         paths.append(folder / name)
@@ -151,17 +135,11 @@ def _transforms(config: Mapping[str, Any]) -> Iterator[Any]:
 
 def _layer(side: str, number: int) -> LayerNames:
     layer = f"{side}.transformer_layers.{number}"
-
-    def attention(name: str, norm: str) -> AttentionNames:
-        queries, keys, values, output = (
-            dotted(f"{layer}.{name}.{part}")
-            for part in ("linear_query", "linear_keys", "linear_values", "final_linear")
-        )
-        return AttentionNames(queries, keys, values, output, dotted(f"{layer}.{norm}"))
-
     return LayerNames(
-        attention("self_attn", "input_layernorm"),
-        attention("context_attn", "precontext_layernorm") if side == "decoder" else None,
+        attention_names(f"{layer}.self_attn", f"{layer}.input_layernorm"),
+        attention_names(f"{layer}.context_attn", f"{layer}.precontext_layernorm")
+        if side == "decoder"
+        else None,
         dotted(f"{layer}.mlp.gate_up_proj"),
         dotted(f"{layer}.mlp.down_proj"),
         dotted(f"{layer}.post_attention_layernorm"),

@@ -1,9 +1,10 @@
 """The options of our architecture that a model of eole has, from its ``config.json``."""
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from nmt_cli.interchange.arrays import SIDES
+from nmt_cli.interchange.opennmt_model import Configuration
 from nmt_cli.interchange.opennmt_weights import LEARNED, SINUSOIDS, Embeddings
 from nmt_cli.interchange.option_values import LARGEST, count, shown
 
@@ -26,14 +27,6 @@ PLAIN: dict[str, tuple[Any, ...]] = {
     "final_encoder_layer_norm": (True,),
     "num_mtp_heads": (0,),
 }
-
-
-class Configuration(NamedTuple):
-    """What ``config.json`` says of a model."""
-
-    options: dict[str, Any]  # of our architecture
-    embeddings: Embeddings
-    attention_widths: dict[str, int]  # of all heads together, by side
 
 
 def read_configuration(config: Mapping[str, Any]) -> Configuration:

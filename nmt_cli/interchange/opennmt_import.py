@@ -10,16 +10,15 @@ from typing import Any
 from nmt_cli.errors import UserError
 from nmt_cli.interchange.arrays import SIDES
 from nmt_cli.interchange.imported_model import ImportedModel
-from nmt_cli.interchange.layers_taken import AttentionNames, LayerNames, dotted
+from nmt_cli.interchange.layers_taken import LayerNames, dotted
 from nmt_cli.interchange.named_sentencepiece import read_named_models
 from nmt_cli.interchange.opennmt_checkpoint import read_checkpoint
+from nmt_cli.interchange.opennmt_model import make_model
 from nmt_cli.interchange.opennmt_options import read_configuration
-from nmt_cli.interchange.opennmt_vocabularies import Tokens, read_tokens
-from nmt_cli.interchange.opennmt_weights import Names, WeightsTaken, uneven_biases
+from nmt_cli.interchange.opennmt_vocabularies import Tokens
+from nmt_cli.interchange.opennmt_weights import Names, attention_names
 from nmt_cli.interchange.pickled_tensors import LARGEST_PICKLE
-from nmt_cli.interchange.tensors_taken import TensorsTaken
 from nmt_cli.interchange.text_files import NO_FILES, TextFiles
-from nmt_cli.recipe.model_config import ModelConfig
 
 UNKNOWN, START, END = "<unk>", "<s>", "</s>"
 STACKS = {"encoder": "transformer", "decoder": "transformer_layers"}
@@ -35,25 +34,12 @@ def import_opennmt(path: Path, files: TextFiles = NO_FILES) -> ImportedModel:
     checkpoint = read_checkpoint(path)
     try:
         configuration = read_configuration(checkpoint.options)
-        taken = TensorsTaken(checkpoint.tensors)
-        taken.reasons += uneven_biases(checkpoint.tensors)
         tokens = _tokens(checkpoint.vocabulary)
         models = read_named_models(files)
-        vocabularies, start = read_tokens(tokens, taken.reasons, are_words=models is None)
-        configuration.options["decoder_start"] = start
-        weights = WeightsTaken(taken, NAMES, configuration.options, configuration.embeddings)
-        weights.take_embeddings(vocabularies)
-        weights.take_positions()
-        for side in SIDES:
-            weights.take_stack(side)
-        taken.refuse_wrong()
-        weights.leave_out_zeros()
-        architecture = ModelConfig.model_validate(weights.options)
+        return make_model(checkpoint.tensors, NAMES, configuration, tokens, models)
     except ValueError as error:  # also values that no architecture has
         reasons = " ".join(str(error).split())
         raise UserError(f"{path} cannot be imported: {reasons}.") from None
-    own = vocabularies["source"].pieces if architecture.source_vocabulary_size else None
-    return ImportedModel(architecture, vocabularies["target"].pieces, own, models, weights.weights)
 
 
 def _tokens(vocabulary: Mapping[str, Any]) -> Tokens:
@@ -81,18 +67,10 @@ def _tokens(vocabulary: Mapping[str, Any]) -> Tokens:
 
 def _layer(side: str, number: int) -> LayerNames:
     layer = f"{side}.{STACKS[side]}.{number}"
-
-    def attention(name: str, norm: str) -> AttentionNames:
-        queries, keys, values, output = (
-            dotted(f"{layer}.{name}.{part}")
-            for part in ("linear_query", "linear_keys", "linear_values", "final_linear")
-        )
-        return AttentionNames(queries, keys, values, output, dotted(f"{layer}.{norm}"))
-
     is_decoder = side == "decoder"
     return LayerNames(
-        attention("self_attn", "layer_norm_1" if is_decoder else "layer_norm"),
-        attention("context_attn", "layer_norm_2") if is_decoder else None,
+        attention_names(f"{layer}.self_attn", f"{layer}.layer_norm{'_1' if is_decoder else ''}"),
+        attention_names(f"{layer}.context_attn", f"{layer}.layer_norm_2") if is_decoder else None,
         dotted(f"{layer}.feed_forward.w_1"),
         dotted(f"{layer}.feed_forward.w_2"),
         dotted(f"{layer}.feed_forward.layer_norm"),

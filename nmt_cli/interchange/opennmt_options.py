@@ -1,8 +1,10 @@
 """The options of our architecture that a model of OpenNMT-py has, from those of its training."""
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
+from nmt_cli.interchange.arrays import SIDES
+from nmt_cli.interchange.opennmt_model import Configuration
 from nmt_cli.interchange.opennmt_weights import SINUSOIDS, Embeddings
 from nmt_cli.interchange.option_values import count, shown
 
@@ -28,13 +30,6 @@ PLAIN: dict[str, tuple[Any, ...]] = {
 NEEDED = ("encoder_type", "decoder_type", "position_encoding")  # their defaults are others
 DEFAULTS = {"heads": 8, "transformer_ff": 2048}
 EACH_SIDE = {"layers": ("enc_layers", "dec_layers"), "hidden_size": ("enc_hid_size",) * 2}
-
-
-class Configuration(NamedTuple):
-    """What the options say of a model."""
-
-    options: dict[str, Any]  # of our architecture
-    embeddings: Embeddings
 
 
 def read_configuration(opt: Mapping[str, Any]) -> Configuration:
@@ -75,4 +70,5 @@ def read_configuration(opt: Mapping[str, Any]) -> Configuration:
     is_shared, is_tied = (
         bool(opt.get(f"share_{name}")) for name in ("embeddings", "decoder_embeddings")
     )
-    return Configuration(options, Embeddings(str(kind), is_shared, is_tied))
+    embeddings = Embeddings(str(kind), is_shared, is_tied)
+    return Configuration(options, embeddings, dict.fromkeys(SIDES, d_model))

@@ -15,7 +15,13 @@ from nmt_cli.corpus.normalization import Side
 from nmt_cli.interchange.arrays import SIDES, Array
 from nmt_cli.interchange.imported_model import tying, vocabulary_matrices
 from nmt_cli.interchange.known_sinusoids import known_sinusoids
-from nmt_cli.interchange.layers_taken import LayerNames, LayersTaken, Pair
+from nmt_cli.interchange.layers_taken import (
+    AttentionNames,
+    LayerNames,
+    LayersTaken,
+    Pair,
+    dotted,
+)
 from nmt_cli.interchange.tensors_taken import TensorsTaken
 from nmt_cli.interchange.vocabulary_rows import Vocabulary
 
@@ -24,6 +30,15 @@ SINUSOIDS = {"SinusoidalInterleaved": "paper", "SinusoidalConcat": "tensor2tenso
 CONCATENATED, LEARNED = "SinusoidalConcat", "Learned"
 ROUNDING = 5e-3  # of sinusoids that are stored in half precision
 IN_LAYER = re.compile(r"(.*?)\.(\d+)\.(.*\.bias)")
+
+
+def attention_names(attention: str, norm: str) -> AttentionNames:
+    """Return the names of an attention and of the norm before it."""
+    queries, keys, values, output = (
+        dotted(f"{attention}.{part}")
+        for part in ("linear_query", "linear_keys", "linear_values", "final_linear")
+    )
+    return AttentionNames(queries, keys, values, output, dotted(norm))
 
 
 class Names(NamedTuple):
