@@ -5,16 +5,16 @@ from pathlib import Path
 from typing import NamedTuple
 
 from nmt_cli.corpus.normalization import SIDES, Side
-from nmt_cli.corpus.sentencepiece_tokenizer import read_usable_model
 from nmt_cli.corpus.whitespace_tokenizer import CONTROL
 from nmt_cli.errors import DamagedError, UserError
 from nmt_cli.interchange.imported_model import problems_of_pieces
+from nmt_cli.interchange.joined_pieces import joiner_of
+from nmt_cli.interchange.named_sentencepiece import read_named_models
 from nmt_cli.interchange.text_files import TextFiles
 from nmt_cli.interchange.vocabulary_rows import Vocabulary
 
 MARKS = ("<s>", "<pad>", "</s>", "<unk>")  # ids 0 to 3
 OVERWRITE = "#fairseq:overwrite"
-JOINER = "@@"  # of subword-nmt and fastBPE
 LARGEST_FILE = 50 << 20  # bytes
 LONGEST = 60  # characters of a line in a message
 
@@ -44,7 +44,7 @@ def read_vocabularies(
     What speaks against them is added to ``reasons``. Raises UserError if a file is not found or
     cannot be read, DamagedError if one is damaged.
     """
-    models = _read_models(files)
+    models = read_named_models(files)
     of_target = files.target_vocabulary or files.source_vocabulary
     sides = []
     for side, named, language in zip(
@@ -54,20 +54,9 @@ def read_vocabularies(
         found = _in_our_order(_read_symbols(path))
         reasons += problems_of_pieces(found.pieces, side, are_words=models is None)
         sides.append(found)
-    has_joiner = any(piece.endswith(JOINER) for side in sides for piece in side.pieces)
-    joiner = JOINER if models is None and has_joiner else None
     source, target = sides
+    joiner = joiner_of(source.pieces, target.pieces) if models is None else None
     return Vocabularies(source, target, joiner, models)
-
-
-def _read_models(files: TextFiles) -> dict[Side, bytes] | None:
-    source = files.sentencepiece
-    if source is None:
-        if files.target_sentencepiece is not None:
-            raise UserError("--target-sentencepiece needs --sentencepiece, the source's model.")
-        return None
-    target = files.target_sentencepiece or source
-    return {"source": read_usable_model(source), "target": read_usable_model(target)}
 
 
 def _beside(checkpoint: Path, side: Side, language: str | None) -> Path:

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 from nmt_cli.corpus.normalization import Side
 from nmt_cli.interchange.arrays import SIDES, Array
 from nmt_cli.interchange.imported_model import ImportedModel
+from nmt_cli.interchange.joined_pieces import joiner_of
 from nmt_cli.interchange.opennmt_vocabularies import Tokens, read_tokens
 from nmt_cli.interchange.opennmt_weights import Embeddings, Names, WeightsTaken, uneven_biases
 from nmt_cli.interchange.tensors_taken import TensorsTaken
@@ -43,5 +44,7 @@ def make_model(
     taken.refuse_wrong()
     weights.leave_out_zeros()
     architecture = ModelConfig.model_validate(options)
-    own = vocabularies["source"].pieces if architecture.source_vocabulary_size else None
-    return ImportedModel(architecture, vocabularies["target"].pieces, own, models, weights.weights)
+    source, target = vocabularies["source"].pieces, vocabularies["target"].pieces
+    own = source if architecture.source_vocabulary_size else None
+    joiner = joiner_of(source, target) if models is None else None
+    return ImportedModel(architecture, target, own, models, weights.weights, joiner)

@@ -81,6 +81,16 @@ def test_positions_may_be_left_out_and_weights_come_in_parts(tmp_path):
         import_eole(folder)
 
 
+def test_pieces_of_subword_nmt_are_joined(tmp_path):
+    model = EoleModel()
+    found = import_eole(model.write(tmp_path / "theirs"))
+    assert found.joiner is None
+    model.vocabulary["tgt"][-1] = "un@@"
+    path = imported(model.write(tmp_path / "theirs"))
+    tokenizer = load_model(path).tokenizer
+    assert tokenizer.decode(tokenizer.encode("un@@ v u", "target")) == "unv u"
+
+
 def test_learned_positions_of_unlike_numbers_are_refused(tmp_path):
     model = EoleModel(positions="Learned")
     model.tensors["tgt_emb.pe.weight"] = model.tensors["tgt_emb.pe.weight"][1:].copy()

@@ -72,7 +72,7 @@ def test_dictionaries_are_beside_the_checkpoint_or_named(tmp_path):
         UserError, match=r"source vocabulary has 11 pieces with its 4 marks, enc.* 13"
     ):
         import_fairseq(path, TextFiles(source_vocabulary=ours))  # of both sides
-    with pytest.raises(UserError, match="target-sentencepiece needs --sentencepiece"):
+    with pytest.raises(UserError, match=r"target-sentencepiece .* needs --sentencepiece"):
         import_fairseq(path, TextFiles(target_sentencepiece=ours))
     for name in ("../bb", "/bb", "", "b\0b", None, ["bb"], "b" * 101):
         write_model(tmp_path, tensors=tensors, task={**TASK, "target_lang": name})
