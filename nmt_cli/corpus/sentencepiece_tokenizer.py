@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import sentencepiece
 
@@ -38,6 +39,7 @@ for text in ("", "a word, ein Wort", "\\u4e2d\\u6587 \\0 \\U0001f600", "x" * 100
     processor.decode(processor.encode(text))
 processor.id_to_piece(list(range(processor.get_piece_size())))
 """
+PieceType = TypeVar("PieceType", int, str)
 
 
 class SentencePieceTokenizer:
@@ -68,7 +70,7 @@ class SentencePieceTokenizer:
         """Return what ``encode`` returns for each text, in a third of the time."""
         if not self._normalizer.is_identity:
             texts = [self._normalizer(text, side) for text in texts]
-        return self._processor.encode(list(map(spaced, texts)), out_type=int, num_threads=1)
+        return encoded_texts(self._processor, texts, int)
 
     def ways_to_cut(self, strength: float, name: str) -> WaysToCut:
         """Return what draws the pieces of plain text, with the strength of the randomness.
@@ -246,6 +248,17 @@ def spaced(text: str) -> str:
     if text.isprintable() and SPACE_IN_PIECES not in text and "  " not in text:
         return text.strip(" ")  # twice as fast; the space is the only printable white space
     return " ".join(text.replace(SPACE_IN_PIECES, " ").split())
+
+
+def encoded_texts(
+    processor: sentencepiece.SentencePieceProcessor,
+    texts: Sequence[str],
+    out_type: type[PieceType],
+) -> list[list[PieceType]]:
+    """Return the pieces of each text: their ids (int), or the pieces themselves (str)."""
+    if len(texts) == 1:  # for a list it starts a thread, which takes ten times as long
+        return [processor.encode(spaced(texts[0]), out_type=out_type)]
+    return processor.encode(list(map(spaced, texts)), out_type=out_type, num_threads=1)
 
 
 def load_processor(model: bytes, name: str) -> sentencepiece.SentencePieceProcessor:
