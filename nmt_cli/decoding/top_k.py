@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 BLOCK = 64
+FEW_ENTRIES = 1 << 15  # of all rows; they are sorted whole, which takes fewer calls
 # Exponentials computed together: as many as fit a CPU's cache, or more on a GPU.
 EXPONENTIALS_AT_ONCE = {"cpu": 1 << 18, "cuda": 1 << 27}
 LOW_BITS = (1 << 32) - 1
@@ -24,14 +25,14 @@ class Best(NamedTuple):
 def top_k(rows: Tensor, k: int) -> Best:
     """Return the ``k`` largest entries of each row [R, V]; among equal ones, lower indices first.
 
-    ``torch.topk`` over a whole vocabulary is slow, and its choice among equal entries is undefined,
+    ``torch.topk`` over many wide rows is slow, and its choice among equal entries is undefined,
     so it could depend on the other rows. At least k entries are as large as the k-th largest
     maximum of a block, and few more are: only those, of the blocks that have any, are sorted.
     Entries of -inf are not looked for; where a row has fewer than k others, -inf follows them.
     """
     num_entries = rows.shape[1]
     k = min(k, num_entries)
-    if -(-num_entries // BLOCK) <= 2 * k:
+    if num_entries <= 2 * k * BLOCK or rows.numel() <= FEW_ENTRIES:
         return _unpacked(_packed(rows.float(), torch.arange(num_entries, device=rows.device)), k)
     maxima = _maxima_of_blocks(rows)  # R N
     of_blocks = _values(_keys(maxima).topk(k, dim=1).values[:, -1:])  # integers are faster here

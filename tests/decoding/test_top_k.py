@@ -1,7 +1,14 @@
 import pytest
 import torch
 
+from nmt_cli.decoding import top_k as module
 from nmt_cli.decoding.top_k import indices_at, log_normalizers, sorted_entries, top_k
+
+
+@pytest.fixture(autouse=True, params=[0, 1 << 15])
+def few_entries(request, monkeypatch):
+    """Sort no rows whole, or all of these tests."""
+    monkeypatch.setattr(module, "FEW_ENTRIES", request.param)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
