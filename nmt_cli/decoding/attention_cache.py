@@ -88,15 +88,16 @@ class SelfAttentionCache:
         Each hypothesis inherits the past of its parent, whose place in the beam is in ``parents``
         [S, K]. Hypotheses of slots with ``is_first`` [S] have no past. Both are on the CPU.
         """
-        num_slots = len(parents)
-        past = self._is_past.gather(1, parents[:, :, None].expand_as(self._is_past))
-        self._is_past = past & ~is_first[:, None, None]
-        places = self._free_places()
+        num_slots, beam_size = parents.shape
+        past = self._is_past[torch.arange(num_slots)[:, None], parents]
+        self._is_past = past.logical_and_(~is_first[:, None, None])
+        is_used = self._is_past.any(dim=1)  # S E
+        places = _first_free(is_used, beam_size)
         needed = int(places.max()) + 1
         if needed > self.room:
             self._change_room(_room_for(needed))
         else:
-            self._give_up_room(needed)
+            self._give_up_room(max(needed, _behind_last(is_used)))
         own = torch.zeros_like(self._is_past)
         self._is_past |= own.scatter_(2, places[:, :, None], True)
         device = self._hidden.device
@@ -121,16 +122,9 @@ class SelfAttentionCache:
         """Set all entries of ``slots`` to 0: the mask hides old ones, but not if they are NaN."""
         _set_to_0(self._layers, slots)
 
-    def _free_places(self) -> Tensor:
-        """Return the first K free places [S, K] of each slot; some may be beyond the room."""
-        beam_size = self._is_past.shape[1]
-        is_used = pad(self._is_past.any(dim=1), (0, beam_size))  # S E+K
-        return is_used.byte().argsort(dim=1, stable=True)[:, :beam_size]
-
     def _give_up_room(self, needed: int) -> None:
-        """Shrink to the places in use and ``needed`` ones, if that is much less than the room."""
-        in_use = self._is_past.any(dim=1).any(dim=0).nonzero()
-        room = _room_for(max(needed, int(in_use[-1]) + 1 if len(in_use) else 0))
+        """Shrink to ``needed`` places if that is much less than the room."""
+        room = _room_for(needed)
         if room < SHRINK_BELOW * self.room:
             self._change_room(room)
 
@@ -210,6 +204,17 @@ def _set_to_0(layers: Sequence[KeysValues], slots: Sequence[int]) -> None:
     for layer in layers:
         for part in layer:
             part[list(slots)] = 0.0
+
+
+def _first_free(is_used: Tensor, number: int) -> Tensor:
+    """Return the first free places [S, number] of ``is_used`` [S, E]; some may be behind it."""
+    return pad(is_used, (0, number)).byte().argsort(dim=1, stable=True)[:, :number]
+
+
+def _behind_last(is_used: Tensor) -> int:
+    """Return the first of the places [S, E] behind which no slot uses any."""
+    used = is_used.any(dim=0).nonzero()
+    return int(used[-1]) + 1 if len(used) else 0
 
 
 def _room_for(num_entries: int) -> int:
