@@ -11,12 +11,13 @@ from nmt_cli.atomic_files import directory_appearing_whole, refuse_directory
 from nmt_cli.errors import UserError
 from nmt_cli.folders import EXPORT, kind_of
 from nmt_cli.hardware.device import set_num_threads
-from nmt_cli.interchange import ctranslate2_export, huggingface_export
-from nmt_cli.interchange.ctranslate2_card import card_of_ctranslate2
-from nmt_cli.interchange.ctranslate2_engine import CTranslate2Engine
+from nmt_cli.interchange.ctranslate2 import exporter as ctranslate2_export
+from nmt_cli.interchange.ctranslate2.card import card_of_ctranslate2
+from nmt_cli.interchange.ctranslate2.engine import CTranslate2Engine
 from nmt_cli.interchange.exported_model import ExportedModel
-from nmt_cli.interchange.huggingface_card import card_of_huggingface
-from nmt_cli.interchange.huggingface_engine import HuggingFaceEngine
+from nmt_cli.interchange.huggingface import exporter as huggingface_export
+from nmt_cli.interchange.huggingface.card import card_of_huggingface
+from nmt_cli.interchange.huggingface.engine import HuggingFaceEngine
 from nmt_cli.interchange.model_card import CardOf, model_card
 from nmt_cli.interchange.verification import Engine, Verification, verify
 from nmt_cli.interchange.verification_texts import verification_texts

@@ -6,13 +6,13 @@ from nmt_cli import logs
 from nmt_cli.atomic_files import directory_appearing_whole, refuse_directory
 from nmt_cli.errors import UserError
 from nmt_cli.folders import is_model
-from nmt_cli.interchange.ctranslate2_import import import_ctranslate2
-from nmt_cli.interchange.eole_import import import_eole
-from nmt_cli.interchange.fairseq_import import import_fairseq
-from nmt_cli.interchange.huggingface_import import import_huggingface
+from nmt_cli.interchange.ctranslate2.importer import import_ctranslate2
+from nmt_cli.interchange.eole.importer import import_eole
+from nmt_cli.interchange.fairseq.importer import import_fairseq
+from nmt_cli.interchange.huggingface.importer import import_huggingface
 from nmt_cli.interchange.imported_model import Languages, write_model
-from nmt_cli.interchange.marian_import import import_marian
-from nmt_cli.interchange.opennmt_import import import_opennmt
+from nmt_cli.interchange.marian.importer import import_marian
+from nmt_cli.interchange.opennmt.importer import import_opennmt
 from nmt_cli.interchange.recognition import program_of
 from nmt_cli.interchange.text_files import NO_FILES, TextFiles
 from nmt_cli.locks import claimed

@@ -4,12 +4,12 @@ from pathlib import Path
 
 from nmt_cli.errors import UserError
 from nmt_cli.folders import is_model, is_run
-from nmt_cli.interchange.ctranslate2_folder import CONFIG, MODEL, read_config
-from nmt_cli.interchange.eole_import import WEIGHTS as EOLE
-from nmt_cli.interchange.fairseq_checkpoint import is_checkpoint as is_fairseq
-from nmt_cli.interchange.marian_files import WEIGHTS as MARIAN
-from nmt_cli.interchange.marian_files import weights_in
-from nmt_cli.interchange.opennmt_checkpoint import is_checkpoint as is_opennmt
+from nmt_cli.interchange.ctranslate2.folder import CONFIG, MODEL, read_config
+from nmt_cli.interchange.eole.importer import WEIGHTS as EOLE
+from nmt_cli.interchange.fairseq.checkpoint import is_checkpoint as is_fairseq
+from nmt_cli.interchange.marian.files import WEIGHTS as MARIAN
+from nmt_cli.interchange.marian.files import weights_in
+from nmt_cli.interchange.opennmt.checkpoint import is_checkpoint as is_opennmt
 from nmt_cli.missing_paths import missing_hint
 
 MODEL_TYPE = "model_type"  # in config.json

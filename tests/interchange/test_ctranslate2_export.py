@@ -11,8 +11,8 @@ from nmt_cli.decoding.teacher_forcing import SentencePair
 from nmt_cli.decoding.token_scores import token_scores
 from nmt_cli.decoding.translator import Translator
 from nmt_cli.errors import UserError
-from nmt_cli.interchange import ctranslate2_export
-from nmt_cli.interchange.ctranslate2_layout import ctranslate2_variables
+from nmt_cli.interchange.ctranslate2 import exporter as ctranslate2_export
+from nmt_cli.interchange.ctranslate2.layout import ctranslate2_variables
 from nmt_cli.interchange.exported_model import ExportedModel
 from nmt_cli.model_directory import load_model
 from tests.architectures import OPTION_SETS

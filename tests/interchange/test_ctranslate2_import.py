@@ -17,8 +17,8 @@ from nmt_cli.corpus import sentencepiece_tokenizer
 from nmt_cli.decoding.rescorer import Rescorer
 from nmt_cli.decoding.translator import Translator
 from nmt_cli.errors import DamagedError, UserError
-from nmt_cli.interchange.ctranslate2_folder import read_variables
-from nmt_cli.interchange.ctranslate2_import import import_ctranslate2
+from nmt_cli.interchange.ctranslate2.folder import read_variables
+from nmt_cli.interchange.ctranslate2.importer import import_ctranslate2
 from nmt_cli.model_directory import load_model
 from tests.architectures import OPTION_SETS, Formula, random_model
 from tests.interchange.conftest import trained

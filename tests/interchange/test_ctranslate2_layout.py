@@ -6,8 +6,8 @@ import torch
 
 from nmt_cli.decoding.teacher_forcing import SentencePair, teacher_forced
 from nmt_cli.errors import UserError
-from nmt_cli.interchange.ctranslate2_export import renamed_pieces, vocabulary_of
-from nmt_cli.interchange.ctranslate2_layout import ctranslate2_variables, head_width
+from nmt_cli.interchange.ctranslate2.exporter import renamed_pieces, vocabulary_of
+from nmt_cli.interchange.ctranslate2.layout import ctranslate2_variables, head_width
 from nmt_cli.interchange.exported_model import ExportedModel
 from nmt_cli.model_directory import load_model
 from tests.architectures import OPTION_SETS

@@ -11,7 +11,7 @@ import safetensors.numpy
 from nmt_cli.corpus import sentencepiece_tokenizer
 from nmt_cli.decoding.rescorer import Rescorer
 from nmt_cli.errors import DamagedError, UserError
-from nmt_cli.interchange.eole_import import import_eole
+from nmt_cli.interchange.eole.importer import import_eole
 from nmt_cli.interchange.text_files import TextFiles
 from nmt_cli.model_directory import load_model
 from tests.interchange.conftest import trained

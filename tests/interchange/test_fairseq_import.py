@@ -12,7 +12,7 @@ import torch
 
 from nmt_cli.decoding.rescorer import Rescorer
 from nmt_cli.errors import DamagedError, UserError
-from nmt_cli.interchange.fairseq_import import import_fairseq
+from nmt_cli.interchange.fairseq.importer import import_fairseq
 from nmt_cli.interchange.recognition import program_of
 from tests.interchange.fairseq_files import (
     TASK,

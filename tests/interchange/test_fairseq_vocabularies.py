@@ -4,7 +4,7 @@ import pytest
 
 from nmt_cli.corpus import sentencepiece_tokenizer
 from nmt_cli.errors import DamagedError, UserError
-from nmt_cli.interchange.fairseq_import import import_fairseq
+from nmt_cli.interchange.fairseq.importer import import_fairseq
 from nmt_cli.interchange.imported_model import Languages
 from nmt_cli.interchange.text_files import TextFiles
 from tests.interchange.conftest import trained

@@ -10,8 +10,8 @@ from nmt_cli.decoding.teacher_forcing import SentencePair
 from nmt_cli.decoding.token_scores import token_scores
 from nmt_cli.decoding.translator import Translator
 from nmt_cli.errors import UserError
-from nmt_cli.interchange import huggingface_export
-from nmt_cli.interchange.huggingface_layout import huggingface_tensors
+from nmt_cli.interchange.huggingface import exporter as huggingface_export
+from nmt_cli.interchange.huggingface.layout import huggingface_tensors
 from nmt_cli.model_directory import load_model
 from tests.interchange.test_huggingface_layout import EXPORTABLE
 

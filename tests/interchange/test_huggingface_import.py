@@ -17,8 +17,8 @@ from nmt_cli.commands import export
 from nmt_cli.corpus import sentencepiece_tokenizer
 from nmt_cli.decoding.rescorer import Rescorer
 from nmt_cli.errors import DamagedError, UserError
-from nmt_cli.interchange.huggingface_folder import read_tensors
-from nmt_cli.interchange.huggingface_import import import_huggingface
+from nmt_cli.interchange.huggingface.folder import read_tensors
+from nmt_cli.interchange.huggingface.importer import import_huggingface
 from nmt_cli.interchange.imported_model import Languages
 from nmt_cli.model_directory import load_model
 from tests.interchange.test_huggingface_layout import EXPORTABLE, marian_positions

@@ -8,12 +8,12 @@ import pytest
 
 from nmt_cli.decoding.teacher_forcing import SentencePair, teacher_forced
 from nmt_cli.interchange.exported_model import ExportedModel
-from nmt_cli.interchange.huggingface_export import (
+from nmt_cli.interchange.huggingface.exporter import (
     reasons_against,
     write_huggingface,
     write_tokenizer,
 )
-from nmt_cli.interchange.huggingface_layout import has_pad, huggingface_tensors, sines_first
+from nmt_cli.interchange.huggingface.layout import has_pad, huggingface_tensors, sines_first
 from nmt_cli.model_directory import load_model
 from tests.interchange.conftest import ARCHITECTURES
 from tests.interchange.plain_transformer import Attention, Layer, Options, PlainTransformer, Side

@@ -14,8 +14,8 @@ from nmt_cli.corpus import sentencepiece_tokenizer
 from nmt_cli.decoding.rescorer import Rescorer
 from nmt_cli.errors import DamagedError, UserError
 from nmt_cli.interchange.imported_model import Languages
-from nmt_cli.interchange.marian_archive import read_archive
-from nmt_cli.interchange.marian_import import import_marian
+from nmt_cli.interchange.marian.archive import read_archive
+from nmt_cli.interchange.marian.importer import import_marian
 from nmt_cli.interchange.text_files import TextFiles
 from nmt_cli.model_directory import load_model
 from tests.interchange.conftest import trained

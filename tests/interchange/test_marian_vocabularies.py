@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from nmt_cli.errors import DamagedError, UserError
-from nmt_cli.interchange import marian_vocabularies
-from nmt_cli.interchange.marian_files import MarianFiles
-from nmt_cli.interchange.marian_vocabularies import parse_vocabulary, read_vocabularies
+from nmt_cli.interchange.marian import vocabularies as marian_vocabularies
+from nmt_cli.interchange.marian.files import MarianFiles
+from nmt_cli.interchange.marian.vocabularies import parse_vocabulary, read_vocabularies
 
 # Lines that Marian 1.12.42 wrote for words, and the words.
 LINES = [

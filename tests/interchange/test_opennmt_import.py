@@ -13,7 +13,7 @@ import torch
 from nmt_cli.corpus import sentencepiece_tokenizer
 from nmt_cli.decoding.rescorer import Rescorer
 from nmt_cli.errors import DamagedError, UserError
-from nmt_cli.interchange.opennmt_import import import_opennmt
+from nmt_cli.interchange.opennmt.importer import import_opennmt
 from nmt_cli.interchange.text_files import TextFiles
 from tests.interchange.conftest import trained
 from tests.interchange.eole_files import CUT, SPECIALS

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from nmt_cli.errors import DamagedError
-from nmt_cli.interchange.huggingface_folder import PICKLED, read_tensors
-from nmt_cli.interchange.opennmt_checkpoint import read_checkpoint
+from nmt_cli.interchange.huggingface.folder import PICKLED, read_tensors
+from nmt_cli.interchange.opennmt.checkpoint import read_checkpoint
 from nmt_cli.interchange.pickled_copies import refuse_copies
 from tests.interchange.test_huggingface_import import zipped
 

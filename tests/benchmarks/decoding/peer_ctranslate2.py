@@ -7,7 +7,7 @@ from pathlib import Path
 
 import ctranslate2  # type: ignore[import-not-found, unused-ignore]
 
-from nmt_cli.interchange.ctranslate2_export import vocabulary_of, write_ctranslate2
+from nmt_cli.interchange.ctranslate2.exporter import vocabulary_of, write_ctranslate2
 from tests.benchmarks.decoding.sample import (
     BEAM_SIZE,
     EXTRA_LENGTH,

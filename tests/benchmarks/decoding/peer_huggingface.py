@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 import transformers  # type: ignore[import-not-found, unused-ignore]
 
-from nmt_cli.interchange.huggingface_export import write_huggingface
+from nmt_cli.interchange.huggingface.exporter import write_huggingface
 from tests.benchmarks.decoding.sample import (
     BEAM_SIZE,
     EXTRA_LENGTH,

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from nmt_cli.errors import UserError
 from nmt_cli.interchange.arrays import Array
-from nmt_cli.interchange.huggingface_folder import as_fp32, read_safetensors
+from nmt_cli.interchange.huggingface.folder import as_fp32, read_safetensors
 from nmt_cli.interchange.inert_objects import Inert
 from nmt_cli.interchange.pickled_tensors import (
     LARGEST_PICKLE,

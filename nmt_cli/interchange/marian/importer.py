@@ -14,13 +14,13 @@ from nmt_cli.corpus.normalization import Side
 from nmt_cli.errors import UserError
 from nmt_cli.figures import counted
 from nmt_cli.interchange.arrays import SIDES, Array
-from nmt_cli.interchange.huggingface_layout import sines_first
+from nmt_cli.interchange.huggingface.layout import sines_first
 from nmt_cli.interchange.imported_model import ImportedModel, tying, vocabulary_matrices
 from nmt_cli.interchange.layers_taken import AttentionNames, LayerNames, LayersTaken, Pair
-from nmt_cli.interchange.marian_archive import SETTINGS, read_archive
-from nmt_cli.interchange.marian_files import find_files
-from nmt_cli.interchange.marian_options import Configuration, read_options, read_settings
-from nmt_cli.interchange.marian_vocabularies import read_vocabularies
+from nmt_cli.interchange.marian.archive import SETTINGS, read_archive
+from nmt_cli.interchange.marian.files import find_files
+from nmt_cli.interchange.marian.options import Configuration, read_options, read_settings
+from nmt_cli.interchange.marian.vocabularies import read_vocabularies
 from nmt_cli.interchange.tensors_taken import NAMED, TensorsTaken
 from nmt_cli.interchange.text_files import NO_FILES, TextFiles
 from nmt_cli.interchange.vocabulary_rows import NEVER, Vocabulary

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from nmt_cli.errors import UserError
 from nmt_cli.interchange.arrays import Array
-from nmt_cli.interchange.huggingface_folder import as_fp32
+from nmt_cli.interchange.huggingface.folder import as_fp32
 from nmt_cli.interchange.inert_objects import Inert, inert_mapping, members, unwrapped
 from nmt_cli.interchange.pickled_tensors import (
     BYTES,

@@ -11,7 +11,7 @@ import numpy as np
 from nmt_cli.extras import importing
 from nmt_cli.file_names import SENTENCEPIECE_MODEL, SOURCE_PIECES, TARGET_PIECES
 from nmt_cli.interchange.arrays import SIDES
-from nmt_cli.interchange.ctranslate2_layout import ctranslate2_variables, head_width
+from nmt_cli.interchange.ctranslate2.layout import ctranslate2_variables, head_width
 from nmt_cli.interchange.exported_model import ExportedModel
 from nmt_cli.interchange.refusals import keys_not_exported
 

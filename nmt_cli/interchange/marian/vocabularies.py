@@ -14,9 +14,9 @@ from nmt_cli.corpus.normalization import Side
 from nmt_cli.corpus.sentencepiece_tokenizer import load_processor, read_usable_model
 from nmt_cli.corpus.whitespace_tokenizer import CONTROL
 from nmt_cli.errors import DamagedError, UserError
-from nmt_cli.interchange.huggingface_vocabularies import rename
+from nmt_cli.interchange.huggingface.vocabularies import rename
 from nmt_cli.interchange.imported_model import problems_of_pieces
-from nmt_cli.interchange.marian_files import SENTENCEPIECE, YAML, MarianFiles
+from nmt_cli.interchange.marian.files import SENTENCEPIECE, YAML, MarianFiles
 from nmt_cli.interchange.vocabulary_rows import Vocabulary
 from nmt_cli.missing_paths import missing_hint
 

@@ -11,7 +11,7 @@ import torch
 from nmt_cli.corpus.mapped_sentencepiece import TAG
 from nmt_cli.extras import importing
 from nmt_cli.file_names import SOURCE_SENTENCEPIECE
-from nmt_cli.interchange.ctranslate2_export import EXPORTED_SENTENCEPIECE, renamed_pieces
+from nmt_cli.interchange.ctranslate2.exporter import EXPORTED_SENTENCEPIECE, renamed_pieces
 from nmt_cli.interchange.exported_model import ExportedModel
 
 NO_LIMIT = 0

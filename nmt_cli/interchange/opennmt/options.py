@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from nmt_cli.interchange.arrays import SIDES
-from nmt_cli.interchange.opennmt_model import Configuration
-from nmt_cli.interchange.opennmt_weights import SINUSOIDS, Embeddings
+from nmt_cli.interchange.opennmt.model import Configuration
+from nmt_cli.interchange.opennmt.weights import SINUSOIDS, Embeddings
 from nmt_cli.interchange.option_values import count, shown
 
 ACTIVATIONS = ("relu", "gelu")  # its silu multiplies by a second projection

@@ -1,7 +1,7 @@
 """The model card of an export to CTranslate2."""
 
 from nmt_cli.file_names import SOURCE_SENTENCEPIECE, TARGET_SENTENCEPIECE
-from nmt_cli.interchange.ctranslate2_export import EXPORTED_SENTENCEPIECE, renamed_pieces
+from nmt_cli.interchange.ctranslate2.exporter import EXPORTED_SENTENCEPIECE, renamed_pieces
 from nmt_cli.interchange.exported_model import ExportedModel
 from nmt_cli.interchange.length_penalties import nearest_length_penalty
 from nmt_cli.interchange.model_card import CardOf

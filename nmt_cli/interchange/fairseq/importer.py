@@ -11,12 +11,12 @@ import numpy as np
 
 from nmt_cli.errors import UserError
 from nmt_cli.interchange.arrays import SIDES, Array
-from nmt_cli.interchange.fairseq_checkpoint import Checkpoint, find_checkpoint, read_checkpoint
-from nmt_cli.interchange.fairseq_names import OUTPUT, with_new_names
-from nmt_cli.interchange.fairseq_options import Configuration, read_configuration
-from nmt_cli.interchange.fairseq_vocabularies import MARKS, Vocabularies, read_vocabularies
-from nmt_cli.interchange.huggingface_import import names_of_layer
-from nmt_cli.interchange.huggingface_layout import sines_first
+from nmt_cli.interchange.fairseq.checkpoint import Checkpoint, find_checkpoint, read_checkpoint
+from nmt_cli.interchange.fairseq.names import OUTPUT, with_new_names
+from nmt_cli.interchange.fairseq.options import Configuration, read_configuration
+from nmt_cli.interchange.fairseq.vocabularies import MARKS, Vocabularies, read_vocabularies
+from nmt_cli.interchange.huggingface.importer import names_of_layer
+from nmt_cli.interchange.huggingface.layout import sines_first
 from nmt_cli.interchange.imported_model import ImportedModel, tying, vocabulary_matrices
 from nmt_cli.interchange.layers_taken import LayersTaken, dotted
 from nmt_cli.interchange.tensors_taken import TensorsTaken

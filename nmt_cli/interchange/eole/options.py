@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from nmt_cli.interchange.arrays import SIDES
-from nmt_cli.interchange.opennmt_model import Configuration
-from nmt_cli.interchange.opennmt_weights import LEARNED, SINUSOIDS, Embeddings
+from nmt_cli.interchange.opennmt.model import Configuration
+from nmt_cli.interchange.opennmt.weights import LEARNED, SINUSOIDS, Embeddings
 from nmt_cli.interchange.option_values import LARGEST, count, shown
 
 ARCHITECTURES = ("transformer", "custom")  # the latter if config.json has none

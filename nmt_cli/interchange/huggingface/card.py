@@ -1,8 +1,8 @@
 """The model card of an export to Hugging Face."""
 
 from nmt_cli.interchange.exported_model import ExportedModel
-from nmt_cli.interchange.huggingface_export import longest_output
-from nmt_cli.interchange.huggingface_layout import has_pad
+from nmt_cli.interchange.huggingface.exporter import longest_output
+from nmt_cli.interchange.huggingface.layout import has_pad
 from nmt_cli.interchange.model_card import CardOf
 
 USAGE = """\

@@ -12,15 +12,15 @@ from nmt_cli.corpus.normalization import Side
 from nmt_cli.corpus.sentencepiece_tokenizer import read_usable_model
 from nmt_cli.errors import DamagedError, UserError
 from nmt_cli.interchange.arrays import SIDES, Array
-from nmt_cli.interchange.ctranslate2_folder import CONFIG, read_config
-from nmt_cli.interchange.eole_options import read_configuration
-from nmt_cli.interchange.huggingface_folder import read_safetensors
+from nmt_cli.interchange.ctranslate2.folder import CONFIG, read_config
+from nmt_cli.interchange.eole.options import read_configuration
+from nmt_cli.interchange.huggingface.folder import read_safetensors
 from nmt_cli.interchange.imported_model import ImportedModel
 from nmt_cli.interchange.layers_taken import LayerNames, dotted
 from nmt_cli.interchange.named_sentencepiece import read_named_models
-from nmt_cli.interchange.opennmt_model import make_model
-from nmt_cli.interchange.opennmt_vocabularies import Tokens
-from nmt_cli.interchange.opennmt_weights import Names, attention_names
+from nmt_cli.interchange.opennmt.model import make_model
+from nmt_cli.interchange.opennmt.vocabularies import Tokens
+from nmt_cli.interchange.opennmt.weights import Names, attention_names
 from nmt_cli.interchange.text_files import NO_FILES, TextFiles
 
 WEIGHTS, VOCABULARY = "model.00.safetensors", "vocab.json"

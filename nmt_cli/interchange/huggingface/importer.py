@@ -13,12 +13,12 @@ import numpy as np
 from nmt_cli.corpus.normalization import Side
 from nmt_cli.errors import UserError
 from nmt_cli.interchange.arrays import SIDES, Array
-from nmt_cli.interchange.ctranslate2_folder import CONFIG, read_config
-from nmt_cli.interchange.ctranslate2_vocabularies import PEGASUS_MODEL, read_sentencepiece
-from nmt_cli.interchange.huggingface_folder import read_tensors
-from nmt_cli.interchange.huggingface_layout import sines_first
-from nmt_cli.interchange.huggingface_options import Configuration, read_configuration
-from nmt_cli.interchange.huggingface_vocabularies import (
+from nmt_cli.interchange.ctranslate2.folder import CONFIG, read_config
+from nmt_cli.interchange.ctranslate2.vocabularies import PEGASUS_MODEL, read_sentencepiece
+from nmt_cli.interchange.huggingface.folder import read_tensors
+from nmt_cli.interchange.huggingface.layout import sines_first
+from nmt_cli.interchange.huggingface.options import Configuration, read_configuration
+from nmt_cli.interchange.huggingface.vocabularies import (
     Vocabularies,
     read_vocabularies,
     start_of_decoder,

@@ -16,14 +16,14 @@ from numpy.typing import NDArray
 from nmt_cli.corpus.normalization import Side
 from nmt_cli.errors import UserError
 from nmt_cli.interchange.arrays import SIDES, Array
-from nmt_cli.interchange.ctranslate2_folder import (
+from nmt_cli.interchange.ctranslate2.folder import (
     MODEL,
     Variables,
     read_config,
     read_variables,
 )
-from nmt_cli.interchange.ctranslate2_options import common_options, take_positions
-from nmt_cli.interchange.ctranslate2_vocabularies import (
+from nmt_cli.interchange.ctranslate2.options import common_options, take_positions
+from nmt_cli.interchange.ctranslate2.vocabularies import (
     marks_of,
     read_sentencepiece,
     read_vocabularies,

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 from nmt_cli.corpus.mapped_sentencepiece import END, START, UNKNOWN, read_ids
 from nmt_cli.corpus.normalization import Side
 from nmt_cli.corpus.sentencepiece_tokenizer import load_processor
-from nmt_cli.interchange.ctranslate2_folder import read_config
-from nmt_cli.interchange.ctranslate2_vocabularies import PEGASUS_MODEL
+from nmt_cli.interchange.ctranslate2.folder import read_config
+from nmt_cli.interchange.ctranslate2.vocabularies import PEGASUS_MODEL
 
 FILES: dict[Side, str] = {"source": "vocab.json", "target": "target_vocab.json"}
 # What Pegasus has behind <pad> and </s>, and before the other pieces of its SentencePiece model.

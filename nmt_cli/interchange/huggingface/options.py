@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from nmt_cli.interchange.huggingface_export import EPSILON
+from nmt_cli.interchange.huggingface.exporter import EPSILON
 
 TYPES = {"marian": "post", "pegasus": "pre"}  # and the place of their norms
 ACTIVATIONS = {

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from nmt_cli.corpus.normalization import Side
 from nmt_cli.corpus.sentencepiece_tokenizer import read_usable_model
 from nmt_cli.corpus.whitespace_tokenizer import CONTROL
-from nmt_cli.interchange.ctranslate2_folder import read_vocabulary
+from nmt_cli.interchange.ctranslate2.folder import read_vocabulary
 from nmt_cli.interchange.imported_model import problems_of_pieces
 from nmt_cli.interchange.tensors_taken import TensorsTaken
 from nmt_cli.interchange.vocabulary_rows import Vocabulary
