@@ -10,7 +10,7 @@ from nmt_cli.atomic_files import Partial
 from nmt_cli.corpus.mapped_sentencepiece import MappedSentencePieceTokenizer
 from nmt_cli.corpus.normalization import Normalizer, Side
 from nmt_cli.corpus.tokenizer import Tokenizer
-from nmt_cli.corpus.whitespace_tokenizer import CONTROL, WhitespaceTokenizer
+from nmt_cli.corpus.whitespace_tokenizer import WhitespaceTokenizer
 from nmt_cli.errors import UserError
 from nmt_cli.interchange.arrays import Array
 from nmt_cli.model_directory import save_model
@@ -105,26 +105,6 @@ def _refuse_unfit(tokenizer: Tokenizer) -> None:
                 f"the vocabulary has only {share:.0%} of the pieces of the {side}'s SentencePiece "
                 "model; put the one into the folder that the model was trained with."
             )
-
-
-def problems_of_pieces(pieces: Sequence[str], name: str, *, are_words: bool) -> list[str]:
-    """Return the reasons why ``pieces`` cannot be a vocabulary of ours.
-
-    ``are_words`` is true for text in pieces, which white space separates.
-    """
-    problems = []
-    others = pieces[len(CONTROL) :]
-    if len(set(others)) < len(others):
-        problems.append(f"the {name} vocabulary holds a token twice")
-    wrong = next((piece for piece in others if piece.split() != [piece]), None)
-    if are_words and wrong is not None:
-        problems.append(
-            f"the {name} vocabulary holds {wrong!r}, which is not one word, and there is no "
-            "SentencePiece model"
-        )
-    if not are_words and not set(CONTROL).isdisjoint(others):
-        problems.append(f"the {name} vocabulary has other marks than {', '.join(CONTROL)}")
-    return problems
 
 
 def _ids(pieces: Sequence[str]) -> dict[str, int]:

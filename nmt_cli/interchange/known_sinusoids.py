@@ -1,4 +1,4 @@
-"""Recognizes the sinusoids of known programs in tables of positions."""
+"""The sinusoids of known programs: the order of their dimensions, and tables that hold them."""
 
 from collections.abc import Collection
 from itertools import product
@@ -11,6 +11,11 @@ from nmt_cli.model.embeddings import sinusoids
 
 FREQUENCIES = ("paper", "tensor2tensor")
 FIRST_POSITIONS = range(4)
+
+
+def sines_first(d_model: int) -> Array:
+    """Return the places of the even dimensions, then those of the odd ones."""
+    return np.concatenate([np.arange(0, d_model, 2), np.arange(1, d_model, 2)])
 
 
 def known_sinusoids(tables: Collection[Array], tolerance: float) -> dict[str, Any] | None:

@@ -4,9 +4,10 @@ from pathlib import Path
 
 from nmt_cli.errors import UserError
 from nmt_cli.folders import is_model, is_run
-from nmt_cli.interchange.ctranslate2.folder import CONFIG, MODEL, read_config
+from nmt_cli.interchange.ctranslate2.folder import MODEL
 from nmt_cli.interchange.eole.importer import WEIGHTS as EOLE
 from nmt_cli.interchange.fairseq.checkpoint import is_checkpoint as is_fairseq
+from nmt_cli.interchange.json_files import CONFIG, read_config
 from nmt_cli.interchange.marian.files import WEIGHTS as MARIAN
 from nmt_cli.interchange.marian.files import weights_in
 from nmt_cli.interchange.opennmt.checkpoint import is_checkpoint as is_opennmt

@@ -13,7 +13,8 @@ from nmt_cli.interchange.huggingface.exporter import (
     write_huggingface,
     write_tokenizer,
 )
-from nmt_cli.interchange.huggingface.layout import has_pad, huggingface_tensors, sines_first
+from nmt_cli.interchange.huggingface.layout import has_pad, huggingface_tensors
+from nmt_cli.interchange.known_sinusoids import sines_first
 from nmt_cli.model_directory import load_model
 from tests.interchange.conftest import ARCHITECTURES
 from tests.interchange.plain_transformer import Attention, Layer, Options, PlainTransformer, Side

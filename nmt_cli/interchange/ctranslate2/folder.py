@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 
 from nmt_cli.errors import DamagedError, UserError
 from nmt_cli.interchange.arrays import Array
+from nmt_cli.interchange.file_contents import read_text
 
-MODEL, CONFIG = "model.bin", "config.json"
+MODEL = "model.bin"
 VERSIONS = range(2, 7)  # of the binary format
 FIRST_WITH_ALIASES, FIRST_WITH_TYPES = 3, 4
 MOST_DIMENSIONS = 8
 ENDS_EARLY = "it ends too early"
-LARGEST_TEXT_FILE = 50 << 20  # bytes
 BF16 = "bfloat16"
 TYPES: tuple[str, ...] = ("<f4", "<i1", "<i2", "<i4", "<f2", BF16)  # in the order of their numbers
 TYPES_BY_SIZE = {4: "<f4", 1: "<i1", 2: "<i2"}  # before files named the types
@@ -159,26 +159,12 @@ def _as_fp32(stored: dict[str, NDArray[Any]]) -> dict[str, Array]:
     return found
 
 
-def read_config(folder: Path, name: str = CONFIG) -> dict[str, Any]:
-    """Return a file of settings; {} if there is none. Raises DamagedError if it is no object."""
-    path = folder / name
-    if not path.exists():
-        return {}
-    try:
-        config = json.loads(_text(path))
-    except (ValueError, RecursionError):
-        config = None
-    if not isinstance(config, dict):
-        raise DamagedError(f"{path} is damaged: it is not a JSON object.")
-    return config
-
-
 def read_vocabulary(folder: Path, name: str) -> list[str] | None:
     """Return the tokens of ``NAME_vocabulary.json`` or ``.txt``; None if there is no such file."""
     path = folder / f"{name}_vocabulary.json"
     if path.exists():
         try:
-            tokens = json.loads(_text(path))
+            tokens = json.loads(read_text(path))
             if not isinstance(tokens, list) or not all(isinstance(each, str) for each in tokens):
                 raise ValueError("it is not a list")
             "".join(tokens).encode()  # a token may hold half a character
@@ -188,18 +174,5 @@ def read_vocabulary(folder: Path, name: str) -> list[str] | None:
     path = path.with_suffix(".txt")
     if not path.exists():
         return None
-    lines = _text(path).split("\n")
+    lines = read_text(path).split("\n")
     return lines if lines[-1] else lines[:-1]
-
-
-def _text(path: Path) -> str:
-    try:
-        with path.open("rb") as stream:
-            data = stream.read(LARGEST_TEXT_FILE + 1)
-        if len(data) > LARGEST_TEXT_FILE:
-            raise UserError(f"{path} is larger than {LARGEST_TEXT_FILE >> 20} MB.")
-        return data.decode()
-    except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror}.") from None
-    except UnicodeDecodeError:
-        raise DamagedError(f"{path} is not UTF-8 text; it is damaged.") from None

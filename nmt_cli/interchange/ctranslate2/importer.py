@@ -19,16 +19,16 @@ from nmt_cli.interchange.arrays import SIDES, Array
 from nmt_cli.interchange.ctranslate2.folder import (
     MODEL,
     Variables,
-    read_config,
     read_variables,
 )
 from nmt_cli.interchange.ctranslate2.options import common_options, take_positions
 from nmt_cli.interchange.ctranslate2.vocabularies import (
     marks_of,
-    read_sentencepiece,
     read_vocabularies,
 )
 from nmt_cli.interchange.imported_model import ImportedModel, tying, vocabulary_matrices
+from nmt_cli.interchange.json_files import read_config
+from nmt_cli.interchange.sentencepiece_files import read_sentencepiece
 from nmt_cli.interchange.tensors_taken import TensorsTaken
 from nmt_cli.interchange.text_files import NO_FILES, TextFiles
 from nmt_cli.interchange.vocabulary_rows import NEVER, Vocabulary

@@ -5,19 +5,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from nmt_cli.corpus.normalization import Side
-from nmt_cli.corpus.sentencepiece_tokenizer import read_usable_model
 from nmt_cli.corpus.whitespace_tokenizer import CONTROL
 from nmt_cli.interchange.ctranslate2.folder import read_vocabulary
-from nmt_cli.interchange.imported_model import problems_of_pieces
+from nmt_cli.interchange.sentencepiece_files import SENTENCEPIECE_FILES, sentencepiece_files
 from nmt_cli.interchange.tensors_taken import TensorsTaken
+from nmt_cli.interchange.vocabulary_pieces import problems_of_pieces
 from nmt_cli.interchange.vocabulary_rows import Vocabulary
-
-PEGASUS_MODEL = "spiece.model"
-SENTENCEPIECE_FILES: tuple[dict[Side, str], ...] = (
-    {"source": "source.spm", "target": "target.spm"},
-    {"source": "sentencepiece.model", "target": "sentencepiece.model"},
-    {"source": PEGASUS_MODEL, "target": PEGASUS_MODEL},
-)
 
 
 class Marks(NamedTuple):
@@ -101,20 +94,3 @@ def _vocabulary(tokens: Sequence[str], marks: Marks, *, keeps_order: bool) -> Vo
     if len(needed) < len(marks.tokens):
         of_marks[1] = -1
     return Vocabulary([*CONTROL, *(tokens[place] for place in others)], [*of_marks, *others])
-
-
-def sentencepiece_files(folder: Path) -> dict[Side, Path] | None:
-    """Return the SentencePiece model of each side; None if the folder has none."""
-    for names in SENTENCEPIECE_FILES:
-        paths = {side: folder / name for side, name in names.items()}
-        if all(path.is_file() for path in paths.values()):
-            return paths
-    return None
-
-
-def read_sentencepiece(folder: Path) -> dict[Side, bytes] | None:
-    """Return the SentencePiece models, after trying them out; None if the folder has none."""
-    paths = sentencepiece_files(folder)
-    if paths is None:
-        return None
-    return {side: read_usable_model(path) for side, path in paths.items()}

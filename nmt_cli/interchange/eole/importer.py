@@ -9,18 +9,17 @@ from pathlib import Path
 from typing import Any
 
 from nmt_cli.corpus.normalization import Side
-from nmt_cli.corpus.sentencepiece_tokenizer import read_usable_model
 from nmt_cli.errors import DamagedError, UserError
 from nmt_cli.interchange.arrays import SIDES, Array
-from nmt_cli.interchange.ctranslate2.folder import CONFIG, read_config
 from nmt_cli.interchange.eole.options import read_configuration
-from nmt_cli.interchange.huggingface.folder import read_safetensors
 from nmt_cli.interchange.imported_model import ImportedModel
+from nmt_cli.interchange.json_files import CONFIG, read_config
 from nmt_cli.interchange.layers_taken import LayerNames, dotted
-from nmt_cli.interchange.named_sentencepiece import read_named_models
 from nmt_cli.interchange.opennmt.model import make_model
 from nmt_cli.interchange.opennmt.vocabularies import Tokens
 from nmt_cli.interchange.opennmt.weights import Names, attention_names
+from nmt_cli.interchange.sentencepiece_files import read_models, read_named_models
+from nmt_cli.interchange.tensor_files import read_safetensors
 from nmt_cli.interchange.text_files import NO_FILES, TextFiles
 
 WEIGHTS, VOCABULARY = "model.00.safetensors", "vocab.json"
@@ -28,6 +27,7 @@ PARTS = "model.*.safetensors"
 FOLDER = "${MODEL_PATH}/"  # before the names of files in config.json
 SPECIALS = {"unk": "<unk>", "bos": "<s>", "eos": "</s>"}  # unless vocab.json has others
 LISTS = ("src", "tgt")  # in vocab.json
+SUBWORD_MODELS: dict[Side, str] = {"source": "src_subword_model", "target": "tgt_subword_model"}
 
 
 def import_eole(folder: Path, files: TextFiles = NO_FILES) -> ImportedModel:
@@ -105,11 +105,11 @@ def _own_sentencepiece(folder: Path, config: Mapping[str, Any]) -> dict[Side, by
     section = transforms.get("sentencepiece") if isinstance(transforms, dict) else None
     if not isinstance(section, dict) or "sentencepiece" not in _transforms(config):
         return None
-    paths: list[Path] = []
-    for key in ("src_subword_model", "tgt_subword_model"):
+    paths: dict[Side, Path] = {}
+    for side, key in SUBWORD_MODELS.items():
         value = section.get(key)
         if value is None and paths:
-            paths.append(paths[0])
+            paths[side] = paths["source"]
             continue
         if not isinstance(value, str) or not value.startswith(FOLDER):
             return None
@@ -118,10 +118,8 @@ def _own_sentencepiece(folder: Path, config: Mapping[str, Any]) -> dict[Side, by
             raise ValueError(f"its {key} {value!a} is not a file in its folder")
         if not (folder / name).is_file():
             return None
-        paths.append(folder / name)
-    source = read_usable_model(paths[0])
-    target = source if paths[0] == paths[1] else read_usable_model(paths[1])
-    return {"source": source, "target": target}
+        paths[side] = folder / name
+    return read_models(paths)
 
 
 def _transforms(config: Mapping[str, Any]) -> Iterator[Any]:

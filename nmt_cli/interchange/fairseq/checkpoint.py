@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 from nmt_cli.errors import UserError
 from nmt_cli.interchange.arrays import Array
-from nmt_cli.interchange.huggingface.folder import as_fp32
 from nmt_cli.interchange.inert_objects import Inert, inert_mapping, members, unwrapped
 from nmt_cli.interchange.pickled_tensors import (
     BYTES,
@@ -18,6 +17,7 @@ from nmt_cli.interchange.pickled_tensors import (
     read_pickle,
     tensors_by_name,
 )
+from nmt_cli.interchange.tensor_files import as_fp32
 from nmt_cli.missing_paths import missing_hint
 
 SUFFIX = ".pt"

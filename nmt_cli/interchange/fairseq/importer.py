@@ -12,12 +12,11 @@ import numpy as np
 from nmt_cli.errors import UserError
 from nmt_cli.interchange.arrays import SIDES, Array
 from nmt_cli.interchange.fairseq.checkpoint import Checkpoint, find_checkpoint, read_checkpoint
-from nmt_cli.interchange.fairseq.names import OUTPUT, with_new_names
+from nmt_cli.interchange.fairseq.names import OUTPUT, names_of_layer, with_new_names
 from nmt_cli.interchange.fairseq.options import Configuration, read_configuration
 from nmt_cli.interchange.fairseq.vocabularies import MARKS, Vocabularies, read_vocabularies
-from nmt_cli.interchange.huggingface.importer import names_of_layer
-from nmt_cli.interchange.huggingface.layout import sines_first
 from nmt_cli.interchange.imported_model import ImportedModel, tying, vocabulary_matrices
+from nmt_cli.interchange.known_sinusoids import sines_first
 from nmt_cli.interchange.layers_taken import LayersTaken, dotted
 from nmt_cli.interchange.tensors_taken import TensorsTaken
 from nmt_cli.interchange.text_files import NO_FILES, TextFiles

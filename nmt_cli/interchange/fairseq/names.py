@@ -1,4 +1,4 @@
-"""Gives the tensors of old checkpoints of fairseq the names that new ones have."""
+"""The names of the tensors in checkpoints of fairseq, new and old."""
 
 import re
 from collections.abc import Mapping
@@ -6,6 +6,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from nmt_cli.interchange.arrays import Array
+from nmt_cli.interchange.layers_taken import AttentionNames, LayerNames, dotted
 
 NORMS = {
     "encoder": ("self_attn_layer_norm", "final_layer_norm"),
@@ -14,6 +15,24 @@ NORMS = {
 OLD_NORM = re.compile(r"((encoder|decoder)\.layers\.\d+)\.layer_norms\.([0-2])\.(weight|bias)")
 JOINED = re.compile(r"(.*_attn)\.in_proj_(weight|bias)")  # queries, keys, values
 OLD_OUTPUT, OUTPUT = "decoder.embed_out", "decoder.output_projection.weight"
+
+
+def names_of_layer(layer: str, side: str) -> LayerNames:
+    """Return the names of the tensors of ``layer``, which Hugging Face's classes have too."""
+
+    def attention(name: str) -> AttentionNames:
+        queries, keys, values, output = (
+            dotted(f"{layer}.{name}.{part}_proj") for part in ("q", "k", "v", "out")
+        )
+        return AttentionNames(queries, keys, values, output, dotted(f"{layer}.{name}_layer_norm"))
+
+    return LayerNames(
+        attention("self_attn"),
+        attention("encoder_attn") if side == "decoder" else None,
+        dotted(f"{layer}.fc1"),
+        dotted(f"{layer}.fc2"),
+        dotted(f"{layer}.final_layer_norm"),
+    )
 
 
 def with_new_names(tensors: Mapping[str, Array]) -> dict[str, Array]:

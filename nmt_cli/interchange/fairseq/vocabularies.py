@@ -7,15 +7,14 @@ from typing import NamedTuple
 from nmt_cli.corpus.normalization import SIDES, Side
 from nmt_cli.corpus.whitespace_tokenizer import CONTROL
 from nmt_cli.errors import DamagedError, UserError
-from nmt_cli.interchange.imported_model import problems_of_pieces
-from nmt_cli.interchange.joined_pieces import joiner_of
-from nmt_cli.interchange.named_sentencepiece import read_named_models
+from nmt_cli.interchange.file_contents import as_text, read_content
+from nmt_cli.interchange.sentencepiece_files import read_named_models
 from nmt_cli.interchange.text_files import TextFiles
+from nmt_cli.interchange.vocabulary_pieces import joiner_of, problems_of_pieces
 from nmt_cli.interchange.vocabulary_rows import Vocabulary
 
 MARKS = ("<s>", "<pad>", "</s>", "<unk>")  # ids 0 to 3
 OVERWRITE = "#fairseq:overwrite"
-LARGEST_FILE = 50 << 20  # bytes
 LONGEST = 60  # characters of a line in a message
 
 
@@ -87,16 +86,8 @@ def _read_symbols(path: Path) -> list[str]:
     One that no text has, since a later one has its spelling or since it holds white space, gets a
     name that tells its id. Raises UserError if it cannot be read, DamagedError if it is damaged.
     """
-    try:
-        with path.open("rb") as stream:
-            data = stream.read(LARGEST_FILE + 1)
-        if len(data) > LARGEST_FILE:
-            raise UserError(f"{path} is larger than {LARGEST_FILE >> 20} MB; is it a vocabulary?")
-        text = data.decode().replace("\r\n", "\n").replace("\r", "\n")
-    except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror}.") from None
-    except UnicodeDecodeError:
-        raise DamagedError(f"{path} is not UTF-8 text; it is damaged.") from None
+    text = as_text(read_content(path, "; is it a vocabulary?"), path)
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
     symbols = list(MARKS)
     ids = {symbol: number for number, symbol in enumerate(symbols)}
     for number, line in enumerate(text.removesuffix("\n").split("\n") if text else (), start=1):

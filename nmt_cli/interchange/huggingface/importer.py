@@ -13,10 +13,8 @@ import numpy as np
 from nmt_cli.corpus.normalization import Side
 from nmt_cli.errors import UserError
 from nmt_cli.interchange.arrays import SIDES, Array
-from nmt_cli.interchange.ctranslate2.folder import CONFIG, read_config
-from nmt_cli.interchange.ctranslate2.vocabularies import PEGASUS_MODEL, read_sentencepiece
+from nmt_cli.interchange.fairseq.names import names_of_layer
 from nmt_cli.interchange.huggingface.folder import read_tensors
-from nmt_cli.interchange.huggingface.layout import sines_first
 from nmt_cli.interchange.huggingface.options import Configuration, read_configuration
 from nmt_cli.interchange.huggingface.vocabularies import (
     Vocabularies,
@@ -24,8 +22,10 @@ from nmt_cli.interchange.huggingface.vocabularies import (
     start_of_decoder,
 )
 from nmt_cli.interchange.imported_model import ImportedModel, tying, vocabulary_matrices
-from nmt_cli.interchange.known_sinusoids import known_sinusoids
-from nmt_cli.interchange.layers_taken import AttentionNames, LayerNames, LayersTaken, dotted
+from nmt_cli.interchange.json_files import CONFIG, read_config
+from nmt_cli.interchange.known_sinusoids import known_sinusoids, sines_first
+from nmt_cli.interchange.layers_taken import LayersTaken, dotted
+from nmt_cli.interchange.sentencepiece_files import PEGASUS_MODEL, read_sentencepiece
 from nmt_cli.interchange.tensors_taken import TensorsTaken
 from nmt_cli.interchange.text_files import NO_FILES, TextFiles
 from nmt_cli.recipe.model_config import ModelConfig
@@ -188,21 +188,3 @@ class _Weights:
                 self._tensors.reasons.append(f"it has {number:,} layers of the {side}, not {count}")
                 return
             self.layers.take_layer(names_of_layer(theirs, side), f"{side}_layers.{number}", d_ff)
-
-
-def names_of_layer(layer: str, side: str) -> LayerNames:
-    """Return the names of the tensors of ``layer``, which are those of fairseq too."""
-
-    def attention(name: str) -> AttentionNames:
-        queries, keys, values, output = (
-            dotted(f"{layer}.{name}.{part}_proj") for part in ("q", "k", "v", "out")
-        )
-        return AttentionNames(queries, keys, values, output, dotted(f"{layer}.{name}_layer_norm"))
-
-    return LayerNames(
-        attention("self_attn"),
-        attention("encoder_attn") if side == "decoder" else None,
-        dotted(f"{layer}.fc1"),
-        dotted(f"{layer}.fc2"),
-        dotted(f"{layer}.final_layer_norm"),
-    )

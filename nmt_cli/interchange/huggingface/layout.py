@@ -14,16 +14,12 @@ import numpy as np
 
 from nmt_cli.interchange.arrays import SIDES, Array, Weights
 from nmt_cli.interchange.exported_model import ExportedModel, WeightsToExport, widened_heads
+from nmt_cli.interchange.known_sinusoids import sines_first
 from nmt_cli.recipe.model_config import StackShape
 
 NEVER = -1e4  # the logit of <pad>; exp of it is 0
 # The axis of d_model in the matrix of each layer.
 MODEL_AXIS = {"q_proj": 1, "k_proj": 1, "v_proj": 1, "fc1": 1, "out_proj": 0, "fc2": 0}
-
-
-def sines_first(d_model: int) -> Array:
-    """Return the places of the even dimensions, then those of the odd ones."""
-    return np.concatenate([np.arange(0, d_model, 2), np.arange(1, d_model, 2)])
 
 
 def is_marian(model: ExportedModel) -> bool:

@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 from nmt_cli.corpus.mapped_sentencepiece import END, START, UNKNOWN, read_ids
 from nmt_cli.corpus.normalization import Side
 from nmt_cli.corpus.sentencepiece_tokenizer import load_processor
-from nmt_cli.interchange.ctranslate2.folder import read_config
-from nmt_cli.interchange.ctranslate2.vocabularies import PEGASUS_MODEL
+from nmt_cli.interchange.json_files import read_config
+from nmt_cli.interchange.sentencepiece_files import PEGASUS_MODEL
+from nmt_cli.interchange.vocabulary_pieces import rename
 
 FILES: dict[Side, str] = {"source": "vocab.json", "target": "target_vocab.json"}
 # What Pegasus has behind <pad> and </s>, and before the other pieces of its SentencePiece model.
@@ -67,13 +68,6 @@ def _ids_of_pegasus(model: bytes, names: Mapping[str, str]) -> dict[str, int]:
     own = processor.id_to_piece(list(range(2, processor.get_piece_size())))
     pieces = (names["pad"], names["eos"], *MASKS, *own)
     return {piece: number for number, piece in enumerate(pieces)}
-
-
-def rename(pieces: list[str], number: int, mark: str, reasons: list[str]) -> None:
-    """Give the piece of this number our name; if another piece has it, add a reason."""
-    if pieces[number] != mark and mark in pieces:
-        reasons.append(f"its vocabulary has both {pieces[number]} and {mark}")
-    pieces[number] = mark
 
 
 def start_of_decoder(

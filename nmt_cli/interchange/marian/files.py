@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from nmt_cli.corpus.normalization import Side
 from nmt_cli.errors import DamagedError, UserError
-from nmt_cli.interchange.ctranslate2.vocabularies import SENTENCEPIECE_FILES
 from nmt_cli.interchange.marian.options import read_settings
+from nmt_cli.interchange.sentencepiece_files import SENTENCEPIECE_FILES
 from nmt_cli.interchange.text_files import TextFiles
 from nmt_cli.missing_paths import missing_hint
 from nmt_cli.recipe.yaml_tree import MAX_BYTES

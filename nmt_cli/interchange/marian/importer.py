@@ -14,8 +14,8 @@ from nmt_cli.corpus.normalization import Side
 from nmt_cli.errors import UserError
 from nmt_cli.figures import counted
 from nmt_cli.interchange.arrays import SIDES, Array
-from nmt_cli.interchange.huggingface.layout import sines_first
 from nmt_cli.interchange.imported_model import ImportedModel, tying, vocabulary_matrices
+from nmt_cli.interchange.known_sinusoids import sines_first
 from nmt_cli.interchange.layers_taken import AttentionNames, LayerNames, LayersTaken, Pair
 from nmt_cli.interchange.marian.archive import SETTINGS, read_archive
 from nmt_cli.interchange.marian.files import find_files

@@ -9,16 +9,16 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from nmt_cli import logs
-from nmt_cli.corpus.mapped_sentencepiece import END, LARGEST_FILE, UNKNOWN, read_ids
+from nmt_cli.corpus.mapped_sentencepiece import END, UNKNOWN, read_ids
 from nmt_cli.corpus.normalization import Side
-from nmt_cli.corpus.sentencepiece_tokenizer import load_processor, read_usable_model
+from nmt_cli.corpus.sentencepiece_tokenizer import load_processor
 from nmt_cli.corpus.whitespace_tokenizer import CONTROL
-from nmt_cli.errors import DamagedError, UserError
-from nmt_cli.interchange.huggingface.vocabularies import rename
-from nmt_cli.interchange.imported_model import problems_of_pieces
+from nmt_cli.errors import DamagedError
+from nmt_cli.interchange.file_contents import as_text, read_content
 from nmt_cli.interchange.marian.files import SENTENCEPIECE, YAML, MarianFiles
+from nmt_cli.interchange.sentencepiece_files import read_models
+from nmt_cli.interchange.vocabulary_pieces import problems_of_pieces, rename
 from nmt_cli.interchange.vocabulary_rows import Vocabulary
-from nmt_cli.missing_paths import missing_hint
 
 ENTRY = re.compile(r"""("(?:[^"\\]|\\.)*"|'(?:[^']|'')*'|[^"'].*?):\s+([0-9]{1,9})\s*""")
 ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.))")
@@ -40,7 +40,7 @@ def read_vocabularies(
     paths = files.sentencepiece
     if files.vocabularies["source"].suffix == SENTENCEPIECE:
         paths = files.vocabularies
-    models = None if paths is None else _read_models(paths)
+    models = None if paths is None else read_models(paths)
     found = {}
     for side, size in sizes.items():
         path = files.vocabularies[side]
@@ -59,11 +59,6 @@ def read_vocabularies(
         else:
             found[side] = Vocabulary(pieces, list(range(size)))
     return found, models
-
-
-def _read_models(paths: Mapping[Side, Path]) -> dict[Side, bytes]:
-    read = {path: read_usable_model(path) for path in dict.fromkeys(paths.values())}
-    return {side: read[path] for side, path in paths.items()}
 
 
 def _pieces_of_model(model: bytes, path: Path, reasons: list[str]) -> list[str]:
@@ -102,18 +97,8 @@ def _with_control(pieces: list[str]) -> Vocabulary:
 
 
 def _text(path: Path) -> str:
-    try:
-        with path.open("rb") as stream:
-            data = stream.read(LARGEST_FILE + 1)
-        if len(data) > LARGEST_FILE:
-            raise UserError(f"{path} is larger than {LARGEST_FILE >> 20} MB; is it a vocabulary?")
-        return data.replace(OTHER_DELETE, b"\x7f").decode()
-    except FileNotFoundError:
-        raise UserError(f"{path} not found{missing_hint(path)}.") from None
-    except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror}.") from None
-    except UnicodeDecodeError:
-        raise DamagedError(f"{path} is not UTF-8 text; it is damaged.") from None
+    content = read_content(path, "; is it a vocabulary?")
+    return as_text(content.replace(OTHER_DELETE, b"\x7f"), path)
 
 
 def parse_vocabulary(text: str, path: Path) -> dict[str, int]:

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 from nmt_cli.errors import UserError
 from nmt_cli.interchange.arrays import Array
-from nmt_cli.interchange.huggingface.folder import as_fp32, read_safetensors
 from nmt_cli.interchange.inert_objects import Inert
 from nmt_cli.interchange.pickled_tensors import (
     LARGEST_PICKLE,
@@ -19,6 +18,7 @@ from nmt_cli.interchange.pickled_tensors import (
     read_pickle,
     tensors_by_name,
 )
+from nmt_cli.interchange.tensor_files import as_fp32, read_safetensors
 
 SUFFIX = ".pt"
 KNOWN_BY = b"pos_ffn_activation_fn"  # an option of its Transformers, which no other program has

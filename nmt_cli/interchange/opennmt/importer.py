@@ -11,13 +11,13 @@ from nmt_cli.errors import UserError
 from nmt_cli.interchange.arrays import SIDES
 from nmt_cli.interchange.imported_model import ImportedModel
 from nmt_cli.interchange.layers_taken import LayerNames, dotted
-from nmt_cli.interchange.named_sentencepiece import read_named_models
 from nmt_cli.interchange.opennmt.checkpoint import read_checkpoint
 from nmt_cli.interchange.opennmt.model import make_model
 from nmt_cli.interchange.opennmt.options import read_configuration
 from nmt_cli.interchange.opennmt.vocabularies import Tokens
 from nmt_cli.interchange.opennmt.weights import Names, attention_names
 from nmt_cli.interchange.pickled_tensors import LARGEST_PICKLE
+from nmt_cli.interchange.sentencepiece_files import read_named_models
 from nmt_cli.interchange.text_files import NO_FILES, TextFiles
 
 UNKNOWN, START, END = "<unk>", "<s>", "</s>"

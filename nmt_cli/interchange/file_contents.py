@@ -1,0 +1,39 @@
+"""Reads text files of other programs' models, whose size is limited."""
+
+from pathlib import Path
+
+from nmt_cli.errors import DamagedError, UserError
+from nmt_cli.missing_paths import missing_hint
+
+LARGEST_FILE = 50 << 20  # bytes
+
+
+def read_content(path: Path, question: str = "") -> bytes:
+    """Return the bytes of a file.
+
+    Raises UserError if it cannot be read or is larger than ``LARGEST_FILE``; then the message ends
+    with ``question``, such as "; is it a vocabulary?".
+    """
+    try:
+        with path.open("rb") as stream:
+            content = stream.read(LARGEST_FILE + 1)
+    except FileNotFoundError:
+        raise UserError(f"{path} not found{missing_hint(path)}.") from None
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}.") from None
+    if len(content) > LARGEST_FILE:
+        raise UserError(f"{path} is larger than {LARGEST_FILE >> 20} MB{question or '.'}")
+    return content
+
+
+def as_text(content: bytes, path: Path) -> str:
+    """Return the content of ``path`` as text; raises DamagedError if it is not UTF-8."""
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        raise DamagedError(f"{path} is not UTF-8 text; it is damaged.") from None
+
+
+def read_text(path: Path) -> str:
+    """Return the text of a file; raises as ``read_content`` and ``as_text`` do."""
+    return as_text(read_content(path), path)
