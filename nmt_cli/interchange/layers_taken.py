@@ -1,5 +1,6 @@
 """Takes the layers of models whose queries, keys and values are matrices of their own."""
 
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,6 +37,7 @@ class LayerNames(NamedTuple):
     inner: Pair  # of the feed-forward sub-layer
     outer: Pair
     feed_forward_norm: Pair
+    unused: tuple[str, ...] = ()  # tensors that nothing is computed with
 
 
 def dotted(name: str) -> Pair:
@@ -62,20 +64,41 @@ class LayersTaken:
         self._may_lack_biases = may_lack_biases
         self.weights: dict[str, Array] = {}
 
-    def take_layer(
-        self, names: LayerNames, ours: str, d_ff: int, attention_width: int | None = None
+    def take_stack(
+        self,
+        side: str,
+        options: Mapping[str, Any],
+        names_of: Callable[[str, int], LayerNames],
+        attention_width: int | None = None,
     ) -> None:
-        """Take a layer, which is called ``ours`` here, such as encoder_layers.0.
+        """Take the layers of the encoder or the decoder, as many as ``options`` have.
 
-        ``attention_width`` is the width of all heads together, by default that of the model.
+        ``names_of`` returns the names of a side's layer. ``attention_width`` is the width of all
+        heads together, by default that of the model.
         """
+        prefix = "decoder_" if side == "decoder" else ""
+        count, d_ff = (
+            options.get(f"{prefix}{key}", options[key]) for key in ("num_layers", "d_ff")
+        )
         width = self._d_model if attention_width is None else attention_width
+        for number in range(count):
+            names = names_of(side, number)
+            if not self._tensors.has(names.inner.weight):
+                self._tensors.reasons.append(
+                    f"it has {number:,} layers of the {side}, not {count:,}"
+                )
+                return
+            self._take_layer(names, f"{side}_layers.{number}", d_ff, width)
+
+    def _take_layer(self, names: LayerNames, ours: str, d_ff: int, width: int) -> None:
         self._take_attention(names.self_attention, f"{ours}.self_attention", width)
         if names.memory_attention is not None:
             self._take_attention(names.memory_attention, f"{ours}.memory_attention", width)
         self._put(f"{ours}.feed_forward.inner", self._take_reading(names.inner, d_ff))
         self._put(f"{ours}.feed_forward.outer", self._take_writing(names.outer, d_ff))
         self.take_norm(names.feed_forward_norm, f"{ours}.feed_forward_residual.norm")
+        for name in names.unused:
+            self._tensors.take_if_there(name)
 
     def _take_attention(self, names: AttentionNames, ours: str, width: int) -> None:
         queries, keys, values = (

@@ -51,6 +51,13 @@ class TensorsTaken:
         self._taken.add(name)
         return self._tensors.get(name)
 
+    def take_same(self, name: str, other: str, expected: Array) -> Array:
+        """Return ``expected``, the tensor ``other``; add a reason if ``name`` is another one."""
+        found = self.take_if_there(name)
+        if found is not None and not np.array_equal(found, expected):
+            self.reasons.append(f"{name} is not {other}, as its options say")
+        return expected
+
     def take_number(self, name: str, default: float) -> float:
         """Return a number; ``default`` if there is none of this name."""
         found = self.take_if_there(name)

@@ -104,7 +104,7 @@ def test_matrices_that_are_one_may_be_stored_twice(tmp_path):
     folder = model.write(tmp_path / "theirs")
     assert import_eole(folder).architecture.tied_embeddings == "decoder"
     model.tensors["generator.weight"][1] += 1
-    reason = r"generator\.weight is not tgt_emb\.embeddings\.weight, as the options say"
+    reason = r"generator\.weight is not tgt_emb\.embeddings\.weight, as its options say"
     with pytest.raises(UserError, match=reason):
         import_eole(model.write(folder))
 
@@ -227,7 +227,7 @@ def test_other_vocabularies_have_no_use(tmp_path, option):
                                       "tgt_emb.embeddings.weight is not src_emb"]),
         ({"norm_eps": 7}, ["norm_epsilon"]),
         ({"embeddings": {"position_encoding_type": CUT}},
-         ["src_emb.pe.pe is not SinusoidalConcat, as the options say"]),
+         ["src_emb.pe.pe is not SinusoidalConcat, as its options say"]),
         ({"embeddings": {"position_encoding_type": "Learned"}},
          ["src_emb.pe.weight is not a vector for each position", "2 tensors unknown: src_emb"]),
     ],

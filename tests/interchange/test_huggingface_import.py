@@ -205,7 +205,7 @@ def test_every_tensor_is_used_and_none_is_missing(folder):
         "1 tensor unknown: model.encoder.layers.2.fc1.bias",
         "self_attn.out_proj.bias has the shape [3], not [18]",
         "final_logits_bias holds a number that is not finite",
-        "lm_head.weight is not model.shared.weight, as its configuration says",
+        "lm_head.weight is not model.shared.weight, as its options say",
         "it has no source.spm and target.spm, and no spiece.model",
         "vocab.json has 302 pieces, its matrix 301 rows",
     ):
@@ -215,7 +215,11 @@ def test_every_tensor_is_used_and_none_is_missing(folder):
 @pytest.mark.parametrize(
     ("file", "values", "reason"),
     [
-        ("config.json", {"encoder_layers": 10**7}, "it has 2 layers of the encoder, not 10000000"),
+        (
+            "config.json",
+            {"encoder_layers": 10**7},
+            "it has 2 layers of the encoder, not 10,000,000",
+        ),
         ("config.json", {"encoder_ffn_dim": 10**7}, "has the shape [11, 18], not [10000000, 18]"),
         ("config.json", {"vocab_size": 10**7}, "vocab.json has 301 pieces, its matrix 10,000,000"),
         ("config.json", {"eos_token_id": 4}, "eos_token_id is 4, which is not </s> in vocab.json"),

@@ -227,7 +227,7 @@ def test_marks_of_whitespace_vocabularies_come_first(tmp_path):
         ({"output_omit_bias": "true"}, "1 tensor unknown: decoder_ff_logit_out_b"),
         ({"dim_emb": "many"}, "its dim-emb is many"),
         ({"dim_emb": 9999996}, "encoder_Wemb has the shape [11, 12], not [11, 9999996]"),
-        ({"enc_depth": 9999999}, "it has 2 layers of the encoder, not 9999999"),
+        ({"enc_depth": 9999999}, "it has 2 layers of the encoder, not 9,999,999"),
         ({"transformer_dim_ffn": 9999999}, "has the shape [10, 12], not [9999999, 12]"),
         ({"enc_depth": 1}, "16 tensors unknown: encoder_l2_self_Wq"),
     ],

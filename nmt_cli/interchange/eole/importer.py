@@ -141,12 +141,9 @@ def _layer(side: str, number: int) -> LayerNames:
         dotted(f"{layer}.mlp.gate_up_proj"),
         dotted(f"{layer}.mlp.down_proj"),
         dotted(f"{layer}.post_attention_layernorm"),
+        # Only layers without attention to an encoder multiply by this number.
+        unused=(f"{layer}.layer_scalar",) if side == "decoder" else (),
     )
-
-
-def _unused(side: str, number: int) -> tuple[str, ...]:
-    # Only layers without attention to an encoder multiply by this number.
-    return (f"decoder.transformer_layers.{number}.layer_scalar",) if side == "decoder" else ()
 
 
 _PREFIXES = dict(zip(SIDES, LISTS, strict=True))
@@ -157,5 +154,4 @@ NAMES = Names(
     output=dotted("generator"),
     norms={side: dotted(f"{side}.layer_norm") for side in SIDES},
     layer=_layer,
-    unused=_unused,
 )

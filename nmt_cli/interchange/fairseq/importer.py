@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from nmt_cli.errors import UserError
-from nmt_cli.interchange.arrays import SIDES, Array
+from nmt_cli.interchange.arrays import SIDES
 from nmt_cli.interchange.fairseq.checkpoint import Checkpoint, find_checkpoint, read_checkpoint
 from nmt_cli.interchange.fairseq.names import OUTPUT, names_of_layer, with_new_names
 from nmt_cli.interchange.fairseq.options import Configuration, read_configuration
@@ -88,11 +88,11 @@ class _Weights:
         of_target = self._size("decoder", len(vocabularies.target.rows))
         target = tensors.take(EMBEDDINGS["decoder"], of_target, self._d_model)
         if config.is_shared:
-            source = self._same(EMBEDDINGS["encoder"], target)
+            source = tensors.take_same(EMBEDDINGS["encoder"], EMBEDDINGS["decoder"], target)
         else:
             source = tensors.take(EMBEDDINGS["encoder"], of_source, self._d_model)
         if config.is_tied:
-            output = self._same(OUTPUT, target)
+            output = tensors.take_same(OUTPUT, EMBEDDINGS["decoder"], target)
         else:
             output = tensors.take(OUTPUT, of_target, self._d_model)
         if tensors.is_wrong:
@@ -117,14 +117,6 @@ class _Weights:
         self._tensors.reasons.append(f"{text}, {name} {rows:,} rows")
         return rows
 
-    def _same(self, name: str, expected: Array) -> Array:
-        """Return ``expected``, the target's embeddings; add a reason if ``name`` has others."""
-        found = self._tensors.take_if_there(name)
-        if found is not None and not np.array_equal(found, expected):
-            other = EMBEDDINGS["decoder"]
-            self._tensors.reasons.append(f"{name} is not {other}, as its options say")
-        return expected
-
     def take_positions(self) -> None:
         """Take the tables of learned positions; what sinusoids leave in a checkpoint is dropped."""
         if not self._config.is_learned:
@@ -141,20 +133,9 @@ class _Weights:
 
     def take_stack(self, side: str) -> None:
         """Take all layers of the encoder or the decoder, and the norms around them."""
-        prefix = "decoder_" if side == "decoder" else ""
-        count, d_ff = (
-            self.options.get(f"{prefix}{key}", self.options[key]) for key in ("num_layers", "d_ff")
-        )
         if self.options["embedding_norm"]:
             norm = dotted(f"{side}.layernorm_embedding")
             self.layers.take_norm(norm, f"{SIDES[side]}_embedding.norm")
         if self.options["norm"] == "pre":
             self.layers.take_norm(dotted(f"{side}.layer_norm"), f"{side}_norm")
-        for number in range(count):
-            theirs = f"{side}.layers.{number}"
-            if not self._tensors.has(f"{theirs}.fc1.weight"):
-                self._tensors.reasons.append(
-                    f"it has {number:,} layers of the {side}, not {count:,}"
-                )
-                return
-            self.layers.take_layer(names_of_layer(theirs, side), f"{side}_layers.{number}", d_ff)
+        self.layers.take_stack(side, self.options, names_of_layer)

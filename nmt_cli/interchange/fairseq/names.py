@@ -17,8 +17,9 @@ JOINED = re.compile(r"(.*_attn)\.in_proj_(weight|bias)")  # queries, keys, value
 OLD_OUTPUT, OUTPUT = "decoder.embed_out", "decoder.output_projection.weight"
 
 
-def names_of_layer(layer: str, side: str) -> LayerNames:
-    """Return the names of the tensors of ``layer``, which Hugging Face's classes have too."""
+def names_of_layer(side: str, number: int, prefix: str = "") -> LayerNames:
+    """Return the names of the tensors of a layer; Hugging Face's have ``prefix`` before them."""
+    layer = f"{prefix}{side}.layers.{number}"
 
     def attention(name: str) -> AttentionNames:
         queries, keys, values, output = (

@@ -24,7 +24,7 @@ from nmt_cli.interchange.huggingface.vocabularies import (
 from nmt_cli.interchange.imported_model import ImportedModel, tying, vocabulary_matrices
 from nmt_cli.interchange.json_files import CONFIG, read_config
 from nmt_cli.interchange.known_sinusoids import known_sinusoids, sines_first
-from nmt_cli.interchange.layers_taken import LayersTaken, dotted
+from nmt_cli.interchange.layers_taken import LayerNames, LayersTaken, dotted
 from nmt_cli.interchange.sentencepiece_files import PEGASUS_MODEL, read_sentencepiece
 from nmt_cli.interchange.tensors_taken import TensorsTaken
 from nmt_cli.interchange.text_files import NO_FILES, TextFiles
@@ -131,7 +131,7 @@ class _Weights:
             first = next((name for name in tied if tensors.has(name)), SHARED)
             shared = tensors.take(first, config.sizes[0], self._d_model)
             for name in (SHARED, *names):
-                self._same(name, first, shared)
+                tensors.take_same(name, first, shared)
             source = target = shared
         else:
             tensors.take_if_there(SHARED)  # which these classes do not use then
@@ -141,15 +141,8 @@ class _Weights:
             )
         if config.is_tied:
             other = SHARED if config.is_shared else names[1]
-            return source, target, self._same(OUTPUT, other, target)
+            return source, target, tensors.take_same(OUTPUT, other, target)
         return source, target, tensors.take(OUTPUT, config.sizes[1], self._d_model)
-
-    def _same(self, name: str, other: str, expected: Array) -> Array:
-        """Return ``expected``, the matrix of ``other``; add a reason if ``name`` has another."""
-        found = self._tensors.take_if_there(name)
-        if found is not None and not np.array_equal(found, expected):
-            self._tensors.reasons.append(f"{name} is not {other}, as its configuration says")
-        return expected
 
     def take_positions(self) -> None:
         """Take the tables of positions, if there are any; other ones than sinusoids are learned."""
@@ -176,15 +169,10 @@ class _Weights:
 
     def take_stack(self, side: str) -> None:
         """Take all layers of the encoder or the decoder."""
-        prefix = "decoder_" if side == "decoder" else ""
-        count, d_ff = (
-            self.options.get(f"{prefix}{key}", self.options[key]) for key in ("num_layers", "d_ff")
-        )
         if self.options["norm"] == "pre":
             self.layers.take_norm(dotted(f"model.{side}.layer_norm"), f"{side}_norm")
-        for number in range(count):
-            theirs = f"model.{side}.layers.{number}"
-            if not self._tensors.has(f"{theirs}.fc1.weight"):
-                self._tensors.reasons.append(f"it has {number:,} layers of the {side}, not {count}")
-                return
-            self.layers.take_layer(names_of_layer(theirs, side), f"{side}_layers.{number}", d_ff)
+        self.layers.take_stack(side, self.options, _names)
+
+
+def _names(side: str, number: int) -> LayerNames:
+    return names_of_layer(side, number, "model.")

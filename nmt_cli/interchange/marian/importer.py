@@ -5,6 +5,7 @@ Biases that are all zero are left out.
 """
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -124,26 +125,19 @@ class _Weights:
 
     def _take_stack(self, side: str) -> None:
         """Take all layers of the encoder or the decoder."""
-        prefix = "decoder_" if side == "decoder" else ""
         options = self._options
-        count, d_ff = (
-            options.get(f"{prefix}{key}", options[key]) for key in ("num_layers", "d_ff")
-        )
         if options["embedding_norm"]:
             norm = _norm(f"{side}_emb", "_pre")
             self.layers.take_norm(norm, f"{SIDES[side]}_embedding.norm")
         if options["norm"] == "pre":
             self.layers.take_norm(_norm(f"{side}_top"), f"{side}_norm")
-        for number in range(count):
-            theirs = f"{side}_l{number + 1}"
-            if not self._tensors.has(f"{theirs}_ffn_W1"):
-                self._tensors.reasons.append(f"it has {number:,} layers of the {side}, not {count}")
-                return
-            names = _names(theirs, side, "_pre" if options["norm"] == "pre" else "")
-            self.layers.take_layer(names, f"{side}_layers.{number}", d_ff)
+        suffix = "_pre" if options["norm"] == "pre" else ""
+        self.layers.take_stack(side, options, partial(_names, suffix))
 
 
-def _names(layer: str, side: str, suffix: str) -> LayerNames:
+def _names(suffix: str, side: str, number: int) -> LayerNames:
+    layer = f"{side}_l{number + 1}"
+
     def attention(name: str) -> AttentionNames:
         queries, keys, values, output = (
             Pair(f"{layer}_{name}_W{part}", f"{layer}_{name}_b{part}") for part in "qkvo"

@@ -77,10 +77,6 @@ def _layer(side: str, number: int) -> LayerNames:
     )
 
 
-def _unused(side: str, number: int) -> tuple[str, ...]:
-    return ()
-
-
 _EMBEDDINGS = {side: f"{side}.embeddings.make_embedding" for side in SIDES}
 NAMES = Names(
     embeddings={side: f"{name}.emb_luts.0.weight" for side, name in _EMBEDDINGS.items()},
@@ -89,5 +85,4 @@ NAMES = Names(
     output=dotted("generator"),
     norms={side: dotted(f"{side}.layer_norm") for side in SIDES},
     layer=_layer,
-    unused=_unused,
 )

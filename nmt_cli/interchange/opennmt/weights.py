@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nmt_cli.corpus.normalization import Side
-from nmt_cli.interchange.arrays import SIDES, Array
+from nmt_cli.interchange.arrays import SIDES
 from nmt_cli.interchange.imported_model import tying, vocabulary_matrices
 from nmt_cli.interchange.known_sinusoids import known_sinusoids, sines_first
 from nmt_cli.interchange.layers_taken import (
@@ -50,7 +50,6 @@ class Names(NamedTuple):
     output: Pair
     norms: Mapping[str, Pair]
     layer: Callable[[str, int], LayerNames]
-    unused: Callable[[str, int], Iterable[str]]  # tensors of a layer that nothing is computed with
 
 
 class Embeddings(NamedTuple):
@@ -89,11 +88,11 @@ class WeightsTaken:
         if self._embeddings.is_shared:
             if size != of_source_size:
                 self._tensors.reasons.append("both languages share embeddings, but no vocabulary")
-            target = self._same(names["decoder"], names["encoder"], source)
+            target = self._tensors.take_same(names["decoder"], names["encoder"], source)
         else:
             target = self._tensors.take(names["decoder"], *shape)
         if self._embeddings.is_tied:
-            output = self._same(self._names.output.weight, names["decoder"], target)
+            output = self._tensors.take_same(self._names.output.weight, names["decoder"], target)
         else:
             output = self._tensors.take(self._names.output.weight, *shape)
         bias = np.zeros(size, np.float32)
@@ -110,13 +109,6 @@ class WeightsTaken:
         for name, matrix in vocabulary_matrices(source, target, output, tied).items():
             self.weights[name] = self._layers.columns(matrix)
         self.weights["output_bias"] = bias
-
-    def _same(self, name: str, other: str, expected: Array) -> Array:
-        """Return ``expected``, the matrix of ``other``; add a reason if ``name`` has another."""
-        found = self._tensors.take_if_there(name)
-        if found is not None and not np.array_equal(found, expected):
-            self._tensors.reasons.append(f"{name} is not {other}, as the options say")
-        return expected
 
     def take_positions(self) -> None:
         """Take learned positions, or see that the tables are the sinusoids of the options."""
@@ -135,7 +127,7 @@ class WeightsTaken:
                 continue
             flat = self._layers.columns(table.reshape(-1, self._d_model))
             if not self._tensors.is_wrong and known_sinusoids([flat], ROUNDING) != expected:
-                self._tensors.reasons.append(f"{name} is not {kind}, as the options say")
+                self._tensors.reasons.append(f"{name} is not {kind}, as its options say")
 
     def _take_learned(self) -> None:
         shift, counts = self._embeddings.position_shift, set()
@@ -151,21 +143,10 @@ class WeightsTaken:
             self._tensors.reasons.append("its sides have unlike numbers of positions")
         self.options |= {"positions": "learned", "max_positions": max(counts, default=1)}
 
-    def take_stack(self, side: str, attention_width: int | None = None) -> None:
+    def take_stack(self, side: str, attention_width: int) -> None:
         """Take all layers of the encoder or the decoder, and the norm behind them."""
-        prefix = "decoder_" if side == "decoder" else ""
-        count, d_ff = (
-            self.options.get(f"{prefix}{key}", self.options[key]) for key in ("num_layers", "d_ff")
-        )
         self._layers.take_norm(self._names.norms[side], f"{side}_norm")
-        for number in range(count):
-            names = self._names.layer(side, number)
-            if not self._tensors.has(names.inner.weight):
-                self._tensors.reasons.append(f"it has {number:,} layers of the {side}, not {count}")
-                return
-            self._layers.take_layer(names, f"{side}_layers.{number}", d_ff, attention_width)
-            for name in self._names.unused(side, number):
-                self._tensors.take_if_there(name)
+        self._layers.take_stack(side, self.options, self._names.layer, attention_width)
 
     def leave_out_zeros(self) -> None:
         """Leave out biases that are all zero, and enter into the options which are left."""
