@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from nmt_cli import cli
 from nmt_cli.commands import export
 from nmt_cli.errors import UserError
-from nmt_cli.interchange.refusals import keys_not_exported
+from nmt_cli.interchange.exported_keys import keys_not_exported
 from nmt_cli.model_directory import find_model, load_model
 from tests.interchange.test_verification import Imitation
 
@@ -133,7 +133,9 @@ def test_keys_that_no_export_knows_are_refused_unless_they_have_their_default(
 ):
     architecture = load_model(make_model()).settings.architecture
     assert list(keys_not_exported(architecture)) == []
-    monkeypatch.setattr("nmt_cli.interchange.refusals.EXPORTED_KEYS", frozenset({"d_k", "d_v"}))
+    monkeypatch.setattr(
+        "nmt_cli.interchange.exported_keys.EXPORTED_KEYS", frozenset({"d_k", "d_v"})
+    )
     reasons = list(keys_not_exported(architecture))
     assert "model.d_model 18 cannot be exported yet" in reasons
     assert not any("norm" in reason for reason in reasons)

@@ -12,8 +12,8 @@ from nmt_cli.extras import importing
 from nmt_cli.file_names import SENTENCEPIECE_MODEL, SOURCE_PIECES, TARGET_PIECES
 from nmt_cli.interchange.arrays import SIDES
 from nmt_cli.interchange.ctranslate2.layout import ctranslate2_variables, head_width
+from nmt_cli.interchange.exported_keys import keys_not_exported
 from nmt_cli.interchange.exported_model import ExportedModel
-from nmt_cli.interchange.refusals import keys_not_exported
 
 if TYPE_CHECKING:
     from nmt_cli.model_directory import LoadedModel

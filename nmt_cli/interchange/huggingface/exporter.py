@@ -19,10 +19,10 @@ from nmt_cli.file_names import (
     TARGET_SENTENCEPIECE,
     WEIGHTS,
 )
+from nmt_cli.interchange.exported_keys import keys_not_exported
 from nmt_cli.interchange.exported_model import ExportedModel
 from nmt_cli.interchange.huggingface.layout import has_pad, huggingface_tensors, is_marian
 from nmt_cli.interchange.length_penalties import nearest_length_penalty
-from nmt_cli.interchange.refusals import keys_not_exported
 from nmt_cli.recipe.model_config import ModelConfig
 
 if TYPE_CHECKING:

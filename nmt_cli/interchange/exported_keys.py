@@ -1,4 +1,4 @@
-"""Reasons why a model cannot be exported."""
+"""The keys of ``model`` that exports carry over; a model with another one cannot be exported."""
 
 from collections.abc import Iterator
 
