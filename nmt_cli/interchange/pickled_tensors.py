@@ -93,8 +93,8 @@ def tensors_by_name(found: Any, path: Path) -> dict[str, Tensor]:
     return {name: tensor.detach() for name, tensor in found.items()}
 
 
-def _calls(path: Path) -> Iterator[str]:
-    """Yield the names of functions in a file. Raises ValueError if it is damaged."""
+def content_of_pickle(path: Path) -> bytes:
+    """Return the pickle in a file. Raises BadZipFile or ValueError if torch did not write it."""
     with zipfile.ZipFile(path) as file:
         entries = file.infolist()
         pickles = [each for each in entries if each.filename.lower().endswith(".pkl")]
@@ -102,7 +102,12 @@ def _calls(path: Path) -> Iterator[str]:
             raise ValueError("torch writes one, and compresses nothing")
         if pickles[0].file_size > LARGEST_PICKLE:
             raise ValueError("it is too large")
-        content = file.read(pickles[0])
+        return file.read(pickles[0])
+
+
+def _calls(path: Path) -> Iterator[str]:
+    """Yield the names of functions in a file. Raises ValueError if it is damaged."""
+    content = content_of_pickle(path)
     if BYTES.replace(" ", "\n").encode() in content:
         _refuse_large_bytes(content)
     refuse_copies(content)

@@ -12,8 +12,8 @@ from nmt_cli.interchange.arrays import Array
 from nmt_cli.interchange.inert_objects import Inert, inert_mapping, members, unwrapped
 from nmt_cli.interchange.pickled_tensors import (
     BYTES,
-    LARGEST_PICKLE,
     StandIns,
+    content_of_pickle,
     read_pickle,
     tensors_by_name,
 )
@@ -93,11 +93,7 @@ def _pickle_of(path: Path) -> bytes:
         if not zipfile.is_zipfile(path):
             with path.open("rb") as stream:
                 return stream.read(START)
-        with zipfile.ZipFile(path) as file:
-            names = [each for each in file.infolist() if each.filename.endswith("data.pkl")]
-            if len(names) != 1 or names[0].compress_type or names[0].file_size > LARGEST_PICKLE:
-                return b""
-            return file.read(names[0])
+        return content_of_pickle(path)
     except (OSError, EOFError, ValueError, RuntimeError, zipfile.BadZipFile, struct.error):
         return b""
 

@@ -13,8 +13,8 @@ from nmt_cli.errors import UserError
 from nmt_cli.interchange.arrays import Array
 from nmt_cli.interchange.inert_objects import Inert
 from nmt_cli.interchange.pickled_tensors import (
-    LARGEST_PICKLE,
     StandIns,
+    content_of_pickle,
     read_pickle,
     tensors_by_name,
 )
@@ -39,7 +39,7 @@ class Checkpoint(NamedTuple):
 def is_checkpoint(path: Path) -> bool:
     """Return whether ``path`` is a checkpoint of OpenNMT-py's Transformer."""
     try:
-        return path.suffix == SUFFIX and path.is_file() and KNOWN_BY in _pickle_of(path)
+        return path.suffix == SUFFIX and path.is_file() and KNOWN_BY in content_of_pickle(path)
     except (OSError, zipfile.BadZipFile, ValueError):
         return False
 
@@ -64,18 +64,6 @@ def read_checkpoint(path: Path) -> Checkpoint:
         raise UserError(f"{path} holds tensors with old names beside the same with new names.")
     plain = {key: value for key, value in options.items() if isinstance(value, PLAIN)}
     return Checkpoint(plain, vocabulary, {new: tensors[name] for new, name in names.items()})
-
-
-def _pickle_of(path: Path) -> bytes:
-    """Return the pickle in a file. Raises ValueError if torch did not write the file."""
-    with zipfile.ZipFile(path) as file:
-        entries = file.infolist()
-        pickles = [each for each in entries if each.filename.lower().endswith(".pkl")]
-        if len(pickles) != 1 or any(each.compress_type for each in entries):
-            raise ValueError("torch writes one, and compresses nothing")
-        if pickles[0].file_size > LARGEST_PICKLE:
-            raise ValueError("it is too large")
-        return file.read(pickles[0])
 
 
 def _tensors(content: Mapping[Any, Any], path: Path) -> dict[str, Array]:
