@@ -26,6 +26,7 @@ from nmt_cli.interchange.ctranslate2.vocabularies import (
     marks_of,
     read_vocabularies,
 )
+from nmt_cli.interchange.import_refusal import refusing
 from nmt_cli.interchange.imported_model import ImportedModel, tying, vocabulary_matrices
 from nmt_cli.interchange.json_files import read_config
 from nmt_cli.interchange.sentencepiece_files import read_sentencepiece
@@ -52,18 +53,12 @@ def import_ctranslate2(folder: Path, files: TextFiles = NO_FILES) -> ImportedMod
     if not (folder / MODEL).is_file():
         raise UserError(f"{folder} has no {MODEL}; give the folder of a model of CTranslate2.")
     variables, config = read_variables(folder / MODEL), read_config(folder)
-    if variables.spec not in {*HEADS_OF_SPECS, "TransformerSpec"}:
-        raise _refusal(folder, f"it is a {variables.spec}, not a Transformer that translates")
-    if variables.revision not in REVISIONS:
-        raise _refusal(folder, f"the revision {variables.revision} of its names is not known")
-    try:
+    with refusing(folder):
+        if variables.spec not in {*HEADS_OF_SPECS, "TransformerSpec"}:
+            raise ValueError(f"it is a {variables.spec}, not a Transformer that translates")
+        if variables.revision not in REVISIONS:
+            raise ValueError(f"the revision {variables.revision} of its names is not known")
         return _model(variables, config, folder)
-    except ValueError as error:  # also values that no architecture has
-        raise _refusal(folder, " ".join(str(error).split())) from None
-
-
-def _refusal(folder: Path, reasons: str) -> UserError:
-    return UserError(f"{folder} cannot be imported: {reasons}.")
 
 
 def _model(variables: Variables, config: Mapping[str, Any], folder: Path) -> ImportedModel:

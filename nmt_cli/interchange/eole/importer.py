@@ -12,6 +12,7 @@ from nmt_cli.corpus.normalization import Side
 from nmt_cli.errors import DamagedError, UserError
 from nmt_cli.interchange.arrays import SIDES, Array
 from nmt_cli.interchange.eole.options import read_configuration
+from nmt_cli.interchange.import_refusal import refusing
 from nmt_cli.interchange.imported_model import ImportedModel
 from nmt_cli.interchange.json_files import CONFIG, read_config
 from nmt_cli.interchange.layers_taken import LayerNames, dotted
@@ -41,14 +42,11 @@ def import_eole(folder: Path, files: TextFiles = NO_FILES) -> ImportedModel:
         if not (folder / name).is_file():
             raise UserError(f"{folder} has no {name}; give the folder of a model of eole.")
     config = read_config(folder)
-    try:
+    with refusing(folder):
         configuration = read_configuration(config)
         tensors = _read_parts(folder)
         models = read_named_models(files) or _own_sentencepiece(folder, config)
         return make_model(tensors, NAMES, configuration, _read_vocabularies(folder), models)
-    except ValueError as error:  # also values that no architecture has
-        reasons = " ".join(str(error).split())
-        raise UserError(f"{folder} cannot be imported: {reasons}.") from None
 
 
 def _read_parts(folder: Path) -> dict[str, Array]:

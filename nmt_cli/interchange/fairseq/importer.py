@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from nmt_cli.errors import UserError
 from nmt_cli.interchange.arrays import SIDES
 from nmt_cli.interchange.fairseq.checkpoint import Checkpoint, find_checkpoint, read_checkpoint
 from nmt_cli.interchange.fairseq.names import OUTPUT, names_of_layer, with_new_names
 from nmt_cli.interchange.fairseq.options import Configuration, read_configuration
 from nmt_cli.interchange.fairseq.vocabularies import MARKS, Vocabularies, read_vocabularies
+from nmt_cli.interchange.import_refusal import refusing
 from nmt_cli.interchange.imported_model import ImportedModel, tying, vocabulary_matrices
 from nmt_cli.interchange.known_sinusoids import sines_first
 from nmt_cli.interchange.layers_taken import LayersTaken, dotted
@@ -37,11 +37,8 @@ def import_fairseq(path: Path, files: TextFiles = NO_FILES) -> ImportedModel:
     read, and DamagedError if a file is damaged.
     """
     checkpoint = read_checkpoint(find_checkpoint(path))
-    try:
+    with refusing(checkpoint.path):
         return _model(checkpoint, files)
-    except ValueError as error:  # also values that no architecture has
-        reasons = " ".join(str(error).split())
-        raise UserError(f"{checkpoint.path} cannot be imported: {reasons}.") from None
 
 
 def _model(checkpoint: Checkpoint, files: TextFiles) -> ImportedModel:

@@ -21,6 +21,7 @@ from nmt_cli.interchange.huggingface.vocabularies import (
     read_vocabularies,
     start_of_decoder,
 )
+from nmt_cli.interchange.import_refusal import refusing
 from nmt_cli.interchange.imported_model import ImportedModel, tying, vocabulary_matrices
 from nmt_cli.interchange.json_files import CONFIG, read_config
 from nmt_cli.interchange.known_sinusoids import known_sinusoids, sines_first
@@ -45,16 +46,13 @@ def import_huggingface(folder: Path, files: TextFiles = NO_FILES) -> ImportedMod
     files.refuse_any("Hugging Face")
     if not (folder / CONFIG).is_file():
         raise UserError(f"{folder} has no {CONFIG}; give the folder of a model of Hugging Face.")
-    try:
+    with refusing(folder):
         config = read_configuration(read_config(folder))
         tensors = TensorsTaken(read_tensors(folder))
         sizes: dict[Side, int] = {"source": config.sizes[0], "target": config.sizes[1]}
         models = read_sentencepiece(folder)
         vocabularies = read_vocabularies(folder, models, config.eos_id, sizes, tensors.reasons)
         return _model(config, tensors, vocabularies, models)
-    except ValueError as error:  # also values that no architecture has
-        reasons = " ".join(str(error).split())
-        raise UserError(f"{folder} cannot be imported: {reasons}.") from None
 
 
 def _model(

@@ -12,9 +12,9 @@ import numpy as np
 
 from nmt_cli import logs
 from nmt_cli.corpus.normalization import Side
-from nmt_cli.errors import UserError
 from nmt_cli.figures import counted
 from nmt_cli.interchange.arrays import SIDES, Array
+from nmt_cli.interchange.import_refusal import refusing
 from nmt_cli.interchange.imported_model import ImportedModel, tying, vocabulary_matrices
 from nmt_cli.interchange.known_sinusoids import sines_first
 from nmt_cli.interchange.layers_taken import AttentionNames, LayerNames, LayersTaken, Pair
@@ -42,16 +42,13 @@ def import_marian(path: Path, files: TextFiles = NO_FILES) -> ImportedModel:
     archive = read_archive(found.weights)
     settings = read_settings(archive.settings, f"{found.weights}: {SETTINGS}")
     tensors = TensorsTaken(archive.tensors)
-    try:
+    with refusing(found.weights):
         _refuse_quantized(archive.quantized, tensors.reasons)
         config = read_options(settings, tensors.reasons)
         taken = _Weights(tensors, config)
         vocabularies, models = read_vocabularies(found, taken.sizes(), tensors.reasons)
         taken.take_all(vocabularies)
         architecture = ModelConfig.model_validate(config.options)
-    except ValueError as error:  # also values that no architecture has
-        reasons = " ".join(str(error).split())
-        raise UserError(f"{found.weights} cannot be imported: {reasons}.") from None
     logs.info(f"Read {found}.")
     pieces = {side: vocabulary.pieces for side, vocabulary in vocabularies.items()}
     own = pieces["source"] if "source_vocabulary_size" in config.options else None

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from nmt_cli.errors import UserError
 from nmt_cli.interchange.arrays import SIDES
+from nmt_cli.interchange.import_refusal import refusing
 from nmt_cli.interchange.imported_model import ImportedModel
 from nmt_cli.interchange.layers_taken import LayerNames, dotted
 from nmt_cli.interchange.opennmt.checkpoint import read_checkpoint
@@ -32,14 +32,11 @@ def import_opennmt(path: Path, files: TextFiles = NO_FILES) -> ImportedModel:
     """
     files._replace(sentencepiece=None, target_sentencepiece=None).refuse_any("OpenNMT-py")
     checkpoint = read_checkpoint(path)
-    try:
+    with refusing(path):
         configuration = read_configuration(checkpoint.options)
         tokens = _tokens(checkpoint.vocabulary)
         models = read_named_models(files)
         return make_model(checkpoint.tensors, NAMES, configuration, tokens, models)
-    except ValueError as error:  # also values that no architecture has
-        reasons = " ".join(str(error).split())
-        raise UserError(f"{path} cannot be imported: {reasons}.") from None
 
 
 def _tokens(vocabulary: Mapping[str, Any]) -> Tokens:
