@@ -10,6 +10,7 @@ import torch
 
 from nmt_cli import logs
 from nmt_cli.atomic_files import directory_appearing_whole, read_manifest
+from nmt_cli.corpus import sentencepiece_tokenizer
 from nmt_cli.corpus.mapped_sentencepiece import MappedSentencePieceTokenizer
 from nmt_cli.corpus.normalization import Normalizer, Side
 from nmt_cli.corpus.tokenizer import load_tokenizer
@@ -31,6 +32,12 @@ ARCHITECTURES: dict[str, dict[str, Any]] = {
     "narrow-heads": {"d_k": 2, "d_v": 4, "tied_embeddings": "decoder"},
     "narrow-heads-pre-norm": {"d_k": 4, "d_v": 2, "norm": "pre", "tied_embeddings": "none"},
 }
+
+
+@pytest.fixture
+def untried(monkeypatch):
+    """Leave out the process that tries a SentencePiece model, which takes most of the time."""
+    monkeypatch.setattr(sentencepiece_tokenizer, "_survives_trial", lambda path: True)
 
 
 @pytest.fixture

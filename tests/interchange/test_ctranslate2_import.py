@@ -4,6 +4,7 @@ import io
 import json
 import os
 import re
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,6 @@ import torch
 from click.testing import CliRunner
 
 from nmt_cli import cli
-from nmt_cli.corpus import sentencepiece_tokenizer
 from nmt_cli.decoding.rescorer import Rescorer
 from nmt_cli.decoding.translator import Translator
 from nmt_cli.errors import DamagedError, UserError
@@ -21,6 +21,7 @@ from nmt_cli.interchange.ctranslate2.folder import read_variables
 from nmt_cli.interchange.ctranslate2.importer import import_ctranslate2
 from nmt_cli.model_directory import load_model
 from tests.architectures import OPTION_SETS, Formula, random_model
+from tests.interchange import import_command
 from tests.interchange.conftest import trained
 from tests.interchange.ctranslate2_files import binary, variables_of, write_folder
 
@@ -38,15 +39,11 @@ TRANSLITERATED = {
     "أ ح م د": ("a h m a d", [-0.05677, -0.00488, -0.08599, -0.57583, -0.00925, -0.05611]),
 }
 UNKNOWN = ("X ت", "a Q", [-8.570619, -24.760384, -7.539818])
+run_import = partial(import_command.run_import, program="ctranslate2")
 SIZE = 30
 TOKENS = [*(f"t{number}" for number in range(SIZE - 3)), "</s>", "<s>", "<unk>"]
 EXACT = [each for each in OPTION_SETS if each["d_k"] is None]  # keys are as wide as values there
 MARKS_FIRST = [SIZE - 1, SIZE - 2, SIZE - 3, *range(SIZE - 3)]  # of our rows in theirs
-
-
-def run_import(*arguments):
-    words = ["import", *map(str, arguments), "--from", "ctranslate2"]
-    return CliRunner().invoke(cli.main, words)
 
 
 @pytest.fixture(scope="module")
@@ -459,8 +456,7 @@ def test_a_start_that_the_model_lacks_never_comes(tmp_path, start, bos):
     assert not found.weights["output_weight"][1].any()
 
 
-def test_a_vocabulary_of_sentencepiece_needs_no_start(tmp_path, monkeypatch):
-    monkeypatch.setattr(sentencepiece_tokenizer, "_survives_trial", lambda path: True)
+def test_a_vocabulary_of_sentencepiece_needs_no_start(tmp_path, untried):
     model = without_start(tmp_path, "zeros", ["shared"])
     for name in ("source.spm", "target.spm"):
         (tmp_path / name).write_bytes(trained(tmp_path / "any", ["the cat sat on a mat"]))

@@ -16,7 +16,7 @@ from nmt_cli.interchange.text_files import TextFiles
 from nmt_cli.model_directory import load_model
 from tests.interchange.conftest import trained
 from tests.interchange.eole_files import CUT, SPECIALS, EoleModel
-from tests.interchange.test_huggingface_import import run_import
+from tests.interchange.import_command import assert_scores, run_import
 
 PAIRS = [("a b c d e", "u v w"), ("e", "x"), ("b b", "")]
 OPTIONS = [
@@ -30,12 +30,6 @@ OPTIONS = [
 ]
 
 
-@pytest.fixture
-def untried(monkeypatch):
-    """Leave out the process that tries a SentencePiece model, which takes most of the time."""
-    monkeypatch.setattr(sentencepiece_tokenizer, "_survives_trial", lambda path: True)
-
-
 def imported(folder, *options):
     result = run_import(folder, "--output", folder.parent / "ours", *options, program="eole")
     assert result.exit_code == 0, result.output
@@ -43,9 +37,7 @@ def imported(folder, *options):
 
 
 def same_scores(model, path, pairs=PAIRS):
-    found = Rescorer.load(path, device="cpu", precision="fp32").rescore(pairs)
-    for pair, one in zip(pairs, found, strict=True):
-        assert one.token_scores == pytest.approx(model.scores(*pair), abs=1e-4)
+    assert_scores(path, pairs, [model.scores(*pair) for pair in pairs])
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=lambda options: "-".join(map(str, options)))

@@ -22,8 +22,9 @@ from tests.interchange.fairseq_files import (
     random_tensors,
     write_model,
 )
+from tests.interchange.hostile_pickles import CALLS, calling, zipped
+from tests.interchange.import_command import run_import
 from tests.interchange.plain_transformer import Options, PlainTransformer
-from tests.interchange.test_huggingface_import import CALLS, calling, run_import, zipped
 from tests.interchange.test_huggingface_layout import side_of
 
 PRE = {"encoder_normalize_before": True, "decoder_normalize_before": True}

@@ -90,8 +90,7 @@ def test_shared_embeddings_have_one_vocabulary(tmp_path, words):
         import_fairseq(path)
 
 
-def test_a_sentencepiece_model_cuts_text_into_the_words_of_the_dictionary(tmp_path, monkeypatch):
-    monkeypatch.setattr(sentencepiece_tokenizer, "_survives_trial", lambda path: True)
+def test_a_sentencepiece_model_cuts_text_into_the_words_of_the_dictionary(tmp_path, untried):
     trained(tmp_path / "both", ["the cat sat on the mat", "a dog and the cat"])
     model = tmp_path / "both.model"
     processor = sentencepiece_tokenizer.load_processor(model.read_bytes(), "it")

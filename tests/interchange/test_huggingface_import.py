@@ -4,46 +4,29 @@ import io
 import json
 import re
 import zipfile
+from functools import partial
 
 import numpy as np
 import pytest
 import safetensors.torch
 import sentencepiece
 import torch
-from click.testing import CliRunner
 
-from nmt_cli import cli
 from nmt_cli.commands import export
-from nmt_cli.corpus import sentencepiece_tokenizer
 from nmt_cli.decoding.rescorer import Rescorer
 from nmt_cli.errors import DamagedError, UserError
 from nmt_cli.interchange.huggingface.folder import read_tensors
 from nmt_cli.interchange.huggingface.importer import import_huggingface
 from nmt_cli.interchange.imported_model import Languages
 from nmt_cli.model_directory import load_model
+from tests.interchange import import_command
+from tests.interchange.hostile_pickles import CALLS, calling, zipped
 from tests.interchange.test_huggingface_layout import EXPORTABLE, marian_positions
 
-# Each would write a file if it ran.
-CALLS = [
-    *("os.system", "posix.system", "os.popen", "subprocess.Popen"),
-    *("subprocess.getoutput", "builtins.eval", "builtins.exec", "builtins.__import__"),
-    *("builtins.getattr", "builtins.open", "importlib.import_module", "runpy.run_path"),
-    *("functools.partial", "operator.attrgetter", "operator.methodcaller", "pickle.loads"),
-    *("shutil.rmtree", "pathlib.Path", "torch.load", "torch.hub.load"),
-    *(
-        "torch._utils._rebuild_device_tensor_from_numpy",
-        "builtins.bytearray",
-        "code.interact",
-        "pty.spawn",
-    ),
-]
 TEXTS = [("the cat sat", "a dog and"), ("", "mat"), ("on the mat", "")]
+run_import = partial(import_command.run_import, program="huggingface")
 # Heads narrower than d_model / num_heads come back as wide as those.
 SAME = [each for each in EXPORTABLE if not {"d_k", "d_v"} & each.keys()]
-
-
-def run_import(*arguments, program="huggingface"):
-    return CliRunner().invoke(cli.main, ["import", *map(str, arguments), "--from", program])
 
 
 def exported(model, name="theirs"):
@@ -74,12 +57,6 @@ def same_scores(one, other):
 
 def ids(options):
     return "-".join(map(str, options))
-
-
-@pytest.fixture
-def untried(monkeypatch):
-    """Leave out the process that tries a SentencePiece model, which takes most of the time."""
-    monkeypatch.setattr(sentencepiece_tokenizer, "_survives_trial", lambda path: True)
 
 
 @pytest.mark.usefixtures("untried")
@@ -233,22 +210,6 @@ def test_values_that_do_not_fit_are_refused(folder, file, values, reason):
     with pytest.raises(UserError, match=re.escape(reason)) as caught:
         import_huggingface(folder)
     assert "\n" not in str(caught.value)
-
-
-def calling(name, marker):
-    """Return a pickle that calls a function with a command as its argument."""
-    module, _, function = name.rpartition(".")
-    argument = f"touch {marker}".encode()
-    return (
-        b"\x80\x02c" + f"{module}\n{function}\n".encode()
-        + b"X" + len(argument).to_bytes(4, "little") + argument + b"\x85R."
-    )  # fmt: skip
-
-
-def zipped(path, content, compression=zipfile.ZIP_STORED):
-    with zipfile.ZipFile(path, "w", compression) as file:
-        file.writestr("archive/data.pkl", content)
-        file.writestr("archive/version", "3\n")
 
 
 @pytest.mark.parametrize("name", CALLS)

@@ -10,7 +10,7 @@ import torch
 from nmt_cli.errors import DamagedError, UserError
 from nmt_cli.interchange.inert_objects import Inert, inert_mapping, members, unwrapped
 from nmt_cli.interchange.pickled_tensors import BYTES, read_pickle, read_pickled_tensors
-from tests.interchange.test_huggingface_import import zipped
+from tests.interchange.hostile_pickles import zipped
 
 OWN = f"{__name__} Marked"
 STAND_INS = {

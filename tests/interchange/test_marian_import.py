@@ -3,14 +3,12 @@
 import re
 import tracemalloc
 import zipfile
+from functools import partial
 
 import numpy as np
 import pytest
 import sentencepiece
-from click.testing import CliRunner
 
-from nmt_cli import cli
-from nmt_cli.corpus import sentencepiece_tokenizer
 from nmt_cli.decoding.rescorer import Rescorer
 from nmt_cli.errors import DamagedError, UserError
 from nmt_cli.interchange.imported_model import Languages
@@ -18,7 +16,9 @@ from nmt_cli.interchange.marian.archive import read_archive
 from nmt_cli.interchange.marian.importer import import_marian
 from nmt_cli.interchange.text_files import TextFiles
 from nmt_cli.model_directory import load_model
+from tests.interchange import import_command
 from tests.interchange.conftest import trained
+from tests.interchange.hostile_pickles import CALLS, calling
 from tests.interchange.marian_models import (
     SOURCE,
     TARGET,
@@ -27,8 +27,8 @@ from tests.interchange.marian_models import (
     write_npz,
     write_vocabulary,
 )
-from tests.interchange.test_huggingface_import import CALLS, calling
 
+run_import = partial(import_command.run_import, program="marian")
 MODELS = [
     {},
     {"norm": "pre", "tied": "all", "activation": "relu"},
@@ -42,12 +42,6 @@ PAIRS = [
     ("s1 s1", "t9 t0 t9 t9 t2"),
     ("what s2", "t3 what"),
 ]
-
-
-@pytest.fixture
-def untried(monkeypatch):
-    """Leave out the process that tries a SentencePiece model, which takes most of the time."""
-    monkeypatch.setattr(sentencepiece_tokenizer, "_survives_trial", lambda path: True)
 
 
 @pytest.fixture
@@ -79,10 +73,6 @@ def spoil(path, change=None, **settings):
         key = key.replace("_", "-")
         text = re.sub(rf"^{key}: .*\n", "", text, flags=re.M) + f"{key}: {value}\n"
     write_npz(path / "model.npz", (change or dict)(tensors), text)
-
-
-def run_import(*arguments):
-    return CliRunner().invoke(cli.main, ["import", *map(str, arguments), "--from", "marian"])
 
 
 @pytest.mark.parametrize("options", MODELS, ids=lambda options: "-".join(map(str, options)))

@@ -10,15 +10,15 @@ import safetensors.torch
 import sentencepiece
 import torch
 
-from nmt_cli.corpus import sentencepiece_tokenizer
 from nmt_cli.decoding.rescorer import Rescorer
 from nmt_cli.errors import DamagedError, UserError
 from nmt_cli.interchange.opennmt.importer import import_opennmt
 from nmt_cli.interchange.text_files import TextFiles
 from tests.interchange.conftest import trained
 from tests.interchange.eole_files import CUT, SPECIALS
+from tests.interchange.hostile_pickles import CALLS, calling, zipped
+from tests.interchange.import_command import assert_scores, run_import
 from tests.interchange.opennmt_files import OpenNmtModel
-from tests.interchange.test_huggingface_import import CALLS, calling, run_import, zipped
 
 PAIRS = [("a b c d e", "u v w"), ("e", "x"), ("b b", "")]
 BIAS = ("generator",)
@@ -33,9 +33,7 @@ NORM = re.compile(r"(.*layer_norm(_\d)?)\.(weight|bias)")
 
 
 def same_scores(model, path, pairs=PAIRS):
-    found = Rescorer.load(path, device="cpu", precision="fp32").rescore(pairs)
-    for pair, one in zip(pairs, found, strict=True):
-        assert one.token_scores == pytest.approx(model.theirs.scores(*pair), abs=1e-4)
+    assert_scores(path, pairs, [model.theirs.scores(*pair) for pair in pairs])
 
 
 def imported(checkpoint, *options):
@@ -101,8 +99,7 @@ def test_half_precision_becomes_fp32(tmp_path):
     same_scores(model, imported(model.write(tmp_path / "model.pt")))
 
 
-def test_a_named_sentencepiece_model_cuts_the_text(tmp_path, monkeypatch):
-    monkeypatch.setattr(sentencepiece_tokenizer, "_survives_trial", lambda path: True)
+def test_a_named_sentencepiece_model_cuts_the_text(tmp_path, untried):
     content = trained(tmp_path / "spm", ["the cat sat on the mat", "a dog and the cat"])
     processor = sentencepiece.SentencePieceProcessor(model_proto=content)
     tokens = [*SPECIALS, *processor.id_to_piece(list(range(2, processor.get_piece_size())))]

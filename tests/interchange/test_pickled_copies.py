@@ -13,7 +13,7 @@ from nmt_cli.errors import DamagedError
 from nmt_cli.interchange.huggingface.folder import PICKLED, read_tensors
 from nmt_cli.interchange.opennmt.checkpoint import read_checkpoint
 from nmt_cli.interchange.pickled_copies import refuse_copies
-from tests.interchange.test_huggingface_import import zipped
+from tests.interchange.hostile_pickles import zipped
 
 # A list that is kept, and what could be made of it again and again.
 KEPT = b"\x80\x02](K\x01K\x02eq\x01"

@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from nmt_cli.decoding.rescorer import Rescorer
 from nmt_cli.model_directory import load_model
-from tests.interchange.test_huggingface_import import run_import
+from tests.interchange.import_command import assert_scores, run_import
 from tests.interop.own_environment import python_with, run_script
 
 HERE = Path(__file__).parent
@@ -21,9 +20,7 @@ def same_as_eole(folder, output):
     assert result.exit_code == 0, result.output
     expected = json.loads((folder / "scores.json").read_text())
     pairs = [(each["source"], each["target"]) for each in expected]
-    found = Rescorer.load(output, device="cpu", precision="fp32").rescore(pairs)
-    for one, other in zip(found, expected, strict=True):
-        assert one.token_scores == pytest.approx(other["scores"], abs=1e-4)
+    assert_scores(output, pairs, [each["scores"] for each in expected])
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -6,11 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from nmt_cli import cli
 from nmt_cli.corpus import sentencepiece_tokenizer
-from nmt_cli.decoding.rescorer import Rescorer
+from tests.interchange.import_command import assert_scores, run_import
 from tests.interop.make_marian import MODELS, VERSION, make_models
 
 FIXTURES = Path(__file__).parent / "marian"
@@ -23,17 +21,14 @@ def untried(monkeypatch):
 
 
 def scores_agree(theirs, ours):
-    result = CliRunner().invoke(cli.main, ["import", str(theirs), "--output", str(ours)])
+    result = run_import(theirs, "--output", ours)
     assert result.exit_code == 0, result.output
     source, target = (
         (theirs / f"{name}.txt").read_text().splitlines() for name in ("source", "target")
     )
     expected = json.loads((theirs / "scores.json").read_text())
     assert len(expected) == len(source) == 10
-    rescorer = Rescorer.load(ours, device="cpu", precision="fp32")
-    found = rescorer.rescore(list(zip(source, target, strict=True)))
-    for one, scores in zip(found, expected, strict=True):
-        assert one.token_scores == pytest.approx(scores, abs=1e-4)
+    assert_scores(ours, list(zip(source, target, strict=True)), expected)
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -1,0 +1,18 @@
+"""Runs the command ``import``, and checks what its model computes."""
+
+import pytest
+from click.testing import CliRunner
+
+from nmt_cli import cli
+from nmt_cli.decoding.rescorer import Rescorer
+
+
+def run_import(*arguments, program="auto"):
+    return CliRunner().invoke(cli.main, ["import", *map(str, arguments), "--from", program])
+
+
+def assert_scores(model, pairs, expected):
+    """Assert that an imported model gives the tokens of ``pairs`` these log-probabilities."""
+    found = Rescorer.load(model, device="cpu", precision="fp32").rescore(pairs)
+    for one, scores in zip(found, expected, strict=True):
+        assert one.token_scores == pytest.approx(scores, abs=1e-4)
