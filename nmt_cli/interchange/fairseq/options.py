@@ -4,6 +4,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from nmt_cli.interchange.option_values import count, shown
+
 ARCHITECTURES = ("transformer", "transformer_tiny", "transformer_align")
 # Names of architectures that start so are sizes of the same class.
 SIZES_OF = ("transformer_iwslt_de_en", "transformer_wmt_en_de", "transformer_vaswani_wmt_en_")
@@ -21,7 +23,6 @@ OTHER_WAYS = (
 # Old checkpoints of pre-norm models with these versions, or none, have no norm after the layers.
 LAST_WITHOUT_NORM = {"encoder": 1.0, "decoder": 2.0}
 DEFAULTS = {"embed_dim": 512, "ffn_embed_dim": 2048, "layers": 6, "attention_heads": 8}
-LARGEST = 10_000_000
 LANGUAGE = re.compile(r"[\w.-]{1,100}")
 
 
@@ -42,16 +43,16 @@ def read_configuration(
 
     ``versions`` are those of the encoder and the decoder.
     """
-    reasons = [f"its {key} is {_shown(theirs[key])}" for key in OTHER_WAYS if theirs.get(key)]
+    reasons = [f"its {key} is {shown(theirs[key])}" for key in OTHER_WAYS if theirs.get(key)]
     kind = theirs.get("arch") or theirs.get("_name") or "transformer"
     if not isinstance(kind, str) or not (kind in ARCHITECTURES or kind.startswith(SIZES_OF)):
-        reasons.append(f"its architecture is {_shown(kind)}, which is not fairseq's transformer")
+        reasons.append(f"its architecture is {shown(kind)}, which is not fairseq's transformer")
     job = task.get("task") or task.get("_name") or "translation"
     if job != "translation":
-        reasons.append(f"its task is {_shown(job)}, not translation")
+        reasons.append(f"its task is {shown(job)}, not translation")
     activation = theirs.get("activation_fn", "relu")
     if not isinstance(activation, str) or activation not in ACTIVATIONS:
-        reasons.append(f"its activation_fn is {_shown(activation)}")
+        reasons.append(f"its activation_fn is {shown(activation)}")
     options: dict[str, Any] = {
         "norm": _norm(theirs, versions, reasons),
         "norm_epsilon": EPSILON,
@@ -113,18 +114,9 @@ def _count(theirs: Mapping[str, Any], key: str, default: int, reasons: list[str]
     value = theirs.get(key)
     if value is None or (isinstance(value, str) and value.startswith("${")):
         return default  # a reference to what the default stands for
-    if type(value) is int and 1 <= value <= LARGEST:
-        return value
-    reasons.append(f"its {key} is {_shown(value)}")
-    return 1
+    return count(theirs, key, "it", reasons)
 
 
 def _language(value: Any) -> str | None:
     """Return the code of a language, or None if it is not fit for the name of a file."""
     return value if isinstance(value, str) and LANGUAGE.fullmatch(value) else None
-
-
-def _shown(value: Any) -> str:
-    """Return a value of a file for a message."""
-    shown = ascii(value) if isinstance(value, str | int | float) else type(value).__name__
-    return shown.strip("'")[:80]
