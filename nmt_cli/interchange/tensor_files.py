@@ -1,6 +1,6 @@
 """Reads the tensors of a file in fp32; nothing in it is executed."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,18 @@ def read_safetensors(path: Path) -> dict[str, Array]:
         raise UserError(f"{path} cannot be read: {error.strerror}.") from None
     except (SafetensorError, ValueError, KeyError) as error:
         raise DamagedError(f"{path} is damaged: {' '.join(str(error).split())}.") from None
+
+
+def read_parts(paths: Iterable[Path]) -> dict[str, Array]:
+    """Return the tensors of several files; raises UserError if two hold one of the same name."""
+    found: dict[str, Array] = {}
+    for path in paths:
+        part = read_safetensors(path)
+        twice = sorted(found.keys() & part.keys())
+        if twice:
+            raise UserError(f"{path} holds {twice[0]}, which another part holds, too.")
+        found |= part
+    return found
 
 
 def as_fp32(tensors: Mapping[str, Tensor], path: Path) -> dict[str, Array]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from nmt_cli.corpus.normalization import Side
 from nmt_cli.errors import DamagedError, UserError
-from nmt_cli.interchange.arrays import SIDES, Array
+from nmt_cli.interchange.arrays import SIDES
 from nmt_cli.interchange.eole.options import read_configuration
 from nmt_cli.interchange.import_refusal import refusing
 from nmt_cli.interchange.imported_model import ImportedModel
@@ -20,7 +20,7 @@ from nmt_cli.interchange.opennmt.model import make_model
 from nmt_cli.interchange.opennmt.vocabularies import Tokens
 from nmt_cli.interchange.opennmt.weights import Names, attention_names
 from nmt_cli.interchange.sentencepiece_files import read_models, read_named_models
-from nmt_cli.interchange.tensor_files import read_safetensors
+from nmt_cli.interchange.tensor_files import read_parts
 from nmt_cli.interchange.text_files import NO_FILES, TextFiles
 
 WEIGHTS, VOCABULARY = "model.00.safetensors", "vocab.json"
@@ -44,21 +44,9 @@ def import_eole(folder: Path, files: TextFiles = NO_FILES) -> ImportedModel:
     config = read_config(folder)
     with refusing(folder):
         configuration = read_configuration(config)
-        tensors = _read_parts(folder)
+        tensors = read_parts(sorted(folder.glob(PARTS)))
         models = read_named_models(files) or _own_sentencepiece(folder, config)
         return make_model(tensors, NAMES, configuration, _read_vocabularies(folder), models)
-
-
-def _read_parts(folder: Path) -> dict[str, Array]:
-    """Return the tensors of all files. Raises ValueError if two files have one of the same name."""
-    found: dict[str, Array] = {}
-    for path in sorted(folder.glob(PARTS)):
-        part = read_safetensors(path)
-        twice = sorted(found.keys() & part.keys())
-        if twice:
-            raise ValueError(f"{path.name} holds {twice[0]}, which another part holds, too")
-        found |= part
-    return found
 
 
 def _read_vocabularies(folder: Path) -> Tokens:

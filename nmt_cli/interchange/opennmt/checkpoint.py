@@ -18,7 +18,7 @@ from nmt_cli.interchange.pickled_tensors import (
     read_pickle,
     tensors_by_name,
 )
-from nmt_cli.interchange.tensor_files import as_fp32, read_safetensors
+from nmt_cli.interchange.tensor_files import as_fp32, read_parts
 
 SUFFIX = ".pt"
 KNOWN_BY = b"pos_ffn_activation_fn"  # an option of its Transformers, which no other program has
@@ -82,13 +82,7 @@ def _beside(path: Path) -> dict[str, Array]:
     files = [path.parent / name for name in names if name.endswith(".safetensors")]
     if not files:
         raise UserError(f"{path} has no weights, and there are none in {start}safetensors.")
-    found: dict[str, Array] = {}
-    for file in files:
-        part = read_safetensors(file)
-        if found.keys() & part.keys():
-            raise UserError(f"{file} holds a tensor that another part holds, too.")
-        found |= part
-    return found
+    return read_parts(files)
 
 
 def _new_name(name: str) -> str:
