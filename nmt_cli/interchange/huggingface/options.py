@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from nmt_cli.interchange.huggingface.exporter import EPSILON
+from nmt_cli.interchange.option_values import LARGEST, shown
 
 TYPES = {"marian": "post", "pegasus": "pre"}  # and the place of their norms
 ACTIVATIONS = {
@@ -35,17 +36,17 @@ class Configuration(NamedTuple):
 def read_configuration(config: Mapping[str, Any]) -> Configuration:
     """Return what a configuration says. Raises ValueError with all reasons against it."""
     kind = config.get("model_type")
-    if kind not in TYPES:
+    if not isinstance(kind, str) or kind not in TYPES:
         known = " and ".join(TYPES)
-        raise ValueError(f"its model_type is {kind}, and only {known} can be imported")
+        raise ValueError(f"its model_type is {shown(kind)}, and only {known} can be imported")
     reasons = [
-        f"its {key} is {config[key]}, which the class {kind} does not compute"
+        f"its {key} is {shown(config[key])}, which the class {kind} does not compute"
         for key, values in IMPLIED.items()
         if config.get(key, values[kind]) != values[kind]
     ]
     activation = config.get("activation_function", "gelu")
     if not isinstance(activation, str) or activation not in ACTIVATIONS:
-        reasons.append(f"its activation_function is {activation}")
+        reasons.append(f"its activation_function is {shown(activation)}")
     if config.get("quantization_config"):
         reasons.append("its weights are quantized")
     counts = _Counts({**DEFAULTS[kind], **config}, reasons)
@@ -96,7 +97,7 @@ class _Counts:
         value = self._config.get(key)
         if isinstance(value, list) and len(value) == 1:
             value = value[0]
-        if type(value) is int and least <= value <= 10_000_000:
+        if type(value) is int and least <= value <= LARGEST:
             return value
-        self.reasons.append(f"its {key} is {value}")
+        self.reasons.append(f"its {key} is {shown(value)}")
         return max(1, least)
