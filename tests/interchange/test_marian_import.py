@@ -19,7 +19,7 @@ from nmt_cli.model_directory import load_model
 from tests.interchange import import_command
 from tests.interchange.conftest import trained
 from tests.interchange.hostile_pickles import CALLS, calling
-from tests.interchange.marian_models import (
+from tests.interchange.marian_files import (
     SOURCE,
     TARGET,
     plain,

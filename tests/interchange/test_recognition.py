@@ -4,9 +4,7 @@ import json
 import re
 
 import pytest
-from click.testing import CliRunner
 
-from nmt_cli import cli
 from nmt_cli.atomic_files import read_manifest
 from nmt_cli.errors import DamagedError, UserError
 from nmt_cli.interchange.recognition import program_of
@@ -14,6 +12,8 @@ from tests.architectures import random_model
 from tests.interchange.conftest import AVERAGE
 from tests.interchange.ctranslate2_files import binary, variables_of, write_folder
 from tests.interchange.eole_files import EoleModel
+from tests.interchange.fairseq_files import write_model as write_fairseq_model
+from tests.interchange.import_command import run_import
 from tests.interchange.opennmt_files import OpenNmtModel
 from tests.interchange.test_ctranslate2_import import SIZE, TOKENS
 from tests.interchange.test_huggingface_import import exported
@@ -21,7 +21,7 @@ from tests.interchange.test_marian_import import write_folder as write_folder_of
 
 
 def imported(folder, output):
-    result = CliRunner().invoke(cli.main, ["import", str(folder), "--output", str(output)])
+    result = run_import(folder, "--output", output)
     assert result.exit_code == 0, result.output
     return read_manifest(output)["imported"]["program"]
 
@@ -38,6 +38,8 @@ def test_each_program_is_recognized(make_model, tmp_path):
     assert imported(EoleModel().write(tmp_path / "eole"), tmp_path / "five") == "eole"
     path = OpenNmtModel(biases=("generator",)).write(tmp_path / "model.pt")
     assert imported(path, tmp_path / "six") == "opennmt-py"
+    path, _ = write_fairseq_model(tmp_path / "fairseq")
+    assert imported(path, tmp_path / "seven") == "fairseq"
 
 
 @pytest.mark.parametrize(

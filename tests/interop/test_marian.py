@@ -9,7 +9,7 @@ import pytest
 
 from nmt_cli.corpus import sentencepiece_tokenizer
 from tests.interchange.import_command import assert_scores, run_import
-from tests.interop.make_marian import MODELS, VERSION, make_models
+from tests.interop.marian_models import MODELS, VERSION, make_models
 
 FIXTURES = Path(__file__).parent / "marian"
 

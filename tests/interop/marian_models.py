@@ -1,6 +1,6 @@
 """Makes random models with Marian itself, and writes its scores of given translations.
 
-python -m tests.interop.make_marian PYTHON FOLDER
+python -m tests.interop.marian_models PYTHON FOLDER
 
 PYTHON is the interpreter of an environment in which pymarian is installed; FOLDER gets a folder for
 each model.
