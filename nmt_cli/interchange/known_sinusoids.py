@@ -5,6 +5,7 @@ from itertools import product
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nmt_cli.interchange.arrays import Array
 from nmt_cli.model.embeddings import sinusoids
@@ -16,6 +17,11 @@ FIRST_POSITIONS = range(4)
 def sines_first(d_model: int) -> Array:
     """Return the places of the even dimensions, then those of the odd ones."""
     return np.concatenate([np.arange(0, d_model, 2), np.arange(1, d_model, 2)])
+
+
+def order_from_sines_first(d_model: int) -> NDArray[np.intp]:
+    """Return the places of our dimensions in vectors with the sines first."""
+    return np.argsort(sines_first(d_model))
 
 
 def known_sinusoids(tables: Collection[Array], tolerance: float) -> dict[str, Any] | None:

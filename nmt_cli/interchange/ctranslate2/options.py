@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nmt_cli.interchange.arrays import SIDES, Array
-from nmt_cli.interchange.known_sinusoids import known_sinusoids
+from nmt_cli.interchange.known_sinusoids import known_sinusoids, order_from_sines_first
 from nmt_cli.interchange.tensors_taken import TensorsTaken
 
 ACTIVATIONS = {0: "relu", 1: "gelu_tanh", 2: "swish", 3: "gelu"}
@@ -87,7 +87,7 @@ def take_positions(tensors: TensorsTaken, d_model: int) -> Positions:
     tables = [table for name in names if (table := tensors.take_if_there(name)) is not None]
     halves = None
     if d_model % 2 == 0:
-        halves = np.arange(d_model).reshape(2, -1).T.ravel()
+        halves = order_from_sines_first(d_model)
         if not tables:
             return Positions({"sinusoid_frequencies": "tensor2tensor", "first_position": 1}, halves)
     shapes = {table.shape for table in tables}

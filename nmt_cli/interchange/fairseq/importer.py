@@ -7,8 +7,6 @@ Its sinusoids have the sines of all frequencies before the cosines, where ours h
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from nmt_cli.interchange.arrays import SIDES
 from nmt_cli.interchange.fairseq.checkpoint import Checkpoint, find_checkpoint, read_checkpoint
 from nmt_cli.interchange.fairseq.names import OUTPUT, names_of_layer, with_new_names
@@ -16,7 +14,7 @@ from nmt_cli.interchange.fairseq.options import Configuration, read_configuratio
 from nmt_cli.interchange.fairseq.vocabularies import MARKS, Vocabularies, read_vocabularies
 from nmt_cli.interchange.import_refusal import refusing
 from nmt_cli.interchange.imported_model import ImportedModel, tying, vocabulary_matrices
-from nmt_cli.interchange.known_sinusoids import sines_first
+from nmt_cli.interchange.known_sinusoids import order_from_sines_first
 from nmt_cli.interchange.layers_taken import LayersTaken, dotted
 from nmt_cli.interchange.tensors_taken import TensorsTaken
 from nmt_cli.interchange.text_files import NO_FILES, TextFiles
@@ -72,7 +70,7 @@ class _Weights:
         self._config, self._tensors = config, tensors
         self.options: dict[str, Any] = dict(config.options)
         self._d_model: int = self.options["d_model"]
-        order = None if config.is_learned else np.argsort(sines_first(self._d_model))
+        order = None if config.is_learned else order_from_sines_first(self._d_model)
         self.layers = LayersTaken(tensors, self._d_model, order)
         self.weights = self.layers.weights
 

@@ -24,7 +24,7 @@ from nmt_cli.interchange.huggingface.vocabularies import (
 from nmt_cli.interchange.import_refusal import refusing
 from nmt_cli.interchange.imported_model import ImportedModel, tying, vocabulary_matrices
 from nmt_cli.interchange.json_files import CONFIG, read_config
-from nmt_cli.interchange.known_sinusoids import known_sinusoids, sines_first
+from nmt_cli.interchange.known_sinusoids import known_sinusoids, order_from_sines_first
 from nmt_cli.interchange.layers_taken import LayerNames, LayersTaken, dotted
 from nmt_cli.interchange.sentencepiece_files import PEGASUS_MODEL, read_sentencepiece
 from nmt_cli.interchange.tensors_taken import TensorsTaken
@@ -83,7 +83,7 @@ class _Weights:
         self._config, self._tensors = config, tensors
         self.options: dict[str, Any] = dict(config.options)
         self._d_model: int = self.options["d_model"]
-        self.layers = LayersTaken(tensors, self._d_model, np.argsort(sines_first(self._d_model)))
+        self.layers = LayersTaken(tensors, self._d_model, order_from_sines_first(self._d_model))
         self.weights = self.layers.weights
 
     def take_embeddings(self, vocabularies: Vocabularies) -> None:

@@ -16,7 +16,7 @@ from nmt_cli.figures import counted
 from nmt_cli.interchange.arrays import SIDES, Array
 from nmt_cli.interchange.import_refusal import refusing
 from nmt_cli.interchange.imported_model import ImportedModel, tying, vocabulary_matrices
-from nmt_cli.interchange.known_sinusoids import sines_first
+from nmt_cli.interchange.known_sinusoids import order_from_sines_first
 from nmt_cli.interchange.layers_taken import AttentionNames, LayerNames, LayersTaken, Pair
 from nmt_cli.interchange.marian.archive import SETTINGS, read_archive
 from nmt_cli.interchange.marian.files import find_files
@@ -65,7 +65,7 @@ class _Weights:
         target = source if config.is_shared else self._take_matrix("decoder_Wemb")
         self._matrices: dict[Side, Array] = {"source": source, "target": target}
         has_sinusoids = self._options["positions"] == "sinusoidal" and not tensors.is_wrong
-        order = np.argsort(sines_first(self._d_model)) if has_sinusoids else None
+        order = order_from_sines_first(self._d_model) if has_sinusoids else None
         self.layers = LayersTaken(tensors, self._d_model, order)
 
     def _take_matrix(self, name: str) -> Array:

@@ -14,7 +14,7 @@ import numpy as np
 from nmt_cli.corpus.normalization import Side
 from nmt_cli.interchange.arrays import SIDES
 from nmt_cli.interchange.imported_model import tying, vocabulary_matrices
-from nmt_cli.interchange.known_sinusoids import known_sinusoids, sines_first
+from nmt_cli.interchange.known_sinusoids import known_sinusoids, order_from_sines_first
 from nmt_cli.interchange.layers_taken import (
     AttentionNames,
     LayerNames,
@@ -73,7 +73,7 @@ class WeightsTaken:
         self._d_model: int = options["d_model"]
         order = None
         if embeddings.positions == CONCATENATED and self._d_model % 2 == 0:
-            order = np.argsort(sines_first(self._d_model))
+            order = order_from_sines_first(self._d_model)
         self._layers = LayersTaken(tensors, self._d_model, order, may_lack_biases=True)
         self.weights = self._layers.weights
 
