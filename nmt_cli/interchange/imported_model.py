@@ -8,7 +8,7 @@ import torch
 
 from nmt_cli.atomic_files import Partial
 from nmt_cli.corpus.mapped_sentencepiece import MappedSentencePieceTokenizer
-from nmt_cli.corpus.normalization import Normalizer, Side
+from nmt_cli.corpus.normalization import SIDES, Normalizer, Side
 from nmt_cli.corpus.tokenizer import Tokenizer
 from nmt_cli.corpus.whitespace_tokenizer import WhitespaceTokenizer
 from nmt_cli.errors import UserError
@@ -97,8 +97,7 @@ def write_model(
 def _refuse_unfit(tokenizer: Tokenizer) -> None:
     if not isinstance(tokenizer, MappedSentencePieceTokenizer):
         return
-    sides: tuple[Side, ...] = ("source", "target")
-    for side in sides:
+    for side in SIDES:
         share = tokenizer.share_in_vocabulary(side)
         if share < LEAST_SHARE:
             raise UserError(

@@ -1,4 +1,4 @@
-"""Stand-ins for the objects of another program in a pickle, which hold what it says and do nothing.
+"""Stand-ins for the objects of another program in a pickle: they hold attributes, and run nothing.
 
 The classes of these objects need not be installed, and none of them is imported.
 """

@@ -139,7 +139,7 @@ class LayersTaken:
     def _put(self, ours: str, parts: Linear) -> None:
         self.weights.update({f"{ours}.{part}": array for part, array in parts.items()})
 
-    # What stands for a missing tensor may be as large as the configuration says, so that nothing
+    # What stands for a missing tensor may be as large as the configuration states, so that nothing
     # is computed any more once one is missing.
     def _joined(self, *linears: Linear) -> Linear:
         if self._tensors.is_wrong:

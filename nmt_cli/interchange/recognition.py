@@ -1,4 +1,4 @@
-"""Which program a folder with a model is of."""
+"""Recognizes the program that made a model."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The files beside a model of another program that say what its token numbers mean."""
+"""The vocabularies and SentencePiece models that the user names for an import."""
 
 from pathlib import Path
 from typing import NamedTuple

@@ -128,9 +128,7 @@ def test_all_reasons_are_listed(make_model, tmp_path, monkeypatch):
         export.run(make_model(), output_format="ctranslate2", output=tmp_path / "out")
 
 
-def test_keys_that_no_export_knows_are_refused_unless_they_have_their_default(
-    make_model, monkeypatch
-):
+def test_keys_without_an_export_are_refused_unless_they_have_their_default(make_model, monkeypatch):
     architecture = load_model(make_model()).settings.architecture
     assert list(keys_not_exported(architecture)) == []
     monkeypatch.setattr(

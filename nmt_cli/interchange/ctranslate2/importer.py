@@ -100,7 +100,7 @@ def _embeddings(side: str, tensors: TensorsTaken) -> str:
 
 
 class _Weights:
-    """Our weights, taken one by one; what they say of the architecture enters ``options``."""
+    """Our weights, taken one by one; ``options`` gets what follows for the architecture."""
 
     def __init__(
         self, variables: Variables, tensors: TensorsTaken, options: dict[str, Any]

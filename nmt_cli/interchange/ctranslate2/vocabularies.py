@@ -42,7 +42,7 @@ def read_vocabularies(
 ) -> dict[Side, Vocabulary]:
     """Return the vocabulary of each side; ``sizes`` are the rows of its matrix.
 
-    What speaks against them is added to ``reasons``.
+    The reasons against them are added to ``reasons``.
     """
     shared = read_vocabulary(folder, "shared")
     are_words, found = sentencepiece_files(folder) is None, {}

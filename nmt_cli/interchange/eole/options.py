@@ -30,7 +30,7 @@ PLAIN: dict[str, tuple[Any, ...]] = {
 
 
 def read_configuration(config: Mapping[str, Any]) -> Configuration:
-    """Return what a configuration says. Raises ValueError with all reasons against it."""
+    """Return the configuration. Raises ValueError with all reasons against it."""
     model = config.get("model")
     if not isinstance(model, dict):
         raise ValueError("its config.json has no section model")

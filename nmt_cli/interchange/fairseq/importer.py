@@ -25,7 +25,7 @@ POSITIONS = {side: f"{side}.embed_positions.weight" for side in SIDES}
 FIRST_POSITION = MARKS.index("<pad>") + 1  # earlier rows of tables belong to padding
 SINUSOIDS = {"sinusoid_frequencies": "tensor2tensor", "first_position": FIRST_POSITION}
 DERIVED = ("_float_tensor", "weights")  # of the sinusoids, which fairseq computes anew
-FIRST_VERSION = 1.0  # of checkpoints that do not say it
+FIRST_VERSION = 1.0  # of checkpoints without one
 
 
 def import_fairseq(path: Path, files: TextFiles = NO_FILES) -> ImportedModel:
@@ -64,7 +64,7 @@ def _model(checkpoint: Checkpoint, files: TextFiles) -> ImportedModel:
 
 
 class _Weights:
-    """Our weights, taken one by one; what they say of the architecture enters ``options``."""
+    """Our weights, taken one by one; ``options`` gets what follows for the architecture."""
 
     def __init__(self, config: Configuration, tensors: TensorsTaken) -> None:
         self._config, self._tensors = config, tensors

@@ -27,7 +27,7 @@ LANGUAGE = re.compile(r"[\w.-]{1,100}")
 
 
 class Configuration(NamedTuple):
-    """What the options say of a model."""
+    """The architecture of a model, from its options."""
 
     options: dict[str, Any]  # of our architecture
     languages: tuple[str | None, str | None]
@@ -39,7 +39,7 @@ class Configuration(NamedTuple):
 def read_configuration(
     theirs: Mapping[str, Any], task: Mapping[str, Any], versions: Mapping[str, float]
 ) -> Configuration:
-    """Return what options say. Raises ValueError with all reasons against it.
+    """Return the configuration. Raises ValueError with all reasons against it.
 
     ``versions`` are those of the encoder and the decoder.
     """

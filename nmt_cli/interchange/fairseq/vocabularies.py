@@ -40,7 +40,7 @@ def read_vocabularies(
 ) -> Vocabularies:
     """Return the vocabularies, from ``files`` or from the folder of ``checkpoint``.
 
-    What speaks against them is added to ``reasons``. Raises UserError if a file is not found or
+    The reasons against them are added to ``reasons``. Raises UserError if a file is not found or
     cannot be read, DamagedError if one is damaged.
     """
     models = read_named_models(files)
@@ -84,7 +84,7 @@ def _read_symbols(path: Path) -> list[str]:
     """Return the symbols of a dictionary by id.
 
     One that no text has, since a later one has its spelling or since it holds white space, gets a
-    name that tells its id. Raises UserError if it cannot be read, DamagedError if it is damaged.
+    name with its id. Raises UserError if it cannot be read, DamagedError if it is damaged.
     """
     text = as_text(read_content(path, "; is it a vocabulary?"), path)
     text = text.replace("\r\n", "\n").replace("\r", "\n")

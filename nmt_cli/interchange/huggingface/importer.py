@@ -77,7 +77,7 @@ def _model(
 
 
 class _Weights:
-    """Our weights, taken one by one; what they say of the architecture enters ``options``."""
+    """Our weights, taken one by one; ``options`` gets what follows for the architecture."""
 
     def __init__(self, config: Configuration, tensors: TensorsTaken) -> None:
         self._config, self._tensors = config, tensors

@@ -23,7 +23,7 @@ IMPLIED = {"normalize_embedding": {"marian": False, "pegasus": False},
 
 
 class Configuration(NamedTuple):
-    """What ``config.json`` says of a model."""
+    """The architecture of a model, from ``config.json``."""
 
     options: dict[str, Any]  # of our architecture
     sizes: tuple[int, int]  # rows of the embeddings of source and target
@@ -34,7 +34,7 @@ class Configuration(NamedTuple):
 
 
 def read_configuration(config: Mapping[str, Any]) -> Configuration:
-    """Return what a configuration says. Raises ValueError with all reasons against it."""
+    """Return the configuration. Raises ValueError with all reasons against it."""
     kind = config.get("model_type")
     if not isinstance(kind, str) or kind not in TYPES:
         known = " and ".join(TYPES)

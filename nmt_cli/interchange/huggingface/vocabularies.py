@@ -34,8 +34,8 @@ def read_vocabularies(
 ) -> Vocabularies:
     """Return the vocabularies; ``sizes`` are the rows of their matrices.
 
-    Without a file of their own, they are those of the SentencePiece model in ``models``. What
-    speaks against them is added to ``reasons``. Raises as ``read_ids`` does.
+    Without a file of their own, they are those of the SentencePiece model in ``models``. The
+    reasons against them are added to ``reasons``. Raises as ``read_ids`` does.
     """
     config = read_config(folder, "tokenizer_config.json")
     names = {key: _name(config.get(f"{key}_token"), name) for key, name in NAMES.items()}

@@ -20,7 +20,7 @@ from nmt_cli.interchange.known_sinusoids import order_from_sines_first
 from nmt_cli.interchange.layers_taken import AttentionNames, LayerNames, LayersTaken, Pair
 from nmt_cli.interchange.marian.archive import SETTINGS, read_archive
 from nmt_cli.interchange.marian.files import find_files
-from nmt_cli.interchange.marian.options import Configuration, read_options, read_settings
+from nmt_cli.interchange.marian.options import Configuration, read_configuration, read_settings
 from nmt_cli.interchange.marian.vocabularies import read_vocabularies
 from nmt_cli.interchange.tensors_taken import NAMED, TensorsTaken
 from nmt_cli.interchange.text_files import NO_FILES, TextFiles
@@ -44,7 +44,7 @@ def import_marian(path: Path, files: TextFiles = NO_FILES) -> ImportedModel:
     tensors = TensorsTaken(archive.tensors)
     with refusing(found.weights):
         _refuse_quantized(archive.quantized, tensors.reasons)
-        config = read_options(settings, tensors.reasons)
+        config = read_configuration(settings, tensors.reasons)
         taken = _Weights(tensors, config)
         vocabularies, models = read_vocabularies(found, taken.sizes(), tensors.reasons)
         taken.take_all(vocabularies)
@@ -56,7 +56,7 @@ def import_marian(path: Path, files: TextFiles = NO_FILES) -> ImportedModel:
 
 
 class _Weights:
-    """Our weights, taken one by one; what they say of the architecture enters ``options``."""
+    """Our weights, taken one by one; ``options`` gets what follows for the architecture."""
 
     def __init__(self, tensors: TensorsTaken, config: Configuration) -> None:
         self._tensors, self._config, self._options = tensors, config, config.options
@@ -89,7 +89,7 @@ class _Weights:
         """Take the matrix of the softmax and its bias, and put the pieces in our order."""
         source, target = self._matrices.values()
         size, output, bias = len(target), target, np.zeros(len(target), np.float32)
-        if not size:  # the matrix is missing, which says nothing against the others
+        if not size:  # it is missing; the others are not unknown then
             for name in (OUTPUT, OLD_OUTPUT, BIAS):
                 self._tensors.take_if_there(name)
             return

@@ -36,7 +36,7 @@ COUNT = re.compile(r"[0-9]{1,7}")
 
 
 class Configuration(NamedTuple):
-    """What the settings say of a model."""
+    """The architecture of a model, from its settings."""
 
     options: dict[str, Any]  # of our architecture
     is_shared: bool  # both embeddings are one matrix
@@ -58,7 +58,7 @@ def read_settings(text: str, name: str) -> dict[str, Any]:
     return tree.value
 
 
-def read_options(settings: Mapping[str, Any], reasons: list[str]) -> Configuration:
+def read_configuration(settings: Mapping[str, Any], reasons: list[str]) -> Configuration:
     """Return the options; add to ``reasons`` what our architecture cannot represent.
 
     Raises ValueError with all reasons if it is no Transformer at all.

@@ -34,7 +34,7 @@ def read_vocabularies(
 ) -> tuple[dict[Side, Vocabulary], dict[Side, bytes] | None]:
     """Return the vocabularies, and the SentencePiece models; ``sizes`` are the rows of matrices.
 
-    What speaks against them is added to ``reasons``. Raises UserError if a file cannot be read,
+    The reasons against them are added to ``reasons``. Raises UserError if a file cannot be read,
     DamagedError if it is damaged.
     """
     paths = files.sentencepiece

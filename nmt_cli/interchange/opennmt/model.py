@@ -1,4 +1,4 @@
-"""Makes a model of what was read from one of eole or OpenNMT-py."""
+"""Makes our model from the tensors, options and tokens of one of eole or OpenNMT-py."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -14,7 +14,7 @@ from nmt_cli.recipe.model_config import ModelConfig
 
 
 class Configuration(NamedTuple):
-    """What the options of a model there say."""
+    """The architecture of a model, from its options."""
 
     options: dict[str, Any]  # of our architecture
     embeddings: Embeddings

@@ -33,7 +33,7 @@ EACH_SIDE = {"layers": ("enc_layers", "dec_layers"), "hidden_size": ("enc_hid_si
 
 
 def read_configuration(opt: Mapping[str, Any]) -> Configuration:
-    """Return what the options say. Raises ValueError with all reasons against it."""
+    """Return the configuration. Raises ValueError with all reasons against it."""
     stated = DEFAULTS | dict(opt)
     reasons = [
         f"its {key} is {shown(opt.get(key))}"

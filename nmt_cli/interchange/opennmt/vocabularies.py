@@ -25,7 +25,7 @@ def read_tokens(
 ) -> tuple[dict[Side, Vocabulary], str]:
     """Return the vocabularies and ``model.decoder_start``.
 
-    What speaks against them is added to ``reasons``.
+    The reasons against them are added to ``reasons``.
     """
     starts_with_end = tokens.start == tokens.end
     start = tokens.other_start if starts_with_end else tokens.start
@@ -59,7 +59,7 @@ def _in_our_order(
 ) -> Vocabulary:
     """Return the vocabulary of a side with ``marks``, the names of our three, in front.
 
-    What speaks against it is added to ``reasons``, such as a mark that it lacks if ``needs_marks``.
+    The reasons against it are added to ``reasons``; a missing mark is one if ``needs_marks``.
     """
     places = {token: place for place, token in enumerate(tokens)}
     if len(places) < len(tokens):

@@ -1,7 +1,7 @@
 """Takes the weights of models of eole and of OpenNMT-py, whose tensors have other names.
 
 Both normalize before each sub-layer, and after the last one. Their projections have biases or not,
-as their options say, and those have not always been saved; so the tensors decide.
+as their options state, but these were not always saved, so the tensors decide.
 """
 
 import re
@@ -53,7 +53,7 @@ class Names(NamedTuple):
 
 
 class Embeddings(NamedTuple):
-    """What the options there say of embeddings."""
+    """The embeddings of a model, from its options."""
 
     positions: str  # a name in SINUSOIDS, or LEARNED
     is_shared: bool  # the target's matrix is the source's
@@ -63,7 +63,7 @@ class Embeddings(NamedTuple):
 
 
 class WeightsTaken:
-    """Our weights, taken one by one; what they say of the architecture enters ``options``."""
+    """Our weights, taken one by one; ``options`` gets what follows for the architecture."""
 
     def __init__(
         self, tensors: TensorsTaken, names: Names, options: dict[str, Any], embeddings: Embeddings
