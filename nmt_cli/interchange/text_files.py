@@ -15,14 +15,18 @@ class TextFiles(NamedTuple):
     target_sentencepiece: Path | None = None
 
     def refuse_any(self, program: str) -> None:
-        """Raise UserError if the user names a file; models of ``program`` hold them all."""
+        """Raise UserError if the user names a file; models of ``program`` have their own."""
         for name, path in self._asdict().items():
             if path is not None:
                 option = f"--{name.replace('_', '-')}"
                 raise UserError(
-                    f"{option} {path} has no use: models of {program} hold these files in their "
-                    "folder, and those are read; leave it out."
+                    f"{option} {path} has no use: models of {program} have their own, and that is "
+                    "read; leave it out."
                 )
+
+    def refuse_vocabularies(self, program: str) -> None:
+        """Raise UserError as ``refuse_any`` does, unless only SentencePiece models are named."""
+        self._replace(sentencepiece=None, target_sentencepiece=None).refuse_any(program)
 
 
 NO_FILES = TextFiles()

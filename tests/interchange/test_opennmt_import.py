@@ -187,7 +187,9 @@ def test_wrong_tensors_and_vocabularies_are_refused(tmp_path):
 def test_other_files_are_refused(tmp_path):
     with pytest.raises(UserError, match="is no file; give a checkpoint of OpenNMT-py"):
         import_opennmt(tmp_path)
-    with pytest.raises(UserError, match="--source-vocabulary x has no use"):
+    with pytest.raises(
+        UserError, match="--source-vocabulary x has no use: models of OpenNMT-py have their own"
+    ):
         import_opennmt(tmp_path, TextFiles(source_vocabulary=Path("x")))
     torch.save([1], tmp_path / "list.pt")
     with pytest.raises(UserError, match="is no checkpoint of OpenNMT-py 3"):

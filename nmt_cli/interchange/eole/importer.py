@@ -37,7 +37,7 @@ def import_eole(folder: Path, files: TextFiles = NO_FILES) -> ImportedModel:
     Raises UserError with all reasons if it is none that can be imported, or if a file cannot be
     read, and DamagedError if a file is damaged.
     """
-    files._replace(sentencepiece=None, target_sentencepiece=None).refuse_any("eole")
+    files.refuse_vocabularies("eole")
     for name in (CONFIG, VOCABULARY, WEIGHTS):
         if not (folder / name).is_file():
             raise UserError(f"{folder} has no {name}; give the folder of a model of eole.")

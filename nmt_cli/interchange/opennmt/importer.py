@@ -30,7 +30,7 @@ def import_opennmt(path: Path, files: TextFiles = NO_FILES) -> ImportedModel:
     Raises UserError with all reasons if it is none that can be imported, or if a file cannot be
     read, and DamagedError if a file is damaged.
     """
-    files._replace(sentencepiece=None, target_sentencepiece=None).refuse_any("OpenNMT-py")
+    files.refuse_vocabularies("OpenNMT-py")
     checkpoint = read_checkpoint(path)
     with refusing(path):
         configuration = read_configuration(checkpoint.options)
