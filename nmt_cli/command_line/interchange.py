@@ -27,11 +27,15 @@ from nmt_cli.command_line.options import (
 @click.option("--output", type=PATH, required=True, help="Folder to write.")
 @click.option(
     "--quantization",
+    type=click.Choice(
+        [
+            *("float32", "float16", "bfloat16"),
+            *("int8", "int8_float32", "int8_float16", "int8_bfloat16", "int16"),
+        ]
+    ),
     default="float32",
     show_default=True,
-    metavar="TYPE",
-    help="Type of the weights: float16 or bfloat16; for ctranslate2 also int8, int16, "
-    "int8_float32, int8_float16 or int8_bfloat16.",
+    help="Type of the weights; those of huggingface are the first three.",
 )
 @click.option(
     "--verify",

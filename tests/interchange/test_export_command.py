@@ -4,10 +4,12 @@ import json
 import sys
 from types import SimpleNamespace
 
+import click
 import pytest
 from click.testing import CliRunner
 
 from nmt_cli import cli
+from nmt_cli.command_line import interchange
 from nmt_cli.commands import export
 from nmt_cli.errors import UserError
 from nmt_cli.interchange.exported_keys import keys_not_exported
@@ -113,12 +115,18 @@ def test_sentences_without_a_check_are_refused(tmp_path):
     assert run(tmp_path, *options, "--sentences", tmp_path / "text").exit_code == 2
 
 
-def test_another_quantization_is_refused(make_model, tmp_path):
-    result = run(
-        make_model(), "--format=ctranslate2", "--output", tmp_path / "o", "--quantization=int4"
-    )
+def test_the_quantizations_of_the_command_are_those_of_the_programs(make_model, tmp_path):
+    option = next(each for each in interchange.export.params if each.name == "quantization")
+    assert isinstance(option.type, click.Choice)
+    choices = [each.quantizations for each in export.FORMATS.values()]
+    assert set(option.type.choices) == {name for names in choices for name in names}
+    options = ("--format=huggingface", "--output", tmp_path / "o")
+    result = run(tmp_path, *options, "--quantization=int4")
+    assert result.exit_code == 2
+    assert "'int4' is not one of 'float32', 'float16', 'bfloat16', 'int8'" in result.stderr
+    result = run(make_model(), *options, "--quantization=int8")
     assert result.exit_code == 1
-    assert "--quantization int4 is not one of CTranslate2; give one of float32" in result.stderr
+    assert "--quantization int8 is not one of Hugging Face; give one of float32" in result.stderr
 
 
 def test_all_reasons_are_listed(make_model, tmp_path, monkeypatch):
