@@ -12,7 +12,7 @@ from nmt_cli.errors import DamagedError
 from nmt_cli.file_names import CHECKPOINT_GLOB, CHECKPOINTS, METRICS, SESSIONS
 from nmt_cli.formats import NewerFormatError
 from nmt_cli.missing_paths import missing_hint
-from nmt_cli.proposed_commands import as_argument
+from nmt_cli.proposed_commands import as_argument, command, unused_name
 
 # Values of "kind" in manifests.
 PREPARED = "prepared"
@@ -24,6 +24,11 @@ EXPORT = "export"  # of a model, for another program
 MODEL_KINDS = ("regular", "final", "safety", "average")
 SHOWN = 5  # folders in a message
 LEVELS_ABOVE = 3
+# Files by which models of other programs are known, without reading them.
+OF_OTHERS = (
+    *("model.bin", "pytorch_model.bin", "generation_config.json", "model.00.safetensors"),
+    *("*.npz", "*.pt"),
+)
 
 Wanted = Literal["model", "run", "prepared corpus"]
 
@@ -57,6 +62,9 @@ def what_to_give(path: Path, wanted: Wanted) -> str:
     """
     if not path.exists():
         return f"{wanted} {path} not found{missing_hint(path)}; give {DESCRIPTIONS[wanted]}."
+    if wanted == "model" and is_of_others(path):
+        done = command("nmt-cli", "import", path, "--output", unused_name(Path("imported")))
+        return f"{path} is not a model of nmt-cli; if it is one of another program, run: {done}"
     below, above = _below(path, FITS[wanted]), _above(path, FITS[wanted])
     if below and above and _holds_checkpoints(path):
         meant = f"{_shown(above)} or one of them, such as {_shown(below[-1])}"
@@ -67,6 +75,14 @@ def what_to_give(path: Path, wanted: Wanted) -> str:
     else:
         meant = _shown(above) if above is not None else DESCRIPTIONS[wanted]
     return f"{path} {_description(path, wanted)}; give {meant}."
+
+
+def is_of_others(path: Path) -> bool:
+    """Return whether ``path`` may be a model of another program, by the names of files."""
+    if not path.is_dir():
+        return any(path.match(name) for name in OF_OTHERS)
+    is_ours = kind_of(path) is not None or is_run(path) or _holds_checkpoints(path)
+    return not is_ours and any(any(path.glob(name)) for name in OF_OTHERS)
 
 
 def not_a_run(path: Path) -> str | None:

@@ -34,7 +34,7 @@ from nmt_cli.file_names import (
     TOKENIZER_FILES,
     WEIGHTS,
 )
-from nmt_cli.folders import MODEL_KINDS, is_model, is_run, what_to_give
+from nmt_cli.folders import MODEL_KINDS, is_model, is_of_others, is_run, what_to_give
 from nmt_cli.formats import INT8
 from nmt_cli.locks import restore_replaced
 from nmt_cli.model.format_1 import weights_of_today
@@ -236,7 +236,7 @@ def find_model(path: Path) -> Path:
     restore_replaced(path)
     if not path.exists():
         raise UserError(what_to_give(path, "model"))
-    is_alone = not (path / CHECKPOINTS).is_dir()
+    is_alone = not (path / CHECKPOINTS).is_dir() and not is_of_others(path)
     if is_alone and ((path / MANIFEST).exists() or (path / WEIGHTS).exists()):
         if str(read_manifest(path).get("kind")) not in MODEL_KINDS:
             raise UserError(what_to_give(path, "model"))

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from nmt_cli.atomic_files import write_manifest
+from nmt_cli.errors import DamagedError, UserError
 from nmt_cli.folders import not_a_run, what_to_give
 from nmt_cli.formats import NewerFormatError
 from nmt_cli.model_directory import find_model
@@ -130,3 +131,37 @@ def test_a_checkpoint_of_a_newer_format_is_a_checkpoint(newer):
         (checkpoints / f"step-0000000{step}/manifest.json").write_text(json.dumps(manifest))
     assert what_to_give(checkpoints, "run") == f"{checkpoints} holds checkpoints; give runs/base."
     assert not_a_run(checkpoints) == "holds checkpoints"
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["model.bin", "config.json"],
+        ["model.safetensors", "generation_config.json"],
+        ["model.npz"],
+        ["model.00.safetensors"],
+        ["checkpoint_best.pt"],
+    ],
+)
+def test_models_of_other_programs_are_to_be_imported(project, names):
+    make(Path("their's"))
+    for name in names:
+        Path("their's", name).touch()
+    Path("imported").touch()
+    with pytest.raises(UserError) as caught:
+        find_model(Path("their's"))
+    assert str(caught.value) == (
+        "their's is not a model of nmt-cli; if it is one of another program, run: "
+        """nmt-cli import 'their'"'"'s' --output imported-2"""
+    )
+    if names[0].endswith(".pt"):
+        with pytest.raises(UserError, match="is not a model of nmt-cli; if it is one of another"):
+            find_model(Path("their's", names[0]))
+
+
+def test_a_model_that_lacks_its_manifest_is_damaged(project):
+    make(Path("model"))
+    for name in ("model.safetensors", "config.json"):
+        Path("model", name).touch()
+    with pytest.raises(DamagedError, match="manifest"):
+        find_model(Path("model"))
