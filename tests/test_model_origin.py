@@ -231,6 +231,18 @@ def test_what_contradicts_the_model_is_refused_in_one_line(folder, override, mes
     assert read_recipe("./tune.yaml", ["model.d_model=20", "model.source_eos=false"])
 
 
+def test_a_model_that_parses_is_trained_on_trees_only(folder):
+    theirs = Path(__file__).parent / "formats/format_3/treebank/run/average"
+    message = (
+        f"--set: model.from: {theirs} parses, which only trees can train further; give "
+        "data.treebank, or name another model"
+    )
+    with pytest.raises(RecipeError, match=f"^{re.escape(message)}[^\n]*$"):
+        read_recipe("./tune.yaml", [f"model.from={theirs}"])
+    trees = ["data.treebank.notation=angles", "validation.bleu=off"]
+    assert read_recipe("./tune.yaml", [f"model.from={theirs}", *trees]).recipe.data.treebank
+
+
 def test_two_models_to_start_from_are_refused(folder):
     write_parent(folder / "parent")
     with pytest.raises(UserError, match=r"from parent, so that --init-from parent cannot be used"):

@@ -16,6 +16,7 @@ from nmt_cli.recipe.schema import ONLY_FOR_TRAINING, Recipe, TokenizerConfig
 from nmt_cli.recipe.yaml_tree import Finding, KeyPath, Place, Tree, error_of, shortened
 
 FROM: KeyPath = ("model", "from")
+TREEBANK: KeyPath = ("data", "treebank")
 LARGEST_CONFIG = 1_000_000  # bytes
 DROPOUTS = {"dropout", "attention_dropout", "relu_dropout"}  # not in a model directory
 ARCHITECTURE = [name for name in ModelConfig.model_fields if name not in DROPOUTS]
@@ -52,7 +53,8 @@ def adopt_model(tree: Tree) -> Adopted:
     if not isinstance(folder, str) or not folder or _is_resolved(tree.value):
         return Adopted(tree, {}, [])
     try:
-        decided = _decided_by(Path(folder))
+        has_trees = _at(tree.value, TREEBANK) is not None
+        decided = _decided_by(Path(folder), has_trees=has_trees)
     except _NoModelError as error:
         finding = Finding(place_of(FROM, tree.places), dotted(FROM), str(error))
         raise error_of([*tree.findings, finding]) from None
@@ -76,7 +78,7 @@ def adopt_model(tree: Tree) -> Adopted:
 
 
 class _NoModelError(Exception):
-    """The folder holds no model that can be read."""
+    """The folder holds no model that can be read, or none for this recipe."""
 
 
 def _is_resolved(value: Any) -> bool:
@@ -84,8 +86,11 @@ def _is_resolved(value: Any) -> bool:
     return has_tokenizer and set(ARCHITECTURE) <= set(value["model"])
 
 
-def _decided_by(folder: Path) -> dict[KeyPath, Any]:
-    """Return the keys of a recipe that the model in ``folder`` decides, with JSON values."""
+def _decided_by(folder: Path, *, has_trees: bool) -> dict[KeyPath, Any]:
+    """Return the keys of a recipe that the model in ``folder`` decides, with JSON values.
+
+    Raises _NoModelError for a model that parses, unless the recipe ``has_trees`` to train on.
+    """
     content = _read_config(folder)
     try:
         text, theirs = content["text"], dict(content["architecture"])
@@ -95,6 +100,11 @@ def _decided_by(folder: Path) -> dict[KeyPath, Any]:
         raise _NoModelError(
             f"{folder / CONFIG} is not that of our models; name one, or import this one before"
         ) from None
+    if content.get("trees") is not None and not has_trees:
+        raise _NoModelError(
+            f"{folder} parses, which only trees can train further; give {dotted(TREEBANK)}, or "
+            "name another model"
+        )
     theirs.pop("vocabulary_size", None)
     architecture = {**_defaults(ModelConfig, ARCHITECTURE), **theirs}
     names = [name for name in TokenizerConfig.model_fields if name not in ONLY_FOR_TRAINING]
