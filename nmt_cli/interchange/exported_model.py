@@ -32,6 +32,7 @@ class ExportedModel(NamedTuple):
     eos_id: int
     start_id: int  # the decoder's first token; if it is not eos_id, no output has it
     has_two_spms: bool = False  # a SentencePiece model for each language
+    imported_from: str | None = None  # the program that the weights are of, as --from has it
 
     @classmethod
     def of(cls, loaded: LoadedModel) -> ExportedModel:
@@ -50,6 +51,7 @@ class ExportedModel(NamedTuple):
             tokenizer.eos_id,
             start_id(loaded.settings.architecture, tokenizer),
             isinstance(tokenizer, MappedSentencePieceTokenizer),
+            loaded.manifest.get("imported", {}).get("program"),
         )
 
     @property

@@ -26,23 +26,30 @@ def model_card(
     was_verified = "It was not verified."
     if verification is not None:
         was_verified = verification.as_sentence()
+    made = "trained"
+    if model.imported_from is not None:
+        made = f"imported (`--from {model.imported_from}`)"
     blocks = [
         "\n".join(["---", *card.front_matter, "---"]) if card.front_matter else "",
         f"# {text.source_language} to {text.target_language}, for {card.program}",
-        "A Transformer that nmt-cli trained and exported, with weights in "
-        f"{quantization}. {was_verified}",
+        f"A Transformer that nmt-cli {made} and exported, with weights in {quantization}. "
+        f"{was_verified}",
         "## Use",
         f"```python\n{card.usage}\n```",
         "## The text",
-        _listed(_about_text(settings)),
+        _listed(_about_text(model)),
         "## What differs from nmt-cli translate",
         _listed([_about_length_penalty(settings), *card.differences]),
     ]
     return "\n\n".join(block for block in blocks if block) + "\n"
 
 
-def _about_text(settings: ModelSettings) -> list[str]:
-    text, done = settings.text, []
+def _about_text(model: ExportedModel) -> list[str]:
+    settings, done = model.settings, []
+    text = settings.text
+    untouched = "The text was not normalized in training."
+    if model.imported_from is not None:
+        untouched = "How the text was normalized in training is not known here."
     if text.normalization.nfc:
         done.append("composed to Unicode NFC")
     if text.normalization.punctuation:
@@ -53,7 +60,7 @@ def _about_text(settings: ModelSettings) -> list[str]:
     facts = [
         f"In training, the text was first {' and then '.join(done)}. Do the same with the source."
         if done
-        else "The text was not normalized in training.",
+        else untouched,
         "Tabs and other white space have to become single spaces.",
     ]
     if text.type == "whitespace":

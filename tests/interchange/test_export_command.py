@@ -12,7 +12,10 @@ from nmt_cli import cli
 from nmt_cli.command_line import interchange
 from nmt_cli.commands import export
 from nmt_cli.errors import UserError
+from nmt_cli.interchange.ctranslate2.card import card_of_ctranslate2
 from nmt_cli.interchange.exported_keys import keys_not_exported
+from nmt_cli.interchange.exported_model import ExportedModel
+from nmt_cli.interchange.model_card import model_card
 from nmt_cli.model_directory import find_model, load_model
 from tests.interchange.test_verification import Imitation
 
@@ -59,6 +62,19 @@ def test_a_verified_export_has_a_card_and_a_manifest(make_model, tmp_path, imita
     assert again.exit_code == 0
     with pytest.raises(UserError, match="is a model that was exported for another program, not a"):
         find_model(output)
+
+
+def test_the_card_of_an_imported_model_says_that_it_was_imported(make_model):
+    loaded = load_model(make_model())
+    cards = []
+    for facts in ({}, {"imported": {"program": "marian", "path": "theirs"}}):
+        exported = ExportedModel.of(loaded._replace(manifest={**loaded.manifest, **facts}))
+        card = card_of_ctranslate2(exported)
+        cards.append(model_card(exported, card, "float32", None))
+    assert "A Transformer that nmt-cli trained and exported, with weights in float32." in cards[0]
+    assert "A Transformer that nmt-cli imported (`--from marian`) and exported, with" in cards[1]
+    assert "The text was not normalized in training." in cards[0]
+    assert "How the text was normalized in training is not known here." in cards[1]
 
 
 def test_a_failed_verification_leaves_nothing(make_model, tmp_path, imitated):
