@@ -16,6 +16,7 @@ from nmt_cli.interchange.opennmt.importer import import_opennmt
 from nmt_cli.interchange.recognition import program_of
 from nmt_cli.interchange.text_files import NO_FILES, TextFiles
 from nmt_cli.locks import claimed
+from nmt_cli.missing_paths import missing_hint
 from nmt_cli.proposed_commands import command
 
 AUTO = "auto"
@@ -50,6 +51,8 @@ def run(
         if force and output.exists() and not is_model(output, {"average"}):
             raise UserError(f"{output} exists and is not such a model; choose another --output.")
         refuse_directory(output, replace=force)
+        if not path.exists():
+            raise UserError(f"{path} not found{missing_hint(path)}.")
         if program == AUTO:
             program = program_of(path)
         model = IMPORTERS[program](path, files)

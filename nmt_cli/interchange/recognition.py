@@ -11,7 +11,6 @@ from nmt_cli.interchange.json_files import CONFIG, read_config
 from nmt_cli.interchange.marian.files import WEIGHTS as MARIAN
 from nmt_cli.interchange.marian.files import weights_in
 from nmt_cli.interchange.opennmt.checkpoint import is_checkpoint as is_opennmt
-from nmt_cli.missing_paths import missing_hint
 
 MODEL_TYPE = "model_type"  # in config.json
 
@@ -21,8 +20,6 @@ def program_of(path: Path) -> str:
 
     Raises UserError if no program is recognized or two are, DamagedError if a file is damaged.
     """
-    if not path.exists():
-        raise UserError(f"{path} not found{missing_hint(path)}.")
     if is_model(path) or is_run(path):
         raise UserError(f"{path} holds a model of nmt-cli already; translate with it.")
     found = {

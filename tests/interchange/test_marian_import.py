@@ -327,7 +327,6 @@ def test_wrong_use_of_the_command(folder, arguments, reason):
 
 def test_what_is_no_model_is_refused(tmp_path):
     for path, reason in (
-        (tmp_path / "nothing", "nothing not found"),
         (tmp_path, "has no .npz file; give a model of Marian, or its folder"),
         (tmp_path / "model.bin", "is no .npz file; of Marian's files only those can be imported"),
     ):

@@ -6,6 +6,7 @@ import re
 import pytest
 
 from nmt_cli.atomic_files import read_manifest
+from nmt_cli.commands import import_model
 from nmt_cli.errors import DamagedError, UserError
 from nmt_cli.interchange.recognition import program_of
 from tests.architectures import random_model
@@ -65,8 +66,13 @@ def test_what_is_no_folder_of_another_program_is_refused(tmp_path):
         program_of(AVERAGE)
     with pytest.raises(UserError, match="holds a model of nmt-cli already"):
         program_of(AVERAGE.parent)
-    with pytest.raises(UserError, match="nothing not found"):
-        program_of(tmp_path / "nothing")
     (tmp_path / "config.json").write_text("{")
     with pytest.raises(DamagedError, match=r"config\.json is damaged"):
         program_of(tmp_path)
+
+
+@pytest.mark.parametrize("program", [import_model.AUTO, *import_model.IMPORTERS])
+def test_a_path_that_does_not_exist_is_not_found(tmp_path, program):
+    with pytest.raises(UserError, match=r"nothing not found\.$"):
+        import_model.run(tmp_path / "nothing", program=program, output=tmp_path / "ours")
+    assert list(tmp_path.iterdir()) == []

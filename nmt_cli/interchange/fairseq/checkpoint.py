@@ -18,7 +18,6 @@ from nmt_cli.interchange.pickled_tensors import (
     tensors_by_name,
 )
 from nmt_cli.interchange.tensor_files import as_fp32
-from nmt_cli.missing_paths import missing_hint
 
 SUFFIX = ".pt"
 KNOWN_BY = b"decoder.embed_tokens.weight"  # a name in the checkpoints of fairseq's Transformers
@@ -68,8 +67,6 @@ def find_checkpoint(path: Path) -> Path:
 
     Raises UserError if there is none, or more than one.
     """
-    if not path.exists():
-        raise UserError(f"{path} not found{missing_hint(path)}.")
     if not path.is_dir():
         return path
     found = sorted(path.glob(f"*{SUFFIX}"))

@@ -9,7 +9,6 @@ from nmt_cli.errors import DamagedError, UserError
 from nmt_cli.interchange.marian.options import read_settings
 from nmt_cli.interchange.sentencepiece_files import SENTENCEPIECE_FILES
 from nmt_cli.interchange.text_files import TextFiles
-from nmt_cli.missing_paths import missing_hint
 from nmt_cli.recipe.yaml_tree import MAX_BYTES
 
 WEIGHTS = ".npz"
@@ -37,8 +36,6 @@ class MarianFiles(NamedTuple):
 def find_weights(path: Path) -> Path:
     """Return the file of the weights, ``path`` or the only one in the folder ``path``."""
     if not path.is_dir():
-        if not path.exists():
-            raise UserError(f"{path} not found{missing_hint(path)}.")
         if path.suffix != WEIGHTS:
             raise UserError(
                 f"{path} is no {WEIGHTS} file; of Marian's files only those can be imported."
