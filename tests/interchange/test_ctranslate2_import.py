@@ -302,6 +302,14 @@ def test_vocabularies_that_do_not_fit_are_refused(tmp_path, tokens, reason):
         import_ctranslate2(tmp_path)
 
 
+def test_missing_vocabularies_are_the_only_reason(tmp_path):
+    model = random_model({"output_bias": True}, SIZE).eval()
+    write_folder(tmp_path, binary(variables_of(model)), {})
+    reasons = "cannot be imported: it has no source vocabulary; it has no target vocabulary."
+    with pytest.raises(UserError, match=f"{re.escape(reasons)}$"):
+        import_ctranslate2(tmp_path)
+
+
 @pytest.mark.parametrize("name", ["encoder/layer_0/ffn/linear_1/bias", "position"])
 def test_numbers_that_are_not_finite_are_refused(tmp_path, name):
     def spoilt(variables):

@@ -40,6 +40,7 @@ REVISIONS = range(2, 8)  # the first one had TensorFlow's names
 FIRST_WITH_SIDES = 5  # before it, both sides had the same heads, norm and activation
 MOST_HEADS, WIDEST_HEAD = 4096, 65_536
 ROUNDING = 1e-6
+OF_THE_SOFTMAX = ("decoder/projection/weight", "decoder/projection/bias")
 Linear = dict[str, Array]
 
 
@@ -81,6 +82,9 @@ def _model(variables: Variables, config: Mapping[str, Any], folder: Path) -> Imp
     taken = _Weights(variables, tensors, options)
     if len(vocabularies) == len(names):
         taken.take_embeddings({side: (names[side], vocabularies[side]) for side in names})
+    else:  # only the vocabularies are missing, and these tensors are not unknown
+        for name in (*names.values(), *OF_THE_SOFTMAX):
+            tensors.take_if_there(name)
     for side in SIDES:
         taken.take_stack(side)
     tensors.refuse_wrong()
@@ -122,14 +126,14 @@ class _Weights:
         )
         name, vocabulary = sides["target"]
         size = self._variables.shape(name)[0]
-        projection = "decoder/projection"
-        output = self._tensors.take(f"{projection}/weight", size, self._d_model)
+        weight, of_bias = OF_THE_SOFTMAX
+        output = self._tensors.take(weight, size, self._d_model)
         output = self._by_pieces(output, vocabulary)
-        has_bias = self._tensors.has(f"{projection}/bias")
+        has_bias = self._tensors.has(of_bias)
         if has_bias or min(vocabulary.rows) < 0:
             bias = np.zeros(size, np.float32)
             if has_bias:
-                bias = self._tensors.take(f"{projection}/bias", size)
+                bias = self._tensors.take(of_bias, size)
             self.weights["output_bias"] = self._by_pieces(bias, vocabulary, NEVER)
             self._options["output_bias"] = True
         source_pieces = sides["source"][1].pieces
