@@ -1,12 +1,28 @@
 """The command that brings models of other programs here."""
 
+import re
 from pathlib import Path
 from typing import Any
 
 import click
 
 from nmt_cli import logs
-from nmt_cli.command_line.options import PATH, cli_command, force_option, quiet_option
+from nmt_cli.command_line.options import (
+    PATH,
+    cli_command,
+    force_option,
+    parsed_by,
+    quiet_option,
+)
+
+
+def language(text: str) -> str:
+    """Return the code of a language. Raises ValueError if recipes do not allow it."""
+    from nmt_cli.recipe.values import LANGUAGE, LONGEST_LANGUAGE
+
+    if not re.fullmatch(LANGUAGE, text) or len(text) > LONGEST_LANGUAGE:
+        raise ValueError(f"{text!r} is not the code of a language, such as en or zh-Hans.")
+    return text
 
 
 @cli_command("import")
@@ -26,12 +42,14 @@ from nmt_cli.command_line.options import PATH, cli_command, force_option, quiet_
     "--source-language",
     default="und",
     show_default=True,
+    callback=parsed_by(language),
     help="Code of the language translated from, such as en; und means unknown.",
 )
 @click.option(
     "--target-language",
     default="und",
     show_default=True,
+    callback=parsed_by(language),
     help="Code of the language translated into.",
 )
 @click.option(

@@ -64,7 +64,8 @@ Number = Annotated[float, BeforeValidator(_decimal_number)]
 Flag = Annotated[bool, BeforeValidator(_true_or_false)]
 DataPath = Annotated[Path, BeforeValidator(_path_text)]
 Word = Annotated[str, AfterValidator(_one_word)]
-Language = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]*$", max_length=32)]
+LANGUAGE, LONGEST_LANGUAGE = r"^[A-Za-z][A-Za-z0-9_-]*$", 32
+Language = Annotated[str, Field(pattern=LANGUAGE, max_length=LONGEST_LANGUAGE)]
 Rate = Annotated[Number, Field(ge=0, lt=1)]  # of dropout, label smoothing or decay
 # The limits are far above any use, and prevent that a typing error allocates too much memory.
 Width = Annotated[Count, Field(ge=1, le=65_536)]

@@ -76,3 +76,12 @@ def test_a_path_that_does_not_exist_is_not_found(tmp_path, program):
     with pytest.raises(UserError, match=r"nothing not found\.$"):
         import_model.run(tmp_path / "nothing", program=program, output=tmp_path / "ours")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("code", ["no code", "en\n", "", "e" * 33])
+def test_languages_are_codes_that_recipes_allow(tmp_path, code):
+    words = ["import", str(tmp_path), "--output", str(tmp_path / "ours"), "--target-language", code]
+    result = CliRunner().invoke(cli.main, words)
+    assert result.exit_code == 2
+    assert f"'--target-language': {code!r} is not the code of a language" in result.stderr
+    assert result.stderr.count("Error") == 1
