@@ -208,7 +208,11 @@ def test_inspect_counts_the_parameters_of_the_model(folder):
     ("override", "message"),
     [
         ("model.from=absent", "model.from: absent does not exist; name a model directory."),
-        ("model.from=tune.yaml", "model.from: tune.yaml is no model directory, as it has no conf"),
+        (
+            "model.from=run/average/config.json",
+            "model.from: run/average/config.json is no model directory, as it has no config.json; "
+            "name one, or import this one before",
+        ),
         ("model.from=run", "model.from: run is a run; name a model in it, such as run/average"),
         ("model.from=theirs", "model.from: theirs/config.json is not that of our models; name one"),
         ("model.from=broken", "model.from: broken/config.json is damaged; name another model"),

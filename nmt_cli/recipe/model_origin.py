@@ -143,7 +143,10 @@ def _read_config(folder: Path) -> Any:
         if (folder / AVERAGE / CONFIG).exists():
             text = f"{folder} is a run; name a model in it, such as {folder / AVERAGE}"
         elif isinstance(error, FileNotFoundError | NotADirectoryError):
-            text = f"{folder} is no model directory, as it has no {CONFIG}; name one"
+            text = (
+                f"{folder} is no model directory, as it has no {CONFIG}; name one, or import this "
+                "one before"
+            )
         else:
             text = f"{path} cannot be read: {error.strerror}"
         raise _NoModelError(text) from None
