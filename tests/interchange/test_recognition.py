@@ -80,8 +80,7 @@ def test_a_path_that_does_not_exist_is_not_found(tmp_path, program):
 
 @pytest.mark.parametrize("code", ["no code", "en\n", "", "e" * 33])
 def test_languages_are_codes_that_recipes_allow(tmp_path, code):
-    words = ["import", str(tmp_path), "--output", str(tmp_path / "ours"), "--target-language", code]
-    result = CliRunner().invoke(cli.main, words)
+    result = run_import(tmp_path, "--output", tmp_path / "ours", "--target-language", code)
     assert result.exit_code == 2
     assert f"'--target-language': {code!r} is not the code of a language" in result.stderr
     assert result.stderr.count("Error") == 1
