@@ -17,6 +17,8 @@ from nmt_cli.formats import NewerFormatError
 from nmt_cli.model_directory import list_checkpoints, load_model, read_weights
 from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.trees.repair import Repairs
+from tests.interchange.import_command import assert_scores
+from tests.interop.marian_models import read_scores
 
 HERE = Path(__file__).parent
 FORMATS = sorted(path.parent.name for path in HERE.glob("format_*/whitespace"))
@@ -24,6 +26,7 @@ EVERY = sorted(HERE.glob("format_*/*"))
 TREEBANK = HERE / "format_3/treebank"  # models that parse have a format of their own
 INT8 = HERE / "format_4/int8/run/average"  # of the checkpoint of format_2/sentencepiece
 OPTIONS = HERE / "format_4/options"  # as do models with options beyond the paper
+MARIAN = HERE.parent / "interop/marian"  # the models that the imported ones were made of
 NAMES = ("sentencepiece", "whitespace")
 STEP = "step-00001200"
 NEW = Path("new")
@@ -142,6 +145,12 @@ def test_a_model_stored_in_int8_translates_as_the_one_it_was_made_of(precision):
     for found, (score, text) in zip(translator.translate(lines), expected, strict=True):
         assert found.text == text
         assert found.score == pytest.approx(float(score), abs=0.1)
+
+
+@pytest.mark.parametrize("name", ["sentencepiece", "separate"])
+def test_imported_models_compute_what_marian_computed(name):
+    pairs, expected = read_scores(MARIAN / name)
+    assert_scores(HERE / f"format_4/imported_{name}/run/average", pairs, expected)
 
 
 @pytest.mark.parametrize(

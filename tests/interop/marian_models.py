@@ -46,6 +46,16 @@ TARGET_WORDS = [
 ]
 
 
+def read_scores(folder: Path) -> tuple[list[tuple[str, str]], list[list[float]]]:
+    """Return the pairs of lines beside a model, and Marian's scores of their target tokens."""
+    source, target = (
+        (folder / f"{name}.txt").read_text().splitlines() for name in ("source", "target")
+    )
+    expected = json.loads((folder / "scores.json").read_text())
+    assert len(expected) == len(source) == 10
+    return list(zip(source, target, strict=True)), expected
+
+
 def make_models(python: Path, folder: Path) -> None:
     """Make all models; ``python`` has pymarian."""
     for name, options in MODELS.items():

@@ -1,6 +1,5 @@
 """Models that Marian itself made compute here what Marian computed."""
 
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +8,7 @@ import pytest
 
 from nmt_cli.corpus import sentencepiece_tokenizer
 from tests.interchange.import_command import assert_scores, run_import
-from tests.interop.marian_models import MODELS, VERSION, make_models
+from tests.interop.marian_models import MODELS, VERSION, make_models, read_scores
 
 FIXTURES = Path(__file__).parent / "marian"
 
@@ -23,12 +22,7 @@ def untried(monkeypatch):
 def scores_agree(theirs, ours):
     result = run_import(theirs, "--output", ours)
     assert result.exit_code == 0, result.output
-    source, target = (
-        (theirs / f"{name}.txt").read_text().splitlines() for name in ("source", "target")
-    )
-    expected = json.loads((theirs / "scores.json").read_text())
-    assert len(expected) == len(source) == 10
-    assert_scores(ours, list(zip(source, target, strict=True)), expected)
+    assert_scores(ours, *read_scores(theirs))
 
 
 @pytest.mark.parametrize("name", MODELS)
