@@ -122,7 +122,7 @@ class Benchmark:
         return {
             f"{name} {kind}": self._decoding_of(name, text, kind)
             for name in names
-            for kind in ("captions", "news")
+            for kind in self._options.texts
         }
 
     def loss(self, record: dict[str, Any]) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from tests.benchmarks.parts import BUILD, Benchmark
 
 RESULTS = Path("tests/benchmarks/results")
 PARTS = ("data", "kernels", "memory", "speed", "decoding", "waiting", "loss")
+TEXTS = ("captions", "news")
 CPU_SHAPES, GPU_SHAPES = ("S", "base"), ("S", "base", "base-25k", "big-25k")
 
 
@@ -60,6 +61,7 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--peers", type=Path, required=True, help="python of their environment")
     parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS)
     parser.add_argument("--shapes", nargs="+", choices=GPU_SHAPES, default=shapes)
+    parser.add_argument("--texts", nargs="+", choices=TEXTS, default=TEXTS, help="of decoding")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--minutes", type=float, default=30.0, help="loss needs time left")
     parser.add_argument("--quick", action="store_true", help="a trial: small steps, and few")

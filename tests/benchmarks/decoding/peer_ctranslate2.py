@@ -17,6 +17,7 @@ from tests.benchmarks.decoding.sample import (
     write_outputs,
 )
 from tests.benchmarks.shapes import Setup
+from tests.benchmarks.targets import CTRANSLATE2
 from tests.benchmarks.worker import Step, serve
 
 
@@ -47,7 +48,7 @@ class CTranslate2Loop:
             max_decoding_length=self._longest,
         )
         outputs = [[self._ids[piece] for piece in result.hypotheses[0]] for result in results]
-        return Step(write_outputs(self._folder, f"CTranslate2 {variant}", outputs), 0.0)
+        return Step(write_outputs(self._folder, f"{CTRANSLATE2} {variant}", outputs), 0.0)
 
     def _translator(self, setting: str) -> ctranslate2.Translator:
         if setting not in self._translators:

@@ -19,6 +19,7 @@ from tests.benchmarks.decoding.sample import (
     write_outputs,
 )
 from tests.benchmarks.shapes import Setup
+from tests.benchmarks.targets import GENERATE
 from tests.benchmarks.worker import Step, serve
 
 
@@ -48,7 +49,7 @@ class GenerateLoop:
             found = self._generate(precision, [self._sentences[place] for place in places])
             for place, tokens in zip(places, found, strict=True):
                 outputs[place] = tokens
-        return Step(write_outputs(self._folder, f"Hugging Face {variant}", outputs), 0.0)
+        return Step(write_outputs(self._folder, f"{GENERATE} {variant}", outputs), 0.0)
 
     @torch.no_grad()
     def _generate(self, precision: str, sentences: list[Tokens]) -> list[Tokens]:
