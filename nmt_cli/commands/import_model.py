@@ -42,10 +42,9 @@ def run(
 ) -> None:
     """Write the model of ``program`` at ``path`` as the model directory ``output``.
 
-    The program of ``auto`` is recognized by its files, and ``files`` say what the numbers of its
-    pieces mean. Raises UserError if the model cannot be
-    imported, with all reasons, or if ``output`` exists without ``force``, and DamagedError if a
-    file is damaged.
+    The program of ``auto`` is recognized by its files; ``files`` hold what the numbers of its
+    pieces mean. Raises UserError if the model cannot be imported, with all reasons, or if
+    ``output`` exists without ``force``, and DamagedError if a file is damaged.
     """
     with claimed(output, "--output"):
         if force and output.exists() and not is_model(output, {"average"}):
