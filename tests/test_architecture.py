@@ -35,7 +35,7 @@ LAYERS = [
         "temporary_names",
         "trees",
     },
-    {"atomic_files", "logs", "recipe", "signals"},
+    {"atomic_files", "file_contents", "logs", "recipe", "signals"},
     {"folders", "locks", "model_settings", "run_status"},
     {"launch"},
     {"corpus", "costs", "metrics", "model", "pictures", "report"},

@@ -15,11 +15,10 @@ from nmt_cli.corpus.normalization import Normalizer, Side
 from nmt_cli.corpus.sentencepiece_proto import algorithm_of, symbol_ids
 from nmt_cli.corpus.ways_to_cut import ALGORITHMS, Piece, WaysToCut
 from nmt_cli.errors import DamagedError, UserError
+from nmt_cli.file_contents import read_content
 from nmt_cli.file_names import SENTENCEPIECE_MODEL
-from nmt_cli.missing_paths import missing_hint
 from nmt_cli.recipe.schema import TokenizerConfig
 
-LARGEST_FILE = 50 << 20  # bytes
 # Longer lines are cut for training: SentencePiece would skip them and report that only in its log.
 LONGEST_TRAINING_TEXT = 1000  # characters, at most 4 bytes each; SentencePiece takes 4192 bytes
 # The same on every machine: it is stored in the model, and it affects how sums are rounded.
@@ -134,16 +133,7 @@ def piece_of_word(word: str) -> str:
 
 def read_model(path: Path) -> bytes:
     """Return the bytes of a model file. Raises UserError if it cannot be read or is too large."""
-    try:
-        with path.open("rb") as stream:
-            model = stream.read(LARGEST_FILE + 1)
-    except FileNotFoundError:
-        raise UserError(f"{path} not found{missing_hint(path)}.") from None
-    except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror}.") from None
-    if len(model) > LARGEST_FILE:
-        raise UserError(f"{path} is larger than {LARGEST_FILE >> 20} MB; is it a tokenizer?")
-    return model
+    return read_content(path, "; is it a tokenizer?")
 
 
 def existing_tokenizer(

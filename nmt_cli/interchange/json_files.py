@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from nmt_cli.errors import DamagedError
-from nmt_cli.interchange.file_contents import read_text
+from nmt_cli.file_contents import read_text
 
 CONFIG = "config.json"
 

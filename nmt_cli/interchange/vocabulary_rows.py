@@ -1,9 +1,11 @@
 """The pieces of one side of an imported model, and their rows in the other program's matrices."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from nmt_cli.corpus.whitespace_tokenizer import CONTROL
 from nmt_cli.interchange.arrays import Array
 
 # The logit of a piece that the model lacks: so low that its exponential is 0 beside any other, and
@@ -23,3 +25,9 @@ class Vocabulary(NamedTuple):
         found = matrix[np.maximum(rows, 0)]
         found[rows < 0] = missing
         return found
+
+
+def marks_first(pieces: Sequence[str], marks: Sequence[int]) -> Vocabulary:
+    """Return ``pieces`` behind our three marks, whose rows are ``marks``; -1 if there is none."""
+    others = [row for row in range(len(pieces)) if row not in marks]
+    return Vocabulary([*CONTROL, *(pieces[row] for row in others)], [*marks, *others])

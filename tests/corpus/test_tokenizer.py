@@ -6,6 +6,7 @@ import sentencepiece
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nmt_cli import file_contents
 from nmt_cli.corpus import sentencepiece_tokenizer
 from nmt_cli.corpus.no_text import NoTextError
 from nmt_cli.corpus.tokenizer import load_tokenizer, train_tokenizer
@@ -277,7 +278,7 @@ def test_files_too_large_or_missing_are_refused(tmp_path, monkeypatch):
     path = tmp_path / "tokenizer.model"
     message = f"{path} not found."
     assert refusal(TokenizerConfig(model=path), []) == message
-    monkeypatch.setattr(sentencepiece_tokenizer, "LARGEST_FILE", 1 << 20)
+    monkeypatch.setattr(file_contents, "LARGEST_FILE", 1 << 20)
     path.write_bytes(bytes((1 << 20) + 1))
     assert refusal(TokenizerConfig(model=path), []).startswith(f"{path} is larger than 1 MB;")
 

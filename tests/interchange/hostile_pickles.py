@@ -1,6 +1,11 @@
 """Pickles that call functions, and files of torch that hold them."""
 
+import re
 import zipfile
+
+import pytest
+
+from nmt_cli.errors import UserError
 
 # Each would write a file if it ran.
 CALLS = [
@@ -32,3 +37,16 @@ def zipped(path, content, compression=zipfile.ZIP_STORED):
     with zipfile.ZipFile(path, "w", compression) as file:
         file.writestr("archive/data.pkl", content)
         file.writestr("archive/version", "3\n")
+
+
+def assert_refuses_calls(read, path, name):
+    """Assert that ``read`` refuses ``path``, new or old, if it calls a function; nothing runs."""
+    marker = path.parent / "ran"
+    zipped(path, calling(name, marker))
+    with pytest.raises(UserError, match=f"may run code.* {re.escape(name)}") as caught:
+        read()
+    assert "\n" not in str(caught.value)
+    path.write_bytes(calling(name, marker))
+    with pytest.raises(UserError, match=r"before torch 1\.6, or is damaged"):
+        read()
+    assert not marker.exists()

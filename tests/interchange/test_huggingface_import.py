@@ -20,7 +20,7 @@ from nmt_cli.interchange.huggingface.importer import import_huggingface
 from nmt_cli.interchange.imported_model import Languages
 from nmt_cli.model_directory import load_model
 from tests.interchange import import_command
-from tests.interchange.hostile_pickles import CALLS, calling, zipped
+from tests.interchange.hostile_pickles import CALLS, assert_refuses_calls, zipped
 from tests.interchange.test_huggingface_layout import EXPORTABLE, marian_positions
 
 TEXTS = [("the cat sat", "a dog and"), ("", "mat"), ("on the mat", "")]
@@ -217,15 +217,8 @@ def test_values_that_do_not_fit_are_refused(folder, file, values, reason):
 
 @pytest.mark.parametrize("name", CALLS)
 def test_pickles_that_call_functions_are_refused(tmp_path, name):
-    path, marker = tmp_path / "pytorch_model.bin", tmp_path / "ran"
-    zipped(path, calling(name, marker))
-    with pytest.raises(UserError, match=f"may run code.* {re.escape(name)}") as caught:
-        read_tensors(tmp_path)
-    assert "\n" not in str(caught.value)
-    path.write_bytes(calling(name, marker))
-    with pytest.raises(UserError, match=r"before torch 1\.6, or is damaged"):
-        read_tensors(tmp_path)
-    assert not marker.exists()
+    path = tmp_path / "pytorch_model.bin"
+    assert_refuses_calls(lambda: read_tensors(tmp_path), path, name)
 
 
 @pytest.mark.parametrize(

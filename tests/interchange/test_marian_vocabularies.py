@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from nmt_cli import file_contents
 from nmt_cli.errors import DamagedError, UserError
-from nmt_cli.interchange import file_contents
 from nmt_cli.interchange.marian.files import MarianFiles
 from nmt_cli.interchange.marian.vocabularies import parse_vocabulary, read_vocabularies
 

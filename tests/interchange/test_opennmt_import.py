@@ -16,7 +16,7 @@ from nmt_cli.interchange.opennmt.importer import import_opennmt
 from nmt_cli.interchange.text_files import TextFiles
 from tests.interchange.conftest import trained
 from tests.interchange.eole_files import CUT, SPECIALS
-from tests.interchange.hostile_pickles import CALLS, calling, zipped
+from tests.interchange.hostile_pickles import CALLS, assert_refuses_calls, zipped
 from tests.interchange.import_command import assert_scores, run_import
 from tests.interchange.opennmt_files import OpenNmtModel
 
@@ -198,15 +198,8 @@ def test_other_files_are_refused(tmp_path):
 
 @pytest.mark.parametrize("name", [*CALLS, "torchtext.data.field.Field"])
 def test_pickles_that_call_functions_are_refused(tmp_path, name):
-    path, marker = tmp_path / "model.pt", tmp_path / "ran"
-    zipped(path, calling(name, marker))
-    with pytest.raises(UserError, match=f"may run code.* {re.escape(name)}") as caught:
-        import_opennmt(path)
-    assert "\n" not in str(caught.value)
-    path.write_bytes(calling(name, marker))
-    with pytest.raises(UserError, match=r"before torch 1\.6, or is damaged"):
-        import_opennmt(path)
-    assert not marker.exists()
+    path = tmp_path / "model.pt"
+    assert_refuses_calls(lambda: import_opennmt(path), path, name)
 
 
 def test_damaged_checkpoints_are_refused_in_one_line(tmp_path):

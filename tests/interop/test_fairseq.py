@@ -1,12 +1,11 @@
 """Models that fairseq made compute the same here."""
 
-import json
 from pathlib import Path
 
 import pytest
 
 from nmt_cli.model_directory import load_model
-from tests.interchange.import_command import assert_scores, run_import
+from tests.interchange.import_command import assert_same_scores, run_import
 from tests.interop.own_environment import python_with, run_script
 
 HERE = Path(__file__).parent
@@ -23,11 +22,7 @@ PACKAGES = (
 
 
 def same_as_fairseq(folder, output):
-    result = run_import(folder, "--output", output, program="auto")
-    assert result.exit_code == 0, result.output
-    expected = json.loads((folder / "scores.json").read_text())
-    pairs = [(each["source"], each["target"]) for each in expected]
-    assert_scores(output, pairs, [each["scores"] for each in expected])
+    assert_same_scores(folder, folder / "scores.json", output)
 
 
 @pytest.mark.parametrize("name", MODELS)

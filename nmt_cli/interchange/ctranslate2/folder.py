@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nmt_cli.errors import DamagedError, UserError
+from nmt_cli.file_contents import read_text
 from nmt_cli.interchange.arrays import Array
-from nmt_cli.interchange.file_contents import read_text
 
 MODEL = "model.bin"
 VERSIONS = range(2, 7)  # of the binary format

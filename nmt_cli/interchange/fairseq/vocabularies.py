@@ -7,11 +7,11 @@ from typing import NamedTuple
 from nmt_cli.corpus.normalization import SIDES, Side
 from nmt_cli.corpus.whitespace_tokenizer import CONTROL
 from nmt_cli.errors import DamagedError, UserError
-from nmt_cli.interchange.file_contents import as_text, read_content
+from nmt_cli.file_contents import as_text, read_content
 from nmt_cli.interchange.sentencepiece_files import read_named_models
 from nmt_cli.interchange.text_files import TextFiles
 from nmt_cli.interchange.vocabulary_pieces import joiner_of, problems_of_pieces
-from nmt_cli.interchange.vocabulary_rows import Vocabulary
+from nmt_cli.interchange.vocabulary_rows import Vocabulary, marks_first
 
 MARKS = ("<s>", "<pad>", "</s>", "<unk>")  # ids 0 to 3
 OVERWRITE = "#fairseq:overwrite"
@@ -50,7 +50,7 @@ def read_vocabularies(
         SIDES, (files.source_vocabulary, of_target), languages, strict=True
     ):
         path = named if named is not None else _beside(checkpoint, side, language)
-        found = _in_our_order(_read_symbols(path))
+        found = marks_first(_read_symbols(path), [MARKS.index(mark) for mark in CONTROL])
         reasons += problems_of_pieces(found.pieces, side, are_words=models is None)
         sides.append(found)
     source, target = sides
@@ -71,13 +71,6 @@ def _beside(checkpoint: Path, side: Side, language: str | None) -> Path:
             f"with --{side}-vocabulary."
         )
     return path
-
-
-def _in_our_order(symbols: list[str]) -> Vocabulary:
-    """Return the symbols with our three marks first."""
-    first = [MARKS.index(mark) for mark in CONTROL]
-    rows = [*first, *(number for number in range(len(symbols)) if number not in first)]
-    return Vocabulary([symbols[row] for row in rows], rows)
 
 
 def _read_symbols(path: Path) -> list[str]:

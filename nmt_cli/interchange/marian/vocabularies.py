@@ -1,7 +1,7 @@
 """The vocabularies of a model of Marian, in the order that ours have.
 
-Marian's YAML has one piece a line, many of which other readers take for a list, a number or nothing
-("- : 7", "yes: 8"), so it is read line by line.
+Marian writes a line of YAML for each piece. A library for YAML reads some of these lines, such as
+"- : 7" and "yes: 8", as something else than a piece, so they are read one by one here.
 """
 
 import re
@@ -12,13 +12,12 @@ from nmt_cli import logs
 from nmt_cli.corpus.mapped_sentencepiece import END, UNKNOWN, read_ids
 from nmt_cli.corpus.normalization import Side
 from nmt_cli.corpus.sentencepiece_tokenizer import load_processor
-from nmt_cli.corpus.whitespace_tokenizer import CONTROL
 from nmt_cli.errors import DamagedError
-from nmt_cli.interchange.file_contents import as_text, read_content
+from nmt_cli.file_contents import as_text, read_content
 from nmt_cli.interchange.marian.files import SENTENCEPIECE, YAML, MarianFiles
 from nmt_cli.interchange.sentencepiece_files import read_models
 from nmt_cli.interchange.vocabulary_pieces import problems_of_pieces, rename
-from nmt_cli.interchange.vocabulary_rows import Vocabulary
+from nmt_cli.interchange.vocabulary_rows import Vocabulary, marks_first
 
 ENTRY = re.compile(r"""("(?:[^"\\]|\\.)*"|'(?:[^']|'')*'|[^"'].*?):\s+([0-9]{1,9})\s*""")
 ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.))")
@@ -54,7 +53,8 @@ def read_vocabularies(
         elif missing := [mark for mark in (UNKNOWN, END) if mark not in pieces]:
             reasons.append(f"{name} has no {' and no '.join(missing)}")
         elif models is None:
-            found[side] = _with_control(pieces)
+            unknown, end = pieces.index(UNKNOWN), pieces.index(END)
+            found[side] = marks_first(pieces, [unknown, -1, end])  # a piece <s> is not our mark
             reasons += problems_of_pieces(found[side].pieces, side, are_words=True)
         else:
             found[side] = Vocabulary(pieces, list(range(size)))
@@ -87,13 +87,6 @@ def _pieces_of_list(path: Path, size: int, reasons: list[str]) -> list[str]:
     if sorted(ids.values()) != list(range(len(ids))):
         reasons.append(f"the numbers in {path.name} are not 0 to {len(ids) - 1:,}, each once")
     return sorted(ids, key=ids.__getitem__)
-
-
-def _with_control(pieces: list[str]) -> Vocabulary:
-    """Return the pieces behind our marks; a piece that is spelt ``<s>`` stays among the others."""
-    unk, end = pieces.index(UNKNOWN), pieces.index(END)
-    others = [number for number in range(len(pieces)) if number not in (unk, end)]
-    return Vocabulary([*CONTROL, *(pieces[number] for number in others)], [unk, -1, end, *others])
 
 
 def _text(path: Path) -> str:

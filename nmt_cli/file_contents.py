@@ -1,4 +1,4 @@
-"""Reads text files of other programs' models, whose size is limited."""
+"""Reads small files whole; a file that is far too large is refused."""
 
 from pathlib import Path
 
