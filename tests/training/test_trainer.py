@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from nmt_cli import logs
+from nmt_cli.decoding import translator as translator_module
 from nmt_cli.errors import InterruptedTrainingError, OutputError, UserError
 from nmt_cli.hardware.batch_cut import BatchCut
 from nmt_cli.model_directory import list_checkpoints, read_weights
@@ -353,6 +354,9 @@ def test_the_moving_average_is_what_is_saved_and_the_weights_are_what_is_trained
 def test_a_resumed_run_keeps_its_library_of_fp32_products(
     toy, tmp_path, monkeypatch, capsys, before, chosen, expected
 ):
+    # Whatever this CPU can do: its check would refuse oneDNN on some.
+    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: False)
+    monkeypatch.setattr(translator_module, "choose_fp32_products", lambda name, *_: name)
     short = changed(toy.recipe, training={"max_steps": 3})
     monkeypatch.setattr(trainers, "CPU", trainers.CPU._replace(fp32_products=before))
     trainers.new_trainer(toy, tmp_path, short).train(StopRequest())
