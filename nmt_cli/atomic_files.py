@@ -183,14 +183,16 @@ def read_manifest(directory: Path) -> dict[str, Any]:
     return manifest
 
 
-def verify(directory: Path) -> dict[str, Any]:
+def verify(directory: Path, unneeded: str | None = None) -> dict[str, Any]:
     """Return the manifest of ``directory`` after checking every file it names against it.
 
-    Raises DamagedError if the manifest or a file is missing or damaged, NewerFormatError if a newer
-    version wrote it.
+    A file that is ``unneeded`` is not read, and may be missing. Raises DamagedError if the manifest
+    or a file is missing or damaged, NewerFormatError if a newer version wrote it.
     """
     manifest = read_manifest(directory)
     for name, expected in manifest["files"].items():
+        if name == unneeded:
+            continue
         path = directory / name
         if path.is_symlink() or not path.is_file():
             raise DamagedError(f"{path} is missing or not a plain file.")

@@ -15,7 +15,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import safetensors
 import safetensors.torch
 import torch
 from safetensors import SafetensorError
@@ -32,17 +31,19 @@ from nmt_cli.file_names import (
     MANIFEST,
     RECIPE,
     TOKENIZER_FILES,
+    TRAINING_STATE,
     WEIGHTS,
 )
 from nmt_cli.folders import MODEL_KINDS, is_model, is_of_others, is_run, what_to_give
 from nmt_cli.formats import INT8
 from nmt_cli.locks import restore_replaced
 from nmt_cli.model.format_1 import weights_of_today
-from nmt_cli.model.int8_weights import as_fp32, as_int8, without_scales
+from nmt_cli.model.int8_weights import as_fp32, as_int8
 from nmt_cli.model.no_draws import NoDraws
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.model_settings import ModelSettings, as_json, read_settings
 from nmt_cli.proposed_commands import command
+from nmt_cli.stored_tensors import read_shapes, read_tensors
 
 CHECKPOINT_NAME = re.compile(r"step-(\d{8,})")
 
@@ -122,7 +123,7 @@ def load_model(path: Path, device: torch.device | str = "cpu") -> LoadedModel:
     Raises UserError if there is no model, DamagedError if a file of it is damaged.
     """
     directory = find_model(path)
-    manifest = verify(directory)
+    manifest = verify(directory, unneeded=TRAINING_STATE)
     described_by = RECIPE if manifest["format_version"] == 1 else CONFIG
     for names in ((described_by,), (WEIGHTS,), TOKENIZER_FILES):
         if not any(name in manifest["files"] for name in names):
@@ -143,7 +144,9 @@ def load_model(path: Path, device: torch.device | str = "cpu") -> LoadedModel:
     weights = read_weights(directory, settings)
     with NoDraws():
         model = Transformer(settings.architecture, tokenizer.size)
-    load_weights(model, weights, directory)
+    check_weights(model, weights, directory)
+    for name, parameter in model.named_parameters():
+        parameter.data = weights[name]
     return LoadedModel(settings, tokenizer, model.to(device).eval(), directory, manifest)
 
 
@@ -164,23 +167,14 @@ def read_weights(directory: Path, settings: ModelSettings | None = None) -> dict
     try:
         if settings is not None:
             refuse_other_shapes(path, settings)
-        return weights_of_today(as_fp32(safetensors.torch.load_file(path)))
+        return weights_of_today(as_fp32(read_tensors(path)))
     except (OSError, SafetensorError, ValueError, KeyError) as error:
         raise DamagedError(f"{path} cannot be read: {error}.") from None
 
 
 def refuse_other_shapes(path: Path, settings: ModelSettings) -> None:
     """Raise DamagedError if a file of weights has other tensors than a model of ``settings``."""
-    with safetensors.safe_open(path, "pt") as file:
-        # Tensors without memory, of the shapes that the header gives.
-        found = weights_of_today(
-            without_scales(
-                {
-                    name: torch.empty(file.get_slice(name).get_shape(), device="meta")
-                    for name in file.keys()  # noqa: SIM118 - no dictionary
-                }
-            )
-        )
+    found = weights_of_today(as_fp32(read_shapes(path)))
     stacks = (settings.architecture.encoder, settings.architecture.decoder)
     num_layers = max(stack.num_layers for stack in stacks)
     if num_layers > len(found):
@@ -194,19 +188,20 @@ def refuse_other_shapes(path: Path, settings: ModelSettings) -> None:
 
 
 def load_weights(model: Transformer, weights: Mapping[str, Tensor], directory: Path) -> None:
-    """Copy ``weights`` into ``model`` after checking names, shapes and values.
+    """Copy ``weights`` into ``model``; raises as ``check_weights`` does."""
+    check_weights(model, weights, directory)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            parameter.copy_(weights[name])
 
-    Raises DamagedError if they do not fit, or if a value is not finite.
-    """
-    parameters = dict(model.named_parameters())
-    _refuse_different(parameters, weights, directory / WEIGHTS)
+
+def check_weights(model: Transformer, weights: Mapping[str, Tensor], directory: Path) -> None:
+    """Raise DamagedError if ``weights`` do not fit ``model``, or if a value is not finite."""
+    _refuse_different(dict(model.named_parameters()), weights, directory / WEIGHTS)
     for name, weight in weights.items():
         # The sum takes less time; that of finite numbers may be infinite.
         if not weight.sum().isfinite() and not weight.isfinite().all():
             raise DamagedError(f"{directory / WEIGHTS} is damaged: {name} is not finite.")
-    with torch.no_grad():
-        for name, parameter in parameters.items():
-            parameter.copy_(weights[name])
 
 
 def _refuse_different(

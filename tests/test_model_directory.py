@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from nmt_cli.atomic_files import directory_appearing_whole, write_manifest
+from nmt_cli.atomic_files import directory_appearing_whole, verify, write_manifest
 from nmt_cli.corpus.normalization import Normalizer
 from nmt_cli.corpus.whitespace_tokenizer import CONTROL, WhitespaceTokenizer
 from nmt_cli.errors import DamagedError, UserError
-from nmt_cli.file_names import CONFIG, MANIFEST, RECIPE, WEIGHTS
+from nmt_cli.file_names import CONFIG, MANIFEST, RECIPE, TRAINING_STATE, WEIGHTS
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.model_directory import find_model, list_checkpoints, load_model, read_weights
 from nmt_cli.model_settings import settings_of
@@ -100,6 +100,20 @@ def test_damage_is_named(toy, tmp_path, name):
     path.unlink()
     with pytest.raises(DamagedError):
         load_model(tmp_path / "model")
+
+
+def test_a_model_is_loaded_without_the_state_of_its_training(toy, tmp_path):
+    write_model(toy, tmp_path / "model")
+    state = tmp_path / "model" / TRAINING_STATE
+    state.write_bytes(b"optimizer")
+    (tmp_path / "model" / MANIFEST).unlink()
+    write_manifest(tmp_path / "model", {"kind": "regular"})
+    state.write_bytes(b"something")  # damaged, or removed to save space
+    load_model(tmp_path / "model")
+    state.unlink()
+    load_model(tmp_path / "model")
+    with pytest.raises(DamagedError, match=f"{TRAINING_STATE} is missing"):
+        verify(tmp_path / "model")
 
 
 def test_weights_that_do_not_fit_the_recipe_are_refused(toy, tmp_path):

@@ -16,6 +16,7 @@ from nmt_cli.file_names import (
     FURTHER_TOKENIZER_FILES,
     RECIPE,
     TOKENIZER_FILES,
+    TRAINING_STATE,
     WEIGHTS,
 )
 from nmt_cli.folders import is_model, is_run, what_to_give
@@ -53,7 +54,7 @@ def run(
 
 
 def _write_average(chosen: Sequence[Path], output: Path, precision: str, *, replace: bool) -> None:
-    manifests = [verify(path) for path in chosen]
+    manifests = [verify(path, unneeded=TRAINING_STATE) for path in chosen]
     _refuse_repeated(chosen, manifests)
     settings = [read_settings(*pair) for pair in zip(chosen, manifests, strict=True)]
     _refuse_different(chosen, manifests, settings)

@@ -30,24 +30,15 @@ def as_int8(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return stored
 
 
-def without_scales(stored: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return what is ``stored`` but the scales. Raises ValueError if they do not fit."""
-    weights = {name: weight for name, weight in stored.items() if not name.endswith(SCALES)}
-    for scales_name in stored.keys() - weights.keys():
-        name = scales_name.removesuffix(SCALES)
-        if name not in weights or stored[scales_name].shape != (*weights[name].shape[:1], 1):
-            raise ValueError(f"{scales_name} does not have a scale for each row of {name}")
-    return weights
-
-
 def as_fp32(stored: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return the weights that are ``stored``, in fp32 if they have scales.
 
     Raises ValueError if scales do not fit their matrix.
     """
-    weights = without_scales(stored)
-    for name in weights:
-        scales = stored.get(f"{name}{SCALES}")
-        if scales is not None:
-            weights[name] = weights[name].float().mul_(scales)
+    weights = {name: weight for name, weight in stored.items() if not name.endswith(SCALES)}
+    for scales_name in stored.keys() - weights.keys():
+        name, scales = scales_name.removesuffix(SCALES), stored[scales_name]
+        if name not in weights or scales.shape != (*weights[name].shape[:1], 1):
+            raise ValueError(f"{scales_name} does not have a scale for each row of {name}")
+        weights[name] = weights[name].float().mul_(scales)
     return weights
