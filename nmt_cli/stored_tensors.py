@@ -37,7 +37,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     with path.open("rb") as stream:
         stream.seek(HEADER_LENGTH + int.from_bytes(stream.read(HEADER_LENGTH), "little"))
         for name, shape in shapes.items():
-            tensors[name] = torch.empty_like(shape, device="cpu")
+            tensors[name] = torch.empty(shape.shape, dtype=shape.dtype, device="cpu")
             into = tensors[name].flatten().view(torch.uint8).numpy().data
             if stream.readinto(into) != into.nbytes:
                 raise ValueError(f"it ends in {name}")
