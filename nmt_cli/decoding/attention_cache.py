@@ -4,15 +4,20 @@ Legend: S slots, K beam, H heads, E entries of a slot, D d_k or d_v.
 """
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import pad
 
 # The cache grows by 16 entries, or by an eighth if that is more.
 ROOM_STEP, ROOM_GROWTH = 16, 1 / 8
 SHRINK_BELOW = 3 / 4  # a cache shrinks when what it needs is below this share of its room
+
+
+Array = NDArray[Any]
 
 
 class HeadShape(NamedTuple):
@@ -74,7 +79,7 @@ class SelfAttentionCache:
         self._layers = _empty_layers(num_slots, ROOM_STEP, shape, like)
         self._num_heads = shape.num_heads
         # S K E, the ancestry; on the CPU, so that finding places does not wait for a GPU.
-        self._is_past = torch.zeros(num_slots, beam_size, ROOM_STEP, dtype=torch.bool)
+        self._is_past: Array = np.zeros((num_slots, beam_size, ROOM_STEP), np.bool_)
         self._shown, self._hidden = like.new_zeros(()), like.new_full((), -torch.inf)
 
     @property
@@ -89,22 +94,22 @@ class SelfAttentionCache:
         [S, K]. Hypotheses of slots with ``is_first`` [S] have no past. Both are on the CPU.
         """
         num_slots, beam_size = parents.shape
-        past = self._is_past[torch.arange(num_slots)[:, None], parents]
-        self._is_past = past.logical_and_(~is_first[:, None, None])
-        is_used = self._is_past.any(dim=1)  # S E
+        slots = np.arange(num_slots)[:, None]
+        self._is_past = self._is_past[slots, parents.numpy()]
+        self._is_past[is_first.numpy()] = False
+        is_used = np.any(self._is_past, axis=1)  # S E
         places = _first_free(is_used, beam_size)
         needed = int(places.max()) + 1
         if needed > self.room:
             self._change_room(_room_for(needed))
         else:
             self._give_up_room(max(needed, _behind_last(is_used)))
-        own = torch.zeros_like(self._is_past)
-        self._is_past |= own.scatter_(2, places[:, :, None], True)
+        self._is_past[slots, np.arange(beam_size), places] = True
         device = self._hidden.device
-        self._slots = torch.arange(num_slots, device=device)[:, None]
-        self._places = places.to(device)
-        mask = torch.where(self._is_past.to(device), self._shown, self._hidden)
-        return _for_all_heads(mask, self._num_heads)
+        self._slots = torch.from_numpy(slots).to(device)
+        self._places = torch.from_numpy(places).to(device)
+        is_past = torch.from_numpy(self._is_past).to(device)
+        return _for_all_heads(torch.where(is_past, self._shown, self._hidden), self._num_heads)
 
     def append(self, layer: int, keys: Tensor, values: Tensor) -> KeysValues:
         """Write the new entries [S*K, H*D] of ``layer``; return all entries of the layer."""
@@ -115,7 +120,7 @@ class SelfAttentionCache:
 
     def keep_slots(self, slots: Tensor) -> None:
         """Drop all other slots."""
-        self._is_past = self._is_past[slots.cpu()]
+        self._is_past = self._is_past[slots.cpu().numpy()]
         _replace_each(self._layers, lambda layer: _selected(layer, slots))
 
     def forget(self, slots: Sequence[int]) -> None:
@@ -129,7 +134,8 @@ class SelfAttentionCache:
             self._change_room(room)
 
     def _change_room(self, room: int) -> None:
-        self._is_past = pad(self._is_past, (0, room - self.room))  # cuts if that is negative
+        more = max(0, room - self.room)
+        self._is_past = np.pad(self._is_past, ((0, 0), (0, 0), (0, more)))[:, :, :room]
         _replace_each(self._layers, lambda layer: _resized(layer, room))
 
 
@@ -206,15 +212,15 @@ def _set_to_0(layers: Sequence[KeysValues], slots: Sequence[int]) -> None:
             part[list(slots)] = 0.0
 
 
-def _first_free(is_used: Tensor, number: int) -> Tensor:
+def _first_free(is_used: Array, number: int) -> Array:
     """Return the first free places [S, number] of ``is_used`` [S, E]; some may be behind it."""
-    return pad(is_used, (0, number)).byte().argsort(dim=1, stable=True)[:, :number]
+    wider = np.pad(is_used, ((0, 0), (0, number)))
+    return np.argsort(wider, axis=1, kind="stable")[:, :number]
 
 
-def _behind_last(is_used: Tensor) -> int:
+def _behind_last(is_used: Array) -> int:
     """Return the first of the places [S, E] behind which no slot uses any."""
-    used = is_used.any(dim=0).nonzero()
-    return int(used[-1]) + 1 if len(used) else 0
+    return int(np.flatnonzero(is_used.any(axis=0)).max(initial=-1)) + 1
 
 
 def _room_for(num_entries: int) -> int:

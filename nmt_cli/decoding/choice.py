@@ -5,7 +5,7 @@ Legend: S slots, K beam, R = S*K rows, V vocabulary, C candidates of a slot.
 
 from typing import Protocol
 
-import torch
+import numpy as np
 from torch import Tensor
 
 from nmt_cli.decoding.beams import Array, Candidates
@@ -47,13 +47,16 @@ class BestCandidates:
         del states
         num_slots, beam_size = scores.shape
         each = top_k(logits, 2 * beam_size)  # R C, the best of each hypothesis
-        rows = torch.from_numpy(scores).to(logits.device).view(-1, 1)
-        totals = each.values - normalizers[:, None] + rows
-        totals.masked_fill_(rows == -torch.inf, -torch.inf)
-        best = top_k(totals.view(num_slots, -1), 2 * beam_size)
-        tokens = each.indices.view(num_slots, -1).gather(1, best.indices)
+        # They are few, so numpy chooses among them on the CPU, where the search needs them.
+        values, tokens, normalizer = (
+            part.cpu().numpy() for part in (each.values, each.indices, normalizers)
+        )
+        totals = values - normalizer[:, None] + scores.reshape(-1, 1)
+        totals[(scores == -np.inf).ravel()] = -np.inf  # also where the sum is not a number
+        totals = totals.reshape(num_slots, -1)
+        best = np.argsort(-totals, axis=1, kind="stable")[:, : 2 * beam_size]
         return Candidates(
-            best.values.cpu().numpy(),
-            (best.indices // each.indices.shape[1]).cpu().numpy(),
-            tokens.cpu().numpy(),
+            np.take_along_axis(totals, best, axis=1),
+            best // values.shape[1],
+            np.take_along_axis(tokens.reshape(num_slots, -1), best, axis=1),
         )
