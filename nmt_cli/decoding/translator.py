@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
 import torch
+from torch import Tensor
 
 from nmt_cli.corpus.sentence_marks import source_end, start_id
 from nmt_cli.corpus.tokenizer import Tokenizer
@@ -225,6 +226,9 @@ class Translator:
         translator = cls(settings, tokenizer, model, ensemble=members, **options)
         models = [fingerprint(loaded.manifest), *(member.fingerprint for member in members)]
         translator.chosen["model"] = " ".join(models)
+        if chosen.type == "cpu" and translator.chosen["precision"] == "fp32":
+            for each in (model, *(member.model for member in members)):
+                each.output_weight.data = _by_columns(each.output_weight)
         return translator
 
     def translate(self, lines: Iterable[str | Request]) -> Iterator[Translation]:
@@ -366,6 +370,11 @@ class Translator:
             self._translate_together,
             self._computing,
         )
+
+
+def _by_columns(matrix: Tensor) -> Tensor:
+    """Return ``matrix`` stored column by column: products by few rows take half the time."""
+    return matrix.detach().t().contiguous().t()
 
 
 def _windows(requests: Iterable[Request]) -> Iterator[list[Request]]:
