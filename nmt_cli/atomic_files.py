@@ -314,7 +314,11 @@ def make_folders(folder: Path) -> list[Path]:
     if folder.is_dir():
         return []
     made = make_folders(folder.parent)
-    folder.mkdir(exist_ok=True)
+    try:
+        folder.mkdir(exist_ok=True)
+    except FileExistsError:
+        error = errno.ENOTDIR  # clearer than that it exists
+        raise NotADirectoryError(error, os.strerror(error), str(folder)) from None
     _sync(folder.parent)
     return [*made, folder]
 

@@ -12,6 +12,7 @@ from nmt_cli.corpus.no_text import NoTextError
 from nmt_cli.corpus.normalization import Normalizer, Side
 from nmt_cli.corpus.sentencepiece_tokenizer import encoded_texts, load_processor, read_model
 from nmt_cli.errors import DamagedError, UserError
+from nmt_cli.file_contents import read_content
 from nmt_cli.file_names import (
     SOURCE_PIECES,
     SOURCE_SENTENCEPIECE,
@@ -19,7 +20,6 @@ from nmt_cli.file_names import (
     TARGET_SENTENCEPIECE,
 )
 
-LARGEST_FILE = 50 << 20  # bytes
 UNKNOWN, START, END = "<unk>", "<s>", "</s>"
 TAG = re.compile(r"\s*(>>[^<>\s]+<<)")  # of the target language, in front of the source
 
@@ -133,15 +133,10 @@ def read_ids(path: Path) -> dict[str, int]:
 
     Raises UserError if it cannot be read, DamagedError if it is something else.
     """
+    content = read_content(path, "; is it a vocabulary?")
     try:
-        with path.open("rb") as stream:
-            data = stream.read(LARGEST_FILE + 1)
-        if len(data) > LARGEST_FILE:
-            raise UserError(f"{path} is larger than {LARGEST_FILE >> 20} MB; is it a vocabulary?")
-        ids = json.loads(data)
+        ids = json.loads(content)
         "".join(ids).encode()  # a piece may hold half a character
-    except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror}.") from None
     except (ValueError, TypeError, RecursionError):
         raise DamagedError(f"{path} is not a JSON file; it is damaged.") from None
     if not isinstance(ids, dict) or not all(type(token) is int for token in ids.values()):

@@ -8,10 +8,10 @@ from nmt_cli import logs
 from nmt_cli.corpus.no_text import NoTextError
 from nmt_cli.corpus.normalization import Normalizer, Side
 from nmt_cli.errors import DamagedError, UserError
+from nmt_cli.file_contents import as_text, read_content
 from nmt_cli.file_names import SOURCE_VOCABULARY, VOCABULARY
 from nmt_cli.recipe.schema import TokenizerConfig
 
-LARGEST_FILE = 50 << 20  # bytes
 CONTROL = ("<unk>", "<s>", "</s>")  # ids 0, 1 and 2
 MANY_PIECES = 100_000
 
@@ -130,16 +130,9 @@ def read_vocabulary(path: Path) -> list[str]:
 
     Raises UserError if it cannot be read, DamagedError if it is not a vocabulary.
     """
-    try:
-        with path.open("rb") as stream:
-            data = stream.read(LARGEST_FILE + 1)
-        lines = data.decode().split("\n")
-    except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror}.") from None
-    except UnicodeDecodeError:
-        raise DamagedError(f"{path} is not UTF-8 text; it is damaged.") from None
+    lines = as_text(read_content(path, "; is it a vocabulary?"), path).split("\n")
     pieces = lines[len(CONTROL) : -1]
-    if len(data) > LARGEST_FILE or lines[-1] or tuple(lines[: len(CONTROL)]) != CONTROL:
+    if lines[-1] or tuple(lines[: len(CONTROL)]) != CONTROL:
         raise DamagedError(
             f"{path} is damaged: a vocabulary has one piece per line, the first three {CONTROL}."
         )

@@ -9,13 +9,14 @@ from typing import NamedTuple
 import torch
 
 MATRIX_FLAGS = ("amx_bf16", "avx512_bf16")  # the best first
+NO_FLAG = "no bf16"
 
 
 class Hardware(NamedTuple):
     """One machine."""
 
     cpu: str
-    flag: str  # the first of MATRIX_FLAGS that the CPU has, else "none"
+    flag: str  # the first of MATRIX_FLAGS that the CPU has, else NO_FLAG
     cores: int
     memory: int  # bytes
     gpu: str | None
@@ -30,7 +31,7 @@ class Hardware(NamedTuple):
     @property
     def has_fast_bf16(self) -> bool:
         """Whether bf16 is worth measuring."""
-        return self.gpu is not None or self.flag != "none"
+        return self.gpu is not None or self.flag != NO_FLAG
 
 
 def this_machine() -> Hardware:
@@ -38,7 +39,7 @@ def this_machine() -> Hardware:
     cpu, flags = describe_cpu(Path("/proc/cpuinfo").read_text(encoding="utf-8"))
     return Hardware(
         cpu=cpu or platform.processor() or platform.machine(),
-        flag=next((flag for flag in MATRIX_FLAGS if flag in flags), "none"),
+        flag=next((flag for flag in MATRIX_FLAGS if flag in flags), NO_FLAG),
         cores=len(os.sched_getaffinity(0)),
         memory=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         gpu=torch.cuda.get_device_name() if torch.cuda.is_available() else None,

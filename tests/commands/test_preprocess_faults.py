@@ -123,7 +123,7 @@ BAD_INPUTS = [
         ["tokenizer.user_defined_symbols=['<0x00>']"],
         "tokenizer.user_defined_symbols: <0x00> is a piece of every model already; remove it.",
     ),
-    (make("prepared"), [], "prepared cannot be used: File exists; choose another --prepared."),
+    (make("prepared"), [], "prepared cannot be used: Not a directory; choose another --prepared."),
     (
         make("file", b"mine"),
         ["data.prepared=file"],
