@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 BLOCK = 64
-FEW_ENTRIES = 1 << 15  # of all rows; they are sorted whole, which takes fewer calls
+FEW_ENTRIES = 1 << 15  # of all rows; they are searched whole, which takes fewer calls
 # Exponentials computed together: as many as fit a CPU's cache, or more on a GPU.
 EXPONENTIALS_AT_ONCE = {"cpu": 1 << 18, "cuda": 1 << 27}
 LOW_BITS = (1 << 32) - 1
@@ -26,13 +26,18 @@ def top_k(rows: Tensor, k: int) -> Best:
     """Return the ``k`` largest entries of each row [R, V]; among equal ones, lower indices first.
 
     ``torch.topk`` over many wide rows is slow, and its choice among equal entries is undefined,
-    so it could depend on the other rows. At least k entries are as large as the k-th largest
-    maximum of a block, and few more are: only those, of the blocks that have any, are sorted.
+    so it could depend on the other rows; it is used where few rows have no equal entries. At least
+    k entries are as large as the k-th largest maximum of a block, and few more are: only those, of
+    the blocks that have any, are sorted.
     Entries of -inf are not looked for; where a row has fewer than k others, -inf follows them.
     """
     num_entries = rows.shape[1]
     k = min(k, num_entries)
-    if num_entries <= 2 * k * BLOCK or rows.numel() <= FEW_ENTRIES:
+    if rows.numel() <= FEW_ENTRIES and k < num_entries:
+        best = rows.float().topk(k + 1, dim=1)
+        if not (best.values[:, 1:] == best.values[:, :-1]).any():  # only one choice is possible
+            return Best(best.values[:, :k], best.indices[:, :k])
+    if rows.numel() <= FEW_ENTRIES or num_entries <= 2 * k * BLOCK:
         return _unpacked(_packed(rows.float(), torch.arange(num_entries, device=rows.device)), k)
     maxima = _maxima_of_blocks(rows)  # R N
     of_blocks = _values(_keys(maxima).topk(k, dim=1).values[:, -1:])  # integers are faster here

@@ -31,6 +31,16 @@ def test_equals_the_head_of_a_stable_sort(num_entries, k, dtype):
     assert torch.equal(found, witness.indices.gather(1, places[:, None])[:, 0])
 
 
+@pytest.mark.parametrize("k", [1, 8, 1026, 1027])
+def test_rows_without_equal_entries(k):
+    rows = torch.stack([torch.randperm(1027) for _ in range(3)]).float() - 500
+    rows[1, 4] = torch.nan  # comes first
+    best = top_k(rows, k)
+    witness = rows.sort(dim=1, descending=True)
+    assert torch.equal(best.indices, witness.indices[:, :k])
+    assert torch.equal(best.values.nan_to_num(1e9), witness.values[:, :k].nan_to_num(1e9))
+
+
 def test_wide_rows_in_which_little_is_possible_name_only_real_entries():
     rows = torch.full((1, 1000), -torch.inf)
     rows[0, 999] = 1.0
