@@ -317,7 +317,9 @@ def make_folders(folder: Path) -> list[Path]:
     try:
         folder.mkdir(exist_ok=True)
     except FileExistsError:
-        error = errno.ENOTDIR  # clearer than that it exists
+        if not folder.exists():  # a link to nothing
+            raise
+        error = errno.ENOTDIR  # that the file exists would not explain why it is in the way
         raise NotADirectoryError(error, os.strerror(error), str(folder)) from None
     _sync(folder.parent)
     return [*made, folder]

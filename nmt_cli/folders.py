@@ -5,11 +5,11 @@ Functions that read manifests raise NewerFormatError if a newer version of nmt-c
 
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from nmt_cli.atomic_files import read_manifest
+from nmt_cli.atomic_files import read_manifest, verify
 from nmt_cli.errors import DamagedError
-from nmt_cli.file_names import CHECKPOINT_GLOB, CHECKPOINTS, METRICS, SESSIONS
+from nmt_cli.file_names import CHECKPOINT_GLOB, CHECKPOINTS, METRICS, SESSIONS, TRAINING_STATE
 from nmt_cli.formats import NewerFormatError
 from nmt_cli.missing_paths import missing_hint
 from nmt_cli.proposed_commands import as_argument, command, unused_name
@@ -44,6 +44,14 @@ def kind_of(folder: Path) -> str | None:
 def is_model(folder: Path, kinds: Collection[str] = MODEL_KINDS) -> bool:
     """Return whether the manifest of ``folder`` is that of a model; files are not verified."""
     return kind_of(folder) in kinds
+
+
+def verify_model(folder: Path) -> dict[str, Any]:
+    """Return the manifest of a model after checking its files, except the state of its training.
+
+    That is only needed to resume, and may be missing. Raises as ``verify`` does.
+    """
+    return verify(folder, unneeded=TRAINING_STATE)
 
 
 def is_run(folder: Path) -> bool:

@@ -21,7 +21,7 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from nmt_cli import logs
-from nmt_cli.atomic_files import Partial, read_manifest, verify
+from nmt_cli.atomic_files import Partial, read_manifest
 from nmt_cli.corpus.tokenizer import Tokenizer, load_tokenizer
 from nmt_cli.errors import DamagedError, UserError
 from nmt_cli.file_names import (
@@ -31,10 +31,9 @@ from nmt_cli.file_names import (
     MANIFEST,
     RECIPE,
     TOKENIZER_FILES,
-    TRAINING_STATE,
     WEIGHTS,
 )
-from nmt_cli.folders import MODEL_KINDS, is_model, is_of_others, is_run, what_to_give
+from nmt_cli.folders import MODEL_KINDS, is_model, is_of_others, is_run, verify_model, what_to_give
 from nmt_cli.formats import INT8
 from nmt_cli.locks import restore_replaced
 from nmt_cli.model.format_1 import weights_of_today
@@ -123,7 +122,7 @@ def load_model(path: Path, device: torch.device | str = "cpu") -> LoadedModel:
     Raises UserError if there is no model, DamagedError if a file of it is damaged.
     """
     directory = find_model(path)
-    manifest = verify(directory, unneeded=TRAINING_STATE)
+    manifest = verify_model(directory)
     described_by = RECIPE if manifest["format_version"] == 1 else CONFIG
     for names in ((described_by,), (WEIGHTS,), TOKENIZER_FILES):
         if not any(name in manifest["files"] for name in names):

@@ -17,7 +17,8 @@ HEADER_LENGTH = 8  # bytes in front of the header: its length, little-endian
 def read_shapes(path: Path) -> dict[str, Tensor]:
     """Return tensors without memory (on "meta") like those of the file, in the order of its bytes.
 
-    Raises SafetensorError if the file is damaged, ValueError if it has another dtype.
+    Raises SafetensorError if the file is damaged, ValueError if it has another dtype or an
+    impossible shape.
     """
     shapes = {}
     with safetensors.safe_open(path, "pt") as file:  # checks that no bytes are between tensors
@@ -25,8 +26,11 @@ def read_shapes(path: Path) -> dict[str, Tensor]:
             stored = file.get_slice(name)
             if stored.get_dtype() not in DTYPES:
                 raise ValueError(f"{name} has the type {stored.get_dtype()}")
-            dtype = DTYPES[stored.get_dtype()]
-            shapes[name] = torch.empty(stored.get_shape(), dtype=dtype, device="meta")
+            shape, dtype = stored.get_shape(), DTYPES[stored.get_dtype()]
+            try:
+                shapes[name] = torch.empty(shape, dtype=dtype, device="meta")
+            except (TypeError, RuntimeError):  # sizes that are too large, of which one is 0
+                raise ValueError(f"{name} has the shape {shape}") from None
     return shapes
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from nmt_cli import model_directory
 from nmt_cli.atomic_files import directory_appearing_whole, verify, write_manifest
 from nmt_cli.corpus.normalization import Normalizer
 from nmt_cli.corpus.whitespace_tokenizer import CONTROL, WhitespaceTokenizer
@@ -100,6 +101,14 @@ def test_damage_is_named(toy, tmp_path, name):
     path.unlink()
     with pytest.raises(DamagedError):
         load_model(tmp_path / "model")
+
+
+def test_a_model_keeps_the_memory_that_its_weights_were_read_into(toy, tmp_path, monkeypatch):
+    write_model(toy, tmp_path / "model")
+    weights = read_weights(tmp_path / "model")
+    monkeypatch.setattr(model_directory, "read_weights", lambda *_: weights)
+    for name, parameter in load_model(tmp_path / "model").model.named_parameters():
+        assert parameter.data_ptr() == weights[name].data_ptr()
 
 
 def test_a_model_is_loaded_without_the_state_of_its_training(toy, tmp_path):

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 MODEL = Path(__file__).parent / "formats/format_2/sentencepiece/run/average"
+INT8 = Path(__file__).parent / "formats/format_4/int8/run/average"
 COMPILER = {"torch._dynamo", "torch._inductor", "sympy"}  # they take longer to import than torch
 OF_OTHER_COMMANDS = {
     *("yaml", "sacrebleu", "sacremoses", "nltk", "matplotlib", "tensorboard", "pooch"),
@@ -20,6 +21,9 @@ try:
     main(sys.argv[1:])
 except SystemExit as end:
     assert end.code == 0
+from pathlib import Path
+from nmt_cli.model_directory import load_model
+load_model(Path({int8!r}))
 of_translating = sorted(sys.modules)
 
 import torch
@@ -37,7 +41,7 @@ json.dump([of_translating, sorted(sys.modules)], sys.stderr)
 def imported():
     """The modules of one process after it has translated a line, and after a step of Adam."""
     arguments = ["translate", str(MODEL), "--device=cpu", "--threads=1", "--quiet"]
-    command = [sys.executable, "-c", PROGRAM, *arguments]
+    command = [sys.executable, "-c", PROGRAM.format(int8=str(INT8)), *arguments]
     result = subprocess.run(command, input="one\n", capture_output=True, text=True, check=True)
     assert result.stdout.count("\n") == 1
     return [set(names) for names in json.loads(result.stderr.splitlines()[-1])]

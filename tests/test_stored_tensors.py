@@ -1,3 +1,5 @@
+import json
+
 import pytest
 import safetensors.torch
 import torch
@@ -9,6 +11,7 @@ TENSORS = {
     "a": torch.arange(-6, 6, dtype=torch.int8).view(4, 3),
     "c": torch.randn(7),
     "none": torch.empty(0, 2),
+    "number": torch.tensor(0.5),
 }
 
 
@@ -42,6 +45,15 @@ def test_shapes_take_no_memory(path):
 def test_other_types_are_named(tmp_path):
     safetensors.torch.save_file({"x": torch.zeros(2, dtype=torch.float16)}, tmp_path / "y")
     with pytest.raises(ValueError, match="x has the type F16"):
+        read_tensors(tmp_path / "y")
+
+
+def test_impossible_shapes_are_named(tmp_path):
+    """The library finds that a tensor of no bytes fits."""
+    tensor = {"dtype": "F32", "shape": [0, 2**63], "data_offsets": [0, 0]}
+    header = json.dumps({"x": tensor}).encode()
+    (tmp_path / "y").write_bytes(len(header).to_bytes(8, "little") + header)
+    with pytest.raises(ValueError, match=r"x has the shape \[0, 9223372036854775808\]"):
         read_tensors(tmp_path / "y")
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from nmt_cli import logs
-from nmt_cli.atomic_files import directory_appearing_whole, refuse_directory, verify
+from nmt_cli.atomic_files import directory_appearing_whole, refuse_directory
 from nmt_cli.corpus.tokenizer import load_tokenizer
 from nmt_cli.errors import UserError
 from nmt_cli.figures import counted
@@ -16,10 +16,9 @@ from nmt_cli.file_names import (
     FURTHER_TOKENIZER_FILES,
     RECIPE,
     TOKENIZER_FILES,
-    TRAINING_STATE,
     WEIGHTS,
 )
-from nmt_cli.folders import is_model, is_run, what_to_give
+from nmt_cli.folders import is_model, is_run, verify_model, what_to_give
 from nmt_cli.locks import claimed
 from nmt_cli.model_directory import find_model, list_checkpoints, save_model
 from nmt_cli.model_settings import ModelSettings, read_settings
@@ -54,7 +53,7 @@ def run(
 
 
 def _write_average(chosen: Sequence[Path], output: Path, precision: str, *, replace: bool) -> None:
-    manifests = [verify(path, unneeded=TRAINING_STATE) for path in chosen]
+    manifests = [verify_model(path) for path in chosen]
     _refuse_repeated(chosen, manifests)
     settings = [read_settings(*pair) for pair in zip(chosen, manifests, strict=True)]
     _refuse_different(chosen, manifests, settings)

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from nmt_cli.atomic_files import sha256, verify
+from nmt_cli.atomic_files import sha256
 from nmt_cli.corpus.tokenizer import Tokenizer, load_tokenizer
 from nmt_cli.errors import UserError
 from nmt_cli.file_names import FURTHER_TOKENIZER_FILES, TOKENIZER_FILES
-from nmt_cli.folders import is_model, what_to_give
+from nmt_cli.folders import is_model, verify_model, what_to_give
 from nmt_cli.model_settings import text_settings
 from nmt_cli.recipe.schema import Recipe
 
@@ -20,7 +20,7 @@ def tokenizer_of_model(folder: Path, recipe: Recipe) -> Tokenizer:
     """
     if not is_model(folder):
         raise UserError(what_to_give(folder, "model"))
-    verify(folder)
+    verify_model(folder)
     return load_tokenizer(folder, text_settings(recipe.tokenizer, recipe.data))
 
 

@@ -4,7 +4,7 @@ Legend: S slots, K beam, H heads, E entries of a slot, D d_k or d_v.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -15,9 +15,6 @@ from torch.nn.functional import pad
 # The cache grows by 16 entries, or by an eighth if that is more.
 ROOM_STEP, ROOM_GROWTH = 16, 1 / 8
 SHRINK_BELOW = 3 / 4  # a cache shrinks when what it needs is below this share of its room
-
-
-Array = NDArray[Any]
 
 
 class HeadShape(NamedTuple):
@@ -79,7 +76,7 @@ class SelfAttentionCache:
         self._layers = _empty_layers(num_slots, ROOM_STEP, shape, like)
         self._num_heads = shape.num_heads
         # S K E, the ancestry; on the CPU, so that finding places does not wait for a GPU.
-        self._is_past: Array = np.zeros((num_slots, beam_size, ROOM_STEP), np.bool_)
+        self._is_past: NDArray[np.bool_] = np.zeros((num_slots, beam_size, ROOM_STEP), np.bool_)
         self._shown, self._hidden = like.new_zeros(()), like.new_full((), -torch.inf)
 
     @property
@@ -212,13 +209,13 @@ def _set_to_0(layers: Sequence[KeysValues], slots: Sequence[int]) -> None:
             part[list(slots)] = 0.0
 
 
-def _first_free(is_used: Array, number: int) -> Array:
+def _first_free(is_used: NDArray[np.bool_], number: int) -> NDArray[np.int64]:
     """Return the first free places [S, number] of ``is_used`` [S, E]; some may be behind it."""
     wider = np.pad(is_used, ((0, 0), (0, number)))
     return np.argsort(wider, axis=1, kind="stable")[:, :number]
 
 
-def _behind_last(is_used: Array) -> int:
+def _behind_last(is_used: NDArray[np.bool_]) -> int:
     """Return the first of the places [S, E] behind which no slot uses any."""
     return int(np.flatnonzero(is_used.any(axis=0)).max(initial=-1)) + 1
 

@@ -52,7 +52,6 @@ class BestCandidates:
             part.cpu().numpy() for part in (each.values, each.indices, normalizers)
         )
         totals = values - normalizer[:, None] + scores.reshape(-1, 1)
-        totals[(scores == -np.inf).ravel()] = -np.inf  # also where the sum is not a number
         totals = totals.reshape(num_slots, -1)
         best = np.argsort(-totals, axis=1, kind="stable")[:, : 2 * beam_size]
         return Candidates(

@@ -373,7 +373,11 @@ class Translator:
 
 
 def _by_columns(matrix: Tensor) -> Tensor:
-    """Return ``matrix`` stored column by column: products by few rows take half the time."""
+    """Return ``matrix`` stored column by column, for products by the few rows of a sentence.
+
+    For 4 rows and 8,000 pieces they take 0.5 to 0.8 times as long on AMD Zen 3 and 4. Embedding 370
+    tokens with such a matrix takes 0.2 ms longer, in a step of 50 ms.
+    """
     return matrix.detach().t().contiguous().t()
 
 

@@ -38,7 +38,10 @@ def as_fp32(stored: Mapping[str, Tensor]) -> dict[str, Tensor]:
     weights = {name: weight for name, weight in stored.items() if not name.endswith(SCALES)}
     for scales_name in stored.keys() - weights.keys():
         name, scales = scales_name.removesuffix(SCALES), stored[scales_name]
-        if name not in weights or scales.shape != (*weights[name].shape[:1], 1):
+        is_matrix = name in weights and weights[name].dim() == 2
+        if not is_matrix or scales.shape != (len(weights[name]), 1):
             raise ValueError(f"{scales_name} does not have a scale for each row of {name}")
-        weights[name] = weights[name].float().mul_(scales)
+        weights[name] = weights[name].float()
+        if not scales.is_meta:  # a product without memory would import torch's compiler
+            weights[name].mul_(scales)
     return weights

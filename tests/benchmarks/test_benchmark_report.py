@@ -1,7 +1,7 @@
 import pytest
 
 from tests.benchmarks import report, speed
-from tests.benchmarks.hardware import Hardware, describe_cpu
+from tests.benchmarks.hardware import NO_FLAG, Hardware, describe_cpu
 from tests.benchmarks.memory_of_a_step import Peak, memory_at, tokens_at
 from tests.benchmarks.processes import EOLE, HUGGING_FACE, OURS, WorkerError
 from tests.benchmarks.speed import Rounds, Row
@@ -129,7 +129,8 @@ def test_a_machine_is_named_by_its_cpu_and_flags():
     assert cpu == "Some(R) Xeon(R) CPU @ 2.60GHz"
     assert {"avx512_bf16", "amx_bf16"} < flags
     assert Hardware(cpu, "amx_bf16", 2, 1, None).slug == "some-xeon-amx-bf16-2-cores"
-    assert Hardware(cpu, "none", 2, 1, "NVIDIA H200").slug == "nvidia-h200-2-cores"
+    assert Hardware(cpu, NO_FLAG, 2, 1, None).slug == "some-xeon-no-bf16-2-cores"
+    assert Hardware(cpu, NO_FLAG, 2, 1, "NVIDIA H200").slug == "nvidia-h200-2-cores"
     assert describe_cpu("") == ("", frozenset())
 
 

@@ -64,7 +64,10 @@ def test_a_model_with_itself_translates_as_alone(name):
     path = FORMATS / "format_2" / name / "run/average"
     lines = (FORMATS / "text/train.en").read_text().splitlines()[:6]
     alone = Translator.load(path, device="cpu", precision="fp32")
-    twice = Translator.load(path, device="cpu", precision="fp32", ensemble=[path])
+    twice: Any = Translator.load(path, device="cpu", precision="fp32", ensemble=[path])
+    searched: Any = [alone._model, *twice._model._models]
+    for each in searched:
+        assert each._model.output_weight.stride(0) == 1  # stored by columns
     pairs = zip(alone.translate(lines), twice.translate(lines), strict=True)
     for one, other in pairs:
         assert one.tokens == other.tokens
