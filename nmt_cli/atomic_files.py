@@ -319,7 +319,7 @@ def make_folders(folder: Path) -> list[Path]:
     except FileExistsError:
         if not folder.exists():  # a link to nothing
             raise
-        error = errno.ENOTDIR  # that the file exists would not explain why it is in the way
+        error = errno.ENOTDIR  # its message states that a folder is needed; EEXIST's does not
         raise NotADirectoryError(error, os.strerror(error), str(folder)) from None
     _sync(folder.parent)
     return [*made, folder]

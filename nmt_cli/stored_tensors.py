@@ -29,7 +29,9 @@ def read_shapes(path: Path) -> dict[str, Tensor]:
             shape, dtype = stored.get_shape(), DTYPES[stored.get_dtype()]
             try:
                 shapes[name] = torch.empty(shape, dtype=dtype, device="meta")
-            except (TypeError, RuntimeError):  # sizes that are too large, of which one is 0
+            except (TypeError, RuntimeError):
+                # torch refuses the size 2**63. The library accepts it if another size is 0, because
+                # the tensor then takes no bytes of the file.
                 raise ValueError(f"{name} has the shape {shape}") from None
     return shapes
 

@@ -26,9 +26,10 @@ def top_k(rows: Tensor, k: int) -> Best:
     """Return the ``k`` largest entries of each row [R, V]; among equal ones, lower indices first.
 
     ``torch.topk`` over many wide rows is slow, and its choice among equal entries is undefined,
-    so it could depend on the other rows; it is used where few rows have no equal entries. At least
-    k entries are as large as the k-th largest maximum of a block, and few more are: only those, of
-    the blocks that have any, are sorted.
+    so it could depend on the other rows. Its result is used for few rows without equal entries.
+    For many rows: at least k entries are as large as the k-th largest maximum of a block, and few
+    more are, so only those, of the blocks that have any, are sorted.
+
     Entries of -inf are not looked for; where a row has fewer than k others, -inf follows them.
     """
     num_entries = rows.shape[1]
