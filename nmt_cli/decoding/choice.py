@@ -6,11 +6,12 @@ Legend: S slots, K beam, R = S*K rows, V vocabulary, C candidates of a slot.
 from typing import Protocol
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from nmt_cli.decoding.beams import Array, Candidates
 from nmt_cli.decoding.rules.logits_rule import SlotStates
-from nmt_cli.decoding.top_k import top_k
+from nmt_cli.decoding.top_k import top_k_of_beams
 
 
 class Choice(Protocol):
@@ -46,7 +47,8 @@ class BestCandidates:
         """Return the best continuations of each slot's hypotheses."""
         del states
         num_slots, beam_size = scores.shape
-        each = top_k(logits, 2 * beam_size)  # R C, the best of each hypothesis
+        live = torch.from_numpy(scores).to(logits.device)
+        each = top_k_of_beams(logits, 2 * beam_size, normalizers, live)  # R C
         # They are few, so numpy chooses among them on the CPU, where the search needs them.
         values, tokens, normalizer = (
             part.cpu().numpy() for part in (each.values, each.indices, normalizers)

@@ -1,8 +1,9 @@
 """The k largest entries of wide rows: exact, found in blocks, equal entries by lowest index.
 
-Legend: R rows, V vocabulary, N blocks, K entries asked for.
+Legend: R rows, V vocabulary, N blocks, C entries asked for; S beams of K rows each.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -13,13 +14,14 @@ FEW_ENTRIES = 1 << 15  # of all rows; they are searched whole, which takes fewer
 # Exponentials computed together: as many as fit a CPU's cache, or more on a GPU.
 EXPONENTIALS_AT_ONCE = {"cpu": 1 << 18, "cuda": 1 << 27}
 LOW_BITS = (1 << 32) - 1
+_LEAST = torch.finfo(torch.float32).min  # above -inf
 
 
 class Best(NamedTuple):
     """The best entries of each row, best first."""
 
-    values: Tensor  # R K, fp32
-    indices: Tensor  # R K, int64
+    values: Tensor  # R C, fp32
+    indices: Tensor  # R C, int64
 
 
 def top_k(rows: Tensor, k: int) -> Best:
@@ -38,25 +40,65 @@ def top_k(rows: Tensor, k: int) -> Best:
         best = rows.float().topk(k + 1, dim=1)
         if not (best.values[:, 1:] == best.values[:, :-1]).any():  # only one choice is possible
             return Best(best.values[:, :k], best.indices[:, :k])
-    if rows.numel() <= FEW_ENTRIES or num_entries <= 2 * k * BLOCK:
+    if _are_searched_whole(rows, k):
         return _unpacked(_packed(rows.float(), torch.arange(num_entries, device=rows.device)), k)
     maxima = _maxima_of_blocks(rows)  # R N
     of_blocks = _values(_keys(maxima).topk(k, dim=1).values[:, -1:])  # integers are faster here
-    least = of_blocks.clamp(min=torch.finfo(rows.dtype).min).to(rows.dtype)  # R 1
-    row, block = _as_large(maxima, least).nonzero(as_tuple=True)
+    least = of_blocks.clamp(min=_LEAST)  # R 1
+    return _searched(rows, k, maxima, lambda entries, of_rows: _as_large(entries, least[of_rows]))
+
+
+def top_k_of_beams(rows: Tensor, k: int, normalizers: Tensor, scores: Tensor) -> Best:
+    """Return the entries of ``top_k`` that the ``k`` best continuations of a beam may be.
+
+    A continuation is an entry minus its row's normalizer [R] plus its row's score [S, K]. Entries
+    that are not among the ``k`` best of the K rows of a beam may be missing; -inf stands for them.
+    Few blocks of a beam remain to be searched, where ``top_k`` searches as many of each row.
+    """
+    if _are_searched_whole(rows, k):
+        return top_k(rows, k)
+    maxima = _maxima_of_blocks(rows)  # R N
+    normalizer, score = normalizers[:, None], scores.view(-1, 1)  # R 1
+
+    def continued(entries: Tensor, of_rows: Tensor | slice) -> Tensor:
+        return entries - normalizer[of_rows] + score[of_rows]
+
+    of_blocks = continued(maxima, slice(None)).view(len(scores), -1).topk(k, dim=1).values
+    least = of_blocks[:, -1:].clamp(min=_LEAST).repeat_interleave(scores.shape[1], dim=0)  # R 1
+    return _searched(
+        rows,
+        k,
+        maxima,
+        lambda entries, of_rows: _as_large(continued(entries, of_rows), least[of_rows]),
+    )
+
+
+def _are_searched_whole(rows: Tensor, k: int) -> bool:
+    return rows.numel() <= FEW_ENTRIES or rows.shape[1] <= 2 * k * BLOCK
+
+
+def _searched(
+    rows: Tensor, k: int, maxima: Tensor, is_large: Callable[[Tensor, Tensor | slice], Tensor]
+) -> Best:
+    """Return the best of the entries that are large, which only blocks with large ``maxima`` have.
+
+    ``is_large`` gets entries [N, any] and the row of each of the N.
+    """
+    num_entries = rows.shape[1]
+    row, block = is_large(maxima, slice(None)).nonzero(as_tuple=True)
     if num_entries % BLOCK == 0:
         begin = block * BLOCK
         windows = rows.view(-1, BLOCK).index_select(0, row * maxima.shape[1] + block)
-        is_large = _as_large(windows, least[row])
+        found = is_large(windows, row)
     else:  # the last window overlaps the one before, so that it is as wide
         begin = (block * BLOCK).clamp(max=num_entries - BLOCK)
         windows = rows.flatten().unfold(0, BLOCK, 1).index_select(0, row * num_entries + begin)
         inside = torch.arange(BLOCK, device=rows.device)
         is_own = begin[:, None] + inside >= block[:, None] * BLOCK
-        is_large = _as_large(windows, least[row]) & is_own
-    found = is_large.flatten().nonzero().squeeze(1)
-    window, place = found // BLOCK, found % BLOCK
-    packed = _packed(windows.flatten()[found].float(), begin[window] + place)
+        found = is_large(windows, row) & is_own
+    places = found.flatten().nonzero().squeeze(1)
+    window, place = places // BLOCK, places % BLOCK
+    packed = _packed(windows.flatten()[places].float(), begin[window] + place)
     return _unpacked(_padded(packed, row[window], len(rows), k), k)
 
 

@@ -50,13 +50,12 @@ class TranslatorLoop:
         precision, processes, _ = variant.split()
         number = int(processes.split("x")[0])
         engine = self._engine(variant)
-        lines = self._sample.lines
-        windows = (lines[first::number] for first in range(number))
+        lines, windows = self._sample.lines, _windows(self._sample.tokens, number)
         outputs: list[Tokens] = [()] * len(lines)
-        for first, translations in enumerate(engine.translate(windows)):
-            outputs[first::number] = [
-                [self._ids[piece] for piece in each.tokens] for each in translations
-            ]
+        of_windows = engine.translate([lines[line] for line in each] for each in windows)
+        for window, translations in zip(windows, of_windows, strict=True):
+            for line, each in zip(window, translations, strict=True):
+                outputs[line] = [self._ids[piece] for piece in each.tokens]
         write_outputs(self._folder, f"nmt-cli {precision}", outputs)
         return Step(write_outputs(self._folder, f"nmt-cli {variant}", outputs), 0.0)
 
@@ -105,6 +104,15 @@ class TranslatorLoop:
             for _ in range(round(num_source / CEILING_ROWS)):
                 _multiply_all(of_source)
             return Step(num_tokens, 0.0, 0.0, time.perf_counter() - started)
+
+
+def _windows(sentences: Sequence[Tokens], number: int) -> list[list[int]]:
+    """Return the lines of each process: equally many of each length, so that all end together.
+
+    The command gives processes windows of a long file as they become free.
+    """
+    by_length = sorted(range(len(sentences)), key=lambda line: len(sentences[line]))
+    return [sorted(by_length[first::number]) for first in range(number)]
 
 
 def _multiply_all(products: Sequence[tuple[Tensor, Tensor]]) -> None:
