@@ -3,8 +3,9 @@
 Legend: S slots, K beam, H heads, E entries of a slot, D d_k or d_v.
 """
 
+import sys
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 import torch
@@ -14,6 +15,8 @@ from torch.nn.functional import pad
 
 # The cache grows by 16 entries, or by an eighth if that is more.
 ROOM_STEP, ROOM_GROWTH = 16, 1 / 8
+# Slots that are stored together on a CPU; all are on a GPU, which does few large products faster.
+SLOTS_OF_PART = {"cpu": 32}
 SHRINK_BELOW = 3 / 4  # a cache shrinks when what it needs is below this share of its room
 
 
@@ -35,6 +38,23 @@ class KeysValues(NamedTuple):
     keys: Tensor  # S H D E
     values: Tensor  # S H E D
 
+    @property
+    def room(self) -> int:
+        """The number of places for entries (E) in each slot."""
+        return self.values.shape[2]
+
+
+class _Places(NamedTuple):
+    """Where the entries of a step are written."""
+
+    slots: Tensor  # S 1, counted from the first of the part
+    places: Tensor  # S K
+
+    @classmethod
+    def of(cls, places: Tensor) -> Self:
+        """Return these ``places`` [S, K] of all slots."""
+        return cls(torch.arange(len(places), device=places.device)[:, None], places)
+
 
 def attend(queries: Tensor, cached: KeysValues, mask: Tensor) -> Tensor:
     """Return softmax(QK^T / sqrt(d_k)) V [S*K, H*D] for ``queries`` [S*K, H*D].
@@ -53,6 +73,17 @@ def attend(queries: Tensor, cached: KeysValues, mask: Tensor) -> Tensor:
     return by_slot.transpose(1, 2).flatten(2).flatten(0, 1)
 
 
+def attend_in_parts(
+    queries: Tensor, parts: Sequence[KeysValues], masks: Sequence[Tensor]
+) -> Tensor:
+    """Return ``attend`` [S*K, H*D] of all slots, which are stored in ``parts``."""
+    if len(parts) == 1:
+        return attend(queries, parts[0], masks[0])
+    rows = [len(part.keys) * mask.shape[1] for part, mask in zip(parts, masks, strict=True)]
+    of_parts = zip(queries.split(rows), parts, masks, strict=True)
+    return torch.cat([attend(*each) for each in of_parts])
+
+
 def split_heads(rows: Tensor, num_slots: int, num_heads: int) -> Tensor:
     """Return [S*E, H*D] as [S, H, E, D]."""
     return rows.view(num_slots, -1, num_heads, rows.shape[1] // num_heads).transpose(1, 2)
@@ -68,24 +99,30 @@ class SelfAttentionCache:
 
     A slot's places depend on its own sentence only, so that its sums have the same order whatever
     other slots hold. Attention reads all the room for entries, where the mask hides what a
-    hypothesis does not attend to: products of a part of it would copy that part first.
+    hypothesis does not attend to: products of a part of it would copy that part first. So the slots
+    are stored in parts, each with the room that one of its slots needs: a sentence whose output
+    becomes long makes room for the slots of its part only.
     """
 
     def __init__(self, num_slots: int, beam_size: int, shape: HeadShape, like: Tensor) -> None:
         """Make an empty cache with the dtype and device of ``like``."""
-        self._layers = _empty_layers(num_slots, ROOM_STEP, shape, like)
-        self._num_heads = shape.num_heads
+        self._slots_of_part = SLOTS_OF_PART.get(like.device.type, sys.maxsize)
+        self._parts = [
+            _empty_layers(part.stop - part.start, ROOM_STEP, shape, like)
+            for part in self._slices(num_slots)
+        ]
+        self._num_layers, self._num_heads = shape.num_layers, shape.num_heads
         # S K E, the ancestry; on the CPU, so that finding places does not wait for a GPU.
         self._is_past: NDArray[np.bool_] = np.zeros((num_slots, beam_size, ROOM_STEP), np.bool_)
         self._shown, self._hidden = like.new_zeros(()), like.new_full((), -torch.inf)
 
     @property
-    def room(self) -> int:
-        """The number of places for entries (E) in each slot."""
-        return self._is_past.shape[2]
+    def rooms(self) -> list[int]:
+        """The number of places for entries (E) in each slot of each part."""
+        return [layers[0].room for layers in self._parts]
 
-    def advance(self, parents: Tensor, is_first: Tensor) -> Tensor:
-        """Find places for an entry of each hypothesis; return the mask [S*H, K, E] for this step.
+    def advance(self, parents: Tensor, is_first: Tensor) -> list[Tensor]:
+        """Find places for an entry of each hypothesis; return each part's mask [S*H, K, E].
 
         Each hypothesis inherits the past of its parent, whose place in the beam is in ``parents``
         [S, K]. Hypotheses of slots with ``is_first`` [S] have no past. Both are on the CPU.
@@ -96,44 +133,58 @@ class SelfAttentionCache:
         self._is_past[is_first.numpy()] = False
         is_used = np.any(self._is_past, axis=1)  # S E
         places = _first_free(is_used, beam_size)
-        needed = int(places.max()) + 1
-        if needed > self.room:
-            self._change_room(_room_for(needed))
-        else:
-            self._give_up_room(max(needed, _behind_last(is_used)))
+        needed = places.max(axis=1) + 1
+        kept = np.maximum(needed, _behind_last(is_used))
+        parts = self._slices(num_slots)
+        for layers, part in zip(self._parts, parts, strict=True):
+            _fit_room(layers, int(needed[part].max()), int(kept[part].max()))
+        self._is_past = _with_room(self._is_past, max(self.rooms))
         self._is_past[slots, np.arange(beam_size), places] = True
         device = self._hidden.device
-        self._slots = torch.from_numpy(slots).to(device)
-        self._places = torch.from_numpy(places).to(device)
-        is_past = torch.from_numpy(self._is_past).to(device)
-        return _for_all_heads(torch.where(is_past, self._shown, self._hidden), self._num_heads)
+        is_past, of_slots = torch.from_numpy(self._is_past).to(device), torch.from_numpy(places)
+        self._places = [_Places.of(of_slots[part].to(device)) for part in parts]
+        return [
+            _for_all_heads(
+                torch.where(is_past[part, :, :room], self._shown, self._hidden), self._num_heads
+            )
+            for part, room in zip(parts, self.rooms, strict=True)
+        ]
 
-    def append(self, layer: int, keys: Tensor, values: Tensor) -> KeysValues:
-        """Write the new entries [S*K, H*D] of ``layer``; return all entries of the layer."""
-        entries, shape = self._layers[layer], (*self._places.shape, self._num_heads, -1)  # S K H D
-        entries.keys[self._slots, :, :, self._places] = keys.view(shape)
-        entries.values[self._slots, :, self._places] = values.view(shape)
-        return entries
+    def append(self, layer: int, keys: Tensor, values: Tensor) -> list[KeysValues]:
+        """Write the new entries [S*K, H*D] of ``layer``; return all entries of each part."""
+        rows = [at.places.numel() for at in self._places]
+        parts = [layers[layer] for layers in self._parts]
+        for part, (slots, places), new_keys, new_values in zip(
+            parts, self._places, keys.split(rows), values.split(rows), strict=True
+        ):
+            shape = (*places.shape, self._num_heads, -1)  # S K H D
+            part.keys[slots, :, :, places] = new_keys.view(shape)
+            part.values[slots, :, places] = new_values.view(shape)
+        return parts
 
     def keep_slots(self, slots: Tensor) -> None:
         """Drop all other slots."""
         self._is_past = self._is_past[slots.cpu().numpy()]
-        _replace_each(self._layers, lambda layer: _selected(layer, slots))
+        behind = _behind_last(np.any(self._is_past, axis=1))
+        parts = self._slices(len(slots))
+        needed = behind + self._is_past.shape[1]  # by the next step
+        rooms = [_room_for(int(needed[part].max(initial=0))) for part in parts]
+        old, self._parts = self._parts, [[] for _ in parts]
+        for _ in range(self._num_layers):  # one layer at a time is in memory twice
+            whole = _joined([layers.pop(0) for layers in old])
+            for layers, part, room in zip(self._parts, parts, rooms, strict=True):
+                layers.append(_selected(whole, slots[part], room))
 
     def forget(self, slots: Sequence[int]) -> None:
         """Set all entries of ``slots`` to 0: the mask hides old ones, but not if they are NaN."""
-        _set_to_0(self._layers, slots)
+        for slot in slots:
+            part, own = divmod(slot, self._slots_of_part)
+            _set_to_0(self._parts[part], [own])
 
-    def _give_up_room(self, needed: int) -> None:
-        """Shrink to ``needed`` places if that is much less than the room."""
-        room = _room_for(needed)
-        if room < SHRINK_BELOW * self.room:
-            self._change_room(room)
-
-    def _change_room(self, room: int) -> None:
-        more = max(0, room - self.room)
-        self._is_past = np.pad(self._is_past, ((0, 0), (0, 0), (0, more)))[:, :, :room]
-        _replace_each(self._layers, lambda layer: _resized(layer, room))
+    def _slices(self, num_slots: int) -> list[slice]:
+        """Return the slots of each part; there is one, even if it is empty."""
+        size = self._slots_of_part
+        return [slice(i, min(i + size, num_slots)) for i in range(0, max(1, num_slots), size)]
 
 
 class MemoryCache:
@@ -151,7 +202,7 @@ class MemoryCache:
         """Make room for sources of these ``lengths`` in ``slots``, resizing the cache if needed."""
         for slot, length in zip(slots, lengths, strict=True):
             self._lengths[slot] = length
-        longest, width = max(self._lengths), self._layers[0].values.shape[2]
+        longest, width = max(self._lengths), self._layers[0].room
         if longest > width or longest < SHRINK_BELOW * width:
             _replace_each(self._layers, lambda layer: _resized(layer, longest))
         self._update_mask()
@@ -169,7 +220,7 @@ class MemoryCache:
     def keep_slots(self, slots: Tensor) -> None:
         """Drop all other slots."""
         self._lengths = [self._lengths[slot] for slot in slots.tolist()]
-        _replace_each(self._layers, lambda layer: _selected(layer, slots))
+        _replace_each(self._layers, lambda layer: _selected(layer, slots, layer.room))
         self._update_mask()
 
     def forget(self, slots: Sequence[int]) -> None:
@@ -199,8 +250,12 @@ def _replace_each(layers: list[KeysValues], change: Callable[[KeysValues], KeysV
         layers[number] = change(layer)
 
 
-def _selected(layer: KeysValues, slots: Tensor) -> KeysValues:
-    return KeysValues(*(part.index_select(0, slots) for part in layer))
+def _selected(layer: KeysValues, slots: Tensor, room: int) -> KeysValues:
+    """Return these ``slots`` and at most the first ``room`` places of each."""
+    return KeysValues(
+        layer.keys[..., :room].index_select(0, slots),
+        layer.values[:, :, :room].index_select(0, slots),
+    )
 
 
 def _set_to_0(layers: Sequence[KeysValues], slots: Sequence[int]) -> None:
@@ -215,9 +270,17 @@ def _first_free(is_used: NDArray[np.bool_], number: int) -> NDArray[np.int64]:
     return np.argsort(wider, axis=1, kind="stable")[:, :number]
 
 
-def _behind_last(is_used: NDArray[np.bool_]) -> int:
-    """Return the first of the places [S, E] behind which no slot uses any."""
-    return int(np.flatnonzero(is_used.any(axis=0)).max(initial=-1)) + 1
+def _with_room(is_past: NDArray[np.bool_], room: int) -> NDArray[np.bool_]:
+    """Return ``is_past`` [S, K, E] with E = ``room``, cut or filled up with False."""
+    if (more := room - is_past.shape[2]) <= 0:
+        return is_past[:, :, :room]
+    return np.pad(is_past, ((0, 0), (0, 0), (0, more)))
+
+
+def _behind_last(is_used: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Return the place behind the last one [S] of ``is_used`` [S, E]."""
+    places = np.arange(1, is_used.shape[1] + 1)
+    return np.max(is_used * places, axis=1, initial=0)
 
 
 def _room_for(num_entries: int) -> int:
@@ -226,10 +289,26 @@ def _room_for(num_entries: int) -> int:
     return -(-num_entries // ROOM_STEP) * ROOM_STEP + (steps - 1) * ROOM_STEP
 
 
+def _fit_room(layers: list[KeysValues], needed: int, used: int) -> None:
+    """Make room for ``needed`` places; give up what is much more than those ``used``."""
+    old, room = layers[0].room, _room_for(max(needed, used))
+    if needed > old or room < SHRINK_BELOW * old:
+        _replace_each(layers, lambda layer: _resized(layer, room))
+
+
 def _resized(layer: KeysValues, room: int) -> KeysValues:
     """Return a copy of ``layer`` with E = ``room``, cut or filled up with zeros."""
-    more = room - layer.values.shape[2]
+    more = room - layer.room
     return KeysValues(pad(layer.keys, (0, more)), pad(layer.values, (0, 0, 0, more)))
+
+
+def _joined(parts: Sequence[KeysValues]) -> KeysValues:
+    """Return the slots of all ``parts``, with the largest room of them."""
+    if len(parts) == 1:
+        return parts[0]
+    room = max(part.room for part in parts)
+    resized = [_resized(part, room) for part in parts]
+    return KeysValues(*(torch.cat(each) for each in zip(*resized, strict=True)))
 
 
 def _for_all_heads(mask: Tensor, num_heads: int) -> Tensor:

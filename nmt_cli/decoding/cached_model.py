@@ -16,6 +16,7 @@ from nmt_cli.decoding.attention_cache import (
     MemoryCache,
     SelfAttentionCache,
     attend,
+    attend_in_parts,
     split_heads,
 )
 from nmt_cli.decoding.search import StepInput
@@ -81,14 +82,14 @@ class CachedTransformer:
         device, beam_size = self._device, state.tokens.shape[1]
         num_positions = int(state.positions.max()) + 1
         positions = state.positions.to(device)
-        past_mask = self._past.advance(state.parents, state.positions == 0)
+        past_masks = self._past.advance(state.parents, state.positions == 0)
         rows = self._model.target_embedding.embed(
             state.tokens.to(device).flatten(),
             positions[:, None].expand(-1, beam_size).flatten(),
             num_positions,
         )
         for number, layer in enumerate(self._decoder_layers):
-            rows = self._through_layer(rows, number, layer, past_mask)
+            rows = self._through_layer(rows, number, layer, past_masks)
         logits = self._model.project(self._model.decoder_norm(rows))
         # The search goes over them several times, which a CPU does faster in fp32.
         return logits.float() if device.type == "cpu" else logits
@@ -109,13 +110,13 @@ class CachedTransformer:
         return self._model.output_weight.device
 
     def _through_layer(
-        self, rows: Tensor, number: int, layer: DecoderLayer, past_mask: Tensor
+        self, rows: Tensor, number: int, layer: DecoderLayer, past_masks: Sequence[Tensor]
     ) -> Tensor:
         def attend_within(rows: Tensor) -> Tensor:
             attention = layer.self_attention
             queries, keys, values = attention.project(rows)
             past = self._past.append(number, keys, values)
-            return attention.output(attend(queries, past, past_mask))
+            return attention.output(attend_in_parts(queries, past, past_masks))
 
         def attend_to_memory(rows: Tensor) -> Tensor:
             attention = layer.memory_attention

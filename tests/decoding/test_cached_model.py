@@ -5,6 +5,7 @@ import random
 import pytest
 import torch
 
+from nmt_cli.decoding.attention_cache import SLOTS_OF_PART
 from nmt_cli.decoding.beams import NOT_A_NUMBER, SearchSettings
 from nmt_cli.decoding.cached_model import CachedTransformer
 from nmt_cli.decoding.ensemble import Ensemble
@@ -92,8 +93,10 @@ class Drive:
         self.parents = [self.parents[slot] for slot in slots]
 
 
+@pytest.mark.parametrize("slots_of_part", [1, 2, 32])
 @pytest.mark.parametrize("config", VARIANTS)
-def test_a_random_tree_of_hypotheses(config):
+def test_a_random_tree_of_hypotheses(config, slots_of_part, monkeypatch):
+    monkeypatch.setitem(SLOTS_OF_PART, "cpu", slots_of_part)
     drive = Drive(tiny_model(**config), num_slots=3, beam_size=4)
     drive.start([0, 1, 2], [5, 1, 9])
     for step in range(60):
@@ -104,9 +107,11 @@ def test_a_random_tree_of_hypotheses(config):
         if step == 35:
             drive.start([2, 0], [2, 3])  # all shorter than the cache is wide
             drive.start([1], [4])
+        if step == 45:
+            drive.keep_slots([2, 1, 0, 2])
         if step == 50:
-            drive.keep_slots([2, 1])
-    assert drive.cached._past.room < 60 * 4 / 2, "places are never used again"
+            drive.keep_slots([0, 1])
+    assert max(drive.cached._past.rooms) < 60 * 4 / 2, "places are never used again"
 
 
 def test_hypotheses_that_share_nothing_have_places_of_their_own():
@@ -116,7 +121,7 @@ def test_hypotheses_that_share_nothing_have_places_of_their_own():
     for step in range(50):
         drive.step(checked=step % 7 == 0)
         drive.grow(lambda: next(places))
-    assert 50 * 3 <= drive.cached._past.room < 50 * 3 * 5 / 4
+    assert 50 * 3 <= max(drive.cached._past.rooms) < 50 * 3 * 5 / 4
 
 
 def test_one_line_of_descent_needs_few_places():
@@ -125,7 +130,7 @@ def test_one_line_of_descent_needs_few_places():
     for step in range(40):
         drive.step(checked=step % 4 == 0)
         drive.grow(lambda: 2)
-    assert 40 + 5 <= drive.cached._past.room <= 48
+    assert 40 + 5 <= max(drive.cached._past.rooms) <= 48
 
 
 def test_the_room_of_a_long_hypothesis_is_given_up_after_it():
@@ -135,10 +140,27 @@ def test_the_room_of_a_long_hypothesis_is_given_up_after_it():
         drive.step(checked=step > 50)
         drive.grow(drive.random_parent)
         if step == 48:
-            assert drive.cached._past.room >= 48
+            assert max(drive.cached._past.rooms) >= 48
             drive.start([0], [4])
             drive.start([1], [4])
-    assert drive.cached._past.room == 32
+    assert max(drive.cached._past.rooms) == 32
+
+
+def test_a_long_hypothesis_takes_room_in_its_part_only(monkeypatch):
+    monkeypatch.setitem(SLOTS_OF_PART, "cpu", 2)
+    drive = Drive(tiny_model(), num_slots=5, beam_size=2)
+    drive.start([0, 1, 2, 3, 4], [3, 4, 3, 4, 3])
+    for step in range(60):
+        drive.step(checked=step % 10 == 9)
+        drive.grow(drive.random_parent)
+        if (slot := step % 5) != 2:  # the sentence in slot 2 goes on
+            drive.start([slot], [4])
+    first, of_the_long_one, last = drive.cached._past.rooms
+    assert of_the_long_one >= 60
+    assert first == last == 16
+    drive.keep_slots([2, 4, 1])
+    assert drive.cached._past.rooms == [of_the_long_one, 16]
+    drive.step()
 
 
 def test_a_search_with_the_cache_finds_what_one_without_finds():
@@ -177,7 +199,7 @@ def test_bf16_is_near_fp32_and_the_weights_of_the_model_stay():
     assert torch.allclose(
         uncached(rounded, drive.sources[0], drive.hypotheses[0]).float(), exact, atol=0.15
     )
-    assert drive.cached._past._layers[0].keys.dtype == torch.bfloat16
+    assert drive.cached._past._parts[0][0].keys.dtype == torch.bfloat16
 
 
 def test_the_cache_holds_no_second_copy_of_the_weights():
