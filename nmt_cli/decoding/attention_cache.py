@@ -15,9 +15,10 @@ from torch.nn.functional import pad
 
 # The cache grows by 16 entries, or by an eighth if that is more.
 ROOM_STEP, ROOM_GROWTH = 16, 1 / 8
-# Slots that are stored together on a CPU; all are on a GPU, which does few large products faster.
-SLOTS_OF_PART = {"cpu": 32}
 SHRINK_BELOW = 3 / 4  # a cache shrinks when what it needs is below this share of its room
+# Slots that are stored together on a CPU, where 16 and 48 are as fast; all are on a GPU, which does
+# few large products faster.
+SLOTS_OF_PART = {"cpu": 32}
 
 
 class HeadShape(NamedTuple):
@@ -52,7 +53,7 @@ class _Places(NamedTuple):
 
     @classmethod
     def of(cls, places: Tensor) -> Self:
-        """Return these ``places`` [S, K] of all slots."""
+        """Return ``places`` [S, K] with the slot of each row."""
         return cls(torch.arange(len(places), device=places.device)[:, None], places)
 
 
@@ -133,11 +134,10 @@ class SelfAttentionCache:
         self._is_past[is_first.numpy()] = False
         is_used = np.any(self._is_past, axis=1)  # S E
         places = _first_free(is_used, beam_size)
-        needed = places.max(axis=1) + 1
-        kept = np.maximum(needed, _behind_last(is_used))
+        needed, used = places.max(axis=1) + 1, _behind_last(is_used)
         parts = self._slices(num_slots)
         for layers, part in zip(self._parts, parts, strict=True):
-            _fit_room(layers, int(needed[part].max()), int(kept[part].max()))
+            _fit_room(layers, int(needed[part].max()), int(used[part].max()))
         self._is_past = _with_room(self._is_past, max(self.rooms))
         self._is_past[slots, np.arange(beam_size), places] = True
         device = self._hidden.device

@@ -53,7 +53,7 @@ def top_k_of_beams(rows: Tensor, k: int, normalizers: Tensor, scores: Tensor) ->
 
     A continuation is an entry minus its row's normalizer [R] plus its row's score [S, K]. Entries
     that are not among the ``k`` best of the K rows of a beam may be missing; -inf stands for them.
-    Few blocks of a beam remain to be searched, where ``top_k`` searches as many of each row.
+    About ``k`` blocks of a beam are searched; ``top_k`` searches as many of each row.
     """
     if _are_searched_whole(rows, k):
         return top_k(rows, k)
