@@ -40,13 +40,15 @@ class TableModel:
         self.sources = [()] * num_slots
         self.prefixes = [[()] * beam_size for _ in range(num_slots)]
 
-    def encode(self, sentences):
-        return sentences
+    def encode(self, sentences, start_mark):
+        assert start_mark in (BOS, EOS)
+        return sentences, torch.stack([self.logits(tuple(each), ()) for each in sentences])
 
     def start(self, slots, sentences):
         self.num_started.append(len(sentences))
         for slot, sentence in zip(slots, sentences, strict=True):
             self.sources[slot] = tuple(sentence)
+            self.prefixes[slot] = [()] * self.beam_size
 
     def step(self, state: StepInput):
         self.num_rows.append(state.tokens.numel())
@@ -54,13 +56,14 @@ class TableModel:
         for slot, source in enumerate(self.sources):
             old = self.prefixes[slot]
             tokens, parents = state.tokens[slot].tolist(), state.parents[slot].tolist()
-            if state.positions[slot] == 0:
-                assert tokens == [BOS] * self.beam_size
+            self.prefixes[slot] = [
+                (*old[parent], token) for parent, token in zip(parents, tokens, strict=True)
+            ]
+            if state.positions[slot] == 0:  # the slot is free
+                assert tokens in ([BOS] * self.beam_size, [EOS] * self.beam_size)
                 self.prefixes[slot] = [()] * self.beam_size
             else:
-                self.prefixes[slot] = [
-                    (*old[parent], token) for parent, token in zip(parents, tokens, strict=True)
-                ]
+                assert all(len(prefix) == state.positions[slot] for prefix in self.prefixes[slot])
             rows += [self.logits(source, prefix) for prefix in self.prefixes[slot]]
         return torch.stack(rows)
 
@@ -86,8 +89,8 @@ class CopyModel:
         self.sources = [(EOS,)] * num_slots
         self.max_slots = max(self.max_slots, num_slots)
 
-    def encode(self, sentences):
-        return sentences
+    def encode(self, sentences, start_mark):
+        return sentences, self._rows([sentence[0] for sentence in sentences])
 
     def start(self, slots, sentences):
         self.num_sentences += len(sentences)
@@ -101,9 +104,12 @@ class CopyModel:
             source[min(position, len(source) - 1)]
             for source, position in zip(self.sources, positions, strict=True)
         ]
-        rows = torch.zeros(len(copied), self.beam_size, self.vocabulary_size)
-        rows[torch.arange(len(copied)), :, torch.tensor(copied)] = 9.0
-        return rows.flatten(0, 1)
+        return self._rows(copied).repeat_interleave(self.beam_size, dim=0)
+
+    def _rows(self, tokens):
+        rows = torch.zeros(len(tokens), self.vocabulary_size)
+        rows[torch.arange(len(tokens)), tokens] = 9.0
+        return rows
 
     def keep_slots(self, slots):
         self.sources = [self.sources[slot] for slot in slots]

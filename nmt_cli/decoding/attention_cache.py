@@ -4,7 +4,8 @@ Legend: S slots, K beam, H heads, E entries of a slot, D d_k or d_v.
 """
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import groupby
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -90,6 +91,19 @@ def split_heads(rows: Tensor, num_slots: int, num_heads: int) -> Tensor:
     return rows.view(num_slots, -1, num_heads, rows.shape[1] // num_heads).transpose(1, 2)
 
 
+def mask_of_sources(
+    lengths: Sequence[int], room: int, beam_size: int, num_heads: int, like: Tensor
+) -> Tensor:
+    """Return the mask [S*H, K, E] of sources of these ``lengths`` where E is ``room``.
+
+    It has the dtype and device of ``like``.
+    """
+    ends = torch.tensor(lengths, device=like.device)[:, None]
+    is_behind = torch.arange(room, device=like.device) >= ends  # S E
+    mask = like.new_zeros(is_behind.shape).masked_fill_(is_behind, -torch.inf)
+    return _for_all_heads(mask[:, None].expand(-1, beam_size, -1), num_heads)
+
+
 class SelfAttentionCache:
     """The keys and values of the past of every hypothesis.
 
@@ -122,16 +136,34 @@ class SelfAttentionCache:
         """The number of places for entries (E) in each slot of each part."""
         return [layers[0].room for layers in self._parts]
 
-    def advance(self, parents: Tensor, is_first: Tensor) -> list[Tensor]:
+    def start(self, slots: Sequence[int], entries: Tensor) -> None:
+        """Let one entry each be the past of all hypotheses in ``slots``.
+
+        ``entries`` [B, layers, H*(d_k + d_v)] are the keys and values.
+        """
+        self._is_past[slots] = False
+        self._is_past[slots, :, 0] = True
+        begin = 0
+        for number, run in groupby(slots, key=lambda slot: slot // self._slots_of_part):
+            own = self._own(run)
+            rows = entries[begin : begin + len(own)]  # of this part
+            begin += len(own)
+            for layer, of_layer in zip(self._parts[number], rows.unbind(1), strict=True):
+                _, num_heads, d_k, _ = layer.keys.shape
+                keys, values = of_layer.tensor_split([num_heads * d_k], dim=1)
+                layer.keys[own, :, :, 0] = keys.unflatten(1, (num_heads, -1))
+                layer.values[own, :, 0] = values.unflatten(1, (num_heads, -1))
+
+    def advance(self, parents: Tensor, is_free: Tensor) -> list[Tensor]:
         """Find places for an entry of each hypothesis; return each part's mask [S*H, K, E].
 
         Each hypothesis inherits the past of its parent, whose place in the beam is in ``parents``
-        [S, K]. Hypotheses of slots with ``is_first`` [S] have no past. Both are on the CPU.
+        [S, K]. Hypotheses of slots with ``is_free`` [S] have no past. Both are on the CPU.
         """
         num_slots, beam_size = parents.shape
         slots = np.arange(num_slots)[:, None]
         self._is_past = self._is_past[slots, parents.numpy()]
-        self._is_past[is_first.numpy()] = False
+        self._is_past[is_free.numpy()] = False
         is_used = np.any(self._is_past, axis=1)  # S E
         places = _first_free(is_used, beam_size)
         needed, used = places.max(axis=1) + 1, _behind_last(is_used)
@@ -162,24 +194,39 @@ class SelfAttentionCache:
             part.values[slots, :, places] = new_values.view(shape)
         return parts
 
-    def keep_slots(self, slots: Tensor) -> None:
+    def keep_slots(self, slots: Sequence[int]) -> None:
         """Drop all other slots."""
-        self._is_past = self._is_past[slots.cpu().numpy()]
+        self._is_past = self._is_past[list(slots)]
         behind = _behind_last(np.any(self._is_past, axis=1))
         parts = self._slices(len(slots))
         needed = behind + self._is_past.shape[1]  # by the next step
         rooms = [_room_for(int(needed[part].max(initial=0))) for part in parts]
         old, self._parts = self._parts, [[] for _ in parts]
         for _ in range(self._num_layers):  # one layer at a time is in memory twice
-            whole = _joined([layers.pop(0) for layers in old])
+            old_parts = [layers.pop(0) for layers in old]
             for layers, part, room in zip(self._parts, parts, rooms, strict=True):
-                layers.append(_selected(whole, slots[part], room))
+                layers.append(self._gathered(old_parts, slots[part], room))
 
     def forget(self, slots: Sequence[int]) -> None:
         """Set all entries of ``slots`` to 0: the mask hides old ones, but not if they are NaN."""
         for slot in slots:
             part, own = divmod(slot, self._slots_of_part)
             _set_to_0(self._parts[part], [own])
+
+    def _gathered(self, parts: Sequence[KeysValues], slots: Sequence[int], room: int) -> KeysValues:
+        """Return a part that consists of these ``slots`` of ``parts``, with this ``room``."""
+        runs = [
+            _resized(_selected(parts[number], self._own(run), room), room)
+            for number, run in groupby(slots, key=lambda slot: slot // self._slots_of_part)
+        ]
+        if len(runs) == 1:
+            return runs[0]
+        return KeysValues(*map(torch.cat, zip(*runs, strict=True)))
+
+    def _own(self, slots: Iterable[int]) -> Tensor:
+        """Return the places of ``slots`` in their parts."""
+        places = [slot % self._slots_of_part for slot in slots]
+        return torch.tensor(places, device=self._hidden.device)
 
     def _slices(self, num_slots: int) -> list[slice]:
         """Return the slots of each part; there is one, even if it is empty."""
@@ -217,10 +264,11 @@ class MemoryCache:
         """Return the entries of one layer."""
         return self._layers[number]
 
-    def keep_slots(self, slots: Tensor) -> None:
+    def keep_slots(self, slots: Sequence[int]) -> None:
         """Drop all other slots."""
-        self._lengths = [self._lengths[slot] for slot in slots.tolist()]
-        _replace_each(self._layers, lambda layer: _selected(layer, slots, layer.room))
+        self._lengths = [self._lengths[slot] for slot in slots]
+        kept = torch.tensor(slots, device=self.mask.device)
+        _replace_each(self._layers, lambda layer: _selected(layer, kept, layer.room))
         self._update_mask()
 
     def forget(self, slots: Sequence[int]) -> None:
@@ -228,12 +276,10 @@ class MemoryCache:
         _set_to_0(self._layers, slots)
 
     def _update_mask(self) -> None:
-        keys = self._layers[0].keys
-        lengths = torch.tensor(self._lengths, device=keys.device)
-        is_behind = torch.arange(keys.shape[3], device=keys.device) >= lengths[:, None]  # S E
-        mask = keys.new_zeros(is_behind.shape).masked_fill_(is_behind, -torch.inf)
-        beams = mask[:, None].expand(-1, self._beam_size, -1)
-        self.mask = _for_all_heads(beams, self._num_heads)
+        first = self._layers[0]
+        self.mask = mask_of_sources(
+            self._lengths, first.room, self._beam_size, self._num_heads, first.values
+        )
 
 
 def _empty_layers(num_slots: int, room: int, shape: HeadShape, like: Tensor) -> list[KeysValues]:
@@ -297,18 +343,10 @@ def _fit_room(layers: list[KeysValues], needed: int, used: int) -> None:
 
 
 def _resized(layer: KeysValues, room: int) -> KeysValues:
-    """Return a copy of ``layer`` with E = ``room``, cut or filled up with zeros."""
-    more = room - layer.room
+    """Return ``layer`` with E = ``room``, cut or filled up with zeros; a copy if that differs."""
+    if not (more := room - layer.room):
+        return layer
     return KeysValues(pad(layer.keys, (0, more)), pad(layer.values, (0, 0, 0, more)))
-
-
-def _joined(parts: Sequence[KeysValues]) -> KeysValues:
-    """Return the slots of all ``parts``, with the largest room of them."""
-    if len(parts) == 1:
-        return parts[0]
-    room = max(part.room for part in parts)
-    resized = [_resized(part, room) for part in parts]
-    return KeysValues(*(torch.cat(each) for each in zip(*resized, strict=True)))
 
 
 def _for_all_heads(mask: Tensor, num_heads: int) -> Tensor:

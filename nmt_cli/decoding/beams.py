@@ -2,11 +2,12 @@
 
 It is kept in numpy on the CPU, whatever device the model computes on.
 
-Legend: S slots, K beam, C candidates of a slot (best first), L positions of a hypothesis.
+Legend: S slots, K beam, C candidates of a slot (best first), L positions of a hypothesis, B some of
+the slots.
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,9 +64,13 @@ class Found(NamedTuple):
 class Candidates(NamedTuple):
     """The best continuations of each slot's live hypotheses by one token, best first."""
 
-    scores: Array  # S C, log-probabilities; -inf if there are fewer than C
-    parents: Array  # S C, the place in the beam of the hypothesis that is continued
-    tokens: Array  # S C
+    scores: Array  # B C, log-probabilities; -inf if there are fewer than C
+    parents: Array  # B C, the place in the beam of the hypothesis that is continued
+    tokens: Array  # B C
+
+    def of(self, slots: slice) -> Self:
+        """Return those of ``slots`` only."""
+        return type(self)(*(each[slots] for each in self))
 
 
 def length_penalty(length: Any, alpha: float) -> Any:
@@ -125,22 +130,25 @@ class Beams:
         self._n_best[slots] = n_best
         self.scores[slots, 0] = 0.0
 
-    def advance(self, candidates: Candidates) -> list[Found]:
-        """Replace the hypotheses by their best continuations; return the sentences now done."""
+    def advance(self, slots: Array, candidates: Candidates) -> list[Found]:
+        """Replace the hypotheses in ``slots`` [B] by their best continuations, ``candidates``.
+
+        Returns the sentences now done.
+        """
         scores, parents, tokens = candidates
-        exists = (scores > -np.inf) & self.is_busy[:, None]
+        exists = (scores > -np.inf) & self.is_busy[slots, None]
         ends = exists & (tokens == self.settings.eos_id)
-        for slot, rank in np.argwhere(ends[:, : self.settings.beam_size]).tolist():
-            self._end(slot, int(parents[slot, rank]), float(scores[slot, rank]))
+        for row, rank in np.argwhere(ends[:, : self.settings.beam_size]).tolist():
+            self._end(int(slots[row]), int(parents[row, rank]), float(scores[row, rank]))
         lives = exists & ~ends
         chosen = np.argsort(~lives, axis=1, kind="stable")[:, : self.settings.beam_size]
-        self.parents = np.take_along_axis(parents, chosen, 1)
-        self.tokens = np.take_along_axis(tokens, chosen, 1)
-        self.scores = np.where(
+        self.parents[slots] = np.take_along_axis(parents, chosen, 1)
+        self.tokens[slots] = np.take_along_axis(tokens, chosen, 1)
+        self.scores[slots] = np.where(
             np.take_along_axis(lives, chosen, 1), np.take_along_axis(scores, chosen, 1), -np.inf
-        ).astype(np.float32)
-        self._clear(np.flatnonzero(~self.is_busy))
-        self._append_tokens()
+        )
+        self._clear(slots[~self.is_busy[slots]])
+        self._append_tokens(slots)
         return [self._release(slot) for slot in np.flatnonzero(self._is_done()).tolist()]
 
     def fail(self, slot: int, error: str) -> Found:
@@ -166,16 +174,16 @@ class Beams:
         self.keep([*range(old), *[0] * number])  # what the copies hold is cleared
         self._clear(range(old, old + number))
 
-    def _append_tokens(self) -> None:
-        used, capacity = int(self.lengths.max()), self._prefixes.shape[2]
+    def _append_tokens(self, slots: Array) -> None:
+        lengths, parents = self.lengths[slots], self.parents[slots]
+        used, capacity = int(lengths.max()), self._prefixes.shape[2]
         if used == capacity:
             self._prefixes = np.concatenate([self._prefixes, np.zeros_like(self._prefixes)], axis=2)
-        slots = np.arange(len(self.parents))[:, None]
-        self._prefixes[:, :, :used] = self._prefixes[slots, self.parents, :used]
-        self._prefixes[slots[:, 0], :, self.lengths] = self.tokens
+        self._prefixes[slots, :, :used] = self._prefixes[slots[:, None], parents, :used]
+        self._prefixes[slots, :, lengths] = self.tokens[slots]
         if self._history is not None:
-            self._history.append(self.parents, self.lengths, self.scores)
-        self.lengths[self.is_busy] += 1
+            self._history.append(slots, parents, lengths, self.scores[slots])
+        self.lengths[slots] += self.is_busy[slots]
 
     def _end(self, slot: int, parent: int, log_probability: float) -> None:
         length, n_best = int(self.lengths[slot]), int(self._n_best[slot])

@@ -1,11 +1,12 @@
 """The Transformer for the search: computes one token at a time and caches the past.
 
-Legend: S slots, K beam, R = S*K rows, B new sentences, L length of the longest, V vocabulary.
+Legend: S slots, K beam, R = S*K rows, B new sentences, L length of the longest, V vocabulary, H
+heads.
 """
 
 from collections.abc import Sequence
 from itertools import chain
-from typing import cast
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor
@@ -17,14 +18,21 @@ from nmt_cli.decoding.attention_cache import (
     SelfAttentionCache,
     attend,
     attend_in_parts,
+    mask_of_sources,
     split_heads,
 )
 from nmt_cli.decoding.search import StepInput
+from nmt_cli.model.attention import MemoryAttention
 from nmt_cli.model.layers import DecoderLayer
 from nmt_cli.model.packing import pack
 from nmt_cli.model.transformer import Transformer
 
-Encoded = tuple[Tensor, ...]  # a sentence's keys and values [L, H*(d_k + d_v)] for each layer
+
+class Encoded(NamedTuple):
+    """The keys and values that all hypotheses of a sentence attend to."""
+
+    source: tuple[Tensor, ...]  # [L, H*(d_k + d_v)] for each layer
+    start_mark: Tensor  # [layers, H*(d_k + d_v)]
 
 
 class CachedTransformer:
@@ -50,31 +58,29 @@ class CachedTransformer:
         self._memory = MemoryCache(num_slots, beam_size, self._shape, like)
 
     @torch.no_grad()
-    def encode(self, sentences: Sequence[Sequence[int]]) -> list[Encoded]:
-        """Return the keys and values of each of ``sentences`` for all layers."""
+    def encode(
+        self, sentences: Sequence[Sequence[int]], start_mark: int
+    ) -> tuple[list[Encoded], Tensor]:
+        """Return the keys and values of each sentence, and the logits [B, V] of its first token."""
         lengths = [len(sentence) for sentence in sentences]
         tokens = torch.tensor(list(chain.from_iterable(sentences)))
-        memory = self._model.encode(pack(tokens, lengths, self._device))
-        of_layers = [
-            layer.memory_attention.keys_values(memory)[: len(tokens)].split(lengths)
-            for layer in self._decoder_layers
-        ]
-        return list(zip(*of_layers, strict=True))
+        encoded = self._model.encode(pack(tokens, lengths, self._device))
+        sources = [layer.memory_attention.keys_values(encoded) for layer in self._decoder_layers]
+        starts, logits = self._after_start(start_mark, sources, lengths)
+        of_sentences = zip(*(each.split(lengths) for each in sources), strict=True)
+        return list(map(Encoded, of_sentences, starts)), logits
 
     def start(self, slots: Sequence[int], encoded: Sequence[Encoded]) -> None:
-        """Cache the keys and values of the sentences in ``slots``."""
+        """Cache the keys and values of the sentences in ``slots``, and of their start marks."""
         device = self._device
-        lengths = [len(of_layers[0]) for of_layers in encoded]
+        lengths = [len(each.source[0]) for each in encoded]
         self._memory.make_room(slots, lengths)
         places, slot_index = _padded_places(lengths).to(device), torch.tensor(slots, device=device)
         for number, layer in enumerate(self._decoder_layers):
-            attention = layer.memory_attention
-            rows = torch.cat([of_layers[number] for of_layers in encoded]).index_select(0, places)
-            keys, values = (
-                split_heads(part, len(lengths), attention.num_heads)
-                for part in rows.split(attention.widths[1:], dim=1)
-            )
-            self._memory.put(number, slot_index, KeysValues(keys.transpose(2, 3), values))
+            packed = torch.cat([each.source[number] for each in encoded])
+            new = _padded_entries(packed, places, len(slots), layer.memory_attention)
+            self._memory.put(number, slot_index, new)
+        self._past.start(slots, torch.stack([each.start_mark for each in encoded]))
 
     @torch.no_grad()
     def step(self, state: StepInput) -> Tensor:
@@ -90,15 +96,12 @@ class CachedTransformer:
         )
         for number, layer in enumerate(self._decoder_layers):
             rows = self._through_layer(rows, number, layer, past_masks)
-        logits = self._model.project(self._model.decoder_norm(rows))
-        # The search goes over them several times, which a CPU does faster in fp32.
-        return logits.float() if device.type == "cpu" else logits
+        return self._logits(rows)
 
     def keep_slots(self, slots: Sequence[int]) -> None:
         """Drop all slots but these; ``slots[i]`` becomes slot i."""
-        kept = torch.tensor(slots, device=self._device)
-        self._past.keep_slots(kept)
-        self._memory.keep_slots(kept)
+        self._past.keep_slots(slots)
+        self._memory.keep_slots(slots)
 
     def forget(self, slots: Sequence[int]) -> None:
         """Set all that is cached for ``slots`` to 0."""
@@ -108,6 +111,41 @@ class CachedTransformer:
     @property
     def _device(self) -> torch.device:
         return self._model.output_weight.device
+
+    def _logits(self, rows: Tensor) -> Tensor:
+        logits = self._model.project(self._model.decoder_norm(rows))
+        # The search goes over them several times, which a CPU does faster in fp32.
+        return logits.float() if logits.device.type == "cpu" else logits
+
+    def _after_start(
+        self, start_mark: int, sources: Sequence[Tensor], lengths: Sequence[int]
+    ) -> tuple[Tensor, Tensor]:
+        """Return ``start_mark``'s keys and values [B, layers, any] and the logits [B, V] after it.
+
+        ``sources`` are the packed keys and values of B sentences of these ``lengths``, by layer.
+        """
+        tokens = torch.full((len(lengths),), start_mark, device=self._device)
+        rows = self._model.target_embedding.embed(tokens, torch.zeros_like(tokens), 1)
+        places = _padded_places(lengths).to(self._device)
+        mask = mask_of_sources(lengths, max(lengths), 1, self._shape.num_heads, sources[0])
+        starts: list[Tensor] = []
+
+        def through(rows: Tensor, layer: DecoderLayer, source: Tensor) -> Tensor:
+            def attend_within(rows: Tensor) -> Tensor:
+                _, keys, values = layer.self_attention.project(rows)
+                starts.append(torch.cat([keys, values], dim=1))
+                return layer.self_attention.output(values)  # there is nothing else to attend to
+
+            def attend_to_memory(rows: Tensor) -> Tensor:
+                attention = layer.memory_attention
+                entries = _padded_entries(source, places, len(lengths), attention)
+                return attention.output(attend(attention.queries(rows), entries, mask))
+
+            return layer.compose(rows, attend_within, attend_to_memory)
+
+        for layer, source in zip(self._decoder_layers, sources, strict=True):
+            rows = through(rows, layer, source)
+        return torch.stack(starts, dim=1), self._logits(rows)
 
     def _through_layer(
         self, rows: Tensor, number: int, layer: DecoderLayer, past_masks: Sequence[Tensor]
@@ -125,6 +163,17 @@ class CachedTransformer:
             return attention.output(attend(queries, memory, self._memory.mask))
 
         return layer.compose(rows, attend_within, attend_to_memory)
+
+
+def _padded_entries(
+    packed: Tensor, places: Tensor, num_sentences: int, attention: MemoryAttention
+) -> KeysValues:
+    """Return the ``packed`` keys and values of sources, with the rows at ``places`` [B*L]."""
+    keys, values = (
+        split_heads(part, num_sentences, attention.num_heads)
+        for part in packed.index_select(0, places).split(attention.widths[1:], dim=1)
+    )
+    return KeysValues(keys.transpose(2, 3), values)
 
 
 def _padded_places(of_sentences: Sequence[int]) -> Tensor:

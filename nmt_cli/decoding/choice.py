@@ -34,30 +34,34 @@ class Choice(Protocol):
 
 
 class BestCandidates:
-    """The most probable continuations: beam search, or greedy search if the beam is 1.
-
-    There are 2K of them: at most one per hypothesis ends, so at least K do not end.
-    """
+    """The most probable continuations: beam search, or greedy search if the beam is 1."""
 
     name = "best_candidates"
+
+    def __init__(self, number: int) -> None:
+        """``number`` is that of the candidates of a slot (C)."""
+        self._number = number
 
     def candidates(
         self, logits: Tensor, normalizers: Tensor, scores: Array, states: SlotStates
     ) -> Candidates:
         """Return the best continuations of each slot's hypotheses."""
         del states
-        num_slots, beam_size = scores.shape
         live = torch.from_numpy(scores).to(logits.device)
-        each = top_k_of_beams(logits, 2 * beam_size, normalizers, live)  # R C
+        each = top_k_of_beams(logits, self._number, normalizers, live)  # R C
         # They are few, so numpy chooses among them on the CPU, where the search needs them.
         values, tokens, normalizer = (
             part.cpu().numpy() for part in (each.values, each.indices, normalizers)
         )
         totals = values - normalizer[:, None] + scores.reshape(-1, 1)
-        totals = totals.reshape(num_slots, -1)
-        best = np.argsort(-totals, axis=1, kind="stable")[:, : 2 * beam_size]
+        totals = totals.reshape(len(scores), -1)
+        # One hypothesis has fewer continuations than that if the vocabulary is tiny.
+        missing = ((0, 0), (0, max(0, self._number - totals.shape[1])))
+        totals = np.pad(totals, missing, constant_values=-np.inf)
+        tokens = np.pad(tokens.reshape(len(scores), -1), missing)
+        best = np.argsort(-totals, axis=1, kind="stable")[:, : self._number]
         return Candidates(
             np.take_along_axis(totals, best, axis=1),
             best // values.shape[1],
-            np.take_along_axis(tokens.reshape(num_slots, -1), best, axis=1),
+            np.take_along_axis(tokens, best, axis=1),
         )

@@ -4,7 +4,7 @@ Legend: R rows of hypotheses, V vocabulary.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -82,9 +82,14 @@ class Ensemble:
         for model in self._models:
             model.reset(num_slots, beam_size)
 
-    def encode(self, sentences: Sequence[Sequence[int]]) -> list[tuple[Any, ...]]:
-        """Return what each model makes of each sentence."""
-        return list(zip(*(model.encode(sentences) for model in self._models), strict=True))
+    def encode(
+        self, sentences: Sequence[Sequence[int]], start_mark: int
+    ) -> tuple[list[tuple[Any, ...]], Tensor]:
+        """Return what each model makes of each sentence, and the means [B, V] for first tokens."""
+        encoded, logits = zip(
+            *(model.encode(sentences, start_mark) for model in self._models), strict=True
+        )
+        return list(zip(*encoded, strict=True)), _log_mean(logits, len(self._models))
 
     def start(self, slots: Sequence[int], encoded: Sequence[tuple[Any, ...]]) -> None:
         """Put a new sentence into each of ``slots`` of all models."""
@@ -93,15 +98,7 @@ class Ensemble:
 
     def step(self, state: StepInput) -> Tensor:
         """Return the logarithms [R, V] of the mean probabilities of the next tokens."""
-        total: Tensor | None = None
-        for model in self._models:
-            log_probabilities = model.step(state).float().log_softmax(1)
-            if total is None:
-                total = log_probabilities
-            else:
-                torch.logaddexp(total, log_probabilities, out=total)
-        assert total is not None, "an ensemble has models"
-        return total.sub_(math.log(len(self._models)))
+        return _log_mean((model.step(state) for model in self._models), len(self._models))
 
     def keep_slots(self, slots: Sequence[int]) -> None:
         """Drop all slots but these, in all models."""
@@ -112,3 +109,16 @@ class Ensemble:
         """Empty the caches of ``slots`` in all models."""
         for model in self._models:
             model.forget(slots)
+
+
+def _log_mean(of_models: Iterable[Tensor], num_models: int) -> Tensor:
+    """Return the logarithms [R, V] of the mean of the models' probabilities, given their logits."""
+    total: Tensor | None = None
+    for logits in of_models:
+        log_probabilities = logits.float().log_softmax(1)
+        if total is None:
+            total = log_probabilities
+        else:
+            torch.logaddexp(total, log_probabilities, out=total)
+    assert total is not None, "an ensemble has models"
+    return total.sub_(math.log(num_models))

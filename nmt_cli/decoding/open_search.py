@@ -99,7 +99,7 @@ class OpenSearch(Generic[Ticket]):
         if missing > 0:
             more = math.ceil(search.num_slots * ADDED_SHARE)
             search.add_slots(max(missing, min(more, most - search.num_slots)))
-        numbers = search.admit([sentence for _, sentence in newcomers])
+        numbers = search.admit(search.prepare([sentence for _, sentence in newcomers]))
         self._inside.update(zip(numbers, newcomers, strict=True))
         self._newcomers = []
         if search.has_slots_to_drop:

@@ -1,6 +1,6 @@
 """The log-probabilities of the live hypotheses of a search after each of their tokens.
 
-Legend: S slots, K beam, L positions of a hypothesis.
+Legend: S slots, K beam, L positions of a hypothesis, B some of the slots.
 """
 
 from typing import Any
@@ -17,16 +17,16 @@ class ScoreHistory:
     def __init__(self, num_slots: int, beam_size: int) -> None:
         self._totals = np.zeros((num_slots, beam_size, 32), np.float32)  # S K L
 
-    def append(self, parents: Array, lengths: Array, scores: Array) -> None:
-        """Continue each hypothesis: it had ``lengths`` [S] tokens, and now has ``scores`` [S, K].
+    def append(self, slots: Array, parents: Array, lengths: Array, scores: Array) -> None:
+        """Continue the hypotheses in ``slots`` [B].
 
-        ``parents`` [S, K] are the places in the beam of the hypotheses that were continued.
+        They had ``lengths`` [B] tokens, and now have ``scores`` [B, K]. ``parents`` [B, K] are the
+        places in the beam of the hypotheses that were continued.
         """
         used, capacity = int(lengths.max()), self._totals.shape[2]
         if used == capacity:
             self._totals = np.concatenate([self._totals, np.zeros_like(self._totals)], axis=2)
-        slots = np.arange(len(parents))
-        self._totals[:, :, :used] = self._totals[slots[:, None], parents, :used]
+        self._totals[slots, :, :used] = self._totals[slots[:, None], parents, :used]
         self._totals[slots, :, lengths] = scores
 
     def token_scores(

@@ -4,7 +4,10 @@ Every slot holds one sentence and its beam. When its sentence is done, the slot 
 so that few rows of a step are wasted. A ``Choice`` decides what continues the hypotheses: the best
 tokens, or drawn ones.
 
-Legend: S slots, K beam, R = S*K rows, V vocabulary.
+All hypotheses of a sentence begin with the same start mark. So what follows it is computed once,
+with the encoding of the sentence, and not in a step, which would compute it K times.
+
+Legend: S slots, K beam, R = S*K rows, V vocabulary, B new sentences.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,7 +19,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nmt_cli.decoding.beams import NOT_A_NUMBER, Beams, Candidates, Found, SearchSettings
+from nmt_cli.decoding.beams import (
+    NOT_A_NUMBER,
+    Array,
+    Beams,
+    Candidates,
+    Found,
+    SearchSettings,
+)
 from nmt_cli.decoding.choice import BestCandidates, Choice
 from nmt_cli.decoding.rules.logits_rule import LogitsRule, SlotStates
 from nmt_cli.decoding.rules.longest_output import LongestOutput
@@ -43,7 +53,7 @@ class StepInput(NamedTuple):
 
     tokens: Tensor  # S K, the newest token of each hypothesis
     parents: Tensor  # S K, the place in the beam of the hypothesis that this token continued
-    positions: Tensor  # S, the position of the newest token; the start mark has 0
+    positions: Tensor  # S, the position of the newest token; 0 where the slot is free
 
 
 class StepModel(Protocol):
@@ -53,12 +63,17 @@ class StepModel(Protocol):
         """Empty all caches; make room for ``num_slots`` sentences of ``beam_size`` hypotheses."""
         ...
 
-    def encode(self, sentences: Sequence[Sequence[int]]) -> Sequence[Any]:
-        """Return what ``start`` needs of each sentence; many at once take less time each."""
+    def encode(
+        self, sentences: Sequence[Sequence[int]], start_mark: int
+    ) -> tuple[Sequence[Any], Tensor]:
+        """Return what ``start`` needs of each sentence, and the logits [B, V] of its first token.
+
+        The search may overwrite the logits. Many sentences at once take less time each.
+        """
         ...
 
     def start(self, slots: Sequence[int], encoded: Sequence[Any]) -> None:
-        """Put a new sentence into each of ``slots``, as ``encode`` returned it."""
+        """Put a new sentence into each of ``slots``; its hypotheses consist of the start mark."""
         ...
 
     def step(self, state: StepInput) -> Tensor:
@@ -74,8 +89,16 @@ class StepModel(Protocol):
         ...
 
 
+class Prepared(NamedTuple):
+    """A sentence that a search may admit."""
+
+    sentence: Sentence
+    encoded: Any  # by the model
+    first: Candidates | None  # for its first token, B = 1; None: the logits are not numbers
+
+
 class Search:
-    """A search in progress: ``admit`` sentences to free slots, ``step`` until they are done.
+    """A search in progress: ``prepare`` sentences, ``admit`` them to free slots, ``step`` on.
 
     A new search resets the model, so an earlier search with the same model must not continue. Not
     to be shared between threads.
@@ -96,7 +119,8 @@ class Search:
         candidates are chosen.
         """
         self._model = model
-        self._choice = choice if choice is not None else BestCandidates()
+        # At most one continuation of each hypothesis ends, so at least K of 2K do not.
+        self._choice = choice if choice is not None else BestCandidates(2 * settings.beam_size)
         self._beams = Beams(num_slots, settings)
         self._rules: tuple[LogitsRule, ...] = (
             NeverStart(settings.bos_id, settings.eos_id),
@@ -104,6 +128,8 @@ class Search:
             LongestOutput(settings.eos_id),
         )
         self._sentences: list[Sentence | None] = [None] * num_slots
+        # For the sentences that were admitted since the last step, by their numbers.
+        self._firsts: dict[int, Candidates | None] = {}
         self._has_rule_data = False
         self._num_admitted = 0
         model.reset(num_slots, settings.beam_size)
@@ -128,47 +154,67 @@ class Search:
         """Whether a sentence is not done yet."""
         return bool(self._beams.is_busy.any())
 
-    def admit(
-        self, sentences: Sequence[Sentence], encoded: Sequence[Any] | None = None
-    ) -> list[int]:
-        """Put each sentence into a free slot; return their numbers, counted from 0 in this search.
-
-        ``encoded`` is what the model has made of them; without it they are encoded now. Raises
-        ValueError if there are more sentences than free slots.
-        """
-        free = np.flatnonzero(~self._beams.is_busy).tolist()
-        if len(sentences) > len(free):
-            raise ValueError(f"{len(sentences)} sentences, but {len(free)} free slots")
+    def prepare(self, sentences: Sequence[Sentence]) -> list[Prepared]:
+        """Return the sentences as ``admit`` takes them; many at once take less time each."""
         if not sentences:
             return []
-        slots = free[: len(sentences)]
-        numbers = list(range(self._num_admitted, self._num_admitted + len(sentences)))
-        if encoded is None:
-            encoded = self._model.encode([sentence.tokens for sentence in sentences])
-        self._model.start(slots, encoded)
+        tokens = [sentence.tokens for sentence in sentences]
+        encoded, logits = self._model.encode(tokens, self._beams.settings.bos_id)
+        self._has_rule_data = self._has_rule_data or any(each.rule_data for each in sentences)
+        normalizers = log_normalizers(logits)
+        is_nan = normalizers.isnan().tolist()
+        number = len(sentences)
+        states = SlotStates(
+            prefixes=np.zeros((number, 1, 0), np.int32),
+            lengths=np.zeros(number, np.int64),
+            longest=np.array([sentence.longest_output for sentence in sentences]),
+            is_busy=np.ones(number, np.bool_),
+            data={},
+        )
+        scores = np.zeros((number, 1), np.float32)
+        candidates = self._candidates(logits, normalizers, scores, states, sentences)
+        firsts = [None if is_nan[n] else candidates.of(slice(n, n + 1)) for n in range(number)]
+        return list(map(Prepared, sentences, encoded, firsts))
+
+    def admit(self, prepared: Sequence[Prepared]) -> list[int]:
+        """Put each sentence into a free slot; return their numbers, counted from 0 in this search.
+
+        They are prepared by this search. Raises ValueError if there are more than free slots.
+        """
+        free = np.flatnonzero(~self._beams.is_busy).tolist()
+        if len(prepared) > len(free):
+            raise ValueError(f"{len(prepared)} sentences, but {len(free)} free slots")
+        if not prepared:
+            return []
+        slots = free[: len(prepared)]
+        numbers = list(range(self._num_admitted, self._num_admitted + len(prepared)))
+        self._model.start(slots, [each.encoded for each in prepared])
+        sentences = [each.sentence for each in prepared]
         longest = [sentence.longest_output for sentence in sentences]
         n_best = [sentence.n_best or self._beams.settings.n_best for sentence in sentences]
         self._beams.start(slots, numbers, longest, n_best)
         for slot, sentence in zip(slots, sentences, strict=True):
             self._sentences[slot] = sentence
-            self._has_rule_data = self._has_rule_data or bool(sentence.rule_data)
-        self._num_admitted += len(sentences)
+        self._firsts |= zip(numbers, (each.first for each in prepared), strict=True)
+        self._num_admitted += len(prepared)
         return numbers
 
     def step(self) -> list[Found]:
-        """Make all hypotheses one token longer; return the sentences that are done.
+        """Make all hypotheses one token longer, new ones two; return the sentences that are done.
 
         A sentence is also done, with an error, if the model's output for it is not a number.
         """
+        done = self._begin()
+        if not self.is_busy:
+            return done
         beams = self._beams
         logits = self._model.step(_step_input(beams))
         normalizers = log_normalizers(logits)  # R, over all V, also tokens that rules forbid
         is_nan = normalizers.view(beams.scores.shape).isnan().any(dim=1).cpu().numpy()
-        failing = np.flatnonzero(is_nan & beams.is_busy).tolist()
-        if failing:
-            self._model.forget(failing)
-        failed = [beams.fail(slot, NOT_A_NUMBER) for slot in failing]
-        return failed + beams.advance(self._candidates(logits, normalizers))
+        done += self._fail(np.flatnonzero(is_nan & beams.is_busy).tolist())
+        states = SlotStates(beams.prefixes, beams.lengths, beams.longest, beams.is_busy, {})
+        candidates = self._candidates(logits, normalizers, beams.scores, states, self._sentences)
+        return done + beams.advance(np.arange(self.num_slots), candidates)
 
     def add_slots(self, number: int) -> None:
         """Make room for ``number`` more sentences at a time."""
@@ -184,22 +230,52 @@ class Search:
         self._beams.keep(busy)
         self._sentences = [self._sentences[slot] for slot in busy]
 
-    def _candidates(self, logits: Tensor, normalizers: Tensor) -> Candidates:
-        """Return continuations of each slot's hypotheses by ``logits`` [R, V]."""
-        for rule in self._rules:
-            rule.apply(logits, self._states_for(rule))
-        states = self._states_for(self._choice)
-        return self._choice.candidates(logits, normalizers, self._beams.scores, states)
+    def _begin(self) -> list[Found]:
+        """Give the newcomers their first tokens; return the sentences that are done."""
+        beams = self._beams
+        slots = np.flatnonzero(beams.is_busy & (beams.lengths == 0)).tolist()
+        firsts = {slot: self._firsts.pop(int(beams.numbers[slot])) for slot in slots}
+        done = self._fail([slot for slot, first in firsts.items() if first is None])
+        well = {slot: first for slot, first in firsts.items() if first is not None}
+        if well:
+            candidates = Candidates(*map(np.concatenate, zip(*well.values(), strict=True)))
+            done += beams.advance(np.array(list(well)), candidates)
+        return done
 
-    def _states_for(self, rule: LogitsRule | Choice) -> SlotStates:
-        beams, data = self._beams, {}
-        if self._has_rule_data:
-            data = {
-                slot: sentence.rule_data[rule.name]
-                for slot, sentence in enumerate(self._sentences)
-                if sentence is not None and rule.name in sentence.rule_data
-            }
-        return SlotStates(beams.prefixes, beams.lengths, beams.longest, beams.is_busy, data)
+    def _fail(self, slots: Sequence[int]) -> list[Found]:
+        """Free ``slots``, because the output of the model for them is not a number."""
+        if slots:
+            self._model.forget(slots)
+        return [self._beams.fail(slot, NOT_A_NUMBER) for slot in slots]
+
+    def _candidates(
+        self,
+        logits: Tensor,
+        normalizers: Tensor,
+        scores: Array,
+        states: SlotStates,
+        sentences: Sequence[Sentence | None],
+    ) -> Candidates:
+        """Return continuations of the hypotheses of ``sentences`` by their ``logits``.
+
+        ``states`` of the sentences come without data of rules.
+        """
+        for rule in self._rules:
+            rule.apply(logits, self._with_data(states, rule, sentences))
+        states = self._with_data(states, self._choice, sentences)
+        return self._choice.candidates(logits, normalizers, scores, states)
+
+    def _with_data(
+        self, states: SlotStates, rule: LogitsRule | Choice, sentences: Sequence[Sentence | None]
+    ) -> SlotStates:
+        if not self._has_rule_data:
+            return states
+        data = {
+            number: sentence.rule_data[rule.name]
+            for number, sentence in enumerate(sentences)
+            if sentence is not None and rule.name in sentence.rule_data
+        }
+        return states._replace(data=data)
 
 
 def beam_search(
@@ -215,31 +291,26 @@ def beam_search(
     ``sentences`` is read as needed, ``num_slots`` at a time. ``rules`` and ``choice`` are as in
     ``Search``. Give long sentences first: then the slots that are busy at the end hold short ones.
     """
-    waiting = _encoded(model, iter(sentences), num_slots)
-    first = list(islice(waiting, num_slots))
-    if not first:
-        return
-    search = Search(model, len(first), settings, rules, choice)
-    search.admit(*zip(*first, strict=True))
-    more_wait = len(first) == num_slots
-    while search.is_busy:
-        yield from search.step()
+    search = Search(model, num_slots, settings, rules, choice)
+    waiting = _prepared(search, iter(sentences))
+    more_wait = True
+    while True:
         num_free = search.num_free_slots
         if more_wait and num_free >= search.num_slots * REFILLED_SHARE:
             newcomers = list(islice(waiting, num_free))
             more_wait = len(newcomers) == num_free
-            if newcomers:
-                search.admit(*zip(*newcomers, strict=True))
-        if search.is_busy and not more_wait and search.has_slots_to_drop:
+            search.admit(newcomers)
+        if not search.is_busy:
+            return
+        if not more_wait and search.has_slots_to_drop:
             search.drop_free_slots()
+        yield from search.step()
 
 
-def _encoded(
-    model: StepModel, sentences: Iterator[Sentence], at_once: int
-) -> Iterator[tuple[Sentence, Any]]:
-    """Yield each sentence and what the model makes of it, which it does for many ``at_once``."""
-    while group := list(islice(sentences, at_once)):
-        yield from zip(group, model.encode([each.tokens for each in group]), strict=True)
+def _prepared(search: Search, sentences: Iterator[Sentence]) -> Iterator[Prepared]:
+    """Yield each sentence; as many are prepared at once as the search has slots."""
+    while group := list(islice(sentences, search.num_slots)):
+        yield from search.prepare(group)
 
 
 def _step_input(beams: Beams) -> StepInput:

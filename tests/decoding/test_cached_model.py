@@ -56,12 +56,16 @@ class Drive:
         self.hypotheses: list[list[list[int]]] = [[]] * num_slots
         self.parents: list[list[int]] = [[]] * num_slots
 
-    def start(self, slots, lengths):
-        for slot, length in zip(slots, lengths, strict=True):
-            self.sources[slot] = self.tokens(length)
-            self.hypotheses[slot] = [[BOS] for _ in range(self.beam_size)]
-            self.parents[slot] = list(range(self.beam_size))
-        self.cached.start(slots, self.cached.encode([self.sources[slot] for slot in slots]))
+    def start(self, slots, lengths, tolerance=1e-5):
+        sources = [self.tokens(length) for length in lengths]
+        encoded, logits = self.cached.encode(sources, BOS)
+        witness = uncached_of_all(self.model, sources, [[BOS]] * len(sources))
+        assert torch.allclose(logits.float(), witness.float(), atol=tolerance)
+        self.cached.start(slots, encoded)
+        for slot, source in zip(slots, sources, strict=True):
+            self.sources[slot] = source
+            self.hypotheses[slot] = [[BOS, *self.tokens(1)] for _ in range(self.beam_size)]
+            self.parents[slot] = [self.random_parent() for _ in range(self.beam_size)]
 
     def tokens(self, count):
         return [self.rng.randrange(VOCABULARY_SIZE) for _ in range(count)]
@@ -146,6 +150,17 @@ def test_the_room_of_a_long_hypothesis_is_given_up_after_it():
     assert max(drive.cached._past.rooms) == 32
 
 
+def test_a_free_slot_takes_no_room():
+    drive = Drive(tiny_model(), num_slots=1, beam_size=4)
+    drive.start([0], [3])
+    is_free = StepInput(torch.full((1, 4), BOS), torch.arange(4)[None], torch.tensor([0]))
+    for _ in range(20):
+        drive.cached.step(is_free)
+    assert drive.cached._past.rooms == [16]
+    drive.start([0], [5])
+    drive.step()
+
+
 def test_a_long_hypothesis_takes_room_in_its_part_only(monkeypatch):
     monkeypatch.setitem(SLOTS_OF_PART, "cpu", 2)
     drive = Drive(tiny_model(), num_slots=5, beam_size=2)
@@ -191,7 +206,7 @@ def test_bf16_is_near_fp32_and_the_weights_of_the_model_stay():
     assert at_precision(model, "fp32") is model
     assert model.output_weight.dtype == torch.float32
     drive = Drive(rounded, num_slots=2, beam_size=3)
-    drive.start([0, 1], [5, 7])
+    drive.start([0, 1], [5, 7], tolerance=0.1)
     for _ in range(5):
         drive.step(tolerance=0.1)
         drive.grow(drive.random_parent)
@@ -211,8 +226,11 @@ def test_the_cache_holds_no_second_copy_of_the_weights():
 def test_nothing_is_kept_for_a_backward_pass():
     drive = Drive(tiny_model(), num_slots=1, beam_size=2)
     drive.start([0], [4])
-    state = StepInput(torch.tensor([[BOS, BOS]]), torch.tensor([[0, 1]]), torch.tensor([0]))
+    state = StepInput(torch.tensor([[5, 6]]), torch.tensor([[0, 0]]), torch.tensor([1]))
     assert not drive.cached.step(state).requires_grad
+    (encoded,), logits = drive.cached.encode([[4, 5]], BOS)
+    tensors = [logits, encoded.start_mark, *encoded.source]
+    assert not any(each.requires_grad for each in tensors)
 
 
 @pytest.mark.parametrize("num_models", [1, 2])

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from nmt_cli.decoding.beams import SearchSettings, length_penalty
+from nmt_cli.decoding.beams import NOT_A_NUMBER, Found, SearchSettings, length_penalty
 from nmt_cli.decoding.rules.logits_rule import allow_only
 from nmt_cli.decoding.search import Search, Sentence, beam_search
 from tests.fake_models import BOS, EOS, TableModel
@@ -172,6 +172,59 @@ def test_what_is_not_a_number_fails_its_own_sentence_only():
         assert found[n].hypotheses == expected[n]
 
 
+def test_a_first_token_that_is_not_a_number_fails_its_own_sentence_only(monkeypatch):
+    table = random_table(5, end_bias=-4.0)
+
+    def broken(source, prefix):
+        return torch.full((5,), torch.nan) if source[0] in (1, 2) else table(source, prefix)
+
+    sentences = [Sentence((n,), 6) for n in (0, 1, 3, 2)]
+    model = TableModel(broken)
+    forgotten: list[int] = []
+    monkeypatch.setattr(model, "forget", forgotten.extend)
+    found = sorted(beam_search(model, sentences, 4, settings(2)))
+    assert forgotten == [1, 3]
+    expected = search(table, [sentences[0], sentences[2]], settings(2))
+    assert [each.error for each in found] == [None, NOT_A_NUMBER, None, NOT_A_NUMBER]
+    assert [found[0].hypotheses, found[2].hypotheses] == expected
+
+
+@pytest.mark.parametrize("num_slots", [1, 3, 8])
+def test_sentences_that_end_at_once_are_found_without_a_step(num_slots):
+    model = TableModel(random_table(6))
+    sentences = [Sentence((n,), 0) for n in range(8)]
+    found = sorted(beam_search(model, sentences, num_slots, settings(3)))
+    assert [each.hypotheses[0].tokens for each in found] == [()] * 8
+    assert model.num_rows == []
+
+
+def test_a_beam_that_is_wider_than_the_vocabulary_has_few_hypotheses_at_first():
+    table = random_table(4, end_bias=-3.0)  # two tokens and the two marks
+    chosen = settings(6, n_best=6)
+    sentences = [Sentence((n,), 5) for n in range(4)]
+    for sentence, hypotheses in zip(sentences, search(table, sentences, chosen), strict=True):
+        assert_same(hypotheses, plain_beam_search(table, sentence, chosen))
+
+
+def test_slots_may_be_dropped_and_added_between_admission_and_the_first_step():
+    table = random_table(6, end_bias=-2.0)
+    sentences = [Sentence((n,), 2 + n) for n in range(6)]
+    expected = search(table, sentences, settings(2))
+    ongoing = Search(TableModel(table), 5, settings(2))
+    ongoing.admit(ongoing.prepare(sentences[:3]))
+    found: list[Found] = []
+    while len(found) < 2:  # the slots of the short ones are free now
+        found += ongoing.step()
+    ongoing.admit(ongoing.prepare(sentences[3:4]))
+    ongoing.drop_free_slots()
+    assert ongoing.num_slots == 2
+    ongoing.add_slots(2)
+    ongoing.admit(ongoing.prepare(sentences[4:]))
+    while ongoing.is_busy:
+        found += ongoing.step()
+    assert [each.hypotheses for each in sorted(found)] == expected
+
+
 def test_sentences_may_be_admitted_at_any_time():
     sentences = [Sentence((n,), 3 + n % 4) for n in range(9)]
     expected = search(random_table(6), sentences, settings(3, n_best=2))
@@ -184,7 +237,7 @@ def test_sentences_may_be_admitted_at_any_time():
             num_newcomers = min(2, ongoing.num_free_slots)
             newcomers, waiting = waiting[:num_newcomers], waiting[num_newcomers:]
             busy_before = 4 - ongoing.num_free_slots
-            numbers = ongoing.admit(newcomers)
+            numbers = ongoing.admit(ongoing.prepare(newcomers))
             assert numbers == [sentences.index(newcomer) for newcomer in newcomers]
             assert 4 - ongoing.num_free_slots == busy_before + len(newcomers)
         found += ongoing.step()
@@ -207,9 +260,10 @@ def test_a_sentence_may_have_another_number_of_hypotheses_than_its_neighbours():
 
 def test_more_sentences_than_free_slots_are_refused():
     ongoing = Search(TableModel(random_table(5)), 2, settings(1))
-    ongoing.admit([Sentence((1,), 4)])
+    prepared = ongoing.prepare([Sentence((1,), 4)] * 3)
+    ongoing.admit(prepared[:1])
     with pytest.raises(ValueError, match="2 sentences, but 1 free slots"):
-        ongoing.admit([Sentence((1,), 4)] * 2)
+        ongoing.admit(prepared[1:])
 
 
 class ForcedStart:
@@ -241,7 +295,7 @@ def test_rules_read_prefixes_and_what_a_sentence_brings_for_them():
     waiting, found = list(sentences), []
     while waiting or ongoing.is_busy:
         newcomers, waiting = waiting[: ongoing.num_free_slots], waiting[ongoing.num_free_slots :]
-        ongoing.admit(newcomers)
+        ongoing.admit(ongoing.prepare(newcomers))
         found += ongoing.step()
         if not waiting and ongoing.is_busy:
             ongoing.drop_free_slots()

@@ -306,7 +306,7 @@ def test_slots_may_be_refilled_and_dropped_at_any_time():
     waiting, found = list(sentences), []
     while waiting or ongoing.is_busy:
         newcomers, waiting = waiting[: ongoing.num_free_slots], waiting[ongoing.num_free_slots :]
-        ongoing.admit(newcomers[:1])
+        ongoing.admit(ongoing.prepare(newcomers[:1]))
         waiting = newcomers[1:] + waiting
         found += ongoing.step()
         if not waiting and ongoing.is_busy:
