@@ -153,8 +153,9 @@ class Benchmark:
 
     def _decoding_of(self, name: str, text: Text, kind: str) -> dict[str, Any]:
         shape = SHAPES[name]._replace(vocabulary_size=text.pieces)
-        model = decoding.trained_model(BUILD / f"decoding-{name}", name, shape, text)
-        folder = BUILD / f"decoding-{name}-{kind}"
+        trained = BUILD / f"decoding-{name}-{text.folder.name}"  # a model of each text
+        model = decoding.trained_model(trained, name, shape, text)
+        folder = BUILD / f"{trained.name}-{kind}"
         sample = decoding.write_test_text(folder, model, text, name, as_news=kind == "news")
         setup = Setup(shape, str(folder), self._options.threads)
         logs.info(f"decoding: {len(sample.references):,} lines by {name}, {kind}")
