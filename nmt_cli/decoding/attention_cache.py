@@ -4,7 +4,7 @@ Legend: S slots, K beam, H heads, E entries of a slot, D d_k or d_v.
 """
 
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from itertools import groupby
 from typing import NamedTuple, Self
 
@@ -144,8 +144,7 @@ class SelfAttentionCache:
         self._is_past[slots] = False
         self._is_past[slots, :, 0] = True
         begin = 0
-        for number, run in groupby(slots, key=lambda slot: slot // self._slots_of_part):
-            own = self._own(run)
+        for number, own in self._runs(slots):
             rows = entries[begin : begin + len(own)]  # of this part
             begin += len(own)
             for layer, of_layer in zip(self._parts[number], rows.unbind(1), strict=True):
@@ -195,17 +194,18 @@ class SelfAttentionCache:
         return parts
 
     def keep_slots(self, slots: Sequence[int]) -> None:
-        """Drop all other slots."""
+        """Drop all slots but these, at least one."""
         self._is_past = self._is_past[list(slots)]
         behind = _behind_last(np.any(self._is_past, axis=1))
         parts = self._slices(len(slots))
         needed = behind + self._is_past.shape[1]  # by the next step
-        rooms = [_room_for(int(needed[part].max(initial=0))) for part in parts]
+        rooms = [_room_for(int(needed[part].max())) for part in parts]
+        runs = [self._runs(slots[part]) for part in parts]
         old, self._parts = self._parts, [[] for _ in parts]
         for _ in range(self._num_layers):  # one layer at a time is in memory twice
             old_parts = [layers.pop(0) for layers in old]
-            for layers, part, room in zip(self._parts, parts, rooms, strict=True):
-                layers.append(self._gathered(old_parts, slots[part], room))
+            for layers, of_part, room in zip(self._parts, runs, rooms, strict=True):
+                layers.append(_gathered(old_parts, of_part, room))
 
     def forget(self, slots: Sequence[int]) -> None:
         """Set all entries of ``slots`` to 0: the mask hides old ones, but not if they are NaN."""
@@ -213,20 +213,13 @@ class SelfAttentionCache:
             part, own = divmod(slot, self._slots_of_part)
             _set_to_0(self._parts[part], [own])
 
-    def _gathered(self, parts: Sequence[KeysValues], slots: Sequence[int], room: int) -> KeysValues:
-        """Return a part that consists of these ``slots`` of ``parts``, with this ``room``."""
-        runs = [
-            _resized(_selected(parts[number], self._own(run), room), room)
-            for number, run in groupby(slots, key=lambda slot: slot // self._slots_of_part)
+    def _runs(self, slots: Sequence[int]) -> list[tuple[int, Tensor]]:
+        """Return the number of a part and places in it for each run of ``slots`` of one part."""
+        size, device = self._slots_of_part, self._hidden.device
+        return [
+            (number, torch.tensor([slot % size for slot in run], device=device))
+            for number, run in groupby(slots, key=lambda slot: slot // size)
         ]
-        if len(runs) == 1:
-            return runs[0]
-        return KeysValues(*map(torch.cat, zip(*runs, strict=True)))
-
-    def _own(self, slots: Iterable[int]) -> Tensor:
-        """Return the places of ``slots`` in their parts."""
-        places = [slot % self._slots_of_part for slot in slots]
-        return torch.tensor(places, device=self._hidden.device)
 
     def _slices(self, num_slots: int) -> list[slice]:
         """Return the slots of each part; there is one, even if it is empty."""
@@ -302,6 +295,16 @@ def _selected(layer: KeysValues, slots: Tensor, room: int) -> KeysValues:
         layer.keys[..., :room].index_select(0, slots),
         layer.values[:, :, :room].index_select(0, slots),
     )
+
+
+def _gathered(
+    parts: Sequence[KeysValues], runs: Sequence[tuple[int, Tensor]], room: int
+) -> KeysValues:
+    """Return a part with the slots of all ``runs``: the number of one of ``parts``, and places."""
+    pieces = [_resized(_selected(parts[number], own, room), room) for number, own in runs]
+    if len(pieces) == 1:
+        return pieces[0]
+    return KeysValues(*map(torch.cat, zip(*pieces, strict=True)))
 
 
 def _set_to_0(layers: Sequence[KeysValues], slots: Sequence[int]) -> None:

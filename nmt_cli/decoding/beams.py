@@ -131,9 +131,9 @@ class Beams:
         self.scores[slots, 0] = 0.0
 
     def advance(self, slots: Array, candidates: Candidates) -> list[Found]:
-        """Replace the hypotheses in ``slots`` [B] by their best continuations, ``candidates``.
+        """Replace the hypotheses in ``slots`` [B] by ``candidates``, their best continuations.
 
-        Returns the sentences now done.
+        Returns the sentences of these slots that are done now.
         """
         scores, parents, tokens = candidates
         exists = (scores > -np.inf) & self.is_busy[slots, None]

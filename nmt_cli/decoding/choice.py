@@ -1,6 +1,8 @@
 """How a search chooses the tokens that continue its hypotheses: the interface, and the best ones.
 
-Legend: S slots, K beam, R = S*K rows, V vocabulary, C candidates of a slot.
+Slots and hypotheses are those of ``SlotStates``, so for first tokens K is 1.
+
+Legend: S slots, K hypotheses of each, R = S*K rows, V vocabulary, C candidates of a slot.
 """
 
 from typing import Protocol
@@ -55,7 +57,8 @@ class BestCandidates:
         )
         totals = values - normalizer[:, None] + scores.reshape(-1, 1)
         totals = totals.reshape(len(scores), -1)
-        # One hypothesis has fewer continuations than that if the vocabulary is tiny.
+        # If the vocabulary is tiny, one hypothesis has fewer continuations than that. What is
+        # filled in has probability 0, so it is never continued; its parent means nothing.
         missing = ((0, 0), (0, max(0, self._number - totals.shape[1])))
         totals = np.pad(totals, missing, constant_values=-np.inf)
         tokens = np.pad(tokens.reshape(len(scores), -1), missing)

@@ -1,10 +1,10 @@
 """Several models of one vocabulary that search together.
 
-Legend: R rows of hypotheses, V vocabulary.
+Legend: R rows of hypotheses, V vocabulary, B new sentences.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -86,10 +86,16 @@ class Ensemble:
         self, sentences: Sequence[Sequence[int]], start_mark: int
     ) -> tuple[list[tuple[Any, ...]], Tensor]:
         """Return what each model makes of each sentence, and the means [B, V] for first tokens."""
-        encoded, logits = zip(
-            *(model.encode(sentences, start_mark) for model in self._models), strict=True
-        )
-        return list(zip(*encoded, strict=True)), _log_mean(logits, len(self._models))
+        encoded: list[Sequence[Any]] = []
+
+        def of_models() -> Iterator[Tensor]:  # only the logits of one model are in memory
+            for model in self._models:
+                own, logits = model.encode(sentences, start_mark)
+                encoded.append(own)
+                yield logits
+
+        mean = _log_mean(of_models(), len(self._models))
+        return list(zip(*encoded, strict=True)), mean
 
     def start(self, slots: Sequence[int], encoded: Sequence[tuple[Any, ...]]) -> None:
         """Put a new sentence into each of ``slots`` of all models."""
@@ -112,7 +118,7 @@ class Ensemble:
 
 
 def _log_mean(of_models: Iterable[Tensor], num_models: int) -> Tensor:
-    """Return the logarithms [R, V] of the mean of the models' probabilities, given their logits."""
+    """Return the logarithms [any, V] of the mean of the models' probabilities by their logits."""
     total: Tensor | None = None
     for logits in of_models:
         log_probabilities = logits.float().log_softmax(1)

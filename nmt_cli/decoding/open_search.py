@@ -71,7 +71,7 @@ class OpenSearch(Generic[Ticket]):
         return True
 
     def step(self) -> list[Done[Ticket]]:
-        """Make all hypotheses one token longer; return the sentences that are done."""
+        """Make hypotheses one token longer, new ones two; return the sentences that are done."""
         founds = self._joined().step()
         done = [Done(*self._inside[found.number], found) for found in founds]
         for found in founds:

@@ -81,7 +81,10 @@ class StepModel(Protocol):
         ...
 
     def keep_slots(self, slots: Sequence[int]) -> None:
-        """Drop all slots but these; ``slots[i]`` becomes slot i. A slot may be named repeatedly."""
+        """Drop all slots but these, at least one; ``slots[i]`` becomes slot i.
+
+        A slot may be named repeatedly.
+        """
         ...
 
     def forget(self, slots: Sequence[int]) -> None:
@@ -224,7 +227,10 @@ class Search:
         self._sentences += [None] * number
 
     def drop_free_slots(self) -> None:
-        """Drop the slots that are free now, so that steps no longer compute their rows."""
+        """Drop the slots that are free now, so that steps no longer compute their rows.
+
+        At least one must be busy.
+        """
         busy = np.flatnonzero(self._beams.is_busy).tolist()
         self._model.keep_slots(busy)
         self._beams.keep(busy)
@@ -297,9 +303,8 @@ def beam_search(
     while True:
         num_free = search.num_free_slots
         if more_wait and num_free >= search.num_slots * REFILLED_SHARE:
-            newcomers = list(islice(waiting, num_free))
-            more_wait = len(newcomers) == num_free
-            search.admit(newcomers)
+            numbers = search.admit(list(islice(waiting, num_free)))
+            more_wait = len(numbers) == num_free
         if not search.is_busy:
             return
         if not more_wait and search.has_slots_to_drop:

@@ -1,7 +1,10 @@
 """The interface of rules that decide which tokens may follow the hypotheses of a search.
 
-Legend: S slots, K beam, R = S*K rows (row r is hypothesis r % K of slot r // K), V vocabulary,
-L positions of a hypothesis.
+The first tokens of new sentences are decided before these have slots. Then the sentences take the
+place of the slots, and each has one hypothesis, which is empty (K = 1).
+
+Legend: S slots, K hypotheses of each, R = S*K rows (row r is hypothesis r % K of slot r // K),
+V vocabulary, L positions of a hypothesis.
 """
 
 from collections.abc import Mapping
