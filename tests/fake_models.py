@@ -41,7 +41,7 @@ class TableModel:
         self.prefixes = [[()] * beam_size for _ in range(num_slots)]
 
     def encode(self, sentences, start_mark):
-        assert start_mark in (BOS, EOS)
+        assert start_mark == BOS
         return sentences, torch.stack([self.logits(tuple(each), ()) for each in sentences])
 
     def start(self, slots, sentences):
@@ -60,7 +60,7 @@ class TableModel:
                 (*old[parent], token) for parent, token in zip(parents, tokens, strict=True)
             ]
             if state.positions[slot] == 0:  # the slot is free
-                assert tokens in ([BOS] * self.beam_size, [EOS] * self.beam_size)
+                assert tokens == [BOS] * self.beam_size
                 self.prefixes[slot] = [()] * self.beam_size
             else:
                 assert all(len(prefix) == state.positions[slot] for prefix in self.prefixes[slot])

@@ -462,15 +462,11 @@ def test_load_reads_a_model_directory(toy, tmp_path):
         save_as_model(partial, toy.recipe, toy.corpus.tokenizer, model)
         partial.facts["kind"] = "average"
     loaded = Translator.load(tmp_path / "model", device="cpu", precision="fp32", beam_size=3)
+    # ``load`` stores this matrix by columns, and products of few rows are rounded otherwise then.
+    model.output_weight.data = model.output_weight.detach().t().contiguous().t()
     made = translator_of(toy.recipe, toy.corpus.tokenizer, model, precision="fp32", beam_size=3)
     lines = ["cat dog", "fox", "owl newt mole"]
-    pairs = zip(loaded.translate(lines), made.translate(lines), strict=True)
-    for one, other in pairs:
-        # What is loaded stores the output matrix by columns, so products are rounded otherwise.
-        rounded = {"score": other.score, "log_probability": other.log_probability}
-        assert one._replace(**rounded) == other
-        for name, value in rounded.items():
-            assert getattr(one, name) == pytest.approx(value, abs=1e-4)
+    assert list(loaded.translate(lines)) == list(made.translate(lines))
     with pytest.raises(UserError, match="not found"):
         Translator.load(tmp_path / "none")
 
