@@ -1,6 +1,7 @@
 """A toy experiment: sentences of small words; the target is the source reversed."""
 
 import random
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -16,6 +17,11 @@ from nmt_cli.hardware.machine import missing_for_compiling
 from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.recipe.schema import Recipe
 from tests.loopback_server import Server, running_server
+
+# A shell that runs the tests in the background has them ignore SIGINT, and with them the commands
+# that they start and interrupt.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Toy models are faster on one thread, and pytest runs as many workers as there are cores.
 torch.set_num_threads(1)

@@ -3,47 +3,18 @@
 Legend: S slots, K beam, H heads, E entries of a slot, D d_k or d_v.
 """
 
-import sys
-from collections.abc import Callable, Sequence
-from itertools import groupby
+from collections.abc import Sequence
 from typing import NamedTuple, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn.functional import pad
 
-# The cache grows by 16 entries, or by an eighth if that is more.
+from nmt_cli.decoding.slot_parts import HeadShape, KeysValues, SlotParts
+
+# The room for the past grows by 16 entries, or by an eighth if that is more.
 ROOM_STEP, ROOM_GROWTH = 16, 1 / 8
-SHRINK_BELOW = 3 / 4  # a cache shrinks when what it needs is below this share of its room
-# Slots that are stored together on a CPU, where 16 and 48 are as fast; all are on a GPU, which does
-# few large products faster.
-SLOTS_OF_PART = {"cpu": 32}
-
-
-class HeadShape(NamedTuple):
-    """The sizes of the cached layers."""
-
-    num_layers: int
-    num_heads: int
-    d_k: int
-    d_v: int
-
-
-class KeysValues(NamedTuple):
-    """The keys and values that one layer attends to, each laid out as its product reads it.
-
-    Small fp32 products by a transposed matrix take oneDNN twice to four times as long.
-    """
-
-    keys: Tensor  # S H D E
-    values: Tensor  # S H E D
-
-    @property
-    def room(self) -> int:
-        """The number of places for entries (E) in each slot."""
-        return self.values.shape[2]
 
 
 class _Places(NamedTuple):
@@ -114,19 +85,13 @@ class SelfAttentionCache:
 
     A slot's places depend on its own sentence only, so that its sums have the same order whatever
     other slots hold. Attention reads all the room for entries, where the mask hides what a
-    hypothesis does not attend to: products of a part of it would copy that part first. So the slots
-    are stored in parts, each with the room that one of its slots needs: a sentence whose output
-    becomes long makes room for the slots of its part only.
+    hypothesis does not attend to.
     """
 
     def __init__(self, num_slots: int, beam_size: int, shape: HeadShape, like: Tensor) -> None:
         """Make an empty cache with the dtype and device of ``like``."""
-        self._slots_of_part = SLOTS_OF_PART.get(like.device.type, sys.maxsize)
-        self._parts = [
-            _empty_layers(part.stop - part.start, ROOM_STEP, shape, like)
-            for part in self._slices(num_slots)
-        ]
-        self._num_layers, self._num_heads = shape.num_layers, shape.num_heads
+        self._parts = SlotParts(num_slots, ROOM_STEP, shape, like)
+        self._num_heads = shape.num_heads
         # S K E, the ancestry; on the CPU, so that finding places does not wait for a GPU.
         self._is_past: NDArray[np.bool_] = np.zeros((num_slots, beam_size, ROOM_STEP), np.bool_)
         self._shown, self._hidden = like.new_zeros(()), like.new_full((), -torch.inf)
@@ -134,7 +99,7 @@ class SelfAttentionCache:
     @property
     def rooms(self) -> list[int]:
         """The number of places for entries (E) in each slot of each part."""
-        return [layers[0].room for layers in self._parts]
+        return self._parts.rooms
 
     def start(self, slots: Sequence[int], entries: Tensor) -> None:
         """Let one entry each be the past of all hypotheses in ``slots``.
@@ -143,15 +108,13 @@ class SelfAttentionCache:
         """
         self._is_past[slots] = False
         self._is_past[slots, :, 0] = True
-        begin = 0
-        for number, own in self._runs(slots):
-            rows = entries[begin : begin + len(own)]  # of this part
-            begin += len(own)
-            for layer, of_layer in zip(self._parts[number], rows.unbind(1), strict=True):
-                _, num_heads, d_k, _ = layer.keys.shape
+        for run in self._parts.runs(slots):
+            for number, of_layer in enumerate(entries[run.asked].unbind(1)):
+                part = self._parts.layer(number)[run.part]
+                _, num_heads, d_k, _ = part.keys.shape
                 keys, values = of_layer.tensor_split([num_heads * d_k], dim=1)
-                layer.keys[own, :, :, 0] = keys.unflatten(1, (num_heads, -1))
-                layer.values[own, :, 0] = values.unflatten(1, (num_heads, -1))
+                part.keys[run.slots, :, :, 0] = keys.unflatten(1, (num_heads, -1))
+                part.values[run.slots, :, 0] = values.unflatten(1, (num_heads, -1))
 
     def advance(self, parents: Tensor, is_free: Tensor) -> list[Tensor]:
         """Find places for an entry of each hypothesis; return each part's mask [S*H, K, E].
@@ -166,9 +129,10 @@ class SelfAttentionCache:
         is_used = np.any(self._is_past, axis=1)  # S E
         places = _first_free(is_used, beam_size)
         needed, used = places.max(axis=1) + 1, _behind_last(is_used)
-        parts = self._slices(num_slots)
-        for layers, part in zip(self._parts, parts, strict=True):
-            _fit_room(layers, int(needed[part].max()), int(used[part].max()))
+        parts = self._parts.slices(num_slots)
+        for number, part in enumerate(parts):
+            of_part = int(needed[part].max())
+            self._parts.fit(number, of_part, _room_for(max(of_part, int(used[part].max()))))
         self._is_past = _with_room(self._is_past, max(self.rooms))
         self._is_past[slots, np.arange(beam_size), places] = True
         device = self._hidden.device
@@ -184,7 +148,7 @@ class SelfAttentionCache:
     def append(self, layer: int, keys: Tensor, values: Tensor) -> list[KeysValues]:
         """Write the new entries [S*K, H*D] of ``layer``; return all entries of each part."""
         rows = [at.places.numel() for at in self._places]
-        parts = [layers[layer] for layers in self._parts]
+        parts = self._parts.layer(layer)
         for part, (slots, places), new_keys, new_values in zip(
             parts, self._places, keys.split(rows), values.split(rows), strict=True
         ):
@@ -197,34 +161,13 @@ class SelfAttentionCache:
         """Drop all slots but these, at least one."""
         self._is_past = self._is_past[list(slots)]
         behind = _behind_last(np.any(self._is_past, axis=1))
-        parts = self._slices(len(slots))
         needed = behind + self._is_past.shape[1]  # by the next step
-        rooms = [_room_for(int(needed[part].max())) for part in parts]
-        runs = [self._runs(slots[part]) for part in parts]
-        old, self._parts = self._parts, [[] for _ in parts]
-        for _ in range(self._num_layers):  # one layer at a time is in memory twice
-            old_parts = [layers.pop(0) for layers in old]
-            for layers, of_part, room in zip(self._parts, runs, rooms, strict=True):
-                layers.append(_gathered(old_parts, of_part, room))
+        parts = self._parts.slices(len(slots))
+        self._parts.keep(slots, [_room_for(int(needed[part].max())) for part in parts])
 
     def forget(self, slots: Sequence[int]) -> None:
         """Set all entries of ``slots`` to 0: the mask hides old ones, but not if they are NaN."""
-        for slot in slots:
-            part, own = divmod(slot, self._slots_of_part)
-            _set_to_0(self._parts[part], [own])
-
-    def _runs(self, slots: Sequence[int]) -> list[tuple[int, Tensor]]:
-        """Return the number of a part and places in it for each run of ``slots`` of one part."""
-        size, device = self._slots_of_part, self._hidden.device
-        return [
-            (number, torch.tensor([slot % size for slot in run], device=device))
-            for number, run in groupby(slots, key=lambda slot: slot // size)
-        ]
-
-    def _slices(self, num_slots: int) -> list[slice]:
-        """Return the slots of each part; there is one, even if it is empty."""
-        size = self._slots_of_part
-        return [slice(i, min(i + size, num_slots)) for i in range(0, max(1, num_slots), size)]
+        self._parts.set_to_0(slots)
 
 
 class MemoryCache:
@@ -232,85 +175,61 @@ class MemoryCache:
 
     def __init__(self, num_slots: int, beam_size: int, shape: HeadShape, like: Tensor) -> None:
         """Make an empty cache with the dtype and device of ``like``."""
-        self._layers = _empty_layers(num_slots, 1, shape, like)
-        self._num_heads = shape.num_heads
-        self._beam_size = beam_size
+        self._parts = SlotParts(num_slots, 1, shape, like)
+        self._num_heads, self._beam_size = shape.num_heads, beam_size
         self._lengths = [1] * num_slots
-        self.mask = like  # S*H K E, where E is the length of the longest source
+        self._like = like
+        self.masks: list[Tensor] = []  # S*H K E of each part
+        self._update_masks()
+
+    @property
+    def rooms(self) -> list[int]:
+        """The number of places for entries (E) in each slot of each part."""
+        return self._parts.rooms
 
     def make_room(self, slots: Sequence[int], lengths: Sequence[int]) -> None:
-        """Make room for sources of these ``lengths`` in ``slots``, resizing the cache if needed."""
+        """Make room for new sources of these ``lengths`` in ``slots``."""
         for slot, length in zip(slots, lengths, strict=True):
             self._lengths[slot] = length
-        longest, width = max(self._lengths), self._layers[0].room
-        if longest > width or longest < SHRINK_BELOW * width:
-            _replace_each(self._layers, lambda layer: _resized(layer, longest))
-        self._update_mask()
+        for number, longest in enumerate(self._longest()):
+            self._parts.fit(number, longest, longest)
+        self._new = self._parts.runs(slots)
+        self._update_masks()
 
-    def put(self, layer: int, slots: Tensor, new: KeysValues) -> None:
-        """Write the keys [B, H, D, E] and values [B, H, E, D] of the sources in ``slots`` [B]."""
-        entries, length = self._layers[layer], new.values.shape[2]
-        entries.keys[slots, :, :, :length] = new.keys
-        entries.values[slots, :, :length] = new.values
+    def put(self, layer: int, new: KeysValues) -> None:
+        """Write the keys [B, H, D, E] and values [B, H, E, D] of the new sources."""
+        parts = self._parts.layer(layer)
+        for run in self._new:
+            part = parts[run.part]
+            length = min(part.room, new.room)  # there may be a longer one in another part
+            part.keys[run.slots, :, :, :length] = new.keys[run.asked, :, :, :length]
+            part.values[run.slots, :, :length] = new.values[run.asked, :, :length]
 
-    def layer(self, number: int) -> KeysValues:
-        """Return the entries of one layer."""
-        return self._layers[number]
+    def layer(self, number: int) -> list[KeysValues]:
+        """Return the entries of one layer of each part."""
+        return self._parts.layer(number)
 
     def keep_slots(self, slots: Sequence[int]) -> None:
         """Drop all other slots."""
         self._lengths = [self._lengths[slot] for slot in slots]
-        kept = torch.tensor(slots, device=self.mask.device)
-        _replace_each(self._layers, lambda layer: _selected(layer, kept, layer.room))
-        self._update_mask()
+        self._parts.keep(slots, self._longest())
+        self._update_masks()
 
     def forget(self, slots: Sequence[int]) -> None:
         """Set all entries of ``slots`` to 0, also those that the next source leaves as they are."""
-        _set_to_0(self._layers, slots)
+        self._parts.set_to_0(slots)
 
-    def _update_mask(self) -> None:
-        first = self._layers[0]
-        self.mask = mask_of_sources(
-            self._lengths, first.room, self._beam_size, self._num_heads, first.values
-        )
+    def _longest(self) -> list[int]:
+        """Return the length of the longest source of each part."""
+        parts = self._parts.slices(len(self._lengths))
+        return [max(self._lengths[part], default=1) for part in parts]
 
-
-def _empty_layers(num_slots: int, room: int, shape: HeadShape, like: Tensor) -> list[KeysValues]:
-    heads = num_slots, shape.num_heads
-    return [
-        KeysValues(like.new_zeros(*heads, shape.d_k, room), like.new_zeros(*heads, room, shape.d_v))
-        for _ in range(shape.num_layers)
-    ]
-
-
-def _replace_each(layers: list[KeysValues], change: Callable[[KeysValues], KeysValues]) -> None:
-    """Replace each layer by ``change`` of it; one at a time is in memory twice."""
-    for number, layer in enumerate(layers):
-        layers[number] = change(layer)
-
-
-def _selected(layer: KeysValues, slots: Tensor, room: int) -> KeysValues:
-    """Return these ``slots`` and at most the first ``room`` places of each."""
-    return KeysValues(
-        layer.keys[..., :room].index_select(0, slots),
-        layer.values[:, :, :room].index_select(0, slots),
-    )
-
-
-def _gathered(
-    parts: Sequence[KeysValues], runs: Sequence[tuple[int, Tensor]], room: int
-) -> KeysValues:
-    """Return a part with the slots of all ``runs``: the number of one of ``parts``, and places."""
-    pieces = [_resized(_selected(parts[number], own, room), room) for number, own in runs]
-    if len(pieces) == 1:
-        return pieces[0]
-    return KeysValues(*map(torch.cat, zip(*pieces, strict=True)))
-
-
-def _set_to_0(layers: Sequence[KeysValues], slots: Sequence[int]) -> None:
-    for layer in layers:
-        for part in layer:
-            part[list(slots)] = 0.0
+    def _update_masks(self) -> None:
+        parts = self._parts.slices(len(self._lengths))
+        self.masks = [
+            mask_of_sources(self._lengths[part], room, self._beam_size, self._num_heads, self._like)
+            for part, room in zip(parts, self._parts.rooms, strict=True)
+        ]
 
 
 def _first_free(is_used: NDArray[np.bool_], number: int) -> NDArray[np.int64]:
@@ -336,20 +255,6 @@ def _room_for(num_entries: int) -> int:
     """Return room for ``num_entries`` and for some of the next steps."""
     steps = max(1, round(num_entries * ROOM_GROWTH / ROOM_STEP))
     return -(-num_entries // ROOM_STEP) * ROOM_STEP + (steps - 1) * ROOM_STEP
-
-
-def _fit_room(layers: list[KeysValues], needed: int, used: int) -> None:
-    """Make room for ``needed`` places; give up what is much more than those ``used``."""
-    old, room = layers[0].room, _room_for(max(needed, used))
-    if needed > old or room < SHRINK_BELOW * old:
-        _replace_each(layers, lambda layer: _resized(layer, room))
-
-
-def _resized(layer: KeysValues, room: int) -> KeysValues:
-    """Return ``layer`` with E = ``room``, cut or filled up with zeros; a copy if that differs."""
-    if not (more := room - layer.room):
-        return layer
-    return KeysValues(pad(layer.keys, (0, more)), pad(layer.values, (0, 0, 0, more)))
 
 
 def _for_all_heads(mask: Tensor, num_heads: int) -> Tensor:

@@ -12,8 +12,6 @@ import torch
 from torch import Tensor
 
 from nmt_cli.decoding.attention_cache import (
-    HeadShape,
-    KeysValues,
     MemoryCache,
     SelfAttentionCache,
     attend,
@@ -22,6 +20,7 @@ from nmt_cli.decoding.attention_cache import (
     split_heads,
 )
 from nmt_cli.decoding.search import StepInput
+from nmt_cli.decoding.slot_parts import HeadShape, KeysValues
 from nmt_cli.model.attention import MemoryAttention
 from nmt_cli.model.layers import DecoderLayer
 from nmt_cli.model.packing import pack
@@ -72,14 +71,13 @@ class CachedTransformer:
 
     def start(self, slots: Sequence[int], encoded: Sequence[Encoded]) -> None:
         """Cache the keys and values of the sentences in ``slots``, and of their start marks."""
-        device = self._device
         lengths = [len(each.source[0]) for each in encoded]
         self._memory.make_room(slots, lengths)
-        places, slot_index = _padded_places(lengths).to(device), torch.tensor(slots, device=device)
+        places = _padded_places(lengths).to(self._device)
         for number, layer in enumerate(self._decoder_layers):
             packed = torch.cat([each.source[number] for each in encoded])
             new = _padded_entries(packed, places, len(slots), layer.memory_attention)
-            self._memory.put(number, slot_index, new)
+            self._memory.put(number, new)
         self._past.start(slots, torch.stack([each.start_mark for each in encoded]))
 
     @torch.no_grad()
@@ -158,9 +156,8 @@ class CachedTransformer:
 
         def attend_to_memory(rows: Tensor) -> Tensor:
             attention = layer.memory_attention
-            memory = self._memory.layer(number)
-            queries = attention.queries(rows)
-            return attention.output(attend(queries, memory, self._memory.mask))
+            memory, masks = self._memory.layer(number), self._memory.masks
+            return attention.output(attend_in_parts(attention.queries(rows), memory, masks))
 
         return layer.compose(rows, attend_within, attend_to_memory)
 

@@ -14,6 +14,12 @@ from torch import Tensor
 from nmt_cli.decoding.search import StepInput, StepModel
 from nmt_cli.errors import UserError
 from nmt_cli.file_names import FURTHER_TOKENIZER_FILES, TOKENIZER_FILES
+from nmt_cli.hardware.device import choose_device
+from nmt_cli.hardware.precision import (
+    DecodingPrecision,
+    change_precision,
+    choose_decoding_precision,
+)
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.model_directory import LoadedModel, fingerprint, load_model
 from nmt_cli.model_settings import ModelSettings
@@ -27,16 +33,25 @@ class Member(NamedTuple):
     fingerprint: str = ""  # of its files; empty for a model that was not loaded
 
 
-def load_members(
-    first: LoadedModel, paths: Sequence[Path | str], device: torch.device
-) -> list[Member]:
-    """Return the models of ``paths``, which join ``first``; raises as ``load_model`` does.
+def load_models(
+    path: Path | str, ensemble: Sequence[Path | str], device: str, precision: str
+) -> tuple[LoadedModel, list[Member], DecodingPrecision]:
+    """Return the model of ``path``, those of ``ensemble``, which join it, and their precision.
 
-    Raises UserError too if a model has another tokenizer or writes trees in another notation.
+    Raises as ``load_model`` does, and UserError if ``device`` or ``precision`` is wrong, or if a
+    model has another tokenizer or writes trees in another notation.
     """
-    members = []
-    for path in paths:
-        loaded = load_model(Path(path), device)
+    chosen = choose_device(device)
+    of_all = choose_decoding_precision(precision, chosen)
+
+    def load(path: Path | str) -> LoadedModel:
+        loaded = load_model(Path(path), chosen)
+        change_precision(loaded.model, of_all)
+        return loaded
+
+    first, members = load(path), []
+    for path in ensemble:
+        loaded = load(path)
         different = _difference(first, loaded)
         if different is not None:
             raise UserError(
@@ -44,7 +59,7 @@ def load_members(
                 "Models of an ensemble are trained on one prepared text, or with one tokenizer."
             )
         members.append(Member(loaded.settings, loaded.model, fingerprint(loaded.manifest)))
-    return members
+    return first, members, of_all
 
 
 def _difference(first: LoadedModel, other: LoadedModel) -> str | None:

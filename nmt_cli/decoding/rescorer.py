@@ -16,7 +16,7 @@ from nmt_cli.corpus.tokenizer import Tokenizer
 from nmt_cli.decoding.beams import NOT_A_NUMBER, Found, Hypothesis, length_penalty
 from nmt_cli.decoding.by_length import SearchByLength
 from nmt_cli.decoding.encoded_texts import encode_each
-from nmt_cli.decoding.ensemble import Member, load_members
+from nmt_cli.decoding.ensemble import Member, load_models
 from nmt_cli.decoding.isolation import Outcome, naming_lines
 from nmt_cli.decoding.length_limits import length_limits
 from nmt_cli.decoding.teacher_forcing import SentencePair
@@ -24,11 +24,9 @@ from nmt_cli.decoding.token_scores import mean_of_models, token_scores
 from nmt_cli.decoding.tree_targets import linearized
 from nmt_cli.errors import UserError
 from nmt_cli.hardware.choices import AUTO
-from nmt_cli.hardware.device import choose_device
 from nmt_cli.hardware.fp32_products import choose_fp32_products, use_fp32_products
 from nmt_cli.hardware.precision import at_precision, choose_decoding_precision
 from nmt_cli.model.transformer import Transformer
-from nmt_cli.model_directory import load_model
 from nmt_cli.model_settings import ModelSettings
 from nmt_cli.trees.sentence import words_of
 
@@ -109,9 +107,8 @@ class Rescorer:
 
         Raises as ``Translator.load`` does.
         """
-        chosen = choose_device(device)
-        loaded = load_model(Path(path), chosen)
-        members = load_members(loaded, ensemble, chosen)
+        precision = options.get("precision", AUTO)
+        loaded, members, options["precision"] = load_models(path, ensemble, device, precision)
         settings, tokenizer, model, *_ = loaded
         return cls(settings, tokenizer, model, ensemble=members, **options)
 

@@ -19,7 +19,7 @@ from nmt_cli.decoding.beams import Found, SearchSettings
 from nmt_cli.decoding.by_length import SearchByLength
 from nmt_cli.decoding.cached_model import CachedTransformer
 from nmt_cli.decoding.constraints import Constraints
-from nmt_cli.decoding.ensemble import Ensemble, Member, load_members
+from nmt_cli.decoding.ensemble import Ensemble, Member, load_models
 from nmt_cli.decoding.isolation import Outcome, own_failure_of
 from nmt_cli.decoding.length_limits import length_limits
 from nmt_cli.decoding.line_engine import LineEngine
@@ -38,11 +38,10 @@ from nmt_cli.decoding.unknown_words import UnknownWords
 from nmt_cli.decoding.wanted_output import Bounds, WantedOutputs
 from nmt_cli.decoding.word_alignment import WordAligner
 from nmt_cli.hardware.choices import AUTO
-from nmt_cli.hardware.device import choose_device
 from nmt_cli.hardware.fp32_products import choose_fp32_products, use_fp32_products
 from nmt_cli.hardware.precision import at_precision, choose_decoding_precision
 from nmt_cli.model.transformer import Transformer
-from nmt_cli.model_directory import fingerprint, load_model
+from nmt_cli.model_directory import fingerprint
 from nmt_cli.model_settings import ModelSettings
 
 if TYPE_CHECKING:
@@ -219,14 +218,13 @@ class Translator:
         if the models do not fit together, or if ``device`` or an option is wrong, and DamagedError
         if a file of a model is damaged.
         """
-        chosen = choose_device(device)
-        loaded = load_model(Path(path), chosen)
-        members = load_members(loaded, ensemble, chosen)
+        precision = options.get("precision", AUTO)
+        loaded, members, options["precision"] = load_models(path, ensemble, device, precision)
         settings, tokenizer, model, *_ = loaded
         translator = cls(settings, tokenizer, model, ensemble=members, **options)
         models = [fingerprint(loaded.manifest), *(member.fingerprint for member in members)]
         translator.chosen["model"] = " ".join(models)
-        if chosen.type == "cpu" and translator.chosen["precision"] == "fp32":
+        if model.output_weight.device.type == "cpu" and translator.chosen["precision"] == "fp32":
             for each in (model, *(member.model for member in members)):
                 each.output_weight.data = _by_columns(each.output_weight)
         return translator

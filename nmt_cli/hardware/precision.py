@@ -9,7 +9,7 @@ from nmt_cli import logs
 from nmt_cli.errors import UserError
 from nmt_cli.hardware.choices import AUTO
 from nmt_cli.hardware.cpu import read_cpu
-from nmt_cli.model.int8_products import with_int8_products
+from nmt_cli.model.int8_products import has_int8_products, use_int8_products
 from nmt_cli.model.transformer import Transformer
 
 Precision = Literal["fp32", "bf16"]
@@ -59,8 +59,26 @@ def bf16_is_fast(device: torch.device) -> bool:
 
 def at_precision(model: Transformer, precision: DecodingPrecision) -> Transformer:
     """Return ``model`` itself if it has ``precision``, else a copy with rounded weights."""
-    if precision == "int8":
-        return with_int8_products(at_precision(model, "fp32"))
-    if next(model.parameters()).dtype == DTYPES[precision]:
+    if _has(model, precision):
         return model
-    return copy.deepcopy(model).to(DTYPES[precision])
+    copied = copy.deepcopy(model)
+    change_precision(copied, precision)
+    return copied
+
+
+def change_precision(model: Transformer, precision: DecodingPrecision) -> None:
+    """Give ``model`` this ``precision``, one weight after the other: they are never there twice.
+
+    A model in int8 stays in int8.
+    """
+    if _has(model, precision):
+        return
+    if precision == "int8":
+        use_int8_products(model.to(torch.float32))
+    else:
+        model.to(DTYPES[precision])
+
+
+def _has(model: Transformer, precision: DecodingPrecision) -> bool:
+    has_int8 = has_int8_products(model)
+    return has_int8 or (precision != "int8" and model.output_weight.dtype == DTYPES[precision])

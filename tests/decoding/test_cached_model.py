@@ -5,11 +5,11 @@ import random
 import pytest
 import torch
 
-from nmt_cli.decoding.attention_cache import SLOTS_OF_PART
 from nmt_cli.decoding.beams import NOT_A_NUMBER, SearchSettings
 from nmt_cli.decoding.cached_model import CachedTransformer
 from nmt_cli.decoding.ensemble import Ensemble
 from nmt_cli.decoding.search import Sentence, StepInput, beam_search
+from nmt_cli.decoding.slot_parts import SLOTS_OF_PART
 from nmt_cli.hardware.precision import at_precision
 from nmt_cli.model.packing import pack
 from nmt_cli.model.transformer import Transformer
@@ -178,6 +178,22 @@ def test_a_long_hypothesis_takes_room_in_its_part_only(monkeypatch):
     drive.step()
 
 
+def test_a_long_source_takes_room_in_its_part_only(monkeypatch):
+    monkeypatch.setitem(SLOTS_OF_PART, "cpu", 2)
+    drive = Drive(tiny_model(), num_slots=5, beam_size=2)
+    drive.start([0, 1, 2, 3, 4], [30, 3, 4, 5, 6])
+    assert drive.cached._memory.rooms == [30, 5, 6]
+    drive.step()
+    drive.grow(drive.random_parent)
+    drive.start([0, 2], [4, 7])
+    assert drive.cached._memory.rooms == [4, 7, 6]
+    drive.step()
+    drive.grow(drive.random_parent)
+    drive.keep_slots([4, 2, 1])
+    assert drive.cached._memory.rooms == [7, 3]
+    drive.step()
+
+
 def test_a_search_with_the_cache_finds_what_one_without_finds():
     model = tiny_model()
     rng = random.Random(3)
@@ -214,7 +230,7 @@ def test_bf16_is_near_fp32_and_the_weights_of_the_model_stay():
     assert torch.allclose(
         uncached(rounded, drive.sources[0], drive.hypotheses[0]).float(), exact, atol=0.15
     )
-    assert drive.cached._past._parts[0][0].keys.dtype == torch.bfloat16
+    assert drive.cached._past._parts.layer(0)[0].keys.dtype == torch.bfloat16
 
 
 def test_the_cache_holds_no_second_copy_of_the_weights():

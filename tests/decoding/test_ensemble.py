@@ -11,10 +11,13 @@ from nmt_cli import cli
 from nmt_cli.atomic_files import directory_appearing_whole
 from nmt_cli.corpus.normalization import Normalizer
 from nmt_cli.corpus.whitespace_tokenizer import CONTROL, WhitespaceTokenizer
-from nmt_cli.decoding.ensemble import Ensemble
+from nmt_cli.decoding.ensemble import Ensemble, load_models
+from nmt_cli.decoding.rescorer import Rescorer
 from nmt_cli.decoding.search import Sentence, beam_search
 from nmt_cli.decoding.translator import Translator
 from nmt_cli.errors import UserError
+from nmt_cli.hardware import precision
+from nmt_cli.hardware.cpu import Cpu
 from nmt_cli.model.transformer import Transformer
 from tests.fake_models import TableModel, save_as_model, tiny_recipe
 from tests.table_search import random_table, search, settings
@@ -143,3 +146,28 @@ def test_a_model_whose_output_is_not_a_number_fails_the_line(saved):
         ensemble._models[1]._model.output_weight.fill_(torch.nan)
     (translation,) = translator.translate(["ant"])
     assert translation.error == "the model's output is not a number"
+
+
+@pytest.mark.parametrize("name", ["bf16", "int8"])
+def test_loaded_models_are_converted_as_they_are(name, monkeypatch):
+    def refuse(_):
+        raise AssertionError("a second model is in memory")
+
+    monkeypatch.setattr("copy.deepcopy", refuse)
+    monkeypatch.setattr(precision, "read_cpu", lambda: Cpu("AnyVendor", 1, precision.INT8_FLAGS))
+    path = FORMATS / "format_2" / "sentencepiece" / "run/average"
+    others = [path]
+    loaded, (member,), chosen = load_models(path, others, "cpu", name)
+    assert chosen == name
+    for model in (loaded.model, member.model):
+        assert not any(
+            isinstance(each, torch.nn.Linear) and each.weight.dtype == torch.float32
+            for each in model.modules()
+        )
+    options: Any = {"device": "cpu", "precision": name}
+    translator = Translator.load(path, ensemble=others, **options)
+    assert translator.chosen["precision"] == name
+    (translation,) = translator.translate(["a"])
+    assert translation.error is None
+    (rescored,) = Rescorer.load(path, ensemble=others, **options).rescore([("a", "b")])
+    assert rescored.error is None
