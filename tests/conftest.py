@@ -18,10 +18,14 @@ from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.recipe.schema import Recipe
 from tests.loopback_server import Server, running_server
 
-# A shell that runs the tests in the background has them ignore SIGINT, and with them the commands
-# that they start and interrupt.
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+# nohup, and a shell that runs the tests in the background, have them ignore signals, and with them
+# the commands that they start. With a handler here, those commands do not ignore them.
+for _number, _handler in (
+    (signal.SIGINT, signal.default_int_handler),
+    (signal.SIGHUP, lambda *_: None),
+):
+    if signal.getsignal(_number) is signal.SIG_IGN:
+        signal.signal(_number, _handler)
 
 # Toy models are faster on one thread, and pytest runs as many workers as there are cores.
 torch.set_num_threads(1)

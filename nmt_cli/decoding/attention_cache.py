@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from nmt_cli.decoding.slot_parts import HeadShape, KeysValues, SlotParts
+from nmt_cli.decoding.slot_parts import HeadShape, KeysValues, Run, SlotParts
 
 # The room for the past grows by 16 entries, or by an eighth if that is more.
 ROOM_STEP, ROOM_GROWTH = 16, 1 / 8
@@ -187,19 +187,19 @@ class MemoryCache:
         """The number of places for entries (E) in each slot of each part."""
         return self._parts.rooms
 
-    def make_room(self, slots: Sequence[int], lengths: Sequence[int]) -> None:
-        """Make room for new sources of these ``lengths`` in ``slots``."""
+    def make_room(self, slots: Sequence[int], lengths: Sequence[int]) -> list[Run]:
+        """Make room for sources of these ``lengths`` in ``slots``; return the slots for ``put``."""
         for slot, length in zip(slots, lengths, strict=True):
             self._lengths[slot] = length
         for number, longest in enumerate(self._longest()):
             self._parts.fit(number, longest, longest)
-        self._new = self._parts.runs(slots)
         self._update_masks()
+        return self._parts.runs(slots)
 
-    def put(self, layer: int, new: KeysValues) -> None:
-        """Write the keys [B, H, D, E] and values [B, H, E, D] of the new sources."""
+    def put(self, layer: int, slots: Sequence[Run], new: KeysValues) -> None:
+        """Write the keys [B, H, D, E] and values [B, H, E, D] of the sources in ``slots``."""
         parts = self._parts.layer(layer)
-        for run in self._new:
+        for run in slots:
             part = parts[run.part]
             length = min(part.room, new.room)  # there may be a longer one in another part
             part.keys[run.slots, :, :, :length] = new.keys[run.asked, :, :, :length]

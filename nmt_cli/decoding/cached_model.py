@@ -72,12 +72,12 @@ class CachedTransformer:
     def start(self, slots: Sequence[int], encoded: Sequence[Encoded]) -> None:
         """Cache the keys and values of the sentences in ``slots``, and of their start marks."""
         lengths = [len(each.source[0]) for each in encoded]
-        self._memory.make_room(slots, lengths)
+        of_parts = self._memory.make_room(slots, lengths)
         places = _padded_places(lengths).to(self._device)
         for number, layer in enumerate(self._decoder_layers):
             packed = torch.cat([each.source[number] for each in encoded])
             new = _padded_entries(packed, places, len(slots), layer.memory_attention)
-            self._memory.put(number, new)
+            self._memory.put(number, of_parts, new)
         self._past.start(slots, torch.stack([each.start_mark for each in encoded]))
 
     @torch.no_grad()

@@ -9,7 +9,11 @@ from nmt_cli import logs
 from nmt_cli.errors import UserError
 from nmt_cli.hardware.choices import AUTO
 from nmt_cli.hardware.cpu import read_cpu
-from nmt_cli.model.int8_products import has_int8_products, use_int8_products
+from nmt_cli.model.int8_products import (
+    has_int8_products,
+    use_int8_products,
+    with_int8_products,
+)
 from nmt_cli.model.transformer import Transformer
 
 Precision = Literal["fp32", "bf16"]
@@ -58,19 +62,19 @@ def bf16_is_fast(device: torch.device) -> bool:
 
 
 def at_precision(model: Transformer, precision: DecodingPrecision) -> Transformer:
-    """Return ``model`` itself if it has ``precision``, else a copy with rounded weights."""
+    """Return ``model`` itself if it has ``precision``, else a copy with rounded weights.
+
+    Raises ValueError if the model is in int8 and ``precision`` is another.
+    """
     if _has(model, precision):
         return model
-    copied = copy.deepcopy(model)
-    change_precision(copied, precision)
-    return copied
+    if precision == "int8":
+        return with_int8_products(at_precision(model, "fp32"))
+    return copy.deepcopy(model).to(DTYPES[precision])
 
 
 def change_precision(model: Transformer, precision: DecodingPrecision) -> None:
-    """Give ``model`` this ``precision``, one weight after the other: they are never there twice.
-
-    A model in int8 stays in int8.
-    """
+    """Round the weights of ``model`` one after the other; raises as ``at_precision`` does."""
     if _has(model, precision):
         return
     if precision == "int8":
@@ -80,5 +84,8 @@ def change_precision(model: Transformer, precision: DecodingPrecision) -> None:
 
 
 def _has(model: Transformer, precision: DecodingPrecision) -> bool:
-    has_int8 = has_int8_products(model)
-    return has_int8 or (precision != "int8" and model.output_weight.dtype == DTYPES[precision])
+    if not has_int8_products(model):
+        return precision != "int8" and model.output_weight.dtype == DTYPES[precision]
+    if precision != "int8":
+        raise ValueError(f"the weights of the model are rounded to int8, {precision} is impossible")
+    return True

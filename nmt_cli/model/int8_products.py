@@ -7,6 +7,8 @@ All that is not a product by a weight stays fp32.
 Legend: R rows, I inputs, O outputs.
 """
 
+import copy
+
 import torch
 from torch import Tensor, nn
 
@@ -46,15 +48,36 @@ class Int8Linear(nn.Module):
         return product
 
 
+def with_int8_products(model: Transformer) -> Transformer:
+    """Return a copy of ``model``, an fp32 one, that multiplies by all its weights in int8."""
+    in_place_of = {
+        id(module): _rounded(module) for module in model.modules() if isinstance(module, nn.Linear)
+    }
+    copied = copy.deepcopy(model, in_place_of)  # which takes them as copies made already
+    copied.output_projection = Int8Linear(copied.output_weight, copied.output_bias)
+    return copied
+
+
 def use_int8_products(model: Transformer) -> None:
-    """Let ``model``, an fp32 one, multiply by all its weights in int8."""
-    for module in list(model.modules()):
-        for name, child in module.named_children():
-            if isinstance(child, nn.Linear):
-                setattr(module, name, Int8Linear(child.weight, child.bias))
+    """Let ``model``, an fp32 one, multiply by all its weights in int8.
+
+    A weight is given up as soon as it is rounded.
+    """
+    places = [
+        (parent, name)
+        for parent in model.modules()
+        for name, child in parent.named_children()
+        if isinstance(child, nn.Linear)
+    ]
+    for parent, name in places:
+        setattr(parent, name, _rounded(getattr(parent, name)))
     model.output_projection = Int8Linear(model.output_weight, model.output_bias)
 
 
+def _rounded(linear: nn.Linear) -> Int8Linear:
+    return Int8Linear(linear.weight, linear.bias)
+
+
 def has_int8_products(model: Transformer) -> bool:
-    """Return whether ``use_int8_products`` has changed ``model``."""
+    """Return whether ``model`` multiplies in int8."""
     return isinstance(model.output_projection, Int8Linear)

@@ -150,7 +150,7 @@ def test_a_model_whose_output_is_not_a_number_fails_the_line(saved):
 
 @pytest.mark.parametrize("name", ["bf16", "int8"])
 def test_loaded_models_are_converted_as_they_are(name, monkeypatch):
-    def refuse(_):
+    def refuse(*_):
         raise AssertionError("a second model is in memory")
 
     monkeypatch.setattr("copy.deepcopy", refuse)

@@ -1,4 +1,5 @@
 import copy
+import weakref
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from nmt_cli.hardware import precision
 from nmt_cli.hardware.cpu import Cpu
 from nmt_cli.hardware.precision import at_precision, choose_decoding_precision
 from nmt_cli.model.int8_products import Int8Linear
+from nmt_cli.model.int8_weights import rounded_rows
 from nmt_cli.model.packing import pack
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.recipe.model_config import ModelConfig
@@ -75,6 +77,39 @@ def test_a_model_in_int8_is_near_the_one_in_fp32_and_leaves_it_alone(tied):
     assert (found - exact).abs().max() < 0.05 * exact.abs().max()
     assert not torch.equal(found, exact)
     assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
+
+
+@pytest.mark.parametrize("name", ["bf16", "int8"])
+def test_a_model_that_is_changed_computes_as_its_copy(name):
+    torch.manual_seed(1)
+    model = Transformer(ModelConfig(num_layers=2, d_model=32, d_ff=64, num_heads=4), 50).eval()
+    copied = at_precision(model, name)
+    sides = [pack(torch.randint(3, 50, (9,)), [4, 5], CPU) for _ in range(2)]
+    precision.change_precision(model, name)
+    with torch.no_grad():
+        assert torch.equal(model.project(model(*sides)), copied.project(copied(*sides)))
+    assert at_precision(model, name) is model
+
+
+def test_each_weight_is_given_up_when_it_is_rounded(monkeypatch):
+    model = Transformer(ModelConfig(num_layers=2, d_model=8, d_ff=8, num_heads=2), 50)
+    linears = weakref.WeakSet(m for m in model.modules() if isinstance(m, nn.Linear))
+    alive = []
+
+    def counted(rows):
+        alive.append(len(linears))
+        return rounded_rows(rows)
+
+    monkeypatch.setattr("nmt_cli.model.int8_products.rounded_rows", counted)
+    precision.change_precision(model, "int8")
+    assert alive == [*range(len(alive) - 1, 0, -1), 0]
+
+
+def test_int8_cannot_be_taken_back():
+    model = Transformer(ModelConfig(num_layers=1, d_model=8, d_ff=8, num_heads=2), 50)
+    rounded = at_precision(model, "int8")
+    with pytest.raises(ValueError, match="rounded to int8, fp32 is impossible"):
+        at_precision(rounded, "fp32")
 
 
 @pytest.mark.parametrize(
