@@ -21,7 +21,9 @@ TRANSLATION = "translation"  # of the test text
 SCORED = "scores"  # of that translation
 DATASET = "dataset"
 EXPORT = "export"  # of a model, for another program
-MODEL_KINDS = ("regular", "final", "safety", "average")
+AVERAGED = "average"
+MODEL_KINDS = ("regular", "final", "safety", AVERAGED)
+IMPORTED = "imported"  # in the manifest of an imported model: where it came from
 SHOWN = 5  # folders in a message
 LEVELS_ABOVE = 3
 # Files by which models of other programs are known, without reading them.
@@ -39,6 +41,14 @@ def kind_of(folder: Path) -> str | None:
         return str(read_manifest(folder).get("kind"))
     except DamagedError:
         return None
+
+
+def is_average(folder: Path, *, imported: bool = False) -> bool:
+    """Return whether ``folder`` is an average, or, with ``imported``, an imported model.
+
+    Manifests have the same kind for both.
+    """
+    return kind_of(folder) == AVERAGED and (IMPORTED in read_manifest(folder)) == imported
 
 
 def is_model(folder: Path, kinds: Collection[str] = MODEL_KINDS) -> bool:
@@ -109,6 +119,8 @@ def _description(path: Path, wanted: Wanted) -> str:
     if not path.is_dir():
         return "is a file"
     kind = kind_of(path)
+    if is_average(path, imported=True):
+        return f"is an imported model, not a {wanted}"
     if kind is not None:
         return f"is {KINDS.get(kind, 'of an unknown kind')}, not a {wanted}"
     if is_run(path):
@@ -199,7 +211,7 @@ KINDS = {
     EXPORT: "a model that was exported for another program",
     TRANSLATION: "a translation of a test text",
     SCORED: "the scores of a translation",
-    "average": "an average",
+    AVERAGED: "an average",
     "regular": "a checkpoint",
     "final": "a checkpoint",
     "safety": "a checkpoint",

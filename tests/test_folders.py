@@ -14,10 +14,10 @@ from nmt_cli.model_directory import find_model
 MODEL = "a model directory, a checkpoint or a run directory"
 
 
-def make(path, kind=None, step=4):
+def make(path, kind=None, step=4, **facts):
     path.mkdir(parents=True)
     if kind is not None:
-        write_manifest(path, {"kind": kind, "step": step})
+        write_manifest(path, {"kind": kind, "step": step, **facts})
 
 
 @pytest.fixture
@@ -32,6 +32,7 @@ def project(tmp_path, monkeypatch):
     make(Path("runs/big/average"), "average")
     make(Path("runs/big/report"), "report")
     make(Path("prepared/base"), "prepared")
+    make(Path("imported"), "average", imported={"from": "marian"})
     make(Path("empty"))
     make(Path("mine"))
     Path("mine/thesis.tex").write_text("years of work")
@@ -56,6 +57,11 @@ def project(tmp_path, monkeypatch):
             "runs/base/checkpoints holds checkpoints; give runs/base.",
         ),
         ("runs/big/average", "run", "runs/big/average is an average, not a run; give runs/big."),
+        (
+            "imported",
+            "run",
+            "imported is an imported model, not a run; give the run directory that train wrote.",
+        ),
         (
             "runs/big/average/manifest.json",
             "model",

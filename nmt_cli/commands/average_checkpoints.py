@@ -18,7 +18,7 @@ from nmt_cli.file_names import (
     TOKENIZER_FILES,
     WEIGHTS,
 )
-from nmt_cli.folders import is_model, is_run, verify_model, what_to_give
+from nmt_cli.folders import is_average, is_run, verify_model, what_to_give
 from nmt_cli.locks import claimed
 from nmt_cli.model_directory import find_model, list_checkpoints, save_model
 from nmt_cli.model_settings import ModelSettings, read_settings
@@ -67,7 +67,7 @@ def _write_average(chosen: Sequence[Path], output: Path, precision: str, *, repl
 
 def _refuse_output(output: Path, *, force: bool) -> None:
     """Raise UserError if ``output`` cannot be written; even --force replaces only an average."""
-    if output.exists() and not is_model(output, {"average"}):
+    if output.exists() and not is_average(output):
         raise UserError(f"{output} exists and is not an average; choose another --output.")
     refuse_directory(output, replace=force)
 

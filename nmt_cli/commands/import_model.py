@@ -5,7 +5,7 @@ from pathlib import Path
 from nmt_cli import logs
 from nmt_cli.atomic_files import directory_appearing_whole, refuse_directory
 from nmt_cli.errors import UserError
-from nmt_cli.folders import is_model
+from nmt_cli.folders import is_average
 from nmt_cli.interchange.ctranslate2.importer import import_ctranslate2
 from nmt_cli.interchange.eole.importer import import_eole
 from nmt_cli.interchange.fairseq.importer import import_fairseq
@@ -43,12 +43,15 @@ def run(
     """Write the model of ``program`` at ``path`` as the model directory ``output``.
 
     The program of ``auto`` is recognized by its files; ``files`` hold what the numbers of its
-    pieces mean. Raises UserError if the model cannot be imported, with all reasons, or if
-    ``output`` exists without ``force``, and DamagedError if a file is damaged.
+    pieces mean. ``force`` replaces an imported model. Raises UserError if the model cannot be
+    imported, with all reasons, or if ``output`` exists otherwise, and DamagedError if a file is
+    damaged.
     """
     with claimed(output, "--output"):
-        if force and output.exists() and not is_model(output, {"average"}):
-            raise UserError(f"{output} exists and is not such a model; choose another --output.")
+        if output.exists() and not is_average(output, imported=True):
+            raise UserError(
+                f"{output} exists and is not an imported model; choose another --output."
+            )
         refuse_directory(output, replace=force)
         if not path.exists():
             raise UserError(f"{path} not found{missing_hint(path)}.")

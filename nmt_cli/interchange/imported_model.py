@@ -12,6 +12,7 @@ from nmt_cli.corpus.normalization import SIDES, Normalizer, Side
 from nmt_cli.corpus.tokenizer import Tokenizer
 from nmt_cli.corpus.whitespace_tokenizer import WhitespaceTokenizer
 from nmt_cli.errors import UserError
+from nmt_cli.folders import AVERAGED, IMPORTED
 from nmt_cli.interchange.arrays import Array
 from nmt_cli.model_directory import save_model
 from nmt_cli.model_settings import ModelSettings, TextSettings
@@ -91,7 +92,7 @@ def write_model(
     _refuse_unfit(tokenizer)
     weights = {name: torch.from_numpy(np.array(array)) for name, array in model.weights.items()}
     save_model(partial, settings, NO_RECIPE, tokenizer, weights)
-    partial.facts.update(kind="average", imported=dict(facts))
+    partial.facts.update({"kind": AVERAGED, IMPORTED: dict(facts)})
 
 
 def _refuse_unfit(tokenizer: Tokenizer) -> None:

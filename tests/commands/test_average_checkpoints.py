@@ -288,6 +288,13 @@ def test_force_is_not_proposed_for_what_is_no_average(run_dir):
         )
 
 
+def test_an_imported_model_is_no_average(run_dir, tmp_path):
+    (tmp_path / "imported").mkdir()
+    write_manifest(tmp_path / "imported", {"kind": "average", "imported": {"program": "marian"}})
+    with pytest.raises(UserError, match="imported exists and is not an average; choose another"):
+        average_checkpoints.run(run_dir, last=2, output=tmp_path / "imported", force=True)
+
+
 @pytest.mark.parametrize(
     ("given", "says"),
     [

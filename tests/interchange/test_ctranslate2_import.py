@@ -14,6 +14,7 @@ import torch
 from click.testing import CliRunner
 
 from nmt_cli import cli
+from nmt_cli.atomic_files import write_manifest
 from nmt_cli.decoding.rescorer import Rescorer
 from nmt_cli.decoding.translator import Translator
 from nmt_cli.errors import DamagedError, UserError
@@ -432,10 +433,12 @@ def test_wrong_use_of_the_command(tmp_path):
     assert "has no model.bin; give the folder of a model of CTranslate2." in result.output
     assert not (tmp_path / "new").exists()
     (tmp_path / "mine").mkdir()
-    for option, reason in (((), "already exists; add --force"), (("--force",), "is not such a")):
-        result = run_import(tmp_path, "--output", tmp_path / "mine", *option)
+    (tmp_path / "average").mkdir()
+    write_manifest(tmp_path / "average", {"kind": "average"})
+    for name, *options in (["mine"], ["mine", "--force"], ["average"], ["average", "--force"]):
+        result = run_import(tmp_path, "--output", tmp_path / name, *options)
         assert result.exit_code == 1
-        assert reason in result.output
+        assert f"{name} exists and is not an imported model; choose another" in result.output
 
 
 def without_start(folder, start, sides, **config):
