@@ -3,12 +3,12 @@
 Functions that read manifests raise NewerFormatError if a newer version of nmt-cli wrote one.
 """
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Literal
 
-from nmt_cli.atomic_files import read_manifest, verify
-from nmt_cli.errors import DamagedError
+from nmt_cli.atomic_files import read_manifest, refuse_directory, verify
+from nmt_cli.errors import DamagedError, UserError
 from nmt_cli.file_names import CHECKPOINT_GLOB, CHECKPOINTS, METRICS, SESSIONS, TRAINING_STATE
 from nmt_cli.formats import NewerFormatError
 from nmt_cli.missing_paths import missing_hint
@@ -23,7 +23,7 @@ DATASET = "dataset"
 EXPORT = "export"  # of a model, for another program
 AVERAGED = "average"
 MODEL_KINDS = ("regular", "final", "safety", AVERAGED)
-IMPORTED = "imported"  # in the manifest of an imported model: where it came from
+IMPORTED = "imported"  # no value, but a key: where the model came from
 SHOWN = 5  # folders in a message
 LEVELS_ABOVE = 3
 # Files by which models of other programs are known, without reading them.
@@ -36,24 +36,31 @@ Wanted = Literal["model", "run", "prepared corpus"]
 
 
 def kind_of(folder: Path) -> str | None:
-    """Return the kind in the folder's manifest; None if there is no readable manifest."""
+    """Return the kind in the folder's manifest; None if there is no readable manifest.
+
+    The manifest of an imported model has the kind of an average.
+    """
     try:
-        return str(read_manifest(folder).get("kind"))
+        manifest = read_manifest(folder)
     except DamagedError:
         return None
+    kind = str(manifest.get("kind"))
+    return IMPORTED if kind == AVERAGED and IMPORTED in manifest else kind
 
 
-def is_average(folder: Path, *, imported: bool = False) -> bool:
-    """Return whether ``folder`` is an average, or, with ``imported``, an imported model.
-
-    Manifests have the same kind for both.
-    """
-    return kind_of(folder) == AVERAGED and (IMPORTED in read_manifest(folder)) == imported
-
-
-def is_model(folder: Path, kinds: Collection[str] = MODEL_KINDS) -> bool:
+def is_model(folder: Path) -> bool:
     """Return whether the manifest of ``folder`` is that of a model; files are not verified."""
-    return kind_of(folder) in kinds
+    return kind_of(folder) in {*MODEL_KINDS, IMPORTED}
+
+
+def refuse_output(output: Path, kind: str, name: str, *, force: bool) -> None:
+    """Raise UserError if ``output`` cannot be written; ``force`` replaces folders of ``kind``.
+
+    The message calls that kind ``name``.
+    """
+    if output.exists() and kind_of(output) != kind:
+        raise UserError(f"{output} exists and is not {name}; choose another --output.")
+    refuse_directory(output, replace=force)
 
 
 def verify_model(folder: Path) -> dict[str, Any]:
@@ -119,8 +126,6 @@ def _description(path: Path, wanted: Wanted) -> str:
     if not path.is_dir():
         return "is a file"
     kind = kind_of(path)
-    if is_average(path, imported=True):
-        return f"is an imported model, not a {wanted}"
     if kind is not None:
         return f"is {KINDS.get(kind, 'of an unknown kind')}, not a {wanted}"
     if is_run(path):
@@ -212,6 +217,7 @@ KINDS = {
     TRANSLATION: "a translation of a test text",
     SCORED: "the scores of a translation",
     AVERAGED: "an average",
+    IMPORTED: "an imported model",
     "regular": "a checkpoint",
     "final": "a checkpoint",
     "safety": "a checkpoint",

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from nmt_cli import logs
-from nmt_cli.atomic_files import directory_appearing_whole, refuse_directory
+from nmt_cli.atomic_files import directory_appearing_whole
 from nmt_cli.corpus.tokenizer import load_tokenizer
 from nmt_cli.errors import UserError
 from nmt_cli.figures import counted
@@ -18,7 +18,7 @@ from nmt_cli.file_names import (
     TOKENIZER_FILES,
     WEIGHTS,
 )
-from nmt_cli.folders import is_average, is_run, verify_model, what_to_give
+from nmt_cli.folders import AVERAGED, is_run, refuse_output, verify_model, what_to_give
 from nmt_cli.locks import claimed
 from nmt_cli.model_directory import find_model, list_checkpoints, save_model
 from nmt_cli.model_settings import ModelSettings, read_settings
@@ -48,7 +48,7 @@ def run(
     given = [_checkpoint(path) for path in checkpoints]
     output = output or run_dir / (AVERAGE if precision == "fp32" else AVERAGE_INT8)
     with claimed(output, "--output"):
-        _refuse_output(output, force=force)
+        refuse_output(output, AVERAGED, "an average", force=force)
         _write_average(given or _last(run_dir, last), output, precision, replace=force)
 
 
@@ -61,15 +61,8 @@ def _write_average(chosen: Sequence[Path], output: Path, precision: str, *, repl
     recipe = (chosen[-1] / RECIPE).read_bytes()
     with directory_appearing_whole(output, replace=replace) as partial:
         save_model(partial, settings[-1], recipe, tokenizer, mean_weights(chosen), precision)
-        partial.facts.update(kind="average", averaged=_facts(chosen, manifests))
+        partial.facts.update(kind=AVERAGED, averaged=_facts(chosen, manifests))
     logs.info(f"Averaged {', '.join(path.name for path in chosen)} into {output}.")
-
-
-def _refuse_output(output: Path, *, force: bool) -> None:
-    """Raise UserError if ``output`` cannot be written; even --force replaces only an average."""
-    if output.exists() and not is_average(output):
-        raise UserError(f"{output} exists and is not an average; choose another --output.")
-    refuse_directory(output, replace=force)
 
 
 def _checkpoint(path: Path) -> Path:

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from nmt_cli import logs
-from nmt_cli.atomic_files import directory_appearing_whole, refuse_directory
+from nmt_cli.atomic_files import directory_appearing_whole
 from nmt_cli.errors import UserError
-from nmt_cli.folders import EXPORT, kind_of
+from nmt_cli.folders import EXPORT, refuse_output
 from nmt_cli.hardware.device import set_num_threads
 from nmt_cli.interchange.ctranslate2 import exporter as ctranslate2_export
 from nmt_cli.interchange.ctranslate2.card import card_of_ctranslate2
@@ -86,7 +86,7 @@ def run(  # noqa: PLR0913 - the options of a command are its parameters
         )
     if threads is not None:
         set_num_threads(threads)
-    _refuse_output(output, force=force)
+    refuse_output(output, EXPORT, "an export", force=force)
     with claimed(output, "--output"):
         loaded = load_model(model)
         exported = ExportedModel.of(loaded)
@@ -119,13 +119,6 @@ def _write(
     card = model_card(exported, chosen.card(exported), quantization, verification)
     (folder / CARD).write_text(card, encoding="utf-8")
     return verification
-
-
-def _refuse_output(output: Path, *, force: bool) -> None:
-    """Raise UserError if ``output`` cannot be written; even --force replaces only an export."""
-    if output.exists() and kind_of(output) != EXPORT:
-        raise UserError(f"{output} exists and is not an export; choose another --output.")
-    refuse_directory(output, replace=force)
 
 
 def _refuse_unsuited(chosen: Format, exported: ExportedModel, path: Path) -> None:

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from nmt_cli import logs
-from nmt_cli.atomic_files import directory_appearing_whole, refuse_directory
+from nmt_cli.atomic_files import directory_appearing_whole
 from nmt_cli.errors import UserError
-from nmt_cli.folders import is_average
+from nmt_cli.folders import IMPORTED, refuse_output
 from nmt_cli.interchange.ctranslate2.importer import import_ctranslate2
 from nmt_cli.interchange.eole.importer import import_eole
 from nmt_cli.interchange.fairseq.importer import import_fairseq
@@ -48,11 +48,7 @@ def run(
     damaged.
     """
     with claimed(output, "--output"):
-        if output.exists() and not is_average(output, imported=True):
-            raise UserError(
-                f"{output} exists and is not an imported model; choose another --output."
-            )
-        refuse_directory(output, replace=force)
+        refuse_output(output, IMPORTED, "an imported model", force=force)
         if not path.exists():
             raise UserError(f"{path} not found{missing_hint(path)}.")
         if program == AUTO:

@@ -45,7 +45,7 @@ from nmt_cli.file_names import (
     TEST,
     WEIGHTS,
 )
-from nmt_cli.folders import REPORT, SCORED, TRANSLATION, kind_of
+from nmt_cli.folders import AVERAGED, REPORT, SCORED, TRANSLATION, kind_of
 from nmt_cli.hardware.choices import AUTO
 from nmt_cli.hardware.machine import MachineOptions
 from nmt_cli.locks import claimed
@@ -62,7 +62,7 @@ from nmt_cli.runs.run_directory import foreign_name, locked
 from nmt_cli.training.session import TrainOptions
 
 # The kind of each folder that a stage replaces; others of these names are the user's.
-REPLACED = {AVERAGE: "average", TEST: TRANSLATION, SCORES: SCORED, REPORT: REPORT}
+REPLACED = {AVERAGE: AVERAGED, TEST: TRANSLATION, SCORES: SCORED, REPORT: REPORT}
 
 
 class RunOptions(MachineOptions, total=False):

@@ -50,11 +50,9 @@ class Int8Linear(nn.Module):
 
 def with_int8_products(model: Transformer) -> Transformer:
     """Return a copy of ``model``, an fp32 one, that multiplies by all its weights in int8."""
-    in_place_of = {
-        id(module): _rounded(module) for module in model.modules() if isinstance(module, nn.Linear)
-    }
-    copied = copy.deepcopy(model, in_place_of)  # which takes them as copies made already
-    copied.output_projection = Int8Linear(copied.output_weight, copied.output_bias)
+    linears = {id(module): module for module in model.modules() if isinstance(module, nn.Linear)}
+    copied = copy.deepcopy(model, linears)  # which takes them as copies made already
+    use_int8_products(copied)
     return copied
 
 
