@@ -30,6 +30,7 @@ from nmt_cli.decoding.request import Request, numbered
 from nmt_cli.decoding.rules.well_formed_trees import WellFormedTrees
 from nmt_cli.decoding.sampling import MOST_SAMPLES, SampledCandidates, Sampling
 from nmt_cli.decoding.search import Search, Sentence, StepModel, beam_search
+from nmt_cli.decoding.search_size import default_max_tokens
 from nmt_cli.decoding.service import Service
 from nmt_cli.decoding.source_tag import tag_pieces
 from nmt_cli.decoding.translation import LinesFailedError, Translation
@@ -49,9 +50,6 @@ if TYPE_CHECKING:
 
 WINDOW_LINES = 4096
 WINDOW_CHARACTERS = 1 << 21
-# Tokens of all hypotheses in the search: 512 rows of 32 pieces keep two CPU cores busy, 2,048 rows
-# a GPU.
-DEFAULT_MAX_TOKENS = {"cpu": 1 << 14, "cuda": 1 << 16}
 # Pieces; shorter sentences count as this long, to bound the number of rows of logits.
 SHORTEST_COUNTED = 32
 
@@ -84,7 +82,8 @@ class Translator:
     If the model parses, the text of each translation is a tree of the line's words.
 
     An option that is None gets its value from the model's settings; ``max_tokens_per_device`` gets
-    a value for the device. Raises UserError if an option is wrong or does not suit the model.
+    one for the model and the device. Raises UserError if an option is wrong or does not suit the
+    model.
 
     With ``sampling``, ``n_best`` translations are drawn, in this order, instead of searched.
     ``tag`` comes in front of every line, and of every part of a line that is split.
@@ -148,7 +147,8 @@ class Translator:
         constraints.refuse_wrong()
         if max_extra_length is None:
             max_extra_length = decoding.max_extra_length
-        self._by_length = SearchByLength(max_tokens_per_device or DEFAULT_MAX_TOKENS[device.type])
+        max_tokens = max_tokens_per_device or default_max_tokens(model.config, device)
+        self._by_length = SearchByLength(max_tokens)
         in_front = tag_pieces(tag, tokenizer)
         limit, places = length_limits(settings, *(each.settings for each in ensemble))
         longest = constraints.max_length  # pieces of an output, without </s>
