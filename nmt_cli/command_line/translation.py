@@ -102,6 +102,11 @@ from nmt_cli.shard import parse_shard
 @device_option
 @decoding_precision_option
 @fp32_products_option
+@click.option(
+    "--no-cuda-graphs",
+    is_flag=True,
+    help="On a GPU, do not repeat steps of the search as CUDA graphs; to avoid a fault in them.",
+)
 @threads_option
 @click.option(
     "--workers",

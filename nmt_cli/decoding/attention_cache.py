@@ -3,6 +3,7 @@
 Legend: S slots, K beam, H heads, E entries of a slot, D d_k or d_v.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import NamedTuple, Self
 
@@ -17,7 +18,7 @@ from nmt_cli.decoding.slot_parts import HeadShape, KeysValues, Run, SlotParts
 ROOM_STEP, ROOM_GROWTH = 16, 1 / 8
 
 
-class _Places(NamedTuple):
+class Places(NamedTuple):
     """Where the entries of a step are written."""
 
     slots: Tensor  # S 1, counted from the first of the part
@@ -72,11 +73,52 @@ def mask_of_sources(
     ends = torch.tensor(lengths, device=like.device)[:, None]
     is_behind = torch.arange(room, device=like.device) >= ends  # S E
     mask = like.new_zeros(is_behind.shape).masked_fill_(is_behind, -torch.inf)
-    return _for_all_heads(mask[:, None].expand(-1, beam_size, -1), num_heads)
+    return for_all_heads(mask[:, None].expand(-1, beam_size, -1), num_heads)
 
 
-class SelfAttentionCache:
-    """The keys and values of the past of every hypothesis.
+class PastEntries(ABC):
+    """The keys and values of the past of every hypothesis; a subclass has the ancestry."""
+
+    def __init__(self, parts: SlotParts, num_heads: int) -> None:
+        self._parts, self._num_heads = parts, num_heads
+        self._places: list[Places] = []  # of the step, in each part
+
+    @abstractmethod
+    def start(self, slots: Sequence[int], entries: Tensor) -> None:
+        """Let one entry each be the past of all hypotheses in ``slots``.
+
+        ``entries`` [B, layers, H*(d_k + d_v)] are the keys and values.
+        """
+
+    def _write_first(self, slots: Sequence[int], entries: Tensor) -> None:
+        """Write ``entries`` into the first place of each of ``slots``."""
+        for run in self._parts.runs(slots):
+            for number, of_layer in enumerate(entries[run.asked].unbind(1)):
+                part = self._parts.layer(number)[run.part]
+                _, num_heads, d_k, _ = part.keys.shape
+                keys, values = of_layer.tensor_split([num_heads * d_k], dim=1)
+                part.keys[run.slots, :, :, 0] = keys.unflatten(1, (num_heads, -1))
+                part.values[run.slots, :, 0] = values.unflatten(1, (num_heads, -1))
+
+    def append(self, layer: int, keys: Tensor, values: Tensor) -> list[KeysValues]:
+        """Write the new entries [S*K, H*D] of ``layer``; return all entries of each part."""
+        rows = [at.places.numel() for at in self._places]
+        parts = self._parts.layer(layer)
+        for part, (slots, places), new_keys, new_values in zip(
+            parts, self._places, keys.split(rows), values.split(rows), strict=True
+        ):
+            shape = (*places.shape, self._num_heads, -1)  # S K H D
+            part.keys[slots, :, :, places] = new_keys.view(shape)
+            part.values[slots, :, places] = new_values.view(shape)
+        return parts
+
+    def forget(self, slots: Sequence[int]) -> None:
+        """Set all entries of ``slots`` to 0: the mask hides old ones, but not if they are NaN."""
+        self._parts.set_to_0(slots)
+
+
+class SelfAttentionCache(PastEntries):
+    """The past of every hypothesis: its entries, and which of them are in whose past.
 
     Each step writes the K new entries of a slot into places that are free: those whose entry is in
     the past of no hypothesis. Hypotheses of a beam share most of their past, so few more places
@@ -90,8 +132,7 @@ class SelfAttentionCache:
 
     def __init__(self, num_slots: int, beam_size: int, shape: HeadShape, like: Tensor) -> None:
         """Make an empty cache with the dtype and device of ``like``."""
-        self._parts = SlotParts(num_slots, ROOM_STEP, shape, like)
-        self._num_heads = shape.num_heads
+        super().__init__(SlotParts.zeros(num_slots, ROOM_STEP, shape, like), shape.num_heads)
         # S K E, the ancestry; on the CPU, so that finding places does not wait for a GPU.
         self._is_past: NDArray[np.bool_] = np.zeros((num_slots, beam_size, ROOM_STEP), np.bool_)
         self._shown, self._hidden = like.new_zeros(()), like.new_full((), -torch.inf)
@@ -102,19 +143,10 @@ class SelfAttentionCache:
         return self._parts.rooms
 
     def start(self, slots: Sequence[int], entries: Tensor) -> None:
-        """Let one entry each be the past of all hypotheses in ``slots``.
-
-        ``entries`` [B, layers, H*(d_k + d_v)] are the keys and values.
-        """
+        """Let one entry each be the past of all hypotheses in ``slots``."""
         self._is_past[slots] = False
         self._is_past[slots, :, 0] = True
-        for run in self._parts.runs(slots):
-            for number, of_layer in enumerate(entries[run.asked].unbind(1)):
-                part = self._parts.layer(number)[run.part]
-                _, num_heads, d_k, _ = part.keys.shape
-                keys, values = of_layer.tensor_split([num_heads * d_k], dim=1)
-                part.keys[run.slots, :, :, 0] = keys.unflatten(1, (num_heads, -1))
-                part.values[run.slots, :, 0] = values.unflatten(1, (num_heads, -1))
+        self._write_first(slots, entries)
 
     def advance(self, parents: Tensor, is_free: Tensor) -> list[Tensor]:
         """Find places for an entry of each hypothesis; return each part's mask [S*H, K, E].
@@ -137,25 +169,13 @@ class SelfAttentionCache:
         self._is_past[slots, np.arange(beam_size), places] = True
         device = self._hidden.device
         is_past, of_slots = torch.from_numpy(self._is_past).to(device), torch.from_numpy(places)
-        self._places = [_Places.of(of_slots[part].to(device)) for part in parts]
+        self._places = [Places.of(of_slots[part].to(device)) for part in parts]
         return [
-            _for_all_heads(
+            for_all_heads(
                 torch.where(is_past[part, :, :room], self._shown, self._hidden), self._num_heads
             )
             for part, room in zip(parts, self.rooms, strict=True)
         ]
-
-    def append(self, layer: int, keys: Tensor, values: Tensor) -> list[KeysValues]:
-        """Write the new entries [S*K, H*D] of ``layer``; return all entries of each part."""
-        rows = [at.places.numel() for at in self._places]
-        parts = self._parts.layer(layer)
-        for part, (slots, places), new_keys, new_values in zip(
-            parts, self._places, keys.split(rows), values.split(rows), strict=True
-        ):
-            shape = (*places.shape, self._num_heads, -1)  # S K H D
-            part.keys[slots, :, :, places] = new_keys.view(shape)
-            part.values[slots, :, places] = new_values.view(shape)
-        return parts
 
     def keep_slots(self, slots: Sequence[int]) -> None:
         """Drop all slots but these, at least one."""
@@ -165,21 +185,46 @@ class SelfAttentionCache:
         parts = self._parts.slices(len(slots))
         self._parts.keep(slots, [_room_for(int(needed[part].max())) for part in parts])
 
+
+class SourceEntries(ABC):
+    """The keys and values of each slot's source sentence, shared by its beam."""
+
+    masks: list[Tensor]  # S*H K E of each part
+
+    def __init__(self, parts: SlotParts) -> None:
+        self._parts = parts
+
+    @abstractmethod
+    def make_room(self, slots: Sequence[int], lengths: Sequence[int]) -> list[Run]:
+        """Make room for sources of these ``lengths`` in ``slots``; return the slots for ``put``."""
+
+    def put(self, layer: int, slots: Sequence[Run], new: KeysValues) -> None:
+        """Write the keys [B, H, D, E] and values [B, H, E, D] of the sources in ``slots``."""
+        parts = self._parts.layer(layer)
+        for run in slots:
+            part = parts[run.part]
+            length = min(part.room, new.room)  # there may be a longer one in another part
+            part.keys[run.slots, :, :, :length] = new.keys[run.asked, :, :, :length]
+            part.values[run.slots, :, :length] = new.values[run.asked, :, :length]
+
+    def layer(self, number: int) -> list[KeysValues]:
+        """Return the entries of one layer of each part."""
+        return self._parts.layer(number)
+
     def forget(self, slots: Sequence[int]) -> None:
-        """Set all entries of ``slots`` to 0: the mask hides old ones, but not if they are NaN."""
+        """Set all entries of ``slots`` to 0, also those that the next source leaves as they are."""
         self._parts.set_to_0(slots)
 
 
-class MemoryCache:
-    """The keys and values of each slot's source sentence, shared by its beam."""
+class MemoryCache(SourceEntries):
+    """The sources of all slots, in the room that they need."""
 
     def __init__(self, num_slots: int, beam_size: int, shape: HeadShape, like: Tensor) -> None:
         """Make an empty cache with the dtype and device of ``like``."""
-        self._parts = SlotParts(num_slots, 1, shape, like)
+        super().__init__(SlotParts.zeros(num_slots, 1, shape, like))
         self._num_heads, self._beam_size = shape.num_heads, beam_size
         self._lengths = [1] * num_slots
         self._like = like
-        self.masks: list[Tensor] = []  # S*H K E of each part
         self._update_masks()
 
     @property
@@ -196,28 +241,11 @@ class MemoryCache:
         self._update_masks()
         return self._parts.runs(slots)
 
-    def put(self, layer: int, slots: Sequence[Run], new: KeysValues) -> None:
-        """Write the keys [B, H, D, E] and values [B, H, E, D] of the sources in ``slots``."""
-        parts = self._parts.layer(layer)
-        for run in slots:
-            part = parts[run.part]
-            length = min(part.room, new.room)  # there may be a longer one in another part
-            part.keys[run.slots, :, :, :length] = new.keys[run.asked, :, :, :length]
-            part.values[run.slots, :, :length] = new.values[run.asked, :, :length]
-
-    def layer(self, number: int) -> list[KeysValues]:
-        """Return the entries of one layer of each part."""
-        return self._parts.layer(number)
-
     def keep_slots(self, slots: Sequence[int]) -> None:
         """Drop all other slots."""
         self._lengths = [self._lengths[slot] for slot in slots]
         self._parts.keep(slots, self._longest())
         self._update_masks()
-
-    def forget(self, slots: Sequence[int]) -> None:
-        """Set all entries of ``slots`` to 0, also those that the next source leaves as they are."""
-        self._parts.set_to_0(slots)
 
     def _longest(self) -> list[int]:
         """Return the length of the longest source of each part."""
@@ -257,6 +285,6 @@ def _room_for(num_entries: int) -> int:
     return -(-num_entries // ROOM_STEP) * ROOM_STEP + (steps - 1) * ROOM_STEP
 
 
-def _for_all_heads(mask: Tensor, num_heads: int) -> Tensor:
+def for_all_heads(mask: Tensor, num_heads: int) -> Tensor:
     """Return ``mask`` [S, K, E] repeated for each head [S*H, K, E]."""
     return mask[:, None].expand(-1, num_heads, -1, -1).flatten(0, 1)

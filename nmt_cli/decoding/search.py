@@ -10,6 +10,7 @@ with the encoding of the sentence, and not in a step, which would compute it K t
 Legend: S slots, K beam, R = S*K rows, V vocabulary, B new sentences.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from types import MappingProxyType
@@ -56,8 +57,8 @@ class StepInput(NamedTuple):
     positions: Tensor  # S, the position of the newest token; 0 where the slot is free
 
 
-class StepModel(Protocol):
-    """The interface of a model to the search."""
+class SlotModel(Protocol):
+    """The interface of a model to any search over slots."""
 
     def reset(self, num_slots: int, beam_size: int) -> None:
         """Empty all caches; make room for ``num_slots`` sentences of ``beam_size`` hypotheses."""
@@ -76,10 +77,6 @@ class StepModel(Protocol):
         """Put a new sentence into each of ``slots``; its hypotheses consist of the start mark."""
         ...
 
-    def step(self, state: StepInput) -> Tensor:
-        """Return the logits [R, V] of the next tokens; the search may overwrite them."""
-        ...
-
     def keep_slots(self, slots: Sequence[int]) -> None:
         """Drop all slots but these, at least one; ``slots[i]`` becomes slot i.
 
@@ -92,6 +89,14 @@ class StepModel(Protocol):
         ...
 
 
+class StepModel(SlotModel, Protocol):
+    """A model that computes one step at a time."""
+
+    def step(self, state: StepInput) -> Tensor:
+        """Return the logits [R, V] of the next tokens; the search may overwrite them."""
+        ...
+
+
 class Prepared(NamedTuple):
     """A sentence that a search may admit."""
 
@@ -100,7 +105,7 @@ class Prepared(NamedTuple):
     first: Candidates | None  # for its first token, B = 1; None: the logits are not numbers
 
 
-class Search:
+class SlotSearch(ABC):
     """A search in progress: ``prepare`` sentences, ``admit`` them to free slots, ``step`` on.
 
     A new search resets the model, so an earlier search with the same model must not continue. Not
@@ -109,7 +114,7 @@ class Search:
 
     def __init__(
         self,
-        model: StepModel,
+        model: SlotModel,
         num_slots: int,
         settings: SearchSettings,
         rules: Sequence[LogitsRule] = (),
@@ -202,39 +207,19 @@ class Search:
         self._num_admitted += len(prepared)
         return numbers
 
+    @abstractmethod
     def step(self) -> list[Found]:
         """Make all hypotheses one token longer, new ones two; return the sentences that are done.
 
         A sentence is also done, with an error, if the model's output for it is not a number.
         """
-        done = self._begin()
-        if not self.is_busy:
-            return done
-        beams = self._beams
-        logits = self._model.step(_step_input(beams))
-        normalizers = log_normalizers(logits)  # R, over all V, also tokens that rules forbid
-        is_nan = normalizers.view(beams.scores.shape).isnan().any(dim=1).cpu().numpy()
-        done += self._fail(np.flatnonzero(is_nan & beams.is_busy).tolist())
-        states = SlotStates(beams.prefixes, beams.lengths, beams.longest, beams.is_busy, {})
-        candidates = self._candidates(logits, normalizers, beams.scores, states, self._sentences)
-        return done + beams.advance(np.arange(self.num_slots), candidates)
 
-    def add_slots(self, number: int) -> None:
-        """Make room for ``number`` more sentences at a time."""
-        # What the new slots hold does not matter until a sentence starts there.
-        self._model.keep_slots([*range(self.num_slots), *[0] * number])
-        self._beams.add(number)
-        self._sentences += [None] * number
-
+    @abstractmethod
     def drop_free_slots(self) -> None:
         """Drop the slots that are free now, so that steps no longer compute their rows.
 
         At least one must be busy.
         """
-        busy = np.flatnonzero(self._beams.is_busy).tolist()
-        self._model.keep_slots(busy)
-        self._beams.keep(busy)
-        self._sentences = [self._sentences[slot] for slot in busy]
 
     def _begin(self) -> list[Found]:
         """Give the newcomers their first tokens; return the sentences that are done."""
@@ -284,6 +269,51 @@ class Search:
         return states._replace(data=data)
 
 
+class Search(SlotSearch):
+    """A search that decides each step on the CPU before the next one begins."""
+
+    _model: StepModel
+
+    def __init__(
+        self,
+        model: StepModel,
+        num_slots: int,
+        settings: SearchSettings,
+        rules: Sequence[LogitsRule] = (),
+        choice: Choice | None = None,
+    ) -> None:
+        """Make room for ``num_slots`` sentences; ``SlotSearch`` explains the other arguments."""
+        super().__init__(model, num_slots, settings, rules, choice)
+
+    def step(self) -> list[Found]:
+        """Make all hypotheses one token longer, new ones two; return what is done."""
+        done = self._begin()
+        if not self.is_busy:
+            return done
+        beams = self._beams
+        logits = self._model.step(_step_input(beams))
+        normalizers = log_normalizers(logits)  # R, over all V, also tokens that rules forbid
+        is_nan = normalizers.view(beams.scores.shape).isnan().any(dim=1).cpu().numpy()
+        done += self._fail(np.flatnonzero(is_nan & beams.is_busy).tolist())
+        states = SlotStates(beams.prefixes, beams.lengths, beams.longest, beams.is_busy, {})
+        candidates = self._candidates(logits, normalizers, beams.scores, states, self._sentences)
+        return done + beams.advance(np.arange(self.num_slots), candidates)
+
+    def add_slots(self, number: int) -> None:
+        """Make room for ``number`` more sentences at a time."""
+        # What the new slots hold does not matter until a sentence starts there.
+        self._model.keep_slots([*range(self.num_slots), *[0] * number])
+        self._beams.add(number)
+        self._sentences += [None] * number
+
+    def drop_free_slots(self) -> None:
+        """Drop the slots that are free now; at least one must be busy."""
+        busy = np.flatnonzero(self._beams.is_busy).tolist()
+        self._model.keep_slots(busy)
+        self._beams.keep(busy)
+        self._sentences = [self._sentences[slot] for slot in busy]
+
+
 def beam_search(
     model: StepModel,
     sentences: Iterable[Sentence],
@@ -297,7 +327,11 @@ def beam_search(
     ``sentences`` is read as needed, ``num_slots`` at a time. ``rules`` and ``choice`` are as in
     ``Search``. Give long sentences first: then the slots that are busy at the end hold short ones.
     """
-    search = Search(model, num_slots, settings, rules, choice)
+    yield from search_all(Search(model, num_slots, settings, rules, choice), sentences)
+
+
+def search_all(search: SlotSearch, sentences: Iterable[Sentence]) -> Iterator[Found]:
+    """Yield the hypotheses of each sentence when it is done, as ``beam_search`` does."""
     waiting = _prepared(search, iter(sentences))
     more_wait = True
     while True:
@@ -312,7 +346,7 @@ def beam_search(
         yield from search.step()
 
 
-def _prepared(search: Search, sentences: Iterator[Sentence]) -> Iterator[Prepared]:
+def _prepared(search: SlotSearch, sentences: Iterator[Sentence]) -> Iterator[Prepared]:
     """Yield each sentence; as many are prepared at once as the search has slots."""
     while group := list(islice(sentences, search.num_slots)):
         yield from search.prepare(group)

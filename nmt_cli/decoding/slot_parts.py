@@ -9,7 +9,7 @@ Legend: S slots, H heads, E entries of a slot, D d_k or d_v.
 import sys
 from collections.abc import Callable, Sequence
 from itertools import groupby
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import torch
 from torch import Tensor
@@ -54,16 +54,21 @@ class Run(NamedTuple):
 
 
 class SlotParts:
-    """The keys and values of all slots and layers, zero at first."""
+    """The keys and values of all slots and layers."""
 
-    def __init__(self, num_slots: int, room: int, shape: HeadShape, like: Tensor) -> None:
+    def __init__(self, parts: Sequence[list[KeysValues]], size: int = sys.maxsize) -> None:
+        """Each of ``parts`` has all layers of ``size`` slots, and the last may have fewer."""
+        self._parts, self._size = list(parts), size
+        self._num_layers, self._device = len(parts[0]), parts[0][0].keys.device
+
+    @classmethod
+    def zeros(cls, num_slots: int, room: int, shape: HeadShape, like: Tensor) -> Self:
         """Make ``room`` for each slot, with the dtype and device of ``like``."""
-        self._size = SLOTS_OF_PART.get(like.device.type, sys.maxsize)
-        self._device, self._num_layers = like.device, shape.num_layers
-        self._parts = [
-            _empty_layers(part.stop - part.start, room, shape, like)
-            for part in self.slices(num_slots)
-        ]
+        size = SLOTS_OF_PART.get(like.device.type, sys.maxsize)
+        parts = _slices(num_slots, size)
+        return cls(
+            [_empty_layers(part.stop - part.start, room, shape, like) for part in parts], size
+        )
 
     @property
     def rooms(self) -> list[int]:
@@ -72,10 +77,7 @@ class SlotParts:
 
     def slices(self, num_slots: int) -> list[slice]:
         """Return the slots of each part; there is one, even if it is empty."""
-        return [
-            slice(i, min(i + self._size, num_slots))
-            for i in range(0, max(1, num_slots), self._size)
-        ]
+        return _slices(num_slots, self._size)
 
     def runs(self, slots: Sequence[int]) -> list[Run]:
         """Return ``slots`` by part."""
@@ -115,6 +117,10 @@ class SlotParts:
                     each[run.slots] = 0.0
 
 
+def _slices(num_slots: int, size: int) -> list[slice]:
+    return [slice(i, min(i + size, num_slots)) for i in range(0, max(1, num_slots), size)]
+
+
 def _empty_layers(num_slots: int, room: int, shape: HeadShape, like: Tensor) -> list[KeysValues]:
     heads = num_slots, shape.num_heads
     return [
@@ -131,14 +137,14 @@ def _replace_each(layers: list[KeysValues], change: Callable[[KeysValues], KeysV
 
 def _gathered(parts: Sequence[KeysValues], runs: Sequence[Run], room: int) -> KeysValues:
     """Return a part with the slots of all ``runs``."""
-    pieces = [_resized(_selected(parts[run.part], run.slots, room), room) for run in runs]
+    pieces = [_resized(selected(parts[run.part], run.slots, room), room) for run in runs]
     if len(pieces) == 1:
         return pieces[0]
     return KeysValues(*map(torch.cat, zip(*pieces, strict=True)))
 
 
-def _selected(layer: KeysValues, slots: Tensor, room: int) -> KeysValues:
-    """Return these ``slots`` and at most the first ``room`` places of each."""
+def selected(layer: KeysValues, slots: Tensor, room: int) -> KeysValues:
+    """Return a copy of these ``slots`` and at most the first ``room`` places of each."""
     return KeysValues(
         layer.keys[..., :room].index_select(0, slots),
         layer.values[:, :, :room].index_select(0, slots),

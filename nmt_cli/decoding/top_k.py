@@ -41,7 +41,7 @@ def top_k(rows: Tensor, k: int) -> Best:
         if not (best.values[:, 1:] == best.values[:, :-1]).any():  # only one choice is possible
             return Best(best.values[:, :k], best.indices[:, :k])
     if _are_searched_whole(rows, k):
-        return _unpacked(_packed(rows.float(), torch.arange(num_entries, device=rows.device)), k)
+        return best_of_all(rows.float(), k)
     maxima = _maxima_of_blocks(rows)  # R N
     of_blocks = _values(_keys(maxima).topk(k, dim=1).values[:, -1:])  # integers are faster here
     least = of_blocks.clamp(min=_LEAST)  # R 1
@@ -71,6 +71,32 @@ def top_k_of_beams(rows: Tensor, k: int, normalizers: Tensor, scores: Tensor) ->
         maxima,
         lambda entries, of_rows: _as_large(continued(entries, of_rows), least[of_rows]),
     )
+
+
+def top_k_in_fixed_shapes(rows: Tensor, k: int) -> Best:
+    """Return what ``top_k`` returns, by tensors whose shapes do not depend on the entries.
+
+    So it never waits for a GPU, and a CUDA graph can repeat it. The k best entries are in the k
+    blocks with the best maxima, where lower indices decide between equal ones, too. Entries of -inf
+    are found like any other.
+    """
+    num_entries = rows.shape[1]
+    k = min(k, num_entries)
+    if num_entries <= 2 * k * BLOCK:
+        return best_of_all(rows.float(), k)
+    begin = best_of_all(_maxima_of_blocks(rows), k).indices[:, :, None] * BLOCK  # R k 1
+    inside = torch.arange(BLOCK, device=rows.device)
+    # The last window overlaps the one before, so that it is as wide.
+    places = begin.clamp(max=num_entries - BLOCK) + inside  # R k BLOCK
+    is_own = (places >= begin).flatten(1)
+    places = places.flatten(1)
+    packed = _packed(rows.gather(1, places).float(), places)
+    return _unpacked(packed.masked_fill_(~is_own, torch.iinfo(torch.int64).min), k)
+
+
+def best_of_all(values: Tensor, k: int) -> Best:
+    """Return what ``top_k`` returns for few fp32 ``values`` [R, V], in fixed shapes."""
+    return _unpacked(_packed(values, torch.arange(values.shape[1], device=values.device)), k)
 
 
 def _are_searched_whole(rows: Tensor, k: int) -> bool:

@@ -20,7 +20,7 @@ def cached_bytes(config, num_tokens):
     """Return the bytes of a cache with a place for each of so many tokens."""
     shape = config.decoder
     heads = HeadShape(shape.num_layers, shape.num_heads, shape.key_width, shape.value_width)
-    parts = SlotParts(1, num_tokens, heads, torch.zeros(()))
+    parts = SlotParts.zeros(1, num_tokens, heads, torch.zeros(()))
     layers = (parts.layer(number) for number in range(shape.num_layers))
     return sum(each.nbytes for layer in layers for part in layer for each in part)
 

@@ -15,8 +15,8 @@ import torch
 
 from nmt_cli.corpus.normalization import Normalizer
 from nmt_cli.corpus.whitespace_tokenizer import CONTROL, WhitespaceTokenizer
+from nmt_cli.decoding import searches
 from nmt_cli.decoding import service as service_module
-from nmt_cli.decoding import translator as translator_module
 from nmt_cli.decoding.isolation import NO_MEMORY
 from nmt_cli.decoding.request import Request
 from nmt_cli.decoding.sampling import Sampling
@@ -42,7 +42,7 @@ def untrained(**options):
 def copying(monkeypatch, fails=lambda sources: None, **options):
     """Return a translator that copies its input, and its model, which may fail at a step."""
     model = CopyModel(ByteTokenizer.size, fails)
-    monkeypatch.setattr(translator_module, "CachedTransformer", lambda _: model)
+    monkeypatch.setattr(searches, "CachedTransformer", lambda _: model)
     recipe = tiny_recipe()
     transformer = Transformer(recipe.model, ByteTokenizer.size)
     return translator_of(recipe, ByteTokenizer(), transformer, precision="fp32", **options), model

@@ -9,6 +9,7 @@ from nmt_cli.decoding.top_k import (
     log_normalizers,
     sorted_entries,
     top_k,
+    top_k_in_fixed_shapes,
     top_k_of_beams,
 )
 
@@ -28,10 +29,10 @@ def test_equals_the_head_of_a_stable_sort(num_entries, k, dtype):
     rows[0] = 0.5  # equals everywhere
     rows[1] = torch.randint(0, 3, (num_entries,), generator=generator).to(dtype)
     rows[2, : num_entries // 2] = -torch.inf
-    best = top_k(rows, k)
     witness = rows.float().sort(dim=1, descending=True, stable=True)
-    assert torch.equal(best.values, witness.values[:, :k])
-    assert torch.equal(best.indices, witness.indices[:, :k])
+    for best in (top_k(rows, k), top_k_in_fixed_shapes(rows, k)):
+        assert torch.equal(best.values, witness.values[:, :k])
+        assert torch.equal(best.indices, witness.indices[:, :k])
     ordered = sorted_entries(rows)
     assert torch.equal(ordered, witness.values)
     places = torch.randint(0, num_entries, (7,), generator=generator)
@@ -43,10 +44,10 @@ def test_equals_the_head_of_a_stable_sort(num_entries, k, dtype):
 def test_rows_without_equal_entries(k):
     rows = torch.stack([torch.randperm(1027) for _ in range(3)]).float() - 500
     rows[1, 4] = torch.nan  # comes first
-    best = top_k(rows, k)
     witness = rows.sort(dim=1, descending=True)
-    assert torch.equal(best.indices, witness.indices[:, :k])
-    assert torch.equal(best.values.nan_to_num(1e9), witness.values[:, :k].nan_to_num(1e9))
+    for best in (top_k(rows, k), top_k_in_fixed_shapes(rows, k)):
+        assert torch.equal(best.indices, witness.indices[:, :k])
+        assert torch.equal(best.values.nan_to_num(1e9), witness.values[:, :k].nan_to_num(1e9))
 
 
 def test_wide_rows_in_which_little_is_possible_name_only_real_entries():

@@ -1,0 +1,77 @@
+"""A stand-in for CUDA graphs on a CPU: a step's operations, repeated without its Python code."""
+
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_iter
+
+aten = torch.ops.aten
+# On a GPU these wait for its results, or copy from the CPU, which no graph can contain.
+WAITING = {
+    aten._local_scalar_dense,
+    aten.nonzero,
+    aten.masked_select,
+    aten.bincount,
+    aten.lift_fresh,
+    aten.repeat_interleave,
+}
+INDEXING = {aten.index, aten.index_put_, aten.index_put, aten._index_put_impl_}
+
+
+def tensors_in(tree: Any) -> list[torch.Tensor]:
+    return [each for each in tree_iter(tree) if isinstance(each, torch.Tensor)]
+
+
+def storages_of(tree: Any) -> set[int]:
+    return {tensor.untyped_storage()._cdata for tensor in tensors_in(tree)}
+
+
+class Recording(TorchDispatchMode):
+    """Runs operations and keeps them with the tensors that they read and wrote."""
+
+    def __init__(self):
+        super().__init__()
+        self.calls = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        assert func.overloadpacket not in WAITING, f"{func} in a step"
+        if func.overloadpacket in INDEXING:
+            assert all(index.dtype is not torch.bool for index in tensors_in(args[1])), func
+        out = func(*args, **kwargs)
+        self.calls.append((func, args, kwargs, out))
+        return out
+
+    @torch.no_grad()
+    def replay(self):
+        """Run the operations again; results go to where they went before."""
+        for func, args, kwargs, out in self.calls:
+            is_view = storages_of(out) & storages_of((args, kwargs))
+            if is_view and not func._schema.is_mutable:
+                continue
+            again = func(*args, **kwargs)
+            if not func._schema.is_mutable:
+                for old, new in zip(tensors_in(out), tensors_in(again), strict=True):
+                    old.copy_(new)
+
+
+class ReplayingRecorder:
+    """Takes the place of ``GraphRecorder``."""
+
+    num_recorded, num_repeated = 0, 0  # steps of all recorders
+
+    def __init__(self, device):
+        assert device.type == "cpu"
+
+    def record(self, step):
+        type(self).num_recorded += 1
+        step()  # as libraries on a GPU need it
+        with Recording() as recording:
+            step()
+
+        def repeat():
+            type(self).num_repeated += 1
+            recording.replay()
+
+        return repeat

@@ -1,0 +1,253 @@
+"""The search whose steps run ahead finds what the search that reads each step finds."""
+
+import random
+
+import pytest
+import torch
+
+from nmt_cli.decoding.beams import NOT_A_NUMBER, SearchSettings
+from nmt_cli.decoding.cached_model import CachedTransformer
+from nmt_cli.decoding.graphed import model as model_module
+from nmt_cli.decoding.graphed import search as search_module
+from nmt_cli.decoding.graphed.books import Marks
+from nmt_cli.decoding.graphed.caches import Storage
+from nmt_cli.decoding.graphed.model import GraphedTransformer
+from nmt_cli.decoding.graphed.search import SearchAhead
+from nmt_cli.decoding.search import Sentence, beam_search, search_all
+from nmt_cli.model.transformer import Transformer
+from tests.decoding.graphed.replayed_steps import ReplayingRecorder
+from tests.fake_models import BOS, EOS, tiny_recipe
+
+VOCABULARY_SIZE = 37
+MARKS = Marks(BOS, EOS)
+VARIANTS = [
+    {},
+    {"norm": "pre"},
+    {"d_k": 3, "d_v": 6, "tied_embeddings": "decoder"},
+    {"positions": "learned", "max_positions": 2000, "tied_embeddings": "none"},
+]
+
+
+def sharp_model(vocabulary_size=VOCABULARY_SIZE, seed=5, **config):
+    """Return a model with random weights whose outputs are of many lengths."""
+    torch.manual_seed(seed)
+    model = Transformer(tiny_recipe(model=config).model, vocabulary_size).eval()
+    with torch.no_grad():
+        model.output_weight.mul_(4)
+    return model
+
+
+def sentences_of(rng, number, longest_source=20, longest_output=40):
+    found = [
+        Sentence(
+            [rng.randrange(3, VOCABULARY_SIZE) for _ in range(rng.randint(1, longest_source))],
+            rng.randint(0, longest_output),
+            n_best=rng.choice([None, 1]),
+        )
+        for _ in range(number)
+    ]
+    return sorted(found, key=lambda sentence: -len(sentence.tokens))
+
+
+def settings_of(beam_size, n_best=1, *, token_scores=False, bos_id=BOS):
+    return SearchSettings(beam_size, 0.6, n_best, bos_id, EOS, token_scores)
+
+
+def search_ahead(model, sentences, num_slots, settings, graphed=None):
+    graphed = graphed or GraphedTransformer(model, Marks(settings.bos_id, settings.eos_id))
+    return sorted(search_all(SearchAhead(graphed, num_slots, settings), sentences))
+
+
+def plain_search(model, sentences, num_slots, settings):
+    return sorted(beam_search(CachedTransformer(model), sentences, num_slots, settings))
+
+
+def assert_same(found, expected):
+    assert [each.number for each in found] == [each.number for each in expected]
+    assert [each.error for each in found] == [each.error for each in expected]
+    for each, other in zip(found, expected, strict=True):
+        assert [h.tokens for h in each.hypotheses] == [h.tokens for h in other.hypotheses]
+        for own, witness in zip(each.hypotheses, other.hypotheses, strict=True):
+            assert own.score == pytest.approx(witness.score, abs=1e-4)
+            assert own.token_scores == pytest.approx(witness.token_scores, abs=1e-4)
+
+
+@pytest.fixture
+def replayed(monkeypatch):
+    """Let steps be recorded and repeated without their Python code, as CUDA graphs are."""
+    monkeypatch.setattr(model_module, "GraphRecorder", ReplayingRecorder)
+    monkeypatch.setattr(ReplayingRecorder, "num_recorded", 0)
+    monkeypatch.setattr(ReplayingRecorder, "num_repeated", 0)
+    return ReplayingRecorder
+
+
+@pytest.mark.parametrize("config", VARIANTS)
+@pytest.mark.parametrize(("beam_size", "n_best"), [(1, 1), (2, 2), (4, 1), (7, 3)])
+def test_finds_what_the_other_search_finds(config, beam_size, n_best):
+    model = sharp_model(**config)
+    settings = settings_of(beam_size, n_best, token_scores=beam_size == 4)
+    sentences = sentences_of(random.Random(beam_size), 40)
+    expected = plain_search(model, sentences, 40, settings)
+    lengths = {len(h.tokens) for found in expected for h in found.hypotheses}
+    assert len(lengths) > 5
+    for num_slots in (5, 24, 100):
+        assert_same(search_ahead(model, sentences, num_slots, settings), expected)
+
+
+@pytest.mark.parametrize("config", VARIANTS)
+def test_a_recorded_step_is_repeated_for_whatever_its_tensors_hold(config, replayed):
+    model = sharp_model(**config)
+    graphed = GraphedTransformer(model, MARKS)
+    settings = settings_of(3)
+    for seed in range(2):
+        sentences = sentences_of(random.Random(seed), 30)
+        expected = plain_search(model, sentences, 40, settings)
+        assert_same(search_ahead(model, sentences, 12, settings, graphed), expected)
+    assert replayed.num_repeated > 10 * replayed.num_recorded
+
+
+def test_graphs_are_used_again_in_later_searches(replayed):
+    model = sharp_model()
+    graphed, settings = GraphedTransformer(model, MARKS), settings_of(2)
+    sentences = sentences_of(random.Random(1), 30)
+    for _ in range(2):  # in the first one, the caches grow
+        expected = search_ahead(model, sentences, 8, settings, graphed)
+        graphed.reset(0, 1)
+    replayed.num_recorded = 0
+    assert_same(search_ahead(model, sentences, 8, settings, graphed), expected)
+    assert replayed.num_recorded == 0
+
+
+def test_few_graphs_are_kept(replayed, monkeypatch):
+    monkeypatch.setattr(model_module, "MOST_FRAMES", 2)
+    model = sharp_model()
+    graphed, settings = GraphedTransformer(model, MARKS), settings_of(2)
+    sentences = sentences_of(random.Random(1), 30)
+    expected = plain_search(model, sentences, 8, settings)
+    assert_same(search_ahead(model, sentences, 8, settings, graphed), expected)
+    assert replayed.num_recorded > 3
+    assert len(graphed._frames) == 2
+
+
+def test_a_search_that_is_given_up_leaves_nothing_behind():
+    model = sharp_model()
+    graphed, settings = GraphedTransformer(model, MARKS), settings_of(4)
+    given_up = search_all(SearchAhead(graphed, 8, settings), sentences_of(random.Random(3), 30, 35))
+    next(given_up)
+    sentences = sentences_of(random.Random(4), 30)
+    expected = plain_search(model, sentences, 8, settings)
+    assert_same(search_ahead(model, sentences, 8, settings, graphed), expected)
+
+
+def test_weights_that_were_changed_or_moved_are_used(replayed):
+    model, settings = sharp_model(), settings_of(2)
+    graphed, sentences = GraphedTransformer(model, MARKS), sentences_of(random.Random(1), 10)
+    search_ahead(model, sentences, 8, settings, graphed)
+    with torch.no_grad():
+        model.output_weight.mul_(-1)  # at the same address
+    expected = plain_search(model, sentences, 8, settings)
+    assert_same(search_ahead(model, sentences, 8, settings, graphed), expected)
+    model.output_weight.data = -model.output_weight.data
+    expected = plain_search(model, sentences, 8, settings)
+    assert_same(search_ahead(model, sentences, 8, settings, graphed), expected)
+
+
+def test_outputs_longer_than_the_table_of_positions(replayed):
+    model = endless_model()
+    graphed, settings = GraphedTransformer(model, MARKS), settings_of(2)
+    sentences = [Sentence([5, 6], longest) for longest in (3, 300, 20)]
+    expected = plain_search(model, sentences, 2, settings)
+    assert [len(found.hypotheses[0].tokens) for found in expected] == [3, 300, 20]
+    model = endless_model()  # with a short table again
+    graphed = GraphedTransformer(model, MARKS)
+    assert_same(search_ahead(model, sentences, 2, settings, graphed), expected)
+
+
+def endless_model():
+    model = sharp_model(output_bias=True)
+    with torch.no_grad():
+        model.output_bias[EOS] = -1000.0
+    return model
+
+
+def test_sources_may_become_longer_while_a_search_goes_on(replayed):
+    model, settings, rng = sharp_model(), settings_of(3), random.Random(2)
+    sentences = sorted(sentences_of(rng, 40, 150), key=lambda each: len(each.tokens))
+    expected = plain_search(model, sentences, 8, settings)
+    assert_same(search_ahead(model, sentences, 8, settings), expected)
+
+
+@pytest.mark.parametrize("num_slots", [3, 16])
+def test_what_is_not_a_number_fails_its_own_sentence_only(num_slots, replayed):
+    model = sharp_model(tied_embeddings="none")
+    with torch.no_grad():
+        model.target_embedding.weight[7] = torch.nan  # in outputs
+        model.source_embedding.weight[9] = torch.nan  # in sources
+    settings, sentences = settings_of(2), sentences_of(random.Random(7), 50, 8, 12)
+    expected = plain_search(model, sentences, 50, settings)
+    assert_same(search_ahead(model, sentences, num_slots, settings), expected)
+    failed = {found.number for found in expected if found.error == NOT_A_NUMBER}
+    of_sources = {n for n, sentence in enumerate(sentences) if 9 in sentence.tokens}
+    assert of_sources < failed < set(range(50))
+
+
+def test_bf16(replayed):
+    model, settings = sharp_model().to(torch.bfloat16), settings_of(4)
+    sentences = sentences_of(random.Random(7), 30)
+    expected = plain_search(model, sentences, 8, settings)
+    found = search_ahead(model, sentences, 8, settings)
+    same = [
+        a.hypotheses[0].tokens == b.hypotheses[0].tokens
+        for a, b in zip(found, expected, strict=True)
+    ]
+    assert sum(same) >= 27
+
+
+def test_one_mark_may_be_start_and_end(replayed):
+    model, settings = sharp_model(), settings_of(3, bos_id=EOS)
+    sentences = sentences_of(random.Random(5), 20)
+    expected = plain_search(model, sentences, 8, settings)
+    assert_same(search_ahead(model, sentences, 8, settings), expected)
+
+
+def test_more_steps_at_once_find_the_same(monkeypatch):
+    model, settings = sharp_model(), settings_of(3)
+    sentences = sentences_of(random.Random(6), 30)
+    expected = plain_search(model, sentences, 8, settings)
+    for number in (1, 5):
+        monkeypatch.setattr(search_module, "STEPS_AT_ONCE", number)
+        assert_same(search_ahead(model, sentences, 8, settings), expected)
+
+
+def test_full_memory_gives_up_all_and_a_smaller_search_follows(monkeypatch):
+    model, settings = sharp_model(), settings_of(2)
+    graphed, sentences = GraphedTransformer(model, MARKS), sentences_of(random.Random(1), 20)
+    expected = plain_search(model, sentences, 8, settings)
+    grow = Storage.grow
+
+    def full(storage, num_places):
+        if num_places > 16 * 32 - 1:
+            raise MemoryError
+        return grow(storage, num_places)
+
+    monkeypatch.setattr(Storage, "grow", full)
+    with pytest.raises(MemoryError):
+        search_ahead(model, sentences, 16, settings, graphed)
+    assert not graphed._frames
+    assert not any(storage._layers for storage in graphed._storages)
+    assert_same(search_ahead(model, sentences, 2, settings, graphed), expected)
+
+
+def test_few_rows_are_computed_for_sentences_that_are_done():
+    model, settings = sharp_model(), settings_of(2)
+    rows = []
+
+    class Counting(GraphedTransformer):
+        def steps(self, number, num_places):
+            rows.append(number * self._in_use().shape.num_slots)
+            return super().steps(number, num_places)
+
+    sentences = sentences_of(random.Random(1), 400, 8, 30)
+    found = search_ahead(model, sentences, 16, settings, Counting(model, MARKS))
+    needed = sum(max(len(each.tokens) for each in f.hypotheses) for f in found if f.hypotheses)
+    assert needed / sum(rows) > 0.6
