@@ -71,27 +71,39 @@ def mask_of_sources(
     It has the dtype and device of ``like``.
     """
     ends = torch.tensor(lengths, device=like.device)[:, None]
-    is_behind = torch.arange(room, device=like.device) >= ends  # S E
-    mask = like.new_zeros(is_behind.shape).masked_fill_(is_behind, -torch.inf)
-    return for_all_heads(mask[:, None].expand(-1, beam_size, -1), num_heads)
+    is_own = torch.arange(room, device=like.device) < ends  # S E
+    return additive_mask(is_own[:, None].expand(-1, beam_size, -1), num_heads, like)
 
 
-class PastEntries(ABC):
-    """The keys and values of the past of every hypothesis; a subclass has the ancestry."""
+def additive_mask(is_kept: Tensor, num_heads: int, like: Tensor) -> Tensor:
+    """Return the mask [S*H, K, E] of ``attend``: 0 where ``is_kept`` [S, K, E], else -inf.
+
+    It has the dtype of ``like``.
+    """
+    mask = like.new_zeros(is_kept.shape).masked_fill_(~is_kept, -torch.inf)
+    return mask[:, None].expand(-1, num_heads, -1, -1).flatten(0, 1)
+
+
+class PastCache(ABC):
+    """The keys and values of the past of every hypothesis.
+
+    The subclass stores the ancestry: which entries are in the past of which hypothesis.
+    """
 
     def __init__(self, parts: SlotParts, num_heads: int) -> None:
         self._parts, self._num_heads = parts, num_heads
         self._places: list[Places] = []  # of the step, in each part
 
     @abstractmethod
+    def _forget_ancestry(self, slots: Sequence[int]) -> None:
+        """Let the first place be the only past of all hypotheses in ``slots``."""
+
     def start(self, slots: Sequence[int], entries: Tensor) -> None:
         """Let one entry each be the past of all hypotheses in ``slots``.
 
         ``entries`` [B, layers, H*(d_k + d_v)] are the keys and values.
         """
-
-    def _write_first(self, slots: Sequence[int], entries: Tensor) -> None:
-        """Write ``entries`` into the first place of each of ``slots``."""
+        self._forget_ancestry(slots)
         for run in self._parts.runs(slots):
             for number, of_layer in enumerate(entries[run.asked].unbind(1)):
                 part = self._parts.layer(number)[run.part]
@@ -117,7 +129,7 @@ class PastEntries(ABC):
         self._parts.set_to_0(slots)
 
 
-class SelfAttentionCache(PastEntries):
+class GrowingPast(PastCache):
     """The past of every hypothesis: its entries, and which of them are in whose past.
 
     Each step writes the K new entries of a slot into places that are free: those whose entry is in
@@ -135,18 +147,16 @@ class SelfAttentionCache(PastEntries):
         super().__init__(SlotParts.zeros(num_slots, ROOM_STEP, shape, like), shape.num_heads)
         # S K E, the ancestry; on the CPU, so that finding places does not wait for a GPU.
         self._is_past: NDArray[np.bool_] = np.zeros((num_slots, beam_size, ROOM_STEP), np.bool_)
-        self._shown, self._hidden = like.new_zeros(()), like.new_full((), -torch.inf)
+        self._like = like
 
     @property
     def rooms(self) -> list[int]:
         """The number of places for entries (E) in each slot of each part."""
         return self._parts.rooms
 
-    def start(self, slots: Sequence[int], entries: Tensor) -> None:
-        """Let one entry each be the past of all hypotheses in ``slots``."""
+    def _forget_ancestry(self, slots: Sequence[int]) -> None:
         self._is_past[slots] = False
         self._is_past[slots, :, 0] = True
-        self._write_first(slots, entries)
 
     def advance(self, parents: Tensor, is_free: Tensor) -> list[Tensor]:
         """Find places for an entry of each hypothesis; return each part's mask [S*H, K, E].
@@ -167,13 +177,11 @@ class SelfAttentionCache(PastEntries):
             self._parts.fit(number, of_part, _room_for(max(of_part, int(used[part].max()))))
         self._is_past = _with_room(self._is_past, max(self.rooms))
         self._is_past[slots, np.arange(beam_size), places] = True
-        device = self._hidden.device
+        device = self._like.device
         is_past, of_slots = torch.from_numpy(self._is_past).to(device), torch.from_numpy(places)
         self._places = [Places.of(of_slots[part].to(device)) for part in parts]
         return [
-            for_all_heads(
-                torch.where(is_past[part, :, :room], self._shown, self._hidden), self._num_heads
-            )
+            additive_mask(is_past[part, :, :room], self._num_heads, self._like)
             for part, room in zip(parts, self.rooms, strict=True)
         ]
 
@@ -186,7 +194,7 @@ class SelfAttentionCache(PastEntries):
         self._parts.keep(slots, [_room_for(int(needed[part].max())) for part in parts])
 
 
-class SourceEntries(ABC):
+class MemoryCache(ABC):
     """The keys and values of each slot's source sentence, shared by its beam."""
 
     masks: list[Tensor]  # S*H K E of each part
@@ -216,7 +224,7 @@ class SourceEntries(ABC):
         self._parts.set_to_0(slots)
 
 
-class MemoryCache(SourceEntries):
+class GrowingMemory(MemoryCache):
     """The sources of all slots, in the room that they need."""
 
     def __init__(self, num_slots: int, beam_size: int, shape: HeadShape, like: Tensor) -> None:
@@ -283,8 +291,3 @@ def _room_for(num_entries: int) -> int:
     """Return room for ``num_entries`` and for some of the next steps."""
     steps = max(1, round(num_entries * ROOM_GROWTH / ROOM_STEP))
     return -(-num_entries // ROOM_STEP) * ROOM_STEP + (steps - 1) * ROOM_STEP
-
-
-def for_all_heads(mask: Tensor, num_heads: int) -> Tensor:
-    """Return ``mask`` [S, K, E] repeated for each head [S*H, K, E]."""
-    return mask[:, None].expand(-1, num_heads, -1, -1).flatten(0, 1)

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from nmt_cli.decoding.attention_cache import (
-    PastEntries,
-    SourceEntries,
+    MemoryCache,
+    PastCache,
     attend,
     attend_in_parts,
     mask_of_sources,
@@ -34,15 +34,12 @@ class Encoded(NamedTuple):
 
 
 class IncrementalTransformer:
-    """Computes the decoder one token at a time, with the caches that a subclass makes.
+    """Computes the decoder one token at a time, with the caches of a subclass.
 
     It shares the weights of ``model`` and computes in their precision. For each slot the keys and
     values of the source are cached, which ``encode`` computes once, and those of the past of each
     hypothesis. Not to be shared between threads.
     """
-
-    _past: PastEntries
-    _memory: SourceEntries
 
     def __init__(self, model: Transformer) -> None:
         shape = model.config.decoder
@@ -65,40 +62,63 @@ class IncrementalTransformer:
         of_sentences = zip(*(each.split(lengths) for each in sources), strict=True)
         return list(map(Encoded, of_sentences, starts)), logits
 
-    def start(self, slots: Sequence[int], encoded: Sequence[Encoded]) -> None:
+    def _write_new(
+        self,
+        slots: Sequence[int],
+        encoded: Sequence[Encoded],
+        past: PastCache,
+        memory: MemoryCache,
+    ) -> None:
         """Cache the keys and values of the sentences in ``slots``, and of their start marks."""
         lengths = [len(each.source[0]) for each in encoded]
-        of_parts = self._memory.make_room(slots, lengths)
+        of_parts = memory.make_room(slots, lengths)
         places = _padded_places(lengths).to(self._device)
         for number, layer in enumerate(self._decoder_layers):
             packed = torch.cat([each.source[number] for each in encoded])
             new = _padded_entries(packed, places, len(slots), layer.memory_attention)
-            self._memory.put(number, of_parts, new)
-        self._past.start(slots, torch.stack([each.start_mark for each in encoded]))
-
-    def forget(self, slots: Sequence[int]) -> None:
-        """Set all that is cached for ``slots`` to 0."""
-        self._past.forget(slots)
-        self._memory.forget(slots)
+            memory.put(number, of_parts, new)
+        past.start(slots, torch.stack([each.start_mark for each in encoded]))
 
     @property
     def _device(self) -> torch.device:
         return self._model.output_weight.device
 
     def _decoded(
-        self, tokens: Tensor, positions: Tensor, num_positions: int, past_masks: Sequence[Tensor]
+        self,
+        tokens: Tensor,
+        positions: Tensor,
+        num_positions: int,
+        past: PastCache,
+        past_masks: Sequence[Tensor],
+        memory: MemoryCache,
     ) -> Tensor:
         """Return the logits [R, V] of what follows ``tokens`` [S, K] at ``positions`` [S].
 
-        All positions are below ``num_positions``. ``past_masks`` are those of the parts.
+        All positions are below ``num_positions``. ``past_masks`` are those of the parts of
+        ``past``, to which the keys and values of the tokens are appended.
         """
         rows = self._model.target_embedding.embed(
             tokens.flatten(),
             positions[:, None].expand(-1, tokens.shape[1]).flatten(),
             num_positions,
         )
+
+        def through(rows: Tensor, number: int, layer: DecoderLayer) -> Tensor:
+            def attend_within(rows: Tensor) -> Tensor:
+                attention = layer.self_attention
+                queries, keys, values = attention.project(rows)
+                entries = past.append(number, keys, values)
+                return attention.output(attend_in_parts(queries, entries, past_masks))
+
+            def attend_to_memory(rows: Tensor) -> Tensor:
+                attention, entries = layer.memory_attention, memory.layer(number)
+                queries = attention.queries(rows)
+                return attention.output(attend_in_parts(queries, entries, memory.masks))
+
+            return layer.compose(rows, attend_within, attend_to_memory)
+
         for number, layer in enumerate(self._decoder_layers):
-            rows = self._through_layer(rows, number, layer, past_masks)
+            rows = through(rows, number, layer)
         return self._logits(rows)
 
     def _logits(self, rows: Tensor) -> Tensor:
@@ -135,22 +155,6 @@ class IncrementalTransformer:
         for layer, source in zip(self._decoder_layers, sources, strict=True):
             rows = through(rows, layer, source)
         return torch.stack(starts, dim=1), self._logits(rows)
-
-    def _through_layer(
-        self, rows: Tensor, number: int, layer: DecoderLayer, past_masks: Sequence[Tensor]
-    ) -> Tensor:
-        def attend_within(rows: Tensor) -> Tensor:
-            attention = layer.self_attention
-            queries, keys, values = attention.project(rows)
-            past = self._past.append(number, keys, values)
-            return attention.output(attend_in_parts(queries, past, past_masks))
-
-        def attend_to_memory(rows: Tensor) -> Tensor:
-            attention = layer.memory_attention
-            memory, masks = self._memory.layer(number), self._memory.masks
-            return attention.output(attend_in_parts(attention.queries(rows), memory, masks))
-
-        return layer.compose(rows, attend_within, attend_to_memory)
 
 
 def _padded_entries(

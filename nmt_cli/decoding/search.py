@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from types import MappingProxyType
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -97,6 +97,9 @@ class StepModel(SlotModel, Protocol):
         ...
 
 
+Model = TypeVar("Model", bound=SlotModel)
+
+
 class Prepared(NamedTuple):
     """A sentence that a search may admit."""
 
@@ -105,7 +108,7 @@ class Prepared(NamedTuple):
     first: Candidates | None  # for its first token, B = 1; None: the logits are not numbers
 
 
-class SlotSearch(ABC):
+class SlotSearch(ABC, Generic[Model]):
     """A search in progress: ``prepare`` sentences, ``admit`` them to free slots, ``step`` on.
 
     A new search resets the model, so an earlier search with the same model must not continue. Not
@@ -114,7 +117,7 @@ class SlotSearch(ABC):
 
     def __init__(
         self,
-        model: SlotModel,
+        model: Model,
         num_slots: int,
         settings: SearchSettings,
         rules: Sequence[LogitsRule] = (),
@@ -215,10 +218,10 @@ class SlotSearch(ABC):
         """
 
     @abstractmethod
-    def drop_free_slots(self) -> None:
-        """Drop the slots that are free now, so that steps no longer compute their rows.
+    def drop_free_slots(self) -> list[Found]:
+        """Drop free slots, so that steps no longer compute their rows; at least one must be busy.
 
-        At least one must be busy.
+        Returns the sentences that are found to be done meanwhile.
         """
 
     def _begin(self) -> list[Found]:
@@ -269,21 +272,8 @@ class SlotSearch(ABC):
         return states._replace(data=data)
 
 
-class Search(SlotSearch):
+class Search(SlotSearch[StepModel]):
     """A search that decides each step on the CPU before the next one begins."""
-
-    _model: StepModel
-
-    def __init__(
-        self,
-        model: StepModel,
-        num_slots: int,
-        settings: SearchSettings,
-        rules: Sequence[LogitsRule] = (),
-        choice: Choice | None = None,
-    ) -> None:
-        """Make room for ``num_slots`` sentences; ``SlotSearch`` explains the other arguments."""
-        super().__init__(model, num_slots, settings, rules, choice)
 
     def step(self) -> list[Found]:
         """Make all hypotheses one token longer, new ones two; return what is done."""
@@ -306,12 +296,13 @@ class Search(SlotSearch):
         self._beams.add(number)
         self._sentences += [None] * number
 
-    def drop_free_slots(self) -> None:
-        """Drop the slots that are free now; at least one must be busy."""
+    def drop_free_slots(self) -> list[Found]:
+        """Drop all free slots; at least one must be busy. Returns an empty list."""
         busy = np.flatnonzero(self._beams.is_busy).tolist()
         self._model.keep_slots(busy)
         self._beams.keep(busy)
         self._sentences = [self._sentences[slot] for slot in busy]
+        return []
 
 
 def beam_search(
@@ -330,7 +321,7 @@ def beam_search(
     yield from search_all(Search(model, num_slots, settings, rules, choice), sentences)
 
 
-def search_all(search: SlotSearch, sentences: Iterable[Sentence]) -> Iterator[Found]:
+def search_all(search: SlotSearch[Any], sentences: Iterable[Sentence]) -> Iterator[Found]:
     """Yield the hypotheses of each sentence when it is done, as ``beam_search`` does."""
     waiting = _prepared(search, iter(sentences))
     more_wait = True
@@ -342,11 +333,11 @@ def search_all(search: SlotSearch, sentences: Iterable[Sentence]) -> Iterator[Fo
         if not search.is_busy:
             return
         if not more_wait and search.has_slots_to_drop:
-            search.drop_free_slots()
+            yield from search.drop_free_slots()
         yield from search.step()
 
 
-def _prepared(search: SlotSearch, sentences: Iterator[Sentence]) -> Iterator[Prepared]:
+def _prepared(search: SlotSearch[Any], sentences: Iterator[Sentence]) -> Iterator[Prepared]:
     """Yield each sentence; as many are prepared at once as the search has slots."""
     while group := list(islice(sentences, search.num_slots)):
         yield from search.prepare(group)

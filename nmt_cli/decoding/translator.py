@@ -29,7 +29,7 @@ from nmt_cli.decoding.rules.well_formed_trees import WellFormedTrees
 from nmt_cli.decoding.sampling import MOST_SAMPLES, SampledCandidates, Sampling
 from nmt_cli.decoding.search import Search, Sentence, search_all
 from nmt_cli.decoding.search_size import default_max_tokens
-from nmt_cli.decoding.searches import Searches, by_columns
+from nmt_cli.decoding.search_starter import SearchStarter
 from nmt_cli.decoding.service import Service
 from nmt_cli.decoding.source_tag import tag_pieces
 from nmt_cli.decoding.translation import LinesFailedError, Translation
@@ -39,7 +39,7 @@ from nmt_cli.decoding.wanted_output import Bounds, WantedOutputs
 from nmt_cli.decoding.word_alignment import WordAligner
 from nmt_cli.hardware.choices import AUTO
 from nmt_cli.hardware.fp32_products import choose_fp32_products, use_fp32_products
-from nmt_cli.hardware.precision import at_precision, choose_decoding_precision
+from nmt_cli.hardware.precision import at_precision, by_columns, choose_decoding_precision
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.model_directory import fingerprint
 from nmt_cli.model_settings import ModelSettings
@@ -180,7 +180,9 @@ class Translator:
         }
         model = at_precision(model.eval(), chosen)
         others = (at_precision(each.model.eval(), chosen) for each in ensemble)
-        self._searches = Searches([model, *others], self._settings, cuda_graphs=not no_cuda_graphs)
+        self._search_starter = SearchStarter(
+            [model, *others], self._settings, cuda_graphs=not no_cuda_graphs
+        )
         answers = Answers(
             tokenizer,
             self._settings.length_penalty,
@@ -326,22 +328,22 @@ class Translator:
 
     @contextmanager
     def _computing(self) -> Iterator[None]:
-        """Compute as the options ask for in this block; after it the caches are empty."""
+        """Compute as the options ask for in this block; after it only CUDA graphs keep memory."""
         no_autocast = torch.autocast(self._device.type, enabled=False)
         try:
             with torch.no_grad(), no_autocast, use_fp32_products(self._fp32_products):
                 yield
         except BaseException:
-            self._searches.end_after_failure()
+            self._search_starter.end_after_failure()
             raise
-        self._searches.end()
+        self._search_starter.end()
 
     def _tokens_of_slot(self, sentence: Sentence) -> int:
         return max(len(sentence.tokens), SHORTEST_COUNTED) * self._settings.beam_size
 
     def _search(self, sentences: Iterable[Sentence], num_slots: int) -> Iterator[Found]:
         def search(sentences: Iterable[Sentence]) -> Iterator[Found]:
-            begun = self._searches.begin(num_slots, self._outputs.rules, self._choice())
+            begun = self._search_starter.start(num_slots, self._outputs.rules, self._choice())
             return search_all(begun, sentences)
 
         if self._attention is None:
@@ -356,7 +358,7 @@ class Translator:
         self._outputs.expect_phrases()
 
         def start(num_slots: int) -> Search:
-            return self._searches.begin_open(num_slots, self._outputs.rules, self._choice())
+            return self._search_starter.start_open(num_slots, self._outputs.rules, self._choice())
 
         return LineEngine(
             self._jobs,

@@ -31,6 +31,10 @@ class GraphRecorder:
         if self._device.type != "cuda":
             step()
             return step
+        with torch.cuda.device(self._device):
+            return self._recorded(step)
+
+    def _recorded(self, step: Step) -> Step:
         present = torch.cuda.current_stream(self._device)
         self._stream.wait_stream(present)
         with torch.cuda.stream(self._stream):

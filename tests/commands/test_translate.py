@@ -24,7 +24,7 @@ from nmt_cli.atomic_files import directory_appearing_whole
 from nmt_cli.commands import translate
 from nmt_cli.corpus.lines import is_blank, one_line
 from nmt_cli.corpus.text_files import open_text
-from nmt_cli.decoding import searches
+from nmt_cli.decoding import search_starter
 from nmt_cli.decoding.translation import Alternative, LinesFailedError, Translation
 from nmt_cli.decoding.translator import Translator
 from nmt_cli.errors import OutputError, UserError
@@ -89,7 +89,9 @@ def copying_pipe(monkeypatch):
     """The real translator, with a model that copies its input."""
     logs.configure(quiet=False)
     recipe = tiny_recipe(data={"max_length": 60})
-    monkeypatch.setattr(searches, "CachedTransformer", lambda _: CopyModel(ByteTokenizer.size))
+    monkeypatch.setattr(
+        search_starter, "CachedTransformer", lambda _: CopyModel(ByteTokenizer.size)
+    )
     transformer = Transformer(recipe.model, ByteTokenizer.size)
     return Pipe(
         monkeypatch,

@@ -15,7 +15,7 @@ import torch
 
 from nmt_cli.corpus.normalization import Normalizer
 from nmt_cli.corpus.whitespace_tokenizer import CONTROL, WhitespaceTokenizer
-from nmt_cli.decoding import searches
+from nmt_cli.decoding import search_starter
 from nmt_cli.decoding import service as service_module
 from nmt_cli.decoding.isolation import NO_MEMORY
 from nmt_cli.decoding.request import Request
@@ -42,7 +42,7 @@ def untrained(**options):
 def copying(monkeypatch, fails=lambda sources: None, **options):
     """Return a translator that copies its input, and its model, which may fail at a step."""
     model = CopyModel(ByteTokenizer.size, fails)
-    monkeypatch.setattr(searches, "CachedTransformer", lambda _: model)
+    monkeypatch.setattr(search_starter, "CachedTransformer", lambda _: model)
     recipe = tiny_recipe()
     transformer = Transformer(recipe.model, ByteTokenizer.size)
     return translator_of(recipe, ByteTokenizer(), transformer, precision="fp32", **options), model

@@ -9,7 +9,7 @@ import torch
 from nmt_cli.corpus.no_text import NoTextError
 from nmt_cli.corpus.normalization import Normalizer
 from nmt_cli.corpus.whitespace_tokenizer import CONTROL, WhitespaceTokenizer
-from nmt_cli.decoding import searches
+from nmt_cli.decoding import search_starter
 from nmt_cli.decoding import translator as translator_module
 from nmt_cli.decoding.translation import LinesFailedError, Translation
 from nmt_cli.decoding.translator import Translator
@@ -30,7 +30,7 @@ WORDS = ["ant", "bee", "cat", "dog", "eel", "fox", "gnu", "hen", "ibis", "jay", 
 def copying(monkeypatch, *, fails=lambda sources: None, recipe=None, **options):
     """Return a translator that copies its input, and its model."""
     model = CopyModel(ByteTokenizer.size, fails)
-    monkeypatch.setattr(searches, "CachedTransformer", lambda _: model)
+    monkeypatch.setattr(search_starter, "CachedTransformer", lambda _: model)
     recipe = recipe or tiny_recipe()
     transformer = Transformer(recipe.model, ByteTokenizer.size)
     options = {"precision": "fp32", **options}
@@ -395,7 +395,7 @@ def test_what_cannot_be_encoded_is_isolated(monkeypatch):
 def test_a_model_that_is_broken_fails_every_line(monkeypatch):
     translator = untrained()
     with torch.no_grad():
-        translator._searches._model._model.output_weight.fill_(torch.nan)
+        translator._search_starter._model._model.output_weight.fill_(torch.nan)
     for translation in translator.translate(["cat", "dog eel"]):
         assert translation == Translation(error="the model's output is not a number")
 

@@ -8,7 +8,7 @@ import torch
 
 from nmt_cli.corpus.normalization import Normalizer
 from nmt_cli.corpus.whitespace_tokenizer import CONTROL, WhitespaceTokenizer
-from nmt_cli.decoding import attention_to_source, searches
+from nmt_cli.decoding import attention_to_source, search_starter
 from nmt_cli.decoding.attended import Attended, most_attended
 from nmt_cli.decoding.attention_to_source import AttentionToSource, alignment_layer
 from nmt_cli.decoding.beams import Found, Hypothesis
@@ -144,7 +144,7 @@ def test_unknown_words_of_a_copied_line_are_its_own(monkeypatch, too_long):
     tokenizer, _, recipe = tokenizer_of()
     recipe = tiny_recipe(data={"max_length": 6, "normalization": {"nfc": True}})
     tokenizer = WhitespaceTokenizer([*CONTROL, *WORDS], Normalizer(recipe.data), None)
-    monkeypatch.setattr(searches, "CachedTransformer", lambda _: CopyModel(tokenizer.size))
+    monkeypatch.setattr(search_starter, "CachedTransformer", lambda _: CopyModel(tokenizer.size))
 
     def diagonal(self, sentences, search):
         for found in search(sentences):

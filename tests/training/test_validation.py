@@ -5,7 +5,7 @@ import torch
 
 from nmt_cli.commands import preprocess
 from nmt_cli.corpus.binarized import open_prepared
-from nmt_cli.decoding import searches
+from nmt_cli.decoding import search_starter
 from nmt_cli.hardware.machine import Machine
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.recipe.reader import read_recipe
@@ -37,7 +37,7 @@ def test_a_perfect_translation_scores_100(tmp_path, monkeypatch, lines, tokenize
     recipe = read_recipe(str(path), [tokenizer]).recipe
     corpus = open_prepared(prepared, recipe, "toy")
     size = corpus.tokenizer.size
-    monkeypatch.setattr(searches, "CachedTransformer", lambda _: CopyModel(size))
+    monkeypatch.setattr(search_starter, "CachedTransformer", lambda _: CopyModel(size))
     model = Transformer(recipe.model, size)
     validation = Validator(recipe, corpus).validate(model, MACHINE, 200, StopRequest())
     assert validation is not None

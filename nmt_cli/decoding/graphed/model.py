@@ -2,7 +2,7 @@
 
 A step of base launches hundreds of small kernels, which takes a CPU longer than their work takes a
 GPU. A graph launches them at once, but only for the shapes and addresses that it was recorded with.
-So the sizes of searches are those of a few ``FrameShape``s, and frames keep their graphs.
+So searches have a few sizes, and the graphs of each are kept.
 """
 
 from collections.abc import Sequence
@@ -11,151 +11,168 @@ from itertools import chain
 
 import torch
 
-from nmt_cli.decoding.beams import Beams
-from nmt_cli.decoding.graphed.books import DeviceBooks, Marks
-from nmt_cli.decoding.graphed.caches import DevicePast, DeviceSources, Storage
-from nmt_cli.decoding.graphed.frames import LEAST_ROOM, Frame, FrameShape, size_for
+from nmt_cli.decoding.beams import Beams, SearchSettings
+from nmt_cli.decoding.graphed.caches import FixedMemory, FixedPast, Storage
+from nmt_cli.decoding.graphed.device_beams import DeviceBeams
+from nmt_cli.decoding.graphed.sizes import memory_room, past_room
+from nmt_cli.decoding.graphed.step import GraphedStep, StepShape
 from nmt_cli.decoding.incremental import Encoded, IncrementalTransformer
 from nmt_cli.hardware.cuda_graphs import GraphRecorder, Readback
 from nmt_cli.model.transformer import Transformer
 
-MOST_FRAMES = 64
+MOST_GRAPHS = 64  # the one used longest ago is dropped; they do not hold the caches
 
 
 class GraphedTransformer(IncrementalTransformer):
-    """Steps of beam search, books included, that follow each other without the CPU.
+    """Steps of beam search, with the choice of hypotheses, that follow each other without the CPU.
 
     Between searches it keeps the memory of the largest caches, and the graphs, until ``release``.
     Not to be shared between threads.
     """
 
-    _past: DevicePast
-    _memory: DeviceSources
-
-    def __init__(self, model: Transformer, marks: Marks) -> None:
+    def __init__(self, model: Transformer, settings: SearchSettings) -> None:
         super().__init__(model)
-        self._marks = marks
+        self._settings = settings
+        self._present: GraphedStep | None = None
+        self._steps: dict[StepShape, GraphedStep] = {}  # the one used last comes last
         self.release()
 
     def release(self) -> None:
         """Give up all memory."""
-        self._frame: Frame | None = None
-        self._frames: dict[FrameShape, Frame] = {}  # the one used last comes last
+        self._forget_steps()
         like = self._model.output_weight
-        self._storages = Storage(self._shape, like), Storage(self._shape, like)
+        self._storages = Storage(self._shape, like), Storage(self._shape, like)  # past, memory
         self._recorder = GraphRecorder(self._device)
         self._addresses, self._num_positions = self._present_addresses(), 0
 
     def reset(self, num_slots: int, beam_size: int) -> None:
-        """Empty the caches; make room for ``num_slots`` sentences, which are one of the sizes."""
-        self._frame = None
-        self._size = num_slots, beam_size
-        self._forget_old_graphs()
+        """Empty the caches; make room for ``num_slots`` sentences, which are one of the sizes.
+
+        ``beam_size`` is that of the settings.
+        """
+        self._present = None
+        self._room = past_room(0, beam_size)
+        self._num_slots = num_slots
+        self._drop_old_graphs()
 
     def start(self, slots: Sequence[int], encoded: Sequence[Encoded]) -> None:
         """Cache the keys and values of the sentences in ``slots``, and of their start marks."""
-        longest = max(LEAST_ROOM, size_for(max(len(each.source[0]) for each in encoded)))
-        if self._frame is None:
-            num_slots, beam_size = self._size
-            past_room = size_for(max(LEAST_ROOM, 2 * beam_size))
-            self._frame = self._entered(FrameShape(num_slots, beam_size, past_room, longest))
-            self._frame.clear()
-        elif longest > self._frame.shape.source_room:
-            self._move(self._frame.shape._replace(source_room=longest))
-        super().start(slots, encoded)
+        longest = memory_room(max(len(each.source[0]) for each in encoded))
+        if self._present is None:
+            self._enter(StepShape(self._num_slots, self._room, longest)).clear()
+        elif longest > self._present.shape.memory_room:
+            self._move(self._present.shape._replace(memory_room=longest))
+        # Steps that ran after the last sentence was done may have written NaN.
+        self.forget(slots)
+        self._write_new(slots, encoded, self._current().past, self._current().memory)
 
-    def put(self, slots: Sequence[int], beams: Beams) -> None:
-        """Let the books of ``slots`` be those of ``beams``."""
-        self._provide_positions(int(beams.longest[slots].max(initial=0)) + 1)
-        self._in_use().books.put(slots, beams)
+    def forget(self, slots: Sequence[int]) -> None:
+        """Set all that is cached for ``slots`` to 0."""
+        self._current().past.forget(slots)
+        self._current().memory.forget(slots)
+
+    def copy_beams(self, beams: Beams, slots: Sequence[int]) -> None:
+        """Copy the hypotheses in ``slots`` from ``beams`` to the device."""
+        self._grow_positions(int(beams.longest[slots].max(initial=0)) + 1)
+        self._current().beams.copy_from(beams, slots)
 
     def steps(self, number: int, num_places: int) -> Readback:
-        """Launch so many steps; return their reports, of which there will be one for each.
+        """Launch ``number`` steps without waiting; return their reports, one for each step.
 
         All steps together use at most ``num_places`` places of the past of each slot.
         """
-        shape = self._in_use().shape
-        room = size_for(max(LEAST_ROOM, 2 * shape.beam_size, num_places))
+        shape = self._current().shape
+        room = past_room(num_places, self._settings.beam_size)
         if room > shape.past_room or room <= shape.past_room // 2:
             self._move(shape._replace(past_room=room))
-        frame, reports = self._in_use(), Readback()
+        step, reports = self._current(), Readback()
         for _ in range(number):
-            frame.repeat_step()
-            reports.add(frame.books.report)
+            step.repeat()
+            reports.add(step.beams.report)
         return reports
 
     def keep_slots(self, slots: Sequence[int]) -> None:
         """Drop all slots but these, which are one of the sizes; ``slots[i]`` becomes slot i."""
-        self._move(self._in_use().shape._replace(num_slots=len(slots)), slots)
+        self._move(self._current().shape._replace(num_slots=len(slots)), slots)
 
     @torch.no_grad()
-    def _provide_positions(self, number: int) -> None:
+    def _grow_positions(self, number: int) -> None:
         if number <= self._num_positions:
             return
         self._num_positions = number
         none = torch.zeros(1, dtype=torch.int64, device=self._device)
         self._model.target_embedding.embed(none, none, number)  # grows a table if need be
-        if self._forget_old_graphs():
-            self._move(self._in_use().shape)
+        if self._drop_old_graphs():
+            self._move(self._current().shape)
 
-    def _in_use(self) -> Frame:
-        assert self._frame is not None, "a sentence has started"
-        return self._frame
+    def _current(self) -> GraphedStep:
+        assert self._present is not None, "a sentence has started"
+        return self._present
 
-    def _move(self, shape: FrameShape, slots: Sequence[int] | None = None) -> None:
-        """Go on in a frame of ``shape``, with all slots or with ``slots``."""
-        old = self._in_use()
-        state = old.taken(range(old.shape.num_slots) if slots is None else slots, shape)
-        self._frame = self._entered(shape)
-        self._frame.put(state)
+    def _move(self, shape: StepShape, slots: Sequence[int] | None = None) -> None:
+        """Go on with a step of ``shape``, with all slots or with ``slots``."""
+        slots = range(self._current().shape.num_slots) if slots is None else slots
+        contents = self._current().copied(slots, shape)
+        self._enter(shape).put(contents)
 
-    def _entered(self, shape: FrameShape) -> Frame:
-        """Return the frame of ``shape``, after which all caches hold anything."""
-        frame = self._frames.pop(shape, None)
-        if frame is None:
+    def _enter(self, shape: StepShape) -> GraphedStep:
+        """Return the step of ``shape``, recorded if it is new, which is the current one from now.
+
+        The contents of all its tensors are undefined. Raises what recording raises, after
+        ``release``.
+        """
+        step = self._steps.pop(shape, None)
+        if step is None:
             try:
-                frame = self._new_frame(shape)
+                step = self._recorded(shape)
             except BaseException:  # such as full memory
                 self.release()
                 raise
-        self._frames[shape] = frame
-        if len(self._frames) > MOST_FRAMES:
-            del self._frames[next(iter(self._frames))]
-        self._past, self._memory = frame.past, frame.sources
-        return frame
+        self._steps[shape] = step
+        if len(self._steps) > MOST_GRAPHS:
+            del self._steps[next(iter(self._steps))]
+        self._present = step
+        return step
 
-    def _new_frame(self, shape: FrameShape) -> Frame:
-        rooms = shape.past_room, shape.source_room
-        for storage, room in zip(self._storages, rooms, strict=True):
-            if storage.grow(shape.num_slots * room):
-                self._frames.clear()
-        past, sources = (
+    def _recorded(self, shape: StepShape) -> GraphedStep:
+        storages, rooms = self._storages, (shape.past_room, shape.memory_room)
+        needed = [shape.num_slots * room for room in rooms]
+        if not all(map(Storage.holds, storages, needed)):
+            self._forget_steps()  # they view the old tensors
+            for storage, num_places in zip(storages, needed, strict=True):
+                if not storage.holds(num_places):
+                    storage.grow(num_places)
+        past, memory = (
             storage.layers(shape.num_slots, room)
-            for storage, room in zip(self._storages, rooms, strict=True)
+            for storage, room in zip(storages, rooms, strict=True)
         )
-        books = DeviceBooks(shape.num_slots, shape.beam_size, self._marks, self._device)
-        frame = Frame(shape, books, past, sources)
-        self._past, self._memory = frame.past, frame.sources
-        frame.repeat_step = self._recorder.record(partial(self._step, frame))
-        return frame
+        beams = DeviceBeams(shape.num_slots, self._settings, self._device)
+        step = GraphedStep(shape, beams, past, memory)
+        step.repeat = self._recorder.record(
+            partial(self._compute, beams=beams, past=step.past, memory=step.memory)
+        )
+        return step
 
     @torch.no_grad()
-    def _step(self, frame: Frame) -> None:
-        self._past, self._memory = frame.past, frame.sources
-        books = frame.books
-        masks = frame.past.advance(books.parents, books.lengths == 0)
-        frame.sources.update_masks()
-        # ``put`` has provided for all positions.
-        logits = self._decoded(books.tokens, books.lengths, 1, masks)
-        books.advance(logits, frame.past.num_places())
+    def _compute(self, beams: DeviceBeams, past: FixedPast, memory: FixedMemory) -> None:
+        """Compute a step: all of it is recorded."""
+        past_masks = past.advance(beams.parents, beams.lengths == 0)
+        memory.update_masks()
+        # ``copy_beams`` has provided for all positions.
+        logits = self._decoded(beams.tokens, beams.lengths, 1, past, past_masks, memory)
+        beams.advance(logits, past.num_places())
 
-    def _forget_old_graphs(self) -> bool:
-        """Forget all graphs if a tensor of the model is elsewhere now; return whether it is."""
+    def _forget_steps(self) -> None:
+        self._present = None
+        self._steps.clear()
+
+    def _drop_old_graphs(self) -> bool:
+        """Drop all graphs if a tensor of the model is elsewhere now; return whether it is."""
         present = self._present_addresses()
         if present == self._addresses:
             return False
         self._addresses = present
-        self._frames.clear()
+        self._steps.clear()
         return True
 
     def _present_addresses(self) -> list[int]:

@@ -9,7 +9,6 @@ from nmt_cli.decoding.beams import NOT_A_NUMBER, SearchSettings
 from nmt_cli.decoding.cached_model import CachedTransformer
 from nmt_cli.decoding.graphed import model as model_module
 from nmt_cli.decoding.graphed import search as search_module
-from nmt_cli.decoding.graphed.books import Marks
 from nmt_cli.decoding.graphed.caches import Storage
 from nmt_cli.decoding.graphed.model import GraphedTransformer
 from nmt_cli.decoding.graphed.search import SearchAhead
@@ -19,7 +18,6 @@ from tests.decoding.graphed.replayed_steps import ReplayingRecorder
 from tests.fake_models import BOS, EOS, tiny_recipe
 
 VOCABULARY_SIZE = 37
-MARKS = Marks(BOS, EOS)
 VARIANTS = [
     {},
     {"norm": "pre"},
@@ -37,7 +35,7 @@ def sharp_model(vocabulary_size=VOCABULARY_SIZE, seed=5, **config):
     return model
 
 
-def sentences_of(rng, number, longest_source=20, longest_output=40):
+def sentences_of(rng, number, longest_source=20, longest_output=24):
     found = [
         Sentence(
             [rng.randrange(3, VOCABULARY_SIZE) for _ in range(rng.randint(1, longest_source))],
@@ -54,7 +52,7 @@ def settings_of(beam_size, n_best=1, *, token_scores=False, bos_id=BOS):
 
 
 def search_ahead(model, sentences, num_slots, settings, graphed=None):
-    graphed = graphed or GraphedTransformer(model, Marks(settings.bos_id, settings.eos_id))
+    graphed = graphed or GraphedTransformer(model, settings)
     return sorted(search_all(SearchAhead(graphed, num_slots, settings), sentences))
 
 
@@ -86,29 +84,30 @@ def replayed(monkeypatch):
 def test_finds_what_the_other_search_finds(config, beam_size, n_best):
     model = sharp_model(**config)
     settings = settings_of(beam_size, n_best, token_scores=beam_size == 4)
-    sentences = sentences_of(random.Random(beam_size), 40)
-    expected = plain_search(model, sentences, 40, settings)
+    sentences = sentences_of(random.Random(beam_size), 30)
+    expected = plain_search(model, sentences, 30, settings)
     lengths = {len(h.tokens) for found in expected for h in found.hypotheses}
     assert len(lengths) > 5
-    for num_slots in (5, 24, 100):
+    for num_slots in (5, 40):
         assert_same(search_ahead(model, sentences, num_slots, settings), expected)
 
 
 @pytest.mark.parametrize("config", VARIANTS)
 def test_a_recorded_step_is_repeated_for_whatever_its_tensors_hold(config, replayed):
     model = sharp_model(**config)
-    graphed = GraphedTransformer(model, MARKS)
     settings = settings_of(3)
+    graphed = GraphedTransformer(model, settings)
     for seed in range(2):
-        sentences = sentences_of(random.Random(seed), 30)
-        expected = plain_search(model, sentences, 40, settings)
-        assert_same(search_ahead(model, sentences, 12, settings, graphed), expected)
-    assert replayed.num_repeated > 10 * replayed.num_recorded
+        sentences = sentences_of(random.Random(seed), 20)
+        expected = plain_search(model, sentences, 20, settings)
+        assert_same(search_ahead(model, sentences, 6, settings, graphed), expected)
+    assert replayed.num_repeated > 5 * replayed.num_recorded
 
 
 def test_graphs_are_used_again_in_later_searches(replayed):
     model = sharp_model()
-    graphed, settings = GraphedTransformer(model, MARKS), settings_of(2)
+    settings = settings_of(2)
+    graphed = GraphedTransformer(model, settings)
     sentences = sentences_of(random.Random(1), 30)
     for _ in range(2):  # in the first one, the caches grow
         expected = search_ahead(model, sentences, 8, settings, graphed)
@@ -119,19 +118,21 @@ def test_graphs_are_used_again_in_later_searches(replayed):
 
 
 def test_few_graphs_are_kept(replayed, monkeypatch):
-    monkeypatch.setattr(model_module, "MOST_FRAMES", 2)
+    monkeypatch.setattr(model_module, "MOST_GRAPHS", 2)
     model = sharp_model()
-    graphed, settings = GraphedTransformer(model, MARKS), settings_of(2)
+    settings = settings_of(2)
+    graphed = GraphedTransformer(model, settings)
     sentences = sentences_of(random.Random(1), 30)
     expected = plain_search(model, sentences, 8, settings)
     assert_same(search_ahead(model, sentences, 8, settings, graphed), expected)
     assert replayed.num_recorded > 3
-    assert len(graphed._frames) == 2
+    assert len(graphed._steps) == 2
 
 
 def test_a_search_that_is_given_up_leaves_nothing_behind():
     model = sharp_model()
-    graphed, settings = GraphedTransformer(model, MARKS), settings_of(4)
+    settings = settings_of(4)
+    graphed = GraphedTransformer(model, settings)
     given_up = search_all(SearchAhead(graphed, 8, settings), sentences_of(random.Random(3), 30, 35))
     next(given_up)
     sentences = sentences_of(random.Random(4), 30)
@@ -141,7 +142,7 @@ def test_a_search_that_is_given_up_leaves_nothing_behind():
 
 def test_weights_that_were_changed_or_moved_are_used(replayed):
     model, settings = sharp_model(), settings_of(2)
-    graphed, sentences = GraphedTransformer(model, MARKS), sentences_of(random.Random(1), 10)
+    graphed, sentences = GraphedTransformer(model, settings), sentences_of(random.Random(1), 10)
     search_ahead(model, sentences, 8, settings, graphed)
     with torch.no_grad():
         model.output_weight.mul_(-1)  # at the same address
@@ -154,12 +155,13 @@ def test_weights_that_were_changed_or_moved_are_used(replayed):
 
 def test_outputs_longer_than_the_table_of_positions(replayed):
     model = endless_model()
-    graphed, settings = GraphedTransformer(model, MARKS), settings_of(2)
-    sentences = [Sentence([5, 6], longest) for longest in (3, 300, 20)]
+    settings = settings_of(2)
+    graphed = GraphedTransformer(model, settings)
+    sentences = [Sentence([5, 6], longest) for longest in (3, 260, 20)]
     expected = plain_search(model, sentences, 2, settings)
-    assert [len(found.hypotheses[0].tokens) for found in expected] == [3, 300, 20]
+    assert [len(found.hypotheses[0].tokens) for found in expected] == [3, 260, 20]
     model = endless_model()  # with a short table again
-    graphed = GraphedTransformer(model, MARKS)
+    graphed = GraphedTransformer(model, settings)
     assert_same(search_ahead(model, sentences, 2, settings, graphed), expected)
 
 
@@ -177,17 +179,18 @@ def test_sources_may_become_longer_while_a_search_goes_on(replayed):
     assert_same(search_ahead(model, sentences, 8, settings), expected)
 
 
-@pytest.mark.parametrize("num_slots", [3, 16])
-def test_what_is_not_a_number_fails_its_own_sentence_only(num_slots, replayed):
-    model = sharp_model(tied_embeddings="none")
+@pytest.mark.parametrize("seed", [2, 3, 10])
+def test_what_is_not_a_number_fails_its_own_sentence_only(seed):
+    """Outputs are so long that caches get other shapes while NaN lies in them."""
+    model = sharp_model(tied_embeddings="none", seed=seed)
     with torch.no_grad():
         model.target_embedding.weight[7] = torch.nan  # in outputs
-        model.source_embedding.weight[9] = torch.nan  # in sources
-    settings, sentences = settings_of(2), sentences_of(random.Random(7), 50, 8, 12)
+        model.source_embedding.weight[VOCABULARY_SIZE - 1] = torch.nan  # in sources
+    settings, sentences = settings_of(2), sentences_of(random.Random(seed), 50, 8, 60)
     expected = plain_search(model, sentences, 50, settings)
-    assert_same(search_ahead(model, sentences, num_slots, settings), expected)
+    assert_same(search_ahead(model, sentences, 3, settings), expected)
     failed = {found.number for found in expected if found.error == NOT_A_NUMBER}
-    of_sources = {n for n, sentence in enumerate(sentences) if 9 in sentence.tokens}
+    of_sources = {n for n, sentence in enumerate(sentences) if VOCABULARY_SIZE - 1 in sentence.tokens}
     assert of_sources < failed < set(range(50))
 
 
@@ -221,19 +224,19 @@ def test_more_steps_at_once_find_the_same(monkeypatch):
 
 def test_full_memory_gives_up_all_and_a_smaller_search_follows(monkeypatch):
     model, settings = sharp_model(), settings_of(2)
-    graphed, sentences = GraphedTransformer(model, MARKS), sentences_of(random.Random(1), 20)
+    graphed, sentences = GraphedTransformer(model, settings), sentences_of(random.Random(1), 20)
     expected = plain_search(model, sentences, 8, settings)
     grow = Storage.grow
 
     def full(storage, num_places):
         if num_places > 16 * 32 - 1:
             raise MemoryError
-        return grow(storage, num_places)
+        grow(storage, num_places)
 
     monkeypatch.setattr(Storage, "grow", full)
     with pytest.raises(MemoryError):
         search_ahead(model, sentences, 16, settings, graphed)
-    assert not graphed._frames
+    assert not graphed._steps
     assert not any(storage._layers for storage in graphed._storages)
     assert_same(search_ahead(model, sentences, 2, settings, graphed), expected)
 
@@ -244,10 +247,10 @@ def test_few_rows_are_computed_for_sentences_that_are_done():
 
     class Counting(GraphedTransformer):
         def steps(self, number, num_places):
-            rows.append(number * self._in_use().shape.num_slots)
+            rows.append(number * self._current().shape.num_slots)
             return super().steps(number, num_places)
 
     sentences = sentences_of(random.Random(1), 400, 8, 30)
-    found = search_ahead(model, sentences, 16, settings, Counting(model, MARKS))
+    found = search_ahead(model, sentences, 16, settings, Counting(model, settings))
     needed = sum(max(len(each.tokens) for each in f.hypotheses) for f in found if f.hypotheses)
     assert needed / sum(rows) > 0.6

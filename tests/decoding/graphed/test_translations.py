@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from nmt_cli.decoding.constraints import Constraints
-from nmt_cli.decoding.graphed.books import Marks
 from nmt_cli.decoding.graphed.caches import Storage
 from nmt_cli.decoding.graphed.model import GraphedTransformer
 from nmt_cli.decoding.sampling import Sampling
@@ -28,9 +27,8 @@ def lines_of_unlike_length(number):
 def running_ahead(**options):
     """Return a translator that searches on a CPU as on a GPU."""
     translator: Any = Translator.load(MODEL, **CPU, **options)
-    searches = translator._searches
-    marks = Marks(searches._settings.bos_id, searches._settings.eos_id)
-    searches._graphed = GraphedTransformer(searches._model._model, marks)
+    starter = translator._search_starter
+    starter._graphed = GraphedTransformer(starter._model._model, starter._settings)
     return translator
 
 
@@ -58,7 +56,7 @@ def test_options_without_rules(options, monkeypatch):
     lines = lines_of_unlike_length(60)
     expected = list(Translator.load(MODEL, **CPU, **options).translate(lines))
     translator = running_ahead(**options)
-    monkeypatch.setattr(type(translator._searches._model), "step", never)
+    monkeypatch.setattr(type(translator._search_starter._model), "step", never)
     for _ in range(2):
         assert_same(list(translator.translate(lines)), expected)
 
@@ -93,7 +91,7 @@ def test_full_memory_halves_the_search(monkeypatch):
     def full(storage, num_places):
         if num_places > 1000:
             raise torch.OutOfMemoryError("CUDA out of memory")
-        return grow(storage, num_places)
+        grow(storage, num_places)
 
     monkeypatch.setattr(Storage, "grow", full)
     before = translator._by_length.max_tokens
@@ -104,12 +102,12 @@ def test_full_memory_halves_the_search(monkeypatch):
 def test_a_failure_gives_up_all_graphs(monkeypatch):
     translator = running_ahead()
     list(translator.translate(LINES[:3]))
-    graphed = translator._searches._graphed
-    assert graphed._frames
+    graphed = translator._search_starter._graphed
+    assert graphed._steps
     monkeypatch.setattr(GraphedTransformer, "steps", never)
     with pytest.raises(Exception, match="because of a bug"):
         list(translator.translate(LINES[:3]))
-    assert not graphed._frames
+    assert not graphed._steps
 
 
 @pytest.mark.gpu
