@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from nmt_cli.decoding.slot_parts import HeadShape, KeysValues, Run, SlotParts
+from nmt_cli.hardware.device import sent_to
 
 # The room for the past grows by 16 entries, or by an eighth if that is more.
 ROOM_STEP, ROOM_GROWTH = 16, 1 / 8
@@ -70,7 +71,7 @@ def mask_of_sources(
 
     It has the dtype and device of ``like``.
     """
-    ends = torch.tensor(lengths, device=like.device)[:, None]
+    ends = sent_to(like.device, lengths)[:, None]
     is_own = torch.arange(room, device=like.device) < ends  # S E
     return additive_mask(is_own[:, None].expand(-1, beam_size, -1), num_heads, like)
 

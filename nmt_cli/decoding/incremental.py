@@ -8,7 +8,9 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import NamedTuple, cast
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from nmt_cli.decoding.attention_cache import (
@@ -20,6 +22,7 @@ from nmt_cli.decoding.attention_cache import (
     split_heads,
 )
 from nmt_cli.decoding.slot_parts import HeadShape, KeysValues
+from nmt_cli.hardware.device import sent_to
 from nmt_cli.model.attention import MemoryAttention
 from nmt_cli.model.layers import DecoderLayer
 from nmt_cli.model.packing import pack
@@ -72,7 +75,7 @@ class IncrementalTransformer:
         """Cache the keys and values of the sentences in ``slots``, and of their start marks."""
         lengths = [len(each.source[0]) for each in encoded]
         of_parts = memory.make_room(slots, lengths)
-        places = _padded_places(lengths).to(self._device)
+        places = sent_to(self._device, _padded_places(lengths))
         for number, layer in enumerate(self._decoder_layers):
             packed = torch.cat([each.source[number] for each in encoded])
             new = _padded_entries(packed, places, len(slots), layer.memory_attention)
@@ -135,7 +138,7 @@ class IncrementalTransformer:
         """
         tokens = torch.full((len(lengths),), start_mark, device=self._device)
         rows = self._model.target_embedding.embed(tokens, torch.zeros_like(tokens), 1)
-        places = _padded_places(lengths).to(self._device)
+        places = sent_to(self._device, _padded_places(lengths))
         mask = mask_of_sources(lengths, max(lengths), 1, self._shape.num_heads, sources[0])
         starts: list[Tensor] = []
 
@@ -168,8 +171,8 @@ def _padded_entries(
     return KeysValues(keys.transpose(2, 3), values)
 
 
-def _padded_places(of_sentences: Sequence[int]) -> Tensor:
+def _padded_places(of_sentences: Sequence[int]) -> NDArray[np.int64]:
     """Return the packed row [B*L] of each padded place; holes repeat the sentence's last row."""
-    lengths = torch.tensor(of_sentences)[:, None]
+    lengths = np.array(of_sentences)[:, None]
     starts = lengths.cumsum(0) - lengths
-    return (starts + torch.arange(max(of_sentences)).minimum(lengths - 1)).flatten()
+    return (starts + np.minimum(np.arange(max(of_sentences)), lengths - 1)).ravel()

@@ -47,6 +47,8 @@ class SearchStarter:
 
     def end(self) -> None:
         """Empty the caches, but not those of CUDA graphs, which serve the next search."""
+        if self._graphed is not None:
+            self._graphed.wait()
         self._model.reset(0, 1)
 
     def end_after_failure(self) -> None:

@@ -15,6 +15,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from nmt_cli.hardware.device import sent_to
+
 # Slots that are stored together on a CPU, where 16 and 48 are as fast; all are on a GPU, which does
 # few large products faster.
 SLOTS_OF_PART = {"cpu": 32}
@@ -85,7 +87,7 @@ class SlotParts:
         for part, run in groupby(slots, key=lambda slot: slot // self._size):
             own = [slot % self._size for slot in run]
             asked = slice(begin, begin + len(own))
-            runs.append(Run(part, torch.tensor(own, device=self._device), asked))
+            runs.append(Run(part, sent_to(self._device, own), asked))
             begin = asked.stop
         return runs
 

@@ -96,8 +96,8 @@ class Translator:
     Between calls it holds the model and the tokenizer. During a call it also holds one window of
     lines, their translations, and the attention caches of the sentences in the search, which
     ``max_tokens_per_device`` limits. If memory is full, it searches fewer sentences at a time from
-    then on. On a GPU, searches without rules repeat their steps as CUDA graphs, unless
-    ``no_cuda_graphs``; these and their caches are kept between calls.
+    then on. On a GPU, searches of ``translate`` without rules repeat their steps as CUDA graphs,
+    unless ``no_cuda_graphs``; these and their caches are kept between calls.
 
     Threads may share it: windows of ``translate`` and the lines of ``submit`` use the model in the
     order in which they came. One thread may hold several iterators of ``translate`` open and
@@ -330,8 +330,10 @@ class Translator:
     def _computing(self) -> Iterator[None]:
         """Compute as the options ask for in this block; after it only CUDA graphs keep memory."""
         no_autocast = torch.autocast(self._device.type, enabled=False)
+        products = use_fp32_products(self._fp32_products)
         try:
-            with torch.no_grad(), no_autocast, use_fp32_products(self._fp32_products):
+            # Caches of one call may serve the next, so they must not be inference tensors.
+            with torch.inference_mode(False), torch.no_grad(), no_autocast, products:
                 yield
         except BaseException:
             self._search_starter.end_after_failure()

@@ -1,13 +1,15 @@
 """Work of a GPU that is recorded once and repeated as a whole, without a launch for each kernel."""
 
+import threading
 from collections.abc import Callable
-from typing import Any
 
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 Step = Callable[[], None]
+
+# Only one recording may be under way in a process.
+_RECORDING = threading.Lock()
 
 
 class GraphRecorder:
@@ -19,34 +21,36 @@ class GraphRecorder:
     def __init__(self, device: torch.device) -> None:
         self._device = device
         if device.type == "cuda":
-            self._pool = torch.cuda.graph_pool_handle()
             self._stream = torch.cuda.Stream(device)
+        self.forget_graphs()
+
+    def forget_graphs(self) -> None:
+        """Share no memory with the graphs so far: that of graphs that are gone cannot be used."""
+        if self._device.type == "cuda":
+            self._pool = torch.cuda.graph_pool_handle()
 
     def record(self, step: Step) -> Step:
-        """Call ``step``; return a function that repeats it with what its tensors hold by then.
+        """Call ``step``; return a function that repeats its kernels on the same tensors.
 
-        It must read and write tensors that live on, at the same addresses, and must not wait for
-        the GPU.
+        What these tensors hold afterwards is undefined. ``step`` must read and write tensors that
+        live on, keep no others, and not wait for the GPU.
         """
         if self._device.type != "cuda":
             step()
             return step
-        with torch.cuda.device(self._device):
-            return self._recorded(step)
-
-    def _recorded(self, step: Step) -> Step:
         present = torch.cuda.current_stream(self._device)
-        self._stream.wait_stream(present)
-        with torch.cuda.stream(self._stream):
+        # The outer context also sets the device, and restores the stream if a recording fails.
+        with _RECORDING, torch.cuda.stream(self._stream):
+            self._stream.wait_stream(present)
             step()  # libraries load kernels and allocate workspaces at their first use
-        present.wait_stream(self._stream)
-        graph = torch.cuda.CUDAGraph()
-        # The default mode forbids other threads to allocate memory meanwhile.
-        recording = torch.cuda.graph(
-            graph, pool=self._pool, stream=self._stream, capture_error_mode="thread_local"
-        )
-        with recording:
-            step()
+            present.wait_stream(self._stream)
+            graph = torch.cuda.CUDAGraph()
+            # The default mode forbids other threads to allocate memory meanwhile.
+            recording = torch.cuda.graph(
+                graph, pool=self._pool, stream=self._stream, capture_error_mode="thread_local"
+            )
+            with recording:
+                step()
         return graph.replay
 
 
@@ -73,9 +77,3 @@ class Readback:
         if self._arrival is not None:
             self._arrival.synchronize()
         return self._copies
-
-
-def sent_to(device: torch.device, numbers: NDArray[Any]) -> Tensor:
-    """Return a copy of ``numbers`` on ``device``, without waiting for a GPU."""
-    tensor = torch.tensor(numbers)
-    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor

@@ -1,6 +1,11 @@
 """The device that computes, and the CPU threads."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import torch
+from numpy.typing import NDArray
+from torch import Tensor
 
 from nmt_cli.errors import UserError
 from nmt_cli.hardware.choices import AUTO
@@ -35,6 +40,18 @@ def set_num_threads(threads: int) -> None:
 def useful_threads(device: torch.device) -> int:
     """Return how many CPU threads are busy: torch's number on a CPU, one that drives a GPU."""
     return torch.get_num_threads() if device.type == "cpu" else 1
+
+
+def sent_to(device: torch.device, numbers: Sequence[Any] | NDArray[Any]) -> Tensor:
+    """Return ``numbers`` as a tensor on ``device``, without waiting for a GPU."""
+    tensor = torch.tensor(numbers)
+    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor
+
+
+def finish_work(device: torch.device) -> None:
+    """Wait until a GPU has done what it was given by this thread."""
+    if device.type == "cuda":
+        torch.cuda.current_stream(device).synchronize()
 
 
 def _unknown_device(name: str) -> UserError:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from nmt_cli.decoding.attention_cache import MemoryCache, PastCache, Places, additive_mask
 from nmt_cli.decoding.slot_parts import HeadShape, KeysValues, Run, SlotParts
+from nmt_cli.hardware.device import sent_to
 
 
 class Storage:
@@ -66,7 +67,7 @@ class FixedPast(PastCache):
         self._ends = torch.arange(1, room + 1, device=keys.device)
 
     def _forget_ancestry(self, slots: Sequence[int]) -> None:
-        at = torch.tensor(slots, device=self.is_past.device)
+        at = sent_to(self.is_past.device, slots)
         self.is_past[at] = False
         self.is_past[at, :, 0] = True
 
@@ -89,6 +90,10 @@ class FixedPast(PastCache):
         self._places = [at]
         return [additive_mask(self.is_past, self._num_heads, self._like)]
 
+    def end_step(self) -> None:
+        """Keep no tensor of the step."""
+        self._places = []
+
     def num_places(self) -> Tensor:
         """Return the highest used place + 1 [S]."""
         return (self.is_past.any(dim=1) * self._ends).amax(dim=1)
@@ -109,10 +114,14 @@ class FixedMemory(MemoryCache):
     def make_room(self, slots: Sequence[int], lengths: Sequence[int]) -> list[Run]:
         """Return the slots for ``put``; the room suffices already."""
         runs = self._parts.runs(slots)
-        self.lengths[runs[0].slots] = torch.tensor(lengths, device=self.lengths.device)
+        self.lengths[runs[0].slots] = sent_to(self.lengths.device, lengths)
         return runs
 
     def update_masks(self) -> None:
         """Make the mask from the lengths."""
         is_own = (self._places < self.lengths[:, None])[:, None].expand(-1, self._beam_size, -1)
         self.masks = [additive_mask(is_own, self._num_heads, self._like)]
+
+    def end_step(self) -> None:
+        """Keep no tensor of the step."""
+        self.masks = []

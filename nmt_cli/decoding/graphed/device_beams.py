@@ -15,7 +15,7 @@ from torch import Tensor
 from nmt_cli.decoding.beams import Beams, SearchSettings
 from nmt_cli.decoding.graphed.step_report import StepReport
 from nmt_cli.decoding.top_k import best_of_all, log_normalizers, top_k_in_fixed_shapes
-from nmt_cli.hardware.cuda_graphs import sent_to
+from nmt_cli.hardware.device import sent_to
 
 
 class DeviceBeams:

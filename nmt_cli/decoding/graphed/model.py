@@ -18,6 +18,7 @@ from nmt_cli.decoding.graphed.sizes import memory_room, past_room
 from nmt_cli.decoding.graphed.step import GraphedStep, StepShape
 from nmt_cli.decoding.incremental import Encoded, IncrementalTransformer
 from nmt_cli.hardware.cuda_graphs import GraphRecorder, Readback
+from nmt_cli.hardware.device import finish_work
 from nmt_cli.model.transformer import Transformer
 
 MOST_GRAPHS = 64  # the one used longest ago is dropped; they do not hold the caches
@@ -33,6 +34,7 @@ class GraphedTransformer(IncrementalTransformer):
     def __init__(self, model: Transformer, settings: SearchSettings) -> None:
         super().__init__(model)
         self._settings = settings
+        self._recorder = GraphRecorder(self._device)
         self._present: GraphedStep | None = None
         self._steps: dict[StepShape, GraphedStep] = {}  # the one used last comes last
         self.release()
@@ -42,8 +44,11 @@ class GraphedTransformer(IncrementalTransformer):
         self._forget_steps()
         like = self._model.output_weight
         self._storages = Storage(self._shape, like), Storage(self._shape, like)  # past, memory
-        self._recorder = GraphRecorder(self._device)
         self._addresses, self._num_positions = self._present_addresses(), 0
+
+    def wait(self) -> None:
+        """Wait for the steps that are under way."""
+        finish_work(self._device)
 
     def reset(self, num_slots: int, beam_size: int) -> None:
         """Empty the caches; make room for ``num_slots`` sentences, which are one of the sizes.
@@ -161,10 +166,16 @@ class GraphedTransformer(IncrementalTransformer):
         # ``copy_beams`` has provided for all positions.
         logits = self._decoded(beams.tokens, beams.lengths, 1, past, past_masks, memory)
         beams.advance(logits, past.num_places())
+        past.end_step()
+        memory.end_step()
 
     def _forget_steps(self) -> None:
         self._present = None
+        self._forget_graphs()
+
+    def _forget_graphs(self) -> None:
         self._steps.clear()
+        self._recorder.forget_graphs()
 
     def _drop_old_graphs(self) -> bool:
         """Drop all graphs if a tensor of the model is elsewhere now; return whether it is."""
@@ -172,7 +183,7 @@ class GraphedTransformer(IncrementalTransformer):
         if present == self._addresses:
             return False
         self._addresses = present
-        self._steps.clear()
+        self._forget_graphs()
         return True
 
     def _present_addresses(self) -> list[int]:

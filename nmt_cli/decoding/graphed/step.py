@@ -6,12 +6,12 @@ Legend: S slots, K beam, E entries of a slot.
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-import torch
 from torch import Tensor
 
 from nmt_cli.decoding.graphed.caches import FixedMemory, FixedPast
 from nmt_cli.decoding.graphed.device_beams import DeviceBeams
 from nmt_cli.decoding.slot_parts import KeysValues, selected
+from nmt_cli.hardware.device import sent_to
 
 
 class StepShape(NamedTuple):
@@ -59,7 +59,7 @@ class GraphedStep:
 
     def copied(self, slots: Sequence[int], other: StepShape) -> SlotContents:
         """Return a copy of ``slots``, as much of each as a step of ``other`` shape can hold."""
-        at = torch.tensor(slots, device=self.past.is_past.device)
+        at = sent_to(self.past.is_past.device, slots)
         past_room = min(self.shape.past_room, other.past_room)
         memory_room = min(self.shape.memory_room, other.memory_room)
         return SlotContents(

@@ -1,5 +1,6 @@
 """The search whose steps run ahead finds what the search that reads each step finds."""
 
+import gc
 import random
 
 import pytest
@@ -12,6 +13,7 @@ from nmt_cli.decoding.graphed import search as search_module
 from nmt_cli.decoding.graphed.caches import Storage
 from nmt_cli.decoding.graphed.model import GraphedTransformer
 from nmt_cli.decoding.graphed.search import SearchAhead
+from nmt_cli.decoding.graphed.step import GraphedStep
 from nmt_cli.decoding.search import Sentence, beam_search, search_all
 from nmt_cli.model.transformer import Transformer
 from tests.decoding.graphed.replayed_steps import ReplayingRecorder
@@ -157,9 +159,9 @@ def test_outputs_longer_than_the_table_of_positions(replayed):
     model = endless_model()
     settings = settings_of(2)
     graphed = GraphedTransformer(model, settings)
-    sentences = [Sentence([5, 6], longest) for longest in (3, 260, 20)]
+    sentences = [Sentence([5, 6], longest) for longest in (3, 256, 20)]
     expected = plain_search(model, sentences, 2, settings)
-    assert [len(found.hypotheses[0].tokens) for found in expected] == [3, 260, 20]
+    assert [len(found.hypotheses[0].tokens) for found in expected] == [3, 256, 20]
     model = endless_model()  # with a short table again
     graphed = GraphedTransformer(model, settings)
     assert_same(search_ahead(model, sentences, 2, settings, graphed), expected)
@@ -190,7 +192,7 @@ def test_what_is_not_a_number_fails_its_own_sentence_only(seed):
     expected = plain_search(model, sentences, 50, settings)
     assert_same(search_ahead(model, sentences, 3, settings), expected)
     failed = {found.number for found in expected if found.error == NOT_A_NUMBER}
-    of_sources = {n for n, sentence in enumerate(sentences) if VOCABULARY_SIZE - 1 in sentence.tokens}
+    of_sources = {n for n, each in enumerate(sentences) if VOCABULARY_SIZE - 1 in each.tokens}
     assert of_sources < failed < set(range(50))
 
 
@@ -239,6 +241,22 @@ def test_full_memory_gives_up_all_and_a_smaller_search_follows(monkeypatch):
     assert not graphed._steps
     assert not any(storage._layers for storage in graphed._storages)
     assert_same(search_ahead(model, sentences, 2, settings, graphed), expected)
+
+
+def test_no_old_cache_is_in_memory_while_a_larger_one_is_made(monkeypatch):
+    model, settings = sharp_model(), settings_of(2)
+    grow, alive = Storage.grow, list[int]()
+
+    def watched(storage, num_places):
+        alive.append(sum(type(each) is GraphedStep for each in gc.get_objects()))
+        grow(storage, num_places)
+
+    monkeypatch.setattr(Storage, "grow", watched)
+    gc.collect()
+    sentences = sentences_of(random.Random(1), 20, 100)[::-1]
+    search_ahead(model, sentences, 16, settings)
+    assert len(alive) > 2
+    assert not any(alive)
 
 
 def test_few_rows_are_computed_for_sentences_that_are_done():

@@ -83,6 +83,15 @@ def test_submitted_lines_read_each_step(monkeypatch):
         assert_same([future.result() for future in futures], expected)
 
 
+def test_a_call_in_inference_mode_may_be_followed_by_one_outside():
+    lines = lines_of_unlike_length(8)
+    expected = list(Translator.load(MODEL, **CPU).translate(lines))
+    translator = running_ahead()
+    with torch.inference_mode():
+        assert_same(list(translator.translate(lines)), expected)
+    assert_same(list(translator.translate(lines)), expected)
+
+
 def test_full_memory_halves_the_search(monkeypatch):
     lines = lines_of_unlike_length(60)
     expected = list(Translator.load(MODEL, **CPU).translate(lines))
