@@ -15,6 +15,7 @@ from nmt_cli.decoding.graphed.model import GraphedTransformer
 from nmt_cli.decoding.graphed.search import SearchAhead
 from nmt_cli.decoding.graphed.step import GraphedStep
 from nmt_cli.decoding.search import Sentence, beam_search, search_all
+from nmt_cli.hardware.cuda_graphs import GraphRecorder
 from nmt_cli.model.transformer import Transformer
 from tests.decoding.graphed.replayed_steps import ReplayingRecorder
 from tests.fake_models import BOS, EOS, tiny_recipe
@@ -129,6 +130,7 @@ def test_few_graphs_are_kept(replayed, monkeypatch):
     assert_same(search_ahead(model, sentences, 8, settings, graphed), expected)
     assert replayed.num_recorded > 3
     assert len(graphed._steps) == 2
+    assert graphed._current().shape in graphed._steps
 
 
 def test_a_search_that_is_given_up_leaves_nothing_behind():
@@ -156,15 +158,14 @@ def test_weights_that_were_changed_or_moved_are_used(replayed):
 
 
 def test_outputs_longer_than_the_table_of_positions(replayed):
-    model = endless_model()
     settings = settings_of(2)
-    graphed = GraphedTransformer(model, settings)
-    sentences = [Sentence([5, 6], longest) for longest in (3, 256, 20)]
-    expected = plain_search(model, sentences, 2, settings)
-    assert [len(found.hypotheses[0].tokens) for found in expected] == [3, 256, 20]
-    model = endless_model()  # with a short table again
-    graphed = GraphedTransformer(model, settings)
-    assert_same(search_ahead(model, sentences, 2, settings, graphed), expected)
+    sentences = [Sentence([5, 6], longest) for longest in (3, 8, 20)]
+    expected = plain_search(endless_model(), sentences, 2, settings)
+    assert [len(found.hypotheses[0].tokens) for found in expected] == [3, 8, 20]
+    model = endless_model()
+    table = model.target_embedding.positions.table
+    model.target_embedding.positions.table = table[:8].clone()
+    assert_same(search_ahead(model, sentences, 2, settings), expected)
 
 
 def endless_model():
@@ -172,6 +173,13 @@ def endless_model():
     with torch.no_grad():
         model.output_bias[EOS] = -1000.0
     return model
+
+
+def test_a_beam_wider_than_the_least_room():
+    model, settings = sharp_model(), settings_of(40)
+    sentences = sentences_of(random.Random(8), 6, longest_output=6)
+    expected = plain_search(model, sentences, 6, settings)
+    assert_same(search_ahead(model, sentences, 4, settings), expected)
 
 
 def test_sources_may_become_longer_while_a_search_goes_on(replayed):
@@ -228,14 +236,15 @@ def test_full_memory_gives_up_all_and_a_smaller_search_follows(monkeypatch):
     model, settings = sharp_model(), settings_of(2)
     graphed, sentences = GraphedTransformer(model, settings), sentences_of(random.Random(1), 20)
     expected = plain_search(model, sentences, 8, settings)
-    grow = Storage.grow
+    record, shapes = GraphRecorder.record, list[object]()
 
-    def full(storage, num_places):
-        if num_places > 16 * 32 - 1:
+    def full(recorder, step):
+        shapes.append(step)
+        if len(shapes) == 3:
             raise MemoryError
-        grow(storage, num_places)
+        return record(recorder, step)
 
-    monkeypatch.setattr(Storage, "grow", full)
+    monkeypatch.setattr(GraphRecorder, "record", full)
     with pytest.raises(MemoryError):
         search_ahead(model, sentences, 16, settings, graphed)
     assert not graphed._steps
