@@ -82,8 +82,13 @@ def replayed(monkeypatch):
     return ReplayingRecorder
 
 
-@pytest.mark.parametrize("config", VARIANTS)
-@pytest.mark.parametrize(("beam_size", "n_best"), [(1, 1), (2, 2), (4, 1), (7, 3)])
+@pytest.mark.parametrize(
+    ("config", "beam_size", "n_best"),
+    [
+        *(({}, *sizes) for sizes in [(1, 1), (2, 2), (4, 1), (7, 3)]),
+        *((config, 3, 1) for config in VARIANTS[1:]),
+    ],
+)
 def test_finds_what_the_other_search_finds(config, beam_size, n_best):
     model = sharp_model(**config)
     settings = settings_of(beam_size, n_best, token_scores=beam_size == 4)
@@ -95,7 +100,7 @@ def test_finds_what_the_other_search_finds(config, beam_size, n_best):
         assert_same(search_ahead(model, sentences, num_slots, settings), expected)
 
 
-@pytest.mark.parametrize("config", VARIANTS)
+@pytest.mark.parametrize("config", VARIANTS[1::2])
 def test_a_recorded_step_is_repeated_for_whatever_its_tensors_hold(config, replayed):
     model = sharp_model(**config)
     settings = settings_of(3)
