@@ -134,7 +134,7 @@ class Experiment(NamedTuple):
             folder = self.run_dir / name
             if folder.exists() and kind_of(folder) != kind:
                 raise UserError(
-                    f"{folder} exists and was not written by nmt-cli; move it away, or choose "
+                    f"{folder} exists, and `nmt-cli run` did not write it; move it away, or choose "
                     "another --run-dir."
                 )
         if is_removed and (foreign := foreign_name(self.run_dir)) is not None:

@@ -13,6 +13,8 @@ from nmt_cli.commands import run as command
 from nmt_cli.commands.stage_names import STAGE_NAMES
 from nmt_cli.decoding.translator import Translator
 from nmt_cli.errors import InterruptedTrainingError, UserError
+from nmt_cli.file_names import MANIFEST
+from nmt_cli.folders import IMPORTED
 from nmt_cli.locks import claimed
 from nmt_cli.metrics.bleu import bleu_scorer, chrf_scorer
 from nmt_cli.metrics.paper_bleu import PAPER_PAIRS, paper_bleu_scorer
@@ -289,7 +291,7 @@ def test_a_bad_test_text_is_refused_before_training(folder, change, message):
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
-        ("test/notes.txt", {}, r"mine/test exists and was not written by nmt-cli"),
+        ("test/notes.txt", {}, r"mine/test exists, and `nmt-cli run` did not write it"),
         ("notes.txt", {"force_from": "train"}, r"mine holds notes\.txt, which is no part"),
         ("notes.txt", {"force_from": "preprocess"}, r"mine holds notes\.txt"),
     ],
@@ -306,6 +308,18 @@ def test_files_of_the_user_in_the_folder_are_not_removed(
         do(run_dir=Path("mine"), **options)
     assert notes.read_text() == "mine"
     assert not (tmp_path / "prepared").exists()
+
+
+def test_an_imported_model_in_the_place_of_the_average_is_not_replaced(folder):
+    average = folder / "runs/toy/average"
+    manifest = json.loads((average / MANIFEST).read_text())
+    imported = json.dumps({**manifest, IMPORTED: {"from": "fairseq"}})
+    (average / MANIFEST).write_text(imported)
+    with pytest.raises(
+        UserError, match=r"average exists, and `nmt-cli run` did not write it"
+    ):
+        do(force_from="train")
+    assert (average / MANIFEST).read_text() == imported
 
 
 def test_force_from_is_proposed_only_where_the_same_command_would_be_refused(tmp_path, monkeypatch):
