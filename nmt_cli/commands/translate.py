@@ -90,6 +90,7 @@ def run(  # noqa: PLR0913 - the options of the command are its parameters
         if isinstance(output, ResumableOutput):
             made_with = {**options, **engine.chosen, "format": output_format}
             made_with["input_format"] = input_format
+            made_with.pop("no_cuda_graphs", None)  # so that it can be given after a fault of graphs
             made_with["shard"] = None if shard is None else str(shard)
             output.begin(made_with, rounding_facts(engine.threads))
         steady = STEADY_WINDOW[choose_device(device).type] if output.is_file else None

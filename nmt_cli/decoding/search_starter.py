@@ -34,8 +34,11 @@ class SearchStarter:
     def start(
         self, num_slots: int, rules: Sequence[LogitsRule], choice: Choice | None
     ) -> SlotSearch[Any]:
-        """Return a search without sentences; one with rules or a ``choice`` needs the CPU."""
-        if self._graphed is not None and not rules and choice is None:
+        """Return a search without sentences, by CUDA graphs where they are possible.
+
+        Rules and a ``choice`` need the CPU. A search of one sentence gets all the memory instead.
+        """
+        if self._graphed is not None and not rules and choice is None and num_slots > 1:
             return SearchAhead(self._graphed, num_slots, self._settings)
         return self.start_open(num_slots, rules, choice)
 
@@ -43,6 +46,8 @@ class SearchStarter:
         self, num_slots: int, rules: Sequence[LogitsRule], choice: Choice | None
     ) -> Search:
         """Return a search without sentences that can get more slots."""
+        if self._graphed is not None:
+            self._graphed.release()
         return Search(self._model, num_slots, self._settings, rules, choice)
 
     def end(self) -> None:

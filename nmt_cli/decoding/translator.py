@@ -93,11 +93,12 @@ class Translator:
     The model is set to evaluation mode. If its dtype is not ``precision``, the translator keeps a
     converted copy and ignores later changes of the model; otherwise it uses the model itself.
 
-    Between calls it holds the model and the tokenizer. During a call it also holds one window of
-    lines, their translations, and the attention caches of the sentences in the search, which
-    ``max_tokens_per_device`` limits. If memory is full, it searches fewer sentences at a time from
-    then on. On a GPU, searches of ``translate`` without rules repeat their steps as CUDA graphs,
-    unless ``no_cuda_graphs``; these and their caches are kept between calls.
+    Between calls it holds the model, the tokenizer and, on a GPU, what CUDA graphs need. During a
+    call it also holds one window of lines, their translations, and the attention caches of the
+    sentences in the search, which ``max_tokens_per_device`` limits. If memory is full, it searches
+    fewer sentences at a time from then on. On a GPU, searches of ``translate`` without rules repeat
+    their steps as CUDA graphs, unless ``no_cuda_graphs``. Translators that share a model must then
+    not translate at the same time.
 
     Threads may share it: windows of ``translate`` and the lines of ``submit`` use the model in the
     order in which they came. One thread may hold several iterators of ``translate`` open and
@@ -345,8 +346,13 @@ class Translator:
 
     def _search(self, sentences: Iterable[Sentence], num_slots: int) -> Iterator[Found]:
         def search(sentences: Iterable[Sentence]) -> Iterator[Found]:
-            begun = self._search_starter.start(num_slots, self._outputs.rules, self._choice())
-            return search_all(begun, sentences)
+            starter = self._search_starter
+            try:
+                begun = starter.start(num_slots, self._outputs.rules, self._choice())
+                yield from search_all(begun, sentences)
+            except Exception:  # such as full memory, where fewer sentences may fit after this
+                starter.end_after_failure()
+                raise
 
         if self._attention is None:
             return search(sentences)

@@ -19,14 +19,14 @@ class GraphRecorder:
     """
 
     def __init__(self, device: torch.device) -> None:
-        self._device = device
+        self.device = device
         if device.type == "cuda":
             self._stream = torch.cuda.Stream(device)
         self.forget_graphs()
 
     def forget_graphs(self) -> None:
         """Share no memory with the graphs so far: that of graphs that are gone cannot be used."""
-        if self._device.type == "cuda":
+        if self.device.type == "cuda":
             self._pool = torch.cuda.graph_pool_handle()
 
     def record(self, step: Step) -> Step:
@@ -35,15 +35,17 @@ class GraphRecorder:
         What these tensors hold afterwards is undefined. ``step`` must read and write tensors that
         live on, keep no others, and not wait for the GPU.
         """
-        if self._device.type != "cuda":
+        if self.device.type != "cuda":
             step()
             return step
-        present = torch.cuda.current_stream(self._device)
+        present = torch.cuda.current_stream(self.device)
         # The outer context also sets the device, and restores the stream if a recording fails.
         with _RECORDING, torch.cuda.stream(self._stream):
             self._stream.wait_stream(present)
-            step()  # libraries load kernels and allocate workspaces at their first use
-            present.wait_stream(self._stream)
+            try:
+                step()  # libraries load kernels and allocate workspaces at their first use
+            finally:  # also before its tensors are freed
+                present.wait_stream(self._stream)
             graph = torch.cuda.CUDAGraph()
             # The default mode forbids other threads to allocate memory meanwhile.
             recording = torch.cuda.graph(

@@ -49,7 +49,7 @@ def sent_to(device: torch.device, numbers: Sequence[Any] | NDArray[Any]) -> Tens
 
 
 def finish_work(device: torch.device) -> None:
-    """Wait until a GPU has done what it was given by this thread."""
+    """Wait until a GPU has done all work on its current stream."""
     if device.type == "cuda":
         torch.cuda.current_stream(device).synchronize()
 

@@ -394,3 +394,9 @@ def test_steady_windows_do_not_depend_on_time(monkeypatch):
     slow = [list(window) for window in windows(Slow(data), steady=9, stall_seconds=0.0)]
     assert slow == fast
     assert max(map(len, fast)) == 9
+
+
+def test_cuda_graphs_may_be_turned_off_for_the_rest(translate):
+    interrupted(translate)
+    assert translate("--output", "out", "--resume", "--no-cuda-graphs").exit_code == 3
+    assert Path("out").read_bytes() == expected_text()

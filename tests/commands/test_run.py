@@ -315,9 +315,7 @@ def test_an_imported_model_in_the_place_of_the_average_is_not_replaced(folder):
     manifest = json.loads((average / MANIFEST).read_text())
     imported = json.dumps({**manifest, IMPORTED: {"from": "fairseq"}})
     (average / MANIFEST).write_text(imported)
-    with pytest.raises(
-        UserError, match=r"average exists, and `nmt-cli run` did not write it"
-    ):
+    with pytest.raises(UserError, match=r"average exists, and `nmt-cli run` did not write it"):
         do(force_from="train")
     assert (average / MANIFEST).read_text() == imported
 

@@ -42,6 +42,8 @@ class GraphedTransformer(IncrementalTransformer):
     def release(self) -> None:
         """Give up all memory."""
         self._forget_steps()
+        if self._recorder.device != self._device:
+            self._recorder = GraphRecorder(self._device)
         like = self._model.output_weight
         self._storages = Storage(self._shape, like), Storage(self._shape, like)  # past, memory
         self._addresses, self._num_positions = self._present_addresses(), 0
@@ -58,7 +60,8 @@ class GraphedTransformer(IncrementalTransformer):
         self._present = None
         self._room = past_room(0, beam_size)
         self._num_slots = num_slots
-        self._drop_old_graphs()
+        if self._present_addresses() != self._addresses:  # weights may have another dtype, too
+            self.release()
 
     def start(self, slots: Sequence[int], encoded: Sequence[Encoded]) -> None:
         """Cache the keys and values of the sentences in ``slots``, and of their start marks."""
@@ -107,7 +110,10 @@ class GraphedTransformer(IncrementalTransformer):
         self._num_positions = number
         none = torch.zeros(1, dtype=torch.int64, device=self._device)
         self._model.target_embedding.embed(none, none, number)  # grows a table if need be
-        if self._drop_old_graphs():
+        present = self._present_addresses()
+        if present != self._addresses:
+            self._addresses = present
+            self._forget_graphs()
             self._move(self._current().shape)
 
     def _current(self) -> GraphedStep:
@@ -176,15 +182,6 @@ class GraphedTransformer(IncrementalTransformer):
     def _forget_graphs(self) -> None:
         self._steps.clear()
         self._recorder.forget_graphs()
-
-    def _drop_old_graphs(self) -> bool:
-        """Drop all graphs if a tensor of the model is elsewhere now; return whether it is."""
-        present = self._present_addresses()
-        if present == self._addresses:
-            return False
-        self._addresses = present
-        self._forget_graphs()
-        return True
 
     def _present_addresses(self) -> list[int]:
         tensors = chain(self._model.parameters(), self._model.buffers())

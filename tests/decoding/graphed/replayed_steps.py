@@ -63,6 +63,7 @@ class ReplayingRecorder:
 
     def __init__(self, device):
         assert device.type == "cpu"
+        self.device = device
 
     def forget_graphs(self):
         pass

@@ -10,6 +10,7 @@ import torch
 from nmt_cli.decoding.constraints import Constraints
 from nmt_cli.decoding.graphed.caches import Storage
 from nmt_cli.decoding.graphed.model import GraphedTransformer
+from nmt_cli.decoding.incremental import IncrementalTransformer
 from nmt_cli.decoding.sampling import Sampling
 from nmt_cli.decoding.translator import Translator
 
@@ -106,6 +107,33 @@ def test_full_memory_halves_the_search(monkeypatch):
     before = translator._by_length.max_tokens
     assert_same(list(translator.translate(lines)), expected)
     assert translator._by_length.max_tokens < before
+
+
+def test_memory_kept_from_earlier_calls_is_given_up_when_it_is_needed(monkeypatch):
+    lines = lines_of_unlike_length(40)
+    expected = list(Translator.load(MODEL, **CPU).translate(lines))
+    translator = running_ahead()
+    assert_same(list(translator.translate(lines)), expected)
+    graphed, encode = translator._search_starter._graphed, IncrementalTransformer.encode
+
+    def full(model, *arguments):
+        if any(storage._layers for storage in graphed._storages):
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return encode(model, *arguments)
+
+    monkeypatch.setattr(IncrementalTransformer, "encode", full)
+    for number in (40, 1):
+        assert_same(list(translator.translate(lines[:number])), expected[:number])
+        graphed._storages[0].grow(1)
+
+
+def test_a_model_may_be_converted_between_calls():
+    lines = lines_of_unlike_length(8)
+    translator = running_ahead()
+    list(translator.translate(lines))
+    translator._search_starter._model._model.to(torch.bfloat16)
+    found = list(translator.translate(lines))
+    assert [translation.error for translation in found] == [None] * len(lines)
 
 
 def test_a_failure_gives_up_all_graphs(monkeypatch):
