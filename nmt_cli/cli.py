@@ -26,7 +26,7 @@ from nmt_cli.command_line import (
 )
 from nmt_cli.command_line.usage import HelpfulGroup
 from nmt_cli.errors import STATUS_INTERRUPTED, InterruptedTrainingError, UserError
-from nmt_cli.hardware.thread_waiting import spin_briefly
+from nmt_cli.hardware.thread_waiting import spin_long
 from nmt_cli.launch import this_worker
 from nmt_cli.output_streams import CLOSED_STDOUT
 
@@ -45,7 +45,7 @@ class ErrorsInOneLine(HelpfulGroup):
         """Run a command; a UserError becomes one line and an exit status."""
         try:
             _prepare_streams_and_signals()
-            spin_briefly()
+            spin_long()
             result = super().invoke(ctx)
             sys.stdout.flush()  # here a failure still gets an exit status
         except InterruptedTrainingError as error:

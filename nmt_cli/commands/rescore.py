@@ -29,6 +29,7 @@ from nmt_cli.figures import as_text, counted, perplexity_of
 from nmt_cli.hardware.busy_machine import LoadMeter, warn_if_busy
 from nmt_cli.hardware.choices import AUTO
 from nmt_cli.hardware.device import choose_device, set_num_threads, useful_threads
+from nmt_cli.hardware.thread_waiting import waiting_by_load
 from nmt_cli.locks import claimed
 
 if TYPE_CHECKING:
@@ -64,7 +65,9 @@ def run(  # noqa: PLR0913 - the options of a command are its parameters
         write = stack.enter_context(_sink(output_path, force=force))
         meter = LoadMeter()
         rescorer = Rescorer.load(model, device=device, ensemble=ensemble, **options)
-        warn_if_busy(meter, useful_threads(choose_device(device)))
+        num_threads = useful_threads(choose_device(device))
+        warn_if_busy(meter, num_threads)
+        stack.enter_context(waiting_by_load(num_threads))
         hidden = output_path is None and sys.stdout.isatty()
         counter = stack.enter_context(logs.progress("Scoring", "lines", hidden=hidden))
         for pairs in pair_windows(texts, counter.expect):

@@ -24,6 +24,7 @@ from nmt_cli.hardware.device import (
     visible_gpus,
 )
 from nmt_cli.hardware.memory import keep_freed_memory
+from nmt_cli.hardware.thread_waiting import waiting_by_load
 
 
 class Processes(NamedTuple):
@@ -85,7 +86,10 @@ def opened_engine(
         num_threads = useful_threads(choose_device(device))
         warn_if_busy(meter, num_threads)
         chosen = getattr(translator, "chosen", {})
-        yield Engine(lambda windows: map(translator.translate_window, windows), chosen, num_threads)
+        with waiting_by_load(num_threads):
+            yield Engine(
+                lambda windows: map(translator.translate_window, windows), chosen, num_threads
+            )
         return
     threads = threads or 1
     if not processes.on_gpus:

@@ -20,14 +20,14 @@ MEASURED_SECONDS = 0.2  # the kernel counts in hundredths of a second
 LEAST_BUSY, LEAST_BUSY_SHARE = 0.75, 0.05  # cores, share of all cores; an idle desktop uses less
 SPARE = 0.25  # cores that may be missing without a warning
 CORE = re.compile(r"^cpu(\d+) (.*)$", re.MULTILINE)
-IDLE, WAITING_FOR_DISK, LAST = 3, 4, 8  # columns of /proc/stat; from 8 on they repeat others
+IDLE, WAITING_FOR_DISK, STOLEN = 3, 4, 7  # columns of /proc/stat; those after it repeat others
 
 
 class CpuTimes(NamedTuple):
     """Seconds of work on the cores that this process may use; only differences have a meaning."""
 
     at: float
-    busy: float  # of all programs
+    busy: float  # of all programs of this system, so without what its host took for others
     own: float  # of this process
 
 
@@ -35,9 +35,9 @@ def cpu_times(system: Path = SYSTEM) -> CpuTimes | None:
     """Return the current times; None if the kernel does not show them."""
     allowed = os.sched_getaffinity(0)
     ticks = [
-        sum(columns[:LAST]) - columns[IDLE] - columns[WAITING_FOR_DISK]
+        sum(columns[:STOLEN]) - columns[IDLE] - columns[WAITING_FOR_DISK]
         for core, line in CORE.findall(read_system_file(system / "proc/stat"))
-        if int(core) in allowed and len(columns := list(map(int, line.split()))) >= LAST
+        if int(core) in allowed and len(columns := list(map(int, line.split()))) > STOLEN
     ]
     if not ticks:
         return None

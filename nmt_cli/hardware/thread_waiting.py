@@ -1,55 +1,152 @@
 """How the threads of a command wait for their next work.
 
-torch computes with OpenMP, whose threads spin while they wait, for milliseconds by default. That is
-fast on a quiet machine. But a spinning thread keeps its core from the program that it waits for,
-so two threads beside one busy process are several times slower. OpenMP reads its settings from the
-environment once, when torch is imported.
+torch computes with OpenMP, whose threads spin for a while before they sleep. To wake a thread that
+sleeps takes long on a virtual machine, and a thread that spins keeps its core from other programs.
+Training S in bf16 with two threads on two virtual cores of an Intel with AMX, target tokens/s:
+
+    spins                       100    1,000    3,000    8,000   20,000   300,000 (the default)
+    quiet                     9,430    9,430    9,990   10,920   11,490    11,580
+    beside one busy process   6,330    6,300    5,920    5,310    4,270     1,410
+
+So threads spin long while there are cores for them, and sleep at once while other programs need
+these cores. OpenMP reads the number of spins once, when torch is imported. But GNU's library takes
+100 spins whenever it has more threads than there are cores, and this can be changed at any time.
 """
 
+import ctypes
 import os
-import re
 import sys
-from collections.abc import MutableMapping
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from statistics import median
 
-from nmt_cli.hardware.cpu import Cpu, read_cpu
+from nmt_cli.hardware.busy_machine import LoadMeter, advice_on_load
+from nmt_cli.hardware.cores import cores
 from nmt_cli.hardware.system_files import read_system_file
 
-# How often GNU's library looks for work before its threads sleep, by vendor and family of the CPU.
-# 1,000 cost nothing on Zen 5 and keep half of training's speed beside a busy process. On Zen 4,
-# where waking a thread takes longer, they cost 4 to 12 % of it; 6,000 cost 3 to 5 % and keep 41 to
-# 50 %.
-SPINS = {("AuthenticAMD", 25): 6000}
-SPINS_ELSEWHERE = 1000
-# The libraries of LLVM and Intel, with which some builds of torch come, take only milliseconds.
-BLOCK_MILLISECONDS = 1
+# Each OpenMP library ignores the variables of the others. Those of LLVM and Intel take milliseconds
+# and have no number of threads above which they spin less.
+LONG_SPINNING = {"GOMP_SPINCOUNT": "20000", "KMP_BLOCKTIME": "1"}
 CHOSEN_BY_USERS = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME", "KMP_LIBRARY")
-# Not the copies of other packages, whose names have a hash: libgomp-6a29c32d.so.1.0.0.
-OPENMP_LIBRARY = re.compile(r"/lib(gomp|iomp5|omp)\.so")
+OPENMP_LIBRARIES = ("libgomp.so", "libiomp5.so", "libomp.so")
+MAPS = Path("/proc/self/maps")
+SECONDS_BETWEEN_LOOKS = 1.0  # at the load of the cores
+MEASURED_WAITS, GAP_SECONDS = 100, 200e-6  # a thread that may sleep does so within the gap
 
 
-def brief_spinning(cpu: Cpu) -> dict[str, str]:
-    """Return the variables for ``cpu``; each OpenMP library ignores those of the others."""
-    spins = SPINS_ELSEWHERE
-    if cpu.vendor is not None and cpu.family is not None:
-        spins = SPINS.get((cpu.vendor, cpu.family), SPINS_ELSEWHERE)
-    return {"GOMP_SPINCOUNT": str(spins), "KMP_BLOCKTIME": str(BLOCK_MILLISECONDS)}
-
-
-def spin_briefly(environment: MutableMapping[str, str] = os.environ) -> None:
-    """Let the OpenMP threads of this process and its children sleep soon after they begin to wait.
+def spin_long(environment: MutableMapping[str, str] = os.environ) -> None:
+    """Set the spins of the OpenMP threads of this process and of its children.
 
     Changes nothing if the user has chosen how they wait. Nor if torch is imported already: then it
     is too late, and this process may be a user's own program.
     """
-    if "torch" in sys.modules or any(name in environment for name in CHOSEN_BY_USERS):
-        return
-    environment.update(brief_spinning(read_cpu()))
+    if "torch" not in sys.modules and not any(name in environment for name in CHOSEN_BY_USERS):
+        environment.update(LONG_SPINNING)
 
 
-def openmp_libraries(maps: Path = Path("/proc/self/maps")) -> list[str]:
-    """Return the OpenMP libraries that this process has loaded: libgomp, libiomp5, libomp.
+def spins_long(environment: Mapping[str, str] = os.environ) -> bool:
+    """Return whether ``spin_long`` set the spins, here or in a parent process."""
+    found = {name: environment[name] for name in CHOSEN_BY_USERS if name in environment}
+    return found == LONG_SPINNING
 
-    If one of the last two is loaded beside libgomp, it was preloaded, and torch uses it.
+
+@contextmanager
+def waiting_by_load(num_threads: int) -> Iterator[None]:
+    """Let waiting OpenMP threads sleep at once while other programs need the cores of this block.
+
+    ``num_threads`` compute in the block. Changes nothing for one thread, which waits for no other,
+    if ``spin_long`` has not set the spins, or with another library than GNU's.
     """
-    return sorted({f"lib{name}" for name in OPENMP_LIBRARY.findall(read_system_file(maps))})
+    library = gnu_openmp() if num_threads > 1 and spins_long() else None
+    if library is None:
+        yield
+        return
+    ended = threading.Event()
+    follower = threading.Thread(
+        target=_follow_load, args=(library, num_threads, ended), name="load", daemon=True
+    )
+    follower.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        follower.join()
+
+
+def _follow_load(library: ctypes.CDLL, num_threads: int, ended: threading.Event) -> None:
+    with ExitStack() as asleep:
+        are_short, meter = False, LoadMeter()
+        while not ended.wait(SECONDS_BETWEEN_LOOKS):
+            is_crowded = advice_on_load(meter.others(), cores(), num_threads) is not None
+            if is_crowded and not are_short:
+                asleep.enter_context(sleeping_at_once(library))
+            elif not is_crowded:
+                asleep.close()
+            are_short, meter = is_crowded, LoadMeter()
+
+
+@contextmanager
+def sleeping_at_once(library: ctypes.CDLL) -> Iterator[None]:
+    """Let the waiting threads of this process sleep after 100 spins.
+
+    A thread of this block keeps more OpenMP threads than there are cores. They sleep.
+    """
+    started, ended = threading.Event(), threading.Event()
+
+    def keep_team() -> None:
+        nothing = ctypes.cast(ctypes.CDLL(None).free, ctypes.c_void_p)  # of a null pointer
+        num_threads = ctypes.c_uint(len(os.sched_getaffinity(0)) + 1)
+        library.GOMP_parallel(nothing, None, num_threads, ctypes.c_uint(0))
+        started.set()
+        ended.wait()  # the team ends with this thread
+
+    keeper = threading.Thread(target=keep_team, name="team", daemon=True)
+    keeper.start()
+    started.wait()
+    try:
+        yield
+    finally:
+        ended.set()
+        keeper.join()
+
+
+def waking_microseconds(library: ctypes.CDLL, work: Callable[[], object]) -> float:
+    """Return how much longer ``work``, which all threads share, takes if they slept before it."""
+    spinning = _seconds_behind_gaps(work)
+    with sleeping_at_once(library):
+        return max(0.0, _seconds_behind_gaps(work) - spinning) * 1e6
+
+
+def _seconds_behind_gaps(work: Callable[[], object]) -> float:
+    seconds = []
+    for _ in range(MEASURED_WAITS):
+        started = time.perf_counter()
+        while (now := time.perf_counter()) < started + GAP_SECONDS:
+            pass
+        work()
+        seconds.append(time.perf_counter() - now)
+    return median(seconds)
+
+
+def openmp_libraries(maps: Path = MAPS) -> dict[str, str]:
+    """Return {name: path} of the OpenMP libraries that this process has loaded.
+
+    Copies of other packages are not among them; their names have a hash: libgomp-6a29c32d.so.1.0.0.
+    If libiomp5 or libomp is loaded beside libgomp, it was preloaded, and torch uses it.
+    """
+    paths = {line.split(maxsplit=5)[-1] for line in read_system_file(maps).splitlines()}
+    return {
+        name.removesuffix(".so"): path
+        for name in OPENMP_LIBRARIES
+        for path in paths
+        if f"/{name}" in path
+    }
+
+
+def gnu_openmp(maps: Path = MAPS) -> ctypes.CDLL | None:
+    """Return the library with which torch computes; None if it is not GNU's."""
+    libraries = openmp_libraries(maps)
+    return ctypes.CDLL(libraries["libgomp"]) if set(libraries) == {"libgomp"} else None

@@ -12,7 +12,12 @@ from nmt_cli.hardware.flops import TERA, peak_flops
 from nmt_cli.hardware.fp32_products import choose_fp32_products, fp32_gigaflops
 from nmt_cli.hardware.memory import allowed_memory
 from nmt_cli.hardware.precision import bf16_is_fast, choose_precision
-from nmt_cli.hardware.thread_waiting import openmp_libraries
+from nmt_cli.hardware.thread_waiting import (
+    gnu_openmp,
+    openmp_libraries,
+    spins_long,
+    waking_microseconds,
+)
 
 
 def torch_facts() -> dict[str, Any]:
@@ -29,6 +34,7 @@ def torch_facts() -> dict[str, Any]:
         "torch.mkl": _build_version("Math Kernel Library Version"),
         "torch.openmp": ", ".join(openmp_libraries()) or None,
         "torch.threads": torch.get_num_threads(),
+        **_of_waiting_threads(),
         "torch.cpu_capability": torch.backends.cpu.get_cpu_capability(),
         "torch.gpus": count,
         "torch.gpu_problem": " ".join(str(complaints[0].message).split()) if complaints else None,
@@ -47,6 +53,20 @@ def _build_version(name: str) -> str | None:
     """Return the version behind ``name`` in torch's description of its build."""
     found = re.search(rf"(?:{name}) v?([\d.]*\d)", torch.__config__.show())
     return found.group(1) if found else None
+
+
+def _of_waiting_threads() -> dict[str, Any]:
+    library = gnu_openmp() if torch.get_num_threads() > 1 else None
+    if library is None:
+        return {"torch.waiting_threads": None, "torch.waking_microseconds": None}
+    numbers = torch.ones(1 << 16)  # enough for two threads
+    waking = waking_microseconds(library, lambda: numbers.add_(1))
+    return {
+        "torch.waiting_threads": "spin, or sleep while other programs need the cores"
+        if spins_long()
+        else "as the environment says",
+        "torch.waking_microseconds": round(waking),
+    }
 
 
 def _of_device(device: torch.device, prefix: str) -> dict[str, Any]:

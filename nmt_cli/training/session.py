@@ -20,6 +20,7 @@ from nmt_cli.hardware.device import useful_threads
 from nmt_cli.hardware.fp32_products import use_fp32_products
 from nmt_cli.hardware.machine import Machine, MachineOptions, choose_machine, choose_rank_device
 from nmt_cli.hardware.ranks import joined_ranks
+from nmt_cli.hardware.thread_waiting import waiting_by_load
 from nmt_cli.launch import Worker, started_at, status_of_this_launch
 from nmt_cli.model_directory import average_command, list_checkpoints
 from nmt_cli.proposed_commands import as_argument, command
@@ -175,7 +176,11 @@ def _train(job: Job, worker: Worker | None, corpus: PreparedCorpus, start: Start
     deadline = started_at() + max_time if max_time is not None else None
     stop = StopRequest(deadline, max_time=max_time, second_interrupt_ends=worker is None)
     trainer = Trainer(recipe, corpus, job.run_dir, start)
-    with stop_requests(stop), status_kept(job.run_dir, worker, trainer.standing.summary):
+    with (
+        stop_requests(stop),
+        status_kept(job.run_dir, worker, trainer.standing.summary),
+        waiting_by_load(useful_threads(machine.device)),
+    ):
         trainer.train(stop)
     is_usable = trainer.standing.divergence() is None
     if machine.ranks.is_main and is_usable and not job.options.get("in_run"):

@@ -2,14 +2,14 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from nmt_cli.hardware.cpu import read_cpu
-from nmt_cli.hardware.thread_waiting import brief_spinning
+from nmt_cli.hardware.thread_waiting import LONG_SPINNING
 from tests.benchmarks.shapes import Setup
 
 SECONDS_TO_LEAVE = 10
@@ -60,7 +60,7 @@ class Worker:
         setup = setup._replace(is_tuned=toolkit.is_tuned)
         environment = {**os.environ, "OMP_NUM_THREADS": str(setup.threads)}
         if toolkit.is_tuned or not toolkit.is_peer:
-            environment |= brief_spinning(read_cpu()) if waiting is None else waiting
+            environment |= LONG_SPINNING if waiting is None else waiting
         log.parent.mkdir(parents=True, exist_ok=True)
         self._log = log
         with log.open("wb") as stream:
@@ -90,8 +90,17 @@ class Worker:
             raise WorkerError(self._reason()) from None
         return self._answer()
 
+    def pause(self) -> None:
+        """Stop the process until ``go_on``: its threads may spin between two turns."""
+        self._process.send_signal(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        """Let the process go on."""
+        self._process.send_signal(signal.SIGCONT)
+
     def close(self) -> None:
         """End the process."""
+        self.go_on()
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.close()

@@ -134,10 +134,10 @@ def test_a_machine_is_named_by_its_cpu_and_flags():
     assert describe_cpu("") == ("", frozenset())
 
 
-def test_waiting_is_shown_as_shares_of_the_quiet_default():
+def test_waiting_is_shown_as_shares_of_the_best_policy():
     rates = {
-        "OpenMP's default": {"quiet": [90.0, 100.0, 130.0], "beside": [30.0]},
-        "brief spinning": {"quiet": [98.0], "beside": [50.0]},
+        "OpenMP's default": {"quiet": [90.0, 100.0, 130.0], "beside": [40.0]},
+        "by load": {"quiet": [98.0], "beside": [50.0]},
     }
     text = report.markdown(
         {
@@ -145,7 +145,8 @@ def test_waiting_is_shown_as_shares_of_the_quiet_default():
             "waiting": {"precision": "bf16", "rates": rates},
         }
     )
-    assert "| brief spinning | 98 (98%) | 50 (50%) |" in text
+    assert "| OpenMP's default | 100 (100%) | 40 (80%) |" in text
+    assert "| by load | 98 (98%) | 50 (100%) |" in text
 
 
 def test_products_of_all_libraries_are_shown():

@@ -6,16 +6,15 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 
-from nmt_cli.hardware.cpu import read_cpu
-from nmt_cli.hardware.thread_waiting import brief_spinning
+from nmt_cli.hardware.thread_waiting import LONG_SPINNING
 from tests.benchmarks.processes import Worker
 from tests.benchmarks.speed import rate_of
 
-# A variable that libgomp ignores keeps its default, because the user seems to have chosen.
 POLICIES: dict[str, dict[str, str]] = {
     "OpenMP's default": {},
-    "brief spinning": brief_spinning(read_cpu()),
-    "passive": {"OMP_WAIT_POLICY": "passive"},
+    "by load": LONG_SPINNING,  # what commands choose
+    "100 spins": {"GOMP_SPINCOUNT": "100"},
+    "active": {"OMP_WAIT_POLICY": "active"},
 }
 WARM_UP, COUNTED, ROUNDS = 3, 6, 3
 
@@ -51,10 +50,13 @@ class _Training:
 
     def __init__(self, worker: Worker, variant: str) -> None:
         self._worker, self._variant, self._next = worker, variant, 0
+        worker.pause()
 
     def rate(self) -> float:
         """Train on the next batches; return tokens a second behind the warm-up."""
+        self._worker.go_on()
         answer = self._worker.turn(self._variant, self._next, WARM_UP + COUNTED)
+        self._worker.pause()
         self._next += WARM_UP + COUNTED
         return rate_of(answer["steps"][WARM_UP:])
 

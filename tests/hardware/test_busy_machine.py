@@ -29,13 +29,13 @@ def write_stat(system, busy_ticks, *, idle=5000, waiting=300):
     """Write /proc/stat with this many ticks of work of each core, in four of its columns."""
     lines = ["cpu  1 2 3 4 5 6 7 8 9 0"]
     for core, ticks in busy_ticks.items():
-        work = [ticks // 2, 0, ticks - ticks // 2 - 2, idle, waiting, 0, 1, 1]
+        work = [ticks // 2, 0, ticks - ticks // 2 - 1, idle, waiting, 0, 1, 999]  # the last: stolen
         lines.append(f"cpu{core} {' '.join(map(str, work))} 77 88")
     (system / "proc").mkdir(exist_ok=True)
     (system / "proc/stat").write_text("\n".join([*lines, "intr 1 2 3", ""]))
 
 
-def test_the_work_of_the_allowed_cores_is_counted_without_idle_time(tmp_path, monkeypatch):
+def test_work_on_the_allowed_cores_is_counted_without_idle_and_stolen_time(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {1, 3})
     write_stat(tmp_path, {0: 100_000, 1: 200, 2: 100_000, 3: 1000})
     times = cpu_times(tmp_path)

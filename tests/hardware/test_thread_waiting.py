@@ -1,22 +1,80 @@
+import json
+import os
+import subprocess
 import sys
+import threading
 
 import pytest
+import torch
 
-from nmt_cli.hardware.cpu import Cpu, read_cpu
 from nmt_cli.hardware.thread_waiting import (
     CHOSEN_BY_USERS,
-    brief_spinning,
+    LONG_SPINNING,
+    gnu_openmp,
     openmp_libraries,
-    spin_briefly,
+    spin_long,
+    spins_long,
+    waiting_by_load,
+    waking_microseconds,
 )
 
-ZEN_4 = Cpu("AuthenticAMD", 25, frozenset())
 MAPS = """\
 7f1c4a400000-7f1c4a600000 r-xp 00000000 fe:00 1234   /env/lib/libcomposite.so.1
-7f1c4a600000-7f1c4a640000 r--p 00000000 fe:00 1235   /env/torch/lib/libgomp.so.1
-7f1c4a640000-7f1c4a680000 r-xp 00040000 fe:00 1235   /env/torch/lib/libgomp.so.1
+7f1c4a600000-7f1c4a640000 r--p 00000000 fe:00 1235   /my env/torch/lib/libgomp.so.1
+7f1c4a640000-7f1c4a680000 r-xp 00040000 fe:00 1235   /my env/torch/lib/libgomp.so.1
 7f1c4b000000-7f1c4b040000 r-xp 00000000 fe:00 1236   /env/s.libs/libgomp-6a29c32d.so.1.0.0
 7f1c4c000000-7f1c4c040000 rw-p 00000000 00:00 0
+"""
+# Follows the states of the process's threads, as the kernel shows them: a thread that spins runs.
+PROGRAM = """\
+import json, os, sys, threading, time
+from pathlib import Path
+from nmt_cli.hardware import thread_waiting
+from nmt_cli.hardware.cores import Cores
+
+thread_waiting.LONG_SPINNING = {"GOMP_SPINCOUNT": "30000000000"}  # minutes
+thread_waiting.SECONDS_BETWEEN_LOOKS = 0.01
+others = 0.0
+class Meter:
+    def others(self):
+        return others
+thread_waiting.LoadMeter = Meter
+thread_waiting.cores = lambda: Cores(2)
+thread_waiting.spin_long()
+import torch
+torch.set_num_threads(2)
+numbers = torch.ones(1 << 16)
+
+def states():
+    main, seen = threading.get_native_id(), []
+    for task in Path("/proc/self/task").iterdir():
+        if int(task.name) != main:
+            seen.append((task / "stat").read_text().rpartition(")")[2].split()[0])
+    return seen
+
+def becomes(spinning):
+    until = time.monotonic() + 20
+    while time.monotonic() < until:
+        numbers.add_(1)
+        time.sleep(0.01)
+        # Twice, because a thread that follows the load runs for a moment as well.
+        if all(("R" in states()) == spinning for _ in "12"):
+            return True
+    return False
+
+found = {"before": becomes(True)}
+with thread_waiting.waiting_by_load(2):
+    found["quiet"] = becomes(True)
+    others = 1.0
+    found["crowded"] = becomes(False)
+    others = 0.0
+    found["quiet again"] = becomes(True)
+    others = 1.0
+    found["crowded again"] = becomes(False)
+found["after"] = becomes(True)
+sys.stdout.write(json.dumps(found))
+sys.stdout.flush()
+os._exit(0)  # without waiting for the thread that spins
 """
 
 
@@ -29,50 +87,84 @@ def before_torch(monkeypatch):
 @pytest.mark.usefixtures("before_torch")
 def test_other_variables_leave_the_waiting_to_us():
     environment = {"OMP_NUM_THREADS": "2", "HOME": "/root"}
-    spin_briefly(environment)
-    assert environment == {"OMP_NUM_THREADS": "2", "HOME": "/root"} | brief_spinning(read_cpu())
+    spin_long(environment)
+    assert environment == {"OMP_NUM_THREADS": "2", "HOME": "/root"} | LONG_SPINNING
+    assert spins_long(environment)
 
 
 @pytest.mark.usefixtures("before_torch")
 @pytest.mark.parametrize("name", CHOSEN_BY_USERS)
 def test_what_a_user_chose_stays(name):
     environment = {name: "active"}
-    spin_briefly(environment)
+    spin_long(environment)
     assert environment == {name: "active"}
-
-
-@pytest.mark.parametrize(
-    ("cpu", "spins"),
-    [
-        (ZEN_4, "6000"),
-        (Cpu("AuthenticAMD", 26, frozenset()), "1000"),
-        (Cpu("GenuineIntel", 25, frozenset()), "1000"),
-        (Cpu(None, None, frozenset()), "1000"),
-    ],
-)
-def test_spins_depend_on_the_kind_of_cpu(cpu, spins):
-    assert brief_spinning(cpu) == {"GOMP_SPINCOUNT": spins, "KMP_BLOCKTIME": "1"}
+    assert not spins_long(environment)
 
 
 def test_users_can_choose_what_we_set():
-    assert set(brief_spinning(ZEN_4)) < set(CHOSEN_BY_USERS)
+    assert set(LONG_SPINNING) < set(CHOSEN_BY_USERS)
 
 
 def test_after_torch_nothing_changes(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", sys)
     environment: dict[str, str] = {}
-    spin_briefly(environment)
+    spin_long(environment)
     assert environment == {}
+    assert not spins_long(environment)
+
+
+@pytest.mark.skipif(gnu_openmp() is None, reason="torch does not compute with GNU's OpenMP")
+def test_threads_spin_while_there_are_cores_and_sleep_beside_other_programs():
+    environment = {name: os.environ[name] for name in os.environ.keys() - set(CHOSEN_BY_USERS)}
+    result = subprocess.run(
+        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True,
+        env=environment,
+    )  # fmt: skip
+    states = ("before", "quiet", "crowded", "quiet again", "crowded again", "after")
+    assert json.loads(result.stdout) == dict.fromkeys(states, True)
+
+
+@pytest.mark.parametrize("variables", [{}, {**LONG_SPINNING, "OMP_WAIT_POLICY": "active"}])
+def test_what_a_user_chose_is_not_changed_by_load(monkeypatch, variables):
+    for name in CHOSEN_BY_USERS:
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    before = threading.enumerate()
+    with waiting_by_load(2):
+        assert threading.enumerate() == before
+
+
+def test_one_thread_is_not_followed(monkeypatch):
+    for name in CHOSEN_BY_USERS:
+        monkeypatch.delenv(name, raising=False)
+    for name, value in LONG_SPINNING.items():
+        monkeypatch.setenv(name, value)
+    before = threading.enumerate()
+    with waiting_by_load(1):
+        assert threading.enumerate() == before
+
+
+@pytest.mark.skipif(gnu_openmp() is None, reason="torch does not compute with GNU's OpenMP")
+def test_the_cost_of_waking_is_measured():
+    library = gnu_openmp()
+    assert library is not None
+    numbers = torch.ones(8)
+    assert 0 <= waking_microseconds(library, lambda: numbers.add_(1)) < 1e5
+    assert numbers.max() > 100
 
 
 @pytest.mark.parametrize(
     ("maps", "expected"),
     [
-        (MAPS, ["libgomp"]),
-        (MAPS + "7f-8f r-xp 0 fe:00 9   /opt/intel/libiomp5.so\n", ["libgomp", "libiomp5"]),
-        (MAPS.replace("libgomp.so.1", "libomp.so"), ["libomp"]),
-        ("", []),
-        (None, []),
+        (MAPS, {"libgomp": "/my env/torch/lib/libgomp.so.1"}),
+        (
+            MAPS + "7f-8f r-xp 0 fe:00 9   /opt/intel/libiomp5.so\n",
+            {"libgomp": "/my env/torch/lib/libgomp.so.1", "libiomp5": "/opt/intel/libiomp5.so"},
+        ),
+        (MAPS.replace("libgomp.so.1", "libomp.so"), {"libomp": "/my env/torch/lib/libomp.so"}),
+        ("", {}),
+        (None, {}),
     ],
 )
 def test_openmp_libraries_are_found_by_name(tmp_path, maps, expected):
@@ -82,7 +174,11 @@ def test_openmp_libraries_are_found_by_name(tmp_path, maps, expected):
     assert openmp_libraries(path) == expected
 
 
-def test_torch_has_loaded_an_openmp_library():
-    import torch
+def test_a_preloaded_library_is_not_gnus(tmp_path):
+    path = tmp_path / "maps"
+    path.write_text(MAPS + "7f-8f r-xp 0 fe:00 9   /opt/intel/libiomp5.so\n")
+    assert gnu_openmp(path) is None
 
+
+def test_torch_has_loaded_an_openmp_library():
     assert openmp_libraries() or not torch.backends.openmp.is_available()
