@@ -3,6 +3,7 @@
 Legend: lengths count the end of sentence; a "side" is source or target.
 """
 
+import bisect
 import itertools
 import math
 import threading
@@ -82,7 +83,7 @@ class BatchPlan:
         with self._lock:
             while batch_index >= self._first_batches[-1]:
                 self._count_another_epoch()
-        epoch_number = int(np.searchsorted(self._first_batches, batch_index, side="right")) - 1
+        epoch_number = bisect.bisect_right(self._first_batches, batch_index) - 1
         return epoch_number, batch_index - self._first_batches[epoch_number]
 
     def batches_of(self, epoch: int) -> range:
@@ -200,22 +201,67 @@ def cut_into_micro_batches(
 ) -> list[slice]:
     """Return slices that cut a batch into pieces of at most ``max_tokens`` on either side.
 
-    The pieces have about equal cost, counted in tokens of both sides. Their number is the smallest
-    multiple of ``multiple_of`` that is enough. If there are fewer pairs than pieces, some pieces
-    are empty. Raises UserError if a single pair is over the limit.
+    Their number is the smallest multiple of ``multiple_of`` with which this is possible. The pieces
+    have about equal cost, counted in tokens of both sides. If there are fewer pairs than pieces,
+    some pieces are empty. Raises UserError if a single pair is over the limit.
     """
     refuse_longer(max_tokens, source_lengths, target_lengths)
+    sides = [np.cumsum(lengths).tolist() for lengths in (source_lengths, target_lengths)]
     costs = np.cumsum(source_lengths + target_lengths)
-    needed = max(int(source_lengths.sum()), int(target_lengths.sum())) / max_tokens
-    num_pieces = multiple_of * max(1, math.ceil(needed / multiple_of))
-    while True:
-        pieces = _pieces_of_equal_cost(costs, num_pieces)
-        if all(
-            source_lengths[piece].sum() <= max_tokens and target_lengths[piece].sum() <= max_tokens
-            for piece in pieces
-        ):
-            return pieces
-        num_pieces += multiple_of
+    of_limits = [(side, max_tokens) for side in sides]
+    fewest = len(_longest_pieces(of_limits))
+    num_pieces = multiple_of * max(1, -(-fewest // multiple_of))
+    ends = _ends_of_equal_cost(costs, num_pieces)
+    if not _are_within(ends, of_limits):
+        ends = _ends_of_least_cost(costs.tolist(), of_limits, num_pieces)
+    return [slice(start, end) for start, end in itertools.pairwise([0, *ends])]
+
+
+def _ends_of_equal_cost(costs: Indices, num_pieces: int) -> list[int]:
+    targets = costs[-1] * np.arange(1, num_pieces) / num_pieces
+    return [*np.searchsorted(costs, targets).tolist(), len(costs)]
+
+
+def _ends_of_least_cost(
+    costs: list[int], of_limits: list[tuple[list[int], int]], num_pieces: int
+) -> list[int]:
+    """Return the ends of pieces within the limits whose most expensive one costs least."""
+    lowest, highest = costs[-1] // num_pieces, costs[-1]
+    while lowest < highest:
+        most = (lowest + highest) // 2
+        pieces = _longest_pieces([*of_limits, (costs, most)])
+        lowest, highest = (most + 1, highest) if len(pieces) > num_pieces else (lowest, most)
+    ends = _longest_pieces([*of_limits, (costs, highest)])
+    return ends + [len(costs)] * (num_pieces - len(ends))
+
+
+def _longest_pieces(of_limits: list[tuple[list[int], int]]) -> list[int]:
+    """Return the ends of pieces that are as long as the limits allow.
+
+    ``of_limits`` are running sums, each with the most by which it may rise within a piece, unless
+    the piece is a single pair.
+    """
+    ends, start, num_pairs = [], 0, len(of_limits[0][0])
+    while start < num_pairs:
+        before = [sums[start - 1] if start else 0 for sums, _ in of_limits]
+        start = max(
+            start + 1,
+            min(
+                bisect.bisect_right(sums, first + limit, start)
+                for (sums, limit), first in zip(of_limits, before, strict=True)
+            ),
+        )
+        ends.append(start)
+    return ends
+
+
+def _are_within(ends: list[int], of_limits: list[tuple[list[int], int]]) -> bool:
+    return all(
+        sums[end - 1] - (sums[start - 1] if start else 0) <= limit
+        for start, end in itertools.pairwise([0, *ends])
+        if end > start
+        for sums, limit in of_limits
+    )
 
 
 def refuse_longer(max_tokens: int, *sides: Indices | Lengths) -> None:
@@ -226,9 +272,3 @@ def refuse_longer(max_tokens: int, *sides: Indices | Lengths) -> None:
             f"one sentence pair has {longest:,} tokens, more than --max-tokens-per-device "
             f"{max_tokens:,}; raise it or lower data.max_length."
         )
-
-
-def _pieces_of_equal_cost(costs: Indices, num_pieces: int) -> list[slice]:
-    targets = costs[-1] * np.arange(1, num_pieces) / num_pieces
-    ends = [0, *np.searchsorted(costs, targets).tolist(), len(costs)]
-    return [slice(start, end) for start, end in itertools.pairwise(ends)]

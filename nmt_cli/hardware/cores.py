@@ -4,14 +4,15 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
-from nmt_cli.hardware.system_files import SYSTEM, read_system_file
+from nmt_cli.hardware.control_groups import cpu_limit
+from nmt_cli.hardware.system_files import SYSTEM
 
 
 class Cores(NamedTuple):
     """How many cores this process may use."""
 
     allowed: int
-    quota: float | None = None  # CPU seconds a second, where a control group limits them
+    quota: float | None = None  # CPU seconds a second, where control groups limit them
 
     @property
     def usable(self) -> float:
@@ -20,22 +21,10 @@ class Cores(NamedTuple):
 
 
 def cores(system: Path = SYSTEM) -> Cores:
-    """Return what the process's affinity and control group allow."""
-    return Cores(len(os.sched_getaffinity(0)), _quota(system))
+    """Return what the process's affinity and control groups allow."""
+    return Cores(len(os.sched_getaffinity(0)), cpu_limit(system))
 
 
 def threads_of_each(num_workers: int) -> int:
     """Return how many threads each of ``num_workers`` uses when all share these cores equally."""
     return max(1, cores().allowed // num_workers)
-
-
-def _quota(system: Path) -> float | None:
-    """Return the CPU seconds a second that the control group allows; None without a limit."""
-    groups = system / "sys/fs/cgroup"
-    words = read_system_file(groups / "cpu.max").split() or [
-        *read_system_file(groups / "cpu/cpu.cfs_quota_us").split(),
-        *read_system_file(groups / "cpu/cpu.cfs_period_us").split(),
-    ]
-    if len(words) != 2 or not all(word.isdecimal() for word in words):  # "max", or -1
-        return None
-    return round(int(words[0]) / int(words[1]), 2)

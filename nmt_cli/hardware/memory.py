@@ -4,23 +4,19 @@ import ctypes
 import os
 import traceback
 from collections.abc import Callable
-from pathlib import Path
 
 import torch
 
 from nmt_cli.costs.memory import BYTES_OF_FP32, activation_bytes_per_token
 from nmt_cli.costs.parameters import count_parameters
 from nmt_cli.errors import means_full_memory
+from nmt_cli.hardware.control_groups import memory_limit
 from nmt_cli.model.cpu_attention import MAX_KEYS
 from nmt_cli.recipe.model_config import ModelConfig
 
 MAX_TOKENS_ON_CPU = 8_192  # larger products are not faster
 SHARE_OF_CPU_MEMORY = 1 / 3
 SHARE_OF_GPU_MEMORY = 0.8
-CGROUP_LIMITS = (
-    Path("/sys/fs/cgroup/memory.max"),
-    Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
-)
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # malloc.h
 # The types that is_out_of_memory distinguishes; a RuntimeError may have another cause.
 MEMORY_ERRORS = (RuntimeError, MemoryError)
@@ -112,11 +108,7 @@ def give_up_memory_of(error: BaseException) -> None:
 
 
 def allowed_memory() -> int:
-    """Return the bytes this process may use: RAM, or what its control group allows."""
+    """Return the bytes this process may use: RAM, or what its control groups allow."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    for path in CGROUP_LIMITS:
-        try:
-            memory = min(memory, int(path.read_text()))
-        except (OSError, ValueError):
-            continue  # no such control group, or its value is "max"
-    return memory
+    limit = memory_limit()
+    return memory if limit is None else min(memory, limit)

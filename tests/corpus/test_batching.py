@@ -1,3 +1,6 @@
+import math
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -138,6 +141,28 @@ def test_weights_repeat_whole_corpora_and_a_share(lengths):
     assert (shares[0] != shares[1]).any()  # another share each epoch
 
 
+class CountedReads(Sequence[int]):
+    """A sequence that counts how many of its items are read."""
+
+    def __init__(self, items):
+        self.items, self.reads = items, 0
+
+    def __len__(self):
+        return len(self.items)
+
+    def __getitem__(self, index):
+        self.reads += 1
+        return self.items[index]
+
+
+def test_a_batch_is_found_without_reading_of_every_epoch_before(lengths, monkeypatch):
+    plan = BatchPlan(lengths[0], lengths[1], tokens_per_step=500, seed=1)
+    of_epochs = CountedReads(range(0, 7 * 4096 + 1, 7))
+    monkeypatch.setattr(plan, "_first_batches", of_epochs)
+    assert plan.locate(7 * 3000 + 5) == (3000, 5)
+    assert of_epochs.reads <= 20
+
+
 def test_a_pair_longer_than_a_step_is_refused():
     lengths = np.array([3, 30], dtype=np.uint16)
     with pytest.raises(UserError, match=r"has 30 tokens, more than training\.tokens_per_step 20;"):
@@ -165,3 +190,55 @@ def test_micro_batches_are_few_and_balanced(lengths):
     assert len(pieces) <= max(source.sum(), target.sum()) / 1_000 + 2
     costs = [(source[piece] + target[piece]).sum() for piece in pieces]
     assert max(costs) < 1.15 * min(costs)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(1, 40), st.integers(1, 40)), min_size=1, max_size=25),
+    st.integers(40, 90),
+    st.integers(1, 3),
+)
+def test_micro_batches_are_as_few_as_possible_and_the_dearest_costs_little(
+    pairs, max_tokens, multiple_of
+):
+    source, target = np.array(pairs, dtype=np.int64).T
+    pieces = cut_into_micro_batches(source, target, max_tokens, multiple_of)
+    costs = [(source[piece] + target[piece]).sum() for piece in pieces]
+    least = least_costs_of_the_dearest(source, target, max_tokens)
+    assert len(pieces) == next(
+        number
+        for number in range(multiple_of, multiple_of * len(pairs) + 1, multiple_of)
+        if min(least[: number + 1]) < math.inf
+    )
+    equal = (source + target).sum() / len(pieces)
+    best = min(least[: len(pieces) + 1])
+    # Pieces of equal cost, where they fit, end within the pair that is on their border.
+    assert max(costs) == best or max(costs) <= equal + (source + target).max()
+
+
+def least_costs_of_the_dearest(source, target, max_tokens):
+    """Try every cut into n pieces; return the least cost of the dearest piece for each n."""
+    num_pairs = len(source)
+    least = [[math.inf] * (num_pairs + 1) for _ in range(num_pairs + 1)]  # [pieces][pairs]
+    least[0][0] = 0
+    for number in range(1, num_pairs + 1):
+        for end in range(1, num_pairs + 1):
+            for start in range(end):
+                sums = source[start:end].sum(), target[start:end].sum()
+                if max(sums) <= max_tokens:
+                    dearest = max(least[number - 1][start], sum(sums))
+                    least[number][end] = min(least[number][end], dearest)
+    return [of_pieces[num_pairs] for of_pieces in least]
+
+
+def test_no_sentence_can_be_longer_than_a_micro_batch_and_many_fill_it():
+    """At the limit of the longest sentence, pieces of equal cost would be half as many again."""
+    rng = np.random.default_rng(1)
+    source, target = (np.clip(rng.gamma(6.0, 2.2, 1_900).round(), 2, 40).astype(int) for _ in "st")
+    longest = int(max(source.max(), target.max()))
+    greedy, filled = 1, [0, 0]
+    for pair in zip(source.tolist(), target.tolist(), strict=True):
+        filled = [before + more for before, more in zip(filled, pair, strict=True)]
+        if max(filled) > longest:
+            greedy, filled = greedy + 1, list(pair)
+    assert len(cut_into_micro_batches(source, target, longest)) == greedy

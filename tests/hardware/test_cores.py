@@ -7,23 +7,6 @@ import pytest
 from nmt_cli.hardware.cores import Cores, cores, threads_of_each
 
 
-@pytest.mark.parametrize(
-    ("files", "quota"),
-    [
-        ({"cpu.max": "max 100000"}, None),
-        ({"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"}, None),
-        ({"cpu/cpu.cfs_quota_us": "50000", "cpu/cpu.cfs_period_us": "100000"}, 0.5),
-        ({}, None),
-    ],
-)
-def test_a_control_groups_share_of_cores_is_read(tmp_path, files, quota):
-    for name, text in files.items():
-        path = tmp_path / "sys/fs/cgroup" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text + "\n")
-    assert cores(tmp_path).quota == quota
-
-
 def test_a_quota_only_lowers_the_usable_cores():
     assert [Cores(4, quota).usable for quota in (None, 1.5, 6.0)] == [4, 1.5, 4]
 
