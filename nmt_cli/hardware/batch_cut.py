@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
+from nmt_cli import logs
+from nmt_cli.figures import GIBIBYTE, counted
 from nmt_cli.hardware.machine import Machine
-from nmt_cli.hardware.memory import default_max_tokens
+from nmt_cli.hardware.memory import allowed_memory, default_max_tokens, training_state_bytes
 from nmt_cli.launch import Worker
 from nmt_cli.recipe.schema import Recipe
+
+LimitedBy = Literal["estimate", "option", "full memory"]
+WHY: dict[LimitedBy, str] = {
+    "estimate": "what fits the memory",
+    "option": "--max-tokens-per-device",
+    "full memory": "lowered because memory was full",
+}
+# A limit of before that is smaller by less is used again, so that a resumed run draws the same
+# dropout although a GPU has a little more free memory.
+SHARE_TO_KEEP = 0.75
 
 
 class BatchCut(NamedTuple):
@@ -16,43 +28,78 @@ class BatchCut(NamedTuple):
 
     max_tokens: int  # of either side of a micro-batch
     multiple_of: int = 1  # divides the number of micro-batches; every rank then gets as many
-    is_limit_chosen: bool = False  # the user gave max_tokens, so training never changes it
+    limited_by: LimitedBy = "estimate"  # what max_tokens comes from
+
+    @property
+    def is_limit_chosen(self) -> bool:
+        """Whether the user gave ``max_tokens``, so that training never changes it."""
+        return self.limited_by == "option"
 
     def facts(self) -> dict[str, Any]:
         """Return the facts for a checkpoint: the random draws of dropout depend on them."""
         return {
             "max_tokens_per_device": self.max_tokens,
             "micro_batches_multiple_of": self.multiple_of,
+            "micro_batches_limited_by": self.limited_by,
         }
 
 
 def choose_cut(
     recipe: Recipe,
     vocabulary_size: int,
+    longest: int,
     machine: Machine,
     worker: Worker | None,
     max_tokens: int | None,
 ) -> BatchCut:
-    """Return the cut for one rank: at most ``max_tokens``, or if None an estimate of what fits."""
+    """Return the cut for one rank: at most ``max_tokens``, or if None an estimate of what fits.
+
+    The estimate is never below the ``longest`` sentence; a warning is logged if that may not fit.
+    """
     if max_tokens is not None:
-        return BatchCut(max_tokens, is_limit_chosen=True)
-    local_size = worker.local_size if worker is not None else 1
+        return BatchCut(max_tokens, limited_by="option")
+    processes = worker.local_size if worker is not None else 1
     fitting = default_max_tokens(
-        recipe.model, vocabulary_size, machine.device, recipe.training.tokens_per_step, local_size
+        recipe.model, vocabulary_size, machine.device, recipe.training.tokens_per_step, processes
     )
-    return BatchCut(fitting)
+    if fitting < longest and machine.device.type == "cpu":  # on a GPU a probe finds what fits
+        _warn_of_little_memory(recipe, vocabulary_size, fitting, longest, processes)
+    return BatchCut(max(fitting, longest))
+
+
+def _warn_of_little_memory(
+    recipe: Recipe, vocabulary_size: int, fitting: int, longest: int, processes: int
+) -> None:
+    state = training_state_bytes(recipe.model, vocabulary_size) / GIBIBYTE
+    share = f", shared by {processes} processes" if processes > 1 else ""
+    fewer = ", fewer --devices" if processes > 1 else ""
+    logs.warning(
+        f"{allowed_memory() / GIBIBYTE:.1f} GiB of memory are allowed{share}. Weights, gradient "
+        f"and Adam's moments take {state:.1f} GiB of each, which leaves room for micro-batches of "
+        f"about {counted(fitting, 'token')} a side; {longest:,} are used, the longest sentence. If "
+        f"the system ends training, choose a smaller model{fewer} or a lower data.max_length."
+    )
 
 
 def cut_as_before(cut: BatchCut, facts: Mapping[str, Any], num_ranks: int) -> BatchCut:
-    """Return the cut of the checkpoint with these ``facts``, as far as it can be used again.
+    """Return the cut of the checkpoint with these ``facts``, as far as it suits this machine.
 
-    A limit that the user chose stays, and so does one that is lower on this machine. The number of
-    micro-batches must be a multiple of ``num_ranks``.
+    Its limit is used again if it was an estimate and is about what fits here; a limit that the user
+    chose now comes first. The number of micro-batches must be a multiple of ``num_ranks``.
     """
     max_tokens, multiple_of = cut.max_tokens, num_ranks
-    if not cut.is_limit_chosen:
-        max_tokens = min(max_tokens, facts["max_tokens_per_device"])
-    before = facts.get("micro_batches_multiple_of", 1)
-    if before % num_ranks == 0:
-        multiple_of = before
+    before = facts["max_tokens_per_device"]
+    limited_by: LimitedBy = facts.get("micro_batches_limited_by", "estimate")
+    is_similar = SHARE_TO_KEEP * max_tokens <= before <= max_tokens
+    if limited_by == "estimate" and is_similar and not cut.is_limit_chosen:
+        max_tokens = before
+    elif before != max_tokens:
+        logs.info(
+            f"Micro-batches have at most {max_tokens:,} tokens a side ({WHY[cut.limited_by]}), "
+            f"before {before:,} ({WHY[limited_by]}). The sentences of each step stay the same; "
+            "rounding and the draws of dropout may not."
+        )
+    pieces = facts.get("micro_batches_multiple_of", 1)
+    if pieces % num_ranks == 0:
+        multiple_of = pieces
     return cut._replace(max_tokens=max_tokens, multiple_of=multiple_of)

@@ -15,7 +15,7 @@ from nmt_cli.model.cpu_attention import MAX_KEYS
 from nmt_cli.recipe.model_config import ModelConfig
 
 MAX_TOKENS_ON_CPU = 8_192  # larger products are not faster
-SHARE_OF_CPU_MEMORY = 1 / 3
+SHARE_OF_CPU_MEMORY = 1 / 3  # of what the weights leave
 SHARE_OF_GPU_MEMORY = 0.8
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # malloc.h
 # The types that is_out_of_memory distinguishes; a RuntimeError may have another cause.
@@ -53,18 +53,23 @@ def default_max_tokens(
 ) -> int:
     """Return the tokens of either side that one micro-batch may have on ``device``.
 
-    On a CPU, ``processes`` share the memory; on GPUs, each process has one of its own.
+    On a CPU, ``processes`` share the memory; on GPUs, each process has one of its own. Returns 0 if
+    not even the weights and what belongs to them fit.
     """
+    state = training_state_bytes(config, vocabulary_size)
     if device.type == "cuda":
-        memory = int(torch.cuda.mem_get_info(device)[0] * SHARE_OF_GPU_MEMORY)
+        left = int(torch.cuda.mem_get_info(device)[0] * SHARE_OF_GPU_MEMORY) - state
         limit = tokens_per_step
     else:
-        memory = int(allowed_memory() * SHARE_OF_CPU_MEMORY / processes)
+        left = int((allowed_memory() / processes - state) * SHARE_OF_CPU_MEMORY)
         limit = MAX_TOKENS_ON_CPU
-    # The weights, their gradient and two moments.
-    left = memory - 4 * BYTES_OF_FP32 * count_parameters(config, vocabulary_size).total
     fitting = left // activation_bytes_per_token(config, MAX_KEYS)
-    return max(1, min(limit, tokens_per_step, fitting))
+    return max(0, min(limit, tokens_per_step, fitting))
+
+
+def training_state_bytes(config: ModelConfig, vocabulary_size: int) -> int:
+    """Return the bytes of the weights, their gradient and two moments in each process."""
+    return 4 * BYTES_OF_FP32 * count_parameters(config, vocabulary_size).total
 
 
 def largest_that_runs(max_tokens: int, least: int, attempt: Callable[[int], None]) -> int:

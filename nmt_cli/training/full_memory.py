@@ -183,7 +183,7 @@ def gradient_within_memory(
         return gradient, cut
     max_tokens = max(max_tokens, longest)
     logs.warning(f"{text}; later batches are computed with at most {max_tokens:,}.")
-    return gradient, cut._replace(max_tokens=max_tokens)
+    return gradient, cut._replace(max_tokens=max_tokens, limited_by="full memory")
 
 
 def _is_shared(error: Exception, ranks: Ranks) -> bool:

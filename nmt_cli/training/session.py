@@ -130,9 +130,8 @@ def train(job: Job, worker: Worker | None = None) -> None:
     device = choose_rank_device(options.get("device", AUTO), worker)
     corpus = job.open_corpus(worker)
     machine = choose_machine(device, worker, options)
-    cut = choose_cut(
-        recipe, corpus.tokenizer.size, machine, worker, options.get("max_tokens_per_device")
-    )
+    max_tokens = options.get("max_tokens_per_device")
+    cut = choose_cut(recipe, corpus.tokenizer.size, corpus.longest, machine, worker, max_tokens)
     is_resumed = False
     with ExitStack() as stack:
         if worker is None or worker.rank == 0:

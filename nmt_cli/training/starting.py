@@ -78,7 +78,7 @@ def prepare_start(
     machine = agree_on_products(machine, facts)
     if facts is not None:
         state.cut = cut_as_before(state.cut, facts, ranks.size)
-        log_changes(facts, {**machine.facts(), **state.cut.facts()})
+        log_changes(facts, machine.facts())
     standing = Standing(recipe, corpus.tokenizer.size, plan, state)
     return Start(state, plan, standing, saved, machine)
 

@@ -1,36 +1,106 @@
 import pytest
+import torch
 
-from nmt_cli.hardware.batch_cut import BatchCut, cut_as_before
+from nmt_cli import logs
+from nmt_cli.hardware import batch_cut, memory
+from nmt_cli.hardware.batch_cut import BatchCut, choose_cut, cut_as_before
+from nmt_cli.hardware.machine import Machine
+from nmt_cli.launch import Worker
+from nmt_cli.recipe.reader import read_recipe
+
+CPU = Machine(torch.device("cpu"), "fp32")
 
 
-def facts(max_tokens=100, multiple_of=1):
-    return {"max_tokens_per_device": max_tokens, "micro_batches_multiple_of": multiple_of}
+@pytest.fixture(autouse=True)
+def not_quiet():
+    logs.configure(quiet=False)
+    yield
+    logs.configure(quiet=True)
+
+
+def facts(max_tokens=100, multiple_of=1, limited_by="estimate"):
+    return {
+        "max_tokens_per_device": max_tokens,
+        "micro_batches_multiple_of": multiple_of,
+        "micro_batches_limited_by": limited_by,
+    }
 
 
 @pytest.mark.parametrize(
     ("before", "ranks", "expected"),
     [
         (facts(), 1, (100, 1)),
-        (facts(max_tokens=60), 1, (60, 1)),
+        (facts(max_tokens=80), 1, (80, 1)),  # about what fits here: the same draws of dropout
+        (facts(max_tokens=60), 1, (100, 1)),  # this machine holds more
         (facts(max_tokens=200), 1, (100, 1)),  # this machine holds less
+        (facts(max_tokens=80, limited_by="full memory"), 1, (100, 1)),  # tried again
+        (facts(max_tokens=80, limited_by="option"), 1, (100, 1)),  # not given again
         (facts(multiple_of=4), 2, (100, 4)),  # the same pieces, two for each rank
         (facts(multiple_of=4), 1, (100, 4)),
         (facts(multiple_of=4), 3, (100, 3)),
         (facts(multiple_of=2), 4, (100, 4)),
-        ({"max_tokens_per_device": 60}, 2, (60, 2)),  # an older checkpoint
+        ({"max_tokens_per_device": 80}, 2, (80, 2)),  # an older checkpoint
+        ({"max_tokens_per_device": 5}, 1, (100, 1)),
     ],
 )
-def test_batches_are_cut_as_before_where_that_is_possible(before, ranks, expected):
+def test_batches_are_cut_as_before_where_that_suits_the_machine(before, ranks, expected, capsys):
     found = cut_as_before(BatchCut(100), before, ranks)
     assert (found.max_tokens, found.multiple_of) == expected
+    changed = before["max_tokens_per_device"] != found.max_tokens
+    assert capsys.readouterr().err.count("\n") == changed
 
 
-def test_a_limit_that_the_user_chose_stays():
-    chosen = BatchCut(100, is_limit_chosen=True)
-    assert cut_as_before(chosen, facts(max_tokens=60), 1) == chosen
-    assert cut_as_before(BatchCut(30, is_limit_chosen=True), facts(), 1).max_tokens == 30
+@pytest.mark.parametrize(
+    ("limited_by", "reason"),
+    [
+        ("full memory", "lowered because memory was full"),
+        ("option", "--max-tokens-per-device"),
+        ("estimate", "what fits the memory"),
+    ],
+)
+def test_another_limit_is_reported_with_its_reason(limited_by, reason, capsys):
+    cut_as_before(BatchCut(100), facts(max_tokens=50, limited_by=limited_by), 1)
+    assert (
+        "Micro-batches have at most 100 tokens a side (what fits the memory), "
+        f"before 50 ({reason})."
+    ) in capsys.readouterr().err
+
+
+def test_a_limit_that_the_user_chose_stays(capsys):
+    chosen = BatchCut(100, limited_by="option")
+    assert cut_as_before(chosen, facts(max_tokens=80), 1) == chosen
+    assert "(--max-tokens-per-device), before 80 (" in capsys.readouterr().err
+    assert cut_as_before(BatchCut(30, limited_by="option"), facts(), 1).max_tokens == 30
 
 
 def test_a_checkpoint_keeps_what_the_next_session_needs():
-    cut = BatchCut(30, multiple_of=4)
+    cut = BatchCut(90, multiple_of=4)
     assert cut_as_before(BatchCut(100), cut.facts(), 2) == cut
+
+
+@pytest.mark.parametrize(
+    ("name", "gibibytes", "processes", "is_enough"),
+    [
+        ("big", 64, 8, True),
+        ("big", 8, 1, True),
+        ("base", 4, 1, True),
+        ("big", 4, 1, False),
+        ("big", 16, 8, False),
+    ],
+)
+def test_the_longest_sentence_always_fits_a_micro_batch(
+    monkeypatch, capsys, name, gibibytes, processes, is_enough
+):
+    for module in (memory, batch_cut):
+        monkeypatch.setattr(module, "allowed_memory", lambda: gibibytes << 30)
+    recipe = read_recipe(name).recipe
+    worker = Worker(0, processes, 0, processes, "launch", 0, None) if processes > 1 else None
+    cut = choose_cut(recipe, 37_000, 600, CPU, worker, None)
+    assert cut.max_tokens > 600 if is_enough else cut.max_tokens == 600
+    assert not cut.is_limit_chosen
+    stderr = capsys.readouterr().err
+    assert (not stderr) == is_enough
+    if not is_enough:
+        assert stderr.startswith(f"Warning: {gibibytes}.0 GiB of memory are allowed")
+        assert "600 are used, the longest sentence." in stderr
+        assert ("fewer --devices" in stderr) == (processes > 1)

@@ -79,7 +79,7 @@ def test_a_batch_that_meets_a_full_memory_is_cut_and_computed_again(
 ):
     expected, _ = train(toy, tmp_path / "expected")
     tried = limit_memory(monkeypatch, gradient_module, 70)
-    cut = ONE_PIECE._replace(is_limit_chosen=is_limit_chosen)
+    cut = ONE_PIECE._replace(limited_by="option" if is_limit_chosen else "estimate")
     found, error = train(toy, tmp_path / "found", cut=cut)
     assert error is None
     assert torch.allclose(weights_of(found), weights_of(expected), atol=1e-5)
@@ -430,7 +430,7 @@ def test_on_a_gpu_the_micro_batches_are_made_to_fit(monkeypatch):
 
 
 def test_a_limit_that_the_user_chose_is_never_changed(monkeypatch):
-    chosen = ONE_PIECE._replace(is_limit_chosen=True)
+    chosen = ONE_PIECE._replace(limited_by="option")
     assert probe(chosen, 200, [], monkeypatch) == 120
     with pytest.raises(UserError, match=r"--max-tokens-per-device 120 does not fit .* 30, which"):
         probe(chosen, 40, [], monkeypatch)
