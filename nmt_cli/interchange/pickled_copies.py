@@ -1,8 +1,9 @@
-"""Refuses pickles that copy what they hold, so that memory is bounded by the size of the file.
+"""Refuses pickles that copy what they hold, so that the size of the file bounds memory and time.
 
 A set that is made of a list holds all of its items again, and so does what gets the attributes of
 another object. A pickle of a few bytes could do so any number of times with the same list; those
-that programs write do it once.
+that programs write do it once. A tuple that holds the same tuple twice, which does so again, takes
+time exponential in its depth where it is a key of a dictionary: Python hashes each part anew.
 """
 
 import pickletools
@@ -12,6 +13,7 @@ from typing import Any
 PUTS, GETS = {"BINPUT", "LONG_BINPUT", "PUT"}, {"BINGET", "LONG_BINGET", "GET"}
 MARK = pickletools.markobject
 SETS = ("__builtin__ set", "builtins set")
+MOST_TUPLES = 1000  # in a tuple, each as often as it is reached; programs write about ten
 COPYING = (*SETS, "collections OrderedDict", "collections defaultdict", "collections Counter")
 
 
@@ -21,6 +23,11 @@ class _Value:
     def __init__(self, kind: Any, parts: Sequence["_Value"] = ()) -> None:
         self.kind, self.parts = kind, parts
         self.is_copied = False
+        self.num_tuples = 0
+        if kind is pickletools.pytuple:
+            self.num_tuples = 1 + sum(part.num_tuples for part in parts)
+        if self.num_tuples > MOST_TUPLES:
+            raise ValueError("a tuple holds the same tuples too often")
 
     def copy(self) -> None:
         """Note that the value is copied. Raises ValueError if it was already."""

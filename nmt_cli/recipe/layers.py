@@ -161,14 +161,20 @@ def parse_value(text: str) -> Tree:
 
 
 def _put(tree: Tree, path: KeyPath, parsed: Tree) -> None:
+    """Set the value at ``path``; it replaces what an earlier override set there or above."""
     section = tree.value
-    for step in path[:-1]:
-        section = section.setdefault(step, {})
-        if not isinstance(section, dict):
-            break
-    if not isinstance(section, dict) or path[-1] in section:
-        tree.findings.append(Finding(ON_COMMAND_LINE, dotted(path), "is set twice"))
-        return
+    for length, step in enumerate(path[:-1], 1):
+        inside = section.setdefault(step, {})
+        if isinstance(inside, list):
+            given = dotted(path[:length])
+            problem = f"is an entry of {given}, which another --set gives; write it there"
+            tree.findings.append(Finding(ON_COMMAND_LINE, dotted(path), problem))
+            return
+        if not isinstance(inside, dict):
+            inside = section[step] = {}
+        section = inside
+    for replaced in [place for place in tree.places if place[: len(path)] == path]:
+        del tree.places[replaced]
     section[path[-1]] = parsed.value
     for length in range(1, len(path)):
         tree.places.setdefault(path[:length], ON_COMMAND_LINE)

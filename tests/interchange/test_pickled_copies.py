@@ -50,6 +50,22 @@ def test_weights_that_are_copied_again_and_again_are_refused(tmp_path, monkeypat
         read_tensors(tmp_path)
 
 
+@pytest.mark.parametrize("depth", [12, 40, 4000])
+def test_a_key_of_nested_tuples_is_refused_at_once(tmp_path, monkeypatch, depth):
+    nested = b")" + b"q\x010h\x01h\x01\x86" * depth  # each holds the one before twice
+    content = b"\x80\x02}" + nested + b"K\x01s."
+    with pytest.raises(ValueError, match="holds the same tuples too often"):
+        refuse_copies(content)
+    zipped(tmp_path / "model.pt", content)
+    monkeypatch.setattr(torch, "load", lambda *arguments, **options: pytest.fail("it was loaded"))
+    with pytest.raises(DamagedError):
+        read_checkpoint(tmp_path / "model.pt")
+
+
+def test_many_tuples_side_by_side_are_no_nested_ones():
+    refuse_copies(pickle.dumps({("a", (number, ("b",))): number for number in range(2000)}, 2))
+
+
 def test_what_torch_saves_copies_nothing():
     module = torch.nn.Linear(2, 2)
     contents: list[Any] = [{"a": set()}, {"a": {"one"}, "b": {"a", "b"}, "c": module.state_dict()}]

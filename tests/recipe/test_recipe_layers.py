@@ -125,11 +125,30 @@ def test_overrides_are_taken():
     assert str(recipe.data.prepared) == "@x/=y"
 
 
-def test_the_same_override_twice_is_refused():
-    assert problems_of("quickstart", ["training.seed=1", "training.seed=2"]) == [
-        "--set: training.seed: is set twice"
+def test_of_several_overrides_of_a_key_the_last_one_counts():
+    def test_of(*overrides):
+        test = read_recipe("quickstart", overrides).recipe.data.test
+        return test and (str(test.source), str(test.target))
+
+    seeds = [f"training.seed={seed}" for seed in (3, 1, 2)]
+    assert read_recipe("quickstart", seeds).recipe.training.seed == 2
+    assert test_of("data.test=", "data.test.source=x", "data.test.target=y") == ("x", "y")
+    assert test_of("data.test.source=x", "data.test=") is None
+    assert test_of("data.test.source=x", "data.test={source: a, target: b}") == ("a", "b")
+    assert test_of("data.test={source: a, target: b}", "data.test.source=x") == ("x", "b")
+    wrong = ["training.seed=no", "model={d_ff: 8, d_modle: 2}", "model={d_ff: 8}"]
+    assert len(problems_of("quickstart", wrong)) == 1
+    assert read_recipe("quickstart", [*wrong, "training.seed=7"]).recipe.model.d_ff == 8
+
+
+def test_an_entry_of_a_list_that_another_override_gives_is_refused():
+    overrides = ["data.train=[{source: a, target: b}]", "data.train.0.weight=2"]
+    assert problems_of("quickstart", overrides) == [
+        "--set: data.train.0.weight: is an entry of data.train, which another --set gives; write "
+        "it there"
     ]
-    assert "is set twice" in problems_of("quickstart", ["data.test=", "data.test.source=x"])[0]
+    (corpus,) = read_recipe("quickstart", overrides[::-1]).recipe.data.train
+    assert (str(corpus.source), corpus.weight) == ("a", 1)
 
 
 def test_an_override_names_an_entry_of_a_list_by_its_number(write):
