@@ -1,9 +1,12 @@
 """When checkpoints are saved, and what a full disk or a full memory does to that."""
 
+import hashlib
+import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any, Literal, NamedTuple
 
 from nmt_cli import logs
@@ -22,6 +25,7 @@ from nmt_cli.recipe.schema import Recipe
 from nmt_cli.runs.checkpoint import TrainingState, prune, save_checkpoint
 
 MAX_FAILED_SAVES = 3
+SAMPLE_BYTES = 16 << 20  # that are written to estimate the time of a save
 
 CheckpointKind = Literal["regular", "final", "safety"]
 
@@ -87,6 +91,28 @@ class Saver:
         self._num_failed_in_a_row = 0
         self._last = new
         return time.monotonic() - started
+
+    def estimated_seconds(self) -> float:
+        """Return about how long a save takes, from its bytes and the rate of writing some of them.
+
+        Returns 0 on ranks that save nothing, and if nothing can be written.
+        """
+        if not self._machine.ranks.is_main:
+            return 0.0
+        state = self._state
+        weights = sum(parameter.nbytes for parameter in state.model.parameters())
+        num_bytes = weights * (3 + (state.average is not None))  # with Adam's moments
+        sample = bytes(min(num_bytes, SAMPLE_BYTES))
+        started = time.monotonic()
+        try:
+            with TemporaryFile(dir=self._run_dir) as stream:
+                stream.write(sample)
+                stream.flush()
+                os.fsync(stream.fileno())
+                hashlib.sha256(sample)  # of the manifest
+        except OSError:
+            return 0.0
+        return (time.monotonic() - started) * num_bytes / max(1, len(sample))
 
     @contextmanager
     def saving_before_failure(self, where: str) -> Iterator[None]:

@@ -1,9 +1,12 @@
 """Checks that text, recipe, precision and weights are the same on every rank."""
 
 import hashlib
+from collections import Counter
+from pathlib import Path
 
 from nmt_cli.corpus.binarized import PreparedCorpus
 from nmt_cli.errors import UserError
+from nmt_cli.figures import counted
 from nmt_cli.hardware.machine import Machine
 from nmt_cli.hardware.ranks import Ranks
 from nmt_cli.model.transformer import Transformer
@@ -20,14 +23,40 @@ def require_same_training(recipe: Recipe, corpus: PreparedCorpus, machine: Machi
     _require_same(machine.ranks, machine.precision, "--precision")
 
 
-def require_same_weights(model: Transformer, ranks: Ranks, step: int) -> None:
-    """Raise UserError if the ranks' weights differ in a single bit."""
+def require_same_weights(
+    model: Transformer, ranks: Ranks, step: int, saved_step: int, run_dir: Path
+) -> None:
+    """Raise UserError if the ranks' weights differ in a single bit.
+
+    The message names the checkpoint of ``saved_step``, the newest one in ``run_dir``.
+    """
     if ranks.size == 1:
         return
     digest = hashlib.sha256()
     for parameter in model.parameters():
         digest.update(parameter.detach().cpu().numpy().tobytes())
-    _require_same(ranks, digest.hexdigest(), f"weights at step {step:,}")
+    digests = ranks.gather(digest.hexdigest())
+    (common, _), *others = Counter(digests).most_common()
+    if not others:
+        return
+    groups = " and of ".join(
+        f"{counted(len(group), 'rank')} ({', '.join(map(str, group))})"
+        for group in (
+            [rank for rank, found in enumerate(digests) if (found == common) == is_common]
+            for is_common in (True, False)
+        )
+    )
+    continued = (
+        f"Step {saved_step:,} in {run_dir} was the same on all ranks: run the same command with "
+        "--resume to continue from it."
+        if saved_step
+        else "Nothing is saved yet: run the same command again."
+    )
+    raise UserError(
+        f"the weights of {groups} differ at step {step:,}, though all added the same gradients: a "
+        "device, its memory or a library computed wrong numbers. Find and repair it, or leave its "
+        f"machine out. {continued}"
+    )
 
 
 def _require_same(ranks: Ranks, value: object, what: str) -> None:

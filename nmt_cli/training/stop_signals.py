@@ -11,7 +11,7 @@ from nmt_cli.signals import STOPPING, handled
 
 MAX_TIME = "--max-time"
 REASONS = (*(number.name for number in STOPPING), MAX_TIME)
-SPARE = 1.5  # times the longest step and the longest save are left before the deadline
+SPARE = 1.5  # times a save and a step, or a window of validation, are left before the deadline
 
 
 class StopRequest:
@@ -33,14 +33,31 @@ class StopRequest:
         self.agreed: str | None = None
         self._deadline, self._max_time = deadline, max_time
         self._second_interrupt_ends = second_interrupt_ends
-        self._needed = {"step": 0.0, "save": 0.0}  # seconds, the longest so far
+        self._needed = dict[str, float]()  # seconds, the longest so far
 
     def __bool__(self) -> bool:
-        if self.reason is None and self._deadline is not None:
-            needed = SPARE * sum(self._needed.values())
-            if time.monotonic() + needed >= self._deadline:
-                self.reason = MAX_TIME
+        if self.reason is None and not self._has_time_for("step", "window"):
+            self.reason = MAX_TIME
         return self.reason is not None
+
+    @property
+    def has_deadline(self) -> bool:
+        """Whether training has to be saved by a certain time."""
+        return self._deadline is not None
+
+    def has_time_to_validate(self) -> bool:
+        """Return whether a validation will end in time, as far as an earlier one shows it."""
+        return not self.has_deadline or (
+            "validation" in self._needed and self._has_time_for("validation")
+        )
+
+    def _has_time_for(self, *alternatives: str) -> bool:
+        """Return whether the longest of the alternatives and a save end before the deadline."""
+        if self._deadline is None:
+            return True
+        needed = self._needed.get("save", 0.0)
+        needed += max(self._needed.get(what, 0.0) for what in alternatives)
+        return time.monotonic() + SPARE * needed < self._deadline
 
     @property
     def why(self) -> str:
@@ -50,8 +67,8 @@ class StopRequest:
         return self.agreed or "a request"
 
     def note_seconds(self, what: str, seconds: float) -> None:
-        """Note the seconds of a "step" or a "save", which must be left before the deadline."""
-        self._needed[what] = max(self._needed[what], seconds)
+        """Note the seconds of a "step", "save", "validation", or "window" of its text."""
+        self._needed[what] = max(self._needed.get(what, 0.0), seconds)
 
     def flags(self) -> list[float]:
         """Return this rank's request as numbers, which are then summed over the ranks."""

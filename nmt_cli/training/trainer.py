@@ -15,7 +15,7 @@ from nmt_cli.errors import InterruptedTrainingError
 from nmt_cli.file_names import METRICS
 from nmt_cli.recipe.schema import Recipe
 from nmt_cli.runs.metrics_log import MetricsLog
-from nmt_cli.runs.saving import Saver
+from nmt_cli.runs.saving import CheckpointKind, Saver
 from nmt_cli.training.agreement import require_same_weights
 from nmt_cli.training.best import count_validation
 from nmt_cli.training.divergence import count_skipped
@@ -46,6 +46,7 @@ class Trainer:
         self._saver = Saver(run_dir, recipe, corpus, machine, start.state, start.saved)
         self._utilization = UtilizationMeter(recipe.model, corpus.tokenizer.size, machine)
         self._metrics: MetricsLog | None = None  # the main rank's
+        self._compared_step = start.state.progress.step  # its weights are the same on all ranks
 
     def train(self, stop: StopRequest) -> None:
         """Train until the recipe's end, which is measured and saved.
@@ -61,6 +62,8 @@ class Trainer:
         batches = self._batches()
         self.state.model.train()
         self.state.optimizer.make_moments()
+        if stop.has_deadline:
+            stop.note_seconds("save", self._saver.estimated_seconds())
         max_steps = self._recipe.training.max_steps
         with logs.progress("train", "steps", max_steps, progress.step) as bar:
             self._validate_and_save_if_due(stop)  # what a stop of the last session left undone
@@ -144,21 +147,41 @@ class Trainer:
         step = self.state.progress.step
         if step == 0:
             return
-        improved = self._validate(stop) if self.standing.is_validation_due() else False
+        improved = False
+        if self.standing.is_validation_due():
+            if not self._machine.ranks.from_main(stop.has_time_to_validate()):
+                # Then a validation that takes too long loses nothing.
+                is_due = self.standing.is_checkpoint_due()
+                self._save("regular" if is_due else "safety", stop)
+            improved = self._validate(stop)
         ended = self.standing.is_finished()  # validation may have used up the patience
+        if self.standing.is_checkpoint_due():
+            self._save("regular", stop, forgiving=not ended)
+        elif ended:
+            self._save("final", stop, forgiving=False)
+        elif improved:
+            self._save("safety", stop)
+
+    def _save(self, kind: CheckpointKind, stop: StopRequest, *, forgiving: bool = True) -> None:
+        """Save the step if its weights are the same on all ranks."""
+        step = self.state.progress.step
         with self._saver.saving_before_failure(f"while step {step:,} was saved"):
-            if self.standing.is_checkpoint_due():
-                seconds = self._saver.save("regular", forgiving=not ended)
-            elif ended:
-                seconds = self._saver.save("final", forgiving=False)
-            else:
-                seconds = self._saver.save("safety") if improved else None
+            self._require_same_weights()
+            seconds = self._saver.save(kind, forgiving=forgiving)
         stop.note_seconds("save", seconds or 0.0)
+
+    def _require_same_weights(self) -> None:
+        step, ranks = self.state.progress.step, self._machine.ranks
+        if step > self._compared_step:
+            saved_step = self._saver.last.step
+            require_same_weights(self.state.model, ranks, step, saved_step, self.run_dir)
+            self._compared_step = step
 
     def _validate(self, stop: StopRequest) -> bool:
         """Measure on the validation text; return whether it was the best so far."""
         state, progress = self.state, self.state.progress
         model, average = state.model, state.average
+        started = time.monotonic()
         with self._saver.saving_before_failure(f"while step {progress.step:,} was validated"):
             with average.in_place_of(model) if average is not None else nullcontext():
                 validation = self._validator.validate(
@@ -167,7 +190,8 @@ class Trainer:
             model.train()
             if validation is None:
                 return False
-            require_same_weights(model, self._machine.ranks, progress.step)
+            self._require_same_weights()
+        stop.note_seconds("validation", time.monotonic() - started)
         divergence = self.standing.divergence_at(validation.nll)
         if divergence is not None:
             validation = validation._replace(quality=None)
@@ -193,6 +217,7 @@ class Trainer:
     def _leave(self, reason: str) -> NoReturn:
         step = self.state.progress.step
         if step > 0 and self._saver.last.step != step:
+            self._require_same_weights()
             self._saver.save("safety", forgiving=False)
         self._machine.ranks.wait_for_main()  # the message is true only once the main rank has saved
         saved = f"it was saved in {self.run_dir}" if step > 0 else "there was nothing to save yet"

@@ -1,6 +1,8 @@
 """Loss, perplexity, and BLEU or F1 on the validation text."""
 
 import math
+import time
+from collections.abc import Sequence
 from functools import partial
 from itertools import zip_longest
 from typing import NamedTuple
@@ -121,19 +123,27 @@ class Validator:
         """
         totals = np.zeros(3)
         cuts = 0
-        for index, tokens in machine.ranks.share(self._micro_batches(max_tokens)):
-            if stop:
-                break
-            whole = Batch(index, (tokens,))
-            try:
-                sums, _, cut_to = computed_within_memory(whole, partial(self._sums, model, machine))
-            except MEMORY_ERRORS as error:
-                if not is_out_of_memory(error):
-                    raise
-                give_up_memory_of(error)
-                return [*totals.tolist(), cuts, 1.0]
-            totals += sums
-            cuts += cut_to is not None
+        shared = list(machine.ranks.share(self._micro_batches(max_tokens)))
+        num_pairs = sum(len(tokens.target_lengths) for _, tokens in shared)
+        with logs.progress("validation loss", "pairs", num_pairs) as bar:
+            for index, tokens in shared:
+                if stop:
+                    break
+                whole = Batch(index, (tokens,))
+                started = time.monotonic()
+                try:
+                    sums, _, cut_to = computed_within_memory(
+                        whole, partial(self._sums, model, machine)
+                    )
+                except MEMORY_ERRORS as error:
+                    if not is_out_of_memory(error):
+                        raise
+                    give_up_memory_of(error)
+                    return [*totals.tolist(), cuts, 1.0]
+                stop.note_seconds("window", time.monotonic() - started)
+                bar.advance(len(tokens.target_lengths))
+                totals += sums
+                cuts += cut_to is not None
         return [*totals.tolist(), cuts, 0.0]
 
     def _sums(self, model: Transformer, machine: Machine, batch: Batch) -> NDArray[np.float64]:
@@ -168,23 +178,18 @@ class Validator:
         )
         source_lines = self._corpus.validation_lines("source")
         shared = list(machine.ranks.share(source_lines))
-        lines = [line for _, line in shared]
         hypotheses: list[str] = []
         # All ranks exchange requests equally often: as often as the one with the most lines.
         most_lines = -(-len(source_lines) // machine.ranks.size)
-        for start in range(0, most_lines, LINES_BETWEEN_POLLS):
-            stop.agree(machine.ranks.sum(stop.flags()))
-            if stop.agreed:
-                break
-            try:
-                window = translator.translate_window(lines[start : start + LINES_BETWEEN_POLLS])
-            except LinesFailedError as error:
-                numbers = [number for number, _ in shared[start:]]
-                failure = LinesFailedError(numbers[error.first], numbers[error.last])
-                raise failure from error.__cause__
-            if failed := next((t.error for t in window if t.error is not None), None):
-                raise UserError(f"the validation text could not be translated: {failed}.")
-            hypotheses += [translation.text for translation in window]
+        with logs.progress("validation translations", "lines", len(shared)) as bar:
+            for start in range(0, most_lines, LINES_BETWEEN_POLLS):
+                stop.agree(machine.ranks.sum(stop.flags()))
+                if stop.agreed:
+                    break
+                started = time.monotonic()
+                hypotheses += _translated(translator, shared[start : start + LINES_BETWEEN_POLLS])
+                stop.note_seconds("window", time.monotonic() - started)
+                bar.advance(len(hypotheses) - start)
         return hypotheses
 
     def _score(self, by_rank: list[list[str]]) -> float:
@@ -199,3 +204,16 @@ class Validator:
         tokenizer = self._corpus.tokenizer
         references = [tokenizer.joined(line) for line in self._corpus.validation_lines("target")]
         return bleu.corpus_bleu(hypotheses, [references]).score
+
+
+def _translated(translator: Translator, numbered: Sequence[tuple[int, str]]) -> list[str]:
+    """Return the translations of lines. Raises UserError if one cannot be translated."""
+    try:
+        window = translator.translate_window([line for _, line in numbered])
+    except LinesFailedError as error:
+        numbers = [number for number, _ in numbered]
+        failure = LinesFailedError(numbers[error.first], numbers[error.last])
+        raise failure from error.__cause__
+    if failed := next((t.error for t in window if t.error is not None), None):
+        raise UserError(f"the validation text could not be translated: {failed}.")
+    return [translation.text for translation in window]

@@ -200,22 +200,36 @@ def test_a_stop_of_one_rank_stops_all_at_the_same_step(toy, folder):
     assert [c.step for c in list_checkpoints(path / "run")] == [4]
 
 
-def test_weights_that_drifted_apart_are_found(toy, folder, monkeypatch):
+@pytest.mark.parametrize(
+    ("num_ranks", "drifts_at", "ranks_named", "kept", "advice"),
+    [
+        (2, 3, "1 rank (0) and of 1 rank (1)", [], "Nothing is saved yet: run the same command "),
+        (3, 7, "2 ranks (0, 2) and of 1 rank (1)", [6], "Step 6 in {run} was the same on all "),
+    ],
+)
+def test_weights_that_drifted_apart_are_never_saved(
+    toy, folder, monkeypatch, num_ranks, drifts_at, ranks_named, kept, advice
+):
     path = folder("run")
 
     def work(ranks):
         def drifting(state, *arguments):
             rate = update_weights(state, *arguments)
-            if ranks.rank == 1 and state.progress.step == 3:
+            if ranks.rank == 1 and state.progress.step == drifts_at:
                 with torch.no_grad():
                     next(state.model.parameters())[0, 0] += 1e-6
             return rate
 
         monkeypatch.setattr(trainer_module, "update_weights", drifting)
-        with pytest.raises(UserError, match=r"weights at step 6 of rank . and of rank . differ"):
-            train(toy, path / "run", ranks, recipe_of(toy))
+        with pytest.raises(UserError) as raised:
+            train(toy, path / "run", ranks, changed(recipe_of(toy), validation={"every_steps": 4}))
+        return str(raised.value)
 
-    run_ranks(2, path, work)
+    (text, *others) = run_ranks(num_ranks, path, work)
+    assert others == [text] * (num_ranks - 1)
+    assert f"the weights of {ranks_named} differ at step " in text
+    assert advice.format(run=path / "run") in text
+    assert [c.step for c in list_checkpoints(path / "run")] == kept
 
 
 def test_a_lost_rank_is_an_error_of_the_others(folder):

@@ -47,6 +47,33 @@ def test_the_deadline_leaves_time_for_a_step_and_a_save(monkeypatch):
     assert stop.reason == MAX_TIME
 
 
+def test_the_deadline_leaves_time_for_a_window_of_validation(monkeypatch):
+    now = 1_000.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    stop = StopRequest(deadline=1_100.0)
+    stop.note_seconds("step", 2.0)
+    stop.note_seconds("save", 10.0)
+    stop.note_seconds("window", 30.0)
+    now = 1_039.0
+    assert not stop
+    now = 1_040.0  # 1.5 * 40 seconds are left; a window is longer than a step
+    assert stop
+
+
+def test_a_validation_is_begun_unsaved_only_if_it_is_known_to_end_in_time(monkeypatch):
+    now = 1_000.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    assert StopRequest().has_time_to_validate()
+    stop = StopRequest(deadline=1_100.0)
+    assert not stop.has_time_to_validate()  # no validation has been measured
+    stop.note_seconds("save", 10.0)
+    stop.note_seconds("validation", 30.0)
+    now = 1_039.0
+    assert stop.has_time_to_validate()
+    now = 1_040.0
+    assert not stop.has_time_to_validate()
+
+
 def test_a_clock_that_is_set_does_not_matter(monkeypatch):
     monkeypatch.setattr(time, "time", lambda: 4e9)
     assert not StopRequest(deadline=time.monotonic() + 60)

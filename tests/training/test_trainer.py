@@ -1,6 +1,8 @@
 import json
 import math
+import os
 import signal
+import time
 
 import pytest
 import torch
@@ -303,6 +305,62 @@ def test_a_stop_during_validation_leaves_it_for_the_resumed_run(new_trainer, mon
     resumed = new_trainer(resume=True)
     resumed.train(StopRequest())
     assert [r["step"] for r in records(resumed) if "validation" in r] == [6, 12]
+
+
+@pytest.mark.parametrize(("max_time", "saved_before"), [(None, [3]), (1e6, [3, 6])])
+def test_the_step_is_saved_before_a_validation_of_unknown_length(
+    new_trainer, monkeypatch, max_time, saved_before
+):
+    trainer = new_trainer()
+    saved = []
+    validate = Validator.validate
+
+    def recorded(*arguments):
+        saved.append([*checkpoints(trainer)])
+        return validate(*arguments)
+
+    monkeypatch.setattr(Validator, "validate", recorded)
+    deadline = None if max_time is None else time.monotonic() + max_time
+    trainer.train(StopRequest(deadline, max_time=max_time))
+    assert saved[0] == saved_before
+    assert is_complete(trainer)
+
+
+def test_the_first_save_is_estimated_so_that_it_ends_before_the_deadline(new_trainer, monkeypatch):
+    trainer = new_trainer()
+    clock, fsync = [1_000.0], os.fsync
+
+    def monotonic():
+        clock[0] += 1e-3
+        return clock[0]
+
+    def slow(file):  # a disk that takes ten seconds
+        clock[0] += 10.0
+        fsync(file)
+
+    monkeypatch.setattr(time, "monotonic", monotonic)
+    monkeypatch.setattr(os, "fsync", slow)
+    stop = StopRequest(clock[0] + 10.0 + 1.5 * 10.0, max_time=25.0)
+    with pytest.raises(InterruptedTrainingError, match=r"--max-time 25s stopped .* at step 1; it"):
+        trainer.train(stop)
+    assert [*checkpoints(trainer)] == [1]
+
+
+def test_a_sample_of_a_large_save_stands_for_all_of_it(new_trainer, monkeypatch):
+    trainer = new_trainer()
+    num_bytes = 3 * sum(p.nbytes for p in trainer.state.model.parameters())
+    clock, fsync = [0.0], os.fsync
+
+    def slow(file):
+        clock[0] += 1.0
+        fsync(file)
+
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(os, "fsync", slow)
+    monkeypatch.setattr(saving, "SAMPLE_BYTES", num_bytes // 6)
+    assert trainer._saver.estimated_seconds() == pytest.approx(6.0, rel=0.01)
+    before = [*trainer.run_dir.iterdir()]
+    assert [*trainer.run_dir.iterdir()] == before == []
 
 
 def test_the_moving_average_is_what_is_saved_and_the_weights_are_what_is_trained(
