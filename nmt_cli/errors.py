@@ -11,6 +11,12 @@ class UserError(Exception):
     exit_status = 1
 
 
+class WrongUsageError(UserError):
+    """The options of the command line do not go together."""
+
+    exit_status = 2
+
+
 class RecipeError(UserError):
     """A recipe is wrong; each problem is on a line of its own, ``file:line: key: problem``."""
 

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from nmt_cli.commands.translation_formats import Formatter
-from nmt_cli.corpus.lines import Line
+from nmt_cli.corpus.lines import Line, is_blank, why_not_unicode
 from nmt_cli.decoding.request import Request
 from nmt_cli.decoding.translation import Translation
 from nmt_cli.near_names import nearest
@@ -46,8 +46,11 @@ def as_numbered_text(number: int, line: Line) -> Request:
 def as_record(number: int, line: Line, *, holds_n_best: bool) -> Request:
     """Return what the JSON object of the line asks for, or a request with an error.
 
-    It is an error to ask for several translations if the output does not ``holds_n_best``.
+    A blank line asks for nothing. It is an error to ask for several translations if the output does
+    not ``holds_n_best``.
     """
+    if is_blank(line.text):
+        return Request("", line=number)
     try:
         request = _request(_record(line.text))
         if not holds_n_best and request.n_best is not None and request.n_best > 1:
@@ -95,6 +98,8 @@ def _request(record: dict[str, Any]) -> Request:
     if "text" not in record:
         raise ValueError('the key "text" is missing')
     _require(isinstance(record["text"], str), "text", "a string")
+    if (reason := why_not_unicode(record["text"])) is not None:
+        raise ValueError(f"{reason} in the text")
     n_best = record.get("n_best", 1)
     is_number = isinstance(n_best, int) and not isinstance(n_best, bool)
     _require(is_number and n_best >= 1, "n_best", "a whole number, at least 1")

@@ -25,9 +25,22 @@ class Request(NamedTuple):
 
 
 def numbered(lines: Iterable[str | Request], first: int = 1) -> Iterator[Request]:
-    """Yield a request for each line, with its number; the first line without one is ``first``."""
+    """Yield a request for each line, with its number; the first line without one is ``first``.
+
+    Raises TypeError for what is neither a text nor a request.
+    """
     for number, line in enumerate(lines, start=first):
         if isinstance(line, str):
             yield Request(line, line=number)
-        else:
+        elif isinstance(line, Request) and isinstance(line.text, str):
             yield line if line.line is not None else line._replace(line=number)
+        else:
+            kind = "Request without a text" if isinstance(line, Request) else type(line).__name__
+            raise TypeError(f"line {number:,} must be a str or a Request, but is a {kind}")
+
+
+def require_lines(lines: Iterable[str | Request]) -> None:
+    """Raise TypeError for a single line, whose characters or fields would be taken for lines."""
+    if isinstance(lines, str | bytes | Request):
+        kind = type(lines).__name__
+        raise TypeError(f"lines must be several, such as a list, but are a {kind}; give [line]")

@@ -24,7 +24,7 @@ from nmt_cli.decoding.line_engine import LineEngine
 from nmt_cli.decoding.line_jobs import LineJobs, LongLines, TooLong
 from nmt_cli.decoding.open_search import OpenSearch
 from nmt_cli.decoding.output_limits import OutputLimits
-from nmt_cli.decoding.request import Request, numbered
+from nmt_cli.decoding.request import Request, numbered, require_lines
 from nmt_cli.decoding.rules.well_formed_trees import WellFormedTrees
 from nmt_cli.decoding.sampling import MOST_SAMPLES, SampledCandidates, Sampling
 from nmt_cli.decoding.search import Search, Sentence, search_all
@@ -233,13 +233,18 @@ class Translator:
         return translator
 
     def translate(self, lines: Iterable[str | Request]) -> Iterator[Translation]:
-        """Yield the translation of each line, in order.
+        """Return a generator of the translation of each line, in order.
 
-        Lines are read and translated in windows of at most ``WINDOW_LINES`` lines; a window also
-        ends at the line with which it reaches ``WINDOW_CHARACTERS``. A line that cannot be
-        translated gets a translation with an ``error``. Raises LinesFailedError for a bug, after
-        yielding the translations of the lines before.
+        Nothing is translated until its items are taken: by a loop, or by ``list``. Lines are read
+        and translated in windows of at most ``WINDOW_LINES`` lines; a window also ends at the line
+        with which it reaches ``WINDOW_CHARACTERS``. A line that cannot be translated gets a
+        translation with an ``error``. Raises LinesFailedError for a bug, after yielding the
+        translations of the lines before, and TypeError for what is no line.
         """
+        require_lines(lines)
+        return self._translate(lines)
+
+    def _translate(self, lines: Iterable[str | Request]) -> Iterator[Translation]:
         num_translated = 0
         for window in _windows(numbered(lines)):
             try:
@@ -255,6 +260,7 @@ class Translator:
 
         Raises LinesFailedError for a bug; the error holds the translations of the lines before.
         """
+        require_lines(lines)
         failure, requests = None, list(numbered(lines))
         while True:
             try:

@@ -32,7 +32,10 @@ def test_a_record_is_a_request():
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("", "it is not JSON: Expecting value at character 1"),
+        (
+            '{"text": "a\\ud83d"}',
+            "character 2 is U+D83D, half of a surrogate pair in the text",
+        ),
         ("plain text", "it is not JSON: Expecting value at character 1"),
         ('{"text": "a"} {}', "it is not JSON: Extra data at character 15"),
         ("[" * 100_000, "it is not JSON that can be read: it is nested too deeply"),
@@ -62,6 +65,11 @@ def test_a_record_is_a_request():
 )
 def test_a_malformed_record_has_a_reason(text, reason):
     assert read(text) == Request("", line=7, error=reason)
+
+
+@pytest.mark.parametrize("blank", ["", " ", "\u200b"])
+def test_a_blank_line_asks_for_nothing(blank):
+    assert read(blank) == Request("", line=7)
 
 
 def test_a_number_of_too_many_digits_is_an_error_of_its_line():

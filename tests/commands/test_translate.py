@@ -467,6 +467,65 @@ def test_n_best_is_refused_where_it_would_break_the_lines(pipe):
         pipe(b"one\n", n_best=2)
 
 
+@pytest.mark.parametrize("options", [["--n-best", "2"], ["--format", "tsv", "--token-scores"]])
+def test_options_that_a_format_cannot_hold_are_wrong_use(options):
+    assert CliRunner().invoke(cli.main, ["translate", "model", *options]).exit_code == 2
+
+
+# Half surrogates, also in a pair that is whole, control characters, and what is read as a line end.
+NASTY_CHARACTERS = [
+    "\ud83d",
+    "\udc00x",
+    "\udc00\ud83d",
+    "\U0001f600",
+    "\x00",
+    "\x1b[2J",
+    "\n",
+    "\r",
+]
+NASTY_CHARACTERS += ["\x0b", "\x85", "\u2028", "\ufeff", "\u200b", "\t", "|||", "\x7f", "\ufffe"]
+
+
+@pytest.mark.parametrize("output_format", ["text", "tsv", "jsonl", "moses", "fairseq"])
+@pytest.mark.parametrize("field", ["text", "prefix", "required", "banned", "key"])
+def test_any_character_in_any_field_gives_one_answer(copying_pipe, field, output_format):
+    records: list[dict[str, Any]] = []
+    for character in NASTY_CHARACTERS:
+        for value in (character, f"a{character}b"):
+            record: dict[str, Any] = {"text": "ab"}
+            if field in ("required", "banned"):
+                record[field] = [value, [value]]
+            elif field == "key":
+                record[value] = 1
+            else:
+                record[field] = value
+            records.append(record)
+        records.append({"text": "ab"} | ({"prefix": [character]} if field == "prefix" else {}))
+    data = b"\n".join(json.dumps(record).encode() for record in records) + b"\n\n{}\n"
+    out = copying_pipe(data, input_format="jsonl", output_format=output_format)
+    lines = out.decode().split("\n")[:-1]  # strict UTF-8
+    if output_format == "fairseq":
+        lines = [line for line in lines if line.startswith("S-")]
+    assert len(lines) == len(records) + 2
+    assert copying_pipe.status == 3  # of the last line at least
+    numbers = {"fairseq": r"S-(\d+)\t", "moses": r"(\d+) \|\|\|", "tsv": r"(\d+)\t"}
+    if pattern := numbers.get(output_format):
+        first = 1 if output_format == "tsv" else 0
+        found = [int(match[1]) for line in lines if (match := re.match(pattern, line))]
+        assert found == list(range(first, len(lines) + first))
+
+
+@pytest.mark.parametrize("output_format", ["text", "jsonl"])
+def test_a_blank_line_among_records_is_a_blank_line(copying_pipe, output_format):
+    data = b'{"text": "ab"}\n\n  \n{"text": "cd"}\n'
+    out = copying_pipe(data, input_format="jsonl", output_format=output_format)
+    texts = out.decode().splitlines()
+    if output_format == "jsonl":
+        texts = [json.loads(record)["text"] for record in texts]
+    assert texts == ["ab", "", "", "cd"]
+    assert copying_pipe.status == 0
+
+
 def test_a_reader_that_went_away_ends_it_silently(pipe, monkeypatch, capsys):
     reading, writing = os.pipe()
     os.close(reading)

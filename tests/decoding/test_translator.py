@@ -11,6 +11,7 @@ from nmt_cli.corpus.normalization import Normalizer
 from nmt_cli.corpus.whitespace_tokenizer import CONTROL, WhitespaceTokenizer
 from nmt_cli.decoding import search_starter
 from nmt_cli.decoding import translator as translator_module
+from nmt_cli.decoding.request import Request
 from nmt_cli.decoding.translation import LinesFailedError, Translation
 from nmt_cli.decoding.translator import Translator
 from nmt_cli.errors import UserError
@@ -492,3 +493,29 @@ def test_products_of_the_search_use_the_chosen_library_and_torch_keeps_its_setti
     assert texts(translator.translate(["ab"])) == ["ab"]
     assert ("bf16" in during) == (fp32_products == "onednn")
     assert matmul.fp32_precision == before
+
+
+@pytest.mark.parametrize("lines", ["A cat", b"A cat", Request("A cat")])
+def test_a_single_line_is_no_list_of_lines(lines):
+    translator = untrained()
+    message = f"lines must be several, such as a list, but are a {type(lines).__name__}"
+    with pytest.raises(TypeError, match=message):
+        translator.translate(lines)  # before its first item is taken
+    with pytest.raises(TypeError, match=message):
+        translator.translate_window(lines)
+
+
+@pytest.mark.parametrize(
+    ("item", "kind"), [(3, "int"), (None, "NoneType"), (b"a", "bytes"), (("a",), "tuple")]
+)
+def test_an_item_that_is_no_line_is_named(item, kind):
+    with untrained() as translator:
+        message = rf"^line 2 must be a str or a Request, but is a {kind}$"
+        with pytest.raises(TypeError, match=message):
+            list(translator.translate(["a", item]))
+        with pytest.raises(TypeError, match=message):
+            translator.translate_window(["a", item])
+        with pytest.raises(TypeError, match="but is a Request without a text"):
+            list(translator.translate([Request(item)]))
+        with pytest.raises(TypeError, match=rf"must be a str or a Request, but is a {kind}$"):
+            translator.submit(item)
