@@ -81,14 +81,15 @@ class GraphedTransformer(IncrementalTransformer):
 
     def copy_beams(self, beams: Beams, slots: Sequence[int]) -> None:
         """Copy the hypotheses in ``slots`` from ``beams`` to the device."""
-        self._grow_positions(int(beams.longest[slots].max(initial=0)) + 1)
         self._current().beams.copy_from(beams, slots)
 
-    def steps(self, number: int, num_places: int) -> Readback:
+    def steps(self, number: int, num_places: int, num_positions: int) -> Readback:
         """Launch ``number`` steps without waiting; return their reports, one for each step.
 
-        All steps together use at most ``num_places`` places of the past of each slot.
+        All steps together use at most ``num_places`` places of the past of each slot, and tokens at
+        positions below ``num_positions``.
         """
+        self._grow_positions(num_positions)
         shape = self._current().shape
         room = past_room(num_places, self._settings.beam_size)
         if room > shape.past_room or room <= shape.past_room // 2:
@@ -169,7 +170,7 @@ class GraphedTransformer(IncrementalTransformer):
         """Compute a step: all of it is recorded."""
         past_masks = past.advance(beams.parents, beams.lengths == 0)
         memory.update_masks()
-        # ``copy_beams`` has provided for all positions.
+        # ``steps`` has provided for all positions.
         logits = self._decoded(beams.tokens, beams.lengths, 1, past, past_masks, memory)
         beams.advance(logits, past.num_places())
         past.end_step()

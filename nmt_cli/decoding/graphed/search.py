@@ -94,7 +94,10 @@ class SearchAhead(SlotSearch[GraphedTransformer]):
         # Each step uses at most K more places.
         unread = self._num_launched + STEPS_AT_ONCE - 1 - self._last_read
         num_places = self._num_places + beam_size * unread
-        reports = self._model.steps(STEPS_AT_ONCE, num_places)
+        # The device keeps the length of a sentence that is done within what is allowed, too.
+        longest = int(self._beams.longest[self._beams.is_busy].max(initial=0))
+        num_positions = 1 + min(longest, int(self._beams.lengths.max(initial=0)) + unread)
+        reports = self._model.steps(STEPS_AT_ONCE, num_places, num_positions)
         self._launched.append(_Launched(self._num_launched, reports))
         self._num_launched += STEPS_AT_ONCE
 

@@ -173,6 +173,28 @@ def test_outputs_longer_than_the_table_of_positions(replayed):
     assert_same(search_ahead(model, sentences, 2, settings), expected)
 
 
+def test_the_table_of_positions_grows_with_outputs_not_with_what_they_may_be(replayed):
+    model, settings = sharp_model(output_bias=True), settings_of(2)
+    with torch.no_grad():
+        model.output_bias[EOS] = 1000.0
+    sentences = [Sentence([5, 6], longest) for longest in (3, 1_000_000, 20)]
+    expected = plain_search(model, sentences, 2, settings)
+    assert_same(search_ahead(model, sentences, 2, settings), expected)
+    assert len(model.target_embedding.positions.table) <= 256
+
+
+def test_learned_positions_suffice_for_the_longest_output(replayed):
+    def model():
+        made = sharp_model(positions="learned", max_positions=21, output_bias=True)
+        with torch.no_grad():
+            made.output_bias[EOS] = -1000.0
+        return made
+
+    settings, sentences = settings_of(2), [Sentence([5, 6], longest) for longest in (3, 8, 20)]
+    expected = plain_search(model(), sentences, 2, settings)
+    assert_same(search_ahead(model(), sentences, 2, settings), expected)
+
+
 def endless_model():
     model = sharp_model(output_bias=True)
     with torch.no_grad():
@@ -278,9 +300,9 @@ def test_few_rows_are_computed_for_sentences_that_are_done():
     rows = []
 
     class Counting(GraphedTransformer):
-        def steps(self, number, num_places):
+        def steps(self, number, num_places, num_positions):
             rows.append(number * self._current().shape.num_slots)
-            return super().steps(number, num_places)
+            return super().steps(number, num_places, num_positions)
 
     sentences = sentences_of(random.Random(1), 400, 8, 30)
     found = search_ahead(model, sentences, 16, settings, Counting(model, settings))
