@@ -1,4 +1,4 @@
-"""Model directories, and the models that a run holds.
+"""Model directories.
 
 config.json        the settings that using the model requires (``model_settings``)
 tokenizer.model    or vocabulary.txt
@@ -7,11 +7,7 @@ manifest.json      checksums, and what the model was made of
 recipe.yaml        a record of how it was trained; loading does not read it
 """
 
-import hashlib
-import json
-import math
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,31 +16,19 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor
 
-from nmt_cli import logs
-from nmt_cli.atomic_files import Partial, read_manifest
+from nmt_cli.atomic_files import Partial
+from nmt_cli.checkpoints import find_model
 from nmt_cli.corpus.tokenizer import Tokenizer, load_tokenizer
-from nmt_cli.errors import DamagedError, UserError
-from nmt_cli.file_names import (
-    AVERAGE,
-    CHECKPOINTS,
-    CONFIG,
-    MANIFEST,
-    RECIPE,
-    TOKENIZER_FILES,
-    WEIGHTS,
-)
-from nmt_cli.folders import MODEL_KINDS, is_model, is_of_others, is_run, verify_model, what_to_give
+from nmt_cli.errors import DamagedError
+from nmt_cli.file_names import CONFIG, RECIPE, TOKENIZER_FILES, WEIGHTS
+from nmt_cli.folders import verify_model
 from nmt_cli.formats import INT8
-from nmt_cli.locks import restore_replaced
 from nmt_cli.model.format_1 import weights_of_today
 from nmt_cli.model.int8_weights import as_fp32, as_int8
 from nmt_cli.model.no_draws import NoDraws
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.model_settings import ModelSettings, as_json, read_settings
-from nmt_cli.proposed_commands import command
 from nmt_cli.stored_tensors import read_shapes, read_tensors
-
-CHECKPOINT_NAME = re.compile(r"step-(\d{8,})")
 
 
 class LoadedModel(NamedTuple):
@@ -55,41 +39,6 @@ class LoadedModel(NamedTuple):
     model: Transformer  # in evaluation mode, fp32, on the device asked for
     path: Path
     manifest: dict[str, Any]
-
-
-class Checkpoint(NamedTuple):
-    """A checkpoint of a run, as its manifest describes it."""
-
-    path: Path
-    step: int
-    manifest: dict[str, Any]
-
-    @property
-    def enters_average(self) -> bool:
-        """Whether it was made at the recipe's interval or at the end."""
-        return self.manifest["kind"] in {"regular", "final"}
-
-    @property
-    def quality(self) -> float | None:
-        """The number by which the best checkpoint is chosen; higher is better. None if unknown."""
-        validation = self.manifest.get("validation")
-        quality = validation.get("quality") if isinstance(validation, dict) else None
-        return quality if isinstance(quality, float) and math.isfinite(quality) else None
-
-    @property
-    def quality_since(self) -> int:
-        """The step at which the way of measuring quality last changed.
-
-        Only qualities with the same ``quality_since`` can be compared.
-        """
-        validation = self.manifest.get("validation")
-        since = validation.get("quality_since") if isinstance(validation, dict) else None
-        return since if isinstance(since, int) else 0
-
-
-def checkpoint_name(step: int) -> str:
-    """Return the directory name of the checkpoint of ``step``."""
-    return f"step-{step:08d}"
 
 
 def save_model(
@@ -147,13 +96,6 @@ def load_model(path: Path, device: torch.device | str = "cpu") -> LoadedModel:
     for name, parameter in model.named_parameters():
         parameter.data = weights[name]
     return LoadedModel(settings, tokenizer, model.to(device).eval(), directory, manifest)
-
-
-def fingerprint(manifest: Mapping[str, Any]) -> str:
-    """Return a sha256 of the files that using a model needs, by their checksums."""
-    files = manifest["files"]
-    needed = sorted((name, files[name]["sha256"]) for name in files if name != RECIPE)
-    return hashlib.sha256(json.dumps(needed).encode()).hexdigest()
 
 
 def read_weights(directory: Path, settings: ModelSettings | None = None) -> dict[str, Tensor]:
@@ -218,107 +160,3 @@ def _refuse_different(
                 f"{path} does not fit its model: {name} is {weight.dtype} {list(weight.shape)}, "
                 f"not {parameter.dtype} {list(parameter.shape)}."
             )
-
-
-def find_model(path: Path) -> Path:
-    """Return the model directory that ``path`` means.
-
-    It is ``path`` itself, or of a run the average, else the best checkpoint by validation, else the
-    last. Raises UserError if ``path`` is missing or has no model, DamagedError if a manifest is
-    damaged.
-    """
-    restore_replaced(path)
-    if not path.exists():
-        raise UserError(what_to_give(path, "model"))
-    is_alone = not (path / CHECKPOINTS).is_dir() and not is_of_others(path)
-    if is_alone and ((path / MANIFEST).exists() or (path / WEIGHTS).exists()):
-        if str(read_manifest(path).get("kind")) not in MODEL_KINDS:
-            raise UserError(what_to_give(path, "model"))
-        return path
-    restore_replaced(path / AVERAGE)
-    checkpoints = list_checkpoints(path)
-    if is_model(path / AVERAGE):
-        logs.info(f"Using {path / AVERAGE}, the average of {path}.")
-        _warn_if_stale(path, checkpoints)
-        return path / AVERAGE
-    if not checkpoints:
-        if (path / CHECKPOINTS).is_dir() or is_run(path):
-            raise UserError(f"{path} holds no checkpoint yet; train it first.")
-        raise UserError(what_to_give(path, "model"))
-    best = best_checkpoint(checkpoints)
-    if best is not None:
-        logs.info(f"Using {best.path}, the best by validation of {path}.")
-        return best.path
-    logs.info(f"Using {checkpoints[-1].path}, the last of {path}.")
-    return checkpoints[-1].path
-
-
-def _warn_if_stale(run_dir: Path, checkpoints: Sequence[Checkpoint]) -> None:
-    """Warn if the average was made without the newest checkpoint that averages may use."""
-    averaged = read_manifest(run_dir / AVERAGE).get("averaged")
-    available = [checkpoint for checkpoint in checkpoints if checkpoint.enters_average]
-    if not available or not isinstance(averaged, list):
-        return
-    newest = available[-1]
-    if newest.manifest["files"].get(WEIGHTS, {}).get("sha256") in {
-        part.get("sha256") for part in averaged
-    }:
-        return
-    steps = sorted(part["step"] for part in averaged if isinstance(part.get("step"), int))
-    made_of = f" of steps {steps[0]:,} to {steps[-1]:,}" if len(steps) > 1 else ""
-    logs.warning(
-        f"{run_dir / AVERAGE} was made{made_of}, without the newest checkpoint of {run_dir}, of "
-        f"step {newest.step:,}. It is used as it is; to renew it run: "
-        f"{average_command(run_dir, checkpoints)}"
-    )
-
-
-def average_command(run_dir: Path, checkpoints: Sequence[Checkpoint]) -> str:
-    """Return the command that averages the last of ``checkpoints``.
-
-    It averages as many as the recipe of the newest one asks for, or all if there are fewer. Raises
-    RecipeError if that recipe cannot be read.
-    """
-    from nmt_cli.recipe.reader import read_recipe  # needs yaml, which translating does not
-
-    available = [checkpoint for checkpoint in checkpoints if checkpoint.enters_average]
-    wanted = read_recipe(str(available[-1].path / RECIPE)).recipe.checkpoints.keep_for_average
-    words = ["--last", str(len(available))] if len(available) < wanted else []
-    words += ["--force"] if (run_dir / AVERAGE).exists() else []
-    return command("nmt-cli", "average-checkpoints", run_dir, *words)
-
-
-def list_checkpoints(run_dir: Path) -> list[Checkpoint]:
-    """Return the checkpoints of ``run_dir`` by step; warn about damaged ones and leave them out.
-
-    Raises NewerFormatError if a newer version wrote one of them.
-    """
-    checkpoints = []
-    for path in (run_dir / CHECKPOINTS).iterdir() if (run_dir / CHECKPOINTS).is_dir() else ():
-        match = CHECKPOINT_NAME.fullmatch(path.name)
-        if match is None:
-            continue
-        try:
-            manifest = read_manifest(path)
-        except DamagedError as error:
-            logs.warning(str(error))
-            continue
-        if (
-            manifest.get("step") != int(match.group(1))
-            or str(manifest.get("kind")) not in MODEL_KINDS
-        ):
-            logs.warning(f"{path} is damaged: its manifest is that of another checkpoint.")
-            continue
-        checkpoints.append(Checkpoint(path, manifest["step"], manifest))
-    return sorted(checkpoints, key=lambda checkpoint: checkpoint.step)
-
-
-def best_checkpoint(checkpoints: list[Checkpoint]) -> Checkpoint | None:
-    """Return the checkpoint whose validation was best, the earliest of equals.
-
-    Only checkpoints whose quality was measured in the same way as the newest one's are compared.
-    """
-    measured = [checkpoint for checkpoint in checkpoints if checkpoint.quality is not None]
-    since = max((checkpoint.quality_since for checkpoint in measured), default=0)
-    comparable = [checkpoint for checkpoint in measured if checkpoint.quality_since == since]
-    return max(comparable, key=lambda checkpoint: checkpoint.quality or 0.0, default=None)

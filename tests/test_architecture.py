@@ -37,7 +37,7 @@ LAYERS = [
     },
     {"atomic_files", "file_contents", "logs", "recipe", "signals"},
     {"folders", "locks", "model_settings", "run_status", "stored_tensors"},
-    {"launch"},
+    {"checkpoints", "launch"},
     {"corpus", "costs", "metrics", "model", "pictures", "report"},
     {"datasets", "hardware", "model_directory", "optimization"},
     {"decoding"},

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from nmt_cli.atomic_files import write_manifest
+from nmt_cli.checkpoints import find_model
 from nmt_cli.errors import DamagedError, UserError
 from nmt_cli.folders import not_a_run, what_to_give
 from nmt_cli.formats import NewerFormatError
-from nmt_cli.model_directory import find_model
 
 MODEL = "a model directory, a checkpoint or a run directory"
 

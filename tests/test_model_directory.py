@@ -9,12 +9,13 @@ import torch
 
 from nmt_cli import model_directory
 from nmt_cli.atomic_files import directory_appearing_whole, verify, write_manifest
+from nmt_cli.checkpoints import find_model, list_checkpoints
 from nmt_cli.corpus.normalization import Normalizer
 from nmt_cli.corpus.whitespace_tokenizer import CONTROL, WhitespaceTokenizer
 from nmt_cli.errors import DamagedError, UserError
 from nmt_cli.file_names import CONFIG, MANIFEST, RECIPE, TRAINING_STATE, WEIGHTS
 from nmt_cli.model.transformer import Transformer
-from nmt_cli.model_directory import find_model, list_checkpoints, load_model, read_weights
+from nmt_cli.model_directory import load_model, read_weights
 from nmt_cli.model_settings import settings_of
 from tests.fake_models import save_as_model, tiny_recipe
 

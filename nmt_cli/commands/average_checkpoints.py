@@ -7,6 +7,7 @@ from typing import Any
 
 from nmt_cli import logs
 from nmt_cli.atomic_files import directory_appearing_whole
+from nmt_cli.checkpoints import find_model, list_checkpoints
 from nmt_cli.corpus.tokenizer import load_tokenizer
 from nmt_cli.errors import UserError
 from nmt_cli.figures import counted
@@ -20,7 +21,7 @@ from nmt_cli.file_names import (
 )
 from nmt_cli.folders import AVERAGED, is_run, refuse_output, verify_model, what_to_give
 from nmt_cli.locks import claimed
-from nmt_cli.model_directory import find_model, list_checkpoints, save_model
+from nmt_cli.model_directory import save_model
 from nmt_cli.model_settings import ModelSettings, read_settings
 from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.runs.averaging import mean_weights

@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from nmt_cli.atomic_files import read_manifest
+from nmt_cli.checkpoints import find_model, list_checkpoints
 from nmt_cli.errors import UserError
 from nmt_cli.file_names import WEIGHTS
-from nmt_cli.model_directory import find_model, list_checkpoints
 
 
 def refuse_other_origin(

@@ -26,6 +26,7 @@ from nmt_cli.atomic_files import (
     sha256,
     verify,
 )
+from nmt_cli.checkpoints import Checkpoint, list_checkpoints
 from nmt_cli.commands import average_checkpoints, preprocess, report, train, translate
 from nmt_cli.commands.stage_names import StageName
 from nmt_cli.corpus.binarized import refuse_stale
@@ -53,7 +54,6 @@ from nmt_cli.metrics.bleu import bleu_scorer, chrf_scorer
 from nmt_cli.metrics.paper_bleu import PAPER_PAIRS, paper_bleu_scorer
 from nmt_cli.metrics.parseval_lines import score_trees
 from nmt_cli.metrics.scorer import Score, Scorer
-from nmt_cli.model_directory import Checkpoint, list_checkpoints
 from nmt_cli.recipe.changes import changed_keys
 from nmt_cli.recipe.reader import RecipeFile, read_recipe
 from nmt_cli.recipe.schema import ParallelFiles, Recipe

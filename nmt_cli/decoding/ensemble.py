@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from nmt_cli.checkpoints import fingerprint
 from nmt_cli.decoding.search import StepInput, StepModel
 from nmt_cli.errors import UserError
 from nmt_cli.file_names import FURTHER_TOKENIZER_FILES, TOKENIZER_FILES
@@ -21,7 +22,7 @@ from nmt_cli.hardware.precision import (
     choose_decoding_precision,
 )
 from nmt_cli.model.transformer import Transformer
-from nmt_cli.model_directory import LoadedModel, fingerprint, load_model
+from nmt_cli.model_directory import LoadedModel, load_model
 from nmt_cli.model_settings import ModelSettings
 
 

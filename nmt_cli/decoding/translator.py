@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypedDict
 
 import torch
 
+from nmt_cli.checkpoints import fingerprint
 from nmt_cli.corpus.sentence_marks import source_end, start_id
 from nmt_cli.corpus.tokenizer import Tokenizer
 from nmt_cli.decoding.answers import Answers, Trees
@@ -41,7 +42,6 @@ from nmt_cli.hardware.choices import AUTO
 from nmt_cli.hardware.fp32_products import choose_fp32_products, use_fp32_products
 from nmt_cli.hardware.precision import at_precision, by_columns, choose_decoding_precision
 from nmt_cli.model.transformer import Transformer
-from nmt_cli.model_directory import fingerprint
 from nmt_cli.model_settings import ModelSettings
 
 if TYPE_CHECKING:

@@ -16,21 +16,14 @@ from nmt_cli.atomic_files import (
     rewrite_manifest_without,
     verify,
 )
+from nmt_cli.checkpoints import Checkpoint, best_checkpoint, checkpoint_name, list_checkpoints
 from nmt_cli.corpus.tokenizer import Tokenizer
 from nmt_cli.errors import DamagedError, OutputError, UserError
 from nmt_cli.file_names import CHECKPOINTS, TRAINING_STATE, WEIGHTS
 from nmt_cli.hardware.batch_cut import BatchCut
 from nmt_cli.model.format_1 import Moments, moments_of_today, weights_of_today
 from nmt_cli.model.transformer import Transformer
-from nmt_cli.model_directory import (
-    Checkpoint,
-    best_checkpoint,
-    checkpoint_name,
-    list_checkpoints,
-    load_weights,
-    read_weights,
-    save_model,
-)
+from nmt_cli.model_directory import load_weights, read_weights, save_model
 from nmt_cli.model_settings import settings_of
 from nmt_cli.optimization.adam import Adam
 from nmt_cli.optimization.ema import MovingAverage

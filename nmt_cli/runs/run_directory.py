@@ -10,6 +10,7 @@ from typing import Any
 
 from nmt_cli import locks, logs
 from nmt_cli.atomic_files import file_appearing_whole
+from nmt_cli.checkpoints import CHECKPOINT_NAME, list_checkpoints
 from nmt_cli.errors import EndedAtOnceError, UserError
 from nmt_cli.file_names import (
     AVERAGE,
@@ -28,7 +29,6 @@ from nmt_cli.file_names import (
     TRAINING_STATE,
 )
 from nmt_cli.folders import REPORT, not_a_run
-from nmt_cli.model_directory import CHECKPOINT_NAME, list_checkpoints
 from nmt_cli.recipe.changes import Change, ChangeKind, changed_keys
 from nmt_cli.recipe.keys import key_paths
 from nmt_cli.recipe.reader import dump_recipe, read_recipe

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from nmt_cli import logs
+from nmt_cli.checkpoints import average_command, list_checkpoints
 from nmt_cli.corpus.batching import refuse_longer
 from nmt_cli.corpus.binarized import PreparedCorpus, open_prepared
 from nmt_cli.corpus.changed_text import changed_text
@@ -22,7 +23,6 @@ from nmt_cli.hardware.machine import Machine, MachineOptions, choose_machine, ch
 from nmt_cli.hardware.ranks import joined_ranks
 from nmt_cli.hardware.thread_waiting import waiting_by_load
 from nmt_cli.launch import Worker, started_at, status_of_this_launch
-from nmt_cli.model_directory import average_command, list_checkpoints
 from nmt_cli.proposed_commands import as_argument, command
 from nmt_cli.recipe.reader import RecipeFile
 from nmt_cli.runs.checkpoint import TrainingState

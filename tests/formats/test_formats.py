@@ -10,11 +10,12 @@ import torch
 
 from nmt_cli import formats
 from nmt_cli.atomic_files import write_manifest
+from nmt_cli.checkpoints import list_checkpoints
 from nmt_cli.commands import average_checkpoints, train
 from nmt_cli.corpus.binarized import open_prepared
 from nmt_cli.decoding.translator import Translator
 from nmt_cli.formats import NewerFormatError
-from nmt_cli.model_directory import list_checkpoints, load_model, read_weights
+from nmt_cli.model_directory import load_model, read_weights
 from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.trees.repair import Repairs
 from tests.interchange.import_command import assert_scores

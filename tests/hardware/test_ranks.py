@@ -6,10 +6,10 @@ import math
 import pytest
 import torch
 
+from nmt_cli.checkpoints import list_checkpoints
 from nmt_cli.errors import InterruptedTrainingError, UserError
 from nmt_cli.hardware.batch_cut import BatchCut
 from nmt_cli.hardware.ranks import ALONE, PeerLostError
-from nmt_cli.model_directory import list_checkpoints
 from nmt_cli.training import trainer as trainer_module
 from nmt_cli.training.gradient import compute_gradient
 from nmt_cli.training.stop_signals import StopRequest

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from torch.nn import functional as F
 
 from nmt_cli import cli
-from nmt_cli.model_directory import best_checkpoint, list_checkpoints
+from nmt_cli.checkpoints import best_checkpoint, list_checkpoints
 from nmt_cli.training.divergence import advice_after_divergence, worse_than_guessing
 
 SIZE = 37

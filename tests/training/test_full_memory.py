@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import torch
 
+from nmt_cli.checkpoints import list_checkpoints
 from nmt_cli.errors import UserError
 from nmt_cli.hardware.batch_cut import BatchCut
 from nmt_cli.hardware.ranks import ALONE, PeerLostError, Ranks
-from nmt_cli.model_directory import list_checkpoints
 from nmt_cli.optimization.ema import MovingAverage
 from nmt_cli.recipe.model_config import ModelConfig
 from nmt_cli.runs import saving

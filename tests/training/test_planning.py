@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from nmt_cli import logs
+from nmt_cli.checkpoints import list_checkpoints
 from nmt_cli.corpus.batching import BatchPlan
 from nmt_cli.hardware.ranks import ALONE
-from nmt_cli.model_directory import list_checkpoints
 from nmt_cli.runs.checkpoint import Progress
 from nmt_cli.training.planning import move_to_plan
 from nmt_cli.training.stop_signals import StopRequest

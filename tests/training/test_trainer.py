@@ -8,10 +8,11 @@ import pytest
 import torch
 
 from nmt_cli import logs
+from nmt_cli.checkpoints import list_checkpoints
 from nmt_cli.decoding import translator as translator_module
 from nmt_cli.errors import InterruptedTrainingError, OutputError, UserError
 from nmt_cli.hardware.batch_cut import BatchCut
-from nmt_cli.model_directory import list_checkpoints, read_weights
+from nmt_cli.model_directory import read_weights
 from nmt_cli.runs import saving
 from nmt_cli.runs.checkpoint import save_checkpoint
 from nmt_cli.training import trainer as trainer_module

@@ -11,10 +11,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nmt_cli import logs
+from nmt_cli.checkpoints import find_model
 from nmt_cli.corpus.tokenizer import Tokenizer
 from nmt_cli.file_names import CHECKPOINTS
 from nmt_cli.metrics.bleu import corpus_bleu
-from nmt_cli.model_directory import find_model, load_model
+from nmt_cli.model_directory import load_model
 from tests.benchmarks import speed, targets
 from tests.benchmarks.data import Text, write_recipe
 from tests.benchmarks.decoding.sample import Sample, read_outputs, write_sample
