@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from nmt_cli import logs
-from nmt_cli.commands.job_record import partial_of, side_file_of
+from nmt_cli.commands.job_record import finished_record_of, partial_of, side_file_of
 from nmt_cli.commands.text_warnings import on_encoding
 from nmt_cli.corpus.shard_text import ShardText, open_shard
 from nmt_cli.corpus.text_files import open_text
@@ -33,13 +33,13 @@ def refuse_to_replace(
 ) -> None:
     """Raise UserError if a file of ``output`` is one of ``texts``, also under another name.
 
-    An output that ``is_resumable`` has further files until it is complete.
+    An output that ``is_resumable`` has further files beside it.
     """
     if output is None:
         return
     of_output = [output]
     if is_resumable:
-        of_output += [partial_of(output), side_file_of(output)]
+        of_output += [partial_of(output), side_file_of(output), finished_record_of(output)]
     written = [path for path in of_output if path.is_file()]
     for path in texts:
         if path.exists() and any(path.samefile(file) for file in written):

@@ -2,8 +2,8 @@
 
 ``FILE.partial`` holds the output so far, and ``FILE.partial.json`` records how far it may be
 trusted. The bytes of the output reach the disk before the record that counts them; what is behind
-them was written by a window that was not finished, and is cut off. The last step renames
-``FILE.partial`` to ``FILE``.
+them was written by a window that was not finished, and is cut off. At the end ``.made-FILE.json``
+gets a record of the whole output, with its checksum, and ``FILE.partial`` becomes ``FILE``.
 """
 
 import hashlib
@@ -32,6 +32,7 @@ from nmt_cli.commands.job_record import (
     remove_record,
     side_file_of,
     text_of,
+    write_finished_record,
     write_record,
 )
 from nmt_cli.commands.pipes import STANDARD_INPUT
@@ -59,8 +60,12 @@ class ResumableOutput:
     is_file = True
     fills_terminal = False
 
-    def __init__(self, path: Path, record: Record | None) -> None:
-        """``record`` is that of the unfinished output to continue; None to start anew."""
+    def __init__(self, path: Path, record: Record | None, *, keeps_record: bool = True) -> None:
+        """``record`` is that of the unfinished output to continue; None to start anew.
+
+        ``keeps_record`` is whether a record stays beside the complete output.
+        """
+        self._keeps_record = keeps_record
         self.made_with = record.made_with if record else {}
         self.machine = record.machine if record else {}
         self.progress = record.progress if record else Progress()
@@ -75,8 +80,13 @@ class ResumableOutput:
         """The state of the command's counters behind the lines that are finished."""
         return self.progress.tally
 
-    def begin(self, made_with: Mapping[str, Any], machine: Mapping[str, Any]) -> None:
-        """Open the file. Raises UserError if the unfinished output was made with anything else."""
+    def begin(
+        self, made_with: Mapping[str, Any], machine: Mapping[str, Any], asked: Mapping[str, str]
+    ) -> None:
+        """Open the file. Raises UserError if the unfinished output was made with anything else.
+
+        The arguments are the fields of a ``Record``.
+        """
         made_with, machine = as_recorded(made_with), as_recorded(machine)
         if self._record is not None:
             if other := list(differences(self._record.made_with, made_with)):
@@ -91,7 +101,7 @@ class ResumableOutput:
                     f"{'; '.join(other)}. Sums may be rounded otherwise, so a line with two "
                     "equally good translations may get the other one."
                 )
-        record = Record(made_with, machine, self.progress)
+        record = Record(made_with, machine, self.progress, dict(asked))
         if self._record is None:
             write_record(self._path, record)  # first, so that no file is without one
         self._record = record
@@ -171,9 +181,18 @@ class ResumableOutput:
 
     def finish(self, *, replace: bool) -> None:
         """Give the file its name."""
-        if not self._begun().tell():
+        stream = self._begun()
+        if not stream.tell():
             self._append(b"")  # also an empty file must be one that can be decompressed
-        publish_file(self._begun(), self._path, replace=replace)
+        if self._keeps_record:
+            # First, so that no complete output is without one. If the process is killed here, the
+            # checksum keeps it from being taken for the record of a file that is replaced.
+            assert self._record is not None
+            whole = self.progress._replace(
+                num_bytes=stream.tell(), output_sha256=self._output.hexdigest()
+            )
+            write_finished_record(self._path, self._record._replace(progress=whole))
+        publish_file(stream, self._path, replace=replace)
         remove_record(self._path)
 
     def keep(self) -> int:
@@ -223,14 +242,15 @@ def resumable_output(
     """Yield an output file that becomes ``path`` if the block ends without an error.
 
     After any other end, what is finished is kept for ``--resume``, and the error has the command
-    that goes on. ``arguments`` are those of the command; without them nothing is kept. Raises
+    that goes on. ``arguments`` are those of the command; without them nothing is kept, and no
+    record stays beside the complete output. Raises
     UserError if ``path`` cannot be written, or if an unfinished output is there and neither
     ``resume`` nor ``replace`` is true.
     """
     refuse_file(path, replace=replace)
     with claimed(path, "--output"):
         record = _record_to_continue(path, replace=replace, resume=resume, arguments=arguments)
-        output = ResumableOutput(path, record)
+        output = ResumableOutput(path, record, keeps_record=arguments is not None)
         try:
             with naming_failed_writes(path, leaves_nothing=False):
                 yield output
@@ -242,7 +262,9 @@ def resumable_output(
             kept = output.progress.num_lines if is_untouched else output.keep()
             if arguments is None or not kept:
                 output.remove()
-                raise
+                if arguments is None or not is_stop(error):
+                    raise
+                raise stopped(error, f"{path} was not written: no line was finished.") from None
             advised = _with_advice(error, path, kept, arguments)
             if advised is error:
                 raise
@@ -255,18 +277,6 @@ def remove_unfinished(path: Path) -> None:
     """Remove the unfinished output of ``path`` and its record, in this order."""
     partial_of(path).unlink(missing_ok=True)
     remove_record(path)
-
-
-def is_finished(path: Path) -> bool:
-    """Return whether ``path`` is there and no unfinished output of it.
-
-    If a process was killed after it gave the file its name, what it left is removed.
-    """
-    if not path.is_file() or partial_of(path).exists():
-        return False
-    with claimed(path, "--output"):
-        remove_record(path)
-    return True
 
 
 def _record_to_continue(
@@ -285,9 +295,11 @@ def _record_to_continue(
             f"{partial} is in the way, and {side_file.name}, which would belong to it, is missing; "
             "move it away, or add --force to remove it."
         )
-    if record is None or not record.progress.num_lines or not partial.exists():
-        remove_unfinished(path)  # a process was killed before its first window, or after its last
+    if record is None or not partial.exists():
+        remove_unfinished(path)  # a process was killed after its last window
         return None
+    if not record.progress.num_lines:  # a process was killed before its first window
+        return record if resume else None
     if not resume:
         go_on = f": {command('nmt-cli', *arguments, '--resume')}" if arguments else ""
         raise UserError(
@@ -311,18 +323,28 @@ def _with_advice(
         f"To go on{when} run: "
         f"{command('nmt-cli', *again)}{_redirection(arguments)}"
     )
-    if isinstance(error, KeyboardInterrupt):
-        stopped = StoppedTranslationError(f"interrupted. {advice}")
-        stopped.exit_status = STATUS_INTERRUPTED
-        return stopped
-    if isinstance(error, SystemExit):
-        stopped = StoppedTranslationError(f"terminated. {advice}")
-        stopped.exit_status = error.code if isinstance(error.code, int) else 1
-        return stopped
+    if is_stop(error):
+        return stopped(error, advice)
     if isinstance(error, UserError):
         error.args = (f"{error} {advice}",)
         return error
     logs.warning(advice)
+    return error
+
+
+def is_stop(error: BaseException) -> bool:
+    """Return whether ``error`` is an interrupt or a signal that ends the command."""
+    return isinstance(error, KeyboardInterrupt | SystemExit)
+
+
+def stopped(stop: BaseException, message: str) -> StoppedTranslationError:
+    """Return an error with ``message`` that ends the command with the exit status of ``stop``."""
+    if not isinstance(stop, SystemExit):
+        error = StoppedTranslationError(f"interrupted. {message}")
+        error.exit_status = STATUS_INTERRUPTED
+        return error
+    error = StoppedTranslationError(f"terminated. {message}")
+    error.exit_status = stop.code if isinstance(stop.code, int) else 1
     return error
 
 

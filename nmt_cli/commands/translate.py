@@ -9,19 +9,25 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from nmt_cli import logs
 from nmt_cli.atomic_files import file_appearing_whole
+from nmt_cli.commands.finished_output import is_finished, refuse_other
 from nmt_cli.commands.format_options import options_for
 from nmt_cli.commands.input_formats import Reader, reader, showing_texts
 from nmt_cli.commands.input_texts import opened_text, refuse_to_replace
+from nmt_cli.commands.job_record import OF_THE_MACHINE
 from nmt_cli.commands.line_windows import STALL_SECONDS, STEADY_WINDOW, windows
 from nmt_cli.commands.pipes import STANDARD_INPUT, StandardOutput, standard_input
-from nmt_cli.commands.resumable_output import ResumableOutput, is_finished, resumable_output
+from nmt_cli.commands.resumable_output import (
+    ResumableOutput,
+    resumable_output,
+    stopped,
+)
 from nmt_cli.commands.translation_formats import FORMATS, Formatter
 from nmt_cli.commands.translation_processes import Engine, choose_processes, opened_engine
-from nmt_cli.corpus.lines import Line
+from nmt_cli.corpus.lines import Line, read_lines
 from nmt_cli.corpus.shard_text import ShardText
 from nmt_cli.corpus.text_files import compressed
 from nmt_cli.decoding.request import Request
@@ -76,8 +82,14 @@ def run(  # noqa: PLR0913 - the options of the command are its parameters
     refuse_to_replace(texts, output_path, is_resumable=True)
     if resume and (output_path is None or is_stream(output_path)):
         raise UserError("--resume continues a file; give its name with --output.")
+    part = None if shard is None else str(shard)
+    formats = {"format": output_format, "input_format": input_format, "shard": part}
+    asked = _asked(device, options)
     if resume and not force and output_path is not None and is_finished(output_path):
-        logs.warning(f"{output_path} is there, and it is not unfinished: nothing to do.")
+        made_with = {**_affecting(options), **formats}
+        with _source(input_path, shard) as source:
+            lines = read_lines(cast(BinaryIO, source), _num_lines_before(source))
+            refuse_other(output_path, [model, *ensemble], made_with, asked, lines)
         return 0
     processes = choose_processes(device, workers, devices)
     opened = _output(output_path, force=force, resume=resume, arguments=arguments)
@@ -88,11 +100,9 @@ def run(  # noqa: PLR0913 - the options of the command are its parameters
         together = {**options, "ensemble": ensemble}
         engine = stack.enter_context(opened_engine(model, processes, device, threads, together))
         if isinstance(output, ResumableOutput):
-            made_with = {**options, **engine.chosen, "format": output_format}
-            made_with["input_format"] = input_format
-            made_with.pop("no_cuda_graphs", None)  # so that it can be given after a fault of graphs
-            made_with["shard"] = None if shard is None else str(shard)
-            output.begin(made_with, rounding_facts(engine.threads))
+            made_with = {**_affecting(options), **engine.chosen, **formats}
+            machine = {name: options.get(name) for name in OF_THE_MACHINE}
+            output.begin(made_with, {**rounding_facts(engine.threads), **machine}, asked)
         steady = STEADY_WINDOW[choose_device(device).type] if output.is_file else None
         is_sampled = options.get("sampling") is not None
         read_line = reader(input_format, output_format, is_sampled=is_sampled)
@@ -113,9 +123,7 @@ def _translate_all(
     steady: int | None,
 ) -> _Tally:
     """Write the translation of each line of ``source``; return what happened to the lines."""
-    if source.isatty():
-        logs.info("Reading from the terminal; Ctrl-D ends.")
-    tally = _Tally(source.num_lines_before if isinstance(source, ShardText) else 0)
+    tally = _Tally(_num_lines_before(source))
     tally.restore(output.tally)
     hidden = source.isatty() or output.fills_terminal
     initial = tally.num_lines
@@ -135,10 +143,17 @@ def _source(path: Path | None, shard: Shard | None) -> Iterator[BinaryIO | Shard
     if path is None:
         if shard is not None:
             raise UserError("--shard needs a file, whose length is known; give it with --input.")
-        yield standard_input()
-        return
-    with opened_text(path, shard) as stream:
+        stream = standard_input()
+        if stream.isatty():
+            logs.info("Reading from the terminal; Ctrl-D ends.")
         yield stream
+        return
+    with opened_text(path, shard) as text:
+        yield text
+
+
+def _num_lines_before(source: BinaryIO | ShardText) -> int:
+    return source.num_lines_before if isinstance(source, ShardText) else 0
 
 
 class _Stream:
@@ -151,11 +166,13 @@ class _Stream:
 
     def __init__(self, write: Write, *, fills_terminal: bool = False) -> None:
         self._write, self.fills_terminal = write, fills_terminal
+        self.is_empty = True
 
     def without_finished(self, windows: Iterator[list[Line]]) -> Iterator[list[Line]]:
         return windows
 
     def add(self, lines: Sequence[Line], data: bytes, tally: dict[str, Any]) -> None:
+        self.is_empty = False
         self._write(data)
 
 
@@ -164,13 +181,43 @@ def _output(
     path: Path | None, *, force: bool, resume: bool, arguments: Sequence[str] | None
 ) -> Iterator[_Stream | ResumableOutput]:
     if path is None:
-        yield _Stream(StandardOutput().write, fills_terminal=sys.stdout.isatty())
+        yield from _naming_nothing(
+            _Stream(StandardOutput().write, fills_terminal=sys.stdout.isatty())
+        )
     elif is_stream(path):
         with file_appearing_whole(path) as stream, compressed(stream, path) as packed:
-            yield _Stream(partial(_write_at_once, stream) if packed is stream else packed.write)
+            write = partial(_write_at_once, stream) if packed is stream else packed.write
+            yield from _naming_nothing(_Stream(write))
     else:
         with resumable_output(path, replace=force, resume=resume, arguments=arguments) as resumable:
             yield resumable
+
+
+def _naming_nothing(stream: _Stream) -> Iterator[_Stream]:
+    """Yield ``stream``; if the command is stopped before the first window, say so."""
+    try:
+        yield stream
+    except (KeyboardInterrupt, SystemExit) as stop:
+        if not stream.is_empty:
+            raise
+        raise stopped(stop, "Nothing was written: no line was finished.") from None
+
+
+def _affecting(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options that affect the output more than by rounding."""
+    # CUDA graphs may be turned off for the rest of a text after a fault in them.
+    return {
+        name: value
+        for name, value in options.items()
+        if name not in {*OF_THE_MACHINE, "no_cuda_graphs"}
+    }
+
+
+def _asked(device: str, options: Mapping[str, Any]) -> dict[str, str]:
+    """Return the options that "auto" stands for, as they were given; a GPU without its number."""
+    names = ("precision", "fp32_products")
+    given = {name: options.get(name, AUTO) for name in names}
+    return {"device": device.partition(":")[0], **given}
 
 
 def _keep_choices(options: TranslatorOptions, made_with: Mapping[str, Any]) -> None:

@@ -18,8 +18,9 @@ import pytest
 from click.testing import CliRunner
 
 from nmt_cli import cli
-from nmt_cli.commands import line_windows, resumable_output
-from nmt_cli.commands.job_record import read_record, write_record
+from nmt_cli.commands import finished_output, line_windows, resumable_output
+from nmt_cli.commands import translate as command
+from nmt_cli.commands.job_record import OF_THE_MACHINE, read_record, write_record
 from nmt_cli.commands.line_windows import windows
 from nmt_cli.commands.resumable_output import ResumableOutput
 from nmt_cli.decoding.translation import Translation
@@ -77,6 +78,7 @@ def translate(monkeypatch, tmp_path):
     monkeypatch.setattr(WindowTranslator, "num_translated", 0)
     monkeypatch.setattr(WindowTranslator, "interrupts_at", {})
     monkeypatch.setattr(Translator, "load", lambda *_, **__: WindowTranslator())
+    monkeypatch.setattr(finished_output, "fingerprints", lambda _: WindowTranslator.chosen["model"])
     monkeypatch.setattr(resumable_output, "SECONDS_BETWEEN_RECORDS", 0.0)
     monkeypatch.setitem(line_windows.STEADY_WINDOW, "cpu", 7)
     Path("in").write_text("".join(f"{line}\n" for line in LINES))
@@ -86,6 +88,10 @@ def translate(monkeypatch, tmp_path):
         return CliRunner().invoke(cli.main, words, input=stdin)
 
     return run
+
+
+def files_here():
+    return sorted(path.name for path in Path().iterdir())
 
 
 def in_a_process(run, kill_at):
@@ -132,7 +138,7 @@ def test_a_job_that_is_killed_again_and_again_ends_with_the_same_bytes(translate
             break
     assert kills > 0
     assert UNPACK[suffix](output.read_bytes()) == expected_text()
-    assert sorted(os.listdir()) == sorted(["in", output.name])  # noqa: PTH208
+    assert files_here() == sorted([f".made-{output.name}.json", "in", output.name])
 
 
 @pytest.mark.parametrize("step", [5, pytest.param(1, marks=pytest.mark.slow)])
@@ -144,8 +150,9 @@ def test_a_kill_at_any_file_operation_leaves_a_state_that_goes_on(translate, mon
             break
         assert translate("--output", "out", "--resume").exit_code in (0, 3)
         assert Path("out").read_bytes() == expected_text(size=50)
-        assert sorted(os.listdir()) == ["in", "out"]  # noqa: PTH208
+        assert files_here() == [".made-out.json", "in", "out"]
         Path("out").unlink()
+        Path(".made-out.json").unlink()
     assert kill_at > 20
     assert status == 3  # it lived to its end
 
@@ -169,7 +176,7 @@ def test_an_interrupt_at_99_percent_loses_nothing(translate, monkeypatch, stop, 
     assert result.exit_code == 3  # a line failed before the interrupt
     assert re.search(r"Translated 2 lines in [\d.]+ s \(100 in all\)\.", result.stderr)
     assert Path("out").read_bytes() == expected_text()
-    assert sorted(os.listdir()) == ["in", "out"]  # noqa: PTH208
+    assert files_here() == [".made-out.json", "in", "out"]
 
 
 def interrupted(translate, *arguments):
@@ -200,7 +207,7 @@ def test_a_dash_is_stdin(translate):
     assert Path("out").read_bytes() == expected_text()
 
 
-@pytest.mark.parametrize("name", ["out", "out.partial", "out.partial.json"])
+@pytest.mark.parametrize("name", ["out", "out.partial", "out.partial.json", ".made-out.json"])
 def test_the_text_is_never_replaced_by_its_own_translation(translate, name):
     text = Path("in").rename(name).read_bytes()
     result = translate("--output", "out", "--force", source=("--input", name))
@@ -287,15 +294,181 @@ def test_an_unfinished_output_is_replaced_only_by_force(translate):
     assert anew.exit_code == 3
     assert "Removing out.partial, an unfinished translation, because of --force." in anew.stderr
     assert WindowTranslator.num_translated == 100
-    assert sorted(os.listdir()) == ["in", "out"]  # noqa: PTH208
+    assert files_here() == [".made-out.json", "in", "out"]
 
 
-def test_a_finished_output_is_left_as_it_is(translate):
-    Path("out").write_text("precious")
-    result = translate("--output", "out", "--resume")
-    assert (result.exit_code, Path("out").read_text()) == (0, "precious")
-    assert "Warning: out is there, and it is not unfinished: nothing to do." in result.stderr
+def finished(translate, *arguments, output="out"):
+    """Translate to the end; return what describes the output file and its content."""
+    assert translate("--output", output, *arguments).exit_code == 3
+    WindowTranslator.num_translated = 0
+    return state_of(output)
+
+
+def state_of(output="out"):
+    status = Path(output).stat()
+    return status.st_ino, status.st_mtime_ns, Path(output).read_bytes()
+
+
+@pytest.mark.parametrize("output", ["out", "out.gz"])
+@pytest.mark.parametrize("source", [("--input", "in"), ("--shard", "1/3", "--input", "in"), ()])
+def test_a_finished_output_is_left_as_it_is(translate, output, source):
+    text = Path("in").read_text()
+    assert translate("--output", output, source=source, stdin=text).exit_code == 3
+    before, WindowTranslator.num_translated = state_of(output), 0
+    result = translate("--output", output, "--resume", source=source, stdin=text)
+    assert (result.exit_code, state_of(output)) == (0, before)
+    message = "is complete, and made with this model, input and options: nothing to do."
+    assert result.stderr == f"{output} {message}\n"
     assert WindowTranslator.num_translated == 0
+
+
+def test_what_auto_meant_and_sizes_of_batches_are_no_difference(translate):
+    before = finished(translate, "--max-tokens-per-device", "400", "--precision", "int8")
+    for given in ("int8", "auto", "fp32"):  # fp32 is what the translator says that it used
+        arguments = ("--precision", given, "--threads", "1", "--max-tokens-per-device", "100")
+        assert translate("--output", "out", "--resume", *arguments).exit_code == 0
+    other = translate("--output", "out", "--resume", "--precision", "bf16")
+    assert (other.exit_code, state_of()) == (1, before)
+    assert "(old -> new): precision: fp32 -> bf16. Give" in other.stderr
+
+
+def lines_changed():
+    Path("in").write_text(Path("in").read_text().replace("line 99", "line ninety-nine"))
+
+
+def line_added():
+    with Path("in").open("a") as stream:
+        stream.write("line 101\n")
+
+
+def output_edited():
+    Path("out").write_text(Path("out").read_text().replace("line 99", "line ninety-nine"))
+
+
+@pytest.mark.parametrize(
+    ("change", "arguments", "message"),
+    [
+        (lambda: None, ["--beam-size", "5"], "(old -> new): beam_size: not given -> 5. Give"),
+        (lambda: None, ["--format", "tsv"], "(old -> new): format: text -> tsv. Give"),
+        (lambda: None, ["--shard", "1/3"], "(old -> new): shard: not given -> 1/3. Give"),
+        (lines_changed, [], "(old -> new): sha256 of the input: "),
+        (line_added, [], "(old -> new): lines of the input: 100 -> 101; sha256 of the input: "),
+        (output_edited, [], "out has changed since it was translated. Give"),
+        (
+            lambda: Path(".made-out.json").unlink(),
+            [],
+            "out is complete, but .made-out.json, the record of the model, the input and the "
+            "options it was made with, is missing. Give",
+        ),
+        (
+            lambda: Path(".made-out.json").write_text("{"),
+            [],
+            ".made-out.json cannot be read: Expecting property name enclosed in double quotes: "
+            "line 1 column 2 (char 1). Give --force instead of --resume",
+        ),
+    ],
+)
+def test_a_finished_output_that_was_made_otherwise_is_refused(
+    translate, change, arguments, message
+):
+    finished(translate)
+    change()
+    before = state_of()
+    result = translate("--output", "out", "--resume", *arguments)
+    assert (result.exit_code, state_of()) == (1, before)
+    assert message in result.stderr
+    assert "--force instead of --resume" in result.stderr
+    assert WindowTranslator.num_translated == 0
+    assert translate("--output", "out", "--force", *arguments).exit_code == 3
+    assert translate("--output", "out", "--resume", *arguments).exit_code == 0
+
+
+def test_the_output_of_another_model_is_refused_after_it_was_finished(translate, monkeypatch):
+    before = finished(translate)
+    monkeypatch.setitem(WindowTranslator.chosen, "model", "b" * 64)
+    result = translate("--output", "out", "--resume")
+    assert (result.exit_code, state_of()) == (1, before)
+    assert (
+        "Error: out is complete, but was made otherwise (old -> new): model: aaaaaaaaaaaa -> "
+        "bbbbbbbbbbbb. Give another --output, or --force instead of --resume to translate anew."
+    ) in result.stderr
+
+
+def test_a_kill_never_makes_an_old_output_look_like_the_new_one(translate, monkeypatch):
+    monkeypatch.setitem(line_windows.STEADY_WINDOW, "cpu", 50)
+    claims = set()
+    for kill_at in range(1, 100):
+        _, _, old = finished(translate, "--format", "tsv", "--force")
+        status = in_a_process(lambda: translate("--output", "out", "--force"), kill_at)
+        for rest in ("out.partial", "out.partial.json"):
+            Path(rest).unlink(missing_ok=True)  # as a user may do
+        result = translate("--output", "out", "--resume")
+        assert result.exit_code in (0, 1)
+        is_new = Path("out").read_bytes() != old
+        assert (result.exit_code == 0) == is_new, result.stderr
+        claims.add(is_new)
+        if status != -signal.SIGKILL:
+            break
+    assert claims == {False, True}
+
+
+def test_without_a_finished_line_other_options_are_refused_too(translate, monkeypatch):
+    WindowTranslator.interrupts_at["line 1"] = KeyboardInterrupt()
+    with monkeypatch.context() as patch:
+        patch.setattr(ResumableOutput, "remove", lambda _: None)  # as if it had been killed
+        assert translate("--output", "out", "--beam-size", "4").exit_code == 130
+    assert files_here() == ["in", "out.partial", "out.partial.json"]
+    WindowTranslator.interrupts_at.clear()
+    refused = translate("--output", "out", "--resume", "--beam-size", "5")
+    assert refused.exit_code == 1
+    assert "made otherwise (old -> new): beam_size: 4 -> 5. Give" in refused.stderr
+    assert translate("--output", "out", "--resume", "--beam-size", "4").exit_code == 3
+    assert Path("out").read_bytes() == expected_text()
+
+
+@pytest.mark.parametrize(
+    ("stop", "status", "word"),
+    [(KeyboardInterrupt(), 130, "interrupted"), (SystemExit(143), 143, "terminated")],
+)
+def test_an_interrupt_before_the_first_window_says_that_nothing_was_written(
+    translate, stop, status, word
+):
+    WindowTranslator.interrupts_at["line 1"] = stop
+    stopped = translate("--output", "out")
+    assert stopped.exit_code == status
+    assert stopped.stderr == f"Error: {word}. out was not written: no line was finished.\n"
+    assert files_here() == ["in"]
+    for output in ((), ("--output", "/dev/null")):
+        stopped = translate(*output)
+        assert stopped.exit_code == status
+        assert stopped.stderr == f"Error: {word}. Nothing was written: no line was finished.\n"
+
+
+@pytest.mark.parametrize("is_old_record", [False, True])
+def test_sizes_of_batches_and_the_number_of_threads_may_change(translate, is_old_record):
+    interrupted(translate, "--max-tokens-per-device", "400", "--threads", "2")
+    if is_old_record:  # they were once among what may not differ
+        record = read_record(Path("out"))
+        assert record is not None
+        machine = dict(record.machine)
+        made_with = {**record.made_with, "max_tokens_per_device": machine.pop(*OF_THE_MACHINE)}
+        write_record(Path("out"), record._replace(made_with=made_with, machine=machine))
+    arguments = ("--resume", "--max-tokens-per-device", "100", "--threads", "1")
+    result = translate("--output", "out", *arguments)
+    assert result.exit_code == 3
+    (line,) = [line for line in result.stderr.splitlines() if "otherwise" in line]
+    assert "(old -> new): " in line
+    assert "threads: 2 -> 1" in line
+    assert "max_tokens_per_device: 400 -> 100" in line
+    assert "Sums may be rounded otherwise" in line
+    assert Path("out").read_bytes() == expected_text()
+
+
+def test_an_output_that_cannot_be_continued_has_no_record(translate):
+    assert translate("--output", "/dev/null").exit_code == 3
+    assert files_here() == ["in"]
+    command.run(Path("model"), input_path=Path("in"), output_path=Path("out"), device="cpu")
+    assert files_here() == ["in", "out"]
 
 
 def test_files_of_other_programs_and_damaged_ones_are_not_continued(translate):

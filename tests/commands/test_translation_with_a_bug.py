@@ -64,7 +64,7 @@ def test_the_lines_before_a_bug_are_kept_and_the_others_follow(translate, name, 
     Path("in").write_text("\n".join(changed))
     assert CliRunner().invoke(cli.main, shlex.split(proposed[1])).exit_code == 0
     assert read(Path(name).read_bytes()).decode().split("\n") == changed
-    assert sorted(os.listdir()) == sorted(["in", name])  # noqa: PTH208
+    assert sorted(os.listdir()) == sorted([f".made-{name}.json", "in", name])  # noqa: PTH208
 
 
 def test_a_bug_leaves_an_output_that_was_to_be_replaced(translate, monkeypatch):
