@@ -6,6 +6,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
+
+from nmt_cli import cli
+from tests.imported_modules import ended
 
 MODEL = Path(__file__).parent / "formats/format_2/sentencepiece/run/average"
 INT8 = Path(__file__).parent / "formats/format_4/int8/run/average"
@@ -53,3 +57,30 @@ def test_a_line_is_translated_without_the_modules_of_other_commands(imported):
 
 def test_adam_leaves_the_compiler_alone(imported):
     assert not imported[1] & COMPILER
+
+
+@pytest.mark.parametrize(
+    ("options", "status", "message"),
+    [
+        ([], 0, "out is complete, and made with this model, input and options: nothing to do."),
+        (["--beam-size=3"], 1, "made otherwise (old -> new): beam_size: not given -> 3. Give"),
+    ],
+)
+def test_a_finished_translation_needs_no_torch(tmp_path, monkeypatch, options, status, message):
+    monkeypatch.chdir(tmp_path)
+    Path("in").write_text("one\ntwo\n")
+    words = ["translate", str(MODEL), "--input=in", "--output=out"]
+    assert CliRunner().invoke(cli.main, words).exit_code == 0
+    found = ended([*words, "--resume", *options], tmp_path)
+    assert found.status == status
+    assert message in found.stderr
+    assert "torch" not in found.modules
+
+
+@pytest.mark.parametrize("command", ["train", "run"])
+def test_a_wrong_recipe_is_reported_without_torch(tmp_path, command):
+    (tmp_path / "mine.yaml").write_text("extends: base\nmodel: {from: missing}\n")
+    found = ended([command, "./mine.yaml"], tmp_path)
+    assert found.status == 1
+    assert "model.from: missing does not exist" in found.stderr
+    assert "torch" not in found.modules

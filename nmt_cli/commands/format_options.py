@@ -1,7 +1,13 @@
 """Which options of translate an output format can hold, and which it needs."""
 
-from nmt_cli.decoding.translator import TranslatorOptions
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from nmt_cli.errors import WrongUsageError
+
+if TYPE_CHECKING:
+    from nmt_cli.decoding.translator import TranslatorOptions
 
 WITH_TOKEN_SCORES = ("jsonl", "fairseq")
 

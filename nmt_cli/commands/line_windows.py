@@ -9,7 +9,7 @@ from typing import BinaryIO, cast
 from nmt_cli.corpus.lines import Line, read_lines
 from nmt_cli.corpus.shard_text import ShardText
 from nmt_cli.corpus.text_files import TextSize
-from nmt_cli.decoding.translator import WINDOW_CHARACTERS, WINDOW_LINES
+from nmt_cli.decoding.request import WINDOW_CHARACTERS, WINDOW_LINES
 
 FIRST_WINDOW = 512  # lines
 SECONDS_FOR_A_WINDOW = 20.0  # if a window takes longer, the next is smaller, to show progress

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from nmt_cli.decoding.constraints import Constraints
-from nmt_cli.decoding.sampling import Sampling
 from nmt_cli.errors import UserError
 
 # Option of the command line: field of Sampling.
@@ -34,6 +33,8 @@ def grouped(options: dict[str, Any]) -> dict[str, Any]:
     is_sampled = grouped.pop("sample")
     given = _given(grouped, SAMPLING)
     if is_sampled:
+        from nmt_cli.decoding.sampling import Sampling  # imports torch
+
         grouped["sampling"] = Sampling(**given)
     elif given:
         field = next(iter(given))

@@ -13,8 +13,8 @@ from nmt_cli.commands.run_origin import refuse_other_origin
 from nmt_cli.commands.run_stages import Experiment
 from nmt_cli.commands.stage_names import STAGE_NAMES, StageName
 from nmt_cli.errors import InterruptedTrainingError, UserError
+from nmt_cli.recipe.model_origin import first_model
 from nmt_cli.recipe.reader import read_recipe
-from nmt_cli.runs.warm_start import first_model
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

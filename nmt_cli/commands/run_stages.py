@@ -15,7 +15,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from nmt_cli import logs
 from nmt_cli.atomic_files import (
@@ -27,7 +27,7 @@ from nmt_cli.atomic_files import (
     verify,
 )
 from nmt_cli.checkpoints import Checkpoint, list_checkpoints
-from nmt_cli.commands import average_checkpoints, preprocess, report, train, translate
+from nmt_cli.commands import preprocess, report, train, translate
 from nmt_cli.commands.stage_names import StageName
 from nmt_cli.corpus.binarized import refuse_stale
 from nmt_cli.corpus.changed_text import changed_text
@@ -47,8 +47,7 @@ from nmt_cli.file_names import (
     WEIGHTS,
 )
 from nmt_cli.folders import AVERAGED, REPORT, SCORED, TRANSLATION, kind_of
-from nmt_cli.hardware.choices import AUTO
-from nmt_cli.hardware.machine import MachineOptions
+from nmt_cli.hardware.choices import AUTO, MachineOptions
 from nmt_cli.locks import claimed
 from nmt_cli.metrics.bleu import bleu_scorer, chrf_scorer
 from nmt_cli.metrics.paper_bleu import PAPER_PAIRS, paper_bleu_scorer
@@ -59,7 +58,9 @@ from nmt_cli.recipe.reader import RecipeFile, read_recipe
 from nmt_cli.recipe.schema import ParallelFiles, Recipe
 from nmt_cli.run_status import read_status
 from nmt_cli.runs.run_directory import foreign_name, locked
-from nmt_cli.training.session import TrainOptions
+
+if TYPE_CHECKING:
+    from nmt_cli.training.session import TrainOptions
 
 # The kind of each folder that a stage replaces; others of these names are the user's.
 REPLACED = {AVERAGE: AVERAGED, TEST: TRANSLATION, SCORES: SCORED, REPORT: REPORT}
@@ -208,7 +209,7 @@ def _train(experiment: Experiment, is_forced: bool) -> None:
     options.update(resume=bool(list_checkpoints(experiment.run_dir)), in_run=True)
     if options["resume"]:
         options["init_from"] = None  # the checkpoints began from it
-    train.run(experiment.recipe_name, **cast(TrainOptions, options))
+    train.run(experiment.recipe_name, **cast("TrainOptions", options))
 
 
 def _is_averaged(experiment: Experiment) -> bool:
@@ -222,6 +223,8 @@ def _is_averaged(experiment: Experiment) -> bool:
 
 
 def _average(experiment: Experiment, _: bool) -> None:
+    from nmt_cli.commands import average_checkpoints  # imports torch
+
     wanted, chosen = experiment.recipe.checkpoints.keep_for_average, _to_average(experiment)
     if chosen and len(chosen) < wanted:
         logs.warning(f"{experiment.run_dir} has only {len(chosen)} of {wanted} checkpoints.")

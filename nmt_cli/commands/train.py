@@ -16,18 +16,16 @@ from nmt_cli.file_names import RUNS
 from nmt_cli.hardware.busy_machine import LoadMeter, warn_if_busy
 from nmt_cli.hardware.choices import AUTO
 from nmt_cli.hardware.cores import threads_of_each
-from nmt_cli.hardware.device import choose_device
-from nmt_cli.hardware.machine import count_devices
 from nmt_cli.launch import Rendezvous, run_workers, this_worker
 from nmt_cli.proposed_commands import as_argument
+from nmt_cli.recipe.model_origin import first_model
 from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.runs.run_directory import ended_at_once, locked
-from nmt_cli.runs.warm_start import first_model
-from nmt_cli.training.session import Job, TrainOptions, train
-from nmt_cli.training.worker import train_as_worker
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
+
+    from nmt_cli.training.session import Job, TrainOptions
 
 
 def run(recipe_name: str, **options: Unpack[TrainOptions]) -> None:
@@ -37,6 +35,11 @@ def run(recipe_name: str, **options: Unpack[TrainOptions]) -> None:
     """
     file = read_recipe(recipe_name, options.get("overrides", ()))
     first_model(file.recipe, options.get("init_from"))  # refuses two of them
+    # They import torch, which takes seconds; errors of the recipe come before.
+    from nmt_cli.hardware.machine import count_devices
+    from nmt_cli.training.session import Job, train
+    from nmt_cli.training.worker import train_as_worker
+
     job = Job(recipe_name, file, options.get("run_dir") or Path(RUNS) / file.name, options)
     worker = this_worker()
     if worker is not None:
@@ -69,6 +72,8 @@ def _launch(job: Job, num_workers: int) -> None:
 
 
 def _threads_of_a_worker(job: Job, num_workers: int) -> int:
+    from nmt_cli.hardware.device import choose_device  # imports torch
+
     if choose_device(job.options.get("device", AUTO)).type != "cpu":
         return 1
     return job.options.get("threads") or threads_of_each(num_workers)

@@ -26,18 +26,14 @@ from nmt_cli.commands.resumable_output import (
     stopped,
 )
 from nmt_cli.commands.translation_formats import FORMATS, Formatter
-from nmt_cli.commands.translation_processes import Engine, choose_processes, opened_engine
 from nmt_cli.corpus.lines import Line, read_lines
 from nmt_cli.corpus.shard_text import ShardText
 from nmt_cli.corpus.text_files import compressed
-from nmt_cli.decoding.request import Request
 from nmt_cli.decoding.translation import LinesFailedError, Translation
-from nmt_cli.decoding.translator import TranslatorOptions
 from nmt_cli.errors import STATUS_SOME_LINES_FAILED, UserError
 from nmt_cli.figures import counted
 from nmt_cli.hardware.choices import AUTO
 from nmt_cli.hardware.cores import cores
-from nmt_cli.hardware.device import choose_device
 from nmt_cli.hardware.system_facts import rounding_facts
 from nmt_cli.output_streams import is_stream
 from nmt_cli.shard import Shard
@@ -45,6 +41,10 @@ from nmt_cli.trees.repair import Repairs
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
+
+    from nmt_cli.commands.translation_processes import Engine
+    from nmt_cli.decoding.request import Request
+    from nmt_cli.decoding.translator import TranslatorOptions
 
 SHOWN_NUMBERS = 10
 
@@ -91,9 +91,13 @@ def run(  # noqa: PLR0913 - the options of the command are its parameters
             lines = read_lines(cast(BinaryIO, source), _num_lines_before(source))
             refuse_other(output_path, [model, *ensemble], made_with, asked, lines)
         return 0
-    processes = choose_processes(device, workers, devices)
     opened = _output(output_path, force=force, resume=resume, arguments=arguments)
     with _source(input_path, shard) as source, opened as output, ExitStack() as stack:
+        # They import torch, which takes seconds, and is not needed where nothing is left to do.
+        from nmt_cli.commands.translation_processes import choose_processes, opened_engine
+        from nmt_cli.hardware.device import choose_device
+
+        processes = choose_processes(device, workers, devices)
         _keep_choices(options, output.made_with)
         if not processes.are_workers:
             threads = threads or _possible_threads(output.machine.get("threads"))

@@ -7,6 +7,10 @@ from typing import NamedTuple
 
 from nmt_cli.decoding.constraints import TextOrPieces
 
+# Of a window of lines that are translated together.
+WINDOW_LINES = 4096
+WINDOW_CHARACTERS = 1 << 21
+
 
 class Request(NamedTuple):
     """A line to translate; None stands for what the translator would take by itself.

@@ -25,7 +25,13 @@ from nmt_cli.decoding.line_engine import LineEngine
 from nmt_cli.decoding.line_jobs import LineJobs, LongLines, TooLong
 from nmt_cli.decoding.open_search import OpenSearch
 from nmt_cli.decoding.output_limits import OutputLimits
-from nmt_cli.decoding.request import Request, numbered, require_lines
+from nmt_cli.decoding.request import (
+    WINDOW_CHARACTERS,
+    WINDOW_LINES,
+    Request,
+    numbered,
+    require_lines,
+)
 from nmt_cli.decoding.rules.well_formed_trees import WellFormedTrees
 from nmt_cli.decoding.sampling import MOST_SAMPLES, SampledCandidates, Sampling
 from nmt_cli.decoding.search import Search, Sentence, search_all
@@ -47,8 +53,6 @@ from nmt_cli.model_settings import ModelSettings
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-WINDOW_LINES = 4096
-WINDOW_CHARACTERS = 1 << 21
 # Pieces; shorter sentences count as this long, to bound the number of rows of logits.
 SHORTEST_COUNTED = 32
 

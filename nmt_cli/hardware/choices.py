@@ -1,6 +1,22 @@
-"""The value of --device, --precision and --fp32-products that leaves the choice to the program.
+"""The options about the machine, and their value that leaves the choice to the program.
 
-In a module of its own, because the command line needs it and must not import torch.
+In a module of their own, because commands need them before they import torch.
 """
 
-AUTO = "auto"
+from __future__ import annotations
+
+from typing import TypedDict
+
+AUTO = "auto"  # of --device, --precision and --fp32-products
+
+
+class MachineOptions(TypedDict, total=False):
+    """The flags about the machine; one that is missing or None is chosen to suit the machine."""
+
+    device: str
+    precision: str
+    fp32_products: str
+    threads: int | None
+    max_tokens_per_device: int | None
+    compile: bool
+    deterministic: bool

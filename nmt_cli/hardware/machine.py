@@ -9,13 +9,13 @@ import shutil
 import sysconfig
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, TypedDict
+from typing import Any, NamedTuple
 
 import torch
 
 from nmt_cli import logs
 from nmt_cli.errors import UserError
-from nmt_cli.hardware.choices import AUTO
+from nmt_cli.hardware.choices import AUTO, MachineOptions
 from nmt_cli.hardware.cores import threads_of_each
 from nmt_cli.hardware.device import choose_device, set_num_threads
 from nmt_cli.hardware.fp32_products import (
@@ -70,18 +70,6 @@ class Machine(NamedTuple):
             "deterministic": self.is_deterministic,
             "fp32_products": self.fp32_products,
         }
-
-
-class MachineOptions(TypedDict, total=False):
-    """The flags about the machine; one that is missing or None is chosen to suit the machine."""
-
-    device: str
-    precision: str
-    fp32_products: str
-    threads: int | None
-    max_tokens_per_device: int | None
-    compile: bool
-    deterministic: bool
 
 
 def count_devices(devices: int | None, device: str) -> int:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from nmt_cli.errors import UserError
 from nmt_cli.file_names import AVERAGE, CONFIG, RUNS
 from nmt_cli.missing_paths import missing_hint
 from nmt_cli.recipe.messages import dotted, place_of, shown
@@ -41,6 +42,19 @@ class Adopted(NamedTuple):
                 findings.append(Finding(place, dotted(path), text + _written(given)))
         if findings:
             raise error_of(findings)
+
+
+def first_model(recipe: Recipe, init_from: Path | None) -> Path | None:
+    """Return the model whose weights are the first ones: ``init_from``, or the recipe's.
+
+    None stands for random weights. Raises UserError if both are given.
+    """
+    if init_from is not None and recipe.origin is not None:
+        raise UserError(
+            f"the recipe starts from model.from {recipe.origin}, so that --init-from {init_from} "
+            "cannot be used; leave one of them out."
+        )
+    return init_from or recipe.origin
 
 
 def adopt_model(tree: Tree) -> Adopted:

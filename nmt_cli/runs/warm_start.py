@@ -18,7 +18,6 @@ from nmt_cli.model.transformer import Transformer
 from nmt_cli.model_directory import LoadedModel, load_model
 from nmt_cli.recipe.changes import as_written
 from nmt_cli.recipe.model_config import ModelConfig
-from nmt_cli.recipe.schema import Recipe
 
 # Their rows are pieces; under these names whether they are one matrix, two or three.
 SOURCE_MATRIX = "source_embedding.weight"
@@ -44,19 +43,6 @@ class WarmStart(NamedTuple):
             f"Starting from {self.path}, which has {self.pieces_matched:,} of the "
             f"{self.vocabulary_size:,} pieces."
         )
-
-
-def first_model(recipe: Recipe, init_from: Path | None) -> Path | None:
-    """Return the model whose weights are the first ones: ``init_from``, or the recipe's.
-
-    None stands for random weights. Raises UserError if both are given.
-    """
-    if init_from is not None and recipe.origin is not None:
-        raise UserError(
-            f"the recipe starts from model.from {recipe.origin}, so that --init-from {init_from} "
-            "cannot be used; leave one of them out."
-        )
-    return init_from or recipe.origin
 
 
 def start_from(path: Path, model: Transformer, tokenizer: Tokenizer) -> WarmStart:

@@ -16,10 +16,10 @@ from nmt_cli.errors import UserError
 from nmt_cli.file_names import CHECKPOINT_GLOB, CHECKPOINTS
 from nmt_cli.hardware.batch_cut import choose_cut
 from nmt_cli.hardware.busy_machine import LoadMeter, warn_if_busy
-from nmt_cli.hardware.choices import AUTO
+from nmt_cli.hardware.choices import AUTO, MachineOptions
 from nmt_cli.hardware.device import useful_threads
 from nmt_cli.hardware.fp32_products import use_fp32_products
-from nmt_cli.hardware.machine import Machine, MachineOptions, choose_machine, choose_rank_device
+from nmt_cli.hardware.machine import Machine, choose_machine, choose_rank_device
 from nmt_cli.hardware.ranks import joined_ranks
 from nmt_cli.hardware.thread_waiting import waiting_by_load
 from nmt_cli.launch import Worker, started_at, status_of_this_launch

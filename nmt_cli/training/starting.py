@@ -19,11 +19,12 @@ from nmt_cli.model.compiled_residual import compile_residuals
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.optimization.adam import Adam
 from nmt_cli.optimization.ema import MovingAverage
+from nmt_cli.recipe.model_origin import first_model
 from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.recipe.schema import Recipe
 from nmt_cli.runs.checkpoint import TrainingState, load_newest
 from nmt_cli.runs.saving import Saved
-from nmt_cli.runs.warm_start import first_model, start_from
+from nmt_cli.runs.warm_start import start_from
 from nmt_cli.training.agreement import require_same_training
 from nmt_cli.training.best import begin_anew_after_changes
 from nmt_cli.training.planning import move_to_plan, plan_batches, plan_settings

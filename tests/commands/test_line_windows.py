@@ -12,7 +12,7 @@ import pytest
 from nmt_cli.commands import line_windows
 from nmt_cli.commands.line_windows import windows
 from nmt_cli.corpus.text_files import open_text
-from nmt_cli.decoding import translator as translator_module
+from nmt_cli.decoding.request import WINDOW_LINES
 
 
 class Endless(io.RawIOBase):
@@ -32,7 +32,7 @@ def test_the_input_waits_for_a_slow_translation():
     for _ in range(3):
         next(reader)
         time.sleep(0.1)  # a reader that did not wait would read far more lines in this time
-        assert stream.num_lines <= 2 * 4 * translator_module.WINDOW_LINES
+        assert stream.num_lines <= 2 * 4 * WINDOW_LINES
     reader.close()
 
 

@@ -24,6 +24,7 @@ from nmt_cli.training.update import update_weights
 from tests.commands.conftest import MKL
 from tests.conftest import RECIPE, write_pairs
 from tests.folders_in_memory import tmp_path as tmp_path
+from tests.imported_modules import ended
 
 
 @pytest.fixture(scope="module")
@@ -94,6 +95,14 @@ def test_nothing_is_made_twice(folder, caplog):
     assert skipped(caplog) == list(STAGE_NAMES)
     after = {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
     assert after == before
+
+
+def test_nothing_to_do_needs_no_torch(folder):
+    recipe = ["toy.yaml", "--set=training.max_steps=6", "--set=validation.bleu=off"]
+    found = ended(["run", *recipe, "--threads=1", "--precision=fp32"], folder)
+    assert found.status == 0, found.stderr
+    assert found.stderr.count(": unchanged, skipped.") == len(STAGE_NAMES)
+    assert "torch" not in found.modules
 
 
 def change_reference(folder):

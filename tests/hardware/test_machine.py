@@ -5,9 +5,9 @@ import torch
 
 from nmt_cli import logs
 from nmt_cli.errors import UserError
+from nmt_cli.hardware.choices import MachineOptions
 from nmt_cli.hardware.machine import (
     Machine,
-    MachineOptions,
     choose_machine,
     count_devices,
     log_changes,
