@@ -69,7 +69,9 @@ def silence() -> None:
 class ProgressBar:
     """Counts work done: a bar on a terminal, a plain line every ten seconds in a log.
 
-    Both show the remaining time if the total is known or was given to ``expect``.
+    Both show the remaining time if the total is known or was given to ``expect``. With
+    ``in_lines``, a terminal gets lines too: other programs may write to it at the same time, such
+    as one that reads our output from a pipe, and would write behind a bar.
     """
 
     def __init__(
@@ -80,6 +82,7 @@ class ProgressBar:
         initial: int = 0,
         *,
         hidden: bool = False,
+        in_lines: bool = False,
     ) -> None:
         self._description, self._unit, self._total = description, unit, total
         self._initial = self._done = initial
@@ -87,7 +90,7 @@ class ProgressBar:
         self._started = self._last_report = time.monotonic()
         shown = not hidden and _logger.isEnabledFor(logging.INFO)
         self._bar: tqdm[Never] | None = None
-        self._plain = shown and not sys.stderr.isatty()
+        self._plain = shown and (in_lines or not sys.stderr.isatty())
         if shown and not self._plain:
             self._bar = tqdm(
                 total=total,
@@ -155,9 +158,10 @@ def progress(
     initial: int = 0,
     *,
     hidden: bool = False,
+    in_lines: bool = False,
 ) -> Iterator[ProgressBar]:
     """Yield a counter; its bar is removed when the block ends, also with an error."""
-    counter = ProgressBar(description, unit, total, initial, hidden=hidden)
+    counter = ProgressBar(description, unit, total, initial, hidden=hidden, in_lines=in_lines)
     try:
         yield counter
     finally:

@@ -2,15 +2,19 @@
 
 import fcntl
 import os
+import stat
 from contextlib import suppress
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Literal
 
 from nmt_cli.errors import UserError
 
 STANDARD_STREAMS = {Path("/dev/stdout"): 1, Path("/dev/stderr"): 2}
 DESCRIPTORS = Path("/proc/self/fd")  # /dev/fd is a link to it
 CLOSED_STDOUT = Path("/dev/full")  # the command opens it in place of a closed stdout
+
+# What reads an output while it is written; nothing does if it is a file or a device without user.
+OutputReader = Literal["terminal", "pipe", "none"]
 
 
 def is_stream(path: Path) -> bool:
@@ -39,6 +43,14 @@ def open_stream(path: Path) -> BinaryIO:
             "choose another output."
         )
     return os.fdopen(os.dup(number), "wb")
+
+
+def reader_of(descriptor: int) -> OutputReader:
+    """Return what reads the bytes that are written to ``descriptor``."""
+    if os.isatty(descriptor):
+        return "terminal"
+    mode = os.fstat(descriptor).st_mode
+    return "pipe" if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) else "none"
 
 
 def _descriptor(path: Path) -> int | None:

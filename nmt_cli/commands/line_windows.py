@@ -11,7 +11,8 @@ from nmt_cli.corpus.shard_text import ShardText
 from nmt_cli.corpus.text_files import TextSize
 from nmt_cli.decoding.request import WINDOW_CHARACTERS, WINDOW_LINES
 
-FIRST_WINDOW = 512  # lines
+FIRST_WINDOW = 512  # lines; it keeps two cores busy
+FIRST_FOR_A_READER = 8  # so that one who waits for the output gets its first lines soon
 SECONDS_FOR_A_WINDOW = 20.0  # if a window takes longer, the next is smaller, to show progress
 STALL_SECONDS = 0.2
 LONGEST_WAIT_SECONDS = 1.0  # for a window to fill if lines come slowly
@@ -24,18 +25,20 @@ def windows(
     stream: BinaryIO | ShardText,
     *,
     stall_seconds: float = STALL_SECONDS,
+    first: int = FIRST_WINDOW,
     steady: int | None = None,
     expect: Callable[[int, bool], None] = lambda number, is_estimate: None,
 ) -> Iterator[list[Line]]:
     """Yield the lines of ``stream`` in order; they are read ahead while the caller works.
 
-    A window ends when it is full or when input stalls. With ``steady``, windows have that number of
+    A window ends when it is full or when input stalls. The first one has at most ``first`` lines,
+    and they grow as long as they take little time. With ``steady``, windows have that number of
     lines, or less if they are long, and depend only on the text. Before each window, ``expect`` is
     called with the total number of lines, if that is known, and with whether it is an estimate. If
     reading fails, its error (such as a UserError) is raised after the lines before it.
     """
     reader = _ReadAhead(stream)
-    size = steady or FIRST_WINDOW
+    size = steady or first
     try:
         while window := reader.take(size, None if steady else stall_seconds):
             if steady and reader.error is not None and len(window) < size:
@@ -50,7 +53,8 @@ def windows(
             if seconds > SECONDS_FOR_A_WINDOW:
                 size = max(1, size // 2)
             elif seconds < SECONDS_FOR_A_WINDOW / 2:
-                size = min(WINDOW_LINES, 2 * size)
+                # Small windows keep few rows busy, so they are few: 8, 32 and 128 lines before 512.
+                size = min(WINDOW_LINES, (4 if size < FIRST_WINDOW else 2) * size)
     finally:
         reader.stop()
     if reader.error is not None:

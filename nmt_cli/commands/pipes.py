@@ -9,7 +9,7 @@ from typing import BinaryIO
 
 from nmt_cli.corpus.lines import LineTexts, texts_of
 from nmt_cli.errors import OutputError, UserError
-from nmt_cli.output_streams import CLOSED_STDOUT
+from nmt_cli.output_streams import CLOSED_STDOUT, OutputReader, reader_of
 
 STANDARD_INPUT = Path("-")  # how users name stdin
 
@@ -40,6 +40,11 @@ class StandardOutput:
             self._descriptor: int | None = sys.stdout.fileno()
         except OSError:  # a test replaced stdout by an object without descriptor
             self._descriptor = None
+
+    @property
+    def reader(self) -> OutputReader:
+        """What reads stdout: a terminal, a pipe, or nothing yet."""
+        return "none" if self._descriptor is None else reader_of(self._descriptor)
 
     def write(self, data: bytes) -> None:
         """Write all of ``data``.

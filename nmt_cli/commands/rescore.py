@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -68,8 +67,12 @@ def run(  # noqa: PLR0913 - the options of a command are its parameters
         num_threads = useful_threads(choose_device(device))
         warn_if_busy(meter, num_threads)
         stack.enter_context(waiting_by_load(num_threads))
-        hidden = output_path is None and sys.stdout.isatty()
-        counter = stack.enter_context(logs.progress("Scoring", "lines", hidden=hidden))
+        reader = StandardOutput().reader if output_path is None else "none"
+        counter = stack.enter_context(
+            logs.progress(
+                "Scoring", "lines", hidden=reader == "terminal", in_lines=reader == "pipe"
+            )
+        )
         for pairs in pair_windows(texts, counter.expect):
             scored = rescorer.rescore_window(
                 [(one.text, other.text) for one, other in pairs], tally.num_lines

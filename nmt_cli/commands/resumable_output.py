@@ -42,6 +42,7 @@ from nmt_cli.decoding.translation import LinesFailedError
 from nmt_cli.errors import STATUS_INTERRUPTED, DamagedError, OutputError, UserError
 from nmt_cli.figures import counted
 from nmt_cli.locks import claimed
+from nmt_cli.output_streams import OutputReader
 from nmt_cli.proposed_commands import command
 
 SECONDS_BETWEEN_RECORDS = 2.0  # writing one waits for the disk
@@ -58,7 +59,7 @@ class ResumableOutput:
     """
 
     is_file = True
-    fills_terminal = False
+    reader: OutputReader = "none"
 
     def __init__(self, path: Path, record: Record | None, *, keeps_record: bool = True) -> None:
         """``record`` is that of the unfinished output to continue; None to start anew.

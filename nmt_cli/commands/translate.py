@@ -2,33 +2,32 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from nmt_cli import logs
-from nmt_cli.atomic_files import file_appearing_whole
 from nmt_cli.commands.finished_output import is_finished, refuse_other
 from nmt_cli.commands.format_options import options_for
 from nmt_cli.commands.input_formats import Reader, reader, showing_texts
 from nmt_cli.commands.input_texts import opened_text, refuse_to_replace
 from nmt_cli.commands.job_record import OF_THE_MACHINE
-from nmt_cli.commands.line_windows import STALL_SECONDS, STEADY_WINDOW, windows
-from nmt_cli.commands.pipes import STANDARD_INPUT, StandardOutput, standard_input
-from nmt_cli.commands.resumable_output import (
-    ResumableOutput,
-    resumable_output,
-    stopped,
+from nmt_cli.commands.line_windows import (
+    FIRST_FOR_A_READER,
+    FIRST_WINDOW,
+    STALL_SECONDS,
+    STEADY_WINDOW,
+    windows,
 )
+from nmt_cli.commands.pipes import STANDARD_INPUT, standard_input
+from nmt_cli.commands.resumable_output import ResumableOutput
 from nmt_cli.commands.translation_formats import FORMATS, Formatter
+from nmt_cli.commands.translation_output import Stream, opened_output
 from nmt_cli.corpus.lines import Line, read_lines
 from nmt_cli.corpus.shard_text import ShardText
-from nmt_cli.corpus.text_files import compressed
 from nmt_cli.decoding.translation import LinesFailedError, Translation
 from nmt_cli.errors import STATUS_SOME_LINES_FAILED, UserError
 from nmt_cli.figures import counted
@@ -47,8 +46,6 @@ if TYPE_CHECKING:
     from nmt_cli.decoding.translator import TranslatorOptions
 
 SHOWN_NUMBERS = 10
-
-Write = Callable[[bytes], object]
 
 
 def run(  # noqa: PLR0913 - the options of the command are its parameters
@@ -91,7 +88,7 @@ def run(  # noqa: PLR0913 - the options of the command are its parameters
             lines = read_lines(cast(BinaryIO, source), _num_lines_before(source))
             refuse_other(output_path, [model, *ensemble], made_with, asked, lines)
         return 0
-    opened = _output(output_path, force=force, resume=resume, arguments=arguments)
+    opened = opened_output(output_path, force=force, resume=resume, arguments=arguments)
     with _source(input_path, shard) as source, opened as output, ExitStack() as stack:
         # They import torch, which takes seconds, and is not needed where nothing is left to do.
         from nmt_cli.commands.translation_processes import choose_processes, opened_engine
@@ -121,7 +118,7 @@ def run(  # noqa: PLR0913 - the options of the command are its parameters
 def _translate_all(
     engine: Engine,
     source: BinaryIO | ShardText,
-    output: _Stream | ResumableOutput,
+    output: Stream | ResumableOutput,
     read_line: Reader,
     format_line: Formatter,
     steady: int | None,
@@ -129,12 +126,21 @@ def _translate_all(
     """Write the translation of each line of ``source``; return what happened to the lines."""
     tally = _Tally(_num_lines_before(source))
     tally.restore(output.tally)
-    hidden = source.isatty() or output.fills_terminal
-    initial = tally.num_lines
-    with logs.progress("Translating", "lines", initial=initial, hidden=hidden) as counter:
+    initial, in_lines = tally.num_lines, output.reader == "pipe"
+    hidden = source.isatty() or output.reader == "terminal"
+    with logs.progress(
+        "Translating", "lines", initial=initial, hidden=hidden, in_lines=in_lines
+    ) as counter:
+        first = FIRST_WINDOW if output.reader == "none" else FIRST_FOR_A_READER
         stall_seconds = 0.0 if source.isatty() else STALL_SECONDS
         lines = output.without_finished(
-            windows(source, stall_seconds=stall_seconds, steady=steady, expect=counter.expect)
+            windows(
+                source,
+                stall_seconds=stall_seconds,
+                first=first,
+                steady=steady,
+                expect=counter.expect,
+            )
         )
         for window, outputs in _translated(engine, lines, read_line, format_line, tally):
             output.add(window, "".join(outputs).encode(), tally.state())
@@ -158,53 +164,6 @@ def _source(path: Path | None, shard: Shard | None) -> Iterator[BinaryIO | Shard
 
 def _num_lines_before(source: BinaryIO | ShardText) -> int:
     return source.num_lines_before if isinstance(source, ShardText) else 0
-
-
-class _Stream:
-    """Standard output, a device or a pipe: what is written there cannot be continued."""
-
-    made_with: Mapping[str, Any] = {}
-    machine: Mapping[str, Any] = {}
-    tally: Mapping[str, Any] | None = None
-    is_file = False
-
-    def __init__(self, write: Write, *, fills_terminal: bool = False) -> None:
-        self._write, self.fills_terminal = write, fills_terminal
-        self.is_empty = True
-
-    def without_finished(self, windows: Iterator[list[Line]]) -> Iterator[list[Line]]:
-        return windows
-
-    def add(self, lines: Sequence[Line], data: bytes, tally: dict[str, Any]) -> None:
-        self.is_empty = False
-        self._write(data)
-
-
-@contextmanager
-def _output(
-    path: Path | None, *, force: bool, resume: bool, arguments: Sequence[str] | None
-) -> Iterator[_Stream | ResumableOutput]:
-    if path is None:
-        yield from _naming_nothing(
-            _Stream(StandardOutput().write, fills_terminal=sys.stdout.isatty())
-        )
-    elif is_stream(path):
-        with file_appearing_whole(path) as stream, compressed(stream, path) as packed:
-            write = partial(_write_at_once, stream) if packed is stream else packed.write
-            yield from _naming_nothing(_Stream(write))
-    else:
-        with resumable_output(path, replace=force, resume=resume, arguments=arguments) as resumable:
-            yield resumable
-
-
-def _naming_nothing(stream: _Stream) -> Iterator[_Stream]:
-    """Yield ``stream``; if the command is stopped before the first window, say so."""
-    try:
-        yield stream
-    except (KeyboardInterrupt, SystemExit) as stop:
-        if not stream.is_empty:
-            raise
-        raise stopped(stop, "Nothing was written: no line was finished.") from None
 
 
 def _affecting(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -235,11 +194,6 @@ def _keep_choices(options: TranslatorOptions, made_with: Mapping[str, Any]) -> N
 def _possible_threads(recorded: int | None) -> int | None:
     """Return the number of threads that began the output; None if this machine has fewer cores."""
     return recorded if recorded is not None and recorded <= cores().allowed else None
-
-
-def _write_at_once(stream: BinaryIO, data: bytes) -> None:
-    stream.write(data)
-    stream.flush()  # the reader of a pipe is waiting for these lines
 
 
 def _translated(

@@ -51,6 +51,8 @@ def test_slow_windows_get_smaller(monkeypatch):
     monkeypatch.setattr(line_windows, "SECONDS_FOR_A_WINDOW", 1e9)
     sizes = [len(window) for window in windows(io.BytesIO(b"x\n" * 20_000), stall_seconds=5.0)]
     assert sizes[:5] == [512, 1024, 2048, 4096, 4096]
+    soon = windows(io.BytesIO(b"x\n" * 20_000), first=8, stall_seconds=5.0)
+    assert [len(window) for window in soon][:6] == [8, 32, 128, 512, 1024, 2048]
 
 
 NUM_LINES = 60_000

@@ -187,8 +187,8 @@ def test_the_table_of_positions_grows_with_outputs_not_with_what_they_may_be(rep
             return super().steps(number, num_places, num_positions)
 
     model, settings = endless_model(), settings_of(2)
+    sentences = [Sentence([5, 6], 1_000_000)] * 2
     with pytest.raises(EndedError):
-        sentences = [Sentence([5, 6], 1_000_000)] * 2
         search_ahead(model, sentences, 2, settings, Ended(model, settings))
     assert len(model.target_embedding.positions.table) <= 256
 
