@@ -43,8 +43,8 @@ class Terminal(io.StringIO):
 def opened(kind: str) -> Iterator[tuple[int, int]]:
     """Yield the descriptors to read from and to write to."""
     if kind == "file":
-        with Path("stdout").open("wb") as writing, Path("stdout").open("rb") as reading:
-            yield reading.fileno(), writing.fileno()
+        with Path("stdout").open("wb") as written, Path("stdout").open("rb") as read:
+            yield read.fileno(), written.fileno()
         return
     reading, writing = os.pipe() if kind == "pipe" else os.openpty()
     if kind == "terminal":
