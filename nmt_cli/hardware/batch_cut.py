@@ -84,22 +84,37 @@ def _warn_of_little_memory(
 def cut_as_before(cut: BatchCut, facts: Mapping[str, Any], num_ranks: int) -> BatchCut:
     """Return the cut of the checkpoint with these ``facts``, as far as it suits this machine.
 
-    Its limit is used again if it was an estimate and is about what fits here; a limit that the user
-    chose now comes first. The number of micro-batches must be a multiple of ``num_ranks``.
+    The number of micro-batches must be a multiple of ``num_ranks``.
     """
-    max_tokens, multiple_of = cut.max_tokens, num_ranks
-    before = facts["max_tokens_per_device"]
-    limited_by: LimitedBy = facts.get("micro_batches_limited_by", "estimate")
-    is_similar = SHARE_TO_KEEP * max_tokens <= before <= max_tokens
-    if limited_by == "estimate" and is_similar and not cut.is_limit_chosen:
-        max_tokens = before
-    elif before != max_tokens:
-        logs.info(
-            f"Micro-batches have at most {max_tokens:,} tokens a side ({WHY[cut.limited_by]}), "
-            f"before {before:,} ({WHY[limited_by]}). The sentences of each step stay the same; "
-            "rounding and the draws of dropout may not."
-        )
     pieces = facts.get("micro_batches_multiple_of", 1)
-    if pieces % num_ranks == 0:
-        multiple_of = pieces
-    return cut._replace(max_tokens=max_tokens, multiple_of=multiple_of)
+    multiple_of = pieces if pieces % num_ranks == 0 else num_ranks
+    return limit_as_before(cut, facts)._replace(multiple_of=multiple_of)
+
+
+def limit_as_before(cut: BatchCut, facts: Mapping[str, Any]) -> BatchCut:
+    """Return ``cut`` with the limit of the checkpoint with these ``facts``, if it is used again.
+
+    It is used again if it was an estimate and is about what fits here. A limit that the user chose
+    now comes first.
+    """
+    before = facts["max_tokens_per_device"]
+    is_similar = SHARE_TO_KEEP * cut.max_tokens <= before <= cut.max_tokens
+    if is_similar and _limited_by(facts) == "estimate" and not cut.is_limit_chosen:
+        return cut._replace(max_tokens=before)
+    return cut
+
+
+def report_other_limit(cut: BatchCut, facts: Mapping[str, Any]) -> None:
+    """Log one line if the limit of ``cut`` is not that of the checkpoint with these ``facts``."""
+    before = facts["max_tokens_per_device"]
+    if before != cut.max_tokens:
+        logs.info(
+            f"Micro-batches have at most {cut.max_tokens:,} tokens a side ({WHY[cut.limited_by]}), "
+            f"before {before:,} ({WHY[_limited_by(facts)]}). The sentences of each step stay the "
+            "same; rounding and the draws of dropout may not."
+        )
+
+
+def _limited_by(facts: Mapping[str, Any]) -> LimitedBy:
+    limited_by: LimitedBy = facts.get("micro_batches_limited_by", "estimate")
+    return limited_by

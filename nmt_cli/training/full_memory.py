@@ -1,8 +1,8 @@
 """Full memory: a probe before training, and smaller micro-batches if memory is full later."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -12,7 +12,7 @@ from nmt_cli.corpus.binarized import BinarizedText, PreparedCorpus
 from nmt_cli.corpus.loader import Batch, ParallelTokens
 from nmt_cli.corpus.sentence_marks import start_id
 from nmt_cli.errors import UserError
-from nmt_cli.hardware.batch_cut import BatchCut
+from nmt_cli.hardware.batch_cut import BatchCut, limit_as_before, report_other_limit
 from nmt_cli.hardware.machine import Machine
 from nmt_cli.hardware.memory import (
     MEMORY_ERRORS,
@@ -40,14 +40,20 @@ class Computed(NamedTuple, Generic[Result]):
 
 
 def fit_to_memory(
-    state: TrainingState, recipe: Recipe, corpus: PreparedCorpus, machine: Machine
+    state: TrainingState,
+    recipe: Recipe,
+    corpus: PreparedCorpus,
+    machine: Machine,
+    before: Mapping[str, Any] | None = None,
 ) -> None:
     """Lower ``state.cut`` until its micro-batches fit the memory of every rank.
 
     On a GPU they are halved until the gradient of the largest ones can be computed. On a CPU there
     is no probe, because the kernel kills a process that takes too much; the estimate is used as it
-    is. Raises UserError if a single sentence pair does not fit, or micro-batches of the
-    ``--max-tokens-per-device`` that the user chose.
+    is. ``before`` are the facts of the checkpoint that the run continues from: its limit is used
+    again if it is about the one found here, and one line reports any other. Raises UserError if a
+    single sentence pair does not fit, or micro-batches of the ``--max-tokens-per-device`` that the
+    user chose.
     """
     cut, longest = state.cut, corpus.longest
     fitting = cut.max_tokens
@@ -72,6 +78,9 @@ def fit_to_memory(
             f"--max-tokens-per-device {fitting}, which does, or leave the option out."
         )
     state.cut = cut._replace(max_tokens=fitting)
+    if before is not None:
+        state.cut = limit_as_before(state.cut, before)
+        report_other_limit(state.cut, before)
 
 
 def try_micro_batch(

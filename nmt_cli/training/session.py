@@ -162,7 +162,7 @@ def train(job: Job, worker: Worker | None = None) -> None:
 def _train(job: Job, worker: Worker | None, corpus: PreparedCorpus, start: Start) -> None:
     """Fit the micro-batches to the memory, describe the session, and train from ``start``."""
     recipe, state, machine = job.file.recipe, start.state, start.machine
-    fit_to_memory(state, recipe, corpus, machine)
+    fit_to_memory(state, recipe, corpus, machine, start.facts)
     if worker is None:  # ranks on one machine would count each other as other programs
         warn_if_busy(LoadMeter(), useful_threads(machine.device))
     sides = (corpus.source, corpus.target, corpus.validation_source, corpus.validation_target)

@@ -39,6 +39,7 @@ class Start(NamedTuple):
     standing: Standing
     saved: Saved  # the checkpoint that holds the state
     machine: Machine  # of this rank; with the kernels of the checkpoint
+    facts: Mapping[str, Any] | None = None  # of the session that wrote the checkpoint
 
 
 def prepare_start(
@@ -81,7 +82,7 @@ def prepare_start(
         state.cut = cut_as_before(state.cut, facts, ranks.size)
         log_changes(facts, machine.facts())
     standing = Standing(recipe, corpus.tokenizer.size, plan, state)
-    return Start(state, plan, standing, saved, machine)
+    return Start(state, plan, standing, saved, machine, facts)
 
 
 def _new_state(

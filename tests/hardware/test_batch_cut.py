@@ -3,7 +3,12 @@ import torch
 
 from nmt_cli import logs
 from nmt_cli.hardware import batch_cut, memory
-from nmt_cli.hardware.batch_cut import BatchCut, choose_cut, cut_as_before
+from nmt_cli.hardware.batch_cut import (
+    BatchCut,
+    choose_cut,
+    cut_as_before,
+    report_other_limit,
+)
 from nmt_cli.hardware.machine import Machine
 from nmt_cli.launch import Worker
 from nmt_cli.recipe.reader import read_recipe
@@ -46,6 +51,8 @@ def facts(max_tokens=100, multiple_of=1, limited_by="estimate"):
 def test_batches_are_cut_as_before_where_that_suits_the_machine(before, ranks, expected, capsys):
     found = cut_as_before(BatchCut(100), before, ranks)
     assert (found.max_tokens, found.multiple_of) == expected
+    assert not capsys.readouterr().err  # a probe may still lower the limit
+    report_other_limit(found, before)
     changed = before["max_tokens_per_device"] != found.max_tokens
     assert capsys.readouterr().err.count("\n") == changed
 
@@ -59,7 +66,7 @@ def test_batches_are_cut_as_before_where_that_suits_the_machine(before, ranks, e
     ],
 )
 def test_another_limit_is_reported_with_its_reason(limited_by, reason, capsys):
-    cut_as_before(BatchCut(100), facts(max_tokens=50, limited_by=limited_by), 1)
+    report_other_limit(BatchCut(100), facts(max_tokens=50, limited_by=limited_by))
     assert (
         "Micro-batches have at most 100 tokens a side (what fits the memory), "
         f"before 50 ({reason})."
@@ -69,6 +76,7 @@ def test_another_limit_is_reported_with_its_reason(limited_by, reason, capsys):
 def test_a_limit_that_the_user_chose_stays(capsys):
     chosen = BatchCut(100, limited_by="option")
     assert cut_as_before(chosen, facts(max_tokens=80), 1) == chosen
+    report_other_limit(chosen, facts(max_tokens=80))
     assert "(--max-tokens-per-device), before 80 (" in capsys.readouterr().err
     assert cut_as_before(BatchCut(30, limited_by="option"), facts(), 1).max_tokens == 30
 

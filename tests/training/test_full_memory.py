@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from nmt_cli import logs
 from nmt_cli.checkpoints import list_checkpoints
 from nmt_cli.errors import UserError
 from nmt_cli.hardware.batch_cut import BatchCut
@@ -165,13 +166,16 @@ def test_a_rank_that_is_lost_while_weights_are_compared_leaves_the_step_saved(
     assert steps_saved(tmp_path / "run") == [(3, "safety")]
 
 
-def test_a_lowered_limit_is_that_of_the_resumed_run(toy, tmp_path, monkeypatch):
+def test_a_lowered_limit_is_recorded_and_the_larger_one_tried_again_when_resumed(
+    toy, tmp_path, monkeypatch
+):
     recipe = recipe_of(toy, dropout=0.3)
     with monkeypatch.context() as patch:
         limit_memory(patch, gradient_module, 70)
         whole, _ = train(toy, tmp_path / "run", recipe)
     facts = list_checkpoints(tmp_path / "run")[-1].manifest
     assert facts["max_tokens_per_device"] == whole.state.cut.max_tokens < 120
+    assert new_trainer(toy, tmp_path / "run", recipe, resume=True).state.cut == ONE_PIECE
     again, _ = train(toy, tmp_path / "again", recipe, cut=whole.state.cut)
     assert torch.equal(weights_of(again), weights_of(whole))
 
@@ -402,7 +406,14 @@ def test_the_probe_fills_both_sides():
     assert fullest == 160
 
 
-def probe(cut, limit, tried, monkeypatch):
+@pytest.fixture
+def not_quiet():
+    logs.configure(quiet=False)
+    yield
+    logs.configure(quiet=True)
+
+
+def probe(cut, limit, tried, monkeypatch, before=None):
     """Fit ``cut`` to a GPU that holds ``limit`` target tokens; return its largest size."""
 
     def attempt(tokens, *_):
@@ -416,7 +427,8 @@ def probe(cut, limit, tried, monkeypatch):
     corpus: Any = SimpleNamespace(source=source, target=target, longest=12, tokenizer=tokenizer)
     state, recipe = SimpleNamespace(cut=cut), SimpleNamespace(training=None, model=ModelConfig())
     on_gpu: Any = Cuda()
-    fit_to_memory(state, recipe, corpus, CPU._replace(device=on_gpu))  # type: ignore[arg-type]
+    machine = CPU._replace(device=on_gpu)
+    fit_to_memory(state, recipe, corpus, machine, before)  # type: ignore[arg-type]
     return state.cut.max_tokens
 
 
@@ -427,6 +439,30 @@ def test_on_a_gpu_the_micro_batches_are_made_to_fit(monkeypatch):
     assert probe(BatchCut(5), 40, [], monkeypatch) == 12  # the estimate was too low
     with pytest.raises(UserError, match=r"longest sentence pair does not fit the GPU's memory"):
         probe(ONE_PIECE, 8, [], monkeypatch)
+
+
+@pytest.mark.parametrize(
+    ("before", "expected"),
+    [
+        (30, 30),  # the same GPU: nothing to report
+        (29, 29),  # it had a little less free memory: the same draws of dropout
+        (15, 30),  # a smaller GPU
+        (60, 30),  # a larger one
+    ],
+)
+def test_a_resumed_run_reports_the_limit_that_the_probe_found(
+    monkeypatch, capsys, not_quiet, before, expected
+):
+    facts = BatchCut(before).facts()
+    assert probe(ONE_PIECE, 40, [], monkeypatch, facts) == expected
+    lines = capsys.readouterr().err.splitlines()
+    reported = [line for line in lines if line.startswith("Micro-batches have at most")]
+    assert reported == lines
+    assert len(reported) == (before != expected)
+    assert all(
+        f"at most 30 tokens a side (what fits the memory), before {before} (" in line
+        for line in reported
+    )
 
 
 def test_a_limit_that_the_user_chose_is_never_changed(monkeypatch):
