@@ -219,6 +219,15 @@ def test_a_pair_over_the_devices_limit_is_named(run, tmp_path):
         run(max_tokens_per_device=9)
 
 
+def test_a_resumed_run_reports_another_micro_batch_limit_once(run, capsys):
+    run("training.max_steps=1", max_tokens_per_device=30)
+    capsys.readouterr()
+    logs.configure(quiet=False)
+    for steps, limit, expected in ((2, None, 1), (3, None, 0), (4, 30, 1)):
+        run(f"training.max_steps={steps}", resume=True, max_tokens_per_device=limit)
+        assert capsys.readouterr().err.count("Micro-batches have at most") == expected
+
+
 @pytest.mark.parametrize("name", ["recipe.yaml", "metrics.jsonl"])
 def test_files_of_the_user_are_not_written_over(run, tmp_path, name):
     (tmp_path / "run").mkdir()
