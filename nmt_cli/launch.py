@@ -98,12 +98,12 @@ def started_at() -> float:
     return time.monotonic() - age
 
 
-def die_with_parent() -> None:
-    """Let the kernel kill this process when its parent dies, so that no worker is left over."""
+def die_with_parent(number: signal.Signals = signal.SIGKILL) -> None:
+    """Let the kernel send this signal when the parent dies, so that no process is left over."""
     parent = int(os.environ.get(PARENT, os.getppid()))
-    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, number)
     if os.getppid() != parent:  # the parent died before the call
-        os.kill(os.getpid(), signal.SIGKILL)
+        os.kill(os.getpid(), number)
     os.environ[PARENT] = str(os.getpid())  # for the processes that this one starts
 
 

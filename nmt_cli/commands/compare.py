@@ -8,6 +8,7 @@ goes on, because ``run`` does so.
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import subprocess
 import sys
@@ -31,6 +32,7 @@ from nmt_cli.hardware.choices import AUTO
 from nmt_cli.hardware.cores import threads_of_each
 from nmt_cli.hardware.device import choose_device
 from nmt_cli.hardware.machine import count_devices
+from nmt_cli.launch import PARENT
 from nmt_cli.proposed_commands import as_argument
 from nmt_cli.recipe.reader import RecipeFile, read_recipe
 from nmt_cli.recipe.shipped import SUFFIX, shipped_recipes
@@ -236,7 +238,12 @@ class _Children:
                 return None
             logs.info(shlex.join(["nmt-cli", *command[3:]]))
             # In a session of its own, so that Ctrl-C reaches it once, through ``handle``.
-            child = subprocess.Popen(command, stdout=subprocess.DEVNULL, start_new_session=True)
+            child = subprocess.Popen(
+                command,
+                stdout=subprocess.DEVNULL,
+                start_new_session=True,
+                env={**os.environ, PARENT: str(os.getpid())},
+            )
             self._running.add(child)
         status = child.wait()
         with self._lock:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -13,6 +15,7 @@ from nmt_cli.commands.run_origin import refuse_other_origin
 from nmt_cli.commands.run_stages import Experiment
 from nmt_cli.commands.stage_names import STAGE_NAMES, StageName
 from nmt_cli.errors import InterruptedTrainingError, UserError
+from nmt_cli.launch import PARENT, die_with_parent
 from nmt_cli.recipe.model_origin import first_model
 from nmt_cli.recipe.reader import read_recipe
 
@@ -35,6 +38,8 @@ def run(
     interrupted training is resumed. From the stage ``force_from`` on, everything is made again.
     Raises UserError, which names the stage that failed, and InterruptedTrainingError.
     """
+    if PARENT in os.environ:  # compare; when it is killed, this training is saved and ends
+        die_with_parent(signal.SIGTERM)
     if force_from is not None and STAGE_NAMES.index(force_from) > STAGE_NAMES.index(until):
         raise UserError(
             f"--force-from {force_from} comes after --until {until}; "

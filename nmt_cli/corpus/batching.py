@@ -202,8 +202,8 @@ def cut_into_micro_batches(
     """Return slices that cut a batch into pieces of at most ``max_tokens`` on either side.
 
     Their number is the smallest multiple of ``multiple_of`` with which this is possible. The pieces
-    have about equal cost, counted in tokens of both sides. If there are fewer pairs than pieces,
-    some pieces are empty. Raises UserError if a single pair is over the limit.
+    have about equal cost, counted in tokens of both sides; some may be empty, at least where there
+    are fewer pairs than pieces. Raises UserError if a single pair is over the limit.
     """
     refuse_longer(max_tokens, source_lengths, target_lengths)
     sides = [np.cumsum(lengths).tolist() for lengths in (source_lengths, target_lengths)]

@@ -123,6 +123,44 @@ def test_recipes_with_other_text_need_folders_of_their_own(folder):
     assert not (folder / "prepared").exists()
 
 
+COMPARING = """\
+import sys
+from nmt_cli.commands.compare import _Children
+_Children().call([sys.executable, "-c", sys.argv[1]])
+"""
+RUNNING = """\
+import os, time
+from pathlib import Path
+from nmt_cli.commands import run
+def read_recipe(*_):
+    Path("process.new").write_text(str(os.getpid()))
+    Path("process.new").rename("process")
+    time.sleep(100)
+run.read_recipe = read_recipe
+run.run("base", overrides=())
+"""
+
+
+def test_trainings_end_with_a_comparison_that_is_killed(folder):
+    """The training runs where ``run`` begins; SIGTERM lets it save what it has."""
+    started = folder / "process"
+    with subprocess.Popen([sys.executable, "-c", COMPARING, RUNNING]) as process:
+        until = time.monotonic() + 60
+        while not started.exists():
+            assert process.poll() is None
+            assert time.monotonic() < until
+            time.sleep(0.01)
+        process.kill()
+    child = Path("/proc") / started.read_text()
+    until = time.monotonic() + 10
+    while child.exists():
+        state = (child / "stat").read_text().rpartition(")")[2].split()[0]
+        if state == "Z":  # ended, and nobody asks for its status
+            break
+        assert time.monotonic() < until
+        time.sleep(0.01)
+
+
 @pytest.mark.slow  # processes start torch four times
 def test_an_interrupted_comparison_goes_on(folder):
     command = [sys.executable, "-m", "nmt_cli", "compare", "./base.yaml", "./a-1-head.yaml"]
