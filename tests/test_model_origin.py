@@ -32,6 +32,7 @@ from tests.conftest import WORDS
 from tests.fake_models import save_as_model, tiny_recipe
 
 SHARED = os.environ.get("NMT_CLI_SHARED")
+FORMATS = Path(__file__).parent / "formats"
 RECIPE = """\
 description: A model, trained further.
 data:
@@ -278,3 +279,36 @@ def test_an_imported_model_learns_from_the_first_step_on(tmp_path, monkeypatch):
     losses = [record["nll"] for record in records if "gradient_norm" in record]
     assert losses[0] < math.log(load_model(Path("parent")).tokenizer.size) / 2  # a guess has 3.8
     assert losses[-1] < losses[1] < losses[0]
+
+
+@pytest.mark.parametrize("kind", ["sentencepiece", "whitespace"])
+@pytest.mark.parametrize("model", ["average", "checkpoints/step-00001200"])
+def test_a_model_of_format_1_is_trained_further(tmp_path, monkeypatch, kind, model):
+    """It has no config.json; its recipe has its settings."""
+    run_of_format_1 = FORMATS / "format_1" / kind / "run"
+    monkeypatch.chdir(tmp_path)
+    for side in ("en", "de"):
+        shutil.copy(FORMATS / f"text/train.{side}", f"train.{side}")
+    recipe = RECIPE.replace("from: parent", f"from: {run_of_format_1 / model}")
+    Path("tune.yaml").write_text(recipe.replace("max_length: 60", "max_length: 30"))
+    preprocess.run(recipe="./tune.yaml")
+    train.run("./tune.yaml", **OPTIONS)
+    parent = load_model(run_of_format_1 / model, torch.device("cpu"))
+    child = load_model(Path("runs/tune"), torch.device("cpu"))
+    assert child.settings.architecture == parent.settings.architecture
+    assert child.settings.text.type == kind
+    # The peak learning rate is 1e-12.
+    pairs = zip(child.model.parameters(), parent.model.parameters(), strict=True)
+    assert all(torch.allclose(*pair, atol=1e-9) for pair in pairs)
+
+
+def test_a_run_of_format_1_and_a_damaged_model_are_named(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("tune.yaml").write_text(RECIPE)
+    old = FORMATS / "format_1/whitespace/run"
+    with pytest.raises(RecipeError, match=r"is a run; name a model in it, such as \S*/average"):
+        read_recipe("./tune.yaml", [f"model.from={old}"])
+    shutil.copytree(old / "average", "broken")
+    Path("broken/recipe.yaml").write_text("description: 1\nmodel: [")
+    with pytest.raises(RecipeError, match=r"model\.from: broken is damaged: broken/recipe\.yaml:"):
+        read_recipe("./tune.yaml", ["model.from=broken"])

@@ -4,12 +4,12 @@ The resolved recipe holds all of them, so that a run goes on when the model was 
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from nmt_cli.errors import UserError
-from nmt_cli.file_names import AVERAGE, CONFIG, RUNS
+from nmt_cli.errors import RecipeError, UserError
+from nmt_cli.file_names import AVERAGE, CONFIG, RECIPE, RUNS, WEIGHTS
 from nmt_cli.missing_paths import missing_hint
 from nmt_cli.recipe.messages import dotted, place_of, shown
 from nmt_cli.recipe.model_config import ModelConfig
@@ -57,10 +57,11 @@ def first_model(recipe: Recipe, init_from: Path | None) -> Path | None:
     return init_from or recipe.origin
 
 
-def adopt_model(tree: Tree) -> Adopted:
+def adopt_model(tree: Tree, read_resolved: Callable[[Path], Recipe]) -> Adopted:
     """Return ``tree`` with all keys that the model of ``model.from`` decides, if it has that key.
 
     A resolved recipe has all of these keys already; its model is not read and may be missing.
+    ``read_resolved`` reads the recipe of a model of format 1, which has its settings.
     Raises RecipeError if there is no model.
     """
     folder = _at(tree.value, FROM)
@@ -68,7 +69,10 @@ def adopt_model(tree: Tree) -> Adopted:
         return Adopted(tree, {}, [])
     try:
         has_trees = _at(tree.value, TREEBANK) is not None
-        decided = _decided_by(Path(folder), has_trees=has_trees)
+        described_by, content = RECIPE, _settings_of_format_1(Path(folder), read_resolved)
+        if content is None:
+            described_by, content = CONFIG, _read_config(Path(folder))
+        decided = _decided_by(Path(folder), content, has_trees=has_trees)
     except _NoModelError as error:
         finding = Finding(place_of(FROM, tree.places), dotted(FROM), str(error))
         raise error_of([*tree.findings, finding]) from None
@@ -87,7 +91,7 @@ def adopt_model(tree: Tree) -> Adopted:
                 also_given.append(path)
             else:
                 section[path[-1]] = theirs
-                places[path] = Place(shortened(str(Path(folder) / CONFIG), 1000), None)
+                places[path] = Place(shortened(str(Path(folder) / described_by), 1000), None)
     return Adopted(tree._replace(value=value, places=places), decided, also_given)
 
 
@@ -100,12 +104,37 @@ def _is_resolved(value: Any) -> bool:
     return has_tokenizer and set(ARCHITECTURE) <= set(value["model"])
 
 
-def _decided_by(folder: Path, *, has_trees: bool) -> dict[KeyPath, Any]:
+def _settings_of_format_1(folder: Path, read_resolved: Callable[[Path], Recipe]) -> Any:
+    """Return what ``config.json`` would hold of a model of format 1; None if it is not one.
+
+    Raises _NoModelError if its recipe cannot be read.
+    """
+    files = [(folder / name).is_file() for name in (WEIGHTS, RECIPE, CONFIG)]
+    if files != [True, True, False]:
+        return None
+    try:
+        recipe = read_resolved(folder / RECIPE)
+    except RecipeError as error:
+        problem = str(error).splitlines()[0].rstrip(".")
+        raise _NoModelError(f"{folder} is damaged: {problem}; name another model") from None
+    data, treebank = recipe.data, recipe.data.treebank
+    return {
+        "text": {
+            "tokenizer": recipe.tokenizer.type,
+            "joiner": recipe.tokenizer.joiner,
+            "normalization": data.normalization.model_dump(mode="json"),
+        },
+        "architecture": recipe.model.model_dump(mode="json", include=set(ARCHITECTURE)),
+        "trees": treebank and treebank.model_dump(mode="json"),
+    }
+
+
+def _decided_by(folder: Path, content: Any, *, has_trees: bool) -> dict[KeyPath, Any]:
     """Return the keys of a recipe that the model in ``folder`` decides, with JSON values.
 
-    Raises _NoModelError for a model that parses, unless the recipe ``has_trees`` to train on.
+    ``content`` are its settings. Raises _NoModelError for a model that parses, unless the recipe
+    ``has_trees`` to train on.
     """
-    content = _read_config(folder)
     try:
         text, theirs = content["text"], dict(content["architecture"])
         tokenizer = {"type": text["tokenizer"], "joiner": text["joiner"], "model": str(folder)}
@@ -154,7 +183,7 @@ def _read_config(folder: Path) -> Any:
                 f"{RUNS}/NAME/recipe.yaml"
             )
             raise _NoModelError(f"{folder} does not exist{remedy}") from None
-        if (folder / AVERAGE / CONFIG).exists():
+        if (folder / AVERAGE / WEIGHTS).exists():
             text = f"{folder} is a run; name a model in it, such as {folder / AVERAGE}"
         elif isinstance(error, FileNotFoundError | NotADirectoryError):
             text = (

@@ -64,7 +64,7 @@ def read_recipe(name_or_path: str, overrides: Sequence[str] = ()) -> RecipeFile:
     for layer in reversed(layers[:-1]):
         resolved.append(merge(resolved[-1], layer.tree))
     final = merge(resolved[-1], parse_overrides(overrides, resolved[-1].value))
-    adopted = adopt_model(final)
+    adopted = adopt_model(final, read_resolved_recipe)
     recipe = _validated(adopted.tree)
     adopted.refuse_contradictions(recipe)
     names = [layer.name for layer in layers]
