@@ -2,14 +2,18 @@
 
 import re
 import shlex
+import shutil
 import textwrap
 from pathlib import Path
 
 import click
 import pytest
+import yaml
+from click.testing import CliRunner
 
 from nmt_cli.cli import main
 from nmt_cli.decoding.translator import Translator
+from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.recipe.shipped import shipped_recipes
 
 ROOT = Path(__file__).parents[1]
@@ -88,3 +92,55 @@ def test_the_examples_in_python_run(monkeypatch, capsys):
     for block in blocks:
         exec(textwrap.dedent(block), names)
     assert len(capsys.readouterr().out.splitlines()) == 3
+
+
+def documented_recipes():
+    text = DOCUMENTS[0].read_text(encoding="utf-8")
+    blocks = re.findall(r"(?:^    .*\n|^\n(?=    ))+", text, re.M)
+    texts = [textwrap.dedent(block).lstrip() for block in blocks]
+    return [text for text in texts if re.match("extends:|description:", text)]
+
+
+@pytest.mark.parametrize("block", documented_recipes())
+def test_documented_recipes_are_complete(block, tmp_path, monkeypatch):
+    """Only what the recipe itself names is there, and what ``make quickstart`` writes."""
+    monkeypatch.chdir(tmp_path)
+    recipe = yaml.safe_load(block)
+    data, parent = recipe.get("data", {}), recipe.get("extends")
+    corpora = [*data.get("train", []), data.get("validation"), data.get("test")]
+    corpora = [files for files in corpora if files is not None]
+    if parent == "quickstart" or not corpora:
+        theirs = read_recipe(parent).recipe.data
+        of_parent = [*theirs.train, theirs.validation, theirs.test]
+        corpora += [files.model_dump() for files in of_parent if files is not None]
+    named = [Path(files[side]) for files in corpora for side in ("source", "target")]
+    if tokenizer := recipe.get("tokenizer", {}).get("model"):
+        named.append(Path(tokenizer))
+    for path in named:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("one\n")
+    if model := recipe.get("model", {}).get("from"):
+        shutil.copytree(ROOT / "tests/formats/format_2/sentencepiece/run/average", model)
+    Path("mine.yaml").write_text(block)
+    result = CliRunner().invoke(main, ["recipes", "check", "./mine.yaml"])
+    assert (result.stdout, result.exit_code) == ("recipe ok\n", 0), result.stderr
+
+
+@pytest.mark.parametrize("command", [["recipes", "check"], ["run"]])
+def test_an_inherited_test_text_is_named_with_its_recipe(command, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    block = next(each for each in documented_recipes() if "test: null" in each)
+    Path("mine.yaml").write_text(re.sub(" *test: null.*\n", "", block))
+    for name in ("mine.en", "mine.de", "dev.en", "dev.de", "spm.model"):
+        Path(name).write_text("one\n")
+    result = CliRunner().invoke(main, [*command, "./mine.yaml", "--set=tokenizer.model=spm.model"])
+    assert result.exit_code == 1
+    assert "data/multi30k/test_2016_flickr.en does not exist" in result.stderr
+    assert (
+        "; data.test comes from the recipe multi30k-en-de: give your own, or write "
+        "data: {test: null}"
+    ) in result.stderr
+
+
+def test_there_are_documented_recipes():
+    assert len(documented_recipes()) >= 6

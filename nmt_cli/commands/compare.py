@@ -23,7 +23,6 @@ from nmt_cli import logs
 from nmt_cli.commands import run as run_command
 from nmt_cli.commands.comparison_table import as_rows, as_text
 from nmt_cli.commands.pipes import StandardOutput
-from nmt_cli.corpus.binarized import sections_that_matter
 from nmt_cli.errors import InterruptedTrainingError, UserError
 from nmt_cli.figures import counted
 from nmt_cli.file_names import RUNS
@@ -35,6 +34,7 @@ from nmt_cli.hardware.machine import count_devices
 from nmt_cli.launch import PARENT
 from nmt_cli.proposed_commands import as_argument
 from nmt_cli.recipe.reader import RecipeFile, read_recipe
+from nmt_cli.recipe.schema import sections_that_matter
 from nmt_cli.recipe.shipped import SUFFIX, shipped_recipes
 from nmt_cli.report.run_history import read_runs
 from nmt_cli.signals import handled

@@ -14,7 +14,6 @@ from nmt_cli.commands import text_warnings
 from nmt_cli.commands.recipe_warnings import warn_of_few_checkpoints
 from nmt_cli.corpus.binarized import (
     foreign_file,
-    sections_that_matter,
     validation_text,
     writing_binarized,
 )
@@ -35,7 +34,7 @@ from nmt_cli.folders import PREPARED
 from nmt_cli.locks import claimed
 from nmt_cli.model_settings import text_settings
 from nmt_cli.recipe.reader import dump_recipe, read_recipe
-from nmt_cli.recipe.schema import DataConfig, ParallelFiles, Recipe
+from nmt_cli.recipe.schema import DataConfig, ParallelFiles, Recipe, sections_that_matter
 
 WORK = "work"  # folder for data that does not fit in memory; removed before the manifest is written
 

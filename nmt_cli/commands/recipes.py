@@ -68,18 +68,18 @@ def check(name_or_path: str, overrides: Sequence[str] = ()) -> None:
     Otherwise raises RecipeError, which lists all problems.
     """
     recipe_file = read_recipe(name_or_path, overrides)
-    problems = [*_unreadable(recipe_file.recipe), *_unwritable(recipe_file)]
+    problems = [*_unreadable(recipe_file), *_unwritable(recipe_file)]
     if problems:
         raise RecipeError("\n".join(f"{recipe_file.path}: {problem}" for problem in problems))
     warn_of_few_checkpoints(recipe_file)
     sys.stdout.write("recipe ok\n")
 
 
-def _unreadable(recipe: Recipe) -> Iterator[str]:
-    for key, path in _named_files(recipe):
+def _unreadable(recipe_file: RecipeFile) -> Iterator[str]:
+    for key, path in _named_files(recipe_file.recipe):
         problem = _problem_of_reading(path)
         if problem:
-            yield f"{key}: {path} {problem}"
+            yield f"{key}: {path} {problem}{recipe_file.why_named(key)}"
 
 
 def _named_files(recipe: Recipe) -> Iterator[tuple[str, Path]]:

@@ -149,9 +149,10 @@ class Experiment(NamedTuple):
         if self.recipe.data.test is None:
             return
         test, treebank = self.test(), self.recipe.data.treebank
+        if (reason := self.file.why_named("data.test.source")) and not test.source.exists():
+            raise UserError(f"{test.source} does not exist{reason}.")
         if treebank is not None:
-            for _ in read_sentences(test, treebank):
-                pass  # it raises what is wrong
+            sum(1 for _ in read_sentences(test, treebank))  # it raises what is wrong
             return
         sizes = {path: len(texts_of(path)) for path in (test.source, test.target)}
         if len(set(sizes.values())) > 1:

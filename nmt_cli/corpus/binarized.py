@@ -34,7 +34,7 @@ from nmt_cli.folders import PREPARED, kind_of, what_to_give
 from nmt_cli.locks import restore_replaced
 from nmt_cli.missing_paths import missing_hint
 from nmt_cli.model_settings import labels_from_json, text_settings
-from nmt_cli.recipe.schema import ONLY_FOR_TRAINING, Recipe
+from nmt_cli.recipe.schema import Recipe, sections_that_matter
 from nmt_cli.trees.labels import Labels
 
 OWN_FILE = re.compile(
@@ -205,19 +205,6 @@ def _command_again(directory: Path, preprocess: str) -> str:
 def validation_text(directory: Path, side: Side) -> Path:
     """Return the path of the validation text of one side."""
     return directory / f"validation.{side}.txt"
-
-
-def sections_that_matter(recipe: Recipe) -> dict[str, Any]:
-    """Return the settings of the recipe that determine what preprocess writes.
-
-    The test set, the weights of corpora, the folder to write to and the sampling of pieces while
-    training are not among them.
-    """
-    data = recipe.data.model_dump(mode="json", exclude={"prepared", "test"})
-    for corpus in data["train"]:
-        del corpus["weight"]
-    tokenizer = recipe.tokenizer.model_dump(mode="json", exclude=ONLY_FOR_TRAINING)
-    return {"data": data, "tokenizer": tokenizer}
 
 
 def foreign_file(directory: Path) -> str | None:

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,9 +13,9 @@ from nmt_cli.errors import RecipeError
 from nmt_cli.file_names import AVERAGE, CHECKPOINTS, MANIFEST, RECIPE, SESSIONS
 from nmt_cli.missing_paths import missing_hint
 from nmt_cli.recipe.layers import merge, parse_overrides
-from nmt_cli.recipe.messages import findings_of, place_of, shown
+from nmt_cli.recipe.messages import dotted, findings_of, place_of, shown
 from nmt_cli.recipe.model_origin import adopt_model
-from nmt_cli.recipe.schema import ONLY_FOR_TRAINING, Recipe
+from nmt_cli.recipe.schema import Recipe, sections_that_matter
 from nmt_cli.recipe.shipped import is_near_shipped, meant_by, shipped_file, shipped_name
 from nmt_cli.recipe.yaml_tree import (
     MAX_BYTES,
@@ -44,6 +44,16 @@ class RecipeFile(NamedTuple):
     path: Path
     recipe: Recipe
     prepared: Path  # the folder that preprocess writes and train reads by default
+    inherited: Mapping[str, str]  # the names of keys, each with the recipe that it comes from
+
+    def why_named(self, key: str) -> str:
+        """Return where an inherited ``key`` comes from and what to do, or an empty text."""
+        recipe = self.inherited.get(key)
+        if recipe is None:
+            return ""
+        section = ".".join(key.split(".")[:2])
+        drop = f", or write data: {{{section[5:]}: null}}" if section == "data.test" else ""
+        return f"; {section} comes from the recipe {recipe}: give your own{drop}"
 
 
 class _Layer(NamedTuple):
@@ -68,8 +78,16 @@ def read_recipe(name_or_path: str, overrides: Sequence[str] = ()) -> RecipeFile:
     recipe = _validated(adopted.tree)
     adopted.refuse_contradictions(recipe)
     names = [layer.name for layer in layers]
-    folder = Path("prepared") / _owner_of_prepared(names, [*reversed(resolved)], final)
-    return RecipeFile(names[0], layers[0].path, recipe, recipe.data.prepared or folder)
+    folder = recipe.data.prepared
+    if folder is None:
+        folder = _folder(_owner_of_prepared(names, [*reversed(resolved)], recipe))
+    names_of_files = {str(layer.path): layer.name for layer in layers[1:]}
+    inherited = {
+        dotted(path): names_of_files[place.file]
+        for path, place in final.places.items()
+        if place.file in names_of_files
+    }
+    return RecipeFile(names[0], layers[0].path, recipe, folder, inherited)
 
 
 def read_resolved_recipe(path: Path) -> Recipe:
@@ -229,21 +247,23 @@ def _validated(tree: Tree) -> Recipe:
     return recipe
 
 
-def _owner_of_prepared(names: list[str], resolved: list[Tree], final: Tree) -> str:
-    """Return the furthest ancestor whose text is prepared in the same way as the recipe's."""
+def _owner_of_prepared(names: list[str], resolved: list[Tree], recipe: Recipe) -> str:
+    """Return the furthest ancestor whose text is prepared in the same way as the recipe's.
+
+    If the recipe has a folder of its own, as an earlier version prepared it, and the ancestor has
+    none, it is the recipe itself.
+    """
     owner = names[0]
-    for name, tree in zip(names, resolved, strict=True):
-        if _decisive_for_preprocess(tree) != _decisive_for_preprocess(final):
+    for name, tree in zip(names[1:], resolved[1:], strict=True):
+        try:
+            ancestor = _validated(adopt_model(tree, read_resolved_recipe).tree)
+        except RecipeError:
+            break  # it is no recipe without its child
+        if sections_that_matter(ancestor) != sections_that_matter(recipe):
             break
         owner = name
-    return owner
+    return names[0] if _folder(names[0]).is_dir() and not _folder(owner).is_dir() else owner
 
 
-def _decisive_for_preprocess(tree: Tree) -> tuple[object, ...]:
-    """Return the sections that decide what preprocess writes, without what only training uses."""
-    tokenizer = tree.value.get("tokenizer")
-    if isinstance(tokenizer, dict):
-        tokenizer = {key: value for key, value in tokenizer.items() if key not in ONLY_FOR_TRAINING}
-    model = tree.value.get("model")
-    origin = model.get("from") if isinstance(model, dict) else None  # it decides the tokenizer
-    return tree.value.get("data"), tokenizer, origin
+def _folder(owner: str) -> Path:
+    return Path("prepared") / owner

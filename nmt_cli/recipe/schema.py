@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, create_model
 
@@ -367,3 +367,16 @@ class Recipe(Section):
             yield Problem("model.source_eos", text, "data.treebank")
         if self.decoding.well_formed_trees and treebank is None:
             yield Problem("decoding.well_formed_trees", "needs data.treebank", "data.treebank")
+
+
+def sections_that_matter(recipe: Recipe) -> dict[str, Any]:
+    """Return the settings of the recipe that determine what preprocess writes.
+
+    The test set, the weights of corpora, the folder to write to and the sampling of pieces while
+    training are not among them.
+    """
+    data = recipe.data.model_dump(mode="json", exclude={"prepared", "test"})
+    for corpus in data["train"]:
+        del corpus["weight"]
+    tokenizer = recipe.tokenizer.model_dump(mode="json", exclude=ONLY_FOR_TRAINING)
+    return {"data": data, "tokenizer": tokenizer}

@@ -1,13 +1,14 @@
 """Reading recipes: the traps of YAML, names and paths, and a recipe written and read again."""
 
 import math
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nmt_cli.recipe.reader import dump_recipe, read_recipe, section_hash
-from nmt_cli.recipe.schema import Recipe
+from nmt_cli.recipe.schema import Recipe, sections_that_matter
 from nmt_cli.recipe.shipped import shipped_recipes
 from tests.recipe.conftest import problems_of
 
@@ -132,6 +133,48 @@ def test_names_and_paths(tmp_path, monkeypatch, write):
     assert problems_of("./") == [". is a directory; name a recipe file in it."]
     assert "cannot be read" in problems_of("x" * 5000 + ".yaml")[0]
     assert problems_of("\x1b[31m")[0].startswith("'\\x1b[31m' is not a shipped recipe")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "data.test={source: x, target: y}",
+        "data.test=",
+        "data.train.0.weight=2",
+        "data.max_length=1024",  # the default, written out
+        "tokenizer.sampling=0.1",
+        "model.d_ff=8",
+    ],
+)
+def test_what_preprocess_does_not_depend_on_prepares_nothing_anew(write, change, monkeypatch):
+    write(Path("recipes/base.yaml").read_text(), "a.yaml")
+    child = write("extends: ./a.yaml\n", "b.yaml")
+    monkeypatch.chdir(Path(child).parent)
+    assert str(read_recipe("./b.yaml", [change]).prepared) == "prepared/a"
+    prepared = sections_that_matter(read_recipe("./a.yaml").recipe)
+    assert sections_that_matter(read_recipe("./b.yaml", [change]).recipe) == prepared
+
+
+@pytest.mark.parametrize(
+    "change", ["data.max_length=9", "tokenizer.vocabulary_size=9000", "data.train.0.source=x"]
+)
+def test_what_preprocess_depends_on_is_prepared_anew(write, change, monkeypatch):
+    write(Path("recipes/base.yaml").read_text(), "a.yaml")
+    child = write("extends: ./a.yaml\n", "b.yaml")
+    monkeypatch.chdir(Path(child).parent)
+    assert str(read_recipe("./b.yaml", [change]).prepared) == "prepared/b"
+
+
+def test_a_folder_that_an_earlier_version_prepared_is_used_until_the_ancestor_has_one(
+    write, monkeypatch
+):
+    write(Path("recipes/base.yaml").read_text(), "a.yaml")
+    child = write("extends: ./a.yaml\ndata: {test: null}\n", "b.yaml")
+    monkeypatch.chdir(Path(child).parent)
+    Path("prepared/b").mkdir(parents=True)
+    assert str(read_recipe("./b.yaml").prepared) == "prepared/b"
+    Path("prepared/a").mkdir()
+    assert str(read_recipe("./b.yaml").prepared) == "prepared/a"
 
 
 def test_prepared_folder_is_the_furthest_ancestors_with_the_same_text(write):
