@@ -75,7 +75,9 @@ def run(
             "choose another --prepared."
         ) from None
     _report(directory, facts)
-    warn_of_few_checkpoints(recipe_file)
+    # A default is no wish; after a short training, train proposes the average that it allows.
+    if "keep_for_average" in recipe_file.recipe.checkpoints.model_fields_set:
+        warn_of_few_checkpoints(recipe_file)
 
 
 def _prepare(recipe: Recipe, directory: Path, workers: int | None) -> dict[str, Any]:

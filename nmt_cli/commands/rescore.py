@@ -25,10 +25,9 @@ from nmt_cli.corpus.text_files import compressed
 from nmt_cli.decoding.rescorer import Rescored, Rescorer, RescorerOptions
 from nmt_cli.errors import STATUS_SOME_LINES_FAILED
 from nmt_cli.figures import as_text, counted, perplexity_of
-from nmt_cli.hardware.busy_machine import LoadMeter, warn_if_busy
 from nmt_cli.hardware.choices import AUTO
 from nmt_cli.hardware.device import choose_device, set_num_threads, useful_threads
-from nmt_cli.hardware.thread_waiting import waiting_by_load
+from nmt_cli.hardware.thread_waiting import following_load
 from nmt_cli.locks import claimed
 
 if TYPE_CHECKING:
@@ -62,11 +61,9 @@ def run(  # noqa: PLR0913 - the options of a command are its parameters
     with ExitStack() as stack:
         texts = (stack.enter_context(_opened(source)), stack.enter_context(_opened(target)))
         write = stack.enter_context(_sink(output_path, force=force))
-        meter = LoadMeter()
         rescorer = Rescorer.load(model, device=device, ensemble=ensemble, **options)
         num_threads = useful_threads(choose_device(device))
-        warn_if_busy(meter, num_threads)
-        stack.enter_context(waiting_by_load(num_threads))
+        stack.enter_context(following_load(num_threads))
         reader = StandardOutput().reader if output_path is None else "none"
         counter = stack.enter_context(
             logs.progress(

@@ -24,7 +24,7 @@ from nmt_cli.hardware.device import (
     visible_gpus,
 )
 from nmt_cli.hardware.memory import keep_freed_memory
-from nmt_cli.hardware.thread_waiting import waiting_by_load
+from nmt_cli.hardware.thread_waiting import following_load
 
 
 class Processes(NamedTuple):
@@ -77,23 +77,21 @@ def opened_engine(
 
     Raises UserError if the model, the device or an option is wrong.
     """
-    meter = LoadMeter()
     keep_freed_memory()
     if not processes.are_workers:
         if threads is not None:
             set_num_threads(threads)
         translator = Translator.load(model, device=device, **options)
         num_threads = useful_threads(choose_device(device))
-        warn_if_busy(meter, num_threads)
         chosen = getattr(translator, "chosen", {})
-        with waiting_by_load(num_threads):
+        with following_load(num_threads):
             yield Engine(
                 lambda windows: map(translator.translate_window, windows), chosen, num_threads
             )
         return
     threads = threads or 1
-    if not processes.on_gpus:
-        warn_if_busy(meter, threads, processes.number, option="--workers")
+    if not processes.on_gpus:  # measured before they start, for they would count as others
+        warn_if_busy(LoadMeter(), threads, processes.number, option="--workers")
     options = {**options, "device": device}
     starter = Starter(
         WorkerModel(model, options, threads, processes.on_gpus, quiet=logs.are_quiet())

@@ -27,7 +27,7 @@ from nmt_cli.decoding.worker_messages import Bug, Done, Ready, Refused, WorkerMo
 from nmt_cli.errors import UserError
 from nmt_cli.hardware.device import set_num_threads
 from nmt_cli.hardware.memory import keep_freed_memory
-from nmt_cli.hardware.thread_waiting import waiting_by_load
+from nmt_cli.hardware.thread_waiting import following_load
 from nmt_cli.launch import PARENT, die_with_parent
 
 MOST_STARTS = 2
@@ -182,7 +182,7 @@ def _be_worker(
             logs.configure(quiet=model.quiet or number > 0)  # one worker reports what it loads
             return Translator.load(model.path, **{**model.options, "device": f"cuda:{number}"})
 
-        with waiting_by_load(model.threads):
+        with following_load(model.threads, warns=False):
             work(connection, load)
         status = 0
     except BaseException:  # os._exit skips the interpreter's own traceback

@@ -23,6 +23,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from statistics import median
 
+from nmt_cli import logs
 from nmt_cli.hardware.busy_machine import LoadMeter, advice_on_load
 from nmt_cli.hardware.cores import cores
 from nmt_cli.hardware.system_files import read_system_file
@@ -34,6 +35,7 @@ CHOSEN_BY_USERS = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME", "KMP_LI
 OPENMP_LIBRARIES = ("libgomp.so", "libiomp5.so", "libomp.so")
 MAPS = Path("/proc/self/maps")
 SECONDS_BETWEEN_LOOKS = 1.0  # at the load of the cores
+LOOKS_BEFORE_WARNING = 10  # shorter work is done before a user could help
 MEASURED_WAITS, GAP_SECONDS = 100, 200e-6  # a thread that may sleep does so within the gap
 
 
@@ -54,19 +56,17 @@ def spins_long(environment: Mapping[str, str] = os.environ) -> bool:
 
 
 @contextmanager
-def waiting_by_load(num_threads: int) -> Iterator[None]:
-    """Let waiting OpenMP threads sleep at once while other programs need the cores of this block.
+def following_load(num_threads: int, *, warns: bool = True) -> Iterator[None]:
+    """Follow how many cores other programs use while ``num_threads`` compute in this block.
 
-    ``num_threads`` compute in the block. Changes nothing for one thread, which waits for no other,
-    if ``spin_long`` has not set the spins, or with another library than GNU's.
+    While they use the cores of these threads, those that wait sleep at once, unless the user has
+    chosen how they wait, or with another OpenMP library than GNU's. If that lasts, a warning is
+    logged once, or never if not ``warns``.
     """
     library = gnu_openmp() if num_threads > 1 and spins_long() else None
-    if library is None:
-        yield
-        return
     ended = threading.Event()
     follower = threading.Thread(
-        target=_follow_load, args=(library, num_threads, ended), name="load", daemon=True
+        target=_follow_load, args=(library, num_threads, ended, warns), name="load", daemon=True
     )
     follower.start()
     try:
@@ -76,16 +76,22 @@ def waiting_by_load(num_threads: int) -> Iterator[None]:
         follower.join()
 
 
-def _follow_load(library: ctypes.CDLL, num_threads: int, ended: threading.Event) -> None:
+def _follow_load(
+    library: ctypes.CDLL | None, num_threads: int, ended: threading.Event, warns: bool
+) -> None:
     with ExitStack() as asleep:
-        are_short, meter = False, LoadMeter()
+        num_crowded, meter = 0, LoadMeter()  # looks in a row
         while not ended.wait(SECONDS_BETWEEN_LOOKS):
-            is_crowded = advice_on_load(meter.others(), cores(), num_threads) is not None
-            if is_crowded and not are_short:
+            advice = advice_on_load(meter.others(), cores(), num_threads)
+            num_crowded = 0 if advice is None else num_crowded + 1
+            if num_crowded == 1 and library is not None:
                 asleep.enter_context(sleeping_at_once(library))
-            elif not is_crowded:
+            elif advice is None:
                 asleep.close()
-            are_short, meter = is_crowded, LoadMeter()
+            elif num_crowded == LOOKS_BEFORE_WARNING and warns:
+                logs.warning(advice)
+                warns = False
+            meter = LoadMeter()
 
 
 @contextmanager

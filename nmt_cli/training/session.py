@@ -15,13 +15,12 @@ from nmt_cli.corpus.changed_text import changed_text
 from nmt_cli.errors import UserError
 from nmt_cli.file_names import CHECKPOINT_GLOB, CHECKPOINTS
 from nmt_cli.hardware.batch_cut import choose_cut
-from nmt_cli.hardware.busy_machine import LoadMeter, warn_if_busy
 from nmt_cli.hardware.choices import AUTO, MachineOptions
 from nmt_cli.hardware.device import useful_threads
 from nmt_cli.hardware.fp32_products import use_fp32_products
 from nmt_cli.hardware.machine import Machine, choose_machine, choose_rank_device
 from nmt_cli.hardware.ranks import joined_ranks
-from nmt_cli.hardware.thread_waiting import waiting_by_load
+from nmt_cli.hardware.thread_waiting import following_load
 from nmt_cli.launch import Worker, started_at, status_of_this_launch
 from nmt_cli.proposed_commands import as_argument, command
 from nmt_cli.recipe.reader import RecipeFile
@@ -163,8 +162,6 @@ def _train(job: Job, worker: Worker | None, corpus: PreparedCorpus, start: Start
     """Fit the micro-batches to the memory, describe the session, and train from ``start``."""
     recipe, state, machine = job.file.recipe, start.state, start.machine
     fit_to_memory(state, recipe, corpus, machine, start.facts)
-    if worker is None:  # ranks on one machine would count each other as other programs
-        warn_if_busy(LoadMeter(), useful_threads(machine.device))
     sides = (corpus.source, corpus.target, corpus.validation_source, corpus.validation_target)
     refuse_longer(state.cut.max_tokens, *(side.lengths for side in sides))
     if machine.ranks.is_main:
@@ -178,7 +175,8 @@ def _train(job: Job, worker: Worker | None, corpus: PreparedCorpus, start: Start
     with (
         stop_requests(stop),
         status_kept(job.run_dir, worker, trainer.standing.summary),
-        waiting_by_load(useful_threads(machine.device)),
+        # Ranks on one machine would count each other as other programs.
+        following_load(useful_threads(machine.device), warns=worker is None),
     ):
         trainer.train(stop)
     is_usable = trainer.standing.divergence() is None

@@ -275,6 +275,9 @@ def test_too_few_checkpoints_for_the_average_are_a_warning(corpus, monkeypatch):
     corpus.prepare()
     assert not any("checkpoint" in text for text in warnings)
     corpus.prepare("training.max_steps=1600", force=True)
+    assert not any("checkpoint" in text for text in warnings)  # 5 is the default
+    asked = ["training.max_steps=1600", "checkpoints.keep_for_average=5"]
+    corpus.prepare(*asked, force=True)
     (warning,) = (text for text in warnings if "checkpoint" in text)
     assert warning.startswith("small.yaml: checkpoints.keep_for_average is 5, but training.max_")
     assert "make at most 2 checkpoints" in warning

@@ -13,7 +13,7 @@ from nmt_cli.commands import train, translate
 from nmt_cli.commands.machine_advice import advice_on
 from nmt_cli.decoding.translation import Translation
 from nmt_cli.decoding.translator import Translator
-from nmt_cli.hardware import busy_machine
+from nmt_cli.hardware import busy_machine, thread_waiting
 from nmt_cli.hardware.busy_machine import (
     MEASURED_SECONDS,
     CpuTimes,
@@ -142,24 +142,20 @@ def test_doctor_names_a_busy_machine(monkeypatch):
 
 
 class Repeating:
+    def __init__(self, seconds=0.0):
+        self.seconds = seconds
+
     def translate_window(self, lines):
+        time.sleep(self.seconds)
         return [Translation(line) for line in lines]
 
 
-@pytest.mark.parametrize("others", [0.0, 1000.0])
-def test_translate_warns_once_of_a_busy_machine(monkeypatch, capsys, others):
-    machine(monkeypatch, others=others)
+def test_short_work_brings_no_warning(toy, tmp_path, monkeypatch, capsys):
+    machine(monkeypatch, others=1000.0)
     logs.configure(quiet=True)
     monkeypatch.setattr(Translator, "load", lambda *_, **__: Repeating())
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"x\n" * 2000)))
     translate.run(Path("model"), device="cpu")
-    assert capsys.readouterr().err.count("Warning: other programs keep ") == (others > 0)
-
-
-@pytest.mark.parametrize("others", [0.0, 1000.0])
-def test_train_warns_once_of_a_busy_machine(toy, tmp_path, monkeypatch, capsys, others):
-    machine(monkeypatch, others=others)
-    logs.configure(quiet=True)
     train.run(
         str(toy.recipe_path),
         prepared=toy.prepared,
@@ -167,7 +163,33 @@ def test_train_warns_once_of_a_busy_machine(toy, tmp_path, monkeypatch, capsys, 
         overrides=["training.max_steps=2", "validation.bleu=off"],
         device="cpu",
     )
-    assert capsys.readouterr().err.count("Warning: other programs keep ") == (others > 0)
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(("others", "looks"), [(0.0, 2), (1000.0, 2), (1000.0, 10**6)])
+@pytest.mark.parametrize("command", ["train", "translate"])
+def test_long_work_brings_one_warning(  # of 0.3 s here
+    toy, tmp_path, monkeypatch, capsys, others, looks, command
+):
+    machine(monkeypatch, others=others)
+    logs.configure(quiet=True)
+    monkeypatch.setattr(busy_machine, "MEASURED_SECONDS", 0.0)
+    monkeypatch.setattr(thread_waiting, "SECONDS_BETWEEN_LOOKS", 0.01)
+    monkeypatch.setattr(thread_waiting, "LOOKS_BEFORE_WARNING", looks)
+    if command == "train":
+        train.run(
+            str(toy.recipe_path),
+            prepared=toy.prepared,
+            run_dir=tmp_path / "run",
+            overrides=["training.max_steps=20", "validation.bleu=off"],
+            device="cpu",
+        )
+    else:
+        monkeypatch.setattr(Translator, "load", lambda *_, **__: Repeating(seconds=0.3))
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"x\n")))
+        translate.run(Path("model"), device="cpu")
+    warned = others > 0 and looks == 2
+    assert capsys.readouterr().err.count("Warning: other programs keep ") == warned
 
 
 def test_the_launcher_measures_before_its_workers_start(toy, tmp_path, monkeypatch, capsys):

@@ -7,14 +7,15 @@ import threading
 import pytest
 import torch
 
+from nmt_cli.hardware import thread_waiting
 from nmt_cli.hardware.thread_waiting import (
     CHOSEN_BY_USERS,
     LONG_SPINNING,
+    following_load,
     gnu_openmp,
     openmp_libraries,
     spin_long,
     spins_long,
-    waiting_by_load,
     waking_microseconds,
 )
 
@@ -38,6 +39,9 @@ others = 0.0
 class Meter:
     def others(self):
         return others
+warnings = []
+thread_waiting.logs.warning = warnings.append
+thread_waiting.LOOKS_BEFORE_WARNING = 3
 thread_waiting.LoadMeter = Meter
 thread_waiting.cores = lambda: Cores(2)
 thread_waiting.spin_long()
@@ -63,7 +67,7 @@ def becomes(spinning):
     return False
 
 found = {"before": becomes(True)}
-with thread_waiting.waiting_by_load(2):
+with thread_waiting.following_load(2):
     found["quiet"] = becomes(True)
     others = 1.0
     found["crowded"] = becomes(False)
@@ -71,6 +75,10 @@ with thread_waiting.waiting_by_load(2):
     found["quiet again"] = becomes(True)
     others = 1.0
     found["crowded again"] = becomes(False)
+    until = time.monotonic() + 20
+    while not warnings and time.monotonic() < until:
+        time.sleep(0.01)
+found["one warning"] = len(warnings) == 1
 found["after"] = becomes(True)
 sys.stdout.write(json.dumps(found))
 sys.stdout.flush()
@@ -120,29 +128,39 @@ def test_threads_spin_while_there_are_cores_and_sleep_beside_other_programs():
         [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True,
         env=environment,
     )  # fmt: skip
-    states = ("before", "quiet", "crowded", "quiet again", "crowded again", "after")
-    assert json.loads(result.stdout) == dict.fromkeys(states, True)
+    states = ("before", "quiet", "crowded", "quiet again", "crowded again", "one warning")
+    assert json.loads(result.stdout) == dict.fromkeys((*states, "after"), True)
 
 
-@pytest.mark.parametrize("variables", [{}, {**LONG_SPINNING, "OMP_WAIT_POLICY": "active"}])
-def test_what_a_user_chose_is_not_changed_by_load(monkeypatch, variables):
+@pytest.mark.parametrize(
+    ("num_threads", "variables"),
+    [(2, {}), (2, {**LONG_SPINNING, "OMP_WAIT_POLICY": "active"}), (1, LONG_SPINNING)],
+)
+def test_the_waiting_of_one_thread_or_of_a_users_choice_is_not_changed(
+    monkeypatch, capsys, num_threads, variables
+):
     for name in CHOSEN_BY_USERS:
         monkeypatch.delenv(name, raising=False)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    before = threading.enumerate()
-    with waiting_by_load(2):
-        assert threading.enumerate() == before
+    looked = threading.Event()
 
+    class Crowded:
+        looks = 0
 
-def test_one_thread_is_not_followed(monkeypatch):
-    for name in CHOSEN_BY_USERS:
-        monkeypatch.delenv(name, raising=False)
-    for name, value in LONG_SPINNING.items():
-        monkeypatch.setenv(name, value)
-    before = threading.enumerate()
-    with waiting_by_load(1):
-        assert threading.enumerate() == before
+        def others(self):
+            Crowded.looks += 1
+            if Crowded.looks == 5:
+                looked.set()
+            return 100.0
+
+    monkeypatch.setattr(thread_waiting, "LoadMeter", Crowded)
+    monkeypatch.setattr(thread_waiting, "SECONDS_BETWEEN_LOOKS", 0.001)
+    monkeypatch.setattr(thread_waiting, "LOOKS_BEFORE_WARNING", 3)
+    monkeypatch.setattr(thread_waiting, "sleeping_at_once", lambda _: pytest.fail("changed"))
+    with following_load(num_threads):
+        assert looked.wait(20)
+    assert capsys.readouterr().err.count("Warning: other programs keep ") == 1
 
 
 @pytest.mark.skipif(gnu_openmp() is None, reason="torch does not compute with GNU's OpenMP")
