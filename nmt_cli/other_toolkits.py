@@ -1,4 +1,4 @@
-"""The names of fairseq, OpenNMT-py, Sockeye and Marian for things, and the names here.
+"""The names of fairseq, OpenNMT-py, Sockeye, Marian and CTranslate2 for things, and the names here.
 
 README shows this table, and a test compares the two. Messages propose names from it.
 """
@@ -22,10 +22,15 @@ class Renamed(NamedTuple):
     note: str = ""  # what is different here
     also: str = ""  # further names that people try, which README does not show
     example: str = ""  # a value to propose if the user's has another unit or form
+    ctranslate2: str = ""  # of its Python interface, which its programs also use
+
+    def of_toolkits(self) -> tuple[str, ...]:
+        """Return the names of each toolkit, in the order of README's table."""
+        return self.fairseq, self.opennmt, self.sockeye, self.marian, self.ctranslate2
 
     def names(self) -> Iterator[str]:
         """Yield every other name, without dashes in front."""
-        for names in (self.fairseq, self.opennmt, self.sockeye, self.marian, self.also):
+        for names in (*self.of_toolkits(), self.also):
             yield from map(plain, names.split())
 
     def places(self) -> list[str]:
@@ -85,44 +90,61 @@ RENAMED = (
             "--device-ids", "--devices", note="how many; all GPUs by default",
             also="--gpus --num-gpus --ngpus --n-gpus --nproc-per-node"),
     Renamed("train --device, translate --device", "", "-gpu", "--device-id", "--devices -d",
-            also="--gpu --gpus --gpu-id --cuda --device-ids", example="cuda:0"),
+            also="--gpu --gpus --gpu-id --cuda --device-ids", example="cuda:0",
+            ctranslate2="device device_index"),
     Renamed("train --device, translate --device", "--cpu", "", "--use-cpu",
             also="--no-cuda --no-gpu", example="cpu"),
     Renamed("train --threads, translate --threads", "", "", "", "--cpu-threads",
-            also="--num-threads --nthreads --cores --workers --num-workers -j"),
+            also="--num-threads --nthreads --cores --workers --num-workers -j",
+            ctranslate2="intra_threads"),
     Renamed("train --precision, translate --precision", "--fp16 --bf16", "-model_dtype",
             "--dtype --amp", "--fp16", note="chosen for you", also="--half --mixed-precision",
-            example="bf16"),
+            example="bf16",
+            ctranslate2="compute_type"),
     Renamed("train --max-tokens-per-device", "--max-tokens",
             note="chosen for you; training.tokens_per_step is that of the whole step"),
     Renamed("translate --max-tokens-per-device", "--max-tokens --batch-size", "-batch_size",
             "--batch-size", "--mini-batch",
-            note="chosen for you; tokens of all hypotheses in the search", example="4096"),
+            note="chosen for you; tokens of all hypotheses in the search", example="4096",
+            ctranslate2="max_batch_size"),
     Renamed("average-checkpoints --last", "--num-update-checkpoints --num-epoch-checkpoints", "",
             "-n", also="--num --count --num-checkpoints"),
     Renamed("average-checkpoints --checkpoints", "--inputs", "-models",
             also="--models --input -i"),
-    Renamed("translate --n-best", "--nbest", "-n_best", "--nbest-size", note="needs --format"),
+    Renamed("translate --n-best", "--nbest", "-n_best", "--nbest-size", note="needs --format",
+            ctranslate2="num_hypotheses"),
     Renamed("translate --sample", "--sampling", "", "--sample", "--output-sampling",
             note="--sample-top-k and --sample-top-p limit it"),
     Renamed("translate --temperature", "--temperature", "-random_sampling_temp",
-            "--softmax-temperature", also="--temp"),
+            "--softmax-temperature", also="--temp",
+            ctranslate2="sampling_temperature"),
     Renamed("translate --sample-top-k", "--sampling-topk", "-random_sampling_topk",
-            also="--top-k"),
+            also="--top-k",
+            ctranslate2="sampling_topk"),
     Renamed("translate --sample-top-p", "--sampling-topp", "-random_sampling_topp",
-            also="--top-p --nucleus"),
-    Renamed("translate --min-length", "--min-len", "-min_length", also="--min-output-length"),
+            also="--top-p --nucleus",
+            ctranslate2="sampling_topp"),
+    Renamed("translate --min-length", "--min-len", "-min_length", also="--min-output-length",
+            ctranslate2="min_decoding_length"),
     Renamed("translate --max-length", "", "-max_length", note="in pieces of the output",
-            also="--max-len --max-tokens-out"),
-    Renamed("translate --no-repeat-ngram", "--no-repeat-ngram-size", "-block_ngram_repeat"),
+            also="--max-len --max-tokens-out",
+            ctranslate2="max_decoding_length"),
+    Renamed("translate --no-repeat-ngram", "--no-repeat-ngram-size", "-block_ngram_repeat",
+            ctranslate2="no_repeat_ngram_size"),
     Renamed("translate --target-prefix", "--prefix-size", "-tgt_file_prefix",
-            note="the same text for all lines", also="--prefix", example="TEXT"),
+            note="the same text for all lines", also="--prefix", example="TEXT",
+            ctranslate2="target_prefix"),
     Renamed("translate --required", "--constraints", also="--force-words", example="TEXT"),
     Renamed("translate --banned", also="--avoid-list --bad-words", example="TEXT"),
     Renamed("translate --too-long", "--skip-invalid-size-inputs-valid-test", "",
             "--max-input-length", "--max-length-crop",
             note="the limit is the recipe's data.max_length", also="--max-length --truncate",
-            example="truncate"),
+            example="truncate",
+            ctranslate2="max_input_length"),
+    Renamed("translate --workers", ctranslate2="inter_threads",
+            note="processes of one thread; the fastest on a CPU"),
+    Renamed("train --quiet, translate --quiet", "", "", "--quiet", "--quiet --quiet-translation",
+            also="--silent --no-progress-bar"),
     # Keys of a recipe: what the result depends on.
     Renamed("data.train", "--trainpref", "", "--source --target", "--train-sets",
             also="--train-src --train-tgt --train-data",
@@ -221,13 +243,17 @@ RENAMED = (
             "-keep_checkpoint", "--keep-last-params",
             also="keep_last keep_checkpoints save_total_limit"),
     Renamed("decoding.beam_size, translate --beam-size", "--beam", "-beam_size", "--beam-size -b",
-            "--beam-size -b", also="beams beam_width num_beams"),
+            "--beam-size -b", also="beams beam_width num_beams",
+            ctranslate2="beam_size"),
     Renamed("decoding.length_penalty, translate --length-penalty", "--lenpen", "-alpha",
             "--length-penalty-alpha", "--normalize",
             note="the paper's ((5 + length) / 6)^0.6, not length^0.6",
-            also="lp length_penalty_alpha"),
-    Renamed("decoding.max_extra_length", "--max-len-b", "-max_length", "--max-output-length",
-            note="by how many pieces the output may exceed the input", example="50"),
+            also="lp length_penalty_alpha",
+            ctranslate2="length_penalty"),
+    Renamed("decoding.max_extra_length", "--max-len-a --max-len-b", "-max_length",
+            "--max-output-length",
+            note="by how many pieces the output may exceed the input; there is no factor",
+            example="50"),
     # What does not exist here, or needs no name.
     Renamed("", "--optimizer --weight-decay --lr-scheduler", "-optim -decay_method",
             "--optimizer --learning-rate-scheduler-type", "--optimizer --lr-decay",
@@ -244,7 +270,8 @@ RENAMED = (
     Renamed("translate --alignments", "--print-alignment", "-report_align", "", "--alignment",
              note="of words, from attention"),
     Renamed("translate --replace-unknown", "--replace-unk", "-replace_unk",
-             note="only models of text in pieces write unknown words"),
+             note="only models of text in pieces write unknown words",
+            ctranslate2="replace_unknowns"),
     Renamed("", "--unkpen",
              note="unknown words have no penalty of their own"),
     Renamed("", "--log-interval", "-report_every", "", "--disp-freq",

@@ -15,6 +15,27 @@ def refusal(command_line):
     return result.stderr.splitlines()[-1].removeprefix("Error: ")
 
 
+@pytest.mark.parametrize(
+    ("option", "meant"),
+    [
+        ("--inter_threads 4", "--workers 4 ("),
+        ("--intra_threads 4", "--threads 4"),
+        ("--num_hypotheses 4", "--n-best 4 ("),
+        ("--max_batch_size 4", "--max-tokens-per-device 4096 ("),
+        ("--compute_type int8", "--precision bf16 (chosen for you)"),
+        ("--sampling_topk 4", "--sample-top-k 4"),
+        ("--quiet-translation", "--quiet?"),
+    ],
+)
+def test_options_of_other_programs_that_translate(option, meant):
+    assert f"Did you mean {meant}" in refusal(f"translate runs/base {option}")
+
+
+def test_the_longest_output_of_fairseq_is_a_key():
+    message = refusal("translate runs/base --max-len-a 1.2")
+    assert "nmt-cli train RECIPE --set decoding.max_extra_length=50 (by how many pieces" in message
+
+
 IS_A_KEY = "It is a key of the recipe; write --set"
 
 
