@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -55,20 +55,45 @@ def run(
         refuse_other_origin(experiment.run_dir, model, is_removed=is_removed, named=named)
     if "translate" in wanted:
         experiment.refuse_missing_test()
+    open_stages = _report_stages(experiment, wanted, force_from)
     is_forced = False
     for name in wanted:
         is_forced = is_forced or name == force_from
-        with _naming(name):
-            _do(name, experiment, is_forced=is_forced)
+        if name in open_stages:
+            with _naming(name):
+                _do(name, experiment, is_forced=is_forced)
     if until == "report":
         StandardOutput().write(f"{run_stages.result_line(experiment)}\n".encode())
 
 
+def _report_stages(
+    experiment: Experiment, wanted: Sequence[StageName], force_from: StageName | None
+) -> list[StageName]:
+    """Log what will be done, one line for each stage; return the stages that are not skipped."""
+    found: list[StageName] = []
+    for name in wanted:
+        stage = run_stages.STAGES[name]
+        with _naming(name):
+            if (reason := stage.why_left_out(experiment)) is not None:
+                logs.warning(f"{name} is left out: {reason}")
+                continue
+            if name == force_from:
+                why = "anew, because of --force-from"
+            elif found:
+                why = f"after {found[0]}"
+            elif stage.is_current(experiment):
+                logs.info(f"{name}: unchanged, skipped.")
+                continue
+            else:
+                why = "to do"
+        found.append(name)
+        logs.info(f"{name}: {why}.")
+    return found
+
+
 def _do(name: StageName, experiment: Experiment, *, is_forced: bool) -> None:
     stage = run_stages.STAGES[name]
-    if (reason := stage.why_left_out(experiment)) is not None:
-        logs.warning(f"{name} is left out: {reason}")
-    elif not is_forced and stage.is_current(experiment):
+    if not is_forced and stage.is_current(experiment):
         logs.info(f"{name}: unchanged, skipped.")
     else:
         logs.info(f"{name}:")

@@ -53,11 +53,11 @@ from nmt_cli.metrics.bleu import bleu_scorer, chrf_scorer
 from nmt_cli.metrics.paper_bleu import PAPER_PAIRS, paper_bleu_scorer
 from nmt_cli.metrics.parseval_lines import score_trees
 from nmt_cli.metrics.scorer import Score, Scorer
-from nmt_cli.recipe.changes import changed_keys
+from nmt_cli.recipe.changes import needs_training
 from nmt_cli.recipe.reader import RecipeFile, read_recipe
 from nmt_cli.recipe.schema import ParallelFiles, Recipe
 from nmt_cli.run_status import read_status
-from nmt_cli.runs.run_directory import foreign_name, locked
+from nmt_cli.runs.run_directory import foreign_name, locked, record_changes
 
 if TYPE_CHECKING:
     from nmt_cli.training.session import TrainOptions
@@ -171,13 +171,12 @@ class Stage(NamedTuple):
 
 
 def _is_prepared(experiment: Experiment) -> bool:
-    directory = experiment.prepared
     try:
-        manifest = read_manifest(directory)
-        refuse_stale(directory, manifest, experiment.recipe, "")
+        manifest = read_manifest(experiment.prepared)
+        refuse_stale(experiment.prepared, manifest, experiment.recipe, "")
     except UserError:
         return False
-    return not changed_text(directory, manifest)
+    return not changed_text(experiment.prepared, manifest)
 
 
 def _preprocess(experiment: Experiment, _: bool) -> None:
@@ -197,7 +196,10 @@ def _is_trained(experiment: Experiment) -> bool:
     before = read_recipe(str(experiment.run_dir / RECIPE)).recipe
     trained_on = checkpoints[-1].manifest.get("prepared_files")
     has_same_text = trained_on == read_manifest(experiment.prepared)["files"]
-    return has_same_text and not any(changed_keys(before, experiment.recipe))
+    if not has_same_text or needs_training(before, experiment.recipe):
+        return False
+    record_changes(experiment.run_dir, experiment.recipe)  # what is done is done by this recipe
+    return True
 
 
 def _train(experiment: Experiment, is_forced: bool) -> None:
@@ -342,10 +344,6 @@ def _is_reported(experiment: Experiment) -> bool:
     return own.stat().st_mtime_ns >= max(times)
 
 
-def _report(experiment: Experiment, _: bool) -> None:
-    report.run([experiment.run_dir], force=True)
-
-
 def _without_test(experiment: Experiment) -> str | None:
     return None if experiment.recipe.data.test is not None else "the recipe has no data.test."
 
@@ -362,7 +360,9 @@ STAGES: dict[StageName, Stage] = {
     "average": Stage(_is_averaged, _average),
     "translate": Stage(_is_translated, _translate, _without_test),
     "score": Stage(_is_scored, _score, _without_test),
-    "report": Stage(_is_reported, _report, _without_matplotlib),
+    "report": Stage(
+        _is_reported, lambda each, _: report.run([each.run_dir], force=True), _without_matplotlib
+    ),
 }
 
 

@@ -36,6 +36,7 @@ DECIDES_QUALITY = {
     "bleu": ("validation.bleu", "decoding."),
     "parseval": ("validation.parseval", "decoding."),
 }
+USED_AFTERWARDS = ("description", "data.prepared", "data.test", "decoding.")  # after training
 FREE = (  # unless DECIDES_QUALITY lists the key
     "description",
     "data.prepared",
@@ -117,6 +118,11 @@ FORBIDDEN = (
 def as_written(value: object) -> str:
     """Return a value as it is written in a recipe: null and true, not None and True."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def needs_training(old: Recipe, new: Recipe) -> bool:
+    """Return whether a training that finished by ``old`` may have to go on by ``new``."""
+    return any(not change.key.startswith(USED_AFTERWARDS) for change in changed_keys(old, new))
 
 
 def changed_keys(old: Recipe, new: Recipe) -> list[Change]:

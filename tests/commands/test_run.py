@@ -97,6 +97,26 @@ def test_nothing_is_made_twice(folder, caplog):
     assert after == before
 
 
+def test_what_will_be_done_is_listed_first(folder, caplog):
+    """A decoding key needs no training; what follows the first stage to do may be the same."""
+    do(overrides=["decoding.beam_size=3"])
+    listed = [text for text in caplog.messages if text.partition(":")[0] in STAGE_NAMES]
+    assert listed[: len(STAGE_NAMES)] == [
+        "preprocess: unchanged, skipped.",
+        "train: unchanged, skipped.",
+        "average: unchanged, skipped.",
+        "translate: to do.",
+        "score: after translate.",
+        "report: after translate.",
+    ]
+    assert not any("Resuming" in text or "nothing to do" in text for text in caplog.messages)
+    assert "beam_size: 3" in (folder / "runs/toy/recipe.yaml").read_text()
+    caplog.clear()
+    do(overrides=["decoding.beam_size=3"])
+    assert skipped(caplog) == list(STAGE_NAMES)
+    do()
+
+
 def test_nothing_to_do_needs_no_torch(folder):
     recipe = ["toy.yaml", "--set=training.max_steps=6", "--set=validation.bleu=off"]
     found = ended(["run", *recipe, "--threads=1", "--precision=fp32"], folder)
