@@ -60,4 +60,11 @@ def run(
             write_model(partial, model, languages, facts)
     kind = "pieces, with spaces between them" if model.sentencepiece is None else "plain text"
     logs.info(f"Imported {path} into {output}. It reads {kind}.")
+    decoding = model.settings(languages).decoding
+    logs.info(
+        "The search has nmt-cli's defaults, whatever those of the model were: beam size "
+        f"{decoding.beam_size}, length penalty {decoding.length_penalty:g}, outputs of up to "
+        f"{decoding.max_extra_length} pieces more than the input. translate --beam-size and "
+        "--length-penalty change it."
+    )
     logs.info(f"Next: {command('nmt-cli', 'translate', output)}")

@@ -9,6 +9,7 @@ from nmt_cli.atomic_files import read_manifest
 from nmt_cli.commands import import_model
 from nmt_cli.errors import DamagedError, UserError
 from nmt_cli.interchange.recognition import program_of
+from nmt_cli.model_settings import read_settings
 from tests.architectures import random_model
 from tests.interchange.conftest import AVERAGE
 from tests.interchange.ctranslate2_files import binary, variables_of, write_folder
@@ -24,6 +25,11 @@ from tests.interchange.test_marian_import import write_folder as write_folder_of
 def imported(folder, output):
     result = run_import(folder, "--output", output)
     assert result.exit_code == 0, result.output
+    decoding = read_settings(output, read_manifest(output)).decoding
+    assert (
+        f"beam size {decoding.beam_size}, length penalty {decoding.length_penalty:g}, outputs of "
+        f"up to {decoding.max_extra_length} pieces more than the input"
+    ) in result.stderr
     return read_manifest(output)["imported"]["program"]
 
 
