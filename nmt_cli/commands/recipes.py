@@ -79,7 +79,7 @@ def _unreadable(recipe_file: RecipeFile) -> Iterator[str]:
     for key, path in _named_files(recipe_file.recipe):
         problem = _problem_of_reading(path)
         if problem:
-            yield f"{key}: {path} {problem}{recipe_file.why_named(key)}"
+            yield f"{key}: {path} {problem}{recipe_file.why_missing(key, path)}"
 
 
 def _named_files(recipe: Recipe) -> Iterator[tuple[str, Path]]:

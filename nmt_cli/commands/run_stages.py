@@ -149,7 +149,7 @@ class Experiment(NamedTuple):
         if self.recipe.data.test is None:
             return
         test, treebank = self.test(), self.recipe.data.treebank
-        if (reason := self.file.why_named("data.test.source")) and not test.source.exists():
+        if reason := self.file.why_missing("data.test.source", test.source):
             raise UserError(f"{test.source} does not exist{reason}.")
         if treebank is not None:
             sum(1 for _ in read_sentences(test, treebank))  # it raises what is wrong

@@ -166,11 +166,18 @@ class SlotSearch(ABC, Generic[Model]):
         return bool(self._beams.is_busy.any())
 
     def prepare(self, sentences: Sequence[Sentence]) -> list[Prepared]:
-        """Return the sentences as ``admit`` takes them; many at once take less time each."""
+        """Return the sentences as ``admit`` takes them; many at once take less time each.
+
+        Those with equal tokens, such as the samples of a line, are encoded once.
+        """
         if not sentences:
             return []
-        tokens = [sentence.tokens for sentence in sentences]
-        encoded, logits = self._model.encode(tokens, self._beams.settings.bos_id)
+        places = dict[tuple[int, ...], int]()  # of different tokens
+        of_each = [places.setdefault(tuple(each.tokens), len(places)) for each in sentences]
+        of_different, logits = self._model.encode(list(places), self._beams.settings.bos_id)
+        encoded = [of_different[place] for place in of_each]
+        if len(places) < len(sentences):
+            logits = logits[of_each]
         self._has_rule_data = self._has_rule_data or any(each.rule_data for each in sentences)
         normalizers = log_normalizers(logits)
         is_nan = normalizers.isnan().tolist()

@@ -46,10 +46,13 @@ class RecipeFile(NamedTuple):
     prepared: Path  # the folder that preprocess writes and train reads by default
     inherited: Mapping[str, str]  # the names of keys, each with the recipe that it comes from
 
-    def why_named(self, key: str) -> str:
-        """Return where an inherited ``key`` comes from and what to do, or an empty text."""
+    def why_missing(self, key: str, file: Path) -> str:
+        """Return where an inherited ``key`` comes from and what to do about its missing ``file``.
+
+        Returns an empty text if it is not inherited, if the file is there, or a command writes it.
+        """
         recipe = self.inherited.get(key)
-        if recipe is None:
+        if recipe is None or file.exists() or missing_hint(file):
             return ""
         section = ".".join(key.split(".")[:2])
         drop = f", or write data: {{{section[5:]}: null}}" if section == "data.test" else ""

@@ -77,3 +77,17 @@ def test_sampling_has_no_beam():
         untrained(sampling=Sampling(), beam_size=4)
     with pytest.raises(UserError, match="--temperature must be more than 0"):
         untrained(sampling=Sampling(temperature=-1.0))
+
+
+@pytest.mark.parametrize("options", [{"sampling": Sampling(), "n_best": 7}, {}])
+def test_equal_sentences_are_encoded_once(monkeypatch, options):
+    encode, encoded = Transformer.encode, list[int]()
+
+    def counting(model, batch):
+        encoded.append(len(batch.lengths))
+        return encode(model, batch)
+
+    monkeypatch.setattr(Transformer, "encode", counting)
+    found = list(untrained(**options).translate(["cat dog", "eel", "cat dog"]))
+    assert sum(encoded) == 2
+    assert (found[0].text == found[2].text) == (not options)
