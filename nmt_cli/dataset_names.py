@@ -5,13 +5,22 @@ from pathlib import Path
 FOLDER = Path("data")  # the folder of all data, as the shipped recipes name it
 TREEBANK = "wsj"
 NAMES = ("wmt14-en-de", "wmt14-en-fr", TREEBANK)
+# Treebanks of shipped recipes that no command writes, and where they are.
+ELSEWHERE = {
+    FOLDER / "treebank/gum": "GUM is in https://github.com/amir-zeldes/gum, folder const/",
+    FOLDER / "treebank/wsj-sample": "NLTK distributes this sample of the Penn Treebank: "
+    "nltk.download('treebank'), folder combined/",
+}
 
 
 def data_get_hint(path: Path) -> str:
     """Return "; nmt-cli data get NAME writes it" if ``path`` is in its missing folder.
 
-    Otherwise return "". Messages insert the text before their full stop.
+    For treebanks that no command writes, return where they are, otherwise "". Messages insert the
+    text before their full stop.
     """
+    if (place := ELSEWHERE.get(path.parent)) is not None and not path.parent.exists():
+        return f"; {place}; write the trees one after the other into this file"
     name = path.parent.name
     if name not in NAMES or path.parent != FOLDER / name or path.parent.exists():
         return ""

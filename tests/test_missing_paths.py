@@ -54,6 +54,17 @@ def test_the_command_that_brings_public_data_is_proposed(command, recipe, propos
     assert f" not found; {proposed}" in shown.output
 
 
+def test_the_places_of_treebanks_that_no_command_writes_are_named_once_for_each_file():
+    result = CliRunner().invoke(cli.main, ["recipes", "check", "parsing-small"])
+    lines = result.stderr.splitlines()
+    assert len(lines) == 3
+    assert "data.train.0.source, data.train.0.target: data/treebank/wsj-sample/" in lines[0]
+    assert "; NLTK distributes this sample of the Penn Treebank: nltk.download('tree" in lines[0]
+    assert "data.train.1.source, data.train.1.target: data/treebank/gum/train.trees" in lines[1]
+    assert "; GUM is in https://github.com/amir-zeldes/gum, folder const/; write the" in lines[1]
+    assert "data.validation.source, data.validation.target, data.test.source, " in lines[2]
+
+
 def test_data_get_is_not_proposed_for_a_folder_that_exists_or_is_not_its_own():
     Path("data/wmt14-en-de").mkdir(parents=True)
     for name in ("data/wmt14-en-de/a.en", "mine/wmt14-en-de/a.en", "data/mine/a.en"):

@@ -76,10 +76,14 @@ def check(name_or_path: str, overrides: Sequence[str] = ()) -> None:
 
 
 def _unreadable(recipe_file: RecipeFile) -> Iterator[str]:
+    keys_of = dict[str, list[str]]()  # of each problem: several keys may name the same file
     for key, path in _named_files(recipe_file.recipe):
         problem = _problem_of_reading(path)
         if problem:
-            yield f"{key}: {path} {problem}{recipe_file.why_missing(key, path)}"
+            text = f"{path} {problem}{recipe_file.why_missing(key, path)}"
+            keys_of.setdefault(text, []).append(key)
+    for text, keys in keys_of.items():
+        yield f"{', '.join(keys)}: {text}"
 
 
 def _named_files(recipe: Recipe) -> Iterator[tuple[str, Path]]:
