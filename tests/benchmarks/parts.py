@@ -1,4 +1,4 @@
-"""The parts of a run: data, kernels, memory, speed, decoding, waiting, loss."""
+"""The parts of a run, and the steps of each: what is measured and recorded at a time."""
 
 import argparse
 import json
@@ -6,11 +6,11 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from statistics import mean
-from typing import Any
+from typing import Any, NamedTuple
 
 from nmt_cli import logs
 from nmt_cli.corpus.batching import BatchPlan
@@ -25,7 +25,6 @@ from tests.benchmarks.data import (
     CAPTIONS,
     NEWS,
     Corpus,
-    Text,
     parallel_text,
     prepared_corpus,
     random_corpus,
@@ -48,9 +47,24 @@ LOSS_STEPS = {"S": 300, "base": 60}
 LOSS_TAIL = 0.1  # of the steps, whose mean loss is compared
 QUICK_TOKENS, QUICK_LOSS_STEPS = 512, 10
 
+Record = dict[str, Any]
+
+
+class Step(NamedTuple):
+    """What is measured at a time: a part, or one shape or text of it."""
+
+    part: str
+    of: str | None  # the key of its figures in those of the part; None: they are the part's own
+    measure: Callable[[Record], Record]  # gets the record so far, returns the figures
+
+    @property
+    def name(self) -> str:
+        """Its name in messages and records."""
+        return self.part if self.of is None else f"{self.part}: {self.of}"
+
 
 class Benchmark:
-    """The parts of a run; each returns the figures that ``report`` shows."""
+    """Lists the steps of each part; ``report`` shows their figures."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         self._options, self._started = options, time.monotonic()
@@ -60,7 +74,46 @@ class Benchmark:
         shared = os.environ.get("NMT_CLI_SHARED")
         self._shared = Path(shared) if shared else None
 
-    def data(self, _: dict[str, Any]) -> dict[str, Any]:
+    def steps(self, parts: Sequence[str]) -> list[Step]:
+        """Return what is to be measured, in this order."""
+        return [step for part in parts for step in getattr(self, f"_{part}")()]
+
+    def _data(self) -> Iterator[Step]:
+        yield Step("data", None, self._measure_data)
+
+    def _kernels(self) -> Iterator[Step]:
+        if not self.hardware.gpu:
+            yield Step("kernels", None, lambda _: _run_module("kernels"))
+
+    def _memory(self) -> Iterator[Step]:
+        yield Step("memory", None, self._measure_memory)
+
+    def _speed(self) -> Iterator[Step]:
+        for name in self._options.shapes:
+            yield Step("speed", name, partial(self._speed_at, name))
+
+    def _decoding(self) -> Iterator[Step]:
+        if self.hardware.gpu:
+            return
+        for name in self._options.shapes:
+            if name in decoding.TRAININGS:
+                for kind in self._options.texts:
+                    yield Step("decoding", f"{name} {kind}", partial(self._decoding_of, name, kind))
+
+    def _waiting(self) -> Iterator[Step]:
+        if not self.hardware.gpu:
+            yield Step("waiting", None, self._measure_waiting)
+
+    def _loss(self) -> Iterator[Step]:
+        if len(self._precisions) < len(PRECISIONS):
+            skipped = {"skipped": "bf16 is slow on this CPU and never chosen"}
+            yield Step("loss", None, lambda _: skipped)
+            return
+        for name in self._options.shapes:
+            if name in LOSS_STEPS:
+                yield Step("loss", name, partial(self._loss_at, name))
+
+    def _measure_data(self, _: Record) -> Record:
         """Measure the batch planner, preprocessing and the padding of our batches."""
         text = parallel_text(BUILD, self._shared)
         corpus = prepared_corpus(BUILD / "text", text)
@@ -76,25 +129,19 @@ class Benchmark:
             "padding": measure_padding(plan, *sides)._asdict(),
         }
 
-    def kernels(self, _: dict[str, Any]) -> dict[str, Any]:
-        """Measure single matrix products by each library."""
-        return {} if self.hardware.gpu else _run_module("kernels")
-
-    def waiting(self, _: dict[str, Any]) -> dict[str, Any]:
+    def _measure_waiting(self, _: Record) -> Record:
         """Measure training beside other programs, by how threads wait."""
-        if self.hardware.gpu:
-            return {}
         corpus, precision = self._corpus("S"), self._precisions[-1]
         write_batches(corpus, self._shape("S").tokens)
         setup = Setup(self._shape("S"), str(corpus.folder), self._options.threads)
-        logs.info(f"waiting: S in {precision}")
+        logs.info(f"S in {precision}")
 
         def open_worker(variables: Mapping[str, str]) -> Worker:
             return self._start(OURS, setup, "waiting", variables)
 
         return {"precision": precision, "rates": waiting.measure(open_worker, precision)}
 
-    def memory(self, _: dict[str, Any]) -> dict[str, Any]:
+    def _measure_memory(self, _: Record) -> Record:
         """Measure the peak of one step at 25,000 tokens, or as many as there is memory for."""
         if self.hardware.gpu:
             return {"skipped": "only the memory of CPUs is measured"}
@@ -102,38 +149,15 @@ class Benchmark:
         peaks: dict[str, Any] = {}
         for toolkit in (OURS, HUGGING_FACE):
             for precision in self._precisions:
-                logs.info(f"memory: {toolkit.name} in {precision}")
+                logs.info(f"{toolkit.name} in {precision}")
                 open_sized = partial(self._open_sized, toolkit)
                 peaks.setdefault(toolkit.name, {})[precision] = memory_of_a_step.largest_step(
                     open_sized, precision, tokens
                 )
         return {"tokens": tokens, "peaks": peaks}
 
-    def speed(self, _: dict[str, Any]) -> dict[str, Any]:
+    def _speed_at(self, name: str, _: Record) -> Record:
         """Measure tokens a second of every toolkit and of the ceiling, in turns."""
-        return {name: self._speed_at(name) for name in self._options.shapes}
-
-    def decoding(self, _: dict[str, Any]) -> dict[str, Any]:
-        """Measure translating: every engine with the same weights, on two kinds of text."""
-        if self.hardware.gpu:
-            return {}
-        names = [name for name in self._options.shapes if name in decoding.TRAININGS]
-        text = parallel_text(BUILD, self._shared)
-        return {
-            f"{name} {kind}": self._decoding_of(name, text, kind)
-            for name in names
-            for kind in self._options.texts
-        }
-
-    def loss(self, record: dict[str, Any]) -> dict[str, Any]:
-        """Compare the loss in bf16 with the loss in fp32: same seed, same batches."""
-        if len(self._precisions) < len(PRECISIONS):
-            return {"skipped": "bf16 is slow on this CPU and never chosen"}
-        return {
-            name: self._loss_at(name, record) for name in self._options.shapes if name in LOSS_STEPS
-        }
-
-    def _speed_at(self, name: str) -> dict[str, Any]:
         corpus, shape = self._corpus(name), self._shape(name)
         padding = write_batches(corpus, shape.tokens)
         peers = () if self.hardware.gpu else PEERS
@@ -147,18 +171,20 @@ class Benchmark:
         rounds = ROUNDS[name]
         if self._options.quick:
             rounds = speed.Rounds(warm_up=1, counted=1, max_rounds=1, seconds=0)
-        logs.info(f"speed at {name}: {len(rows)} rows on {corpus.description}")
+        logs.info(f"{len(rows)} rows on {corpus.description}")
         measured = speed.measure(rows, lambda toolkit: self._open(toolkit, name, corpus), rounds)
         return {**measured, "data": corpus.description, "padding_of_peers": padding}
 
-    def _decoding_of(self, name: str, text: Text, kind: str) -> dict[str, Any]:
+    def _decoding_of(self, name: str, kind: str, _: Record) -> Record:
+        """Measure translating: every engine with the same weights, on one kind of text."""
+        text = parallel_text(BUILD, self._shared)
         shape = SHAPES[name]._replace(vocabulary_size=text.pieces)
         trained = BUILD / f"decoding-{name}-{text.folder.name}"  # a model of each text
         model = decoding.trained_model(trained, name, shape, text)
         folder = BUILD / f"{trained.name}-{kind}"
         sample = decoding.write_test_text(folder, model, text, name, as_news=kind == "news")
         setup = Setup(shape, str(folder), self._options.threads)
-        logs.info(f"decoding: {len(sample.references):,} lines by {name}, {kind}")
+        logs.info(f"{len(sample.references):,} lines")
 
         def open_worker(toolkit: Toolkit) -> Worker:
             return self._start(toolkit, setup, f"decoding-{name}-{kind}")
@@ -170,7 +196,8 @@ class Benchmark:
         measured = decoding.measure(folder, sample, precisions, threads, open_worker)
         return {**measured, "text": text.name, "lines": len(sample.references)}
 
-    def _loss_at(self, name: str, record: dict[str, Any]) -> dict[str, Any]:
+    def _loss_at(self, name: str, record: Record) -> Record:
+        """Compare the loss in bf16 with the loss in fp32: same seed, same batches."""
         steps = QUICK_LOSS_STEPS if self._options.quick else LOSS_STEPS[name]
         expected = _expected_seconds(record, name, steps)
         left = self._options.minutes * 60 - (time.monotonic() - self._started)
@@ -179,7 +206,7 @@ class Benchmark:
                 "skipped": f"about {expected / 60:.0f} minutes were needed and {left / 60:.0f} "
                 f'left; run make benchmark ARGS="--only loss --shapes {name}"'
             }
-        logs.info(f"loss at {name}: {steps} steps in each precision")
+        logs.info(f"{steps} steps in each precision")
         corpus = self._corpus(name)
         write_batches(corpus, self._shape(name).tokens)
         losses = {}
@@ -237,7 +264,7 @@ class Benchmark:
         return Worker(toolkit, setup, self._options.peers, log, variables)
 
 
-def _expected_seconds(record: dict[str, Any], name: str, steps: int) -> float:
+def _expected_seconds(record: Record, name: str, steps: int) -> float:
     """Return how long the loss takes, by the rates in the record; 0 if it has none."""
     rows = record.get("speed", {}).get(name, {}).get("rows", {}).get(OURS.name, {})
     tokens = SHAPES[name].tokens * steps
@@ -245,7 +272,7 @@ def _expected_seconds(record: dict[str, Any], name: str, steps: int) -> float:
 
 
 def _run_module(name: str, *arguments: Path) -> dict[str, Any]:
-    logs.info(f"data: {name}")
+    logs.info(f"{name} ...")
     command = [sys.executable, "-m", f"tests.benchmarks.{name}", *map(str, arguments)]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
     result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])

@@ -6,6 +6,8 @@ from contextlib import ExitStack
 from statistics import median
 from typing import Any, NamedTuple
 
+from nmt_cli import logs
+from nmt_cli.durations import duration_text
 from tests.benchmarks.processes import Toolkit, Worker, WorkerError
 
 MIN_ROUNDS = 3
@@ -19,7 +21,12 @@ class Rounds(NamedTuple):
     warm_up: int  # steps of a first turn that is not counted
     counted: int  # steps of each turn, after one that is not counted
     max_rounds: int
-    seconds: float  # for all rounds; MIN_ROUNDS may take longer
+    seconds: float  # for all rounds; MIN_ROUNDS of one counted step may take longer
+
+    def fitted(self, step_seconds: float) -> "Rounds":
+        """Return rounds of fewer steps if MIN_ROUNDS take too long, a step of each row so long."""
+        most = int(self.seconds / (MIN_ROUNDS * step_seconds)) - 1
+        return self._replace(counted=max(1, min(self.counted, most)))
 
 
 class Row(NamedTuple):
@@ -44,7 +51,10 @@ def measure(rows: Sequence[Row], open_worker: OpenWorker, rounds: Rounds) -> dic
                 failures[toolkit.name] = str(error)
         facts = {toolkit.name: worker.facts for toolkit, worker in workers.items()}
         turns = _Turns(rows, workers, failures)
+        started = time.monotonic()
         turns.take(0, rounds.warm_up)
+        if rounds.max_rounds >= MIN_ROUNDS:
+            rounds = rounds.fitted((time.monotonic() - started) / rounds.warm_up)
         started, done = time.monotonic(), 0
         turns.steps.clear()
         while done < rounds.max_rounds:
@@ -54,6 +64,9 @@ def measure(rows: Sequence[Row], open_worker: OpenWorker, rounds: Rounds) -> dic
             spent = time.monotonic() - started
             if done >= MIN_ROUNDS and spent * (done + 1) / done > rounds.seconds:
                 break
+            if done < rounds.max_rounds:
+                each = duration_text(round(spent / done))
+                logs.info(f"round {done} of at most {rounds.max_rounds}, {each} each")
     figures: dict[str, dict[str, Any]] = {}
     for row, answers in turns.steps.items():
         if row.toolkit.name not in failures:
