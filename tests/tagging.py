@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from nmt_cli.corpus.lines import is_blank
+from nmt_cli.decoding.request import Request
 from nmt_cli.decoding.translation import Translation
 from nmt_cli.decoding.translator import Translator
 
@@ -41,9 +42,9 @@ class Tagging:
 
     chosen: ClassVar[dict[str, str]] = {}
 
-    def translate_window(self, lines: list[str]) -> list[Translation]:
+    def translate_window(self, lines: list[Request]) -> list[Translation]:
         return [
-            Translation() if is_blank(line) else Translation(digest(line), -1.0, ("a",))
+            Translation() if is_blank(line.text) else Translation(digest(line.text), -1.0, ("a",))
             for line in lines
         ]
 

@@ -11,15 +11,15 @@ from nmt_cli.decoding.request import Request
 from nmt_cli.decoding.translation import Translation
 from nmt_cli.near_names import nearest
 
-Reader = Callable[[int, Line], str | Request]
+Reader = Callable[[int, Line], Request]
 KEYS = ("text", "prefix", "n_best", "required", "banned")
 
 
-def reader(input_format: str, output_format: str, *, is_sampled: bool) -> Reader:
+def reader(input_format: str, output_format: str) -> Reader:
     """Return the function that makes what a translator gets of the number and the line."""
     if input_format == "jsonl":
         return partial(as_record, holds_n_best=output_format != "text")
-    return as_numbered_text if is_sampled else as_text
+    return as_text
 
 
 def showing_texts(format_line: Formatter) -> Formatter:
@@ -33,13 +33,8 @@ def showing_texts(format_line: Formatter) -> Formatter:
     return formatted
 
 
-def as_text(number: int, line: Line) -> str:
-    """Return the text of the line."""
-    return line.text
-
-
-def as_numbered_text(number: int, line: Line) -> Request:
-    """Return the text of the line with its number, which decides what is sampled."""
+def as_text(number: int, line: Line) -> Request:
+    """Return the text of the line with its number in the whole text."""
     return Request(line.text, line=number)
 
 

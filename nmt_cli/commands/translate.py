@@ -105,8 +105,7 @@ def run(  # noqa: PLR0913 - the options of the command are its parameters
             machine = {name: options.get(name) for name in OF_THE_MACHINE}
             output.begin(made_with, {**rounding_facts(engine.threads), **machine}, asked)
         steady = STEADY_WINDOW[choose_device(device).type] if output.is_file else None
-        is_sampled = options.get("sampling") is not None
-        read_line = reader(input_format, output_format, is_sampled=is_sampled)
+        read_line = reader(input_format, output_format)
         format_line = FORMATS[output_format]
         if (input_format, output_format) == ("jsonl", "fairseq"):
             format_line = showing_texts(format_line)
@@ -216,7 +215,7 @@ def _translated(
 
     waiting: deque[list[Line]] = deque()  # the windows that are being translated
 
-    def requests() -> Iterator[list[str | Request]]:
+    def requests() -> Iterator[list[Request]]:
         number = tally.line_number
         for window in lines:
             waiting.append(window)

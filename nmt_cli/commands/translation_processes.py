@@ -38,7 +38,7 @@ class Processes(NamedTuple):
 class Engine(NamedTuple):
     """What translates, and what its options became."""
 
-    translate: Callable[[Iterator[Sequence[str | Request]]], Iterator[list[Translation]]]
+    translate: Callable[[Iterator[Sequence[Request]]], Iterator[list[Translation]]]
     chosen: Mapping[str, str]  # of its translators
     threads: int  # of each process
 

@@ -8,19 +8,20 @@ from nmt_cli.decoding.isolation import Isolation, Item, Outcome, SearchFunction,
 class SearchByLength:
     """Runs searches over sentences; those that fail do not affect the others.
 
-    At most ``max_tokens`` are searched at a time. If memory is full, this is lowered for good.
+    At most ``max_tokens`` are searched at a time, but ``least`` sentences however long they are. If
+    memory is full, ``max_tokens`` is lowered for good and ``least`` no longer holds.
     """
 
-    def __init__(self, max_tokens: int) -> None:
-        self.max_tokens = max_tokens
+    def __init__(self, max_tokens: int, least: int = 1) -> None:
+        self.max_tokens, self._least = max_tokens, least
 
     def num_slots(self, tokens: int) -> int:
         """Return how many sentences of so many tokens are searched at a time."""
-        return max(1, self.max_tokens // tokens)
+        return max(self._least, self.max_tokens // tokens)
 
     def lower_to(self, max_tokens: int) -> None:
         """Search at most ``max_tokens`` at a time from now on."""
-        self.max_tokens = max(1, min(self.max_tokens, max_tokens))
+        self.max_tokens, self._least = max(1, min(self.max_tokens, max_tokens)), 1
 
     def run(
         self,
@@ -46,6 +47,6 @@ class SearchByLength:
             isolation = Isolation(search, group, num_slots)
             with naming_lines(lines[len(outcomes) :]):
                 outcomes += isolation.run()
-            # If that many did not fit into memory, try fewer from now on.
-            self.lower_to(self.max_tokens * isolation.num_slots // num_slots)
+            if isolation.num_slots < num_slots:  # that many did not fit into memory
+                self.lower_to(isolation.num_slots * tokens_of(group[0]))
         return outcomes

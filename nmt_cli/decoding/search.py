@@ -11,7 +11,7 @@ Legend: S slots, K beam, R = S*K rows, V vocabulary, B new sentences.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from types import MappingProxyType
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
@@ -164,6 +164,11 @@ class SlotSearch(ABC, Generic[Model]):
     def is_busy(self) -> bool:
         """Whether a sentence is not done yet."""
         return bool(self._beams.is_busy.any())
+
+    def inside(self) -> list[Sentence]:
+        """Return the sentences that are not done yet."""
+        places = zip(self._sentences, self._beams.is_busy, strict=True)
+        return [each for each, is_busy in places if is_busy and each is not None]
 
     def prepare(self, sentences: Sequence[Sentence]) -> list[Prepared]:
         """Return the sentences as ``admit`` takes them; many at once take less time each.
@@ -328,7 +333,11 @@ def beam_search(
     yield from search_all(Search(model, num_slots, settings, rules, choice), sentences)
 
 
-def search_all(search: SlotSearch[Any], sentences: Iterable[Sentence]) -> Iterator[Found]:
+def search_all(
+    search: SlotSearch[Any],
+    sentences: Iterable[Sentence],
+    after_step: Callable[[SlotSearch[Any]], None] = lambda search: None,
+) -> Iterator[Found]:
     """Yield the hypotheses of each sentence when it is done, as ``beam_search`` does."""
     waiting = _prepared(search, iter(sentences))
     more_wait = True
@@ -342,6 +351,7 @@ def search_all(search: SlotSearch[Any], sentences: Iterable[Sentence]) -> Iterat
         if not more_wait and search.has_slots_to_drop:
             yield from search.drop_free_slots()
         yield from search.step()
+        after_step(search)
 
 
 def _prepared(search: SlotSearch[Any], sentences: Iterator[Sentence]) -> Iterator[Prepared]:

@@ -35,9 +35,10 @@ from nmt_cli.decoding.request import (
 from nmt_cli.decoding.rules.well_formed_trees import WellFormedTrees
 from nmt_cli.decoding.sampling import MOST_SAMPLES, SampledCandidates, Sampling
 from nmt_cli.decoding.search import Search, Sentence, search_all
-from nmt_cli.decoding.search_size import default_max_tokens
+from nmt_cli.decoding.search_size import SearchSize, default_size
 from nmt_cli.decoding.search_starter import SearchStarter
 from nmt_cli.decoding.service import Service
+from nmt_cli.decoding.slow_lines import SlowLines
 from nmt_cli.decoding.source_tag import tag_pieces
 from nmt_cli.decoding.translation import LinesFailedError, Translation
 from nmt_cli.decoding.tree_output import Tokenize, splitter
@@ -100,9 +101,9 @@ class Translator:
     Between calls it holds the model, the tokenizer and, on a GPU, what CUDA graphs need. During a
     call it also holds one window of lines, their translations, and the attention caches of the
     sentences in the search, which ``max_tokens_per_device`` limits. If memory is full, it searches
-    fewer sentences at a time from then on. On a GPU, searches of ``translate`` without rules repeat
-    their steps as CUDA graphs, unless ``no_cuda_graphs``. Translators that share a model must then
-    not translate at the same time.
+    fewer at a time from then on. On a GPU, searches of ``translate`` without rules repeat their
+    steps as CUDA graphs, unless ``no_cuda_graphs``. Translators that share a model must then not
+    translate at the same time.
 
     Threads may share it: windows of ``translate`` and the lines of ``submit`` use the model in the
     order in which they came. One thread may hold several iterators of ``translate`` open and
@@ -154,8 +155,10 @@ class Translator:
         constraints.refuse_wrong()
         if max_extra_length is None:
             max_extra_length = decoding.max_extra_length
-        max_tokens = max_tokens_per_device or default_max_tokens(model.config, device)
-        self._by_length = SearchByLength(max_tokens)
+        size = default_size(model.config, device)
+        if max_tokens_per_device is not None:
+            size = SearchSize(max_tokens_per_device, least=1)
+        self._by_length, self._slow_lines = SearchByLength(*size), SlowLines()
         in_front = tag_pieces(tag, tokenizer)
         limit, places = length_limits(settings, *(each.settings for each in ensemble))
         longest = constraints.max_length  # pieces of an output, without </s>
@@ -307,6 +310,8 @@ class Translator:
     def _translate_together(self, requests: Sequence[Request]) -> list[Translation]:
         jobs = self._jobs.prepare(requests)
         sentences_of = [self._jobs.sentences(job) for job in jobs]
+        numbers = [request.line or 0 for request in requests]
+        self._slow_lines.expect(dict(zip(numbers, sentences_of, strict=True)))
         sentences = [(line, each) for line, own in enumerate(sentences_of) for each in own]
         order = sorted(
             range(len(sentences)), key=lambda i: len(sentences[i][1].tokens), reverse=True
@@ -329,11 +334,7 @@ class Translator:
     def _search_by_length(
         self, sentences: Sequence[Sentence], lines: Sequence[int]
     ) -> list[Outcome]:
-        """Return the outcomes of ``sentences``, which come longest first.
-
-        Shorter sentences are searched in more slots. ``lines`` are the line numbers of the
-        sentences, for LinesFailedError.
-        """
+        """Return the outcomes of ``sentences``, longest first, which belong to ``lines``."""
         with self._computing():
             return self._by_length.run(self._search, sentences, self._tokens_of_slot, lines)
 
@@ -359,7 +360,7 @@ class Translator:
             starter = self._search_starter
             try:
                 begun = starter.start(num_slots, self._outputs.rules, self._choice())
-                yield from search_all(begun, sentences)
+                yield from search_all(begun, sentences, self._slow_lines.look)
             except Exception:  # such as full memory, where fewer sentences may fit after this
                 starter.end_after_failure()
                 raise

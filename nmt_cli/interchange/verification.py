@@ -5,6 +5,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from nmt_cli import logs
 from nmt_cli.corpus.normalization import Normalizer
 from nmt_cli.corpus.sentence_marks import source_end, start_id
 from nmt_cli.corpus.sentencepiece_tokenizer import SPACE_IN_PIECES
@@ -91,19 +92,21 @@ def verify(
     ours = token_scores(loaded.model, pairs, tokenizer)
     differences: list[float] = []
     num_identical = 0
-    for number, pair in enumerate(pairs):
-        theirs = engine.token_scores(*pair)
-        differences += np.abs(np.subtract(ours[number], theirs)).tolist()
-        if not max(differences) <= (TOLERANCE if is_exact else float("inf")):
-            raise _refused(
-                engine,
-                f"log-probabilities of the translation of {_shown(texts[number])} differ by "
-                f"{max(differences):.1e}, and {TOLERANCE:g} is allowed",
-            )
-        output = engine.greedy(pair.source, limits[number])
-        num_identical += output == list(pair.target)
-        if is_exact and not _is_near_tie(loaded.model, tokenizer, pair, output):
-            raise _refused(engine, f"the greedy translations of {_shown(texts[number])} differ")
+    with logs.progress(f"Verifying with {engine.name}", "sentences", len(pairs)) as counter:
+        for number, pair in enumerate(pairs):
+            theirs = engine.token_scores(*pair)
+            differences += np.abs(np.subtract(ours[number], theirs)).tolist()
+            if not max(differences) <= (TOLERANCE if is_exact else float("inf")):
+                raise _refused(
+                    engine,
+                    f"log-probabilities of the translation of {_shown(texts[number])} differ by "
+                    f"{max(differences):.1e}, and {TOLERANCE:g} is allowed",
+                )
+            output = engine.greedy(pair.source, limits[number])
+            num_identical += output == list(pair.target)
+            if is_exact and not _is_near_tie(loaded.model, tokenizer, pair, output):
+                raise _refused(engine, f"the greedy translations of {_shown(texts[number])} differ")
+            counter.advance()
     return Verification(
         engine.name,
         len(texts),

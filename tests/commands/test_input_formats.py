@@ -4,9 +4,7 @@ import pytest
 
 from nmt_cli.commands.fairseq_format import as_fairseq
 from nmt_cli.commands.input_formats import (
-    as_numbered_text,
     as_record,
-    as_text,
     reader,
     showing_texts,
 )
@@ -92,9 +90,9 @@ def test_a_format_that_shows_the_line_shows_the_text_of_a_record():
     assert shown('{"text"') == 'S-0\t{"text"'
 
 
-def test_lines_of_text_are_numbered_only_if_they_are_sampled():
-    assert reader("text", "text", is_sampled=False) is as_text
-    assert reader("text", "jsonl", is_sampled=True) is as_numbered_text
-    record = reader("jsonl", "text", is_sampled=False)
+def test_lines_of_text_have_the_number_they_have_in_the_whole_text():
+    line = Line("a", False, True, 0, False)
+    assert reader("text", "text")(7, line) == Request("a", line=7)
+    record = reader("jsonl", "text")
     asked = Line('{"text": "a", "n_best": 2}', False, True, 0, False)
     assert record(1, asked) == Request("", 1, error=NEEDS_ANOTHER_FORMAT)

@@ -48,11 +48,15 @@ class WindowTranslator:
     num_translated = 0
     interrupts_at: ClassVar[dict[str, BaseException]] = {}
 
-    def translate_window(self, lines):
+    def translate_window(self, requests):
+        lines = [request.text for request in requests]
         for line in lines:
             if line in self.interrupts_at:
                 raise self.interrupts_at[line]
         WindowTranslator.num_translated += len(lines)
+        return self.answers(lines)
+
+    def answers(self, lines):
         return [self.answer(line, lines) for line in lines]
 
     def answer(self, line, lines):
@@ -66,7 +70,7 @@ def expected_text(lines=LINES, size=7):
     answers = [
         answer.text
         for start in range(0, len(lines), size)
-        for answer in translator.translate_window(lines[start : start + size])
+        for answer in translator.answers(lines[start : start + size])
     ]
     return "".join(f"{answer}\n" for answer in answers).encode()
 

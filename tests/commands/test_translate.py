@@ -54,7 +54,7 @@ class TaggingTranslator:
 
     def translate_window(self, lines):
         self.windows.append(len(lines))
-        return [self.answer(line) for line in lines]
+        return [self.answer(line.text) for line in lines]
 
     def answer(self, line):
         if is_blank(line):
@@ -178,8 +178,9 @@ def test_failed_lines_are_empty_and_named(monkeypatch, capsys):
 
 class BuggyTranslator(TaggingTranslator):
     def translate_window(self, lines):
-        if "bad" in lines:
-            first = lines.index("bad")
+        texts = [line.text for line in lines]
+        if "bad" in texts:
+            first = texts.index("bad")
             error = LinesFailedError(first, first, super().translate_window(lines[:first]))
             raise error from TypeError("a bug of ours")
         return super().translate_window(lines)

@@ -24,6 +24,7 @@ class BuggyTranslator:
     chosen: ClassVar[dict[str, str]] = {}
 
     def translate_window(self, lines):
+        lines = [line.text for line in lines]
         if self.bad in lines:
             first = lines.index(self.bad)
             finished = [Translation(line) for line in lines[:first]]

@@ -147,7 +147,7 @@ class Repeating:
 
     def translate_window(self, lines):
         time.sleep(self.seconds)
-        return [Translation(line) for line in lines]
+        return [Translation(line.text) for line in lines]
 
 
 def test_short_work_brings_no_warning(toy, tmp_path, monkeypatch, capsys):

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from nmt_cli.commands.translation_processes import Engine, Processes, opened_engine
+from nmt_cli.decoding.request import Request
 from nmt_cli.hardware.device import set_num_threads
 from nmt_cli.hardware.fp32_products import choose_fp32_products, use_fp32_products
 from nmt_cli.hardware.precision import DTYPES
@@ -52,7 +53,7 @@ class TranslatorLoop:
         engine = self._engine(variant)
         lines, windows = self._sample.lines, _windows(self._sample.tokens, number)
         outputs: list[Tokens] = [()] * len(lines)
-        of_windows = engine.translate([lines[line] for line in each] for each in windows)
+        of_windows = engine.translate([Request(lines[line]) for line in each] for each in windows)
         for window, translations in zip(windows, of_windows, strict=True):
             for line, each in zip(window, translations, strict=True):
                 outputs[line] = [self._ids[piece] for piece in each.tokens]
