@@ -1,5 +1,7 @@
 """Errors that the user can correct: one line on stderr and an exit status, no traceback."""
 
+from collections.abc import Sequence
+
 SIGNS_OF_FULL_MEMORY = ("out of memory", "allocate memory", "ALLOC_FAILED", "MemoryError")
 STATUS_SOME_LINES_FAILED = 3
 STATUS_INTERRUPTED = 130  # 128 + SIGINT, as in shells
@@ -46,3 +48,12 @@ class EndedAtOnceError(InterruptedTrainingError):
 def means_full_memory(message: str) -> bool:
     """Return whether the message means that a device, library or allocator has no memory left."""
     return any(sign in message for sign in SIGNS_OF_FULL_MEMORY)
+
+
+class NoTextError(ValueError):
+    """One of ``ids`` is outside a vocabulary of ``size`` pieces, or its piece is not valid text."""
+
+    def __init__(self, ids: Sequence[int], size: int) -> None:
+        unknown = next((token for token in ids if not 0 <= token < size), None)
+        what = "a piece of the tokenizer" if unknown is None else f"the id {unknown:,}"
+        super().__init__(f"{what} has no text; the tokenizer has {size:,} pieces")

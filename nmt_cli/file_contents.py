@@ -26,7 +26,7 @@ def read_content(path: Path, question: str = "") -> bytes:
     return content
 
 
-def as_text(content: bytes, path: Path) -> str:
+def decoded(content: bytes, path: Path) -> str:
     """Return the content of ``path`` as text; raises DamagedError if it is not UTF-8."""
     try:
         return content.decode()
@@ -35,5 +35,5 @@ def as_text(content: bytes, path: Path) -> str:
 
 
 def read_text(path: Path) -> str:
-    """Return the text of a file; raises as ``read_content`` and ``as_text`` do."""
-    return as_text(read_content(path), path)
+    """Return the text of a file; raises as ``read_content`` and ``decoded`` do."""
+    return decoded(read_content(path), path)

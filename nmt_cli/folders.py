@@ -12,7 +12,7 @@ from nmt_cli.errors import DamagedError, UserError
 from nmt_cli.file_names import CHECKPOINT_GLOB, CHECKPOINTS, METRICS, SESSIONS, TRAINING_STATE
 from nmt_cli.formats import NewerFormatError
 from nmt_cli.missing_paths import missing_hint
-from nmt_cli.proposed_commands import as_argument, command, unused_name
+from nmt_cli.near_names import as_argument, command, unused_name
 
 # Values of "kind" in manifests.
 PREPARED = "prepared"

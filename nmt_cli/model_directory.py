@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import safetensors
 import safetensors.torch
 import torch
 from safetensors import SafetensorError
@@ -24,11 +25,10 @@ from nmt_cli.file_names import CONFIG, RECIPE, TOKENIZER_FILES, WEIGHTS
 from nmt_cli.folders import verify_model
 from nmt_cli.formats import INT8
 from nmt_cli.model.format_1 import weights_of_today
-from nmt_cli.model.int8_weights import as_fp32, as_int8
+from nmt_cli.model.int8_products import as_fp32, as_int8
 from nmt_cli.model.no_draws import NoDraws
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.model_settings import ModelSettings, as_json, read_settings
-from nmt_cli.stored_tensors import read_shapes, read_tensors
 
 
 class LoadedModel(NamedTuple):
@@ -160,3 +160,43 @@ def _refuse_different(
                 f"{path} does not fit its model: {name} is {weight.dtype} {list(weight.shape)}, "
                 f"not {parameter.dtype} {list(parameter.shape)}."
             )
+
+
+DTYPES = {"F32": torch.float32, "I8": torch.int8}  # all that models are stored in
+HEADER_LENGTH = 8  # bytes in front of the header: its length, little-endian
+
+
+def read_shapes(path: Path) -> dict[str, Tensor]:
+    """Return tensors without memory (on "meta") like those of the file, in the order of its bytes.
+
+    Raises SafetensorError if the file is damaged, ValueError if it has another dtype or an
+    impossible shape.
+    """
+    shapes = {}
+    with safetensors.safe_open(path, "pt") as file:  # checks that no bytes are between tensors
+        for name in file.offset_keys():
+            stored = file.get_slice(name)
+            if stored.get_dtype() not in DTYPES:
+                raise ValueError(f"{name} has the type {stored.get_dtype()}")
+            shape, dtype = stored.get_shape(), DTYPES[stored.get_dtype()]
+            try:
+                shapes[name] = torch.empty(shape, dtype=dtype, device="meta")
+            except (TypeError, RuntimeError):
+                # torch refuses the size 2**63. The library accepts it if another size is 0, because
+                # the tensor then takes no bytes of the file.
+                raise ValueError(f"{name} has the shape {shape}") from None
+    return shapes
+
+
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """Return the tensors of the file; raises as ``read_shapes`` does, and OSError."""
+    tensors = {}
+    shapes = read_shapes(path)
+    with path.open("rb") as stream:
+        stream.seek(HEADER_LENGTH + int.from_bytes(stream.read(HEADER_LENGTH), "little"))
+        for name, shape in shapes.items():
+            tensors[name] = torch.empty(shape.shape, dtype=shape.dtype, device="cpu")
+            into = tensors[name].flatten().view(torch.uint8).numpy().data
+            if stream.readinto(into) != into.nbytes:
+                raise ValueError(f"it ends in {name}")
+    return tensors

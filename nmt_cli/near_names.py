@@ -1,6 +1,9 @@
-"""Finds the known names that an unknown one misspells or shortens."""
+"""What messages propose: the known name that was misspelled, and the command to run."""
 
+import shlex
 from collections.abc import Callable, Iterable, Sequence
+from itertools import count
+from pathlib import Path
 
 LONGEST_NAME = 40
 LETTERS_PER_EDIT = 8  # names of three letters may have one edit, and one more per this many letters
@@ -73,3 +76,23 @@ def _edits(one: str, other: str) -> int:
                 cost = min(cost, two_before[j - 2] + 1)
             row.append(cost)
     return row[-1]
+
+
+def as_argument(path: Path | str) -> str:
+    """Return ``path`` so that no program reads it as an option: ``./-name`` for ``-name``."""
+    return f"./{path}" if str(path).startswith("-") else str(path)
+
+
+def command(*words: str | Path) -> str:
+    """Return the words of a command, quoted for a shell; a path among them is never an option."""
+    return shlex.join(as_argument(word) if isinstance(word, Path) else word for word in words)
+
+
+def unused_name(path: Path) -> Path:
+    """Return ``path`` if it does not exist, else an unused path beside it."""
+    candidate = path
+    for number in count(2):
+        if not candidate.exists() and not candidate.is_symlink():
+            break
+        candidate = path.with_name(f"{path.stem}-{number}{path.suffix}")
+    return candidate

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nmt_cli.durations import duration_text, parse_duration
+from nmt_cli.figures import duration_text, parse_duration
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@ import sys
 
 import pytest
 
-from nmt_cli.figures import as_text, counted, perplexity_of, with_prefix
+from nmt_cli.figures import counted, perplexity_of, short_number, with_prefix
 
 
 @pytest.mark.parametrize(
@@ -20,7 +20,7 @@ from nmt_cli.figures import as_text, counted, perplexity_of, with_prefix
     ],
 )
 def test_huge_numbers_are_printed_in_a_few_letters(number, text):
-    assert as_text(number, 3) == text
+    assert short_number(number, 3) == text
 
 
 def test_one_thing_is_counted_in_the_singular():

@@ -1,6 +1,6 @@
 import pytest
 
-from nmt_cli.number_lists import first_outside, parse_number_list
+from nmt_cli.figures import first_outside, parse_number_list
 
 
 @pytest.mark.parametrize(

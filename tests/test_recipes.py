@@ -5,11 +5,11 @@ from typing import NamedTuple
 
 import pytest
 
+from nmt_cli.commands.comparison_table import row_of
 from nmt_cli.costs.parameters import count_parameters
 from nmt_cli.recipe.changes import changed_keys
 from nmt_cli.recipe.reader import dump_recipe, read_recipe
 from nmt_cli.recipe.shipped import shipped_recipes
-from nmt_cli.table_3 import row_of
 
 FOLDER = Path(__file__).parent.parent / "recipes"
 FILES = sorted(FOLDER.rglob("*.yaml"))

@@ -4,7 +4,7 @@ import pytest
 import safetensors.torch
 import torch
 
-from nmt_cli.stored_tensors import read_shapes, read_tensors
+from nmt_cli.model_directory import read_shapes, read_tensors
 
 TENSORS = {
     "b": torch.randn(3, 5),
@@ -59,7 +59,7 @@ def test_impossible_shapes_are_named(tmp_path):
 
 def test_a_file_that_shrinks_while_it_is_read_is_an_error(path, monkeypatch):
     shapes = read_shapes(path)
-    monkeypatch.setattr("nmt_cli.stored_tensors.read_shapes", lambda path: shapes)
+    monkeypatch.setattr("nmt_cli.model_directory.read_shapes", lambda path: shapes)
     path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(ValueError, match="it ends in "):
         read_tensors(path)

@@ -27,7 +27,7 @@ from nmt_cli.command_line.options import (
     workers_option,
 )
 from nmt_cli.commands.stage_names import STAGE_NAMES
-from nmt_cli.number_lists import parse_number_list
+from nmt_cli.figures import parse_number_list
 
 STAGE = click.Choice(STAGE_NAMES)
 

@@ -70,7 +70,7 @@ def import_model(path: Path, quiet: bool, **options: Any) -> None:
     """
     logs.configure(quiet=quiet)
     from nmt_cli.commands import import_model as command
-    from nmt_cli.interchange.text_files import TextFiles
+    from nmt_cli.interchange.files import TextFiles
 
     files = TextFiles(*(options.pop(name) for name in TextFiles._fields))
     command.run(path, files=files, **options)

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from nmt_cli.command_line.usage import HelpfulCommand, HelpfulGroup
-from nmt_cli.durations import parse_duration
+from nmt_cli.figures import parse_duration
 from nmt_cli.hardware.choices import AUTO
 
 

@@ -21,18 +21,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 from nmt_cli import logs
 from nmt_cli.commands import run as run_command
-from nmt_cli.commands.comparison_table import as_rows, as_text
+from nmt_cli.commands.comparison_table import as_rows, as_table
 from nmt_cli.commands.pipes import StandardOutput
 from nmt_cli.errors import InterruptedTrainingError, UserError
 from nmt_cli.figures import counted
 from nmt_cli.file_names import RUNS
 from nmt_cli.folders import not_a_run
 from nmt_cli.hardware.choices import AUTO
-from nmt_cli.hardware.cores import threads_of_each
+from nmt_cli.hardware.cpu import threads_of_each
 from nmt_cli.hardware.device import choose_device
 from nmt_cli.hardware.machine import count_devices
 from nmt_cli.launch import PARENT
-from nmt_cli.proposed_commands import as_argument
+from nmt_cli.near_names import as_argument
 from nmt_cli.recipe.reader import RecipeFile, read_recipe
 from nmt_cli.recipe.schema import sections_that_matter
 from nmt_cli.recipe.shipped import SUFFIX, shipped_recipes
@@ -91,7 +91,7 @@ def run(
         histories = read_runs([training.run_dir for training in done])
         rows = as_rows([training.file.name for training in done], histories)
         text = json.dumps([row.facts() for row in rows], indent=2)
-        StandardOutput().write(f"{text if output_format == 'json' else as_text(rows)}\n".encode())
+        StandardOutput().write(f"{text if output_format == 'json' else as_table(rows)}\n".encode())
     if failed:
         names = ", ".join(str(training.run_dir) for training in failed)
         raise UserError(

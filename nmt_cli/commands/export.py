@@ -12,15 +12,14 @@ from nmt_cli.errors import UserError
 from nmt_cli.folders import EXPORT, refuse_output
 from nmt_cli.hardware.device import set_num_threads
 from nmt_cli.interchange.ctranslate2 import exporter as ctranslate2_export
-from nmt_cli.interchange.ctranslate2.card import card_of_ctranslate2
 from nmt_cli.interchange.ctranslate2.engine import CTranslate2Engine
+from nmt_cli.interchange.ctranslate2.exporter import card_of_ctranslate2
 from nmt_cli.interchange.exported_model import ExportedModel
 from nmt_cli.interchange.huggingface import exporter as huggingface_export
-from nmt_cli.interchange.huggingface.card import card_of_huggingface
 from nmt_cli.interchange.huggingface.engine import HuggingFaceEngine
+from nmt_cli.interchange.huggingface.exporter import card_of_huggingface
 from nmt_cli.interchange.model_card import CardOf, model_card
-from nmt_cli.interchange.verification import Engine, Verification, verify
-from nmt_cli.interchange.verification_texts import verification_texts
+from nmt_cli.interchange.verification import Engine, Verification, verification_texts, verify
 from nmt_cli.locks import claimed
 from nmt_cli.model_directory import LoadedModel, load_model
 

@@ -19,7 +19,7 @@ def reader(input_format: str, output_format: str) -> Reader:
     """Return the function that makes what a translator gets of the number and the line."""
     if input_format == "jsonl":
         return partial(as_record, holds_n_best=output_format != "text")
-    return as_text
+    return as_plain
 
 
 def showing_texts(format_line: Formatter) -> Formatter:
@@ -33,7 +33,7 @@ def showing_texts(format_line: Formatter) -> Formatter:
     return formatted
 
 
-def as_text(number: int, line: Line) -> Request:
+def as_plain(number: int, line: Line) -> Request:
     """Return the text of the line with its number in the whole text."""
     return Request(line.text, line=number)
 

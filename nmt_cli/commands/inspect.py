@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from nmt_cli.commands.inspect_figures import figures_of
-from nmt_cli.commands.inspect_formats import as_json, as_text
+from nmt_cli.commands.inspect_formats import as_json, as_report
 from nmt_cli.commands.inspect_subject import Lengths, find_subject
 from nmt_cli.commands.pipes import StandardOutput
 
@@ -27,5 +27,5 @@ def run(
         recipe_or_model, overrides, vocabulary_size=vocabulary_size, lengths=lengths
     )
     figures = figures_of(subject, max_tokens_per_device, target_tokens_per_second)
-    text = as_json(figures) if output_format == "json" else as_text(figures)
+    text = as_json(figures) if output_format == "json" else as_report(figures)
     StandardOutput().write(f"{text}\n".encode())

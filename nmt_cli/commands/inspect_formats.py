@@ -5,14 +5,17 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from nmt_cli.commands.inspect_figures import THIS_MACHINE, Figures, TrainingCosts
-from nmt_cli.commands.text_table import aligned
 from nmt_cli.costs.flops import BACKWARD_AND_FORWARD, StackFlops
-from nmt_cli.costs.layer_types import KERNEL_WIDTH, NEIGHBOURHOOD, LayerType
 from nmt_cli.costs.memory import TrainingMemory
-from nmt_cli.costs.parameters import MATRICES, StackParameters
+from nmt_cli.costs.parameters import (
+    KERNEL_WIDTH,
+    MATRICES,
+    NEIGHBOURHOOD,
+    LayerType,
+    StackParameters,
+)
 from nmt_cli.costs.training_time import PAPER_SUSTAINED_FLOPS
-from nmt_cli.durations import duration_text
-from nmt_cli.figures import counted, with_prefix
+from nmt_cli.figures import aligned, counted, duration_text, with_prefix
 from nmt_cli.logs import printable
 from nmt_cli.recipe.model_config import ModelConfig
 
@@ -85,7 +88,7 @@ def _training_facts(costs: TrainingCosts | None) -> dict[str, Any] | None:
     }
 
 
-def as_text(figures: Figures) -> str:
+def as_report(figures: Figures) -> str:
     """Return the figures as text in sections."""
     sections = [_head(figures), _parameters(figures), _flops(figures)]
     if figures.memory is not None:

@@ -8,7 +8,7 @@ from nmt_cli import logs
 from nmt_cli.atomic_files import read_manifest
 from nmt_cli.corpus.binarized import BinarizedText, refuse_stale
 from nmt_cli.corpus.tokenizer import load_tokenizer
-from nmt_cli.costs.lengths import (
+from nmt_cli.costs.training_time import (
     ASSUMED_LENGTH,
     SentenceLengths,
     equal_pairs,
@@ -19,7 +19,7 @@ from nmt_cli.file_names import AVERAGE, CHECKPOINT_GLOB, CHECKPOINTS, RECIPE
 from nmt_cli.folders import PREPARED, is_model, is_run, kind_of, what_to_give
 from nmt_cli.missing_paths import missing_hint
 from nmt_cli.model_settings import read_settings
-from nmt_cli.proposed_commands import as_argument, command
+from nmt_cli.near_names import as_argument, command
 from nmt_cli.recipe.model_config import ModelConfig
 from nmt_cli.recipe.reader import SUFFIXES, RecipeFile, read_recipe
 from nmt_cli.recipe.schema import TrainingConfig

@@ -6,7 +6,7 @@ from typing import Any
 
 from nmt_cli.figures import counted
 from nmt_cli.hardware.busy_machine import advice_on_load
-from nmt_cli.hardware.cores import Cores
+from nmt_cli.hardware.cpu import Cores
 
 Facts = Mapping[str, Any]
 

@@ -17,16 +17,15 @@ from nmt_cli.corpus.binarized import (
     validation_text,
     writing_binarized,
 )
-from nmt_cli.corpus.cleaning import RULES, LengthLimits, training_limits
+from nmt_cli.corpus.changed_text import tokenizer_of_model
+from nmt_cli.corpus.cleaning import RULES, HeldOut, LengthLimits, training_limits
 from nmt_cli.corpus.encoding import EncodingJob, encode_in_order, useful_workers
-from nmt_cli.corpus.held_out import HeldOut
 from nmt_cli.corpus.lines import one_line
 from nmt_cli.corpus.normalization import SIDES, Side
 from nmt_cli.corpus.parallel_corpora import ParallelCorpora
 from nmt_cli.corpus.parallel_text import ParallelText
 from nmt_cli.corpus.recipe_text import RecipeText, text_of
 from nmt_cli.corpus.tokenizer import Tokenizer, train_tokenizer
-from nmt_cli.corpus.tokenizer_of_model import tokenizer_of_model
 from nmt_cli.errors import UserError
 from nmt_cli.figures import counted
 from nmt_cli.file_names import MANIFEST, RECIPE

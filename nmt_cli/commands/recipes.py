@@ -11,8 +11,7 @@ from nmt_cli.errors import RecipeError
 from nmt_cli.file_names import RUNS
 from nmt_cli.missing_paths import missing_hint
 from nmt_cli.near_names import any_of
-from nmt_cli.recipe.documentation import described_keys, limits_of, with_comments
-from nmt_cli.recipe.json_schema import recipe_schema
+from nmt_cli.recipe.documentation import described_keys, limits_of, recipe_schema, with_comments
 from nmt_cli.recipe.keys import keys_meant
 from nmt_cli.recipe.messages import shown
 from nmt_cli.recipe.reader import RecipeFile, dump_recipe, read_recipe

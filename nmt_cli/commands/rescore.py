@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 from nmt_cli import logs
 from nmt_cli.atomic_files import file_appearing_whole, refuse_file
 from nmt_cli.commands.input_texts import opened_text, refuse_to_replace
-from nmt_cli.commands.pair_windows import NamedStream, pair_windows
+from nmt_cli.commands.line_windows import STALL_SECONDS, windows
 from nmt_cli.commands.pipes import (
     STANDARD_INPUT,
     StandardOutput,
@@ -19,12 +20,13 @@ from nmt_cli.commands.pipes import (
     refuse_stdin_twice,
     standard_input,
 )
-from nmt_cli.commands.rescore_formats import FORMATS
-from nmt_cli.corpus.lines import Line
+from nmt_cli.commands.translation_formats import shown_pieces
+from nmt_cli.corpus.lines import Line, one_line
+from nmt_cli.corpus.shard_text import ShardText
 from nmt_cli.corpus.text_files import compressed
 from nmt_cli.decoding.rescorer import Rescored, Rescorer, RescorerOptions
-from nmt_cli.errors import STATUS_SOME_LINES_FAILED
-from nmt_cli.figures import as_text, counted, perplexity_of
+from nmt_cli.errors import STATUS_SOME_LINES_FAILED, UserError
+from nmt_cli.figures import counted, perplexity_of, short_number
 from nmt_cli.hardware.choices import AUTO
 from nmt_cli.hardware.device import choose_device, set_num_threads, useful_threads
 from nmt_cli.hardware.thread_waiting import following_load
@@ -140,6 +142,76 @@ class _Tally:
         if self._num_pieces:
             perplexity = perplexity_of(-self._log_probability / self._num_pieces)
             logs.info(
-                f"Perplexity {as_text(perplexity, 3)} of a piece "
+                f"Perplexity {short_number(perplexity, 3)} of a piece "
                 f"({counted(self._num_pieces, 'piece')}, with </s> of each line)."
             )
+
+
+Formatter = Callable[[int, Rescored], str]
+
+
+def as_score(number: int, rescored: Rescored) -> str:
+    """Return the score as a line, which is empty if there is none."""
+    return f"{_shown(rescored.score)}\n"
+
+
+def as_tsv(number: int, rescored: Rescored) -> str:
+    """Return line number, score, pieces, and the log-probability of each piece and of </s>."""
+    scores = " ".join(map(_shown, rescored.token_scores))
+    columns = (str(number), _shown(rescored.score), shown_pieces(rescored.tokens), scores)
+    return "\t".join(columns) + "\n"
+
+
+def as_jsonl(number: int, rescored: Rescored) -> str:
+    """Return one JSON object with everything that is known about the line."""
+    record = json.dumps({"line": number, **rescored._asdict()}, ensure_ascii=False)
+    return one_line(record) + "\n"
+
+
+def _shown(score: float | None) -> str:
+    return "" if score is None else f"{score:.6f}"
+
+
+FORMATS: dict[str, Formatter] = {"text": as_score, "tsv": as_tsv, "jsonl": as_jsonl}
+
+
+class NamedStream(NamedTuple):
+    """A stream of text, and how messages name it."""
+
+    name: str
+    stream: BinaryIO | ShardText
+
+
+def pair_windows(
+    texts: tuple[NamedStream, NamedStream],
+    expect: Callable[[int, bool], None] = lambda number, is_estimate: None,
+) -> Iterator[list[tuple[Line, Line]]]:
+    """Yield the pairs in order; at most one window of each text is in memory, and one read ahead.
+
+    A window ends when one of the texts stalls. ``expect`` is as with ``windows``. Raises UserError,
+    after the pairs, if one of the texts has more lines, or if it cannot be read.
+    """
+    readers = [
+        windows(
+            text.stream,
+            stall_seconds=0.0 if text.stream.isatty() else STALL_SECONDS,
+            expect=expect,
+        )
+        for text in texts
+    ]
+    lines: list[list[Line]] = [[], []]
+    num_pairs = 0
+    while True:
+        lines = [left or next(reader, []) for left, reader in zip(lines, readers, strict=True)]
+        count = min(map(len, lines))
+        if count == 0:
+            break
+        yield list(zip(lines[0][:count], lines[1][:count], strict=True))
+        lines = [left[count:] for left in lines]
+        num_pairs += count
+    if any(lines):
+        longer, shorter = texts if lines[0] else texts[::-1]
+        raise UserError(
+            f"{shorter.name} ends after {counted(num_pairs, 'line')}, but {longer.name} has more; "
+            "line n of one must be a translation of line n of the other."
+        )

@@ -7,9 +7,8 @@ from typing import Any, NamedTuple
 
 from nmt_cli import logs
 from nmt_cli.commands.scored_texts import NamedText
-from nmt_cli.commands.text_table import aligned
 from nmt_cli.errors import UserError
-from nmt_cli.figures import GIBIBYTE, counted
+from nmt_cli.figures import GIBIBYTE, aligned, counted
 from nmt_cli.logs import printable, progress
 from nmt_cli.metrics.resampling import SIGNIFICANCE_LEVEL, Method, Resampling
 from nmt_cli.metrics.scorer import Score, Scorer

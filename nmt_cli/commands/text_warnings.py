@@ -4,13 +4,20 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from nmt_cli.corpus.cleaning import DUPLICATE, EMPTY, LENGTH_RATIO, RULES, TOO_LONG, TOO_SHORT
-from nmt_cli.corpus.held_out import HeldOut
+from nmt_cli.corpus.cleaning import (
+    DUPLICATE,
+    EMPTY,
+    LENGTH_RATIO,
+    RULES,
+    TOO_LONG,
+    TOO_SHORT,
+    HeldOut,
+)
 from nmt_cli.corpus.normalization import SIDES, Side
 from nmt_cli.corpus.parallel_corpora import CorpusReport
 from nmt_cli.corpus.utf16 import other_encoding
 from nmt_cli.figures import counted
-from nmt_cli.proposed_commands import command, unused_name
+from nmt_cli.near_names import command, unused_name
 from nmt_cli.recipe.schema import DataConfig, ParallelFiles, Recipe
 
 LEAST_IN_PIECES = 0.01  # of the pairs; raw text has almost none

@@ -8,10 +8,9 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from nmt_cli.corpus.no_text import NoTextError
 from nmt_cli.corpus.normalization import Normalizer, Side
 from nmt_cli.corpus.sentencepiece_tokenizer import encoded_texts, load_processor, read_model
-from nmt_cli.errors import DamagedError, UserError
+from nmt_cli.errors import DamagedError, NoTextError, UserError
 from nmt_cli.file_contents import read_content
 from nmt_cli.file_names import (
     SOURCE_PIECES,

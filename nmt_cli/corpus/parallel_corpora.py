@@ -13,10 +13,10 @@ from nmt_cli.corpus.cleaning import (
     KEPT,
     RULES,
     DroppedLines,
+    HeldOut,
     has_empty_side,
 )
 from nmt_cli.corpus.duplicates import DuplicateFinder, Marks, pair_hash
-from nmt_cli.corpus.held_out import HeldOut
 from nmt_cli.corpus.normalization import Side
 from nmt_cli.corpus.parallel_text import ParallelText
 from nmt_cli.errors import UserError

@@ -10,11 +10,10 @@ from typing import TypeVar
 
 import sentencepiece
 
-from nmt_cli.corpus.no_text import NoTextError
 from nmt_cli.corpus.normalization import Normalizer, Side
 from nmt_cli.corpus.sentencepiece_proto import algorithm_of, symbol_ids
 from nmt_cli.corpus.ways_to_cut import ALGORITHMS, Piece, WaysToCut
-from nmt_cli.errors import DamagedError, UserError
+from nmt_cli.errors import DamagedError, NoTextError, UserError
 from nmt_cli.file_contents import read_content
 from nmt_cli.file_names import SENTENCEPIECE_MODEL
 from nmt_cli.recipe.schema import TokenizerConfig

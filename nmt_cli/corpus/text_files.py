@@ -16,7 +16,7 @@ from typing import Any, BinaryIO, cast
 
 from nmt_cli.errors import UserError
 from nmt_cli.missing_paths import missing_hint
-from nmt_cli.proposed_commands import command, unused_name
+from nmt_cli.near_names import command, unused_name
 
 if sys.version_info >= (3, 14):
     from compression import zstd

@@ -5,10 +5,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from nmt_cli import logs
-from nmt_cli.corpus.no_text import NoTextError
 from nmt_cli.corpus.normalization import Normalizer, Side
-from nmt_cli.errors import DamagedError, UserError
-from nmt_cli.file_contents import as_text, read_content
+from nmt_cli.errors import DamagedError, NoTextError, UserError
+from nmt_cli.file_contents import decoded, read_content
 from nmt_cli.file_names import SOURCE_VOCABULARY, VOCABULARY
 from nmt_cli.recipe.schema import TokenizerConfig
 
@@ -130,7 +129,7 @@ def read_vocabulary(path: Path) -> list[str]:
 
     Raises UserError if it cannot be read, DamagedError if it is not a vocabulary.
     """
-    lines = as_text(read_content(path, "; is it a vocabulary?"), path).split("\n")
+    lines = decoded(read_content(path, "; is it a vocabulary?"), path).split("\n")
     pieces = lines[len(CONTROL) : -1]
     if lines[-1] or tuple(lines[: len(CONTROL)]) != CONTROL:
         raise DamagedError(

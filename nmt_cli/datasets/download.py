@@ -19,7 +19,7 @@ from pooch import HTTPDownloader
 
 from nmt_cli import logs
 from nmt_cli.atomic_files import is_failed_write, make_folders, sha256
-from nmt_cli.datasets.entries import Archive
+from nmt_cli.datasets.catalogue import Archive
 from nmt_cli.errors import OutputError, UserError
 from nmt_cli.locks import claimed
 

@@ -1,4 +1,4 @@
-"""Turns the outputs of the search into the translation of a line."""
+"""Turns the outputs of the search into the translation of a line, with its word alignment."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -6,16 +6,87 @@ from itertools import chain
 from typing import NamedTuple
 
 from nmt_cli.corpus.lines import one_line
+from nmt_cli.corpus.piece_words import words_of_pieces
 from nmt_cli.corpus.tokenizer import Tokenizer
+from nmt_cli.corpus.whitespace_tokenizer import WhitespaceTokenizer
 from nmt_cli.decoding.beams import Hypothesis, length_penalty
 from nmt_cli.decoding.over_long import Part
 from nmt_cli.decoding.rules.well_formed_trees import WellFormedTrees
-from nmt_cli.decoding.translation import Alternative, Translation
+from nmt_cli.decoding.translation import Alternative, Links, Translation
 from nmt_cli.decoding.tree_output import TreeText, tree_of
-from nmt_cli.decoding.unknown_words import UnknownWords
-from nmt_cli.decoding.word_alignment import WordAligner
+from nmt_cli.errors import UserError
+from nmt_cli.model_settings import ModelSettings, TextSettings
 from nmt_cli.trees.linearization import Linearization
 from nmt_cli.trees.repair import Repairs
+
+
+class UnknownWords:
+    """Writes outputs with a source word for each ``<unk>``: the one that it attends to most.
+
+    Raises UserError if the model's tokenizer is not for text in pieces; others spell every word.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, text: TextSettings) -> None:
+        if not isinstance(tokenizer, WhitespaceTokenizer):
+            raise UserError(
+                "--replace-unknown is for models of text in pieces (tokenizer.type whitespace); "
+                "this one can write any word."
+            )
+        self._tokenizer, self._text = tokenizer, text
+
+    def replaced(self, hypothesis: Hypothesis, part: Part, *, keep_pieces: bool) -> str:
+        """Return the text of an output; ``part`` is its source."""
+        tokenizer = self._tokenizer
+        pieces = tokenizer.pieces(hypothesis.tokens)
+        if tokenizer.unk_id in hypothesis.tokens:
+            assert hypothesis.attended is not None, "the search was not asked for attention"
+            words = self._words(part)
+            for place, token in enumerate(hypothesis.tokens):
+                if token == tokenizer.unk_id:
+                    pieces[place] = words[hypothesis.attended.tokens[place]]
+        text = " ".join(pieces)
+        return text if keep_pieces else tokenizer.joined(text)
+
+    def _words(self, part: Part) -> list[str]:
+        """Return for each piece of the source the word that it is part of."""
+        pieces = self._tokenizer.split(part.text)[: len(part.tokens)]
+        numbers = [number for (number,) in words_of_pieces(pieces, self._text)]
+        words = [""] * (1 + max(numbers, default=-1))
+        for piece, number in zip(pieces, numbers, strict=True):
+            words[number] += (
+                piece if self._text.joiner is None else piece.removesuffix(self._text.joiner)
+            )
+        return [words[number] for number in numbers]
+
+
+class WordAligner:
+    """Aligns words by attention. Raises UserError if the model writes trees, not words."""
+
+    def __init__(self, settings: ModelSettings) -> None:
+        if settings.trees is not None:
+            raise UserError(
+                "--alignments are between the words of a line and those of its translation; this "
+                "model writes trees."
+            )
+
+    def align(self, hypotheses: Sequence[Hypothesis], parts: Sequence[Part]) -> Links:
+        """Return, for each target word, the source word that it attends to most.
+
+        A line is translated in ``parts``; each has its own one of ``hypotheses``.
+        """
+        links: list[tuple[int, int]] = []
+        num_sources = num_targets = 0
+        for hypothesis, part in zip(hypotheses, parts, strict=True):
+            assert hypothesis.attended is not None, "the search was not asked for attention"
+            if part.separator == "":  # the part goes on with the last word of the part before
+                num_sources, num_targets = max(0, num_sources - 1), max(0, num_targets - 1)
+            words = hypothesis.attended.words
+            links += [
+                (num_sources + source, num_targets + target) for target, source in enumerate(words)
+            ]
+            num_targets += len(words)
+            num_sources += hypothesis.attended.num_source_words
+        return tuple(links)
 
 
 class Trees(NamedTuple):

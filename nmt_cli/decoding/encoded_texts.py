@@ -1,10 +1,13 @@
-"""Texts as tokens, where a text that cannot be encoded does not affect the others."""
+"""Texts as tokens, where a text that cannot be encoded does not affect the others; tags."""
 
+import shlex
 from collections.abc import Sequence
 
 from nmt_cli.corpus.normalization import Side
+from nmt_cli.corpus.sentencepiece_tokenizer import SPACE_IN_PIECES
 from nmt_cli.corpus.tokenizer import Tokenizer
 from nmt_cli.decoding.isolation import BugError, own_failure
+from nmt_cli.errors import UserError
 
 
 def encode_each(
@@ -29,3 +32,20 @@ def _encoded_alone(tokenizer: Tokenizer, place: int, text: str, side: Side) -> l
         if own is None:
             raise BugError([place], error) from error
         return own
+
+
+def tag_pieces(tag: str | None, tokenizer: Tokenizer) -> Sequence[int]:
+    """Return the pieces of ``tag``; none if there is no tag.
+
+    Raises UserError if it is not one piece of the model, which a space may precede.
+    """
+    if tag is None:
+        return ()
+    pieces = tokenizer.encode(tag)
+    words = [piece for piece in tokenizer.pieces(pieces, "source") if piece != SPACE_IN_PIECES]
+    if len(words) != 1 or tokenizer.unk_id in pieces:
+        raise UserError(
+            f"--tag {shlex.quote(tag)} is not one piece in the vocabulary of this model's source; "
+            "give one that the model was trained with."
+        )
+    return pieces

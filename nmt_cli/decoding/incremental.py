@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from nmt_cli.decoding.attention_cache import (
+    GrowingMemory,
+    GrowingPast,
     MemoryCache,
     PastCache,
     attend,
@@ -21,6 +23,7 @@ from nmt_cli.decoding.attention_cache import (
     mask_of_sources,
     split_heads,
 )
+from nmt_cli.decoding.search import StepInput
 from nmt_cli.decoding.slot_parts import HeadShape, KeysValues
 from nmt_cli.hardware.device import sent_to
 from nmt_cli.model.attention import MemoryAttention
@@ -176,3 +179,40 @@ def _padded_places(of_sentences: Sequence[int]) -> NDArray[np.int64]:
     lengths = np.array(of_sentences)[:, None]
     starts = lengths.cumsum(0) - lengths
     return (starts + np.minimum(np.arange(max(of_sentences)), lengths - 1)).ravel()
+
+
+class CachedTransformer(IncrementalTransformer):
+    """A ``StepModel`` whose caches have the room that their sentences need at each step."""
+
+    def __init__(self, model: Transformer) -> None:
+        super().__init__(model)
+        self.reset(0, 1)
+
+    def reset(self, num_slots: int, beam_size: int) -> None:
+        """Empty the caches; make room for ``num_slots`` sentences of ``beam_size`` hypotheses."""
+        like = self._model.output_weight
+        self._past = GrowingPast(num_slots, beam_size, self._shape, like)
+        self._memory = GrowingMemory(num_slots, beam_size, self._shape, like)
+
+    def start(self, slots: Sequence[int], encoded: Sequence[Encoded]) -> None:
+        """Cache the keys and values of the sentences in ``slots``, and of their start marks."""
+        self._write_new(slots, encoded, self._past, self._memory)
+
+    def forget(self, slots: Sequence[int]) -> None:
+        """Set all that is cached for ``slots`` to 0."""
+        self._past.forget(slots)
+        self._memory.forget(slots)
+
+    @torch.no_grad()
+    def step(self, state: StepInput) -> Tensor:
+        """Return the logits [R, V] of the next token of each hypothesis."""
+        num_positions = int(state.positions.max()) + 1
+        past_masks = self._past.advance(state.parents, state.positions == 0)
+        tokens, positions = (each.to(self._device) for each in (state.tokens, state.positions))
+        past, memory = self._past, self._memory
+        return self._decoded(tokens, positions, num_positions, past, past_masks, memory)
+
+    def keep_slots(self, slots: Sequence[int]) -> None:
+        """Drop all slots but these; ``slots[i]`` becomes slot i."""
+        self._past.keep_slots(slots)
+        self._memory.keep_slots(slots)

@@ -7,10 +7,9 @@ from typing import Generic, TypeVar
 
 import torch
 
-from nmt_cli.corpus.no_text import NoTextError
 from nmt_cli.decoding.beams import Found, Hypothesis
 from nmt_cli.decoding.translation import LinesFailedError
-from nmt_cli.errors import means_full_memory
+from nmt_cli.errors import NoTextError, means_full_memory
 
 Item = TypeVar("Item")  # what is searched: a sentence, or a sentence pair to score
 Outcome = tuple[Hypothesis, ...] | str  # the hypotheses, or what went wrong

@@ -18,17 +18,16 @@ from nmt_cli.decoding.by_length import SearchByLength
 from nmt_cli.decoding.encoded_texts import encode_each
 from nmt_cli.decoding.ensemble import Member, load_models
 from nmt_cli.decoding.isolation import Outcome, naming_lines
-from nmt_cli.decoding.length_limits import length_limits
-from nmt_cli.decoding.teacher_forcing import SentencePair
-from nmt_cli.decoding.token_scores import mean_of_models, token_scores
-from nmt_cli.decoding.tree_targets import linearized
+from nmt_cli.decoding.output_limits import length_limits
+from nmt_cli.decoding.teacher_forcing import SentencePair, mean_of_models, token_scores
+from nmt_cli.decoding.tree_words import linearized
 from nmt_cli.errors import UserError
 from nmt_cli.hardware.choices import AUTO
 from nmt_cli.hardware.fp32_products import choose_fp32_products, use_fp32_products
 from nmt_cli.hardware.precision import at_precision, choose_decoding_precision
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.model_settings import ModelSettings
-from nmt_cli.trees.sentence import words_of
+from nmt_cli.trees.reader import words_of
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

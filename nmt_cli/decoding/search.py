@@ -29,9 +29,7 @@ from nmt_cli.decoding.beams import (
     SearchSettings,
 )
 from nmt_cli.decoding.choice import BestCandidates, Choice
-from nmt_cli.decoding.rules.logits_rule import LogitsRule, SlotStates
-from nmt_cli.decoding.rules.longest_output import LongestOutput
-from nmt_cli.decoding.rules.never_start import NeverStart
+from nmt_cli.decoding.rules.logits_rule import LogitsRule, LongestOutput, NeverStart, SlotStates
 from nmt_cli.decoding.top_k import log_normalizers
 
 # Free slots are refilled when they are this share of all, so that sentences are encoded in batches.

@@ -5,11 +5,11 @@ from contextlib import suppress
 from typing import Any
 
 from nmt_cli.decoding.beams import SearchSettings
-from nmt_cli.decoding.cached_model import CachedTransformer
 from nmt_cli.decoding.choice import Choice
 from nmt_cli.decoding.ensemble import Ensemble
 from nmt_cli.decoding.graphed.model import GraphedTransformer
 from nmt_cli.decoding.graphed.search import SearchAhead
+from nmt_cli.decoding.incremental import CachedTransformer
 from nmt_cli.decoding.rules.logits_rule import LogitsRule
 from nmt_cli.decoding.search import Search, SlotSearch, StepModel
 from nmt_cli.model.transformer import Transformer

@@ -13,18 +13,18 @@ import torch
 from nmt_cli.checkpoints import fingerprint
 from nmt_cli.corpus.sentence_marks import source_end, start_id
 from nmt_cli.corpus.tokenizer import Tokenizer
-from nmt_cli.decoding.answers import Answers, Trees
+from nmt_cli.decoding.answers import Answers, Trees, UnknownWords, WordAligner
 from nmt_cli.decoding.attention_to_source import AttentionToSource
 from nmt_cli.decoding.beams import Found, SearchSettings
-from nmt_cli.decoding.by_length import SearchByLength
+from nmt_cli.decoding.by_length import SearchByLength, SearchSize, default_size
 from nmt_cli.decoding.constraints import Constraints
+from nmt_cli.decoding.encoded_texts import tag_pieces
 from nmt_cli.decoding.ensemble import Member, load_models
 from nmt_cli.decoding.isolation import Outcome, own_failure_of
-from nmt_cli.decoding.length_limits import length_limits
 from nmt_cli.decoding.line_engine import LineEngine
 from nmt_cli.decoding.line_jobs import LineJobs, LongLines, TooLong
 from nmt_cli.decoding.open_search import OpenSearch
-from nmt_cli.decoding.output_limits import OutputLimits
+from nmt_cli.decoding.output_limits import OutputLimits, length_limits
 from nmt_cli.decoding.request import (
     WINDOW_CHARACTERS,
     WINDOW_LINES,
@@ -35,16 +35,12 @@ from nmt_cli.decoding.request import (
 from nmt_cli.decoding.rules.well_formed_trees import WellFormedTrees
 from nmt_cli.decoding.sampling import MOST_SAMPLES, SampledCandidates, Sampling
 from nmt_cli.decoding.search import Search, Sentence, search_all
-from nmt_cli.decoding.search_size import SearchSize, default_size
 from nmt_cli.decoding.search_starter import SearchStarter
 from nmt_cli.decoding.service import Service
 from nmt_cli.decoding.slow_lines import SlowLines
-from nmt_cli.decoding.source_tag import tag_pieces
 from nmt_cli.decoding.translation import LinesFailedError, Translation
 from nmt_cli.decoding.tree_output import Tokenize, splitter
-from nmt_cli.decoding.unknown_words import UnknownWords
 from nmt_cli.decoding.wanted_output import Bounds, WantedOutputs
-from nmt_cli.decoding.word_alignment import WordAligner
 from nmt_cli.hardware.choices import AUTO
 from nmt_cli.hardware.fp32_products import choose_fp32_products, use_fp32_products
 from nmt_cli.hardware.precision import at_precision, by_columns, choose_decoding_precision

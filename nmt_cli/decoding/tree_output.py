@@ -7,11 +7,10 @@ from nmt_cli.corpus.lines import one_line
 from nmt_cli.corpus.penn_tokenizer import penn_tokenizer
 from nmt_cli.errors import UserError
 from nmt_cli.trees.cleaning import with_root
-from nmt_cli.trees.labels import PENN_TREEBANK
+from nmt_cli.trees.labels import PENN_TREEBANK, with_fitting_tags
 from nmt_cli.trees.linearization import Linearization
-from nmt_cli.trees.punctuation import with_fitting_tags
+from nmt_cli.trees.reader import words_of
 from nmt_cli.trees.repair import Repairs, repair
-from nmt_cli.trees.sentence import words_of
 
 Tokenize = Literal["none", "penn"]
 

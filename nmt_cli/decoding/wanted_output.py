@@ -7,13 +7,14 @@ from nmt_cli.corpus.tokenizer import Tokenizer
 from nmt_cli.decoding.constraints import Constraints
 from nmt_cli.decoding.output_limits import OutputLimits
 from nmt_cli.decoding.request import Request
-from nmt_cli.decoding.rules.banned_phrases import BannedPhrases
 from nmt_cli.decoding.rules.completion import MOST_PHRASES, MOST_PIECES, completion_of
-from nmt_cli.decoding.rules.forced_prefix import ForcedPrefix
-from nmt_cli.decoding.rules.logits_rule import LogitsRule
-from nmt_cli.decoding.rules.minimum_length import MinimumLength
-from nmt_cli.decoding.rules.no_repeated_ngrams import NoRepeatedNgrams
-from nmt_cli.decoding.rules.phrases import Phrase, Phrases
+from nmt_cli.decoding.rules.logits_rule import (
+    ForcedPrefix,
+    LogitsRule,
+    MinimumLength,
+    NoRepeatedNgrams,
+)
+from nmt_cli.decoding.rules.phrases import BannedPhrases, Phrase, Phrases
 from nmt_cli.decoding.rules.required_phrases import RequiredPhrases
 from nmt_cli.decoding.search import Sentence
 from nmt_cli.decoding.target_phrases import ContradictionError, TargetPhrase, TargetPhrases

@@ -13,8 +13,7 @@ from typing import NamedTuple
 
 from nmt_cli import logs
 from nmt_cli.figures import counted
-from nmt_cli.hardware.cores import Cores, cores
-from nmt_cli.hardware.system_files import SYSTEM, read_system_file
+from nmt_cli.hardware.cpu import SYSTEM, Cores, cores, read_system_file
 
 MEASURED_SECONDS = 0.2  # the kernel counts in hundredths of a second
 LEAST_BUSY, LEAST_BUSY_SHARE = 0.75, 0.05  # cores, share of all cores; an idle desktop uses less

@@ -16,7 +16,7 @@ import torch
 from nmt_cli import logs
 from nmt_cli.errors import UserError
 from nmt_cli.hardware.choices import AUTO, MachineOptions
-from nmt_cli.hardware.cores import threads_of_each
+from nmt_cli.hardware.cpu import threads_of_each
 from nmt_cli.hardware.device import choose_device, set_num_threads
 from nmt_cli.hardware.fp32_products import (
     Fp32Products,

@@ -10,7 +10,7 @@ import torch
 from nmt_cli.costs.memory import BYTES_OF_FP32, activation_bytes_per_token
 from nmt_cli.costs.parameters import count_parameters
 from nmt_cli.errors import means_full_memory
-from nmt_cli.hardware.control_groups import memory_limit
+from nmt_cli.hardware.cpu import memory_limit
 from nmt_cli.model.cpu_attention import MAX_KEYS
 from nmt_cli.recipe.model_config import ModelConfig
 

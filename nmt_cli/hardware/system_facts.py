@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from nmt_cli.figures import GIBIBYTE
-from nmt_cli.hardware.cores import cores
-from nmt_cli.hardware.system_files import SYSTEM, read_system_file
+from nmt_cli.hardware.cpu import SYSTEM, cores, read_system_file
 
 PACKAGES = (
     "numpy", "click", "pyyaml", "pydantic", "sentencepiece", "sacrebleu", "sacremoses",

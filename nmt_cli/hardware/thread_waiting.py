@@ -25,8 +25,7 @@ from statistics import median
 
 from nmt_cli import logs
 from nmt_cli.hardware.busy_machine import LoadMeter, advice_on_load
-from nmt_cli.hardware.cores import cores
-from nmt_cli.hardware.system_files import read_system_file
+from nmt_cli.hardware.cpu import cores, read_system_file
 
 # Each OpenMP library ignores the variables of the others. Those of LLVM and Intel take milliseconds
 # and have no number of threads above which they spin less.

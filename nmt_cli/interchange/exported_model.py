@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from nmt_cli.corpus.sentence_marks import start_id
 from nmt_cli.errors import UserError
-from nmt_cli.interchange.arrays import Array, Weights
+from nmt_cli.interchange.files import Array, Weights
 from nmt_cli.model.embeddings import sinusoids
 from nmt_cli.model_settings import ModelSettings
-from nmt_cli.recipe.model_config import StackShape
+from nmt_cli.recipe.model_config import ModelConfig, StackShape
 
 if TYPE_CHECKING:
     from nmt_cli.model_directory import LoadedModel
+
 
 FEWEST_POSITIONS = 2_048  # rows of a table of sinusoids
 
@@ -145,3 +146,26 @@ def _widened(array: Array, num_heads: int, width: int, axis: int) -> Array:
     missing = [(0, 0)] * heads.ndim
     missing[axis + 1] = (0, width - heads.shape[axis + 1])
     return np.pad(heads, missing).reshape(*shape[:axis], num_heads * width, *shape[axis + 1 :])
+
+
+# The keys of ``model`` that concern training only, or that each export carries over or refuses for
+# a reason of its own. A model that uses another key is refused until its export is written.
+EXPORTED_KEYS = frozenset(
+    {
+        *("num_layers", "d_model", "d_ff", "num_heads", "d_k", "d_v"),
+        *("dropout", "attention_dropout", "relu_dropout"),
+        *("positions", "max_positions", "norm", "tied_embeddings"),
+        *("activation", "attention_biases", "feed_forward_biases", "norm_epsilon"),
+        *("embedding_norm", "scale_embeddings", "output_bias"),
+        *("sinusoid_frequencies", "first_position", "decoder_start", "source_eos"),
+        *("decoder_num_layers", "decoder_d_ff", "decoder_num_heads", "source_vocabulary_size"),
+    }
+)
+
+
+def keys_not_exported(architecture: ModelConfig) -> Iterator[str]:
+    """Yield a reason for each key that has another value than its default, and is not exported."""
+    for name, field in type(architecture).model_fields.items():
+        value = getattr(architecture, name)
+        if name not in EXPORTED_KEYS and value != field.default:
+            yield f"model.{name} {value} cannot be exported yet"

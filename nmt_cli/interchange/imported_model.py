@@ -13,10 +13,10 @@ from nmt_cli.corpus.tokenizer import Tokenizer
 from nmt_cli.corpus.whitespace_tokenizer import WhitespaceTokenizer
 from nmt_cli.errors import UserError
 from nmt_cli.folders import AVERAGED, IMPORTED
-from nmt_cli.interchange.arrays import Array
+from nmt_cli.interchange.files import Array
 from nmt_cli.model_directory import save_model
 from nmt_cli.model_settings import ModelSettings, TextSettings
-from nmt_cli.recipe.decoding_config import DecodingConfig
+from nmt_cli.recipe.interval_configs import DecodingConfig
 from nmt_cli.recipe.model_config import ModelConfig
 from nmt_cli.recipe.schema import Normalization
 

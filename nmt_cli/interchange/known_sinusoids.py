@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt_cli.interchange.arrays import Array
+from nmt_cli.interchange.files import Array
 from nmt_cli.model.embeddings import sinusoids
 
 FREQUENCIES = ("paper", "tensor2tensor")

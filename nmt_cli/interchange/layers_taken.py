@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt_cli.interchange.arrays import Array
+from nmt_cli.interchange.files import Array
 from nmt_cli.interchange.tensors_taken import TensorsTaken
 
 Linear = dict[str, Array]

@@ -4,9 +4,17 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from nmt_cli.interchange.exported_model import ExportedModel
-from nmt_cli.interchange.length_penalties import TYPICAL_LENGTH, nearest_length_penalty
 from nmt_cli.interchange.verification import Verification
 from nmt_cli.model_settings import ModelSettings
+
+# Penalties are compared at outputs of this many pieces.
+TYPICAL_LENGTH = 25
+
+
+def nearest_length_penalty(settings: ModelSettings) -> float:
+    """Return the exponent p for which length^p grows as our penalty does at a typical length."""
+    alpha = settings.decoding.length_penalty
+    return round(alpha * TYPICAL_LENGTH / (5 + TYPICAL_LENGTH), 3)
 
 
 class CardOf(NamedTuple):

@@ -10,6 +10,7 @@ file.
 import pickle
 import pickletools
 import zipfile
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -21,6 +22,52 @@ from torch.serialization import safe_globals
 
 from nmt_cli.errors import DamagedError, UserError
 from nmt_cli.interchange.pickled_copies import refuse_copies
+
+# The keys under which omegaconf's configurations and their values hold what they stand for.
+WRAPPING = ("_content", "_val")
+DEEPEST = 4  # wrappings of one value
+
+
+class Inert:
+    """Any object, with the attributes that it gets."""
+
+    __slots__ = ("state",)
+    state: Any
+
+    def __new__(cls, *arguments: Any) -> "Inert":
+        """Return an object without attributes, whatever it would be made of."""
+        made = super().__new__(cls)
+        made.state = None
+        return made
+
+    def __setstate__(self, state: Any) -> None:
+        self.state = state
+
+
+def inert_mapping(*arguments: Any) -> dict[Any, Any]:
+    """Return an empty mapping, whatever it would be made of; pickles fill it with its items."""
+    return OrderedDict()
+
+
+def unwrapped(value: Any) -> Any:
+    """Return the value that a node of omegaconf holds; other values are themselves."""
+    for _ in range(DEEPEST):
+        state = value.state if isinstance(value, Inert) else None
+        items = state if isinstance(state, Mapping) else {}
+        inner = [items[key] for key in WRAPPING if key in items]
+        if not inner:
+            break
+        value = inner[0]
+    return value
+
+
+def members(value: Any) -> Mapping[Any, Any]:
+    """Return the attributes of an object or the items of a mapping; none of anything else."""
+    value = unwrapped(value)
+    if isinstance(value, Inert):
+        value = value.state
+    return value if isinstance(value, Mapping) else {}
+
 
 TYPES = ("Float", "Half", "BFloat16", "Double", "Long", "Int", "Short", "Char", "Byte", "Bool")
 NAMES = frozenset(

@@ -6,7 +6,7 @@ from pathlib import Path
 from nmt_cli.corpus.normalization import Side
 from nmt_cli.corpus.sentencepiece_tokenizer import read_usable_model
 from nmt_cli.errors import UserError
-from nmt_cli.interchange.text_files import TextFiles
+from nmt_cli.interchange.files import TextFiles
 
 PEGASUS_MODEL = "spiece.model"
 SENTENCEPIECE_FILES: tuple[dict[Side, str], ...] = (

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from nmt_cli.figures import counted
-from nmt_cli.interchange.arrays import Array
+from nmt_cli.interchange.files import Array
 
 NAMED = 5  # tensors in a reason
 

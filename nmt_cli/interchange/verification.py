@@ -1,21 +1,26 @@
 """Compares an exported model, loaded again by the other program, with the model itself."""
 
-from collections.abc import Sequence
+import random
+import re
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
 from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from nmt_cli import logs
+from nmt_cli.corpus.lines import is_blank, read_lines
 from nmt_cli.corpus.normalization import Normalizer
 from nmt_cli.corpus.sentence_marks import source_end, start_id
 from nmt_cli.corpus.sentencepiece_tokenizer import SPACE_IN_PIECES
+from nmt_cli.corpus.text_files import open_text
 from nmt_cli.corpus.tokenizer import Tokenizer
 from nmt_cli.decoding.beams import SearchSettings
-from nmt_cli.decoding.cached_model import CachedTransformer
-from nmt_cli.decoding.length_limits import length_limits
+from nmt_cli.decoding.incremental import CachedTransformer
+from nmt_cli.decoding.output_limits import length_limits
 from nmt_cli.decoding.search import Sentence, beam_search
-from nmt_cli.decoding.teacher_forcing import SentencePair
-from nmt_cli.decoding.token_scores import token_scores
+from nmt_cli.decoding.teacher_forcing import SentencePair, token_scores
 from nmt_cli.errors import UserError
 from nmt_cli.figures import counted
 from nmt_cli.model.transformer import Transformer
@@ -184,3 +189,51 @@ def _refused(engine: Engine, what: str) -> UserError:
     return UserError(
         f"nothing was written, because {engine.name} with the export is not the model: {what}."
     )
+
+
+LONGEST_DRAWN = 20  # pieces
+SEED = 1
+BYTE_PIECE = re.compile(r"<0x[0-9A-F]{2}>")
+MOST_ATTEMPTS = 1_000
+
+
+def verification_texts(loaded: LoadedModel, path: Path | None, number: int) -> list[str]:
+    """Return the first ``number`` sentences of the file ``path`` that the model takes.
+
+    Without a file, sentences are made of random pieces of the vocabulary. Raises UserError if the
+    file cannot be read or has no such sentence.
+    """
+    texts = _drawn(loaded) if path is None else _lines_of(path)
+    chosen = list(islice((text for text in texts if fits(loaded, text)), number))
+    if not chosen:
+        where, advice = "the vocabulary", "give --sentences FILE"
+        if path is not None:
+            where, advice = str(path), "give a file with others"
+        raise UserError(f"{where} has no sentence that the model can translate; {advice}.")
+    return chosen
+
+
+def _lines_of(path: Path) -> Iterator[str]:
+    with open_text(path) as stream:
+        for line in read_lines(stream):
+            if not is_blank(line.text):
+                yield line.text
+
+
+def _drawn(loaded: LoadedModel) -> Iterator[str]:
+    tokenizer, rng = loaded.tokenizer, random.Random(SEED)
+    marks = {tokenizer.unk_id, tokenizer.bos_id, tokenizer.eos_id}
+    size = tokenizer.source_size or tokenizer.size
+    pieces = [
+        piece
+        for token, piece in enumerate(tokenizer.pieces(range(size), side="source"))
+        if token not in marks and not BYTE_PIECE.fullmatch(piece)
+    ]
+    is_in_pieces = loaded.settings.text.type == "whitespace"
+    for _ in range(MOST_ATTEMPTS if pieces else 0):
+        drawn = [rng.choice(pieces) for _ in range(rng.randint(1, LONGEST_DRAWN))]
+        text = " ".join(drawn)
+        if not is_in_pieces:
+            text = "".join(drawn).replace(SPACE_IN_PIECES, " ")
+        if not is_blank(text):
+            yield text

@@ -129,7 +129,7 @@ def changed_keys(old: Recipe, new: Recipe) -> list[Change]:
     """Return every key whose value differs, in the order of the recipe."""
     before, after = (dict(_leaves(recipe.model_dump(mode="json"))) for recipe in (old, new))
     return [
-        Change(key, before.get(key), after.get(key), kind_of(key, new.validation))
+        Change(key, before.get(key), after.get(key), change_kind(key, new.validation))
         for key in {**before, **after}
         if before.get(key) != after.get(key)
     ]
@@ -148,7 +148,7 @@ def _decides_quality(key: str, validation: ValidationConfig) -> bool:
     return _stands_in(key, DECIDES_QUALITY[validation.best_by])
 
 
-def kind_of(key: str, validation: ValidationConfig) -> ChangeKind:
+def change_kind(key: str, validation: ValidationConfig) -> ChangeKind:
     """Return the kind of a change of ``key``.
 
     A weight may change although it is in data.train, because it only affects the order of data.

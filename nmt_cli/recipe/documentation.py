@@ -1,17 +1,18 @@
-"""Meaning, allowed values and default of each key of a recipe, as a list or as YAML comments."""
+"""Meaning, allowed values and default of each key: a list, YAML comments, a JSON Schema."""
 
 import textwrap
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from nmt_cli.near_names import any_of
 from nmt_cli.recipe.changes import as_written
-from nmt_cli.recipe.json_schema import JsonSchema, recipe_schema
 from nmt_cli.recipe.schema import Recipe
 from nmt_cli.recipe.yaml_tree import write_yaml
 
 WIDTH = 100
 NAMES = {"integer": "whole number", "number": "number", "boolean": "true or false", "null": "null"}
+
+JsonSchema: TypeAlias = dict[str, Any]
 
 
 class Key(NamedTuple):
@@ -151,3 +152,55 @@ def _entries(
         for at, line in enumerate(lines):
             text = line.removeprefix(f"{indent}  ")
             yield f"{indent}- {text}" if at == first else f"{indent}{text}" if at < first else line
+
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+# For types with a validator function, pydantic writes limits under its own names.
+LIMITS = {
+    "ge": "minimum",
+    "gt": "exclusiveMinimum",
+    "le": "maximum",
+    "lt": "exclusiveMaximum",
+}
+EXTENDS = {
+    "type": "string",
+    "description": "Recipe that gives all values which this file leaves out: the name of a shipped "
+    "one, or a path relative to this file.",
+}
+
+
+def recipe_schema() -> JsonSchema:
+    """Return the JSON Schema of one file; it does not require keys that a parent may give."""
+    schema = _in_standard_words(Recipe.model_json_schema())
+    entries = {
+        prop["items"]["$ref"]
+        for section in schema["$defs"].values()
+        for prop in section["properties"].values()
+        if "$ref" in prop.get("items", {})
+    }
+    for name, section in schema["$defs"].items():
+        if f"#/$defs/{name}" not in entries:  # entries of a list inherit nothing
+            section.pop("required", None)
+    return {
+        "$schema": DIALECT,
+        "title": "nmt-cli recipe",
+        "description": schema["description"],
+        "type": "object",
+        "anyOf": [{"required": ["extends"]}, {"required": schema["required"]}],
+        "properties": {"extends": EXTENDS, **schema["properties"]},
+        "additionalProperties": False,
+        "$defs": schema["$defs"],
+    }
+
+
+def _in_standard_words(schema: Any) -> Any:
+    """Return the schema with standard limits, and without titles that only repeat the key."""
+    if isinstance(schema, list):
+        return [_in_standard_words(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {
+        LIMITS.get(name, name): _in_standard_words(value)
+        for name, value in schema.items()
+        if not (name == "title" and isinstance(value, str))
+    }

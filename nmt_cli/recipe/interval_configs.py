@@ -1,11 +1,13 @@
-"""The recipe's sections validation and checkpoints: what training does at an interval."""
+"""The smaller sections of a recipe: validation, checkpoints, decoding, treebank."""
 
 from collections.abc import Iterator
 from typing import Annotated, Literal
 
 from pydantic import Field
 
-from nmt_cli.recipe.values import Count, Epochs, Interval, Problem
+from nmt_cli.recipe.values import Count, Epochs, Flag, Interval, Number, Problem, Section
+from nmt_cli.trees.labels import Labels
+from nmt_cli.trees.linearization import Linearization, Notation
 
 ValidationSearch = Literal["beam", "greedy", "off"]
 
@@ -44,3 +46,50 @@ class CheckpointsConfig(Interval):
         description="How many of the newest checkpoints are kept; average-checkpoints averages "
         "them.",
     )
+
+
+class DecodingConfig(Section):
+    """The beam search of section 6.1."""
+
+    beam_size: Annotated[Count, Field(ge=1, le=1000)] = Field(
+        default=4, description="Hypotheses kept for a sentence; 1 is greedy."
+    )
+    length_penalty: Annotated[Number, Field(ge=0, le=10)] = Field(
+        default=0.6, description="Alpha of the length penalty ((5 + length) / 6) ^ alpha."
+    )
+    max_extra_length: Annotated[Count, Field(ge=0, le=1_000_000)] = Field(
+        default=50, description="Longest output: this many pieces more than the input."
+    )
+    well_formed_trees: Flag = Field(
+        default=False,
+        description="Search only trees of exactly the sentence's words; needs data.treebank.",
+    )
+
+
+class TreebankConfig(Section):
+    """How a treebank is cleaned, and how its trees are written as tokens."""
+
+    notation: Notation = Field(
+        default="angles",
+        description="angles writes (NP <NN> )NP, brackets (NP NN )NP as Vinyals et al., slashes "
+        "NP NN /NP as Tensor2Tensor.",
+    )
+    tags: Literal["kept", "XX"] = Field(
+        default="kept", description="XX writes the tag XX for every word, and parses have it too."
+    )
+    words: Literal["dropped", "kept"] = Field(
+        default="dropped", description="Whether each word follows its tag."
+    )
+    closing: Literal["typed", "plain"] = Field(
+        default="typed", description="typed writes )NP where a constituent ends, plain only )."
+    )
+    remove_traces: Flag = Field(
+        default=True, description="Remove traces (-NONE-) and the constituents left empty."
+    )
+    remove_functions: Flag = Field(
+        default=True, description="Remove functions and indices from labels: NP of NP-SBJ-1."
+    )
+
+    def linearization(self, labels: Labels | None) -> Linearization:
+        """Return the notation for trees with ``labels``; None allows all, except for slashes."""
+        return Linearization(self.notation, self.tags, self.words, self.closing, labels)

@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field, create_model
 
 from nmt_cli.figures import counted
-from nmt_cli.recipe.decoding_config import DecodingConfig
-from nmt_cli.recipe.interval_configs import CheckpointsConfig, ValidationConfig
+from nmt_cli.recipe.interval_configs import (
+    CheckpointsConfig,
+    DecodingConfig,
+    TreebankConfig,
+    ValidationConfig,
+)
 from nmt_cli.recipe.model_config import ModelConfig
-from nmt_cli.recipe.treebank_config import TreebankConfig
 from nmt_cli.recipe.values import (
     Count,
     DataPath,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -13,10 +14,22 @@ from nmt_cli import logs
 from nmt_cli.atomic_files import file_appearing_whole, is_failed_write
 from nmt_cli.errors import OutputError
 from nmt_cli.file_names import TENSORBOARD
-from nmt_cli.runs.growing_file import append_whole
 
 if TYPE_CHECKING:
     from nmt_cli.runs.tensorboard_log import TensorboardLog
+
+
+def append_whole(path: Path, data: bytes) -> None:
+    """Write ``data`` at the end of the file; after an OSError the file is as it was before."""
+    with path.open("ab", buffering=0) as stream:
+        size = stream.seek(0, os.SEEK_END)
+        left = memoryview(data)
+        try:
+            while left:
+                left = left[stream.write(left) :]
+        except OSError:
+            stream.truncate(size)
+            raise
 
 
 class MetricsLog:

@@ -33,7 +33,7 @@ from nmt_cli.recipe.changes import Change, ChangeKind, changed_keys
 from nmt_cli.recipe.keys import key_paths
 from nmt_cli.recipe.reader import dump_recipe, read_recipe
 from nmt_cli.recipe.schema import Recipe
-from nmt_cli.runs.growing_file import append_whole
+from nmt_cli.runs.metrics_log import append_whole
 from nmt_cli.temporary_names import remove_leftovers
 
 LAST_BYTES_OF_LOG = 10_000  # longer than a line

@@ -19,7 +19,7 @@ from tensorboard.summary.writer.record_writer import RecordWriter  # type: ignor
 
 from nmt_cli import logs
 from nmt_cli.atomic_files import is_failed_write
-from nmt_cli.runs.growing_file import append_whole
+from nmt_cli.runs.metrics_log import append_whole
 
 FORMAT = "brain.Event:2"  # the first version in which a START event hides repeated steps
 LARGEST_EXPONENT = 80.0  # scalars are fp32

@@ -4,7 +4,7 @@ import math
 
 from nmt_cli import logs
 from nmt_cli.errors import UserError
-from nmt_cli.figures import as_text
+from nmt_cli.figures import short_number
 from nmt_cli.recipe.schema import TrainingConfig
 from nmt_cli.runs.checkpoint import Progress
 from nmt_cli.training.gradient import Gradient
@@ -44,7 +44,7 @@ def worse_than_guessing(
     if step < training.warmup_steps or nll <= limit:
         return None
     digits = 5 if abs(nll - limit) < 0.01 else 2  # so that the two numbers differ
-    found = f"{as_text(nll, digits)} is above" if math.isfinite(nll) else f"{nll} is not below"
+    found = f"{short_number(nll, digits)} is above" if math.isfinite(nll) else f"{nll} is not below"
     guessing = f"ln({vocabulary_size:,}) = {limit:.{digits}f}, the nll of guessing"
     return f"the validation nll {found} {guessing}"
 

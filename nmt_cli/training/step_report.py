@@ -6,7 +6,7 @@ import numpy as np
 
 from nmt_cli.corpus.loader import Batch
 from nmt_cli.costs.flops import training_flops
-from nmt_cli.figures import as_text, perplexity_of
+from nmt_cli.figures import perplexity_of, short_number
 from nmt_cli.hardware.flops import peak_flops
 from nmt_cli.hardware.machine import Machine
 from nmt_cli.recipe.model_config import ModelConfig
@@ -45,9 +45,9 @@ class StepReport(NamedTuple):
         """Return the text beside the progress bar."""
         gradient = self.gradient
         notes = [
-            f"loss {as_text(gradient.loss, 3)}, "
-            f"perplexity {as_text(perplexity_of(gradient.nll), 2)}",
-            f"lr {self.learning_rate:.2e}, norm {as_text(gradient.norm, 2)}",
+            f"loss {short_number(gradient.loss, 3)}, "
+            f"perplexity {short_number(perplexity_of(gradient.nll), 2)}",
+            f"lr {self.learning_rate:.2e}, norm {short_number(gradient.norm, 2)}",
             f"{gradient.num_tokens / self.seconds:,.0f} target tokens/s",
         ]
         if self.utilization is not None:

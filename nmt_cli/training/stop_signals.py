@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 
-from nmt_cli.durations import duration_text
+from nmt_cli.figures import duration_text
 from nmt_cli.signals import STOPPING, handled
 
 MAX_TIME = "--max-time"

@@ -18,7 +18,7 @@ from nmt_cli.corpus.sentence_marks import start_id
 from nmt_cli.decoding.translation import LinesFailedError
 from nmt_cli.decoding.translator import Translator
 from nmt_cli.errors import UserError
-from nmt_cli.figures import as_text, perplexity_of
+from nmt_cli.figures import perplexity_of, short_number
 from nmt_cli.hardware.machine import Machine
 from nmt_cli.hardware.memory import (
     MEMORY_ERRORS,
@@ -62,7 +62,7 @@ class Validation(NamedTuple):
         }
 
     def __str__(self) -> str:
-        loss, perplexity = as_text(self.loss, 4), as_text(self.perplexity, 3)
+        loss, perplexity = short_number(self.loss, 4), short_number(self.perplexity, 3)
         text = f"validation loss {loss}, perplexity {perplexity}"
         if self.parseval is not None:
             text += f", F1 {self.parseval:.2f}"

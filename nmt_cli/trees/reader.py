@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from nmt_cli.errors import UserError
-from nmt_cli.trees.tree import Close, Leaf, Open, Part, Tree
+from nmt_cli.trees.tree import ESCAPED_BRACKETS, Close, Leaf, Open, Part, Tree
 
 # Words may contain other white space than ASCII's, such as a no-break space.
 WORD = re.compile(r"[^() \t\n\r\f\v]+")
@@ -108,3 +108,8 @@ class _UnfinishedTree:
         is_elsewhere = self._line != self._first_line
         begin = f" (in the tree that begins on line {self._first_line})" if is_elsewhere else ""
         return UserError(f"{self._name}:{self._line}: {problem}{begin}.")
+
+
+def words_of(line: str) -> list[str]:
+    """Return the words of ``line``, which spaces separate; ( and ) become -LRB- and -RRB-."""
+    return WORD.findall(line.translate(ESCAPED_BRACKETS))

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from nmt_cli import logs
-from nmt_cli.durations import duration_text
+from nmt_cli.figures import duration_text
 from tests.benchmarks import report
 from tests.benchmarks.hardware import Hardware
 from tests.benchmarks.parts import BUILD, Benchmark, Record, Step

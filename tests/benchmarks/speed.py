@@ -7,7 +7,7 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from nmt_cli import logs
-from nmt_cli.durations import duration_text
+from nmt_cli.figures import duration_text
 from tests.benchmarks.processes import Toolkit, Worker, WorkerError
 
 MIN_ROUNDS = 3

@@ -16,7 +16,8 @@ POLICIES: dict[str, dict[str, str]] = {
     "100 spins": {"GOMP_SPINCOUNT": "100"},
     "active": {"OMP_WAIT_POLICY": "active"},
 }
-WARM_UP, COUNTED, ROUNDS = 3, 6, 3
+# The warm-up covers the two seconds in which a process that went on measures the load again.
+WARM_UP, COUNTED, ROUNDS = 8, 6, 3
 
 OpenWorker = Callable[[Mapping[str, str]], Worker]
 

@@ -14,11 +14,18 @@ from click.testing import CliRunner
 from nmt_cli import cli
 from nmt_cli.commands import compare
 from nmt_cli.commands.compare import Training
-from nmt_cli.commands.comparison_table import OURS, PAPERS, ComparedRow, as_text
+from nmt_cli.commands.comparison_table import (
+    OURS,
+    PAPERS,
+    ROWS,
+    ComparedRow,
+    PaperRow,
+    as_table,
+    row_of,
+)
 from nmt_cli.errors import UserError
 from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.recipe.shipped import shipped_recipes
-from nmt_cli.table_3 import ROWS, PaperRow, row_of
 from tests.commands.test_run import write_experiment
 from tests.test_recipes import rows_of_table_3
 
@@ -216,19 +223,19 @@ def test_numbers_stand_in_columns():
         ComparedRow("base", 7_568_384, [4.5], [38.25], [], PaperRow(4.92, 25.8, 65)),
         ComparedRow("mine", 36_992, [10.0, 11.0], [], [], None),
     ]
-    assert as_text(rows) == (
+    assert as_table(rows) == (
         "recipe  seeds  10⁶ parameters  paper              perplexity  paper   BLEU  paper\n"
         "base        1             7.6     65                    4.50   4.92  38.25   25.8\n"
         "mine        2           0.037         10.50 (10.00 to 11.00)\n\n"
         f"{OURS}\n{PAPERS}"
     )
-    assert as_text(rows[1:]).endswith(f"\n\n{OURS}")
+    assert as_table(rows[1:]).endswith(f"\n\n{OURS}")
 
 
 def test_parsers_are_compared_by_f1():
     row = ComparedRow("parsing-small", 6_545_408, [1.4], [], [61.25], None)
     table = "recipe         seeds  10⁶ parameters  perplexity     F1"
-    assert as_text([row]).splitlines()[:2] == [
+    assert as_table([row]).splitlines()[:2] == [
         table,
         "parsing-small      1             6.5        1.40  61.25",
     ]

@@ -14,8 +14,7 @@ from nmt_cli.commands import data_get
 from nmt_cli.commands.recipes import _named_files
 from nmt_cli.dataset_names import FOLDER, NAMES, TREEBANK
 from nmt_cli.datasets import evaluation_sets
-from nmt_cli.datasets.catalogue import CATALOGUE
-from nmt_cli.datasets.entries import Archive, EvaluationSet, ParallelDataset, Part
+from nmt_cli.datasets.catalogue import CATALOGUE, Archive, EvaluationSet, ParallelDataset, Part
 from nmt_cli.datasets.evaluation_sets import DownloadedSet
 from nmt_cli.errors import UserError
 from nmt_cli.locks import OutputInUseError, claimed

@@ -2,12 +2,12 @@
 
 import pytest
 
-from nmt_cli.commands.fairseq_format import as_fairseq
 from nmt_cli.commands.input_formats import (
     as_record,
     reader,
     showing_texts,
 )
+from nmt_cli.commands.translation_formats import as_fairseq
 from nmt_cli.corpus.lines import Line
 from nmt_cli.decoding.request import Request
 from nmt_cli.decoding.translation import Translation

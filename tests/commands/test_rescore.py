@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from nmt_cli import cli
-from nmt_cli.commands.pair_windows import NamedStream, pair_windows
+from nmt_cli.commands.rescore import NamedStream, pair_windows
 from nmt_cli.corpus.lines import is_blank
 from nmt_cli.decoding.rescorer import Rescorer
 

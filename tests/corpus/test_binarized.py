@@ -7,8 +7,15 @@ import pytest
 from nmt_cli.atomic_files import write_manifest
 from nmt_cli.commands import preprocess
 from nmt_cli.corpus import binarized
-from nmt_cli.corpus.binarized import BLOCK, BinarizedText, open_prepared, writing_binarized
-from nmt_cli.corpus.token_file import dtype_holding, map_numbers, writing_numbers
+from nmt_cli.corpus.binarized import (
+    BLOCK,
+    BinarizedText,
+    dtype_holding,
+    map_numbers,
+    open_prepared,
+    writing_binarized,
+    writing_numbers,
+)
 from nmt_cli.errors import DamagedError, UserError
 from nmt_cli.file_names import MANIFEST
 from nmt_cli.recipe.reader import read_recipe

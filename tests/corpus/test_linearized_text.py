@@ -1,10 +1,10 @@
 import pytest
 
-from nmt_cli.corpus.linearized_text import LinearizedText
 from nmt_cli.corpus.parallel_text import ParallelText
+from nmt_cli.corpus.recipe_text import LinearizedText
 from nmt_cli.errors import UserError
+from nmt_cli.recipe.interval_configs import TreebankConfig
 from nmt_cli.recipe.schema import DataConfig
-from nmt_cli.recipe.treebank_config import TreebankConfig
 
 TRAIN = "(S (NP (NN rain)) (VP (VBZ falls)))"
 DEV = "(SBAR (NN snow))"

@@ -7,10 +7,9 @@ import pytest
 import sentencepiece
 
 from nmt_cli.corpus.mapped_sentencepiece import MappedSentencePieceTokenizer
-from nmt_cli.corpus.no_text import NoTextError
 from nmt_cli.corpus.normalization import Normalizer
 from nmt_cli.corpus.tokenizer import load_tokenizer
-from nmt_cli.errors import DamagedError, UserError
+from nmt_cli.errors import DamagedError, NoTextError, UserError
 from nmt_cli.model_settings import settings_of
 from tests.fake_models import tiny_recipe
 

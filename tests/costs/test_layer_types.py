@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from nmt_cli.costs.layer_types import KERNEL_WIDTH, NEIGHBOURHOOD, layer_types
+from nmt_cli.costs.parameters import KERNEL_WIDTH, NEIGHBOURHOOD, layer_types
 
 
 @pytest.mark.parametrize(("n", "d"), [(27, 512), (1, 8), (10, 8), (11, 8), (1000, 1024)])

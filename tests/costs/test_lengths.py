@@ -1,13 +1,13 @@
 import numpy as np
 import pytest
 
-from nmt_cli.costs import lengths
+from nmt_cli.costs import training_time
 from nmt_cli.costs.flops import sum_lengths
-from nmt_cli.costs.lengths import SentenceLengths, equal_pairs, sum_of_text
+from nmt_cli.costs.training_time import SentenceLengths, equal_pairs, sum_of_text
 
 
 def test_a_text_is_summed_in_parts(monkeypatch):
-    monkeypatch.setattr(lengths, "PAIRS_AT_ONCE", 7)
+    monkeypatch.setattr(training_time, "PAIRS_AT_ONCE", 7)
     rng = np.random.default_rng(1)
     source, target = rng.integers(1, 900, (2, 40), dtype=np.uint16)
     assert sum_of_text(source, target) == sum_lengths(source, target)

@@ -3,11 +3,12 @@
 import pytest
 
 from nmt_cli.costs.flops import training_flops
-from nmt_cli.costs.lengths import SentenceLengths, equal_pairs
 from nmt_cli.costs.training_time import (
     HOUR,
     PAPER_BASE,
     PAPER_BIG,
+    SentenceLengths,
+    equal_pairs,
     papers_estimate_of_flops,
     papers_flops_per_second,
     planned_training,

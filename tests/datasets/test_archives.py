@@ -4,7 +4,7 @@ import tarfile
 
 import pytest
 
-from nmt_cli.datasets.archives import append_lines, append_members
+from nmt_cli.datasets.assembly import append_lines, append_members
 from nmt_cli.errors import UserError
 from tests.tar_files import tar_of
 

@@ -7,8 +7,8 @@ import pytest
 import requests
 
 from nmt_cli.datasets import download
+from nmt_cli.datasets.catalogue import Archive
 from nmt_cli.datasets.download import fetch, refuse_small_disk
-from nmt_cli.datasets.entries import Archive
 from nmt_cli.errors import OutputError, UserError
 from nmt_cli.locks import OutputInUseError, claimed
 from tests.loopback_server import Fault

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from nmt_cli.decoding import translator as translator_module
-from nmt_cli.decoding.cached_model import CachedTransformer
+from nmt_cli.decoding.incremental import CachedTransformer
 from nmt_cli.decoding.translator import SHORTEST_COUNTED, Translator
 
 FORMATS = Path(__file__).parents[1] / "formats"

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from nmt_cli.decoding.beams import NOT_A_NUMBER, SearchSettings
-from nmt_cli.decoding.cached_model import CachedTransformer
 from nmt_cli.decoding.ensemble import Ensemble
+from nmt_cli.decoding.incremental import CachedTransformer
 from nmt_cli.decoding.search import Sentence, StepInput, beam_search
 from nmt_cli.decoding.slot_parts import SLOTS_OF_PART
 from nmt_cli.hardware.precision import at_precision

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from nmt_cli.decoding.draws import key_of, uniforms
+from nmt_cli.decoding.sampling import key_of, uniforms
 
 # The first outputs of Vigna's splitmix64.c with the seed 1234567.
 PUBLISHED = [

@@ -6,8 +6,7 @@ import torch
 from nmt_cli.atomic_files import directory_appearing_whole
 from nmt_cli.corpus.normalization import Normalizer
 from nmt_cli.corpus.whitespace_tokenizer import CONTROL, WhitespaceTokenizer
-from nmt_cli.decoding.teacher_forcing import SentencePair
-from nmt_cli.decoding.token_scores import token_scores
+from nmt_cli.decoding.teacher_forcing import SentencePair, token_scores
 from nmt_cli.model_directory import load_model
 from tests.architectures import OPTION_SETS, Formula, random_model
 from tests.fake_models import save_as_model, tiny_recipe, translator_of

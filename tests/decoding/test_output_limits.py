@@ -20,8 +20,7 @@ from nmt_cli.model_directory import load_model
 from nmt_cli.model_settings import settings_of
 from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.trees.linearization import Tag
-from nmt_cli.trees.reader import read_trees
-from nmt_cli.trees.sentence import words_of
+from nmt_cli.trees.reader import read_trees, words_of
 from nmt_cli.trees.tree import Close, Open
 from tests.fake_models import ByteTokenizer, tiny_recipe, translator_of
 from tests.tiny_treebank import write_treebank

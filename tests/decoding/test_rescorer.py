@@ -13,7 +13,7 @@ from nmt_cli.corpus.whitespace_tokenizer import CONTROL, WhitespaceTokenizer
 from nmt_cli.decoding import rescorer as rescorer_module
 from nmt_cli.decoding.isolation import NO_MEMORY
 from nmt_cli.decoding.rescorer import Rescored, Rescorer
-from nmt_cli.decoding.token_scores import mean_of_models, token_scores
+from nmt_cli.decoding.teacher_forcing import mean_of_models, token_scores
 from nmt_cli.decoding.translation import LinesFailedError
 from nmt_cli.decoding.translator import Translator
 from nmt_cli.errors import UserError

@@ -3,8 +3,7 @@
 import pytest
 import torch
 
-from nmt_cli.decoding.by_length import SearchByLength
-from nmt_cli.decoding.search_size import default_size
+from nmt_cli.decoding.by_length import SearchByLength, default_size
 from nmt_cli.decoding.slot_parts import HeadShape, SlotParts
 from nmt_cli.recipe.reader import read_recipe
 

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 import torch
 
-from nmt_cli.corpus.no_text import NoTextError
 from nmt_cli.corpus.normalization import Normalizer
 from nmt_cli.corpus.whitespace_tokenizer import CONTROL, WhitespaceTokenizer
 from nmt_cli.decoding import search_starter
@@ -14,7 +13,7 @@ from nmt_cli.decoding import translator as translator_module
 from nmt_cli.decoding.request import Request
 from nmt_cli.decoding.translation import LinesFailedError, Translation
 from nmt_cli.decoding.translator import Translator
-from nmt_cli.errors import UserError
+from nmt_cli.errors import NoTextError, UserError
 from nmt_cli.model.transformer import Transformer
 from tests.fake_models import (
     NUM_MARKS,

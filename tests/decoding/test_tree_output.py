@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 from nmt_cli.decoding.tree_output import splitter, tree_of
 from nmt_cli.errors import UserError
 from nmt_cli.trees.labels import Labels
-from nmt_cli.trees.reader import read_trees
-from nmt_cli.trees.sentence import words_of
+from nmt_cli.trees.reader import read_trees, words_of
 from tests.random_trees import PIECES, every_form
 
 FORMS = every_form(Labels(frozenset({"S", "NP"}), frozenset({"NN", "VBZ", "."})))

@@ -9,6 +9,7 @@ import torch
 from nmt_cli.corpus.normalization import Normalizer
 from nmt_cli.corpus.whitespace_tokenizer import CONTROL, WhitespaceTokenizer
 from nmt_cli.decoding import attention_to_source, search_starter
+from nmt_cli.decoding.answers import UnknownWords, WordAligner
 from nmt_cli.decoding.attended import Attended, most_attended
 from nmt_cli.decoding.attention_to_source import AttentionToSource, alignment_layer
 from nmt_cli.decoding.beams import Found, Hypothesis
@@ -16,8 +17,6 @@ from nmt_cli.decoding.over_long import Part
 from nmt_cli.decoding.search import Sentence
 from nmt_cli.decoding.teacher_forcing import SentencePair, teacher_forced
 from nmt_cli.decoding.translator import Translator
-from nmt_cli.decoding.unknown_words import UnknownWords
-from nmt_cli.decoding.word_alignment import WordAligner
 from nmt_cli.errors import UserError
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.model_settings import settings_of

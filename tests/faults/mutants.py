@@ -269,7 +269,7 @@ def everything_may_change() -> None:
     """A resume accepts any change of the recipe."""
     from nmt_cli.recipe.changes import ChangeKind
 
-    replace("nmt_cli.recipe.changes:kind_of", lambda _: lambda *_: ChangeKind.FREE)
+    replace("nmt_cli.recipe.changes:change_kind", lambda _: lambda *_: ChangeKind.FREE)
 
 
 def wall_clock() -> None:

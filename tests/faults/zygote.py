@@ -38,7 +38,7 @@ def import_what_training_needs() -> None:
         importlib.import_module(name)
     read_recipe("base")
     with suppress(ImportError):  # TensorBoard is an extra
-        importlib.import_module("nmt_cli.runs.tensorboard_log")
+        importlib.import_module("nmt_cli.runs.metrics_log")
     weight = torch.nn.Parameter(torch.ones(1))
     weight.sum().backward()
     torch.optim.Adam([weight], fused=True).step()

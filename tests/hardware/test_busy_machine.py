@@ -20,7 +20,7 @@ from nmt_cli.hardware.busy_machine import (
     LoadMeter,
     advice_on_load,
 )
-from nmt_cli.hardware.cores import Cores
+from nmt_cli.hardware.cpu import Cores
 
 cpu_times = busy_machine.cpu_times  # before conftest puts a quiet machine in its place
 

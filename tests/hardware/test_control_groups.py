@@ -2,7 +2,7 @@
 
 import pytest
 
-from nmt_cli.hardware.control_groups import cpu_limit, memory_limit
+from nmt_cli.hardware.cpu import cpu_limit, memory_limit
 
 SLURM = "/slurm/uid_1000/job_7/step_0"
 VERSION_1 = f"11:memory:{SLURM}/task_0\n4:cpu,cpuacct:{SLURM}\n1:name=systemd:/init.scope\n"

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from nmt_cli.hardware.cores import Cores, cores, threads_of_each
+from nmt_cli.hardware.cpu import Cores, cores, threads_of_each
 
 
 def test_a_quota_only_lowers_the_usable_cores():

@@ -31,7 +31,7 @@ PROGRAM = """\
 import json, os, sys, threading, time
 from pathlib import Path
 from nmt_cli.hardware import thread_waiting
-from nmt_cli.hardware.cores import Cores
+from nmt_cli.hardware.cpu import Cores
 
 thread_waiting.LONG_SPINNING = {"GOMP_SPINCOUNT": "30000000000"}  # minutes
 thread_waiting.SECONDS_BETWEEN_LOOKS = 0.01

@@ -7,8 +7,7 @@ import pytest
 
 from nmt_cli import logs
 from nmt_cli.commands import export
-from nmt_cli.decoding.teacher_forcing import SentencePair
-from nmt_cli.decoding.token_scores import token_scores
+from nmt_cli.decoding.teacher_forcing import SentencePair, token_scores
 from nmt_cli.decoding.translator import Translator
 from nmt_cli.errors import UserError
 from nmt_cli.interchange.ctranslate2 import exporter as ctranslate2_export

@@ -12,7 +12,7 @@ from nmt_cli.corpus import sentencepiece_tokenizer
 from nmt_cli.decoding.rescorer import Rescorer
 from nmt_cli.errors import DamagedError, UserError
 from nmt_cli.interchange.eole.importer import import_eole
-from nmt_cli.interchange.text_files import TextFiles
+from nmt_cli.interchange.files import TextFiles
 from nmt_cli.model_directory import load_model
 from tests.interchange.conftest import trained
 from tests.interchange.eole_files import CUT, SPECIALS, EoleModel

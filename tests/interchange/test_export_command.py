@@ -13,9 +13,8 @@ from nmt_cli.checkpoints import find_model
 from nmt_cli.command_line import interchange
 from nmt_cli.commands import export
 from nmt_cli.errors import UserError
-from nmt_cli.interchange.ctranslate2.card import card_of_ctranslate2
-from nmt_cli.interchange.exported_keys import keys_not_exported
-from nmt_cli.interchange.exported_model import ExportedModel
+from nmt_cli.interchange.ctranslate2.exporter import card_of_ctranslate2
+from nmt_cli.interchange.exported_model import ExportedModel, keys_not_exported
 from nmt_cli.interchange.model_card import model_card
 from nmt_cli.model_directory import load_model
 from tests.interchange.test_verification import Imitation
@@ -157,7 +156,7 @@ def test_keys_without_an_export_are_refused_unless_they_have_their_default(make_
     architecture = load_model(make_model()).settings.architecture
     assert list(keys_not_exported(architecture)) == []
     monkeypatch.setattr(
-        "nmt_cli.interchange.exported_keys.EXPORTED_KEYS", frozenset({"d_k", "d_v"})
+        "nmt_cli.interchange.exported_model.EXPORTED_KEYS", frozenset({"d_k", "d_v"})
     )
     reasons = list(keys_not_exported(architecture))
     assert "model.d_model 18 cannot be exported yet" in reasons

@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from nmt_cli.commands import export
-from nmt_cli.decoding.teacher_forcing import SentencePair
-from nmt_cli.decoding.token_scores import token_scores
+from nmt_cli.decoding.teacher_forcing import SentencePair, token_scores
 from nmt_cli.decoding.translator import Translator
 from nmt_cli.errors import UserError
 from nmt_cli.interchange.huggingface import exporter as huggingface_export

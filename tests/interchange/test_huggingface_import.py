@@ -15,8 +15,7 @@ import torch
 from nmt_cli.commands import export
 from nmt_cli.decoding.rescorer import Rescorer
 from nmt_cli.errors import DamagedError, UserError
-from nmt_cli.interchange.huggingface.folder import read_tensors
-from nmt_cli.interchange.huggingface.importer import import_huggingface
+from nmt_cli.interchange.huggingface.importer import import_huggingface, read_tensors
 from nmt_cli.interchange.imported_model import Languages
 from nmt_cli.model_directory import load_model
 from tests.interchange import import_command

@@ -8,8 +8,15 @@ import pytest
 import torch
 
 from nmt_cli.errors import DamagedError, UserError
-from nmt_cli.interchange.inert_objects import Inert, inert_mapping, members, unwrapped
-from nmt_cli.interchange.pickled_tensors import BYTES, read_pickle, read_pickled_tensors
+from nmt_cli.interchange.pickled_tensors import (
+    BYTES,
+    Inert,
+    inert_mapping,
+    members,
+    read_pickle,
+    read_pickled_tensors,
+    unwrapped,
+)
 from tests.interchange.hostile_pickles import zipped
 
 OWN = f"{__name__} Marked"

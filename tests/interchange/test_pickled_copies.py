@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from nmt_cli.errors import DamagedError
-from nmt_cli.interchange.huggingface.folder import PICKLED, read_tensors
+from nmt_cli.interchange.huggingface.importer import PICKLED, read_tensors
 from nmt_cli.interchange.opennmt.checkpoint import read_checkpoint
 from nmt_cli.interchange.pickled_copies import refuse_copies
 from tests.interchange.hostile_pickles import zipped

@@ -7,13 +7,11 @@ import torch
 
 from nmt_cli.corpus.sentence_marks import source_end, start_id
 from nmt_cli.decoding.beams import SearchSettings
-from nmt_cli.decoding.cached_model import CachedTransformer
+from nmt_cli.decoding.incremental import CachedTransformer
 from nmt_cli.decoding.search import Sentence, beam_search
-from nmt_cli.decoding.teacher_forcing import SentencePair
-from nmt_cli.decoding.token_scores import token_scores
+from nmt_cli.decoding.teacher_forcing import SentencePair, token_scores
 from nmt_cli.errors import UserError
-from nmt_cli.interchange.verification import as_other_programs_read, verify
-from nmt_cli.interchange.verification_texts import verification_texts
+from nmt_cli.interchange.verification import as_other_programs_read, verification_texts, verify
 from nmt_cli.model_directory import load_model
 
 

@@ -10,8 +10,7 @@ from nmt_cli.errors import UserError
 from nmt_cli.hardware import precision
 from nmt_cli.hardware.cpu import Cpu
 from nmt_cli.hardware.precision import at_precision, choose_decoding_precision
-from nmt_cli.model.int8_products import Int8Linear
-from nmt_cli.model.int8_weights import rounded_rows
+from nmt_cli.model.int8_products import Int8Linear, rounded_rows
 from nmt_cli.model.packing import pack
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.recipe.model_config import ModelConfig

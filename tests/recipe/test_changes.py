@@ -8,9 +8,9 @@ from nmt_cli.recipe.changes import (
     FREE,
     Change,
     ChangeKind,
+    change_kind,
     changed_keys,
     changes_of_quality,
-    kind_of,
 )
 from nmt_cli.recipe.interval_configs import ValidationConfig
 from nmt_cli.recipe.keys import key_paths
@@ -133,4 +133,4 @@ def test_a_weight_changes_only_the_order_of_the_data():
 
 
 def test_an_unknown_key_is_forbidden():
-    assert kind_of("training.not_yet_invented", ValidationConfig()) is ChangeKind.FORBIDDEN
+    assert change_kind("training.not_yet_invented", ValidationConfig()) is ChangeKind.FORBIDDEN

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from nmt_cli.recipe.json_schema import recipe_schema
+from nmt_cli.recipe.documentation import recipe_schema
 from nmt_cli.recipe.reader import dump_recipe, read_recipe
 from nmt_cli.recipe.shipped import shipped_recipes
 from tests.recipe.conftest import problems_of

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from nmt_cli.report.smoothing import moving_mean, window_of
+from nmt_cli.report.charts import moving_mean, window_of
 
 
 def one_by_one(values, weights, window):

@@ -14,12 +14,37 @@ import torch
 from nmt_cli.decoding.beams import Beams, SearchSettings
 from nmt_cli.decoding.graphed.caches import FixedMemory, FixedPast, Storage
 from nmt_cli.decoding.graphed.device_beams import DeviceBeams
-from nmt_cli.decoding.graphed.sizes import memory_room, past_room
 from nmt_cli.decoding.graphed.step import GraphedStep, StepShape
 from nmt_cli.decoding.incremental import Encoded, IncrementalTransformer
 from nmt_cli.hardware.cuda_graphs import GraphRecorder, Readback
 from nmt_cli.hardware.device import finish_work
 from nmt_cli.model.transformer import Transformer
+
+LEAST_ROOM = 32  # entries of a slot; smaller rooms would need more graphs and save little
+
+
+def size_for(number: int) -> int:
+    """Return the least size that holds ``number``, of 1, 2, 3, 4, 6, 8, 12, 16, 24 and so on."""
+    power = 1 << (number - 1).bit_length()
+    return power * 3 // 4 if power >= 4 and number <= power * 3 // 4 else power
+
+
+def size_within(number: int) -> int:
+    """Return the largest size that is not above ``number``, which is at least 1."""
+    while size_for(number) > number:
+        number -= 1
+    return number
+
+
+def memory_room(longest: int) -> int:
+    """Return the room for a source of ``longest`` pieces."""
+    return size_for(max(LEAST_ROOM, longest))
+
+
+def past_room(num_places: int, beam_size: int) -> int:
+    """Return the room for a past of ``num_places``, and for a first step of ``beam_size``."""
+    return size_for(max(LEAST_ROOM, 2 * beam_size, num_places))
+
 
 MOST_GRAPHS = 64  # the one used longest ago is dropped; they do not hold the caches
 

@@ -9,9 +9,8 @@ from typing import NamedTuple
 import numpy as np
 
 from nmt_cli.decoding.beams import Candidates, Found, SearchSettings
-from nmt_cli.decoding.graphed.model import GraphedTransformer
-from nmt_cli.decoding.graphed.sizes import size_for, size_within
-from nmt_cli.decoding.graphed.step_report import StepReport
+from nmt_cli.decoding.graphed.device_beams import StepReport
+from nmt_cli.decoding.graphed.model import GraphedTransformer, size_for, size_within
 from nmt_cli.decoding.search import SlotSearch
 from nmt_cli.hardware.cuda_graphs import Readback
 

@@ -1,5 +1,7 @@
 """The interface of rules that decide which tokens may follow the hypotheses of a search.
 
+The rules of a few lines are here too; those about phrases and trees have files of their own.
+
 The first tokens of new sentences are decided before these have slots. Then the sentences take the
 place of the slots, and each has one hypothesis, which is empty (K = 1).
 
@@ -12,6 +14,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
+from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -65,3 +68,97 @@ def allow_only(logits: Tensor, rows: Tensor, token: int | Tensor) -> None:
     kept = logits[rows, token]
     logits[rows] = -torch.inf
     logits[rows, token] = kept
+
+
+class NeverStart:
+    """Forbids ``<s>``, unless the model uses ``</s>`` as its start mark too."""
+
+    name = "never_start"
+
+    def __init__(self, bos_id: int, eos_id: int) -> None:
+        self._bos_id = bos_id if bos_id != eos_id else None
+
+    def apply(self, logits: Tensor, states: SlotStates) -> None:
+        """Forbid the start mark in every row."""
+        del states
+        if self._bos_id is not None:
+            logits[:, self._bos_id] = -torch.inf
+
+
+class MinimumLength:
+    """Forbids ``</s>`` after hypotheses of fewer than ``min_length`` pieces."""
+
+    name = "minimum_length"
+
+    def __init__(self, min_length: int, eos_id: int) -> None:
+        self._min_length, self._eos_id = min_length, eos_id
+
+    def apply(self, logits: Tensor, states: SlotStates) -> None:
+        """Keep the hypotheses of slots from ending before their minimum length."""
+        slots = np.flatnonzero(states.is_busy & (states.lengths < self._min_length))
+        if len(slots):
+            rows = torch.from_numpy(rows_of(slots, states).ravel()).to(logits.device)
+            logits[rows, self._eos_id] = -torch.inf
+
+
+class LongestOutput:
+    """Allows only ``</s>`` after hypotheses of the longest length allowed (section 6.1)."""
+
+    name = "longest_output"
+
+    def __init__(self, eos_id: int) -> None:
+        self._eos_id = eos_id
+
+    def apply(self, logits: Tensor, states: SlotStates) -> None:
+        """End the hypotheses of slots that have reached their longest output."""
+        slots = np.flatnonzero(states.is_busy & (states.lengths >= states.longest))
+        if not len(slots):
+            return
+        rows = torch.from_numpy(rows_of(slots, states).ravel()).to(logits.device)
+        allow_only(logits, rows, self._eos_id)
+
+
+class ForcedPrefix:
+    """Allows only the next piece of a prefix until all of it is written.
+
+    ``Sentence.rule_data`` holds the ids of the prefix. The longest output includes the prefix.
+    """
+
+    name = "forced_prefix"
+
+    def apply(self, logits: Tensor, states: SlotStates) -> None:
+        """Allow only the prefix in slots that have not written all of theirs."""
+        lengths = states.lengths
+        forced = [
+            (slot, prefix[lengths[slot]])
+            for slot, prefix in states.data.items()
+            if lengths[slot] < len(prefix)
+        ]
+        if forced:
+            slots, tokens = map(np.array, zip(*forced, strict=True))
+            rows = torch.from_numpy(rows_of(slots, states).ravel()).to(logits.device)
+            each = torch.from_numpy(tokens.repeat(states.beam_size)).to(logits.device)
+            allow_only(logits, rows, each)
+
+
+class NoRepeatedNgrams:
+    """Forbids each piece with which the last n pieces would occur for a second time."""
+
+    name = "no_repeated_ngrams"
+
+    def __init__(self, n: int) -> None:
+        self._n = n
+
+    def apply(self, logits: Tensor, states: SlotStates) -> None:
+        """Forbid the pieces that would repeat n pieces of their hypothesis."""
+        n, lengths = self._n, states.lengths
+        if states.prefixes.shape[2] < n:
+            return
+        ngrams = sliding_window_view(states.prefixes, n, axis=2)  # S K W n
+        is_written = np.arange(n, n + ngrams.shape[2]) <= lengths[:, None]  # S W
+        places = (lengths[:, None] - np.arange(n - 1, 0, -1)).clip(min=0)  # S n-1
+        ends = np.take_along_axis(states.prefixes, places[:, None], 2)  # S K n-1
+        would_repeat = (ngrams[..., :-1] == ends[:, :, None]).all(axis=3) & is_written[:, None]
+        slots, hypotheses, found = would_repeat.nonzero()
+        rows = slots * states.beam_size + hypotheses
+        forbid(logits, rows, ngrams[slots, hypotheses, found, -1])

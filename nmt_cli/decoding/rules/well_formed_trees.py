@@ -20,8 +20,8 @@ from nmt_cli.decoding.tree_output import known_tags
 from nmt_cli.decoding.tree_pieces import TreePieces, tree_pieces
 from nmt_cli.decoding.tree_words import TreeWords
 from nmt_cli.errors import UserError
+from nmt_cli.trees.labels import fits
 from nmt_cli.trees.linearization import Linearization, Symbol, Tag
-from nmt_cli.trees.punctuation import fits
 from nmt_cli.trees.tree import Close, Leaf, Open
 
 # Codes of pieces; n > 0 opens a constituent with the n-th label.

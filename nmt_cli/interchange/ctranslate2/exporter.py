@@ -9,14 +9,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nmt_cli.extras import importing
-from nmt_cli.file_names import SENTENCEPIECE_MODEL, SOURCE_PIECES, TARGET_PIECES
-from nmt_cli.interchange.arrays import SIDES
+from nmt_cli.file_names import (
+    SENTENCEPIECE_MODEL,
+    SOURCE_PIECES,
+    SOURCE_SENTENCEPIECE,
+    TARGET_PIECES,
+    TARGET_SENTENCEPIECE,
+)
 from nmt_cli.interchange.ctranslate2.layout import ctranslate2_variables, head_width
-from nmt_cli.interchange.exported_keys import keys_not_exported
-from nmt_cli.interchange.exported_model import ExportedModel
+from nmt_cli.interchange.exported_model import ExportedModel, keys_not_exported
+from nmt_cli.interchange.files import SIDES
+from nmt_cli.interchange.model_card import CardOf, nearest_length_penalty
 
 if TYPE_CHECKING:
     from nmt_cli.model_directory import LoadedModel
+
 
 QUANTIZATIONS = (
     *("float32", "float16", "bfloat16"),
@@ -113,3 +120,64 @@ def renamed_pieces(pieces: Sequence[str]) -> dict[str, str]:
     """Return the pieces of a text that ``vocabulary_of`` spells otherwise, with that spelling."""
     pairs = zip(pieces, vocabulary_of(pieces), strict=True)
     return {piece: name for piece, name in pairs if piece != name}
+
+
+WITH_SENTENCEPIECE = f"""\
+import sentencepiece
+
+text = sentencepiece.SentencePieceProcessor(model_file="{EXPORTED_SENTENCEPIECE}")
+pieces = [text.encode(line, out_type=str) for line in lines]"""
+WITH_TWO_MODELS = f"""\
+import sentencepiece
+
+source, text = (
+    sentencepiece.SentencePieceProcessor(model_file=name)
+    for name in ("{SOURCE_SENTENCEPIECE}", "{TARGET_SENTENCEPIECE}")
+)
+pieces = [source.encode(line, out_type=str) for line in lines]"""
+WITH_SPACES = """\
+pieces = [line.split() for line in lines]"""
+JOINED = {
+    "sentencepiece": "[text.decode(result.hypotheses[0]) for result in results]",
+    "whitespace": '[" ".join(result.hypotheses[0]) for result in results]',
+}
+
+
+def card_of_ctranslate2(model: ExportedModel) -> CardOf:
+    """Return the card's parts for a model."""
+    settings = model.settings
+    kind = settings.text.type
+    start = model.pieces[model.start_id]
+    never = f'\n    suppress_sequences=[["{start}"]],' if model.start_id != model.eos_id else ""
+    cutting = WITH_SENTENCEPIECE if kind == "sentencepiece" else WITH_SPACES
+    if model.has_two_spms:
+        cutting = WITH_TWO_MODELS
+    usage = f"""\
+import ctranslate2
+{cutting}
+
+translator = ctranslate2.Translator(".")
+results = translator.translate_batch(
+    pieces,
+    beam_size={settings.decoding.beam_size},
+    length_penalty={nearest_length_penalty(settings):g},
+    max_decoding_length={settings.decoding.max_extra_length + 100},{never}
+)
+print(*{JOINED[kind]}, sep="\\n")"""
+    differences = [
+        "The length in the penalty does not count `</s>`.",
+        "The longest output is a number of pieces, whatever the source; nmt-cli allows "
+        f"{settings.decoding.max_extra_length} pieces more than the source has.",
+        "Sources of more than 1,024 pieces are cut (`max_input_length`), and the search ends when "
+        "as many translations as the beam has have ended.",
+        f"No sentence may have more than {model.num_positions - 1:,} pieces.",
+    ]
+    differences += [
+        f"The word `{piece}` of the text is the piece `{name}`."
+        for piece, name in renamed_pieces(model.source_pieces).items()
+    ]
+    if model.has_two_spms:
+        differences.append(
+            "A tag such as `>>deu<<` in front of a source is one piece: cut the text behind it."
+        )
+    return CardOf("CTranslate2", (), usage, differences)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from nmt_cli.errors import DamagedError, UserError
 from nmt_cli.file_contents import read_text
-from nmt_cli.interchange.arrays import Array
+from nmt_cli.interchange.files import Array
 
 MODEL = "model.bin"
 VERSIONS = range(2, 7)  # of the binary format

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from nmt_cli.corpus.normalization import Side
 from nmt_cli.errors import UserError
-from nmt_cli.interchange.arrays import SIDES, Array
 from nmt_cli.interchange.ctranslate2.folder import (
     MODEL,
     Variables,
@@ -26,13 +25,12 @@ from nmt_cli.interchange.ctranslate2.vocabularies import (
     marks_of,
     read_vocabularies,
 )
-from nmt_cli.interchange.import_refusal import refusing
+from nmt_cli.interchange.files import NO_FILES, SIDES, Array, TextFiles, read_config
 from nmt_cli.interchange.imported_model import ImportedModel, tying, vocabulary_matrices
-from nmt_cli.interchange.json_files import read_config
+from nmt_cli.interchange.options import refusing
 from nmt_cli.interchange.sentencepiece_files import read_sentencepiece
 from nmt_cli.interchange.tensors_taken import TensorsTaken
-from nmt_cli.interchange.text_files import NO_FILES, TextFiles
-from nmt_cli.interchange.vocabulary_rows import NEVER, Vocabulary
+from nmt_cli.interchange.vocabularies import NEVER, Vocabulary
 from nmt_cli.recipe.model_config import ModelConfig
 
 HEADS_OF_SPECS = {"": 8, "TransformerBase": 8, "TransformerBig": 16}  # before they were stored

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt_cli.interchange.arrays import SIDES, Array
+from nmt_cli.interchange.files import SIDES, Array
 from nmt_cli.interchange.known_sinusoids import known_sinusoids, order_from_sines_first
 from nmt_cli.interchange.tensors_taken import TensorsTaken
 

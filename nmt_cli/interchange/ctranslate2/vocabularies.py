@@ -9,8 +9,7 @@ from nmt_cli.corpus.whitespace_tokenizer import CONTROL
 from nmt_cli.interchange.ctranslate2.folder import read_vocabulary
 from nmt_cli.interchange.sentencepiece_files import SENTENCEPIECE_FILES, sentencepiece_files
 from nmt_cli.interchange.tensors_taken import TensorsTaken
-from nmt_cli.interchange.vocabulary_pieces import problems_of_pieces
-from nmt_cli.interchange.vocabulary_rows import Vocabulary
+from nmt_cli.interchange.vocabularies import Vocabulary, problems_of_pieces
 
 
 class Marks(NamedTuple):

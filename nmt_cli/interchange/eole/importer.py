@@ -10,18 +10,15 @@ from typing import Any
 
 from nmt_cli.corpus.normalization import Side
 from nmt_cli.errors import DamagedError, UserError
-from nmt_cli.interchange.arrays import SIDES
 from nmt_cli.interchange.eole.options import read_configuration
-from nmt_cli.interchange.import_refusal import refusing
+from nmt_cli.interchange.files import CONFIG, NO_FILES, SIDES, TextFiles, read_config, read_parts
 from nmt_cli.interchange.imported_model import ImportedModel
-from nmt_cli.interchange.json_files import CONFIG, read_config
 from nmt_cli.interchange.layers_taken import LayerNames, dotted
 from nmt_cli.interchange.opennmt.model import make_model
 from nmt_cli.interchange.opennmt.vocabularies import Tokens
 from nmt_cli.interchange.opennmt.weights import Names, attention_names
+from nmt_cli.interchange.options import refusing
 from nmt_cli.interchange.sentencepiece_files import read_models, read_named_models
-from nmt_cli.interchange.tensor_files import read_parts
-from nmt_cli.interchange.text_files import NO_FILES, TextFiles
 
 WEIGHTS, VOCABULARY = "model.00.safetensors", "vocab.json"
 PARTS = "model.*.safetensors"

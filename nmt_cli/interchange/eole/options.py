@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
-from nmt_cli.interchange.arrays import SIDES
+from nmt_cli.interchange.files import SIDES
 from nmt_cli.interchange.opennmt.model import Configuration
 from nmt_cli.interchange.opennmt.weights import LEARNED, SINUSOIDS, Embeddings
-from nmt_cli.interchange.option_values import LARGEST, count, shown
+from nmt_cli.interchange.options import LARGEST, count, shown
 
 ARCHITECTURES = ("transformer", "custom")  # the latter if config.json has none
 ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "gelu-tanh": "gelu_tanh", "silu": "swish"}

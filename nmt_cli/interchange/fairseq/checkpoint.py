@@ -8,16 +8,18 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from nmt_cli.errors import UserError
-from nmt_cli.interchange.arrays import Array
-from nmt_cli.interchange.inert_objects import Inert, inert_mapping, members, unwrapped
+from nmt_cli.interchange.files import Array, as_fp32
 from nmt_cli.interchange.pickled_tensors import (
     BYTES,
+    Inert,
     StandIns,
     content_of_pickle,
+    inert_mapping,
+    members,
     read_pickle,
     tensors_by_name,
+    unwrapped,
 )
-from nmt_cli.interchange.tensor_files import as_fp32
 
 SUFFIX = ".pt"
 KNOWN_BY = b"decoder.embed_tokens.weight"  # a name in the checkpoints of fairseq's Transformers

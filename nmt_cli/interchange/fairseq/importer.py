@@ -7,17 +7,16 @@ Its sinusoids have the sines of all frequencies before the cosines, where ours h
 from pathlib import Path
 from typing import Any
 
-from nmt_cli.interchange.arrays import SIDES
 from nmt_cli.interchange.fairseq.checkpoint import Checkpoint, find_checkpoint, read_checkpoint
 from nmt_cli.interchange.fairseq.names import OUTPUT, names_of_layer, with_new_names
 from nmt_cli.interchange.fairseq.options import Configuration, read_configuration
 from nmt_cli.interchange.fairseq.vocabularies import MARKS, Vocabularies, read_vocabularies
-from nmt_cli.interchange.import_refusal import refusing
+from nmt_cli.interchange.files import NO_FILES, SIDES, TextFiles
 from nmt_cli.interchange.imported_model import ImportedModel, tying, vocabulary_matrices
 from nmt_cli.interchange.known_sinusoids import order_from_sines_first
 from nmt_cli.interchange.layers_taken import LayersTaken, dotted
+from nmt_cli.interchange.options import refusing
 from nmt_cli.interchange.tensors_taken import TensorsTaken
-from nmt_cli.interchange.text_files import NO_FILES, TextFiles
 from nmt_cli.recipe.model_config import ModelConfig
 
 EMBEDDINGS = {side: f"{side}.embed_tokens.weight" for side in SIDES}

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from nmt_cli.interchange.arrays import Array
+from nmt_cli.interchange.files import Array
 from nmt_cli.interchange.layers_taken import AttentionNames, LayerNames, dotted
 
 NORMS = {

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from nmt_cli.interchange.option_values import count, shown
+from nmt_cli.interchange.options import count, shown
 
 ARCHITECTURES = ("transformer", "transformer_tiny", "transformer_align")
 # Names of architectures that start so are sizes of the same class.

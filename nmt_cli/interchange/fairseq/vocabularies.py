@@ -7,11 +7,10 @@ from typing import NamedTuple
 from nmt_cli.corpus.normalization import SIDES, Side
 from nmt_cli.corpus.whitespace_tokenizer import CONTROL
 from nmt_cli.errors import DamagedError, UserError
-from nmt_cli.file_contents import as_text, read_content
+from nmt_cli.file_contents import decoded, read_content
+from nmt_cli.interchange.files import TextFiles
 from nmt_cli.interchange.sentencepiece_files import read_named_models
-from nmt_cli.interchange.text_files import TextFiles
-from nmt_cli.interchange.vocabulary_pieces import joiner_of, problems_of_pieces
-from nmt_cli.interchange.vocabulary_rows import Vocabulary, marks_first
+from nmt_cli.interchange.vocabularies import Vocabulary, joiner_of, marks_first, problems_of_pieces
 
 MARKS = ("<s>", "<pad>", "</s>", "<unk>")  # ids 0 to 3
 OVERWRITE = "#fairseq:overwrite"
@@ -79,7 +78,7 @@ def _read_symbols(path: Path) -> list[str]:
     One that no text has, since a later one has its spelling or since it holds white space, gets a
     name with its id. Raises UserError if it cannot be read, DamagedError if it is damaged.
     """
-    text = as_text(read_content(path, "; is it a vocabulary?"), path)
+    text = decoded(read_content(path, "; is it a vocabulary?"), path)
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     symbols = list(MARKS)
     ids = {symbol: number for number, symbol in enumerate(symbols)}

@@ -19,14 +19,14 @@ from nmt_cli.file_names import (
     TARGET_SENTENCEPIECE,
     WEIGHTS,
 )
-from nmt_cli.interchange.exported_keys import keys_not_exported
-from nmt_cli.interchange.exported_model import ExportedModel
+from nmt_cli.interchange.exported_model import ExportedModel, keys_not_exported
 from nmt_cli.interchange.huggingface.layout import has_pad, huggingface_tensors, is_marian
-from nmt_cli.interchange.length_penalties import nearest_length_penalty
+from nmt_cli.interchange.model_card import CardOf, nearest_length_penalty
 from nmt_cli.recipe.model_config import ModelConfig
 
 if TYPE_CHECKING:
     from nmt_cli.model_directory import LoadedModel
+
 
 DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 QUANTIZATIONS = tuple(DTYPES)
@@ -205,3 +205,36 @@ def _marks(model: ExportedModel) -> dict[str, int]:
 
 def _write_json(path: Path, content: dict[str, Any]) -> None:
     path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+USAGE = """\
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained(".")
+model = AutoModelForSeq2SeqLM.from_pretrained(".")
+outputs = model.generate(**tokenizer(lines, return_tensors="pt", padding=True))
+print(*tokenizer.batch_decode(outputs, skip_special_tokens=True), sep="\\n")"""
+
+
+def card_of_huggingface(model: ExportedModel) -> CardOf:
+    """Return the card's parts for a model."""
+    text, decoding = model.settings.text, model.settings.decoding
+    languages = dict.fromkeys((text.source_language, text.target_language))
+    front_matter = [
+        "language:",
+        *(f'- "{language}"' for language in languages),
+        "library_name: transformers",
+        "pipeline_tag: translation",
+        "tags:",
+        "- translation",
+    ]
+    start, end = model.pieces[model.bos_id], model.pieces[model.eos_id]
+    padding = [f"`{start}` is also the padding, which the attention mask hides."]
+    differences = [
+        f"Outputs end after {longest_output(model):,} tokens; nmt-cli allows "
+        f"{decoding.max_extra_length} pieces more than the source has.",
+        f"The tokenizer reads `{start}` and `{end}` in a text as marks, and takes what is between "
+        "`>>` and `<<` at the start of a line for one piece; nmt-cli reads both as text.",
+        *([] if has_pad(model) else padding),
+    ]
+    return CardOf("Hugging Face transformers", front_matter, USAGE, differences)

@@ -12,23 +12,31 @@ import numpy as np
 
 from nmt_cli.corpus.normalization import Side
 from nmt_cli.errors import UserError
-from nmt_cli.interchange.arrays import SIDES, Array
+from nmt_cli.file_names import WEIGHTS
 from nmt_cli.interchange.fairseq.names import names_of_layer
-from nmt_cli.interchange.huggingface.folder import read_tensors
+from nmt_cli.interchange.files import (
+    CONFIG,
+    NO_FILES,
+    SIDES,
+    Array,
+    TextFiles,
+    as_fp32,
+    read_config,
+    read_safetensors,
+)
 from nmt_cli.interchange.huggingface.options import Configuration, read_configuration
 from nmt_cli.interchange.huggingface.vocabularies import (
     Vocabularies,
     read_vocabularies,
     start_of_decoder,
 )
-from nmt_cli.interchange.import_refusal import refusing
 from nmt_cli.interchange.imported_model import ImportedModel, tying, vocabulary_matrices
-from nmt_cli.interchange.json_files import CONFIG, read_config
 from nmt_cli.interchange.known_sinusoids import known_sinusoids, order_from_sines_first
 from nmt_cli.interchange.layers_taken import LayerNames, LayersTaken, dotted
+from nmt_cli.interchange.options import refusing
+from nmt_cli.interchange.pickled_tensors import read_pickled_tensors
 from nmt_cli.interchange.sentencepiece_files import PEGASUS_MODEL, read_sentencepiece
 from nmt_cli.interchange.tensors_taken import TensorsTaken
-from nmt_cli.interchange.text_files import NO_FILES, TextFiles
 from nmt_cli.recipe.model_config import ModelConfig
 
 SHARED, OUTPUT, BIAS = "model.shared.weight", "lm_head.weight", "final_logits_bias"
@@ -174,3 +182,20 @@ class _Weights:
 
 def _names(side: str, number: int) -> LayerNames:
     return names_of_layer(side, number, "model.")
+
+
+PICKLED = "pytorch_model.bin"
+
+
+def read_tensors(folder: Path) -> dict[str, Array]:
+    """Return the weights of ``folder`` in fp32.
+
+    Raises UserError if a file cannot be read or holds other things, DamagedError if it is damaged.
+    """
+    path = folder / WEIGHTS
+    if path.is_file():
+        return read_safetensors(path)
+    path = folder / PICKLED
+    if path.is_file():
+        return as_fp32(read_pickled_tensors(path), path)
+    raise UserError(f"{folder} has no {WEIGHTS} and no {PICKLED}, which hold the weights.")

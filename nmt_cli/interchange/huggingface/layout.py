@@ -12,8 +12,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from nmt_cli.interchange.arrays import SIDES, Array, Weights
 from nmt_cli.interchange.exported_model import ExportedModel, WeightsToExport, widened_heads
+from nmt_cli.interchange.files import SIDES, Array, Weights
 from nmt_cli.interchange.known_sinusoids import sines_first
 from nmt_cli.recipe.model_config import StackShape
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from nmt_cli.interchange.huggingface.exporter import EPSILON
-from nmt_cli.interchange.option_values import LARGEST, shown
+from nmt_cli.interchange.options import LARGEST, shown
 
 TYPES = {"marian": "post", "pegasus": "pre"}  # and the place of their norms
 ACTIVATIONS = {

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 from nmt_cli.corpus.mapped_sentencepiece import END, START, UNKNOWN, read_ids
 from nmt_cli.corpus.normalization import Side
 from nmt_cli.corpus.sentencepiece_tokenizer import load_processor
-from nmt_cli.interchange.json_files import read_config
+from nmt_cli.interchange.files import read_config
 from nmt_cli.interchange.sentencepiece_files import PEGASUS_MODEL
-from nmt_cli.interchange.vocabulary_pieces import rename
+from nmt_cli.interchange.vocabularies import rename
 
 FILES: dict[Side, str] = {"source": "vocab.json", "target": "target_vocab.json"}
 # What Pegasus has behind <pad> and </s>, and before the other pieces of its SentencePiece model.

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nmt_cli.errors import DamagedError, UserError
-from nmt_cli.interchange.arrays import Array
+from nmt_cli.interchange.files import Array
 
 SUFFIX = ".npy"
 SETTINGS = "special:model.yml"

@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 from nmt_cli.corpus.normalization import Side
 from nmt_cli.errors import DamagedError, UserError
+from nmt_cli.interchange.files import TextFiles
 from nmt_cli.interchange.marian.options import read_settings
 from nmt_cli.interchange.sentencepiece_files import SENTENCEPIECE_FILES
-from nmt_cli.interchange.text_files import TextFiles
 from nmt_cli.recipe.yaml_tree import MAX_BYTES
 
 WEIGHTS = ".npz"

@@ -13,8 +13,7 @@ import numpy as np
 from nmt_cli import logs
 from nmt_cli.corpus.normalization import Side
 from nmt_cli.figures import counted
-from nmt_cli.interchange.arrays import SIDES, Array
-from nmt_cli.interchange.import_refusal import refusing
+from nmt_cli.interchange.files import NO_FILES, SIDES, Array, TextFiles
 from nmt_cli.interchange.imported_model import ImportedModel, tying, vocabulary_matrices
 from nmt_cli.interchange.known_sinusoids import order_from_sines_first
 from nmt_cli.interchange.layers_taken import AttentionNames, LayerNames, LayersTaken, Pair
@@ -22,9 +21,9 @@ from nmt_cli.interchange.marian.archive import SETTINGS, read_archive
 from nmt_cli.interchange.marian.files import find_files
 from nmt_cli.interchange.marian.options import Configuration, read_configuration, read_settings
 from nmt_cli.interchange.marian.vocabularies import read_vocabularies
+from nmt_cli.interchange.options import refusing
 from nmt_cli.interchange.tensors_taken import NAMED, TensorsTaken
-from nmt_cli.interchange.text_files import NO_FILES, TextFiles
-from nmt_cli.interchange.vocabulary_rows import NEVER, Vocabulary
+from nmt_cli.interchange.vocabularies import NEVER, Vocabulary
 from nmt_cli.recipe.model_config import ModelConfig
 
 SHARED, POSITIONS = "Wemb", "Wpos"

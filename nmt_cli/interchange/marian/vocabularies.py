@@ -13,11 +13,10 @@ from nmt_cli.corpus.mapped_sentencepiece import END, UNKNOWN, read_ids
 from nmt_cli.corpus.normalization import Side
 from nmt_cli.corpus.sentencepiece_tokenizer import load_processor
 from nmt_cli.errors import DamagedError
-from nmt_cli.file_contents import as_text, read_content
+from nmt_cli.file_contents import decoded, read_content
 from nmt_cli.interchange.marian.files import SENTENCEPIECE, YAML, MarianFiles
 from nmt_cli.interchange.sentencepiece_files import read_models
-from nmt_cli.interchange.vocabulary_pieces import problems_of_pieces, rename
-from nmt_cli.interchange.vocabulary_rows import Vocabulary, marks_first
+from nmt_cli.interchange.vocabularies import Vocabulary, marks_first, problems_of_pieces, rename
 
 ENTRY = re.compile(r"""("(?:[^"\\]|\\.)*"|'(?:[^']|'')*'|[^"'].*?):\s+([0-9]{1,9})\s*""")
 ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.))")
@@ -91,7 +90,7 @@ def _pieces_of_list(path: Path, size: int, reasons: list[str]) -> list[str]:
 
 def _text(path: Path) -> str:
     content = read_content(path, "; is it a vocabulary?")
-    return as_text(content.replace(OTHER_DELETE, b"\x7f"), path)
+    return decoded(content.replace(OTHER_DELETE, b"\x7f"), path)
 
 
 def parse_vocabulary(text: str, path: Path) -> dict[str, int]:

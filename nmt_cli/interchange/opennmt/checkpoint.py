@@ -10,15 +10,14 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from nmt_cli.errors import UserError
-from nmt_cli.interchange.arrays import Array
-from nmt_cli.interchange.inert_objects import Inert
+from nmt_cli.interchange.files import Array, as_fp32, read_parts
 from nmt_cli.interchange.pickled_tensors import (
+    Inert,
     StandIns,
     content_of_pickle,
     read_pickle,
     tensors_by_name,
 )
-from nmt_cli.interchange.tensor_files import as_fp32, read_parts
 
 SUFFIX = ".pt"
 KNOWN_BY = b"pos_ffn_activation_fn"  # an option of its Transformers, which no other program has

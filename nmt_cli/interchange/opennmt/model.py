@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from nmt_cli.corpus.normalization import Side
-from nmt_cli.interchange.arrays import SIDES, Array
+from nmt_cli.interchange.files import SIDES, Array
 from nmt_cli.interchange.imported_model import ImportedModel
 from nmt_cli.interchange.opennmt.vocabularies import Tokens, read_tokens
 from nmt_cli.interchange.opennmt.weights import Embeddings, Names, WeightsTaken, uneven_biases
 from nmt_cli.interchange.tensors_taken import TensorsTaken
-from nmt_cli.interchange.vocabulary_pieces import joiner_of
+from nmt_cli.interchange.vocabularies import joiner_of
 from nmt_cli.recipe.model_config import ModelConfig
 
 

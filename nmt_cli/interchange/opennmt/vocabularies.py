@@ -5,8 +5,7 @@ from typing import NamedTuple
 
 from nmt_cli.corpus.normalization import Side
 from nmt_cli.corpus.whitespace_tokenizer import CONTROL
-from nmt_cli.interchange.vocabulary_pieces import problems_of_pieces
-from nmt_cli.interchange.vocabulary_rows import Vocabulary
+from nmt_cli.interchange.vocabularies import Vocabulary, problems_of_pieces
 
 
 class Tokens(NamedTuple):

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nmt_cli.corpus.normalization import Side
-from nmt_cli.interchange.arrays import SIDES
+from nmt_cli.interchange.files import SIDES
 from nmt_cli.interchange.imported_model import tying, vocabulary_matrices
 from nmt_cli.interchange.known_sinusoids import known_sinusoids, order_from_sines_first
 from nmt_cli.interchange.layers_taken import (
@@ -23,7 +23,7 @@ from nmt_cli.interchange.layers_taken import (
     dotted,
 )
 from nmt_cli.interchange.tensors_taken import TensorsTaken
-from nmt_cli.interchange.vocabulary_rows import Vocabulary
+from nmt_cli.interchange.vocabularies import Vocabulary
 
 # The sinusoids by their names there, all from position 0.
 SINUSOIDS = {"SinusoidalInterleaved": "paper", "SinusoidalConcat": "tensor2tensor"}

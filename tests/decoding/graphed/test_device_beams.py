@@ -6,8 +6,7 @@ import torch
 
 from nmt_cli.decoding.beams import Beams, Candidates, SearchSettings
 from nmt_cli.decoding.graphed.caches import FixedPast
-from nmt_cli.decoding.graphed.device_beams import DeviceBeams
-from nmt_cli.decoding.graphed.step_report import StepReport
+from nmt_cli.decoding.graphed.device_beams import DeviceBeams, StepReport
 from nmt_cli.decoding.slot_parts import KeysValues
 from tests.fake_models import BOS, EOS
 

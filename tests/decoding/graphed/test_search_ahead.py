@@ -7,13 +7,13 @@ import pytest
 import torch
 
 from nmt_cli.decoding.beams import NOT_A_NUMBER, SearchSettings
-from nmt_cli.decoding.cached_model import CachedTransformer
 from nmt_cli.decoding.graphed import model as model_module
 from nmt_cli.decoding.graphed import search as search_module
 from nmt_cli.decoding.graphed.caches import Storage
 from nmt_cli.decoding.graphed.model import GraphedTransformer
 from nmt_cli.decoding.graphed.search import SearchAhead
 from nmt_cli.decoding.graphed.step import GraphedStep
+from nmt_cli.decoding.incremental import CachedTransformer
 from nmt_cli.decoding.search import Sentence, beam_search, search_all
 from nmt_cli.hardware.cuda_graphs import GraphRecorder
 from nmt_cli.model.transformer import Transformer

@@ -1,6 +1,6 @@
 """The sizes of searches whose steps are recorded."""
 
-from nmt_cli.decoding.graphed.sizes import size_for, size_within
+from nmt_cli.decoding.graphed.model import size_for, size_within
 
 
 def test_sizes_are_powers_of_two_and_one_and_a_half_times_those():

@@ -1,8 +1,12 @@
-"""Checks the values of another program's options, and shows them in messages."""
+"""Options of other programs' models, and the refusal of those that cannot be imported."""
 
 import reprlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
+
+from nmt_cli.errors import UserError
 
 LARGEST = 10_000_000  # count
 LONGEST = 60  # characters of a value in a message
@@ -21,3 +25,16 @@ def shown(value: Any) -> str:
     """Return a value as a message shows it."""
     text = ascii(value) if isinstance(value, str) else reprlib.repr(value)
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
+
+
+@contextmanager
+def refusing(path: Path) -> Iterator[None]:
+    """Turn ValueError, which has the reasons, into UserError about the model at ``path``.
+
+    A schema raises ValueError too, for values that no architecture has.
+    """
+    try:
+        yield
+    except ValueError as error:
+        reasons = " ".join(str(error).split())
+        raise UserError(f"{path} cannot be imported: {reasons}.") from None

@@ -1,0 +1,106 @@
+"""Files of other programs: text, JSON and tensors, and where they are wrong."""
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import safetensors.torch
+import torch
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from torch import Tensor
+
+from nmt_cli.errors import DamagedError, UserError
+from nmt_cli.file_contents import read_text
+
+Array = NDArray[np.float32]
+Weights = dict[str, Array]
+# The sides of a model, and our names of their text.
+SIDES = {"encoder": "source", "decoder": "target"}
+
+
+CONFIG = "config.json"
+
+
+def read_config(folder: Path, name: str = CONFIG) -> dict[str, Any]:
+    """Return a file of settings; {} if there is none. Raises DamagedError if it is no object."""
+    path = folder / name
+    if not path.exists():
+        return {}
+    try:
+        config = json.loads(read_text(path))
+    except (ValueError, RecursionError):
+        config = None
+    if not isinstance(config, dict):
+        raise DamagedError(f"{path} is damaged: it is not a JSON object.")
+    return config
+
+
+class TextFiles(NamedTuple):
+    """The files that the user names; None for one that is found beside the model, or is absent."""
+
+    source_vocabulary: Path | None = None
+    target_vocabulary: Path | None = None
+    sentencepiece: Path | None = None  # of both languages, or of the source
+    target_sentencepiece: Path | None = None
+
+    def refuse_any(self, program: str) -> None:
+        """Raise UserError if the user names a file; models of ``program`` have their own."""
+        for name, path in self._asdict().items():
+            if path is not None:
+                option = f"--{name.replace('_', '-')}"
+                raise UserError(
+                    f"{option} {path} has no use: models of {program} have their own, and that is "
+                    "read; leave it out."
+                )
+
+    def refuse_vocabularies(self, program: str) -> None:
+        """Raise UserError as ``refuse_any`` does, unless only SentencePiece models are named."""
+        self._replace(sentencepiece=None, target_sentencepiece=None).refuse_any(program)
+
+
+NO_FILES = TextFiles()
+
+
+FLOATS = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
+
+
+def read_safetensors(path: Path) -> dict[str, Array]:
+    """Return the tensors of a file in fp32.
+
+    Raises UserError if it cannot be read or holds other things, DamagedError if it is damaged.
+    """
+    try:
+        return as_fp32(safetensors.torch.load_file(path), path)
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}.") from None
+    except (SafetensorError, ValueError, KeyError) as error:
+        raise DamagedError(f"{path} is damaged: {' '.join(str(error).split())}.") from None
+
+
+def read_parts(paths: Iterable[Path]) -> dict[str, Array]:
+    """Return the tensors of several files; raises UserError if two hold one of the same name."""
+    found: dict[str, Array] = {}
+    for path in paths:
+        part = read_safetensors(path)
+        twice = sorted(found.keys() & part.keys())
+        if twice:
+            raise UserError(f"{path} holds {twice[0]}, which another part holds, too.")
+        found |= part
+    return found
+
+
+def as_fp32(tensors: Mapping[str, Tensor], path: Path) -> dict[str, Array]:
+    """Return the tensors of the file at ``path`` in fp32; raises UserError if one is integers."""
+    made: dict[tuple[Any, ...], Array] = {}  # so that the other names of a tensor take no memory
+    found: dict[str, Array] = {}
+    for name, tensor in tensors.items():
+        if tensor.dtype not in FLOATS:
+            raise UserError(f"{path} holds {name!r} as {tensor.dtype}, which is no fraction.")
+        key = (tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype)
+        if key not in made:
+            made[key] = tensor.float().numpy()
+        found[name] = made[key]
+    return found
