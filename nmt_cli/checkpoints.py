@@ -14,7 +14,7 @@ from nmt_cli.errors import DamagedError, UserError
 from nmt_cli.file_names import AVERAGE, CHECKPOINTS, MANIFEST, RECIPE, WEIGHTS
 from nmt_cli.folders import MODEL_KINDS, is_model, is_of_others, is_run, what_to_give
 from nmt_cli.locks import restore_replaced
-from nmt_cli.near_names import command
+from nmt_cli.proposals import command
 
 CHECKPOINT_NAME = re.compile(r"step-(\d{8,})")
 

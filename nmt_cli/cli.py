@@ -15,9 +15,7 @@ from nmt_cli.atomic_files import is_failed_write
 from nmt_cli.command_line import (
     data,
     experiments,
-    importing,
     interchange,
-    machine,
     recipes,
     rescoring,
     scoring,
@@ -113,10 +111,10 @@ for command in (
     translation.attention,
     scoring.score,
     interchange.export,
-    importing.import_model,
+    interchange.import_model,
     recipes.recipes,
     recipes.inspect,
     data.data,
-    machine.doctor,
+    data.doctor,
 ):
     main.add_command(command)

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from nmt_cli.errors import DamagedError, UserError
-from nmt_cli.missing_paths import missing_hint
+from nmt_cli.proposals import missing_hint
 
 LARGEST_FILE = 50 << 20  # bytes
 

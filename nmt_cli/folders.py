@@ -11,8 +11,7 @@ from nmt_cli.atomic_files import read_manifest, refuse_directory, verify
 from nmt_cli.errors import DamagedError, UserError
 from nmt_cli.file_names import CHECKPOINT_GLOB, CHECKPOINTS, METRICS, SESSIONS, TRAINING_STATE
 from nmt_cli.formats import NewerFormatError
-from nmt_cli.missing_paths import missing_hint
-from nmt_cli.near_names import as_argument, command, unused_name
+from nmt_cli.proposals import as_argument, command, missing_hint, unused_name
 
 # Values of "kind" in manifests.
 PREPARED = "prepared"

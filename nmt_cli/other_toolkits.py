@@ -6,7 +6,7 @@ README shows this table, and a test compares the two. Messages propose names fro
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from nmt_cli.near_names import plain
+from nmt_cli.proposals import plain
 
 
 class Renamed(NamedTuple):

@@ -14,18 +14,15 @@ MAX_LINES = 400
 # From the bottom up; a unit may import from lower layers and from itself.
 LAYERS = [
     {
-        "dataset_names",
         "derived_seeds",
         "errors",
         "figures",
         "file_names",
-        "near_names",
-        "shard",
+        "proposals",
     },
     {
         "extras",
         "formats",
-        "missing_paths",
         "other_toolkits",
         "output_streams",
         "temporary_names",

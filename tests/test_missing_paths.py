@@ -9,7 +9,7 @@ from nmt_cli import cli
 from nmt_cli.commands import recipes, translate
 from nmt_cli.corpus.text_files import open_text
 from nmt_cli.errors import UserError
-from nmt_cli.missing_paths import missing_hint
+from nmt_cli.proposals import missing_hint
 from nmt_cli.recipe.reader import read_recipe
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nmt_cli.near_names import nearest
+from nmt_cli.proposals import nearest
 
 OPTIONS = ["--beam-size", "--length-penalty", "--n-best", "--max-time", "--max-tokens-per-device"]
 KEYS = ["relu_dropout", "attention_dropout", "dropout", "d_k", "d_v", "max_steps", "seed"]

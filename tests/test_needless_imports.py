@@ -31,7 +31,7 @@ load_model(Path({int8!r}))
 of_translating = sorted(sys.modules)
 
 import torch
-from nmt_cli.optimization.adam import Adam
+from nmt_cli.optimization import Adam
 weight = torch.ones(3, requires_grad=True)
 optimizer = Adam([weight], fused=True)
 weight.sum().backward()

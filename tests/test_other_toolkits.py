@@ -7,8 +7,8 @@ import pytest
 from click.testing import CliRunner
 
 from nmt_cli import cli
-from nmt_cli.near_names import plain
 from nmt_cli.other_toolkits import RENAMED, names_of_keys
+from nmt_cli.proposals import plain
 from nmt_cli.recipe.keys import is_value_of, key_paths, keys_meant
 from nmt_cli.recipe.layers import parse_value
 

@@ -11,7 +11,7 @@ from nmt_cli.commands import preprocess, translate
 from nmt_cli.commands import run as command
 from nmt_cli.decoding.translator import Translator
 from nmt_cli.errors import UserError
-from nmt_cli.metrics.parseval_lines import score_trees
+from nmt_cli.metrics.parseval import score_trees
 from nmt_cli.model_directory import load_model
 from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.trees.labels import Labels

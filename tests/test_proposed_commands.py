@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from nmt_cli.near_names import as_argument, command, unused_name
+from nmt_cli.proposals import as_argument, command, unused_name
 
 
 @pytest.mark.parametrize("name", ["-dash", "--help", "it's one", "$HOME", "-", "plain", "a/-b"])

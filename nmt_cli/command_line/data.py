@@ -1,11 +1,18 @@
-"""Commands that get data."""
+"""The commands data and doctor."""
 
 from typing import Any
 
 import click
 
 from nmt_cli import logs
-from nmt_cli.command_line.options import PATH, cli_group, force_option, quiet_option
+from nmt_cli.command_line.options import (
+    PATH,
+    cli_command,
+    cli_group,
+    force_option,
+    format_option,
+    quiet_option,
+)
 
 
 @cli_group()
@@ -34,3 +41,16 @@ def get(name: str, quiet: bool, **options: Any) -> None:
     from nmt_cli.commands import data_get as command
 
     command.run(name, **options)
+
+
+@cli_command()
+@format_option
+def doctor(output_format: str) -> None:
+    """Print versions, devices, cores, memory and disks, and what would be slow.
+
+    For bug reports: one "name: value" per line, then a line of advice for each problem.
+    """
+    logs.configure(quiet=False)
+    from nmt_cli.commands import doctor as command
+
+    command.run(output_format=output_format)

@@ -21,8 +21,8 @@ from nmt_cli.command_line.options import (
 )
 from nmt_cli.command_line.output_options import output_options
 from nmt_cli.command_line.usage import words_of_this_command
+from nmt_cli.corpus.shard_text import parse_shard
 from nmt_cli.figures import parse_number_list
-from nmt_cli.shard import parse_shard
 
 
 @cli_command()

@@ -32,7 +32,7 @@ from nmt_cli.hardware.cpu import threads_of_each
 from nmt_cli.hardware.device import choose_device
 from nmt_cli.hardware.machine import count_devices
 from nmt_cli.launch import PARENT
-from nmt_cli.near_names import as_argument
+from nmt_cli.proposals import as_argument
 from nmt_cli.recipe.reader import RecipeFile, read_recipe
 from nmt_cli.recipe.schema import sections_that_matter
 from nmt_cli.recipe.shipped import SUFFIX, shipped_recipes

@@ -21,8 +21,7 @@ from nmt_cli.interchange.marian.importer import import_marian
 from nmt_cli.interchange.opennmt.checkpoint import is_checkpoint as is_opennmt
 from nmt_cli.interchange.opennmt.importer import import_opennmt
 from nmt_cli.locks import claimed
-from nmt_cli.missing_paths import missing_hint
-from nmt_cli.near_names import command
+from nmt_cli.proposals import command, missing_hint
 
 AUTO = "auto"
 IMPORTERS = {

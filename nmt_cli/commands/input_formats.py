@@ -9,7 +9,7 @@ from nmt_cli.commands.translation_formats import Formatter
 from nmt_cli.corpus.lines import Line, is_blank, why_not_unicode
 from nmt_cli.decoding.request import Request
 from nmt_cli.decoding.translation import Translation
-from nmt_cli.near_names import nearest
+from nmt_cli.proposals import nearest
 
 Reader = Callable[[int, Line], Request]
 KEYS = ("text", "prefix", "n_best", "required", "banned")

@@ -8,10 +8,9 @@ from typing import BinaryIO
 from nmt_cli import logs
 from nmt_cli.commands.job_record import finished_record_of, partial_of, side_file_of
 from nmt_cli.commands.text_warnings import on_encoding
-from nmt_cli.corpus.shard_text import ShardText, open_shard
+from nmt_cli.corpus.shard_text import Shard, ShardText, open_shard
 from nmt_cli.corpus.text_files import open_text
 from nmt_cli.errors import UserError
-from nmt_cli.shard import Shard
 
 
 @contextmanager

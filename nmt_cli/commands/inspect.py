@@ -1,11 +1,234 @@
-"""``nmt-cli inspect``: what a model consists of, and what it costs to train, by formula."""
+"""``nmt-cli inspect``: what a model consists of and costs, as text or JSON."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
 
-from nmt_cli.commands.inspect_figures import figures_of
-from nmt_cli.commands.inspect_formats import as_json, as_report
+from nmt_cli.commands.inspect_figures import THIS_MACHINE, Figures, TrainingCosts, figures_of
 from nmt_cli.commands.inspect_subject import Lengths, find_subject
 from nmt_cli.commands.pipes import StandardOutput
+from nmt_cli.costs.flops import BACKWARD_AND_FORWARD, StackFlops
+from nmt_cli.costs.parameters import (
+    KERNEL_WIDTH,
+    MATRICES,
+    NEIGHBOURHOOD,
+    LayerType,
+    StackParameters,
+    TrainingMemory,
+)
+from nmt_cli.costs.training_time import PAPER_SUSTAINED_FLOPS
+from nmt_cli.figures import aligned, counted, duration_text, with_prefix
+from nmt_cli.logs import printable
+from nmt_cli.recipe.model_config import ModelConfig
+
+Row = tuple[str, ...]
+STACKS = ("encoder", "decoder")
+PARTS = {"self_attention": "self-attention", "feed_forward": "feed-forward"}
+NO_STEPS = (
+    "Time: unknown, because training.max_epochs ends this training and its text is not prepared."
+)
+
+
+def as_json(figures: Figures) -> str:
+    """Return the figures as JSON: counts, FLOPs, bytes and seconds."""
+    subject, lengths = figures.subject, figures.subject.lengths
+    content = {
+        "name": subject.name,
+        "architecture": subject.architecture.model_dump(mode="json"),
+        "vocabulary_size": subject.vocabulary_size,
+        "lengths": {
+            "source": lengths.mean_source,
+            "target": lengths.mean_target,
+            "origin": lengths.origin,
+        },
+        "parameters": _with_totals(figures.parameters),
+        "forward_flops_per_target_token": _scaled(
+            _with_totals(figures.flops), 1 / lengths.sums.target
+        ),
+        "training_flops_per_target_token": figures.training_flops_per_token,
+        "memory_bytes": None,
+        "training": _training_facts(figures.costs),
+        "table_1": {
+            length: [row._asdict() for row in rows] for length, rows in figures.table_1.items()
+        },
+    }
+    if figures.memory is not None:
+        content["memory_bytes"] = {
+            "max_tokens_per_device": figures.max_tokens,
+            **_with_totals(figures.memory),
+        }
+    return json.dumps(content, indent=2, ensure_ascii=False)
+
+
+def _with_totals(counts: Any) -> dict[str, Any]:
+    """Return the fields of a named tuple and its total, and so for the tuples in it."""
+    fields = {
+        name: _with_totals(value) if isinstance(value, tuple) else value
+        for name, value in counts._asdict().items()
+    }
+    return {**fields, "total": counts.total}
+
+
+def _scaled(counts: dict[str, Any], factor: float) -> dict[str, Any]:
+    return {
+        name: _scaled(value, factor) if isinstance(value, dict) else value * factor
+        for name, value in counts.items()
+    }
+
+
+def _training_facts(costs: TrainingCosts | None) -> dict[str, Any] | None:
+    if costs is None:
+        return None
+    training = costs.training
+    return {
+        "steps": training.steps,
+        "target_tokens_per_step": training.target_tokens_per_step,
+        "flops_per_step": training.flops_per_step,
+        "flops": training.flops,
+        "flops_as_the_paper_estimates": costs.papers_estimate,
+        "times": [time._asdict() for time in costs.times],
+    }
+
+
+def as_report(figures: Figures) -> str:
+    """Return the figures as text in sections."""
+    sections = [_head(figures), _parameters(figures), _flops(figures)]
+    if figures.memory is not None:
+        sections.append(_memory(figures, figures.memory))
+    if figures.costs is not None:
+        sections += [_times(figures.costs), _flops_of_training(figures.costs)]
+    elif figures.subject.training is not None:
+        sections.append([NO_STEPS])
+    sections += [_table_1(figures, length, rows) for length, rows in figures.table_1.items()]
+    return "\n\n".join("\n".join(lines) for lines in sections)
+
+
+def _head(figures: Figures) -> list[str]:
+    subject, config = figures.subject, figures.subject.architecture
+    size = config.source_vocabulary_size
+    own = "" if size is None else f", of the source {size:,}"
+    return [
+        printable(subject.name),
+        f"{_layers(config)}, vocabulary {subject.vocabulary_size:,}{own}",
+    ]
+
+
+def _layers(config: ModelConfig) -> str:
+    encoder, decoder = (
+        f"layers of width {config.d_model:,} (feed-forward {shape.d_ff:,}), "
+        f"{counted(shape.num_heads, 'head')} with keys of {shape.key_width:,} and values of "
+        f"{shape.value_width:,}"
+        for shape in (config.encoder, config.decoder)
+    )
+    between = " + " if encoder == decoder else f" {encoder} + "
+    return f"{config.encoder.num_layers}{between}{config.decoder.num_layers} {decoder}"
+
+
+def _parameters(figures: Figures) -> list[str]:
+    parameters = figures.parameters
+    matrices = counted(MATRICES[figures.subject.architecture.tied_embeddings], "matrix", "matrices")
+    rows = [(f"embeddings ({matrices})", parameters.embeddings)]
+    if parameters.positions:
+        rows.append(("learned positions", parameters.positions))
+    if parameters.output_bias:
+        rows.append(("bias of the softmax", parameters.output_bias))
+    for name in STACKS:
+        rows += _parts(name, getattr(parameters, name))
+    total = parameters.total
+    rows.append(("total", total))
+    return ["Parameters", *_indented([(n, f"{c:,}", f"{c / total:.1%}") for n, c in rows])]
+
+
+def _flops(figures: Figures) -> list[str]:
+    flops, lengths = figures.flops, figures.subject.lengths
+    parts = [row for name in STACKS for row in _parts(name, getattr(flops, name))]
+    parts += [("softmax", flops.softmax), ("total", flops.total)]
+    rows: list[Row] = [("", "forward", "training", "")]
+    for name, count in parts:
+        per_token = figures.per_token(count)
+        forward, training = (
+            with_prefix(factor * per_token, "FLOP") for factor in (1, BACKWARD_AND_FORWARD)
+        )
+        rows.append((name, forward, training, f"{count / flops.total:.1%}"))
+    return [
+        f"FLOPs of a target token, in sentences of {_mean(lengths.mean_source)} source and "
+        f"{_mean(lengths.mean_target)} target tokens ({_origin(lengths.origin)})",
+        *_indented(rows),
+    ]
+
+
+def _mean(length: float) -> str:
+    return f"{length:,.1f}".removesuffix(".0")
+
+
+def _origin(origin: str) -> str:
+    known = {"assumed": "assumed; --lengths gives others", "given": "as given by --lengths"}
+    return known.get(origin, f"the means of {printable(origin)}")
+
+
+def _parts(name: str, stack: StackParameters | StackFlops) -> Iterator[tuple[str, int]]:
+    yield name, stack.total
+    for part, count in stack._asdict().items():
+        if count:
+            yield f"  {PARTS.get(part, part.replace('_', ' '))}", count
+
+
+def _memory(figures: Figures, memory: TrainingMemory) -> list[str]:
+    rows = [
+        (name.replace("_", " ").replace("adam", "Adam's"), with_prefix(size, "B"))
+        for name, size in memory._asdict().items()
+        if size
+    ]
+    rows[-1] = (f"activations of {figures.max_tokens:,} tokens on each side, at most", rows[-1][1])
+    rows.append(("total", with_prefix(memory.total, "B")))
+    return ["Memory of training on one device, in fp32", *_indented(rows)]
+
+
+def _times(costs: TrainingCosts) -> list[str]:
+    training = costs.training
+    rows = [(time.machine, _duration(time.seconds)) for time in costs.times]
+    bases = [time.basis for time in costs.times]
+    if THIS_MACHINE not in dict(rows):
+        rows.append((THIS_MACHINE, "?"))
+        bases.append("give --target-tokens-per-second; train prints this figure")
+    return [
+        f"Time of {training.steps:,} steps of {training.target_tokens_per_step:,.0f} target "
+        f"tokens, {with_prefix(training.flops_per_step, 'FLOP')} each",
+        *(f"{line}   {basis}" for line, basis in zip(_indented(rows), bases, strict=True)),
+    ]
+
+
+def _flops_of_training(costs: TrainingCosts) -> list[str]:
+    papers = costs.times[0]
+    return [
+        "FLOPs of the whole training",
+        f"  {costs.training.flops:.1e}   matrix products of real tokens",
+        f"  {costs.papers_estimate:.1e}   as the paper estimates: {papers.machine} for "
+        f"{_duration(papers.seconds)} at {with_prefix(PAPER_SUSTAINED_FLOPS, 'FLOP/s')} each",
+    ]
+
+
+def _table_1(figures: Figures, length: int, rows: Sequence[LayerType]) -> list[str]:
+    head = ("layer", "operations", "", "sequential", "longest path")
+    cells: list[Row] = [
+        (row.name, row.order, f"{row.operations:,}", f"{row.sequential:,}", f"{row.longest_path:,}")
+        for row in rows
+    ]
+    return [
+        f"Table 1 for n = {length:,} tokens and d = {figures.subject.architecture.d_model:,} "
+        f"(k = {KERNEL_WIDTH}, r = {NEIGHBOURHOOD}); orders without their constants",
+        *_indented([head, *cells]),
+    ]
+
+
+def _duration(seconds: float) -> str:
+    """Return the time in two units at most: 3h30m, 12m30s."""
+    step = 60 if seconds >= 600 else 1
+    return duration_text(round(seconds / step) * step)
+
+
+def _indented(rows: Sequence[Row]) -> list[str]:
+    return [f"  {line}" for line in aligned(rows)]
 
 
 def run(

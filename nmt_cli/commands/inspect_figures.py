@@ -5,8 +5,14 @@ from typing import NamedTuple
 
 from nmt_cli.commands.inspect_subject import Subject
 from nmt_cli.costs.flops import BACKWARD_AND_FORWARD, ForwardFlops, forward_flops
-from nmt_cli.costs.memory import TrainingMemory, training_memory
-from nmt_cli.costs.parameters import LayerType, Parameters, count_parameters, layer_types
+from nmt_cli.costs.parameters import (
+    LayerType,
+    Parameters,
+    TrainingMemory,
+    count_parameters,
+    layer_types,
+    training_memory,
+)
 from nmt_cli.costs.training_time import (
     PAPER_GPUS,
     Training,

@@ -17,9 +17,8 @@ from nmt_cli.costs.training_time import (
 from nmt_cli.errors import RecipeError, UserError
 from nmt_cli.file_names import AVERAGE, CHECKPOINT_GLOB, CHECKPOINTS, RECIPE
 from nmt_cli.folders import PREPARED, is_model, is_run, kind_of, what_to_give
-from nmt_cli.missing_paths import missing_hint
 from nmt_cli.model_settings import read_settings
-from nmt_cli.near_names import as_argument, command
+from nmt_cli.proposals import as_argument, command, missing_hint
 from nmt_cli.recipe.model_config import ModelConfig
 from nmt_cli.recipe.reader import SUFFIXES, RecipeFile, read_recipe
 from nmt_cli.recipe.schema import TrainingConfig

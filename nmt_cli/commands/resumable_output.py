@@ -42,8 +42,8 @@ from nmt_cli.decoding.translation import LinesFailedError
 from nmt_cli.errors import STATUS_INTERRUPTED, DamagedError, OutputError, UserError
 from nmt_cli.figures import counted
 from nmt_cli.locks import claimed
-from nmt_cli.near_names import command
 from nmt_cli.output_streams import OutputReader
+from nmt_cli.proposals import command
 
 SECONDS_BETWEEN_RECORDS = 2.0  # writing one waits for the disk
 

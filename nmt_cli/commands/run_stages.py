@@ -51,7 +51,7 @@ from nmt_cli.hardware.choices import AUTO, MachineOptions
 from nmt_cli.locks import claimed
 from nmt_cli.metrics.bleu import bleu_scorer, chrf_scorer
 from nmt_cli.metrics.paper_bleu import PAPER_PAIRS, paper_bleu_scorer
-from nmt_cli.metrics.parseval_lines import score_trees
+from nmt_cli.metrics.parseval import score_trees
 from nmt_cli.metrics.scorer import Score, Scorer
 from nmt_cli.recipe.changes import needs_training
 from nmt_cli.recipe.reader import RecipeFile, read_recipe

@@ -13,10 +13,9 @@ from nmt_cli.commands.scored_texts import read_texts, warn_of_long_segments, war
 from nmt_cli.errors import UserError
 from nmt_cli.metrics.bleu import Tokenization, bleu_scorer, chrf_scorer
 from nmt_cli.metrics.paper_bleu import PAPER_PAIRS, paper_bleu_scorer
-from nmt_cli.metrics.resampling import Method, Resampling
-from nmt_cli.metrics.scorer import Score, Scorer
+from nmt_cli.metrics.scorer import Method, Resampling, Score, Scorer
 from nmt_cli.metrics.ter import ter_scorer
-from nmt_cli.near_names import slips
+from nmt_cli.proposals import slips
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

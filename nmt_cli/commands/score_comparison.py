@@ -10,8 +10,7 @@ from nmt_cli.commands.scored_texts import NamedText
 from nmt_cli.errors import UserError
 from nmt_cli.figures import GIBIBYTE, aligned, counted
 from nmt_cli.logs import printable, progress
-from nmt_cli.metrics.resampling import SIGNIFICANCE_LEVEL, Method, Resampling
-from nmt_cli.metrics.scorer import Score, Scorer
+from nmt_cli.metrics.scorer import SIGNIFICANCE_LEVEL, Method, Resampling, Score, Scorer
 from nmt_cli.metrics.significance import (
     MetricFigures,
     SystemFigures,

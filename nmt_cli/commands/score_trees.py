@@ -12,13 +12,15 @@ from nmt_cli.corpus.text_files import open_text
 from nmt_cli.errors import UserError
 from nmt_cli.figures import counted
 from nmt_cli.metrics.parseval import (
+    Brackets,
     CorpusScore,
     SentenceScore,
     Status,
+    UnreadableTreeError,
+    read_brackets,
     score_corpus,
     score_sentence,
 )
-from nmt_cli.metrics.parseval_brackets import Brackets, UnreadableTreeError, read_brackets
 from nmt_cli.metrics.parseval_parameters import Parameters, default_parameters, read_parameters
 
 MOST_WARNINGS = 5

@@ -15,9 +15,9 @@ from nmt_cli.corpus.cleaning import (
 )
 from nmt_cli.corpus.normalization import SIDES, Side
 from nmt_cli.corpus.parallel_corpora import CorpusReport
-from nmt_cli.corpus.utf16 import other_encoding
+from nmt_cli.corpus.text_files import other_encoding
 from nmt_cli.figures import counted
-from nmt_cli.near_names import command, unused_name
+from nmt_cli.proposals import command, unused_name
 from nmt_cli.recipe.schema import DataConfig, ParallelFiles, Recipe
 
 LEAST_IN_PIECES = 0.01  # of the pairs; raw text has almost none

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from nmt_cli import logs
-from nmt_cli.commands.finished_output import is_finished, refuse_other
 from nmt_cli.commands.input_formats import Reader, reader, showing_texts
 from nmt_cli.commands.input_texts import opened_text, refuse_to_replace
 from nmt_cli.commands.job_record import OF_THE_MACHINE
@@ -24,9 +23,9 @@ from nmt_cli.commands.line_windows import (
 from nmt_cli.commands.pipes import STANDARD_INPUT, standard_input
 from nmt_cli.commands.resumable_output import ResumableOutput
 from nmt_cli.commands.translation_formats import FORMATS, Formatter, options_for
-from nmt_cli.commands.translation_output import Stream, opened_output
+from nmt_cli.commands.translation_output import Stream, is_finished, opened_output, refuse_other
 from nmt_cli.corpus.lines import Line, read_lines
-from nmt_cli.corpus.shard_text import ShardText
+from nmt_cli.corpus.shard_text import Shard, ShardText
 from nmt_cli.decoding.translation import LinesFailedError, Translation
 from nmt_cli.errors import STATUS_SOME_LINES_FAILED, UserError
 from nmt_cli.figures import counted
@@ -34,7 +33,6 @@ from nmt_cli.hardware.choices import AUTO
 from nmt_cli.hardware.cpu import cores
 from nmt_cli.hardware.system_facts import rounding_facts
 from nmt_cli.output_streams import is_stream
-from nmt_cli.shard import Shard
 from nmt_cli.trees.repair import Repairs
 
 if TYPE_CHECKING:

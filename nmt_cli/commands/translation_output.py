@@ -1,17 +1,107 @@
-"""Where ``translate`` writes: a file that can be continued, or a stream."""
+"""Where translations go: to a stream, or to a file that ``--resume`` continues or leaves."""
 
+import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NoReturn
 
-from nmt_cli.atomic_files import file_appearing_whole
+from nmt_cli import logs
+from nmt_cli.atomic_files import file_appearing_whole, read_manifest, sha256
+from nmt_cli.checkpoints import find_model, fingerprint
+from nmt_cli.commands.job_record import (
+    Record,
+    as_recorded,
+    differences,
+    finished_record_of,
+    partial_of,
+    read_finished_record,
+    remove_record,
+    text_of,
+)
 from nmt_cli.commands.pipes import StandardOutput
 from nmt_cli.commands.resumable_output import ResumableOutput, resumable_output, stopped
 from nmt_cli.corpus.lines import Line
 from nmt_cli.corpus.text_files import compressed
+from nmt_cli.errors import UserError
+from nmt_cli.hardware.choices import AUTO
+from nmt_cli.locks import claimed
 from nmt_cli.output_streams import OutputReader, is_stream, reader_of
+
+
+def is_finished(path: Path) -> bool:
+    """Return whether ``path`` is there and no unfinished output of it.
+
+    If a process was killed after it gave the file its name, what it left is removed.
+    """
+    if not path.is_file() or partial_of(path).exists():
+        return False
+    with claimed(path, "--output"):
+        remove_record(path)
+    return True
+
+
+def fingerprints(models: Sequence[Path]) -> str:
+    """Return what the record of a translation by ``models`` says of them.
+
+    Raises UserError if one is missing.
+    """
+    return " ".join(fingerprint(read_manifest(find_model(path))) for path in models)
+
+
+def refuse_other(
+    path: Path,
+    models: Sequence[Path],
+    made_with: Mapping[str, Any],
+    asked: Mapping[str, str],
+    lines: Iterator[Line],
+) -> None:
+    """Raise UserError unless ``path`` is the complete translation of ``lines`` by ``models``.
+
+    ``made_with`` are the other options that affect the output. ``asked`` are device and precision
+    as the user gave them; "auto" stands for what was used.
+    """
+    record = read_finished_record(path)
+    if record is None:
+        _refuse(
+            f"{path} is complete, but {finished_record_of(path)}, the record of the model, the "
+            "input and the options it was made with, is missing."
+        )
+    used = {
+        name: record.made_with.get(name) if value in {AUTO, record.asked.get(name)} else value
+        for name, value in asked.items()
+    }
+    now = as_recorded({**made_with, **used, "model": fingerprints(models)})
+    _refuse_different(path, record.made_with, now)
+    if sha256(path) != record.progress.output_sha256:
+        _refuse(f"{path} has changed since it was translated.")
+    _refuse_different(path, _facts_of_input(record), _facts_of(lines))
+    logs.info(f"{path} is complete, and made with this model, input and options: nothing to do.")
+
+
+def _refuse_different(path: Path, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
+    if other := list(differences(old, new)):
+        _refuse(f"{path} is complete, but was made otherwise (old -> new): {'; '.join(other)}.")
+
+
+def _refuse(problem: str) -> NoReturn:
+    raise UserError(
+        f"{problem} Give another --output, or --force instead of --resume to translate anew."
+    )
+
+
+def _facts_of_input(record: Record) -> dict[str, Any]:
+    progress = record.progress
+    return {"lines of the input": progress.num_lines, "sha256 of the input": progress.input_sha256}
+
+
+def _facts_of(lines: Iterator[Line]) -> dict[str, Any]:
+    number, digest = 0, hashlib.sha256()
+    for number, line in enumerate(lines, 1):  # noqa: B007 - the last number is used
+        digest.update(text_of(line))
+    return {"lines of the input": number, "sha256 of the input": digest.hexdigest()}
+
 
 Write = Callable[[bytes], object]
 

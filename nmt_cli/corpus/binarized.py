@@ -26,8 +26,8 @@ from nmt_cli.errors import DamagedError, UserError
 from nmt_cli.file_names import FURTHER_TOKENIZER_FILES, MANIFEST, RECIPE, TOKENIZER_FILES
 from nmt_cli.folders import PREPARED, kind_of, what_to_give
 from nmt_cli.locks import restore_replaced
-from nmt_cli.missing_paths import missing_hint
 from nmt_cli.model_settings import labels_from_json, text_settings
+from nmt_cli.proposals import missing_hint
 from nmt_cli.recipe.schema import Recipe, sections_that_matter
 from nmt_cli.trees.labels import Labels
 

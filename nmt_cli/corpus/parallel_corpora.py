@@ -13,10 +13,12 @@ from nmt_cli.corpus.cleaning import (
     KEPT,
     RULES,
     DroppedLines,
+    DuplicateFinder,
     HeldOut,
+    Marks,
     has_empty_side,
+    pair_hash,
 )
-from nmt_cli.corpus.duplicates import DuplicateFinder, Marks, pair_hash
 from nmt_cli.corpus.normalization import Side
 from nmt_cli.corpus.parallel_text import ParallelText
 from nmt_cli.errors import UserError

@@ -6,14 +6,33 @@ parts have about the same number of bytes; all jobs find the same borders withou
 anything.
 """
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 from nmt_cli.corpus.text_files import READ_AT_ONCE, SUFFIXES, open_text
 from nmt_cli.errors import UserError
-from nmt_cli.shard import Shard
+
+
+class Shard(NamedTuple):
+    """The ``number``-th of ``total`` parts, counted from 1."""
+
+    number: int
+    total: int
+
+    def __str__(self) -> str:
+        return f"{self.number}/{self.total}"
+
+
+def parse_shard(text: str) -> Shard:
+    """Return the part that ``text`` names. Raises ValueError if it names none."""
+    match = SHARD.fullmatch(text)
+    shard = Shard(int(match[1]), int(match[2])) if match else Shard(0, 0)
+    if not 1 <= shard.number <= shard.total:
+        raise ValueError(f"'{text}' is not a part such as 3/16, from 1/16 to 16/16.")
+    return shard
 
 
 class ShardText:
@@ -75,3 +94,6 @@ def open_shard(path: Path, shard: Shard) -> Iterator[ShardText]:
 
 def _num_bytes(stream: BinaryIO) -> int:
     return sum(map(len, iter(lambda: stream.read(READ_AT_ONCE), b"")))
+
+
+SHARD = re.compile(r"([0-9]{1,9})/([0-9]{1,9})")

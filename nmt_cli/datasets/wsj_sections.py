@@ -9,8 +9,8 @@ from nmt_cli import logs
 from nmt_cli.corpus.lines import LineTexts, one_line
 from nmt_cli.corpus.text_files import open_text
 from nmt_cli.errors import UserError
-from nmt_cli.missing_paths import missing_hint
-from nmt_cli.trees.cleaning import with_root, without_functions, without_traces
+from nmt_cli.proposals import missing_hint
+from nmt_cli.trees.labels import with_root, without_functions, without_traces
 from nmt_cli.trees.reader import read_trees
 from nmt_cli.trees.tree import Tree
 

@@ -9,8 +9,7 @@ from nmt_cli.corpus.normalization import Side
 from nmt_cli.corpus.piece_words import words_of_pieces
 from nmt_cli.corpus.sentence_marks import without_end
 from nmt_cli.corpus.tokenizer import Tokenizer
-from nmt_cli.decoding.attended import Attended, most_attended
-from nmt_cli.decoding.beams import Found
+from nmt_cli.decoding.beams import Attended, Found, most_attended
 from nmt_cli.decoding.search import Sentence
 from nmt_cli.decoding.teacher_forcing import AttentionWeights, SentencePair, teacher_forced
 from nmt_cli.model.transformer import Transformer

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import torch
 
-from nmt_cli.costs.memory import BYTES_OF_FP32
+from nmt_cli.costs.parameters import BYTES_OF_FP32
 from nmt_cli.decoding.isolation import Isolation, Item, Outcome, SearchFunction, naming_lines
 from nmt_cli.recipe.model_config import ModelConfig
 

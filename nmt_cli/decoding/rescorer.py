@@ -20,7 +20,7 @@ from nmt_cli.decoding.ensemble import Member, load_models
 from nmt_cli.decoding.isolation import Outcome, naming_lines
 from nmt_cli.decoding.output_limits import length_limits
 from nmt_cli.decoding.teacher_forcing import SentencePair, mean_of_models, token_scores
-from nmt_cli.decoding.tree_words import linearized
+from nmt_cli.decoding.tree_pieces import linearized
 from nmt_cli.errors import UserError
 from nmt_cli.hardware.choices import AUTO
 from nmt_cli.hardware.fp32_products import choose_fp32_products, use_fp32_products

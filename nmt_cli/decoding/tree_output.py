@@ -6,8 +6,7 @@ from typing import Literal, NamedTuple
 from nmt_cli.corpus.lines import one_line
 from nmt_cli.corpus.penn_tokenizer import penn_tokenizer
 from nmt_cli.errors import UserError
-from nmt_cli.trees.cleaning import with_root
-from nmt_cli.trees.labels import PENN_TREEBANK, with_fitting_tags
+from nmt_cli.trees.labels import PENN_TREEBANK, with_fitting_tags, with_root
 from nmt_cli.trees.linearization import Linearization
 from nmt_cli.trees.reader import words_of
 from nmt_cli.trees.repair import Repairs, repair

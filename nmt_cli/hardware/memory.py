@@ -7,8 +7,7 @@ from collections.abc import Callable
 
 import torch
 
-from nmt_cli.costs.memory import BYTES_OF_FP32, activation_bytes_per_token
-from nmt_cli.costs.parameters import count_parameters
+from nmt_cli.costs.parameters import BYTES_OF_FP32, activation_bytes_per_token, count_parameters
 from nmt_cli.errors import means_full_memory
 from nmt_cli.hardware.cpu import memory_limit
 from nmt_cli.model.cpu_attention import MAX_KEYS

@@ -1,12 +1,16 @@
-"""Vocabularies of other programs: pieces in our order, and the rows of their embeddings."""
+"""Vocabularies of other programs: pieces, SentencePiece files, rows of embeddings."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
+from nmt_cli.corpus.normalization import Side
+from nmt_cli.corpus.sentencepiece_tokenizer import read_usable_model
 from nmt_cli.corpus.whitespace_tokenizer import CONTROL
-from nmt_cli.interchange.files import Array
+from nmt_cli.errors import UserError
+from nmt_cli.interchange.files import Array, TextFiles
 
 JOINER = "@@"  # of subword-nmt and fastBPE, behind the pieces inside a word
 
@@ -67,3 +71,47 @@ def marks_first(pieces: Sequence[str], marks: Sequence[int]) -> Vocabulary:
     """Return ``pieces`` behind our three marks, whose rows are ``marks``; -1 if there is none."""
     others = [row for row in range(len(pieces)) if row not in marks]
     return Vocabulary([*CONTROL, *(pieces[row] for row in others)], [*marks, *others])
+
+
+PEGASUS_MODEL = "spiece.model"
+SENTENCEPIECE_FILES: tuple[dict[Side, str], ...] = (
+    {"source": "source.spm", "target": "target.spm"},
+    {"source": "sentencepiece.model", "target": "sentencepiece.model"},
+    {"source": PEGASUS_MODEL, "target": PEGASUS_MODEL},
+)
+
+
+def read_models(paths: Mapping[Side, Path]) -> dict[Side, bytes]:
+    """Return the models after trying them out; raises as ``read_usable_model`` does."""
+    read = {path: read_usable_model(path) for path in dict.fromkeys(paths.values())}
+    return {side: read[path] for side, path in paths.items()}
+
+
+def sentencepiece_files(folder: Path) -> dict[Side, Path] | None:
+    """Return the SentencePiece model of each side; None if the folder has none."""
+    for names in SENTENCEPIECE_FILES:
+        paths = {side: folder / name for side, name in names.items()}
+        if all(path.is_file() for path in paths.values()):
+            return paths
+    return None
+
+
+def read_sentencepiece(folder: Path) -> dict[Side, bytes] | None:
+    """Return the SentencePiece models, after trying them out; None if the folder has none."""
+    paths = sentencepiece_files(folder)
+    return None if paths is None else read_models(paths)
+
+
+def read_named_models(files: TextFiles) -> dict[Side, bytes] | None:
+    """Return the models that the user names, after trying them out; None without any.
+
+    Raises UserError if only the target's is named, and as ``read_usable_model`` does.
+    """
+    source, target = files.sentencepiece, files.target_sentencepiece
+    if source is not None:
+        return read_models({"source": source, "target": target or source})
+    if target is not None:
+        raise UserError(
+            f"--target-sentencepiece {target} needs --sentencepiece, the model of the source."
+        )
+    return None

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from nmt_cli.errors import UserError
 from nmt_cli.figures import counted
-from nmt_cli.near_names import any_of, nearest
+from nmt_cli.proposals import any_of, nearest
 
 DEFAULT_FILE = Path(__file__).with_name("parseval.prm")
 LONGEST_SHOWN = 50  # characters of a wrong value

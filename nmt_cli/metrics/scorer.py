@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from sacrebleu.metrics.base import Metric
@@ -51,3 +51,25 @@ class Scorer(Generic[ScoreT_co]):
                 raise ValueError(f"{len(hypotheses)} hypotheses, but {len(reference)} references")
         score = self.metric.corpus_score(hypotheses, references)
         return self.read(score, str(self.metric.get_signature()))
+
+
+Method = Literal["bootstrap", "randomization"]
+
+# The defaults of sacrebleu, so that both programs report the same figures.
+NUM_SAMPLES: dict[Method, int] = {"bootstrap": 1_000, "randomization": 10_000}
+SEED = 12_345
+SIGNIFICANCE_LEVEL = 0.05
+
+
+class Resampling(NamedTuple):
+    """A paired test by resampling: its method and how its samples are drawn."""
+
+    method: Method
+    num_samples: int
+    seed: int  # 1 or more; sacrebleu takes 0 for no seed
+
+    @classmethod
+    def chosen(cls, method: Method | None, num_samples: int | None, seed: int | None) -> Resampling:
+        """Return the settings with a default for each that is None."""
+        method = method or "bootstrap"
+        return cls(method, num_samples or NUM_SAMPLES[method], seed or SEED)

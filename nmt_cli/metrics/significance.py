@@ -7,8 +7,7 @@ from typing import Literal, NamedTuple
 
 from sacrebleu.significance import PairedTest, Result
 
-from nmt_cli.metrics.resampling import SIGNIFICANCE_LEVEL, Method, Resampling
-from nmt_cli.metrics.scorer import Score, Scorer
+from nmt_cli.metrics.scorer import SIGNIFICANCE_LEVEL, Method, Resampling, Score, Scorer
 
 Verdict = Literal["better", "worse", "not significant"]
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from nmt_cli.errors import RecipeError, UserError
 from nmt_cli.file_names import AVERAGE, CONFIG, RECIPE, RUNS, WEIGHTS
-from nmt_cli.missing_paths import missing_hint
+from nmt_cli.proposals import missing_hint
 from nmt_cli.recipe.messages import dotted, place_of, shown
 from nmt_cli.recipe.model_config import ModelConfig
 from nmt_cli.recipe.schema import ONLY_FOR_TRAINING, Recipe, TokenizerConfig

@@ -25,8 +25,7 @@ from nmt_cli.model.format_1 import Moments, moments_of_today, weights_of_today
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.model_directory import load_weights, read_weights, save_model
 from nmt_cli.model_settings import settings_of
-from nmt_cli.optimization.adam import Adam
-from nmt_cli.optimization.ema import MovingAverage
+from nmt_cli.optimization import Adam, MovingAverage
 from nmt_cli.recipe.reader import dump_recipe
 from nmt_cli.recipe.schema import Recipe
 from nmt_cli.trees.labels import Labels

@@ -22,7 +22,7 @@ from nmt_cli.hardware.machine import Machine, choose_machine, choose_rank_device
 from nmt_cli.hardware.ranks import joined_ranks
 from nmt_cli.hardware.thread_waiting import following_load
 from nmt_cli.launch import Worker, started_at, status_of_this_launch
-from nmt_cli.near_names import as_argument, command
+from nmt_cli.proposals import as_argument, command
 from nmt_cli.recipe.reader import RecipeFile
 from nmt_cli.runs.checkpoint import TrainingState
 from nmt_cli.runs.run_directory import (

@@ -17,8 +17,7 @@ from nmt_cli.hardware.machine import Machine, agree_on_products, log_changes
 from nmt_cli.hardware.ranks import Ranks
 from nmt_cli.model.compiled_residual import compile_residuals
 from nmt_cli.model.transformer import Transformer
-from nmt_cli.optimization.adam import Adam
-from nmt_cli.optimization.ema import MovingAverage
+from nmt_cli.optimization import Adam, MovingAverage
 from nmt_cli.recipe.model_origin import first_model
 from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.recipe.schema import Recipe

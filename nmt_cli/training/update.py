@@ -4,8 +4,7 @@ import torch
 
 from nmt_cli.hardware.memory import MEMORY_ERRORS, give_up_memory_of, is_out_of_memory
 from nmt_cli.model.transformer import Transformer
-from nmt_cli.optimization.ema import MovingAverage
-from nmt_cli.optimization.schedule import learning_rate
+from nmt_cli.optimization import MovingAverage, learning_rate
 from nmt_cli.recipe.schema import Recipe
 from nmt_cli.runs.checkpoint import TrainingState
 from nmt_cli.training.gradient import Gradient

@@ -27,7 +27,7 @@ from nmt_cli.hardware.memory import (
     is_out_of_memory,
 )
 from nmt_cli.metrics import bleu
-from nmt_cli.metrics.parseval_lines import score_trees
+from nmt_cli.metrics.parseval import score_trees
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.model_settings import settings_of
 from nmt_cli.recipe.interval_configs import ValidationSearch

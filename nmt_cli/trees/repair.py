@@ -7,8 +7,7 @@ from operator import add
 from typing import NamedTuple
 
 from nmt_cli.figures import counted
-from nmt_cli.trees.cleaning import ROOT
-from nmt_cli.trees.labels import tag_without_context
+from nmt_cli.trees.labels import ROOT, tag_without_context
 from nmt_cli.trees.linearization import Linearization, Tag
 from nmt_cli.trees.tree import Close, Leaf, Open, Part, Tree
 

@@ -24,7 +24,7 @@ from nmt_cli.hardware.machine import Machine
 from nmt_cli.hardware.memory import keep_freed_memory
 from nmt_cli.hardware.thread_waiting import following_load
 from nmt_cli.model.transformer import Transformer
-from nmt_cli.optimization.schedule import learning_rate
+from nmt_cli.optimization import learning_rate
 from nmt_cli.recipe.model_config import ModelConfig
 from nmt_cli.recipe.schema import TrainingConfig
 from nmt_cli.training.gradient import as_tensors, compute_gradient

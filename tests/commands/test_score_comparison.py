@@ -12,7 +12,7 @@ from nmt_cli.commands import score, score_comparison
 from nmt_cli.commands.scored_texts import NamedText
 from nmt_cli.errors import UserError
 from nmt_cli.metrics.bleu import bleu_scorer
-from nmt_cli.metrics.resampling import NUM_SAMPLES, Resampling
+from nmt_cli.metrics.scorer import NUM_SAMPLES, Resampling
 from nmt_cli.metrics.significance import MetricFigures, SystemFigures
 
 NUMBERS = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]

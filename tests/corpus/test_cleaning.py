@@ -3,8 +3,16 @@ import random
 import numpy as np
 import pytest
 
-from nmt_cli.corpus.cleaning import KEPT, RULES, DroppedLines, LengthLimits, rules_broken
-from nmt_cli.corpus.duplicates import DuplicateFinder, Marks, pair_hash
+from nmt_cli.corpus.cleaning import (
+    KEPT,
+    RULES,
+    DroppedLines,
+    DuplicateFinder,
+    LengthLimits,
+    Marks,
+    pair_hash,
+    rules_broken,
+)
 
 
 def first_broken(source, target, limits):

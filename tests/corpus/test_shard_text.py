@@ -11,9 +11,8 @@ from typing import BinaryIO, cast
 import pytest
 
 from nmt_cli.corpus.lines import read_lines
-from nmt_cli.corpus.shard_text import ShardText, open_shard
+from nmt_cli.corpus.shard_text import Shard, ShardText, open_shard
 from nmt_cli.errors import UserError
-from nmt_cli.shard import Shard
 
 MARK = b"\xef\xbb\xbf"
 

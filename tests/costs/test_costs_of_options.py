@@ -4,8 +4,7 @@ import pytest
 import torch
 
 from nmt_cli.costs.flops import training_flops
-from nmt_cli.costs.memory import activation_bytes_per_token
-from nmt_cli.costs.parameters import count_parameters
+from nmt_cli.costs.parameters import activation_bytes_per_token, count_parameters
 from nmt_cli.model.packing import pack
 from tests.architectures import OPTION_SETS, random_model
 from tests.costs.test_flops_of_models import counted_by_torch

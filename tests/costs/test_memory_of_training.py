@@ -3,8 +3,7 @@
 import pytest
 import torch
 
-from nmt_cli.costs.memory import activation_bytes_per_token, training_memory
-from nmt_cli.costs.parameters import count_parameters
+from nmt_cli.costs.parameters import activation_bytes_per_token, count_parameters, training_memory
 from nmt_cli.model.packing import pack
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.recipe.model_config import ModelConfig

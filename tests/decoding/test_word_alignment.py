@@ -10,9 +10,8 @@ from nmt_cli.corpus.normalization import Normalizer
 from nmt_cli.corpus.whitespace_tokenizer import CONTROL, WhitespaceTokenizer
 from nmt_cli.decoding import attention_to_source, search_starter
 from nmt_cli.decoding.answers import UnknownWords, WordAligner
-from nmt_cli.decoding.attended import Attended, most_attended
 from nmt_cli.decoding.attention_to_source import AttentionToSource, alignment_layer
-from nmt_cli.decoding.beams import Found, Hypothesis
+from nmt_cli.decoding.beams import Attended, Found, Hypothesis, most_attended
 from nmt_cli.decoding.over_long import Part
 from nmt_cli.decoding.search import Sentence
 from nmt_cli.decoding.teacher_forcing import SentencePair, teacher_forced

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from nmt_cli.costs.memory import activation_bytes_per_token
+from nmt_cli.costs.parameters import activation_bytes_per_token
 from nmt_cli.hardware import memory
 from nmt_cli.hardware.memory import default_max_tokens, largest_that_runs
 from nmt_cli.model.cpu_attention import MAX_KEYS

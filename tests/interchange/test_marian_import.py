@@ -13,7 +13,7 @@ from nmt_cli.decoding.rescorer import Rescorer
 from nmt_cli.errors import DamagedError, UserError
 from nmt_cli.interchange.files import TextFiles
 from nmt_cli.interchange.imported_model import Languages
-from nmt_cli.interchange.marian.archive import read_archive
+from nmt_cli.interchange.marian.files import read_archive
 from nmt_cli.interchange.marian.importer import import_marian
 from nmt_cli.model_directory import load_model
 from tests.interchange import import_command

@@ -6,11 +6,12 @@ import pytest
 from nmt_cli.metrics.parseval import (
     CorpusScore,
     Status,
+    UnreadableTreeError,
     count_crossing,
+    read_brackets,
     score_corpus,
     score_sentence,
 )
-from nmt_cli.metrics.parseval_brackets import UnreadableTreeError, read_brackets
 from nmt_cli.metrics.parseval_parameters import Parameters, default_parameters
 from tests.random_trees import deep_text
 from tests.work_done import lines_run

@@ -8,7 +8,7 @@ import pytest
 import sacrebleu
 
 from nmt_cli.metrics.bleu import bleu_scorer, chrf_scorer
-from nmt_cli.metrics.resampling import Resampling
+from nmt_cli.metrics.scorer import Resampling
 from nmt_cli.metrics.significance import memory_needed, paired_test
 from nmt_cli.metrics.ter import ter_scorer
 

@@ -2,7 +2,7 @@
 
 import torch
 
-from nmt_cli.optimization.adam import Adam
+from nmt_cli.optimization import Adam
 
 SETTINGS = {"lr": 0.01, "betas": (0.9, 0.98), "eps": 1e-9, "fused": True}
 

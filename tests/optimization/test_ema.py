@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from nmt_cli.errors import DamagedError
-from nmt_cli.optimization.ema import MovingAverage, decay_at
+from nmt_cli.optimization import MovingAverage, decay_at
 
 
 def new_model(seed=1):

@@ -1,6 +1,6 @@
 import pytest
 
-from nmt_cli.optimization.schedule import inverse_sqrt, learning_rate, peaked_inverse_sqrt
+from nmt_cli.optimization import inverse_sqrt, learning_rate, peaked_inverse_sqrt
 from nmt_cli.recipe.schema import TrainingConfig
 
 

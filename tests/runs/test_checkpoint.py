@@ -8,7 +8,7 @@ from nmt_cli.errors import OutputError, UserError
 from nmt_cli.file_names import TRAINING_STATE, WEIGHTS
 from nmt_cli.hardware.batch_cut import BatchCut
 from nmt_cli.model.transformer import Transformer
-from nmt_cli.optimization.adam import Adam
+from nmt_cli.optimization import Adam
 from nmt_cli.runs.checkpoint import TrainingState, load_newest, prune, save_checkpoint
 
 

@@ -13,7 +13,7 @@ from nmt_cli.checkpoints import list_checkpoints
 from nmt_cli.errors import UserError
 from nmt_cli.hardware.batch_cut import BatchCut
 from nmt_cli.hardware.ranks import ALONE, PeerLostError, Ranks
-from nmt_cli.optimization.ema import MovingAverage
+from nmt_cli.optimization import MovingAverage
 from nmt_cli.recipe.model_config import ModelConfig
 from nmt_cli.runs import saving
 from nmt_cli.runs.checkpoint import save_checkpoint

@@ -1,6 +1,6 @@
 import pytest
 
-from nmt_cli.metrics.parseval_lines import score_trees
+from nmt_cli.metrics.parseval import score_trees
 from nmt_cli.metrics.parseval_parameters import default_parameters
 from nmt_cli.trees.labels import NOT_COUNTED, PENN_TREEBANK, with_fitting_tags
 from tests.random_trees import tree_of

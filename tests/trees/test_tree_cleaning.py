@@ -1,6 +1,6 @@
 import pytest
 
-from nmt_cli.trees.cleaning import (
+from nmt_cli.trees.labels import (
     plain_label,
     with_root,
     without_functions,

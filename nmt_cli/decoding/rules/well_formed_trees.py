@@ -17,8 +17,7 @@ from nmt_cli.corpus.tokenizer import Tokenizer
 from nmt_cli.decoding.beams import Array
 from nmt_cli.decoding.rules.logits_rule import SlotStates
 from nmt_cli.decoding.tree_output import known_tags
-from nmt_cli.decoding.tree_pieces import TreePieces, tree_pieces
-from nmt_cli.decoding.tree_words import TreeWords
+from nmt_cli.decoding.tree_pieces import TreePieces, TreeWords, tree_pieces
 from nmt_cli.errors import UserError
 from nmt_cli.trees.labels import fits
 from nmt_cli.trees.linearization import Linearization, Symbol, Tag

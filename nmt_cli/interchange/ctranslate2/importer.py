@@ -28,9 +28,8 @@ from nmt_cli.interchange.ctranslate2.vocabularies import (
 from nmt_cli.interchange.files import NO_FILES, SIDES, Array, TextFiles, read_config
 from nmt_cli.interchange.imported_model import ImportedModel, tying, vocabulary_matrices
 from nmt_cli.interchange.options import refusing
-from nmt_cli.interchange.sentencepiece_files import read_sentencepiece
 from nmt_cli.interchange.tensors_taken import TensorsTaken
-from nmt_cli.interchange.vocabularies import NEVER, Vocabulary
+from nmt_cli.interchange.vocabularies import NEVER, Vocabulary, read_sentencepiece
 from nmt_cli.recipe.model_config import ModelConfig
 
 HEADS_OF_SPECS = {"": 8, "TransformerBase": 8, "TransformerBig": 16}  # before they were stored

@@ -7,9 +7,13 @@ from typing import Any, NamedTuple
 from nmt_cli.corpus.normalization import Side
 from nmt_cli.corpus.whitespace_tokenizer import CONTROL
 from nmt_cli.interchange.ctranslate2.folder import read_vocabulary
-from nmt_cli.interchange.sentencepiece_files import SENTENCEPIECE_FILES, sentencepiece_files
 from nmt_cli.interchange.tensors_taken import TensorsTaken
-from nmt_cli.interchange.vocabularies import Vocabulary, problems_of_pieces
+from nmt_cli.interchange.vocabularies import (
+    SENTENCEPIECE_FILES,
+    Vocabulary,
+    problems_of_pieces,
+    sentencepiece_files,
+)
 
 
 class Marks(NamedTuple):

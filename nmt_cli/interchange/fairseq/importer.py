@@ -14,9 +14,8 @@ from nmt_cli.interchange.fairseq.vocabularies import MARKS, Vocabularies, read_v
 from nmt_cli.interchange.files import NO_FILES, SIDES, TextFiles
 from nmt_cli.interchange.imported_model import ImportedModel, tying, vocabulary_matrices
 from nmt_cli.interchange.known_sinusoids import order_from_sines_first
-from nmt_cli.interchange.layers_taken import LayersTaken, dotted
 from nmt_cli.interchange.options import refusing
-from nmt_cli.interchange.tensors_taken import TensorsTaken
+from nmt_cli.interchange.tensors_taken import LayersTaken, TensorsTaken, dotted
 from nmt_cli.recipe.model_config import ModelConfig
 
 EMBEDDINGS = {side: f"{side}.embed_tokens.weight" for side in SIDES}

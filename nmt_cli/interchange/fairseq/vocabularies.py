@@ -9,8 +9,13 @@ from nmt_cli.corpus.whitespace_tokenizer import CONTROL
 from nmt_cli.errors import DamagedError, UserError
 from nmt_cli.file_contents import decoded, read_content
 from nmt_cli.interchange.files import TextFiles
-from nmt_cli.interchange.sentencepiece_files import read_named_models
-from nmt_cli.interchange.vocabularies import Vocabulary, joiner_of, marks_first, problems_of_pieces
+from nmt_cli.interchange.vocabularies import (
+    Vocabulary,
+    joiner_of,
+    marks_first,
+    problems_of_pieces,
+    read_named_models,
+)
 
 MARKS = ("<s>", "<pad>", "</s>", "<unk>")  # ids 0 to 3
 OVERWRITE = "#fairseq:overwrite"

@@ -32,11 +32,10 @@ from nmt_cli.interchange.huggingface.vocabularies import (
 )
 from nmt_cli.interchange.imported_model import ImportedModel, tying, vocabulary_matrices
 from nmt_cli.interchange.known_sinusoids import known_sinusoids, order_from_sines_first
-from nmt_cli.interchange.layers_taken import LayerNames, LayersTaken, dotted
 from nmt_cli.interchange.options import refusing
 from nmt_cli.interchange.pickled_tensors import read_pickled_tensors
-from nmt_cli.interchange.sentencepiece_files import PEGASUS_MODEL, read_sentencepiece
-from nmt_cli.interchange.tensors_taken import TensorsTaken
+from nmt_cli.interchange.tensors_taken import LayerNames, LayersTaken, TensorsTaken, dotted
+from nmt_cli.interchange.vocabularies import PEGASUS_MODEL, read_sentencepiece
 from nmt_cli.recipe.model_config import ModelConfig
 
 SHARED, OUTPUT, BIAS = "model.shared.weight", "lm_head.weight", "final_logits_bias"

@@ -8,8 +8,7 @@ from nmt_cli.corpus.mapped_sentencepiece import END, START, UNKNOWN, read_ids
 from nmt_cli.corpus.normalization import Side
 from nmt_cli.corpus.sentencepiece_tokenizer import load_processor
 from nmt_cli.interchange.files import read_config
-from nmt_cli.interchange.sentencepiece_files import PEGASUS_MODEL
-from nmt_cli.interchange.vocabularies import rename
+from nmt_cli.interchange.vocabularies import PEGASUS_MODEL, rename
 
 FILES: dict[Side, str] = {"source": "vocab.json", "target": "target_vocab.json"}
 # What Pegasus has behind <pad> and </s>, and before the other pieces of its SentencePiece model.

@@ -16,13 +16,18 @@ from nmt_cli.figures import counted
 from nmt_cli.interchange.files import NO_FILES, SIDES, Array, TextFiles
 from nmt_cli.interchange.imported_model import ImportedModel, tying, vocabulary_matrices
 from nmt_cli.interchange.known_sinusoids import order_from_sines_first
-from nmt_cli.interchange.layers_taken import AttentionNames, LayerNames, LayersTaken, Pair
-from nmt_cli.interchange.marian.archive import SETTINGS, read_archive
-from nmt_cli.interchange.marian.files import find_files
+from nmt_cli.interchange.marian.files import SETTINGS, find_files, read_archive
 from nmt_cli.interchange.marian.options import Configuration, read_configuration, read_settings
 from nmt_cli.interchange.marian.vocabularies import read_vocabularies
 from nmt_cli.interchange.options import refusing
-from nmt_cli.interchange.tensors_taken import NAMED, TensorsTaken
+from nmt_cli.interchange.tensors_taken import (
+    NAMED,
+    AttentionNames,
+    LayerNames,
+    LayersTaken,
+    Pair,
+    TensorsTaken,
+)
 from nmt_cli.interchange.vocabularies import NEVER, Vocabulary
 from nmt_cli.recipe.model_config import ModelConfig
 

@@ -15,8 +15,13 @@ from nmt_cli.corpus.sentencepiece_tokenizer import load_processor
 from nmt_cli.errors import DamagedError
 from nmt_cli.file_contents import decoded, read_content
 from nmt_cli.interchange.marian.files import SENTENCEPIECE, YAML, MarianFiles
-from nmt_cli.interchange.sentencepiece_files import read_models
-from nmt_cli.interchange.vocabularies import Vocabulary, marks_first, problems_of_pieces, rename
+from nmt_cli.interchange.vocabularies import (
+    Vocabulary,
+    marks_first,
+    problems_of_pieces,
+    read_models,
+    rename,
+)
 
 ENTRY = re.compile(r"""("(?:[^"\\]|\\.)*"|'(?:[^']|'')*'|[^"'].*?):\s+([0-9]{1,9})\s*""")
 ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.))")

@@ -9,14 +9,14 @@ from typing import Any
 
 from nmt_cli.interchange.files import NO_FILES, SIDES, TextFiles
 from nmt_cli.interchange.imported_model import ImportedModel
-from nmt_cli.interchange.layers_taken import LayerNames, dotted
 from nmt_cli.interchange.opennmt.checkpoint import read_checkpoint
 from nmt_cli.interchange.opennmt.model import Configuration, make_model
 from nmt_cli.interchange.opennmt.vocabularies import Tokens
 from nmt_cli.interchange.opennmt.weights import SINUSOIDS, Embeddings, Names, attention_names
 from nmt_cli.interchange.options import count, refusing, shown
 from nmt_cli.interchange.pickled_tensors import LARGEST_PICKLE
-from nmt_cli.interchange.sentencepiece_files import read_named_models
+from nmt_cli.interchange.tensors_taken import LayerNames, dotted
+from nmt_cli.interchange.vocabularies import read_named_models
 
 ACTIVATIONS = ("relu", "gelu")  # its silu multiplies by a second projection
 EPSILON = 1e-6  # of checkpoints that lack norm_eps

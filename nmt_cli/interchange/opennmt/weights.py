@@ -15,14 +15,14 @@ from nmt_cli.corpus.normalization import Side
 from nmt_cli.interchange.files import SIDES
 from nmt_cli.interchange.imported_model import tying, vocabulary_matrices
 from nmt_cli.interchange.known_sinusoids import known_sinusoids, order_from_sines_first
-from nmt_cli.interchange.layers_taken import (
+from nmt_cli.interchange.tensors_taken import (
     AttentionNames,
     LayerNames,
     LayersTaken,
     Pair,
+    TensorsTaken,
     dotted,
 )
-from nmt_cli.interchange.tensors_taken import TensorsTaken
 from nmt_cli.interchange.vocabularies import Vocabulary
 
 # The sinusoids by their names there, all from position 0.

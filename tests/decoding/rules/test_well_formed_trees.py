@@ -14,8 +14,7 @@ from nmt_cli.decoding.rules.logits_rule import SlotStates
 from nmt_cli.decoding.rules.well_formed_trees import WellFormedTrees
 from nmt_cli.decoding.search import Search, Sentence
 from nmt_cli.decoding.tree_output import known_tags, tree_of
-from nmt_cli.decoding.tree_pieces import TreePieces
-from nmt_cli.decoding.tree_words import TreeWords
+from nmt_cli.decoding.tree_pieces import TreePieces, TreeWords
 from nmt_cli.trees.labels import Labels
 from nmt_cli.trees.linearization import Tag
 from nmt_cli.trees.tree import Close, Open

@@ -1,8 +1,9 @@
-"""What messages propose: the known name that was misspelled, and the command to run."""
+"""What messages propose: near names, commands to run, where a missing file may be."""
 
+import glob
 import shlex
 from collections.abc import Callable, Iterable, Sequence
-from itertools import count
+from itertools import count, islice
 from pathlib import Path
 
 LONGEST_NAME = 40
@@ -96,3 +97,60 @@ def unused_name(path: Path) -> Path:
             break
         candidate = path.with_name(f"{path.stem}-{number}{path.suffix}")
     return candidate
+
+
+FOLDER = Path("data")  # the folder of all data, as the shipped recipes name it
+TREEBANK = "wsj"
+NAMES = ("wmt14-en-de", "wmt14-en-fr", TREEBANK)
+# Treebanks of shipped recipes that no command writes, and where they are.
+ELSEWHERE = {
+    FOLDER / "treebank/gum": "GUM is in https://github.com/amir-zeldes/gum, folder const/",
+    FOLDER / "treebank/wsj-sample": "NLTK distributes this sample of the Penn Treebank: "
+    "nltk.download('treebank'), folder combined/",
+}
+
+
+def data_get_hint(path: Path) -> str:
+    """Return "; nmt-cli data get NAME writes it" if ``path`` is in its missing folder.
+
+    For treebanks that no command writes, return where they are, otherwise "". Messages insert the
+    text before their full stop.
+    """
+    if (place := ELSEWHERE.get(path.parent)) is not None and not path.parent.exists():
+        return f"; {place}; write the trees one after the other into this file"
+    name = path.parent.name
+    if name not in NAMES or path.parent != FOLDER / name or path.parent.exists():
+        return ""
+    if name == TREEBANK:
+        return (
+            f"; nmt-cli data get {name} --treebank FOLDER writes it from your copy of the "
+            "Penn Treebank"
+        )
+    return f"; nmt-cli data get {name} writes it"
+
+
+MATCHES_SHOWN = 3
+MATCHES_LOOKED_AT = 1000  # a pattern may match a whole disk
+
+
+def missing_hint(path: Path) -> str:
+    """Return "; ..." with advice on the missing ``path``, or "" if there is none.
+
+    There is advice on ``~`` and ``*``, which only a shell expands, and on files of ``data get``.
+    Messages insert the text before their full stop.
+    """
+    text = str(path)
+    home = next((i for i, part in enumerate(path.parts) if part.startswith("~")), None)
+    if home is not None:
+        try:
+            return f"; ~ is not expanded, write {Path(*path.parts[home:]).expanduser()}"
+        except RuntimeError:  # ~user of a user who does not exist
+            return "; ~ is not expanded, write the whole path"
+    if "*" not in text:
+        return data_get_hint(path)
+    matches = sorted(islice(glob.iglob(text), MATCHES_LOOKED_AT))  # noqa: PTH207 - also absolute
+    if not matches:
+        return "; * is not expanded and nothing matches, write the name of each file"
+    named = ", ".join(matches[:MATCHES_SHOWN])
+    more = f" and {len(matches) - MATCHES_SHOWN:,} more" if len(matches) > MATCHES_SHOWN else ""
+    return f"; * is not expanded, write the name of each file: {named}{more}"
