@@ -1,0 +1,23 @@
+"""The Python interface: each name is loaded when it is first used, because torch takes seconds."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from nmt_cli.decoding.constraints import Constraints
+    from nmt_cli.decoding.request import Request
+    from nmt_cli.decoding.rescorer import Rescorer
+    from nmt_cli.decoding.sampling import Sampling
+    from nmt_cli.decoding.translator import Translator
+
+__all__ = ["Constraints", "Request", "Rescorer", "Sampling", "Translator"]
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"nmt_cli.decoding.{name.lower()}"), name)
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *__all__]

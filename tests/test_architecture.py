@@ -94,7 +94,7 @@ def imported_modules(path):
 def test_module_keeps_the_rules(path):
     text = path.read_text(encoding="utf-8")
     if path.name == "__init__.py":
-        assert text == "", "every __init__.py is empty"
+        assert text == "" or path.parent == PACKAGE, "only the package's own holds names"
         return
     assert text.count("\n") <= MAX_LINES
     unit = unit_of(path)
