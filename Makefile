@@ -8,7 +8,7 @@ INSTALLED := $(VENV)/.installed
 
 PEERS := build/benchmark-venv
 
-.PHONY: setup test test-all check lint types format quickstart benchmark smoke clean
+.PHONY: setup test test-all check lint types format quickstart benchmark site smoke clean
 
 setup: $(INSTALLED)
 
@@ -41,6 +41,11 @@ format: setup
 
 quickstart: setup
 	BIN=$(BIN) sh data/quickstart/quickstart.sh
+
+# The documentation as a web site, in build/site.
+site: setup
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt $(PIP_ARGS) --editable ".[docs]"
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 # See tests/benchmarks/README.md. ARGS="--quick" is a trial; ARGS="--only speed --shapes S" a part.
 benchmark: setup $(PEERS)/.installed

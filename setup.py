@@ -6,6 +6,7 @@ from setuptools import find_packages, setup
 
 CTRANSLATE2 = ["ctranslate2>=4.8,<5"]
 DATA = ["pooch>=1.8"]
+DOCS = ["mkdocs-material>=9.6,<10"]
 HUGGINGFACE = ["transformers>=5,<6"]
 PARSING = ["nltk>=3.8"]
 REPORT = ["matplotlib>=3.10"]
@@ -44,6 +45,7 @@ setup(
     extras_require={
         "ctranslate2": CTRANSLATE2,
         "data": DATA,
+        "docs": DOCS,
         "huggingface": HUGGINGFACE,
         "parsing": PARSING,
         "report": REPORT,

@@ -1,6 +1,7 @@
 """The names of fairseq, OpenNMT-py, Sockeye, Marian and CTranslate2 for things, and the names here.
 
-README shows this table, and a test compares the two. Messages propose names from it.
+docs/how-to/moving-from-other-toolkits.md shows this table, and a test compares the two. Messages
+propose names from it.
 """
 
 from collections.abc import Iterator
@@ -20,12 +21,12 @@ class Renamed(NamedTuple):
     sockeye: str = ""
     marian: str = ""
     note: str = ""  # what is different here
-    also: str = ""  # further names that people try, which README does not show
+    also: str = ""  # further names that people try, which the page does not show
     example: str = ""  # a value to propose if the user's has another unit or form
     ctranslate2: str = ""  # of its Python interface, which its programs also use
 
     def of_toolkits(self) -> tuple[str, ...]:
-        """Return the names of each toolkit, in the order of README's table."""
+        """Return the names of each toolkit, in the order of the page's table."""
         return self.fairseq, self.opennmt, self.sockeye, self.marian, self.ctranslate2
 
     def names(self) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""The example of back-translation in README runs line by line, here on a small text."""
+"""The example of back-translation in the documentation runs line by line, here on a small text."""
 
 import importlib
 import json
@@ -37,10 +37,9 @@ ON_CPU = ["--device", "cpu", "--threads", "1", "--precision", "fp32"]
 
 def parts_of_the_section():
     """Yield the name of a file, or "", and the lines of each indented block."""
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    section = text.split("## Back-translation\n")[1].split("\n## ")[0]
+    text = (ROOT / "docs/tutorials/back-translation.md").read_text(encoding="utf-8")
     named = ""
-    for paragraph in section.split("\n\n"):
+    for paragraph in text.split("\n\n"):
         lines = paragraph.strip("\n").split("\n")
         if all(line.startswith("    ") for line in lines):
             yield named, [line.removeprefix("    ") for line in lines]

@@ -11,13 +11,16 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
+from nmt_cli import errors
 from nmt_cli.cli import main
 from nmt_cli.decoding.translator import Translator
 from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.recipe.shipped import shipped_recipes
+from tests import reference_pages
 
 ROOT = Path(__file__).parents[1]
-DOCUMENTS = [ROOT / "README.md", ROOT / "recipes/README.md", ROOT / "data/README.md"]
+PAGES = sorted((ROOT / "docs").glob("**/*.md"))
+DOCUMENTS = [ROOT / "README.md", ROOT / "recipes/README.md", ROOT / "data/README.md", *PAGES]
 
 
 def documented_commands():
@@ -33,12 +36,12 @@ def documented_commands():
 def test_commands_parse(command):
     arguments = shlex.split(command, comments=True)
     group: click.Command = main
-    context = click.Context(main)
+    context = click.Context(main, **main.context_settings)
     while isinstance(group, click.Group):
         name, found, arguments = group.resolve_command(context, arguments)
         assert found is not None
         group = found
-    group.make_context(name, arguments)  # a usage error fails the test
+    group.make_context(name, arguments, parent=context)  # a usage error fails the test
 
 
 def test_some_commands_are_documented():
@@ -54,10 +57,10 @@ def test_every_recipe_is_documented():
 
 
 def test_the_files_of_the_walk_exist():
-    walk = (ROOT / "README.md").read_text(encoding="utf-8").split("step by step:")[1]
+    walk = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
     walk = walk.split("Modules import")[0]
     named = re.findall(r"`((?:\w+/)*\w+\.py)(?:: ([\w.]+))?", walk)
-    assert len(named) > 12
+    assert len(named) > 20
     for path, name in named:
         text = (ROOT / "nmt_cli" / path).read_text(encoding="utf-8")
         for part in name.split(".") if name else []:
@@ -73,7 +76,8 @@ def test_links_lead_somewhere():
 def test_documentation_points_to_no_python_source_for_the_keys_of_a_recipe():
     for document in DOCUMENTS:
         assert "recipe/schema.py" not in document.read_text(encoding="utf-8")
-    text = DOCUMENTS[0].read_text(encoding="utf-8")
+    page = ROOT / "docs/tutorials/your-own-text.md"
+    text = DOCUMENTS[0].read_text(encoding="utf-8") + page.read_text(encoding="utf-8")
     assert "nmt-cli recipes keys" in text
     assert re.search(r"nmt-cli recipes show \S+ --comments > mine.yaml", text)
     assert "# yaml-language-server: $schema=" in text
@@ -85,17 +89,18 @@ def test_the_examples_in_python_run(monkeypatch, capsys):
     monkeypatch.setattr(
         Translator, "load", lambda _, **options: load(path, device="cpu", **options)
     )
-    section = DOCUMENTS[0].read_text(encoding="utf-8").split("## From Python")[1].split("\n## ")[0]
-    blocks = re.findall(r"(?:^    .*\n|^\n(?=    ))+", section, re.M)
-    assert len(blocks) == 3
+    page = (ROOT / "docs/reference/python.md").read_text(encoding="utf-8")
+    readme = DOCUMENTS[0].read_text(encoding="utf-8").split("## From Python")[1].split("\n## ")[0]
+    blocks = re.findall(r"(?:^    .*\n|^\n(?=    ))+", f"{page}\n{readme}", re.M)
+    assert len(blocks) == 4
     names: dict[str, object] = {}
     for block in blocks:
         exec(textwrap.dedent(block), names)
-    assert len(capsys.readouterr().out.splitlines()) == 3
+    assert len(capsys.readouterr().out.splitlines()) == 4
 
 
 def documented_recipes():
-    text = DOCUMENTS[0].read_text(encoding="utf-8")
+    text = "\n".join(each.read_text(encoding="utf-8") for each in [DOCUMENTS[0], *PAGES])
     blocks = re.findall(r"(?:^    .*\n|^\n(?=    ))+", text, re.M)
     texts = [textwrap.dedent(block).lstrip() for block in blocks]
     return [text for text in texts if re.match("extends:|description:", text)]
@@ -144,3 +149,23 @@ def test_an_inherited_test_text_is_named_with_its_recipe(command, tmp_path, monk
 
 def test_there_are_documented_recipes():
     assert len(documented_recipes()) >= 6
+
+
+@pytest.mark.parametrize("name", reference_pages.PAGES)
+def test_reference_pages_show_the_program_as_it_is(name):
+    page = (ROOT / "docs/reference" / name).read_text(encoding="utf-8")
+    assert page == reference_pages.PAGES[name](), "run: python -m tests.reference_pages"
+
+
+def test_every_exit_status_is_documented():
+    page = (ROOT / "docs/reference/exit-statuses.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| ([\d, ]+) \|", page, re.M)
+    documented = {int(status) for row in rows for status in row.split(",")}
+    statuses = {value for name, value in vars(errors).items() if name.startswith("STATUS_")}
+    assert {0, 1, 2, *statuses} <= documented
+
+
+def test_the_site_has_every_page():
+    site = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
+    listed = re.findall(r"[\w/-]+\.md", str(site["nav"]))
+    assert sorted(ROOT / "docs" / path for path in listed) == PAGES

@@ -112,7 +112,9 @@ devices_option = click.option(
     help="GPUs, or processes on a CPU, of this machine.  [default: all GPUs, or one process]",
 )
 init_from_option = click.option(
-    "--init-from", type=PATH, help="Start from the weights of this model; see README."
+    "--init-from",
+    type=PATH,
+    help="Start from the weights of this model; see docs/tutorials/fine-tuning.md.",
 )
 max_time_option = click.option(
     "--max-time",

@@ -22,7 +22,9 @@ from nmt_cli.metrics.scorer import NUM_SAMPLES, SEED
     help="bleu is BLEU and chrF of text; parseval compares trees.",
 )
 @click.option(
-    "--parameters", type=PATH, help="Rules of parseval in EVALB's format.  [default: see README]"
+    "--parameters",
+    type=PATH,
+    help="Rules of parseval in EVALB's format.  [default: see docs/how-to/compare-scores.md]",
 )
 @click.option(
     "--tokenize",
