@@ -13,6 +13,7 @@ import click
 from nmt_cli import logs
 from nmt_cli.atomic_files import is_failed_write
 from nmt_cli.command_line import (
+    completion,
     data,
     experiments,
     interchange,
@@ -116,5 +117,6 @@ for command in (
     recipes.inspect,
     data.data,
     data.doctor,
+    completion.completion,
 ):
     main.add_command(command)

@@ -1,4 +1,4 @@
-"""Writes the pages of docs/reference/ that are made from the program.
+"""Writes what is made from the program: pages of docs/reference/, the keys that shells complete.
 
 python -m tests.reference_pages
 """
@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from nmt_cli.cli import main
 from nmt_cli.recipe.documentation import described_keys
 
-FOLDER = Path(__file__).parents[1] / "docs/reference"
+ROOT = Path(__file__).parents[1]
 WIDTH = 100
 
 
@@ -61,8 +61,19 @@ def _code(default: str | None) -> str:
     return "" if default is None else f"`{default}`"
 
 
-PAGES = {"recipe-keys.md": recipe_keys, "commands.md": commands}
+def completed_keys() -> str:
+    """Return the module with the keys that shells complete: the schema needs pydantic."""
+    names = "".join(f'    "{key.name}",\n' for key in described_keys() if key.allowed)
+    text = "The keys of a recipe that shells complete, made by: python -m tests.reference_pages"
+    return f'"""{text}"""\n\nKEYS = (\n{names})\n'
+
+
+PAGES = {
+    "docs/reference/recipe-keys.md": recipe_keys,
+    "docs/reference/commands.md": commands,
+    "nmt_cli/command_line/recipe_keys.py": completed_keys,
+}
 
 if __name__ == "__main__":
     for name, page in PAGES.items():
-        (FOLDER / name).write_text(page(), encoding="utf-8")
+        (ROOT / name).write_text(page(), encoding="utf-8")

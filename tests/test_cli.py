@@ -59,6 +59,7 @@ OPTIONS = {
     | {"--force", "--quiet"},
     "report": {"--output", "--force", "--quiet"},
     "doctor": {"--format"},
+    "completion": set(),
     "inspect": RECIPE_OPTIONS
     | {"--vocabulary-size", "--lengths", "--max-tokens-per-device", "--target-tokens-per-second"}
     | {"--format"},

@@ -5,6 +5,7 @@ from typing import Any
 import click
 
 from nmt_cli import logs
+from nmt_cli.command_line import completion
 from nmt_cli.command_line.options import (
     PATH,
     allow_change_option,
@@ -33,7 +34,7 @@ STAGE = click.Choice(STAGE_NAMES)
 
 
 @cli_command()
-@click.argument("recipe")
+@click.argument("recipe", shell_complete=completion.recipes)
 @overrides_option
 @click.option("--until", type=STAGE, default="report", show_default=True, help="The last stage.")
 @click.option(
@@ -72,7 +73,9 @@ def run(recipe: str, quiet: bool, resume: bool, **options: Any) -> None:
 
 
 @cli_command()
-@click.argument("recipes", metavar="RECIPE...", nargs=-1, required=True)
+@click.argument(
+    "recipes", metavar="RECIPE...", nargs=-1, required=True, shell_complete=completion.recipes
+)
 @overrides_option
 @click.option(
     "--seeds",

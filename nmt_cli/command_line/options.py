@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from nmt_cli.command_line import completion
 from nmt_cli.command_line.usage import HelpfulCommand, HelpfulGroup
 from nmt_cli.figures import parse_duration
 from nmt_cli.hardware.choices import AUTO
@@ -34,6 +35,7 @@ overrides_option = click.option(
     "overrides",
     multiple=True,
     metavar="SECTION.KEY=VALUE",
+    shell_complete=completion.keys,
     help="Change a key of the recipe, such as training.max_steps=100; may be repeated.",
 )
 ensemble_option = click.option(

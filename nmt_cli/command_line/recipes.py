@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from nmt_cli import logs
+from nmt_cli.command_line import completion
 from nmt_cli.command_line.options import (
     cli_command,
     cli_group,
@@ -32,7 +33,7 @@ def list_recipes() -> None:
 
 
 @recipes.command()
-@click.argument("recipe")
+@click.argument("recipe", shell_complete=completion.recipes)
 @overrides_option
 @click.option("--comments", is_flag=True, help="Explain each key: meaning, range and default.")
 def show(recipe: str, overrides: tuple[str, ...], comments: bool) -> None:
@@ -60,7 +61,7 @@ def schema() -> None:
 
 
 @recipes.command()
-@click.argument("recipe")
+@click.argument("recipe", shell_complete=completion.recipes)
 @overrides_option
 def check(recipe: str, overrides: tuple[str, ...]) -> None:
     """Check RECIPE, the files it names and the folders that commands would write."""
@@ -83,7 +84,9 @@ def parse_lengths(text: str) -> tuple[int, int]:
 
 
 @cli_command()
-@click.argument("recipe_or_model", metavar="RECIPE|MODEL")
+@click.argument(
+    "recipe_or_model", metavar="RECIPE|MODEL", shell_complete=completion.recipes_and_runs
+)
 @overrides_option
 @click.option(
     "--vocabulary-size",

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from nmt_cli import logs
+from nmt_cli.command_line import completion
 from nmt_cli.command_line.options import (
     PATH,
     cli_command,
@@ -21,7 +22,7 @@ from nmt_cli.command_line.options import (
 
 
 @cli_command()
-@click.argument("model", type=PATH)
+@click.argument("model", type=PATH, shell_complete=completion.runs)
 @click.argument("source", type=PATH)
 @click.argument("target", type=PATH)
 @ensemble_option

@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from nmt_cli import logs
+from nmt_cli.command_line import completion
 from nmt_cli.command_line.options import (
     PATH,
     allow_change_option,
@@ -29,7 +30,7 @@ from nmt_cli.command_line.options import (
 
 
 @cli_command()
-@click.argument("recipe")
+@click.argument("recipe", shell_complete=completion.recipes)
 @overrides_option
 @click.option(
     "--prepared", type=PATH, help="Directory to write.  [default: prepared/NAME of the recipe]"
@@ -53,7 +54,7 @@ def preprocess(
 
 
 @cli_command()
-@click.argument("recipe")
+@click.argument("recipe", shell_complete=completion.recipes)
 @overrides_option
 @click.option("--prepared", type=PATH, help="What preprocess wrote.  [default: prepared/NAME]")
 @run_dir_option
@@ -91,7 +92,7 @@ def train(recipe: str, quiet: bool, **options: Any) -> None:
 
 
 @cli_command("average-checkpoints")
-@click.argument("run", type=PATH)
+@click.argument("run", type=PATH, shell_complete=completion.runs)
 @click.option(
     "--last", type=click.IntRange(min=1), help="How many.  [default: the recipe's keep_for_average]"
 )
@@ -123,7 +124,9 @@ def average_checkpoints(run: Path, quiet: bool, **options: Any) -> None:
 
 
 @cli_command()
-@click.argument("runs", metavar="RUN...", type=PATH, nargs=-1, required=True)
+@click.argument(
+    "runs", metavar="RUN...", type=PATH, nargs=-1, required=True, shell_complete=completion.runs
+)
 @click.option(
     "--output",
     type=PATH,

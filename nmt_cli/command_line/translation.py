@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from nmt_cli import logs
+from nmt_cli.command_line import completion
 from nmt_cli.command_line.options import (
     PATH,
     cli_command,
@@ -26,7 +27,7 @@ from nmt_cli.figures import parse_number_list
 
 
 @cli_command()
-@click.argument("model", type=PATH)
+@click.argument("model", type=PATH, shell_complete=completion.runs)
 @ensemble_option
 @click.option(
     "--input", "input_path", type=PATH, help="Text to translate; - is stdin.  [default: -]"
@@ -140,7 +141,7 @@ def translate(model: Path, quiet: bool, **options: Any) -> None:
 
 
 @cli_command()
-@click.argument("model", type=PATH)
+@click.argument("model", type=PATH, shell_complete=completion.runs)
 @click.argument("source")
 @click.argument("target", required=False)
 @click.option(

@@ -8,8 +8,6 @@ from difflib import get_close_matches
 from importlib import resources
 from pathlib import Path
 
-from nmt_cli.recipe.messages import shown
-
 PACKAGE_OF_SHIPPED = "nmt_cli.shipped_recipes"
 FOLDER_IN_CHECKOUT = Path(__file__).parents[2] / "recipes"
 SUFFIX = ".yaml"
@@ -51,6 +49,8 @@ def meant_by(name: str) -> str:
 
     If none is near, the message names all shipped recipes and how to name a file.
     """
+    from nmt_cli.recipe.messages import shown  # needs pydantic, which shells that complete do not
+
     names = shipped_recipes()
     folder = name.rstrip("/")
     if folder in _folders(names):

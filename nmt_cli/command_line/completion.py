@@ -1,0 +1,55 @@
+"""What shells complete: recipes, runs and keys; and the scripts that make shells do so."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import click
+from click.shell_completion import CompletionItem, get_completion_class
+
+from nmt_cli.command_line.recipe_keys import KEYS
+from nmt_cli.command_line.usage import HelpfulCommand
+from nmt_cli.recipe.shipped import shipped_recipes
+
+VARIABLE = "_NMT_CLI_COMPLETE"  # click's name for it, made of the program's
+
+
+def recipes(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Return the shipped recipes, and let the shell complete files."""
+    return _with_files([*shipped_recipes()], incomplete)
+
+
+def runs(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Return the run directories in runs/, and let the shell complete files."""
+    return _with_files(map(str, sorted(Path("runs").glob("*/"))), incomplete)
+
+
+def recipes_and_runs(
+    context: click.Context, parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Return the shipped recipes and the runs, and let the shell complete files."""
+    return [*recipes(context, parameter, incomplete), *runs(context, parameter, incomplete)[1:]]
+
+
+def keys(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Return the keys of a recipe, as --set takes them."""
+    return [CompletionItem(f"{key}=") for key in KEYS if key.startswith(incomplete)]
+
+
+def _with_files(names: Iterable[str], incomplete: str) -> list[CompletionItem]:
+    found = [CompletionItem(name) for name in names if name.startswith(incomplete)]
+    return [CompletionItem(incomplete, type="file"), *found]
+
+
+@click.command(cls=HelpfulCommand)
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.pass_context
+def completion(context: click.Context, shell: str) -> None:
+    """Print a script that makes SHELL complete commands, options, recipes, keys and runs.
+
+    bash, in ~/.bashrc: eval "$(nmt-cli completion bash)"; zsh, in ~/.zshrc: eval "$(nmt-cli
+    completion zsh)"; fish: nmt-cli completion fish > ~/.config/fish/completions/nmt-cli.fish
+    """
+    program = context.find_root()
+    script = get_completion_class(shell)
+    assert script is not None
+    click.echo(script(program.command, {}, "nmt-cli", VARIABLE).source())
