@@ -6,11 +6,12 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
+from nmt_cli import logs
 from nmt_cli.errors import DamagedError, OutputError, UserError
 from nmt_cli.file_names import MANIFEST
 from nmt_cli.formats import check_version, written_version
@@ -18,6 +19,7 @@ from nmt_cli.output_streams import is_stream, open_stream
 from nmt_cli.temporary_names import remove, temporary_path
 
 HASHED_AT_ONCE = 1 << 20  # bytes
+LEAST_MIB_SHOWN = 1 << 10  # less takes about a second
 SEAL = "manifest_sha256"
 SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 # Errors of writes that are not the program's fault, and what the user can do about each.
@@ -190,20 +192,27 @@ def verify(directory: Path, unneeded: str | None = None) -> dict[str, Any]:
     or a file is missing or damaged, NewerFormatError if a newer version wrote it.
     """
     manifest = read_manifest(directory)
-    for name, expected in manifest["files"].items():
-        if name == unneeded:
-            continue
-        path = directory / name
-        if path.is_symlink() or not path.is_file():
-            raise DamagedError(f"{path} is missing or not a plain file.")
-        if path.stat().st_size != expected["bytes"]:
-            raise DamagedError(
-                f"{path} has {path.stat().st_size:,} bytes, "
-                f"{MANIFEST} says {expected['bytes']:,}; it is damaged."
-            )
-        if sha256(path) != expected["sha256"]:
-            raise DamagedError(f"{path} has changed since it was written; it is damaged.")
+    files = {name: facts for name, facts in manifest["files"].items() if name != unneeded}
+    total = sum(facts["bytes"] for facts in files.values()) // HASHED_AT_ONCE
+    with logs.progress(
+        f"Checking {directory}", "MiB", total, hidden=total < LEAST_MIB_SHOWN
+    ) as counter:
+        for name, expected in files.items():
+            _verify_file(directory / name, expected, counter)
     return manifest
+
+
+def _verify_file(path: Path, expected: Mapping[str, Any], counter: logs.ProgressBar) -> None:
+    """Compare a file with what the manifest has of it; raise DamagedError if it differs."""
+    if path.is_symlink() or not path.is_file():
+        raise DamagedError(f"{path} is missing or not a plain file.")
+    if path.stat().st_size != expected["bytes"]:
+        raise DamagedError(
+            f"{path} has {path.stat().st_size:,} bytes, "
+            f"{MANIFEST} says {expected['bytes']:,}; it is damaged."
+        )
+    if sha256(path, counter.advance) != expected["sha256"]:
+        raise DamagedError(f"{path} has changed since it was written; it is damaged.")
 
 
 def remove_directory(directory: Path) -> None:
@@ -212,12 +221,13 @@ def remove_directory(directory: Path) -> None:
         _remove_for_good(directory, directory)
 
 
-def sha256(path: Path) -> str:
-    """Return the hexadecimal sha256 of the file's bytes."""
+def sha256(path: Path, advance: Callable[[], None] = lambda: None) -> str:
+    """Return the hexadecimal sha256 of the file's bytes; ``advance`` is called for each MiB."""
     digest = hashlib.sha256()
     with path.open("rb") as stream:
         while chunk := stream.read(HASHED_AT_ONCE):
             digest.update(chunk)
+            advance()
     return digest.hexdigest()
 
 

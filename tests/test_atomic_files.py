@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nmt_cli import atomic_files
+from nmt_cli import atomic_files, logs
 from nmt_cli.atomic_files import (
     directory_appearing_whole,
     file_appearing_whole,
@@ -341,3 +341,15 @@ def test_the_advice_fits_the_failure_of_the_disk(tmp_path):
 def test_failed_writes_are_distinguished_from_other_failures(number):
     assert atomic_files.is_failed_write(OSError(number, "x"))
     assert not atomic_files.is_failed_write(OSError(errno.EACCES, "x"))
+
+
+def test_checking_large_directories_shows_its_progress(tmp_path, monkeypatch, capfd):
+    with directory_appearing_whole(tmp_path / "large") as partial:
+        (partial.path / "a").write_bytes(bytes(3 << 20))
+    logs.configure(quiet=False)
+    monkeypatch.setattr(logs, "SECONDS_BETWEEN_PLAIN_REPORTS", 0.0)
+    verify(tmp_path / "large")
+    assert capfd.readouterr().err == ""  # it takes no time
+    monkeypatch.setattr(atomic_files, "LEAST_MIB_SHOWN", 3)
+    verify(tmp_path / "large")
+    assert f"Checking {tmp_path / 'large'}: 3 of 3 MiB, " in capfd.readouterr().err

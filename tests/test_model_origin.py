@@ -239,7 +239,7 @@ def test_what_contradicts_the_model_is_refused_in_one_line(folder, override, mes
 def test_a_model_that_parses_is_trained_on_trees_only(folder):
     theirs = Path(__file__).parent / "formats/format_3/treebank/run/average"
     message = (
-        f"--set: model.from: {theirs} parses, which only trees can train further; give "
+        f"--set: model.from: {theirs} is a parser, and parsers are trained on trees; give "
         "data.treebank, or name another model"
     )
     with pytest.raises(RecipeError, match=f"^{re.escape(message)}[^\n]*$"):

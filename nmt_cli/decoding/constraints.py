@@ -13,7 +13,7 @@ class Constraints(NamedTuple):
 
     min_length: int = 0
     max_length: int | None = None
-    no_repeat_ngram: int | None = None  # no so many pieces in a row occur twice
+    no_repeat_ngram: int | None = None  # no sequence of so many pieces occurs twice
     prefix: TextOrPieces = ""  # what outputs begin with
     required: Sequence[TextOrPieces] = ()
     banned: Sequence[TextOrPieces] = ()

@@ -19,8 +19,9 @@ from nmt_cli.decoding.translation import LinesFailedError, Translation
 class SubmittedLine:
     """A line, the future of its translation, and what was found for it so far."""
 
-    def __init__(self, request: Request) -> None:
-        self.request = request
+    def __init__(self, request: Request, deadline: float | None = None) -> None:
+        """``deadline`` is a time of the monotonic clock."""
+        self.request, self.deadline = request, deadline
         self.future: Future[Translation] = Future()
         self.job = Job()
         self.sentences: list[Sentence] = []

@@ -16,7 +16,7 @@ from nmt_cli.model.transformer import Transformer
 
 
 class SearchStarter:
-    """Starts searches with the same models and settings, of which a new one ends the one before."""
+    """Starts searches with the same models and settings; a new search ends the previous one."""
 
     def __init__(
         self, models: Sequence[Transformer], settings: SearchSettings, *, cuda_graphs: bool

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import atexit
+import queue
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -14,6 +16,7 @@ from nmt_cli.decoding.line_engine import LineEngine, SubmittedLine
 from nmt_cli.decoding.request import Request, numbered
 from nmt_cli.decoding.translation import Translation
 
+TOO_LATE = "its timeout passed before its translation began"
 IDLE_SECONDS = 5.0  # then the thread ends, so that it does not keep the model in memory for ever
 
 
@@ -44,17 +47,24 @@ class Service:
         self._is_closed = self._is_stopped = False
 
     def submit(
-        self, line: str | Request, open_engine: Callable[[], LineEngine]
+        self,
+        line: str | Request,
+        open_engine: Callable[[], LineEngine],
+        most_waiting: int | None,
+        timeout: float | None,
     ) -> Future[Translation]:
-        """Return the future of the translation of ``line``.
+        """Return the future of the translation of ``line``; see ``Translator.submit``.
 
-        ``open_engine`` makes the engine of a new thread. Raises RuntimeError after ``close``.
+        ``open_engine`` makes the engine of a new thread.
         """
+        deadline = None if timeout is None else time.monotonic() + timeout
         with self._changed:
             if self._is_closed:
                 raise RuntimeError("a line was submitted to a translator that is closed")
+            if most_waiting is not None and len(self._waiting) >= most_waiting:
+                raise queue.Full(f"{len(self._waiting):,} lines wait to be translated")
             (request,) = numbered([line], first=next(self._numbers))
-            submitted = SubmittedLine(request)
+            submitted = SubmittedLine(request, deadline)
             if not self._has_thread():
                 self._start(open_engine)
             self._waiting.append(submitted)
@@ -149,13 +159,21 @@ class Service:
 
     def _take(self) -> SubmittedLine | None:
         """Return the next line that was not cancelled; None if there is none, or a pause is due."""
-        with self._changed:
-            while self._waiting and self._next_pause() is None:
-                line = self._waiting.popleft()
-                self._num_taken += 1
-                if line.future.set_running_or_notify_cancel():
-                    return line
-        return None
+        late: list[SubmittedLine] = []
+        try:
+            with self._changed:
+                while self._waiting and self._next_pause() is None:
+                    line = self._waiting.popleft()
+                    self._num_taken += 1
+                    if not line.future.set_running_or_notify_cancel():
+                        continue
+                    if line.deadline is None or time.monotonic() < line.deadline:
+                        return line
+                    late.append(line)
+            return None
+        finally:
+            for line in late:  # callbacks of futures run without the lock
+                line.future.set_result(Translation(error=TOO_LATE))
 
     def _next_pause(self) -> Pause | None:
         """Return the pause whose turn is before that of the lines that wait, if there is one."""

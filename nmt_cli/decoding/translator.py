@@ -276,19 +276,21 @@ class Translator:
             raise LinesFailedError(failure.first, failure.last, finished) from failure.__cause__
         return finished
 
-    def submit(self, line: str | Request) -> Future[Translation]:
+    def submit(
+        self, line: str | Request, *, most_waiting: int | None = None, timeout: float | None = None
+    ) -> Future[Translation]:
         """Return the future of the translation of ``line``, for services and notebooks.
 
         A thread of the translator translates the lines of all callers in one search, which a line
         joins as soon as there is room, and leaves when it is done. A line that cannot be translated
         gets a translation with an ``error``; a bug becomes the exception of the future. A line that
-        waits for room may be cancelled. Any number of lines may wait: who submits has to limit it.
+        waits for room may be cancelled, and after ``timeout`` seconds of waiting it gets an error.
         Lines are numbered in the order in which they are submitted, which decides what is sampled.
         Callbacks of futures run in that thread, so they should be short.
 
-        Raises RuntimeError after ``close``.
+        Raises queue.Full if ``most_waiting`` lines wait, and RuntimeError after ``close``.
         """
-        return self._service.submit(line, self._open_engine)
+        return self._service.submit(line, self._open_engine, most_waiting, timeout)
 
     def close(self, *, cancel_futures: bool = False) -> None:
         """End ``submit``: wait for the submitted lines, or cancel those that wait for room.

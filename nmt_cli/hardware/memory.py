@@ -3,7 +3,8 @@
 import ctypes
 import os
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import torch
 
@@ -17,13 +18,28 @@ MAX_TOKENS_ON_CPU = 8_192  # larger products are not faster
 SHARE_OF_CPU_MEMORY = 1 / 3  # of what the weights leave
 SHARE_OF_GPU_MEMORY = 0.8
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # malloc.h
-# The types that is_out_of_memory distinguishes; a RuntimeError may have another cause.
-MEMORY_ERRORS = (RuntimeError, MemoryError)
 KEPT_BLOCKS = (1 << 30, 1 << 25)  # bytes; older glibc refuses more than the second
 
 
 class FullMemoryError(RuntimeError):
-    """A rank had no memory left for its share of a batch; all ranks raise it for that batch."""
+    """The memory of this process was full; with ``on_all_ranks``, every rank raises it too."""
+
+    def __init__(self, *, on_all_ranks: bool = False) -> None:
+        super().__init__("out of memory")
+        self.on_all_ranks = on_all_ranks
+
+
+@contextmanager
+def noticing_full_memory() -> Iterator[None]:
+    """Raise FullMemoryError where this block finds no memory left; other errors pass."""
+    try:
+        yield
+    except FullMemoryError:
+        raise
+    except (RuntimeError, MemoryError) as error:  # a RuntimeError may have another cause
+        if is_out_of_memory(error):
+            raise FullMemoryError from error
+        raise
 
 
 def keep_freed_memory() -> None:
@@ -87,10 +103,9 @@ def largest_that_runs(max_tokens: int, least: int, attempt: Callable[[int], None
 
 def _runs(attempt: Callable[[int], None], max_tokens: int) -> bool:
     try:
-        attempt(max_tokens)
-    except MEMORY_ERRORS as error:
-        if not is_out_of_memory(error):
-            raise
+        with noticing_full_memory():
+            attempt(max_tokens)
+    except FullMemoryError:
         return False
     return True
 

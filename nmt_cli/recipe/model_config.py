@@ -122,13 +122,14 @@ class ModelConfig(PaperModel):
     )
     source_eos: Flag = Field(default=True, description="Source sentences end with </s>.")
     decoder_num_layers: Annotated[Count, Field(ge=1, le=1000)] | None = Field(
-        default=None, description="Layers of the decoder if it has not num_layers."
+        default=None, description="Layers of the decoder; null stands for num_layers."
     )
     decoder_d_ff: Annotated[Count, Field(ge=1, le=1_048_576)] | None = Field(
-        default=None, description="Width inside the decoder's feed-forward layers if not d_ff."
+        default=None,
+        description="Width inside the decoder's feed-forward layers; null stands for d_ff.",
     )
     decoder_num_heads: Annotated[Count, Field(ge=1, le=4096)] | None = Field(
-        default=None, description="Heads of the decoder's attention if it has not num_heads."
+        default=None, description="Heads of the decoder's attention; null stands for num_heads."
     )
 
     source_vocabulary_size: Annotated[Count, Field(ge=4, le=10_000_000)] | None = Field(

@@ -145,7 +145,7 @@ def _decided_by(folder: Path, content: Any, *, has_trees: bool) -> dict[KeyPath,
         ) from None
     if content.get("trees") is not None and not has_trees:
         raise _NoModelError(
-            f"{folder} parses, which only trees can train further; give {dotted(TREEBANK)}, or "
+            f"{folder} is a parser, and parsers are trained on trees; give {dotted(TREEBANK)}, or "
             "name another model"
         )
     theirs.pop("vocabulary_size", None)

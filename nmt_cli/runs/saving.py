@@ -14,10 +14,9 @@ from nmt_cli.corpus.binarized import PreparedCorpus
 from nmt_cli.errors import OutputError, UserError
 from nmt_cli.hardware.machine import Machine
 from nmt_cli.hardware.memory import (
-    MEMORY_ERRORS,
     FullMemoryError,
     give_up_memory_of,
-    is_out_of_memory,
+    noticing_full_memory,
 )
 from nmt_cli.hardware.ranks import PeerLostError
 from nmt_cli.recipe.reader import section_hash
@@ -122,19 +121,18 @@ class Saver:
         while it updated the weights. Raises UserError after a full memory.
         """
         try:
-            yield
+            with noticing_full_memory():
+                yield
         except PeerLostError:
             self._save_for_safety()
             raise
-        except MEMORY_ERRORS as error:
-            if not is_out_of_memory(error):
-                raise
+        except FullMemoryError as error:
             self._state.model.zero_grad(set_to_none=True)
             give_up_memory_of(error)  # saving needs some
             self._save_for_safety()
             step = self._last.step
             kept = f"step {step:,} is saved in {self._run_dir}" if step else "nothing is saved yet"
-            if not (self._machine.ranks.is_main or isinstance(error, FullMemoryError)):
+            if not (self._machine.ranks.is_main or error.on_all_ranks):
                 kept = f"{self._run_dir} keeps its checkpoints"  # others may have saved later
             raise UserError(
                 f"out of memory {where}; {kept}. Free memory that other programs hold, or take "
@@ -146,10 +144,9 @@ class Saver:
         if step <= self._last.step or not self._state.optimizer.has_completed(step):
             return
         try:
-            self.save("safety")
-        except MEMORY_ERRORS as error:
-            if not is_out_of_memory(error):
-                raise
+            with noticing_full_memory():
+                self.save("safety")
+        except FullMemoryError:
             logs.warning(f"memory was too full to save step {step:,}.")
 
     def _facts(self, kind: CheckpointKind) -> dict[str, Any]:

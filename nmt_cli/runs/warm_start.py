@@ -19,7 +19,7 @@ from nmt_cli.model_directory import LoadedModel, load_model
 from nmt_cli.recipe.changes import as_written
 from nmt_cli.recipe.model_config import ModelConfig
 
-# Their rows are pieces; under these names whether they are one matrix, two or three.
+# Weights with one row for each piece. Tied matrices are stored under each of these names.
 SOURCE_MATRIX = "source_embedding.weight"
 OF_PIECES = (SOURCE_MATRIX, "target_embedding.weight", "output_weight", "output_bias")
 LEAST_TIED_LAST = ("all", "decoder", "none")

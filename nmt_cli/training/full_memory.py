@@ -1,7 +1,6 @@
 """Full memory: a probe before training, and smaller micro-batches if memory is full later."""
 
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -15,11 +14,10 @@ from nmt_cli.errors import UserError
 from nmt_cli.hardware.batch_cut import BatchCut, limit_as_before, report_other_limit
 from nmt_cli.hardware.machine import Machine
 from nmt_cli.hardware.memory import (
-    MEMORY_ERRORS,
     FullMemoryError,
     give_up_memory_of,
-    is_out_of_memory,
     largest_that_runs,
+    noticing_full_memory,
 )
 from nmt_cli.hardware.ranks import ALONE, Ranks
 from nmt_cli.recipe.schema import Recipe, TrainingConfig
@@ -92,7 +90,7 @@ def try_micro_batch(
 ) -> None:
     """Compute and discard the gradient of a micro-batch, beside what later steps allocate.
 
-    Raises one of MEMORY_ERRORS if it does not fit.
+    Raises an error of a full memory if it does not fit.
     """
     state.model.train()
     room = room_to_leave(state, machine)
@@ -146,18 +144,19 @@ def computed_within_memory(
     compute: Callable[[Batch], Result],
     *,
     multiple_of: int = 1,
-    is_shared: Callable[[Exception], bool] = is_out_of_memory,
+    is_shared: Callable[[FullMemoryError], bool] = lambda error: True,
 ) -> Computed[Result]:
     """Return ``compute(batch)``; while memory is full, cut the batch into smaller micro-batches.
 
     The batch is cut only if ``is_shared(error)``: then every rank that computes this batch has
-    failed in the same way and cuts it too. Raises the last error if single pairs do not fit either.
+    failed in the same way and cuts it too. Raises FullMemoryError if a single pair does not fit.
     """
     max_tokens = None
     while True:
         try:
-            return Computed(compute(batch), batch, max_tokens)
-        except MEMORY_ERRORS as error:
+            with noticing_full_memory():
+                return Computed(compute(batch), batch, max_tokens)
+        except FullMemoryError as error:
             if not is_shared(error) or batch.largest_side <= batch.longest:
                 raise
             give_up_memory_of(error)
@@ -179,7 +178,7 @@ def gradient_within_memory(
         batch,
         compute,
         multiple_of=cut.multiple_of,
-        is_shared=partial(_is_shared, ranks=ranks),
+        is_shared=lambda error: error.on_all_ranks or ranks.size == 1,
     )
     if max_tokens is None:
         return gradient, cut
@@ -193,8 +192,3 @@ def gradient_within_memory(
     max_tokens = max(max_tokens, longest)
     logs.warning(f"{text}; later batches are computed with at most {max_tokens:,}.")
     return gradient, cut._replace(max_tokens=max_tokens, limited_by="full memory")
-
-
-def _is_shared(error: Exception, ranks: Ranks) -> bool:
-    """Return whether ``error`` means that all ranks ran out of memory on this batch."""
-    return isinstance(error, FullMemoryError) or (ranks.size == 1 and is_out_of_memory(error))

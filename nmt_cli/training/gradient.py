@@ -14,7 +14,7 @@ from torch import Tensor
 from nmt_cli.corpus.loader import Batch, ParallelTokens
 from nmt_cli.derived_seeds import derived_bits
 from nmt_cli.hardware.machine import Machine
-from nmt_cli.hardware.memory import MEMORY_ERRORS, FullMemoryError, is_out_of_memory
+from nmt_cli.hardware.memory import FullMemoryError, noticing_full_memory
 from nmt_cli.model.packing import Packed, pack
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.training.loss import LossSums, label_smoothed_cross_entropy
@@ -97,17 +97,16 @@ def compute_gradient(
     model.zero_grad(set_to_none=True)
     ranks, failure, gradients = machine.ranks, None, None
     try:
-        losses = _accumulate(model, batch, start_id, smoothing, seed, machine)
-        gradients = ranks.collect_gradients(model.parameters())
-    except MEMORY_ERRORS as error:
-        if not is_out_of_memory(error):
-            raise
+        with noticing_full_memory():
+            losses = _accumulate(model, batch, start_id, smoothing, seed, machine)
+            gradients = ranks.collect_gradients(model.parameters())
+    except FullMemoryError as error:
         losses, failure = [math.nan, math.nan], error
     asked = stop.flags() if stop is not None else []
     loss, nll, failures, *asked = ranks.sum([*losses, float(failure is not None), *asked])
     if failures:
         try:
-            raise FullMemoryError("out of memory") from failure
+            raise FullMemoryError(on_all_ranks=True) from failure
         finally:
             failure = None  # its traceback would keep this frame alive, and with it all activations
     if stop is not None:

@@ -2,7 +2,7 @@
 
 import torch
 
-from nmt_cli.hardware.memory import MEMORY_ERRORS, give_up_memory_of, is_out_of_memory
+from nmt_cli.hardware.memory import FullMemoryError, give_up_memory_of, noticing_full_memory
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.optimization import MovingAverage, learning_rate
 from nmt_cli.recipe.schema import Recipe
@@ -32,11 +32,10 @@ def _update_average(average: MovingAverage, model: Transformer, step: int) -> No
     The step has already changed the weights, so nothing can be saved before the average follows.
     """
     try:
-        average.update(model, step)
+        with noticing_full_memory():
+            average.update(model, step)
         return
-    except MEMORY_ERRORS as error:
-        if not is_out_of_memory(error):
-            raise
+    except FullMemoryError as error:
         give_up_memory_of(error)
     model.zero_grad(set_to_none=True)
     average.update(model, step)

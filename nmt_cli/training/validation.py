@@ -21,10 +21,8 @@ from nmt_cli.errors import UserError
 from nmt_cli.figures import perplexity_of, short_number
 from nmt_cli.hardware.machine import Machine
 from nmt_cli.hardware.memory import (
-    MEMORY_ERRORS,
     FullMemoryError,
     give_up_memory_of,
-    is_out_of_memory,
 )
 from nmt_cli.metrics import bleu
 from nmt_cli.metrics.parseval import score_trees
@@ -92,7 +90,7 @@ class Validator:
         hypotheses = [] if search == "off" else self._translate(model, machine, stop, search)
         loss, nll, num_tokens, cuts, failures, *asked = machine.ranks.sum([*sums, *stop.flags()])
         if failures:
-            raise FullMemoryError("out of memory")
+            raise FullMemoryError(on_all_ranks=True)
         if cuts:
             logs.warning(
                 "memory was full while the validation loss was measured; it was measured in "
@@ -135,9 +133,7 @@ class Validator:
                     sums, _, cut_to = computed_within_memory(
                         whole, partial(self._sums, model, machine)
                     )
-                except MEMORY_ERRORS as error:
-                    if not is_out_of_memory(error):
-                        raise
+                except FullMemoryError as error:
                     give_up_memory_of(error)
                     return [*totals.tolist(), cuts, 1.0]
                 stop.note_seconds("window", time.monotonic() - started)

@@ -1,6 +1,7 @@
 """Lines that are submitted one by one: the translations of ``translate``, in any company."""
 
 import gc
+import queue
 import random
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from nmt_cli.decoding import service as service_module
 from nmt_cli.decoding.isolation import NO_MEMORY
 from nmt_cli.decoding.request import Request
 from nmt_cli.decoding.sampling import Sampling
+from nmt_cli.decoding.translation import Translation
 from nmt_cli.decoding.translator import Translator
 from nmt_cli.model.transformer import Transformer
 from tests.fake_models import ByteTokenizer, CopyModel, tiny_recipe, translator_of
@@ -388,3 +390,31 @@ def test_a_program_that_forgets_its_lines_ends():
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=SECONDS, check=False
     )
     assert (result.returncode, result.stdout, result.stderr) == (0, "None\n", "")
+
+
+def test_no_more_lines_wait_than_the_caller_allows():
+    with untrained() as translator:
+        with translator._service.paused():
+            futures = [translator.submit(word, most_waiting=2) for word in WORDS[:2]]
+            with pytest.raises(queue.Full, match="2 lines wait to be translated"):
+                translator.submit("fox", most_waiting=2)
+            futures.append(translator.submit("fox", most_waiting=3))
+        assert [future.result(SECONDS).error for future in futures] == [None] * 3
+
+
+def test_a_line_that_waits_longer_than_its_timeout_gets_an_error_and_others_do_not():
+    with untrained() as translator:
+        answered = threading.Event()
+
+        def submit_and_note():
+            translator.submit("cat")
+            answered.set()
+
+        with translator._service.paused():
+            late = translator.submit("ant", timeout=0.0)
+            late.add_done_callback(lambda _: submit_and_note())
+            early, patient = translator.submit("bee", timeout=SECONDS), translator.submit("cat")
+        assert late.result(SECONDS) == Translation(error=service_module.TOO_LATE)
+        assert answered.wait(SECONDS)
+        assert early.result(SECONDS).error is None
+        assert patient.result(SECONDS).error is None
