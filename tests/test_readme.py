@@ -67,6 +67,12 @@ def test_the_files_of_the_walk_exist():
             assert re.search(rf"(def|class) {part}\b", text), f"{path} has no {part}"
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_the_modules_that_pages_name_exist(page):
+    for path in re.findall(r"`((?:\w+/)+\w+\.py)[`:]", page.read_text(encoding="utf-8")):
+        assert (ROOT / "nmt_cli" / path).exists() or (ROOT / path).exists(), path
+
+
 def test_links_lead_somewhere():
     for document in DOCUMENTS:
         for link in re.findall(r"\]\((?!http)([^)#]+)", document.read_text(encoding="utf-8")):
