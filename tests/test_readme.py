@@ -25,10 +25,12 @@ DOCUMENTS = [ROOT / "README.md", ROOT / "recipes/README.md", ROOT / "data/README
 
 def documented_commands():
     for document in DOCUMENTS:
-        for line in document.read_text(encoding="utf-8").splitlines():
-            match = re.match(r"    (?:.*\| )?(?:\S*bin/)?nmt-cli ([a-z].*)", line)
+        text = document.read_text(encoding="utf-8").replace("\\\n", " ")
+        for line in text.splitlines():
+            match = re.match(r"    (?:.*(?:\||srun|parallel) )?(?:\S*bin/)?nmt-cli ([a-z].*)", line)
             if match:
                 command = re.split(r" [<>|]|   #| +->", match.group(1))[0]
+                command = re.sub(r"\{\}/16|\$n\b", "1/16", command).replace("$SLURM_NNODES", "2")
                 yield pytest.param(command, id=f"{document.parent.name}: {command}")
 
 
