@@ -18,6 +18,7 @@ OF_OTHER_COMMANDS = {
     *("yaml", "sacrebleu", "sacremoses", "nltk", "matplotlib", "tensorboard", "pooch"),
     *("requests", "nmt_cli.training", "nmt_cli.runs"),
 }
+EXTRAS = ("matplotlib", "tensorboard", "pooch", "nltk", "ctranslate2", "transformers")
 PROGRAM = """
 import json, sys
 from nmt_cli.cli import main
@@ -84,3 +85,15 @@ def test_a_wrong_recipe_is_reported_without_torch(tmp_path, command):
     assert found.status == 1
     assert "model.from: missing does not exist" in found.stderr
     assert "torch" not in found.modules
+
+
+def test_no_command_needs_the_packages_of_extras_before_it_uses_them():
+    program = f"""
+import importlib, pkgutil, sys
+sys.modules.update(dict.fromkeys({EXTRAS}))  # importing one of them fails
+from nmt_cli import commands
+for module in pkgutil.iter_modules(commands.__path__):
+    importlib.import_module(f"nmt_cli.commands.{{module.name}}")
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

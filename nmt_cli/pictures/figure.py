@@ -16,29 +16,8 @@ from matplotlib.lines import Line2D
 
 from nmt_cli import logs
 from nmt_cli.errors import UserError
+from nmt_cli.pictures import colours
 from nmt_cli.pictures.attention import HEADINGS, Attention, Kind
-
-# Near Okabe and Ito's colours, changed so that each has a contrast of at least 3:1 to the page and
-# any two differ also to readers who see no red or no green (tests/pictures/test_colours.py).
-LIGHT = (
-    "#0066AB", "#D23D1E", "#489570", "#C87CA8", "#C2891A", "#5495E8", "#000000", "#882351"
-)  # fmt: skip
-DARK = (
-    "#45A0FF", "#CF641B", "#14B274", "#D983BA", "#EEE54B", "#8DDAFF", "#FFFFFF", "#975DC9"
-)  # fmt: skip
-LIGHT_PAGE, DARK_PAGE = "#FFFFFF", "#16181C"
-NUM_DASHES = 4  # solid lines, and three kinds of broken lines
-
-
-def colour_of(place: int) -> int:
-    """Return the place in the palette of the head at ``place``."""
-    return place % len(LIGHT)
-
-
-def dashes_of(place: int) -> int:
-    """Return the number of the dashes of this head; each round through the palette has others."""
-    return place // len(LIGHT) % NUM_DASHES
-
 
 DOTS_PER_INCH = 150
 LARGEST_AREA = 2_000.0  # square inches; drawing takes a byte for each of four colours of a dot
@@ -178,7 +157,7 @@ def _draw(axes: Axes, attention: Attention, panel: _Panel, gap: float) -> None:
             LineCollection(
                 [[(0, q + shift), (1, k + shift)] for q, k in zip(queries, keys, strict=True)],
                 colors=[
-                    to_rgba(LIGHT[colour_of(head)], float(min(weight, 1.0)))
+                    to_rgba(colours.LIGHT[colours.colour_of(head)], float(min(weight, 1.0)))
                     for weight in of_head[queries, keys]
                 ],
                 linestyles=_dashes_of(head),
@@ -189,12 +168,12 @@ def _draw(axes: Axes, attention: Attention, panel: _Panel, gap: float) -> None:
 
 
 def _line_of(place: int, label: str) -> Line2D:
-    colour = LIGHT[colour_of(place)]
+    colour = colours.LIGHT[colours.colour_of(place)]
     return Line2D([], [], color=colour, linestyle=_dashes_of(place), linewidth=2, label=label)
 
 
 def _dashes_of(place: int) -> Any:
-    return DASHES[dashes_of(place)]
+    return DASHES[colours.dashes_of(place)]
 
 
 def _shortened(piece: str) -> str:

@@ -9,7 +9,7 @@ from string import Template
 
 import numpy as np
 
-from nmt_cli.pictures import figure
+from nmt_cli.pictures import colours
 from nmt_cli.pictures.attention import HEADINGS, Attention
 
 THOUSANDTHS = 1000  # whole numbers take half the space of decimal fractions
@@ -54,8 +54,8 @@ def _colours() -> str:
         lines += [f".colour-{i} {{ --head: {colour}; }}" for i, colour in enumerate(palette)]
         return "\n".join(lines)
 
-    dark = rules(figure.DARK_PAGE, figure.DARK)
-    light = rules(figure.LIGHT_PAGE, figure.LIGHT)
+    dark = rules(colours.DARK_PAGE, colours.DARK)
+    light = rules(colours.LIGHT_PAGE, colours.LIGHT)
     return f"{light}\n@media (prefers-color-scheme: dark) {{\n{dark}\n}}"
 
 
@@ -67,7 +67,7 @@ def _data(attention: Attention) -> str:
         "layers": attention.layers,
         "heads": attention.heads,
         "styles": [
-            f"colour-{figure.colour_of(place)} dashes-{figure.dashes_of(place)}"
+            f"colour-{colours.colour_of(place)} dashes-{colours.dashes_of(place)}"
             for place in range(len(attention.heads))
         ],
         "kinds": [

@@ -5,7 +5,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from nmt_cli.pictures import figure
+from nmt_cli.pictures import colours
 from nmt_cli.pictures.attention import KINDS
 from nmt_cli.pictures.page import as_html
 from tests.browser import Browser, find_chromium
@@ -241,7 +241,7 @@ def test_text_is_only_text(show):
 
 @pytest.mark.parametrize(
     ("scheme", "page", "palette"),
-    [("light", figure.LIGHT_PAGE, figure.LIGHT), ("dark", figure.DARK_PAGE, figure.DARK)],
+    [("light", colours.LIGHT_PAGE, colours.LIGHT), ("dark", colours.DARK_PAGE, colours.DARK)],
 )
 def test_light_and_dark(show, scheme, page, palette):
     browser = show(attention_of(words(5, 1), words(5, 2)), scheme=scheme)
