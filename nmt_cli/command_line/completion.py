@@ -8,31 +8,40 @@ from click.shell_completion import CompletionItem, get_completion_class
 
 from nmt_cli.command_line.recipe_keys import KEYS
 from nmt_cli.command_line.usage import HelpfulCommand
-from nmt_cli.recipe.shipped import shipped_recipes
 
 VARIABLE = "_NMT_CLI_COMPLETE"  # click's name for it, made of the program's
 
 
 def recipes(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Return the shipped recipes, and let the shell complete files."""
-    return _with_files([*shipped_recipes()], incomplete)
+    return _with_files(_shipped_recipes(), incomplete)
 
 
 def runs(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Return the run directories in runs/, and let the shell complete files."""
-    return _with_files(map(str, sorted(Path("runs").glob("*/"))), incomplete)
+    return _with_files(_run_directories(), incomplete)
 
 
 def recipes_and_runs(
-    context: click.Context, parameter: click.Parameter, incomplete: str
+    _: click.Context, __: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
     """Return the shipped recipes and the runs, and let the shell complete files."""
-    return [*recipes(context, parameter, incomplete), *runs(context, parameter, incomplete)[1:]]
+    return _with_files([*_shipped_recipes(), *_run_directories()], incomplete)
 
 
 def keys(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Return the keys of a recipe, as --set takes them."""
     return [CompletionItem(f"{key}=") for key in KEYS if key.startswith(incomplete)]
+
+
+def _shipped_recipes() -> list[str]:
+    from nmt_cli.recipe.shipped import shipped_recipes  # no other command waits for this import
+
+    return shipped_recipes()
+
+
+def _run_directories() -> list[str]:
+    return [str(path) for path in sorted(Path("runs").glob("*/"))]
 
 
 def _with_files(names: Iterable[str], incomplete: str) -> list[CompletionItem]:

@@ -1,13 +1,20 @@
 """Searches sentences of similar length together: the shorter they are, the more at a time."""
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 import torch
 
 from nmt_cli.costs.parameters import BYTES_OF_FP32
 from nmt_cli.decoding.isolation import Isolation, Item, Outcome, SearchFunction, naming_lines
 from nmt_cli.recipe.model_config import ModelConfig
+
+# Tokens of all hypotheses: 512 rows of 32 pieces keep two CPU cores busy, 2,048 rows a GPU.
+MOST_TOKENS = {"cpu": 1 << 14, "cuda": 1 << 16}
+# Bytes of fp32 keys and values. With a wide model fewer rows keep a CPU as busy, and more of them
+# only take memory: base needs this for 10,922 tokens.
+CACHED_ON_CPU = 1 << 28
+# Sentences, however long: every step reads all weights, whether for few hypotheses or for many.
+LEAST_SENTENCES = 8
 
 
 class SearchByLength:
@@ -57,28 +64,8 @@ class SearchByLength:
         return outcomes
 
 
-# Tokens of all hypotheses: 512 rows of 32 pieces keep two CPU cores busy, 2,048 rows a GPU.
-MOST_TOKENS = {"cpu": 1 << 14, "cuda": 1 << 16}
-# Bytes of fp32 keys and values. With a wide model fewer rows keep a CPU as busy, and more of them
-# only take memory: base needs this for 10,922 tokens.
-CACHED_ON_CPU = 1 << 28
-# Sentences, however long: every step reads all weights, whether for few hypotheses or for many.
-LEAST_SENTENCES = 8
-
-
-class SearchSize(NamedTuple):
-    """How much is searched at a time."""
-
-    max_tokens: int  # of hypotheses
-    least: int  # sentences, also where they have more than ``max_tokens``
-
-
-def default_size(config: ModelConfig, device: torch.device) -> SearchSize:
-    """Return the size of a search by a model of ``config``."""
-    return SearchSize(_default_max_tokens(config, device), LEAST_SENTENCES)
-
-
-def _default_max_tokens(config: ModelConfig, device: torch.device) -> int:
+def default_max_tokens(config: ModelConfig, device: torch.device) -> int:
+    """Return how many tokens of hypotheses a model of ``config`` searches at a time."""
     most = MOST_TOKENS[device.type]
     if device.type != "cpu":
         return most

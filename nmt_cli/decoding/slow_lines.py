@@ -1,7 +1,7 @@
 """Names a line that takes long by itself, while it does."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from nmt_cli import logs
@@ -12,19 +12,22 @@ FIRST_REPORT_SECONDS, SECONDS_BETWEEN_LOOKS = 10.0, 0.5
 
 
 class SlowLines:
-    """Reports a line when nothing but its sentences was searched for 10 s, 20 s, 40 s ..."""
+    """Reports a line when nothing but its sentences was searched for 10 s, 20 s, 40 s ...
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._line_of: dict[int, int] = {}  # by the identities of sentences
-        self.expect({})
+    One object is for the lines that are translated together.
+    """
 
-    def expect(self, sentences_of: dict[int, Sequence[Sentence]]) -> None:
-        """``sentences_of`` are the sentences of each line number that are searched from now on."""
-        self._sentences_of = sentences_of
+    def __init__(
+        self,
+        sentences_of: Mapping[int, Sequence[Sentence]],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """``sentences_of`` are the sentences of each line number."""
+        self._sentences_of, self._clock = sentences_of, clock
+        # By the identities of sentences, which live as long as this object.
         self._line_of = {id(each): line for line, own in sentences_of.items() for each in own}
         self._line: int | None = None
-        self._since = self._next_look = self._clock()
+        self._since = self._next_look = clock()
         self._next_report = FIRST_REPORT_SECONDS
 
     def look(self, search: SlotSearch[Any]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
@@ -16,11 +17,11 @@ from nmt_cli.corpus.tokenizer import Tokenizer
 from nmt_cli.decoding.answers import Answers, Trees, UnknownWords, WordAligner
 from nmt_cli.decoding.attention_to_source import AttentionToSource
 from nmt_cli.decoding.beams import Found, SearchSettings
-from nmt_cli.decoding.by_length import SearchByLength, SearchSize, default_size
+from nmt_cli.decoding.by_length import LEAST_SENTENCES, SearchByLength, default_max_tokens
 from nmt_cli.decoding.constraints import Constraints
 from nmt_cli.decoding.encoded_texts import tag_pieces
 from nmt_cli.decoding.ensemble import Member, load_models
-from nmt_cli.decoding.isolation import Outcome, own_failure_of
+from nmt_cli.decoding.isolation import own_failure_of
 from nmt_cli.decoding.line_engine import LineEngine
 from nmt_cli.decoding.line_jobs import LineJobs, LongLines, TooLong
 from nmt_cli.decoding.open_search import OpenSearch
@@ -151,10 +152,11 @@ class Translator:
         constraints.refuse_wrong()
         if max_extra_length is None:
             max_extra_length = decoding.max_extra_length
-        size = default_size(model.config, device)
-        if max_tokens_per_device is not None:
-            size = SearchSize(max_tokens_per_device, least=1)
-        self._by_length, self._slow_lines = SearchByLength(*size), SlowLines()
+        if max_tokens_per_device is None:
+            max_tokens, least = default_max_tokens(model.config, device), LEAST_SENTENCES
+        else:
+            max_tokens, least = max_tokens_per_device, 1
+        self._by_length = SearchByLength(max_tokens, least)
         in_front = tag_pieces(tag, tokenizer)
         limit, places = length_limits(settings, *(each.settings for each in ensemble))
         longest = constraints.max_length  # pieces of an output, without </s>
@@ -309,14 +311,18 @@ class Translator:
         jobs = self._jobs.prepare(requests)
         sentences_of = [self._jobs.sentences(job) for job in jobs]
         numbers = [request.line or 0 for request in requests]
-        self._slow_lines.expect(dict(zip(numbers, sentences_of, strict=True)))
+        slow_lines = SlowLines(dict(zip(numbers, sentences_of, strict=True)))
         sentences = [(line, each) for line, own in enumerate(sentences_of) for each in own]
         order = sorted(
             range(len(sentences)), key=lambda i: len(sentences[i][1].tokens), reverse=True
         )
-        found = self._search_by_length(
-            [sentences[number][1] for number in order], [sentences[number][0] for number in order]
-        )
+        with self._computing():
+            found = self._by_length.run(
+                partial(self._search, slow_lines),
+                [sentences[number][1] for number in order],
+                self._tokens_of_slot,
+                [sentences[number][0] for number in order],
+            )
         outcomes = dict(zip(order, found, strict=True))
         translations, start = [], 0
         for line, job in enumerate(jobs):
@@ -328,13 +334,6 @@ class Translator:
             translations.append(answer)
             start = end
         return translations
-
-    def _search_by_length(
-        self, sentences: Sequence[Sentence], lines: Sequence[int]
-    ) -> list[Outcome]:
-        """Return the outcomes of ``sentences``, longest first, which belong to ``lines``."""
-        with self._computing():
-            return self._by_length.run(self._search, sentences, self._tokens_of_slot, lines)
 
     @contextmanager
     def _computing(self) -> Iterator[None]:
@@ -353,12 +352,14 @@ class Translator:
     def _tokens_of_slot(self, sentence: Sentence) -> int:
         return max(len(sentence.tokens), SHORTEST_COUNTED) * self._settings.beam_size
 
-    def _search(self, sentences: Iterable[Sentence], num_slots: int) -> Iterator[Found]:
+    def _search(
+        self, slow_lines: SlowLines, sentences: Iterable[Sentence], num_slots: int
+    ) -> Iterator[Found]:
         def search(sentences: Iterable[Sentence]) -> Iterator[Found]:
             starter = self._search_starter
             try:
                 begun = starter.start(num_slots, self._outputs.rules, self._choice())
-                yield from search_all(begun, sentences, self._slow_lines.look)
+                yield from search_all(begun, sentences, slow_lines.look)
             except Exception:  # such as full memory, where fewer sentences may fit after this
                 starter.end_after_failure()
                 raise

@@ -1,37 +1,25 @@
 """Shells complete commands, recipes, runs and keys, without loading what training needs."""
 
-import os
 import shutil
 import subprocess
-import sys
 
 import pytest
 from click.testing import CliRunner
 
 from nmt_cli.cli import main
 from nmt_cli.command_line.completion import VARIABLE
+from tests.imported_modules import ended
 
-HEAVY = ("torch", "numpy", "pydantic", "yaml", "sentencepiece", "sacrebleu")
+HEAVY = {"torch", "numpy", "pydantic", "yaml", "sentencepiece", "sacrebleu"}
 
 
 def completed(words, folder):
     """Return what bash gets for the last of ``words``, and check what was imported for it."""
-    code = (
-        "import sys, atexit\n"
-        f"heavy = lambda: sorted(set(sys.modules) & set({HEAVY}))\n"
-        "atexit.register(lambda: print(*heavy(), file=sys.stderr))\n"
-        "from nmt_cli.cli import main\nmain(prog_name='nmt-cli')\n"
-    )
     typed = {"COMP_WORDS": " ".join(words), "COMP_CWORD": str(len(words) - 1)}
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env={**os.environ, **typed, VARIABLE: "bash_complete"},
-        capture_output=True,
-        text=True,
-        cwd=folder,
-    )
-    assert done.stderr.strip() == ""
-    return done.stdout.splitlines()
+    found = ended([], folder, {**typed, VARIABLE: "bash_complete"})
+    assert found.stderr == ""
+    assert not found.modules & HEAVY
+    return found.stdout.splitlines()
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from nmt_cli.decoding.by_length import SearchByLength, default_size
+from nmt_cli.decoding.by_length import SearchByLength, default_max_tokens
 from nmt_cli.decoding.slot_parts import HeadShape, SlotParts
 from nmt_cli.recipe.reader import read_recipe
 
@@ -28,16 +28,16 @@ def cached_bytes(config, num_tokens):
 @pytest.mark.parametrize("name", ["base", "big"])
 def test_wide_models_search_what_takes_256_mebibytes(name):
     config = config_of(name)
-    max_tokens = default_size(config, CPU).max_tokens
+    max_tokens = default_max_tokens(config, CPU)
     assert cached_bytes(config, max_tokens) <= 256 * MEBIBYTE < cached_bytes(config, max_tokens + 1)
 
 
 def test_narrow_models_search_no_more_rows_than_keep_a_cpu_busy():
-    assert default_size(config_of("quickstart"), CPU).max_tokens == 16_384
+    assert default_max_tokens(config_of("quickstart"), CPU) == 16_384
 
 
 def test_a_gpu_gets_the_same_for_all_models():
-    assert {default_size(config_of(name), GPU).max_tokens for name in ("base", "big")} == {65_536}
+    assert {default_max_tokens(config_of(name), GPU) for name in ("base", "big")} == {65_536}
 
 
 def test_some_sentences_are_searched_together_however_long_they_are():

@@ -19,8 +19,7 @@ def reports(monkeypatch, sentences_of, inside_at):
     """Return {second: message}; ``inside_at(second)`` are the sentences in the search."""
     found, clock = dict[int, str](), Clock()
     monkeypatch.setattr(logs, "info", lambda text: found.setdefault(round(clock.now - 100), text))
-    slow = SlowLines(clock)
-    slow.expect(sentences_of)
+    slow = SlowLines(sentences_of, clock)
     for second in range(60):
         clock.now = 100.0 + second
         search: Any = SimpleNamespace(inside=lambda second=second: inside_at(second))
