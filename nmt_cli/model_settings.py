@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 from nmt_cli.errors import DamagedError, RecipeError
 from nmt_cli.file_names import CONFIG, RECIPE
 from nmt_cli.formats import written_version
-from nmt_cli.recipe.interval_configs import DecodingConfig, TreebankConfig
 from nmt_cli.recipe.model_config import ModelConfig, PaperModel
 from nmt_cli.recipe.schema import DataConfig, Normalization, Recipe, TokenizerConfig
+from nmt_cli.recipe.smaller_sections import DecodingConfig, TreebankConfig
 from nmt_cli.trees.labels import Labels
 from nmt_cli.trees.linearization import Linearization
 

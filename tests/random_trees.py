@@ -5,7 +5,7 @@ A random tree is made of nested tuples: a leaf is (tag, word), a constituent (la
 
 from hypothesis import strategies as st
 
-from nmt_cli.recipe.interval_configs import TreebankConfig
+from nmt_cli.recipe.smaller_sections import TreebankConfig
 from nmt_cli.trees.labels import PENN_TREEBANK
 from nmt_cli.trees.linearization import Linearization
 from nmt_cli.trees.reader import read_trees

@@ -12,8 +12,8 @@ from nmt_cli.corpus.sentencepiece_tokenizer import piece_of_word
 from nmt_cli.corpus.treebank import ParsedSentence, read_sentences
 from nmt_cli.errors import UserError
 from nmt_cli.model_settings import labels_as_json
-from nmt_cli.recipe.interval_configs import TreebankConfig
 from nmt_cli.recipe.schema import RESERVED_NAMES, DataConfig, ParallelFiles, Recipe
+from nmt_cli.recipe.smaller_sections import TreebankConfig
 from nmt_cli.trees.labels import Labels
 from nmt_cli.trees.tree import Tree
 

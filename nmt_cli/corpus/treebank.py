@@ -11,8 +11,8 @@ from nmt_cli.corpus.parallel_text import refuse_pipes
 from nmt_cli.corpus.text_files import open_text, other_encoding
 from nmt_cli.errors import UserError
 from nmt_cli.figures import counted
-from nmt_cli.recipe.interval_configs import TreebankConfig
 from nmt_cli.recipe.schema import ParallelFiles
+from nmt_cli.recipe.smaller_sections import TreebankConfig
 from nmt_cli.trees.labels import with_root, without_functions, without_root, without_traces
 from nmt_cli.trees.reader import read_trees, words_of
 from nmt_cli.trees.tree import Tree

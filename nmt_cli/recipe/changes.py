@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from enum import Enum
 from typing import Any, NamedTuple
 
-from nmt_cli.recipe.interval_configs import ValidationConfig
 from nmt_cli.recipe.schema import Recipe
+from nmt_cli.recipe.smaller_sections import ValidationConfig
 
 
 class ChangeKind(Enum):

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field, create_model
 
 from nmt_cli.figures import counted
-from nmt_cli.recipe.interval_configs import (
+from nmt_cli.recipe.model_config import ModelConfig
+from nmt_cli.recipe.smaller_sections import (
     CheckpointsConfig,
     DecodingConfig,
     TreebankConfig,
     ValidationConfig,
 )
-from nmt_cli.recipe.model_config import ModelConfig
 from nmt_cli.recipe.values import (
     Count,
     DataPath,

@@ -4,8 +4,8 @@ import math
 
 from nmt_cli.corpus.batching import BatchPlan
 from nmt_cli.figures import counted
-from nmt_cli.recipe.interval_configs import CheckpointsConfig, ValidationConfig
 from nmt_cli.recipe.schema import Recipe
+from nmt_cli.recipe.smaller_sections import CheckpointsConfig, ValidationConfig
 from nmt_cli.runs.checkpoint import TrainingState
 from nmt_cli.runs.saving import Saved
 from nmt_cli.training.divergence import advice_after_divergence, worse_than_guessing

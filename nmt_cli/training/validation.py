@@ -28,8 +28,8 @@ from nmt_cli.metrics import bleu
 from nmt_cli.metrics.parseval import score_trees
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.model_settings import settings_of
-from nmt_cli.recipe.interval_configs import ValidationSearch
 from nmt_cli.recipe.schema import Recipe
+from nmt_cli.recipe.smaller_sections import ValidationSearch
 from nmt_cli.training.full_memory import computed_within_memory
 from nmt_cli.training.gradient import as_tensors, loss_sums
 from nmt_cli.training.stop_signals import StopRequest

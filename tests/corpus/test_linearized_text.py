@@ -3,8 +3,8 @@ import pytest
 from nmt_cli.corpus.parallel_text import ParallelText
 from nmt_cli.corpus.recipe_text import LinearizedText
 from nmt_cli.errors import UserError
-from nmt_cli.recipe.interval_configs import TreebankConfig
 from nmt_cli.recipe.schema import DataConfig
+from nmt_cli.recipe.smaller_sections import TreebankConfig
 
 TRAIN = "(S (NP (NN rain)) (VP (VBZ falls)))"
 DEV = "(SBAR (NN snow))"

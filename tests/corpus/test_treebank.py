@@ -2,8 +2,8 @@ import pytest
 
 from nmt_cli.corpus.treebank import read_sentences, write_sentences
 from nmt_cli.errors import UserError
-from nmt_cli.recipe.interval_configs import TreebankConfig
 from nmt_cli.recipe.schema import ParallelFiles
+from nmt_cli.recipe.smaller_sections import TreebankConfig
 
 RAW = """\
 ( (S (NP-SBJ-1 (DT the) (NN rain))

@@ -12,9 +12,9 @@ from nmt_cli.recipe.changes import (
     changed_keys,
     changes_of_quality,
 )
-from nmt_cli.recipe.interval_configs import ValidationConfig
 from nmt_cli.recipe.keys import key_paths
 from nmt_cli.recipe.reader import read_recipe
+from nmt_cli.recipe.smaller_sections import ValidationConfig
 
 
 def changes(*overrides):
