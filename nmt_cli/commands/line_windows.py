@@ -43,8 +43,9 @@ def windows(
         while window := reader.take(size, None if steady else stall_seconds):
             if steady and reader.error is not None and len(window) < size:
                 break  # it would be longer if the text could be read
+            is_estimate = not reader.has_ended  # asked first: the thread may end meanwhile
             if (number := reader.expected_lines) is not None:
-                expect(number, not reader.has_ended)
+                expect(number, is_estimate)
             started = time.monotonic()
             yield window
             seconds = time.monotonic() - started
@@ -161,16 +162,21 @@ class _CountedLines:
         else:
             self._size, self.num_lines_before = TextSize(stream), 0
         self.name = getattr(stream, "name", None)
-        self.num_lines = self._num_bytes = 0
+        self._read = (0, 0)  # lines and their bytes: one tuple, as two threads use it
+
+    @property
+    def num_lines(self) -> int:
+        return self._read[0]
 
     def readline(self, size: int) -> bytes:
         line = self._stream.readline(size)
-        self.num_lines += bool(line)
-        self._num_bytes += len(line)
+        num_lines, num_bytes = self._read
+        self._read = (num_lines + bool(line), num_bytes + len(line))
         return line
 
     def expected_lines(self) -> int | None:
         size = self._size.expected()
-        if size is None or not self._num_bytes:
+        num_lines, num_bytes = self._read
+        if size is None or not num_bytes:
             return None
-        return max(self.num_lines, round(size * self.num_lines / self._num_bytes))
+        return max(num_lines, round(size * num_lines / num_bytes))

@@ -50,7 +50,7 @@ def open_text(path: Path) -> Iterator[BinaryIO]:
 def bytes_read(stream: BinaryIO) -> int:
     """Return how many bytes a stream of ``open_text`` has read from its file, still compressed."""
     named = cast(io.BufferedReader, stream).raw
-    return named.file.num_bytes if isinstance(named, _Named) else 0
+    return named.bytes_read[1] if isinstance(named, _Named) else 0
 
 
 class TextSize:
@@ -75,7 +75,8 @@ class TextSize:
         """Return the number of bytes of the whole text, exact or estimated; None if unknown."""
         if self._file_bytes is None or self._named is None:
             return self._file_bytes
-        return round(self._file_bytes * self._named.num_bytes / max(1, self._named.file.num_bytes))
+        text_bytes, compressed_bytes = self._named.bytes_read
+        return round(self._file_bytes * text_bytes / max(1, compressed_bytes))
 
 
 @contextmanager
@@ -188,7 +189,8 @@ class _Named(io.RawIOBase):
 
     def __init__(self, stream: BinaryIO, path: Path, file: _Counted) -> None:
         self._stream, self.name, self.file = stream, str(path), file
-        self.num_bytes = 0  # after decompression
+        # Text bytes and the file bytes they came from: one tuple, as another thread may read it.
+        self.bytes_read = (0, 0)
 
     def readable(self) -> bool:
         return True
@@ -202,7 +204,7 @@ class _Named(io.RawIOBase):
         except OSError as error:
             raise UserError(f"{self.name} cannot be read: {_reason(error)}.") from None
         view[: len(chunk)] = chunk
-        self.num_bytes += len(chunk)
+        self.bytes_read = (self.bytes_read[0] + len(chunk), self.file.num_bytes)
         return len(chunk)
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from nmt_cli.corpus import text_files
 from nmt_cli.corpus.text_files import TextSize, bytes_read, open_text
 from nmt_cli.errors import UserError
 
@@ -87,6 +88,27 @@ def test_the_bytes_of_a_text_are_known_or_estimated_while_it_is_read(tmp_path, s
         assert size.expected() == len(text)
         assert bytes_read(stream) == path.stat().st_size
     assert TextSize(io.BytesIO(text)).expected() is None
+
+
+def test_the_estimate_holds_while_another_thread_is_in_a_read(tmp_path, monkeypatch):
+    text = b"".join(os.urandom(20).hex().encode() + b"\n" for _ in range(30_000))
+    path = tmp_path / "text.gz"
+    path.write_bytes(COMPRESS[".gz"](text))
+    estimates = []
+    read = text_files._Counted.read
+    with open_text(path) as stream:
+        size = TextSize(stream)
+
+        def asked_after_reading(self, num_bytes):
+            chunk = read(self, num_bytes)
+            estimates.append(size.expected())
+            return chunk
+
+        stream.read(1)
+        monkeypatch.setattr(text_files._Counted, "read", asked_after_reading)
+        stream.read()
+    assert len(estimates) > 20
+    assert estimates == pytest.approx([len(text)] * len(estimates), rel=0.05)
 
 
 def test_what_cannot_be_opened_is_named(tmp_path):
