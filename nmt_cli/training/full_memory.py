@@ -9,7 +9,6 @@ import torch
 from nmt_cli import logs
 from nmt_cli.corpus.binarized import BinarizedText, PreparedCorpus
 from nmt_cli.corpus.loader import Batch, ParallelTokens
-from nmt_cli.corpus.sentence_marks import start_id
 from nmt_cli.errors import UserError
 from nmt_cli.hardware.batch_cut import BatchCut, limit_as_before, report_other_limit
 from nmt_cli.hardware.machine import Machine
@@ -20,9 +19,8 @@ from nmt_cli.hardware.memory import (
     noticing_full_memory,
 )
 from nmt_cli.hardware.ranks import ALONE, Ranks
-from nmt_cli.recipe.schema import Recipe, TrainingConfig
 from nmt_cli.runs.checkpoint import TrainingState
-from nmt_cli.training.gradient import Gradient, compute_gradient
+from nmt_cli.training.gradient import Gradient, Objective
 
 HEADROOM = 0.1  # share of a GPU's memory that the probe leaves free for fragmentation
 
@@ -39,9 +37,8 @@ class Computed(NamedTuple, Generic[Result]):
 
 def fit_to_memory(
     state: TrainingState,
-    recipe: Recipe,
+    objective: Objective,
     corpus: PreparedCorpus,
-    machine: Machine,
     before: Mapping[str, Any] | None = None,
 ) -> None:
     """Lower ``state.cut`` until its micro-batches fit the memory of every rank.
@@ -53,15 +50,14 @@ def fit_to_memory(
     single sentence pair does not fit, or micro-batches of the ``--max-tokens-per-device`` that the
     user chose.
     """
-    cut, longest = state.cut, corpus.longest
+    cut, longest, machine = state.cut, corpus.longest, objective.machine
     fitting = cut.max_tokens
     is_too_low = cut.is_limit_chosen and cut.max_tokens < longest  # refused later, on any device
     if machine.device.type == "cuda" and not is_too_low:
-        start = start_id(recipe.model, corpus.tokenizer)
 
         def attempt(max_tokens: int) -> None:
             for tokens in largest_micro_batches(corpus.source, corpus.target, max_tokens):
-                try_micro_batch(tokens, state, recipe.training, start, machine)
+                try_micro_batch(tokens, state, objective)
 
         fitting = largest_that_runs(cut.max_tokens, longest, attempt)
     fitting = machine.ranks.minimum(fitting)
@@ -81,27 +77,16 @@ def fit_to_memory(
         report_other_limit(state.cut, before)
 
 
-def try_micro_batch(
-    tokens: ParallelTokens,
-    state: TrainingState,
-    training: TrainingConfig,
-    start_id: int,
-    machine: Machine,
-) -> None:
+def try_micro_batch(tokens: ParallelTokens, state: TrainingState, objective: Objective) -> None:
     """Compute and discard the gradient of a micro-batch, beside what later steps allocate.
 
     Raises an error of a full memory if it does not fit.
     """
     state.model.train()
+    machine = objective.machine
     room = room_to_leave(state, machine)
-    compute_gradient(
-        state.model,
-        Batch(0, (tokens,)),
-        start_id,
-        training.label_smoothing,
-        training.seed,
-        machine._replace(ranks=ALONE),
-    )
+    alone = objective._replace(machine=machine._replace(ranks=ALONE))
+    alone.gradient(Batch(0, (tokens,)))
     state.model.zero_grad(set_to_none=True)
     del room
 

@@ -4,6 +4,7 @@ Legend: T target tokens, D d_model.
 """
 
 import math
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -18,7 +19,6 @@ from nmt_cli.hardware.memory import FullMemoryError, noticing_full_memory
 from nmt_cli.model.packing import Packed, pack
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.training.loss import LossSums, label_smoothed_cross_entropy
-from nmt_cli.training.stop_signals import StopRequest
 
 
 class Gradient(NamedTuple):
@@ -28,6 +28,7 @@ class Gradient(NamedTuple):
     nll: float  # mean of a target token
     norm: float  # of the whole gradient, before clipping
     num_tokens: int  # target tokens
+    flags: Sequence[float] = ()  # those given to ``Objective.gradient``, summed over the ranks
 
     @property
     def is_finite(self) -> bool:
@@ -43,98 +44,91 @@ class ParallelBatch(NamedTuple):
     target_output: Tensor  # without spare rows
 
 
-def as_tensors(
-    tokens: ParallelTokens, start_id: int, machine: Machine, *, source_eos: bool
-) -> ParallelBatch:
-    """Return a micro-batch on its device; the target's input is its output moved by one.
+class Objective(NamedTuple):
+    """What training lowers: the loss of one model, which this rank computes on its machine."""
 
-    The last token of each source, its ``</s>``, is left out unless ``source_eos``.
-    """
-    source_tokens, source_lengths = tokens.source_tokens, tokens.source_lengths
-    if not source_eos:
-        source_tokens = np.delete(source_tokens, np.cumsum(source_lengths) - 1)
-        source_lengths = source_lengths - 1
-    source = _pack(source_tokens, source_lengths, machine)
-    shifted = np.roll(tokens.target_tokens, 1)
-    starts = np.cumsum(tokens.target_lengths) - tokens.target_lengths
-    shifted[starts] = start_id
-    target_input = _pack(shifted, tokens.target_lengths, machine)
-    target_output = torch.from_numpy(tokens.target_tokens).to(machine.device, non_blocking=True)
-    return ParallelBatch(source, target_input, target_output)
+    model: Transformer
+    start_id: int  # the first token of each target's input
+    smoothing: float
+    seed: int  # of dropout
+    machine: Machine
 
+    def gradient(self, batch: Batch, flags: Callable[[], Sequence[float]] = lambda: ()) -> Gradient:
+        """Leave the gradient of the batch's mean token loss in the parameters, equal on all ranks.
 
-def loss_sums(
-    model: Transformer, batch: ParallelBatch, smoothing: float, precision: str
-) -> LossSums:
-    """Return the summed loss of a micro-batch; ``precision`` "bf16" computes products in bf16."""
-    device_type = batch.target_output.device.type
-    with torch.autocast(device_type, torch.bfloat16, enabled=precision == "bf16"):
-        rows = model(batch.source, batch.target_input)  # T D
-    if precision == "bf16":
-        rows = rows.bfloat16()
-    return label_smoothed_cross_entropy(
-        rows, model.output_weight, batch.target_output, smoothing, model.output_bias
-    )
-
-
-def compute_gradient(
-    model: Transformer,
-    batch: Batch,
-    start_id: int,
-    smoothing: float,
-    seed: int,
-    machine: Machine,
-    stop: StopRequest | None = None,
-) -> Gradient:
-    """Leave the gradient of the batch's mean token loss in the parameters, the same on all ranks.
-
-    The gradient is that of the sum of token losses over the whole batch, divided by the number of
-    its target tokens, whichever rank computes which micro-batch. Dropout is seeded for each
-    micro-batch. The ranks exchange requests to ``stop`` together with the losses. Raises
-    FullMemoryError on all ranks if one of them runs out of memory, and PeerLostError if a rank is
-    lost.
-    """
-    model.zero_grad(set_to_none=True)
-    ranks, failure, gradients = machine.ranks, None, None
-    try:
-        with noticing_full_memory():
-            losses = _accumulate(model, batch, start_id, smoothing, seed, machine)
-            gradients = ranks.collect_gradients(model.parameters())
-    except FullMemoryError as error:
-        losses, failure = [math.nan, math.nan], error
-    asked = stop.flags() if stop is not None else []
-    loss, nll, failures, *asked = ranks.sum([*losses, float(failure is not None), *asked])
-    if failures:
+        The gradient is that of the sum of token losses over the whole batch, divided by the number
+        of its target tokens, whichever rank computes which micro-batch. Dropout is seeded for each
+        micro-batch. The ranks exchange their ``flags()`` together with the losses. Raises
+        FullMemoryError on all ranks if one of them runs out of memory, and PeerLostError if a rank
+        is lost.
+        """
+        parameters, ranks = list(self.model.parameters()), self.machine.ranks
+        self.model.zero_grad(set_to_none=True)
+        failure, gradients = None, None
         try:
-            raise FullMemoryError(on_all_ranks=True) from failure
-        finally:
-            failure = None  # its traceback would keep this frame alive, and with it all activations
-    if stop is not None:
-        stop.agree(asked)
-    num_tokens = batch.num_target_tokens
-    if not math.isfinite(loss):
-        return Gradient(loss / num_tokens, nll / num_tokens, math.nan, num_tokens)
-    ranks.sum_gradients(model.parameters(), gradients)
-    norm = torch.nn.utils.get_total_norm(
-        [p.grad for p in model.parameters() if p.grad is not None]
-    ).item()
-    return Gradient(loss / num_tokens, nll / num_tokens, norm, num_tokens)
+            with noticing_full_memory():
+                losses = self._accumulate(batch)
+                gradients = ranks.collect_gradients(parameters)
+        except FullMemoryError as error:
+            losses, failure = [math.nan, math.nan], error
+        loss, nll, failures, *summed = ranks.sum([*losses, float(failure is not None), *flags()])
+        if failures:
+            try:
+                raise FullMemoryError(on_all_ranks=True) from failure
+            finally:
+                failure = None  # its traceback would keep this frame and all activations alive
+        num_tokens, norm = batch.num_target_tokens, math.nan
+        if math.isfinite(loss):
+            ranks.sum_gradients(parameters, gradients)
+            found = [p.grad for p in parameters if p.grad is not None]
+            norm = torch.nn.utils.get_total_norm(found).item()
+        return Gradient(loss / num_tokens, nll / num_tokens, norm, num_tokens, summed)
 
+    def _accumulate(self, batch: Batch) -> list[float]:
+        """Add up the gradients of this rank's micro-batches; return their summed losses."""
+        sums = torch.zeros(2, dtype=torch.float64, device=self.machine.device)
+        for index, tokens in self.machine.ranks.share(batch.micro_batches):
+            if not len(tokens.target_lengths):
+                continue  # the batch has fewer pairs than micro-batches
+            torch.manual_seed(micro_batch_seed(self.seed, batch.number, index))
+            losses = self.loss_sums(tokens)
+            (losses.loss / batch.num_target_tokens).backward()
+            sums += torch.stack([losses.loss.detach(), losses.nll])
+        return sums.tolist()
 
-def _accumulate(
-    model: Transformer, batch: Batch, start_id: int, smoothing: float, seed: int, machine: Machine
-) -> list[float]:
-    """Add up the gradients of this rank's micro-batches; return their summed losses."""
-    sums = torch.zeros(2, dtype=torch.float64, device=machine.device)
-    for index, tokens in machine.ranks.share(batch.micro_batches):
-        if not len(tokens.target_lengths):
-            continue  # the batch has fewer pairs than micro-batches
-        torch.manual_seed(micro_batch_seed(seed, batch.number, index))
-        tensors = as_tensors(tokens, start_id, machine, source_eos=model.config.source_eos)
-        losses = loss_sums(model, tensors, smoothing, machine.precision)
-        (losses.loss / batch.num_target_tokens).backward()
-        sums += torch.stack([losses.loss.detach(), losses.nll])
-    return sums.tolist()
+    def loss_sums(self, tokens: ParallelTokens) -> LossSums:
+        """Return the summed loss of a micro-batch; products are in the machine's precision."""
+        batch, is_bf16 = self.tensors(tokens), self.machine.precision == "bf16"
+        with torch.autocast(self.machine.device.type, torch.bfloat16, enabled=is_bf16):
+            rows = self.model(batch.source, batch.target_input)  # T D
+        if is_bf16:
+            rows = rows.bfloat16()
+        return label_smoothed_cross_entropy(
+            rows,
+            self.model.output_weight,
+            batch.target_output,
+            self.smoothing,
+            self.model.output_bias,
+        )
+
+    def tensors(self, tokens: ParallelTokens) -> ParallelBatch:
+        """Return a micro-batch on its device; the target's input is its output moved by one.
+
+        The last token of each source, its ``</s>``, is left out if the model was made so.
+        """
+        source_tokens, source_lengths = tokens.source_tokens, tokens.source_lengths
+        if not self.model.config.source_eos:
+            source_tokens = np.delete(source_tokens, np.cumsum(source_lengths) - 1)
+            source_lengths = source_lengths - 1
+        shifted = np.roll(tokens.target_tokens, 1)
+        starts = np.cumsum(tokens.target_lengths) - tokens.target_lengths
+        shifted[starts] = self.start_id
+        device = self.machine.device
+        return ParallelBatch(
+            _pack(source_tokens, source_lengths, self.machine),
+            _pack(shifted, tokens.target_lengths, self.machine),
+            torch.from_numpy(tokens.target_tokens).to(device, non_blocking=True),
+        )
 
 
 def micro_batch_seed(seed: int, batch_index: int, micro_batch: int) -> int:

@@ -149,7 +149,7 @@ def train(job: Job, worker: Worker | None = None) -> None:
             is_resumed=is_resumed,
             init_from=options.get("init_from"),
         )
-        stack.enter_context(use_fp32_products(start.machine.fp32_products))
+        stack.enter_context(use_fp32_products(start.objective.machine.fp32_products))
         if start.standing.is_complete(start.saved):
             if machine.ranks.is_main and options.get("in_run"):
                 record_changes(job.run_dir, recipe)  # or the stage would never be up to date
@@ -160,8 +160,8 @@ def train(job: Job, worker: Worker | None = None) -> None:
 
 def _train(job: Job, worker: Worker | None, corpus: PreparedCorpus, start: Start) -> None:
     """Fit the micro-batches to the memory, describe the session, and train from ``start``."""
-    recipe, state, machine = job.file.recipe, start.state, start.machine
-    fit_to_memory(state, recipe, corpus, machine, start.facts)
+    recipe, state, machine = job.file.recipe, start.state, start.objective.machine
+    fit_to_memory(state, start.objective, corpus, start.facts)
     sides = (corpus.source, corpus.target, corpus.validation_source, corpus.validation_target)
     refuse_longer(state.cut.max_tokens, *(side.lengths for side in sides))
     if machine.ranks.is_main:

@@ -10,6 +10,7 @@ from torch import Tensor
 from nmt_cli import logs
 from nmt_cli.corpus.batching import BatchPlan
 from nmt_cli.corpus.binarized import PreparedCorpus
+from nmt_cli.corpus.sentence_marks import start_id
 from nmt_cli.errors import UserError
 from nmt_cli.file_names import FURTHER_TOKENIZER_FILES, RECIPE, TOKENIZER_FILES
 from nmt_cli.hardware.batch_cut import BatchCut, cut_as_before
@@ -26,6 +27,7 @@ from nmt_cli.runs.saving import Saved
 from nmt_cli.runs.warm_start import start_from
 from nmt_cli.training.agreement import require_same_training
 from nmt_cli.training.best import begin_anew_after_changes
+from nmt_cli.training.gradient import Objective
 from nmt_cli.training.planning import move_to_plan, plan_batches, plan_settings
 from nmt_cli.training.standing import Standing
 
@@ -37,7 +39,7 @@ class Start(NamedTuple):
     plan: BatchPlan
     standing: Standing
     saved: Saved  # the checkpoint that holds the state
-    machine: Machine  # of this rank; with the kernels of the checkpoint
+    objective: Objective  # with the machine of this rank, and the kernels of the checkpoint
     facts: Mapping[str, Any] | None = None  # of the session that wrote the checkpoint
 
 
@@ -81,7 +83,14 @@ def prepare_start(
         state.cut = cut_as_before(state.cut, facts, ranks.size)
         log_changes(facts, machine.facts())
     standing = Standing(recipe, corpus.tokenizer.size, plan, state)
-    return Start(state, plan, standing, saved, machine, facts)
+    objective = Objective(
+        state.model,
+        start_id(recipe.model, corpus.tokenizer),
+        recipe.training.label_smoothing,
+        recipe.training.seed,
+        machine,
+    )
+    return Start(state, plan, standing, saved, objective, facts)
 
 
 def _new_state(

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -10,7 +11,6 @@ from nmt_cli import logs
 from nmt_cli.corpus.binarized import PreparedCorpus
 from nmt_cli.corpus.loader import Batch, load_batches
 from nmt_cli.corpus.piece_sampler import sampler_of
-from nmt_cli.corpus.sentence_marks import start_id
 from nmt_cli.errors import InterruptedTrainingError
 from nmt_cli.file_names import METRICS
 from nmt_cli.recipe.schema import Recipe
@@ -20,7 +20,7 @@ from nmt_cli.training.agreement import require_same_weights
 from nmt_cli.training.best import count_validation
 from nmt_cli.training.divergence import count_skipped
 from nmt_cli.training.full_memory import gradient_within_memory
-from nmt_cli.training.gradient import Gradient, compute_gradient
+from nmt_cli.training.gradient import Gradient
 from nmt_cli.training.starting import Start
 from nmt_cli.training.step_report import StepReport, UtilizationMeter
 from nmt_cli.training.stop_signals import StopRequest
@@ -37,12 +37,13 @@ class Trainer:
     """
 
     def __init__(self, recipe: Recipe, corpus: PreparedCorpus, run_dir: Path, start: Start) -> None:
-        machine = start.machine
+        machine = start.objective.machine
         self.run_dir, self.state, self.standing = run_dir, start.state, start.standing
         self._recipe, self._corpus, self._machine = recipe, corpus, machine
+        self._objective = start.objective
         self._plan, self._longest = start.plan, corpus.longest
         self._sampler = sampler_of(recipe, corpus)
-        self._validator = Validator(recipe, corpus)
+        self._validator = Validator(recipe, corpus, start.objective)
         self._saver = Saver(run_dir, recipe, corpus, machine, start.state, start.saved)
         self._utilization = UtilizationMeter(recipe.model, corpus.tokenizer.size, machine)
         self._metrics: MetricsLog | None = None  # the main rank's
@@ -121,25 +122,13 @@ class Trainer:
 
     def _gradient_of(self, batch: Batch, stop: StopRequest) -> Gradient:
         """Leave the gradient of ``batch`` in the parameters, in pieces that fit the memory."""
-        training = self._recipe.training
-        start = start_id(self._recipe.model, self._corpus.tokenizer)
-
-        def compute(batch: Batch) -> Gradient:
-            return compute_gradient(
-                self.state.model,
-                batch,
-                start,
-                training.label_smoothing,
-                training.seed,
-                self._machine,
-                stop,
-            )
-
+        compute = partial(self._objective.gradient, flags=stop.flags)
         where = f"in {batch}, even with one sentence pair at a time"
         with self._saver.saving_before_failure(where):
             gradient, self.state.cut = gradient_within_memory(
                 batch, self.state.cut, self._machine.ranks, self._longest, compute
             )
+        stop.agree(gradient.flags)
         return gradient
 
     def _validate_and_save_if_due(self, stop: StopRequest) -> None:
@@ -184,9 +173,7 @@ class Trainer:
         started = time.monotonic()
         with self._saver.saving_before_failure(f"while step {progress.step:,} was validated"):
             with average.in_place_of(model) if average is not None else nullcontext():
-                validation = self._validator.validate(
-                    model, self._machine, state.cut.max_tokens, stop
-                )
+                validation = self._validator.validate(state.cut.max_tokens, stop)
             model.train()
             if validation is None:
                 return False

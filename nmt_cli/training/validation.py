@@ -3,7 +3,6 @@
 import math
 import time
 from collections.abc import Sequence
-from functools import partial
 from itertools import zip_longest
 from typing import NamedTuple
 
@@ -14,24 +13,21 @@ from numpy.typing import NDArray
 from nmt_cli import logs
 from nmt_cli.corpus.binarized import PreparedCorpus
 from nmt_cli.corpus.loader import Batch, ParallelTokens, micro_batches_of
-from nmt_cli.corpus.sentence_marks import start_id
 from nmt_cli.decoding.translation import LinesFailedError
 from nmt_cli.decoding.translator import Translator
 from nmt_cli.errors import UserError
 from nmt_cli.figures import perplexity_of, short_number
-from nmt_cli.hardware.machine import Machine
 from nmt_cli.hardware.memory import (
     FullMemoryError,
     give_up_memory_of,
 )
 from nmt_cli.metrics import bleu
 from nmt_cli.metrics.parseval import score_trees
-from nmt_cli.model.transformer import Transformer
 from nmt_cli.model_settings import settings_of
 from nmt_cli.recipe.schema import Recipe
 from nmt_cli.recipe.smaller_sections import ValidationSearch
 from nmt_cli.training.full_memory import computed_within_memory
-from nmt_cli.training.gradient import as_tensors, loss_sums
+from nmt_cli.training.gradient import Objective
 from nmt_cli.training.stop_signals import StopRequest
 
 LINES_BETWEEN_POLLS = 500  # of the validation text, after which requests to stop are exchanged
@@ -68,27 +64,25 @@ class Validation(NamedTuple):
 
 
 class Validator:
-    """Measures a model on the validation text of a recipe."""
+    """Measures the model of an objective on the validation text of a recipe."""
 
-    def __init__(self, recipe: Recipe, corpus: PreparedCorpus) -> None:
-        self._recipe, self._corpus = recipe, corpus
+    def __init__(self, recipe: Recipe, corpus: PreparedCorpus, objective: Objective) -> None:
+        self._recipe, self._corpus, self._objective = recipe, corpus, objective
 
-    def validate(
-        self, model: Transformer, machine: Machine, max_tokens: int, stop: StopRequest
-    ) -> Validation | None:
-        """Return the figures of ``model``, or None if ``stop`` came meanwhile.
+    def validate(self, max_tokens: int, stop: StopRequest) -> Validation | None:
+        """Return the figures of the model as it is now, or None if ``stop`` came meanwhile.
 
         The micro-batches hold at most ``max_tokens`` a side. The model is left in evaluation mode.
         Each rank measures a share of the text, and all return the same figures. Raises
         FullMemoryError on all ranks if a sentence pair does not fit the memory of one of them, and
         UserError if a line cannot be translated.
         """
-        model.eval()
-        config = self._recipe.validation
+        self._objective.model.eval()
+        config, ranks = self._recipe.validation, self._objective.machine.ranks
         search = config.parseval if self._has_trees else config.bleu
-        sums = self._loss_sums(model, machine, max_tokens, stop)
-        hypotheses = [] if search == "off" else self._translate(model, machine, stop, search)
-        loss, nll, num_tokens, cuts, failures, *asked = machine.ranks.sum([*sums, *stop.flags()])
+        sums = self._loss_sums(max_tokens, stop)
+        hypotheses = [] if search == "off" else self._translate(search, stop)
+        loss, nll, num_tokens, cuts, failures, *asked = ranks.sum([*sums, *stop.flags()])
         if failures:
             raise FullMemoryError(on_all_ranks=True)
         if cuts:
@@ -99,7 +93,7 @@ class Validator:
         stop.agree(asked)
         if stop.agreed:
             return None
-        score = None if search == "off" else self._score(machine.ranks.gather(hypotheses))
+        score = None if search == "off" else self._score(ranks.gather(hypotheses))
         loss, nll = loss / max(1, num_tokens), nll / max(1, num_tokens)
         quality = -loss if score is None or config.best_by == "loss" else score
         if self._has_trees:
@@ -111,9 +105,7 @@ class Validator:
         return self._recipe.data.treebank is not None
 
     @torch.no_grad()
-    def _loss_sums(
-        self, model: Transformer, machine: Machine, max_tokens: int, stop: StopRequest
-    ) -> list[float]:
+    def _loss_sums(self, max_tokens: int, stop: StopRequest) -> list[float]:
         """Return sums over this rank's share: loss, nll, target tokens, cuts and failures.
 
         Cuts are micro-batches that were cut because memory was full. Failures is 1 if that did not
@@ -121,7 +113,7 @@ class Validator:
         """
         totals = np.zeros(3)
         cuts = 0
-        shared = list(machine.ranks.share(self._micro_batches(max_tokens)))
+        shared = list(self._objective.machine.ranks.share(self._micro_batches(max_tokens)))
         num_pairs = sum(len(tokens.target_lengths) for _, tokens in shared)
         with logs.progress("validation loss", "pairs", num_pairs) as bar:
             for index, tokens in shared:
@@ -130,9 +122,7 @@ class Validator:
                 whole = Batch(index, (tokens,))
                 started = time.monotonic()
                 try:
-                    sums, _, cut_to = computed_within_memory(
-                        whole, partial(self._sums, model, machine)
-                    )
+                    sums, _, cut_to = computed_within_memory(whole, self._sums)
                 except FullMemoryError as error:
                     give_up_memory_of(error)
                     return [*totals.tolist(), cuts, 1.0]
@@ -142,14 +132,11 @@ class Validator:
                 cuts += cut_to is not None
         return [*totals.tolist(), cuts, 0.0]
 
-    def _sums(self, model: Transformer, machine: Machine, batch: Batch) -> NDArray[np.float64]:
+    def _sums(self, batch: Batch) -> NDArray[np.float64]:
         """Return summed loss, summed nll and target tokens."""
-        totals, start = np.zeros(3), start_id(model.config, self._corpus.tokenizer)
+        totals = np.zeros(3)
         for tokens in batch.micro_batches:
-            tensors = as_tensors(tokens, start, machine, source_eos=model.config.source_eos)
-            sums = loss_sums(
-                model, tensors, self._recipe.training.label_smoothing, machine.precision
-            )
+            sums = self._objective.loss_sums(tokens)
             totals += [sums.loss.item(), sums.nll.item(), len(tokens.target_tokens)]
         return totals
 
@@ -158,10 +145,9 @@ class Validator:
         by_length = np.lexsort((source.lengths, target.lengths)).astype(np.int64)
         return micro_batches_of(by_length, source, target, max_tokens)
 
-    def _translate(
-        self, model: Transformer, machine: Machine, stop: StopRequest, search: ValidationSearch
-    ) -> list[str]:
+    def _translate(self, search: ValidationSearch, stop: StopRequest) -> list[str]:
         """Return the translations of this rank's lines, fewer if ``stop`` came meanwhile."""
+        model, machine = self._objective.model, self._objective.machine
         beam_size = 1 if search == "greedy" else None
         translator = Translator(
             settings_of(self._recipe, self._corpus.tokenizer.size, self._corpus.labels),

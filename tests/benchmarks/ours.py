@@ -27,7 +27,7 @@ from nmt_cli.model.transformer import Transformer
 from nmt_cli.optimization import learning_rate
 from nmt_cli.recipe.model_config import ModelConfig
 from nmt_cli.recipe.schema import TrainingConfig
-from nmt_cli.training.gradient import as_tensors, compute_gradient
+from nmt_cli.training.gradient import Objective
 from tests.benchmarks.ceiling import BareProducts, forward_products
 from tests.benchmarks.padded import BOS_ID
 from tests.benchmarks.shapes import DROPOUT, PRECISIONS, SEED, Setup, Shape
@@ -94,14 +94,17 @@ class OurLoop:
         waited = time.perf_counter() - started
         with use_fp32_products(products):
             if kind.startswith("ceiling"):
-                return self._multiply(batch, machine)
-            loss = self._train(batch, machine)
+                return self._multiply(batch, self._objective(machine))
+            loss = self._train(batch, self._objective(machine))
         self._finish()
         return Step(batch.num_target_tokens, loss, waited)
 
-    def _train(self, batch: Batch, machine: Machine) -> float:
+    def _objective(self, machine: Machine) -> Objective:
         smoothing, seed = self._training.label_smoothing, self._training.seed
-        gradient = compute_gradient(self._model, batch, BOS_ID, smoothing, seed, machine)
+        return Objective(self._model, BOS_ID, smoothing, seed, machine)
+
+    def _train(self, batch: Batch, objective: Objective) -> float:
+        gradient = objective.gradient(batch)
         self._num_steps += 1
         rate = learning_rate(self._num_steps, self._training, self._config.d_model)
         for group in self._optimizer.param_groups:
@@ -109,16 +112,14 @@ class OurLoop:
         self._optimizer.step()
         return gradient.loss
 
-    def _multiply(self, batch: Batch, machine: Machine) -> Step:
-        products = []
+    def _multiply(self, batch: Batch, objective: Objective) -> Step:
+        products, precision = [], objective.machine.precision
         for tokens in batch.micro_batches:
-            tensors = as_tensors(tokens, BOS_ID, machine, source_eos=True)
+            tensors = objective.tensors(tokens)
             products += forward_products(
                 self._config, self._vocabulary_size, tensors.source, tensors.target_input
             )
-        bare = self._bare.setdefault(
-            machine.precision, BareProducts(self._device, machine.precision)
-        )
+        bare = self._bare.setdefault(precision, BareProducts(self._device, precision))
         self._finish()
         started = time.perf_counter()
         bare.run(products)

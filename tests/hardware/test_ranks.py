@@ -11,7 +11,7 @@ from nmt_cli.errors import InterruptedTrainingError, UserError
 from nmt_cli.hardware.batch_cut import BatchCut
 from nmt_cli.hardware.ranks import ALONE, PeerLostError
 from nmt_cli.training import trainer as trainer_module
-from nmt_cli.training.gradient import compute_gradient
+from nmt_cli.training.gradient import Objective
 from nmt_cli.training.stop_signals import StopRequest
 from nmt_cli.training.update import update_weights
 from tests.forked_ranks import run_ranks
@@ -123,25 +123,28 @@ def test_other_ranks_continue_the_same_order(toy, folder):
 def test_all_ranks_skip_a_batch_that_is_not_finite_on_one(toy, folder, monkeypatch, bad_rank, what):
     seen = []
 
-    def sabotaged(model, batch, bos_id, smoothing, seed, machine, stop):
+    compute_gradient = Objective.gradient
+
+    def sabotaged(objective, batch, flags):
+        model = objective.model
         weights = torch.cat([p.detach().flatten() for p in model.parameters()])
         seen.append((batch.number, weights))
-        if batch.number != 3 or machine.ranks.rank != bad_rank:
-            return compute_gradient(model, batch, bos_id, smoothing, seed, machine, stop)
+        if batch.number != 3 or objective.machine.ranks.rank != bad_rank:
+            return compute_gradient(objective, batch, flags)
         weight = next(model.parameters())
         if what == "loss":  # of this rank's share alone
             with torch.no_grad():
                 weight[0, 0] = math.nan
-            gradient = compute_gradient(model, batch, bos_id, smoothing, seed, machine, stop)
+            gradient = compute_gradient(objective, batch, flags)
             with torch.no_grad():
                 weight[0, 0] = weights[0]
             return gradient
         handle = weight.register_hook(lambda gradient: gradient * math.inf)
-        gradient = compute_gradient(model, batch, bos_id, smoothing, seed, machine, stop)
+        gradient = compute_gradient(objective, batch, flags)
         handle.remove()
         return gradient
 
-    monkeypatch.setattr(trainer_module, "compute_gradient", sabotaged)
+    monkeypatch.setattr(Objective, "gradient", sabotaged)
     path = folder("run")
 
     def work(ranks):
@@ -155,16 +158,14 @@ def test_all_ranks_skip_a_batch_that_is_not_finite_on_one(toy, folder, monkeypat
 
 
 def test_out_of_memory_on_one_rank_ends_all_at_the_same_batch(toy, folder, monkeypatch):
-    from nmt_cli.training import gradient as gradient_module
+    accumulate = Objective._accumulate
 
-    accumulate = gradient_module._accumulate
-
-    def limited(model, batch, bos_id, smoothing, seed, machine):
-        if batch.number == 2 and machine.ranks.rank == 1:
+    def limited(objective, batch):
+        if batch.number == 2 and objective.machine.ranks.rank == 1:
             raise torch.OutOfMemoryError("no")
-        return accumulate(model, batch, bos_id, smoothing, seed, machine)
+        return accumulate(objective, batch)
 
-    monkeypatch.setattr(gradient_module, "_accumulate", limited)
+    monkeypatch.setattr(Objective, "_accumulate", limited)
     path = folder("run")
 
     def work(ranks):

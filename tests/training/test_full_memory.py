@@ -14,11 +14,9 @@ from nmt_cli.errors import UserError
 from nmt_cli.hardware.batch_cut import BatchCut
 from nmt_cli.hardware.ranks import ALONE, PeerLostError, Ranks
 from nmt_cli.optimization import MovingAverage
-from nmt_cli.recipe.model_config import ModelConfig
 from nmt_cli.runs import saving
 from nmt_cli.runs.checkpoint import save_checkpoint
-from nmt_cli.training import full_memory, validation
-from nmt_cli.training import gradient as gradient_module
+from nmt_cli.training import full_memory
 from nmt_cli.training import trainer as trainer_module
 from nmt_cli.training.full_memory import (
     fit_to_memory,
@@ -26,6 +24,7 @@ from nmt_cli.training.full_memory import (
     room_to_leave,
     try_micro_batch,
 )
+from nmt_cli.training.gradient import Objective
 from nmt_cli.training.stop_signals import StopRequest
 from tests.forked_ranks import run_ranks
 from tests.trainers import CPU, ONE_PIECE, changed, new_trainer, weights_of
@@ -60,17 +59,22 @@ def steps_saved(run_dir):
     return [(c.step, c.manifest["kind"]) for c in list_checkpoints(run_dir)]
 
 
-def limit_memory(monkeypatch, module, limit, rank=None):
-    """Let the loss of more than ``limit`` target tokens fail; return the sizes that were tried."""
-    loss_sums, tried = module.loss_sums, []
+def limit_memory(monkeypatch, what, limit, rank=None):
+    """Let the loss of more than ``limit`` target tokens fail; return the sizes that were tried.
 
-    def limited(model, batch, smoothing, precision):
-        tried.append(len(batch.target_output))
+    It fails in the "gradient" of a batch, or in the "validation".
+    """
+    loss_sums, tried = Objective.loss_sums, []
+
+    def limited(objective, tokens):
+        if torch.is_grad_enabled() != (what == "gradient"):
+            return loss_sums(objective, tokens)
+        tried.append(len(tokens.target_tokens))
         if tried[-1] > limit and (rank is None or rank == torch.distributed.get_rank()):
             raise RuntimeError(FULL)
-        return loss_sums(model, batch, smoothing, precision)
+        return loss_sums(objective, tokens)
 
-    monkeypatch.setattr(module, "loss_sums", limited)
+    monkeypatch.setattr(Objective, "loss_sums", limited)
     return tried
 
 
@@ -79,7 +83,7 @@ def test_a_batch_that_meets_a_full_memory_is_cut_and_computed_again(
     toy, tmp_path, monkeypatch, capsys, is_limit_chosen
 ):
     expected, _ = train(toy, tmp_path / "expected")
-    tried = limit_memory(monkeypatch, gradient_module, 70)
+    tried = limit_memory(monkeypatch, "gradient", 70)
     cut = ONE_PIECE._replace(limited_by="option" if is_limit_chosen else "estimate")
     found, error = train(toy, tmp_path / "found", cut=cut)
     assert error is None
@@ -98,16 +102,16 @@ def test_a_batch_that_meets_a_full_memory_is_cut_and_computed_again(
 
 
 def test_later_batches_are_cut_no_smaller_than_the_longest_sentence(toy, tmp_path, monkeypatch):
-    def limited(model, batch, *others):
+    def limited(objective, batch):
         if batch.largest_side > batch.longest and not cut:
             raise RuntimeError(FULL)
         if batch.longest < toy.corpus.longest:
             cut.append(batch.longest)  # a batch of short sentences, in its smallest pieces
-        return accumulate(model, batch, *others)
+        return accumulate(objective, batch)
 
     cut: list[int] = []
-    accumulate = gradient_module._accumulate
-    monkeypatch.setattr(gradient_module, "_accumulate", limited)
+    accumulate = Objective._accumulate
+    monkeypatch.setattr(Objective, "_accumulate", limited)
     found, error = train(toy, tmp_path / "run")
     assert error is None
     assert found.state.cut.max_tokens == toy.corpus.longest > cut[0]
@@ -115,14 +119,14 @@ def test_later_batches_are_cut_no_smaller_than_the_longest_sentence(toy, tmp_pat
 
 
 def test_the_hosts_memory_counts_too(toy, tmp_path, monkeypatch):
-    accumulate = gradient_module._accumulate
+    accumulate = Objective._accumulate
 
-    def limited(model, batch, *others):
+    def limited(objective, batch):
         if batch.number == 2:
             np.empty(1 << 58)  # numpy's own kind of MemoryError
-        return accumulate(model, batch, *others)
+        return accumulate(objective, batch)
 
-    monkeypatch.setattr(gradient_module, "_accumulate", limited)
+    monkeypatch.setattr(Objective, "_accumulate", limited)
     _, text = train(toy, tmp_path / "run")
     assert text is not None
     assert text.startswith("out of memory in batch 2 (")
@@ -171,7 +175,7 @@ def test_a_lowered_limit_is_recorded_and_the_larger_one_tried_again_when_resumed
 ):
     recipe = recipe_of(toy, dropout=0.3)
     with monkeypatch.context() as patch:
-        limit_memory(patch, gradient_module, 70)
+        limit_memory(patch, "gradient", 70)
         whole, _ = train(toy, tmp_path / "run", recipe)
     facts = list_checkpoints(tmp_path / "run")[-1].manifest
     assert facts["max_tokens_per_device"] == whole.state.cut.max_tokens < 120
@@ -182,7 +186,7 @@ def test_a_lowered_limit_is_recorded_and_the_larger_one_tried_again_when_resumed
 
 def test_a_full_memory_of_one_rank_cuts_the_batch_on_all(toy, tmp_path, monkeypatch):
     recipe = recipe_of(toy, dropout=0.3)
-    limit_memory(monkeypatch, gradient_module, 30, rank=1)
+    limit_memory(monkeypatch, "gradient", 30, rank=1)
 
     def work(ranks):
         trainer, error = train(toy, tmp_path / "run", recipe, ranks=ranks)
@@ -219,14 +223,14 @@ def test_a_rank_without_memory_for_the_exchange_leaves_none_waiting(toy, tmp_pat
 
 
 def test_pairs_that_do_not_fit_alone_end_training_saved(toy, tmp_path, monkeypatch):
-    accumulate = gradient_module._accumulate
+    accumulate = Objective._accumulate
 
-    def limited(model, batch, *others):
+    def limited(objective, batch):
         if batch.number == 2:
             raise RuntimeError(FULL)
-        return accumulate(model, batch, *others)
+        return accumulate(objective, batch)
 
-    monkeypatch.setattr(gradient_module, "_accumulate", limited)
+    monkeypatch.setattr(Objective, "_accumulate", limited)
     _, error = train(toy, tmp_path / "run")
     assert error is not None
     assert error.startswith("out of memory in batch 2 (")
@@ -235,7 +239,7 @@ def test_pairs_that_do_not_fit_alone_end_training_saved(toy, tmp_path, monkeypat
 
 
 def test_out_of_memory_before_the_first_step_saves_nothing(toy, tmp_path, monkeypatch):
-    limit_memory(monkeypatch, gradient_module, 0)
+    limit_memory(monkeypatch, "gradient", 0)
     _, error = train(toy, tmp_path / "run")
     assert error is not None
     assert "; nothing is saved yet. " in error
@@ -246,12 +250,12 @@ def test_what_ran_out_of_memory_is_freed_before_saving(toy, tmp_path, monkeypatc
     class Activations:
         pass
 
-    def limited(model, batch, *others):
+    def limited(objective, batch):
         if batch.number == 2:
             activations = Activations()
             held.append(weakref.ref(activations))
             raise RuntimeError("CUDA error: out of memory")
-        return accumulate(model, batch, *others)
+        return accumulate(objective, batch)
 
     def save(*arguments):
         held_while_saving.extend(activations() for activations in held)
@@ -259,8 +263,8 @@ def test_what_ran_out_of_memory_is_freed_before_saving(toy, tmp_path, monkeypatc
 
     held: list[weakref.ref[Activations]] = []
     held_while_saving: list[Activations | None] = []
-    accumulate = gradient_module._accumulate
-    monkeypatch.setattr(gradient_module, "_accumulate", limited)
+    accumulate = Objective._accumulate
+    monkeypatch.setattr(Objective, "_accumulate", limited)
     monkeypatch.setattr(saving, "save_checkpoint", save)
     train(toy, tmp_path / "run")
     assert len(held) > 1  # of each cut
@@ -347,7 +351,7 @@ def test_the_validation_loss_is_measured_in_smaller_micro_batches(
 ):
     figures = []
     for name, limit in (("expected", 10_000), ("found", 20)):
-        limit_memory(monkeypatch, validation, limit)
+        limit_memory(monkeypatch, "validation", limit)
         trainer, error = train(toy, tmp_path / name)
         assert error is None
         figures.append(list_checkpoints(trainer.run_dir)[-1].manifest["validation"])
@@ -360,7 +364,7 @@ def test_the_validation_loss_is_measured_in_smaller_micro_batches(
 def test_a_validation_without_memory_leaves_its_step_saved(toy, tmp_path, monkeypatch):
     expected, _ = train(toy, tmp_path / "expected")
     with monkeypatch.context() as patch:
-        limit_memory(patch, validation, 0)
+        limit_memory(patch, "validation", 0)
         _, error = train(toy, tmp_path / "run")
     assert error is not None
     assert error.startswith("out of memory while step 6 was validated; ")
@@ -423,12 +427,11 @@ def probe(cut, limit, tried, monkeypatch, before=None):
 
     monkeypatch.setattr(full_memory, "try_micro_batch", attempt)
     source, target = of_pairs(*[(10, 10)] * 20, (10, 12))
-    tokenizer = SimpleNamespace(bos_id=1)
-    corpus: Any = SimpleNamespace(source=source, target=target, longest=12, tokenizer=tokenizer)
-    state, recipe = SimpleNamespace(cut=cut), SimpleNamespace(training=None, model=ModelConfig())
+    corpus: Any = SimpleNamespace(source=source, target=target, longest=12)
+    state: Any = SimpleNamespace(cut=cut)
     on_gpu: Any = Cuda()
-    machine = CPU._replace(device=on_gpu)
-    fit_to_memory(state, recipe, corpus, machine, before)  # type: ignore[arg-type]
+    objective: Any = SimpleNamespace(machine=CPU._replace(device=on_gpu))
+    fit_to_memory(state, objective, corpus, before)
     return state.cut.max_tokens
 
 
@@ -497,8 +500,7 @@ def test_a_probe_leaves_headroom_and_room_for_what_steps_allocate(toy, tmp_path,
 def test_a_probe_changes_no_weights_and_leaves_no_gradient(toy, tmp_path):
     trainer = new_trainer(toy, tmp_path / "run")
     before = weights_of(trainer)
-    bos_id = toy.corpus.tokenizer.bos_id
     for tokens in largest_micro_batches(toy.corpus.source, toy.corpus.target, 60):
-        try_micro_batch(tokens, trainer.state, toy.recipe.training, bos_id, CPU)
+        try_micro_batch(tokens, trainer.state, trainer._objective)
     assert torch.equal(weights_of(trainer), before)
     assert all(parameter.grad is None for parameter in trainer.state.model.parameters())

@@ -7,7 +7,7 @@ from nmt_cli.corpus.loader import Batch, micro_batches_of
 from nmt_cli.corpus.sentence_marks import start_id
 from nmt_cli.hardware.machine import Machine
 from nmt_cli.model.transformer import Transformer
-from nmt_cli.training.gradient import as_tensors, compute_gradient, loss_sums, micro_batch_seed
+from nmt_cli.training.gradient import Objective, micro_batch_seed
 from tests.architectures import OPTION_SETS, Formula, random_model
 
 MACHINE = Machine(torch.device("cpu"), "fp32")
@@ -25,13 +25,13 @@ def batch_of(toy, max_tokens):
 
 
 def gradient_of(model, batch, seed=1):
-    report = compute_gradient(model, batch, 1, 0.1, seed, MACHINE)
+    report = Objective(model, 1, 0.1, seed, MACHINE).gradient(batch)
     return report, torch.cat([p.grad.flatten() for p in model.parameters()])
 
 
 def test_target_input_is_the_output_moved_by_one(toy):
     batch = batch_of(toy, 1_000)
-    tensors = as_tensors(batch.micro_batches[0], 1, MACHINE, source_eos=True)
+    tensors = Objective(model_of(toy), 1, 0.1, 1, MACHINE).tensors(batch.micro_batches[0])
     lengths = list(tensors.target_input.lengths)
     for given, wanted in zip(
         tensors.target_input.tokens.split(lengths),
@@ -47,10 +47,7 @@ def test_the_loss_is_that_of_the_formula_with_the_marks_of_the_options(toy, opti
     tokenizer = toy.corpus.tokenizer
     model = random_model(options, tokenizer.size).double()
     tokens = batch_of(toy, 40).micro_batches[0]
-    tensors = as_tensors(
-        tokens, start_id(model.config, tokenizer), MACHINE, source_eos=model.config.source_eos
-    )
-    found = loss_sums(model, tensors, 0.0, "fp32")
+    found = Objective(model, start_id(model.config, tokenizer), 0.0, 1, MACHINE).loss_sums(tokens)
     formula, expected = Formula(model), 0.0
     sides = [
         np.split(side, np.cumsum(lengths)[:-1])
@@ -79,7 +76,7 @@ def test_where_onednn_multiplies_there_are_spare_rows(
     tokens = batch_of(toy, 1_000).micro_batches[0]
     # meta stands for a GPU
     machine = Machine(torch.device(device), precision, fp32_products=fp32_products)
-    tensors = as_tensors(tokens, 1, machine, source_eos=True)
+    tensors = Objective(model_of(toy), 1, 0.1, 1, machine).tensors(tokens)
     sides = (tensors.source, tensors.target_input)
     assert any(len(side.tokens) > side.num_tokens for side in sides) == is_rounded
 
@@ -100,7 +97,7 @@ def test_the_gradient_is_that_of_the_mean_token_loss(toy):
     model = model_of(toy).double()
     batch = batch_of(toy, 1_000)
     report, found = gradient_of(model, batch)
-    tensors = as_tensors(batch.micro_batches[0], 1, MACHINE, source_eos=True)
+    tensors = Objective(model, 1, 0.1, 1, MACHINE).tensors(batch.micro_batches[0])
     logits = model.project(model(tensors.source, tensors.target_input))
     loss = F.cross_entropy(logits, tensors.target_output, label_smoothing=0.1)
     expected = torch.cat([g.flatten() for g in torch.autograd.grad(loss, model.parameters())])
@@ -137,7 +134,7 @@ def test_bf16_gradient_points_the_same_way(toy):
     model = model_of(toy)
     _, exact = gradient_of(model, batch_of(toy, 1_000))
     machine = MACHINE._replace(precision="bf16")
-    report = compute_gradient(model, batch_of(toy, 1_000), 1, 0.1, 1, machine)
+    report = Objective(model, 1, 0.1, 1, machine).gradient(batch_of(toy, 1_000))
     rounded = torch.cat([p.grad.flatten() for p in model.parameters()])
     assert report.is_finite
     assert F.cosine_similarity(exact, rounded, dim=0) > 0.99

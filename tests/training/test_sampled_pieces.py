@@ -13,10 +13,12 @@ from nmt_cli.commands import preprocess
 from nmt_cli.corpus.binarized import open_prepared
 from nmt_cli.corpus.loader import load_batches
 from nmt_cli.corpus.piece_sampler import sampler_of
+from nmt_cli.corpus.sentence_marks import start_id
 from nmt_cli.hardware.batch_cut import BatchCut
 from nmt_cli.hardware.ranks import ALONE
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.recipe.reader import read_recipe
+from nmt_cli.training.gradient import Objective
 from nmt_cli.training.planning import plan_batches, plan_settings
 from nmt_cli.training.stop_signals import StopRequest
 from nmt_cli.training.validation import Validator
@@ -154,9 +156,11 @@ def test_ranks_train_on_the_pieces_of_one(sampled, tmp_path, num_ranks):
 def test_validation_never_samples(sampled):
     torch.manual_seed(1)
     model = Transformer(sampled.recipe.model, sampled.corpus.tokenizer.size)
+    start = start_id(model.config, sampled.corpus.tokenizer)
+    objective = Objective(model, start, 0.1, 1, CPU)
     plain = changed(sampled.recipe, tokenizer={"sampling": None})
     measured = [
-        Validator(recipe, sampled.corpus).validate(model, CPU, MAX_TOKENS, StopRequest())
+        Validator(recipe, sampled.corpus, objective).validate(MAX_TOKENS, StopRequest())
         for recipe in (sampled.recipe, plain)
     ]
     assert measured[0] == measured[1] is not None

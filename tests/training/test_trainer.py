@@ -16,7 +16,7 @@ from nmt_cli.model_directory import read_weights
 from nmt_cli.runs import saving
 from nmt_cli.runs.checkpoint import save_checkpoint
 from nmt_cli.training import trainer as trainer_module
-from nmt_cli.training.gradient import compute_gradient
+from nmt_cli.training.gradient import Objective
 from nmt_cli.training.stop_signals import StopRequest
 from nmt_cli.training.update import update_weights
 from nmt_cli.training.validation import Validator
@@ -238,12 +238,14 @@ def test_a_batch_without_a_finite_gradient_is_skipped(new_trainer, monkeypatch, 
     trainer = new_trainer()
     seen = []
 
-    def sabotaged(model, batch, *arguments):
-        gradient = compute_gradient(model, batch, *arguments)
+    compute_gradient = Objective.gradient
+
+    def sabotaged(objective, batch, flags):
+        gradient = compute_gradient(objective, batch, flags)
         seen.append((batch.number, weights_of(trainer)))
         return gradient._replace(norm=math.inf) if batch.number in (3, 4) else gradient
 
-    monkeypatch.setattr(trainer_module, "compute_gradient", sabotaged)
+    monkeypatch.setattr(Objective, "gradient", sabotaged)
     trainer.train(StopRequest())
     assert [index for index, _ in seen] == list(range(14))
     assert torch.equal(seen[3][1], seen[4][1])
@@ -260,11 +262,13 @@ def test_a_batch_without_a_finite_gradient_is_skipped(new_trainer, monkeypatch, 
 def test_too_many_skipped_batches_end_training(new_trainer, toy, monkeypatch, is_bad, skipped):
     trainer = new_trainer(changed(toy.recipe, training={"max_steps": 99}))
 
-    def sabotaged(model, batch, *arguments):
-        gradient = compute_gradient(model, batch, *arguments)
+    compute_gradient = Objective.gradient
+
+    def sabotaged(objective, batch, flags):
+        gradient = compute_gradient(objective, batch, flags)
         return gradient._replace(loss=math.nan) if is_bad(batch.number) else gradient
 
-    monkeypatch.setattr(trainer_module, "compute_gradient", sabotaged)
+    monkeypatch.setattr(Objective, "gradient", sabotaged)
     with pytest.raises(UserError, match=f"training diverged: {skipped} of the last 1,000"):
         trainer.train(StopRequest())
 

@@ -5,10 +5,12 @@ import torch
 
 from nmt_cli.commands import preprocess
 from nmt_cli.corpus.binarized import open_prepared
+from nmt_cli.corpus.sentence_marks import start_id
 from nmt_cli.decoding import search_starter
 from nmt_cli.hardware.machine import Machine
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.recipe.reader import read_recipe
+from nmt_cli.training.gradient import Objective
 from nmt_cli.training.stop_signals import StopRequest
 from nmt_cli.training.validation import Validator
 from tests.conftest import RECIPE
@@ -39,6 +41,7 @@ def test_a_perfect_translation_scores_100(tmp_path, monkeypatch, lines, tokenize
     size = corpus.tokenizer.size
     monkeypatch.setattr(search_starter, "CachedTransformer", lambda _: CopyModel(size))
     model = Transformer(recipe.model, size)
-    validation = Validator(recipe, corpus).validate(model, MACHINE, 200, StopRequest())
+    objective = Objective(model, start_id(model.config, corpus.tokenizer), 0.1, 1, MACHINE)
+    validation = Validator(recipe, corpus, objective).validate(200, StopRequest())
     assert validation is not None
     assert validation.bleu == pytest.approx(100.0)
