@@ -22,7 +22,7 @@ class ParallelTokens(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """The pairs of one optimizer step, cut into micro-batches that fit the device."""
+    """The pairs of one optimizer step: one micro-batch as loaded, or cut into several."""
 
     number: int  # the batch_index of the plan, counted through all epochs
     micro_batches: tuple[ParallelTokens, ...]
@@ -51,15 +51,29 @@ class Batch(NamedTuple):
         )
 
     def cut(self, max_tokens: int, multiple_of: int = 1) -> "Batch":
-        """Return the same pairs in micro-batches of at most ``max_tokens`` a side.
+        """Return the pairs of this uncut batch in micro-batches of at most ``max_tokens`` a side.
 
-        Returns this batch itself if its micro-batches are already small enough. Raises UserError
-        if a sentence has more than ``max_tokens``.
+        Their number is the smallest multiple of ``multiple_of`` that is enough. Raises UserError if
+        a sentence has more than ``max_tokens``.
         """
-        if self.largest_side <= max_tokens:
-            return self
-        whole = ParallelTokens(*map(np.concatenate, zip(*self.micro_batches, strict=True)))
-        return Batch(self.number, _cut(whole, max_tokens, multiple_of))
+        (whole,) = self.micro_batches
+        source_ends = np.concatenate([[0], np.cumsum(whole.source_lengths)])
+        target_ends = np.concatenate([[0], np.cumsum(whole.target_lengths)])
+        pieces = cut_into_micro_batches(
+            whole.source_lengths, whole.target_lengths, max_tokens, multiple_of
+        )
+        return Batch(
+            self.number,
+            tuple(
+                ParallelTokens(
+                    whole.source_tokens[source_ends[piece.start] : source_ends[piece.stop]],
+                    whole.source_lengths[piece],
+                    whole.target_tokens[target_ends[piece.start] : target_ends[piece.stop]],
+                    whole.target_lengths[piece],
+                )
+                for piece in pieces
+            ),
+        )
 
     @property
     def num_source_tokens(self) -> int:
@@ -72,64 +86,28 @@ class Batch(NamedTuple):
         return sum(len(micro_batch.target_tokens) for micro_batch in self.micro_batches)
 
 
-def micro_batches_of(
-    pairs: Indices,
-    source: BinarizedText,
-    target: BinarizedText,
-    max_tokens: int,
-    multiple_of: int = 1,
-) -> tuple[ParallelTokens, ...]:
-    """Return the pairs in micro-batches of at most ``max_tokens`` on either side.
-
-    Their number is the smallest multiple of ``multiple_of`` that is enough. Raises UserError if a
-    sentence has more than ``max_tokens``.
-    """
-    return _cut(
-        ParallelTokens(*source.gather(pairs), *target.gather(pairs)), max_tokens, multiple_of
-    )
-
-
-def _cut(tokens: ParallelTokens, max_tokens: int, multiple_of: int) -> tuple[ParallelTokens, ...]:
-    source_ends = np.concatenate([[0], np.cumsum(tokens.source_lengths)])
-    target_ends = np.concatenate([[0], np.cumsum(tokens.target_lengths)])
-    pieces = cut_into_micro_batches(
-        tokens.source_lengths, tokens.target_lengths, max_tokens, multiple_of
-    )
-    return tuple(
-        ParallelTokens(
-            tokens.source_tokens[source_ends[piece.start] : source_ends[piece.stop]],
-            tokens.source_lengths[piece],
-            tokens.target_tokens[target_ends[piece.start] : target_ends[piece.stop]],
-            tokens.target_lengths[piece],
-        )
-        for piece in pieces
-    )
-
-
 def load_batches(
     plan: BatchPlan,
     source: BinarizedText,
     target: BinarizedText,
-    max_tokens: int,
     first_index: int,
-    multiple_of: int = 1,
     sampler: PieceSampler | None = None,
 ) -> Iterator[Batch]:
-    """Yield the batches of the plan without end, from ``first_index`` on.
+    """Yield the batches of the plan without end, uncut, from ``first_index`` on.
 
     A thread reads the next batch while the caller computes. A ``sampler`` cuts the text into other
-    pieces before the batch is cut into micro-batches. Raises UserError if a sentence has more than
-    ``max_tokens``.
+    pieces.
     """
 
     def load(index: int) -> Batch:
         pairs = plan.batch(index)
-        if sampler is None:
-            return Batch(index, micro_batches_of(pairs, source, target, max_tokens, multiple_of))
-        sides = (("source", source), ("target", target))
-        drawn = [sampler.sample(side.gather(pairs), index, name) for name, side in sides]
-        tokens = ParallelTokens(*chain.from_iterable(drawn))
-        return Batch(index, _cut(tokens, max_tokens, multiple_of))
+        sides = [source.gather(pairs), target.gather(pairs)]
+        if sampler is not None:
+            sides = [
+                sampler.sample(side, index, name)
+                for side, name in zip(sides, ("source", "target"), strict=True)
+            ]
+        return Batch(index, (ParallelTokens(*chain.from_iterable(sides)),))
 
     with ThreadPoolExecutor(max_workers=1, thread_name_prefix="loader") as pool:
         index, upcoming = first_index, pool.submit(load, first_index)

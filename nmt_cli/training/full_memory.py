@@ -28,11 +28,11 @@ Result = TypeVar("Result")
 
 
 class Computed(NamedTuple, Generic[Result]):
-    """The result for a batch, and the batch in micro-batches that fitted the memory."""
+    """The result for a batch, and the sizes of the micro-batches with which it was tried."""
 
     result: Result
-    batch: Batch
-    max_tokens: int | None  # of a side, the limit of the last cut; None if the batch fitted uncut
+    max_tokens: int  # of a side, the limit with which it fitted
+    sizes: list[int]  # tokens of the largest side at each attempt; only the last one fitted
 
 
 def fit_to_memory(
@@ -126,27 +126,27 @@ def room_to_leave(state: TrainingState, machine: Machine) -> list[torch.Tensor]:
 
 def computed_within_memory(
     batch: Batch,
+    cut: BatchCut,
     compute: Callable[[Batch], Result],
-    *,
-    multiple_of: int = 1,
     is_shared: Callable[[FullMemoryError], bool] = lambda error: True,
 ) -> Computed[Result]:
-    """Return ``compute(batch)``; while memory is full, cut the batch into smaller micro-batches.
+    """Return ``compute(batch)``, with the batch cut by ``cut``, and smaller while memory is full.
 
-    The batch is cut only if ``is_shared(error)``: then every rank that computes this batch has
+    It is cut smaller only if ``is_shared(error)``: then every rank that computes this batch has
     failed in the same way and cuts it too. Raises FullMemoryError if a single pair does not fit.
     """
-    max_tokens = None
+    max_tokens, sizes = cut.max_tokens, list[int]()
     while True:
+        pieces = batch.cut(max_tokens, cut.multiple_of)
+        sizes.append(pieces.largest_side)
         try:
             with noticing_full_memory():
-                return Computed(compute(batch), batch, max_tokens)
+                return Computed(compute(pieces), max_tokens, sizes)
         except FullMemoryError as error:
-            if not is_shared(error) or batch.largest_side <= batch.longest:
+            if not is_shared(error) or sizes[-1] <= batch.longest:
                 raise
             give_up_memory_of(error)
-        max_tokens = max(batch.longest, batch.largest_side // 2)
-        batch = batch.cut(max_tokens, multiple_of)
+        max_tokens = max(batch.longest, sizes[-1] // 2)
 
 
 def gradient_within_memory(
@@ -158,18 +158,14 @@ def gradient_within_memory(
     cut to this size from the start, but never below the ``longest`` sentence, unless the user chose
     the limit. Raises FullMemoryError on all ranks if single sentence pairs do not fit either.
     """
-    batch = batch.cut(cut.max_tokens, cut.multiple_of)
-    gradient, fitting, max_tokens = computed_within_memory(
-        batch,
-        compute,
-        multiple_of=cut.multiple_of,
-        is_shared=lambda error: error.on_all_ranks or ranks.size == 1,
+    gradient, max_tokens, sizes = computed_within_memory(
+        batch, cut, compute, lambda error: error.on_all_ranks or ranks.size == 1
     )
-    if max_tokens is None:
+    if len(sizes) == 1:
         return gradient, cut
     text = (
-        f"batch {batch.number:,} ran out of memory with micro-batches of {batch.largest_side:,} "
-        f"tokens a side and was computed with {fitting.largest_side:,}"
+        f"batch {batch.number:,} ran out of memory with micro-batches of {sizes[0]:,} "
+        f"tokens a side and was computed with {sizes[-1]:,}"
     )
     if cut.is_limit_chosen:
         logs.warning(f"{text}; --max-tokens-per-device stays {cut.max_tokens:,}.")

@@ -85,11 +85,8 @@ class Trainer:
         log(self.standing.summary())
 
     def _batches(self) -> Iterator[Batch]:
-        source, target, cut = self._corpus.source, self._corpus.target, self.state.cut
-        first = self.state.progress.batch_index
-        return load_batches(
-            self._plan, source, target, cut.max_tokens, first, cut.multiple_of, self._sampler
-        )
+        corpus, first = self._corpus, self.state.progress.batch_index
+        return load_batches(self._plan, corpus.source, corpus.target, first, self._sampler)
 
     def _step(self, batches: Iterator[Batch], stop: StopRequest) -> StepReport | None:
         """Use one batch; return None if its gradient was not finite and it was skipped."""

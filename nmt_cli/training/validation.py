@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 
 from nmt_cli import logs
 from nmt_cli.corpus.binarized import PreparedCorpus
-from nmt_cli.corpus.loader import Batch, ParallelTokens, micro_batches_of
+from nmt_cli.corpus.loader import Batch, ParallelTokens
 from nmt_cli.decoding.translation import LinesFailedError
 from nmt_cli.decoding.translator import Translator
 from nmt_cli.errors import UserError
 from nmt_cli.figures import perplexity_of, short_number
+from nmt_cli.hardware.batch_cut import BatchCut
 from nmt_cli.hardware.memory import (
     FullMemoryError,
     give_up_memory_of,
@@ -112,7 +113,7 @@ class Validator:
         help, else 0.
         """
         totals = np.zeros(3)
-        cuts = 0
+        cuts, cut = 0, BatchCut(max_tokens)
         shared = list(self._objective.machine.ranks.share(self._micro_batches(max_tokens)))
         num_pairs = sum(len(tokens.target_lengths) for _, tokens in shared)
         with logs.progress("validation loss", "pairs", num_pairs) as bar:
@@ -122,14 +123,14 @@ class Validator:
                 whole = Batch(index, (tokens,))
                 started = time.monotonic()
                 try:
-                    sums, _, cut_to = computed_within_memory(whole, self._sums)
+                    sums, _, sizes = computed_within_memory(whole, cut, self._sums)
                 except FullMemoryError as error:
                     give_up_memory_of(error)
                     return [*totals.tolist(), cuts, 1.0]
                 stop.note_seconds("window", time.monotonic() - started)
                 bar.advance(len(tokens.target_lengths))
                 totals += sums
-                cuts += cut_to is not None
+                cuts += len(sizes) > 1
         return [*totals.tolist(), cuts, 0.0]
 
     def _sums(self, batch: Batch) -> NDArray[np.float64]:
@@ -143,7 +144,8 @@ class Validator:
     def _micro_batches(self, max_tokens: int) -> tuple[ParallelTokens, ...]:
         source, target = self._corpus.validation_source, self._corpus.validation_target
         by_length = np.lexsort((source.lengths, target.lengths)).astype(np.int64)
-        return micro_batches_of(by_length, source, target, max_tokens)
+        tokens = ParallelTokens(*source.gather(by_length), *target.gather(by_length))
+        return Batch(0, (tokens,)).cut(max_tokens).micro_batches
 
     def _translate(self, search: ValidationSearch, stop: StopRequest) -> list[str]:
         """Return the translations of this rank's lines, fewer if ``stop`` came meanwhile."""

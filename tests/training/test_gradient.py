@@ -3,7 +3,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from nmt_cli.corpus.loader import Batch, micro_batches_of
+from nmt_cli.corpus.loader import Batch, ParallelTokens
 from nmt_cli.corpus.sentence_marks import start_id
 from nmt_cli.hardware.machine import Machine
 from nmt_cli.model.transformer import Transformer
@@ -21,7 +21,8 @@ def model_of(toy, dropout=0.0):
 
 def batch_of(toy, max_tokens):
     pairs = np.arange(20)
-    return Batch(3, micro_batches_of(pairs, toy.corpus.source, toy.corpus.target, max_tokens))
+    tokens = ParallelTokens(*toy.corpus.source.gather(pairs), *toy.corpus.target.gather(pairs))
+    return Batch(3, (tokens,)).cut(max_tokens)
 
 
 def gradient_of(model, batch, seed=1):

@@ -54,8 +54,8 @@ def plan(sampled):
 def batches_of(sampled, plan, first, count, *, recipe=None, **cut):
     corpus = sampled.corpus
     sampler = sampler_of(recipe or sampled.recipe, corpus)
-    arguments = (corpus.source, corpus.target, MAX_TOKENS, first)
-    return list(islice(load_batches(plan, *arguments, **cut, sampler=sampler), count))
+    batches = load_batches(plan, corpus.source, corpus.target, first, sampler)
+    return [batch.cut(MAX_TOKENS, **cut) for batch in islice(batches, count)]
 
 
 def sentences_of(batches, side):
