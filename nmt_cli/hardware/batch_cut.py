@@ -57,14 +57,14 @@ def choose_cut(
     The estimate is never below the ``longest`` sentence; a warning is logged if that may not fit.
     """
     if max_tokens is not None:
-        return BatchCut(max_tokens, limited_by="option")
+        return BatchCut(max_tokens, machine.ranks.size, limited_by="option")
     processes = worker.local_size if worker is not None else 1
     fitting = default_max_tokens(
         recipe.model, vocabulary_size, machine.device, recipe.training.tokens_per_step, processes
     )
     if fitting < longest and machine.device.type == "cpu":  # on a GPU a probe finds what fits
         _warn_of_little_memory(recipe, vocabulary_size, fitting, longest, processes)
-    return BatchCut(max(fitting, longest))
+    return BatchCut(max(fitting, longest), machine.ranks.size)
 
 
 def _warn_of_little_memory(

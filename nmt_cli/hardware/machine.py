@@ -107,7 +107,8 @@ def choose_rank_device(name: str, worker: Worker | None) -> torch.device:
 def choose_machine(device: torch.device, worker: Worker | None, options: MachineOptions) -> Machine:
     """Return the machine of one rank that the flags ask for, and set up this process for it.
 
-    Raises UserError if a flag has no such value, or asks for what this machine cannot do.
+    The ranks need not be connected yet. Raises UserError if a flag has no such value, or asks for
+    what this machine cannot do.
     """
     is_compiled = options.get("compile", False)
     is_deterministic = options.get("deterministic", False)
@@ -130,6 +131,7 @@ def choose_machine(device: torch.device, worker: Worker | None, options: Machine
     return Machine(
         device,
         precision,
+        Ranks(worker.rank, worker.size) if worker is not None else ALONE,
         is_compiled=is_compiled,
         is_deterministic=is_deterministic,
         fp32_products=choose_fp32_products(products, device, precision),

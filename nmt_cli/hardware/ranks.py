@@ -27,7 +27,10 @@ class PeerLostError(UserError):
 
 
 class Ranks:
-    """This process's place among those that train together."""
+    """This process's place among those that train together.
+
+    Several ranks exchange values only once ``connected_ranks`` has connected them.
+    """
 
     def __init__(self, rank: int = 0, size: int = 1) -> None:
         self.rank, self.size = rank, size
@@ -126,14 +129,14 @@ _CPU = torch.device("cpu")
 
 
 @contextmanager
-def joined_ranks(worker: Worker | None, device: torch.device) -> Iterator[Ranks]:
-    """Yield this process's place among the ranks, once all have connected.
+def connected_ranks(worker: Worker | None, device: torch.device) -> Iterator[None]:
+    """Connect this process with the other ranks while the block runs.
 
     A process that torchrun did not start trains alone. Tensors on a GPU are exchanged by NCCL,
     everything else by gloo. Raises PeerLostError if the ranks cannot connect.
     """
     if worker is None:
-        yield ALONE
+        yield
         return
     backend = "gloo" if device.type == "cpu" else "cpu:gloo,cuda:nccl"
     try:
@@ -146,7 +149,7 @@ def joined_ranks(worker: Worker | None, device: torch.device) -> Iterator[Ranks]
         reason = str(error).partition("\n")[0]
         raise PeerLostError(f"rank {worker.rank} did not find the others: {reason}") from error
     try:
-        yield Ranks(worker.rank, worker.size)
+        yield
     except InterruptedTrainingError:
         dist.destroy_process_group()
         raise

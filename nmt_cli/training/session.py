@@ -19,7 +19,7 @@ from nmt_cli.hardware.choices import AUTO, MachineOptions
 from nmt_cli.hardware.device import useful_threads
 from nmt_cli.hardware.fp32_products import use_fp32_products
 from nmt_cli.hardware.machine import Machine, choose_machine, choose_rank_device
-from nmt_cli.hardware.ranks import joined_ranks
+from nmt_cli.hardware.ranks import connected_ranks
 from nmt_cli.hardware.thread_waiting import following_load
 from nmt_cli.launch import Worker, started_at, status_of_this_launch
 from nmt_cli.proposals import as_argument, command
@@ -139,13 +139,13 @@ def train(job: Job, worker: Worker | None = None) -> None:
                 worker.restarts > 0 or status_of_this_launch(worker, job.run_dir) is not None
             )
             is_resumed = job.check_run_directory(is_restart=is_restart)
-        machine = machine._replace(ranks=stack.enter_context(joined_ranks(worker, device)))
+        stack.enter_context(connected_ranks(worker, device))
         start = prepare_start(
             recipe,
             corpus,
             job.run_dir,
             machine,
-            cut._replace(multiple_of=machine.ranks.size),
+            cut,
             is_resumed=is_resumed,
             init_from=options.get("init_from"),
         )
