@@ -37,8 +37,7 @@ def run(recipe_name: str, **options: Unpack[TrainOptions]) -> None:
     first_model(file.recipe, options.get("init_from"))  # refuses two of them
     # They import torch, which takes seconds; errors of the recipe come before.
     from nmt_cli.hardware.machine import count_devices
-    from nmt_cli.training.session import Job, train
-    from nmt_cli.training.worker import train_as_worker
+    from nmt_cli.training.session import Job, train, train_as_worker
 
     job = Job(recipe_name, file, options.get("run_dir") or Path(RUNS) / file.name, options)
     worker = this_worker()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -12,16 +13,16 @@ from nmt_cli.checkpoints import average_command, list_checkpoints
 from nmt_cli.corpus.batching import refuse_longer
 from nmt_cli.corpus.binarized import PreparedCorpus, open_prepared
 from nmt_cli.corpus.changed_text import changed_text
-from nmt_cli.errors import UserError
+from nmt_cli.errors import InterruptedTrainingError, UserError
 from nmt_cli.file_names import CHECKPOINT_GLOB, CHECKPOINTS
 from nmt_cli.hardware.batch_cut import choose_cut
 from nmt_cli.hardware.choices import AUTO, MachineOptions
 from nmt_cli.hardware.device import useful_threads
 from nmt_cli.hardware.fp32_products import use_fp32_products
 from nmt_cli.hardware.machine import Machine, choose_machine, choose_rank_device
-from nmt_cli.hardware.ranks import connected_ranks
+from nmt_cli.hardware.ranks import PeerLostError, connected_ranks
 from nmt_cli.hardware.thread_waiting import following_load
-from nmt_cli.launch import Worker, started_at, status_of_this_launch
+from nmt_cli.launch import Worker, die_with_parent, started_at, status_of_this_launch
 from nmt_cli.proposals import as_argument, command
 from nmt_cli.recipe.reader import RecipeFile
 from nmt_cli.runs.checkpoint import TrainingState
@@ -33,7 +34,7 @@ from nmt_cli.runs.run_directory import (
 )
 from nmt_cli.training.full_memory import fit_to_memory
 from nmt_cli.training.starting import Start, prepare_start
-from nmt_cli.training.status import status_kept
+from nmt_cli.training.status import as_user_error, has_failed, report_failure, status_kept
 from nmt_cli.training.stop_signals import StopRequest, stop_requests
 from nmt_cli.training.trainer import Trainer
 
@@ -156,6 +157,37 @@ def train(job: Job, worker: Worker | None = None) -> None:
             logs.info(f"{job.run_dir} is finished; nothing to do. {start.standing.summary()}")
         else:
             _train(job, worker, corpus, start)
+
+
+def train_as_worker(job: Job, worker: Worker) -> int:
+    """Train as one of torchrun's workers; return the exit status.
+
+    A worker that was asked to stop returns 0, because torchrun would start it again otherwise.
+    """
+    die_with_parent()
+    if worker.rank > 0:
+        logs.silence()
+    if has_failed(job.run_dir, worker):
+        return 1  # restarts are for killed workers
+    try:
+        train(job, worker)
+    except PeerLostError as error:
+        logs.warning(str(error))
+        return 1
+    except InterruptedTrainingError as error:
+        if worker.outcome is None:
+            logs.warning(str(error))
+        return 0
+    except UserError as error:
+        reported = error
+    except OSError as error:
+        reported = as_user_error(error, job.run_dir)
+    except Exception:
+        reported = UserError(f"rank {worker.rank} failed: {traceback.format_exc()}")
+    else:
+        return 0
+    report_failure(job.run_dir, worker, reported)
+    return reported.exit_status
 
 
 def _train(job: Job, worker: Worker | None, corpus: PreparedCorpus, start: Start) -> None:

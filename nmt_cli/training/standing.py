@@ -1,14 +1,22 @@
-"""Where a training stands by its recipe: what is due, whether it ends, whether it diverged."""
+"""Where a training stands: what is due, what is the best, whether it ends, whether it diverged."""
 
 import math
 
+from nmt_cli import logs
 from nmt_cli.corpus.batching import BatchPlan
-from nmt_cli.figures import counted
-from nmt_cli.recipe.schema import Recipe
+from nmt_cli.errors import UserError
+from nmt_cli.figures import counted, short_number
+from nmt_cli.recipe.changes import changes_of_quality
 from nmt_cli.recipe.smaller_sections import CheckpointsConfig, ValidationConfig
-from nmt_cli.runs.checkpoint import TrainingState
+from nmt_cli.recipe.schema import Recipe, TrainingConfig
+from nmt_cli.runs.checkpoint import Progress, TrainingState
 from nmt_cli.runs.saving import Saved
-from nmt_cli.training.divergence import advice_after_divergence, worse_than_guessing
+from nmt_cli.training.gradient import Gradient
+
+FIGURES = {"loss": "the loss", "bleu": "BLEU", "parseval": "F1"}
+MAX_SKIPPED_IN_A_ROW = 10
+SKIP_WINDOW = 1_000  # batches
+MAX_SKIPPED_IN_WINDOW = 10
 
 
 class Standing:
@@ -86,3 +94,79 @@ class Standing:
         assert interval.every_epochs is not None  # the recipe has one or the other
         epoch, index = self._plan.locate(self._state.progress.batch_index)
         return index == 0 and epoch % interval.every_epochs == 0
+
+
+def count_validation(progress: Progress, quality: float | None) -> bool:
+    """Count a validation of this step; return whether it is the best so far.
+
+    A validation without a quality is never the best.
+    """
+    progress.validated_step = progress.step
+    best = progress.best_quality
+    is_best = quality is not None and math.isfinite(quality) and (best is None or quality > best)
+    if is_best:
+        progress.best_quality = quality
+        progress.validations_without_improvement = 0
+    else:
+        progress.validations_without_improvement += 1
+    return is_best
+
+
+def begin_anew_after_changes(progress: Progress, before: Recipe, now: Recipe) -> None:
+    """Reset the best quality and the patience if the recipe now measures quality differently."""
+    keys = changes_of_quality(before, now)
+    if not keys:
+        return
+    progress.best_quality = None
+    progress.validations_without_improvement = 0
+    progress.quality_since = progress.step
+    figure = FIGURES[now.validation.best_by]
+    logs.info(
+        f"The best validation and the patience start anew at step {progress.step:,}, because "
+        f"{' and '.join(keys)} changed: {figure} cannot be compared with earlier values."
+    )
+
+
+def count_skipped(progress: Progress, batch_index: int, gradient: Gradient) -> None:
+    """Count a batch that was skipped. Raises UserError if training has diverged by such batches."""
+    skipped = progress.skipped
+    skipped[:] = [i for i in skipped if i > batch_index - SKIP_WINDOW] + [batch_index]
+    progress.num_skipped += 1
+    logs.warning(
+        f"batch {batch_index:,} gave loss {gradient.loss:g} and gradient norm "
+        f"{gradient.norm:g}; it was skipped and the weights left as they were."
+    )
+    last = range(batch_index - MAX_SKIPPED_IN_A_ROW + 1, batch_index + 1)
+    if len(skipped) > MAX_SKIPPED_IN_WINDOW or set(last) <= set(skipped):
+        raise UserError(
+            f"training diverged: {len(skipped)} of the last {SKIP_WINDOW:,} batches gave no "
+            f"finite gradient, the last at step {progress.step:,}. Lower the learning "
+            "rate or set training.clip_norm, and continue from the last checkpoint with "
+            "--resume --allow-change KEY."
+        )
+
+
+def worse_than_guessing(
+    nll: float, step: int, training: TrainingConfig, vocabulary_size: int
+) -> str | None:
+    """Return why training counts as diverged; None if it does not, or during warm-up.
+
+    A model that gives every piece of the vocabulary the same probability has nll ln(size).
+    """
+    limit = math.log(vocabulary_size)
+    if step < training.warmup_steps or nll <= limit:
+        return None
+    digits = 5 if abs(nll - limit) < 0.01 else 2  # so that the two numbers differ
+    found = f"{short_number(nll, digits)} is above" if math.isfinite(nll) else f"{nll} is not below"
+    guessing = f"ln({vocabulary_size:,}) = {limit:.{digits}f}, the nll of guessing"
+    return f"the validation nll {found} {guessing}"
+
+
+def advice_after_divergence(training: TrainingConfig) -> str:
+    """Return advice on which keys to change, with their current values."""
+    rate = "learning_rate_factor" if training.peak_learning_rate is None else "peak_learning_rate"
+    now = getattr(training, rate)
+    return (
+        f"Start again in another --run-dir with a lower training.{rate} ({now:g} now) "
+        f"or more training.warmup_steps ({training.warmup_steps:,} now)."
+    )

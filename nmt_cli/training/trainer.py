@@ -7,24 +7,28 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
+import torch
+
 from nmt_cli import logs
 from nmt_cli.corpus.binarized import PreparedCorpus
 from nmt_cli.corpus.loader import Batch, load_batches
 from nmt_cli.corpus.piece_sampler import sampler_of
 from nmt_cli.errors import InterruptedTrainingError
 from nmt_cli.file_names import METRICS
+from nmt_cli.hardware.memory import FullMemoryError, give_up_memory_of, noticing_full_memory
+from nmt_cli.model.transformer import Transformer
+from nmt_cli.optimization import MovingAverage, learning_rate
 from nmt_cli.recipe.schema import Recipe
+from nmt_cli.runs.checkpoint import TrainingState
 from nmt_cli.runs.metrics_log import MetricsLog
 from nmt_cli.runs.saving import CheckpointKind, Saver
 from nmt_cli.training.agreement import require_same_weights
-from nmt_cli.training.best import count_validation
-from nmt_cli.training.divergence import count_skipped
 from nmt_cli.training.full_memory import gradient_within_memory
 from nmt_cli.training.gradient import Gradient
+from nmt_cli.training.standing import count_skipped, count_validation
 from nmt_cli.training.starting import Start
 from nmt_cli.training.step_report import StepReport, UtilizationMeter
 from nmt_cli.training.stop_signals import StopRequest
-from nmt_cli.training.update import update_weights
 from nmt_cli.training.validation import Validator
 
 
@@ -209,3 +213,34 @@ class Trainer:
             f"{reason} stopped training at step {step:,}; {saved}. "
             "Run the same command with --resume to continue."
         )
+
+
+def update_weights(state: TrainingState, gradient: Gradient, recipe: Recipe) -> float:
+    """Move the weights by the gradient that they hold, count the step, return the learning rate."""
+    model, step = state.model, state.progress.step + 1
+    if recipe.training.clip_norm is not None:
+        norm = torch.tensor(gradient.norm, device=next(model.parameters()).device)
+        torch.nn.utils.clip_grads_with_norm_(model.parameters(), recipe.training.clip_norm, norm)
+    rate = learning_rate(step, recipe.training, recipe.model.d_model)
+    for group in state.optimizer.param_groups:
+        group["lr"] = rate
+    state.optimizer.step()
+    if state.average is not None:
+        _update_average(state.average, model, step)
+    state.progress.step, state.validation = step, None
+    return rate
+
+
+def _update_average(average: MovingAverage, model: Transformer, step: int) -> None:
+    """Update ``average``; if memory is full, free the gradients of ``model`` and try again.
+
+    The step has already changed the weights, so nothing can be saved before the average follows.
+    """
+    try:
+        with noticing_full_memory():
+            average.update(model, step)
+        return
+    except FullMemoryError as error:
+        give_up_memory_of(error)
+    model.zero_grad(set_to_none=True)
+    average.update(model, step)

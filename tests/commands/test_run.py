@@ -20,7 +20,7 @@ from nmt_cli.metrics.bleu import bleu_scorer, chrf_scorer
 from nmt_cli.metrics.paper_bleu import PAPER_PAIRS, paper_bleu_scorer
 from nmt_cli.report.run_history import read_runs
 from nmt_cli.temporary_names import temporary_path
-from nmt_cli.training.update import update_weights
+from nmt_cli.training.trainer import update_weights
 from tests.commands.conftest import MKL
 from tests.conftest import RECIPE, write_pairs
 from tests.folders_in_memory import tmp_path as tmp_path

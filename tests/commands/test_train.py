@@ -16,7 +16,7 @@ from nmt_cli.commands import train
 from nmt_cli.errors import DamagedError, InterruptedTrainingError, UserError
 from nmt_cli.model_directory import read_weights
 from nmt_cli.recipe.reader import read_recipe
-from nmt_cli.training import divergence
+from nmt_cli.training import standing
 from nmt_cli.training.gradient import Gradient
 from nmt_cli.training.validation import Validator
 from tests.folders_in_memory import tmp_path as tmp_path
@@ -290,7 +290,7 @@ def test_time_that_is_up_stops_and_saves(run, tmp_path):
 
 
 def test_a_training_without_a_finite_gradient_reports_it_in_its_status(run, tmp_path, monkeypatch):
-    monkeypatch.setattr(divergence, "MAX_SKIPPED_IN_A_ROW", 1)
+    monkeypatch.setattr(standing, "MAX_SKIPPED_IN_A_ROW", 1)
     monkeypatch.setattr(Gradient, "is_finite", False)
     with pytest.raises(UserError, match="training diverged"):
         run()

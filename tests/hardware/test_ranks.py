@@ -13,7 +13,7 @@ from nmt_cli.hardware.ranks import ALONE, PeerLostError
 from nmt_cli.training import trainer as trainer_module
 from nmt_cli.training.gradient import Objective
 from nmt_cli.training.stop_signals import StopRequest
-from nmt_cli.training.update import update_weights
+from nmt_cli.training.trainer import update_weights
 from tests.forked_ranks import run_ranks
 from tests.trainers import changed, new_trainer, weights_of
 

@@ -19,7 +19,7 @@ from nmt_cli.hardware.ranks import ALONE
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.training.gradient import Objective
-from nmt_cli.training.planning import plan_batches, plan_settings
+from nmt_cli.training.starting import plan_batches, plan_settings
 from nmt_cli.training.stop_signals import StopRequest
 from nmt_cli.training.validation import Validator
 from tests.conftest import RECIPE, ToyExperiment, write_pairs

@@ -18,7 +18,7 @@ from nmt_cli.runs.checkpoint import save_checkpoint
 from nmt_cli.training import trainer as trainer_module
 from nmt_cli.training.gradient import Objective
 from nmt_cli.training.stop_signals import StopRequest
-from nmt_cli.training.update import update_weights
+from nmt_cli.training.trainer import update_weights
 from nmt_cli.training.validation import Validator
 from tests import trainers
 from tests.trainers import changed, weights_of
