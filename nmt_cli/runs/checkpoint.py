@@ -4,7 +4,7 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -33,6 +33,8 @@ from nmt_cli.trees.labels import Labels
 RESUMABLE_KEPT = 2  # a damaged newest one must leave another to fall back to
 SPARE_SPACE = 1.2  # times the bytes of a checkpoint, free before one is written
 
+CheckpointKind = Literal["regular", "final", "safety"]
+
 
 @dataclass
 class Progress:
@@ -49,6 +51,14 @@ class Progress:
     quality_since: int = 0  # best quality and patience count only validations after this step
 
 
+class Saved(NamedTuple):
+    """The checkpoint that was saved last."""
+
+    step: int = 0
+    kind: CheckpointKind = "safety"
+    is_measured: bool = False  # with the figures of its validation
+
+
 @dataclass
 class TrainingState:
     """Everything that training changes, and that a checkpoint saves and restores."""
@@ -60,6 +70,7 @@ class TrainingState:
     average: MovingAverage | None = None  # its weights are then the checkpoint's model
     validation: Mapping[str, Any] | None = None  # figures of the current step, once it is measured
     origin: Mapping[str, Any] | None = None  # the model from which --init-from took the weights
+    saved: Saved = field(default_factory=Saved)  # last, or what training was resumed from
 
 
 def save_checkpoint(

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 from nmt_cli import logs
 from nmt_cli.corpus.binarized import PreparedCorpus
@@ -21,20 +21,10 @@ from nmt_cli.hardware.memory import (
 from nmt_cli.hardware.ranks import PeerLostError
 from nmt_cli.recipe.reader import section_hash
 from nmt_cli.recipe.schema import Recipe
-from nmt_cli.runs.checkpoint import TrainingState, prune, save_checkpoint
+from nmt_cli.runs.checkpoint import CheckpointKind, Saved, TrainingState, prune, save_checkpoint
 
 MAX_FAILED_SAVES = 3
 SAMPLE_BYTES = 16 << 20  # that are written to estimate the time of a save
-
-CheckpointKind = Literal["regular", "final", "safety"]
-
-
-class Saved(NamedTuple):
-    """The checkpoint that was saved last."""
-
-    step: int = 0
-    kind: CheckpointKind = "safety"
-    is_measured: bool = False  # with the figures of its validation
 
 
 class Saver:
@@ -47,17 +37,10 @@ class Saver:
         corpus: PreparedCorpus,
         machine: Machine,
         state: TrainingState,
-        last: Saved,
     ) -> None:
         self._run_dir, self._recipe, self._corpus = run_dir, recipe, corpus
         self._machine, self._state = machine, state
         self._num_failed_in_a_row = 0
-        self._last = last
-
-    @property
-    def last(self) -> Saved:
-        """The checkpoint that was saved last, or from which training was resumed."""
-        return self._last
 
     def save(self, kind: CheckpointKind, *, forgiving: bool = True) -> float | None:
         """Save a checkpoint unless it is the one that was saved last; return the seconds it took.
@@ -67,7 +50,7 @@ class Saver:
         """
         progress = self._state.progress
         new = Saved(progress.step, kind, is_measured=progress.validated_step == progress.step)
-        if new == self._last:
+        if new == self._state.saved:
             return None
         started = time.monotonic()
         try:
@@ -88,7 +71,7 @@ class Saver:
             logs.warning(f"{error} Training goes on; the next checkpoint tries again.")
             return None
         self._num_failed_in_a_row = 0
-        self._last = new
+        self._state.saved = new
         return time.monotonic() - started
 
     def estimated_seconds(self) -> float:
@@ -130,7 +113,7 @@ class Saver:
             self._state.model.zero_grad(set_to_none=True)
             give_up_memory_of(error)  # saving needs some
             self._save_for_safety()
-            step = self._last.step
+            step = self._state.saved.step
             kept = f"step {step:,} is saved in {self._run_dir}" if step else "nothing is saved yet"
             if not (self._machine.ranks.is_main or error.on_all_ranks):
                 kept = f"{self._run_dir} keeps its checkpoints"  # others may have saved later
@@ -141,7 +124,7 @@ class Saver:
 
     def _save_for_safety(self) -> None:
         step = self._state.progress.step
-        if step <= self._last.step or not self._state.optimizer.has_completed(step):
+        if step <= self._state.saved.step or not self._state.optimizer.has_completed(step):
             return
         try:
             with noticing_full_memory():

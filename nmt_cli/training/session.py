@@ -151,7 +151,7 @@ def train(job: Job, worker: Worker | None = None) -> None:
             init_from=options.get("init_from"),
         )
         stack.enter_context(use_fp32_products(start.objective.machine.fp32_products))
-        if start.standing.is_complete(start.saved):
+        if start.standing.is_complete():
             if machine.ranks.is_main and options.get("in_run"):
                 record_changes(job.run_dir, recipe)  # or the stage would never be up to date
             logs.info(f"{job.run_dir} is finished; nothing to do. {start.standing.summary()}")

@@ -10,7 +10,6 @@ from nmt_cli.recipe.changes import changes_of_quality
 from nmt_cli.recipe.smaller_sections import CheckpointsConfig, ValidationConfig
 from nmt_cli.recipe.schema import Recipe, TrainingConfig
 from nmt_cli.runs.checkpoint import Progress, TrainingState
-from nmt_cli.runs.saving import Saved
 from nmt_cli.training.gradient import Gradient
 
 FIGURES = {"loss": "the loss", "bleu": "BLEU", "parseval": "F1"}
@@ -41,8 +40,9 @@ class Standing:
         """Return whether the recipe asks for no further step."""
         return bool(self._reasons_to_end())
 
-    def is_complete(self, saved: Saved) -> bool:
-        """Return whether the recipe's last step is ``saved`` with its validation."""
+    def is_complete(self) -> bool:
+        """Return whether the recipe's last step is saved with its validation."""
+        saved = self._state.saved
         is_whole = saved.kind != "safety" and saved.is_measured
         return self.is_finished() and is_whole and saved.step == self._state.progress.step
 

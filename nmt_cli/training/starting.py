@@ -25,8 +25,7 @@ from nmt_cli.optimization import Adam, MovingAverage
 from nmt_cli.recipe.model_origin import first_model
 from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.recipe.schema import Recipe
-from nmt_cli.runs.checkpoint import Progress, TrainingState, load_newest
-from nmt_cli.runs.saving import Saved
+from nmt_cli.runs.checkpoint import Progress, Saved, TrainingState, load_newest
 from nmt_cli.runs.warm_start import start_from
 from nmt_cli.training.agreement import require_same_training
 from nmt_cli.training.gradient import Objective
@@ -47,7 +46,6 @@ class Start(NamedTuple):
     state: TrainingState
     plan: BatchPlan
     standing: Standing
-    saved: Saved  # the checkpoint that holds the state
     objective: Objective  # with the machine of this rank, and the kernels of the checkpoint
     facts: Mapping[str, Any] | None = None  # of the session that wrote the checkpoint
 
@@ -73,9 +71,9 @@ def prepare_start(
     ranks = machine.ranks
     plan = plan_batches(plan_settings(recipe), corpus)
     state = _new_state(recipe, corpus, machine, cut)
-    saved, facts = Saved(), None
+    facts = None
     if is_resumed and ranks.is_main:
-        saved, facts = _resume(recipe, corpus, run_dir, plan, state)
+        facts = _resume(recipe, corpus, run_dir, plan, state)
         if init_from is not None:
             logs.info(f"--init-from {init_from} is not used: the run goes on from its own weights.")
     elif (parent := first_model(recipe, init_from)) is not None and ranks.is_main:
@@ -86,7 +84,7 @@ def prepare_start(
     if ranks.size > 1:
         require_same_training(recipe, corpus, machine)
         _copy_from_main(ranks, state)
-        saved, facts = ranks.from_main(saved), ranks.from_main(facts)
+        facts = ranks.from_main(facts)
     machine = agree_on_products(machine, facts)
     if facts is not None:
         state.cut = cut_as_before(state.cut, facts, ranks.size)
@@ -99,7 +97,7 @@ def prepare_start(
         recipe.training.seed,
         machine,
     )
-    return Start(state, plan, standing, saved, objective, facts)
+    return Start(state, plan, standing, objective, facts)
 
 
 def _new_state(
@@ -124,8 +122,8 @@ def _new_average(recipe: Recipe, model: Transformer) -> MovingAverage | None:
 
 def _resume(
     recipe: Recipe, corpus: PreparedCorpus, run_dir: Path, plan: BatchPlan, state: TrainingState
-) -> tuple[Saved, Mapping[str, Any]]:
-    """Read ``state`` from the newest checkpoint; return that checkpoint and its manifest.
+) -> Mapping[str, Any]:
+    """Read ``state`` from the newest checkpoint; return the manifest of that checkpoint.
 
     The progress is adapted to what changed since the recipe of the checkpoint.
     """
@@ -138,7 +136,8 @@ def _resume(
     if settings != plan_settings(recipe):
         move_to_plan(state.progress, plan_batches(settings, corpus), plan)
     begin_anew_after_changes(state.progress, before, recipe)
-    return Saved(checkpoint.step, manifest["kind"], state.validation is not None), manifest
+    state.saved = Saved(checkpoint.step, manifest["kind"], state.validation is not None)
+    return manifest
 
 
 def _refuse_other_text(
@@ -160,6 +159,7 @@ def _copy_from_main(ranks: Ranks, state: TrainingState) -> None:
     """Overwrite ``state`` by that of the main rank."""
     state.progress = ranks.from_main(state.progress)
     state.validation = ranks.from_main(state.validation)
+    state.saved = ranks.from_main(state.saved)
     ranks.copy_from_main(state.model.parameters())
     if state.average is not None:
         ranks.copy_from_main(state.average.weights().values())

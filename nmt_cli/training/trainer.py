@@ -19,9 +19,9 @@ from nmt_cli.hardware.memory import FullMemoryError, give_up_memory_of, noticing
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.optimization import MovingAverage, learning_rate
 from nmt_cli.recipe.schema import Recipe
-from nmt_cli.runs.checkpoint import TrainingState
+from nmt_cli.runs.checkpoint import CheckpointKind, TrainingState
 from nmt_cli.runs.metrics_log import MetricsLog
-from nmt_cli.runs.saving import CheckpointKind, Saver
+from nmt_cli.runs.saving import Saver
 from nmt_cli.training.agreement import require_same_weights
 from nmt_cli.training.full_memory import gradient_within_memory
 from nmt_cli.training.gradient import Gradient
@@ -48,7 +48,7 @@ class Trainer:
         self._plan, self._longest = start.plan, corpus.longest
         self._sampler = sampler_of(recipe, corpus)
         self._validator = Validator(recipe, corpus, start.objective)
-        self._saver = Saver(run_dir, recipe, corpus, machine, start.state, start.saved)
+        self._saver = Saver(run_dir, recipe, corpus, machine, start.state)
         self._utilization = UtilizationMeter(recipe.model, corpus.tokenizer.size, machine)
         self._metrics: MetricsLog | None = None  # the main rank's
         self._compared_step = start.state.progress.step  # its weights are the same on all ranks
@@ -80,9 +80,9 @@ class Trainer:
                 self._validate_and_save_if_due(stop)
                 if ranks.size == 1:
                     stop.agree(stop.flags())  # several ranks exchange theirs in the next step
-                if stop.agreed and not self._is_complete():
+                if stop.agreed and not self.standing.is_complete():
                     self._leave(stop.why)
-        if not self._is_complete():  # the last validation was interrupted
+        if not self.standing.is_complete():  # the last validation was interrupted
             self._leave(stop.why)
         ranks.wait_for_main()  # no rank ends as finished before the main one has saved
         log = logs.info if self.standing.divergence() is None else logs.warning
@@ -163,7 +163,7 @@ class Trainer:
     def _require_same_weights(self) -> None:
         step, ranks = self.state.progress.step, self._machine.ranks
         if step > self._compared_step:
-            saved_step = self._saver.last.step
+            saved_step = self.state.saved.step
             require_same_weights(self.state.model, ranks, step, saved_step, self.run_dir)
             self._compared_step = step
 
@@ -199,12 +199,9 @@ class Trainer:
         if self._metrics is not None:
             self._metrics.append(record)
 
-    def _is_complete(self) -> bool:
-        return self.standing.is_complete(self._saver.last)
-
     def _leave(self, reason: str) -> NoReturn:
         step = self.state.progress.step
-        if step > 0 and self._saver.last.step != step:
+        if step > 0 and self.state.saved.step != step:
             self._require_same_weights()
             self._saver.save("safety", forgiving=False)
         self._machine.ranks.wait_for_main()  # the message is true only once the main rank has saved

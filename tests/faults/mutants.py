@@ -196,14 +196,13 @@ def no_verification_of_tokens() -> None:
 def start_anew_beside_damage() -> None:
     """If no checkpoint can be read, training starts from random weights."""
     from nmt_cli.errors import UserError
-    from nmt_cli.runs.saving import Saved
 
     def forgiving(original: Any) -> Any:
         def resume(*arguments: Any) -> Any:
             try:
                 return original(*arguments)
             except UserError:
-                return Saved(), None
+                return None
 
         return resume
 

@@ -54,10 +54,6 @@ def records(trainer):
     return [json.loads(line) for line in text.splitlines()]
 
 
-def is_complete(trainer):
-    return trainer.standing.is_complete(trainer._saver.last)
-
-
 def steps(trainer):
     return [record["step"] for record in records(trainer) if "loss" in record]
 
@@ -165,7 +161,7 @@ def test_the_last_step_enters_the_average_with_its_figures(
     assert last.step == 9
     assert last.enters_average
     assert last.quality is not None
-    assert is_complete(new_trainer(recipe, resume=True))
+    assert new_trainer(recipe, resume=True).standing.is_complete()
 
 
 def test_an_interrupted_last_validation_is_measured_after_a_resume(new_trainer, toy, monkeypatch):
@@ -183,7 +179,7 @@ def test_an_interrupted_last_validation_is_measured_after_a_resume(new_trainer, 
         with pytest.raises(InterruptedTrainingError, match="step 12"):
             trainer.train(stop)
     resumed = new_trainer(resume=True)
-    assert not is_complete(resumed)
+    assert not resumed.standing.is_complete()
     resumed.train(StopRequest())
     assert list_checkpoints(resumed.run_dir)[-1].quality is not None
 
@@ -328,7 +324,7 @@ def test_the_step_is_saved_before_a_validation_of_unknown_length(
     deadline = None if max_time is None else time.monotonic() + max_time
     trainer.train(StopRequest(deadline, max_time=max_time))
     assert saved[0] == saved_before
-    assert is_complete(trainer)
+    assert trainer.standing.is_complete()
 
 
 def test_the_first_save_is_estimated_so_that_it_ends_before_the_deadline(new_trainer, monkeypatch):
