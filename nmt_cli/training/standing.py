@@ -7,8 +7,8 @@ from nmt_cli.corpus.batching import BatchPlan
 from nmt_cli.errors import UserError
 from nmt_cli.figures import counted, short_number
 from nmt_cli.recipe.changes import changes_of_quality
-from nmt_cli.recipe.smaller_sections import CheckpointsConfig, ValidationConfig
 from nmt_cli.recipe.schema import Recipe, TrainingConfig
+from nmt_cli.recipe.smaller_sections import CheckpointsConfig, ValidationConfig
 from nmt_cli.runs.checkpoint import Progress, TrainingState
 from nmt_cli.training.gradient import Gradient
 
