@@ -7,6 +7,7 @@ import threading
 import pytest
 import torch
 
+from nmt_cli import logs
 from nmt_cli.hardware import thread_waiting
 from nmt_cli.hardware.thread_waiting import (
     CHOSEN_BY_USERS,
@@ -30,6 +31,7 @@ MAPS = """\
 PROGRAM = """\
 import json, os, sys, threading, time
 from pathlib import Path
+from nmt_cli import logs
 from nmt_cli.hardware import thread_waiting
 from nmt_cli.hardware.cpu import Cores
 
@@ -158,6 +160,7 @@ def test_the_waiting_of_one_thread_or_of_a_users_choice_is_not_changed(
     monkeypatch.setattr(thread_waiting, "SECONDS_BETWEEN_LOOKS", 0.001)
     monkeypatch.setattr(thread_waiting, "LOOKS_BEFORE_WARNING", 3)
     monkeypatch.setattr(thread_waiting, "sleeping_at_once", lambda _: pytest.fail("changed"))
+    logs.configure(quiet=True)
     with following_load(num_threads):
         assert looked.wait(20)
     assert capsys.readouterr().err.count("Warning: other programs keep ") == 1
