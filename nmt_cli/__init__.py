@@ -4,11 +4,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from nmt_cli.decoding.constraints import Constraints
-    from nmt_cli.decoding.request import Request
-    from nmt_cli.decoding.rescorer import Rescorer
-    from nmt_cli.decoding.sampling import Sampling
-    from nmt_cli.decoding.translator import Translator
+    from nmt_cli.search.sampling import Sampling
+    from nmt_cli.translating.constraints import Constraints
+    from nmt_cli.translating.request import Request
+    from nmt_cli.translating.rescorer import Rescorer
+    from nmt_cli.translating.translator import Translator
 
 __all__ = ["Constraints", "Request", "Rescorer", "Sampling", "Translator"]
 

@@ -8,13 +8,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from nmt_cli import logs
-from nmt_cli.atomic_files import read_manifest
-from nmt_cli.errors import DamagedError, UserError
-from nmt_cli.file_names import AVERAGE, CHECKPOINTS, MANIFEST, RECIPE, WEIGHTS
-from nmt_cli.folders import MODEL_KINDS, is_model, is_of_others, is_run, what_to_give
-from nmt_cli.locks import restore_replaced
-from nmt_cli.proposals import command
+from nmt_cli.files.atomic_files import read_manifest
+from nmt_cli.files.file_names import AVERAGE, CHECKPOINTS, MANIFEST, RECIPE, WEIGHTS
+from nmt_cli.files.folders import MODEL_KINDS, is_model, is_of_others, is_run, what_to_give
+from nmt_cli.files.locks import restore_replaced
+from nmt_cli.messages import logs
+from nmt_cli.messages.errors import DamagedError, UserError
+from nmt_cli.messages.proposals import command
 
 CHECKPOINT_NAME = re.compile(r"step-(\d{8,})")
 

@@ -10,8 +10,6 @@ from typing import Any, NoReturn
 
 import click
 
-from nmt_cli import logs
-from nmt_cli.atomic_files import is_failed_write
 from nmt_cli.command_line import (
     completion,
     data,
@@ -24,10 +22,12 @@ from nmt_cli.command_line import (
     translation,
 )
 from nmt_cli.command_line.usage import HelpfulGroup
-from nmt_cli.errors import STATUS_INTERRUPTED, InterruptedTrainingError, UserError
+from nmt_cli.files.atomic_files import is_failed_write
+from nmt_cli.files.output_streams import CLOSED_STDOUT
 from nmt_cli.hardware.thread_waiting import spin_long
-from nmt_cli.launch import this_worker
-from nmt_cli.output_streams import CLOSED_STDOUT
+from nmt_cli.launch.node_workers import this_worker
+from nmt_cli.messages import logs
+from nmt_cli.messages.errors import STATUS_INTERRUPTED, InterruptedTrainingError, UserError
 
 STATUS_OUTPUT_FAILED = 74
 STATUS_READER_GONE = 141

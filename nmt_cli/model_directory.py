@@ -17,13 +17,13 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor
 
-from nmt_cli.atomic_files import Partial
 from nmt_cli.checkpoints import find_model
-from nmt_cli.corpus.tokenizer import Tokenizer, load_tokenizer
-from nmt_cli.errors import DamagedError
-from nmt_cli.file_names import CONFIG, RECIPE, TOKENIZER_FILES, WEIGHTS
-from nmt_cli.folders import verify_model
-from nmt_cli.formats import INT8
+from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer, load_tokenizer
+from nmt_cli.files.atomic_files import Partial
+from nmt_cli.files.file_names import CONFIG, RECIPE, TOKENIZER_FILES, WEIGHTS
+from nmt_cli.files.folders import verify_model
+from nmt_cli.files.formats import INT8
+from nmt_cli.messages.errors import DamagedError
 from nmt_cli.model.format_1 import weights_of_today
 from nmt_cli.model.int8_products import as_fp32, as_int8
 from nmt_cli.model.no_draws import NoDraws

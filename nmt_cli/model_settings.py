@@ -9,14 +9,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from nmt_cli.errors import DamagedError, RecipeError
-from nmt_cli.file_names import CONFIG, RECIPE
-from nmt_cli.formats import written_version
+from nmt_cli.files.file_names import CONFIG, RECIPE
+from nmt_cli.files.formats import written_version
+from nmt_cli.messages.errors import DamagedError, RecipeError
+from nmt_cli.parsing.labels import Labels
+from nmt_cli.parsing.linearization import Linearization
 from nmt_cli.recipe.model_config import ModelConfig, PaperModel
 from nmt_cli.recipe.schema import DataConfig, Normalization, Recipe, TokenizerConfig
 from nmt_cli.recipe.smaller_sections import DecodingConfig, TreebankConfig
-from nmt_cli.trees.labels import Labels
-from nmt_cli.trees.linearization import Linearization
 
 LARGEST_CONFIG = 1_000_000  # bytes
 OF_TRAINING = {"dropout", "attention_dropout", "relu_dropout"}  # always 0 in these settings

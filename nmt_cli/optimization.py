@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from nmt_cli.errors import DamagedError
+from nmt_cli.messages.errors import DamagedError
 from nmt_cli.recipe.schema import TrainingConfig
 
 

@@ -9,11 +9,11 @@ from typing import NamedTuple
 import pytest
 import torch
 
-from nmt_cli import logs
 from nmt_cli.commands import preprocess
 from nmt_cli.corpus.binarized import PreparedCorpus, open_prepared
 from nmt_cli.hardware import busy_machine
 from nmt_cli.hardware.machine import missing_for_compiling
+from nmt_cli.messages import logs
 from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.recipe.schema import Recipe
 from tests.loopback_server import Server, running_server

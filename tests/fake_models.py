@@ -4,12 +4,12 @@ from typing import Any
 
 import torch
 
-from nmt_cli.decoding.search import StepInput
-from nmt_cli.decoding.translator import Translator
 from nmt_cli.model_directory import save_model
 from nmt_cli.model_settings import settings_of
 from nmt_cli.recipe.reader import dump_recipe
 from nmt_cli.recipe.schema import Recipe
+from nmt_cli.search.search import StepInput
+from nmt_cli.translating.translator import Translator
 
 UNK, BOS, EOS = 0, 1, 2
 NUM_MARKS = 3

@@ -12,8 +12,8 @@ import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import FileStore
 
-from nmt_cli.errors import UserError
 from nmt_cli.hardware.ranks import Ranks
+from nmt_cli.messages.errors import UserError
 
 
 def run_ranks(num_ranks, folder, work):

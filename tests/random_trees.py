@@ -5,11 +5,11 @@ A random tree is made of nested tuples: a leaf is (tag, word), a constituent (la
 
 from hypothesis import strategies as st
 
+from nmt_cli.parsing.labels import PENN_TREEBANK
+from nmt_cli.parsing.linearization import Linearization
+from nmt_cli.parsing.reader import read_trees
+from nmt_cli.parsing.repair import repair
 from nmt_cli.recipe.smaller_sections import TreebankConfig
-from nmt_cli.trees.labels import PENN_TREEBANK
-from nmt_cli.trees.linearization import Linearization
-from nmt_cli.trees.reader import read_trees
-from nmt_cli.trees.repair import repair
 
 CONSTITUENTS = ["S", "NP", "VP", "PP", "X"]
 TAGS = ["NN", "VBZ", "PRP$", ",", "-LRB-", "''"]

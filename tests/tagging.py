@@ -8,10 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
-from nmt_cli.corpus.lines import is_blank
-from nmt_cli.decoding.request import Request
-from nmt_cli.decoding.translation import Translation
-from nmt_cli.decoding.translator import Translator
+from nmt_cli.files.lines import is_blank
+from nmt_cli.translating.request import Request
+from nmt_cli.translating.translation import Translation
+from nmt_cli.translating.translator import Translator
 
 NASTY = [
     b"",

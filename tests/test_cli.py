@@ -9,7 +9,12 @@ import pytest
 from click.testing import CliRunner
 
 from nmt_cli import cli
-from nmt_cli.errors import EndedAtOnceError, InterruptedTrainingError, OutputError, UserError
+from nmt_cli.messages.errors import (
+    EndedAtOnceError,
+    InterruptedTrainingError,
+    OutputError,
+    UserError,
+)
 
 HEAVY = (
     *("torch", "yaml", "pydantic", "numpy", "sentencepiece", "sacrebleu", "safetensors"),

@@ -8,12 +8,12 @@ import pytest
 import torch
 
 from nmt_cli import model_directory
-from nmt_cli.atomic_files import directory_appearing_whole, verify, write_manifest
 from nmt_cli.checkpoints import find_model, list_checkpoints
-from nmt_cli.corpus.normalization import Normalizer
-from nmt_cli.corpus.whitespace_tokenizer import CONTROL, WhitespaceTokenizer
-from nmt_cli.errors import DamagedError, UserError
-from nmt_cli.file_names import CONFIG, MANIFEST, RECIPE, TRAINING_STATE, WEIGHTS
+from nmt_cli.corpus.tokenizers.normalization import Normalizer
+from nmt_cli.corpus.tokenizers.whitespace_tokenizer import CONTROL, WhitespaceTokenizer
+from nmt_cli.files.atomic_files import directory_appearing_whole, verify, write_manifest
+from nmt_cli.files.file_names import CONFIG, MANIFEST, RECIPE, TRAINING_STATE, WEIGHTS
+from nmt_cli.messages.errors import DamagedError, UserError
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.model_directory import load_model, read_weights
 from nmt_cli.model_settings import settings_of

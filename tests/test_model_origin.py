@@ -16,14 +16,14 @@ import torch
 from click.testing import CliRunner
 
 from nmt_cli import cli
-from nmt_cli.atomic_files import directory_appearing_whole
 from nmt_cli.commands import average_checkpoints, preprocess, run, train
 from nmt_cli.corpus.binarized import open_prepared
-from nmt_cli.corpus.mapped_sentencepiece import MappedSentencePieceTokenizer
-from nmt_cli.corpus.normalization import Normalizer, Side
-from nmt_cli.corpus.sentencepiece_tokenizer import SentencePieceTokenizer
-from nmt_cli.corpus.whitespace_tokenizer import CONTROL, WhitespaceTokenizer
-from nmt_cli.errors import RecipeError, UserError
+from nmt_cli.corpus.tokenizers.mapped_sentencepiece import MappedSentencePieceTokenizer
+from nmt_cli.corpus.tokenizers.normalization import Normalizer, Side
+from nmt_cli.corpus.tokenizers.sentencepiece_tokenizer import SentencePieceTokenizer
+from nmt_cli.corpus.tokenizers.whitespace_tokenizer import CONTROL, WhitespaceTokenizer
+from nmt_cli.files.atomic_files import directory_appearing_whole
+from nmt_cli.messages.errors import RecipeError, UserError
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.model_directory import load_model
 from nmt_cli.recipe.model_config import ModelConfig

@@ -11,11 +11,11 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from nmt_cli import errors
 from nmt_cli.cli import main
-from nmt_cli.decoding.translator import Translator
+from nmt_cli.messages import errors
 from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.recipe.shipped import shipped_recipes
+from nmt_cli.translating.translator import Translator
 from tests import reference_pages
 
 ROOT = Path(__file__).parents[1]

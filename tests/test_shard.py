@@ -2,7 +2,7 @@
 
 import pytest
 
-from nmt_cli.corpus.shard_text import Shard, parse_shard
+from nmt_cli.corpus.text.shard_text import Shard, parse_shard
 
 
 def test_a_part_is_read():

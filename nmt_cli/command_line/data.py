@@ -4,7 +4,6 @@ from typing import Any
 
 import click
 
-from nmt_cli import logs
 from nmt_cli.command_line.options import (
     PATH,
     cli_command,
@@ -13,6 +12,7 @@ from nmt_cli.command_line.options import (
     format_option,
     quiet_option,
 )
+from nmt_cli.messages import logs
 
 
 @cli_group()

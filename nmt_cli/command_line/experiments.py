@@ -4,7 +4,6 @@ from typing import Any
 
 import click
 
-from nmt_cli import logs
 from nmt_cli.command_line import completion
 from nmt_cli.command_line.options import (
     PATH,
@@ -27,8 +26,9 @@ from nmt_cli.command_line.options import (
     threads_option,
     workers_option,
 )
-from nmt_cli.commands.stage_names import STAGE_NAMES
-from nmt_cli.figures import parse_number_list
+from nmt_cli.commands.experiments.stage_names import STAGE_NAMES
+from nmt_cli.messages import logs
+from nmt_cli.messages.figures import parse_number_list
 
 STAGE = click.Choice(STAGE_NAMES)
 

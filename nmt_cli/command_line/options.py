@@ -8,8 +8,8 @@ import click
 
 from nmt_cli.command_line import completion
 from nmt_cli.command_line.usage import HelpfulCommand, HelpfulGroup
-from nmt_cli.figures import parse_duration
 from nmt_cli.hardware.choices import AUTO
+from nmt_cli.messages.figures import parse_duration
 
 
 def parsed_by(

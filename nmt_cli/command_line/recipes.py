@@ -5,7 +5,6 @@ from typing import Any
 
 import click
 
-from nmt_cli import logs
 from nmt_cli.command_line import completion
 from nmt_cli.command_line.options import (
     cli_command,
@@ -14,6 +13,7 @@ from nmt_cli.command_line.options import (
     overrides_option,
     parsed_by,
 )
+from nmt_cli.messages import logs
 
 LENGTHS = re.compile(r"(\d{1,9})(?:,(\d{1,9}))?", re.ASCII)
 LONGEST = 1_000_000  # tokens; the largest data.max_length

@@ -6,7 +6,6 @@ from typing import Any
 
 import click
 
-from nmt_cli import logs
 from nmt_cli.command_line import completion
 from nmt_cli.command_line.options import (
     PATH,
@@ -19,6 +18,7 @@ from nmt_cli.command_line.options import (
     quiet_option,
     threads_option,
 )
+from nmt_cli.messages import logs
 
 
 @cli_command()

@@ -5,9 +5,9 @@ from typing import Any
 
 import click
 
-from nmt_cli import logs
 from nmt_cli.command_line.options import PATH, cli_command, format_option, quiet_option
 from nmt_cli.command_line.usage import refuse_options_except
+from nmt_cli.messages import logs
 from nmt_cli.metrics.scorer import NUM_SAMPLES, SEED
 
 

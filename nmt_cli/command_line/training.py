@@ -5,7 +5,6 @@ from typing import Any
 
 import click
 
-from nmt_cli import logs
 from nmt_cli.command_line import completion
 from nmt_cli.command_line.options import (
     PATH,
@@ -27,6 +26,7 @@ from nmt_cli.command_line.options import (
     threads_option,
     workers_option,
 )
+from nmt_cli.messages import logs
 
 
 @cli_command()

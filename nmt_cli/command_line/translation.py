@@ -6,7 +6,6 @@ from typing import Any
 
 import click
 
-from nmt_cli import logs
 from nmt_cli.command_line import completion
 from nmt_cli.command_line.options import (
     PATH,
@@ -22,8 +21,9 @@ from nmt_cli.command_line.options import (
 )
 from nmt_cli.command_line.output_options import output_options
 from nmt_cli.command_line.usage import words_of_this_command
-from nmt_cli.corpus.shard_text import parse_shard
-from nmt_cli.figures import parse_number_list
+from nmt_cli.corpus.text.shard_text import parse_shard
+from nmt_cli.messages import logs
+from nmt_cli.messages.figures import parse_number_list
 
 
 @cli_command()
@@ -135,7 +135,7 @@ def translate(model: Path, quiet: bool, **options: Any) -> None:
     """
     logs.configure(quiet=quiet)
     from nmt_cli.commands import translate as command
-    from nmt_cli.commands.output_options import grouped
+    from nmt_cli.commands.lines.output_options import grouped
 
     sys.exit(command.run(model, arguments=words_of_this_command(), **grouped(options)))
 

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import click
 from click.core import ParameterSource
 
-from nmt_cli.other_toolkits import RENAMED, Renamed, missing_here, names_of_keys, renamed
-from nmt_cli.proposals import MOST_PROPOSED, as_argument, nearest, plain, slips
+from nmt_cli.messages.other_toolkits import RENAMED, Renamed, missing_here, names_of_keys, renamed
+from nmt_cli.messages.proposals import MOST_PROPOSED, as_argument, nearest, plain, slips
 
 TOOLKIT_PREFIX = re.compile(r"^(fairseq|onmt|sockeye|marian)_")
 WORDS = "nmt_cli.words"  # in the meta data of a context

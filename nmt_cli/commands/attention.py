@@ -6,25 +6,25 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 
-from nmt_cli import logs
-from nmt_cli.atomic_files import file_appearing_whole, refuse_file
-from nmt_cli.commands.pipes import StandardOutput
-from nmt_cli.corpus.lines import is_blank
-from nmt_cli.corpus.sentence_marks import source_end, start_id
-from nmt_cli.corpus.tokenizer import Tokenizer
-from nmt_cli.decoding.output_limits import length_limits
-from nmt_cli.decoding.teacher_forcing import SentencePair, teacher_forced
-from nmt_cli.decoding.translator import Translator
-from nmt_cli.errors import UserError
-from nmt_cli.extras import importing
-from nmt_cli.figures import first_outside
+from nmt_cli.commands.lines.pipes import StandardOutput
+from nmt_cli.corpus.tokenizers.sentence_marks import source_end, start_id
+from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
+from nmt_cli.files.atomic_files import file_appearing_whole, refuse_file
+from nmt_cli.files.lines import is_blank
+from nmt_cli.files.locks import claimed
 from nmt_cli.hardware.choices import AUTO
 from nmt_cli.hardware.device import choose_device, set_num_threads
-from nmt_cli.locks import claimed
+from nmt_cli.messages import logs
+from nmt_cli.messages.errors import UserError
+from nmt_cli.messages.extras import importing
+from nmt_cli.messages.figures import first_outside
 from nmt_cli.model_directory import LoadedModel, load_model
 from nmt_cli.pictures.attention import KINDS, Attention, as_json
 from nmt_cli.pictures.page import as_html
 from nmt_cli.recipe.model_config import ModelConfig
+from nmt_cli.search.teacher_forcing import SentencePair, teacher_forced
+from nmt_cli.translating.output_limits import length_limits
+from nmt_cli.translating.translator import Translator
 
 ALL = "all"
 DEFAULT_OUTPUT = Path("attention.html")

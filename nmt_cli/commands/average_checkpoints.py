@@ -5,13 +5,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from nmt_cli import logs
-from nmt_cli.atomic_files import directory_appearing_whole
 from nmt_cli.checkpoints import find_model, list_checkpoints
-from nmt_cli.corpus.tokenizer import load_tokenizer
-from nmt_cli.errors import UserError
-from nmt_cli.figures import counted
-from nmt_cli.file_names import (
+from nmt_cli.corpus.tokenizers.tokenizer import load_tokenizer
+from nmt_cli.files.atomic_files import directory_appearing_whole
+from nmt_cli.files.file_names import (
     AVERAGE,
     AVERAGE_INT8,
     FURTHER_TOKENIZER_FILES,
@@ -19,8 +16,11 @@ from nmt_cli.file_names import (
     TOKENIZER_FILES,
     WEIGHTS,
 )
-from nmt_cli.folders import AVERAGED, is_run, refuse_output, verify_model, what_to_give
-from nmt_cli.locks import claimed
+from nmt_cli.files.folders import AVERAGED, is_run, refuse_output, verify_model, what_to_give
+from nmt_cli.files.locks import claimed
+from nmt_cli.messages import logs
+from nmt_cli.messages.errors import UserError
+from nmt_cli.messages.figures import counted
 from nmt_cli.model_directory import save_model
 from nmt_cli.model_settings import ModelSettings, read_settings
 from nmt_cli.recipe.reader import read_recipe

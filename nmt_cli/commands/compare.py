@@ -19,30 +19,30 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
-from nmt_cli import logs
 from nmt_cli.commands import run as run_command
-from nmt_cli.commands.comparison_table import as_rows, as_table
-from nmt_cli.commands.pipes import StandardOutput
-from nmt_cli.errors import InterruptedTrainingError, UserError
-from nmt_cli.figures import counted
-from nmt_cli.file_names import RUNS
-from nmt_cli.folders import not_a_run
+from nmt_cli.commands.experiments.comparison_table import as_rows, as_table
+from nmt_cli.commands.lines.pipes import StandardOutput
+from nmt_cli.files.file_names import RUNS
+from nmt_cli.files.folders import not_a_run
 from nmt_cli.hardware.choices import AUTO
 from nmt_cli.hardware.cpu import threads_of_each
 from nmt_cli.hardware.device import choose_device
 from nmt_cli.hardware.machine import count_devices
-from nmt_cli.launch import PARENT
-from nmt_cli.proposals import as_argument
+from nmt_cli.launch.node_workers import PARENT
+from nmt_cli.launch.signals import handled
+from nmt_cli.messages import logs
+from nmt_cli.messages.errors import InterruptedTrainingError, UserError
+from nmt_cli.messages.figures import counted
+from nmt_cli.messages.proposals import as_argument
 from nmt_cli.recipe.reader import RecipeFile, read_recipe
 from nmt_cli.recipe.schema import sections_that_matter
 from nmt_cli.recipe.shipped import SUFFIX, shipped_recipes
 from nmt_cli.report.run_history import read_runs
-from nmt_cli.signals import handled
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from nmt_cli.commands.run_stages import RunOptions
+    from nmt_cli.commands.experiments.run_stages import RunOptions
 
 
 class CompareOptions(TypedDict, total=False):

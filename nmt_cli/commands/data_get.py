@@ -2,15 +2,15 @@
 
 from pathlib import Path
 
-from nmt_cli import logs
-from nmt_cli.atomic_files import directory_appearing_whole, refuse_directory
 from nmt_cli.datasets.assembly import download, write_evaluation_sets, write_train
 from nmt_cli.datasets.catalogue import CATALOGUE
 from nmt_cli.datasets.wsj_sections import write_splits
-from nmt_cli.errors import UserError
-from nmt_cli.folders import DATASET, kind_of
-from nmt_cli.locks import claimed
-from nmt_cli.proposals import FOLDER, TREEBANK, any_of, nearest
+from nmt_cli.files.atomic_files import directory_appearing_whole, refuse_directory
+from nmt_cli.files.folders import DATASET, kind_of
+from nmt_cli.files.locks import claimed
+from nmt_cli.messages import logs
+from nmt_cli.messages.errors import UserError
+from nmt_cli.messages.proposals import FOLDER, TREEBANK, any_of, nearest
 
 DOWNLOADS = "downloads"  # folder of the archives, beside the output
 

@@ -3,11 +3,11 @@
 import json
 from typing import Any
 
-from nmt_cli import logs
-from nmt_cli.commands.machine_advice import advice_on
-from nmt_cli.commands.pipes import StandardOutput
+from nmt_cli.commands.inspection.machine_advice import advice_on
+from nmt_cli.commands.lines.pipes import StandardOutput
 from nmt_cli.hardware.busy_machine import LoadMeter
 from nmt_cli.hardware.system_facts import system_facts
+from nmt_cli.messages import logs
 
 
 def run(*, output_format: str = "text") -> None:

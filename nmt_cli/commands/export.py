@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from nmt_cli import logs
-from nmt_cli.atomic_files import directory_appearing_whole
-from nmt_cli.errors import UserError
-from nmt_cli.folders import EXPORT, refuse_output
+from nmt_cli.files.atomic_files import directory_appearing_whole
+from nmt_cli.files.folders import EXPORT, refuse_output
+from nmt_cli.files.locks import claimed
 from nmt_cli.hardware.device import set_num_threads
 from nmt_cli.interchange.ctranslate2 import exporter as ctranslate2_export
 from nmt_cli.interchange.ctranslate2.engine import CTranslate2Engine
@@ -20,7 +19,8 @@ from nmt_cli.interchange.huggingface.engine import HuggingFaceEngine
 from nmt_cli.interchange.huggingface.exporter import card_of_huggingface
 from nmt_cli.interchange.model_card import CardOf, model_card
 from nmt_cli.interchange.verification import Engine, Verification, verification_texts, verify
-from nmt_cli.locks import claimed
+from nmt_cli.messages import logs
+from nmt_cli.messages.errors import UserError
 from nmt_cli.model_directory import LoadedModel, load_model
 
 CARD = "README.md"

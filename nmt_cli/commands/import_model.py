@@ -2,10 +2,9 @@
 
 from pathlib import Path
 
-from nmt_cli import logs
-from nmt_cli.atomic_files import directory_appearing_whole
-from nmt_cli.errors import UserError
-from nmt_cli.folders import IMPORTED, is_model, is_run, refuse_output
+from nmt_cli.files.atomic_files import directory_appearing_whole
+from nmt_cli.files.folders import IMPORTED, is_model, is_run, refuse_output
+from nmt_cli.files.locks import claimed
 from nmt_cli.interchange.ctranslate2.folder import MODEL
 from nmt_cli.interchange.ctranslate2.importer import import_ctranslate2
 from nmt_cli.interchange.eole.importer import WEIGHTS as EOLE
@@ -20,8 +19,9 @@ from nmt_cli.interchange.marian.files import weights_in
 from nmt_cli.interchange.marian.importer import import_marian
 from nmt_cli.interchange.opennmt.checkpoint import is_checkpoint as is_opennmt
 from nmt_cli.interchange.opennmt.importer import import_opennmt
-from nmt_cli.locks import claimed
-from nmt_cli.proposals import command, missing_hint
+from nmt_cli.messages import logs
+from nmt_cli.messages.errors import UserError
+from nmt_cli.messages.proposals import command, missing_hint
 
 AUTO = "auto"
 IMPORTERS = {

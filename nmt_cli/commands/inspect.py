@@ -4,9 +4,14 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from nmt_cli.commands.inspect_figures import THIS_MACHINE, Figures, TrainingCosts, figures_of
-from nmt_cli.commands.inspect_subject import Lengths, find_subject
-from nmt_cli.commands.pipes import StandardOutput
+from nmt_cli.commands.inspection.inspect_figures import (
+    THIS_MACHINE,
+    Figures,
+    TrainingCosts,
+    figures_of,
+)
+from nmt_cli.commands.inspection.inspect_subject import Lengths, find_subject
+from nmt_cli.commands.lines.pipes import StandardOutput
 from nmt_cli.costs.flops import BACKWARD_AND_FORWARD, StackFlops
 from nmt_cli.costs.parameters import (
     KERNEL_WIDTH,
@@ -17,8 +22,8 @@ from nmt_cli.costs.parameters import (
     TrainingMemory,
 )
 from nmt_cli.costs.training_time import PAPER_SUSTAINED_FLOPS
-from nmt_cli.figures import aligned, counted, duration_text, with_prefix
-from nmt_cli.logs import printable
+from nmt_cli.messages.figures import aligned, counted, duration_text, with_prefix
+from nmt_cli.messages.logs import printable
 from nmt_cli.recipe.model_config import ModelConfig
 
 Row = tuple[str, ...]

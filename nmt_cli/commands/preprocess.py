@@ -8,29 +8,29 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from nmt_cli import logs
-from nmt_cli.atomic_files import directory_appearing_whole
-from nmt_cli.commands import text_warnings
-from nmt_cli.commands.recipe_warnings import warn_of_few_checkpoints
+from nmt_cli.commands.experiments.recipe_warnings import warn_of_few_checkpoints
+from nmt_cli.commands.lines import text_warnings
 from nmt_cli.corpus.binarized import (
     foreign_file,
     validation_text,
     writing_binarized,
 )
 from nmt_cli.corpus.changed_text import tokenizer_of_model
-from nmt_cli.corpus.cleaning import RULES, HeldOut, LengthLimits, training_limits
 from nmt_cli.corpus.encoding import EncodingJob, encode_in_order, useful_workers
-from nmt_cli.corpus.lines import one_line
-from nmt_cli.corpus.normalization import SIDES, Side
-from nmt_cli.corpus.parallel_corpora import ParallelCorpora
-from nmt_cli.corpus.parallel_text import ParallelText
-from nmt_cli.corpus.recipe_text import RecipeText, text_of
-from nmt_cli.corpus.tokenizer import Tokenizer, train_tokenizer
-from nmt_cli.errors import UserError
-from nmt_cli.figures import counted
-from nmt_cli.file_names import MANIFEST, RECIPE
-from nmt_cli.folders import PREPARED
-from nmt_cli.locks import claimed
+from nmt_cli.corpus.text.cleaning import RULES, HeldOut, LengthLimits, training_limits
+from nmt_cli.corpus.text.parallel_corpora import ParallelCorpora
+from nmt_cli.corpus.text.parallel_text import ParallelText
+from nmt_cli.corpus.text.recipe_text import RecipeText, text_of
+from nmt_cli.corpus.tokenizers.normalization import SIDES, Side
+from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer, train_tokenizer
+from nmt_cli.files.atomic_files import directory_appearing_whole
+from nmt_cli.files.file_names import MANIFEST, RECIPE
+from nmt_cli.files.folders import PREPARED
+from nmt_cli.files.lines import one_line
+from nmt_cli.files.locks import claimed
+from nmt_cli.messages import logs
+from nmt_cli.messages.errors import UserError
+from nmt_cli.messages.figures import counted
 from nmt_cli.model_settings import text_settings
 from nmt_cli.recipe.reader import dump_recipe, read_recipe
 from nmt_cli.recipe.schema import DataConfig, ParallelFiles, Recipe, sections_that_matter

@@ -6,10 +6,10 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from nmt_cli.commands.recipe_warnings import warn_of_few_checkpoints
-from nmt_cli.errors import RecipeError
-from nmt_cli.file_names import RUNS
-from nmt_cli.proposals import any_of, missing_hint
+from nmt_cli.commands.experiments.recipe_warnings import warn_of_few_checkpoints
+from nmt_cli.files.file_names import RUNS
+from nmt_cli.messages.errors import RecipeError
+from nmt_cli.messages.proposals import any_of, missing_hint
 from nmt_cli.recipe.documentation import described_keys, limits_of, recipe_schema, with_comments
 from nmt_cli.recipe.keys import keys_meant
 from nmt_cli.recipe.messages import shown

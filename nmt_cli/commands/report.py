@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from nmt_cli import logs
-from nmt_cli.atomic_files import (
+from nmt_cli.files.atomic_files import (
     directory_appearing_whole,
     file_appearing_whole,
     refuse_directory,
     refuse_file,
 )
-from nmt_cli.errors import UserError
-from nmt_cli.extras import importing
-from nmt_cli.figures import counted
-from nmt_cli.file_names import PAGE
-from nmt_cli.folders import REPORT, kind_of
-from nmt_cli.locks import claimed
-from nmt_cli.output_streams import is_stream
+from nmt_cli.files.file_names import PAGE
+from nmt_cli.files.folders import REPORT, kind_of
+from nmt_cli.files.locks import claimed
+from nmt_cli.files.output_streams import is_stream
+from nmt_cli.messages import logs
+from nmt_cli.messages.errors import UserError
+from nmt_cli.messages.extras import importing
+from nmt_cli.messages.figures import counted
 from nmt_cli.report.run_history import read_runs
 
 PAGE_SUFFIXES = {".html", ".htm"}

@@ -9,28 +9,28 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
-from nmt_cli import logs
-from nmt_cli.atomic_files import file_appearing_whole, refuse_file
-from nmt_cli.commands.input_texts import opened_text, refuse_to_replace
-from nmt_cli.commands.line_windows import STALL_SECONDS, windows
-from nmt_cli.commands.pipes import (
+from nmt_cli.commands.lines.input_texts import opened_text, refuse_to_replace
+from nmt_cli.commands.lines.line_windows import STALL_SECONDS, windows
+from nmt_cli.commands.lines.pipes import (
     STANDARD_INPUT,
     StandardOutput,
     name_of_input,
     refuse_stdin_twice,
     standard_input,
 )
-from nmt_cli.commands.translation_formats import shown_pieces
-from nmt_cli.corpus.lines import Line, one_line
-from nmt_cli.corpus.shard_text import ShardText
-from nmt_cli.corpus.text_files import compressed
-from nmt_cli.decoding.rescorer import Rescored, Rescorer, RescorerOptions
-from nmt_cli.errors import STATUS_SOME_LINES_FAILED, UserError
-from nmt_cli.figures import counted, perplexity_of, short_number
+from nmt_cli.commands.lines.translation_formats import shown_pieces
+from nmt_cli.corpus.text.shard_text import ShardText
+from nmt_cli.files.atomic_files import file_appearing_whole, refuse_file
+from nmt_cli.files.lines import Line, one_line
+from nmt_cli.files.locks import claimed
+from nmt_cli.files.text_files import compressed
 from nmt_cli.hardware.choices import AUTO
 from nmt_cli.hardware.device import choose_device, set_num_threads, useful_threads
 from nmt_cli.hardware.thread_waiting import following_load
-from nmt_cli.locks import claimed
+from nmt_cli.messages import logs
+from nmt_cli.messages.errors import STATUS_SOME_LINES_FAILED, UserError
+from nmt_cli.messages.figures import counted, perplexity_of, short_number
+from nmt_cli.translating.rescorer import Rescored, Rescorer, RescorerOptions
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

@@ -9,23 +9,23 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nmt_cli import logs
-from nmt_cli.atomic_files import read_manifest
 from nmt_cli.checkpoints import find_model, list_checkpoints
-from nmt_cli.commands import run_stages
-from nmt_cli.commands.pipes import StandardOutput
-from nmt_cli.commands.run_stages import Experiment
-from nmt_cli.commands.stage_names import STAGE_NAMES, StageName
-from nmt_cli.errors import InterruptedTrainingError, UserError
-from nmt_cli.file_names import WEIGHTS
-from nmt_cli.launch import PARENT, die_with_parent
+from nmt_cli.commands.experiments import run_stages
+from nmt_cli.commands.experiments.run_stages import Experiment
+from nmt_cli.commands.experiments.stage_names import STAGE_NAMES, StageName
+from nmt_cli.commands.lines.pipes import StandardOutput
+from nmt_cli.files.atomic_files import read_manifest
+from nmt_cli.files.file_names import WEIGHTS
+from nmt_cli.launch.node_workers import PARENT, die_with_parent
+from nmt_cli.messages import logs
+from nmt_cli.messages.errors import InterruptedTrainingError, UserError
 from nmt_cli.recipe.model_origin import first_model
 from nmt_cli.recipe.reader import read_recipe
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from nmt_cli.commands.run_stages import RunOptions
+    from nmt_cli.commands.experiments.run_stages import RunOptions
 
 
 def run(

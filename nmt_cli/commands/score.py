@@ -7,15 +7,19 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from nmt_cli.commands.pipes import StandardOutput
-from nmt_cli.commands.score_comparison import Comparison, compare
-from nmt_cli.commands.scored_texts import read_texts, warn_of_long_segments, warn_of_odd_text
-from nmt_cli.errors import UserError
+from nmt_cli.commands.lines.pipes import StandardOutput
+from nmt_cli.commands.scoring.score_comparison import Comparison, compare
+from nmt_cli.commands.scoring.scored_texts import (
+    read_texts,
+    warn_of_long_segments,
+    warn_of_odd_text,
+)
+from nmt_cli.messages.errors import UserError
+from nmt_cli.messages.proposals import slips
 from nmt_cli.metrics.bleu import Tokenization, bleu_scorer, chrf_scorer
 from nmt_cli.metrics.paper_bleu import PAPER_PAIRS, paper_bleu_scorer
 from nmt_cli.metrics.scorer import Method, Resampling, Score, Scorer
 from nmt_cli.metrics.ter import ter_scorer
-from nmt_cli.proposals import slips
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

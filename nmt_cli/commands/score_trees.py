@@ -5,13 +5,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from nmt_cli import logs
-from nmt_cli.commands.pipes import StandardOutput, name_of_input, read_inputs
-from nmt_cli.corpus.lines import LineTexts
-from nmt_cli.corpus.text_files import open_text
-from nmt_cli.errors import UserError
-from nmt_cli.figures import counted
-from nmt_cli.metrics.parseval import (
+from nmt_cli.commands.lines.pipes import StandardOutput, name_of_input, read_inputs
+from nmt_cli.files.lines import LineTexts
+from nmt_cli.files.text_files import open_text
+from nmt_cli.messages import logs
+from nmt_cli.messages.errors import UserError
+from nmt_cli.messages.figures import counted
+from nmt_cli.parsing.parseval import (
     Brackets,
     CorpusScore,
     SentenceScore,
@@ -21,7 +21,7 @@ from nmt_cli.metrics.parseval import (
     score_corpus,
     score_sentence,
 )
-from nmt_cli.metrics.parseval_parameters import Parameters, default_parameters, read_parameters
+from nmt_cli.parsing.parseval_parameters import Parameters, default_parameters, read_parameters
 
 MOST_WARNINGS = 5
 

@@ -11,13 +11,13 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nmt_cli.errors import UserError
-from nmt_cli.file_names import RUNS
+from nmt_cli.files.file_names import RUNS
 from nmt_cli.hardware.busy_machine import LoadMeter, warn_if_busy
 from nmt_cli.hardware.choices import AUTO
 from nmt_cli.hardware.cpu import threads_of_each
-from nmt_cli.launch import Rendezvous, run_workers, this_worker
-from nmt_cli.proposals import as_argument
+from nmt_cli.launch.node_workers import Rendezvous, run_workers, this_worker
+from nmt_cli.messages.errors import UserError
+from nmt_cli.messages.proposals import as_argument
 from nmt_cli.recipe.model_origin import first_model
 from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.runs.run_directory import ended_at_once, locked

@@ -9,38 +9,43 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
-from nmt_cli import logs
-from nmt_cli.commands.input_formats import Reader, reader, showing_texts
-from nmt_cli.commands.input_texts import opened_text, refuse_to_replace
-from nmt_cli.commands.job_record import OF_THE_MACHINE
-from nmt_cli.commands.line_windows import (
+from nmt_cli.commands.lines.input_formats import Reader, reader, showing_texts
+from nmt_cli.commands.lines.input_texts import opened_text, refuse_to_replace
+from nmt_cli.commands.lines.job_record import OF_THE_MACHINE
+from nmt_cli.commands.lines.line_windows import (
     FIRST_FOR_A_READER,
     FIRST_WINDOW,
     STALL_SECONDS,
     STEADY_WINDOW,
     windows,
 )
-from nmt_cli.commands.pipes import STANDARD_INPUT, standard_input
-from nmt_cli.commands.resumable_output import ResumableOutput
-from nmt_cli.commands.translation_formats import FORMATS, Formatter, options_for
-from nmt_cli.commands.translation_output import Stream, is_finished, opened_output, refuse_other
-from nmt_cli.corpus.lines import Line, read_lines
-from nmt_cli.corpus.shard_text import Shard, ShardText
-from nmt_cli.decoding.translation import LinesFailedError, Translation
-from nmt_cli.errors import STATUS_SOME_LINES_FAILED, UserError
-from nmt_cli.figures import counted
+from nmt_cli.commands.lines.pipes import STANDARD_INPUT, standard_input
+from nmt_cli.commands.lines.resumable_output import ResumableOutput
+from nmt_cli.commands.lines.translation_formats import FORMATS, Formatter, options_for
+from nmt_cli.commands.lines.translation_output import (
+    Stream,
+    is_finished,
+    opened_output,
+    refuse_other,
+)
+from nmt_cli.corpus.text.shard_text import Shard, ShardText
+from nmt_cli.files.lines import Line, read_lines
+from nmt_cli.files.output_streams import is_stream
 from nmt_cli.hardware.choices import AUTO
 from nmt_cli.hardware.cpu import cores
 from nmt_cli.hardware.system_facts import rounding_facts
-from nmt_cli.output_streams import is_stream
-from nmt_cli.trees.repair import Repairs
+from nmt_cli.messages import logs
+from nmt_cli.messages.errors import STATUS_SOME_LINES_FAILED, UserError
+from nmt_cli.messages.figures import counted
+from nmt_cli.parsing.repair import Repairs
+from nmt_cli.translating.translation import LinesFailedError, Translation
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from nmt_cli.commands.translation_processes import Engine
-    from nmt_cli.decoding.request import Request
-    from nmt_cli.decoding.translator import TranslatorOptions
+    from nmt_cli.commands.lines.translation_processes import Engine
+    from nmt_cli.translating.request import Request
+    from nmt_cli.translating.translator import TranslatorOptions
 
 SHOWN_NUMBERS = 10
 
@@ -88,7 +93,7 @@ def run(  # noqa: PLR0913 - the options of the command are its parameters
     opened = opened_output(output_path, force=force, resume=resume, arguments=arguments)
     with _source(input_path, shard) as source, opened as output, ExitStack() as stack:
         # They import torch, which takes seconds, and is not needed where nothing is left to do.
-        from nmt_cli.commands.translation_processes import choose_processes, opened_engine
+        from nmt_cli.commands.lines.translation_processes import choose_processes, opened_engine
         from nmt_cli.hardware.device import choose_device
 
         processes = choose_processes(device, workers, devices)

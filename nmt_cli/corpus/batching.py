@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt_cli.errors import UserError
+from nmt_cli.messages.errors import UserError
 
 Lengths = NDArray[np.uint16] | NDArray[np.uint32]
 Indices = NDArray[np.int64]

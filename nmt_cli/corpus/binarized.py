@@ -18,18 +18,18 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from nmt_cli.atomic_files import read_manifest, refuse_broken_link, verify
-from nmt_cli.corpus.lines import texts_of
-from nmt_cli.corpus.normalization import Side
-from nmt_cli.corpus.tokenizer import Tokenizer, load_tokenizer
-from nmt_cli.errors import DamagedError, UserError
-from nmt_cli.file_names import FURTHER_TOKENIZER_FILES, MANIFEST, RECIPE, TOKENIZER_FILES
-from nmt_cli.folders import PREPARED, kind_of, what_to_give
-from nmt_cli.locks import restore_replaced
+from nmt_cli.corpus.tokenizers.normalization import Side
+from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer, load_tokenizer
+from nmt_cli.files.atomic_files import read_manifest, refuse_broken_link, verify
+from nmt_cli.files.file_names import FURTHER_TOKENIZER_FILES, MANIFEST, RECIPE, TOKENIZER_FILES
+from nmt_cli.files.folders import PREPARED, kind_of, what_to_give
+from nmt_cli.files.lines import texts_of
+from nmt_cli.files.locks import restore_replaced
+from nmt_cli.messages.errors import DamagedError, UserError
+from nmt_cli.messages.proposals import missing_hint
 from nmt_cli.model_settings import labels_from_json, text_settings
-from nmt_cli.proposals import missing_hint
+from nmt_cli.parsing.labels import Labels
 from nmt_cli.recipe.schema import Recipe, sections_that_matter
-from nmt_cli.trees.labels import Labels
 
 HEADER = struct.Struct("<8sIIQ40x")  # earlier versions wrote a checksum into the rest
 MAGIC = b"NMT-CLI\0"

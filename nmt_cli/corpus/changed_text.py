@@ -4,16 +4,16 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from nmt_cli.atomic_files import sha256
-from nmt_cli.corpus.tokenizer import Tokenizer, load_tokenizer
-from nmt_cli.errors import UserError
-from nmt_cli.file_names import (
+from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer, load_tokenizer
+from nmt_cli.files.atomic_files import sha256
+from nmt_cli.files.file_names import (
     FURTHER_TOKENIZER_FILES,
     MANIFEST,
     SENTENCEPIECE_MODEL,
     TOKENIZER_FILES,
 )
-from nmt_cli.folders import is_model, verify_model, what_to_give
+from nmt_cli.files.folders import is_model, verify_model, what_to_give
+from nmt_cli.messages.errors import UserError
 from nmt_cli.model_settings import text_settings
 from nmt_cli.recipe.schema import Recipe
 

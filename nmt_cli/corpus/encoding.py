@@ -16,10 +16,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from nmt_cli.corpus.cleaning import KEPT, LengthLimits, rules_broken
-from nmt_cli.corpus.parallel_corpora import TextPair
-from nmt_cli.corpus.tokenizer import Tokenizer, load_tokenizer
-from nmt_cli.errors import UserError
+from nmt_cli.corpus.text.cleaning import KEPT, LengthLimits, rules_broken
+from nmt_cli.corpus.text.parallel_corpora import TextPair
+from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer, load_tokenizer
+from nmt_cli.messages.errors import UserError
 from nmt_cli.model_settings import TextSettings
 
 PAIRS_IN_CHUNK = 1000

@@ -7,15 +7,15 @@ from collections.abc import Callable, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, NamedTuple, cast
 
-from nmt_cli import logs
-from nmt_cli.corpus.lines import BYTE_ORDER_MARK
-from nmt_cli.corpus.text_files import READ_AT_ONCE
 from nmt_cli.datasets import evaluation_sets
 from nmt_cli.datasets.catalogue import Archive, EvaluationSet, ParallelDataset, Part
 from nmt_cli.datasets.evaluation_sets import DownloadedSet
-from nmt_cli.errors import UserError
-from nmt_cli.extras import importing
-from nmt_cli.figures import counted
+from nmt_cli.files.lines import BYTE_ORDER_MARK
+from nmt_cli.files.text_files import READ_AT_ONCE
+from nmt_cli.messages import logs
+from nmt_cli.messages.errors import UserError
+from nmt_cli.messages.extras import importing
+from nmt_cli.messages.figures import counted
 
 
 class Downloads(NamedTuple):

@@ -17,11 +17,11 @@ from typing import Any, BinaryIO
 import requests
 from pooch import HTTPDownloader
 
-from nmt_cli import logs
-from nmt_cli.atomic_files import is_failed_write, make_folders, sha256
 from nmt_cli.datasets.catalogue import Archive
-from nmt_cli.errors import OutputError, UserError
-from nmt_cli.locks import claimed
+from nmt_cli.files.atomic_files import is_failed_write, make_folders, sha256
+from nmt_cli.files.locks import claimed
+from nmt_cli.messages import logs
+from nmt_cli.messages.errors import OutputError, UserError
 
 ATTEMPTS = 5
 FIRST_PAUSE = 2.0  # seconds before the second attempt; each further pause is twice as long

@@ -20,10 +20,10 @@ from urllib.error import URLError
 from sacrebleu.dataset import DATASETS
 from sacrebleu.utils import SACREBLEU_DIR
 
-from nmt_cli import logs
-from nmt_cli.atomic_files import is_failed_write
-from nmt_cli.errors import OutputError, UserError
-from nmt_cli.figures import counted
+from nmt_cli.files.atomic_files import is_failed_write
+from nmt_cli.messages import logs
+from nmt_cli.messages.errors import OutputError, UserError
+from nmt_cli.messages.figures import counted
 
 ATTEMPTS = 3
 PAUSE_SECONDS = 5.0

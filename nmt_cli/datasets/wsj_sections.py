@@ -5,14 +5,14 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from nmt_cli import logs
-from nmt_cli.corpus.lines import LineTexts, one_line
-from nmt_cli.corpus.text_files import open_text
-from nmt_cli.errors import UserError
-from nmt_cli.proposals import missing_hint
-from nmt_cli.trees.labels import with_root, without_functions, without_traces
-from nmt_cli.trees.reader import read_trees
-from nmt_cli.trees.tree import Tree
+from nmt_cli.files.lines import LineTexts, one_line
+from nmt_cli.files.text_files import open_text
+from nmt_cli.messages import logs
+from nmt_cli.messages.errors import UserError
+from nmt_cli.messages.proposals import missing_hint
+from nmt_cli.parsing.labels import with_root, without_functions, without_traces
+from nmt_cli.parsing.reader import read_trees
+from nmt_cli.parsing.tree import Tree
 
 # The file's name holds the section, so the folders around it may have any names: wsj/02/ of
 # LDC99T42, combined/ of other releases, in capitals on some discs.

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
-from nmt_cli import logs
-from nmt_cli.figures import GIBIBYTE, counted
 from nmt_cli.hardware.machine import Machine
 from nmt_cli.hardware.memory import allowed_memory, default_max_tokens, training_state_bytes
-from nmt_cli.launch import Worker
+from nmt_cli.launch.node_workers import Worker
+from nmt_cli.messages import logs
+from nmt_cli.messages.figures import GIBIBYTE, counted
 from nmt_cli.recipe.schema import Recipe
 
 LimitedBy = Literal["estimate", "option", "full memory"]

@@ -11,9 +11,9 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from nmt_cli import logs
-from nmt_cli.figures import counted
 from nmt_cli.hardware.cpu import SYSTEM, Cores, cores, read_system_file
+from nmt_cli.messages import logs
+from nmt_cli.messages.figures import counted
 
 MEASURED_SECONDS = 0.2  # the kernel counts in hundredths of a second
 LEAST_BUSY, LEAST_BUSY_SHARE = 0.75, 0.05  # cores, share of all cores; an idle desktop uses less

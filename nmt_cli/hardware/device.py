@@ -7,8 +7,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from nmt_cli.errors import UserError
 from nmt_cli.hardware.choices import AUTO
+from nmt_cli.messages.errors import UserError
 
 
 def choose_device(name: str) -> torch.device:

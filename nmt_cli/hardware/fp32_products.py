@@ -19,11 +19,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from nmt_cli import logs
-from nmt_cli.errors import UserError
 from nmt_cli.hardware.choices import AUTO
 from nmt_cli.hardware.cpu import Cpu, read_cpu
 from nmt_cli.hardware.ranks import Ranks
+from nmt_cli.messages import logs
+from nmt_cli.messages.errors import UserError
 
 Fp32Products = Literal["mkl", "onednn"]  # the names that checkpoints record
 

@@ -13,8 +13,6 @@ from typing import Any, NamedTuple
 
 import torch
 
-from nmt_cli import logs
-from nmt_cli.errors import UserError
 from nmt_cli.hardware.choices import AUTO, MachineOptions
 from nmt_cli.hardware.cpu import threads_of_each
 from nmt_cli.hardware.device import choose_device, set_num_threads
@@ -27,7 +25,9 @@ from nmt_cli.hardware.memory import keep_freed_memory
 from nmt_cli.hardware.precision import choose_precision
 from nmt_cli.hardware.ranks import ALONE, Ranks
 from nmt_cli.hardware.system_facts import version_of
-from nmt_cli.launch import Worker
+from nmt_cli.launch.node_workers import Worker
+from nmt_cli.messages import logs
+from nmt_cli.messages.errors import UserError
 
 COMPILERS = {"cpu": ("CXX", ("g++", "clang++", "c++")), "cuda": ("CC", ("gcc", "clang", "cc"))}
 CUBLAS_WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"  # read at the first product

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 import torch
 
 from nmt_cli.costs.parameters import BYTES_OF_FP32, activation_bytes_per_token, count_parameters
-from nmt_cli.errors import means_full_memory
 from nmt_cli.hardware.cpu import memory_limit
+from nmt_cli.messages.errors import means_full_memory
 from nmt_cli.model.cpu_attention import MAX_KEYS
 from nmt_cli.recipe.model_config import ModelConfig
 

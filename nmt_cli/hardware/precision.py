@@ -6,10 +6,10 @@ from typing import Literal, cast, get_args
 import torch
 from torch import Tensor
 
-from nmt_cli import logs
-from nmt_cli.errors import UserError
 from nmt_cli.hardware.choices import AUTO
 from nmt_cli.hardware.cpu import read_cpu
+from nmt_cli.messages import logs
+from nmt_cli.messages.errors import UserError
 from nmt_cli.model.int8_products import (
     has_int8_products,
     use_int8_products,

@@ -11,8 +11,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from nmt_cli.figures import GIBIBYTE
 from nmt_cli.hardware.cpu import SYSTEM, cores, read_system_file
+from nmt_cli.messages.figures import GIBIBYTE
 
 PACKAGES = (
     "numpy", "click", "pyyaml", "pydantic", "sentencepiece", "sacrebleu", "sacremoses",

@@ -23,9 +23,9 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from statistics import median
 
-from nmt_cli import logs
 from nmt_cli.hardware.busy_machine import LoadMeter, advice_on_load
 from nmt_cli.hardware.cpu import cores, read_system_file
+from nmt_cli.messages import logs
 
 # Each OpenMP library ignores the variables of the others. Those of LLVM and Intel take milliseconds
 # and have no number of threads above which they spin less.

@@ -6,7 +6,6 @@ from typing import Any
 
 import torch
 
-from nmt_cli.figures import GIBIBYTE
 from nmt_cli.hardware.choices import AUTO
 from nmt_cli.hardware.flops import TERA, peak_flops
 from nmt_cli.hardware.fp32_products import choose_fp32_products, fp32_gigaflops
@@ -18,6 +17,7 @@ from nmt_cli.hardware.thread_waiting import (
     spins_long,
     waking_microseconds,
 )
+from nmt_cli.messages.figures import GIBIBYTE
 
 
 def torch_facts() -> dict[str, Any]:

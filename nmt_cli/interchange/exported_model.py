@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from nmt_cli.corpus.sentence_marks import start_id
-from nmt_cli.errors import UserError
+from nmt_cli.corpus.tokenizers.sentence_marks import start_id
 from nmt_cli.interchange.files import Array, Weights
+from nmt_cli.messages.errors import UserError
 from nmt_cli.model.embeddings import sinusoids
 from nmt_cli.model_settings import ModelSettings
 from nmt_cli.recipe.model_config import ModelConfig, StackShape
@@ -38,7 +38,7 @@ class ExportedModel(NamedTuple):
     @classmethod
     def of(cls, loaded: LoadedModel) -> ExportedModel:
         """Return what exporting needs of a loaded model; the weights share its memory."""
-        from nmt_cli.corpus.mapped_sentencepiece import MappedSentencePieceTokenizer
+        from nmt_cli.corpus.tokenizers.mapped_sentencepiece import MappedSentencePieceTokenizer
 
         tokenizer = loaded.tokenizer
         source_size = tokenizer.source_size or tokenizer.size

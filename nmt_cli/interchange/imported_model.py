@@ -6,14 +6,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from nmt_cli.atomic_files import Partial
-from nmt_cli.corpus.mapped_sentencepiece import MappedSentencePieceTokenizer
-from nmt_cli.corpus.normalization import SIDES, Normalizer, Side
-from nmt_cli.corpus.tokenizer import Tokenizer
-from nmt_cli.corpus.whitespace_tokenizer import WhitespaceTokenizer
-from nmt_cli.errors import UserError
-from nmt_cli.folders import AVERAGED, IMPORTED
+from nmt_cli.corpus.tokenizers.mapped_sentencepiece import MappedSentencePieceTokenizer
+from nmt_cli.corpus.tokenizers.normalization import SIDES, Normalizer, Side
+from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
+from nmt_cli.corpus.tokenizers.whitespace_tokenizer import WhitespaceTokenizer
+from nmt_cli.files.atomic_files import Partial
+from nmt_cli.files.folders import AVERAGED, IMPORTED
 from nmt_cli.interchange.files import Array
+from nmt_cli.messages.errors import UserError
 from nmt_cli.model_directory import save_model
 from nmt_cli.model_settings import ModelSettings, TextSettings
 from nmt_cli.recipe.model_config import ModelConfig

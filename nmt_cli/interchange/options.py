@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from nmt_cli.errors import UserError
+from nmt_cli.messages.errors import UserError
 
 LARGEST = 10_000_000  # count
 LONGEST = 60  # characters of a value in a message

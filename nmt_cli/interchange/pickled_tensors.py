@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 from torch.serialization import safe_globals
 
-from nmt_cli.errors import DamagedError, UserError
+from nmt_cli.messages.errors import DamagedError, UserError
 
 STORES, RECALLS = {"BINPUT", "LONG_BINPUT", "PUT"}, {"BINGET", "LONG_BINGET", "GET"}
 MARK = pickletools.markobject

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt_cli.figures import counted
 from nmt_cli.interchange.files import Array
+from nmt_cli.messages.figures import counted
 
 NAMED = 5  # tensors in a reason
 

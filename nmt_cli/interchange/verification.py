@@ -9,23 +9,23 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from nmt_cli import logs
-from nmt_cli.corpus.lines import is_blank, read_lines
-from nmt_cli.corpus.normalization import Normalizer
-from nmt_cli.corpus.sentence_marks import source_end, start_id
-from nmt_cli.corpus.sentencepiece_tokenizer import SPACE_IN_PIECES
-from nmt_cli.corpus.text_files import open_text
-from nmt_cli.corpus.tokenizer import Tokenizer
-from nmt_cli.decoding.beams import SearchSettings
-from nmt_cli.decoding.incremental import CachedTransformer
-from nmt_cli.decoding.output_limits import length_limits
-from nmt_cli.decoding.search import Sentence, beam_search
-from nmt_cli.decoding.teacher_forcing import SentencePair, token_scores
-from nmt_cli.errors import UserError
-from nmt_cli.figures import counted
+from nmt_cli.corpus.tokenizers.normalization import Normalizer
+from nmt_cli.corpus.tokenizers.sentence_marks import source_end, start_id
+from nmt_cli.corpus.tokenizers.sentencepiece_tokenizer import SPACE_IN_PIECES
+from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
+from nmt_cli.files.lines import is_blank, read_lines
+from nmt_cli.files.text_files import open_text
+from nmt_cli.messages import logs
+from nmt_cli.messages.errors import UserError
+from nmt_cli.messages.figures import counted
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.model_directory import LoadedModel
 from nmt_cli.model_settings import TextSettings
+from nmt_cli.search.beams import SearchSettings
+from nmt_cli.search.incremental import CachedTransformer
+from nmt_cli.search.search import Sentence, beam_search
+from nmt_cli.search.teacher_forcing import SentencePair, token_scores
+from nmt_cli.translating.output_limits import length_limits
 
 TOLERANCE = 1e-4  # of a log-probability, in fp32
 # Each of two tokens may be off by the tolerance, in opposite directions.

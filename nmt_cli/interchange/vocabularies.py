@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nmt_cli.corpus.normalization import Side
-from nmt_cli.corpus.sentencepiece_tokenizer import read_usable_model
-from nmt_cli.corpus.whitespace_tokenizer import CONTROL
-from nmt_cli.errors import UserError
+from nmt_cli.corpus.tokenizers.normalization import Side
+from nmt_cli.corpus.tokenizers.sentencepiece_tokenizer import read_usable_model
+from nmt_cli.corpus.tokenizers.whitespace_tokenizer import CONTROL
 from nmt_cli.interchange.files import Array, TextFiles
+from nmt_cli.messages.errors import UserError
 
 JOINER = "@@"  # of subword-nmt and fastBPE, behind the pieces inside a word
 

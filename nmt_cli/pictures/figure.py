@@ -14,8 +14,8 @@ from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from nmt_cli import logs
-from nmt_cli.errors import UserError
+from nmt_cli.messages import logs
+from nmt_cli.messages.errors import UserError
 from nmt_cli.pictures import colours
 from nmt_cli.pictures.attention import HEADINGS, Attention, Kind
 

@@ -4,7 +4,7 @@ import textwrap
 from collections.abc import Iterator
 from typing import Any, NamedTuple, TypeAlias
 
-from nmt_cli.proposals import any_of
+from nmt_cli.messages.proposals import any_of
 from nmt_cli.recipe.changes import as_written
 from nmt_cli.recipe.schema import Recipe
 from nmt_cli.recipe.yaml_tree import write_yaml

@@ -6,8 +6,8 @@ from typing import Annotated, Any, get_args
 
 from pydantic import TypeAdapter, ValidationError
 
-from nmt_cli.other_toolkits import names_of_keys
-from nmt_cli.proposals import MOST_PROPOSED, parts, plain, slips
+from nmt_cli.messages.other_toolkits import names_of_keys
+from nmt_cli.messages.proposals import MOST_PROPOSED, parts, plain, slips
 from nmt_cli.recipe.schema import Recipe
 from nmt_cli.recipe.values import Section
 from nmt_cli.recipe.yaml_tree import KeyPath

@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Sequence
 from typing import Any
 
-from nmt_cli.figures import counted
+from nmt_cli.messages.figures import counted
 from nmt_cli.recipe.keys import keys_meant, section_at
 from nmt_cli.recipe.messages import dotted, shown
 from nmt_cli.recipe.schema import Recipe

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from nmt_cli.other_toolkits import missing_here, names_of_keys
-from nmt_cli.proposals import plain
+from nmt_cli.messages.other_toolkits import missing_here, names_of_keys
+from nmt_cli.messages.proposals import plain
 from nmt_cli.recipe.keys import keys_called, keys_meant, last_name, section_at
 from nmt_cli.recipe.values import Problem
 from nmt_cli.recipe.yaml_tree import MAX_SHOWN, Finding, KeyPath, Place, shortened

@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from nmt_cli.errors import RecipeError, UserError
-from nmt_cli.file_names import AVERAGE, CONFIG, RECIPE, RUNS, WEIGHTS
-from nmt_cli.proposals import missing_hint
+from nmt_cli.files.file_names import AVERAGE, CONFIG, RECIPE, RUNS, WEIGHTS
+from nmt_cli.messages.errors import RecipeError, UserError
+from nmt_cli.messages.proposals import missing_hint
 from nmt_cli.recipe.messages import dotted, place_of, shown
 from nmt_cli.recipe.model_config import ModelConfig
 from nmt_cli.recipe.schema import ONLY_FOR_TRAINING, Recipe, TokenizerConfig

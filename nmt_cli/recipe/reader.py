@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 from pydantic import ValidationError
 
-from nmt_cli.errors import RecipeError
-from nmt_cli.file_names import AVERAGE, CHECKPOINTS, MANIFEST, RECIPE, SESSIONS
-from nmt_cli.proposals import missing_hint
+from nmt_cli.files.file_names import AVERAGE, CHECKPOINTS, MANIFEST, RECIPE, SESSIONS
+from nmt_cli.messages.errors import RecipeError
+from nmt_cli.messages.proposals import missing_hint
 from nmt_cli.recipe.layers import merge, parse_overrides
 from nmt_cli.recipe.messages import dotted, findings_of, place_of, shown
 from nmt_cli.recipe.model_origin import adopt_model

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, create_model
 
-from nmt_cli.figures import counted
+from nmt_cli.messages.figures import counted
 from nmt_cli.recipe.model_config import ModelConfig
 from nmt_cli.recipe.smaller_sections import (
     CheckpointsConfig,

@@ -5,9 +5,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from nmt_cli.parsing.labels import Labels
+from nmt_cli.parsing.linearization import Linearization, Notation
 from nmt_cli.recipe.values import Count, Epochs, Flag, Interval, Number, Problem, Section
-from nmt_cli.trees.labels import Labels
-from nmt_cli.trees.linearization import Linearization, Notation
 
 ValidationSearch = Literal["beam", "greedy", "off"]
 

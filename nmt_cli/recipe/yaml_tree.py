@@ -10,8 +10,8 @@ from typing import Any, NamedTuple, TypeAlias
 import yaml
 from yaml.composer import ComposerError
 
-from nmt_cli.errors import RecipeError
-from nmt_cli.figures import counted
+from nmt_cli.messages.errors import RecipeError
+from nmt_cli.messages.figures import counted
 
 MAX_BYTES = 1_000_000
 MAX_DEPTH = 20

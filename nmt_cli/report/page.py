@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nmt_cli.figures import short_number
+from nmt_cli.messages.figures import short_number
 from nmt_cli.recipe.changes import changed_keys
 from nmt_cli.recipe.reader import dump_recipe
 from nmt_cli.recipe.schema import Recipe

@@ -10,11 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt_cli import logs
-from nmt_cli.atomic_files import read_manifest
-from nmt_cli.errors import DamagedError, RecipeError, UserError
-from nmt_cli.figures import counted
-from nmt_cli.file_names import (
+from nmt_cli.files.atomic_files import read_manifest
+from nmt_cli.files.file_names import (
     CHECKPOINT_GLOB,
     CHECKPOINTS,
     METRICS,
@@ -24,7 +21,10 @@ from nmt_cli.file_names import (
     SESSIONS,
     WEIGHTS,
 )
-from nmt_cli.folders import is_run, what_to_give
+from nmt_cli.files.folders import is_run, what_to_give
+from nmt_cli.messages import logs
+from nmt_cli.messages.errors import DamagedError, RecipeError, UserError
+from nmt_cli.messages.figures import counted
 from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.recipe.schema import Recipe
 

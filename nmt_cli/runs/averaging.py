@@ -5,9 +5,9 @@ from pathlib import Path
 
 from torch import Tensor
 
-from nmt_cli import logs
-from nmt_cli.errors import UserError
-from nmt_cli.file_names import WEIGHTS
+from nmt_cli.files.file_names import WEIGHTS
+from nmt_cli.messages import logs
+from nmt_cli.messages.errors import UserError
 from nmt_cli.model_directory import read_weights
 
 

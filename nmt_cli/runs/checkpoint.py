@@ -9,26 +9,26 @@ from typing import Any, BinaryIO, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from nmt_cli import logs
-from nmt_cli.atomic_files import (
+from nmt_cli.checkpoints import Checkpoint, best_checkpoint, checkpoint_name, list_checkpoints
+from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
+from nmt_cli.files.atomic_files import (
     directory_appearing_whole,
     remove_directory,
     rewrite_manifest_without,
     verify,
 )
-from nmt_cli.checkpoints import Checkpoint, best_checkpoint, checkpoint_name, list_checkpoints
-from nmt_cli.corpus.tokenizer import Tokenizer
-from nmt_cli.errors import DamagedError, OutputError, UserError
-from nmt_cli.file_names import CHECKPOINTS, TRAINING_STATE, WEIGHTS
+from nmt_cli.files.file_names import CHECKPOINTS, TRAINING_STATE, WEIGHTS
 from nmt_cli.hardware.batch_cut import BatchCut
+from nmt_cli.messages import logs
+from nmt_cli.messages.errors import DamagedError, OutputError, UserError
 from nmt_cli.model.format_1 import Moments, moments_of_today, weights_of_today
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.model_directory import load_weights, read_weights, save_model
 from nmt_cli.model_settings import settings_of
 from nmt_cli.optimization import Adam, MovingAverage
+from nmt_cli.parsing.labels import Labels
 from nmt_cli.recipe.reader import dump_recipe
 from nmt_cli.recipe.schema import Recipe
-from nmt_cli.trees.labels import Labels
 
 RESUMABLE_KEPT = 2  # a damaged newest one must leave another to fall back to
 SPARE_SPACE = 1.2  # times the bytes of a checkpoint, free before one is written

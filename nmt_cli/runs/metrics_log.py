@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nmt_cli import logs
-from nmt_cli.atomic_files import file_appearing_whole, is_failed_write
-from nmt_cli.errors import OutputError
-from nmt_cli.file_names import TENSORBOARD
+from nmt_cli.files.atomic_files import file_appearing_whole, is_failed_write
+from nmt_cli.files.file_names import TENSORBOARD
+from nmt_cli.messages import logs
+from nmt_cli.messages.errors import OutputError
 
 if TYPE_CHECKING:
     from nmt_cli.runs.tensorboard_log import TensorboardLog

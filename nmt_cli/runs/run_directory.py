@@ -8,11 +8,10 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from nmt_cli import locks, logs
-from nmt_cli.atomic_files import file_appearing_whole
 from nmt_cli.checkpoints import CHECKPOINT_NAME, list_checkpoints
-from nmt_cli.errors import EndedAtOnceError, UserError
-from nmt_cli.file_names import (
+from nmt_cli.files import locks
+from nmt_cli.files.atomic_files import file_appearing_whole
+from nmt_cli.files.file_names import (
     AVERAGE,
     CHECKPOINT_GLOB,
     CHECKPOINTS,
@@ -28,13 +27,15 @@ from nmt_cli.file_names import (
     TEST,
     TRAINING_STATE,
 )
-from nmt_cli.folders import REPORT, not_a_run
+from nmt_cli.files.folders import REPORT, not_a_run
+from nmt_cli.files.temporary_names import remove_leftovers
+from nmt_cli.messages import logs
+from nmt_cli.messages.errors import EndedAtOnceError, UserError
 from nmt_cli.recipe.changes import Change, ChangeKind, changed_keys
 from nmt_cli.recipe.keys import key_paths
 from nmt_cli.recipe.reader import dump_recipe, read_recipe
 from nmt_cli.recipe.schema import Recipe
 from nmt_cli.runs.metrics_log import append_whole
-from nmt_cli.temporary_names import remove_leftovers
 
 LAST_BYTES_OF_LOG = 10_000  # longer than a line
 LEFTOVERS = re.compile("|".join(map(re.escape, (RECIPE, METRICS, STATUS))))

@@ -9,9 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
 
-from nmt_cli import logs
 from nmt_cli.corpus.binarized import PreparedCorpus
-from nmt_cli.errors import OutputError, UserError
 from nmt_cli.hardware.machine import Machine
 from nmt_cli.hardware.memory import (
     FullMemoryError,
@@ -19,6 +17,8 @@ from nmt_cli.hardware.memory import (
     noticing_full_memory,
 )
 from nmt_cli.hardware.ranks import PeerLostError
+from nmt_cli.messages import logs
+from nmt_cli.messages.errors import OutputError, UserError
 from nmt_cli.recipe.reader import section_hash
 from nmt_cli.recipe.schema import Recipe
 from nmt_cli.runs.checkpoint import CheckpointKind, Saved, TrainingState, prune, save_checkpoint

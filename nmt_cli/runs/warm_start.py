@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from nmt_cli.corpus.normalization import Side
-from nmt_cli.corpus.tokenizer import Tokenizer
-from nmt_cli.errors import UserError
-from nmt_cli.file_names import WEIGHTS
+from nmt_cli.corpus.tokenizers.normalization import Side
+from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
+from nmt_cli.files.file_names import WEIGHTS
+from nmt_cli.messages.errors import UserError
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.model_directory import LoadedModel, load_model
 from nmt_cli.recipe.changes import as_written

@@ -5,10 +5,10 @@ from collections import Counter
 from pathlib import Path
 
 from nmt_cli.corpus.binarized import PreparedCorpus
-from nmt_cli.errors import UserError
-from nmt_cli.figures import counted
 from nmt_cli.hardware.machine import Machine
 from nmt_cli.hardware.ranks import Ranks
+from nmt_cli.messages.errors import UserError
+from nmt_cli.messages.figures import counted
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.recipe.reader import section_hash
 from nmt_cli.recipe.schema import Recipe

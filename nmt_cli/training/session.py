@@ -8,13 +8,11 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
 
-from nmt_cli import logs
 from nmt_cli.checkpoints import average_command, list_checkpoints
 from nmt_cli.corpus.batching import refuse_longer
 from nmt_cli.corpus.binarized import PreparedCorpus, open_prepared
 from nmt_cli.corpus.changed_text import changed_text
-from nmt_cli.errors import InterruptedTrainingError, UserError
-from nmt_cli.file_names import CHECKPOINT_GLOB, CHECKPOINTS
+from nmt_cli.files.file_names import CHECKPOINT_GLOB, CHECKPOINTS
 from nmt_cli.hardware.batch_cut import choose_cut
 from nmt_cli.hardware.choices import AUTO, MachineOptions
 from nmt_cli.hardware.device import useful_threads
@@ -22,8 +20,11 @@ from nmt_cli.hardware.fp32_products import use_fp32_products
 from nmt_cli.hardware.machine import Machine, choose_machine, choose_rank_device
 from nmt_cli.hardware.ranks import PeerLostError, connected_ranks
 from nmt_cli.hardware.thread_waiting import following_load
-from nmt_cli.launch import Worker, die_with_parent, started_at, status_of_this_launch
-from nmt_cli.proposals import as_argument, command
+from nmt_cli.launch.node_workers import Worker, die_with_parent, started_at, status_of_this_launch
+from nmt_cli.launch.stop_signals import StopRequest, stop_requests
+from nmt_cli.messages import logs
+from nmt_cli.messages.errors import InterruptedTrainingError, UserError
+from nmt_cli.messages.proposals import as_argument, command
 from nmt_cli.recipe.reader import RecipeFile
 from nmt_cli.runs.checkpoint import TrainingState
 from nmt_cli.runs.run_directory import (
@@ -35,7 +36,6 @@ from nmt_cli.runs.run_directory import (
 from nmt_cli.training.full_memory import fit_to_memory
 from nmt_cli.training.starting import Start, prepare_start
 from nmt_cli.training.status import as_user_error, has_failed, report_failure, status_kept
-from nmt_cli.training.stop_signals import StopRequest, stop_requests
 from nmt_cli.training.trainer import Trainer
 
 TEXT_KEYS = ("data", "tokenizer", "model.from")  # of a recipe; preprocess depends on them alone

@@ -2,10 +2,10 @@
 
 import math
 
-from nmt_cli import logs
 from nmt_cli.corpus.batching import BatchPlan
-from nmt_cli.errors import UserError
-from nmt_cli.figures import counted, short_number
+from nmt_cli.messages import logs
+from nmt_cli.messages.errors import UserError
+from nmt_cli.messages.figures import counted, short_number
 from nmt_cli.recipe.changes import changes_of_quality
 from nmt_cli.recipe.schema import Recipe, TrainingConfig
 from nmt_cli.recipe.smaller_sections import CheckpointsConfig, ValidationConfig

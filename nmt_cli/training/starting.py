@@ -10,15 +10,15 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from nmt_cli import logs
 from nmt_cli.corpus.batching import BatchPlan
 from nmt_cli.corpus.binarized import PreparedCorpus
-from nmt_cli.corpus.sentence_marks import start_id
-from nmt_cli.errors import UserError
-from nmt_cli.file_names import FURTHER_TOKENIZER_FILES, RECIPE, TOKENIZER_FILES
+from nmt_cli.corpus.tokenizers.sentence_marks import start_id
+from nmt_cli.files.file_names import FURTHER_TOKENIZER_FILES, RECIPE, TOKENIZER_FILES
 from nmt_cli.hardware.batch_cut import BatchCut, cut_as_before
 from nmt_cli.hardware.machine import Machine, agree_on_products, log_changes
 from nmt_cli.hardware.ranks import Ranks
+from nmt_cli.messages import logs
+from nmt_cli.messages.errors import UserError
 from nmt_cli.model.compiled_residual import compile_residuals
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.optimization import Adam, MovingAverage

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from nmt_cli import logs
-from nmt_cli.atomic_files import is_failed_write
-from nmt_cli.errors import InterruptedTrainingError, OutputError, UserError
-from nmt_cli.launch import Worker, status_of_this_launch
-from nmt_cli.run_status import RunStatus, State, write_status
+from nmt_cli.files.atomic_files import is_failed_write
+from nmt_cli.launch.node_workers import Worker, status_of_this_launch
+from nmt_cli.launch.run_status import RunStatus, State, write_status
+from nmt_cli.messages import logs
+from nmt_cli.messages.errors import InterruptedTrainingError, OutputError, UserError
 from nmt_cli.runs.run_directory import RunInUseError, ended_at_once
 
 # Several ranks may fail with the same error, and only the lowest of them logs it: each rank waits

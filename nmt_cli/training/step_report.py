@@ -6,9 +6,9 @@ import numpy as np
 
 from nmt_cli.corpus.loader import Batch
 from nmt_cli.costs.flops import training_flops
-from nmt_cli.figures import perplexity_of, short_number
 from nmt_cli.hardware.flops import peak_flops
 from nmt_cli.hardware.machine import Machine
+from nmt_cli.messages.figures import perplexity_of, short_number
 from nmt_cli.recipe.model_config import ModelConfig
 from nmt_cli.training.gradient import Gradient
 

@@ -9,13 +9,14 @@ from typing import Any, NoReturn
 
 import torch
 
-from nmt_cli import logs
 from nmt_cli.corpus.binarized import PreparedCorpus
 from nmt_cli.corpus.loader import Batch, load_batches
 from nmt_cli.corpus.piece_sampler import sampler_of
-from nmt_cli.errors import InterruptedTrainingError
-from nmt_cli.file_names import METRICS
+from nmt_cli.files.file_names import METRICS
 from nmt_cli.hardware.memory import FullMemoryError, give_up_memory_of, noticing_full_memory
+from nmt_cli.launch.stop_signals import StopRequest
+from nmt_cli.messages import logs
+from nmt_cli.messages.errors import InterruptedTrainingError
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.optimization import MovingAverage, learning_rate
 from nmt_cli.recipe.schema import Recipe
@@ -28,7 +29,6 @@ from nmt_cli.training.gradient import Gradient
 from nmt_cli.training.standing import count_skipped, count_validation
 from nmt_cli.training.starting import Start
 from nmt_cli.training.step_report import StepReport, UtilizationMeter
-from nmt_cli.training.stop_signals import StopRequest
 from nmt_cli.training.validation import Validator
 
 

@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from nmt_cli.errors import UserError
 from nmt_cli.hardware.device import choose_device
 from nmt_cli.hardware.fp32_products import (
     Fp32Products,
@@ -22,6 +21,7 @@ from nmt_cli.hardware.fp32_products import (
     use_fp32_products,
 )
 from nmt_cli.hardware.precision import bf16_is_fast
+from nmt_cli.messages.errors import UserError
 
 # rows x in x out, as in feed-forward layers and the softmax of S and base
 LINEAR = ((64, 256, 1024), (256, 256, 1024), (512, 256, 8000), (512, 512, 2048), (2048, 512, 2048))

@@ -18,9 +18,9 @@ from statistics import median
 import sentencepiece
 
 from nmt_cli.commands import preprocess
-from nmt_cli.corpus.cleaning import training_limits
 from nmt_cli.corpus.encoding import EncodingJob, encode_in_order
-from nmt_cli.corpus.parallel_corpora import TextPair
+from nmt_cli.corpus.text.cleaning import training_limits
+from nmt_cli.corpus.text.parallel_corpora import TextPair
 from nmt_cli.model_settings import text_settings
 from nmt_cli.recipe.reader import read_recipe
 

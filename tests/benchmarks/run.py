@@ -15,8 +15,8 @@ from typing import Any
 
 import torch
 
-from nmt_cli import logs
-from nmt_cli.figures import duration_text
+from nmt_cli.messages import logs
+from nmt_cli.messages.figures import duration_text
 from tests.benchmarks import report
 from tests.benchmarks.hardware import Hardware
 from tests.benchmarks.parts import BUILD, Benchmark, Record, Step

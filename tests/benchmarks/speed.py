@@ -6,8 +6,8 @@ from contextlib import ExitStack
 from statistics import median
 from typing import Any, NamedTuple
 
-from nmt_cli import logs
-from nmt_cli.figures import duration_text
+from nmt_cli.messages import logs
+from nmt_cli.messages.figures import duration_text
 from tests.benchmarks.processes import Toolkit, Worker, WorkerError
 
 MIN_ROUNDS = 3

@@ -11,17 +11,17 @@ from click.testing import CliRunner
 from PIL import Image
 
 from nmt_cli import cli
-from nmt_cli.atomic_files import directory_appearing_whole
 from nmt_cli.commands import attention as command
-from nmt_cli.corpus.normalization import Normalizer
-from nmt_cli.corpus.sentencepiece_tokenizer import SentencePieceTokenizer, train_model
-from nmt_cli.corpus.whitespace_tokenizer import CONTROL, WhitespaceTokenizer
-from nmt_cli.decoding.teacher_forcing import SentencePair, teacher_forced
-from nmt_cli.decoding.translator import Translator
-from nmt_cli.locks import claimed
+from nmt_cli.corpus.tokenizers.normalization import Normalizer
+from nmt_cli.corpus.tokenizers.sentencepiece_tokenizer import SentencePieceTokenizer, train_model
+from nmt_cli.corpus.tokenizers.whitespace_tokenizer import CONTROL, WhitespaceTokenizer
+from nmt_cli.files.atomic_files import directory_appearing_whole
+from nmt_cli.files.locks import claimed
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.model_directory import load_model
 from nmt_cli.pictures import figure
+from nmt_cli.search.teacher_forcing import SentencePair, teacher_forced
+from nmt_cli.translating.translator import Translator
 from tests.fake_models import save_as_model, tiny_recipe
 
 PIECES = ["ant", "bee", "cat", "(S", ")S", "<NN>", "<script>"]

@@ -9,12 +9,12 @@ from click.testing import CliRunner
 from safetensors.torch import load_file, save_file
 
 from nmt_cli import cli
-from nmt_cli.atomic_files import write_manifest
 from nmt_cli.checkpoints import find_model
 from nmt_cli.commands import average_checkpoints, train
-from nmt_cli.errors import DamagedError, UserError
-from nmt_cli.file_names import MANIFEST, TRAINING_STATE, WEIGHTS
-from nmt_cli.locks import claimed
+from nmt_cli.files.atomic_files import write_manifest
+from nmt_cli.files.file_names import MANIFEST, TRAINING_STATE, WEIGHTS
+from nmt_cli.files.locks import claimed
+from nmt_cli.messages.errors import DamagedError, UserError
 from nmt_cli.model_directory import load_model, read_weights
 from tests.folders_in_memory import tmp_path as tmp_path
 

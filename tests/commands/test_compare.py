@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from nmt_cli import cli
 from nmt_cli.commands import compare
 from nmt_cli.commands.compare import Training
-from nmt_cli.commands.comparison_table import (
+from nmt_cli.commands.experiments.comparison_table import (
     OURS,
     PAPERS,
     ROWS,
@@ -23,7 +23,7 @@ from nmt_cli.commands.comparison_table import (
     as_table,
     row_of,
 )
-from nmt_cli.errors import UserError
+from nmt_cli.messages.errors import UserError
 from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.recipe.shipped import shipped_recipes
 from tests.commands.test_run import write_experiment

@@ -8,16 +8,17 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from nmt_cli import cli, logs
-from nmt_cli.atomic_files import verify
+from nmt_cli import cli
 from nmt_cli.commands import data_get
 from nmt_cli.commands.recipes import _named_files
 from nmt_cli.datasets import evaluation_sets
 from nmt_cli.datasets.catalogue import CATALOGUE, Archive, EvaluationSet, ParallelDataset, Part
 from nmt_cli.datasets.evaluation_sets import DownloadedSet
-from nmt_cli.errors import UserError
-from nmt_cli.locks import OutputInUseError, claimed
-from nmt_cli.proposals import FOLDER, NAMES, TREEBANK
+from nmt_cli.files.atomic_files import verify
+from nmt_cli.files.locks import OutputInUseError, claimed
+from nmt_cli.messages import logs
+from nmt_cli.messages.errors import UserError
+from nmt_cli.messages.proposals import FOLDER, NAMES, TREEBANK
 from nmt_cli.recipe.reader import read_recipe
 from tests.loopback_server import Fault
 from tests.tar_files import tar_of

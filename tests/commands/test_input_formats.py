@@ -2,15 +2,15 @@
 
 import pytest
 
-from nmt_cli.commands.input_formats import (
+from nmt_cli.commands.lines.input_formats import (
     as_record,
     reader,
     showing_texts,
 )
-from nmt_cli.commands.translation_formats import as_fairseq
-from nmt_cli.corpus.lines import Line
-from nmt_cli.decoding.request import Request
-from nmt_cli.decoding.translation import Translation
+from nmt_cli.commands.lines.translation_formats import as_fairseq
+from nmt_cli.files.lines import Line
+from nmt_cli.translating.request import Request
+from nmt_cli.translating.translation import Translation
 
 NEEDS_ANOTHER_FORMAT = "n_best 2 needs --format tsv, jsonl, moses or fairseq"
 

@@ -10,7 +10,8 @@ import pytest
 import safetensors
 from click.testing import CliRunner
 
-from nmt_cli import cli, logs
+from nmt_cli import cli
+from nmt_cli.messages import logs
 from nmt_cli.recipe.reader import dump_recipe
 
 FORMATS = Path(__file__).parents[1] / "formats"

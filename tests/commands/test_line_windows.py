@@ -9,10 +9,10 @@ from typing import Any, BinaryIO, cast
 
 import pytest
 
-from nmt_cli.commands import line_windows
-from nmt_cli.commands.line_windows import windows
-from nmt_cli.corpus.text_files import open_text
-from nmt_cli.decoding.request import WINDOW_LINES
+from nmt_cli.commands.lines import line_windows
+from nmt_cli.commands.lines.line_windows import windows
+from nmt_cli.files.text_files import open_text
+from nmt_cli.translating.request import WINDOW_LINES
 
 
 class Endless(io.RawIOBase):

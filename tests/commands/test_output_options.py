@@ -8,13 +8,13 @@ import torch
 from click.testing import CliRunner
 
 from nmt_cli import cli
-from nmt_cli.atomic_files import directory_appearing_whole
-from nmt_cli.commands import line_windows
-from nmt_cli.corpus.normalization import Normalizer
-from nmt_cli.corpus.whitespace_tokenizer import CONTROL, WhitespaceTokenizer
-from nmt_cli.decoding.sampling import Sampling
-from nmt_cli.decoding.translator import Translator
+from nmt_cli.commands.lines import line_windows
+from nmt_cli.corpus.tokenizers.normalization import Normalizer
+from nmt_cli.corpus.tokenizers.whitespace_tokenizer import CONTROL, WhitespaceTokenizer
+from nmt_cli.files.atomic_files import directory_appearing_whole
 from nmt_cli.model.transformer import Transformer
+from nmt_cli.search.sampling import Sampling
+from nmt_cli.translating.translator import Translator
 from tests.fake_models import save_as_model, tiny_recipe
 
 WORDS = ["ant", "bee", "cat", "dog", "eel", "fox", "gnu", "hen"]

@@ -9,9 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nmt_cli import logs
-from nmt_cli.corpus import encoding, parallel_corpora
-from nmt_cli.errors import UserError
+from nmt_cli.corpus import encoding
+from nmt_cli.corpus.text import parallel_corpora
+from nmt_cli.messages import logs
+from nmt_cli.messages.errors import UserError
 from tests.real_text import real_file
 
 ROOT = Path(__file__).parent.parent.parent
@@ -219,8 +220,8 @@ def test_reading_shows_about_how_many_pairs_there_are(corpus, capsys, monkeypatc
     logs.configure(quiet=False)
     monkeypatch.setattr(logs, "SECONDS_BETWEEN_PLAIN_REPORTS", 0.0)
     monkeypatch.setattr(parallel_corpora, "PAIRS_BETWEEN_REPORTS", 10)
-    monkeypatch.setattr("nmt_cli.corpus.lines.READ_AT_ONCE", 200)
-    monkeypatch.setattr("nmt_cli.corpus.text_files.READ_AT_ONCE", 200)
+    monkeypatch.setattr("nmt_cli.files.lines.READ_AT_ONCE", 200)
+    monkeypatch.setattr("nmt_cli.files.text_files.READ_AT_ONCE", 200)
     corpus.prepare()
     lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("reading: ")]
     assert len(lines) > 10

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from nmt_cli.corpus.tokenizer import train_tokenizer
-from nmt_cli.errors import DamagedError, OutputError, UserError
+from nmt_cli.corpus.tokenizers.tokenizer import train_tokenizer
+from nmt_cli.messages.errors import DamagedError, OutputError, UserError
 
 ROOT = Path(__file__).parent.parent.parent
 

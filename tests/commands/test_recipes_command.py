@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 from nmt_cli import cli
 from nmt_cli.commands import recipes
-from nmt_cli.errors import RecipeError
+from nmt_cli.messages.errors import RecipeError
 from nmt_cli.recipe.documentation import recipe_schema
 from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.recipe.shipped import shipped_recipes

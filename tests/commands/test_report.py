@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from nmt_cli import cli, logs
-from nmt_cli.atomic_files import verify
+from nmt_cli import cli
 from nmt_cli.commands import report
-from nmt_cli.errors import UserError
-from nmt_cli.locks import claimed
+from nmt_cli.files.atomic_files import verify
+from nmt_cli.files.locks import claimed
+from nmt_cli.messages import logs
+from nmt_cli.messages.errors import UserError
 from nmt_cli.report import charts
 from tests.fake_runs import RECIPE, step_record, validation_record, write_run
 

@@ -13,8 +13,8 @@ from click.testing import CliRunner
 
 from nmt_cli import cli
 from nmt_cli.commands.rescore import NamedStream, pair_windows
-from nmt_cli.corpus.lines import is_blank
-from nmt_cli.decoding.rescorer import Rescorer
+from nmt_cli.files.lines import is_blank
+from nmt_cli.translating.rescorer import Rescorer
 
 MODEL = Path(__file__).parents[1] / "formats/format_2/whitespace/run/average"
 SOURCE = b"ant bee\r\n\n<s> \xff ||| \x0b\nlone\rreturn\nfox"

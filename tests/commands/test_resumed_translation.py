@@ -18,13 +18,13 @@ import pytest
 from click.testing import CliRunner
 
 from nmt_cli import cli
-from nmt_cli.commands import line_windows, resumable_output, translation_output
 from nmt_cli.commands import translate as command
-from nmt_cli.commands.job_record import OF_THE_MACHINE, read_record, write_record
-from nmt_cli.commands.line_windows import windows
-from nmt_cli.commands.resumable_output import ResumableOutput
-from nmt_cli.decoding.translation import Translation
-from nmt_cli.decoding.translator import Translator
+from nmt_cli.commands.lines import line_windows, resumable_output, translation_output
+from nmt_cli.commands.lines.job_record import OF_THE_MACHINE, read_record, write_record
+from nmt_cli.commands.lines.line_windows import windows
+from nmt_cli.commands.lines.resumable_output import ResumableOutput
+from nmt_cli.translating.translation import Translation
+from nmt_cli.translating.translator import Translator
 from tests.folders_in_memory import tmp_path as tmp_path
 
 if sys.version_info >= (3, 14):

@@ -8,19 +8,20 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from nmt_cli import cli, logs
+from nmt_cli import cli
 from nmt_cli.commands import run as command
-from nmt_cli.commands.stage_names import STAGE_NAMES
-from nmt_cli.decoding.translator import Translator
-from nmt_cli.errors import InterruptedTrainingError, UserError
-from nmt_cli.file_names import MANIFEST
-from nmt_cli.folders import IMPORTED
-from nmt_cli.locks import claimed
+from nmt_cli.commands.experiments.stage_names import STAGE_NAMES
+from nmt_cli.files.file_names import MANIFEST
+from nmt_cli.files.folders import IMPORTED
+from nmt_cli.files.locks import claimed
+from nmt_cli.files.temporary_names import temporary_path
+from nmt_cli.messages import logs
+from nmt_cli.messages.errors import InterruptedTrainingError, UserError
 from nmt_cli.metrics.bleu import bleu_scorer, chrf_scorer
 from nmt_cli.metrics.paper_bleu import PAPER_PAIRS, paper_bleu_scorer
 from nmt_cli.report.run_history import read_runs
-from nmt_cli.temporary_names import temporary_path
 from nmt_cli.training.trainer import update_weights
+from nmt_cli.translating.translator import Translator
 from tests.commands.conftest import MKL
 from tests.conftest import RECIPE, write_pairs
 from tests.folders_in_memory import tmp_path as tmp_path
@@ -67,7 +68,7 @@ def skipped(caplog):
 
 @pytest.fixture
 def caplog(caplog, monkeypatch):
-    monkeypatch.setattr("nmt_cli.logs._logger.propagate", True)
+    monkeypatch.setattr("nmt_cli.messages.logs._logger.propagate", True)
     caplog.set_level("INFO", logger="nmt_cli")
     return caplog
 

@@ -6,8 +6,8 @@ import pytest
 import sacrebleu
 
 from nmt_cli.commands import score
-from nmt_cli.commands.pipes import STANDARD_INPUT
-from nmt_cli.errors import UserError
+from nmt_cli.commands.lines.pipes import STANDARD_INPUT
+from nmt_cli.messages.errors import UserError
 
 LINES = ["The cat sat on the mat.", "A dog barked loudly at night.", "It rains."]
 OTHERS = ["The cat lay on the mat.", "A dog barked loudly at us.", "It rained."]

@@ -7,10 +7,12 @@ import sacrebleu
 from click.testing import CliRunner
 from sacrebleu.significance import PairedTest
 
-from nmt_cli import cli, logs
-from nmt_cli.commands import score, score_comparison
-from nmt_cli.commands.scored_texts import NamedText
-from nmt_cli.errors import UserError
+from nmt_cli import cli
+from nmt_cli.commands import score
+from nmt_cli.commands.scoring import score_comparison
+from nmt_cli.commands.scoring.scored_texts import NamedText
+from nmt_cli.messages import logs
+from nmt_cli.messages.errors import UserError
 from nmt_cli.metrics.bleu import bleu_scorer
 from nmt_cli.metrics.scorer import NUM_SAMPLES, Resampling
 from nmt_cli.metrics.significance import MetricFigures, SystemFigures

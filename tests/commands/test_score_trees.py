@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from nmt_cli import cli, logs
+from nmt_cli import cli
 from nmt_cli.commands import score_trees
-from nmt_cli.errors import UserError
+from nmt_cli.messages import logs
+from nmt_cli.messages.errors import UserError
 from tests.real_text import real_file
 
 GOLD = [

@@ -14,8 +14,9 @@ from typing import Any, cast
 import pytest
 from click.testing import CliRunner
 
-from nmt_cli import cli, logs
-from nmt_cli.errors import UserError
+from nmt_cli import cli
+from nmt_cli.messages import logs
+from nmt_cli.messages.errors import UserError
 from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.training.session import Job, TrainOptions
 
@@ -253,7 +254,7 @@ def test_text_that_is_only_younger_or_gone_has_not_changed(corpus, capsys):
 
 
 def test_text_prepared_before_sizes_were_kept_is_compared_too(corpus, capsys, monkeypatch):
-    from nmt_cli.corpus.parallel_corpora import CorpusReport
+    from nmt_cli.corpus.text.parallel_corpora import CorpusReport
 
     facts = CorpusReport.facts
     monkeypatch.setattr(

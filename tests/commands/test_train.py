@@ -9,11 +9,12 @@ import pytest
 import torch
 from click.testing import CliRunner
 
-from nmt_cli import cli, logs
+from nmt_cli import cli
 from nmt_cli.checkpoints import list_checkpoints
 from nmt_cli.command_line import training
 from nmt_cli.commands import train
-from nmt_cli.errors import DamagedError, InterruptedTrainingError, UserError
+from nmt_cli.messages import logs
+from nmt_cli.messages.errors import DamagedError, InterruptedTrainingError, UserError
 from nmt_cli.model_directory import read_weights
 from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.training import standing

@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from nmt_cli.atomic_files import verify
 from nmt_cli.checkpoints import list_checkpoints
 from nmt_cli.commands import train
-from nmt_cli.errors import UserError
+from nmt_cli.files.atomic_files import verify
+from nmt_cli.launch.stop_signals import StopRequest
+from nmt_cli.messages.errors import UserError
 from nmt_cli.model_directory import read_weights
 from nmt_cli.recipe.reader import read_recipe
-from nmt_cli.training.stop_signals import StopRequest
 from tests.forked_ranks import run_ranks
 from tests.trainers import new_trainer
 

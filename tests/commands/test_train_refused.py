@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from nmt_cli import cli
-from nmt_cli.errors import OutputError, UserError
+from nmt_cli.messages.errors import OutputError, UserError
 from nmt_cli.runs.run_directory import locked
 
 

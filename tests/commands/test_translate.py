@@ -19,19 +19,20 @@ import pytest
 import torch
 from click.testing import CliRunner
 
-from nmt_cli import cli, logs
-from nmt_cli.atomic_files import directory_appearing_whole
+from nmt_cli import cli
 from nmt_cli.commands import translate
-from nmt_cli.corpus.lines import is_blank, one_line
-from nmt_cli.corpus.text_files import open_text
-from nmt_cli.decoding import search_starter
-from nmt_cli.decoding.translation import Alternative, LinesFailedError, Translation
-from nmt_cli.decoding.translator import Translator
-from nmt_cli.errors import OutputError, UserError
-from nmt_cli.locks import claimed
+from nmt_cli.files.atomic_files import directory_appearing_whole
+from nmt_cli.files.lines import is_blank, one_line
+from nmt_cli.files.locks import claimed
+from nmt_cli.files.output_streams import CLOSED_STDOUT
+from nmt_cli.files.temporary_names import temporary_path
+from nmt_cli.files.text_files import open_text
+from nmt_cli.messages import logs
+from nmt_cli.messages.errors import OutputError, UserError
 from nmt_cli.model.transformer import Transformer
-from nmt_cli.output_streams import CLOSED_STDOUT
-from nmt_cli.temporary_names import temporary_path
+from nmt_cli.search import search_starter
+from nmt_cli.translating.translation import Alternative, LinesFailedError, Translation
+from nmt_cli.translating.translator import Translator
 from tests.fake_models import ByteTokenizer, CopyModel, save_as_model, tiny_recipe, translator_of
 from tests.tagging import NASTY, digest, expected_output
 

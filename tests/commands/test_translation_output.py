@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from nmt_cli import logs
 from nmt_cli.commands import rescore, translate
-from nmt_cli.decoding.rescorer import Rescored, Rescorer
-from nmt_cli.decoding.translation import Translation
-from nmt_cli.decoding.translator import Translator
+from nmt_cli.messages import logs
+from nmt_cli.translating.rescorer import Rescored, Rescorer
+from nmt_cli.translating.translation import Translation
+from nmt_cli.translating.translator import Translator
 from tests.folders_in_memory import tmp_path as tmp_path
 
 NUM_LINES = 60  # their output fits into the buffer of a pipe

@@ -7,13 +7,14 @@ import signal
 import pytest
 import torch
 
-from nmt_cli import logs
-from nmt_cli.atomic_files import directory_appearing_whole
-from nmt_cli.commands import line_windows, translate, translation_processes
-from nmt_cli.commands.translation_processes import Processes, choose_processes
-from nmt_cli.decoding.worker_process import Starter
-from nmt_cli.errors import UserError
+from nmt_cli.commands import translate
+from nmt_cli.commands.lines import line_windows, translation_processes
+from nmt_cli.commands.lines.translation_processes import Processes, choose_processes
+from nmt_cli.files.atomic_files import directory_appearing_whole
+from nmt_cli.messages import logs
+from nmt_cli.messages.errors import UserError
 from nmt_cli.model.transformer import Transformer
+from nmt_cli.translating.workers.process import Starter
 from tests.fake_models import save_as_model
 
 

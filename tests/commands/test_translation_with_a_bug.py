@@ -11,8 +11,8 @@ import pytest
 from click.testing import CliRunner
 
 from nmt_cli import cli
-from nmt_cli.decoding.translation import LinesFailedError, Translation
-from nmt_cli.decoding.translator import Translator
+from nmt_cli.translating.translation import LinesFailedError, Translation
+from nmt_cli.translating.translator import Translator
 
 LINES = [f"line {number}" for number in range(1, 1001)]
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from nmt_cli.corpus import batching
 from nmt_cli.corpus.batching import BatchPlan, cut_into_micro_batches
-from nmt_cli.errors import UserError
+from nmt_cli.messages.errors import UserError
 
 PAIRS = 997
 

@@ -4,7 +4,6 @@ import shutil
 import numpy as np
 import pytest
 
-from nmt_cli.atomic_files import write_manifest
 from nmt_cli.commands import preprocess
 from nmt_cli.corpus import binarized
 from nmt_cli.corpus.binarized import (
@@ -16,8 +15,9 @@ from nmt_cli.corpus.binarized import (
     writing_binarized,
     writing_numbers,
 )
-from nmt_cli.errors import DamagedError, UserError
-from nmt_cli.file_names import MANIFEST
+from nmt_cli.files.atomic_files import write_manifest
+from nmt_cli.files.file_names import MANIFEST
+from nmt_cli.messages.errors import DamagedError, UserError
 from nmt_cli.recipe.reader import read_recipe
 
 RECIPE = """

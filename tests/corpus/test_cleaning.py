@@ -3,7 +3,7 @@ import random
 import numpy as np
 import pytest
 
-from nmt_cli.corpus.cleaning import (
+from nmt_cli.corpus.text.cleaning import (
     KEPT,
     RULES,
     DroppedLines,

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from nmt_cli.corpus import encoding
-from nmt_cli.corpus.cleaning import KEPT, RULES, LengthLimits
 from nmt_cli.corpus.encoding import EncodingJob, encode_in_order
-from nmt_cli.corpus.normalization import Normalizer
-from nmt_cli.corpus.parallel_corpora import TextPair
-from nmt_cli.corpus.whitespace_tokenizer import CONTROL, WhitespaceTokenizer
+from nmt_cli.corpus.text.cleaning import KEPT, RULES, LengthLimits
+from nmt_cli.corpus.text.parallel_corpora import TextPair
+from nmt_cli.corpus.tokenizers.normalization import Normalizer
+from nmt_cli.corpus.tokenizers.whitespace_tokenizer import CONTROL, WhitespaceTokenizer
 from nmt_cli.model_settings import text_settings
 from nmt_cli.recipe.schema import Recipe
 

@@ -1,8 +1,8 @@
 import pytest
 
-from nmt_cli.corpus.parallel_text import ParallelText
-from nmt_cli.corpus.recipe_text import LinearizedText
-from nmt_cli.errors import UserError
+from nmt_cli.corpus.text.parallel_text import ParallelText
+from nmt_cli.corpus.text.recipe_text import LinearizedText
+from nmt_cli.messages.errors import UserError
 from nmt_cli.recipe.schema import DataConfig
 from nmt_cli.recipe.smaller_sections import TreebankConfig
 

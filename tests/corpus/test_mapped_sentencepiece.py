@@ -6,10 +6,10 @@ import json
 import pytest
 import sentencepiece
 
-from nmt_cli.corpus.mapped_sentencepiece import MappedSentencePieceTokenizer
-from nmt_cli.corpus.normalization import Normalizer
-from nmt_cli.corpus.tokenizer import load_tokenizer
-from nmt_cli.errors import DamagedError, NoTextError, UserError
+from nmt_cli.corpus.tokenizers.mapped_sentencepiece import MappedSentencePieceTokenizer
+from nmt_cli.corpus.tokenizers.normalization import Normalizer
+from nmt_cli.corpus.tokenizers.tokenizer import load_tokenizer
+from nmt_cli.messages.errors import DamagedError, NoTextError, UserError
 from nmt_cli.model_settings import settings_of
 from tests.fake_models import tiny_recipe
 

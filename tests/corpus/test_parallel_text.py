@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nmt_cli.corpus.parallel_text import ParallelText
-from nmt_cli.errors import UserError
+from nmt_cli.corpus.text.parallel_text import ParallelText
+from nmt_cli.messages.errors import UserError
 from nmt_cli.recipe.schema import ParallelFiles
 
 CHUNKS = st.one_of(

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from nmt_cli.corpus.binarized import Gathered
 from nmt_cli.corpus.piece_sampler import PieceSampler
-from nmt_cli.corpus.tokenizer import train_tokenizer
-from nmt_cli.corpus.ways_to_cut import BpeDropout, Piece, UnigramSampling
-from nmt_cli.errors import UserError
-from nmt_cli.file_names import SENTENCEPIECE_MODEL
+from nmt_cli.corpus.tokenizers.tokenizer import train_tokenizer
+from nmt_cli.corpus.tokenizers.ways_to_cut import BpeDropout, Piece, UnigramSampling
+from nmt_cli.files.file_names import SENTENCEPIECE_MODEL
+from nmt_cli.messages.errors import UserError
 from nmt_cli.recipe.schema import TokenizerConfig
 from tests.corpus.test_tokenizer import SPECIAL, data
 

@@ -10,9 +10,9 @@ from typing import BinaryIO, cast
 
 import pytest
 
-from nmt_cli.corpus.lines import read_lines
-from nmt_cli.corpus.shard_text import Shard, ShardText, open_shard
-from nmt_cli.errors import UserError
+from nmt_cli.corpus.text.shard_text import Shard, ShardText, open_shard
+from nmt_cli.files.lines import read_lines
+from nmt_cli.messages.errors import UserError
 
 MARK = b"\xef\xbb\xbf"
 

@@ -6,11 +6,11 @@ import sentencepiece
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nmt_cli import file_contents
-from nmt_cli.corpus import sentencepiece_tokenizer
-from nmt_cli.corpus.tokenizer import load_tokenizer, train_tokenizer
-from nmt_cli.errors import DamagedError, NoTextError, UserError
-from nmt_cli.file_names import VOCABULARY
+from nmt_cli.corpus.tokenizers import sentencepiece_tokenizer
+from nmt_cli.corpus.tokenizers.tokenizer import load_tokenizer, train_tokenizer
+from nmt_cli.files import file_contents
+from nmt_cli.files.file_names import VOCABULARY
+from nmt_cli.messages.errors import DamagedError, NoTextError, UserError
 from nmt_cli.model_settings import text_settings
 from nmt_cli.recipe.schema import DataConfig, TokenizerConfig
 

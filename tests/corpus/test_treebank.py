@@ -1,7 +1,7 @@
 import pytest
 
-from nmt_cli.corpus.treebank import read_sentences, write_sentences
-from nmt_cli.errors import UserError
+from nmt_cli.corpus.text.treebank import read_sentences, write_sentences
+from nmt_cli.messages.errors import UserError
 from nmt_cli.recipe.schema import ParallelFiles
 from nmt_cli.recipe.smaller_sections import TreebankConfig
 

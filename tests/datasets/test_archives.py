@@ -5,7 +5,7 @@ import tarfile
 import pytest
 
 from nmt_cli.datasets.assembly import append_lines, append_members
-from nmt_cli.errors import UserError
+from nmt_cli.messages.errors import UserError
 from tests.tar_files import tar_of
 
 # Characters at which str.splitlines and other programs split, inside two lines.

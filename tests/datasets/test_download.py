@@ -9,8 +9,8 @@ import requests
 from nmt_cli.datasets import download
 from nmt_cli.datasets.catalogue import Archive
 from nmt_cli.datasets.download import fetch, refuse_small_disk
-from nmt_cli.errors import OutputError, UserError
-from nmt_cli.locks import OutputInUseError, claimed
+from nmt_cli.files.locks import OutputInUseError, claimed
+from nmt_cli.messages.errors import OutputError, UserError
 from tests.loopback_server import Fault
 
 CONTENT = bytes(range(256)) * 4000  # more than one chunk

@@ -7,7 +7,7 @@ from sacrebleu.dataset import DATASETS, base
 from sacrebleu.dataset.fake_sgml import FakeSGMLDataset
 
 from nmt_cli.datasets import evaluation_sets
-from nmt_cli.errors import OutputError, UserError
+from nmt_cli.messages.errors import OutputError, UserError
 from tests.loopback_server import Fault
 from tests.tar_files import tar_of
 

@@ -1,8 +1,8 @@
 import pytest
 
-from nmt_cli import logs
 from nmt_cli.datasets.wsj_sections import SPLITS, cleaned_trees, find_files, write_splits
-from nmt_cli.errors import UserError
+from nmt_cli.messages import logs
+from nmt_cli.messages.errors import UserError
 from tests.real_text import real_lines
 
 # Two trees with everything that is removed: an empty root, function labels, indices, gaps, traces

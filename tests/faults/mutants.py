@@ -38,7 +38,7 @@ def save_without_renaming() -> None:
     """Checkpoints are written under their final names."""
 
     def direct(_: Any) -> Any:
-        from nmt_cli.atomic_files import Partial, write_manifest
+        from nmt_cli.files.atomic_files import Partial, write_manifest
 
         @contextmanager
         def appearing(directory: Path, *, replace: bool = False) -> Iterator[Partial]:
@@ -66,13 +66,13 @@ def rename_before_writing_is_done() -> None:
 
         return write_manifest
 
-    replace("nmt_cli.atomic_files:write_manifest", early)
-    replace("nmt_cli.atomic_files:_sync_tree", lambda _: lambda directory: None)
+    replace("nmt_cli.files.atomic_files:write_manifest", early)
+    replace("nmt_cli.files.atomic_files:_sync_tree", lambda _: lambda directory: None)
 
 
 def no_fsync() -> None:
     """No fsync of any file or folder."""
-    replace("nmt_cli.atomic_files:_sync", lambda _: lambda path: None)
+    replace("nmt_cli.files.atomic_files:_sync", lambda _: lambda path: None)
 
 
 def no_fsync_of_the_folder() -> None:
@@ -81,7 +81,7 @@ def no_fsync_of_the_folder() -> None:
     def not_of_folders(original: Any) -> Any:
         return lambda path: None if path.name == "checkpoints" else original(path)
 
-    replace("nmt_cli.atomic_files:_sync", not_of_folders)
+    replace("nmt_cli.files.atomic_files:_sync", not_of_folders)
 
 
 def prune_the_last_but_one() -> None:
@@ -181,21 +181,21 @@ def never_give_up() -> None:
 
 def no_verification() -> None:
     """Checkpoints are read without comparing them with their manifest."""
-    from nmt_cli.atomic_files import read_manifest
+    from nmt_cli.files.atomic_files import read_manifest
 
     replace("nmt_cli.runs.checkpoint:verify", lambda _: read_manifest)
 
 
 def no_verification_of_tokens() -> None:
     """Token files are read without comparing them with their manifest."""
-    from nmt_cli.atomic_files import read_manifest
+    from nmt_cli.files.atomic_files import read_manifest
 
     replace("nmt_cli.corpus.binarized:verify", lambda _: read_manifest)
 
 
 def start_anew_beside_damage() -> None:
     """If no checkpoint can be read, training starts from random weights."""
-    from nmt_cli.errors import UserError
+    from nmt_cli.messages.errors import UserError
 
     def forgiving(original: Any) -> Any:
         def resume(*arguments: Any) -> Any:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from nmt_cli.atomic_files import directory_appearing_whole
+from nmt_cli.files.atomic_files import directory_appearing_whole
 from nmt_cli.model.transformer import Transformer
 from tests.fake_models import save_as_model
 from tests.faults.faults import fault, set_constant, set_items
@@ -18,9 +18,11 @@ NUM_LINES = 12_000
 SHORT_LINES = 2_000_000
 # More windows and more records than in a job of a few seconds.
 OFTEN = [
-    fault(set_items, where="nmt_cli.commands.line_windows:STEADY_WINDOW", items={"cpu": 100}),
+    fault(set_items, where="nmt_cli.commands.lines.line_windows:STEADY_WINDOW", items={"cpu": 100}),
     fault(
-        set_constant, where="nmt_cli.commands.resumable_output:SECONDS_BETWEEN_RECORDS", value=0.1
+        set_constant,
+        where="nmt_cli.commands.lines.resumable_output:SECONDS_BETWEEN_RECORDS",
+        value=0.1,
     ),
 ]
 

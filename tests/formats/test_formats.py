@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 import torch
 
-from nmt_cli import formats
-from nmt_cli.atomic_files import write_manifest
 from nmt_cli.checkpoints import list_checkpoints
 from nmt_cli.commands import average_checkpoints, train
 from nmt_cli.corpus.binarized import open_prepared
-from nmt_cli.decoding.translator import Translator
-from nmt_cli.formats import NewerFormatError
+from nmt_cli.files import formats
+from nmt_cli.files.atomic_files import write_manifest
+from nmt_cli.files.formats import NewerFormatError
 from nmt_cli.model_directory import load_model, read_weights
+from nmt_cli.parsing.repair import Repairs
 from nmt_cli.recipe.reader import read_recipe
-from nmt_cli.trees.repair import Repairs
+from nmt_cli.translating.translator import Translator
 from tests.interchange.import_command import assert_scores
 from tests.interop.marian_models import read_scores
 

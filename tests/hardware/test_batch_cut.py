@@ -1,7 +1,6 @@
 import pytest
 import torch
 
-from nmt_cli import logs
 from nmt_cli.hardware import batch_cut, memory
 from nmt_cli.hardware.batch_cut import (
     BatchCut,
@@ -10,7 +9,8 @@ from nmt_cli.hardware.batch_cut import (
     report_other_limit,
 )
 from nmt_cli.hardware.machine import Machine
-from nmt_cli.launch import Worker
+from nmt_cli.launch.node_workers import Worker
+from nmt_cli.messages import logs
 from nmt_cli.recipe.reader import read_recipe
 
 CPU = Machine(torch.device("cpu"), "fp32")

@@ -8,11 +8,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from nmt_cli import cli, logs
+from nmt_cli import cli
 from nmt_cli.commands import train, translate
-from nmt_cli.commands.machine_advice import advice_on
-from nmt_cli.decoding.translation import Translation
-from nmt_cli.decoding.translator import Translator
+from nmt_cli.commands.inspection.machine_advice import advice_on
 from nmt_cli.hardware import busy_machine, thread_waiting
 from nmt_cli.hardware.busy_machine import (
     MEASURED_SECONDS,
@@ -21,6 +19,9 @@ from nmt_cli.hardware.busy_machine import (
     advice_on_load,
 )
 from nmt_cli.hardware.cpu import Cores
+from nmt_cli.messages import logs
+from nmt_cli.translating.translation import Translation
+from nmt_cli.translating.translator import Translator
 
 cpu_times = busy_machine.cpu_times  # before conftest puts a quiet machine in its place
 

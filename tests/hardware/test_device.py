@@ -1,8 +1,8 @@
 import pytest
 import torch
 
-from nmt_cli.errors import UserError
 from nmt_cli.hardware.device import choose_device
+from nmt_cli.messages.errors import UserError
 
 
 def test_devices(monkeypatch):

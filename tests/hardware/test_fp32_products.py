@@ -7,8 +7,6 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from nmt_cli import logs
-from nmt_cli.errors import UserError
 from nmt_cli.hardware import fp32_products as module
 from nmt_cli.hardware.cpu import Cpu
 from nmt_cli.hardware.fp32_products import (
@@ -20,6 +18,8 @@ from nmt_cli.hardware.fp32_products import (
     measure_error,
     use_fp32_products,
 )
+from nmt_cli.messages import logs
+from nmt_cli.messages.errors import UserError
 
 CPU = torch.device("cpu")
 AVX512 = frozenset({"fpu", "avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512_bf16"})

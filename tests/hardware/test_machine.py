@@ -3,8 +3,6 @@ import os
 import pytest
 import torch
 
-from nmt_cli import logs
-from nmt_cli.errors import UserError
 from nmt_cli.hardware.choices import MachineOptions
 from nmt_cli.hardware.machine import (
     Machine,
@@ -12,6 +10,8 @@ from nmt_cli.hardware.machine import (
     count_devices,
     log_changes,
 )
+from nmt_cli.messages import logs
+from nmt_cli.messages.errors import UserError
 
 MACHINE = Machine(torch.device("cpu"), "fp32")
 

@@ -1,8 +1,8 @@
 import pytest
 import torch
 
-from nmt_cli.errors import UserError
 from nmt_cli.hardware import precision
+from nmt_cli.messages.errors import UserError
 
 
 def test_auto_is_bf16_only_where_the_device_is_fast_at_it(monkeypatch):

@@ -7,7 +7,6 @@ import threading
 import pytest
 import torch
 
-from nmt_cli import logs
 from nmt_cli.hardware import thread_waiting
 from nmt_cli.hardware.thread_waiting import (
     CHOSEN_BY_USERS,
@@ -19,6 +18,7 @@ from nmt_cli.hardware.thread_waiting import (
     spins_long,
     waking_microseconds,
 )
+from nmt_cli.messages import logs
 
 MAPS = """\
 7f1c4a400000-7f1c4a600000 r-xp 00000000 fe:00 1234   /env/lib/libcomposite.so.1
@@ -31,7 +31,7 @@ MAPS = """\
 PROGRAM = """\
 import json, os, sys, threading, time
 from pathlib import Path
-from nmt_cli import logs
+from nmt_cli.messages import logs
 from nmt_cli.hardware import thread_waiting
 from nmt_cli.hardware.cpu import Cores
 

@@ -8,13 +8,13 @@ import pytest
 import sentencepiece
 import torch
 
-from nmt_cli import logs
-from nmt_cli.atomic_files import directory_appearing_whole, read_manifest
-from nmt_cli.corpus import sentencepiece_tokenizer
-from nmt_cli.corpus.mapped_sentencepiece import MappedSentencePieceTokenizer
-from nmt_cli.corpus.normalization import Normalizer, Side
-from nmt_cli.corpus.tokenizer import load_tokenizer
-from nmt_cli.corpus.whitespace_tokenizer import CONTROL, WhitespaceTokenizer
+from nmt_cli.corpus.tokenizers import sentencepiece_tokenizer
+from nmt_cli.corpus.tokenizers.mapped_sentencepiece import MappedSentencePieceTokenizer
+from nmt_cli.corpus.tokenizers.normalization import Normalizer, Side
+from nmt_cli.corpus.tokenizers.tokenizer import load_tokenizer
+from nmt_cli.corpus.tokenizers.whitespace_tokenizer import CONTROL, WhitespaceTokenizer
+from nmt_cli.files.atomic_files import directory_appearing_whole, read_manifest
+from nmt_cli.messages import logs
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.model_directory import save_model
 from nmt_cli.model_settings import read_settings

@@ -5,7 +5,7 @@ import zipfile
 
 import pytest
 
-from nmt_cli.errors import UserError
+from nmt_cli.messages.errors import UserError
 
 # Each would write a file if it ran.
 CALLS = [

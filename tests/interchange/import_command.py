@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from nmt_cli import cli
-from nmt_cli.decoding.rescorer import Rescorer
+from nmt_cli.translating.rescorer import Rescorer
 
 
 def run_import(*arguments, program="auto"):

@@ -5,15 +5,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nmt_cli import logs
 from nmt_cli.commands import export
-from nmt_cli.decoding.teacher_forcing import SentencePair, token_scores
-from nmt_cli.decoding.translator import Translator
-from nmt_cli.errors import UserError
 from nmt_cli.interchange.ctranslate2 import exporter as ctranslate2_export
 from nmt_cli.interchange.ctranslate2.layout import ctranslate2_variables
 from nmt_cli.interchange.exported_model import ExportedModel
+from nmt_cli.messages import logs
+from nmt_cli.messages.errors import UserError
 from nmt_cli.model_directory import load_model
+from nmt_cli.search.teacher_forcing import SentencePair, token_scores
+from nmt_cli.translating.translator import Translator
 from tests.architectures import OPTION_SETS
 from tests.interchange.conftest import ARCHITECTURES
 
@@ -56,7 +56,7 @@ def test_pieces_that_are_spelt_like_marks_are_exact(make_model):
 
 def make_model_with(folder, vocabulary):
     """Give the model another vocabulary of the same size."""
-    from nmt_cli.atomic_files import read_manifest, write_manifest
+    from nmt_cli.files.atomic_files import read_manifest, write_manifest
 
     manifest = read_manifest(folder)
     (folder / "vocabulary.txt").write_text("\n".join(vocabulary))

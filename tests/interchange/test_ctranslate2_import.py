@@ -14,13 +14,13 @@ import torch
 from click.testing import CliRunner
 
 from nmt_cli import cli
-from nmt_cli.atomic_files import write_manifest
-from nmt_cli.decoding.rescorer import Rescorer
-from nmt_cli.decoding.translator import Translator
-from nmt_cli.errors import DamagedError, UserError
+from nmt_cli.files.atomic_files import write_manifest
 from nmt_cli.interchange.ctranslate2.folder import read_variables
 from nmt_cli.interchange.ctranslate2.importer import import_ctranslate2
+from nmt_cli.messages.errors import DamagedError, UserError
 from nmt_cli.model_directory import load_model
+from nmt_cli.translating.rescorer import Rescorer
+from nmt_cli.translating.translator import Translator
 from tests.architectures import OPTION_SETS, Formula, random_model
 from tests.interchange import import_command
 from tests.interchange.conftest import trained

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-from nmt_cli.corpus import sentencepiece_tokenizer
-from nmt_cli.decoding.rescorer import Rescorer
-from nmt_cli.errors import DamagedError, UserError
+from nmt_cli.corpus.tokenizers import sentencepiece_tokenizer
 from nmt_cli.interchange.eole.importer import import_eole
 from nmt_cli.interchange.files import TextFiles
+from nmt_cli.messages.errors import DamagedError, UserError
 from nmt_cli.model_directory import load_model
+from nmt_cli.translating.rescorer import Rescorer
 from tests.interchange.conftest import trained
 from tests.interchange.eole_files import CUT, SPECIALS, EoleModel
 from tests.interchange.import_command import assert_scores, run_import

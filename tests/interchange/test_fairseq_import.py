@@ -11,9 +11,9 @@ import pytest
 import torch
 
 from nmt_cli.commands.import_model import program_of
-from nmt_cli.decoding.rescorer import Rescorer
-from nmt_cli.errors import DamagedError, UserError
 from nmt_cli.interchange.fairseq.importer import import_fairseq
+from nmt_cli.messages.errors import DamagedError, UserError
+from nmt_cli.translating.rescorer import Rescorer
 from tests.interchange.fairseq_files import (
     TASK,
     WORDS,

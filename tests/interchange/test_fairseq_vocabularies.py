@@ -2,11 +2,11 @@
 
 import pytest
 
-from nmt_cli.corpus import sentencepiece_tokenizer
-from nmt_cli.errors import DamagedError, UserError
+from nmt_cli.corpus.tokenizers import sentencepiece_tokenizer
 from nmt_cli.interchange.fairseq.importer import import_fairseq
 from nmt_cli.interchange.files import TextFiles
 from nmt_cli.interchange.imported_model import Languages
+from nmt_cli.messages.errors import DamagedError, UserError
 from tests.interchange.conftest import trained
 from tests.interchange.fairseq_files import (
     MARKS,

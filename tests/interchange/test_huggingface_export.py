@@ -6,12 +6,12 @@ import pytest
 import torch
 
 from nmt_cli.commands import export
-from nmt_cli.decoding.teacher_forcing import SentencePair, token_scores
-from nmt_cli.decoding.translator import Translator
-from nmt_cli.errors import UserError
 from nmt_cli.interchange.huggingface import exporter as huggingface_export
 from nmt_cli.interchange.huggingface.layout import huggingface_tensors
+from nmt_cli.messages.errors import UserError
 from nmt_cli.model_directory import load_model
+from nmt_cli.search.teacher_forcing import SentencePair, token_scores
+from nmt_cli.translating.translator import Translator
 from tests.interchange.test_huggingface_layout import EXPORTABLE
 
 pytest.importorskip("transformers", reason="transformers is not installed")

@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nmt_cli.decoding.teacher_forcing import SentencePair, teacher_forced
 from nmt_cli.interchange.exported_model import ExportedModel
 from nmt_cli.interchange.huggingface.exporter import (
     reasons_against,
@@ -16,6 +15,7 @@ from nmt_cli.interchange.huggingface.exporter import (
 from nmt_cli.interchange.huggingface.layout import has_pad, huggingface_tensors
 from nmt_cli.interchange.known_sinusoids import sines_first
 from nmt_cli.model_directory import load_model
+from nmt_cli.search.teacher_forcing import SentencePair, teacher_forced
 from tests.interchange.conftest import ARCHITECTURES
 from tests.interchange.plain_transformer import Attention, Layer, Options, PlainTransformer, Side
 

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 
-from nmt_cli.errors import DamagedError, UserError
 from nmt_cli.interchange.pickled_tensors import (
     BYTES,
     Inert,
@@ -17,6 +16,7 @@ from nmt_cli.interchange.pickled_tensors import (
     read_pickled_tensors,
     unwrapped,
 )
+from nmt_cli.messages.errors import DamagedError, UserError
 from tests.interchange.hostile_pickles import zipped
 
 OWN = f"{__name__} Marked"

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 import sentencepiece
 
-from nmt_cli.decoding.rescorer import Rescorer
-from nmt_cli.errors import DamagedError, UserError
 from nmt_cli.interchange.files import TextFiles
 from nmt_cli.interchange.imported_model import Languages
 from nmt_cli.interchange.marian.files import read_archive
 from nmt_cli.interchange.marian.importer import import_marian
+from nmt_cli.messages.errors import DamagedError, UserError
 from nmt_cli.model_directory import load_model
+from nmt_cli.translating.rescorer import Rescorer
 from tests.interchange import import_command
 from tests.interchange.conftest import trained
 from tests.interchange.hostile_pickles import CALLS, calling

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from nmt_cli import file_contents
-from nmt_cli.errors import DamagedError, UserError
+from nmt_cli.files import file_contents
 from nmt_cli.interchange.marian.files import MarianFiles
 from nmt_cli.interchange.marian.vocabularies import parse_vocabulary, read_vocabularies
+from nmt_cli.messages.errors import DamagedError, UserError
 
 # Lines that Marian 1.12.42 wrote for words, and the words.
 LINES = [

@@ -10,10 +10,10 @@ import safetensors.torch
 import sentencepiece
 import torch
 
-from nmt_cli.decoding.rescorer import Rescorer
-from nmt_cli.errors import DamagedError, UserError
 from nmt_cli.interchange.files import TextFiles
 from nmt_cli.interchange.opennmt.importer import import_opennmt
+from nmt_cli.messages.errors import DamagedError, UserError
+from nmt_cli.translating.rescorer import Rescorer
 from tests.interchange.conftest import trained
 from tests.interchange.eole_files import CUT, SPECIALS
 from tests.interchange.hostile_pickles import CALLS, assert_refuses_calls, zipped

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import torch
 
-from nmt_cli.errors import DamagedError
 from nmt_cli.interchange.huggingface.importer import PICKLED, read_tensors
 from nmt_cli.interchange.opennmt.checkpoint import read_checkpoint
 from nmt_cli.interchange.pickled_tensors import refuse_copies
+from nmt_cli.messages.errors import DamagedError
 from tests.interchange.hostile_pickles import zipped
 
 # A list that is kept, and what could be made of it again and again.

@@ -5,10 +5,10 @@ import re
 
 import pytest
 
-from nmt_cli.atomic_files import read_manifest
 from nmt_cli.commands import import_model
 from nmt_cli.commands.import_model import program_of
-from nmt_cli.errors import DamagedError, UserError
+from nmt_cli.files.atomic_files import read_manifest
+from nmt_cli.messages.errors import DamagedError, UserError
 from nmt_cli.model_settings import read_settings
 from tests.architectures import random_model
 from tests.interchange.conftest import AVERAGE

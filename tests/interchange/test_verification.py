@@ -5,14 +5,14 @@ import copy
 import pytest
 import torch
 
-from nmt_cli.corpus.sentence_marks import source_end, start_id
-from nmt_cli.decoding.beams import SearchSettings
-from nmt_cli.decoding.incremental import CachedTransformer
-from nmt_cli.decoding.search import Sentence, beam_search
-from nmt_cli.decoding.teacher_forcing import SentencePair, token_scores
-from nmt_cli.errors import UserError
+from nmt_cli.corpus.tokenizers.sentence_marks import source_end, start_id
 from nmt_cli.interchange.verification import as_other_programs_read, verification_texts, verify
+from nmt_cli.messages.errors import UserError
 from nmt_cli.model_directory import load_model
+from nmt_cli.search.beams import SearchSettings
+from nmt_cli.search.incremental import CachedTransformer
+from nmt_cli.search.search import Sentence, beam_search
+from nmt_cli.search.teacher_forcing import SentencePair, token_scores
 
 
 class Imitation:

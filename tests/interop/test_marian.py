@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nmt_cli.corpus import sentencepiece_tokenizer
+from nmt_cli.corpus.tokenizers import sentencepiece_tokenizer
 from tests.interchange.import_command import assert_scores, run_import
 from tests.interop.marian_models import MODELS, VERSION, make_models, read_scores
 

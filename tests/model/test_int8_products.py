@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch import nn
 
-from nmt_cli.errors import UserError
 from nmt_cli.hardware import precision
 from nmt_cli.hardware.cpu import Cpu
 from nmt_cli.hardware.precision import at_precision, choose_decoding_precision
+from nmt_cli.messages.errors import UserError
 from nmt_cli.model.int8_products import Int8Linear, rounded_rows
 from nmt_cli.model.packing import pack
 from nmt_cli.model.transformer import Transformer

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from nmt_cli.errors import DamagedError
+from nmt_cli.messages.errors import DamagedError
 from nmt_cli.optimization import MovingAverage, decay_at
 
 

@@ -9,8 +9,8 @@ from matplotlib.collections import LineCollection
 from matplotlib.colors import to_rgba_array
 from PIL import Image
 
-from nmt_cli import logs
-from nmt_cli.errors import UserError
+from nmt_cli.messages import logs
+from nmt_cli.messages.errors import UserError
 from nmt_cli.pictures import figure as figure_module
 from nmt_cli.pictures.attention import KINDS
 from nmt_cli.pictures.figure import as_png, figure_of

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nmt_cli.errors import RecipeError
+from nmt_cli.messages.errors import RecipeError
 from nmt_cli.recipe.reader import read_recipe
 
 

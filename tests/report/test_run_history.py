@@ -7,8 +7,8 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from nmt_cli import logs
-from nmt_cli.errors import UserError
+from nmt_cli.messages import logs
+from nmt_cli.messages.errors import UserError
 from nmt_cli.report.run_history import distinct_labels, read_runs
 from tests.fake_runs import step_record, validation_record, write_run
 

@@ -11,7 +11,7 @@ from tensorboard.backend.event_processing.event_accumulator import (  # type: ig
     EventAccumulator,
 )
 
-from nmt_cli import logs
+from nmt_cli.messages import logs
 from nmt_cli.runs.metrics_log import MetricsLog
 
 TENSORBOARD_LOG = "nmt_cli.runs.tensorboard_log"

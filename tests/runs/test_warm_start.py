@@ -5,13 +5,13 @@ import pytest
 import sentencepiece as spm
 import torch
 
-from nmt_cli.atomic_files import directory_appearing_whole, sha256
-from nmt_cli.corpus.normalization import Normalizer
-from nmt_cli.corpus.sentencepiece_tokenizer import SentencePieceTokenizer
-from nmt_cli.corpus.tokenizer import train_tokenizer
-from nmt_cli.corpus.whitespace_tokenizer import CONTROL, WhitespaceTokenizer
-from nmt_cli.errors import UserError
-from nmt_cli.file_names import WEIGHTS
+from nmt_cli.corpus.tokenizers.normalization import Normalizer
+from nmt_cli.corpus.tokenizers.sentencepiece_tokenizer import SentencePieceTokenizer
+from nmt_cli.corpus.tokenizers.tokenizer import train_tokenizer
+from nmt_cli.corpus.tokenizers.whitespace_tokenizer import CONTROL, WhitespaceTokenizer
+from nmt_cli.files.atomic_files import directory_appearing_whole, sha256
+from nmt_cli.files.file_names import WEIGHTS
+from nmt_cli.messages.errors import UserError
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.runs.warm_start import start_from
 from tests.fake_models import save_as_model

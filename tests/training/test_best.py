@@ -3,7 +3,7 @@
 import pytest
 
 from nmt_cli.checkpoints import best_checkpoint, list_checkpoints
-from nmt_cli.training.stop_signals import StopRequest
+from nmt_cli.launch.stop_signals import StopRequest
 from nmt_cli.training.validation import Validator
 from tests.trainers import changed, new_trainer
 

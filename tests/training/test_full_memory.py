@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 import torch
 
-from nmt_cli import logs
 from nmt_cli.checkpoints import list_checkpoints
-from nmt_cli.errors import UserError
 from nmt_cli.hardware.batch_cut import BatchCut
 from nmt_cli.hardware.ranks import ALONE, PeerLostError, Ranks
+from nmt_cli.launch.stop_signals import StopRequest
+from nmt_cli.messages import logs
+from nmt_cli.messages.errors import UserError
 from nmt_cli.optimization import MovingAverage
 from nmt_cli.runs import saving
 from nmt_cli.runs.checkpoint import save_checkpoint
@@ -25,7 +26,6 @@ from nmt_cli.training.full_memory import (
     try_micro_batch,
 )
 from nmt_cli.training.gradient import Objective
-from nmt_cli.training.stop_signals import StopRequest
 from tests.forked_ranks import run_ranks
 from tests.trainers import CPU, ONE_PIECE, changed, new_trainer, weights_of
 

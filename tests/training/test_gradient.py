@@ -4,7 +4,7 @@ import torch
 from torch.nn import functional as F
 
 from nmt_cli.corpus.loader import Batch, ParallelTokens
-from nmt_cli.corpus.sentence_marks import start_id
+from nmt_cli.corpus.tokenizers.sentence_marks import start_id
 from nmt_cli.hardware.machine import Machine
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.training.gradient import Objective, micro_batch_seed

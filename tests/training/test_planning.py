@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 import torch
 
-from nmt_cli import logs
 from nmt_cli.checkpoints import list_checkpoints
 from nmt_cli.corpus.batching import BatchPlan
 from nmt_cli.hardware.ranks import ALONE
+from nmt_cli.launch.stop_signals import StopRequest
+from nmt_cli.messages import logs
 from nmt_cli.runs.checkpoint import Progress
 from nmt_cli.training.starting import move_to_plan
-from nmt_cli.training.stop_signals import StopRequest
 from tests.forked_ranks import run_ranks
 from tests.trainers import changed, new_trainer, weights_of
 

@@ -4,7 +4,7 @@ import errno
 
 import pytest
 
-from nmt_cli.run_status import read_status
+from nmt_cli.launch.run_status import read_status
 from nmt_cli.training.status import status_kept
 
 

@@ -5,13 +5,13 @@ import torch
 
 from nmt_cli.commands import preprocess
 from nmt_cli.corpus.binarized import open_prepared
-from nmt_cli.corpus.sentence_marks import start_id
-from nmt_cli.decoding import search_starter
+from nmt_cli.corpus.tokenizers.sentence_marks import start_id
 from nmt_cli.hardware.machine import Machine
+from nmt_cli.launch.stop_signals import StopRequest
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.recipe.reader import read_recipe
+from nmt_cli.search import search_starter
 from nmt_cli.training.gradient import Objective
-from nmt_cli.training.stop_signals import StopRequest
 from nmt_cli.training.validation import Validator
 from tests.conftest import RECIPE
 from tests.fake_models import CopyModel

@@ -6,8 +6,8 @@ import warnings
 
 import pytest
 
-from nmt_cli.launch import OUTCOME
-from nmt_cli.run_status import read_status
+from nmt_cli.launch.node_workers import OUTCOME
+from nmt_cli.launch.run_status import read_status
 from tests.faults.zygote import be_the_command
 
 

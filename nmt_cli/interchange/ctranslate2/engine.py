@@ -8,11 +8,11 @@ from typing import Any
 
 import torch
 
-from nmt_cli.corpus.mapped_sentencepiece import TAG
-from nmt_cli.extras import importing
-from nmt_cli.file_names import SOURCE_SENTENCEPIECE
+from nmt_cli.corpus.tokenizers.mapped_sentencepiece import TAG
+from nmt_cli.files.file_names import SOURCE_SENTENCEPIECE
 from nmt_cli.interchange.ctranslate2.exporter import EXPORTED_SENTENCEPIECE, renamed_pieces
 from nmt_cli.interchange.exported_model import ExportedModel
+from nmt_cli.messages.extras import importing
 
 NO_LIMIT = 0
 

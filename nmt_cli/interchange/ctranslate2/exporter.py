@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nmt_cli.extras import importing
-from nmt_cli.file_names import (
+from nmt_cli.files.file_names import (
     SENTENCEPIECE_MODEL,
     SOURCE_PIECES,
     SOURCE_SENTENCEPIECE,
@@ -20,6 +19,7 @@ from nmt_cli.interchange.ctranslate2.layout import ctranslate2_variables, head_w
 from nmt_cli.interchange.exported_model import ExportedModel, keys_not_exported
 from nmt_cli.interchange.files import SIDES
 from nmt_cli.interchange.model_card import CardOf, nearest_length_penalty
+from nmt_cli.messages.extras import importing
 
 if TYPE_CHECKING:
     from nmt_cli.model_directory import LoadedModel

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt_cli.errors import DamagedError, UserError
-from nmt_cli.file_contents import read_text
+from nmt_cli.files.file_contents import read_text
 from nmt_cli.interchange.files import Array
+from nmt_cli.messages.errors import DamagedError, UserError
 
 MODEL = "model.bin"
 VERSIONS = range(2, 7)  # of the binary format

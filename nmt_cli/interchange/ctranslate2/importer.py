@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt_cli.corpus.normalization import Side
-from nmt_cli.errors import UserError
+from nmt_cli.corpus.tokenizers.normalization import Side
 from nmt_cli.interchange.ctranslate2.folder import (
     MODEL,
     Variables,
@@ -30,6 +29,7 @@ from nmt_cli.interchange.imported_model import ImportedModel, tying, vocabulary_
 from nmt_cli.interchange.options import refusing
 from nmt_cli.interchange.tensors_taken import TensorsTaken
 from nmt_cli.interchange.vocabularies import NEVER, Vocabulary, read_sentencepiece
+from nmt_cli.messages.errors import UserError
 from nmt_cli.recipe.model_config import ModelConfig
 
 HEADS_OF_SPECS = {"": 8, "TransformerBase": 8, "TransformerBig": 16}  # before they were stored

@@ -4,8 +4,8 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from nmt_cli.corpus.normalization import Side
-from nmt_cli.corpus.whitespace_tokenizer import CONTROL
+from nmt_cli.corpus.tokenizers.normalization import Side
+from nmt_cli.corpus.tokenizers.whitespace_tokenizer import CONTROL
 from nmt_cli.interchange.ctranslate2.folder import read_vocabulary
 from nmt_cli.interchange.tensors_taken import TensorsTaken
 from nmt_cli.interchange.vocabularies import (

@@ -8,8 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from nmt_cli.corpus.normalization import Side
-from nmt_cli.errors import DamagedError, UserError
+from nmt_cli.corpus.tokenizers.normalization import Side
 from nmt_cli.interchange.files import CONFIG, NO_FILES, SIDES, TextFiles, read_config, read_parts
 from nmt_cli.interchange.imported_model import ImportedModel
 from nmt_cli.interchange.opennmt.model import Configuration, make_model
@@ -24,6 +23,7 @@ from nmt_cli.interchange.opennmt.weights import (
 from nmt_cli.interchange.options import LARGEST, count, refusing, shown
 from nmt_cli.interchange.tensors_taken import LayerNames, dotted
 from nmt_cli.interchange.vocabularies import read_models, read_named_models
+from nmt_cli.messages.errors import DamagedError, UserError
 
 ARCHITECTURES = ("transformer", "custom")  # the latter if config.json has none
 ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "gelu-tanh": "gelu_tanh", "silu": "swish"}

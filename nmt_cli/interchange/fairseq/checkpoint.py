@@ -7,7 +7,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from nmt_cli.errors import UserError
 from nmt_cli.interchange.files import Array, as_fp32
 from nmt_cli.interchange.pickled_tensors import (
     BYTES,
@@ -20,6 +19,7 @@ from nmt_cli.interchange.pickled_tensors import (
     tensors_by_name,
     unwrapped,
 )
+from nmt_cli.messages.errors import UserError
 
 SUFFIX = ".pt"
 KNOWN_BY = b"decoder.embed_tokens.weight"  # a name in the checkpoints of fairseq's Transformers

@@ -4,10 +4,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from nmt_cli.corpus.normalization import SIDES, Side
-from nmt_cli.corpus.whitespace_tokenizer import CONTROL
-from nmt_cli.errors import DamagedError, UserError
-from nmt_cli.file_contents import decoded, read_content
+from nmt_cli.corpus.tokenizers.normalization import SIDES, Side
+from nmt_cli.corpus.tokenizers.whitespace_tokenizer import CONTROL
+from nmt_cli.files.file_contents import decoded, read_content
 from nmt_cli.interchange.files import TextFiles
 from nmt_cli.interchange.vocabularies import (
     Vocabulary,
@@ -16,6 +15,7 @@ from nmt_cli.interchange.vocabularies import (
     problems_of_pieces,
     read_named_models,
 )
+from nmt_cli.messages.errors import DamagedError, UserError
 
 MARKS = ("<s>", "<pad>", "</s>", "<unk>")  # ids 0 to 3
 OVERWRITE = "#fairseq:overwrite"

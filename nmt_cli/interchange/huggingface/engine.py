@@ -6,9 +6,9 @@ from typing import Any
 
 import torch
 
-from nmt_cli.errors import UserError
-from nmt_cli.extras import importing
 from nmt_cli.interchange.exported_model import ExportedModel
+from nmt_cli.messages.errors import UserError
+from nmt_cli.messages.extras import importing
 
 
 class HuggingFaceEngine:

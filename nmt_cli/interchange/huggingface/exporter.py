@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import safetensors.torch
 import torch
 
-from nmt_cli.file_names import (
+from nmt_cli.files.file_names import (
     CONFIG,
     SENTENCEPIECE_MODEL,
     SOURCE_PIECES,

@@ -10,9 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from nmt_cli.corpus.normalization import Side
-from nmt_cli.errors import UserError
-from nmt_cli.file_names import WEIGHTS
+from nmt_cli.corpus.tokenizers.normalization import Side
+from nmt_cli.files.file_names import WEIGHTS
 from nmt_cli.interchange.fairseq.names import names_of_layer
 from nmt_cli.interchange.files import (
     CONFIG,
@@ -36,6 +35,7 @@ from nmt_cli.interchange.options import refusing
 from nmt_cli.interchange.pickled_tensors import read_pickled_tensors
 from nmt_cli.interchange.tensors_taken import LayerNames, LayersTaken, TensorsTaken, dotted
 from nmt_cli.interchange.vocabularies import PEGASUS_MODEL, read_sentencepiece
+from nmt_cli.messages.errors import UserError
 from nmt_cli.recipe.model_config import ModelConfig
 
 SHARED, OUTPUT, BIAS = "model.shared.weight", "lm_head.weight", "final_logits_bias"

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from nmt_cli.corpus.mapped_sentencepiece import END, START, UNKNOWN, read_ids
-from nmt_cli.corpus.normalization import Side
-from nmt_cli.corpus.sentencepiece_tokenizer import load_processor
+from nmt_cli.corpus.tokenizers.mapped_sentencepiece import END, START, UNKNOWN, read_ids
+from nmt_cli.corpus.tokenizers.normalization import Side
+from nmt_cli.corpus.tokenizers.sentencepiece_tokenizer import load_processor
 from nmt_cli.interchange.files import read_config
 from nmt_cli.interchange.vocabularies import PEGASUS_MODEL, rename
 

@@ -10,11 +10,11 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt_cli.corpus.normalization import Side
-from nmt_cli.errors import DamagedError, UserError
+from nmt_cli.corpus.tokenizers.normalization import Side
 from nmt_cli.interchange.files import Array, TextFiles
 from nmt_cli.interchange.marian.options import read_settings
 from nmt_cli.interchange.vocabularies import SENTENCEPIECE_FILES
+from nmt_cli.messages.errors import DamagedError, UserError
 from nmt_cli.recipe.yaml_tree import MAX_BYTES
 
 SUFFIX = ".npy"

@@ -10,9 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from nmt_cli import logs
-from nmt_cli.corpus.normalization import Side
-from nmt_cli.figures import counted
+from nmt_cli.corpus.tokenizers.normalization import Side
 from nmt_cli.interchange.files import NO_FILES, SIDES, Array, TextFiles
 from nmt_cli.interchange.imported_model import ImportedModel, tying, vocabulary_matrices
 from nmt_cli.interchange.known_sinusoids import order_from_sines_first
@@ -29,6 +27,8 @@ from nmt_cli.interchange.tensors_taken import (
     TensorsTaken,
 )
 from nmt_cli.interchange.vocabularies import NEVER, Vocabulary
+from nmt_cli.messages import logs
+from nmt_cli.messages.figures import counted
 from nmt_cli.recipe.model_config import ModelConfig
 
 SHARED, POSITIONS = "Wemb", "Wpos"

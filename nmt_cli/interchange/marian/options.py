@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from nmt_cli.errors import DamagedError
+from nmt_cli.messages.errors import DamagedError
 from nmt_cli.recipe.yaml_tree import MAX_BYTES, parse_yaml, shortened
 
 # Keys that our architecture has no option for, with the values that it computes; the first one is

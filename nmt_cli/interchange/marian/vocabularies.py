@@ -8,12 +8,10 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from nmt_cli import logs
-from nmt_cli.corpus.mapped_sentencepiece import END, UNKNOWN, read_ids
-from nmt_cli.corpus.normalization import Side
-from nmt_cli.corpus.sentencepiece_tokenizer import load_processor
-from nmt_cli.errors import DamagedError
-from nmt_cli.file_contents import decoded, read_content
+from nmt_cli.corpus.tokenizers.mapped_sentencepiece import END, UNKNOWN, read_ids
+from nmt_cli.corpus.tokenizers.normalization import Side
+from nmt_cli.corpus.tokenizers.sentencepiece_tokenizer import load_processor
+from nmt_cli.files.file_contents import decoded, read_content
 from nmt_cli.interchange.marian.files import SENTENCEPIECE, YAML, MarianFiles
 from nmt_cli.interchange.vocabularies import (
     Vocabulary,
@@ -22,6 +20,8 @@ from nmt_cli.interchange.vocabularies import (
     read_models,
     rename,
 )
+from nmt_cli.messages import logs
+from nmt_cli.messages.errors import DamagedError
 
 ENTRY = re.compile(r"""("(?:[^"\\]|\\.)*"|'(?:[^']|'')*'|[^"'].*?):\s+([0-9]{1,9})\s*""")
 ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.))")

@@ -9,7 +9,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from nmt_cli.errors import UserError
 from nmt_cli.interchange.files import Array, as_fp32, read_parts
 from nmt_cli.interchange.pickled_tensors import (
     Inert,
@@ -18,6 +17,7 @@ from nmt_cli.interchange.pickled_tensors import (
     read_pickle,
     tensors_by_name,
 )
+from nmt_cli.messages.errors import UserError
 
 SUFFIX = ".pt"
 KNOWN_BY = b"pos_ffn_activation_fn"  # an option of its Transformers, which no other program has

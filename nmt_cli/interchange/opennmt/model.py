@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from nmt_cli.corpus.normalization import Side
+from nmt_cli.corpus.tokenizers.normalization import Side
 from nmt_cli.interchange.files import SIDES, Array
 from nmt_cli.interchange.imported_model import ImportedModel
 from nmt_cli.interchange.opennmt.vocabularies import Tokens, read_tokens

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from nmt_cli.corpus.normalization import Side
-from nmt_cli.corpus.whitespace_tokenizer import CONTROL
+from nmt_cli.corpus.tokenizers.normalization import Side
+from nmt_cli.corpus.tokenizers.whitespace_tokenizer import CONTROL
 from nmt_cli.interchange.vocabularies import Vocabulary, problems_of_pieces
 
 

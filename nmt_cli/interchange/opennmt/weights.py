@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nmt_cli.corpus.normalization import Side
+from nmt_cli.corpus.tokenizers.normalization import Side
 from nmt_cli.interchange.files import SIDES
 from nmt_cli.interchange.imported_model import tying, vocabulary_matrices
 from nmt_cli.interchange.known_sinusoids import known_sinusoids, order_from_sines_first

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nmt_cli import logs
 from nmt_cli.checkpoints import find_model
-from nmt_cli.corpus.tokenizer import Tokenizer
-from nmt_cli.file_names import CHECKPOINTS
+from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
+from nmt_cli.files.file_names import CHECKPOINTS
+from nmt_cli.messages import logs
 from nmt_cli.metrics.bleu import corpus_bleu
 from nmt_cli.model_directory import load_model
 from tests.benchmarks import speed, targets

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from safetensors.numpy import load_file
 
-from nmt_cli.atomic_files import read_manifest
+from nmt_cli.files.atomic_files import read_manifest
 from nmt_cli.interchange.exported_model import ExportedModel
 from nmt_cli.model_settings import read_settings
 

@@ -1,0 +1,400 @@
+"""The stages of an experiment: when a result is up to date, and how it is made.
+
+preprocess  prepared/NAME        up to date if made from the recipe's text with its settings
+train       runs/NAME            if the recipe's last step is reached
+average     runs/NAME/average    if made from the last checkpoints
+translate   runs/NAME/test       if made with this average and these settings from this text
+score       runs/NAME/scores     if made from this translation and this reference
+report      runs/NAME/report     if younger than all it shows
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from nmt_cli.checkpoints import Checkpoint, list_checkpoints
+from nmt_cli.commands import preprocess, report, train, translate
+from nmt_cli.commands.experiments.stage_names import StageName
+from nmt_cli.corpus.binarized import refuse_stale
+from nmt_cli.corpus.changed_text import changed_text
+from nmt_cli.corpus.text.treebank import read_sentences, write_sentences
+from nmt_cli.files.atomic_files import (
+    Partial,
+    directory_appearing_whole,
+    read_manifest,
+    remove_directory,
+    sha256,
+    verify,
+)
+from nmt_cli.files.file_names import (
+    AVERAGE,
+    MANIFEST,
+    METRICS,
+    RECIPE,
+    RUNS,
+    SCORES,
+    SCORES_FILE,
+    TEST,
+    WEIGHTS,
+)
+from nmt_cli.files.folders import AVERAGED, REPORT, SCORED, TRANSLATION, kind_of
+from nmt_cli.files.lines import texts_of
+from nmt_cli.files.locks import claimed
+from nmt_cli.hardware.choices import AUTO, MachineOptions
+from nmt_cli.launch.run_status import read_status
+from nmt_cli.messages import logs
+from nmt_cli.messages.errors import DamagedError, UserError
+from nmt_cli.messages.extras import not_installed
+from nmt_cli.metrics.bleu import bleu_scorer, chrf_scorer
+from nmt_cli.metrics.paper_bleu import PAPER_PAIRS, paper_bleu_scorer
+from nmt_cli.metrics.scorer import Score, Scorer
+from nmt_cli.parsing.parseval import score_trees
+from nmt_cli.recipe.changes import needs_training
+from nmt_cli.recipe.reader import RecipeFile, read_recipe
+from nmt_cli.recipe.schema import ParallelFiles, Recipe
+from nmt_cli.runs.run_directory import foreign_name, locked, record_changes
+
+if TYPE_CHECKING:
+    from nmt_cli.training.session import TrainOptions
+
+# The kind of each folder that a stage replaces; others of these names are the user's.
+REPLACED = {AVERAGE: AVERAGED, TEST: TRANSLATION, SCORES: SCORED, REPORT: REPORT}
+
+
+class RunOptions(MachineOptions, total=False):
+    """The flags of ``run`` that concern the stages."""
+
+    overrides: Sequence[str]
+    prepared: Path | None
+    run_dir: Path | None
+    allowed_changes: Sequence[str]
+    workers: int | None
+    devices: int | None
+    init_from: Path | None
+    max_time: float | None
+    quiet: bool
+
+
+class Experiment(NamedTuple):
+    """A recipe, and where its results are."""
+
+    recipe_name: str
+    file: RecipeFile
+    prepared: Path
+    run_dir: Path
+    options: RunOptions
+
+    @classmethod
+    def of(cls, recipe_name: str, file: RecipeFile, options: RunOptions) -> Experiment:
+        """Return the experiment of a recipe that was read."""
+        prepared = options.get("prepared") or file.prepared
+        run_dir = options.get("run_dir") or Path(RUNS) / file.name
+        return cls(recipe_name, file, prepared, run_dir, options)
+
+    @property
+    def recipe(self) -> Recipe:
+        """The recipe with every default."""
+        return self.file.recipe
+
+    @property
+    def translation(self) -> Path:
+        """The translation of the test text."""
+        return self.run_dir / TEST / f"test.{self.recipe.data.target_language}"
+
+    @property
+    def gold_trees(self) -> Path:
+        """The trees of the test text, one a line; only if the recipe has a treebank."""
+        return self.translation.with_name("gold.trees")
+
+    @property
+    def reference(self) -> Path:
+        """What the translation of the test text is compared with."""
+        return self.gold_trees if self.recipe.data.treebank is not None else self.test().target
+
+    @property
+    def scores(self) -> Path:
+        """The folder of the test text's scores."""
+        return self.run_dir / SCORES
+
+    def test(self) -> ParallelFiles:
+        """Return the test text; call it only if there is one."""
+        assert self.recipe.data.test is not None
+        return self.recipe.data.test
+
+    def refuse_foreign(self, *, is_removed: bool) -> None:
+        """Raise UserError if a file of the user would be lost.
+
+        The stages replace folders in that of the run, or all of it if ``is_removed``.
+        """
+        for name, kind in REPLACED.items():
+            folder = self.run_dir / name
+            if folder.exists() and kind_of(folder) != kind:
+                raise UserError(
+                    f"{folder} exists, and `nmt-cli run` did not write it; move it away, or choose "
+                    "another --run-dir."
+                )
+        if is_removed and (foreign := foreign_name(self.run_dir)) is not None:
+            raise UserError(
+                f"{self.run_dir} holds {foreign}, which is no part of the run and would be "
+                "removed; move it away, or choose another --run-dir."
+            )
+
+    def refuse_missing_test(self) -> None:
+        """Raise UserError if the test text cannot be read or its sides differ in length."""
+        if self.recipe.data.test is None:
+            return
+        test, treebank = self.test(), self.recipe.data.treebank
+        if reason := self.file.why_missing("data.test.source", test.source):
+            raise UserError(f"{test.source} does not exist{reason}.")
+        if treebank is not None:
+            sum(1 for _ in read_sentences(test, treebank))  # it raises what is wrong
+            return
+        sizes = {path: len(texts_of(path)) for path in (test.source, test.target)}
+        if len(set(sizes.values())) > 1:
+            found = " and ".join(f"{path} {size:,}" for path, size in sizes.items())
+            raise UserError(f"the test text has different numbers of lines: {found}; correct it.")
+        if not any(sizes.values()):
+            raise UserError(f"{test.source} is empty; give another data.test, or null.")
+
+
+class Stage(NamedTuple):
+    """One step of an experiment; ``make`` gets whether it was asked for by --force-from."""
+
+    is_current: Callable[[Experiment], bool]
+    make: Callable[[Experiment, bool], None]
+    why_left_out: Callable[[Experiment], str | None] = lambda _: None
+
+
+def _is_prepared(experiment: Experiment) -> bool:
+    try:
+        manifest = read_manifest(experiment.prepared)
+        refuse_stale(experiment.prepared, manifest, experiment.recipe, "")
+    except UserError:
+        return False
+    return not changed_text(experiment.prepared, manifest)
+
+
+def _preprocess(experiment: Experiment, _: bool) -> None:
+    preprocess.run(
+        recipe=experiment.recipe_name,
+        overrides=experiment.options.get("overrides", ()),
+        output=experiment.prepared,
+        workers=experiment.options.get("workers"),
+        force=True,
+    )
+
+
+def _is_trained(experiment: Experiment) -> bool:
+    status, checkpoints = read_status(experiment.run_dir), list_checkpoints(experiment.run_dir)
+    if status is None or status.state != "finished" or not checkpoints:
+        return False
+    before = read_recipe(str(experiment.run_dir / RECIPE)).recipe
+    trained_on = checkpoints[-1].manifest.get("prepared_files")
+    has_same_text = trained_on == read_manifest(experiment.prepared)["files"]
+    if not has_same_text or needs_training(before, experiment.recipe):
+        return False
+    record_changes(experiment.run_dir, experiment.recipe)  # what is done is done by this recipe
+    return True
+
+
+def _train(experiment: Experiment, is_forced: bool) -> None:
+    if is_forced and experiment.run_dir.exists():
+        with locked(experiment.run_dir):
+            pass  # nobody trains in it
+        remove_directory(experiment.run_dir)
+    options = {name: value for name, value in experiment.options.items() if name != "workers"}
+    options["prepared"], options["run_dir"] = experiment.prepared, experiment.run_dir
+    options.update(resume=bool(list_checkpoints(experiment.run_dir)), in_run=True)
+    if options["resume"]:
+        options["init_from"] = None  # the checkpoints began from it
+    train.run(experiment.recipe_name, **cast("TrainOptions", options))
+
+
+def _is_averaged(experiment: Experiment) -> bool:
+    made = _manifest(experiment.run_dir / AVERAGE)
+    if made is None:
+        return False
+    averaged = [entry["sha256"] for entry in made.get("averaged", ())]
+    return averaged == [
+        checkpoint.manifest["files"][WEIGHTS]["sha256"] for checkpoint in _to_average(experiment)
+    ]
+
+
+def _average(experiment: Experiment, _: bool) -> None:
+    from nmt_cli.commands import average_checkpoints  # imports torch
+
+    wanted, chosen = experiment.recipe.checkpoints.keep_for_average, _to_average(experiment)
+    if chosen and len(chosen) < wanted:
+        logs.warning(f"{experiment.run_dir} has only {len(chosen)} of {wanted} checkpoints.")
+    average_checkpoints.run(experiment.run_dir, last=len(chosen) or None, force=True)
+
+
+def _to_average(experiment: Experiment) -> list[Checkpoint]:
+    available = [c for c in list_checkpoints(experiment.run_dir) if c.enters_average]
+    return available[-experiment.recipe.checkpoints.keep_for_average :]
+
+
+def _is_translated(experiment: Experiment) -> bool:
+    return _was_made_from(experiment.translation.parent, _translated_from(experiment))
+
+
+def _translate(experiment: Experiment, _: bool) -> None:
+    recipe, options = experiment.recipe, experiment.options
+    made_from, source = _translated_from(experiment), experiment.test().source
+    with _replacing(experiment.translation.parent) as partial:
+        if recipe.data.treebank is not None:
+            source = partial.path / "sentences.txt"
+            gold = partial.path / experiment.gold_trees.name
+            write_sentences(experiment.test(), recipe.data.treebank, source, gold)
+        status = translate.run(
+            experiment.run_dir / AVERAGE,
+            input_path=source,
+            output_path=partial.path / experiment.translation.name,
+            device=options.get("device", AUTO),
+            threads=options.get("threads"),
+            precision=options.get("precision", AUTO),
+            fp32_products=options.get("fp32_products", AUTO),
+            **recipe.decoding.model_dump(),
+        )
+        if status:
+            raise UserError(
+                f"lines of {experiment.test().source} could not be translated; the warnings above "
+                "name them."
+            )
+        partial.facts.update(kind=TRANSLATION, made_from=made_from)
+
+
+def _translated_from(experiment: Experiment) -> dict[str, Any]:
+    """Return what the translation of the test text depends on."""
+    files = read_manifest(experiment.run_dir / AVERAGE)["files"]
+    return {
+        "model": {name: entry["sha256"] for name, entry in files.items() if name != RECIPE},
+        "source": sha256(experiment.test().source),
+        "decoding": experiment.recipe.decoding.model_dump(mode="json"),
+        "precision": experiment.options.get("precision", AUTO),
+        **_treebank_of(experiment),
+    }
+
+
+def _treebank_of(experiment: Experiment) -> dict[str, Any]:
+    """Return what the sentences and gold trees of a treebank depend on besides the source."""
+    treebank = experiment.recipe.data.treebank
+    if treebank is None:
+        return {}
+    trees = sha256(experiment.test().target)
+    return {"trees": trees, "treebank": treebank.model_dump(mode="json")}
+
+
+def _is_scored(experiment: Experiment) -> bool:
+    return _was_made_from(experiment.scores, _scored_from(experiment))
+
+
+def _score(experiment: Experiment, _: bool) -> None:
+    figures = _figures(experiment, texts_of(experiment.translation))
+    with _replacing(experiment.scores) as partial:
+        (partial.path / SCORES_FILE).write_text(json.dumps(figures, indent=2), encoding="utf-8")
+        averaged = read_manifest(experiment.run_dir / AVERAGE)["averaged"]
+        step = max(checkpoint["step"] for checkpoint in averaged)
+        partial.facts.update(kind=SCORED, made_from=_scored_from(experiment), step=step)
+
+
+def _figures(experiment: Experiment, hypotheses: Sequence[str]) -> dict[str, Any]:
+    """Return the scores by the names of their metrics."""
+    figures: dict[str, Any] = {"lines": len(hypotheses)}
+    reference = texts_of(experiment.reference)
+    if experiment.recipe.data.treebank is not None:
+        return {**figures, "parseval": score_trees(hypotheses, reference)._asdict()}
+    for scorer in _scorers(experiment.recipe):
+        figures[scorer.key] = scorer.score(hypotheses, [reference])._asdict()
+    return figures
+
+
+def _scorers(recipe: Recipe) -> list[Scorer[Score]]:
+    """Return the metrics for the languages of ``recipe``; the first ones for its result line."""
+    pair = f"{recipe.data.source_language}-{recipe.data.target_language}"
+    scorers: list[Scorer[Score]] = [bleu_scorer(), chrf_scorer()]
+    return [*scorers, paper_bleu_scorer(PAPER_PAIRS[pair])] if pair in PAPER_PAIRS else scorers
+
+
+def _scored_from(experiment: Experiment) -> dict[str, Any]:
+    return {
+        "translation": sha256(experiment.translation),
+        "reference": sha256(experiment.reference),
+    }
+
+
+@contextmanager
+def _replacing(folder: Path) -> Iterator[Partial]:
+    """Yield what becomes ``folder``; no other process writes it meanwhile."""
+    with claimed(folder, "--run-dir"), directory_appearing_whole(folder, replace=True) as partial:
+        yield partial
+
+
+def _is_reported(experiment: Experiment) -> bool:
+    own = experiment.run_dir / REPORT / MANIFEST
+    metrics, scores = experiment.run_dir / METRICS, experiment.scores / MANIFEST
+    if _manifest(own.parent) is None or not metrics.exists():
+        return False
+    times = [path.stat().st_mtime_ns for path in (metrics, scores) if path.exists()]
+    return own.stat().st_mtime_ns >= max(times)
+
+
+def _without_test(experiment: Experiment) -> str | None:
+    return None if experiment.recipe.data.test is not None else "the recipe has no data.test."
+
+
+def _without_matplotlib(_: Experiment) -> str | None:
+    if importlib.util.find_spec("matplotlib") is not None:
+        return None
+    return f"report draws with {not_installed('report')}"
+
+
+STAGES: dict[StageName, Stage] = {
+    "preprocess": Stage(_is_prepared, _preprocess),
+    "train": Stage(_is_trained, _train),
+    "average": Stage(_is_averaged, _average),
+    "translate": Stage(_is_translated, _translate, _without_test),
+    "score": Stage(_is_scored, _score, _without_test),
+    "report": Stage(
+        _is_reported, lambda each, _: report.run([each.run_dir], force=True), _without_matplotlib
+    ),
+}
+
+
+def result_line(experiment: Experiment) -> str:
+    """Return the scores of the test text, or where the model is if there is no test text."""
+    if experiment.recipe.data.test is None:
+        return f"{experiment.file.name}: {experiment.run_dir / AVERAGE}"
+    figures = json.loads((experiment.scores / SCORES_FILE).read_text(encoding="utf-8"))
+    if (parseval := figures.get("parseval")) is not None:
+        return (
+            f"{experiment.file.name}: F1 {parseval['f1']:.2f} (PARSEVAL; "
+            f"recall {parseval['recall']:.2f}, precision {parseval['precision']:.2f}), "
+            f"complete {parseval['complete_match']:.2f}, {figures['lines']:,} trees"
+        )
+    scores = (
+        f"{scorer.name} {figures[scorer.key]['score']:.2f} ({figures[scorer.key]['signature']})"
+        for scorer in _scorers(experiment.recipe)
+    )
+    return f"{experiment.file.name}: {', '.join(scores)}, {figures['lines']:,} lines"
+
+
+def _manifest(folder: Path) -> dict[str, Any] | None:
+    """Return the manifest of ``folder``; None if there is none or it is damaged."""
+    try:
+        return read_manifest(folder)
+    except DamagedError:
+        return None
+
+
+def _was_made_from(folder: Path, made_from: dict[str, Any]) -> bool:
+    """Return whether ``folder`` is whole and was made from this."""
+    try:
+        return bool(verify(folder).get("made_from") == made_from)
+    except DamagedError:
+        return False

@@ -1,0 +1,150 @@
+"""The records of a translation: what it was made with, and how far it got.
+
+``FILE.partial.json`` is beside an unfinished output, ``.made-FILE.json`` beside a complete one. The
+second name is hidden, so that patterns such as ``FILE*`` match outputs only.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from nmt_cli.files.atomic_files import file_appearing_whole, seal_of
+from nmt_cli.files.lines import BYTE_ORDER_MARK, Line
+from nmt_cli.files.temporary_names import remove_leftovers, shortened
+from nmt_cli.messages.errors import DamagedError
+
+VERSION = 2
+SHOWN_OF_A_HASH = 12
+# Options that change only which lines are computed together, and thereby how sums are rounded.
+OF_THE_MACHINE = {"max_tokens_per_device"}
+
+
+class Progress(NamedTuple):
+    """What was finished: the first lines of the input, and their output."""
+
+    num_lines: int = 0
+    num_bytes: int = 0  # of the output file
+    input_sha256: str = hashlib.sha256().hexdigest()
+    output_sha256: str = hashlib.sha256().hexdigest()
+    tally: dict[str, Any] | None = None  # the state of the command's counters
+
+
+class Record(NamedTuple):
+    """The content of a side file."""
+
+    made_with: dict[str, Any]  # the model, and every option that affects the output
+    machine: dict[str, Any]  # what may change how ties are rounded
+    progress: Progress
+    asked: dict[str, Any] = {}  # noqa: RUF012 - device and precision as given, such as "auto"
+
+
+def partial_of(path: Path) -> Path:
+    """Return the name of the unfinished output of ``path``."""
+    return path.with_name(f"{shortened(path.name)}.partial")
+
+
+def side_file_of(path: Path) -> Path:
+    """Return the name of the side file of the unfinished output of ``path``."""
+    return path.with_name(f"{partial_of(path).name}.json")
+
+
+def finished_record_of(path: Path) -> Path:
+    """Return the name of the record of the complete output ``path``."""
+    return path.with_name(f".made-{shortened(path.name)}.json")
+
+
+def read_record(path: Path) -> Record | None:
+    """Return the record of the unfinished output of ``path``; None if there is none.
+
+    Raises DamagedError if its side file cannot be read.
+    """
+    remedy = f"Remove it and {partial_of(path).name}, or start anew with --force."
+    return _read(side_file_of(path), remedy)
+
+
+def read_finished_record(path: Path) -> Record | None:
+    """Return the record of the complete output ``path``; None if there is none.
+
+    It belongs to another file of this name if the checksums of the output differ. Raises
+    DamagedError if it cannot be read.
+    """
+    return _read(finished_record_of(path), "Give --force instead of --resume to start anew.")
+
+
+def _read(side_file: Path, remedy: str) -> Record | None:
+    try:
+        fields = json.loads(side_file.read_bytes())
+        if fields["version"] != VERSION:
+            raise ValueError(f"its version is {fields['version']}, not {VERSION}")
+        if fields.pop("sha256") != seal_of(fields):
+            raise ValueError("it has changed since it was written")
+        made_with, machine = dict(fields["made_with"]), dict(fields["machine"])
+        for name in OF_THE_MACHINE & made_with.keys():  # as earlier versions wrote it
+            machine[name] = made_with.pop(name)
+        progress = Progress(**fields["progress"])
+        return Record(made_with, machine, progress, dict(fields.get("asked", {})))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DamagedError(f"{side_file} cannot be read: {error}. {remedy}") from None
+
+
+def write_record(path: Path, record: Record) -> None:
+    """Replace the side file of ``path``; after a power loss it is the old one or the new one."""
+    _write(side_file_of(path), record)
+
+
+def write_finished_record(path: Path, record: Record) -> None:
+    """Replace the record of the complete output ``path``, as ``write_record`` does."""
+    _write(finished_record_of(path), record)
+
+
+def _write(side_file: Path, record: Record) -> None:
+    fields = {**record._asdict(), "version": VERSION, "progress": record.progress._asdict()}
+    fields["sha256"] = seal_of(fields)
+    with file_appearing_whole(side_file, replace=True) as stream:
+        stream.write(json.dumps(fields, indent=2, ensure_ascii=False).encode() + b"\n")
+
+
+def remove_record(path: Path) -> None:
+    """Remove the side file of ``path``, and what a killed process left beside it."""
+    side_file_of(path).unlink(missing_ok=True)
+    for side_file in (side_file_of(path), finished_record_of(path)):
+        remove_leftovers(path.parent, side_file.name)
+
+
+def as_recorded(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return ``facts`` as they look when they were read from a side file.
+
+    A named tuple becomes a fact for each of its fields. Facts that are None, False or empty are
+    left out, so that a record of an older version, which lacks a newer option, equals one that does
+    not use it. 0 is kept: it is a value.
+    """
+    flat: dict[str, Any] = {}
+    for name, value in facts.items():
+        fields = value._asdict() if hasattr(value, "_asdict") else {"": value}
+        flat.update({f"{name}.{field}".rstrip("."): each for field, each in fields.items()})
+    plain = json.loads(json.dumps(flat, default=str))
+    return {name: value for name, value in plain.items() if value or type(value) in (int, float)}
+
+
+def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what differs between two mappings of ``as_recorded``, as ``name: old -> new``."""
+    for name in dict.fromkeys([*old, *new]):
+        if old.get(name) != new.get(name):
+            yield f"{name}: {_shown(old.get(name))} -> {_shown(new.get(name))}"
+
+
+def text_of(line: Line) -> bytes:
+    """Return what the output depends on of a line of the input; not how bad its bytes were."""
+    mark = BYTE_ORDER_MARK if line.byte_order_mark else b""
+    carriage_return = b"\r" if line.carriage_return else b""
+    return mark + line.text.encode() + carriage_return + (b"\n" if line.newline else b"")
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, str) and len(value) == 2 * hashlib.sha256().digest_size:
+        return value[:SHOWN_OF_A_HASH]
+    return "not given" if value is None else str(value)

@@ -1,0 +1,182 @@
+"""Reads lines in windows: large ones if input comes fast, and without waiting if it stalls."""
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import BinaryIO, cast
+
+from nmt_cli.corpus.text.shard_text import ShardText
+from nmt_cli.files.lines import Line, read_lines
+from nmt_cli.files.text_files import TextSize
+from nmt_cli.translating.request import WINDOW_CHARACTERS, WINDOW_LINES
+
+FIRST_WINDOW = 512  # lines; it keeps two cores busy
+FIRST_FOR_A_READER = 8  # so that one who waits for the output gets its first lines soon
+SECONDS_FOR_A_WINDOW = 20.0  # if a window takes longer, the next is smaller, to show progress
+STALL_SECONDS = 0.2
+LONGEST_WAIT_SECONDS = 1.0  # for a window to fill if lines come slowly
+# Lines of a window that does not depend on time. Windows that a CPU needs minutes for would lose
+# that work if the command is killed.
+STEADY_WINDOW = {"cpu": 1024, "cuda": WINDOW_LINES}
+
+
+def windows(
+    stream: BinaryIO | ShardText,
+    *,
+    stall_seconds: float = STALL_SECONDS,
+    first: int = FIRST_WINDOW,
+    steady: int | None = None,
+    expect: Callable[[int, bool], None] = lambda number, is_estimate: None,
+) -> Iterator[list[Line]]:
+    """Yield the lines of ``stream`` in order; they are read ahead while the caller works.
+
+    A window ends when it is full or when input stalls. The first one has at most ``first`` lines,
+    and they grow as long as they take little time. With ``steady``, windows have that number of
+    lines, or less if they are long, and depend only on the text. Before each window, ``expect`` is
+    called with the total number of lines, if that is known, and with whether it is an estimate. If
+    reading fails, its error (such as a UserError) is raised after the lines before it.
+    """
+    reader = _ReadAhead(stream)
+    size = steady or first
+    try:
+        while window := reader.take(size, None if steady else stall_seconds):
+            if steady and reader.error is not None and len(window) < size:
+                break  # it would be longer if the text could be read
+            is_estimate = not reader.has_ended  # asked first: the thread may end meanwhile
+            if (number := reader.expected_lines) is not None:
+                expect(number, is_estimate)
+            started = time.monotonic()
+            yield window
+            seconds = time.monotonic() - started
+            if steady:
+                continue
+            if seconds > SECONDS_FOR_A_WINDOW:
+                size = max(1, size // 2)
+            elif seconds < SECONDS_FOR_A_WINDOW / 2:
+                # Small windows keep few rows busy, so they are few: 8, 32 and 128 lines before 512.
+                size = min(WINDOW_LINES, (4 if size < FIRST_WINDOW else 2) * size)
+    finally:
+        reader.stop()
+    if reader.error is not None:
+        raise reader.error
+
+
+class _ReadAhead:
+    """A thread that reads ahead of the caller, but never more than the largest window."""
+
+    def __init__(self, stream: BinaryIO | ShardText) -> None:
+        self.error: BaseException | None = None
+        self._stream = _CountedLines(stream)
+        self._lines: deque[Line] = deque()
+        self._num_characters = 0
+        self._wanted = 1  # the number of lines at which the caller is woken
+        self._ended = self._stopped = False
+        self._changed = threading.Condition()
+        # A daemon thread does not keep the process alive while it waits for input.
+        threading.Thread(target=self._read, daemon=True).start()
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the last line was read."""
+        return self._ended
+
+    @property
+    def expected_lines(self) -> int | None:
+        """The total number of lines, estimated from bytes until the end; None if unknown."""
+        return self._stream.num_lines if self._ended else self._stream.expected_lines()
+
+    def take(self, num_lines: int, stall_seconds: float | None) -> list[Line]:
+        """Return at most ``num_lines`` lines, at least one, or none at the end.
+
+        Without ``stall_seconds``, waits until there are so many, however slowly they come.
+        """
+        with self._changed:
+            self._wanted = num_lines
+            if stall_seconds is None:
+                self._changed.wait_for(lambda: self._has(num_lines))
+                return self._pop(num_lines)
+            self._changed.wait_for(lambda: self._lines or self._ended)
+            deadline = time.monotonic() + LONGEST_WAIT_SECONDS
+            seen = 0
+            while len(self._lines) > seen and time.monotonic() < deadline:
+                seen = len(self._lines)
+                if self._has(num_lines):
+                    break
+                self._changed.wait_for(lambda: self._has(num_lines), stall_seconds)
+            return self._pop(num_lines)
+
+    def stop(self) -> None:
+        """Stop reading ahead."""
+        with self._changed:
+            self._stopped = True
+            self._changed.notify_all()
+
+    def _has(self, num_lines: int) -> bool:
+        return self._ended or len(self._lines) >= num_lines or self._is_full()
+
+    def _is_full(self) -> bool:
+        return len(self._lines) >= WINDOW_LINES or self._num_characters >= WINDOW_CHARACTERS
+
+    def _pop(self, num_lines: int) -> list[Line]:
+        window: list[Line] = []
+        num_characters = 0
+        while self._lines and len(window) < num_lines and num_characters < WINDOW_CHARACTERS:
+            window.append(self._lines.popleft())
+            num_characters += len(window[-1].text)
+        self._num_characters -= num_characters
+        self._changed.notify_all()
+        return window
+
+    def _read(self) -> None:
+        try:
+            stream = cast(BinaryIO, self._stream)
+            for line in read_lines(stream, self._stream.num_lines_before):
+                if not self._put(line):
+                    break
+        except BaseException as error:
+            self.error = error
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()
+
+    def _put(self, line: Line) -> bool:
+        """Add ``line`` as soon as there is room; return False if ``stop`` was called."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._stopped or not self._is_full())
+            self._lines.append(line)
+            self._num_characters += len(line.text)
+            if len(self._lines) in {1, self._wanted} or self._is_full():
+                self._changed.notify_all()
+            return not self._stopped
+
+
+class _CountedLines:
+    """Counts the lines that are read from a stream, and their bytes."""
+
+    def __init__(self, stream: BinaryIO | ShardText) -> None:
+        self._stream = stream
+        self._size: ShardText | TextSize
+        if isinstance(stream, ShardText):
+            self._size, self.num_lines_before = stream, stream.num_lines_before
+        else:
+            self._size, self.num_lines_before = TextSize(stream), 0
+        self.name = getattr(stream, "name", None)
+        self._read = (0, 0)  # lines and their bytes: one tuple, as two threads use it
+
+    @property
+    def num_lines(self) -> int:
+        return self._read[0]
+
+    def readline(self, size: int) -> bytes:
+        line = self._stream.readline(size)
+        num_lines, num_bytes = self._read
+        self._read = (num_lines + bool(line), num_bytes + len(line))
+        return line
+
+    def expected_lines(self) -> int | None:
+        size = self._size.expected()
+        num_lines, num_bytes = self._read
+        if size is None or not num_bytes:
+            return None
+        return max(num_lines, round(size * num_lines / num_bytes))

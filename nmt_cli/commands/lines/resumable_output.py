@@ -1,0 +1,362 @@
+"""An output file that an interrupted or killed translation leaves so that it can go on.
+
+``FILE.partial`` holds the output so far, and ``FILE.partial.json`` records how far it may be
+trusted. The bytes of the output reach the disk before the record that counts them; what is behind
+them was written by a window that was not finished, and is cut off. At the end ``.made-FILE.json``
+gets a record of the whole output, with its checksum, and ``FILE.partial`` becomes ``FILE``.
+"""
+
+import hashlib
+import io
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from nmt_cli.commands.lines.job_record import (
+    Progress,
+    Record,
+    as_recorded,
+    differences,
+    partial_of,
+    read_record,
+    remove_record,
+    side_file_of,
+    text_of,
+    write_finished_record,
+    write_record,
+)
+from nmt_cli.commands.lines.pipes import STANDARD_INPUT
+from nmt_cli.files.atomic_files import (
+    HASHED_AT_ONCE,
+    naming_failed_writes,
+    publish_file,
+    refuse_file,
+)
+from nmt_cli.files.lines import Line
+from nmt_cli.files.locks import claimed
+from nmt_cli.files.output_streams import OutputReader
+from nmt_cli.files.text_files import compressed
+from nmt_cli.messages import logs
+from nmt_cli.messages.errors import STATUS_INTERRUPTED, DamagedError, OutputError, UserError
+from nmt_cli.messages.figures import counted
+from nmt_cli.messages.proposals import command
+from nmt_cli.translating.translation import LinesFailedError
+
+SECONDS_BETWEEN_RECORDS = 2.0  # writing one waits for the disk
+
+
+class StoppedTranslationError(UserError):
+    """Translation was interrupted or terminated; its message has the command that goes on."""
+
+
+class ResumableOutput:
+    """The output file of a translation, written window by window.
+
+    ``begin`` it once, ``add`` each window in order. ``resumable_output`` makes one and finishes it.
+    """
+
+    is_file = True
+    reader: OutputReader = "none"
+
+    def __init__(self, path: Path, record: Record | None, *, keeps_record: bool = True) -> None:
+        """``record`` is that of the unfinished output to continue; None to start anew.
+
+        ``keeps_record`` is whether a record stays beside the complete output.
+        """
+        self._keeps_record = keeps_record
+        self.made_with = record.made_with if record else {}
+        self.machine = record.machine if record else {}
+        self.progress = record.progress if record else Progress()
+        self._path, self._record = path, record
+        self._stream: BinaryIO | None = None
+        self._input, self._output = hashlib.sha256(), hashlib.sha256()
+        self._skipped = 0
+        self._recorded_at = 0.0
+
+    @property
+    def tally(self) -> dict[str, Any] | None:
+        """The state of the command's counters behind the lines that are finished."""
+        return self.progress.tally
+
+    def begin(
+        self, made_with: Mapping[str, Any], machine: Mapping[str, Any], asked: Mapping[str, str]
+    ) -> None:
+        """Open the file. Raises UserError if the unfinished output was made with anything else.
+
+        The arguments are the fields of a ``Record``.
+        """
+        made_with, machine = as_recorded(made_with), as_recorded(machine)
+        if self._record is not None:
+            if other := list(differences(self._record.made_with, made_with)):
+                raise UserError(
+                    f"--resume cannot continue {partial_of(self._path)}, which was made otherwise "
+                    f"(old -> new): {'; '.join(other)}. Give what it was made with, or --force "
+                    "instead of --resume to start anew."
+                )
+            if other := list(differences(self._record.machine, machine)):
+                logs.warning(
+                    f"{partial_of(self._path)} was made otherwise (old -> new): "
+                    f"{'; '.join(other)}. Sums may be rounded otherwise, so a line with two "
+                    "equally good translations may get the other one."
+                )
+        record = Record(made_with, machine, self.progress, dict(asked))
+        if self._record is None:
+            write_record(self._path, record)  # first, so that no file is without one
+        self._record = record
+        self._stream = self._opened()
+
+    def _opened(self) -> BinaryIO:
+        partial = partial_of(self._path)
+        if not self.progress.num_bytes:
+            return partial.open("wb")
+        try:
+            stream = partial.open("r+b")
+        except FileNotFoundError:
+            raise DamagedError(f"{partial} is missing; start anew with --force.") from None
+        left = self.progress.num_bytes
+        while left and (chunk := stream.read(min(left, HASHED_AT_ONCE))):
+            self._output.update(chunk)
+            left -= len(chunk)
+        if self._output.hexdigest() != self.progress.output_sha256:
+            stream.close()
+            raise DamagedError(
+                f"{partial} has changed since it was written, so it cannot be continued; start "
+                "anew with --force."
+            )
+        stream.truncate(self.progress.num_bytes)
+        stream.seek(self.progress.num_bytes)
+        return stream
+
+    def without_finished(self, windows: Iterator[list[Line]]) -> Iterator[list[Line]]:
+        """Yield the windows of lines behind those that are finished.
+
+        Raises UserError if the input does not begin with the lines that were translated.
+        """
+        expected = self.progress
+        for window in windows:
+            num_finished = min(len(window), expected.num_lines - self._skipped)
+            for line in window[:num_finished]:
+                self._input.update(text_of(line))
+            self._skipped += num_finished
+            if num_finished and self._skipped == expected.num_lines:
+                self._refuse_other_input()
+            if rest := window[num_finished:]:
+                yield rest
+        if self._skipped < expected.num_lines:
+            self._refuse_other_input()
+
+    def _refuse_other_input(self) -> None:
+        expected, found = self.progress, self._input.hexdigest()
+        if (self._skipped, found) == (expected.num_lines, expected.input_sha256):
+            return
+        if self._skipped < expected.num_lines:
+            what = f"lines: at least {expected.num_lines:,} -> {self._skipped:,}"
+        else:
+            first = f"sha256 of the first {counted(expected.num_lines, 'line')}"
+            what = next(differences({first: expected.input_sha256}, {first: found}))
+        raise UserError(
+            f"--resume cannot continue {partial_of(self._path)}, whose input was another one "
+            f"(old -> new): {what}. Give the same input, or --force instead of --resume to start "
+            "anew."
+        )
+
+    def add(self, lines: Sequence[Line], data: bytes, tally: dict[str, Any]) -> None:
+        """Write the output of a whole window, and count its lines as finished."""
+        self._append(data)
+        for line in lines:
+            self._input.update(text_of(line))
+        stream = self._begun()
+        # A single assignment, so that an interrupt finds the old progress or the new one.
+        self.progress = Progress(
+            self.progress.num_lines + len(lines),
+            stream.tell(),
+            self._input.hexdigest(),
+            self._output.hexdigest(),
+            tally,
+        )
+        if time.monotonic() - self._recorded_at > SECONDS_BETWEEN_RECORDS:
+            self._save()
+
+    def finish(self, *, replace: bool) -> None:
+        """Give the file its name."""
+        stream = self._begun()
+        if not stream.tell():
+            self._append(b"")  # also an empty file must be one that can be decompressed
+        if self._keeps_record:
+            # First, so that no complete output is without one. If the process is killed here, the
+            # checksum keeps it from being taken for the record of a file that is replaced.
+            assert self._record is not None
+            whole = self.progress._replace(
+                num_bytes=stream.tell(), output_sha256=self._output.hexdigest()
+            )
+            write_finished_record(self._path, self._record._replace(progress=whole))
+        publish_file(stream, self._path, replace=replace)
+        remove_record(self._path)
+
+    def keep(self) -> int:
+        """Keep what is finished for ``--resume``; return the number of its lines."""
+        if self.progress.num_lines:
+            with suppress(OSError, OutputError):  # the disk is full; the record before is valid
+                self._save()
+        record = read_record(self._path)
+        return record.progress.num_lines if record else 0
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._stream is not None:
+            with suppress(OSError):  # what is not written yet was not counted as finished
+                self._stream.close()
+
+    def remove(self) -> None:
+        """Remove the unfinished output and its record."""
+        remove_unfinished(self._path)
+
+    def _append(self, data: bytes) -> None:
+        """Write ``data`` at the end; in a compressed file as a member of its own."""
+        member = io.BytesIO()
+        with compressed(member, self._path) as packed:
+            packed.write(data)
+        self._output.update(member.getvalue())
+        self._begun().write(member.getvalue())
+
+    def _begun(self) -> BinaryIO:
+        assert self._stream is not None, "begin() comes first"
+        return self._stream
+
+    def _save(self) -> None:
+        """Write the record of what is finished, after the output that it counts."""
+        assert self._record is not None
+        stream = self._begun()
+        stream.flush()
+        os.fsync(stream.fileno())
+        write_record(self._path, self._record._replace(progress=self.progress))
+        self._recorded_at = time.monotonic()
+
+
+@contextmanager
+def resumable_output(
+    path: Path, *, replace: bool, resume: bool, arguments: Sequence[str] | None
+) -> Iterator[ResumableOutput]:
+    """Yield an output file that becomes ``path`` if the block ends without an error.
+
+    After any other end, what is finished is kept for ``--resume``, and the error has the command
+    that goes on. ``arguments`` are those of the command; without them nothing is kept, and no
+    record stays beside the complete output. Raises
+    UserError if ``path`` cannot be written, or if an unfinished output is there and neither
+    ``resume`` nor ``replace`` is true.
+    """
+    refuse_file(path, replace=replace)
+    with claimed(path, "--output"):
+        record = _record_to_continue(path, replace=replace, resume=resume, arguments=arguments)
+        output = ResumableOutput(path, record, keeps_record=arguments is not None)
+        try:
+            with naming_failed_writes(path, leaves_nothing=False):
+                yield output
+                output.finish(replace=replace)
+        except BaseException as error:
+            is_untouched = record is not None and output.progress == record.progress
+            if is_untouched and isinstance(error, UserError):
+                raise  # it says what is wrong, and what was finished before is as it was
+            kept = output.progress.num_lines if is_untouched else output.keep()
+            if arguments is None or not kept:
+                output.remove()
+                if arguments is None or not is_stop(error):
+                    raise
+                raise stopped(error, f"{path} was not written: no line was finished.") from None
+            advised = _with_advice(error, path, kept, arguments)
+            if advised is error:
+                raise
+            raise advised from None
+        finally:
+            output.close()
+
+
+def remove_unfinished(path: Path) -> None:
+    """Remove the unfinished output of ``path`` and its record, in this order."""
+    partial_of(path).unlink(missing_ok=True)
+    remove_record(path)
+
+
+def _record_to_continue(
+    path: Path, *, replace: bool, resume: bool, arguments: Sequence[str] | None
+) -> Record | None:
+    """Return the record of the unfinished output to continue; None to start anew."""
+    partial, side_file = partial_of(path), side_file_of(path)
+    if replace and not resume:
+        if partial.exists():
+            logs.info(f"Removing {partial}, an unfinished translation, because of --force.")
+        remove_unfinished(path)
+        return None
+    record = read_record(path)
+    if record is None and partial.exists():
+        raise UserError(
+            f"{partial} is in the way, and {side_file.name}, which would belong to it, is missing; "
+            "move it away, or add --force to remove it."
+        )
+    if record is None or not partial.exists():
+        remove_unfinished(path)  # a process was killed after its last window
+        return None
+    if not record.progress.num_lines:  # a process was killed before its first window
+        return record if resume else None
+    if not resume:
+        go_on = f": {command('nmt-cli', *arguments, '--resume')}" if arguments else ""
+        raise UserError(
+            f"{partial} holds the output of {counted(record.progress.num_lines, 'line')} of an "
+            f"unfinished translation. Add --resume to go on{go_on}\nOr add --force to start anew."
+        )
+    logs.info(f"Going on behind line {record.progress.num_lines:,} of {partial}.")
+    return record
+
+
+def _with_advice(
+    error: BaseException, path: Path, num_lines: int, arguments: Sequence[str]
+) -> BaseException:
+    """Return ``error`` with the command that goes on; an interrupt becomes a UserError."""
+    again = [*arguments, *([] if "--resume" in arguments else ["--resume"])]
+    when = ""
+    if isinstance(error, LinesFailedError):
+        when = ", when the bug is fixed or that line of the input is changed,"
+    advice = (
+        f"The output of {counted(num_lines, 'line')} is kept in {partial_of(path)}. "
+        f"To go on{when} run: "
+        f"{command('nmt-cli', *again)}{_redirection(arguments)}"
+    )
+    if is_stop(error):
+        return stopped(error, advice)
+    if isinstance(error, UserError):
+        error.args = (f"{error} {advice}",)
+        return error
+    logs.warning(advice)
+    return error
+
+
+def is_stop(error: BaseException) -> bool:
+    """Return whether ``error`` is an interrupt or a signal that ends the command."""
+    return isinstance(error, KeyboardInterrupt | SystemExit)
+
+
+def stopped(stop: BaseException, message: str) -> StoppedTranslationError:
+    """Return an error with ``message`` that ends the command with the exit status of ``stop``."""
+    if not isinstance(stop, SystemExit):
+        error = StoppedTranslationError(f"interrupted. {message}")
+        error.exit_status = STATUS_INTERRUPTED
+        return error
+    error = StoppedTranslationError(f"terminated. {message}")
+    error.exit_status = stop.code if isinstance(stop.code, int) else 1
+    return error
+
+
+def _redirection(arguments: Sequence[str]) -> str:
+    """Return the redirection of stdin with which the command was started, or a reminder of it."""
+    for argument, following in zip(arguments, [*arguments[1:], ""], strict=True):
+        name, equals, value = argument.partition("=")
+        if name == "--input" and (value if equals else following) != str(STANDARD_INPUT):
+            return ""
+    with suppress(OSError):
+        path = Path("/proc/self/fd/0").resolve()
+        if path.is_file():
+            return f" < {command(path)}"
+    return "   (with the same text on stdin)"

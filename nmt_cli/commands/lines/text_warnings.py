@@ -1,0 +1,173 @@
+"""Warnings about text that is probably wrong, one sentence for each finding."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from nmt_cli.corpus.text.cleaning import (
+    DUPLICATE,
+    EMPTY,
+    LENGTH_RATIO,
+    RULES,
+    TOO_LONG,
+    TOO_SHORT,
+    HeldOut,
+)
+from nmt_cli.corpus.text.parallel_corpora import CorpusReport
+from nmt_cli.corpus.tokenizers.normalization import SIDES, Side
+from nmt_cli.files.text_files import other_encoding
+from nmt_cli.messages.figures import counted
+from nmt_cli.messages.proposals import command, unused_name
+from nmt_cli.recipe.schema import DataConfig, ParallelFiles, Recipe
+
+LEAST_IN_PIECES = 0.01  # of the pairs; raw text has almost none
+LEAST_DROPPED = 0.5  # of the pairs
+LEAST_UNKNOWN = 0.1  # of the pieces of the validation text
+RULE_NAMES = {
+    EMPTY: "with an empty side",
+    DUPLICATE: "repeated",
+    TOO_LONG: "too long",
+    TOO_SHORT: "too short",
+    LENGTH_RATIO: "too unequal in length",
+}
+KEYS = {
+    TOO_LONG: "data.max_length",
+    TOO_SHORT: "data.filters.min_length",
+    LENGTH_RATIO: "data.filters.max_length_ratio",
+    DUPLICATE: "data.filters.remove_duplicates",
+}
+UNPACK = {".gz": "gzip", ".xz": "xz", ".zst": "zstd"}
+
+
+def on_encodings(data: DataConfig) -> Iterator[str]:
+    """Yield a warning for each file that is not UTF-8 but in another encoding of Unicode."""
+    texts = [*data.train, data.validation, *([data.test] if data.test else [])]
+    for path in dict.fromkeys(path for text in texts for path in (text.source, text.target)):
+        if (warning := on_encoding(path)) is not None:
+            yield warning
+
+
+def on_encoding(path: Path) -> str | None:
+    """Return a warning if ``path`` is a file that is not UTF-8 but in another Unicode encoding."""
+    name = other_encoding(path) if path.is_file() else None  # reading would empty a pipe
+    if name is None:
+        return None
+    return (
+        f"{path} is {name} text, which is read as if it were UTF-8. "
+        f"Convert it: {_conversion(path, name)}"
+    )
+
+
+def _conversion(path: Path, encoding: str) -> str:
+    new = command(unused_name(path.with_name(f"utf8-{path.name}")))
+    convert = ["iconv", "-f", encoding, "-t", "UTF-8"]
+    if program := UNPACK.get(path.suffix):
+        unpack = command(program, "-dc", path)
+        return f"{unpack} | {command(*convert)} | {command(program, '-c')} > {new}"
+    return f"{command(*convert, path)} > {new}"
+
+
+def on_text(
+    training: Sequence[CorpusReport], validation: CorpusReport, recipe: Recipe, held_out: HeldOut
+) -> Iterator[str]:
+    """Yield a warning for each problem found in the text before it is cut into pieces.
+
+    ``held_out`` holds the pairs of the validation text, with which the training text was compared.
+    """
+    for report in [*training, validation]:
+        yield from _on_bad_bytes(report)
+        if recipe.data.treebank is None:
+            yield from _on_equal_sides(report)
+        if recipe.tokenizer.type == "sentencepiece":
+            yield from _on_pieces(report)
+    if held_out.is_all_met:
+        yield (
+            f"every pair of the validation text {_names(validation.files)} is in the training text "
+            "too, so validation measures only what the model has memorized; give other files as "
+            "data.validation."
+        )
+    for report in training:
+        yield from _on_overlaps(report, recipe.data, is_all_met=held_out.is_all_met)
+
+
+def _on_overlaps(report: CorpusReport, data: DataConfig, *, is_all_met: bool) -> Iterator[str]:
+    names = _names(report.files)
+    if report.in_validation and not is_all_met:
+        pairs = counted(report.in_validation, "pair")
+        yield f"the validation set holds {pairs} of {names} too."
+    if report.in_test and data.test is not None:
+        yield (
+            f"the test text {_names(data.test)} holds {counted(report.in_test, 'pair')} of {names} "
+            "too, so its score will be too high; remove these pairs from the training text."
+        )
+
+
+def _on_bad_bytes(report: CorpusReport) -> Iterator[str]:
+    for path, side in ((report.files.source, SIDES[0]), (report.files.target, SIDES[1])):
+        invalid = report.invalid_utf8[side]
+        if invalid and other_encoding(path) is None:
+            yield f"{path} is not UTF-8 in {counted(invalid, 'line')}; is it in another encoding?"
+
+
+def _on_equal_sides(report: CorpusReport) -> Iterator[str]:
+    source, target = report.files.source, report.files.target
+    if source.samefile(target):
+        yield f"{source} is given as source and as target; correct one of the two paths."
+    elif report.equal_sides and report.equal_sides == report.pairs_read - report.empty:
+        yield f"{source} and {target} are equal in every line; correct one of the two paths."
+
+
+def _on_pieces(report: CorpusReport) -> Iterator[str]:
+    if report.in_pieces > LEAST_IN_PIECES * report.pairs_read:
+        yield (
+            f"{report.in_pieces:,} of {report.pairs_read:,} pairs of {_names(report.files)} hold "
+            '"@@ ", so the text is already in pieces, and SentencePiece would cut it again; '
+            'use tokenizer: {type: whitespace, joiner: "@@"}, or join the pieces first: '
+            "sed -E 's/@@( |$)//g'"
+        )
+
+
+def on_dropped(facts: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a warning if most pairs were dropped."""
+    for name, reports in (("training", facts["train"]), ("validation", [facts["validation"]])):
+        read = sum(report["pairs_read"] for report in reports)
+        dropped = read - sum(report["pairs_kept"] for report in reports)
+        if dropped <= LEAST_DROPPED * read:
+            continue
+        counts = [{rule: of["count"] for rule, of in r["dropped"].items()} for r in reports]
+        worst = max(counts[0], key=lambda rule: sum(count[rule] for count in counts))
+        where = "the text" if worst == EMPTY else f"the text or {KEYS[worst]}"
+        yield (
+            f"{dropped:,} of {read:,} {name} pairs were dropped ({dropped_in_words(counts)}); "
+            f"correct {where} if that is too many."
+        )
+
+
+def dropped_in_words(counts_of_corpora: Iterable[Mapping[str, int]]) -> str:
+    """Return how many pairs each rule dropped, as text for a message."""
+    counts = list(counts_of_corpora)
+    totals = {rule: sum(count[rule] for count in counts) for rule in RULES}
+    return ", ".join(f"{total:,} {RULE_NAMES[rule]}" for rule, total in totals.items() if total)
+
+
+def on_unknown(facts: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a warning for each side of the validation text with many unknown pieces."""
+    for side in SIDES:
+        trained, measured = (share_unknown(facts, part, side) for part in ("train", "validation"))
+        if measured > LEAST_UNKNOWN and measured > 2 * trained:
+            yield (
+                f"{measured:.0%} of the pieces of {facts['validation'][side]} are unknown, "
+                f"{trained:.0%} of those of the training text; "
+                "were both tokenized and normalized in the same way?"
+            )
+
+
+def share_unknown(facts: Mapping[str, Any], part: str, side: Side) -> float:
+    """Return the share of unknown pieces on one side of the "train" or "validation" text."""
+    return facts["unknown"][part][side] / max(1, facts["tokens"][part][side])
+
+
+def _names(files: ParallelFiles) -> str:
+    if files.source == files.target:
+        return str(files.source)
+    return f"{files.source} and {files.target}"

@@ -1,0 +1,174 @@
+"""The output formats of translations: text, tsv, jsonl, and those of Moses and fairseq."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from nmt_cli.files.lines import Line, one_line
+from nmt_cli.messages.errors import WrongUsageError
+from nmt_cli.translating.translation import Alternative, Links, Translation
+
+if TYPE_CHECKING:
+    from nmt_cli.translating.translator import TranslatorOptions
+
+
+SPACE = "▁"  # stands for a space in SentencePiece's pieces
+
+
+def shown_pieces(pieces: Sequence[str]) -> str:
+    """Return the pieces with spaces between them; white space inside a piece becomes ``▁``."""
+    return " ".join(one_line(piece).replace("\t", SPACE).replace(" ", SPACE) for piece in pieces)
+
+
+LN_2 = math.log(2)  # fairseq prints scores to the base 2
+
+
+def as_fairseq(number: int, line: Line, translation: Translation) -> str:
+    """Return the line of the source (S), and pieces (H), text (D) and scores (P) of the n best.
+
+    Lines count from 0. A blank line has the score 0, and a failed one -inf. Alignments that were
+    asked for are a further line (A).
+    """
+    place = number - 1
+    rows = [f"S-{place}\t{_column(line.text)}"]
+    for found in translation.ranked or (NOTHING if translation.error is None else FAILED,):
+        score = f"{found.score / LN_2:.6f}"
+        of_tokens = " ".join(f"{each / LN_2:.4f}" for each in found.token_scores)
+        rows += [
+            f"H-{place}\t{score}\t{shown_pieces(found.tokens)}",
+            f"D-{place}\t{score}\t{_column(found.text)}",
+            f"P-{place}\t{of_tokens}",
+        ]
+        rows += [f"A-{place}\t{pharaoh(found.alignment)}"] if found.alignment else []
+    return "".join(f"{row}\n" for row in rows)
+
+
+def _column(text: str) -> str:
+    return one_line(text).replace("\t", " ")
+
+
+SEPARATOR = "|||"
+ESCAPED = "&#124;&#124;&#124;"  # how Moses writes it in a text
+NOTHING = Alternative("", 0.0, ())  # the translation of a blank line
+FAILED = Alternative("", float("-inf"), (), log_probability=float("-inf"))
+
+
+def as_moses(number: int, line: Line, translation: Translation) -> str:
+    """Return ``id ||| text ||| F0= log-probability ||| score`` of each of the n best.
+
+    Lines count from 0. A blank line has the score 0, and a failed one -inf. Alignments that were
+    asked for are a fifth column.
+    """
+    rows = []
+    for found in translation.ranked or (NOTHING if translation.error is None else FAILED,):
+        columns = [
+            str(number - 1),
+            found.text.replace(SEPARATOR, ESCAPED),
+            f"F0= {found.log_probability:.6f}",
+            f"{found.score:.6f}",
+        ]
+        columns += [pharaoh(found.alignment)] if found.alignment else []
+        rows.append(f" {SEPARATOR} ".join(columns) + "\n")
+    return "".join(rows)
+
+
+def pharaoh(links: Links) -> str:
+    """Return the links in the format of Pharaoh, such as ``0-0 2-1``: source word, target word."""
+    return " ".join(f"{source}-{target}" for source, target in links)
+
+
+Formatter = Callable[[int, Line, Translation], str]
+
+
+def as_text(number: int, line: Line, translation: Translation) -> str:
+    """Return the translation as a line that ends as the source line ended.
+
+    Alignments that were asked for follow after |||, as in Marian.
+    """
+    carriage_return = "\r" if line.carriage_return else ""
+    line_feed = "\n" if line.newline else ""
+    links = f" ||| {pharaoh(translation.alignment)}" if translation.alignment else ""
+    return translation.text + links + carriage_return + line_feed
+
+
+def as_tsv(number: int, line: Line, translation: Translation) -> str:
+    """Return line number, rank, score and text for each of the n best, and alignments if any."""
+    rows = []
+    every: list[Translation | Alternative] = [translation, *translation.alternatives]
+    for rank, found in enumerate(every, start=1):
+        shown_score = "" if found.score is None else f"{found.score:.6f}"
+        columns = [str(number), str(rank), shown_score, found.text.replace("\t", " ")]
+        columns += [pharaoh(found.alignment)] if found.alignment else []
+        rows.append("\t".join(columns) + "\n")
+    return "".join(rows)
+
+
+def as_jsonl(number: int, line: Line, translation: Translation) -> str:
+    """Return one JSON object with everything that is known about the line."""
+    record = {
+        "line": number,
+        "text": translation.text,
+        "score": translation.score,
+        "tokens": translation.tokens,
+        "alternatives": [_record(other) for other in translation.alternatives],
+        "error": translation.error,
+        "num_parts": translation.num_parts,
+        "truncated": translation.truncated,
+        **_if_asked_for(translation),
+    }
+    return one_line(json.dumps(record, ensure_ascii=False)) + "\n"
+
+
+def _record(other: Alternative) -> dict[str, Any]:
+    fields = {"text": other.text, "score": other.score, "tokens": other.tokens}
+    return {**fields, **_if_asked_for(other)}
+
+
+def _if_asked_for(found: Translation | Alternative) -> dict[str, Any]:
+    """Return the scores of tokens, the alignment, and how often each rule of repair was applied.
+
+    What was not asked for, and the repairs of what is no parse, are left out.
+    """
+    fields: dict[str, Any] = {}
+    if found.token_scores:
+        fields["token_scores"] = found.token_scores
+    if found.alignment:
+        fields["alignment"] = found.alignment
+    if found.repairs is not None:
+        repairs = asdict(found.repairs).items()
+        fields["repairs"] = {rule: count for rule, count in repairs if count}
+    return fields
+
+
+FORMATS: dict[str, Formatter] = {
+    "text": as_text,
+    "tsv": as_tsv,
+    "jsonl": as_jsonl,
+    "moses": as_moses,
+    "fairseq": as_fairseq,
+}
+
+
+WITH_TOKEN_SCORES = ("jsonl", "fairseq")
+
+
+def options_for(output_format: str, options: TranslatorOptions) -> TranslatorOptions:
+    """Return ``options`` with what the format needs. Raises WrongUsageError if it cannot."""
+    n_best = options.get("n_best", 1)
+    if output_format == "text" and n_best > 1:
+        raise WrongUsageError(
+            f"--n-best {n_best} needs --format tsv, jsonl, moses or fairseq; text is one line for "
+            "each line."
+        )
+    if options.get("token_scores") and output_format not in WITH_TOKEN_SCORES:
+        raise WrongUsageError(
+            "--token-scores needs --format jsonl or fairseq; the other formats have no place for "
+            "them."
+        )
+    if output_format == "fairseq":
+        return {**options, "token_scores": True}
+    return options

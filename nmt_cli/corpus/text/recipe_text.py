@@ -1,0 +1,177 @@
+"""The text of a recipe as pairs of lines: parallel text, or words and linearized trees."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Protocol
+
+from nmt_cli.corpus.text.parallel_text import ParallelText
+from nmt_cli.corpus.text.treebank import ParsedSentence, read_sentences
+from nmt_cli.corpus.tokenizers.sentencepiece_tokenizer import piece_of_word
+from nmt_cli.files.lines import one_line
+from nmt_cli.messages import logs
+from nmt_cli.messages.errors import UserError
+from nmt_cli.model_settings import labels_as_json
+from nmt_cli.parsing.labels import Labels
+from nmt_cli.parsing.tree import Tree
+from nmt_cli.recipe.schema import RESERVED_NAMES, DataConfig, ParallelFiles, Recipe
+from nmt_cli.recipe.smaller_sections import TreebankConfig
+
+TREEBANK = "treebank"  # key of the labels in the manifest
+NO_LABELS = Labels(frozenset(), frozenset())
+
+
+class LinearizedText:
+    """The treebanks for training and validation, written into ``folder`` as parallel text.
+
+    They are read once, or twice if the notation needs all labels from the start. If ``spaced``, the
+    tokens have spaces between them in every notation; ``to_piece`` returns the piece of a token
+    after a space. Raises UserError as ``read_sentences`` does, and if a label cannot be written in
+    the notation.
+    """
+
+    def __init__(
+        self,
+        data: DataConfig,
+        config: TreebankConfig,
+        folder: Path,
+        *,
+        spaced: bool,
+        to_piece: Callable[[str], str],
+    ) -> None:
+        self._config, self._spaced, self._to_piece = config, spaced, to_piece
+        self._gold = folder / "gold.trees"  # of the validation text, one a line
+        self._labels = NO_LABELS  # of the training treebanks
+        self._plain: dict[tuple[Path, Path], ParallelFiles] = {}
+        corpora = [*data.train, data.validation]
+        known = self._labels_of(corpora) if config.notation == "slashes" else None
+        self._form = config.linearization(known)
+        with logs.progress("reading trees", "trees") as counter:
+            for number, files in enumerate(corpora):
+                is_validation = number == len(data.train)
+                gold = self._gold if is_validation else None
+                for sentence in self._written(files, folder / f"{number}", gold):
+                    if not is_validation and sentence.tree is not None:
+                        self._labels |= Labels.of([sentence.tree])
+                    counter.advance(1)
+
+    def plain(self, files: ParallelFiles) -> ParallelFiles:
+        """Return the two text files that were written for treebanks of the recipe."""
+        return self._plain[files.source, files.target]
+
+    def measured(self, files: ParallelFiles) -> ParallelFiles:
+        """Return the words of the validation sentences, and their trees in brackets."""
+        return ParallelFiles(source=self.plain(files).source, target=self._gold)
+
+    def pairs(self, files: ParallelFiles) -> Iterator[tuple[str, str]]:
+        """Yield the words and the tokens of each tree, as texts."""
+        for number, sentence in enumerate(read_sentences(files, self._config), 1):
+            yield sentence.text, self._linearized(sentence.tree, files.target, number)
+
+    def symbols(self) -> list[str]:
+        """Return the pieces of all tokens but words that the training trees can have.
+
+        Raises UserError if one of them is a mark of the model.
+        """
+        tokens = self._form.tokens_of(self._labels)
+        is_joined = self._form.is_joined and not self._spaced
+        pieces = tokens if is_joined else [self._to_piece(token) for token in tokens]
+        for piece in pieces:
+            if piece in RESERVED_NAMES:
+                raise UserError(
+                    f"a label of the treebank is written {piece}, which is a mark of the model "
+                    "itself; rename it or choose another data.treebank.notation."
+                )
+        return pieces
+
+    def facts(self) -> dict[str, Any]:
+        """Return the labels for the manifest."""
+        return {TREEBANK: labels_as_json(self._labels)}
+
+    def _labels_of(self, corpora: list[ParallelFiles]) -> Labels:
+        labels = NO_LABELS
+        for files in corpora:
+            for sentence in read_sentences(files, self._config):
+                if sentence.tree is not None:
+                    labels |= Labels.of([sentence.tree])
+        return labels
+
+    def _written(
+        self, files: ParallelFiles, path: Path, gold: Path | None
+    ) -> Iterator[ParsedSentence]:
+        """Write and yield the sentences of ``files``."""
+        source, target = path.with_suffix(".source"), path.with_suffix(".target")
+        with ExitStack() as stack:
+            paths = [source, target, *([gold] if gold else [])]
+            streams = [stack.enter_context(written.open("wb")) for written in paths]
+            for number, sentence in enumerate(read_sentences(files, self._config), 1):
+                tokens = self._linearized(sentence.tree, files.target, number)
+                texts = [sentence.text, tokens, *([sentence.bracketed] if gold else [])]
+                for stream, text in zip(streams, texts, strict=True):
+                    stream.write(f"{one_line(text)}\n".encode())
+                yield sentence
+        self._plain[files.source, files.target] = ParallelFiles(source=source, target=target)
+
+    def _linearized(self, tree: Tree | None, path: Path, number: int) -> str:
+        if tree is None:
+            return ""
+        try:
+            tokens = self._form.linearize(tree)
+        except UserError as error:
+            raise UserError(f"{path}: in tree {number:,}, {error}") from None
+        return " ".join(tokens) if self._spaced else self._form.join(tokens)
+
+
+class RecipeText(Protocol):
+    """The corpora of a recipe as parallel text."""
+
+    def plain(self, files: ParallelFiles) -> ParallelFiles:
+        """Return the two text files with the pairs of a corpus for training or validation."""
+        ...
+
+    def measured(self, files: ParallelFiles) -> ParallelFiles:
+        """Return two text files: the validation lines, and the references for its outputs."""
+        ...
+
+    def pairs(self, files: ParallelFiles) -> Iterable[tuple[str, str]]:
+        """Return the pairs of any corpus, such as the test text."""
+        ...
+
+    def symbols(self) -> Sequence[str]:
+        """Return the texts that shall be one piece each."""
+        ...
+
+    def facts(self) -> dict[str, Any]:
+        """Return what the manifest of the prepared corpus holds about the text."""
+        ...
+
+
+class _PlainText:
+    """Text files are used as they are."""
+
+    def plain(self, files: ParallelFiles) -> ParallelFiles:
+        return files
+
+    def measured(self, files: ParallelFiles) -> ParallelFiles:
+        return files
+
+    def pairs(self, files: ParallelFiles) -> Iterable[tuple[str, str]]:
+        return ParallelText(files)
+
+    def symbols(self) -> Sequence[str]:
+        return ()
+
+    def facts(self) -> dict[str, Any]:
+        return {}
+
+
+def text_of(recipe: Recipe, folder: Path) -> RecipeText:
+    """Return the text of ``recipe``; treebanks are written into ``folder`` as text.
+
+    Raises UserError if a treebank cannot be read or written in the notation of the recipe.
+    """
+    data, is_whitespace = recipe.data, recipe.tokenizer.type == "whitespace"
+    if data.treebank is None:
+        return _PlainText()
+    to_piece = str if is_whitespace else piece_of_word
+    return LinearizedText(data, data.treebank, folder, spaced=is_whitespace, to_piece=to_piece)

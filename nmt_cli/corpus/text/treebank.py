@@ -1,0 +1,116 @@
+"""The sentences of treebanks: the words of each, and its tree."""
+
+from collections.abc import Iterator
+from itertools import chain, zip_longest
+from pathlib import Path
+from typing import NamedTuple
+
+from nmt_cli.corpus.text.parallel_text import refuse_pipes
+from nmt_cli.files.lines import LineTexts, one_line
+from nmt_cli.files.text_files import open_text, other_encoding
+from nmt_cli.messages import logs
+from nmt_cli.messages.errors import UserError
+from nmt_cli.messages.figures import counted
+from nmt_cli.parsing.labels import with_root, without_functions, without_root, without_traces
+from nmt_cli.parsing.reader import read_trees, words_of
+from nmt_cli.parsing.tree import Tree
+from nmt_cli.recipe.schema import ParallelFiles
+from nmt_cli.recipe.smaller_sections import TreebankConfig
+
+
+class ParsedSentence(NamedTuple):
+    """A sentence and its tree. If the tree has only traces, there are no words and no tree."""
+
+    words: tuple[str, ...]
+    tree: Tree | None  # cleaned, and without a root that has one child
+
+    @property
+    def text(self) -> str:
+        """The words with spaces between them."""
+        return " ".join(self.words)
+
+    @property
+    def bracketed(self) -> str:
+        """The tree in the brackets of the Penn Treebank, with the root TOP."""
+        return "" if self.tree is None else str(with_root(self.tree))
+
+
+def read_sentences(files: ParallelFiles, config: TreebankConfig) -> Iterator[ParsedSentence]:
+    """Yield the sentences of a treebank, the target; the source may be the same file.
+
+    The words are those of the source. Raises UserError if a file cannot be read or is a pipe, if
+    the target does not consist of trees or has none, or if the words of the source are not as many
+    as the leaves of the trees.
+    """
+    for path in (files.source, files.target):
+        refuse_pipes(path)
+    trees = _read_trees(files.target, config)
+    if files.source == files.target or _are_same(files.source, files.target):
+        for tree in trees:
+            yield ParsedSentence(tuple(tree.words) if tree else (), tree)
+        return
+    with open_text(files.source) as stream:
+        lines, number = iter(LineTexts(stream)), 0
+        every_tree = ([tree] for tree in trees)  # in a list, because a tree may be None
+        for number, (line, found) in enumerate(zip_longest(lines, every_tree), 1):
+            if line is None or found is None:
+                shorter, longer = number - 1, number + sum(1 for _ in chain(lines, every_tree))
+                raise _unequal(files, *((shorter, longer) if line is None else (longer, shorter)))
+            words, (tree,) = words_of(one_line(line)), found
+            num_leaves = len(tree.words) if tree else 0
+            if len(words) != num_leaves:
+                raise UserError(
+                    f"{files.source}:{number}: the line has {counted(len(words), 'word')}, but "
+                    f"tree {number:,} of {files.target} has {num_leaves:,}; give the words of the "
+                    "tree with spaces between them, or the treebank itself as source."
+                )
+            yield ParsedSentence(tuple(words), tree)
+
+
+def write_sentences(files: ParallelFiles, config: TreebankConfig, words: Path, trees: Path) -> None:
+    """Write the words and the trees of a treebank, a sentence a line. Raises UserError."""
+    with words.open("wb") as source, trees.open("wb") as target:
+        for sentence in read_sentences(files, config):
+            source.write(f"{one_line(sentence.text)}\n".encode())
+            target.write(f"{one_line(sentence.bracketed)}\n".encode())
+
+
+def _are_same(one: Path, other: Path) -> bool:
+    return one.exists() and other.exists() and one.samefile(other)
+
+
+def _read_trees(path: Path, config: TreebankConfig) -> Iterator[Tree | None]:
+    has_trees = False
+    with open_text(path) as stream:
+        lines = LineTexts(stream)
+        for tree in read_trees(map(one_line, lines), str(path)):
+            has_trees = True
+            yield _cleaned(tree, config)
+    if not has_trees:
+        raise UserError(
+            f"{path} has no trees; it must hold trees in the brackets of the Penn Treebank."
+        )
+    if lines.num_invalid and other_encoding(path) is None:
+        logs.warning(
+            f"{path} is not UTF-8 in {counted(lines.num_invalid, 'line')}; "
+            "is it in another encoding?"
+        )
+
+
+def _cleaned(tree: Tree, config: TreebankConfig) -> Tree | None:
+    if config.remove_traces:
+        rest = without_traces(tree)
+        if rest is None:
+            return None
+        tree = rest
+    if config.remove_functions:
+        tree = without_functions(tree)
+    # A root with several children stays, under the name TOP.
+    return without_root(with_root(tree))
+
+
+def _unequal(files: ParallelFiles, num_lines: int, num_trees: int) -> UserError:
+    return UserError(
+        f"{files.source} has {counted(num_lines, 'line')} but {files.target} has "
+        f"{counted(num_trees, 'tree')}; line n of one must be the words of tree n of the other."
+    )

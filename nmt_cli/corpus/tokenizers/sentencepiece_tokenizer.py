@@ -1,0 +1,292 @@
+"""SentencePiece with byte fallback: any text can be encoded, but never as a control id."""
+
+import io
+import re
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import sentencepiece
+
+from nmt_cli.corpus.tokenizers.normalization import Normalizer, Side
+from nmt_cli.corpus.tokenizers.sentencepiece_proto import algorithm_of, symbol_ids
+from nmt_cli.corpus.tokenizers.ways_to_cut import ALGORITHMS, Piece, WaysToCut
+from nmt_cli.files.file_contents import read_content
+from nmt_cli.files.file_names import SENTENCEPIECE_MODEL
+from nmt_cli.messages.errors import DamagedError, NoTextError, UserError
+from nmt_cli.recipe.schema import TokenizerConfig
+
+# Longer lines are cut for training: SentencePiece would skip them and report that only in its log.
+LONGEST_TRAINING_TEXT = 1000  # characters, at most 4 bytes each; SentencePiece takes 4192 bytes
+# The same on every machine: it is stored in the model, and it affects how sums are rounded.
+NUM_THREADS = 16
+MANY_SENTENCES = 5_000_000  # above this, counts of unigram training may exceed 32 bits
+# SentencePiece marks unknown characters with this one, and skips training lines that contain it.
+SKIPPED_BY_TRAINER = "\u2585"
+SPACE_IN_PIECES = "\u2581"
+TOO_LARGE = re.compile(r"Vocabulary size too high.*<= (\d+)")
+TOO_SMALL = re.compile(r"smaller than required_chars\. \d+ vs (\d+)")
+REPEATED = re.compile(r"INTERNAL: (.*) is already defined")
+TRIAL_SECONDS = 120
+TRIAL = """
+import sys, sentencepiece
+processor = sentencepiece.SentencePieceProcessor(model_file=sys.argv[1])
+for text in ("", "a word, ein Wort", "\\u4e2d\\u6587 \\0 \\U0001f600", "x" * 10000):
+    processor.decode(processor.encode(text))
+processor.id_to_piece(list(range(processor.get_piece_size())))
+"""
+PieceType = TypeVar("PieceType", int, str)
+
+
+class SentencePieceTokenizer:
+    """A trained model, and the normalization that is applied before it.
+
+    Raises DamagedError if ``model`` cannot be loaded, UserError if it has no ``</s>``. Errors call
+    the model ``name``.
+    """
+
+    source_size: int | None = None
+
+    def __init__(self, model: bytes, normalizer: Normalizer, name: str) -> None:
+        self._model, self._normalizer = model, normalizer
+        self._processor = load_processor(model, name)
+        self.size = int(self._processor.get_piece_size())
+        self.unk_id = int(self._processor.unk_id())
+        self.eos_id = int(self._processor.eos_id())
+        bos_id = int(self._processor.bos_id())
+        self.bos_id = bos_id if bos_id >= 0 else self.eos_id
+        if self.eos_id < 0:
+            raise UserError(f"{name} has no piece for the end of a sentence (</s>); train another.")
+
+    def encode(self, text: str, side: Side = "source") -> list[int]:
+        """Return the ids of the pieces of ``text``, without marks of start and end."""
+        return self.encode_batch([text], side)[0]
+
+    def encode_batch(self, texts: Sequence[str], side: Side = "source") -> list[list[int]]:
+        """Return what ``encode`` returns for each text, in a third of the time."""
+        if not self._normalizer.is_identity:
+            texts = [self._normalizer(text, side) for text in texts]
+        return encoded_texts(self._processor, texts, int)
+
+    def ways_to_cut(self, strength: float, name: str) -> WaysToCut:
+        """Return what draws the pieces of plain text, with the strength of the randomness.
+
+        Control ids, bytes, ``<unk>``, unused pieces and user-defined symbols are no plain text.
+        Raises UserError, which calls the model ``name``, if nothing can draw pieces of its type.
+        """
+        kind = ALGORITHMS.get(algorithm_of(self._model))
+        if kind is None:
+            raise UserError(
+                f"{name} is neither a bpe nor a unigram model, and tokenizer.sampling needs one of "
+                "them; give another model, or tokenizer.sampling: null."
+            )
+        processor, symbols = self._processor, symbol_ids(self._model)
+        others = (
+            processor.is_control,
+            processor.is_byte,
+            processor.is_unknown,
+            processor.is_unused,
+        )
+        pieces = {
+            processor.id_to_piece(i): Piece(i, processor.get_score(i))
+            for i in range(self.size)
+            if i not in symbols and not any(is_other(i) for is_other in others)
+        }
+        return kind(pieces, strength)
+
+    def decode(self, ids: Sequence[int], *, keep_pieces: bool = False) -> str:
+        """Return the text of ``ids``; it may contain any character, even a line feed.
+
+        Raises NoTextError if an id has no text.
+        """
+        if keep_pieces:
+            return " ".join(self.pieces(ids))
+        try:
+            return self._processor.decode([int(token) for token in ids])
+        except (IndexError, UnicodeDecodeError):
+            raise NoTextError(ids, self.size) from None
+
+    def joined(self, text: str) -> str:
+        """Return ``text`` unchanged: a corpus for SentencePiece is not in pieces."""
+        return text
+
+    def pieces(self, ids: Sequence[int], side: Side = "target") -> list[str]:
+        """Return the pieces that ``ids`` stand for. Raises NoTextError if an id has none."""
+        del side
+        try:
+            return self._processor.id_to_piece([int(token) for token in ids])
+        except (IndexError, UnicodeDecodeError):
+            raise NoTextError(ids, self.size) from None
+
+    def save(self, directory: Path) -> None:
+        """Write ``tokenizer.model``."""
+        (directory / SENTENCEPIECE_MODEL).write_bytes(self._model)
+
+
+def piece_of_word(word: str) -> str:
+    """Return the piece that stands for a whole word after a space."""
+    return SPACE_IN_PIECES + word
+
+
+def read_model(path: Path) -> bytes:
+    """Return the bytes of a model file. Raises UserError if it cannot be read or is too large."""
+    return read_content(path, "; is it a tokenizer?")
+
+
+def existing_tokenizer(
+    config: TokenizerConfig, normalizer: Normalizer, path: Path
+) -> SentencePieceTokenizer:
+    """Return the tokenizer of a file from elsewhere, after trying it out in another process.
+
+    Raises UserError if the file cannot be read, lacks a piece that the recipe declares or cannot
+    sample as the recipe asks for, and DamagedError if it is not a usable model.
+    """
+    tokenizer = SentencePieceTokenizer(read_usable_model(path), normalizer, str(path))
+    if config.sampling is not None:
+        tokenizer.ways_to_cut(config.sampling, str(path))
+    known = set(tokenizer.pieces(range(tokenizer.size)))
+    for symbol in config.user_defined_symbols:
+        if symbol not in known:
+            raise UserError(
+                f"{path} has no piece {symbol}, which tokenizer.user_defined_symbols names; "
+                "remove it there or train a model with it."
+            )
+    return tokenizer
+
+
+def read_usable_model(path: Path) -> bytes:
+    """Return the bytes of a model file from elsewhere, after trying it out in another process.
+
+    Raises UserError if the file cannot be read, DamagedError if it is not a usable model.
+    """
+    model = read_model(path)
+    if not _survives_trial(path):
+        raise _damaged(str(path))
+    return model
+
+
+def _survives_trial(path: Path) -> bool:
+    """Return whether another process can use the model; a malicious one can crash its process."""
+    command = [sys.executable, "-c", TRIAL, str(path)]
+    try:
+        trial = subprocess.run(command, capture_output=True, check=False, timeout=TRIAL_SECONDS)
+    except subprocess.TimeoutExpired:
+        return False
+    return trial.returncode == 0
+
+
+def train_model(
+    sentences: Iterable[str], config: TokenizerConfig, num_sentences: int, seed: int
+) -> bytes:
+    """Return the bytes of a model trained on ``sentences``; equal input gives equal bytes.
+
+    Raises UserError if SentencePiece cannot train on this text with this recipe.
+    """
+    reader, model = _TrainingText(sentences), io.BytesIO()
+    sentencepiece.set_random_generator_seed(seed % 2**32)
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter(reader),
+            model_writer=model,
+            model_type=config.algorithm,
+            vocab_size=config.vocabulary_size,
+            character_coverage=config.character_coverage,
+            user_defined_symbols=list(config.user_defined_symbols),
+            byte_fallback=True,
+            # Normalizer ran before; SentencePiece's default, NFKC, would change the target text.
+            normalization_rule_name="identity",
+            unk_id=0,
+            bos_id=1,
+            eos_id=2,
+            pad_id=-1,
+            num_threads=NUM_THREADS,
+            train_extremely_large_corpus=(
+                config.algorithm == "unigram" and num_sentences > MANY_SENTENCES
+            ),
+            minloglevel=2,
+        )
+    except RuntimeError as error:
+        if reader.error is not None:
+            raise reader.error from None
+        raise _in_human_words(error, config) from None
+    return model.getvalue()
+
+
+class _TrainingText:
+    """Yields text to the C++ trainer and keeps the error that stopped it; the trainer loses it."""
+
+    def __init__(self, sentences: Iterable[str]) -> None:
+        self._sentences = sentences
+        self.error: BaseException | None = None
+
+    def __iter__(self) -> Iterator[str]:
+        try:
+            for sentence in self._sentences:
+                text = spaced(sentence.replace(SKIPPED_BY_TRAINER, " "))
+                for start in range(0, len(text), LONGEST_TRAINING_TEXT):
+                    yield text[start : start + LONGEST_TRAINING_TEXT]
+        except BaseException as error:  # also a signal's, which C++ would turn into a message
+            self.error = error
+            raise
+
+
+def spaced(text: str) -> str:
+    """Return ``text`` with each run of white space as one space: pieces have no other kind."""
+    if text.isprintable() and SPACE_IN_PIECES not in text and "  " not in text:
+        return text.strip(" ")  # twice as fast; the space is the only printable white space
+    return " ".join(text.replace(SPACE_IN_PIECES, " ").split())
+
+
+def encoded_texts(
+    processor: sentencepiece.SentencePieceProcessor,
+    texts: Sequence[str],
+    out_type: type[PieceType],
+) -> list[list[PieceType]]:
+    """Return the pieces of each text: their ids (int), or the pieces themselves (str)."""
+    if len(texts) == 1:  # for a list it starts a thread, which takes ten times as long
+        return [processor.encode(spaced(texts[0]), out_type=out_type)]
+    return processor.encode(list(map(spaced, texts)), out_type=out_type, num_threads=1)
+
+
+def load_processor(model: bytes, name: str) -> sentencepiece.SentencePieceProcessor:
+    """Return SentencePiece with ``model``. Raises DamagedError, which calls the model ``name``."""
+    try:
+        processor = sentencepiece.SentencePieceProcessor()
+        if not model or not processor.load_from_serialized_proto(model):
+            raise _damaged(name)
+    except (RuntimeError, UnicodeDecodeError):  # the latter if the message quotes damaged bytes
+        raise _damaged(name) from None
+    return processor
+
+
+def _damaged(name: str) -> DamagedError:
+    return DamagedError(f"{name} is not a SentencePiece model, or is damaged; get the file again.")
+
+
+def _in_human_words(error: RuntimeError, config: TokenizerConfig) -> UserError:
+    """Return the trainer's error in terms of the recipe."""
+    text, size = str(error), config.vocabulary_size or 0
+    if found := TOO_LARGE.search(text):
+        return UserError(
+            f"tokenizer.vocabulary_size {size:,} is more than this text allows; "
+            f"the largest that works is {int(found[1]):,}."
+        )
+    if found := TOO_SMALL.search(text):
+        return UserError(
+            f"tokenizer.vocabulary_size {size:,} is too small for the characters of this text; "
+            f"it must be at least {int(found[1]):,}, or lower tokenizer.character_coverage."
+        )
+    if found := REPEATED.search(text):
+        return UserError(
+            f"tokenizer.user_defined_symbols: {found[1]} is a piece of every model already; "
+            "remove it."
+        )
+    if "sentences_.empty()" in text or "all_chars_count" in text:
+        return UserError("there is no text to train the tokenizer on; every line is blank.")
+    reason = text.rpartition("] ")[2] or text
+    return UserError(
+        f"the tokenizer could not be trained: {reason.strip()} "
+        "Check the tokenizer section of the recipe and the training text."
+    )

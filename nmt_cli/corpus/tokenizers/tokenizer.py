@@ -1,0 +1,122 @@
+"""Text to token ids and back: the interface of all tokenizers, and how one is loaded or trained."""
+
+import random
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from nmt_cli.corpus.tokenizers import sentencepiece_tokenizer, whitespace_tokenizer
+from nmt_cli.corpus.tokenizers.mapped_sentencepiece import load_mapped
+from nmt_cli.corpus.tokenizers.normalization import Normalizer, Side
+from nmt_cli.files.file_names import (
+    SENTENCEPIECE_MODEL,
+    SOURCE_VOCABULARY,
+    TARGET_PIECES,
+    VOCABULARY,
+)
+from nmt_cli.model_settings import TextSettings
+from nmt_cli.recipe.schema import DataConfig, TokenizerConfig
+
+
+class Tokenizer(Protocol):
+    """Cuts normalized text into pieces of one vocabulary, or of one for each language.
+
+    Both vocabularies have ``<unk>`` and ``</s>`` at the same places.
+    """
+
+    size: int  # of the target's vocabulary
+    source_size: int | None  # of the source's own; None if both languages share one
+    bos_id: int  # the decoder's first input; equals eos_id if the model has no <s>
+    eos_id: int
+    unk_id: int
+
+    def encode(self, text: str, side: Side = "source") -> list[int]:
+        """Return the ids of the pieces of ``text``, without marks of start and end."""
+        ...
+
+    def encode_batch(self, texts: Sequence[str], side: Side = "source") -> list[list[int]]:
+        """Return what ``encode`` returns for each text, in less time."""
+        ...
+
+    def decode(self, ids: Sequence[int], *, keep_pieces: bool = False) -> str:
+        """Return the text of ``ids``; it may contain any character, even a line feed.
+
+        Raises NoTextError if an id has no text.
+        """
+        ...
+
+    def joined(self, text: str) -> str:
+        """Return corpus text in the form that ``decode`` returns, with its pieces joined."""
+        ...
+
+    def pieces(self, ids: Sequence[int], side: Side = "target") -> list[str]:
+        """Return the pieces that ``ids`` stand for. Raises NoTextError if an id has none."""
+        ...
+
+    def save(self, directory: Path) -> None:
+        """Write ``tokenizer.model`` or ``vocabulary.txt``, or the files of two models."""
+        ...
+
+
+def load_tokenizer(directory: Path, text: TextSettings) -> Tokenizer:
+    """Return the tokenizer that was saved in ``directory``, with its normalization.
+
+    Raises UserError if its file cannot be read, DamagedError if it is damaged.
+    """
+    normalizer = Normalizer(text)
+    if text.type == "whitespace":
+        path = directory / VOCABULARY
+        vocabulary = whitespace_tokenizer.read_vocabulary(path)
+        of_source = directory / SOURCE_VOCABULARY
+        own = whitespace_tokenizer.read_vocabulary(of_source) if of_source.exists() else None
+        return whitespace_tokenizer.WhitespaceTokenizer(vocabulary, normalizer, text.joiner, own)
+    if (directory / TARGET_PIECES).exists():
+        return load_mapped(directory, normalizer)
+    path = directory / SENTENCEPIECE_MODEL
+    model = sentencepiece_tokenizer.read_model(path)
+    return sentencepiece_tokenizer.SentencePieceTokenizer(model, normalizer, str(path))
+
+
+def train_tokenizer(
+    config: TokenizerConfig,
+    data: DataConfig,
+    pairs: Iterable[tuple[str, str]],
+    num_pairs: int,
+    seed: int,
+) -> Tokenizer:
+    """Return a tokenizer made from ``pairs`` of text, or from the model file the recipe names.
+
+    Raises UserError if the recipe asks for what this text or model file does not allow, and
+    DamagedError if the model file is damaged.
+    """
+    normalizer = Normalizer(data)
+    if config.model is not None:
+        return sentencepiece_tokenizer.existing_tokenizer(config, normalizer, config.model)
+    if config.type == "whitespace":
+        sentences = _normalized(pairs, normalizer)
+        vocabulary = whitespace_tokenizer.count_vocabulary(sentences, config)
+        return whitespace_tokenizer.WhitespaceTokenizer(vocabulary, normalizer, config.joiner)
+    num_sampled = min(num_pairs, max(1, config.training_sentences // 2))
+    sampled = _sample(pairs, num_pairs, num_sampled, seed)
+    model = sentencepiece_tokenizer.train_model(
+        _normalized(sampled, normalizer), config, 2 * num_sampled, seed
+    )
+    return sentencepiece_tokenizer.SentencePieceTokenizer(model, normalizer, "the new tokenizer")
+
+
+def _normalized(pairs: Iterable[tuple[str, str]], normalizer: Normalizer) -> Iterator[str]:
+    for source, target in pairs:
+        yield normalizer(source, "source")
+        yield normalizer(target, "target")
+
+
+def _sample(
+    pairs: Iterable[tuple[str, str]], num_pairs: int, num_sampled: int, seed: int
+) -> Iterator[tuple[str, str]]:
+    """Yield exactly ``num_sampled`` of the pairs in order; all subsets are equally likely."""
+    generator = random.Random(seed)
+    needed = num_sampled
+    for remaining, pair in zip(range(num_pairs, 0, -1), pairs, strict=False):
+        if generator.random() * remaining < needed:
+            needed -= 1
+            yield pair

@@ -1,0 +1,349 @@
+"""Writes files and directories so that they appear whole or not at all; verifies directories."""
+
+import errno
+import hashlib
+import json
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+from nmt_cli.files.file_names import MANIFEST
+from nmt_cli.files.formats import check_version, written_version
+from nmt_cli.files.output_streams import is_stream, open_stream
+from nmt_cli.files.temporary_names import remove, temporary_path
+from nmt_cli.messages import logs
+from nmt_cli.messages.errors import DamagedError, OutputError, UserError
+
+HASHED_AT_ONCE = 1 << 20  # bytes
+LEAST_MIB_SHOWN = 1 << 10  # less takes about a second
+SEAL = "manifest_sha256"
+SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+# Errors of writes that are not the program's fault, and what the user can do about each.
+REMEDIES = {
+    errno.ENOSPC: "free some space",
+    errno.EDQUOT: "free some of your quota",
+    errno.EFBIG: "raise the limit of file sizes (ulimit -f)",
+    errno.EIO: "look for failures of the disk in the system's log (dmesg), or choose another disk",
+}
+
+
+class Partial(NamedTuple):
+    """A directory that is being written: its temporary path and the facts for its manifest."""
+
+    path: Path
+    facts: dict[str, Any]
+
+
+@contextmanager
+def directory_appearing_whole(directory: Path, *, replace: bool = False) -> Iterator[Partial]:
+    """Yield a partial directory that becomes ``directory`` if the block ends without an error.
+
+    Every file is hashed into ``manifest.json`` and fsynced before the rename. With ``replace``, an
+    existing ``directory`` is removed after the new one is complete. Raises UserError if
+    ``directory`` cannot be written, or exists and ``replace`` is false; OutputError if the disk is
+    full.
+    """
+    refuse_directory(directory, replace=replace)
+    partial = Partial(temporary_path(directory, "partial"), {})
+    with naming_failed_writes(directory):
+        make_folders(directory.parent)
+        partial.path.mkdir()
+        try:
+            yield partial
+            write_manifest(partial.path, partial.facts)
+            _sync_tree(partial.path)
+            replaced = _set_aside(directory) if replace else None
+            try:
+                _give_name(partial.path, directory)
+            except BaseException:
+                if replaced is not None:
+                    replaced.rename(directory)
+                raise
+            _sync(directory.parent)
+        except BaseException:
+            shutil.rmtree(partial.path, ignore_errors=True)
+            raise
+    if replaced is not None:
+        with suppress(OSError):  # the next command that writes ``directory`` removes it
+            _remove_for_good(replaced, directory)
+
+
+@contextmanager
+def file_appearing_whole(path: Path, *, replace: bool = False) -> Iterator[BinaryIO]:
+    """Yield a binary file that becomes ``path`` if the block ends without an error.
+
+    If ``path`` is a device or a pipe, such as /dev/null, the block writes to it directly. Raises
+    UserError if ``path`` cannot be written, or exists and ``replace`` is false; OutputError if the
+    disk is full.
+    """
+    refuse_file(path, replace=replace)
+    if is_stream(path):
+        with _naming_failed_streams(path), open_stream(path) as stream:
+            yield stream
+        return
+    partial = temporary_path(path, "partial")
+    with naming_failed_writes(path):
+        try:
+            with partial.open("wb") as stream:
+                yield stream
+                publish_file(stream, path, replace=replace)
+        except BaseException:
+            partial.unlink(missing_ok=True)
+            raise
+
+
+def publish_file(stream: BinaryIO, path: Path, *, replace: bool) -> None:
+    """Give the file that ``stream`` has written the name ``path``, after its bytes are on the disk.
+
+    Raises UserError if ``path`` exists and ``replace`` is false.
+    """
+    stream.flush()
+    os.fsync(stream.fileno())
+    if not replace:
+        refuse_file(path, replace=False)  # another process may have made it meanwhile
+    Path(stream.name).rename(path)
+    _sync(path.parent)
+
+
+def refuse_directory(directory: Path, *, replace: bool) -> None:
+    """Raise UserError if ``directory`` cannot be written, or exists and ``replace`` is false."""
+    refuse_nameless(directory)
+    refuse_broken_link(directory)
+    if directory.exists() and not directory.is_dir():
+        raise UserError(f"{directory} is a file, not a directory; choose another name.")
+    if directory.exists() and not replace:
+        raise UserError(f"{directory} already exists; add --force to replace it.")
+
+
+def refuse_file(path: Path, *, replace: bool) -> None:
+    """Raise UserError if ``path`` cannot be written, or exists and ``replace`` is false."""
+    refuse_nameless(path)
+    if is_stream(path):
+        return
+    if path.is_dir():
+        raise UserError(f"{path} is a directory; give the name of a file.")
+    refuse_broken_link(path)
+    if path.is_symlink() or (path.exists() and not path.is_file()):
+        raise UserError(f"{path} is not a plain file; choose another name.")
+    if path.exists() and not replace:
+        raise UserError(f"{path} already exists; add --force to replace it.")
+    if not path.parent.is_dir():
+        raise UserError(f"{path.parent} is not a directory; make it first, or choose another.")
+
+
+def rewrite_manifest_without(directory: Path, name: str) -> None:
+    """Remove the file ``name``, first from the manifest, which therefore is always right.
+
+    Raises DamagedError if the manifest is missing or damaged, OutputError if the disk is full.
+    """
+    manifest = read_manifest(directory)
+    del manifest["files"][name]
+    with file_appearing_whole(directory / MANIFEST, replace=True) as stream:
+        stream.write(_as_json(manifest))
+    (directory / name).unlink(missing_ok=True)
+
+
+def write_manifest(directory: Path, facts: Mapping[str, Any]) -> None:
+    """Write ``manifest.json``: the facts, and size and sha256 of every file beside it."""
+    files = {
+        path.name: {"bytes": path.stat().st_size, "sha256": sha256(path)}
+        for path in sorted(directory.iterdir())
+        if path.name != MANIFEST
+    }
+    version = written_version(facts.get("kind"))
+    manifest = {"format_version": version, **facts, "files": files}
+    (directory / MANIFEST).write_bytes(_as_json(manifest))
+
+
+def read_manifest(directory: Path) -> dict[str, Any]:
+    """Return the manifest of ``directory`` after checking it, but not the files it names.
+
+    Raises DamagedError if the manifest is missing or damaged, NewerFormatError if a newer version
+    wrote it.
+    """
+    path = directory / MANIFEST
+    try:
+        manifest = json.loads(path.read_bytes())
+        named = manifest["files"]
+        well_formed = all(
+            SAFE_NAME.fullmatch(name) and isinstance(entry["bytes"], int) and entry["sha256"]
+            for name, entry in named.items()
+        )
+    except FileNotFoundError:
+        raise DamagedError(f"{directory} has no {MANIFEST} to check its files with.") from None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise DamagedError(f"{path} is damaged: {error}.") from None
+    if not well_formed:
+        raise DamagedError(f"{path} is damaged: it names files outside its directory.")
+    check_version(manifest, path)
+    if manifest.pop(SEAL, None) != seal_of(manifest):
+        raise DamagedError(f"{path} has changed since it was written; it is damaged.")
+    return manifest
+
+
+def verify(directory: Path, unneeded: str | None = None) -> dict[str, Any]:
+    """Return the manifest of ``directory`` after checking every file it names against it.
+
+    A file that is ``unneeded`` is not read, and may be missing. Raises DamagedError if the manifest
+    or a file is missing or damaged, NewerFormatError if a newer version wrote it.
+    """
+    manifest = read_manifest(directory)
+    files = {name: facts for name, facts in manifest["files"].items() if name != unneeded}
+    total = sum(facts["bytes"] for facts in files.values()) // HASHED_AT_ONCE
+    with logs.progress(
+        f"Checking {directory}", "MiB", total, hidden=total < LEAST_MIB_SHOWN
+    ) as counter:
+        for name, expected in files.items():
+            _verify_file(directory / name, expected, counter)
+    return manifest
+
+
+def _verify_file(path: Path, expected: Mapping[str, Any], counter: logs.ProgressBar) -> None:
+    """Compare a file with what the manifest has of it; raise DamagedError if it differs."""
+    if path.is_symlink() or not path.is_file():
+        raise DamagedError(f"{path} is missing or not a plain file.")
+    if path.stat().st_size != expected["bytes"]:
+        raise DamagedError(
+            f"{path} has {path.stat().st_size:,} bytes, "
+            f"{MANIFEST} says {expected['bytes']:,}; it is damaged."
+        )
+    if sha256(path, counter.advance) != expected["sha256"]:
+        raise DamagedError(f"{path} has changed since it was written; it is damaged.")
+
+
+def remove_directory(directory: Path) -> None:
+    """Remove ``directory``; it is renamed first, so that no part of it is left under its name."""
+    if directory.exists():
+        _remove_for_good(directory, directory)
+
+
+def sha256(path: Path, advance: Callable[[], None] = lambda: None) -> str:
+    """Return the hexadecimal sha256 of the file's bytes; ``advance`` is called for each MiB."""
+    digest = hashlib.sha256()
+    with path.open("rb") as stream:
+        while chunk := stream.read(HASHED_AT_ONCE):
+            digest.update(chunk)
+            advance()
+    return digest.hexdigest()
+
+
+def is_failed_write(error: OSError) -> bool:
+    """Return whether a write failed because the disk is full, over a limit, or broken."""
+    return error.errno in REMEDIES
+
+
+def _as_json(manifest: Mapping[str, Any]) -> bytes:
+    sealed = {**manifest, SEAL: seal_of(manifest)}
+    return (json.dumps(sealed, indent=2, ensure_ascii=False) + "\n").encode()
+
+
+def seal_of(facts: Mapping[str, Any]) -> str:
+    """Return a checksum of ``facts`` that are stored as JSON, such as a manifest itself."""
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+
+
+def refuse_nameless(path: Path) -> None:
+    """Raise UserError if ``path`` is ``.``, ``..`` or ``/``, which a rename cannot replace."""
+    if path.name in {"", ".."}:
+        raise UserError(f"{path} cannot be an output; give a path that ends in a name.")
+
+
+def refuse_broken_link(path: Path) -> None:
+    """Raise UserError if ``path`` is a link to a path that does not exist."""
+    if path.is_symlink() and not path.exists():
+        raise UserError(
+            f"{path} is a link to {path.readlink()}, which does not exist; remove the link, or "
+            "choose another name."
+        )
+
+
+@contextmanager
+def naming_failed_writes(path: Path, *, leaves_nothing: bool = True) -> Iterator[None]:
+    """Turn the error of a failed write to ``path`` into an OutputError with a remedy.
+
+    ``leaves_nothing`` is whether what was written so far is removed.
+    """
+    try:
+        yield
+    except OSError as error:
+        if not is_failed_write(error):
+            raise
+        advice = f"; {REMEDIES[error.errno or 0]}"
+        if leaves_nothing:
+            advice = f". Nothing half-written was left{advice} and run again"
+        raise OutputError(f"{path} could not be written: {error.strerror}{advice}.") from error
+
+
+@contextmanager
+def _naming_failed_streams(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno == errno.EPIPE or not is_failed_write(error):
+            raise
+        raise OutputError(f"{path} could not be written: {error.strerror}.") from error
+
+
+def _give_name(partial: Path, directory: Path) -> None:
+    """Rename ``partial``. Raises UserError if another process has created ``directory``."""
+    try:
+        partial.rename(directory)
+    except OSError as error:
+        if error.errno not in {errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR}:
+            raise
+        raise UserError(
+            f"{directory} was made by another process meanwhile; it was left as it is. "
+            "Choose another name, or run again with --force to replace it."
+        ) from None
+
+
+def _set_aside(directory: Path) -> Path | None:
+    if not directory.exists():
+        return None
+    aside = temporary_path(directory, "replaced")
+    directory.rename(aside)
+    return aside
+
+
+def _remove_for_good(path: Path, directory: Path) -> None:
+    """Remove ``path``, which is or was ``directory``, under a name that is never restored."""
+    doomed = temporary_path(directory, "delete")
+    path.rename(doomed)
+    remove(doomed)
+
+
+def make_folders(folder: Path) -> list[Path]:
+    """Make ``folder`` and its parents; return those that were missing, the uppermost first.
+
+    The parent of each new folder is synced; otherwise a power loss could remove the new one.
+    """
+    if folder.is_dir():
+        return []
+    made = make_folders(folder.parent)
+    try:
+        folder.mkdir(exist_ok=True)
+    except FileExistsError:
+        if not folder.exists():  # a link to nothing
+            raise
+        error = errno.ENOTDIR  # its message states that a folder is needed; EEXIST's does not
+        raise NotADirectoryError(error, os.strerror(error), str(folder)) from None
+    _sync(folder.parent)
+    return [*made, folder]
+
+
+def _sync_tree(directory: Path) -> None:
+    for path in directory.iterdir():
+        _sync(path)
+    _sync(directory)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

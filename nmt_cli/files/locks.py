@@ -1,0 +1,158 @@
+"""Locks: one process at a time trains in a run directory, or writes an output.
+
+The kernel drops a lock when the process that holds it ends, however it ends.
+"""
+
+import errno
+import fcntl
+import json
+import os
+import platform
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import BinaryIO
+
+from nmt_cli.files.atomic_files import make_folders, refuse_nameless
+from nmt_cli.files.output_streams import is_stream
+from nmt_cli.files.temporary_names import is_set_aside, remove_leftovers, restore_names, shortened
+from nmt_cli.messages.errors import UserError
+
+NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL})
+ATTEMPTS = 10  # to open a lock file that others remove at the same time
+
+
+class LockHeldError(Exception):
+    """Another process holds the lock; the message names it, its work and its start."""
+
+
+class NoLocksError(Exception):
+    """The file system does not support locks; the message is the kernel's reason."""
+
+
+class OutputInUseError(UserError):
+    """Another process is writing the output."""
+
+
+@contextmanager
+def locked(lock: Path, does: str, is_kept: Callable[[], bool] = lambda: False) -> Iterator[None]:
+    """Hold the lock file ``lock`` for this process alone; ``does`` describes its work.
+
+    Unless ``is_kept()``, the file is removed at the end, and so are the empty folders that were
+    made for it. Raises LockHeldError or NoLocksError.
+    """
+    made: list[Path] = []
+    try:
+        with _acquired(lock, made) as stream:
+            _write_holder(stream, does)
+            try:
+                yield
+            finally:
+                stream.truncate(0)
+                if is_kept():
+                    made.clear()
+                else:
+                    lock.unlink(missing_ok=True)
+    except NoLocksError:
+        if not is_kept():
+            lock.unlink(missing_ok=True)
+        raise
+    finally:
+        for folder in reversed(made):
+            with suppress(OSError):  # not empty
+                folder.rmdir()
+
+
+@contextmanager
+def claimed(output: Path, option: str) -> Iterator[None]:
+    """Hold the lock of the file or directory ``output``, so that no other process writes it.
+
+    ``option`` is the command's option for the output, for messages. If a process was killed while
+    it replaced ``output``, the replaced one gets its name back; other leftovers of killed processes
+    are removed. On a file system without locks no leftovers are removed, and the second of two
+    processes gets its error only when it renames its result. Raises OutputInUseError if another
+    process holds the lock, UserError if ``output`` has no name (such as ``.``).
+    """
+    refuse_nameless(output)
+    if is_stream(output):
+        yield
+        return
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(locked(_lock_of(output), "writes it"))
+        except LockHeldError as error:
+            raise OutputInUseError(
+                f"{output} is in use: {error}; wait for it, or choose another {option}."
+            ) from None
+        except NoLocksError:
+            restore_names(output.parent, output.name)
+        else:
+            remove_leftovers(output.parent, output.name)
+        yield
+
+
+def restore_replaced(output: Path) -> None:
+    """Give ``output`` its name back if a process was killed while it replaced it.
+
+    Does nothing while another process writes ``output``, or if the folder cannot be written.
+    """
+    if is_set_aside(output):
+        with suppress(OutputInUseError, OSError), claimed(output, ""):
+            pass
+
+
+@contextmanager
+def _acquired(lock: Path, made: list[Path]) -> Iterator[BinaryIO]:
+    """Yield the locked file; add the folders that are made for it to ``made``."""
+    for _ in range(ATTEMPTS):
+        with _opened(lock, made) as stream:
+            try:
+                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise LockHeldError(_holder(stream)) from None
+            except OSError as error:
+                if error.errno not in NO_LOCKS:
+                    raise
+                raise NoLocksError(error.strerror) from None
+            if os.fstat(stream.fileno()).st_nlink:
+                yield stream
+                return
+        # The previous holder removed this file; another process may have locked a new one.
+    raise LockHeldError("several processes start there at the same time")
+
+
+def _opened(lock: Path, made: list[Path]) -> BinaryIO:
+    for _ in range(ATTEMPTS):
+        made += make_folders(lock.parent)
+        try:
+            return lock.open("a+b", buffering=0)
+        except FileNotFoundError:
+            continue  # another process, which did not get the lock, removed the folder it had made
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(lock.parent)) from None
+    if lock.parent.exists():  # and yet nothing can be made in it, as in /proc
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(lock.parent))
+    raise LockHeldError("several processes start there at the same time")
+
+
+def _write_holder(stream: BinaryIO, does: str) -> None:
+    now = datetime.now(timezone.utc).isoformat(timespec="seconds")
+    holder = {"process": os.getpid(), "host": platform.node(), "does": does, "since": now}
+    stream.truncate(0)
+    with suppress(OSError):  # disk full: the lock is held, but messages cannot name its holder
+        stream.write(json.dumps(holder).encode())
+
+
+def _holder(stream: BinaryIO) -> str:
+    stream.seek(0)
+    try:
+        holder = json.loads(stream.read())
+        does = holder.get("does", "trains in it")  # earlier versions locked only runs
+        return f"process {holder['process']} on {holder['host']} {does} since {holder['since']}"
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return "another process has just started there"
+
+
+def _lock_of(output: Path) -> Path:
+    return output.with_name(f".lock-{shortened(output.name)}")

@@ -1,0 +1,252 @@
+"""Files of text, plain or compressed: open them, measure them, and write compressed ones."""
+
+import gzip
+import io
+import lzma
+import os
+import re
+import stat
+import sys
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+from nmt_cli.messages.errors import UserError
+from nmt_cli.messages.proposals import command, missing_hint, unused_name
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
+READ_AT_ONCE = 1 << 18  # bytes
+COMPRESSED_AT_ONCE = 1 << 14  # bytes; smaller reads make the estimate of TextSize more precise
+XZ_END = b"YZ"
+
+# Compressed text under another name would be read as one or two very odd lines.
+COMPRESSED = {b"\x1f\x8b\x08": ".gz", b"\xfd7zXZ\x00": ".xz", b"\x28\xb5\x2f\xfd": ".zst"}
+SUFFIXES = frozenset(COMPRESSED.values())
+ZIP, BZIP2 = b"PK\x03\x04", re.compile(rb"BZh[1-9]\x31\x41\x59\x26\x53\x59")
+DECOMPRESSION_ERRORS = (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError, zstd.ZstdError)
+
+
+@contextmanager
+def open_text(path: Path) -> Iterator[BinaryIO]:
+    """Yield the decompressed bytes of a plain, .gz, .xz or .zst file.
+
+    Raises UserError if the file cannot be opened, is compressed in another way or has the wrong
+    suffix. Reading the stream raises UserError if the file is damaged or cannot be read.
+    """
+    with _open(path) as file:
+        _refuse_other_compression(file, path)
+        counted = _Counted(file, COMPRESSED_AT_ONCE if path.suffix in SUFFIXES else READ_AT_ONCE)
+        stream = _decompressed(file, counted, path)
+        yield cast(BinaryIO, io.BufferedReader(_Named(stream, path, counted), READ_AT_ONCE))
+
+
+def bytes_read(stream: BinaryIO) -> int:
+    """Return how many bytes a stream of ``open_text`` has read from its file, still compressed."""
+    named = cast(io.BufferedReader, stream).raw
+    return named.bytes_read[1] if isinstance(named, _Named) else 0
+
+
+class TextSize:
+    """The number of bytes of text in a stream; create it before the first read.
+
+    The number is exact for a plain file, also as stdin. For a compressed file it is an estimate
+    that improves as more is read. For a pipe or a terminal it is unknown.
+    """
+
+    def __init__(self, stream: BinaryIO) -> None:
+        named = getattr(stream, "raw", None)
+        self._named = named if isinstance(named, _Named) else None
+        self._file_bytes: int | None = None  # None for a pipe or terminal
+        with suppress(OSError):  # a stream without a file descriptor
+            descriptor = (self._named.file if self._named else stream).fileno()
+            status = os.fstat(descriptor)
+            if stat.S_ISREG(status.st_mode):
+                start = 0 if self._named else os.lseek(descriptor, 0, os.SEEK_CUR)
+                self._file_bytes = status.st_size - start
+
+    def expected(self) -> int | None:
+        """Return the number of bytes of the whole text, exact or estimated; None if unknown."""
+        if self._file_bytes is None or self._named is None:
+            return self._file_bytes
+        text_bytes, compressed_bytes = self._named.bytes_read
+        return round(self._file_bytes * text_bytes / max(1, compressed_bytes))
+
+
+@contextmanager
+def compressed(stream: BinaryIO, path: Path) -> Iterator[BinaryIO]:
+    """Yield a file that compresses into ``stream`` if the suffix of ``path`` asks for it.
+
+    Otherwise yield ``stream`` itself. Equal text gives equal bytes: the header that gzip writes
+    holds neither time nor name. Raises UserError for .bz2 and .zip.
+    """
+    packed: Any
+    if path.suffix == ".gz":
+        packed = gzip.GzipFile(filename="", mode="wb", fileobj=stream, mtime=0)
+    elif path.suffix == ".xz":
+        packed = lzma.LZMAFile(stream, "w")  # noqa: SIM115 - closed below
+    elif path.suffix == ".zst":
+        packed = zstd.ZstdFile(stream, "w")
+    elif path.suffix in {".bz2", ".zip"}:
+        raise UserError(f"{path} cannot be written: compressed output ends in .gz, .xz or .zst.")
+    else:
+        yield stream
+        return
+    with packed:
+        packed.write(b"")  # without it zstd writes no frame for an empty text
+        yield packed
+
+
+def _open(path: Path) -> io.BufferedReader:
+    try:
+        return path.open("rb")
+    except FileNotFoundError:
+        raise UserError(f"{path} not found{missing_hint(path)}.") from None
+    except IsADirectoryError:
+        raise UserError(f"{path} is a directory, not a text file.") from None
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+        raise UserError(f"{path} cannot be read: {_reason(error)}.") from None
+
+
+def _refuse_other_compression(file: io.BufferedReader, path: Path) -> None:
+    """Raise UserError if the name of a compressed file is wrong, or we cannot decompress it."""
+    if not path.is_file():  # peeking into a pipe would wait for its writer
+        return
+    try:
+        start = file.peek(16)
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {_reason(error)}.") from None
+    if start.startswith(ZIP):
+        raise UserError(_how_to_unzip(path))
+    if BZIP2.match(start):
+        unpack = f"{command('bzip2', '-dc', path)} > {command(_unpacked(path))}"
+        raise UserError(f"{path} is compressed by bzip2; unpack it: {unpack}")
+    for magic, suffix in COMPRESSED.items():
+        if start.startswith(magic) and path.suffix not in SUFFIXES:
+            raise UserError(f"{path} is compressed; its name must end in {suffix}.")
+
+
+def _how_to_unzip(path: Path) -> str:
+    num_files = 1
+    with suppress(zipfile.BadZipFile, OSError), zipfile.ZipFile(path) as archive:
+        num_files = sum(not member.is_dir() for member in archive.infolist())
+    if num_files > 1:
+        unpack = command("unzip", "-d", _unpacked(path), path)
+        return f"{path} is a zip archive of {num_files:,} files; unpack it: {unpack}"
+    unpack = f"{command('unzip', '-p', path)} > {command(_unpacked(path))}"
+    return f"{path} is a zip archive; unpack it: {unpack}"
+
+
+def _unpacked(path: Path) -> Path:
+    name = path.stem if path.suffix in {".zip", ".bz2"} else f"unpacked-{path.name}"
+    return unused_name(path.with_name(name))
+
+
+class _Counted:
+    """Passes the bytes of a file to a decompressor and counts them."""
+
+    def __init__(self, file: BinaryIO, at_once: int) -> None:
+        self._file, self._at_once = file, at_once
+        self.fileno, self.num_bytes = file.fileno, 0
+
+    def read(self, size: int) -> bytes:
+        chunk = self._file.read(min(size, self._at_once))
+        self.num_bytes += len(chunk)
+        return chunk
+
+
+def _decompressed(file: BinaryIO, counted: _Counted, path: Path) -> BinaryIO:
+    stream = cast(BinaryIO, counted)
+    if path.suffix == ".gz":
+        return cast(BinaryIO, gzip.GzipFile(fileobj=stream))
+    if path.suffix == ".xz":
+        _refuse_cut_xz(file, path)
+        return cast(BinaryIO, lzma.LZMAFile(stream, format=lzma.FORMAT_XZ))
+    if path.suffix == ".zst":
+        return cast(BinaryIO, zstd.ZstdFile(stream))
+    return stream
+
+
+def _refuse_cut_xz(file: BinaryIO, path: Path) -> None:
+    """Raise UserError if the file does not end as .xz must; lzma ignores garbage at the end."""
+    if not file.seekable():
+        return
+    file.seek(0, os.SEEK_END)
+    file.seek(max(0, file.tell() - 4096))
+    if not file.read().rstrip(b"\0").endswith(XZ_END):
+        raise _damaged(path, "it does not end as an .xz file must")
+    file.seek(0)
+
+
+class _Named(io.RawIOBase):
+    """Reads a stream; its errors name the file."""
+
+    def __init__(self, stream: BinaryIO, path: Path, file: _Counted) -> None:
+        self._stream, self.name, self.file = stream, str(path), file
+        # Text bytes and the file bytes they came from: one tuple, as another thread may read it.
+        self.bytes_read = (0, 0)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        view = memoryview(buffer)
+        try:
+            chunk = self._stream.read(len(view))
+        except DECOMPRESSION_ERRORS as error:
+            raise _damaged(Path(self.name), _reason(error)) from None
+        except OSError as error:
+            raise UserError(f"{self.name} cannot be read: {_reason(error)}.") from None
+        view[: len(chunk)] = chunk
+        self.bytes_read = (self.bytes_read[0] + len(chunk), self.file.num_bytes)
+        return len(chunk)
+
+
+def _damaged(path: Path, reason: str) -> UserError:
+    return UserError(
+        f"{path} is damaged or not a {path.suffix} file: {reason}. "
+        "Get the file again, or correct its name."
+    )
+
+
+def _reason(error: Exception) -> str:
+    text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return text.rstrip(".")
+
+
+SAMPLE = 4096  # bytes
+# A byte order mark is conclusive: no UTF-8 text begins with these bytes.
+MARKS = {
+    b"\xff\xfe\0\0": "UTF-32",
+    b"\0\0\xfe\xff": "UTF-32",
+    b"\xff\xfe": "UTF-16",
+    b"\xfe\xff": "UTF-16",
+}
+# Without a mark, UTF-16 is recognized by Latin letters, whose high bytes are NUL.
+LEAST_NULS = 0.3  # share of the high bytes
+
+
+def other_encoding(path: Path) -> str | None:
+    """Return iconv's name for the encoding of ``path``; None if it is UTF-8 or not recognized.
+
+    Returns None also if the file cannot be read: the function that reads it next raises that error.
+    """
+    try:
+        with open_text(path) as stream:
+            sample = stream.read(SAMPLE)
+    except UserError:
+        return None
+    for mark, name in MARKS.items():
+        if sample.startswith(mark):
+            return name
+    nuls = [sample[place::2].count(0) for place in (0, 1)]
+    for name, high, low in (("UTF-16LE", nuls[1], nuls[0]), ("UTF-16BE", nuls[0], nuls[1])):
+        if high > LEAST_NULS * len(sample) / 2 and low < high / 10:
+            return name
+    return None

@@ -1,0 +1,309 @@
+"""torchrun as a child process: one command starts and stops the workers of a node.
+
+A process that torchrun started is a worker, whether this module or the user ran torchrun. A worker
+is recognized by the environment variables that torchrun sets.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import FrameType
+from typing import NamedTuple
+
+from nmt_cli.files.file_names import CHECKPOINTS
+from nmt_cli.launch.run_status import RunStatus, State, read_status, write_status
+from nmt_cli.launch.signals import handled
+from nmt_cli.messages.errors import InterruptedTrainingError, OutputError, UserError
+
+AGENT = "nmt_cli.launch.torchrun_process"
+# Variables that our own launcher sets for its workers: the monotonic time at which it began, the
+# folder into which they write their outcome, and the process with which they must end.
+LAUNCHED, OUTCOME, PARENT = "NMT_CLI_LAUNCHED_AT", "NMT_CLI_OUTCOME", "NMT_CLI_PARENT"
+WORKER_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
+# Exit statuses of the agent, which is the process that runs torchrun.
+WORKERS_FAILED, NODES_APART = 10, 11
+MAX_RESTARTS = 3
+POLL_SECONDS = 0.1
+PATIENCE_SECONDS = 10.0  # until an agent that was asked to end is killed
+END_AGENT = signal.SIGUSR2  # ends the agent, and workers that have not set up their handlers yet
+PR_SET_PDEATHSIG = 1  # prctl.h
+
+
+class Worker(NamedTuple):
+    """The place of this process among the workers, from torchrun's variables."""
+
+    rank: int
+    size: int
+    local_rank: int
+    local_size: int
+    launch: str  # the same for all workers and restarts of a launch
+    restarts: int
+    outcome: Path | None  # folder in which our launcher expects the status; None without it
+
+
+class Rendezvous(NamedTuple):
+    """torchrun's options for how the nodes of a training find each other."""
+
+    num_nodes: int = 1
+    endpoint: str = "localhost:0"  # HOST:PORT of one of the nodes; 0 is any free port
+    job_id: str | None = None  # the same on all nodes
+
+
+def this_worker() -> Worker | None:
+    """Return this process as a worker; None if torchrun did not start it."""
+    env = os.environ
+    if any(name not in env for name in WORKER_VARIABLES):
+        return None
+    return Worker(
+        int(env["RANK"]),
+        int(env["WORLD_SIZE"]),
+        int(env["LOCAL_RANK"]),
+        int(env.get("LOCAL_WORLD_SIZE", "1")),
+        env.get("TORCHELASTIC_RUN_ID", "none"),
+        int(env.get("TORCHELASTIC_RESTART_COUNT", "0")),
+        Path(env[OUTCOME]) if OUTCOME in env else None,
+    )
+
+
+def status_of_this_launch(worker: Worker, run_dir: Path) -> RunStatus | None:
+    """Return the latest status that a worker of this launch wrote, also one before a restart."""
+    if worker.outcome is not None:
+        return read_status(worker.outcome)
+    status = read_status(run_dir)
+    began = time.time() - (time.monotonic() - started_at())
+    if status is None or status.launch != worker.launch or status.at < began:
+        return None
+    return status
+
+
+def started_at() -> float:
+    """Return the monotonic time at which the command that the user typed began."""
+    if LAUNCHED in os.environ:
+        return float(os.environ[LAUNCHED])
+    # The parent of a worker is the user's torchrun.
+    process = os.getpid() if this_worker() is None else os.getppid()
+    ticks = int(_stat_fields(process)[19])
+    age = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
+    return time.monotonic() - age
+
+
+def die_with_parent(number: signal.Signals = signal.SIGKILL) -> None:
+    """Let the kernel send this signal when the parent dies, so that no process is left over."""
+    parent = int(os.environ.get(PARENT, os.getppid()))
+    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, number)
+    if os.getppid() != parent:  # the parent died before the call
+        os.kill(os.getpid(), number)
+    os.environ[PARENT] = str(os.getpid())  # for the processes that this one starts
+
+
+def run_workers(
+    num_workers: int,
+    arguments: Sequence[str],
+    run_dir: Path,
+    rendezvous: Rendezvous,
+    ended_at_once: Callable[[Path], UserError],
+) -> None:
+    """Run ``nmt-cli`` with ``arguments`` in ``num_workers`` processes until all have ended.
+
+    Raises what training in one process would raise: InterruptedTrainingError after a signal,
+    UserError with the message of the rank that failed; after a second SIGINT, which kills the
+    workers, the error that ``ended_at_once(run_dir)`` returns.
+    """
+    job_id = rendezvous.job_id or str(uuid.uuid4())
+    command = [sys.executable, "-m", AGENT, *_torchrun_options(num_workers, rendezvous, job_id)]
+    received = _ReceivedSignal()
+    # Also for torchrun's logs: in a folder of its own choice it would leave them behind.
+    with TemporaryDirectory(prefix="nmt-cli-") as folder:
+        agent = subprocess.Popen(
+            [*command, f"--log-dir={folder}", "-m", "nmt_cli", *arguments],
+            env=_environment(folder),
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,  # so that Ctrl-C in a terminal reaches only this process
+        )
+        is_killed = not _ends_by_itself(agent, received, Path(folder))
+        outcome = read_status(Path(folder))
+    if is_killed and (outcome is None or outcome.state == "running"):
+        error: UserError | None = ended_at_once(run_dir)
+    else:
+        error = _error_of(outcome, received.number, agent.returncode, run_dir)
+    if error is not None:
+        _correct_status(run_dir, job_id, error)
+        raise error
+
+
+def _torchrun_options(num_workers: int, rendezvous: Rendezvous, job_id: str) -> list[str]:
+    options = {
+        "nnodes": rendezvous.num_nodes,
+        "nproc-per-node": num_workers,
+        "max-restarts": MAX_RESTARTS,
+        "monitor-interval": POLL_SECONDS,
+        "rdzv-backend": "c10d",
+        "rdzv-endpoint": rendezvous.endpoint,
+        "rdzv-id": job_id,
+        "signals-to-handle": END_AGENT.name,
+    }
+    return [f"--{name}={value}" for name, value in options.items()]
+
+
+def _environment(outcome: str) -> dict[str, str]:
+    """Return the variables of the agent, which its workers inherit."""
+    return {
+        **os.environ,
+        LAUNCHED: str(started_at()),
+        PARENT: str(os.getpid()),
+        OUTCOME: outcome,
+        # Set, or torchrun warns that it sets it; the workers choose their number of threads.
+        "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1"),
+        # Otherwise restarted workers read the addresses of the workers that died.
+        "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
+    }
+
+
+class _ReceivedSignal:
+    """The first signal that the launcher received, and the workers that it was passed on to."""
+
+    def __init__(self) -> None:
+        self.number: int | None = None
+        self.passed_to: set[int] = set()
+
+    def handle(self, number: int, _: FrameType | None) -> None:
+        if self.number is not None and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        self.number = self.number or number
+
+
+def _ends_by_itself(
+    agent: subprocess.Popen[bytes], received: _ReceivedSignal, outcome: Path
+) -> bool:
+    """Wait until the agent and its workers have ended; return False if a second SIGINT kills them.
+
+    In no case is the agent or a worker left running.
+    """
+    try:
+        with handled(received.handle):
+            _wait(agent, received, outcome)
+    except KeyboardInterrupt:
+        return False
+    finally:
+        agent.kill()  # the kernel then kills its workers
+        agent.wait()
+    return True
+
+
+def _wait(agent: subprocess.Popen[bytes], received: _ReceivedSignal, outcome: Path) -> None:
+    """Wait for the agent; pass a signal on, and prevent restarts after a failure."""
+    kill_at, failed_workers = math.inf, None
+    while agent.poll() is None:
+        time.sleep(POLL_SECONDS)
+        if received.number is not None and not _pass_on(received, agent.pid):
+            agent.send_signal(END_AGENT)  # no worker trains yet, so there is nothing to save
+            kill_at = min(kill_at, time.monotonic() + PATIENCE_SECONDS)
+        status = read_status(outcome)
+        if status is not None and status.state == "failed":
+            workers = set(_children(agent.pid))
+            failed_workers = workers if failed_workers is None else failed_workers & workers
+            if not failed_workers:  # all that might still save have ended; others are restarts
+                agent.kill()
+        if time.monotonic() > kill_at:
+            agent.kill()
+
+
+def _pass_on(received: _ReceivedSignal, agent: int) -> bool:
+    """Send the signal once to each worker that handles it; return whether any worker ever did.
+
+    The workers then all stop at the same step. A signal to the agent would kill those that need
+    more than 30 seconds to save.
+    """
+    assert received.number is not None
+    for worker in _children(agent):
+        if worker not in received.passed_to and _catches(worker, signal.SIGTERM):
+            with suppress(ProcessLookupError):
+                os.kill(worker, received.number)
+                received.passed_to.add(worker)
+    return bool(received.passed_to)
+
+
+def _children(parent: int) -> Iterator[int]:
+    """Yield the child processes of a process.
+
+    The kernel's own list, /proc/PID/task/*/children, may leave some out while others end.
+    """
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            fields = _stat_fields(int(path.name))
+        except OSError:
+            continue  # the process has ended meanwhile
+        if int(fields[1]) == parent:
+            yield int(path.name)
+
+
+def _stat_fields(process: int) -> list[str]:
+    """Return the fields of /proc/PID/stat from the third, the state, on (man 5 proc).
+
+    The second field is the name of the program; it may hold spaces and parentheses.
+    """
+    return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+
+
+def _catches(process: int, number: signal.Signals) -> bool:
+    """Return whether the process has a handler for the signal; False if it has ended."""
+    try:
+        lines = Path(f"/proc/{process}/status").read_text().splitlines()
+    except OSError:
+        return False
+    caught = next(line for line in lines if line.startswith("SigCgt:"))
+    return bool(int(caught.split()[1], 16) >> (number - 1) & 1)
+
+
+def _error_of(
+    outcome: RunStatus | None, signal_number: int | None, code: int, run_dir: Path
+) -> UserError | None:
+    """Return the error that one process would have raised; None if it would have raised none."""
+    if outcome is not None and outcome.state != "running":
+        kind = InterruptedTrainingError if outcome.state == "interrupted" else UserError
+        error = kind(outcome.message)
+        error.exit_status = outcome.exit_status or 0
+        return error if error.exit_status else None
+    if signal_number is not None:
+        name = signal.Signals(signal_number).name
+        if not (run_dir / CHECKPOINTS).is_dir():
+            return InterruptedTrainingError(
+                f"{name} stopped training before anything was saved; run the same command again."
+            )
+        return InterruptedTrainingError(
+            f"{name} stopped training before it could be saved; earlier checkpoints in {run_dir} "
+            "remain, and --resume continues from the latest."
+        )
+    if code == 0 and outcome is None:
+        return None  # the run was finished already
+    if code == NODES_APART:
+        return UserError(
+            "the nodes did not find each other; check that --nnodes, --rdzv-endpoint and --rdzv-id "
+            "are the same on all of them, and that they can reach the endpoint."
+        )
+    if code not in {0, WORKERS_FAILED}:
+        return UserError(f"torchrun failed with status {code}; its own messages are above.")
+    return UserError(
+        f"the workers ended {MAX_RESTARTS + 1} times without an error message, so something killed "
+        f"them (the system log may name it); continue {run_dir} with --resume."
+    )
+
+
+def _correct_status(run_dir: Path, launch: str, error: UserError) -> None:
+    """Replace the status "running" that killed workers could not replace."""
+    status = read_status(run_dir)
+    if status is not None and status.launch == launch and status.state == "running":
+        state: State = "interrupted" if isinstance(error, InterruptedTrainingError) else "failed"
+        with suppress(OutputError):
+            write_status(run_dir, RunStatus(state, launch, error.exit_status, str(error)))

@@ -1,0 +1,36 @@
+"""Packages that are installed only with an extra, such as nmt-cli[report] (see setup.py)."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Literal
+
+from nmt_cli.messages.errors import UserError
+
+Extra = Literal["ctranslate2", "data", "huggingface", "parsing", "report"]
+# The packages of each extra that are imported here; messages name the first.
+PACKAGES: dict[Extra, tuple[str, ...]] = {
+    "ctranslate2": ("ctranslate2",),
+    "data": ("pooch", "requests"),
+    "huggingface": ("transformers",),
+    "parsing": ("nltk",),
+    "report": ("matplotlib",),
+}
+
+
+@contextmanager
+def importing(extra: Extra, purpose: str, otherwise: str = "") -> Iterator[None]:
+    """Raise UserError if the block imports a package of ``extra`` that is not installed.
+
+    The message begins with ``purpose``, such as "report draws", and ends with ``otherwise``.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in PACKAGES[extra]:
+            raise
+        raise UserError(f"{purpose} with {not_installed(extra)}{otherwise}") from None
+
+
+def not_installed(extra: Extra) -> str:
+    """Return "PACKAGE, which is not installed; run: ..." for the first package of ``extra``."""
+    return f"{PACKAGES[extra][0]}, which is not installed; run: pip install 'nmt-cli[{extra}]'"

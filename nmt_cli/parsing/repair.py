@@ -1,0 +1,188 @@
+"""Makes one well-formed tree of any tokens, so that every output of a model is a parse."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, astuple, dataclass
+from operator import add
+from typing import NamedTuple
+
+from nmt_cli.messages.figures import counted
+from nmt_cli.parsing.labels import ROOT, tag_without_context
+from nmt_cli.parsing.linearization import Linearization, Tag
+from nmt_cli.parsing.tree import Close, Leaf, Open, Part, Tree
+
+NAMES = {  # of the fields of Repairs, in text: one of them, and several
+    "no_symbols": ("token dropped", "tokens dropped"),
+    "unknown_labels": ("unknown label", "unknown labels"),
+    "added_closings": ("closing bracket added", "closing brackets added"),
+    "dropped_closings": ("closing bracket dropped", "closing brackets dropped"),
+    "added_leaves": ("leaf added", "leaves added"),
+    "dropped_leaves": ("leaf dropped", "leaves dropped"),
+    "empty_constituents": ("empty constituent dropped", "empty constituents dropped"),
+    "wrong_words": ("wrong word", "wrong words"),
+    "joined_roots": ("joined root", "joined roots"),
+    "wrong_punctuation": ("tag of punctuation corrected", "tags of punctuation corrected"),
+}
+
+
+@dataclass
+class Repairs:
+    """How often each rule of ``repair`` was applied."""
+
+    no_symbols: int = 0  # tokens that are neither bracket nor tag were dropped
+    unknown_labels: int = 0  # brackets with another label were dropped, other tags replaced by XX
+    added_closings: int = 0
+    dropped_closings: int = 0
+    added_leaves: int = 0
+    dropped_leaves: int = 0
+    empty_constituents: int = 0  # were dropped
+    wrong_words: int = 0  # another word, or none, followed a tag; only if words are kept
+    joined_roots: int = 0  # 1 if several trees were put under one root
+    wrong_punctuation: int = 0  # tags that ``with_fitting_tags`` replaced, not ``repair``
+
+    def total(self) -> int:
+        """Return the number of all repairs; 0 if the tokens were those of a tree."""
+        return sum(astuple(self))
+
+    def __add__(self, other: "Repairs") -> "Repairs":
+        """Return the sums."""
+        return Repairs(*map(add, astuple(self), astuple(other)))
+
+    def as_text(self) -> str:
+        """Return the names of the rules that were applied, with their counts."""
+        counts = asdict(self).items()
+        return ", ".join(counted(count, *NAMES[field]) for field, count in counts if count)
+
+
+class Repaired(NamedTuple):
+    """A well-formed tree, and what was repaired to get it."""
+
+    tree: Tree
+    repairs: Repairs
+
+
+def repair(tokens: Sequence[str], words: Sequence[str], form: Linearization) -> Repaired:
+    """Return a tree whose leaves are exactly ``words``, as near to ``tokens`` as these rules say.
+
+    - Tokens that are neither bracket nor tag are dropped. So are brackets with unknown labels,
+      but not what they contain.
+    - Each tag is the leaf of the next word. Tags after the last word are dropped. If tags are
+      missing, the last words become the last children of the outermost constituent.
+    - A closing bracket closes the innermost constituent of its label, and with it all constituents
+      inside. If no constituent has its label, it is dropped. At the end everything is closed.
+    - A constituent without leaves is dropped.
+    - If several trees are left, or leaves without a constituent, a constituent TOP joins them.
+
+    A leaf whose tag is missing, unknown or not written gets that of ``tag_without_context``. The
+    tokens that ``linearize`` returns need no repair. Raises ValueError if there are no words.
+    """
+    if not words:
+        raise ValueError("a tree needs at least one word")
+    unfinished = _UnfinishedTree(words)
+    place = 0
+    while place < len(tokens):
+        symbol = form.read(tokens[place])
+        place += 1
+        if symbol is None:
+            unfinished.repairs.no_symbols += 1
+        elif isinstance(symbol, Open):
+            unfinished.open(symbol.label, is_allowed=form.allows(symbol))
+        elif isinstance(symbol, Close):
+            unfinished.close(symbol.label)
+        else:
+            if form.words == "kept":
+                place += unfinished.pass_word(tokens[place : place + 1], form)
+            unfinished.add_leaf(symbol, form)
+    return Repaired(unfinished.finish(), unfinished.repairs)
+
+
+class _Constituent(NamedTuple):
+    label: str
+    place: int | None  # of its opening bracket among the parts; None if the bracket was dropped
+
+
+class _UnfinishedTree:
+    """The parts of the tree so far, and the constituents that are open."""
+
+    def __init__(self, words: Sequence[str]) -> None:
+        self.repairs = Repairs()
+        self._words, self._num_leaves = words, 0
+        self._parts: list[Part] = []
+        self._open: list[_Constituent] = []
+        self._open_labels: Counter[str] = Counter()
+
+    def open(self, label: str, *, is_allowed: bool) -> None:
+        self._open.append(_Constituent(label, len(self._parts) if is_allowed else None))
+        self._open_labels[label] += 1
+        if is_allowed:
+            self._parts.append(Open(label))
+        else:
+            self.repairs.unknown_labels += 1
+
+    def close(self, label: str) -> None:
+        """Close the innermost constituent with ``label``; without a label, the innermost."""
+        if not self._open or (label and not self._open_labels[label]):
+            self.repairs.dropped_closings += 1
+            return
+        while label and self._open[-1].label != label:
+            self._close_unclosed()
+        self._close_innermost()
+
+    def pass_word(self, following: Sequence[str], form: Linearization) -> int:
+        """Return how many of the tokens that follow a tag are its word: 0 or 1."""
+        expected = self._words[self._num_leaves : self._num_leaves + 1]
+        if list(following) == list(expected):
+            return len(following)
+        self.repairs.wrong_words += 1
+        is_bracket = not following or isinstance(form.read(following[0]), Open | Close)
+        return 0 if is_bracket else 1
+
+    def add_leaf(self, symbol: Tag, form: Linearization) -> None:
+        if self._num_leaves == len(self._words):
+            self.repairs.dropped_leaves += 1
+            return
+        tag = symbol.tag if form.tags == "kept" and form.allows(symbol) else ""
+        self.repairs.unknown_labels += not form.allows(symbol)
+        self._parts.append(self._next_leaf(tag))
+
+    def finish(self) -> Tree:
+        """Return the tree, with every word and one root."""
+        while self._open:
+            self._close_unclosed()
+        missing = [self._next_leaf() for _ in range(len(self._words) - self._num_leaves)]
+        self.repairs.added_leaves += len(missing)
+        num_roots = _count_roots(self._parts)
+        if num_roots == 1 and isinstance(self._parts[-1], Close):
+            return Tree((*self._parts[:-1], *missing, self._parts[-1]))
+        if num_roots + len(missing) == 1:
+            return Tree((*self._parts, *missing))
+        self.repairs.joined_roots = 1
+        return Tree((Open(ROOT), *self._parts, *missing, Close(ROOT)))
+
+    def _next_leaf(self, tag: str = "") -> Leaf:
+        word = self._words[self._num_leaves]
+        self._num_leaves += 1
+        return Leaf(tag or tag_without_context(word), word)
+
+    def _close_unclosed(self) -> None:
+        self.repairs.added_closings += self._open[-1].place is not None
+        self._close_innermost()
+
+    def _close_innermost(self) -> None:
+        label, place = self._open.pop()
+        self._open_labels[label] -= 1
+        if place is None:
+            return
+        if place == len(self._parts) - 1:
+            self._parts.pop()
+            self.repairs.empty_constituents += 1
+        else:
+            self._parts.append(Close(label))
+
+
+def _count_roots(parts: Sequence[Part]) -> int:
+    depth = num_roots = 0
+    for part in parts:
+        num_roots += depth == 0
+        depth += isinstance(part, Open) - isinstance(part, Close)
+    return num_roots

@@ -1,0 +1,56 @@
+"""Turns the output of a model that parses into a tree of the input's words."""
+
+from collections.abc import Callable, Sequence, Set
+from typing import Literal, NamedTuple
+
+from nmt_cli.files.lines import one_line
+from nmt_cli.messages.errors import UserError
+from nmt_cli.parsing.labels import PENN_TREEBANK, with_fitting_tags, with_root
+from nmt_cli.parsing.linearization import Linearization
+from nmt_cli.parsing.penn_tokenizer import penn_tokenizer
+from nmt_cli.parsing.reader import words_of
+from nmt_cli.parsing.repair import Repairs, repair
+
+Tokenize = Literal["none", "penn"]
+
+
+class TreeText(NamedTuple):
+    """A tree in the brackets of the Penn Treebank, with the root TOP, and how it was repaired."""
+
+    text: str
+    repairs: Repairs
+
+
+def splitter(tokenize: Tokenize, form: Linearization | None) -> Callable[[str], list[str]]:
+    """Return a function that gives the words of a line: those between spaces, or of raw text.
+
+    Raises UserError if raw text is to be cut for a model that does not parse (``form`` is None), or
+    if NLTK is missing.
+    """
+    if tokenize == "none":
+        return lambda line: words_of(one_line(line))
+    if form is None:
+        raise UserError(
+            f"--tokenize {tokenize} is for models that parse; this one translates, and its own "
+            "tokenizer takes raw text."
+        )
+    cut = penn_tokenizer()
+    return lambda line: words_of(" ".join(cut(one_line(line))))
+
+
+def known_tags(form: Linearization) -> Set[str]:
+    """Return the tags of the treebank whose trees are written as ``form``."""
+    return (form.labels or PENN_TREEBANK).tags
+
+
+def tree_of(outputs: Sequence[str], words: Sequence[str], form: Linearization) -> TreeText:
+    """Return the tree of ``words`` that the texts ``outputs``, one after the other, stand for.
+
+    There is one text for each part of the sentence. Any texts give a tree, by the rules of
+    ``repair`` and ``with_fitting_tags``.
+    """
+    tokens = [token for output in outputs for token in form.split(output)]
+    tree, repairs = repair(tokens, words, form)
+    fitted = with_fitting_tags(tree, known_tags(form))
+    repairs.wrong_punctuation = fitted.num_replaced
+    return TreeText(str(with_root(fitted.tree)), repairs)

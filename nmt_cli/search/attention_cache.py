@@ -1,0 +1,294 @@
+"""Keys and values that incremental decoding keeps, and attention to them.
+
+Legend: S slots, K beam, H heads, E entries of a slot, D d_k or d_v.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import NamedTuple, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from nmt_cli.hardware.device import sent_to
+from nmt_cli.search.slot_parts import HeadShape, KeysValues, Run, SlotParts
+
+# The room for the past grows by 16 entries, or by an eighth if that is more.
+ROOM_STEP, ROOM_GROWTH = 16, 1 / 8
+
+
+class Places(NamedTuple):
+    """Where the entries of a step are written."""
+
+    slots: Tensor  # S 1, counted from the first of the part
+    places: Tensor  # S K
+
+    @classmethod
+    def of(cls, places: Tensor) -> Self:
+        """Return ``places`` [S, K] with the slot of each row."""
+        return cls(torch.arange(len(places), device=places.device)[:, None], places)
+
+
+def attend(queries: Tensor, cached: KeysValues, mask: Tensor) -> Tensor:
+    """Return softmax(QK^T / sqrt(d_k)) V [S*K, H*D] for ``queries`` [S*K, H*D].
+
+    ``mask`` [S*H, K, E] is added to the scores: 0 = attend, -inf = do not. The hypotheses of a beam
+    are the queries of one sentence, so the keys and values they share are read once. Two products
+    and a softmax take two thirds of the time of ``scaled_dot_product_attention``, which is slow
+    with masks.
+    """
+    num_slots, num_heads, d_k, _ = cached.keys.shape
+    heads = queries.view(num_slots, -1, num_heads, d_k).transpose(1, 2).flatten(0, 1)  # S*H K D
+    keys, values = cached.keys.flatten(0, 1), cached.values.flatten(0, 1)
+    scores = torch.baddbmm(mask, heads, keys, alpha=d_k**-0.5)
+    attended = torch.bmm(scores.softmax(dim=2), values)  # S*H K D
+    by_slot = attended.view(num_slots, num_heads, -1, values.shape[2])
+    return by_slot.transpose(1, 2).flatten(2).flatten(0, 1)
+
+
+def attend_in_parts(
+    queries: Tensor, parts: Sequence[KeysValues], masks: Sequence[Tensor]
+) -> Tensor:
+    """Return ``attend`` [S*K, H*D] of all slots, which are stored in ``parts``."""
+    if len(parts) == 1:
+        return attend(queries, parts[0], masks[0])
+    rows = [len(part.keys) * mask.shape[1] for part, mask in zip(parts, masks, strict=True)]
+    of_parts = zip(queries.split(rows), parts, masks, strict=True)
+    return torch.cat([attend(*each) for each in of_parts])
+
+
+def split_heads(rows: Tensor, num_slots: int, num_heads: int) -> Tensor:
+    """Return [S*E, H*D] as [S, H, E, D]."""
+    return rows.view(num_slots, -1, num_heads, rows.shape[1] // num_heads).transpose(1, 2)
+
+
+def mask_of_sources(
+    lengths: Sequence[int], room: int, beam_size: int, num_heads: int, like: Tensor
+) -> Tensor:
+    """Return the mask [S*H, K, E] of sources of these ``lengths`` where E is ``room``.
+
+    It has the dtype and device of ``like``.
+    """
+    ends = sent_to(like.device, lengths)[:, None]
+    is_own = torch.arange(room, device=like.device) < ends  # S E
+    return additive_mask(is_own[:, None].expand(-1, beam_size, -1), num_heads, like)
+
+
+def additive_mask(is_kept: Tensor, num_heads: int, like: Tensor) -> Tensor:
+    """Return the mask [S*H, K, E] of ``attend``: 0 where ``is_kept`` [S, K, E], else -inf.
+
+    It has the dtype of ``like``.
+    """
+    mask = like.new_zeros(is_kept.shape).masked_fill_(~is_kept, -torch.inf)
+    return mask[:, None].expand(-1, num_heads, -1, -1).flatten(0, 1)
+
+
+class PastCache(ABC):
+    """The keys and values of the past of every hypothesis.
+
+    The subclass stores the ancestry: which entries are in the past of which hypothesis.
+    """
+
+    def __init__(self, parts: SlotParts, num_heads: int) -> None:
+        self._parts, self._num_heads = parts, num_heads
+        self._places: list[Places] = []  # of the step, in each part
+
+    @abstractmethod
+    def _forget_ancestry(self, slots: Sequence[int]) -> None:
+        """Let the first place be the only past of all hypotheses in ``slots``."""
+
+    def start(self, slots: Sequence[int], entries: Tensor) -> None:
+        """Let one entry each be the past of all hypotheses in ``slots``.
+
+        ``entries`` [B, layers, H*(d_k + d_v)] are the keys and values.
+        """
+        self._forget_ancestry(slots)
+        for run in self._parts.runs(slots):
+            for number, of_layer in enumerate(entries[run.asked].unbind(1)):
+                part = self._parts.layer(number)[run.part]
+                _, num_heads, d_k, _ = part.keys.shape
+                keys, values = of_layer.tensor_split([num_heads * d_k], dim=1)
+                part.keys[run.slots, :, :, 0] = keys.unflatten(1, (num_heads, -1))
+                part.values[run.slots, :, 0] = values.unflatten(1, (num_heads, -1))
+
+    def append(self, layer: int, keys: Tensor, values: Tensor) -> list[KeysValues]:
+        """Write the new entries [S*K, H*D] of ``layer``; return all entries of each part."""
+        rows = [at.places.numel() for at in self._places]
+        parts = self._parts.layer(layer)
+        for part, (slots, places), new_keys, new_values in zip(
+            parts, self._places, keys.split(rows), values.split(rows), strict=True
+        ):
+            shape = (*places.shape, self._num_heads, -1)  # S K H D
+            part.keys[slots, :, :, places] = new_keys.view(shape)
+            part.values[slots, :, places] = new_values.view(shape)
+        return parts
+
+    def forget(self, slots: Sequence[int]) -> None:
+        """Set all entries of ``slots`` to 0: the mask hides old ones, but not if they are NaN."""
+        self._parts.set_to_0(slots)
+
+
+class GrowingPast(PastCache):
+    """The past of every hypothesis: its entries, and which of them are in whose past.
+
+    Each step writes the K new entries of a slot into places that are free: those whose entry is in
+    the past of no hypothesis. Hypotheses of a beam share most of their past, so few more places
+    than their length are in use. When hypotheses change places in the beam, only the ancestry is
+    reordered, which marks the entries in the past of each hypothesis, not the entries.
+
+    A slot's places depend on its own sentence only, so that its sums have the same order whatever
+    other slots hold. Attention reads all the room for entries, where the mask hides what a
+    hypothesis does not attend to.
+    """
+
+    def __init__(self, num_slots: int, beam_size: int, shape: HeadShape, like: Tensor) -> None:
+        """Make an empty cache with the dtype and device of ``like``."""
+        super().__init__(SlotParts.zeros(num_slots, ROOM_STEP, shape, like), shape.num_heads)
+        # S K E, the ancestry; on the CPU, so that finding places does not wait for a GPU.
+        self._is_past: NDArray[np.bool_] = np.zeros((num_slots, beam_size, ROOM_STEP), np.bool_)
+        self._like = like
+
+    @property
+    def rooms(self) -> list[int]:
+        """The number of places for entries (E) in each slot of each part."""
+        return self._parts.rooms
+
+    def _forget_ancestry(self, slots: Sequence[int]) -> None:
+        self._is_past[slots] = False
+        self._is_past[slots, :, 0] = True
+
+    def advance(self, parents: Tensor, is_free: Tensor) -> list[Tensor]:
+        """Find places for an entry of each hypothesis; return each part's mask [S*H, K, E].
+
+        Each hypothesis inherits the past of its parent, whose place in the beam is in ``parents``
+        [S, K]. Hypotheses of slots with ``is_free`` [S] have no past. Both are on the CPU.
+        """
+        num_slots, beam_size = parents.shape
+        slots = np.arange(num_slots)[:, None]
+        self._is_past = self._is_past[slots, parents.numpy()]
+        self._is_past[is_free.numpy()] = False
+        is_used = np.any(self._is_past, axis=1)  # S E
+        places = _first_free(is_used, beam_size)
+        needed, used = places.max(axis=1) + 1, _behind_last(is_used)
+        parts = self._parts.slices(num_slots)
+        for number, part in enumerate(parts):
+            of_part = int(needed[part].max())
+            self._parts.fit(number, of_part, _room_for(max(of_part, int(used[part].max()))))
+        self._is_past = _with_room(self._is_past, max(self.rooms))
+        self._is_past[slots, np.arange(beam_size), places] = True
+        device = self._like.device
+        is_past, of_slots = torch.from_numpy(self._is_past).to(device), torch.from_numpy(places)
+        self._places = [Places.of(of_slots[part].to(device)) for part in parts]
+        return [
+            additive_mask(is_past[part, :, :room], self._num_heads, self._like)
+            for part, room in zip(parts, self.rooms, strict=True)
+        ]
+
+    def keep_slots(self, slots: Sequence[int]) -> None:
+        """Drop all slots but these, at least one."""
+        self._is_past = self._is_past[list(slots)]
+        behind = _behind_last(np.any(self._is_past, axis=1))
+        needed = behind + self._is_past.shape[1]  # by the next step
+        parts = self._parts.slices(len(slots))
+        self._parts.keep(slots, [_room_for(int(needed[part].max())) for part in parts])
+
+
+class MemoryCache(ABC):
+    """The keys and values of each slot's source sentence, shared by its beam."""
+
+    masks: list[Tensor]  # S*H K E of each part
+
+    def __init__(self, parts: SlotParts) -> None:
+        self._parts = parts
+
+    @abstractmethod
+    def make_room(self, slots: Sequence[int], lengths: Sequence[int]) -> list[Run]:
+        """Make room for sources of these ``lengths`` in ``slots``; return the slots for ``put``."""
+
+    def put(self, layer: int, slots: Sequence[Run], new: KeysValues) -> None:
+        """Write the keys [B, H, D, E] and values [B, H, E, D] of the sources in ``slots``."""
+        parts = self._parts.layer(layer)
+        for run in slots:
+            part = parts[run.part]
+            length = min(part.room, new.room)  # there may be a longer one in another part
+            part.keys[run.slots, :, :, :length] = new.keys[run.asked, :, :, :length]
+            part.values[run.slots, :, :length] = new.values[run.asked, :, :length]
+
+    def layer(self, number: int) -> list[KeysValues]:
+        """Return the entries of one layer of each part."""
+        return self._parts.layer(number)
+
+    def forget(self, slots: Sequence[int]) -> None:
+        """Set all entries of ``slots`` to 0, also those that the next source leaves as they are."""
+        self._parts.set_to_0(slots)
+
+
+class GrowingMemory(MemoryCache):
+    """The sources of all slots, in the room that they need."""
+
+    def __init__(self, num_slots: int, beam_size: int, shape: HeadShape, like: Tensor) -> None:
+        """Make an empty cache with the dtype and device of ``like``."""
+        super().__init__(SlotParts.zeros(num_slots, 1, shape, like))
+        self._num_heads, self._beam_size = shape.num_heads, beam_size
+        self._lengths = [1] * num_slots
+        self._like = like
+        self._update_masks()
+
+    @property
+    def rooms(self) -> list[int]:
+        """The number of places for entries (E) in each slot of each part."""
+        return self._parts.rooms
+
+    def make_room(self, slots: Sequence[int], lengths: Sequence[int]) -> list[Run]:
+        """Make room for sources of these ``lengths`` in ``slots``; return the slots for ``put``."""
+        for slot, length in zip(slots, lengths, strict=True):
+            self._lengths[slot] = length
+        for number, longest in enumerate(self._longest()):
+            self._parts.fit(number, longest, longest)
+        self._update_masks()
+        return self._parts.runs(slots)
+
+    def keep_slots(self, slots: Sequence[int]) -> None:
+        """Drop all other slots."""
+        self._lengths = [self._lengths[slot] for slot in slots]
+        self._parts.keep(slots, self._longest())
+        self._update_masks()
+
+    def _longest(self) -> list[int]:
+        """Return the length of the longest source of each part."""
+        parts = self._parts.slices(len(self._lengths))
+        return [max(self._lengths[part], default=1) for part in parts]
+
+    def _update_masks(self) -> None:
+        parts = self._parts.slices(len(self._lengths))
+        self.masks = [
+            mask_of_sources(self._lengths[part], room, self._beam_size, self._num_heads, self._like)
+            for part, room in zip(parts, self._parts.rooms, strict=True)
+        ]
+
+
+def _first_free(is_used: NDArray[np.bool_], number: int) -> NDArray[np.int64]:
+    """Return the first free places [S, number] of ``is_used`` [S, E]; some may be behind it."""
+    wider = np.pad(is_used, ((0, 0), (0, number)))
+    return np.argsort(wider, axis=1, kind="stable")[:, :number]
+
+
+def _with_room(is_past: NDArray[np.bool_], room: int) -> NDArray[np.bool_]:
+    """Return ``is_past`` [S, K, E] with E = ``room``, cut or filled up with False."""
+    if (more := room - is_past.shape[2]) <= 0:
+        return is_past[:, :, :room]
+    return np.pad(is_past, ((0, 0), (0, 0), (0, more)))
+
+
+def _behind_last(is_used: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Return the place behind the last one [S] of ``is_used`` [S, E]."""
+    places = np.arange(1, is_used.shape[1] + 1)
+    return np.max(is_used * places, axis=1, initial=0)
+
+
+def _room_for(num_entries: int) -> int:
+    """Return room for ``num_entries`` and for some of the next steps."""
+    steps = max(1, round(num_entries * ROOM_GROWTH / ROOM_STEP))
+    return -(-num_entries // ROOM_STEP) * ROOM_STEP + (steps - 1) * ROOM_STEP

@@ -1,0 +1,289 @@
+"""The state of a beam search: the live hypotheses of each slot, and those that have ended.
+
+It is kept in numpy on the CPU, whatever device the model computes on.
+
+Legend: S slots, K beam, C candidates of a slot (best first), L positions of a hypothesis, B some of
+the slots.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nmt_cli.messages.errors import UserError
+
+Words = Sequence[Sequence[int]]  # the numbers of the words that each piece is part of
+
+
+class Attended(NamedTuple):
+    """The places of the greatest attention of one output."""
+
+    tokens: tuple[int, ...]  # of each token: the place of a token of the source
+    words: tuple[int, ...]  # of each word: the number of a word of the source
+    num_source_words: int
+
+
+def most_attended(attention: NDArray[Any], targets: Words, sources: Words) -> Attended:
+    """Return what the tokens and words of an output with ``attention`` [T, S] attend to most.
+
+    The attention of a word is the mean of that of its pieces, and attention to a word is the sum
+    over its pieces. ``targets`` and ``sources`` are the words of the pieces of each side.
+    """
+    of_targets, of_sources = _membership(targets), _membership(sources)
+    num_source_words = of_sources.shape[1]
+    sums = of_targets.T @ attention @ of_sources
+    words = (sums / of_targets.sum(0)[:, None]).argmax(1).tolist() if num_source_words else []
+    tokens = attention.argmax(1).tolist() if attention.shape[1] else []
+    return Attended(tuple(tokens), tuple(words), num_source_words)
+
+
+def _membership(words: Words) -> NDArray[Any]:
+    """Return a matrix [pieces, words] with a 1 for each piece that is part of a word."""
+    num_words = 1 + max((word for of_piece in words for word in of_piece), default=-1)
+    matrix = np.zeros((len(words), num_words))
+    for piece, of_piece in enumerate(words):
+        matrix[piece, of_piece] = 1.0
+    return matrix
+
+
+Array = NDArray[Any]
+NOT_A_NUMBER = "the model's output is not a number"
+
+
+class SearchSettings(NamedTuple):
+    """The settings of a beam search."""
+
+    beam_size: int
+    length_penalty: float
+    n_best: int
+    bos_id: int
+    eos_id: int
+    token_scores: bool = False  # whether hypotheses get them
+
+    def refuse_wrong(self) -> None:
+        """Raise UserError if a setting, an option of translate, is out of range."""
+        if self.beam_size < 1:
+            raise UserError(f"--beam-size must be at least 1, but is {self.beam_size}.")
+        if not 0 <= self.length_penalty < float("inf"):
+            raise UserError(f"--length-penalty must be 0 or more, but is {self.length_penalty}.")
+        if not 1 <= self.n_best <= self.beam_size:
+            raise UserError(
+                f"--n-best {self.n_best} must be at least 1 and at most "
+                f"--beam-size {self.beam_size}."
+            )
+
+
+class Hypothesis(NamedTuple):
+    """A translation that has ended."""
+
+    tokens: tuple[int, ...]  # without </s>
+    log_probability: float  # of the tokens and </s>
+    score: float  # the log-probability over the length penalty
+    token_scores: tuple[float, ...] = ()  # log-probability of each token and of </s>, if asked for
+    attended: Attended | None = None  # if asked for
+
+
+class Found(NamedTuple):
+    """The best hypotheses of one sentence, best first, or why it has none."""
+
+    number: int  # the number of the sentence, counted from 0 in the order of admission
+    hypotheses: tuple[Hypothesis, ...]
+    error: str | None = None
+
+
+class Candidates(NamedTuple):
+    """The best continuations of each slot's live hypotheses by one token, best first."""
+
+    scores: Array  # B C, log-probabilities; -inf if there are fewer than C
+    parents: Array  # B C, the place in the beam of the hypothesis that is continued
+    tokens: Array  # B C
+
+    def of(self, slots: slice) -> Self:
+        """Return those of ``slots`` only."""
+        return type(self)(*(each[slots] for each in self))
+
+
+def length_penalty(length: Any, alpha: float) -> Any:
+    """Return GNMT's lp = ((5 + length) / 6) ^ alpha; ``length`` includes </s>."""
+    return ((5.0 + length) / 6.0) ** alpha
+
+
+class Beams:
+    """The hypotheses of all slots.
+
+    Candidates that end with </s> are set aside if they are among the best K of their slot. The best
+    K candidates that do not end are the new beam.
+
+    A sentence is done in either of two cases. First, no live hypothesis can still become one of the
+    n best: its log-probability can only fall, and its length penalty is at most that of the longest
+    output. Second, K hypotheses have ended and no live one has a better score now than the n best
+    of them; therefore a beam of 1 is greedy search.
+    """
+
+    def __init__(self, num_slots: int, settings: SearchSettings) -> None:
+        self.settings = settings
+        shape = (num_slots, settings.beam_size)
+        self.numbers = np.full(num_slots, -1)  # the sentence in each slot; -1: free
+        self.lengths = np.zeros(num_slots, np.int64)  # tokens so far, equal in all of a beam
+        self.longest = np.zeros(num_slots, np.int64)  # tokens allowed before </s>
+        self._n_best = np.ones(num_slots, np.int64)  # hypotheses to find, at most K
+        self.scores = np.full(shape, -np.inf, np.float32)  # -inf: no hypothesis there
+        self.tokens = np.full(shape, settings.bos_id)
+        self.parents = np.tile(np.arange(settings.beam_size), (num_slots, 1))
+        self._prefixes = np.zeros((*shape, 32), np.int32)  # S K L
+        self._history = ScoreHistory(*shape) if settings.token_scores else None
+        self._ended: list[list[Hypothesis]] = [[] for _ in range(num_slots)]
+        self._num_ended = np.zeros(num_slots, np.int64)
+        self._to_beat = np.full(num_slots, -np.inf)  # score of the n-th best that ended
+
+    @property
+    def is_busy(self) -> Array:
+        """Which slots [S] hold a sentence."""
+        return self.numbers >= 0
+
+    @property
+    def prefixes(self) -> Array:
+        """The tokens [S, K, L] of the hypotheses; those beyond a slot's length are meaningless."""
+        return self._prefixes[:, :, : int(self.lengths.max(initial=0))]
+
+    def start(
+        self,
+        slots: Sequence[int],
+        numbers: Sequence[int],
+        longest_outputs: Sequence[int],
+        n_best: Sequence[int],
+    ) -> None:
+        """Begin a sentence in each of ``slots``, with one empty hypothesis."""
+        self._clear(slots)
+        self.numbers[slots] = numbers
+        self.longest[slots] = longest_outputs
+        self._n_best[slots] = n_best
+        self.scores[slots, 0] = 0.0
+
+    def advance(self, slots: Array, candidates: Candidates) -> list[Found]:
+        """Replace the hypotheses in ``slots`` [B] by ``candidates``, their best continuations.
+
+        Returns the sentences of these slots that are done now.
+        """
+        scores, parents, tokens = candidates
+        exists = (scores > -np.inf) & self.is_busy[slots, None]
+        ends = exists & (tokens == self.settings.eos_id)
+        for row, rank in np.argwhere(ends[:, : self.settings.beam_size]).tolist():
+            self._end(int(slots[row]), int(parents[row, rank]), float(scores[row, rank]))
+        lives = exists & ~ends
+        chosen = np.argsort(~lives, axis=1, kind="stable")[:, : self.settings.beam_size]
+        self.parents[slots] = np.take_along_axis(parents, chosen, 1)
+        self.tokens[slots] = np.take_along_axis(tokens, chosen, 1)
+        self.scores[slots] = np.where(
+            np.take_along_axis(lives, chosen, 1), np.take_along_axis(scores, chosen, 1), -np.inf
+        )
+        self._clear(slots[~self.is_busy[slots]])
+        self._append_tokens(slots)
+        return [self._release(slot) for slot in np.flatnonzero(self._is_done()).tolist()]
+
+    def fail(self, slot: int, error: str) -> Found:
+        """Free ``slot``; return its sentence as failed with ``error``."""
+        found = Found(int(self.numbers[slot]), (), error)
+        self._clear([slot])
+        return found
+
+    def keep(self, slots: Sequence[int]) -> None:
+        """Drop all other slots."""
+        self.numbers, self.lengths = self.numbers[slots], self.lengths[slots]
+        self.longest, self.scores = self.longest[slots], self.scores[slots]
+        self.tokens, self.parents = self.tokens[slots], self.parents[slots]
+        self._num_ended, self._to_beat = self._num_ended[slots], self._to_beat[slots]
+        self._n_best, self._prefixes = self._n_best[slots], self._prefixes[slots]
+        if self._history is not None:
+            self._history.keep(slots)
+        self._ended = [self._ended[slot] for slot in slots]
+
+    def add(self, number: int) -> None:
+        """Add so many free slots at the end."""
+        old = len(self.numbers)
+        self.keep([*range(old), *[0] * number])  # what the copies hold is cleared
+        self._clear(range(old, old + number))
+
+    def _append_tokens(self, slots: Array) -> None:
+        lengths, parents = self.lengths[slots], self.parents[slots]
+        used, capacity = int(lengths.max()), self._prefixes.shape[2]
+        if used == capacity:
+            self._prefixes = np.concatenate([self._prefixes, np.zeros_like(self._prefixes)], axis=2)
+        self._prefixes[slots, :, :used] = self._prefixes[slots[:, None], parents, :used]
+        self._prefixes[slots, :, lengths] = self.tokens[slots]
+        if self._history is not None:
+            self._history.append(slots, parents, lengths, self.scores[slots])
+        self.lengths[slots] += self.is_busy[slots]
+
+    def _end(self, slot: int, parent: int, log_probability: float) -> None:
+        length, n_best = int(self.lengths[slot]), int(self._n_best[slot])
+        score = log_probability / self._penalty(length + 1)
+        tokens = tuple(self._prefixes[slot, parent, :length].tolist())
+        of_tokens: tuple[float, ...] = ()
+        if self._history is not None:
+            of_tokens = self._history.token_scores(slot, parent, length, log_probability)
+        best = [*self._ended[slot], Hypothesis(tokens, log_probability, score, of_tokens)]
+        best.sort(key=lambda hypothesis: -hypothesis.score)
+        self._ended[slot] = best[:n_best]
+        self._num_ended[slot] += 1
+        if len(best) >= n_best:
+            self._to_beat[slot] = best[n_best - 1].score
+
+    def _is_done(self) -> Array:
+        best_live = self.scores.max(axis=1).astype(np.float64)
+        cannot_win = best_live / self._penalty(self.longest + 1) <= self._to_beat
+        does_not_win = best_live / self._penalty(self.lengths) <= self._to_beat
+        enough = self._num_ended >= self.settings.beam_size
+        return self.is_busy & (cannot_win | (enough & does_not_win))
+
+    def _penalty(self, lengths: Any) -> Any:
+        return length_penalty(lengths, self.settings.length_penalty)
+
+    def _release(self, slot: int) -> Found:
+        found = Found(int(self.numbers[slot]), tuple(self._ended[slot]))
+        self._clear([slot])
+        return found
+
+    def _clear(self, slots: Sequence[int] | Array) -> None:
+        self.numbers[slots] = -1
+        self.lengths[slots] = 0
+        self.scores[slots] = -np.inf
+        self.tokens[slots] = self.settings.bos_id
+        self.parents[slots] = np.arange(self.settings.beam_size)
+        self._num_ended[slots] = 0
+        self._to_beat[slots] = -np.inf
+        for slot in slots:
+            self._ended[slot] = []
+
+
+class ScoreHistory:
+    """What ``Beams`` keeps, beside the prefixes, if the scores of tokens are asked for."""
+
+    def __init__(self, num_slots: int, beam_size: int) -> None:
+        self._totals = np.zeros((num_slots, beam_size, 32), np.float32)  # S K L
+
+    def append(self, slots: Array, parents: Array, lengths: Array, scores: Array) -> None:
+        """Continue the hypotheses in ``slots`` [B].
+
+        They had ``lengths`` [B] tokens, and now have ``scores`` [B, K]. ``parents`` [B, K] are the
+        places in the beam of the hypotheses that were continued.
+        """
+        used, capacity = int(lengths.max()), self._totals.shape[2]
+        if used == capacity:
+            self._totals = np.concatenate([self._totals, np.zeros_like(self._totals)], axis=2)
+        self._totals[slots, :, :used] = self._totals[slots[:, None], parents, :used]
+        self._totals[slots, :, lengths] = scores
+
+    def token_scores(
+        self, slot: int, place: int, length: int, log_probability: float
+    ) -> tuple[float, ...]:
+        """Return the log-probability of each of the ``length`` tokens of a hypothesis, and of
+        ``</s>``, with which its log-probability is ``log_probability``."""
+        totals = [0.0, *self._totals[slot, place, :length].tolist(), log_probability]
+        return tuple(np.diff(totals).tolist())
+
+    def keep(self, slots: Any) -> None:
+        """Drop all other slots."""
+        self._totals = self._totals[slots]

@@ -1,0 +1,70 @@
+"""How a search chooses the tokens that continue its hypotheses: the interface, and the best ones.
+
+Slots and hypotheses are those of ``SlotStates``, so for first tokens K is 1.
+
+Legend: S slots, K hypotheses of each, R = S*K rows, V vocabulary, C candidates of a slot.
+"""
+
+from typing import Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from nmt_cli.search.beams import Array, Candidates
+from nmt_cli.search.rules.logits_rule import SlotStates
+from nmt_cli.search.top_k import top_k_of_beams
+
+
+class Choice(Protocol):
+    """Chooses candidates after all rules have forbidden tokens."""
+
+    @property
+    def name(self) -> str:
+        """The key of this choice's data in ``Sentence.rule_data``."""
+        ...
+
+    def candidates(
+        self, logits: Tensor, normalizers: Tensor, scores: Array, states: SlotStates
+    ) -> Candidates:
+        """Return continuations of each slot's hypotheses, whose log-probabilities are ``scores``.
+
+        ``normalizers`` [R] are those of ``logits`` [R, V] before rules applied. ``scores`` [S, K]
+        are -inf where there is no hypothesis.
+        """
+        ...
+
+
+class BestCandidates:
+    """The most probable continuations: beam search, or greedy search if the beam is 1."""
+
+    name = "best_candidates"
+
+    def __init__(self, number: int) -> None:
+        """``number`` is that of the candidates of a slot (C)."""
+        self._number = number
+
+    def candidates(
+        self, logits: Tensor, normalizers: Tensor, scores: Array, states: SlotStates
+    ) -> Candidates:
+        """Return the best continuations of each slot's hypotheses."""
+        del states
+        live = torch.from_numpy(scores).to(logits.device)
+        each = top_k_of_beams(logits, self._number, normalizers, live)  # R C
+        # They are few, so numpy chooses among them on the CPU, where the search needs them.
+        values, tokens, normalizer = (
+            part.cpu().numpy() for part in (each.values, each.indices, normalizers)
+        )
+        totals = values - normalizer[:, None] + scores.reshape(-1, 1)
+        totals = totals.reshape(len(scores), -1)
+        # If the vocabulary is tiny, one hypothesis has fewer continuations than that. What is
+        # filled in has probability 0, so it is never continued; its parent means nothing.
+        missing = ((0, 0), (0, max(0, self._number - totals.shape[1])))
+        totals = np.pad(totals, missing, constant_values=-np.inf)
+        tokens = np.pad(tokens.reshape(len(scores), -1), missing)
+        best = np.argsort(-totals, axis=1, kind="stable")[:, : self._number]
+        return Candidates(
+            np.take_along_axis(totals, best, axis=1),
+            best // values.shape[1],
+            np.take_along_axis(tokens, best, axis=1),
+        )

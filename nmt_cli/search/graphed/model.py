@@ -1,0 +1,214 @@
+"""The Transformer on a GPU, whose step of a search is one CUDA graph.
+
+A step of base launches hundreds of small kernels, which takes a CPU longer than their work takes a
+GPU. A graph launches them at once, but only for the shapes and addresses that it was recorded with.
+So searches have a few sizes, and the graphs of each are kept.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from itertools import chain
+
+import torch
+
+from nmt_cli.hardware.cuda_graphs import GraphRecorder, Readback
+from nmt_cli.hardware.device import finish_work
+from nmt_cli.model.transformer import Transformer
+from nmt_cli.search.beams import Beams, SearchSettings
+from nmt_cli.search.graphed.caches import FixedMemory, FixedPast, Storage
+from nmt_cli.search.graphed.device_beams import DeviceBeams
+from nmt_cli.search.graphed.step import GraphedStep, StepShape
+from nmt_cli.search.incremental import Encoded, IncrementalTransformer
+
+LEAST_ROOM = 32  # entries of a slot; smaller rooms would need more graphs and save little
+
+
+def size_for(number: int) -> int:
+    """Return the least size that holds ``number``, of 1, 2, 3, 4, 6, 8, 12, 16, 24 and so on."""
+    power = 1 << (number - 1).bit_length()
+    return power * 3 // 4 if power >= 4 and number <= power * 3 // 4 else power
+
+
+def size_within(number: int) -> int:
+    """Return the largest size that is not above ``number``, which is at least 1."""
+    while size_for(number) > number:
+        number -= 1
+    return number
+
+
+def memory_room(longest: int) -> int:
+    """Return the room for a source of ``longest`` pieces."""
+    return size_for(max(LEAST_ROOM, longest))
+
+
+def past_room(num_places: int, beam_size: int) -> int:
+    """Return the room for a past of ``num_places``, and for a first step of ``beam_size``."""
+    return size_for(max(LEAST_ROOM, 2 * beam_size, num_places))
+
+
+MOST_GRAPHS = 64  # the one used longest ago is dropped; they do not hold the caches
+
+
+class GraphedTransformer(IncrementalTransformer):
+    """Steps of beam search, with the choice of hypotheses, that follow each other without the CPU.
+
+    Between searches it keeps the memory of the largest caches, and the graphs, until ``release``.
+    Not to be shared between threads.
+    """
+
+    def __init__(self, model: Transformer, settings: SearchSettings) -> None:
+        super().__init__(model)
+        self._settings = settings
+        self._recorder = GraphRecorder(self._device)
+        self._present: GraphedStep | None = None
+        self._steps: dict[StepShape, GraphedStep] = {}  # the one used last comes last
+        self.release()
+
+    def release(self) -> None:
+        """Give up all memory."""
+        self._forget_steps()
+        if self._recorder.device != self._device:
+            self._recorder = GraphRecorder(self._device)
+        like = self._model.output_weight
+        self._storages = Storage(self._shape, like), Storage(self._shape, like)  # past, memory
+        self._addresses, self._num_positions = self._present_addresses(), 0
+
+    def wait(self) -> None:
+        """Wait for the steps that are under way."""
+        finish_work(self._device)
+
+    def reset(self, num_slots: int, beam_size: int) -> None:
+        """Empty the caches; make room for ``num_slots`` sentences, which are one of the sizes.
+
+        ``beam_size`` is that of the settings.
+        """
+        self._present = None
+        self._room = past_room(0, beam_size)
+        self._num_slots = num_slots
+        if self._present_addresses() != self._addresses:  # weights may have another dtype, too
+            self.release()
+
+    def start(self, slots: Sequence[int], encoded: Sequence[Encoded]) -> None:
+        """Cache the keys and values of the sentences in ``slots``, and of their start marks."""
+        longest = memory_room(max(len(each.source[0]) for each in encoded))
+        if self._present is None:
+            self._enter(StepShape(self._num_slots, self._room, longest)).clear()
+        elif longest > self._present.shape.memory_room:
+            self._move(self._present.shape._replace(memory_room=longest))
+        # Steps that ran after the last sentence was done may have written NaN.
+        self.forget(slots)
+        self._write_new(slots, encoded, self._current().past, self._current().memory)
+
+    def forget(self, slots: Sequence[int]) -> None:
+        """Set all that is cached for ``slots`` to 0."""
+        self._current().past.forget(slots)
+        self._current().memory.forget(slots)
+
+    def copy_beams(self, beams: Beams, slots: Sequence[int]) -> None:
+        """Copy the hypotheses in ``slots`` from ``beams`` to the device."""
+        self._current().beams.copy_from(beams, slots)
+
+    def steps(self, number: int, num_places: int, num_positions: int) -> Readback:
+        """Launch ``number`` steps without waiting; return their reports, one for each step.
+
+        All steps together use at most ``num_places`` places of the past of each slot, and tokens at
+        positions below ``num_positions``.
+        """
+        self._grow_positions(num_positions)
+        shape = self._current().shape
+        room = past_room(num_places, self._settings.beam_size)
+        if room > shape.past_room or room <= shape.past_room // 2:
+            self._move(shape._replace(past_room=room))
+        step, reports = self._current(), Readback()
+        for _ in range(number):
+            step.repeat()
+            reports.add(step.beams.report)
+        return reports
+
+    def keep_slots(self, slots: Sequence[int]) -> None:
+        """Drop all slots but these, which are one of the sizes; ``slots[i]`` becomes slot i."""
+        self._move(self._current().shape._replace(num_slots=len(slots)), slots)
+
+    @torch.no_grad()
+    def _grow_positions(self, number: int) -> None:
+        if number <= self._num_positions:
+            return
+        self._num_positions = number
+        none = torch.zeros(1, dtype=torch.int64, device=self._device)
+        self._model.target_embedding.embed(none, none, number)  # grows a table if need be
+        present = self._present_addresses()
+        if present != self._addresses:
+            self._addresses = present
+            self._forget_graphs()
+            self._move(self._current().shape)
+
+    def _current(self) -> GraphedStep:
+        assert self._present is not None, "a sentence has started"
+        return self._present
+
+    def _move(self, shape: StepShape, slots: Sequence[int] | None = None) -> None:
+        """Go on with a step of ``shape``, with all slots or with ``slots``."""
+        slots = range(self._current().shape.num_slots) if slots is None else slots
+        contents = self._current().copied(slots, shape)
+        self._enter(shape).put(contents)
+
+    def _enter(self, shape: StepShape) -> GraphedStep:
+        """Return the step of ``shape``, recorded if it is new, which is the current one from now.
+
+        The contents of all its tensors are undefined. Raises what recording raises, after
+        ``release``.
+        """
+        step = self._steps.pop(shape, None)
+        if step is None:
+            try:
+                step = self._recorded(shape)
+            except BaseException:  # such as full memory
+                self.release()
+                raise
+        self._steps[shape] = step
+        if len(self._steps) > MOST_GRAPHS:
+            del self._steps[next(iter(self._steps))]
+        self._present = step
+        return step
+
+    def _recorded(self, shape: StepShape) -> GraphedStep:
+        storages, rooms = self._storages, (shape.past_room, shape.memory_room)
+        needed = [shape.num_slots * room for room in rooms]
+        if not all(map(Storage.holds, storages, needed)):
+            self._forget_steps()  # they view the old tensors
+            for storage, num_places in zip(storages, needed, strict=True):
+                if not storage.holds(num_places):
+                    storage.grow(num_places)
+        past, memory = (
+            storage.layers(shape.num_slots, room)
+            for storage, room in zip(storages, rooms, strict=True)
+        )
+        beams = DeviceBeams(shape.num_slots, self._settings, self._device)
+        step = GraphedStep(shape, beams, past, memory)
+        step.repeat = self._recorder.record(
+            partial(self._compute, beams=beams, past=step.past, memory=step.memory)
+        )
+        return step
+
+    @torch.no_grad()
+    def _compute(self, beams: DeviceBeams, past: FixedPast, memory: FixedMemory) -> None:
+        """Compute a step: all of it is recorded."""
+        past_masks = past.advance(beams.parents, beams.lengths == 0)
+        memory.update_masks()
+        # ``steps`` has provided for all positions.
+        logits = self._decoded(beams.tokens, beams.lengths, 1, past, past_masks, memory)
+        beams.advance(logits, past.num_places())
+        past.end_step()
+        memory.end_step()
+
+    def _forget_steps(self) -> None:
+        self._present = None
+        self._forget_graphs()
+
+    def _forget_graphs(self) -> None:
+        self._steps.clear()
+        self._recorder.forget_graphs()
+
+    def _present_addresses(self) -> list[int]:
+        tensors = chain(self._model.parameters(), self._model.buffers())
+        return [tensor.data_ptr() for tensor in tensors]

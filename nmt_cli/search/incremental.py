@@ -1,0 +1,218 @@
+"""The Transformer of the search: computes one token at a time from the past that it has cached.
+
+Legend: S slots, K beam, R = S*K rows, B new sentences, L length of the longest, V vocabulary, H
+heads.
+"""
+
+from collections.abc import Sequence
+from itertools import chain
+from typing import NamedTuple, cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from nmt_cli.hardware.device import sent_to
+from nmt_cli.model.attention import MemoryAttention
+from nmt_cli.model.layers import DecoderLayer
+from nmt_cli.model.packing import pack
+from nmt_cli.model.transformer import Transformer
+from nmt_cli.search.attention_cache import (
+    GrowingMemory,
+    GrowingPast,
+    MemoryCache,
+    PastCache,
+    attend,
+    attend_in_parts,
+    mask_of_sources,
+    split_heads,
+)
+from nmt_cli.search.search import StepInput
+from nmt_cli.search.slot_parts import HeadShape, KeysValues
+
+
+class Encoded(NamedTuple):
+    """The keys and values that all hypotheses of a sentence attend to."""
+
+    source: tuple[Tensor, ...]  # [L, H*(d_k + d_v)] for each layer
+    start_mark: Tensor  # [layers, H*(d_k + d_v)]
+
+
+class IncrementalTransformer:
+    """Computes the decoder one token at a time, with the caches of a subclass.
+
+    It shares the weights of ``model`` and computes in their precision. For each slot the keys and
+    values of the source are cached, which ``encode`` computes once, and those of the past of each
+    hypothesis. Not to be shared between threads.
+    """
+
+    def __init__(self, model: Transformer) -> None:
+        shape = model.config.decoder
+        self._model = model
+        self._shape = HeadShape(
+            shape.num_layers, shape.num_heads, shape.key_width, shape.value_width
+        )
+        self._decoder_layers = cast(Sequence[DecoderLayer], list(model.decoder_layers))
+
+    @torch.no_grad()
+    def encode(
+        self, sentences: Sequence[Sequence[int]], start_mark: int
+    ) -> tuple[list[Encoded], Tensor]:
+        """Return the keys and values of each sentence, and the logits [B, V] of its first token."""
+        lengths = [len(sentence) for sentence in sentences]
+        tokens = torch.tensor(list(chain.from_iterable(sentences)))
+        encoded = self._model.encode(pack(tokens, lengths, self._device))
+        sources = [layer.memory_attention.keys_values(encoded) for layer in self._decoder_layers]
+        starts, logits = self._after_start(start_mark, sources, lengths)
+        of_sentences = zip(*(each.split(lengths) for each in sources), strict=True)
+        return list(map(Encoded, of_sentences, starts)), logits
+
+    def _write_new(
+        self,
+        slots: Sequence[int],
+        encoded: Sequence[Encoded],
+        past: PastCache,
+        memory: MemoryCache,
+    ) -> None:
+        """Cache the keys and values of the sentences in ``slots``, and of their start marks."""
+        lengths = [len(each.source[0]) for each in encoded]
+        of_parts = memory.make_room(slots, lengths)
+        places = sent_to(self._device, _padded_places(lengths))
+        for number, layer in enumerate(self._decoder_layers):
+            packed = torch.cat([each.source[number] for each in encoded])
+            new = _padded_entries(packed, places, len(slots), layer.memory_attention)
+            memory.put(number, of_parts, new)
+        past.start(slots, torch.stack([each.start_mark for each in encoded]))
+
+    @property
+    def _device(self) -> torch.device:
+        return self._model.output_weight.device
+
+    def _decoded(
+        self,
+        tokens: Tensor,
+        positions: Tensor,
+        num_positions: int,
+        past: PastCache,
+        past_masks: Sequence[Tensor],
+        memory: MemoryCache,
+    ) -> Tensor:
+        """Return the logits [R, V] of what follows ``tokens`` [S, K] at ``positions`` [S].
+
+        All positions are below ``num_positions``. ``past_masks`` are those of the parts of
+        ``past``, to which the keys and values of the tokens are appended.
+        """
+        rows = self._model.target_embedding.embed(
+            tokens.flatten(),
+            positions[:, None].expand(-1, tokens.shape[1]).flatten(),
+            num_positions,
+        )
+
+        def through(rows: Tensor, number: int, layer: DecoderLayer) -> Tensor:
+            def attend_within(rows: Tensor) -> Tensor:
+                attention = layer.self_attention
+                queries, keys, values = attention.project(rows)
+                entries = past.append(number, keys, values)
+                return attention.output(attend_in_parts(queries, entries, past_masks))
+
+            def attend_to_memory(rows: Tensor) -> Tensor:
+                attention, entries = layer.memory_attention, memory.layer(number)
+                queries = attention.queries(rows)
+                return attention.output(attend_in_parts(queries, entries, memory.masks))
+
+            return layer.compose(rows, attend_within, attend_to_memory)
+
+        for number, layer in enumerate(self._decoder_layers):
+            rows = through(rows, number, layer)
+        return self._logits(rows)
+
+    def _logits(self, rows: Tensor) -> Tensor:
+        logits = self._model.project(self._model.decoder_norm(rows))
+        # The search goes over them several times, which a CPU does faster in fp32.
+        return logits.float() if logits.device.type == "cpu" else logits
+
+    def _after_start(
+        self, start_mark: int, sources: Sequence[Tensor], lengths: Sequence[int]
+    ) -> tuple[Tensor, Tensor]:
+        """Return ``start_mark``'s keys and values [B, layers, any] and the logits [B, V] after it.
+
+        ``sources`` are the packed keys and values of B sentences of these ``lengths``, by layer.
+        """
+        tokens = torch.full((len(lengths),), start_mark, device=self._device)
+        rows = self._model.target_embedding.embed(tokens, torch.zeros_like(tokens), 1)
+        places = sent_to(self._device, _padded_places(lengths))
+        mask = mask_of_sources(lengths, max(lengths), 1, self._shape.num_heads, sources[0])
+        starts: list[Tensor] = []
+
+        def through(rows: Tensor, layer: DecoderLayer, source: Tensor) -> Tensor:
+            def attend_within(rows: Tensor) -> Tensor:
+                _, keys, values = layer.self_attention.project(rows)
+                starts.append(torch.cat([keys, values], dim=1))
+                return layer.self_attention.output(values)  # there is nothing else to attend to
+
+            def attend_to_memory(rows: Tensor) -> Tensor:
+                attention = layer.memory_attention
+                entries = _padded_entries(source, places, len(lengths), attention)
+                return attention.output(attend(attention.queries(rows), entries, mask))
+
+            return layer.compose(rows, attend_within, attend_to_memory)
+
+        for layer, source in zip(self._decoder_layers, sources, strict=True):
+            rows = through(rows, layer, source)
+        return torch.stack(starts, dim=1), self._logits(rows)
+
+
+def _padded_entries(
+    packed: Tensor, places: Tensor, num_sentences: int, attention: MemoryAttention
+) -> KeysValues:
+    """Return the ``packed`` keys and values of sources, with the rows at ``places`` [B*L]."""
+    keys, values = (
+        split_heads(part, num_sentences, attention.num_heads)
+        for part in packed.index_select(0, places).split(attention.widths[1:], dim=1)
+    )
+    return KeysValues(keys.transpose(2, 3), values)
+
+
+def _padded_places(of_sentences: Sequence[int]) -> NDArray[np.int64]:
+    """Return the packed row [B*L] of each padded place; holes repeat the sentence's last row."""
+    lengths = np.array(of_sentences)[:, None]
+    starts = lengths.cumsum(0) - lengths
+    return (starts + np.minimum(np.arange(max(of_sentences)), lengths - 1)).ravel()
+
+
+class CachedTransformer(IncrementalTransformer):
+    """A ``StepModel`` whose caches have the room that their sentences need at each step."""
+
+    def __init__(self, model: Transformer) -> None:
+        super().__init__(model)
+        self.reset(0, 1)
+
+    def reset(self, num_slots: int, beam_size: int) -> None:
+        """Empty the caches; make room for ``num_slots`` sentences of ``beam_size`` hypotheses."""
+        like = self._model.output_weight
+        self._past = GrowingPast(num_slots, beam_size, self._shape, like)
+        self._memory = GrowingMemory(num_slots, beam_size, self._shape, like)
+
+    def start(self, slots: Sequence[int], encoded: Sequence[Encoded]) -> None:
+        """Cache the keys and values of the sentences in ``slots``, and of their start marks."""
+        self._write_new(slots, encoded, self._past, self._memory)
+
+    def forget(self, slots: Sequence[int]) -> None:
+        """Set all that is cached for ``slots`` to 0."""
+        self._past.forget(slots)
+        self._memory.forget(slots)
+
+    @torch.no_grad()
+    def step(self, state: StepInput) -> Tensor:
+        """Return the logits [R, V] of the next token of each hypothesis."""
+        num_positions = int(state.positions.max()) + 1
+        past_masks = self._past.advance(state.parents, state.positions == 0)
+        tokens, positions = (each.to(self._device) for each in (state.tokens, state.positions))
+        past, memory = self._past, self._memory
+        return self._decoded(tokens, positions, num_positions, past, past_masks, memory)
+
+    def keep_slots(self, slots: Sequence[int]) -> None:
+        """Drop all slots but these; ``slots[i]`` becomes slot i."""
+        self._past.keep_slots(slots)
+        self._memory.keep_slots(slots)

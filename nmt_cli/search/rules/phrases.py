@@ -1,0 +1,87 @@
+"""Phrases of the sentences in the slots as arrays, for rules that look for them in hypotheses.
+
+Legend: P phrases of m pieces of all slots, Q phrases of m pieces of a sentence.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from torch import Tensor
+
+from nmt_cli.search.beams import Array
+from nmt_cli.search.rules.logits_rule import SlotStates, forbid
+
+Phrase = tuple[int, ...]  # ids of pieces, at least one
+
+
+class Phrases:
+    """Different phrases of a sentence; sentences with the same phrases should share one object."""
+
+    def __init__(self, phrases: Iterable[Phrase]) -> None:
+        self.phrases = tuple(dict.fromkeys(phrases))
+        grouped: dict[int, list[Phrase]] = defaultdict(list)
+        for phrase in self.phrases:
+            grouped[len(phrase)].append(phrase)
+        self.by_length = {length: np.array(each) for length, each in grouped.items()}  # Q m
+
+
+class SlotPhrases(NamedTuple):
+    """Phrases of equal length and the slots of the sentences that have them."""
+
+    slots: Array  # P
+    pieces: Array  # P m
+
+
+class PhrasesBySlot:
+    """The phrases in all slots; the arrays are made anew only when sentences come or go."""
+
+    def __init__(self) -> None:
+        self._data: Mapping[int, Phrases] = {}
+        self._arrays: list[SlotPhrases] = []
+
+    def of(self, data: Mapping[int, Phrases]) -> Sequence[SlotPhrases]:
+        """Return the phrases of ``data``, which has those of the sentence in each slot."""
+        if data != self._data:
+            self._data, self._arrays = dict(data), _arrays(data)
+        return self._arrays
+
+
+def _arrays(data: Mapping[int, Phrases]) -> list[SlotPhrases]:
+    slots_with: dict[Phrases, list[int]] = defaultdict(list)
+    for slot, phrases in data.items():
+        slots_with[phrases].append(slot)
+    grouped: dict[int, list[SlotPhrases]] = defaultdict(list)
+    for phrases, slots in slots_with.items():
+        for length, pieces in phrases.by_length.items():
+            each = np.repeat(slots, len(pieces))
+            grouped[length].append(SlotPhrases(each, np.tile(pieces, (len(slots), 1))))
+    return [SlotPhrases(*map(np.concatenate, zip(*each, strict=True))) for each in grouped.values()]
+
+
+class BannedPhrases:
+    """Forbids the last piece of each phrase after its first pieces, at any place.
+
+    ``Sentence.rule_data`` holds ``Phrases``. The rule compares pieces, not text: other pieces that
+    join to the same text are allowed.
+    """
+
+    name = "banned_phrases"
+
+    def __init__(self) -> None:
+        self._phrases = PhrasesBySlot()
+
+    def apply(self, logits: Tensor, states: SlotStates) -> None:
+        """Forbid what would complete a phrase of its sentence."""
+        if not states.data:
+            return
+        for slots, pieces in self._phrases.of(states.data):
+            num_first = pieces.shape[1] - 1
+            fits = states.lengths[slots] >= num_first
+            slots, pieces = slots[fits], pieces[fits]
+            places = states.lengths[slots, None] - np.arange(num_first, 0, -1)  # P m-1
+            hypotheses = np.arange(states.beam_size)[:, None]
+            ends = states.prefixes[slots[:, None, None], hypotheses, places[:, None]]  # P K m-1
+            found, ranks = (ends == pieces[:, None, :-1]).all(axis=2).nonzero()
+            forbid(logits, slots[found] * states.beam_size + ranks, pieces[found, -1])

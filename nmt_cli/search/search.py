@@ -1,0 +1,363 @@
+"""Beam search (section 6.1) over sentence slots, for any ``StepModel``.
+
+Every slot holds one sentence and its beam. When its sentence is done, the slot takes the next one,
+so that few rows of a step are wasted. A ``Choice`` decides what continues the hypotheses: the best
+tokens, or drawn ones.
+
+All hypotheses of a sentence begin with the same start mark. So what follows it is computed once,
+with the encoding of the sentence, and not in a step, which would compute it K times.
+
+Legend: S slots, K beam, R = S*K rows, V vocabulary, B new sentences.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from types import MappingProxyType
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from nmt_cli.search.beams import (
+    NOT_A_NUMBER,
+    Array,
+    Beams,
+    Candidates,
+    Found,
+    SearchSettings,
+)
+from nmt_cli.search.choice import BestCandidates, Choice
+from nmt_cli.search.rules.logits_rule import LogitsRule, LongestOutput, NeverStart, SlotStates
+from nmt_cli.search.top_k import log_normalizers
+
+# Free slots are refilled when they are this share of all, so that sentences are encoded in batches.
+REFILLED_SHARE = 1 / 16
+# At the end, free slots are dropped when they are this share of all: dropping copies the others.
+DROPPED_SHARE = 1 / 8
+
+
+class Sentence(NamedTuple):
+    """A sentence to translate."""
+
+    tokens: Sequence[int]  # with </s>, as the encoder reads them
+    longest_output: int  # tokens, without </s>
+    rule_data: Mapping[str, Any] = MappingProxyType({})  # data for rules, by the rule's name
+    n_best: int | None = None  # how many hypotheses to find; by default those of the settings
+
+
+class StepInput(NamedTuple):
+    """The changes of the hypotheses since the last step, on the CPU."""
+
+    tokens: Tensor  # S K, the newest token of each hypothesis
+    parents: Tensor  # S K, the place in the beam of the hypothesis that this token continued
+    positions: Tensor  # S, the position of the newest token; 0 where the slot is free
+
+
+class SlotModel(Protocol):
+    """The interface of a model to any search over slots."""
+
+    def reset(self, num_slots: int, beam_size: int) -> None:
+        """Empty all caches; make room for ``num_slots`` sentences of ``beam_size`` hypotheses."""
+        ...
+
+    def encode(
+        self, sentences: Sequence[Sequence[int]], start_mark: int
+    ) -> tuple[Sequence[Any], Tensor]:
+        """Return what ``start`` needs of each sentence, and the logits [B, V] of its first token.
+
+        The search may overwrite the logits. Many sentences at once take less time each.
+        """
+        ...
+
+    def start(self, slots: Sequence[int], encoded: Sequence[Any]) -> None:
+        """Put a new sentence into each of ``slots``; its hypotheses consist of the start mark."""
+        ...
+
+    def keep_slots(self, slots: Sequence[int]) -> None:
+        """Drop all slots but these, at least one; ``slots[i]`` becomes slot i.
+
+        A slot may be named repeatedly.
+        """
+        ...
+
+    def forget(self, slots: Sequence[int]) -> None:
+        """Empty the caches of ``slots``: NaN would reach their next sentences, even if masked."""
+        ...
+
+
+class StepModel(SlotModel, Protocol):
+    """A model that computes one step at a time."""
+
+    def step(self, state: StepInput) -> Tensor:
+        """Return the logits [R, V] of the next tokens; the search may overwrite them."""
+        ...
+
+
+Model = TypeVar("Model", bound=SlotModel)
+
+
+class Prepared(NamedTuple):
+    """A sentence that a search may admit."""
+
+    sentence: Sentence
+    encoded: Any  # by the model
+    first: Candidates | None  # for its first token, B = 1; None: the logits are not numbers
+
+
+class SlotSearch(ABC, Generic[Model]):
+    """A search in progress: ``prepare`` sentences, ``admit`` them to free slots, ``step`` on.
+
+    A new search resets the model, so an earlier search with the same model must not continue. Not
+    to be shared between threads.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        num_slots: int,
+        settings: SearchSettings,
+        rules: Sequence[LogitsRule] = (),
+        choice: Choice | None = None,
+    ) -> None:
+        """Make room for ``num_slots`` sentences at a time.
+
+        ``rules`` apply in addition to the two that every search has: the start mark is forbidden,
+        and only the end mark may follow the longest output allowed. Without ``choice`` the best
+        candidates are chosen.
+        """
+        self._model = model
+        # At most one continuation of each hypothesis ends, so at least K of 2K do not.
+        self._choice = choice if choice is not None else BestCandidates(2 * settings.beam_size)
+        self._beams = Beams(num_slots, settings)
+        self._rules: tuple[LogitsRule, ...] = (
+            NeverStart(settings.bos_id, settings.eos_id),
+            *rules,
+            LongestOutput(settings.eos_id),
+        )
+        self._sentences: list[Sentence | None] = [None] * num_slots
+        # For the sentences that were admitted since the last step, by their numbers.
+        self._firsts: dict[int, Candidates | None] = {}
+        self._has_rule_data = False
+        self._num_admitted = 0
+        model.reset(num_slots, settings.beam_size)
+
+    @property
+    def num_slots(self) -> int:
+        """The number of sentences that can be searched at a time."""
+        return len(self._sentences)
+
+    @property
+    def num_free_slots(self) -> int:
+        """The number of sentences that ``admit`` can take now."""
+        return int((~self._beams.is_busy).sum())
+
+    @property
+    def has_slots_to_drop(self) -> bool:
+        """Whether so many slots are free that it pays to drop them if no sentence needs them."""
+        return self.num_free_slots >= max(1, self.num_slots * DROPPED_SHARE)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a sentence is not done yet."""
+        return bool(self._beams.is_busy.any())
+
+    def inside(self) -> list[Sentence]:
+        """Return the sentences that are not done yet."""
+        places = zip(self._sentences, self._beams.is_busy, strict=True)
+        return [each for each, is_busy in places if is_busy and each is not None]
+
+    def prepare(self, sentences: Sequence[Sentence]) -> list[Prepared]:
+        """Return the sentences as ``admit`` takes them; many at once take less time each.
+
+        Those with equal tokens, such as the samples of a line, are encoded once.
+        """
+        if not sentences:
+            return []
+        places = dict[tuple[int, ...], int]()  # of different tokens
+        of_each = [places.setdefault(tuple(each.tokens), len(places)) for each in sentences]
+        of_different, logits = self._model.encode(list(places), self._beams.settings.bos_id)
+        encoded = [of_different[place] for place in of_each]
+        if len(places) < len(sentences):
+            logits = logits[of_each]
+        self._has_rule_data = self._has_rule_data or any(each.rule_data for each in sentences)
+        normalizers = log_normalizers(logits)
+        is_nan = normalizers.isnan().tolist()
+        number = len(sentences)
+        states = SlotStates(
+            prefixes=np.zeros((number, 1, 0), np.int32),
+            lengths=np.zeros(number, np.int64),
+            longest=np.array([sentence.longest_output for sentence in sentences]),
+            is_busy=np.ones(number, np.bool_),
+            data={},
+        )
+        scores = np.zeros((number, 1), np.float32)
+        candidates = self._candidates(logits, normalizers, scores, states, sentences)
+        firsts = [None if is_nan[n] else candidates.of(slice(n, n + 1)) for n in range(number)]
+        return list(map(Prepared, sentences, encoded, firsts))
+
+    def admit(self, prepared: Sequence[Prepared]) -> list[int]:
+        """Put each sentence into a free slot; return their numbers, counted from 0 in this search.
+
+        They are prepared by this search. Raises ValueError if there are more than free slots.
+        """
+        free = np.flatnonzero(~self._beams.is_busy).tolist()
+        if len(prepared) > len(free):
+            raise ValueError(f"{len(prepared)} sentences, but {len(free)} free slots")
+        if not prepared:
+            return []
+        slots = free[: len(prepared)]
+        numbers = list(range(self._num_admitted, self._num_admitted + len(prepared)))
+        self._model.start(slots, [each.encoded for each in prepared])
+        sentences = [each.sentence for each in prepared]
+        longest = [sentence.longest_output for sentence in sentences]
+        n_best = [sentence.n_best or self._beams.settings.n_best for sentence in sentences]
+        self._beams.start(slots, numbers, longest, n_best)
+        for slot, sentence in zip(slots, sentences, strict=True):
+            self._sentences[slot] = sentence
+        self._firsts |= zip(numbers, (each.first for each in prepared), strict=True)
+        self._num_admitted += len(prepared)
+        return numbers
+
+    @abstractmethod
+    def step(self) -> list[Found]:
+        """Make all hypotheses one token longer, new ones two; return the sentences that are done.
+
+        A sentence is also done, with an error, if the model's output for it is not a number.
+        """
+
+    @abstractmethod
+    def drop_free_slots(self) -> list[Found]:
+        """Drop free slots, so that steps no longer compute their rows; at least one must be busy.
+
+        Returns the sentences that are found to be done meanwhile.
+        """
+
+    def _begin(self) -> list[Found]:
+        """Give the newcomers their first tokens; return the sentences that are done."""
+        beams = self._beams
+        slots = np.flatnonzero(beams.is_busy & (beams.lengths == 0)).tolist()
+        firsts = {slot: self._firsts.pop(int(beams.numbers[slot])) for slot in slots}
+        done = self._fail([slot for slot, first in firsts.items() if first is None])
+        well = {slot: first for slot, first in firsts.items() if first is not None}
+        if well:
+            candidates = Candidates(*map(np.concatenate, zip(*well.values(), strict=True)))
+            done += beams.advance(np.array(list(well)), candidates)
+        return done
+
+    def _fail(self, slots: Sequence[int]) -> list[Found]:
+        """Free ``slots``, because the output of the model for them is not a number."""
+        if slots:
+            self._model.forget(slots)
+        return [self._beams.fail(slot, NOT_A_NUMBER) for slot in slots]
+
+    def _candidates(
+        self,
+        logits: Tensor,
+        normalizers: Tensor,
+        scores: Array,
+        states: SlotStates,
+        sentences: Sequence[Sentence | None],
+    ) -> Candidates:
+        """Return continuations of the hypotheses of ``sentences`` by their ``logits``.
+
+        ``states`` of the sentences come without data of rules.
+        """
+        for rule in self._rules:
+            rule.apply(logits, self._with_data(states, rule, sentences))
+        states = self._with_data(states, self._choice, sentences)
+        return self._choice.candidates(logits, normalizers, scores, states)
+
+    def _with_data(
+        self, states: SlotStates, rule: LogitsRule | Choice, sentences: Sequence[Sentence | None]
+    ) -> SlotStates:
+        if not self._has_rule_data:
+            return states
+        data = {
+            number: sentence.rule_data[rule.name]
+            for number, sentence in enumerate(sentences)
+            if sentence is not None and rule.name in sentence.rule_data
+        }
+        return states._replace(data=data)
+
+
+class Search(SlotSearch[StepModel]):
+    """A search that decides each step on the CPU before the next one begins."""
+
+    def step(self) -> list[Found]:
+        """Make all hypotheses one token longer, new ones two; return what is done."""
+        done = self._begin()
+        if not self.is_busy:
+            return done
+        beams = self._beams
+        logits = self._model.step(_step_input(beams))
+        normalizers = log_normalizers(logits)  # R, over all V, also tokens that rules forbid
+        is_nan = normalizers.view(beams.scores.shape).isnan().any(dim=1).cpu().numpy()
+        done += self._fail(np.flatnonzero(is_nan & beams.is_busy).tolist())
+        states = SlotStates(beams.prefixes, beams.lengths, beams.longest, beams.is_busy, {})
+        candidates = self._candidates(logits, normalizers, beams.scores, states, self._sentences)
+        return done + beams.advance(np.arange(self.num_slots), candidates)
+
+    def add_slots(self, number: int) -> None:
+        """Make room for ``number`` more sentences at a time."""
+        # What the new slots hold does not matter until a sentence starts there.
+        self._model.keep_slots([*range(self.num_slots), *[0] * number])
+        self._beams.add(number)
+        self._sentences += [None] * number
+
+    def drop_free_slots(self) -> list[Found]:
+        """Drop all free slots; at least one must be busy. Returns an empty list."""
+        busy = np.flatnonzero(self._beams.is_busy).tolist()
+        self._model.keep_slots(busy)
+        self._beams.keep(busy)
+        self._sentences = [self._sentences[slot] for slot in busy]
+        return []
+
+
+def beam_search(
+    model: StepModel,
+    sentences: Iterable[Sentence],
+    num_slots: int,
+    settings: SearchSettings,
+    rules: Sequence[LogitsRule] = (),
+    choice: Choice | None = None,
+) -> Iterator[Found]:
+    """Yield the hypotheses of each sentence when it is done.
+
+    ``sentences`` is read as needed, ``num_slots`` at a time. ``rules`` and ``choice`` are as in
+    ``Search``. Give long sentences first: then the slots that are busy at the end hold short ones.
+    """
+    yield from search_all(Search(model, num_slots, settings, rules, choice), sentences)
+
+
+def search_all(
+    search: SlotSearch[Any],
+    sentences: Iterable[Sentence],
+    after_step: Callable[[SlotSearch[Any]], None] = lambda search: None,
+) -> Iterator[Found]:
+    """Yield the hypotheses of each sentence when it is done, as ``beam_search`` does."""
+    waiting = _prepared(search, iter(sentences))
+    more_wait = True
+    while True:
+        num_free = search.num_free_slots
+        if more_wait and num_free >= search.num_slots * REFILLED_SHARE:
+            numbers = search.admit(list(islice(waiting, num_free)))
+            more_wait = len(numbers) == num_free
+        if not search.is_busy:
+            return
+        if not more_wait and search.has_slots_to_drop:
+            yield from search.drop_free_slots()
+        yield from search.step()
+        after_step(search)
+
+
+def _prepared(search: SlotSearch[Any], sentences: Iterator[Sentence]) -> Iterator[Prepared]:
+    """Yield each sentence; as many are prepared at once as the search has slots."""
+    while group := list(islice(sentences, search.num_slots)):
+        yield from search.prepare(group)
+
+
+def _step_input(beams: Beams) -> StepInput:
+    # torch.tensor copies: ``beams`` changes while the device may still be reading.
+    return StepInput(*map(torch.tensor, (beams.tokens, beams.parents, beams.lengths)))

@@ -1,0 +1,181 @@
+"""Turns the outputs of the search into the translation of a line, with its word alignment."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import chain
+from typing import NamedTuple
+
+from nmt_cli.corpus.tokenizers.piece_words import words_of_pieces
+from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
+from nmt_cli.corpus.tokenizers.whitespace_tokenizer import WhitespaceTokenizer
+from nmt_cli.files.lines import one_line
+from nmt_cli.messages.errors import UserError
+from nmt_cli.model_settings import ModelSettings, TextSettings
+from nmt_cli.parsing.linearization import Linearization
+from nmt_cli.parsing.repair import Repairs
+from nmt_cli.parsing.tree_output import TreeText, tree_of
+from nmt_cli.search.beams import Hypothesis, length_penalty
+from nmt_cli.search.rules.well_formed_trees import WellFormedTrees
+from nmt_cli.translating.over_long import Part
+from nmt_cli.translating.translation import Alternative, Links, Translation
+
+
+class UnknownWords:
+    """Writes outputs with a source word for each ``<unk>``: the one that it attends to most.
+
+    Raises UserError if the model's tokenizer is not for text in pieces; others spell every word.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, text: TextSettings) -> None:
+        if not isinstance(tokenizer, WhitespaceTokenizer):
+            raise UserError(
+                "--replace-unknown is for models of text in pieces (tokenizer.type whitespace); "
+                "this one can write any word."
+            )
+        self._tokenizer, self._text = tokenizer, text
+
+    def replaced(self, hypothesis: Hypothesis, part: Part, *, keep_pieces: bool) -> str:
+        """Return the text of an output; ``part`` is its source."""
+        tokenizer = self._tokenizer
+        pieces = tokenizer.pieces(hypothesis.tokens)
+        if tokenizer.unk_id in hypothesis.tokens:
+            assert hypothesis.attended is not None, "the search was not asked for attention"
+            words = self._words(part)
+            for place, token in enumerate(hypothesis.tokens):
+                if token == tokenizer.unk_id:
+                    pieces[place] = words[hypothesis.attended.tokens[place]]
+        text = " ".join(pieces)
+        return text if keep_pieces else tokenizer.joined(text)
+
+    def _words(self, part: Part) -> list[str]:
+        """Return for each piece of the source the word that it is part of."""
+        pieces = self._tokenizer.split(part.text)[: len(part.tokens)]
+        numbers = [number for (number,) in words_of_pieces(pieces, self._text)]
+        words = [""] * (1 + max(numbers, default=-1))
+        for piece, number in zip(pieces, numbers, strict=True):
+            words[number] += (
+                piece if self._text.joiner is None else piece.removesuffix(self._text.joiner)
+            )
+        return [words[number] for number in numbers]
+
+
+class WordAligner:
+    """Aligns words by attention. Raises UserError if the model writes trees, not words."""
+
+    def __init__(self, settings: ModelSettings) -> None:
+        if settings.trees is not None:
+            raise UserError(
+                "--alignments are between the words of a line and those of its translation; this "
+                "model writes trees."
+            )
+
+    def align(self, hypotheses: Sequence[Hypothesis], parts: Sequence[Part]) -> Links:
+        """Return, for each target word, the source word that it attends to most.
+
+        A line is translated in ``parts``; each has its own one of ``hypotheses``.
+        """
+        links: list[tuple[int, int]] = []
+        num_sources = num_targets = 0
+        for hypothesis, part in zip(hypotheses, parts, strict=True):
+            assert hypothesis.attended is not None, "the search was not asked for attention"
+            if part.separator == "":  # the part goes on with the last word of the part before
+                num_sources, num_targets = max(0, num_sources - 1), max(0, num_targets - 1)
+            words = hypothesis.attended.words
+            links += [
+                (num_sources + source, num_targets + target) for target, source in enumerate(words)
+            ]
+            num_targets += len(words)
+            num_sources += hypothesis.attended.num_source_words
+        return tuple(links)
+
+
+class Trees(NamedTuple):
+    """How a model that parses writes trees, and the rule of the search if it allows only trees."""
+
+    form: Linearization
+    rule: WellFormedTrees | None
+
+
+class Answers:
+    """Joins the outputs for the parts of a line, and reads trees from them."""
+
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        length_penalty: float,
+        *,
+        keep_pieces: bool,
+        trees: Trees | None,
+        aligner: WordAligner | None,
+        unknown_words: UnknownWords | None,
+    ) -> None:
+        self._tokenizer, self._alpha, self._keep_pieces = tokenizer, length_penalty, keep_pieces
+        self._trees, self._aligner, self._unknown_words = trees, aligner, unknown_words
+
+    def joined(
+        self,
+        parts: Sequence[Part],
+        words: Sequence[str],
+        found: Sequence[tuple[Hypothesis, ...]],
+        *,
+        truncated: bool,
+    ) -> Translation:
+        """Return the translation of a line whose ``parts`` have the hypotheses ``found``.
+
+        Its k-th best joins the k-th best of each part, or the part's last. ``words`` are the leaves
+        of its tree. ``truncated`` is whether the line was cut.
+        """
+        num_ranks = max(map(len, found))
+        ranking = [
+            self._alternative([each[min(k, len(each) - 1)] for each in found], parts, words)
+            for k in range(num_ranks)
+        ]
+        return Translation.of(ranking, num_parts=len(found), truncated=truncated)
+
+    def _alternative(
+        self, hypotheses: Sequence[Hypothesis], parts: Sequence[Part], words: Sequence[str]
+    ) -> Alternative:
+        text, repairs = self._text(hypotheses, parts, words)
+        log_probability = sum(hypothesis.log_probability for hypothesis in hypotheses)
+        length = sum(len(hypothesis.tokens) + 1 for hypothesis in hypotheses)
+        return Alternative(
+            one_line(text),
+            log_probability / length_penalty(length, self._alpha),
+            tuple(chain.from_iterable(self._tokenizer.pieces(each.tokens) for each in hypotheses)),
+            repairs,
+            log_probability,
+            tuple(chain.from_iterable(hypothesis.token_scores for hypothesis in hypotheses)),
+            self._aligner.align(hypotheses, parts) if self._aligner is not None else (),
+        )
+
+    def _text(
+        self, hypotheses: Sequence[Hypothesis], parts: Sequence[Part], words: Sequence[str]
+    ) -> tuple[str, Repairs | None]:
+        texts = [self._part(*each) for each in zip(hypotheses, parts, strict=True)]
+        if self._trees is not None and not self._keep_pieces:
+            return self._exact_tree(self._trees, hypotheses, words) or tree_of(
+                texts, words, self._trees.form
+            )
+        whole = ""
+        for text, part in zip(texts, parts, strict=True):
+            if whole:
+                whole += " " if self._keep_pieces else part.separator
+            whole += text
+        return whole, None
+
+    def _part(self, hypothesis: Hypothesis, part: Part) -> str:
+        if self._unknown_words is not None:
+            return self._unknown_words.replaced(hypothesis, part, keep_pieces=self._keep_pieces)
+        return self._tokenizer.decode(hypothesis.tokens, keep_pieces=self._keep_pieces)
+
+    def _exact_tree(
+        self, trees: Trees, hypotheses: Sequence[Hypothesis], words: Sequence[str]
+    ) -> TreeText | None:
+        """Return the tree of an output with exactly the pieces of ``words``, read without them."""
+        if trees.rule is None or len(hypotheses) > 1:
+            return None
+        symbols = trees.rule.brackets_and_tags(hypotheses[0].tokens, words)
+        if symbols is None:
+            return None
+        form = replace(trees.form, words="dropped")
+        return tree_of([self._tokenizer.decode(symbols)], words, form)

@@ -1,0 +1,100 @@
+"""How much the tokens of outputs attend to the tokens of their source.
+
+It is found by one pass over the finished outputs, so the search is not slower where nobody asks.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from nmt_cli.corpus.tokenizers.normalization import Side
+from nmt_cli.corpus.tokenizers.piece_words import words_of_pieces
+from nmt_cli.corpus.tokenizers.sentence_marks import without_end
+from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
+from nmt_cli.model.transformer import Transformer
+from nmt_cli.model_settings import TextSettings
+from nmt_cli.search.beams import Attended, Found, most_attended
+from nmt_cli.search.search import Sentence
+from nmt_cli.search.teacher_forcing import AttentionWeights, SentencePair, teacher_forced
+
+TOKENS_AT_ONCE = 1 << 11  # of sources and outputs together; the pass needs little memory beside
+DEEP = 6  # layers
+
+
+def alignment_layer(num_layers: int) -> int:
+    """Return the decoder layer, counted from 0, whose attention aligns words best.
+
+    In published comparisons of models of 6 layers it is the last but one. In a model of 4 layers,
+    trained on synthetic text whose words are reordered, the last layer was right for 92 % of the
+    words and the one before for 71 %; in both, the row that predicts a token is far better than
+    the row that reads it (7 % and 20 %).
+    """
+    return num_layers - 2 if num_layers >= DEEP else num_layers - 1
+
+
+class AttentionToSource:
+    """Adds to the hypotheses of a search what they attend to."""
+
+    def __init__(
+        self, model: Transformer, tokenizer: Tokenizer, text: TextSettings, tag_length: int = 0
+    ) -> None:
+        """The first ``tag_length`` pieces of each source do not belong to its text."""
+        self._model, self._tokenizer, self._text = model, tokenizer, text
+        self._tag_length = tag_length
+
+    def attended(
+        self,
+        sentences: Iterable[Sentence],
+        search: Callable[[Iterable[Sentence]], Iterator[Found]],
+    ) -> Iterator[Found]:
+        """Yield what ``search`` finds for ``sentences``, with ``attended`` of each hypothesis."""
+        taken: list[Sentence] = []
+
+        def recorded() -> Iterator[Sentence]:
+            for sentence in sentences:
+                taken.append(sentence)
+                yield sentence
+
+        waiting, num_tokens = list[Found](), 0
+        for found in search(recorded()):
+            waiting.append(found)
+            source = self._source_of(taken[found.number])
+            num_tokens += sum(len(source) + len(each.tokens) for each in found.hypotheses)
+            if num_tokens >= TOKENS_AT_ONCE:
+                yield from self.with_attention(waiting, [taken[each.number] for each in waiting])
+                waiting, num_tokens = [], 0
+        yield from self.with_attention(waiting, [taken[each.number] for each in waiting])
+
+    def with_attention(self, founds: Sequence[Found], sentences: Sequence[Sentence]) -> list[Found]:
+        """Return what was found for each of ``sentences``, with ``attended`` of each hypothesis."""
+        pairs = [
+            SentencePair(self._source_of(sentence), hypothesis.tokens)
+            for found, sentence in zip(founds, sentences, strict=True)
+            for hypothesis in found.hypotheses
+        ]
+        if not pairs:
+            return list(founds)
+        layers = [alignment_layer(len(self._model.decoder_layers))]
+        forced = teacher_forced(self._model, pairs, self._tokenizer, layers_with_weights=layers)
+        of_pairs = map(self._attended, pairs, forced.weights)
+        return [
+            found._replace(
+                hypotheses=tuple(
+                    each._replace(attended=next(of_pairs)) for each in found.hypotheses
+                )
+            )
+            for found in founds
+        ]
+
+    def _attended(self, pair: SentencePair, weights: AttentionWeights) -> Attended:
+        (memory,) = weights.memory  # H T S, of the only layer
+        # Row t predicts token t, and the last row </s>. A last column may belong to </s>.
+        first = self._tag_length
+        attention = memory.mean(0)[:-1, first : len(pair.source)].cpu().numpy()
+        source = self._words(pair.source[first:], "source")
+        target = self._words(pair.target, "target")
+        return most_attended(attention, target, source)
+
+    def _words(self, tokens: Sequence[int], side: Side) -> list[list[int]]:
+        return words_of_pieces(self._tokenizer.pieces(tokens, side), self._text)
+
+    def _source_of(self, sentence: Sentence) -> Sequence[int]:
+        return without_end(sentence.tokens, self._model.config)

@@ -1,0 +1,50 @@
+"""A line to translate, with what is wanted for this line alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from nmt_cli.translating.constraints import TextOrPieces
+
+# Of a window of lines that are translated together.
+WINDOW_LINES = 4096
+WINDOW_CHARACTERS = 1 << 21
+
+
+class Request(NamedTuple):
+    """A line to translate; None stands for what the translator would take by itself.
+
+    With an ``error``, the line is not translated, and its translation has this error.
+    """
+
+    text: str
+    line: int | None = None  # the line's number, which decides what is sampled; by default its
+    # place, counted from 1, among the lines of the call
+    prefix: TextOrPieces | None = None  # what the translation begins with; "": nothing is forced
+    required: Sequence[TextOrPieces] = ()  # phrases that occur in it, beside those of all lines
+    banned: Sequence[TextOrPieces] = ()  # phrases that do not, beside those of all lines
+    n_best: int | None = None  # how many translations
+    error: str | None = None
+
+
+def numbered(lines: Iterable[str | Request], first: int = 1) -> Iterator[Request]:
+    """Yield a request for each line, with its number; the first line without one is ``first``.
+
+    Raises TypeError for what is neither a text nor a request.
+    """
+    for number, line in enumerate(lines, start=first):
+        if isinstance(line, str):
+            yield Request(line, line=number)
+        elif isinstance(line, Request) and isinstance(line.text, str):
+            yield line if line.line is not None else line._replace(line=number)
+        else:
+            kind = "Request without a text" if isinstance(line, Request) else type(line).__name__
+            raise TypeError(f"line {number:,} must be a str or a Request, but is a {kind}")
+
+
+def require_lines(lines: Iterable[str | Request]) -> None:
+    """Raise TypeError for a single line, whose characters or fields would be taken for lines."""
+    if isinstance(lines, str | bytes | Request):
+        kind = type(lines).__name__
+        raise TypeError(f"lines must be several, such as a list, but are a {kind}; give [line]")

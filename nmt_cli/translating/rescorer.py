@@ -1,0 +1,218 @@
+"""Scores given translations with a model: the public Python interface of ``rescore``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, TypedDict
+
+import torch
+
+from nmt_cli.corpus.tokenizers.normalization import SIDES, Side
+from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
+from nmt_cli.files.lines import is_blank, one_line, why_not_unicode
+from nmt_cli.hardware.choices import AUTO
+from nmt_cli.hardware.fp32_products import choose_fp32_products, use_fp32_products
+from nmt_cli.hardware.precision import at_precision, choose_decoding_precision
+from nmt_cli.messages.errors import UserError
+from nmt_cli.model.transformer import Transformer
+from nmt_cli.model_settings import ModelSettings
+from nmt_cli.parsing.reader import words_of
+from nmt_cli.search.beams import NOT_A_NUMBER, Found, Hypothesis, length_penalty
+from nmt_cli.search.by_length import SearchByLength
+from nmt_cli.search.ensemble import Member, load_models
+from nmt_cli.search.isolation import Outcome, naming_lines
+from nmt_cli.search.rules.tree_pieces import linearized
+from nmt_cli.search.teacher_forcing import SentencePair, mean_of_models, token_scores
+from nmt_cli.translating.encoded_texts import encode_each
+from nmt_cli.translating.output_limits import length_limits
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+WINDOW_PAIRS = 4096
+# Tokens of the longer side of all pairs of a pass: enough to keep the device busy.
+DEFAULT_MAX_TOKENS = {"cpu": 1 << 12, "cuda": 1 << 15}
+
+
+class RescorerOptions(TypedDict, total=False):
+    """The options of ``Rescorer``, which defines their defaults."""
+
+    length_penalty: float
+    max_tokens_per_device: int | None
+    precision: str
+    fp32_products: str
+
+
+class Rescored(NamedTuple):
+    """The score of a translation; without one if its source is blank, or for the ``error``."""
+
+    score: float | None = None  # log-probability of all pieces and </s> over the length penalty
+    tokens: tuple[str, ...] = ()  # pieces of the translation
+    token_scores: tuple[float, ...] = ()  # log-probability of each piece, and at last of </s>
+    error: str | None = None  # why the translation could not be scored
+
+
+class Rescorer:
+    """Scores translations that are given, with one model or, as the search does, with an ensemble.
+
+    With a ``length_penalty`` above 0, scores are those of a search with this penalty. If the model
+    parses, translations are trees in brackets. Options are as with ``Translator``. Not to be shared
+    between threads.
+    """
+
+    def __init__(
+        self,
+        settings: ModelSettings,
+        tokenizer: Tokenizer,
+        model: Transformer,
+        *,
+        ensemble: Sequence[Member] = (),
+        **options: Unpack[RescorerOptions],
+    ) -> None:
+        self._settings, self._tokenizer = settings, tokenizer
+        self._device = model.output_weight.device
+        self._alpha = options.get("length_penalty", 0.0)
+        if not 0 <= self._alpha < float("inf"):
+            raise UserError(f"--length-penalty must be 0 or more, but is {self._alpha}.")
+        limits = length_limits(settings, *(each.settings for each in ensemble))
+        # The longest output that the search may give a sentence of the longest length.
+        longest = limits.source + settings.decoding.max_extra_length
+        self._limits: dict[Side, int] = {
+            "source": limits.source,
+            "target": min(longest, limits.target or longest),
+        }
+        max_tokens = options.get("max_tokens_per_device")
+        self._by_length = SearchByLength(max_tokens or DEFAULT_MAX_TOKENS[self._device.type])
+        precision = choose_decoding_precision(options.get("precision", AUTO), self._device)
+        self._fp32_products = choose_fp32_products(
+            options.get("fp32_products", AUTO), self._device, precision
+        )
+        models = [model, *(each.model for each in ensemble)]
+        self._models = [at_precision(each.eval(), precision) for each in models]
+
+    @classmethod
+    def load(
+        cls,
+        path: Path | str,
+        *,
+        device: str = AUTO,
+        ensemble: Sequence[Path | str] = (),
+        **options: Unpack[RescorerOptions],
+    ) -> Rescorer:
+        """Return a rescorer with the model of ``path``, and those of ``ensemble``.
+
+        Raises as ``Translator.load`` does.
+        """
+        precision = options.get("precision", AUTO)
+        loaded, members, options["precision"] = load_models(path, ensemble, device, precision)
+        settings, tokenizer, model, *_ = loaded
+        return cls(settings, tokenizer, model, ensemble=members, **options)
+
+    def rescore(self, pairs: Iterable[tuple[str, str]]) -> Iterator[Rescored]:
+        """Yield the score of each pair of a source and its translation, in order.
+
+        Raises LinesFailedError for a bug.
+        """
+        waiting, num_before = iter(pairs), 0
+        while window := list(islice(waiting, WINDOW_PAIRS)):
+            yield from self.rescore_window(window, num_before)
+            num_before += len(window)
+
+    def rescore_window(
+        self, pairs: Sequence[tuple[str, str]], num_before: int = 0
+    ) -> list[Rescored]:
+        """Return the score of each pair; they are computed together, longest first.
+
+        Raises LinesFailedError for a bug; its line numbers count ``num_before`` lines more.
+        """
+        results: dict[int, Rescored] = {}
+        texts: dict[int, tuple[str, str]] = {}
+        for number, (source, target) in enumerate(pairs, num_before):
+            try:
+                text = self._texts(source, target)
+            except UserError as error:
+                results[number] = Rescored(error=str(error).rstrip("."))
+            else:
+                if is_blank(source):
+                    results[number] = Rescored()
+                else:
+                    texts[number] = text
+        encoded: dict[int, SentencePair] = {}
+        for number, pair in self._encoded(texts).items():
+            if isinstance(pair, SentencePair):
+                encoded[number] = pair
+            else:
+                results[number] = pair
+        lines = sorted(encoded, key=lambda number: _tokens_of(encoded[number]), reverse=True)
+        longest_first = [encoded[number] for number in lines]
+        no_autocast = torch.autocast(self._device.type, enabled=False)
+        with no_autocast, use_fp32_products(self._fp32_products):
+            outcomes = self._by_length.run(self._score, longest_first, _tokens_of, lines)
+        results.update(zip(lines, map(self._answer, outcomes), strict=True))
+        return [results[number] for number in sorted(results)]
+
+    def _texts(self, source: str, target: str) -> tuple[str, str]:
+        """Return the two texts that the model reads. Raises UserError if it cannot read them."""
+        for line in (source, target):
+            if (error := why_not_unicode(line)) is not None:
+                raise UserError(error)
+        form = self._settings.trees
+        if form is None or is_blank(source):
+            return source, target
+        words = words_of(one_line(source))
+        spaced = self._settings.text.type == "whitespace"
+        return " ".join(words), linearized(target, len(words), form, spaced=spaced)
+
+    def _encoded(self, texts: Mapping[int, tuple[str, str]]) -> dict[int, SentencePair | Rescored]:
+        """Return the tokens of each pair, or its result if the model reads nothing."""
+        sides: list[list[list[int] | str]] = []
+        with naming_lines(list(texts)):
+            for number, side in enumerate(SIDES):
+                of_side = [pair[number] for pair in texts.values()]
+                sides.append(encode_each(self._tokenizer, of_side, side))
+        return {
+            number: self._pair(source, target)
+            for number, source, target in zip(texts, *sides, strict=True)
+        }
+
+    def _pair(self, source: list[int] | str, target: list[int] | str) -> SentencePair | Rescored:
+        if isinstance(source, str) or isinstance(target, str):
+            return Rescored(error=source if isinstance(source, str) else str(target))
+        for side, tokens in zip(SIDES, (source, target), strict=True):
+            if len(tokens) > self._limits[side]:
+                return Rescored(
+                    error=f"its {side} has {len(tokens):,} pieces, the model takes "
+                    f"{self._limits[side]:,}"
+                )
+        if not source and self._settings.trees is None:
+            return Rescored()  # as translate takes such a line for blank
+        return SentencePair(source, target)
+
+    def _score(self, pairs: Iterable[SentencePair], num_pairs: int) -> Iterator[Found]:
+        """Yield each pair with its target as the only hypothesis; ``num_pairs`` at a time."""
+        waiting, number = iter(pairs), 0
+        while batch := list(islice(waiting, num_pairs)):
+            of_models = [token_scores(model, batch, self._tokenizer) for model in self._models]
+            for pair, scores in zip(batch, mean_of_models(of_models), strict=True):
+                total = sum(scores)
+                score = total / length_penalty(len(scores), self._alpha)
+                found = Hypothesis(tuple(pair.target), total, score, tuple(scores))
+                if math.isnan(total):
+                    yield Found(number, (), NOT_A_NUMBER)
+                else:
+                    yield Found(number, (found,))
+                number += 1
+
+    def _answer(self, outcome: Outcome) -> Rescored:
+        if isinstance(outcome, str):
+            return Rescored(error=outcome)
+        (hypothesis,) = outcome
+        pieces = tuple(self._tokenizer.pieces(hypothesis.tokens))
+        return Rescored(hypothesis.score, pieces, hypothesis.token_scores)
+
+
+def _tokens_of(pair: SentencePair) -> int:
+    return 1 + max(len(pair.source), len(pair.target))

@@ -1,0 +1,190 @@
+"""A thread that translates the lines which other threads submit."""
+
+from __future__ import annotations
+
+import atexit
+import queue
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from itertools import count
+
+from nmt_cli.translating.line_engine import LineEngine, SubmittedLine
+from nmt_cli.translating.request import Request, numbered
+from nmt_cli.translating.translation import Translation
+
+TOO_LATE = "its timeout passed before its translation began"
+IDLE_SECONDS = 5.0  # then the thread ends, so that it does not keep the model in memory for ever
+
+
+class Pause:
+    """A caller of ``paused``: its turn comes when the lines submitted before it are answered."""
+
+    num_lines_before = 0
+
+
+class Service:
+    """Takes lines from any thread, and translates them in a thread of its own.
+
+    The thread starts with the first line. It ends if no line comes for ``IDLE_SECONDS``, and the
+    next line starts another one. At the exit of the interpreter it ends after the step that it is
+    in; lines that have no answer then get none.
+
+    Submitted lines and callers of ``paused`` use the model in the order in which they came.
+    """
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()  # guards all that follows
+        self._waiting: deque[SubmittedLine] = deque()
+        self._pauses: deque[Pause] = deque()  # the first uses the model, or will be the next
+        self._num_submitted = self._num_taken = 0  # lines
+        self._is_translating = False  # the thread
+        self._numbers = count(1)
+        self._thread: threading.Thread | None = None
+        self._is_closed = self._is_stopped = False
+
+    def submit(
+        self,
+        line: str | Request,
+        open_engine: Callable[[], LineEngine],
+        most_waiting: int | None,
+        timeout: float | None,
+    ) -> Future[Translation]:
+        """Return the future of the translation of ``line``; see ``Translator.submit``.
+
+        ``open_engine`` makes the engine of a new thread.
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        with self._changed:
+            if self._is_closed:
+                raise RuntimeError("a line was submitted to a translator that is closed")
+            if most_waiting is not None and len(self._waiting) >= most_waiting:
+                raise queue.Full(f"{len(self._waiting):,} lines wait to be translated")
+            (request,) = numbered([line], first=next(self._numbers))
+            submitted = SubmittedLine(request, deadline)
+            if not self._has_thread():
+                self._start(open_engine)
+            self._waiting.append(submitted)
+            self._num_submitted += 1
+            self._changed.notify_all()
+        return submitted.future
+
+    def close(self, *, cancel_futures: bool = False) -> None:
+        """Take no more lines, and wait until all are answered; does nothing the second time.
+
+        With ``cancel_futures``, lines whose translation has not begun are cancelled.
+        """
+        with self._changed:
+            self._is_closed = True
+            thread = self._thread
+            cancelled = list(self._waiting) if cancel_futures else []
+            self._changed.notify_all()
+        for line in cancelled:
+            line.future.cancel()
+        if thread is not None and thread is not threading.current_thread():
+            thread.join()
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Let no submitted line use the model in this block.
+
+        Waits until the lines that were submitted before are answered; no other line joins them.
+        Raises RuntimeError in a callback of a future, which the thread of the service runs.
+        """
+        if threading.current_thread() is self._thread:
+            raise RuntimeError(
+                "the callback of a submitted line cannot translate lines itself, because it runs "
+                "in the thread that translates; it may submit lines"
+            )
+        pause = Pause()
+        try:
+            with self._changed:
+                pause.num_lines_before = self._num_submitted
+                self._pauses.append(pause)
+                self._changed.wait_for(lambda: self._next_pause() is pause and self._is_free())
+            yield
+        finally:
+            with self._changed:
+                if pause in self._pauses:  # it may be interrupted before
+                    self._pauses.remove(pause)
+                self._changed.notify_all()
+
+    def _has_thread(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
+
+    def _start(self, open_engine: Callable[[], LineEngine]) -> None:
+        # After a fork the thread is dead, and the lines that wait are those of the parent.
+        self._waiting.clear()
+        self._num_taken = self._num_submitted
+        self._is_translating = False
+        thread = threading.Thread(
+            target=self._run, args=(open_engine(),), name="nmt-cli service", daemon=True
+        )
+        thread.start()
+        self._thread = thread
+        # A daemon thread that computes while the interpreter is taken down would crash it.
+        atexit.register(self._stop)
+
+    def _run(self, engine: LineEngine) -> None:
+        while self._wait():
+            try:
+                engine.run(self._take, lambda: self._is_stopped)
+            except BaseException as error:
+                engine.fail(error)
+            finally:
+                with self._changed:
+                    self._is_translating = False
+                    self._changed.notify_all()
+        engine.fail(RuntimeError("the program ended before the line was translated"))
+
+    def _wait(self) -> bool:
+        """Wait until a line may use the model; return False if the thread has to end."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._waiting or self._is_closed, IDLE_SECONDS)
+            # Lines that wait for callers of ``paused`` are no reason to end.
+            self._changed.wait_for(
+                lambda: self._is_stopped or not self._waiting or self._next_pause() is None
+            )
+            if self._waiting and not self._is_stopped:
+                self._is_translating = True
+                return True
+            self._thread = None
+            self._changed.notify_all()
+            if not self._is_stopped:
+                atexit.unregister(self._stop)
+            return False
+
+    def _take(self) -> SubmittedLine | None:
+        """Return the next line that was not cancelled; None if there is none, or a pause is due."""
+        late: list[SubmittedLine] = []
+        try:
+            with self._changed:
+                while self._waiting and self._next_pause() is None:
+                    line = self._waiting.popleft()
+                    self._num_taken += 1
+                    if not line.future.set_running_or_notify_cancel():
+                        continue
+                    if line.deadline is None or time.monotonic() < line.deadline:
+                        return line
+                    late.append(line)
+            return None
+        finally:
+            for line in late:  # callbacks of futures run without the lock
+                line.future.set_result(Translation(error=TOO_LATE))
+
+    def _next_pause(self) -> Pause | None:
+        """Return the pause whose turn is before that of the lines that wait, if there is one."""
+        if not self._pauses:
+            return None
+        is_due = self._num_taken >= self._pauses[0].num_lines_before or not self._has_thread()
+        return self._pauses[0] if is_due else None
+
+    def _is_free(self) -> bool:
+        return not (self._is_translating and self._has_thread())
+
+    def _stop(self) -> None:
+        self._is_stopped = True
+        self.close(cancel_futures=True)

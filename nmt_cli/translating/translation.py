@@ -1,0 +1,87 @@
+"""What a translator returns for a line, and the error for lines that a bug kept from it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from nmt_cli.parsing.repair import Repairs
+
+Links = tuple[tuple[int, int], ...]  # numbers of a source word and a target word, from 0
+
+
+class Alternative(NamedTuple):
+    """One translation of a line."""
+
+    text: str
+    score: float  # log-probability over the length penalty
+    tokens: tuple[str, ...]  # pieces
+    repairs: Repairs | None = None  # what made the output a tree; only if the model parses
+    log_probability: float = 0.0  # of all pieces and </s>
+    token_scores: tuple[float, ...] = ()  # log-probability of each piece and of </s>, if asked for
+    alignment: Links = ()  # of words, if asked for
+
+
+class Translation(NamedTuple):
+    """The translation of a line; blank lines and failed ones have empty text and no score."""
+
+    text: str = ""
+    score: float | None = None
+    tokens: tuple[str, ...] = ()
+    alternatives: tuple[Alternative, ...] = ()  # the second to n-th best, best first
+    error: str | None = None  # why the line could not be translated
+    num_parts: int = 1  # more than 1 if the line was too long and was translated in parts
+    truncated: bool = False  # the line was too long and its end was not translated
+    repairs: Repairs | None = None  # what made the output a tree; only if the model parses
+    log_probability: float = 0.0  # of all pieces and </s>
+    token_scores: tuple[float, ...] = ()  # log-probability of each piece and of </s>, if asked for
+    alignment: Links = ()  # of words, if asked for
+
+    @classmethod
+    def of(
+        cls, ranked: Sequence[Alternative], *, num_parts: int = 1, truncated: bool = False
+    ) -> Translation:
+        """Return the translation whose n best are ``ranked``, best first."""
+        best, *others = ranked
+        return cls(
+            alternatives=tuple(others),
+            num_parts=num_parts,
+            truncated=truncated,
+            **best._asdict(),
+        )
+
+    @property
+    def ranked(self) -> tuple[Alternative, ...]:
+        """The n best, best first; none for blank lines and failed ones."""
+        if self.score is None:
+            return ()
+        best = Alternative(
+            self.text,
+            self.score,
+            self.tokens,
+            self.repairs,
+            self.log_probability,
+            self.token_scores,
+            self.alignment,
+        )
+        return (best, *self.alternatives)
+
+
+class LinesFailedError(Exception):
+    """A bug was met while lines ``first`` to ``last``, counted from 0, were translated.
+
+    The bug is the ``__cause__`` of this error; halving found no smaller range of lines.
+    ``finished`` holds the translations of the lines before them.
+    """
+
+    def __init__(self, first: int, last: int, finished: Sequence[Translation] = ()) -> None:
+        lines = f"line {first + 1:,}" if first == last else f"lines {first + 1:,} to {last + 1:,}"
+        super().__init__(
+            f"{lines} could not be translated because of a bug in nmt-cli; please report it "
+            "with the traceback above"
+        )
+        self.first, self.last, self.finished = first, last, finished
+
+    def behind(self, num_lines: int) -> LinesFailedError:
+        """Return the same error with ``num_lines`` added to the line numbers."""
+        return LinesFailedError(self.first + num_lines, self.last + num_lines)

@@ -1,0 +1,277 @@
+"""Several processes that translate one stream of lines, in order and in bounded memory.
+
+A piece of work is a window of lines, so that the translations are those of one process with the
+same windows, to the last bit. A worker that dies is replaced, and its piece is given to another
+one. A piece with which two workers died is halved; if it is a single line, that line fails.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from multiprocessing.connection import Connection, wait
+from typing import Any, NamedTuple, Protocol
+
+from nmt_cli.messages import logs
+from nmt_cli.messages.errors import UserError
+from nmt_cli.translating.request import Request
+from nmt_cli.translating.translation import LinesFailedError, Translation
+from nmt_cli.translating.workers.messages import Bug, Done, Ready, Refused
+
+WINDOWS_FOR_EACH_WORKER = 2  # one that it translates, and one that waits
+MOST_DEATHS = 2  # of workers with the same piece, until it is halved
+# Finding one line among 4,096 takes 15 deaths in a row.
+MOST_DEATHS_IN_A_ROW = 50
+MOST_FAILED_STARTS = 3
+
+
+class WorkerStarter(Protocol):
+    """What starts worker processes."""
+
+    def start(self, number: int) -> tuple[Connection, int]:
+        """Start worker ``number``; return the connection to it and its process."""
+        ...
+
+    def status_of(self, process: int) -> int | None:
+        """Return the exit status of a worker that has ended; None if it is unknown."""
+        ...
+
+    def close(self) -> None:
+        """Kill all workers."""
+        ...
+
+
+class WorkerBugError(Exception):
+    """A bug in a worker; the message is its traceback."""
+
+
+class _Piece(NamedTuple):
+    """Lines for a worker: those from ``first`` on of window number ``window``."""
+
+    window: int
+    first: int
+    lines: Sequence[str | Request]
+    deaths: int = 0
+
+
+class _Worker:
+    """A worker process; it is starting as long as it has sent no message."""
+
+    def __init__(self, number: int, connection: Connection, process: int) -> None:
+        self.number, self.connection, self.process = number, connection, process
+        self.piece: _Piece | None = None
+        self.is_starting = True
+
+
+class WorkerPool:
+    """Workers, from ``open`` to ``close``; not to be shared between threads."""
+
+    def __init__(self, starter: WorkerStarter, num_workers: int) -> None:
+        self.chosen: dict[str, str] = {}  # of the workers' translators
+        self._starter = starter
+        self._pieces: deque[_Piece] = deque()  # that wait for a worker, first lines first
+        self._outcomes: dict[int, dict[int, list[Translation] | Bug]] = {}  # by window and line
+        self._missing: dict[int, int] = {}  # lines without outcome, by window
+        self._next = 0  # the window whose translations are yielded next
+        self._deaths_in_a_row = self._failed_starts = 0
+        self._workers: list[_Worker] = []
+        self._num_workers = num_workers
+
+    def open(self) -> None:
+        """Start the workers, and wait for the first one.
+
+        Raises UserError if they cannot load the model.
+        """
+        self._workers = [self._hired(number) for number in range(self._num_workers)]
+        while not self.chosen:
+            self._hear(wait([self._workers[0].connection]))
+
+    def close(self) -> None:
+        """Kill the workers."""
+        for worker in self._workers:
+            worker.connection.close()
+        self._starter.close()
+
+    def translate_windows(
+        self, windows: Iterator[Sequence[str | Request]]
+    ) -> Iterator[list[Translation]]:
+        """Yield the translations of each window, in order.
+
+        ``windows`` is read in a thread of its own; its error is raised after the windows before.
+        Raises LinesFailedError for a bug, as ``Translator.translate_window`` does, and UserError if
+        workers die again and again.
+        """
+        reader = _WindowReader(windows, WINDOWS_FOR_EACH_WORKER * self._num_workers)
+        try:
+            while True:
+                for lines in reader.take():
+                    self._add(lines)
+                while self._missing.get(self._next) == 0:
+                    yield self._finished()
+                    reader.allow_one_more()
+                if reader.has_ended and not self._missing:
+                    break
+                self._assign()
+                self._hear(wait([reader.signal, *(w.connection for w in self._workers)]))
+        finally:
+            reader.stop()
+        if reader.error is not None:
+            raise reader.error
+
+    def _add(self, lines: Sequence[str | Request]) -> None:
+        number = self._next + len(self._missing)
+        self._missing[number], self._outcomes[number] = len(lines), {}
+        self._pieces.append(_Piece(number, 0, lines))
+
+    def _assign(self) -> None:
+        for worker in self._workers:
+            if not self._pieces:
+                return
+            if worker.piece is None and not worker.is_starting:
+                worker.piece = self._pieces.popleft()
+                with suppress(OSError):  # it has died, which is heard next
+                    worker.connection.send(worker.piece.lines)
+
+    def _hear(self, ready: Sequence[Any]) -> None:
+        for worker in [worker for worker in self._workers if worker.connection in ready]:
+            try:
+                message = worker.connection.recv()
+            except (EOFError, OSError):
+                self._replace(worker)
+                continue
+            self._failed_starts = 0
+            worker.is_starting = False
+            if isinstance(message, Refused):
+                error = UserError(message.message)
+                error.exit_status = message.exit_status
+                raise error
+            if isinstance(message, Ready):
+                self.chosen = message.chosen
+                continue
+            assert worker.piece is not None
+            piece, worker.piece = worker.piece, None
+            self._deaths_in_a_row = 0
+            outcome = message.translations if isinstance(message, Done) else message
+            self._settle(piece, outcome)
+
+    def _settle(self, piece: _Piece, outcome: list[Translation] | Bug) -> None:
+        self._outcomes[piece.window][piece.first] = outcome
+        self._missing[piece.window] -= len(piece.lines)
+
+    def _finished(self) -> list[Translation]:
+        """Return the translations of the next window. Raises LinesFailedError for a bug."""
+        number = self._next
+        self._next += 1
+        del self._missing[number]
+        finished: list[Translation] = []
+        for first, outcome in sorted(self._outcomes.pop(number).items()):
+            if isinstance(outcome, Bug):
+                raise LinesFailedError(
+                    first + outcome.first, first + outcome.last, [*finished, *outcome.finished]
+                ) from WorkerBugError(f"in a worker process:\n{outcome.traceback}")
+            finished += outcome
+        return finished
+
+    def _hired(self, number: int) -> _Worker:
+        return _Worker(number, *self._starter.start(number))
+
+    def _replace(self, dead: _Worker) -> None:
+        """Start a worker in place of a dead one, and let another one have its piece."""
+        dead.connection.close()
+        reason = _reason(self._starter.status_of(dead.process))
+        self._deaths_in_a_row += 1
+        self._failed_starts += dead.is_starting
+        if self._failed_starts >= MOST_FAILED_STARTS:
+            raise UserError(f"worker processes end before they can begin ({reason}).")
+        if self._deaths_in_a_row > MOST_DEATHS_IN_A_ROW:
+            raise UserError(
+                f"{self._deaths_in_a_row} worker processes in a row have died ({reason}); if the "
+                "memory is full, give fewer --workers or a lower --max-tokens-per-device."
+            )
+        if dead.piece is not None:
+            logs.warning(f"a worker process has died ({reason}); its lines are translated again.")
+            self._give_back(dead.piece._replace(deaths=dead.piece.deaths + 1), reason)
+        self._workers[dead.number] = self._hired(dead.number)
+
+    def _give_back(self, piece: _Piece, reason: str) -> None:
+        if piece.deaths < MOST_DEATHS:
+            self._pieces.appendleft(piece)
+        elif len(piece.lines) == 1:
+            error = f"the worker processes that translated it have died ({reason})"
+            self._settle(piece, [Translation(error=error)])
+        else:
+            half = len(piece.lines) // 2
+            left, right = piece.lines[:half], piece.lines[half:]
+            deaths = MOST_DEATHS - 1  # one more death with a half is enough
+            self._pieces.appendleft(_Piece(piece.window, piece.first + half, right, deaths))
+            self._pieces.appendleft(_Piece(piece.window, piece.first, left, deaths))
+
+
+class _WindowReader:
+    """A thread that reads windows ahead of the caller, but never more than allowed.
+
+    ``signal`` is a descriptor that can be read when there is something to take.
+    """
+
+    def __init__(self, windows: Iterator[Sequence[str | Request]], num_allowed: int) -> None:
+        self.error: BaseException | None = None
+        self.has_ended = False  # all windows were taken
+        self._windows = windows
+        self._allowed = threading.Semaphore(num_allowed)
+        self._read: deque[Sequence[str | Request] | None] = deque()  # None at the end
+        self.signal, self._signalling = os.pipe()
+        self._stopped = False
+        # A daemon thread does not keep the process alive while it waits for input.
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def take(self) -> Iterator[Sequence[str | Request]]:
+        """Yield what was read since the last call, without waiting."""
+        while self._read:
+            os.read(self.signal, 1)
+            window = self._read.popleft()
+            if window is None:
+                self.has_ended = True
+            else:
+                yield window
+
+    def allow_one_more(self) -> None:
+        """Let one more window be read."""
+        self._allowed.release()
+
+    def stop(self) -> None:
+        """Read no more."""
+        self._stopped = True
+        self._allowed.release()
+        if self.has_ended:
+            os.close(self.signal)
+            os.close(self._signalling)
+
+    def _run(self) -> None:
+        try:
+            while self._allowed.acquire() and not self._stopped:
+                window = next(self._windows, None)
+                self._put(window)
+                if window is None:
+                    return
+        except BaseException as error:
+            self.error = error
+            self._put(None)
+
+    def _put(self, window: Sequence[str | Request] | None) -> None:
+        self._read.append(window)
+        os.write(self._signalling, b"x")
+
+
+def _reason(status: int | None) -> str:
+    if status is None:
+        return "status unknown"
+    if status >= 0:
+        return f"status {status}"
+    with suppress(ValueError):  # a real-time signal has no name
+        return f"signal {signal.Signals(-status).name}"
+    return f"signal {-status}"

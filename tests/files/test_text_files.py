@@ -1,0 +1,169 @@
+import bz2
+import gzip
+import io
+import lzma
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from nmt_cli.files import text_files
+from nmt_cli.files.text_files import TextSize, bytes_read, open_text
+from nmt_cli.messages.errors import UserError
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
+COMPRESS: dict[str, Callable[[bytes], bytes]] = {
+    ".gz": gzip.compress,
+    ".xz": lzma.compress,
+    ".zst": zstd.compress,
+}
+
+
+@pytest.mark.parametrize("suffix", COMPRESS)
+def test_compressed_text_reads_as_the_plain_one(tmp_path, suffix):
+    parts = ["ä\n".encode() * 1000, b"second part\n" * 5000]
+    path = tmp_path / f"text{suffix}"
+    path.write_bytes(b"".join(COMPRESS[suffix](part) for part in parts))
+    with open_text(path) as stream:
+        assert stream.read() == b"".join(parts)
+
+
+@pytest.mark.parametrize("suffix", COMPRESS)
+def test_every_cut_of_a_compressed_file_is_noticed(tmp_path, suffix):
+    whole = COMPRESS[suffix](os.urandom(3000).hex().encode() + b"\nthe end\n")
+    path = tmp_path / f"text{suffix}"
+    cuts = {0, 1, 2, 5, 10, *range(17, len(whole), len(whole) // 40)}
+    cuts |= {len(whole) - back for back in (1, 2, 4, 8, 12)}
+    assert len(cuts) > 45
+    for cut in cuts:
+        path.write_bytes(whole[:cut])
+        if cut == 0 and suffix == ".gz":
+            continue  # gzip takes nothing for nothing; callers refuse empty text
+        assert_refused(path, f"{path} is damaged or not a {suffix} file: ")
+
+
+@pytest.mark.parametrize("suffix", COMPRESS)
+@pytest.mark.parametrize("garbage", [b"garbage", b"\x1f\x8b", b"one line\n" * 1000])
+def test_garbage_behind_compressed_text_is_noticed(tmp_path, suffix, garbage):
+    path = tmp_path / f"text{suffix}"
+    path.write_bytes(COMPRESS[suffix](b"text\n") + garbage)
+    assert_refused(path, f"{path} is damaged or not a {suffix} file: ")
+
+
+@pytest.mark.parametrize("suffix", COMPRESS)
+def test_plain_text_under_a_compressed_name_is_refused(tmp_path, suffix):
+    path = tmp_path / f"text{suffix}"
+    path.write_bytes(b"plain text\n")
+    assert_refused(path, f"{path} is damaged or not a {suffix} file: ")
+
+
+@pytest.mark.parametrize("suffix", COMPRESS)
+def test_compressed_text_under_another_name_is_refused(tmp_path, suffix):
+    path = tmp_path / "text.en"
+    path.write_bytes(COMPRESS[suffix](b"text\n"))
+    assert_refused(path, f"{path} is compressed; its name must end in {suffix}.")
+
+
+@pytest.mark.parametrize("suffix", ["", *COMPRESS])
+def test_the_bytes_of_a_text_are_known_or_estimated_while_it_is_read(tmp_path, suffix):
+    text = b"".join(os.urandom(20).hex().encode() + b"\n" for _ in range(30_000))
+    path = tmp_path / f"text{suffix}"
+    path.write_bytes(COMPRESS[suffix](text) if suffix else text)
+    with open_text(path) as stream:
+        size = TextSize(stream)
+        stream.read(len(text) // 3)
+        assert size.expected() == pytest.approx(len(text), rel=0.05 if suffix else 0)
+        assert bytes_read(stream) == pytest.approx(path.stat().st_size / 3, rel=0.5)
+        stream.read()
+        assert size.expected() == len(text)
+        assert bytes_read(stream) == path.stat().st_size
+    assert TextSize(io.BytesIO(text)).expected() is None
+
+
+def test_the_estimate_holds_while_another_thread_is_in_a_read(tmp_path, monkeypatch):
+    text = b"".join(os.urandom(20).hex().encode() + b"\n" for _ in range(30_000))
+    path = tmp_path / "text.gz"
+    path.write_bytes(COMPRESS[".gz"](text))
+    estimates = []
+    read = text_files._Counted.read
+    with open_text(path) as stream:
+        size = TextSize(stream)
+
+        def asked_after_reading(self, num_bytes):
+            chunk = read(self, num_bytes)
+            estimates.append(size.expected())
+            return chunk
+
+        stream.read(1)
+        monkeypatch.setattr(text_files._Counted, "read", asked_after_reading)
+        stream.read()
+    assert len(estimates) > 20
+    assert estimates == pytest.approx([len(text)] * len(estimates), rel=0.05)
+
+
+def test_what_cannot_be_opened_is_named(tmp_path):
+    missing = tmp_path / "missing.en"
+    assert_refused(missing, f"{missing} not found.")
+    assert_refused(tmp_path, f"{tmp_path} is a directory, not a text file.")
+    assert_refused(Path("a\0b"), "a\0b cannot be read: embedded null byte.")
+    long = tmp_path / ("x" * 300)
+    assert_refused(long, f"{long} cannot be read: File name too long.")
+
+
+def assert_refused(path, message):
+    with pytest.raises(UserError) as caught, open_text(path) as stream:
+        stream.read()
+    assert str(caught.value).startswith(message)
+    assert "\n" not in str(caught.value)
+
+
+def proposed_by_refusal(path):
+    with pytest.raises(UserError, match="unpack it: ") as caught, open_text(path):
+        pass
+    return shlex.split(str(caught.value).partition("unpack it: ")[2])
+
+
+@pytest.mark.parametrize("suffix", [".bz2", ".zip"])
+def test_the_proposed_unpacking_overwrites_nothing(tmp_path, monkeypatch, suffix):
+    monkeypatch.chdir(tmp_path)
+    path = Path(f"-keep{suffix}")
+    if suffix == ".zip":
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("text", "ein Satz\n")
+    else:
+        path.write_bytes(bz2.compress(b"ein Satz\n"))
+    assert proposed_by_refusal(path)[2:] == [f"./{path}", ">", "./-keep"]
+    Path("-keep").write_text("precious")
+    assert proposed_by_refusal(path)[2:] == [f"./{path}", ">", "./-keep-2"]
+    path = path.rename("-other")
+    Path("unpacked--other").symlink_to("nowhere")
+    assert proposed_by_refusal(path)[2:] == ["./-other", ">", "unpacked--other-2"]
+
+
+def test_an_archive_of_several_files_is_unpacked_into_a_folder_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with zipfile.ZipFile("pair.zip", "w") as archive:
+        archive.writestr("folder/", "")
+        archive.writestr("folder/a.en", "one\n")
+    assert proposed_by_refusal(Path("pair.zip"))[:2] == ["unzip", "-p"]
+    with zipfile.ZipFile("pair.zip", "a") as archive:
+        archive.writestr("folder/a.de", "eins\n")
+    assert proposed_by_refusal(Path("pair.zip")) == ["unzip", "-d", "pair", "pair.zip"]
+    Path("pair").mkdir()
+    command = proposed_by_refusal(Path("pair.zip"))
+    assert command == ["unzip", "-d", "pair-2", "pair.zip"]
+    if shutil.which("unzip"):
+        subprocess.run(command, check=True)
+        assert Path("pair-2/folder/a.de").read_text() == "eins\n"
+    Path("pair.zip").write_bytes(Path("pair.zip").read_bytes()[:-9])  # its list cannot be read
+    assert proposed_by_refusal(Path("pair.zip"))[:2] == ["unzip", "-p"]

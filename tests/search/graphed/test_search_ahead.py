@@ -1,0 +1,322 @@
+"""The search whose steps run ahead finds what the search that reads each step finds."""
+
+import gc
+import random
+
+import pytest
+import torch
+
+from nmt_cli.hardware.cuda_graphs import GraphRecorder
+from nmt_cli.model.transformer import Transformer
+from nmt_cli.search.beams import NOT_A_NUMBER, SearchSettings
+from nmt_cli.search.graphed import model as model_module
+from nmt_cli.search.graphed import search as search_module
+from nmt_cli.search.graphed.caches import Storage
+from nmt_cli.search.graphed.model import GraphedTransformer
+from nmt_cli.search.graphed.search import SearchAhead
+from nmt_cli.search.graphed.step import GraphedStep
+from nmt_cli.search.incremental import CachedTransformer
+from nmt_cli.search.search import Sentence, beam_search, search_all
+from tests.fake_models import BOS, EOS, tiny_recipe
+from tests.search.graphed.replayed_steps import ReplayingRecorder
+
+VOCABULARY_SIZE = 37
+VARIANTS = [
+    {},
+    {"norm": "pre"},
+    {"d_k": 3, "d_v": 6, "tied_embeddings": "decoder"},
+    {"positions": "learned", "max_positions": 2000, "tied_embeddings": "none"},
+]
+
+
+def sharp_model(vocabulary_size=VOCABULARY_SIZE, seed=5, **config):
+    """Return a model with random weights whose outputs are of many lengths."""
+    torch.manual_seed(seed)
+    model = Transformer(tiny_recipe(model=config).model, vocabulary_size).eval()
+    with torch.no_grad():
+        model.output_weight.mul_(4)
+    return model
+
+
+def sentences_of(rng, number, longest_source=20, longest_output=24):
+    found = [
+        Sentence(
+            [rng.randrange(3, VOCABULARY_SIZE) for _ in range(rng.randint(1, longest_source))],
+            rng.randint(0, longest_output),
+            n_best=rng.choice([None, 1]),
+        )
+        for _ in range(number)
+    ]
+    return sorted(found, key=lambda sentence: -len(sentence.tokens))
+
+
+def settings_of(beam_size, n_best=1, *, token_scores=False, bos_id=BOS):
+    return SearchSettings(beam_size, 0.6, n_best, bos_id, EOS, token_scores)
+
+
+def search_ahead(model, sentences, num_slots, settings, graphed=None):
+    graphed = graphed or GraphedTransformer(model, settings)
+    return sorted(search_all(SearchAhead(graphed, num_slots, settings), sentences))
+
+
+def plain_search(model, sentences, num_slots, settings):
+    return sorted(beam_search(CachedTransformer(model), sentences, num_slots, settings))
+
+
+def assert_same(found, expected):
+    assert [each.number for each in found] == [each.number for each in expected]
+    assert [each.error for each in found] == [each.error for each in expected]
+    for each, other in zip(found, expected, strict=True):
+        assert [h.tokens for h in each.hypotheses] == [h.tokens for h in other.hypotheses]
+        for own, witness in zip(each.hypotheses, other.hypotheses, strict=True):
+            assert own.score == pytest.approx(witness.score, abs=1e-4)
+            assert own.token_scores == pytest.approx(witness.token_scores, abs=1e-4)
+
+
+@pytest.fixture
+def replayed(monkeypatch):
+    """Let steps be recorded and repeated without their Python code, as CUDA graphs are."""
+    monkeypatch.setattr(model_module, "GraphRecorder", ReplayingRecorder)
+    monkeypatch.setattr(ReplayingRecorder, "num_recorded", 0)
+    monkeypatch.setattr(ReplayingRecorder, "num_repeated", 0)
+    return ReplayingRecorder
+
+
+@pytest.mark.parametrize(
+    ("config", "beam_size", "n_best"),
+    [
+        *(({}, *sizes) for sizes in [(1, 1), (2, 2), (4, 1), (7, 3)]),
+        *((config, 3, 1) for config in VARIANTS[1:]),
+    ],
+)
+def test_finds_what_the_other_search_finds(config, beam_size, n_best):
+    model = sharp_model(**config)
+    settings = settings_of(beam_size, n_best, token_scores=beam_size == 4)
+    sentences = sentences_of(random.Random(beam_size), 30)
+    expected = plain_search(model, sentences, 30, settings)
+    lengths = {len(h.tokens) for found in expected for h in found.hypotheses}
+    assert len(lengths) > 5
+    for num_slots in (5, 40):
+        assert_same(search_ahead(model, sentences, num_slots, settings), expected)
+
+
+@pytest.mark.parametrize("config", VARIANTS[1::2])
+def test_a_recorded_step_is_repeated_for_whatever_its_tensors_hold(config, replayed):
+    model = sharp_model(**config)
+    settings = settings_of(3)
+    graphed = GraphedTransformer(model, settings)
+    for seed in range(2):
+        sentences = sentences_of(random.Random(seed), 20)
+        expected = plain_search(model, sentences, 20, settings)
+        assert_same(search_ahead(model, sentences, 6, settings, graphed), expected)
+    assert replayed.num_repeated > 5 * replayed.num_recorded
+
+
+def test_graphs_are_used_again_in_later_searches(replayed):
+    model = sharp_model()
+    settings = settings_of(2)
+    graphed = GraphedTransformer(model, settings)
+    sentences = sentences_of(random.Random(1), 30)
+    for _ in range(2):  # in the first one, the caches grow
+        expected = search_ahead(model, sentences, 8, settings, graphed)
+        graphed.reset(0, 1)
+    replayed.num_recorded = 0
+    assert_same(search_ahead(model, sentences, 8, settings, graphed), expected)
+    assert replayed.num_recorded == 0
+
+
+def test_few_graphs_are_kept(replayed, monkeypatch):
+    monkeypatch.setattr(model_module, "MOST_GRAPHS", 2)
+    model = sharp_model()
+    settings = settings_of(2)
+    graphed = GraphedTransformer(model, settings)
+    sentences = sentences_of(random.Random(1), 30)
+    expected = plain_search(model, sentences, 8, settings)
+    assert_same(search_ahead(model, sentences, 8, settings, graphed), expected)
+    assert replayed.num_recorded > 3
+    assert len(graphed._steps) == 2
+    assert graphed._current().shape in graphed._steps
+
+
+def test_a_search_that_is_given_up_leaves_nothing_behind():
+    model = sharp_model()
+    settings = settings_of(4)
+    graphed = GraphedTransformer(model, settings)
+    given_up = search_all(SearchAhead(graphed, 8, settings), sentences_of(random.Random(3), 30, 35))
+    next(given_up)
+    sentences = sentences_of(random.Random(4), 30)
+    expected = plain_search(model, sentences, 8, settings)
+    assert_same(search_ahead(model, sentences, 8, settings, graphed), expected)
+
+
+def test_weights_that_were_changed_or_moved_are_used(replayed):
+    model, settings = sharp_model(), settings_of(2)
+    graphed, sentences = GraphedTransformer(model, settings), sentences_of(random.Random(1), 10)
+    search_ahead(model, sentences, 8, settings, graphed)
+    with torch.no_grad():
+        model.output_weight.mul_(-1)  # at the same address
+    expected = plain_search(model, sentences, 8, settings)
+    assert_same(search_ahead(model, sentences, 8, settings, graphed), expected)
+    model.output_weight.data = -model.output_weight.data
+    expected = plain_search(model, sentences, 8, settings)
+    assert_same(search_ahead(model, sentences, 8, settings, graphed), expected)
+
+
+def test_outputs_longer_than_the_table_of_positions(replayed):
+    settings = settings_of(2)
+    sentences = [Sentence([5, 6], longest) for longest in (3, 8, 20)]
+    expected = plain_search(endless_model(), sentences, 2, settings)
+    assert [len(found.hypotheses[0].tokens) for found in expected] == [3, 8, 20]
+    model = endless_model()
+    table = model.target_embedding.positions.table
+    model.target_embedding.positions.table = table[:8].clone()
+    assert_same(search_ahead(model, sentences, 2, settings), expected)
+
+
+def test_the_table_of_positions_grows_with_outputs_not_with_what_they_may_be(replayed):
+    class EndedError(Exception):
+        pass
+
+    class Ended(GraphedTransformer):
+        calls = 0
+
+        def steps(self, number, num_places, num_positions):
+            self.calls += 1
+            if self.calls == 20:
+                raise EndedError
+            return super().steps(number, num_places, num_positions)
+
+    model, settings = endless_model(), settings_of(2)
+    sentences = [Sentence([5, 6], 1_000_000)] * 2
+    with pytest.raises(EndedError):
+        search_ahead(model, sentences, 2, settings, Ended(model, settings))
+    assert len(model.target_embedding.positions.table) <= 256
+
+
+def test_learned_positions_suffice_for_the_longest_output(replayed):
+    def model():
+        made = sharp_model(positions="learned", max_positions=2000, output_bias=True)
+        positions = made.target_embedding.positions
+        positions.weight = torch.nn.Parameter(positions.weight[:21].detach())
+        with torch.no_grad():
+            made.output_bias[EOS] = -1000.0
+        return made
+
+    settings, sentences = settings_of(2), [Sentence([5, 6], longest) for longest in (3, 8, 20)]
+    expected = plain_search(model(), sentences, 2, settings)
+    assert_same(search_ahead(model(), sentences, 2, settings), expected)
+
+
+def endless_model():
+    model = sharp_model(output_bias=True)
+    with torch.no_grad():
+        model.output_bias[EOS] = -1000.0
+    return model
+
+
+def test_a_beam_wider_than_the_least_room():
+    model, settings = sharp_model(), settings_of(40)
+    sentences = sentences_of(random.Random(8), 6, longest_output=6)
+    expected = plain_search(model, sentences, 6, settings)
+    assert_same(search_ahead(model, sentences, 4, settings), expected)
+
+
+def test_sources_may_become_longer_while_a_search_goes_on(replayed):
+    model, settings, rng = sharp_model(), settings_of(3), random.Random(2)
+    sentences = sorted(sentences_of(rng, 40, 150), key=lambda each: len(each.tokens))
+    expected = plain_search(model, sentences, 8, settings)
+    assert_same(search_ahead(model, sentences, 8, settings), expected)
+
+
+@pytest.mark.parametrize("seed", [2, 3, 10])
+def test_what_is_not_a_number_fails_its_own_sentence_only(seed):
+    """Outputs are so long that caches get other shapes while NaN lies in them."""
+    model = sharp_model(tied_embeddings="none", seed=seed)
+    with torch.no_grad():
+        model.target_embedding.weight[7] = torch.nan  # in outputs
+        model.source_embedding.weight[VOCABULARY_SIZE - 1] = torch.nan  # in sources
+    settings, sentences = settings_of(2), sentences_of(random.Random(seed), 50, 8, 60)
+    expected = plain_search(model, sentences, 50, settings)
+    assert_same(search_ahead(model, sentences, 3, settings), expected)
+    failed = {found.number for found in expected if found.error == NOT_A_NUMBER}
+    of_sources = {n for n, each in enumerate(sentences) if VOCABULARY_SIZE - 1 in each.tokens}
+    assert of_sources < failed < set(range(50))
+
+
+def test_bf16(replayed):
+    model, settings = sharp_model().to(torch.bfloat16), settings_of(4)
+    sentences = sentences_of(random.Random(7), 30)
+    expected = plain_search(model, sentences, 8, settings)
+    found = search_ahead(model, sentences, 8, settings)
+    same = [
+        a.hypotheses[0].tokens == b.hypotheses[0].tokens
+        for a, b in zip(found, expected, strict=True)
+    ]
+    assert sum(same) >= 27
+
+
+def test_one_mark_may_be_start_and_end(replayed):
+    model, settings = sharp_model(), settings_of(3, bos_id=EOS)
+    sentences = sentences_of(random.Random(5), 20)
+    expected = plain_search(model, sentences, 8, settings)
+    assert_same(search_ahead(model, sentences, 8, settings), expected)
+
+
+def test_more_steps_at_once_find_the_same(monkeypatch):
+    model, settings = sharp_model(), settings_of(3)
+    sentences = sentences_of(random.Random(6), 30)
+    expected = plain_search(model, sentences, 8, settings)
+    for number in (1, 5):
+        monkeypatch.setattr(search_module, "STEPS_AT_ONCE", number)
+        assert_same(search_ahead(model, sentences, 8, settings), expected)
+
+
+def test_full_memory_gives_up_all_and_a_smaller_search_follows(monkeypatch):
+    model, settings = sharp_model(), settings_of(2)
+    graphed, sentences = GraphedTransformer(model, settings), sentences_of(random.Random(1), 20)
+    expected = plain_search(model, sentences, 8, settings)
+    record, shapes = GraphRecorder.record, list[object]()
+
+    def full(recorder, step):
+        shapes.append(step)
+        if len(shapes) == 3:
+            raise MemoryError
+        return record(recorder, step)
+
+    monkeypatch.setattr(GraphRecorder, "record", full)
+    with pytest.raises(MemoryError):
+        search_ahead(model, sentences, 16, settings, graphed)
+    assert not graphed._steps
+    assert not any(storage._layers for storage in graphed._storages)
+    assert_same(search_ahead(model, sentences, 2, settings, graphed), expected)
+
+
+def test_no_old_cache_is_in_memory_while_a_larger_one_is_made(monkeypatch):
+    model, settings = sharp_model(), settings_of(2)
+    grow, alive = Storage.grow, list[int]()
+
+    def watched(storage, num_places):
+        alive.append(sum(type(each) is GraphedStep for each in gc.get_objects()))
+        grow(storage, num_places)
+
+    monkeypatch.setattr(Storage, "grow", watched)
+    gc.collect()
+    sentences = sentences_of(random.Random(1), 20, 100)[::-1]
+    search_ahead(model, sentences, 16, settings)
+    assert len(alive) > 2
+    assert not any(alive)
+
+
+def test_few_rows_are_computed_for_sentences_that_are_done():
+    model, settings = sharp_model(), settings_of(2)
+    rows = []
+
+    class Counting(GraphedTransformer):
+        def steps(self, number, num_places, num_positions):
+            rows.append(number * self._current().shape.num_slots)
+            return super().steps(number, num_places, num_positions)
+
+    sentences = sentences_of(random.Random(1), 400, 8, 30)
+    found = search_ahead(model, sentences, 16, settings, Counting(model, settings))
+    needed = sum(max(len(each.tokens) for each in f.hypotheses) for f in found if f.hypotheses)
+    assert needed / sum(rows) > 0.6

@@ -1,0 +1,162 @@
+"""A translator whose searches run ahead translates as one whose searches do not."""
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from nmt_cli.search.graphed.caches import Storage
+from nmt_cli.search.graphed.model import GraphedTransformer
+from nmt_cli.search.incremental import IncrementalTransformer
+from nmt_cli.search.sampling import Sampling
+from nmt_cli.translating.constraints import Constraints
+from nmt_cli.translating.translator import Translator
+
+FORMATS = Path(__file__).parents[2] / "formats"
+MODEL = FORMATS / "format_2/whitespace/run/average"
+LINES = (FORMATS / "text/train.en").read_text().splitlines()
+CPU: Any = {"device": "cpu", "precision": "fp32"}
+
+
+def lines_of_unlike_length(number):
+    chance = random.Random(number)
+    return [" ".join(chance.choices(LINES, k=chance.choice([1, 1, 2, 4]))) for _ in range(number)]
+
+
+def running_ahead(**options):
+    """Return a translator that searches on a CPU as on a GPU."""
+    translator: Any = Translator.load(MODEL, **CPU, **options)
+    starter = translator._search_starter
+    starter._graphed = GraphedTransformer(starter._model._model, starter._settings)
+    return translator
+
+
+def never(*_):
+    raise AssertionError("this search is not to be used")
+
+
+def assert_same(found, expected):
+    for one, other in zip(found, expected, strict=True):
+        assert (one.error, one.alignment) == (other.error, other.alignment)
+        assert [each.tokens for each in one.ranked] == [each.tokens for each in other.ranked]
+        assert one.score == pytest.approx(other.score, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"beam_size": 1},
+        {"beam_size": 3, "n_best": 3, "token_scores": True},
+        {"alignments": True, "max_tokens_per_device": 600},
+    ],
+)
+def test_options_without_rules(options, monkeypatch):
+    lines = lines_of_unlike_length(60)
+    expected = list(Translator.load(MODEL, **CPU, **options).translate(lines))
+    translator = running_ahead(**options)
+    monkeypatch.setattr(type(translator._search_starter._model), "step", never)
+    for _ in range(2):
+        assert_same(list(translator.translate(lines)), expected)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"constraints": Constraints(min_length=4)}, {"sampling": Sampling(seed=3), "n_best": 2}],
+)
+def test_rules_and_sampling_read_each_step(options, monkeypatch):
+    lines = lines_of_unlike_length(20)
+    expected = list(Translator.load(MODEL, **CPU, **options).translate(lines))
+    translator = running_ahead(**options)
+    monkeypatch.setattr(GraphedTransformer, "steps", never)
+    assert_same(list(translator.translate(lines)), expected)
+
+
+def test_submitted_lines_read_each_step(monkeypatch):
+    lines = lines_of_unlike_length(20)
+    expected = list(Translator.load(MODEL, **CPU).translate(lines))
+    translator = running_ahead()
+    monkeypatch.setattr(GraphedTransformer, "steps", never)
+    with translator:
+        futures = [translator.submit(line) for line in lines]
+        assert_same([future.result() for future in futures], expected)
+
+
+def test_a_call_in_inference_mode_may_be_followed_by_one_outside():
+    lines = lines_of_unlike_length(8)
+    expected = list(Translator.load(MODEL, **CPU).translate(lines))
+    translator = running_ahead()
+    with torch.inference_mode():
+        assert_same(list(translator.translate(lines)), expected)
+    assert_same(list(translator.translate(lines)), expected)
+
+
+def test_full_memory_halves_the_search(monkeypatch):
+    lines = lines_of_unlike_length(60)
+    expected = list(Translator.load(MODEL, **CPU).translate(lines))
+    translator, grow = running_ahead(), Storage.grow
+
+    def full(storage, num_places):
+        if num_places > 1000:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        grow(storage, num_places)
+
+    monkeypatch.setattr(Storage, "grow", full)
+    before = translator._by_length.max_tokens
+    assert_same(list(translator.translate(lines)), expected)
+    assert translator._by_length.max_tokens < before
+
+
+def test_memory_kept_from_earlier_calls_is_given_up_when_it_is_needed(monkeypatch):
+    lines = lines_of_unlike_length(40)
+    expected = list(Translator.load(MODEL, **CPU).translate(lines))
+    translator = running_ahead()
+    assert_same(list(translator.translate(lines)), expected)
+    graphed, encode = translator._search_starter._graphed, IncrementalTransformer.encode
+
+    def full(model, *arguments):
+        if any(storage._layers for storage in graphed._storages):
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return encode(model, *arguments)
+
+    monkeypatch.setattr(IncrementalTransformer, "encode", full)
+    for number in (40, 1):
+        assert_same(list(translator.translate(lines[:number])), expected[:number])
+        graphed._storages[0].grow(1)
+
+
+def test_a_model_may_be_converted_between_calls():
+    lines = lines_of_unlike_length(8)
+    translator = running_ahead()
+    list(translator.translate(lines))
+    translator._search_starter._model._model.to(torch.bfloat16)
+    found = list(translator.translate(lines))
+    assert [translation.error for translation in found] == [None] * len(lines)
+
+
+def test_a_failure_gives_up_all_graphs(monkeypatch):
+    translator = running_ahead()
+    list(translator.translate(LINES[:3]))
+    graphed = translator._search_starter._graphed
+    assert graphed._steps
+    monkeypatch.setattr(GraphedTransformer, "steps", never)
+    with pytest.raises(Exception, match="because of a bug"):
+        list(translator.translate(LINES[:3]))
+    assert not graphed._steps
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(
+    "options", [{}, {"beam_size": 5, "n_best": 3}, {"max_tokens_per_device": 600}]
+)
+def test_cuda_graphs_change_no_translation(options):
+    lines = lines_of_unlike_length(500)
+    on_gpu: Any = {"device": "cuda", "precision": "fp32", **options}
+    expected = list(Translator.load(MODEL, no_cuda_graphs=True, **on_gpu).translate(lines))
+    translator = Translator.load(MODEL, **on_gpu)
+    for _ in range(2):
+        found = list(translator.translate(lines))
+        same = [one.tokens == other.tokens for one, other in zip(found, expected, strict=True)]
+        assert sum(same) >= 0.999 * len(lines)

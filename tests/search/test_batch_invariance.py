@@ -1,0 +1,64 @@
+"""A line has the same translation alone, in batches of any size, and in any order."""
+
+import random
+from pathlib import Path
+
+import pytest
+
+from nmt_cli.search.incremental import CachedTransformer
+from nmt_cli.translating import translator as translator_module
+from nmt_cli.translating.translator import SHORTEST_COUNTED, Translator
+
+FORMATS = Path(__file__).parents[1] / "formats"
+BEAM = 4
+# How many of the lines each batch size translates: the first ones.
+NUM_LINES = {512: 520, 64: 200, 7: 70, 1: 20}
+LINES = (FORMATS / "text/train.en").read_text().splitlines()
+
+
+def lines_of_unlike_length(count):
+    chance = random.Random(1)
+    return [" ".join(chance.choices(LINES, k=chance.choice([1, 1, 2, 4]))) for _ in range(count)]
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "int8"])
+@pytest.mark.parametrize(
+    "name", ["whitespace", pytest.param("sentencepiece", marks=pytest.mark.slow)]
+)
+def test_batches_and_orders_change_no_translation(monkeypatch, name, precision):
+    """Scores may differ in the last bits: libraries add up a row in an order of their own."""
+    lines = lines_of_unlike_length(max(NUM_LINES.values()))
+    sizes: list[int] = []
+    reset = CachedTransformer.reset
+
+    def recorded(self, num_slots, beam_size):
+        sizes.append(num_slots)
+        reset(self, num_slots, beam_size)
+
+    monkeypatch.setattr(CachedTransformer, "reset", recorded)
+    monkeypatch.setattr(translator_module, "WINDOW_LINES", 515)
+    options = {"device": "cpu", "precision": precision, "beam_size": BEAM, "n_best": 3}
+    found = {}
+    for size, count in NUM_LINES.items():
+        translator = Translator.load(
+            FORMATS / "format_2" / name / "run/average",
+            max_tokens_per_device=size * BEAM * SHORTEST_COUNTED,
+            **options,
+        )
+        sizes.clear()
+        order = random.Random(size).sample(range(count), count)
+        translations = translator.translate(lines[number] for number in order)
+        found[size] = dict(zip(order, translations, strict=True))
+        assert max(sizes) == size
+    pairs = [
+        (found[512][number], other)
+        for of_size in found.values()
+        for number, other in of_size.items()
+    ]
+    if precision != "fp32":  # they round coarsely, so almost equal hypotheses may change places
+        assert sum(one.tokens == other.tokens for one, other in pairs) > 0.99 * len(pairs)
+        return
+    for one, other in pairs:
+        assert [each.tokens for each in one.ranked] == [each.tokens for each in other.ranked]
+        scores = [each.log_probability for each in other.ranked]
+        assert [each.log_probability for each in one.ranked] == pytest.approx(scores, abs=1e-4)

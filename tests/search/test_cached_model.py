@@ -1,0 +1,270 @@
+"""The cached Transformer gives the logits of the packed one for the whole past of hypotheses."""
+
+import random
+
+import pytest
+import torch
+
+from nmt_cli.hardware.precision import at_precision
+from nmt_cli.model.packing import pack
+from nmt_cli.model.transformer import Transformer
+from nmt_cli.search.beams import NOT_A_NUMBER, SearchSettings
+from nmt_cli.search.ensemble import Ensemble
+from nmt_cli.search.incremental import CachedTransformer
+from nmt_cli.search.search import Sentence, StepInput, beam_search
+from nmt_cli.search.slot_parts import SLOTS_OF_PART
+from tests.fake_models import BOS, EOS, TableModel, tiny_recipe
+
+VOCABULARY_SIZE = 37
+VARIANTS = [
+    {},
+    {"norm": "pre"},
+    {"d_k": 3, "d_v": 6, "tied_embeddings": "decoder"},
+    {"positions": "learned", "max_positions": 2000, "tied_embeddings": "none"},
+]
+
+
+def tiny_model(**config):
+    torch.manual_seed(5)
+    return Transformer(tiny_recipe(model=config).model, VOCABULARY_SIZE).eval()
+
+
+def uncached(model, source, prefixes):
+    """Return the logits of what follows each of ``prefixes``, which begin with the start."""
+    return uncached_of_all(model, [source] * len(prefixes), prefixes)
+
+
+@torch.no_grad()
+def uncached_of_all(model, sources, prefixes):
+    flat = torch.tensor([token for source in sources for token in source])
+    sources = pack(flat, [len(source) for source in sources])
+    lengths = [len(prefix) for prefix in prefixes]
+    target_input = pack(torch.tensor([token for prefix in prefixes for token in prefix]), lengths)
+    ends = torch.tensor(lengths).cumsum(0) - 1
+    return model.project(model(sources, target_input)[ends])
+
+
+class Drive:
+    """Leads a cached model through a tree of hypotheses and checks it at every step."""
+
+    def __init__(self, model, num_slots, beam_size, seed=1):
+        self.rng = random.Random(seed)
+        self.model, self.cached = model, CachedTransformer(model)
+        self.beam_size = beam_size
+        self.cached.reset(num_slots, beam_size)
+        self.sources: list[list[int]] = [[]] * num_slots
+        self.hypotheses: list[list[list[int]]] = [[]] * num_slots
+        self.parents: list[list[int]] = [[]] * num_slots
+
+    def start(self, slots, lengths, tolerance=1e-5):
+        sources = [self.tokens(length) for length in lengths]
+        encoded, logits = self.cached.encode(sources, BOS)
+        witness = uncached_of_all(self.model, sources, [[BOS]] * len(sources))
+        assert torch.allclose(logits.float(), witness.float(), atol=tolerance)
+        self.cached.start(slots, encoded)
+        for slot, source in zip(slots, sources, strict=True):
+            self.sources[slot] = source
+            self.hypotheses[slot] = [[BOS, *self.tokens(1)] for _ in range(self.beam_size)]
+            self.parents[slot] = [self.random_parent() for _ in range(self.beam_size)]
+
+    def tokens(self, count):
+        return [self.rng.randrange(VOCABULARY_SIZE) for _ in range(count)]
+
+    def step(self, tolerance=1e-5, *, checked=True):
+        tokens = torch.tensor([[prefix[-1] for prefix in beam] for beam in self.hypotheses])
+        positions = torch.tensor([len(beam[0]) - 1 for beam in self.hypotheses])
+        logits = self.cached.step(StepInput(tokens, torch.tensor(self.parents), positions))
+        if not checked:
+            return
+        sources = [source for source in self.sources for _ in range(self.beam_size)]
+        prefixes = [prefix for beam in self.hypotheses for prefix in beam]
+        witness = uncached_of_all(self.model, sources, prefixes)
+        assert torch.allclose(logits.float(), witness.float(), atol=tolerance)
+
+    def grow(self, choose_parent):
+        for slot, beam in enumerate(self.hypotheses):
+            parents = [choose_parent() for _ in beam]
+            self.hypotheses[slot] = [[*beam[parent], *self.tokens(1)] for parent in parents]
+            self.parents[slot] = parents
+
+    def random_parent(self):
+        return self.rng.randrange(self.beam_size)
+
+    def keep_slots(self, slots):
+        self.cached.keep_slots(slots)
+        self.sources = [self.sources[slot] for slot in slots]
+        self.hypotheses = [self.hypotheses[slot] for slot in slots]
+        self.parents = [self.parents[slot] for slot in slots]
+
+
+@pytest.mark.parametrize("slots_of_part", [1, 2, 32])
+@pytest.mark.parametrize("config", VARIANTS)
+def test_a_random_tree_of_hypotheses(config, slots_of_part, monkeypatch):
+    monkeypatch.setitem(SLOTS_OF_PART, "cpu", slots_of_part)
+    drive = Drive(tiny_model(**config), num_slots=3, beam_size=4)
+    drive.start([0, 1, 2], [5, 1, 9])
+    for step in range(60):
+        drive.step(checked=step % 3 == 0)
+        drive.grow(drive.random_parent)
+        if step == 20:
+            drive.start([1], [14])  # longer than all before
+        if step == 35:
+            drive.start([2, 0], [2, 3])  # all shorter than the cache is wide
+            drive.start([1], [4])
+        if step == 45:
+            drive.keep_slots([2, 1, 0, 2])
+        if step == 50:
+            drive.keep_slots([0, 1])
+    assert max(drive.cached._past.rooms) < 60 * 4 / 2, "places are never used again"
+
+
+def test_hypotheses_that_share_nothing_have_places_of_their_own():
+    drive = Drive(tiny_model(), num_slots=2, beam_size=3)
+    drive.start([0, 1], [3, 4])
+    places = iter(list(range(3)) * 1000)
+    for step in range(50):
+        drive.step(checked=step % 7 == 0)
+        drive.grow(lambda: next(places))
+    assert 50 * 3 <= max(drive.cached._past.rooms) < 50 * 3 * 5 / 4
+
+
+def test_one_line_of_descent_needs_few_places():
+    drive = Drive(tiny_model(), num_slots=2, beam_size=5)
+    drive.start([0, 1], [3, 4])
+    for step in range(40):
+        drive.step(checked=step % 4 == 0)
+        drive.grow(lambda: 2)
+    assert 40 + 5 <= max(drive.cached._past.rooms) <= 48
+
+
+def test_the_room_of_a_long_hypothesis_is_given_up_after_it():
+    drive = Drive(tiny_model(), num_slots=2, beam_size=2)
+    drive.start([0, 1], [3, 4])
+    for step in range(70):
+        drive.step(checked=step > 50)
+        drive.grow(drive.random_parent)
+        if step == 48:
+            assert max(drive.cached._past.rooms) >= 48
+            drive.start([0], [4])
+            drive.start([1], [4])
+    assert max(drive.cached._past.rooms) == 32
+
+
+def test_a_free_slot_takes_no_room():
+    drive = Drive(tiny_model(), num_slots=1, beam_size=4)
+    drive.start([0], [3])
+    is_free = StepInput(torch.full((1, 4), BOS), torch.arange(4)[None], torch.tensor([0]))
+    for _ in range(20):
+        drive.cached.step(is_free)
+    assert drive.cached._past.rooms == [16]
+    drive.start([0], [5])
+    drive.step()
+
+
+def test_a_long_hypothesis_takes_room_in_its_part_only(monkeypatch):
+    monkeypatch.setitem(SLOTS_OF_PART, "cpu", 2)
+    drive = Drive(tiny_model(), num_slots=5, beam_size=2)
+    drive.start([0, 1, 2, 3, 4], [3, 4, 3, 4, 3])
+    for step in range(60):
+        drive.step(checked=step % 10 == 9)
+        drive.grow(drive.random_parent)
+        if (slot := step % 5) != 2:  # the sentence in slot 2 goes on
+            drive.start([slot], [4])
+    first, of_the_long_one, last = drive.cached._past.rooms
+    assert of_the_long_one >= 60
+    assert first == last == 16
+    drive.keep_slots([2, 4, 1])
+    assert drive.cached._past.rooms == [of_the_long_one, 16]
+    drive.step()
+
+
+def test_a_long_source_takes_room_in_its_part_only(monkeypatch):
+    monkeypatch.setitem(SLOTS_OF_PART, "cpu", 2)
+    drive = Drive(tiny_model(), num_slots=5, beam_size=2)
+    drive.start([0, 1, 2, 3, 4], [30, 3, 4, 5, 6])
+    assert drive.cached._memory.rooms == [30, 5, 6]
+    drive.step()
+    drive.grow(drive.random_parent)
+    drive.start([0, 2], [4, 7])
+    assert drive.cached._memory.rooms == [4, 7, 6]
+    drive.step()
+    drive.grow(drive.random_parent)
+    drive.keep_slots([4, 2, 1])
+    assert drive.cached._memory.rooms == [7, 3]
+    drive.step()
+
+
+def test_a_search_with_the_cache_finds_what_one_without_finds():
+    model = tiny_model()
+    rng = random.Random(3)
+    sentences = [
+        Sentence([rng.randrange(VOCABULARY_SIZE) for _ in range(length)], length + 6)
+        for length in sorted((rng.randrange(1, 12) for _ in range(7)), reverse=True)
+    ]
+
+    def logits(source, prefix):
+        return uncached(model, list(source), [[BOS, *prefix]])[0]
+
+    settings = SearchSettings(3, 0.6, 2, BOS, EOS)
+    plain = sorted(beam_search(TableModel(logits), sentences, 7, settings))
+    for num_slots in (1, 3, 7):
+        cached = sorted(beam_search(CachedTransformer(model), sentences, num_slots, settings))
+        for one, other in zip(plain, cached, strict=True):
+            assert one.number == other.number
+            for a, b in zip(one.hypotheses, other.hypotheses, strict=True):
+                assert a.tokens == b.tokens
+                assert a.score == pytest.approx(b.score, abs=1e-4)
+
+
+def test_bf16_is_near_fp32_and_the_weights_of_the_model_stay():
+    model = tiny_model()
+    rounded = at_precision(model, "bf16")
+    assert at_precision(model, "fp32") is model
+    assert model.output_weight.dtype == torch.float32
+    drive = Drive(rounded, num_slots=2, beam_size=3)
+    drive.start([0, 1], [5, 7], tolerance=0.1)
+    for _ in range(5):
+        drive.step(tolerance=0.1)
+        drive.grow(drive.random_parent)
+    exact = uncached(model, drive.sources[0], drive.hypotheses[0])
+    assert torch.allclose(
+        uncached(rounded, drive.sources[0], drive.hypotheses[0]).float(), exact, atol=0.15
+    )
+    assert drive.cached._past._parts.layer(0)[0].keys.dtype == torch.bfloat16
+
+
+def test_the_cache_holds_no_second_copy_of_the_weights():
+    model = tiny_model()
+    cached = CachedTransformer(model)
+    assert cached._decoder_layers[0] is model.decoder_layers[0]
+
+
+def test_nothing_is_kept_for_a_backward_pass():
+    drive = Drive(tiny_model(), num_slots=1, beam_size=2)
+    drive.start([0], [4])
+    state = StepInput(torch.tensor([[5, 6]]), torch.tensor([[0, 0]]), torch.tensor([1]))
+    assert not drive.cached.step(state).requires_grad
+    (encoded,), logits = drive.cached.encode([[4, 5]], BOS)
+    tensors = [logits, encoded.start_mark, *encoded.source]
+    assert not any(each.requires_grad for each in tensors)
+
+
+@pytest.mark.parametrize("num_models", [1, 2])
+def test_a_sentence_that_is_not_a_number_leaves_nothing_to_the_next_one(num_models):
+    model = tiny_model(tied_embeddings="none")
+    with torch.no_grad():
+        model.source_embedding.weight[9] = torch.nan
+    bad, good = Sentence([4, 5, 9, 6, 7, 8], 6), Sentence([4, 5, 6, 7, 8], 6)
+    settings = SearchSettings(3, 0.6, 2, BOS, EOS)
+
+    def search(sentences):
+        cached = Ensemble([CachedTransformer(model) for _ in range(num_models)])
+        return list(beam_search(cached, sentences, 1, settings))
+
+    (expected,) = search([good])
+    failed, found = search([bad, good])
+    assert failed.error == NOT_A_NUMBER
+    assert found.error is None
+    assert [each.tokens for each in found.hypotheses] == [
+        each.tokens for each in expected.hypotheses
+    ]

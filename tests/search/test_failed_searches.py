@@ -1,0 +1,71 @@
+"""What a search that failed leaves: an answer for each line, empty caches, a limit that fits."""
+
+from typing import Any
+
+import pytest
+
+from tests.translating.test_service import SECONDS, copying, submitted, untrained
+
+BUG = TypeError("a bug of ours")
+
+
+@pytest.mark.parametrize("device_fails", [False, True])
+def test_an_error_leaves_no_caches(monkeypatch, device_fails):
+    def fails(sources):
+        raise KeyboardInterrupt
+
+    translator, model = copying(monkeypatch, fails)
+    reset = model.reset
+
+    def reset_that_may_fail(num_slots, beam_size):
+        reset(num_slots, beam_size)
+        if device_fails and num_slots == 0:
+            raise RuntimeError("the device failed")
+
+    monkeypatch.setattr(model, "reset", reset_that_may_fail)
+    with pytest.raises(KeyboardInterrupt):
+        translator.translate_window(["a line"])
+    assert model.sources == []
+
+
+def test_memory_that_is_full_after_the_last_step_of_several_lines_halves_the_slots(monkeypatch):
+    translator = untrained(alignments=True, max_tokens_per_device=1000)
+    attention: Any = translator._attention
+    with_attention = attention.with_attention
+    failed: list[int] = []
+
+    def fails_once(founds, sentences):
+        if founds and not failed:
+            failed.append(len(founds))
+            raise MemoryError
+        return with_attention(founds, sentences)
+
+    monkeypatch.setattr(attention, "with_attention", fails_once)
+    with translator:
+        assert [each.error for each in submitted(translator, ["ant bee", "ant bee"])] == [None] * 2
+    assert failed == [2]  # both lines were done, so none was left in the search
+    assert translator._by_length.max_tokens == 500
+
+
+@pytest.mark.parametrize("num_exits", [1, 4])
+def test_a_callback_that_exits_leaves_no_line_without_an_answer(monkeypatch, num_exits):
+    failed: list[bool] = []
+
+    def fails_once(sources):
+        if not failed:
+            failed.append(True)
+            raise BUG
+
+    def callback(_):
+        raise SystemExit
+
+    translator, _ = copying(monkeypatch, fails_once)
+    with translator._service.paused():
+        futures = [translator.submit(f"line {number}") for number in range(4)]
+        for future in futures[:num_exits]:
+            future.add_done_callback(callback)
+    assert futures[0].result(SECONDS).text == "line 0"
+    for future in futures[1:]:
+        assert isinstance(future.exception(SECONDS), SystemExit)
+    assert translator.submit("later").result(SECONDS).text == "later"
+    translator.close()

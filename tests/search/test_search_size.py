@@ -1,0 +1,48 @@
+"""How many tokens a search holds, against the bytes that its cache takes."""
+
+import pytest
+import torch
+
+from nmt_cli.recipe.reader import read_recipe
+from nmt_cli.search.by_length import SearchByLength, default_max_tokens
+from nmt_cli.search.slot_parts import HeadShape, SlotParts
+
+CPU, GPU = torch.device("cpu"), torch.device("cuda")
+MEBIBYTE = 1 << 20
+
+
+def config_of(name):
+    """Return the architecture of the recipe ``name``."""
+    return read_recipe(name).recipe.model
+
+
+def cached_bytes(config, num_tokens):
+    """Return the bytes of a cache with a place for each of so many tokens."""
+    shape = config.decoder
+    heads = HeadShape(shape.num_layers, shape.num_heads, shape.key_width, shape.value_width)
+    parts = SlotParts.zeros(1, num_tokens, heads, torch.zeros(()))
+    layers = (parts.layer(number) for number in range(shape.num_layers))
+    return sum(each.nbytes for layer in layers for part in layer for each in part)
+
+
+@pytest.mark.parametrize("name", ["base", "big"])
+def test_wide_models_search_what_takes_256_mebibytes(name):
+    config = config_of(name)
+    max_tokens = default_max_tokens(config, CPU)
+    assert cached_bytes(config, max_tokens) <= 256 * MEBIBYTE < cached_bytes(config, max_tokens + 1)
+
+
+def test_narrow_models_search_no_more_rows_than_keep_a_cpu_busy():
+    assert default_max_tokens(config_of("quickstart"), CPU) == 16_384
+
+
+def test_a_gpu_gets_the_same_for_all_models():
+    assert {default_max_tokens(config_of(name), GPU) for name in ("base", "big")} == {65_536}
+
+
+def test_some_sentences_are_searched_together_however_long_they_are():
+    by_length = SearchByLength(10_000, least=8)
+    assert by_length.num_slots(100) == 100
+    assert by_length.num_slots(4_000) == 8
+    by_length.lower_to(8_000)  # the memory was full
+    assert by_length.num_slots(4_000) == 2

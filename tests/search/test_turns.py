@@ -1,0 +1,107 @@
+"""Submitted lines and calls of ``translate`` use the model in the order in which they came."""
+
+import threading
+import time
+
+from nmt_cli.translating import service as service_module
+from nmt_cli.translating.line_engine import SubmittedLine
+from nmt_cli.translating.request import Request
+from tests.translating.test_service import SECONDS, Gate, copying, texts_of
+
+SOON = 10  # seconds; a call that takes longer waits for ever
+
+
+def calling(translator, text):
+    """Start a thread that translates ``text``; return it."""
+    thread = threading.Thread(target=translator.translate_window, args=([text],), daemon=True)
+    thread.start()
+    return thread
+
+
+def test_a_call_has_its_turn_while_lines_are_submitted_without_end(monkeypatch):
+    translator, _ = copying(monkeypatch)
+    is_over = threading.Event()
+
+    def submit(_=None):
+        if not is_over.is_set():
+            translator.submit("a line").add_done_callback(submit)
+
+    submit()
+    call = calling(translator, "b")
+    call.join(SOON)
+    has_returned = not call.is_alive()
+    is_over.set()
+    translator.close()
+    assert has_returned
+
+
+def test_a_line_has_its_turn_while_calls_are_made_without_end(monkeypatch):
+    translator, _ = copying(monkeypatch)
+    is_over = threading.Event()
+
+    def call():
+        while not is_over.is_set():
+            translator.translate_window(["b"])
+
+    callers = [threading.Thread(target=call, daemon=True) for _ in range(3)]
+    for caller in callers:
+        caller.start()
+    try:
+        for text in ("first", "second"):
+            assert translator.submit(text).result(SOON).text == text
+    finally:
+        is_over.set()
+    for caller in callers:
+        caller.join(SECONDS)
+    translator.close()
+
+
+def test_a_call_comes_before_the_lines_that_are_submitted_after_it(monkeypatch):
+    gate, seen = Gate(), []
+
+    def fails(sources):
+        gate(sources)
+        seen.extend(texts_of(sources))
+
+    translator, _ = copying(monkeypatch, fails)
+    with translator:
+        translator.submit("first")
+        assert gate.reached.wait(SECONDS)
+        call = calling(translator, "call")
+        while not translator._service._pauses:
+            time.sleep(0.001)
+        translator.submit("second")
+        gate.opened.set()
+    call.join(SECONDS)
+    assert list(dict.fromkeys(seen)) == ["first", "call", "second"]
+
+
+def test_lines_that_wait_for_a_call_are_translated_after_it(monkeypatch):
+    monkeypatch.setattr(service_module, "IDLE_SECONDS", 0.0)
+    translator, _ = copying(monkeypatch)
+    with translator._service.paused():
+        future = translator.submit("a line")
+        closing = threading.Thread(target=translator.close, daemon=True)
+        closing.start()
+        closing.join(0.02)
+        assert closing.is_alive()
+    closing.join(SOON)
+    assert future.result(0).text == "a line"
+
+
+def test_a_forked_process_submits_and_translates(monkeypatch):
+    # There the thread has ended, whatever it did in the parent.
+    translator, _ = copying(monkeypatch)
+    service, ended = translator._service, threading.Thread()
+    ended.start()
+    ended.join()
+    line_of_parent = SubmittedLine(Request("of the parent"))
+    service._thread, service._is_translating = ended, True
+    service._waiting.append(line_of_parent)
+    service._num_submitted = 1
+    call = calling(translator, "b")
+    call.join(SOON)
+    assert not call.is_alive()
+    assert translator.submit("a line").result(SOON).text == "a line"
+    assert not line_of_parent.future.done()
+    translator.close()

@@ -1,0 +1,61 @@
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nmt_cli.translating.over_long import halve, parts_within
+
+
+def encode(text):
+    return list(text.encode())
+
+
+def without_white_space(text):
+    return "".join(text.split())
+
+
+def rejoined(parts):
+    return "".join(part.separator + bytes(part.tokens).decode() for part in parts)
+
+
+@pytest.mark.parametrize(
+    ("text", "left", "separator", "right"),
+    [
+        ("One two. Three four five", "One two.", " ", "Three four five"),
+        ("Is it 3.5 or not, then?  Yes, it is so", "Is it 3.5 or not, then?", " ", "Yes, it is so"),
+        ("no full stop here at all", "no full stop", " ", "here at all"),
+        ("我是学生。他是老师", "我是学生。", "", "他是老师"),
+        ("abcdefgh", "abcd", "", "efgh"),
+        ("e\u0301e\u0301e\u0301e\u0301e\u0301", "e\u0301e\u0301e\u0301", "", "e\u0301e\u0301"),
+        ("Mr. abcdefghijklmnopqrstuvwxyz", "Mr. abcdefghijk", "", "lmnopqrstuvwxyz"),
+    ],
+)
+def test_cuts_at_the_best_border_near_the_middle(text, left, separator, right):
+    assert halve(text) == (left, separator, right)
+
+
+@settings(derandomize=True, max_examples=300, deadline=None)
+@given(
+    st.text(st.sampled_from("abc .。!?\n\u2028\u00e9\u0301\u200d😀"), min_size=1),
+    st.integers(1, 20),
+)
+def test_parts_fit_and_nothing_but_white_space_is_lost(text, limit):
+    parts = parts_within(text, encode(text), limit, encode)
+    assert all(0 < len(part.tokens) <= limit for part in parts)
+    joined = b"".join(bytes(part.tokens) for part in parts).decode()
+    assert without_white_space(joined) == without_white_space(text)
+
+
+def test_words_stay_apart_and_long_words_together():
+    text = "word " * 50 + "x" * 300 + " end"
+    parts = parts_within(text, encode(text), 40, encode)
+    assert rejoined(parts).split() == text.split()
+
+
+def test_a_space_before_a_character_in_several_parts_is_kept():
+    parts = parts_within("a 😀", encode("a 😀"), 3, encode)
+    assert [(len(part.tokens), part.separator) for part in parts] == [(1, ""), (3, " "), (1, "")]
+
+
+def test_a_long_text_is_cut_in_reasonable_time():
+    text = "x" * 1_000_000
+    assert rejoined(parts_within(text, encode(text), 1000, encode)) == text

@@ -1,0 +1,93 @@
+"""Sampled translations of lines, with a real model that has not learnt."""
+
+from collections import Counter
+
+import pytest
+import torch
+
+from nmt_cli.corpus.tokenizers.normalization import Normalizer
+from nmt_cli.corpus.tokenizers.whitespace_tokenizer import CONTROL, WhitespaceTokenizer
+from nmt_cli.messages.errors import UserError
+from nmt_cli.model.transformer import Transformer
+from nmt_cli.search.sampling import Sampling
+from nmt_cli.translating import translator as translator_module
+from nmt_cli.translating.request import Request
+from tests.fake_models import tiny_recipe, translator_of
+
+WORDS = ["ant", "bee", "cat", "dog", "eel", "fox", "gnu", "hen"]
+LINES = ["cat dog", "", "fox", "eel ant hen", "cat dog", "gnu"]
+SAMPLING = Sampling()
+
+
+def untrained(max_length=100, **options):
+    recipe = tiny_recipe(
+        data={"max_length": max_length},
+        model={"num_layers": 1, "d_model": 8, "num_heads": 2, "d_ff": 8},
+    )
+    tokenizer = WhitespaceTokenizer([*CONTROL, *WORDS], Normalizer(recipe.data), None)
+    torch.manual_seed(3)
+    model = Transformer(recipe.model, tokenizer.size)
+    return translator_of(recipe, tokenizer, model, precision="fp32", **options)
+
+
+def drawn(lines, sampling=SAMPLING, **options):
+    """Return the texts of each line, in the order drawn."""
+    translations = untrained(sampling=sampling, **options).translate(lines)
+    return [[each.text, *(other.text for other in each.alternatives)] for each in translations]
+
+
+def test_lines_are_drawn_by_seed_and_number_in_any_company(monkeypatch):
+    expected = drawn(LINES, n_best=3)
+    assert expected[1] == [""]
+    assert expected[0] != expected[4]  # the same text at another place
+    assert all(len(set(texts)) > 1 for texts in expected if texts != [""])
+    assert drawn(LINES, n_best=3, max_tokens_per_device=1) == expected
+    assert drawn(LINES, n_best=2) == [texts[:2] for texts in expected]
+    places = [Request(line, line=number) for number, line in enumerate(LINES, start=1)]
+    assert drawn(places[::-1], n_best=3)[::-1] == expected
+    assert drawn(LINES, Sampling(seed=2), n_best=3) != expected
+    monkeypatch.setattr(translator_module, "WINDOW_LINES", 2)
+    assert drawn(LINES, n_best=3) == expected
+
+
+def test_the_score_is_that_of_the_text_in_beam_search():
+    wide = untrained(beam_size=600, n_best=600, max_extra_length=1)
+    (best,) = wide.translate(["cat"])
+    scores = {each.tokens: each.score for each in (best, *best.alternatives)}
+    sampled = untrained(sampling=Sampling(0.5), n_best=20, max_extra_length=1)
+    (translation,) = sampled.translate(["cat"])
+    samples = [translation, *translation.alternatives]
+    assert len(samples) == 20
+    for sample in samples:
+        assert sample.score == pytest.approx(scores[sample.tokens], abs=1e-4)
+
+
+def test_the_parts_of_a_long_line_are_drawn_apart():
+    line = "cat dog eel fox " * 4
+    (translation,) = untrained(max_length=4, sampling=Sampling(), n_best=3).translate([line])
+    assert translation.num_parts == 4
+    assert len(translation.alternatives) == 2
+    parts = untrained(sampling=Sampling(), n_best=3).translate(["cat dog eel fox"] * 9)
+    starts = Counter(part.text[:3] for part in parts)
+    assert len(starts) > 1
+
+
+def test_sampling_has_no_beam():
+    with pytest.raises(UserError, match="--beam-size is not for --sample, which draws --n-best"):
+        untrained(sampling=Sampling(), beam_size=4)
+    with pytest.raises(UserError, match="--temperature must be more than 0"):
+        untrained(sampling=Sampling(temperature=-1.0))
+
+
+@pytest.mark.parametrize("options", [{"sampling": Sampling(), "n_best": 7}, {}])
+def test_equal_sentences_are_encoded_once(monkeypatch, options):
+    encode, encoded = Transformer.encode, list[int]()
+
+    def counting(model, batch):
+        encoded.append(len(batch.lengths))
+        return encode(model, batch)
+
+    monkeypatch.setattr(Transformer, "encode", counting)
+    found = list(untrained(**options).translate(["cat dog", "eel", "cat dog"]))
+    assert sum(encoded) == 2
+    assert (found[0].text == found[2].text) == (not options)

@@ -1,0 +1,420 @@
+"""Lines that are submitted one by one: the translations of ``translate``, in any company."""
+
+import gc
+import queue
+import random
+import subprocess
+import sys
+import threading
+import weakref
+from concurrent.futures import CancelledError
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from nmt_cli.corpus.tokenizers.normalization import Normalizer
+from nmt_cli.corpus.tokenizers.whitespace_tokenizer import CONTROL, WhitespaceTokenizer
+from nmt_cli.model.transformer import Transformer
+from nmt_cli.search import search_starter
+from nmt_cli.search.isolation import NO_MEMORY
+from nmt_cli.search.sampling import Sampling
+from nmt_cli.translating import service as service_module
+from nmt_cli.translating.request import Request
+from nmt_cli.translating.translation import Translation
+from nmt_cli.translating.translator import Translator
+from tests.fake_models import ByteTokenizer, CopyModel, tiny_recipe, translator_of
+
+FORMATS = Path(__file__).parents[1] / "formats"
+WHITESPACE = FORMATS / "format_2/whitespace/run/average"
+WORDS = ["ant", "bee", "cat", "dog", "eel", "fox", "gnu", "hen", "ibis", "jay", "kite", "lark"]
+SMALL = {"num_layers": 1, "d_model": 8, "num_heads": 2, "d_ff": 8}
+SECONDS = 100  # a test that needs them has failed
+
+
+def untrained(**options):
+    recipe = tiny_recipe(data={"max_length": 9}, model=SMALL)
+    tokenizer = WhitespaceTokenizer([*CONTROL, *WORDS], Normalizer(recipe.data), None)
+    torch.manual_seed(3)
+    model = Transformer(recipe.model, tokenizer.size)
+    return translator_of(recipe, tokenizer, model, precision="fp32", **options)
+
+
+def copying(monkeypatch, fails=lambda sources: None, **options):
+    """Return a translator that copies its input, and its model, which may fail at a step."""
+    model = CopyModel(ByteTokenizer.size, fails)
+    monkeypatch.setattr(search_starter, "CachedTransformer", lambda _: model)
+    recipe = tiny_recipe()
+    transformer = Transformer(recipe.model, ByteTokenizer.size)
+    return translator_of(recipe, ByteTokenizer(), transformer, precision="fp32", **options), model
+
+
+def texts_of(sources):
+    return [ByteTokenizer().decode(source) for source in sources]
+
+
+def submitted(translator, lines):
+    """Return what becomes of each line: its translation, or its exception.
+
+    All lines are submitted before the first is translated.
+    """
+    with translator._service.paused():
+        futures = [translator.submit(line) for line in lines]
+    return [future.exception(SECONDS) or future.result() for future in futures]
+
+
+class Gate:
+    """Holds a model before each step until it is opened."""
+
+    def __init__(self):
+        self.reached, self.opened = threading.Event(), threading.Event()
+
+    def __call__(self, sources):
+        self.reached.set()
+        assert self.opened.wait(SECONDS)
+
+
+def random_lines(count, longest):
+    chance = random.Random(count)
+    return [" ".join(chance.choices(WORDS, k=chance.randrange(longest))) for _ in range(count)]
+
+
+def assert_same(found, expected):
+    assert len(found) == len(expected)
+    for one, other in zip(found, expected, strict=True):
+        assert [each.text for each in one.ranked] == [each.text for each in other.ranked]
+        for each, again in zip(one.ranked, other.ranked, strict=True):
+            assert each.score == pytest.approx(again.score, abs=1e-4)
+            assert each.token_scores == pytest.approx(again.token_scores, abs=1e-4)
+            assert (each.tokens, each.alignment) == (again.tokens, again.alignment)
+        assert (one.error, one.num_parts) == (other.error, other.num_parts)
+        assert (one.truncated, one.repairs) == (other.truncated, other.repairs)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"n_best": 3, "token_scores": True, "max_tokens_per_device": 500},
+        {"sampling": Sampling(), "n_best": 3},
+        {"alignments": True, "replace_unknown": True, "max_tokens_per_device": 1},
+        {"too_long": "error"},
+    ],
+)
+def test_the_translations_are_those_of_translate(options):
+    lines: list[Any] = random_lines(14, longest=22)
+    lines[4:4] = ["", " \u200b", "\ud800", "zebra ant", Request("cat", prefix="dog eel", n_best=2)]
+    lines[9:9] = [Request("fox", banned=["hen"]), Request("gnu", error="a reason"), "cat " * 25]
+    expected = list(untrained(**options).translate(lines))
+    assert max(each.num_parts for each in expected) > 1 or options.get("too_long") == "error"
+    with untrained(**options) as translator:
+        assert_same(submitted(translator, lines), expected)
+
+
+def test_ensembles_and_models_that_parse_translate_as_ever():
+    lines = (FORMATS / "text/train.en").read_text().splitlines()[:6]
+    options: dict[str, Any] = {"device": "cpu", "precision": "fp32"}
+    step = FORMATS / "format_2/whitespace/run/checkpoints/step-00001200"
+    for path, ensemble in [(WHITESPACE, [step]), (FORMATS / "format_3/treebank/run", [])]:
+        translator = Translator.load(path, ensemble=ensemble, **options)
+        expected = list(translator.translate(lines))
+        assert_same(submitted(translator, lines), expected)
+        translator.close()
+
+
+def test_a_line_joins_while_another_one_is_translated(monkeypatch):
+    gate = Gate()
+    translator, model = copying(monkeypatch, gate)
+    done = []
+    with translator:
+        long = translator.submit("a line that is long")
+        long.add_done_callback(lambda _: done.append("long"))
+        assert gate.reached.wait(SECONDS)
+        short = translator.submit("b")
+        short.add_done_callback(lambda _: done.append("short"))
+        gate.opened.set()
+    assert done == ["short", "long"]
+    assert (long.result().text, short.result().text) == ("a line that is long", "b")
+    assert model.max_slots == 1  # the search began with one, and was not begun anew
+
+
+def test_a_line_is_answered_while_later_ones_are_translated(monkeypatch):
+    gate = Gate()
+    is_second = lambda sources: "second" in texts_of(sources) and gate(sources)  # noqa: E731
+    translator, _ = copying(monkeypatch, is_second, max_tokens_per_device=1)
+    with translator:
+        first, second = translator.submit("first"), translator.submit("second")
+        assert first.result(SECONDS).text == "first"
+        assert gate.reached.wait(SECONDS)
+        assert not second.done()
+        gate.opened.set()
+        assert second.result(SECONDS).text == "second"
+
+
+def test_a_cancelled_line_is_not_translated(monkeypatch):
+    gate = Gate()
+    translator, model = copying(monkeypatch, gate, max_tokens_per_device=1)
+    first = translator.submit("first")
+    assert gate.reached.wait(SECONDS)
+    futures = [translator.submit(text) for text in ("second", "third", "fourth")]
+    assert futures[1].cancel()
+    assert not first.cancel()
+    gate.opened.set()
+    assert [future.result(SECONDS).text for future in futures[::2]] == ["second", "fourth"]
+    assert model.num_sentences == 3
+    translator.close()
+
+
+def test_close_waits_or_cancels_and_then_no_line_is_taken(monkeypatch):
+    gate = Gate()
+    translator, _ = copying(monkeypatch, gate, max_tokens_per_device=1)
+    futures = [translator.submit(f"line {number}") for number in range(5)]
+    assert gate.reached.wait(SECONDS)
+    closing = threading.Thread(target=translator.close, kwargs={"cancel_futures": True})
+    closing.start()
+    for future in futures[2:]:  # the second may have been taken already
+        with pytest.raises(CancelledError):
+            future.result(SECONDS)
+    assert closing.is_alive()
+    gate.opened.set()
+    closing.join(SECONDS)
+    assert futures[0].result().text == "line 0"
+    translator.close()
+    with pytest.raises(RuntimeError, match="submitted to a translator that is closed"):
+        translator.submit("too late")
+    assert next(translator.translate(["but this works"])).text == "but this works"
+
+
+def test_an_error_in_the_block_cancels_the_lines_that_wait(monkeypatch):
+    gate = Gate()
+    translator, _ = copying(monkeypatch, gate, max_tokens_per_device=1)
+    futures = [translator.submit(f"line {number}") for number in range(5)]
+    futures[-1].add_done_callback(lambda _: gate.opened.set())
+    assert gate.reached.wait(SECONDS)
+    with pytest.raises(KeyError), translator:
+        raise KeyError
+    assert futures[0].result().text == "line 0"
+    assert futures[-1].cancelled()
+
+
+def test_only_the_line_with_a_bug_gets_its_exception(monkeypatch):
+    bug = TypeError("a bug of ours")
+
+    def fails(sources):
+        if {"line 7", "line 11"} & {*texts_of(sources)}:
+            raise bug
+
+    translator, _ = copying(monkeypatch, fails)
+    lines = [f"line {number}" for number in range(30)]
+    with translator:
+        for line, found in zip(lines, submitted(translator, lines), strict=True):
+            assert found is bug if line in {"line 7", "line 11"} else found.text == line
+        assert submitted(translator, ["line 3"])[0].text == "line 3"
+
+
+def test_a_bug_that_no_line_meets_alone_harms_none(monkeypatch):
+    def fails(sources):
+        if {"line 2", "line 9"} <= {*texts_of(sources)}:
+            raise ValueError("these two")
+
+    translator, _ = copying(monkeypatch, fails)
+    lines = [f"line {number}" for number in range(12)]
+    with translator:
+        assert [found.text for found in submitted(translator, lines)] == lines
+
+
+@pytest.mark.parametrize("method", ["encode_batch", "decode"])
+def test_a_bug_in_the_tokenizer_is_that_of_its_line(monkeypatch, method):
+    original = getattr(ByteTokenizer, method)
+    bad = ByteTokenizer().encode("line 5")
+
+    def broken(self, texts_or_ids, **options):
+        if "line 5" in texts_or_ids or [*texts_or_ids] == bad:
+            raise TypeError("a bug of ours")
+        return original(self, texts_or_ids, **options)
+
+    translator, _ = copying(monkeypatch)
+    monkeypatch.setattr(ByteTokenizer, method, broken)
+    lines = [f"line {number}" for number in range(9)]
+    with translator:
+        found = submitted(translator, lines)
+    assert isinstance(found.pop(5), TypeError)
+    assert [each.text for each in found] == lines[:5] + lines[6:]
+
+
+def test_a_line_fails_alone_by_its_own_fault(monkeypatch):
+    def fails(sources):
+        if "too big" in texts_of(sources):
+            raise MemoryError
+
+    translator, model = copying(monkeypatch, fails, max_tokens_per_device=20 * 4 * 32)
+    lines = [*[f"line {number}" for number in range(30)], "too big", "last"]
+    with translator:
+        *found, failed, last = submitted(translator, lines)
+        assert [each.text for each in found] == lines[:30]
+        assert (failed.error, last.text) == (NO_MEMORY, "last")
+        sizes = record_slots(model)
+        submitted(translator, [f"line {number}" for number in range(90)])
+        assert max(sizes) == 20  # one line that is too big does not slow the others
+
+
+def record_slots(model):
+    """Return a list that will hold the number of slots at each step."""
+    sizes, before = [], model.fails
+
+    def fails(sources):
+        sizes.append(len(sources))
+        before(sources)
+
+    model.fails = fails
+    return sizes
+
+
+def test_full_memory_halves_the_slots(monkeypatch):
+    def fails(sources):
+        if len(sources) > 3:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+
+    translator, model = copying(monkeypatch, fails)
+    lines = [f"line {number}" for number in range(50)]
+    with translator:
+        assert [found.text for found in submitted(translator, lines)] == lines
+        sizes = record_slots(model)
+        assert [found.text for found in submitted(translator, lines)] == lines
+    assert 1 < max(sizes) <= 3
+
+
+@pytest.mark.parametrize("method", ["start", "step"])
+def test_full_memory_that_does_not_come_back_halves_the_slots_too(monkeypatch, method):
+    translator, model = copying(monkeypatch, max_tokens_per_device=8 * 4 * 32)
+    original = getattr(model, method)
+    failed: list[bool] = []
+
+    def fails_once(*arguments):
+        if len(model.sources) == 8 and not failed:
+            failed.append(True)
+            raise MemoryError
+        return original(*arguments)
+
+    monkeypatch.setattr(model, method, fails_once)
+    lines = [f"line {number}" for number in range(40)]
+    with translator:
+        assert [found.text for found in submitted(translator, lines)] == lines
+        sizes = record_slots(model)
+        submitted(translator, lines)
+    assert failed
+    assert max(sizes) == 4
+
+
+def test_many_threads_may_submit_and_translate_at_once():
+    lines = random_lines(60, longest=8)
+    translator = untrained()
+    expected = list(translator.translate(lines))
+    answers: dict[int, list[Any]] = {}
+
+    def work(number):
+        mine = lines[number::6]
+        if number:
+            futures = [translator.submit(line) for line in mine]
+            answers[number] = [future.result(SECONDS) for future in futures]
+        else:
+            answers[number] = list(translator.translate(mine))
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(SECONDS)
+    translator.close()
+    for number, found in answers.items():
+        assert_same(found, expected[number::6])
+    assert len(answers) == 6
+
+
+def test_the_callback_of_a_line_may_submit_another_but_not_translate(monkeypatch):
+    gate, called = Gate(), threading.Event()
+    translator, _ = copying(monkeypatch, gate)
+    later, errors = [], []
+
+    def callback(future):
+        later.append(translator.submit(f"after {future.result().text}"))
+        try:
+            translator.translate_window(["no"])
+        except RuntimeError as error:
+            errors.append(str(error))
+        called.set()
+
+    with translator:
+        translator.submit("one").add_done_callback(callback)
+        gate.opened.set()
+        assert called.wait(SECONDS)
+    assert later[0].result().text == "after one"
+    assert "cannot translate lines itself" in errors[0]
+
+
+def test_the_thread_ends_when_it_is_idle_and_another_one_takes_its_place(monkeypatch):
+    monkeypatch.setattr(service_module, "IDLE_SECONDS", 0.0)
+    translator, _ = copying(monkeypatch)
+    for text in ("first", "second"):
+        assert translator.submit(text).result(SECONDS).text == text
+        for thread in threading.enumerate():
+            if thread.name == "nmt-cli service":
+                thread.join(SECONDS)
+    left = weakref.ref(translator)
+    del translator
+    gc.collect()
+    assert left() is None
+
+
+def test_at_the_exit_of_the_interpreter_no_line_is_waited_for(monkeypatch):
+    def fails(sources):
+        translator._service._stop()
+
+    translator, _ = copying(monkeypatch, fails, max_tokens_per_device=1)
+    with translator._service.paused():  # nothing starts yet
+        futures = [translator.submit(text) for text in ("a line", "b", "c")]
+    with pytest.raises(RuntimeError, match="the program ended before the line was translated"):
+        futures[0].result(SECONDS)
+    assert futures[2].cancelled()
+
+
+@pytest.mark.slow
+def test_a_program_that_forgets_its_lines_ends():
+    code = (
+        "from nmt_cli.translating.translator import Translator\n"
+        f"translator = Translator.load({str(WHITESPACE)!r}, device='cpu', beam_size=50)\n"
+        "futures = [translator.submit('ant bee cat ' * 8) for _ in range(20_000)]\n"
+        "print(futures[0].result().error)"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=SECONDS, check=False
+    )
+    assert (result.returncode, result.stdout, result.stderr) == (0, "None\n", "")
+
+
+def test_no_more_lines_wait_than_the_caller_allows():
+    with untrained() as translator:
+        with translator._service.paused():
+            futures = [translator.submit(word, most_waiting=2) for word in WORDS[:2]]
+            with pytest.raises(queue.Full, match="2 lines wait to be translated"):
+                translator.submit("fox", most_waiting=2)
+            futures.append(translator.submit("fox", most_waiting=3))
+        assert [future.result(SECONDS).error for future in futures] == [None] * 3
+
+
+def test_a_line_that_waits_longer_than_its_timeout_gets_an_error_and_others_do_not():
+    with untrained() as translator:
+        answered = threading.Event()
+
+        def submit_and_note():
+            translator.submit("cat")
+            answered.set()
+
+        with translator._service.paused():
+            late = translator.submit("ant", timeout=0.0)
+            late.add_done_callback(lambda _: submit_and_note())
+            early, patient = translator.submit("bee", timeout=SECONDS), translator.submit("cat")
+        assert late.result(SECONDS) == Translation(error=service_module.TOO_LATE)
+        assert answered.wait(SECONDS)
+        assert early.result(SECONDS).error is None
+        assert patient.result(SECONDS).error is None

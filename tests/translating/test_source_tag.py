@@ -1,0 +1,46 @@
+"""A tag in front of every source is what the same words in the text are."""
+
+import pytest
+
+from nmt_cli.messages.errors import UserError
+from tests.fake_models import tiny_recipe
+from tests.translating.test_translator import copying, texts, untrained
+
+LINES = ["bee cat", "", "dog eel dog eel", "cat"]
+
+
+def test_a_tag_is_as_if_it_were_in_the_text():
+    plain, tagged = untrained(n_best=3), untrained(n_best=3, tag="ant")
+    with_tag = list(plain.translate([f"ant {line}" if line else line for line in LINES]))
+    found = list(tagged.translate(LINES))
+    for one, other in zip(found, with_tag, strict=True):
+        assert texts(one.ranked) == texts(other.ranked)
+        assert one.score == pytest.approx(other.score, abs=1e-5)
+    assert texts(found) != texts(plain.translate(LINES))
+    with tagged:
+        assert tagged.submit(LINES[0]).result().text == found[0].text
+
+
+def test_every_part_of_a_long_line_has_the_tag(monkeypatch):
+    recipe = tiny_recipe(data={"max_length": 10})
+    translator, _ = copying(monkeypatch, recipe=recipe, tag="x")
+    (found,) = translator.translate(["one two three four"])
+    parts = found.text.split()
+    assert found.num_parts > 1
+    assert "".join(parts).replace("x", "") == "onetwothreefour"
+    assert found.text.count("x") == found.num_parts
+
+
+def test_words_of_the_source_are_counted_without_the_tag():
+    translator = untrained(tag="ant", alignments=True)
+    for line, found in zip(LINES, translator.translate(LINES), strict=True):
+        assert all(0 <= source < len(line.split()) for source, _ in found.alignment)
+    assert len(next(translator.translate(["cat"])).alignment) > 0
+
+
+@pytest.mark.parametrize("tag", ["zebra", "", " ", "ant bee"])
+def test_a_tag_that_the_model_does_not_have_is_refused(tag):
+    with pytest.raises(
+        UserError, match="is not one piece in the vocabulary of this model's source"
+    ):
+        untrained(tag=tag)

@@ -1,0 +1,250 @@
+"""Rules in beam search and in sampling: their outputs are exactly those that are allowed."""
+
+from itertools import pairwise, product
+
+import pytest
+import torch
+
+from nmt_cli.corpus.tokenizers.normalization import Normalizer
+from nmt_cli.corpus.tokenizers.whitespace_tokenizer import CONTROL, WhitespaceTokenizer
+from nmt_cli.messages.errors import UserError
+from nmt_cli.search.sampling import SampledCandidates, Sampling
+from nmt_cli.translating.constraints import Constraints
+from nmt_cli.translating.output_limits import OutputLimits
+from nmt_cli.translating.request import Request
+from nmt_cli.translating.wanted_output import Bounds, WantedOutputs
+from tests.fake_models import EOS, tiny_recipe
+from tests.table_search import log_probability, random_table, search, settings
+
+WORDS = ["a", "b", "c", "d"]
+TOKENIZER = WhitespaceTokenizer([*CONTROL, *WORDS], Normalizer(tiny_recipe().data), None)
+TOKENS = [0, 3, 4, 5, 6]
+LONGEST = 4
+EVERYTHING = [tokens for length in range(LONGEST + 1) for tokens in product(TOKENS, repeat=length)]
+
+
+def wanted_outputs(constraints, extra_length=2, longest=None, *, is_parser=False):
+    limits = OutputLimits([EOS], extra_length, longest, None)
+    bounds = Bounds(longest, 20, 5)
+    return WantedOutputs(TOKENIZER, limits, constraints, 1, bounds, is_parser=is_parser)
+
+
+def ids(text):
+    return tuple(TOKENIZER.encode(text, "target"))
+
+
+def occurs(text, tokens):
+    phrase = ids(text)
+    return any(tokens[i : i + len(phrase)] == phrase for i in range(len(tokens)))
+
+
+def is_allowed(tokens, constraints):
+    """Return what the constraints mean, by the words of their documentation."""
+    n = constraints.no_repeat_ngram
+    ngrams = [tokens[i : i + n] for i in range(len(tokens) - n + 1)] if n else []
+    longest = LONGEST if constraints.max_length is None else constraints.max_length
+    return (
+        constraints.min_length <= len(tokens) <= longest
+        and tokens[: len(ids(constraints.prefix))] == ids(constraints.prefix)
+        and len(set(ngrams)) == len(ngrams)
+        and all(occurs(phrase, tokens) for phrase in constraints.required)
+        and not any(occurs(phrase, tokens) for phrase in constraints.banned)
+    )
+
+
+CASES = [
+    Constraints(),
+    Constraints(min_length=3),
+    Constraints(min_length=4, max_length=4),
+    Constraints(max_length=1),
+    Constraints(no_repeat_ngram=1),
+    Constraints(no_repeat_ngram=2),
+    Constraints(no_repeat_ngram=3),
+    Constraints(prefix="b"),
+    Constraints(prefix="a a d"),
+    Constraints(prefix="a b c d"),
+    Constraints(banned=["a"]),
+    Constraints(banned=["a b", "b a", "c c c", "d"]),
+    Constraints(banned=["a b c", "b c"]),
+    Constraints(required=["c"]),
+    Constraints(required=["a b c d"]),
+    Constraints(required=["a b", "b c"]),
+    Constraints(required=["a b", "b a", "d"]),
+    Constraints(required=["c c", "c", "c c c"]),
+    Constraints(required=["a", "b", "c", "d"]),
+    Constraints(prefix="a", required=["a b c", "c"]),
+    Constraints(prefix="b a", required=["a b"], banned=["a c"]),
+    Constraints(1, 3, 1, "d", ["a"], ["d a"]),
+    Constraints(3, None, 2, "a b", ["c"], ["c a", "d"]),
+    Constraints(2, None, None, "", ["a a"], ["a a a", "b", "c a"]),
+    Constraints(4, 4, 1, "", ["a b", "c"], ["b c", "d"]),
+]
+
+
+@pytest.mark.parametrize("constraints", CASES, ids=str)
+def test_the_outputs_of_a_wide_beam_are_all_that_are_allowed(constraints):
+    outputs = wanted_outputs(constraints, longest=constraints.max_length)
+    wanted = outputs.wanted(Request("x"))
+    (sentence,) = outputs.sentences([[3, 4]], (), wanted)  # 2 pieces and 2 more
+    table = random_table(7)
+    beam_size = len(EVERYTHING)
+    sentence = sentence._replace(n_best=None)
+    (found,) = search(table, [sentence], settings(beam_size, n_best=beam_size), rules=outputs.rules)
+    expected = {tokens for tokens in EVERYTHING if is_allowed(tokens, constraints)}
+    assert expected
+    assert {hypothesis.tokens for hypothesis in found} == expected
+    for hypothesis in found[:5]:
+        total = log_probability(table, tuple(sentence.tokens), hypothesis.tokens)
+        assert hypothesis.log_probability == pytest.approx(total, abs=1e-3)
+
+
+@pytest.mark.parametrize("constraints", CASES[1:], ids=str)
+def test_samples_are_outputs_that_are_allowed(constraints):
+    def flat(source, prefix):
+        return torch.zeros(7)
+
+    outputs = wanted_outputs(constraints, longest=constraints.max_length)
+    (sentence,) = outputs.sentences([[3, 4]], (), outputs.wanted(Request("x")))
+    sampling = Sampling(seed=3)
+    samples = sampling.samples_of([sentence], 1, 400)
+    choice = SampledCandidates(sampling)
+    found = search(flat, samples, settings(1), 400, outputs.rules, choice)
+    drawn = {hypothesis.tokens for hypotheses in found for hypothesis in hypotheses}
+    expected = {tokens for tokens in EVERYTHING if is_allowed(tokens, constraints)}
+    assert drawn <= expected
+    if len(expected) <= 12:
+        assert drawn == expected
+
+
+def test_sentences_with_and_without_wishes_share_a_search():
+    """Slots of different lengths and wishes, in beams too narrow to see all."""
+    outputs = wanted_outputs(Constraints(no_repeat_ngram=2, banned=["d d"]), extra_length=4)
+    requests = [
+        Request("x"),
+        Request("x", prefix="c a"),
+        Request("x", required=["a b", ["d", "a"]]),
+        Request("x", banned=["a", ["<unk>"], "b c"]),
+        Request("x", prefix="d", required=["d c b a"], banned=["b b"]),
+        Request("x", prefix="", required=["c"]),
+    ] * 3
+    sentences = [
+        outputs.sentences([[3] * (n % 5)], (), outputs.wanted(request))[0]
+        for n, request in enumerate(requests)
+    ]
+    table = random_table(7)
+    for beam_size in (1, 3):
+        alone = [
+            search(table, [each], settings(beam_size), 1, outputs.rules)[0] for each in sentences
+        ]
+        assert search(table, sentences, settings(beam_size), 5, outputs.rules) == alone
+        for request, (best, *_) in zip(requests, alone, strict=True):
+            prefix = ids(request.prefix or "")
+            assert best.tokens[: len(prefix)] == prefix
+            for phrase in request.required:
+                assert occurs(" ".join(phrase) if isinstance(phrase, list) else phrase, best.tokens)
+            for phrase in [each for each in request.banned if isinstance(each, str)] + ["d d"]:
+                assert not occurs(phrase, best.tokens)
+            assert 0 not in best.tokens or ["<unk>"] not in request.banned
+            assert len(set(pairwise(best.tokens))) == max(0, len(best.tokens) - 1)
+
+
+def test_wishes_of_a_line_join_those_of_all_lines_but_its_prefix_is_its_own():
+    outputs = wanted_outputs(Constraints(prefix="a b", required=["c"], banned=["d"]))
+    plain = outputs.wanted(Request("x", line=7))
+    assert (plain.line, plain.prefix, plain.shortest) == (7, (3, 4), 3)
+    own = outputs.wanted(Request("x", prefix="c", required=["a a"], banned=["b b"]))
+    assert own.prefix == (5,)
+    assert own.required is not None
+    assert own.required.phrases == ((5,), (3, 3))
+    assert own.banned is not None
+    assert own.banned.phrases == ((6,), (4, 4))
+    assert own.shortest == 3  # c a a
+    assert outputs.wanted(Request("x", prefix="")).prefix == ()
+    assert outputs.wanted(Request("x", prefix="a")).banned is plain.banned
+
+
+def test_longest_outputs_make_room_for_what_must_be_written():
+    outputs = wanted_outputs(Constraints(min_length=5), extra_length=1, longest=6)
+    assert outputs.sentences([[3]], (), outputs.wanted(Request("x")))[0].longest_output == 5
+    (first, second) = outputs.sentences(
+        [[3, 4], [3]], (), outputs.wanted(Request("x", prefix="a b a b a b"))
+    )
+    assert first.longest_output == 6
+    assert first.rule_data.keys() == {"forced_prefix"}
+    assert not second.rule_data  # the prefix is that of the first part
+
+
+CONTRADICTIONS = [
+    (Request("x", prefix="a b d"), 'the prefix "a b d" contains the banned phrase "b d"'),
+    (Request("x", required=["c b d"]), 'the required phrase "c b d" contains the banned'),
+    (Request("x", required=["c"], banned=["c"]), 'the required phrase "c" contains the banned'),
+    (Request("x", prefix="a b a b"), 'the prefix "a b a b" breaks the rule --no-repeat-ngram 2'),
+    (Request("x", required=["c c c"]), 'the required phrase "c c c" breaks the rule --no-repeat'),
+    (
+        Request("x", prefix="c a", required=["c c a d"]),
+        "the prefix and the required phrases need 6 pieces, but an output has at most 5",
+    ),
+    (Request("x", banned=["a x"]), 'the vocabulary lacks a piece of the phrase "a x"'),
+    (Request("x", required=[["a", "</s>"]]), 'the vocabulary has no piece "</s>"'),
+    (Request("x", required=["a " * 101]), "at most 10 phrases of 100 pieces together can"),
+    (Request("x", required="ab"), 'a list of phrases is needed in place of "ab"'),
+    (Request("x", banned=[" "]), 'the phrase " " has no pieces'),
+    (Request("x", prefix="\ud800"), "character 1 is U+D800, half of a surrogate pair in the phr"),
+    (Request("x", prefix=['a\n"']), r'the vocabulary has no piece "a\n\""'),
+    (
+        Request("x", required=[f"{a} {b}" for a in "acd" for b in "abcd"]),
+        "at most 10 phrases of 100 pieces together can be required, but there are 12 of 24",
+    ),
+]
+
+
+@pytest.mark.parametrize(("asked", "reason"), CONTRADICTIONS)
+def test_contradictions_are_an_error_of_the_line(asked, reason):
+    rules = Constraints(no_repeat_ngram=2, banned=["b d"])
+    assert wanted_outputs(rules, longest=5).wanted(asked).error.startswith(reason)
+
+
+@pytest.mark.parametrize(("asked", "reason"), CONTRADICTIONS)
+def test_contradictions_of_options_are_refused(asked, reason):
+    rules = Constraints(
+        no_repeat_ngram=2,
+        prefix=asked.prefix or "",
+        required=asked.required,
+        banned=["b d", *asked.banned],
+    )
+    with pytest.raises(UserError) as caught:
+        wanted_outputs(rules, longest=5)
+    assert str(caught.value).startswith(reason)
+    assert str(caught.value).endswith("; change one of these options.")
+
+
+def test_a_prefix_is_no_longer_than_a_line_of_the_model():
+    outputs = wanted_outputs(Constraints())
+    assert outputs.wanted(Request("x", prefix="a " * 20)).error is None
+    error = outputs.wanted(Request("x", prefix="a " * 21)).error
+    assert error == "the prefix has 21 pieces, but only 20 are possible"
+
+
+@pytest.mark.parametrize(
+    ("constraints", "message"),
+    [
+        (Constraints(min_length=-1), "--min-length must be at least 0, but is -1"),
+        (Constraints(max_length=0), "--max-length 0 must be at least 1"),
+        (Constraints(min_length=5, max_length=4), "not less than --min-length, which is 5"),
+        (Constraints(no_repeat_ngram=0), "--no-repeat-ngram must be at least 1, but is 0"),
+    ],
+)
+def test_numbers_out_of_range_are_refused(constraints, message):
+    with pytest.raises(UserError, match=message):
+        constraints.refuse_wrong()
+
+
+def test_a_model_that_parses_has_only_a_longest_output():
+    for constraints in (Constraints(min_length=1), Constraints(banned=["a"])):
+        with pytest.raises(UserError, match="this model parses; of all rules about the output"):
+            wanted_outputs(constraints, is_parser=True)
+    parser = wanted_outputs(Constraints(max_length=9), is_parser=True)
+    assert parser.wanted(Request("x", banned=["a"])).error is not None
+    assert parser.wanted(Request("x", prefix="")).error is None
+    with pytest.raises(UserError, match="--min-length asks for 9 pieces, but an output has at mo"):
+        wanted_outputs(Constraints(min_length=9), longest=8)

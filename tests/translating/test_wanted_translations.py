@@ -1,0 +1,111 @@
+"""Rules about outputs in the translation of lines, with a real model that has not learnt."""
+
+import pytest
+import torch
+
+from nmt_cli.corpus.tokenizers.normalization import Normalizer
+from nmt_cli.corpus.tokenizers.sentencepiece_tokenizer import SentencePieceTokenizer, train_model
+from nmt_cli.corpus.tokenizers.whitespace_tokenizer import CONTROL, WhitespaceTokenizer
+from nmt_cli.messages.errors import UserError
+from nmt_cli.model.transformer import Transformer
+from nmt_cli.search.sampling import Sampling
+from nmt_cli.translating.constraints import Constraints
+from nmt_cli.translating.request import Request
+from nmt_cli.translating.wanted_output import NO_PLACE
+from tests.fake_models import tiny_recipe, translator_of
+
+SMALL = {"num_layers": 1, "d_model": 8, "num_heads": 2, "d_ff": 8}
+WORDS = ["ant", "bee", "cat", "dog", "eel", "fox", "gnu", "hen"]
+TEXT = ["der alte Mann liest ein Buch", "das Haus ist alt", "ein Hausboot", "das Buch"] * 20
+
+
+def translator(tokenizer, recipe, **options):
+    torch.manual_seed(3)
+    model = Transformer(recipe.model, tokenizer.size)
+    return translator_of(recipe, tokenizer, model, precision="fp32", **options)
+
+
+def of_words(*, max_length=100, model=SMALL, **options):
+    recipe = tiny_recipe(data={"max_length": max_length}, model=model)
+    tokenizer = WhitespaceTokenizer([*CONTROL, *WORDS], Normalizer(recipe.data), None)
+    return translator(tokenizer, recipe, **options)
+
+
+@pytest.fixture(scope="module")
+def pieces():
+    """A recipe and a tokenizer whose pieces are parts of words."""
+    symbols = ("<de>",)
+    recipe = tiny_recipe(
+        model=SMALL,
+        tokenizer={
+            "type": "sentencepiece",
+            "vocabulary_size": 320,
+            "user_defined_symbols": symbols,
+        },
+    )
+    model = train_model(TEXT, recipe.tokenizer, len(TEXT), 1)
+    return recipe, SentencePieceTokenizer(model, Normalizer(recipe.data), "test")
+
+
+def test_parts_of_a_long_line_share_the_rules_but_not_the_prefix():
+    line = "cat dog eel fox " * 3
+    rules = Constraints(min_length=3, max_length=4, banned=["ant"], prefix="hen gnu")
+    for sampling in (None, Sampling()):
+        options = {"max_length": 4, "sampling": sampling, "constraints": rules}
+        long, short = of_words(**options).translate([line, Request("cat", required=["bee"])])
+        assert long.num_parts == 4
+        assert 12 <= len(long.tokens) <= 16
+        assert long.tokens[:2] == ("hen", "gnu")
+        assert "ant" not in long.tokens
+        assert "bee" in short.tokens
+    (failed,) = of_words(max_length=4).translate([Request(line, required=["bee"])])
+    assert failed.error == NO_PLACE
+    (cut,) = of_words(max_length=4, too_long="truncate").translate(
+        [Request(line, required=["bee"])]
+    )
+    assert "bee" in cut.tokens
+
+
+def test_the_positions_of_a_model_limit_what_may_be_forced():
+    model = {**SMALL, "positions": "learned", "max_positions": 6}
+    few = of_words(model=model, max_length=5)
+    good, bad = few.translate(
+        [Request("cat", prefix="ant " * 5), Request("cat", prefix="ant " * 6)]
+    )
+    assert good.text == "ant ant ant ant ant"
+    assert bad.error == (
+        "the prefix and the required phrases need 6 pieces, but an output has at most 5"
+    )
+    with pytest.raises(UserError, match="--min-length asks for 6 pieces, but an output has at mo"):
+        of_words(model=model, max_length=5, constraints=Constraints(min_length=6))
+
+
+def test_texts_become_the_pieces_of_the_tokenizer(pieces):
+    recipe, tokenizer = pieces
+    rules = Constraints(prefix="<de> das", banned=["Haus"], no_repeat_ngram=2)
+    wished = Request("das Haus", required=["Buch"], n_best=2)
+    for sampling in (None, Sampling(2.0)):
+        options = translator(tokenizer, recipe, sampling=sampling, constraints=rules)
+        (found,) = options.translate([wished])
+        for each in (found, *found.alternatives):
+            assert each.text.startswith("<de> das")
+            assert "▁Haus" not in each.tokens
+            assert " ".join(tokenizer.pieces(tokenizer.encode("Buch", "target"))) in " ".join(
+                each.tokens
+            )
+    plain = translator(tokenizer, recipe)
+    first, second = plain.translate(
+        [Request("das", prefix=["▁", "B"]), Request("das", prefix=["▁no-piece"])]
+    )
+    assert first.tokens[:2] == ("▁", "B")
+    assert second.error == 'the vocabulary has no piece "▁no-piece"'
+
+
+def test_the_score_includes_the_prefix():
+    free = of_words(beam_size=200, n_best=200, max_extra_length=1)
+    (best,) = free.translate(["cat"])
+    scores = {each.tokens: each.score for each in (best, *best.alternatives)}
+    forced = of_words(constraints=Constraints(prefix="dog"), max_extra_length=1)
+    (translation,) = forced.translate(["cat"])
+    assert translation.tokens[0] == "dog"
+    assert translation.score == pytest.approx(scores[translation.tokens], abs=1e-4)

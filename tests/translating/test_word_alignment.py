@@ -1,0 +1,175 @@
+"""Alignments by attention: of models that reverse words, of parts, and for unknown words."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from nmt_cli.corpus.tokenizers.normalization import Normalizer
+from nmt_cli.corpus.tokenizers.whitespace_tokenizer import CONTROL, WhitespaceTokenizer
+from nmt_cli.messages.errors import UserError
+from nmt_cli.model.transformer import Transformer
+from nmt_cli.model_settings import settings_of
+from nmt_cli.recipe.model_config import ModelConfig
+from nmt_cli.search import search_starter
+from nmt_cli.search.beams import Attended, Found, Hypothesis, most_attended
+from nmt_cli.search.search import Sentence
+from nmt_cli.search.teacher_forcing import SentencePair, teacher_forced
+from nmt_cli.translating import attention_to_source
+from nmt_cli.translating.answers import UnknownWords, WordAligner
+from nmt_cli.translating.attention_to_source import AttentionToSource, alignment_layer
+from nmt_cli.translating.over_long import Part
+from nmt_cli.translating.translator import Translator
+from tests.fake_models import EOS, ByteTokenizer, CopyModel, tiny_recipe, translator_of
+
+FORMATS = Path(__file__).parents[1] / "formats"
+WORDS = ["ant", "bee", "cat@@", "dog", "eel@@"]
+
+
+def test_a_model_that_reverses_words_aligns_them_in_reverse():
+    path = FORMATS / "format_2/whitespace/run/average"
+    lines = sorted(set((FORMATS / "text/train.en").read_text().splitlines()))
+    lines = [line for line in lines if len(set(line.split())) == len(line.split()) >= 2][:25]
+    translator = Translator.load(path, device="cpu", precision="fp32", alignments=True)
+    num_right = num_words = 0
+    for line, found in zip(lines, translator.translate(lines), strict=True):
+        words = line.split()
+        assert [target for _, target in found.alignment] == list(range(len(found.text.split())))
+        if found.text.split() == words[::-1]:
+            num_words += len(words)
+            reverse = [(len(words) - 1 - target, target) for target in range(len(words))]
+            num_right += len(set(reverse) & set(found.alignment))
+    assert num_words > 40
+    assert num_right / num_words > 0.9
+
+
+@pytest.mark.parametrize(("source_eos", "tag"), [(True, []), (False, []), (True, [17])])
+def test_the_attention_is_that_of_the_pass_over_each_output(source_eos, tag, monkeypatch):
+    monkeypatch.setattr(attention_to_source, "TOKENS_AT_ONCE", 9)
+    torch.manual_seed(4)
+    config = ModelConfig.model_validate(
+        {"num_layers": 3, "d_model": 20, "d_ff": 28, "num_heads": 5, "source_eos": source_eos}
+    )
+    model, tokenizer = Transformer(config, 37).eval(), ByteTokenizer()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(2.0)  # sharper attention than that of fresh weights
+    of_search = AttentionToSource(model, tokenizer, tokenizer_of()[1].text, len(tag))
+    words = [[5, 9, 4], [11], [3, 20, 21, 22, 23, 24], [8, 8]]
+    sources = [[*tag, *pieces] for pieces in words]
+    outputs: list[list[tuple[int, ...]]] = [[(8, 3), ()], [(17, 4, 4, 9)], [], [(6,)]]
+    order, end = [2, 0, 3, 1], [EOS] * source_eos
+
+    def search(sentences):
+        assert [[*sentence.tokens] for sentence in sentences] == [[*s, *end] for s in sources]
+        for number in order:
+            hypotheses = tuple(Hypothesis(tokens, -1.0, -1.0) for tokens in outputs[number])
+            yield Found(number, hypotheses, None if hypotheses else "it failed")
+
+    sentences = [Sentence([*source, *end], 9) for source in sources]
+    found = list(of_search.attended(iter(sentences), search))
+    assert [each.number for each in found] == order
+    assert found[0] == Found(2, (), "it failed")
+    for number, hypotheses, _ in found:
+        for tokens, hypothesis in zip(outputs[number], hypotheses, strict=True):
+            assert hypothesis.tokens == tokens
+            assert hypothesis.attended is not None
+            pair = SentencePair(sources[number], tokens)
+            (weights,) = teacher_forced(model, [pair], tokenizer, layers_with_weights=[2]).weights
+            expected = (
+                weights.memory[0].mean(0)[: len(tokens), len(tag) : len(pair.source)].argmax(1)
+            )
+            assert hypothesis.attended.tokens == tuple(expected.tolist())
+            assert hypothesis.attended.words == hypothesis.attended.tokens  # a piece is a word
+            assert hypothesis.attended.num_source_words == len(words[number])
+
+
+def test_the_layer_is_the_last_or_of_deep_models_the_one_before():
+    assert [alignment_layer(count) for count in (1, 2, 5, 6, 8)] == [0, 1, 4, 4, 6]
+
+
+def tokenizer_of(joiner=None):
+    recipe = tiny_recipe(tokenizer={"joiner": joiner} if joiner else {})
+    tokenizer = WhitespaceTokenizer([*CONTROL, *WORDS], Normalizer(recipe.data), joiner)
+    return tokenizer, settings_of(recipe, tokenizer.size), recipe
+
+
+def test_the_attention_of_pieces_is_added_up_to_that_of_words():
+    # To the first source word: 0.4 of the best piece, but 0.6 on the three pieces of the second.
+    attention = [[0.4, 0.2, 0.2, 0.2], [0.4, 0.2, 0.2, 0.2], [0.7, 0.1, 0.1, 0.1]]
+    sources, targets = [[0], [1], [1], [1]], [[0], [0], [1]]
+    found = most_attended(np.array(attention), targets, sources)
+    assert found == Attended((0, 0, 0), (1, 0), 2)
+    # A word is the mean of its pieces: one sure piece counts as much as another.
+    assert most_attended(np.array([[0.9, 0.1], [0.3, 0.7]]), [[0], [0]], [[0], [1]]).words == (0,)
+    nothing = np.zeros((0, 2))
+    assert most_attended(nothing, [], [[0], [0]]) == Attended((), (), 1)
+    assert most_attended(nothing.T, [[0], [1]], []) == Attended((), (), 0)
+
+
+def hypothesis(*attended):
+    return Hypothesis((3, 4), -1.0, -1.0, (), Attended(*attended))
+
+
+def test_the_words_of_parts_are_counted_through_the_line():
+    _, settings, _ = tokenizer_of()
+    crossed = hypothesis((1, 0), (1, 0), 2)
+    parts = [Part([3, 4], ""), Part([5], " "), Part([3, 4], " "), Part([3, 4], "")]
+    # The last part begins in the middle of a word of both sides.
+    found = WordAligner(settings).align([crossed, hypothesis((), (), 1), crossed, crossed], parts)
+    assert found == ((1, 0), (0, 1), (4, 2), (3, 3), (5, 3), (4, 4))
+
+
+def test_models_that_parse_have_no_alignments():
+    with pytest.raises(UserError, match="--alignments are between the words"):
+        Translator.load(FORMATS / "format_3/treebank/run", device="cpu", alignments=True)
+
+
+def test_an_unknown_piece_becomes_the_whole_word_that_it_attends_to():
+    tokenizer, settings, _ = tokenizer_of("@@")
+    unknown = UnknownWords(tokenizer, settings.text)
+    text = "ant fox@@ eel@@ hen bee"
+    part = Part(tokenizer.encode(text), "", text)
+    assert part.tokens[1] == tokenizer.unk_id
+    tokens = [*tokenizer.encode("cat@@ dog"), tokenizer.unk_id, *tokenizer.encode("bee")]
+    found = Hypothesis(tuple(tokens), -1.0, -1.0, (), Attended((0, 0, 2, 0), (), 0))
+    assert unknown.replaced(found, part, keep_pieces=False) == "catdog foxeelhen bee"
+    assert unknown.replaced(found, part, keep_pieces=True) == "cat@@ dog foxeelhen bee"
+
+
+@pytest.mark.parametrize("too_long", ["split", "truncate"])
+def test_unknown_words_of_a_copied_line_are_its_own(monkeypatch, too_long):
+    tokenizer, _, recipe = tokenizer_of()
+    recipe = tiny_recipe(data={"max_length": 6, "normalization": {"nfc": True}})
+    tokenizer = WhitespaceTokenizer([*CONTROL, *WORDS], Normalizer(recipe.data), None)
+    monkeypatch.setattr(search_starter, "CachedTransformer", lambda _: CopyModel(tokenizer.size))
+
+    def diagonal(self, sentences, search):
+        for found in search(sentences):
+            (one,) = found.hypotheses
+            places = tuple(range(len(one.tokens)))
+            yield found._replace(hypotheses=(one._replace(attended=Attended(places, (), 0)),))
+
+    monkeypatch.setattr(AttentionToSource, "attended", diagonal)
+    translator = translator_of(
+        recipe,
+        tokenizer,
+        Transformer(recipe.model, tokenizer.size),
+        precision="fp32",
+        replace_unknown=True,
+        too_long=too_long,
+    )
+    lines = ["ant zebra  cafe\u0301 bee", "", "yak", "gnu ant owl bee pig. ram dog ewe elk"]
+    copied = ["ant zebra caf\u00e9 bee", "", "yak", "gnu ant owl bee pig. ram dog ewe elk"]
+    if too_long == "truncate":
+        copied[3] = "gnu ant owl bee pig. ram"
+    found = list(translator.translate(lines))
+    assert [each.text for each in found] == copied
+    assert found[2].tokens == ("<unk>",)
+
+
+def test_models_that_spell_every_word_have_none_to_replace():
+    path = FORMATS / "format_2/sentencepiece/run/average"
+    with pytest.raises(UserError, match="--replace-unknown is for models of text in pieces"):
+        Translator.load(path, device="cpu", replace_unknown=True)
