@@ -11,12 +11,14 @@ if TYPE_CHECKING:
     from nmt_cli.translating.translator import Translator
 
 __all__ = ["Constraints", "Request", "Rescorer", "Sampling", "Translator"]
+ROOMS = {"Sampling": "search"}  # the others are in translating
 
 
 def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"nmt_cli.decoding.{name.lower()}"), name)
+    room = ROOMS.get(name, "translating")
+    return getattr(import_module(f"nmt_cli.{room}.{name.lower()}"), name)
 
 
 def __dir__() -> list[str]:

@@ -15,9 +15,18 @@ ROOT = Path(__file__).parents[1]
 
 @pytest.mark.parametrize("name", nmt_cli.__all__)
 def test_each_public_name_is_that_of_its_module(name):
-    module = import_module(f"nmt_cli.decoding.{name.lower()}")
-    assert getattr(nmt_cli, name) is getattr(module, name)
+    loaded = getattr(nmt_cli, name)
+    assert loaded is getattr(import_module(loaded.__module__), name)
+    assert loaded.__name__ == name
     assert name in dir(nmt_cli)
+
+
+@pytest.mark.parametrize("name", nmt_cli.__all__)
+def test_the_former_imports_work_and_warn(name):
+    program = f"from nmt_cli.decoding.{name.lower()} import {name}\nprint({name}.__module__)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout.strip() == getattr(nmt_cli, name).__module__, done.stderr
+    assert "<string>:1: DeprecationWarning: nmt_cli.decoding ends with the next" in done.stderr
 
 
 def test_the_package_itself_loads_nothing_and_other_names_are_errors():

@@ -2,9 +2,9 @@
 
 import torch
 
-from nmt_cli.hardware.batch_cut import BatchCut
 from nmt_cli.hardware.machine import Machine
 from nmt_cli.hardware.ranks import ALONE
+from nmt_cli.runs.batch_cut import BatchCut
 from nmt_cli.training.starting import prepare_start
 from nmt_cli.training.trainer import Trainer
 

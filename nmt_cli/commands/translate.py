@@ -35,10 +35,10 @@ from nmt_cli.hardware.choices import AUTO
 from nmt_cli.hardware.cpu import cores
 from nmt_cli.hardware.system_facts import rounding_facts
 from nmt_cli.messages import logs
-from nmt_cli.messages.errors import STATUS_SOME_LINES_FAILED, UserError
+from nmt_cli.messages.errors import STATUS_SOME_LINES_FAILED, LinesFailedError, UserError
 from nmt_cli.messages.figures import counted
 from nmt_cli.parsing.repair import Repairs
-from nmt_cli.translating.translation import LinesFailedError, Translation
+from nmt_cli.translating.translation import Translation
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

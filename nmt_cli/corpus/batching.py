@@ -4,6 +4,7 @@ Legend: lengths count the end of sentence; a "side" is source or target.
 """
 
 import bisect
+import hashlib
 import itertools
 import math
 import threading
@@ -272,3 +273,9 @@ def refuse_longer(max_tokens: int, *sides: Indices | Lengths) -> None:
             f"one sentence pair has {longest:,} tokens, more than --max-tokens-per-device "
             f"{max_tokens:,}; raise it or lower data.max_length."
         )
+
+
+def derived_bits(*parts: object) -> int:
+    """Return 64 random bits, equal for parts that are equal as text."""
+    text = " ".join(map(str, parts)).encode()
+    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big")

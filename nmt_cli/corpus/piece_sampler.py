@@ -6,13 +6,13 @@ from itertools import chain, pairwise
 
 import numpy as np
 
+from nmt_cli.corpus.batching import derived_bits
 from nmt_cli.corpus.binarized import Gathered, PreparedCorpus
 from nmt_cli.corpus.tokenizers.sentencepiece_tokenizer import (
     SPACE_IN_PIECES,
     SentencePieceTokenizer,
 )
 from nmt_cli.corpus.tokenizers.ways_to_cut import Draw, WaysToCut
-from nmt_cli.derived_seeds import derived_bits
 from nmt_cli.files.file_names import SENTENCEPIECE_MODEL
 from nmt_cli.messages.errors import UserError
 from nmt_cli.recipe.schema import Recipe

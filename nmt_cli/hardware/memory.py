@@ -1,4 +1,4 @@
-"""How much of a batch fits the device at once, full memory, and the settings of the allocator."""
+"""Memory: how much is allowed, errors of a full one, and the settings of the allocator."""
 
 import ctypes
 import os
@@ -8,15 +8,9 @@ from contextlib import contextmanager
 
 import torch
 
-from nmt_cli.costs.parameters import BYTES_OF_FP32, activation_bytes_per_token, count_parameters
 from nmt_cli.hardware.cpu import memory_limit
 from nmt_cli.messages.errors import means_full_memory
-from nmt_cli.model.cpu_attention import MAX_KEYS
-from nmt_cli.recipe.model_config import ModelConfig
 
-MAX_TOKENS_ON_CPU = 8_192  # larger products are not faster
-SHARE_OF_CPU_MEMORY = 1 / 3  # of what the weights leave
-SHARE_OF_GPU_MEMORY = 0.8
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # malloc.h
 KEPT_BLOCKS = (1 << 30, 1 << 25)  # bytes; older glibc refuses more than the second
 
@@ -57,34 +51,6 @@ def keep_freed_memory() -> None:
             libc.mallopt(M_TRIM_THRESHOLD, (1 << 31) - 1)
     except (OSError, AttributeError):
         return
-
-
-def default_max_tokens(
-    config: ModelConfig,
-    vocabulary_size: int,
-    device: torch.device,
-    tokens_per_step: int,
-    processes: int = 1,
-) -> int:
-    """Return the tokens of either side that one micro-batch may have on ``device``.
-
-    On a CPU, ``processes`` share the memory; on GPUs, each process has one of its own. Returns 0 if
-    not even the weights and what belongs to them fit.
-    """
-    state = training_state_bytes(config, vocabulary_size)
-    if device.type == "cuda":
-        left = int(torch.cuda.mem_get_info(device)[0] * SHARE_OF_GPU_MEMORY) - state
-        limit = tokens_per_step
-    else:
-        left = int((allowed_memory() / processes - state) * SHARE_OF_CPU_MEMORY)
-        limit = MAX_TOKENS_ON_CPU
-    fitting = left // activation_bytes_per_token(config, MAX_KEYS)
-    return max(0, min(limit, tokens_per_step, fitting))
-
-
-def training_state_bytes(config: ModelConfig, vocabulary_size: int) -> int:
-    """Return the bytes of the weights, their gradient and two moments in each process."""
-    return 4 * BYTES_OF_FP32 * count_parameters(config, vocabulary_size).total
 
 
 def largest_that_runs(max_tokens: int, least: int, attempt: Callable[[int], None]) -> int:

@@ -1,21 +1,13 @@
 """The precision in which a device computes; int8 is for translating only."""
 
-import copy
 from typing import Literal, cast, get_args
 
 import torch
-from torch import Tensor
 
 from nmt_cli.hardware.choices import AUTO
 from nmt_cli.hardware.cpu import read_cpu
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
-from nmt_cli.model.int8_products import (
-    has_int8_products,
-    use_int8_products,
-    with_int8_products,
-)
-from nmt_cli.model.transformer import Transformer
 
 Precision = Literal["fp32", "bf16"]
 DecodingPrecision = Literal["fp32", "bf16", "int8"]
@@ -60,42 +52,3 @@ def bf16_is_fast(device: torch.device) -> bool:
     if device.type == "cuda":
         return torch.cuda.get_device_capability(device) >= FIRST_CUDA_WITH_BF16
     return bool(torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
-
-
-def at_precision(model: Transformer, precision: DecodingPrecision) -> Transformer:
-    """Return ``model`` itself if it has ``precision``, else a copy with rounded weights.
-
-    Raises ValueError if the model is in int8 and ``precision`` is another.
-    """
-    if _has(model, precision):
-        return model
-    if precision == "int8":
-        return with_int8_products(at_precision(model, "fp32"))
-    return copy.deepcopy(model).to(DTYPES[precision])
-
-
-def change_precision(model: Transformer, precision: DecodingPrecision) -> None:
-    """Round the weights of ``model`` one after the other; raises as ``at_precision`` does."""
-    if _has(model, precision):
-        return
-    if precision == "int8":
-        use_int8_products(model.to(torch.float32))
-    else:
-        model.to(DTYPES[precision])
-
-
-def _has(model: Transformer, precision: DecodingPrecision) -> bool:
-    if not has_int8_products(model):
-        return precision != "int8" and model.output_weight.dtype == DTYPES[precision]
-    if precision != "int8":
-        raise ValueError(f"the weights of the model are rounded to int8, {precision} is impossible")
-    return True
-
-
-def by_columns(matrix: Tensor) -> Tensor:
-    """Return ``matrix`` stored column by column, for products by the few rows of a sentence.
-
-    For 4 rows and 8,000 pieces they take 0.5 to 0.8 times as long on AMD Zen 3 and 4. Embedding 370
-    tokens with such a matrix takes 0.2 ms longer, in a step of 50 ms.
-    """
-    return matrix.detach().t().contiguous().t()

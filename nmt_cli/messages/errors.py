@@ -1,6 +1,9 @@
 """Errors that the user can correct: one line on stderr and an exit status, no traceback."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
+from typing import Any
 
 SIGNS_OF_FULL_MEMORY = ("out of memory", "allocate memory", "ALLOC_FAILED", "MemoryError")
 STATUS_SOME_LINES_FAILED = 3
@@ -57,3 +60,23 @@ class NoTextError(ValueError):
         unknown = next((token for token in ids if not 0 <= token < size), None)
         what = "a piece of the tokenizer" if unknown is None else f"the id {unknown:,}"
         super().__init__(f"{what} has no text; the tokenizer has {size:,} pieces")
+
+
+class LinesFailedError(Exception):
+    """A bug was met while lines ``first`` to ``last``, counted from 0, were translated.
+
+    The bug is the ``__cause__`` of this error; halving found no smaller range of lines.
+    ``finished`` holds the translations of the lines before them.
+    """
+
+    def __init__(self, first: int, last: int, finished: Sequence[Any] = ()) -> None:
+        lines = f"line {first + 1:,}" if first == last else f"lines {first + 1:,} to {last + 1:,}"
+        super().__init__(
+            f"{lines} could not be translated because of a bug in nmt-cli; please report it "
+            "with the traceback above"
+        )
+        self.first, self.last, self.finished = first, last, finished
+
+    def behind(self, num_lines: int) -> LinesFailedError:
+        """Return the same error with ``num_lines`` added to the line numbers."""
+        return LinesFailedError(self.first + num_lines, self.last + num_lines)

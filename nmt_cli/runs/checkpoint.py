@@ -18,7 +18,6 @@ from nmt_cli.files.atomic_files import (
     verify,
 )
 from nmt_cli.files.file_names import CHECKPOINTS, TRAINING_STATE, WEIGHTS
-from nmt_cli.hardware.batch_cut import BatchCut
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import DamagedError, OutputError, UserError
 from nmt_cli.model.format_1 import Moments, moments_of_today, weights_of_today
@@ -29,6 +28,7 @@ from nmt_cli.optimization import Adam, MovingAverage
 from nmt_cli.parsing.labels import Labels
 from nmt_cli.recipe.reader import dump_recipe
 from nmt_cli.recipe.schema import Recipe
+from nmt_cli.runs.batch_cut import BatchCut
 
 RESUMABLE_KEPT = 2  # a damaged newest one must leave another to fall back to
 SPARE_SPACE = 1.2  # times the bytes of a checkpoint, free before one is written

@@ -7,9 +7,8 @@ from typing import Generic, TypeVar
 
 import torch
 
-from nmt_cli.messages.errors import NoTextError, means_full_memory
+from nmt_cli.messages.errors import LinesFailedError, NoTextError, means_full_memory
 from nmt_cli.search.beams import Found, Hypothesis
-from nmt_cli.translating.translation import LinesFailedError
 
 Item = TypeVar("Item")  # what is searched: a sentence, or a sentence pair to score
 Outcome = tuple[Hypothesis, ...] | str  # the hypotheses, or what went wrong

@@ -8,7 +8,6 @@ import torch
 
 from nmt_cli.corpus.binarized import BinarizedText, PreparedCorpus
 from nmt_cli.corpus.loader import Batch, ParallelTokens
-from nmt_cli.hardware.batch_cut import BatchCut, limit_as_before, report_other_limit
 from nmt_cli.hardware.machine import Machine
 from nmt_cli.hardware.memory import (
     FullMemoryError,
@@ -19,6 +18,7 @@ from nmt_cli.hardware.memory import (
 from nmt_cli.hardware.ranks import ALONE, Ranks
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
+from nmt_cli.runs.batch_cut import BatchCut, limit_as_before, report_other_limit
 from nmt_cli.runs.checkpoint import TrainingState
 from nmt_cli.training.gradient import Gradient, Objective
 

@@ -12,8 +12,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from nmt_cli.corpus.batching import derived_bits
 from nmt_cli.corpus.loader import Batch, ParallelTokens
-from nmt_cli.derived_seeds import derived_bits
 from nmt_cli.hardware.machine import Machine
 from nmt_cli.hardware.memory import FullMemoryError, noticing_full_memory
 from nmt_cli.model.packing import Packed, pack

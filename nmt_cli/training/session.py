@@ -13,7 +13,6 @@ from nmt_cli.corpus.batching import refuse_longer
 from nmt_cli.corpus.binarized import PreparedCorpus, open_prepared
 from nmt_cli.corpus.changed_text import changed_text
 from nmt_cli.files.file_names import CHECKPOINT_GLOB, CHECKPOINTS
-from nmt_cli.hardware.batch_cut import choose_cut
 from nmt_cli.hardware.choices import AUTO, MachineOptions
 from nmt_cli.hardware.device import useful_threads
 from nmt_cli.hardware.fp32_products import use_fp32_products
@@ -26,6 +25,7 @@ from nmt_cli.messages import logs
 from nmt_cli.messages.errors import InterruptedTrainingError, UserError
 from nmt_cli.messages.proposals import as_argument, command
 from nmt_cli.recipe.reader import RecipeFile
+from nmt_cli.runs.batch_cut import choose_cut
 from nmt_cli.runs.checkpoint import TrainingState
 from nmt_cli.runs.run_directory import (
     check_run_directory,

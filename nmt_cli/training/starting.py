@@ -14,7 +14,6 @@ from nmt_cli.corpus.batching import BatchPlan
 from nmt_cli.corpus.binarized import PreparedCorpus
 from nmt_cli.corpus.tokenizers.sentence_marks import start_id
 from nmt_cli.files.file_names import FURTHER_TOKENIZER_FILES, RECIPE, TOKENIZER_FILES
-from nmt_cli.hardware.batch_cut import BatchCut, cut_as_before
 from nmt_cli.hardware.machine import Machine, agree_on_products, log_changes
 from nmt_cli.hardware.ranks import Ranks
 from nmt_cli.messages import logs
@@ -25,6 +24,7 @@ from nmt_cli.optimization import Adam, MovingAverage
 from nmt_cli.recipe.model_origin import first_model
 from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.recipe.schema import Recipe
+from nmt_cli.runs.batch_cut import BatchCut, cut_as_before
 from nmt_cli.runs.checkpoint import Progress, Saved, TrainingState, load_newest
 from nmt_cli.runs.warm_start import start_from
 from nmt_cli.training.agreement import require_same_training

@@ -12,23 +12,22 @@ from numpy.typing import NDArray
 
 from nmt_cli.corpus.binarized import PreparedCorpus
 from nmt_cli.corpus.loader import Batch, ParallelTokens
-from nmt_cli.hardware.batch_cut import BatchCut
 from nmt_cli.hardware.memory import (
     FullMemoryError,
     give_up_memory_of,
 )
 from nmt_cli.launch.stop_signals import StopRequest
 from nmt_cli.messages import logs
-from nmt_cli.messages.errors import UserError
+from nmt_cli.messages.errors import LinesFailedError, UserError
 from nmt_cli.messages.figures import perplexity_of, short_number
 from nmt_cli.metrics import bleu
 from nmt_cli.model_settings import settings_of
 from nmt_cli.parsing.parseval import score_trees
 from nmt_cli.recipe.schema import Recipe
 from nmt_cli.recipe.smaller_sections import ValidationSearch
+from nmt_cli.runs.batch_cut import BatchCut
 from nmt_cli.training.full_memory import computed_within_memory
 from nmt_cli.training.gradient import Objective
-from nmt_cli.translating.translation import LinesFailedError
 from nmt_cli.translating.translator import Translator
 
 LINES_BETWEEN_POLLS = 500  # of the validation text, after which requests to stop are exchanged

@@ -7,13 +7,14 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, suppress
 
+from nmt_cli.messages.errors import LinesFailedError
 from nmt_cli.search.isolation import NO_MEMORY, Outcome, outcome_of, own_failure
 from nmt_cli.search.open_search import OpenSearch
 from nmt_cli.search.search import Sentence
 from nmt_cli.translating.attention_to_source import AttentionToSource
 from nmt_cli.translating.line_jobs import Job, LineJobs
 from nmt_cli.translating.request import Request
-from nmt_cli.translating.translation import LinesFailedError, Translation
+from nmt_cli.translating.translation import Translation
 
 
 class SubmittedLine:

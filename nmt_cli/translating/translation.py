@@ -1,4 +1,4 @@
-"""What a translator returns for a line, and the error for lines that a bug kept from it."""
+"""What a translator returns for a line."""
 
 from __future__ import annotations
 
@@ -65,23 +65,3 @@ class Translation(NamedTuple):
             self.alignment,
         )
         return (best, *self.alternatives)
-
-
-class LinesFailedError(Exception):
-    """A bug was met while lines ``first`` to ``last``, counted from 0, were translated.
-
-    The bug is the ``__cause__`` of this error; halving found no smaller range of lines.
-    ``finished`` holds the translations of the lines before them.
-    """
-
-    def __init__(self, first: int, last: int, finished: Sequence[Translation] = ()) -> None:
-        lines = f"line {first + 1:,}" if first == last else f"lines {first + 1:,} to {last + 1:,}"
-        super().__init__(
-            f"{lines} could not be translated because of a bug in nmt-cli; please report it "
-            "with the traceback above"
-        )
-        self.first, self.last, self.finished = first, last, finished
-
-    def behind(self, num_lines: int) -> LinesFailedError:
-        """Return the same error with ``num_lines`` added to the line numbers."""
-        return LinesFailedError(self.first + num_lines, self.last + num_lines)

@@ -16,7 +16,9 @@ from nmt_cli.corpus.tokenizers.sentence_marks import source_end, start_id
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
 from nmt_cli.hardware.choices import AUTO
 from nmt_cli.hardware.fp32_products import choose_fp32_products, use_fp32_products
-from nmt_cli.hardware.precision import at_precision, by_columns, choose_decoding_precision
+from nmt_cli.hardware.precision import choose_decoding_precision
+from nmt_cli.messages.errors import LinesFailedError
+from nmt_cli.model.precision import at_precision, by_columns
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.model_settings import ModelSettings
 from nmt_cli.parsing.tree_output import Tokenize, splitter
@@ -45,7 +47,7 @@ from nmt_cli.translating.request import (
 )
 from nmt_cli.translating.service import Service
 from nmt_cli.translating.slow_lines import SlowLines
-from nmt_cli.translating.translation import LinesFailedError, Translation
+from nmt_cli.translating.translation import Translation
 from nmt_cli.translating.wanted_output import Bounds, WantedOutputs
 
 if TYPE_CHECKING:
@@ -241,9 +243,8 @@ class Translator:
         """Return a generator of the translation of each line, in order.
 
         Nothing is translated until its items are taken: by a loop, or by ``list``. Lines are read
-        and translated in windows of at most ``WINDOW_LINES`` lines; a window also ends at the line
-        with which it reaches ``WINDOW_CHARACTERS``. A line that cannot be translated gets a
-        translation with an ``error``. Raises LinesFailedError for a bug, after yielding the
+        and translated in windows of ``WINDOW_LINES`` lines, or fewer if they are long. A line that
+        cannot be translated gets a translation with an ``error``. Raises LinesFailedError for a bug, after yielding the
         translations of the lines before, and TypeError for what is no line.
         """
         require_lines(lines)

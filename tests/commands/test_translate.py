@@ -28,10 +28,10 @@ from nmt_cli.files.output_streams import CLOSED_STDOUT
 from nmt_cli.files.temporary_names import temporary_path
 from nmt_cli.files.text_files import open_text
 from nmt_cli.messages import logs
-from nmt_cli.messages.errors import OutputError, UserError
+from nmt_cli.messages.errors import LinesFailedError, OutputError, UserError
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.search import search_starter
-from nmt_cli.translating.translation import Alternative, LinesFailedError, Translation
+from nmt_cli.translating.translation import Alternative, Translation
 from nmt_cli.translating.translator import Translator
 from tests.fake_models import ByteTokenizer, CopyModel, save_as_model, tiny_recipe, translator_of
 from tests.tagging import NASTY, digest, expected_output

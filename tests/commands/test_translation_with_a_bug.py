@@ -11,7 +11,8 @@ import pytest
 from click.testing import CliRunner
 
 from nmt_cli import cli
-from nmt_cli.translating.translation import LinesFailedError, Translation
+from nmt_cli.messages.errors import LinesFailedError
+from nmt_cli.translating.translation import Translation
 from nmt_cli.translating.translator import Translator
 
 LINES = [f"line {number}" for number in range(1, 1001)]

@@ -13,7 +13,7 @@ from nmt_cli.files.atomic_files import file_appearing_whole
 from nmt_cli.files.locks import LockHeldError, OutputInUseError, claimed, locked, restore_replaced
 from nmt_cli.files.temporary_names import temporary_path
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 
 
 def tree(folder):

@@ -5,37 +5,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from nmt_cli.costs.parameters import activation_bytes_per_token
 from nmt_cli.hardware import memory
-from nmt_cli.hardware.memory import default_max_tokens, largest_that_runs
-from nmt_cli.model.cpu_attention import MAX_KEYS
-from nmt_cli.recipe.model_config import ModelConfig
-
-CPU = torch.device("cpu")
-
-
-@pytest.mark.parametrize("processes", [1, 2])
-def test_the_cpu_limit_fits_a_third_of_what_the_weights_leave(monkeypatch, processes):
-    config = ModelConfig()
-    parameters = 4 * 4 * 63_100_000
-    for gibibytes in (4, 6, 16):
-        monkeypatch.setattr(memory, "allowed_memory", lambda size=gibibytes: size << 30)
-        max_tokens = default_max_tokens(config, 37_000, CPU, 25_000, processes)
-        activations = max_tokens * activation_bytes_per_token(config, MAX_KEYS)
-        left = (gibibytes << 30) / processes - parameters
-        assert activations <= 1.01 * left / 3
-        assert activations > 0.95 * left / 3 or max_tokens == memory.MAX_TOKENS_ON_CPU
-
-
-def test_nothing_fits_where_the_weights_do_not(monkeypatch):
-    monkeypatch.setattr(memory, "allowed_memory", lambda: 1 << 29)
-    assert default_max_tokens(ModelConfig(), 37_000, CPU, 25_000) == 0
-
-
-def test_more_than_products_need_or_a_step_holds_is_never_taken(monkeypatch):
-    monkeypatch.setattr(memory, "allowed_memory", lambda: 1 << 40)
-    assert default_max_tokens(ModelConfig(), 37_000, CPU, 25_000) == memory.MAX_TOKENS_ON_CPU
-    assert default_max_tokens(ModelConfig(), 37_000, CPU, 700) == 700
+from nmt_cli.hardware.memory import largest_that_runs
 
 
 @pytest.mark.parametrize(("limit", "expected"), [(None, None), (1 << 60, None), (123_456, 123_456)])

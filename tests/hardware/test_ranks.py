@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from nmt_cli.checkpoints import list_checkpoints
-from nmt_cli.hardware.batch_cut import BatchCut
 from nmt_cli.hardware.ranks import ALONE, PeerLostError
 from nmt_cli.launch.stop_signals import StopRequest
 from nmt_cli.messages.errors import InterruptedTrainingError, UserError
+from nmt_cli.runs.batch_cut import BatchCut
 from nmt_cli.training import trainer as trainer_module
 from nmt_cli.training.gradient import Objective
 from nmt_cli.training.trainer import update_weights

@@ -12,7 +12,7 @@ from nmt_cli.messages.proposals import plain
 from nmt_cli.recipe.keys import is_value_of, key_paths, keys_meant
 from nmt_cli.recipe.layers import parse_value
 
-PAGE = Path(__file__).parents[1] / "docs/how-to/moving-from-other-toolkits.md"
+PAGE = Path(__file__).parents[2] / "docs/how-to/moving-from-other-toolkits.md"
 HEADING = "| here | fairseq | OpenNMT-py | Sockeye | Marian | CTranslate2 | |"
 
 

@@ -8,10 +8,11 @@ from torch import nn
 
 from nmt_cli.hardware import precision
 from nmt_cli.hardware.cpu import Cpu
-from nmt_cli.hardware.precision import at_precision, choose_decoding_precision
+from nmt_cli.hardware.precision import choose_decoding_precision
 from nmt_cli.messages.errors import UserError
 from nmt_cli.model.int8_products import Int8Linear, rounded_rows
 from nmt_cli.model.packing import pack
+from nmt_cli.model.precision import at_precision, change_precision
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.recipe.model_config import ModelConfig
 
@@ -84,7 +85,7 @@ def test_a_model_that_is_changed_computes_as_its_copy(name):
     model = Transformer(ModelConfig(num_layers=2, d_model=32, d_ff=64, num_heads=4), 50).eval()
     copied = at_precision(model, name)
     sides = [pack(torch.randint(3, 50, (9,)), [4, 5], CPU) for _ in range(2)]
-    precision.change_precision(model, name)
+    change_precision(model, name)
     with torch.no_grad():
         assert torch.equal(model.project(model(*sides)), copied.project(copied(*sides)))
     assert at_precision(model, name) is model
@@ -100,7 +101,7 @@ def test_each_weight_is_given_up_when_it_is_rounded(monkeypatch):
         return rounded_rows(rows)
 
     monkeypatch.setattr("nmt_cli.model.int8_products.rounded_rows", counted)
-    precision.change_precision(model, "int8")
+    change_precision(model, "int8")
     assert alive == [*range(len(alive) - 1, 0, -1), 0]
 
 

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from nmt_cli.hardware.precision import at_precision
 from nmt_cli.model.packing import pack
+from nmt_cli.model.precision import at_precision
 from nmt_cli.training.loss import label_smoothed_cross_entropy
 from tests.architectures import CHOICES, OPTION_SETS, VALUES, Formula, random_model
 

@@ -96,7 +96,7 @@ def test_the_default_file():
 
 def test_the_default_file_is_installed():
     setup = (Path(__file__).parents[2] / "setup.py").read_text(encoding="utf-8")
-    assert f'"metrics/{DEFAULT_FILE.name}"' in setup
+    assert f'"parsing/{DEFAULT_FILE.name}"' in setup
 
 
 def test_the_defaults_count_as_collins_does_but_for_another_root():

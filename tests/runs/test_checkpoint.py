@@ -5,10 +5,10 @@ import torch
 
 from nmt_cli.checkpoints import list_checkpoints
 from nmt_cli.files.file_names import TRAINING_STATE, WEIGHTS
-from nmt_cli.hardware.batch_cut import BatchCut
 from nmt_cli.messages.errors import OutputError, UserError
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.optimization import Adam
+from nmt_cli.runs.batch_cut import BatchCut
 from nmt_cli.runs.checkpoint import TrainingState, load_newest, prune, save_checkpoint
 
 

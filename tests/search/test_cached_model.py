@@ -5,8 +5,8 @@ import random
 import pytest
 import torch
 
-from nmt_cli.hardware.precision import at_precision
 from nmt_cli.model.packing import pack
+from nmt_cli.model.precision import at_precision
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.search.beams import NOT_A_NUMBER, SearchSettings
 from nmt_cli.search.ensemble import Ensemble

@@ -14,12 +14,12 @@ from nmt_cli.corpus.binarized import open_prepared
 from nmt_cli.corpus.loader import load_batches
 from nmt_cli.corpus.piece_sampler import sampler_of
 from nmt_cli.corpus.tokenizers.sentence_marks import start_id
-from nmt_cli.hardware.batch_cut import BatchCut
 from nmt_cli.hardware.ranks import ALONE
 from nmt_cli.launch.stop_signals import StopRequest
 from nmt_cli.messages import logs
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.recipe.reader import read_recipe
+from nmt_cli.runs.batch_cut import BatchCut
 from nmt_cli.training.gradient import Objective
 from nmt_cli.training.starting import plan_batches, plan_settings
 from nmt_cli.training.validation import Validator

@@ -8,12 +8,12 @@ import pytest
 import torch
 
 from nmt_cli.checkpoints import list_checkpoints
-from nmt_cli.hardware.batch_cut import BatchCut
 from nmt_cli.launch.stop_signals import StopRequest
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import InterruptedTrainingError, OutputError, UserError
 from nmt_cli.model_directory import read_weights
 from nmt_cli.runs import saving
+from nmt_cli.runs.batch_cut import BatchCut
 from nmt_cli.runs.checkpoint import save_checkpoint
 from nmt_cli.training import trainer as trainer_module
 from nmt_cli.training.gradient import Objective

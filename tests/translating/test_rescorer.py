@@ -10,7 +10,7 @@ import torch
 from nmt_cli.corpus.binarized import open_prepared
 from nmt_cli.corpus.tokenizers.normalization import Normalizer
 from nmt_cli.corpus.tokenizers.whitespace_tokenizer import CONTROL, WhitespaceTokenizer
-from nmt_cli.messages.errors import UserError
+from nmt_cli.messages.errors import LinesFailedError, UserError
 from nmt_cli.model.packing import pack
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.model_settings import settings_of
@@ -19,7 +19,6 @@ from nmt_cli.search.isolation import NO_MEMORY
 from nmt_cli.search.teacher_forcing import mean_of_models, token_scores
 from nmt_cli.translating import rescorer as rescorer_module
 from nmt_cli.translating.rescorer import Rescored, Rescorer
-from nmt_cli.translating.translation import LinesFailedError
 from nmt_cli.translating.translator import Translator
 from tests.fake_models import EOS, tiny_recipe
 

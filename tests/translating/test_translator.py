@@ -8,12 +8,12 @@ import torch
 
 from nmt_cli.corpus.tokenizers.normalization import Normalizer
 from nmt_cli.corpus.tokenizers.whitespace_tokenizer import CONTROL, WhitespaceTokenizer
-from nmt_cli.messages.errors import NoTextError, UserError
+from nmt_cli.messages.errors import LinesFailedError, NoTextError, UserError
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.search import search_starter
 from nmt_cli.translating import translator as translator_module
 from nmt_cli.translating.request import Request
-from nmt_cli.translating.translation import LinesFailedError, Translation
+from nmt_cli.translating.translation import Translation
 from nmt_cli.translating.translator import Translator
 from tests.fake_models import (
     NUM_MARKS,

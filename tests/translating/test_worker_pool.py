@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from nmt_cli.messages import logs
-from nmt_cli.messages.errors import UserError
-from nmt_cli.translating.translation import LinesFailedError, Translation
+from nmt_cli.messages.errors import LinesFailedError, UserError
+from nmt_cli.translating.translation import Translation
 from nmt_cli.translating.workers import pool
 from nmt_cli.translating.workers.pool import WorkerBugError, WorkerPool
 from nmt_cli.translating.workers.process import work

@@ -40,10 +40,15 @@ from nmt_cli.files.locks import claimed
 from nmt_cli.files.output_streams import OutputReader
 from nmt_cli.files.text_files import compressed
 from nmt_cli.messages import logs
-from nmt_cli.messages.errors import STATUS_INTERRUPTED, DamagedError, OutputError, UserError
+from nmt_cli.messages.errors import (
+    STATUS_INTERRUPTED,
+    DamagedError,
+    LinesFailedError,
+    OutputError,
+    UserError,
+)
 from nmt_cli.messages.figures import counted
 from nmt_cli.messages.proposals import command
-from nmt_cli.translating.translation import LinesFailedError
 
 SECONDS_BETWEEN_RECORDS = 2.0  # writing one waits for the disk
 

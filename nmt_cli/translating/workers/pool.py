@@ -17,9 +17,9 @@ from multiprocessing.connection import Connection, wait
 from typing import Any, NamedTuple, Protocol
 
 from nmt_cli.messages import logs
-from nmt_cli.messages.errors import UserError
+from nmt_cli.messages.errors import LinesFailedError, UserError
 from nmt_cli.translating.request import Request
-from nmt_cli.translating.translation import LinesFailedError, Translation
+from nmt_cli.translating.translation import Translation
 from nmt_cli.translating.workers.messages import Bug, Done, Ready, Refused
 
 WINDOWS_FOR_EACH_WORKER = 2  # one that it translates, and one that waits

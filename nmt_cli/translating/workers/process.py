@@ -24,9 +24,9 @@ from nmt_cli.hardware.memory import keep_freed_memory
 from nmt_cli.hardware.thread_waiting import following_load
 from nmt_cli.launch.node_workers import PARENT, die_with_parent
 from nmt_cli.messages import logs
-from nmt_cli.messages.errors import UserError
+from nmt_cli.messages.errors import LinesFailedError, UserError
 from nmt_cli.translating.request import Request
-from nmt_cli.translating.translation import LinesFailedError, Translation
+from nmt_cli.translating.translation import Translation
 from nmt_cli.translating.translator import Translator
 from nmt_cli.translating.workers.messages import Bug, Done, Ready, Refused, WorkerModel
 

@@ -5,12 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
+import torch
+
+from nmt_cli.costs.parameters import BYTES_OF_FP32, activation_bytes_per_token, count_parameters
 from nmt_cli.hardware.machine import Machine
-from nmt_cli.hardware.memory import allowed_memory, default_max_tokens, training_state_bytes
+from nmt_cli.hardware.memory import allowed_memory
 from nmt_cli.launch.node_workers import Worker
 from nmt_cli.messages import logs
 from nmt_cli.messages.figures import GIBIBYTE, counted
+from nmt_cli.model.cpu_attention import MAX_KEYS
+from nmt_cli.recipe.model_config import ModelConfig
 from nmt_cli.recipe.schema import Recipe
+
+MAX_TOKENS_ON_CPU = 8_192  # larger products are not faster
+SHARE_OF_CPU_MEMORY = 1 / 3  # of what the weights leave
+SHARE_OF_GPU_MEMORY = 0.8
 
 LimitedBy = Literal["estimate", "option", "full memory"]
 WHY: dict[LimitedBy, str] = {
@@ -65,6 +74,34 @@ def choose_cut(
     if fitting < longest and machine.device.type == "cpu":  # on a GPU a probe finds what fits
         _warn_of_little_memory(recipe, vocabulary_size, fitting, longest, processes)
     return BatchCut(max(fitting, longest), machine.ranks.size)
+
+
+def default_max_tokens(
+    config: ModelConfig,
+    vocabulary_size: int,
+    device: torch.device,
+    tokens_per_step: int,
+    processes: int = 1,
+) -> int:
+    """Return the tokens of either side that one micro-batch may have on ``device``.
+
+    On a CPU, ``processes`` share the memory; on GPUs, each process has one of its own. Returns 0 if
+    not even the weights and what belongs to them fit.
+    """
+    state = training_state_bytes(config, vocabulary_size)
+    if device.type == "cuda":
+        left = int(torch.cuda.mem_get_info(device)[0] * SHARE_OF_GPU_MEMORY) - state
+        limit = tokens_per_step
+    else:
+        left = int((allowed_memory() / processes - state) * SHARE_OF_CPU_MEMORY)
+        limit = MAX_TOKENS_ON_CPU
+    fitting = left // activation_bytes_per_token(config, MAX_KEYS)
+    return max(0, min(limit, tokens_per_step, fitting))
+
+
+def training_state_bytes(config: ModelConfig, vocabulary_size: int) -> int:
+    """Return the bytes of the weights, their gradient and two moments in each process."""
+    return 4 * BYTES_OF_FP32 * count_parameters(config, vocabulary_size).total
 
 
 def _warn_of_little_memory(

@@ -1,17 +1,21 @@
 import pytest
 import torch
 
-from nmt_cli.hardware import batch_cut, memory
-from nmt_cli.hardware.batch_cut import (
-    BatchCut,
-    choose_cut,
-    cut_as_before,
-    report_other_limit,
-)
+from nmt_cli.costs.parameters import activation_bytes_per_token
 from nmt_cli.hardware.machine import Machine
 from nmt_cli.launch.node_workers import Worker
 from nmt_cli.messages import logs
+from nmt_cli.model.cpu_attention import MAX_KEYS
+from nmt_cli.recipe.model_config import ModelConfig
 from nmt_cli.recipe.reader import read_recipe
+from nmt_cli.runs import batch_cut
+from nmt_cli.runs.batch_cut import (
+    BatchCut,
+    choose_cut,
+    cut_as_before,
+    default_max_tokens,
+    report_other_limit,
+)
 
 CPU = Machine(torch.device("cpu"), "fp32")
 
@@ -99,8 +103,7 @@ def test_a_checkpoint_keeps_what_the_next_session_needs():
 def test_the_longest_sentence_always_fits_a_micro_batch(
     monkeypatch, capsys, name, gibibytes, processes, is_enough
 ):
-    for module in (memory, batch_cut):
-        monkeypatch.setattr(module, "allowed_memory", lambda: gibibytes << 30)
+    monkeypatch.setattr(batch_cut, "allowed_memory", lambda: gibibytes << 30)
     recipe = read_recipe(name).recipe
     worker = Worker(0, processes, 0, processes, "launch", 0, None) if processes > 1 else None
     cut = choose_cut(recipe, 37_000, 600, CPU, worker, None)
@@ -112,3 +115,29 @@ def test_the_longest_sentence_always_fits_a_micro_batch(
         assert stderr.startswith(f"Warning: {gibibytes}.0 GiB of memory are allowed")
         assert "600 are used, the longest sentence." in stderr
         assert ("fewer --devices" in stderr) == (processes > 1)
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_the_cpu_limit_fits_a_third_of_what_the_weights_leave(monkeypatch, processes):
+    config = ModelConfig()
+    parameters = 4 * 4 * 63_100_000
+    for gibibytes in (4, 6, 16):
+        monkeypatch.setattr(batch_cut, "allowed_memory", lambda size=gibibytes: size << 30)
+        max_tokens = default_max_tokens(config, 37_000, CPU.device, 25_000, processes)
+        activations = max_tokens * activation_bytes_per_token(config, MAX_KEYS)
+        left = (gibibytes << 30) / processes - parameters
+        assert activations <= 1.01 * left / 3
+        assert activations > 0.95 * left / 3 or max_tokens == batch_cut.MAX_TOKENS_ON_CPU
+
+
+def test_nothing_fits_where_the_weights_do_not(monkeypatch):
+    monkeypatch.setattr(batch_cut, "allowed_memory", lambda: 1 << 29)
+    assert default_max_tokens(ModelConfig(), 37_000, CPU.device, 25_000) == 0
+
+
+def test_more_than_products_need_or_a_step_holds_is_never_taken(monkeypatch):
+    monkeypatch.setattr(batch_cut, "allowed_memory", lambda: 1 << 40)
+    assert (
+        default_max_tokens(ModelConfig(), 37_000, CPU.device, 25_000) == batch_cut.MAX_TOKENS_ON_CPU
+    )
+    assert default_max_tokens(ModelConfig(), 37_000, CPU.device, 700) == 700
