@@ -244,8 +244,8 @@ class Translator:
 
         Nothing is translated until its items are taken: by a loop, or by ``list``. Lines are read
         and translated in windows of ``WINDOW_LINES`` lines, or fewer if they are long. A line that
-        cannot be translated gets a translation with an ``error``. Raises LinesFailedError for a bug, after yielding the
-        translations of the lines before, and TypeError for what is no line.
+        cannot be translated gets a translation with an ``error``. Raises LinesFailedError for a
+        bug, after yielding the translations of the lines before, and TypeError for what is no line.
         """
         require_lines(lines)
         return self._translate(lines)
