@@ -8,7 +8,7 @@ INSTALLED := $(VENV)/.installed
 
 PEERS := build/benchmark-venv
 
-.PHONY: setup test test-all check lint types format quickstart benchmark site smoke clean
+.PHONY: setup test test-all check lint types format quickstart benchmark site dist smoke clean
 
 setup: $(INSTALLED)
 
@@ -47,6 +47,12 @@ site: setup
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt $(PIP_ARGS) --editable ".[docs]"
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
+# A wheel and a source distribution in dist/, with a man page of each command.
+dist: setup
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt $(PIP_ARGS) --editable ".[dist]"
+	rm -rf docs/man dist && $(BIN)/click-man nmt-cli --target docs/man
+	$(BIN)/python -m build --quiet
+
 # See tests/benchmarks/README.md. ARGS="--quick" is a trial; ARGS="--only speed --shapes S" a part.
 benchmark: setup $(PEERS)/.installed
 	$(BIN)/python -m tests.benchmarks.run --peers $(PEERS)/bin/python $(ARGS)
@@ -66,4 +72,4 @@ smoke:
 	cd build && smoke/bin/nmt-cli --help && smoke/bin/nmt-cli recipes list
 
 clean:
-	rm -rf $(VENV) build prepared runs
+	rm -rf $(VENV) build dist docs/man prepared runs

@@ -6,6 +6,7 @@ from setuptools import find_packages, setup
 
 CTRANSLATE2 = ["ctranslate2>=4.8,<5"]
 DATA = ["pooch>=1.8"]
+DIST = ["build>=1.2", "click-man>=0.5"]
 DOCS = ["mkdocs-material>=9.6,<10"]
 HUGGINGFACE = ["transformers>=5,<6"]
 PARSING = ["nltk>=3.8"]
@@ -29,6 +30,8 @@ setup(
         "nmt_cli.pictures": ["page.html", "page.css", "page.js"],
         "nmt_cli.shipped_recipes": ["**/*.yaml", "README.md"],
     },
+    # `make dist` writes the man pages; `man` finds them beside the bin/ of an environment.
+    data_files=[("share/man/man1", sorted(map(str, Path("docs/man").glob("*.1"))))],
     install_requires=[
         "torch>=2.11",
         "numpy>=1.26",
@@ -45,6 +48,7 @@ setup(
     extras_require={
         "ctranslate2": CTRANSLATE2,
         "data": DATA,
+        "dist": DIST,
         "docs": DOCS,
         "huggingface": HUGGINGFACE,
         "parsing": PARSING,
