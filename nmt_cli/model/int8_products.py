@@ -7,14 +7,15 @@ All that is not a product by a weight stays fp32.
 Legend: R rows, I inputs, O outputs.
 """
 
-import copy
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor, nn
 
-from nmt_cli.model.transformer import Transformer
+from nmt_cli.model.packed_linear import USUAL_ROWS
 
+# Of rows [R, I] in int8 and the weight's scales [O]: the product [R, O] in fp32.
+Product = Callable[[Tensor, Tensor], Tensor]
 LARGEST = 127
 SMALLEST_SCALE = 1e-30  # of a row that is zero
 SCALES = ".scales"  # ends the name of a matrix's scales
@@ -22,7 +23,9 @@ SCALES = ".scales"  # ends the name of a matrix's scales
 
 def rounded_rows(rows: Tensor) -> tuple[Tensor, Tensor]:
     """Return the scale [R, 1] of each of ``rows`` [R, I], and the rows over it as int8."""
-    scales = rows.abs().amax(dim=1, keepdim=True).clamp_(min=SMALLEST_SCALE).div_(LARGEST)
+    # These two are faster than the maximum of absolute values, or than both in one call.
+    largest, smallest = rows.amax(dim=1, keepdim=True), rows.amin(dim=1, keepdim=True)
+    scales = largest.maximum(smallest.neg_()).clamp_(min=SMALLEST_SCALE).div_(LARGEST)
     return scales, (rows / scales).round_().to(torch.int8)
 
 
@@ -54,67 +57,50 @@ def as_fp32(stored: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return weights
 
 
-SCALED_AT_ONCE = 1 << 18  # elements that stay in a core's cache
-
-
 class Int8Linear(nn.Module):
-    """x W^T + b with rounded ``x`` and ``W``."""
+    """x W^T + b with rounded ``x`` and ``W``, which oneDNN keeps in the order that it reads."""
 
-    weight: Tensor  # O I, int8
     scales: Tensor  # O, fp32
     bias: Tensor | None  # O, fp32
 
     def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
         super().__init__()
         scales, rounded = rounded_rows(weight.detach().float())
-        self.register_buffer("weight", rounded)
         self.register_buffer("scales", scales.squeeze(1))
         self.register_buffer("bias", None if bias is None else bias.detach().float().clone())
+        self._multiply = _packed_product(rounded) or _plain_product(rounded)
 
     def forward(self, rows: Tensor) -> Tensor:
         """Return the product [R, O] in fp32 of ``rows`` [R, I]."""
         row_scales, rounded = rounded_rows(rows)
-        sums = torch._int_mm(rounded, self.weight.t())  # int32
-        product = torch.empty_like(sums, dtype=torch.float32)
-        at_once = max(1, SCALED_AT_ONCE // sums.shape[1])
-        parts = (part.split(at_once) for part in (product, sums, row_scales))
-        for scaled, of_sums, of_scales in zip(*parts, strict=True):
-            scaled.copy_(of_sums).mul_(of_scales)
-            if self.bias is None:
-                scaled.mul_(self.scales)
-            else:
-                torch.addcmul(self.bias, scaled, self.scales, out=scaled)
+        product = self._multiply(rounded, self.scales)
+        if self.bias is None:
+            return product.mul_(row_scales)
+        return torch.addcmul(self.bias, product, row_scales, out=product)
+
+
+def _packed_product(weight: Tensor) -> Product | None:
+    """Return the product by ``weight`` [O, I] in torch's operators for oneDNN; None without them.
+
+    They are not part of torch's interface. Their sums are scaled before they leave the cache.
+    """
+    operators = torch.ops.onednn
+    if not (hasattr(operators, "qlinear_prepack") and hasattr(operators, "qlinear_pointwise")):
+        return None
+    packed = operators.qlinear_prepack(weight, [USUAL_ROWS, weight.shape[1]])
+    zeros = torch.zeros(len(weight), dtype=torch.int64)
+
+    def multiply(rows: Tensor, scales: Tensor) -> Tensor:
+        product: Tensor = operators.qlinear_pointwise(
+            rows, 1.0, 0, packed, scales, zeros, None, 1.0, 0, torch.float32, "none", [], ""
+        )
         return product
 
-
-def with_int8_products(model: Transformer) -> Transformer:
-    """Return a copy of ``model``, an fp32 one, that multiplies by all its weights in int8."""
-    linears = {id(module): module for module in model.modules() if isinstance(module, nn.Linear)}
-    copied = copy.deepcopy(model, linears)  # which takes them as copies made already
-    use_int8_products(copied)
-    return copied
+    return multiply
 
 
-def use_int8_products(model: Transformer) -> None:
-    """Let ``model``, an fp32 one, multiply by all its weights in int8.
+def _plain_product(weight: Tensor) -> Product:
+    def multiply(rows: Tensor, scales: Tensor) -> Tensor:
+        return torch._int_mm(rows, weight.t()).float().mul_(scales)
 
-    A weight is given up as soon as it is rounded.
-    """
-    places = [
-        (parent, name)
-        for parent in model.modules()
-        for name, child in parent.named_children()
-        if isinstance(child, nn.Linear)
-    ]
-    for parent, name in places:
-        setattr(parent, name, _rounded(getattr(parent, name)))
-    model.output_projection = Int8Linear(model.output_weight, model.output_bias)
-
-
-def _rounded(linear: nn.Linear) -> Int8Linear:
-    return Int8Linear(linear.weight, linear.bias)
-
-
-def has_int8_products(model: Transformer) -> bool:
-    """Return whether ``model`` multiplies in int8."""
-    return isinstance(model.output_projection, Int8Linear)
+    return multiply

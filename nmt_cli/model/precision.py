@@ -1,47 +1,81 @@
 """The weights of a model in the precision in which it translates."""
 
 import copy
+from collections.abc import Callable
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from nmt_cli.hardware.precision import DTYPES, DecodingPrecision
-from nmt_cli.model.int8_products import (
-    has_int8_products,
-    use_int8_products,
-    with_int8_products,
-)
+from nmt_cli.model.int8_products import Int8Linear
+from nmt_cli.model.packed_linear import PackedLinear
 from nmt_cli.model.transformer import Transformer
+
+NAMES = {dtype: name for name, dtype in DTYPES.items()}
 
 
 def at_precision(model: Transformer, precision: DecodingPrecision) -> Transformer:
     """Return ``model`` itself if it has ``precision``, else a copy with rounded weights.
 
-    Raises ValueError if the model is in int8 and ``precision`` is another.
+    Raises ValueError if the model has products of another precision already.
     """
     if _has(model, precision):
         return model
-    if precision == "int8":
-        return with_int8_products(at_precision(model, "fp32"))
-    return copy.deepcopy(model).to(DTYPES[precision])
+    if precision != "int8":
+        copied = copy.deepcopy(model)
+    else:
+        model = at_precision(model, "fp32")
+        # These are replaced before anything is written to them, so the copy may share them.
+        linears = {id(module): module for module in model.modules() if _is_linear(module)}
+        copied = copy.deepcopy(model, linears)
+    change_precision(copied, precision)
+    return copied
 
 
 def change_precision(model: Transformer, precision: DecodingPrecision) -> None:
-    """Round the weights of ``model`` one after the other; raises as ``at_precision`` does."""
+    """Round the weights of ``model`` one after the other; raises as ``at_precision`` does.
+
+    On a CPU, products in bf16 and int8 get layers of their own, for translating only.
+    """
     if _has(model, precision):
         return
     if precision == "int8":
-        use_int8_products(model.to(torch.float32))
-    else:
-        model.to(DTYPES[precision])
+        _replace_linears(model.to(torch.float32), Int8Linear)
+        return
+    model.to(DTYPES[precision])
+    if PackedLinear.is_possible(model.output_weight):
+        _replace_linears(model, PackedLinear)
+
+
+def _replace_linears(
+    model: Transformer, make: Callable[[Tensor, Tensor | None], nn.Module]
+) -> None:
+    """Replace each product by a weight; the weight is given up as soon as that is done."""
+    places = [
+        (parent, name)
+        for parent in model.modules()
+        for name, child in parent.named_children()
+        if _is_linear(child)
+    ]
+    for parent, name in places:
+        linear = getattr(parent, name)
+        setattr(parent, name, make(linear.weight, linear.bias))
+        del linear
+    model.output_projection = make(model.output_weight, model.output_bias)
+
+
+def _is_linear(module: nn.Module) -> bool:
+    return isinstance(module, nn.Linear)
 
 
 def _has(model: Transformer, precision: DecodingPrecision) -> bool:
-    if not has_int8_products(model):
-        return precision != "int8" and model.output_weight.dtype == DTYPES[precision]
-    if precision != "int8":
-        raise ValueError(f"the weights of the model are rounded to int8, {precision} is impossible")
-    return True
+    products = model.output_projection
+    of_model = "int8" if isinstance(products, Int8Linear) else NAMES[model.output_weight.dtype]
+    if products is not None and of_model != precision:
+        raise ValueError(
+            f"the weights of the model are rounded to {of_model}, {precision} is impossible"
+        )
+    return of_model == precision
 
 
 def by_columns(matrix: Tensor) -> Tensor:

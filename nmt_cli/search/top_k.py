@@ -13,6 +13,7 @@ BLOCK = 64
 FEW_ENTRIES = 1 << 15  # of all rows; they are searched whole, which takes fewer calls
 # Exponentials computed together: as many as fit a CPU's cache, or more on a GPU.
 EXPONENTIALS_AT_ONCE = {"cpu": 1 << 18, "cuda": 1 << 27}
+LEAST_SUM = 1e-30  # of exponentials that are not too small for fp32
 LOW_BITS = (1 << 32) - 1
 _LEAST = torch.finfo(torch.float32).min  # above -inf
 
@@ -177,7 +178,21 @@ def indices_at(rows: Tensor, ordered: Tensor, places: Tensor) -> Tensor:
 
 
 def log_normalizers(logits: Tensor) -> Tensor:
-    """Return log(sum(exp(row))) [R] in fp32, without a second tensor of the logits' size.
+    """Return log(sum(exp(row))) [R] in fp32, without a second tensor of the logits' size."""
+    if logits.device.type != "cpu":
+        return log_normalizers_in_fixed_shapes(logits)
+    chunks = torch.split(logits, rows_at_once(logits))
+    sums = torch.cat([chunk.float().exp().sum(dim=1) for chunk in chunks])
+    normalizers = sums.log()
+    is_precise = (sums > LEAST_SUM) & (sums < torch.inf)
+    if not is_precise.all():
+        extreme = is_precise.logical_not_().nonzero().squeeze(1)
+        normalizers[extreme] = log_normalizers_in_fixed_shapes(logits[extreme])
+    return normalizers
+
+
+def log_normalizers_in_fixed_shapes(logits: Tensor) -> Tensor:
+    """Return ``log_normalizers`` by operations that depend on the shape of ``logits`` only.
 
     It is the largest logit minus its log-probability: ``log_softmax`` is one pass over memory,
     ``logsumexp`` five, on a CPU.

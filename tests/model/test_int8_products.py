@@ -1,5 +1,6 @@
 import copy
 import weakref
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from nmt_cli.hardware.cpu import Cpu
 from nmt_cli.hardware.precision import choose_decoding_precision
 from nmt_cli.messages.errors import UserError
 from nmt_cli.model.int8_products import Int8Linear, rounded_rows
+from nmt_cli.model.packed_linear import PackedLinear
 from nmt_cli.model.packing import pack
 from nmt_cli.model.precision import at_precision, change_precision
 from nmt_cli.model.transformer import Transformer
@@ -39,6 +41,16 @@ def test_products_are_those_of_rounded_numbers(num_rows, inputs, outputs):
     assert found.dtype == torch.float32
     assert np.allclose(found.numpy(), expected, rtol=1e-5, atol=1e-6)
     assert np.abs(found.numpy() - linear(rows).detach().numpy()).max() < 0.05
+
+
+@pytest.mark.parametrize("inputs", [48, 2048])
+def test_products_without_torchs_operators_for_onednn_are_the_same(monkeypatch, inputs):
+    generator = torch.Generator().manual_seed(3)
+    rows = torch.randn(33, inputs, generator=generator)
+    weight, bias = torch.randn(70, inputs, generator=generator), torch.randn(70)
+    found = Int8Linear(weight, bias)(rows)
+    monkeypatch.setattr(torch.ops, "onednn", object())
+    assert torch.allclose(Int8Linear(weight, bias)(rows), found, rtol=1e-6, atol=1e-6)
 
 
 def test_a_row_does_not_depend_on_its_neighbours():
@@ -103,6 +115,33 @@ def test_each_weight_is_given_up_when_it_is_rounded(monkeypatch):
     monkeypatch.setattr("nmt_cli.model.int8_products.rounded_rows", counted)
     change_precision(model, "int8")
     assert alive == [*range(len(alive) - 1, 0, -1), 0]
+
+
+def test_layers_in_bf16_compute_as_without_torchs_operators_for_onednn(monkeypatch):
+    torch.manual_seed(1)
+    model = Transformer(ModelConfig(num_layers=2, d_model=32, d_ff=64, num_heads=4), 50).eval()
+    packed = at_precision(model, "bf16")
+    monkeypatch.setattr(PackedLinear, "is_possible", lambda weight: False)
+    plain = at_precision(model, "bf16")
+    assert any(isinstance(module, nn.Linear) for module in plain.modules())
+    sides = [pack(torch.randint(3, 50, (9,)), [4, 5], CPU) for _ in range(2)]
+    with torch.no_grad():
+        found, expected = (each.project(each(*sides)).float() for each in (packed, plain))
+    assert (found - expected).abs().max() <= 0.02 * expected.abs().max()
+
+
+@pytest.mark.parametrize("missing", ["_reorder_linear_weight", "_linear_pointwise"])
+def test_layers_in_bf16_are_packed_only_with_torchs_operators(monkeypatch, missing):
+    weight = torch.ones(2, 2, dtype=torch.bfloat16)
+    is_bf16_supported = torch.ops.mkldnn._is_mkldnn_bf16_supported()
+    assert PackedLinear.is_possible(weight) == is_bf16_supported
+    assert not PackedLinear.is_possible(weight.float())
+    names = {"_reorder_linear_weight", "_linear_pointwise"} - {missing}
+    operators = SimpleNamespace(
+        _is_mkldnn_bf16_supported=lambda: True, **dict.fromkeys(names, print)
+    )
+    monkeypatch.setattr(torch.ops, "mkldnn", operators)
+    assert not PackedLinear.is_possible(weight)
 
 
 def test_int8_cannot_be_taken_back():

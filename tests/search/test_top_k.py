@@ -111,3 +111,17 @@ def test_normalizers_are_those_of_logsumexp_in_double_precision(dtype):
     logits = (100 * torch.randn(5, 301)).to(dtype)
     witness = logits.double().logsumexp(dim=1)
     assert log_normalizers(logits).tolist() == pytest.approx(witness.tolist(), rel=1e-6)
+
+
+def test_normalizers_of_extreme_rows_leave_the_others_as_they_are():
+    rows = torch.randn(6, 301, generator=torch.Generator().manual_seed(1))
+    usual = log_normalizers(rows)
+    rows[0] += 500  # exponentials overflow
+    rows[1] -= 500  # all are 0
+    rows[2, 5] = torch.nan
+    rows[3] = -torch.inf
+    found = log_normalizers(rows)
+    witness = rows[:2].double().logsumexp(dim=1)
+    assert found[:2].tolist() == pytest.approx(witness.tolist(), rel=1e-6)
+    assert found[2:4].isnan().all()
+    assert torch.equal(found[4:], usual[4:])

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from nmt_cli.hardware.device import sent_to
 from nmt_cli.search.beams import Array, Beams, Candidates, SearchSettings
-from nmt_cli.search.top_k import best_of_all, log_normalizers, top_k_in_fixed_shapes
+from nmt_cli.search.top_k import best_of_all, log_normalizers_in_fixed_shapes, top_k_in_fixed_shapes
 
 
 class StepReport(NamedTuple):
@@ -117,7 +117,8 @@ class DeviceBeams:
 
         ``logits`` are overwritten. ``num_places`` [S] is for the report.
         """
-        normalizers = log_normalizers(logits)  # R, over all V, also tokens that rules forbid
+        # R, over all V, also tokens that rules forbid
+        normalizers = log_normalizers_in_fixed_shapes(logits)
         is_nan = normalizers.view_as(self.scores).isnan().any(dim=1)
         if self._settings.bos_id != self._settings.eos_id:
             logits[:, self._settings.bos_id].fill_(-torch.inf)
