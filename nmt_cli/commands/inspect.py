@@ -13,14 +13,7 @@ from nmt_cli.commands.inspection.inspect_figures import (
 from nmt_cli.commands.inspection.inspect_subject import Lengths, find_subject
 from nmt_cli.commands.lines.pipes import StandardOutput
 from nmt_cli.costs.flops import BACKWARD_AND_FORWARD, StackFlops
-from nmt_cli.costs.parameters import (
-    KERNEL_WIDTH,
-    MATRICES,
-    NEIGHBOURHOOD,
-    LayerType,
-    StackParameters,
-    TrainingMemory,
-)
+from nmt_cli.costs.parameters import MATRICES, StackParameters, TrainingMemory
 from nmt_cli.costs.training_time import PAPER_SUSTAINED_FLOPS
 from nmt_cli.messages.figures import aligned, counted, duration_text, with_prefix
 from nmt_cli.messages.logs import printable
@@ -53,9 +46,6 @@ def as_json(figures: Figures) -> str:
         "training_flops_per_target_token": figures.training_flops_per_token,
         "memory_bytes": None,
         "training": _training_facts(figures.costs),
-        "table_1": {
-            length: [row._asdict() for row in rows] for length, rows in figures.table_1.items()
-        },
     }
     if figures.memory is not None:
         content["memory_bytes"] = {
@@ -104,7 +94,6 @@ def as_report(figures: Figures) -> str:
         sections += [_times(figures.costs), _flops_of_training(figures.costs)]
     elif figures.subject.training is not None:
         sections.append([NO_STEPS])
-    sections += [_table_1(figures, length, rows) for length, rows in figures.table_1.items()]
     return "\n\n".join("\n".join(lines) for lines in sections)
 
 
@@ -210,19 +199,6 @@ def _flops_of_training(costs: TrainingCosts) -> list[str]:
         f"  {costs.training.flops:.1e}   matrix products of real tokens",
         f"  {costs.papers_estimate:.1e}   as the paper estimates: {papers.machine} for "
         f"{_duration(papers.seconds)} at {with_prefix(PAPER_SUSTAINED_FLOPS, 'FLOP/s')} each",
-    ]
-
-
-def _table_1(figures: Figures, length: int, rows: Sequence[LayerType]) -> list[str]:
-    head = ("layer", "operations", "", "sequential", "longest path")
-    cells: list[Row] = [
-        (row.name, row.order, f"{row.operations:,}", f"{row.sequential:,}", f"{row.longest_path:,}")
-        for row in rows
-    ]
-    return [
-        f"Table 1 for n = {length:,} tokens and d = {figures.subject.architecture.d_model:,} "
-        f"(k = {KERNEL_WIDTH}, r = {NEIGHBOURHOOD}); orders without their constants",
-        *_indented([head, *cells]),
     ]
 
 

@@ -1,6 +1,8 @@
 """Locks: one process at a time trains in a run directory, or writes an output.
 
-The kernel drops a lock when the process that holds it ends, however it ends.
+The kernel drops a lock when the process that holds it ends, however it ends. The package filelock
+is not used: where the kernel has no locks (ENOSYS), it makes files that a killed process leaves
+behind, and its versions before 3.30 empty the file of the process that holds the lock.
 """
 
 import errno

@@ -6,11 +6,9 @@ from typing import NamedTuple
 from nmt_cli.commands.inspection.inspect_subject import Subject
 from nmt_cli.costs.flops import BACKWARD_AND_FORWARD, ForwardFlops, forward_flops
 from nmt_cli.costs.parameters import (
-    LayerType,
     Parameters,
     TrainingMemory,
     count_parameters,
-    layer_types,
     training_memory,
 )
 from nmt_cli.costs.training_time import (
@@ -54,7 +52,6 @@ class Figures(NamedTuple):
     subject: Subject
     parameters: Parameters
     flops: ForwardFlops  # of all sentence pairs of the subject's lengths
-    table_1: dict[int, list[LayerType]]  # by length
     max_tokens: int | None = None  # of a side in a micro-batch; None if no training is known
     memory: TrainingMemory | None = None  # likewise
     costs: TrainingCosts | None = None  # None also if the number of steps is not known
@@ -81,13 +78,8 @@ def figures_of(
     """
     config, lengths, training = subject.architecture, subject.lengths, subject.training
     parameters = count_parameters(config, subject.vocabulary_size)
-    rounded = sorted({round(lengths.mean_source), round(lengths.mean_target)})
-    figures = Figures(
-        subject,
-        parameters,
-        forward_flops(config, subject.vocabulary_size, lengths.sums),
-        {length: layer_types(length, config.d_model) for length in rounded},
-    )
+    flops = forward_flops(config, subject.vocabulary_size, lengths.sums)
+    figures = Figures(subject, parameters, flops)
     if training is None:
         return figures
     limit = min(max_tokens_per_device or training.tokens_per_step, training.tokens_per_step)
@@ -95,7 +87,7 @@ def figures_of(
         config,
         parameters.total,
         limit,
-        rounded[-1],
+        round(max(lengths.mean_source, lengths.mean_target)),
         has_moving_average=training.ema_decay is not None,
     )
     costs = _costs(subject, training, target_tokens_per_second)

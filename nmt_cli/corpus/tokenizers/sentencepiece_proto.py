@@ -1,6 +1,7 @@
 """What SentencePiece's own interface does not return, read from the model itself.
 
 A model is a message of protocol buffers, whose fields ``sentencepiece_model.proto`` defines.
+SentencePiece's own module for them needs the package protobuf, which nothing else here needs.
 """
 
 from collections.abc import Iterator
