@@ -2,19 +2,12 @@
 
 import json
 from collections.abc import Iterator
-from enum import Enum
 from typing import Any, NamedTuple
 
+from nmt_cli.recipe.keys import section_at, section_in
 from nmt_cli.recipe.schema import Recipe
 from nmt_cli.recipe.smaller_sections import ValidationConfig
-
-
-class ChangeKind(Enum):
-    """Whether a training may resume after a key of its recipe was changed."""
-
-    FREE = "free"  # changes when things happen, not what is computed
-    DECLARED = "declared"  # changes the training from here on: --allow-change KEY
-    FORBIDDEN = "forbidden"  # the weights, the vocabulary or the text would no longer fit
+from nmt_cli.recipe.values import ChangeKind
 
 
 class Change(NamedTuple):
@@ -29,7 +22,7 @@ class Change(NamedTuple):
         return f"{self.key} (was {as_written(self.old)}, is {as_written(self.new)})"
 
 
-# A name ending in a dot stands for all keys below it. Keys that are not listed are forbidden.
+# A name ending in a dot stands for all keys below it.
 # For each validation.best_by, the keys after whose change earlier qualities cannot be compared.
 DECIDES_QUALITY = {
     "loss": ("training.label_smoothing",),
@@ -37,82 +30,6 @@ DECIDES_QUALITY = {
     "parseval": ("validation.parseval", "decoding."),
 }
 USED_AFTERWARDS = ("description", "data.prepared", "data.test", "decoding.")  # after training
-FREE = (  # unless DECIDES_QUALITY lists the key
-    "description",
-    "data.prepared",
-    "data.test.",
-    "training.max_steps",
-    "training.max_epochs",
-    "validation.every_steps",
-    "validation.every_epochs",
-    "validation.bleu",
-    "validation.parseval",
-    "validation.patience",
-    "checkpoints.",
-    "decoding.",
-)
-DECLARED = (
-    "model.dropout",
-    "model.attention_dropout",
-    "model.relu_dropout",
-    "tokenizer.sampling",
-    "training.tokens_per_step",
-    "training.warmup_steps",
-    "training.learning_rate_factor",
-    "training.peak_learning_rate",
-    "training.warmup_start",
-    "training.label_smoothing",
-    "training.adam_betas",
-    "training.adam_epsilon",
-    "training.clip_norm",
-    "training.seed",
-)
-FORBIDDEN = (
-    "data.source_language",
-    "data.target_language",
-    "data.train.",
-    "data.validation.",
-    "data.treebank.",
-    "data.normalization.",
-    "data.filters.",
-    "data.max_length",
-    "training.ema_decay",
-    "validation.best_by",  # a loss cannot be compared with a BLEU or an F1
-    "tokenizer.type",
-    "tokenizer.algorithm",
-    "tokenizer.vocabulary_size",
-    "tokenizer.model",
-    "tokenizer.joiner",
-    "tokenizer.user_defined_symbols",
-    "tokenizer.character_coverage",
-    "tokenizer.training_sentences",
-    "model.num_layers",
-    "model.d_model",
-    "model.d_ff",
-    "model.num_heads",
-    "model.d_k",
-    "model.d_v",
-    "model.positions",
-    "model.max_positions",
-    "model.norm",
-    "model.tied_embeddings",
-    "model.activation",
-    "model.attention_biases",
-    "model.feed_forward_biases",
-    "model.norm_epsilon",
-    "model.embedding_norm",
-    "model.scale_embeddings",
-    "model.output_bias",
-    "model.sinusoid_frequencies",
-    "model.first_position",
-    "model.decoder_start",
-    "model.source_eos",
-    "model.decoder_num_layers",
-    "model.decoder_d_ff",
-    "model.decoder_num_heads",
-    "model.source_vocabulary_size",
-    "model.from",
-)
 
 
 def as_written(value: object) -> str:
@@ -149,14 +66,22 @@ def _decides_quality(key: str, validation: ValidationConfig) -> bool:
 
 
 def change_kind(key: str, validation: ValidationConfig) -> ChangeKind:
-    """Return the kind of a change of ``key``.
+    """Return the kind of a change of ``key``: its mark in the schema, or that of a section above.
 
-    A weight may change although it is in data.train, because it only affects the order of data.
+    A key without a mark, or of an earlier version, is forbidden.
     """
-    is_weight = key.startswith("data.train.") and key.endswith(".weight")
-    if is_weight or _decides_quality(key, validation) or _stands_in(key, DECLARED):
+    if _decides_quality(key, validation):
         return ChangeKind.DECLARED
-    return ChangeKind.FREE if _stands_in(key, FREE) else ChangeKind.FORBIDDEN
+    kind, section = ChangeKind.FORBIDDEN, section_at(())
+    for name in key.split("."):
+        if name.isdigit():  # an entry of a list
+            continue
+        field = section.model_fields.get(name) if section is not None else None
+        if field is None:
+            return ChangeKind.FORBIDDEN
+        kind = next((mark for mark in field.metadata if isinstance(mark, ChangeKind)), kind)
+        section = section_in(field.annotation)
+    return kind
 
 
 def _stands_in(key: str, names: tuple[str, ...]) -> bool:

@@ -19,7 +19,7 @@ def key_paths(section: type[Section] = Recipe, prefix: str = "") -> Iterator[str
     """Yield every key that a recipe may hold, as ``section.key``; list entries have no index."""
     for name, field in section.model_fields.items():
         yield prefix + name
-        inner = _section_in(field.annotation)
+        inner = section_in(field.annotation)
         if inner is not None:
             yield from key_paths(inner, f"{prefix}{name}.")
 
@@ -30,8 +30,16 @@ def section_at(path: KeyPath) -> type[Section] | None:
     for step in path:
         if isinstance(step, str) and section is not None:
             field = section.model_fields.get(step)
-            section = _section_in(field.annotation) if field is not None else None
+            section = section_in(field.annotation) if field is not None else None
     return section
+
+
+def section_in(annotation: Any) -> type[Section] | None:
+    """Return the section that a field of this type holds, also in a list; None if a value."""
+    if isinstance(annotation, type) and issubclass(annotation, Section):
+        return annotation
+    inner = (section_in(argument) for argument in get_args(annotation))
+    return next((section for section in inner if section is not None), None)
 
 
 def keys_called(name: str) -> list[str]:
@@ -92,10 +100,3 @@ def last_name(key: str) -> str:
 @cache
 def _all_keys() -> tuple[str, ...]:
     return tuple(key_paths())
-
-
-def _section_in(annotation: Any) -> type[Section] | None:
-    if isinstance(annotation, type) and issubclass(annotation, Section):
-        return annotation
-    inner = (_section_in(argument) for argument in get_args(annotation))
-    return next((section for section in inner if section is not None), None)

@@ -5,7 +5,17 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field
 
-from nmt_cli.recipe.values import Count, Flag, Number, Pieces, Problem, Rate, Section, Width
+from nmt_cli.recipe.values import (
+    DECLARED,
+    Count,
+    Flag,
+    Number,
+    Pieces,
+    Problem,
+    Rate,
+    Section,
+    Width,
+)
 
 
 class StackShape(NamedTuple):
@@ -37,11 +47,15 @@ class PaperModel(Section):
     d_v: Width | None = Field(
         default=None, description="Width of a head's values; d_model / num_heads if null."
     )
-    dropout: Rate = Field(
+    dropout: Annotated[Rate, DECLARED] = Field(
         default=0.1, description="Dropout on every sub-layer's output and on the embeddings."
     )
-    attention_dropout: Rate = Field(default=0.0, description="Dropout on the attention weights.")
-    relu_dropout: Rate = Field(default=0.0, description="Dropout inside the feed-forward layers.")
+    attention_dropout: Annotated[Rate, DECLARED] = Field(
+        default=0.0, description="Dropout on the attention weights."
+    )
+    relu_dropout: Annotated[Rate, DECLARED] = Field(
+        default=0.0, description="Dropout inside the feed-forward layers."
+    )
     positions: Literal["sinusoidal", "learned"] = Field(
         default="sinusoidal", description="Positions: section 3.5's sinusoids, or learned vectors."
     )

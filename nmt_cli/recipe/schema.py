@@ -15,6 +15,8 @@ from nmt_cli.recipe.smaller_sections import (
     ValidationConfig,
 )
 from nmt_cli.recipe.values import (
+    DECLARED,
+    FREE,
     Count,
     DataPath,
     Epochs,
@@ -49,7 +51,7 @@ class ParallelFiles(Section):
 class Corpus(ParallelFiles):
     """Training text and how often it appears in an epoch."""
 
-    weight: Annotated[Number, Field(ge=0, le=1_000_000)] = Field(
+    weight: Annotated[Number, Field(ge=0, le=1_000_000), DECLARED] = Field(
         default=1.0,
         description="How often this corpus appears in an epoch; a fraction adds a random share of "
         "its pairs, drawn by the seed, 0 leaves it out.",
@@ -90,7 +92,7 @@ class DataConfig(Section):
         min_length=1, max_length=10_000, description="Corpora to train on, each source and target."
     )
     validation: ParallelFiles = Field(description="Text on which validation measures.")
-    test: ParallelFiles | None = Field(
+    test: Annotated[ParallelFiles | None, FREE] = Field(
         default=None, description="Text held out for the final score; training never reads it."
     )
     treebank: TreebankConfig | None = Field(
@@ -108,7 +110,7 @@ class DataConfig(Section):
         description="Longest side of a training pair, in pieces; longer pairs are dropped and "
         "counted. Also the longest input of translate; see its --too-long.",
     )
-    prepared: DataPath | None = Field(
+    prepared: Annotated[DataPath | None, FREE] = Field(
         default=None,
         description="Folder that preprocess writes and train reads; by default prepared/NAME.",
     )
@@ -166,7 +168,7 @@ class TokenizerConfig(Section):
         default=10_000_000,
         description="At most this many sampled sentences train the SentencePiece model.",
     )
-    sampling: Annotated[Number, Field(gt=0, lt=1)] | None = Field(
+    sampling: Annotated[Annotated[Number, Field(gt=0, lt=1)] | None, DECLARED] = Field(
         default=None,
         description="SentencePiece only: cut the training text into other pieces in each epoch, "
         "drawn by the seed. With bpe, the probability that a merge is left out (BPE dropout; "
@@ -216,38 +218,42 @@ class TrainingConfig(Section):
 
     alternatives = (frozenset({"learning_rate_factor", "peak_learning_rate"}),)
 
-    tokens_per_step: Annotated[Count, Field(ge=2, le=10**9)] = Field(
+    tokens_per_step: Annotated[Count, Field(ge=2, le=10**9), DECLARED] = Field(
         default=25_000,
         description="Most tokens of either side in one step, over all devices and micro-batches; "
         "with tokenizer.sampling, counted before the pieces are drawn.",
     )
-    max_steps: Steps | None = Field(
+    max_steps: Annotated[Steps | None, FREE] = Field(
         default=100_000,
         description="Stop after this many steps; null if only max_epochs ends training.",
     )
-    max_epochs: Epochs | None = Field(
+    max_epochs: Annotated[Epochs | None, FREE] = Field(
         default=None, description="Stop after this many epochs, if that comes first."
     )
-    warmup_steps: Steps = Field(default=4000, description="Steps in which the learning rate rises.")
-    learning_rate_factor: Annotated[Number, Field(gt=0, le=1_000_000)] = Field(
+    warmup_steps: Annotated[Steps, DECLARED] = Field(
+        default=4000, description="Steps in which the learning rate rises."
+    )
+    learning_rate_factor: Annotated[Number, Field(gt=0, le=1_000_000), DECLARED] = Field(
         default=1.0, description="Factor to the learning rate of section 5.3."
     )
-    peak_learning_rate: Annotated[Number, Field(gt=0, le=100)] | None = Field(
+    peak_learning_rate: Annotated[Annotated[Number, Field(gt=0, le=100)] | None, DECLARED] = Field(
         default=None,
         description="Learning rate at the end of warm-up, in place of section 5.3's; the shape of "
         "the schedule stays.",
     )
-    warmup_start: Annotated[Number, Field(ge=0, le=100)] = Field(
+    warmup_start: Annotated[Number, Field(ge=0, le=100), DECLARED] = Field(
         default=0.0, description="Learning rate that warm-up to peak_learning_rate starts from."
     )
-    label_smoothing: Rate = Field(default=0.1, description="Label smoothing (section 5.4).")
-    adam_betas: tuple[Rate, Rate] = Field(
+    label_smoothing: Annotated[Rate, DECLARED] = Field(
+        default=0.1, description="Label smoothing (section 5.4)."
+    )
+    adam_betas: Annotated[tuple[Rate, Rate], DECLARED] = Field(
         default=(0.9, 0.98), description="Adam's decay rates of the two moments."
     )
-    adam_epsilon: Annotated[Number, Field(gt=0, le=1)] = Field(
+    adam_epsilon: Annotated[Number, Field(gt=0, le=1), DECLARED] = Field(
         default=1e-9, description="Adam's epsilon."
     )
-    clip_norm: Annotated[Number, Field(gt=0, le=1_000_000)] | None = Field(
+    clip_norm: Annotated[Annotated[Number, Field(gt=0, le=1_000_000)] | None, DECLARED] = Field(
         default=None,
         description="Largest norm of the gradient; null, as in the paper, does not clip.",
     )
@@ -257,7 +263,7 @@ class TrainingConfig(Section):
         "keeps at each step, such as 0.999. The average is then validated and saved instead of the "
         "weights. Null keeps no average.",
     )
-    seed: Annotated[Count, Field(ge=0, lt=2**63)] = Field(
+    seed: Annotated[Count, Field(ge=0, lt=2**63), DECLARED] = Field(
         default=1, description="Decides initial weights, order of the data and dropout."
     )
 
@@ -298,7 +304,7 @@ else:  # "from" is a word of Python, and cannot be the name of an attribute in a
 class Recipe(Section):
     """One experiment."""
 
-    description: str = Field(
+    description: Annotated[str, FREE] = Field(
         min_length=1, max_length=10_000, description="What this recipe is, for recipes list."
     )
     data: DataConfig = Field(description="The text.")
@@ -310,10 +316,12 @@ class Recipe(Section):
     validation: ValidationConfig = Field(
         default_factory=ValidationConfig, description="Measuring while training."
     )
-    checkpoints: CheckpointsConfig = Field(
+    checkpoints: Annotated[CheckpointsConfig, FREE] = Field(
         default_factory=CheckpointsConfig, description="What is saved and kept."
     )
-    decoding: DecodingConfig = Field(default_factory=DecodingConfig, description="Beam search.")
+    decoding: Annotated[DecodingConfig, FREE] = Field(
+        default_factory=DecodingConfig, description="Beam search."
+    )
 
     @property
     def origin(self) -> Path | None:

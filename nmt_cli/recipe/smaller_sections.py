@@ -7,7 +7,7 @@ from pydantic import Field
 
 from nmt_cli.parsing.labels import Labels
 from nmt_cli.parsing.linearization import Linearization, Notation
-from nmt_cli.recipe.values import Count, Epochs, Flag, Interval, Number, Problem, Section
+from nmt_cli.recipe.values import FREE, Count, Epochs, Flag, Interval, Number, Problem, Section
 
 ValidationSearch = Literal["beam", "greedy", "off"]
 
@@ -15,17 +15,17 @@ ValidationSearch = Literal["beam", "greedy", "off"]
 class ValidationConfig(Interval):
     """When and how to validate, which checkpoint is the best, and when to stop early."""
 
-    bleu: ValidationSearch = Field(
+    bleu: Annotated[ValidationSearch, FREE] = Field(
         default="beam", description="How the validation text is translated for BLEU."
     )
-    parseval: ValidationSearch = Field(
+    parseval: Annotated[ValidationSearch, FREE] = Field(
         default="off",
         description="How the validation text is parsed for F1 (PARSEVAL); needs data.treebank.",
     )
     best_by: Literal["loss", "bleu", "parseval"] = Field(
         default="loss", description="Measure that decides which checkpoint is the best."
     )
-    patience: Epochs | None = Field(
+    patience: Annotated[Epochs | None, FREE] = Field(
         default=None, description="Stop after this many validations without improvement."
     )
 

@@ -6,6 +6,7 @@ becomes a number if the key is a number, and ``no`` stays a language code if the
 
 import re
 from collections.abc import Iterator
+from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, NamedTuple
 
@@ -74,6 +75,20 @@ Epochs = Annotated[Count, Field(ge=1, le=10**9)]
 Pieces = Annotated[Count, Field(ge=1, le=10**6)]
 
 
+class ChangeKind(Enum):
+    """Whether a training may resume after a key of its recipe was changed.
+
+    In the schema, it marks a key or a section; a key without a mark must not change.
+    """
+
+    FREE = "free"  # changes when things happen, not what is computed
+    DECLARED = "declared"  # changes the training from here on: --allow-change KEY
+    FORBIDDEN = "forbidden"  # the weights, the vocabulary or the text would no longer fit
+
+
+FREE, DECLARED = ChangeKind.FREE, ChangeKind.DECLARED
+
+
 class Problem(NamedTuple):
     """A value that is wrong only in combination with another: its key, and what is wrong."""
 
@@ -109,12 +124,12 @@ class Interval(Section):
 
     alternatives = (frozenset({"every_steps", "every_epochs"}),)
 
-    every_steps: Steps | None = Field(
+    every_steps: Annotated[Steps | None, FREE] = Field(
         # Ten minutes at the 0.4 seconds a step of section 5.2.
         default=1500,
         description="Steps from one to the next; null if every_epochs is used.",
     )
-    every_epochs: Epochs | None = Field(
+    every_epochs: Annotated[Epochs | None, FREE] = Field(
         default=None, description="Epochs from one to the next; null if every_steps is used."
     )
 

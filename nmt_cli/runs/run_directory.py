@@ -31,10 +31,11 @@ from nmt_cli.files.folders import REPORT, not_a_run
 from nmt_cli.files.temporary_names import remove_leftovers
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import EndedAtOnceError, UserError
-from nmt_cli.recipe.changes import Change, ChangeKind, changed_keys
+from nmt_cli.recipe.changes import Change, changed_keys
 from nmt_cli.recipe.keys import key_paths
 from nmt_cli.recipe.reader import dump_recipe, read_recipe
 from nmt_cli.recipe.schema import Recipe
+from nmt_cli.recipe.values import ChangeKind
 from nmt_cli.runs.metrics_log import append_whole
 
 LAST_BYTES_OF_LOG = 10_000  # longer than a line
