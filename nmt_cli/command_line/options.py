@@ -10,6 +10,7 @@ from nmt_cli.command_line import completion
 from nmt_cli.command_line.usage import HelpfulCommand, HelpfulGroup
 from nmt_cli.hardware.choices import AUTO
 from nmt_cli.messages.figures import parse_duration
+from nmt_cli.recipe.search_ranges import Range
 
 
 def parsed_by(
@@ -27,6 +28,16 @@ def parsed_by(
             raise click.BadParameter(str(error)) from None
 
     return callback
+
+
+def whole_number(allowed: Range) -> click.IntRange:
+    """Return the type of an option for the whole numbers of ``allowed``."""
+    return click.IntRange(allowed.least, allowed.most)
+
+
+def number(allowed: Range) -> click.FloatRange:
+    """Return the type of an option for the numbers of ``allowed``."""
+    return click.FloatRange(allowed.least, allowed.most, min_open=allowed.without_least)
 
 
 PATH = click.Path(path_type=Path)

@@ -5,6 +5,17 @@ from typing import Any
 
 import click
 
+from nmt_cli.command_line.options import number, whole_number
+from nmt_cli.recipe.search_ranges import (
+    MAX_LENGTH,
+    MIN_LENGTH,
+    NO_REPEAT_NGRAM,
+    SEED,
+    TEMPERATURE,
+    TOP_K,
+    TOP_P,
+)
+
 OPTIONS = (
     click.option(
         "--input-format",
@@ -22,40 +33,43 @@ OPTIONS = (
     ),
     click.option(
         "--temperature",
-        type=click.FloatRange(min=0, min_open=True),
+        type=number(TEMPERATURE),
         help="With --sample: below 1, probable pieces are drawn more often than the model says; "
         "above 1, less often.  [default: 1]",
     ),
     click.option(
         "--sample-top-k",
-        type=click.IntRange(min=1),
+        type=whole_number(TOP_K),
         metavar="K",
         help="Draw only from the K most probable pieces.  [default: all]",
     ),
     click.option(
         "--sample-top-p",
-        type=click.FloatRange(0, 1, min_open=True),
+        type=number(TOP_P),
         metavar="P",
         help="Draw only from the fewest pieces whose probabilities sum to P (nucleus).  "
         "[default: 1]",
     ),
     click.option(
         "--seed",
-        type=click.IntRange(min=0),
+        type=whole_number(SEED),
         help="With --sample: equal seeds draw equal translations.  [default: 1]",
     ),
     click.option(
-        "--min-length", type=click.IntRange(min=0), metavar="N", help="Fewest pieces of an output."
+        "--min-length",
+        type=whole_number(MIN_LENGTH),
+        metavar="N",
+        help="Fewest pieces of an output.",
     ),
     click.option(
         "--max-length",
-        type=click.IntRange(min=1),
+        type=whole_number(MAX_LENGTH),
         metavar="N",
         help="Most pieces of an output; the recipe's max_extra_length limits it too.",
     ),
     click.option(
         "--no-repeat-ngram",
-        type=click.IntRange(min=1),
+        type=whole_number(NO_REPEAT_NGRAM),
         metavar="N",
         help="Never write the same N pieces in a row twice.",
     ),

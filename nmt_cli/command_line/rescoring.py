@@ -15,10 +15,12 @@ from nmt_cli.command_line.options import (
     ensemble_option,
     force_option,
     fp32_products_option,
+    number,
     quiet_option,
     threads_option,
 )
 from nmt_cli.messages import logs
+from nmt_cli.recipe.search_ranges import LENGTH_PENALTY
 
 
 @cli_command()
@@ -38,7 +40,7 @@ from nmt_cli.messages import logs
 )
 @click.option(
     "--length-penalty",
-    type=click.FloatRange(0, 10),
+    type=number(LENGTH_PENALTY),
     default=0.0,
     show_default=True,
     help="Divide by the length penalty of a search, such as the recipe's 0.6.",

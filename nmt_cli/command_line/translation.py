@@ -15,15 +15,18 @@ from nmt_cli.command_line.options import (
     ensemble_option,
     force_option,
     fp32_products_option,
+    number,
     parsed_by,
     quiet_option,
     threads_option,
+    whole_number,
 )
 from nmt_cli.command_line.output_options import output_options
 from nmt_cli.command_line.usage import words_of_this_command
 from nmt_cli.corpus.text.shard_text import parse_shard
 from nmt_cli.messages import logs
 from nmt_cli.messages.figures import parse_number_list
+from nmt_cli.recipe.search_ranges import BEAM_SIZE, LENGTH_PENALTY, N_BEST
 
 
 @cli_command()
@@ -72,10 +75,10 @@ from nmt_cli.messages.figures import parse_number_list
     metavar="TEXT",
     help="Put in front of every line, such as >>deu<< for a model of several target languages.",
 )
-@click.option("--beam-size", type=click.IntRange(1, 1000), help="[default: the recipe's]")
-@click.option("--length-penalty", type=click.FloatRange(0, 10), help="[default: the recipe's]")
+@click.option("--beam-size", type=whole_number(BEAM_SIZE), help="[default: the recipe's]")
+@click.option("--length-penalty", type=number(LENGTH_PENALTY), help="[default: the recipe's]")
 @click.option(
-    "--n-best", type=click.IntRange(min=1), default=1, show_default=True, help="Needs a --format."
+    "--n-best", type=whole_number(N_BEST), default=1, show_default=True, help="Needs a --format."
 )
 @output_options
 @click.option(

@@ -7,6 +7,7 @@ from pydantic import Field
 
 from nmt_cli.parsing.labels import Labels
 from nmt_cli.parsing.linearization import Linearization, Notation
+from nmt_cli.recipe.search_ranges import BEAM_SIZE, LENGTH_PENALTY
 from nmt_cli.recipe.values import FREE, Count, Epochs, Flag, Interval, Number, Problem, Section
 
 ValidationSearch = Literal["beam", "greedy", "off"]
@@ -51,11 +52,11 @@ class CheckpointsConfig(Interval):
 class DecodingConfig(Section):
     """The beam search of section 6.1."""
 
-    beam_size: Annotated[Count, Field(ge=1, le=1000)] = Field(
+    beam_size: Annotated[Count, Field(ge=BEAM_SIZE.least, le=BEAM_SIZE.most)] = Field(
         default=4, description="Hypotheses kept for a sentence; 1 is greedy."
     )
-    length_penalty: Annotated[Number, Field(ge=0, le=10)] = Field(
-        default=0.6, description="Alpha of the length penalty ((5 + length) / 6) ^ alpha."
+    length_penalty: Annotated[Number, Field(ge=LENGTH_PENALTY.least, le=LENGTH_PENALTY.most)] = (
+        Field(default=0.6, description="Alpha of the length penalty ((5 + length) / 6) ^ alpha.")
     )
     max_extra_length: Annotated[Count, Field(ge=0, le=1_000_000)] = Field(
         default=50, description="Longest output: this many pieces more than the input."

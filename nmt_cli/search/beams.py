@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nmt_cli.messages.errors import UserError
+from nmt_cli.recipe.search_ranges import BEAM_SIZE, LENGTH_PENALTY, refuse_outside
 
 Words = Sequence[Sequence[int]]  # the numbers of the words that each piece is part of
 
@@ -64,10 +65,8 @@ class SearchSettings(NamedTuple):
 
     def refuse_wrong(self) -> None:
         """Raise UserError if a setting, an option of translate, is out of range."""
-        if self.beam_size < 1:
-            raise UserError(f"--beam-size must be at least 1, but is {self.beam_size}.")
-        if not 0 <= self.length_penalty < float("inf"):
-            raise UserError(f"--length-penalty must be 0 or more, but is {self.length_penalty}.")
+        refuse_outside("--beam-size", self.beam_size, BEAM_SIZE)
+        refuse_outside("--length-penalty", self.length_penalty, LENGTH_PENALTY)
         if not 1 <= self.n_best <= self.beam_size:
             raise UserError(
                 f"--n-best {self.n_best} must be at least 1 and at most "

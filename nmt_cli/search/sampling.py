@@ -15,6 +15,13 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from nmt_cli.messages.errors import UserError
+from nmt_cli.recipe.search_ranges import (
+    NUM_SAMPLES,
+    TEMPERATURE,
+    TOP_K,
+    TOP_P,
+    refuse_outside,
+)
 from nmt_cli.search.beams import Array, Candidates, SearchSettings
 from nmt_cli.search.isolation import IMPOSSIBLE, Outcome
 from nmt_cli.search.rules.logits_rule import SlotStates
@@ -51,7 +58,6 @@ def _mixed(bits: int) -> int:
     return bits ^ (bits >> SHIFTS[-1])
 
 
-MOST_SAMPLES = 1000
 # A nucleus is looked for among so many best pieces, and then in the sorted row.
 NUCLEI = (32, 256, 2048)
 
@@ -71,21 +77,10 @@ class Sampling(NamedTuple):
 
     def refuse_wrong(self, num_samples: int) -> None:
         """Raise UserError if a setting, an option of translate, is out of range."""
-        if not 0 < self.temperature < float("inf"):
-            raise UserError(
-                f"--temperature must be more than 0 and finite, but is {self.temperature}."
-            )
-        if self.top_k is not None and self.top_k < 1:
-            raise UserError(f"--sample-top-k must be at least 1, but is {self.top_k}.")
-        if not 0 < self.top_p <= 1:
-            raise UserError(
-                f"--sample-top-p must be more than 0 and at most 1, but is {self.top_p}."
-            )
-        if not 1 <= num_samples <= MOST_SAMPLES:
-            raise UserError(
-                f"--n-best {num_samples} must be at least 1 and, with --sample, at most "
-                f"{MOST_SAMPLES:,}."
-            )
+        refuse_outside("--temperature", self.temperature, TEMPERATURE)
+        refuse_outside("--sample-top-k", self.top_k, TOP_K)
+        refuse_outside("--sample-top-p", self.top_p, TOP_P)
+        refuse_outside("--n-best with --sample", num_samples, NUM_SAMPLES)
 
     def search_settings(
         self, settings: SearchSettings, num_samples: int, beam_size: int | None

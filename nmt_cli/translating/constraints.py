@@ -4,6 +4,12 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from nmt_cli.messages.errors import UserError
+from nmt_cli.recipe.search_ranges import (
+    MAX_LENGTH,
+    MIN_LENGTH,
+    NO_REPEAT_NGRAM,
+    refuse_outside,
+)
 
 TextOrPieces = str | Sequence[str]  # text, which the tokenizer cuts into pieces, or a list of them
 
@@ -20,15 +26,14 @@ class Constraints(NamedTuple):
 
     def refuse_wrong(self) -> None:
         """Raise UserError if a number, an option of translate, is out of range."""
-        if self.min_length < 0:
-            raise UserError(f"--min-length must be at least 0, but is {self.min_length}.")
-        if self.max_length is not None and self.max_length < max(1, self.min_length):
+        refuse_outside("--min-length", self.min_length, MIN_LENGTH)
+        refuse_outside("--max-length", self.max_length, MAX_LENGTH)
+        refuse_outside("--no-repeat-ngram", self.no_repeat_ngram, NO_REPEAT_NGRAM)
+        if self.max_length is not None and self.max_length < self.min_length:
             raise UserError(
-                f"--max-length {self.max_length} must be at least 1, and not less than "
-                f"--min-length, which is {self.min_length}."
+                f"--max-length {self.max_length:,} is less than --min-length {self.min_length:,}; "
+                "give a larger one."
             )
-        if self.no_repeat_ngram is not None and self.no_repeat_ngram < 1:
-            raise UserError(f"--no-repeat-ngram must be at least 1, but is {self.no_repeat_ngram}.")
 
     def more_than_max_length(self) -> bool:
         """Return whether anything but the longest length is restricted."""

@@ -48,3 +48,16 @@ def require_lines(lines: Iterable[str | Request]) -> None:
     if isinstance(lines, str | bytes | Request):
         kind = type(lines).__name__
         raise TypeError(f"lines must be several, such as a list, but are a {kind}; give [line]")
+
+
+def windows_of(requests: Iterable[Request]) -> Iterator[list[Request]]:
+    """Yield the lines that are translated together; the last window may be empty."""
+    window: list[Request] = []
+    num_characters = 0
+    for request in requests:
+        window.append(request)
+        num_characters += len(request.text)
+        if len(window) >= WINDOW_LINES or num_characters >= WINDOW_CHARACTERS:
+            yield window
+            window, num_characters = [], 0
+    yield window

@@ -21,6 +21,7 @@ from nmt_cli.model.precision import at_precision
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.model_settings import ModelSettings
 from nmt_cli.parsing.reader import words_of
+from nmt_cli.recipe.search_ranges import LENGTH_PENALTY, refuse_outside
 from nmt_cli.search.beams import NOT_A_NUMBER, Found, Hypothesis, length_penalty
 from nmt_cli.search.by_length import SearchByLength
 from nmt_cli.search.ensemble import Member, load_models
@@ -76,8 +77,7 @@ class Rescorer:
         self._settings, self._tokenizer = settings, tokenizer
         self._device = model.output_weight.device
         self._alpha = options.get("length_penalty", 0.0)
-        if not 0 <= self._alpha < float("inf"):
-            raise UserError(f"--length-penalty must be 0 or more, but is {self._alpha}.")
+        refuse_outside("--length-penalty", self._alpha, LENGTH_PENALTY)
         limits = length_limits(settings, *(each.settings for each in ensemble))
         # The longest output that the search may give a sentence of the longest length.
         longest = limits.source + settings.decoding.max_extra_length

@@ -22,13 +22,14 @@ from nmt_cli.model.precision import at_precision, by_columns
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.model_settings import ModelSettings
 from nmt_cli.parsing.tree_output import Tokenize, splitter
+from nmt_cli.recipe.search_ranges import MOST_SAMPLES
 from nmt_cli.search.beams import Found, SearchSettings
 from nmt_cli.search.by_length import LEAST_SENTENCES, SearchByLength, default_max_tokens
 from nmt_cli.search.ensemble import Member, load_models
 from nmt_cli.search.isolation import own_failure_of
 from nmt_cli.search.open_search import OpenSearch
 from nmt_cli.search.rules.well_formed_trees import WellFormedTrees
-from nmt_cli.search.sampling import MOST_SAMPLES, SampledCandidates, Sampling
+from nmt_cli.search.sampling import SampledCandidates, Sampling
 from nmt_cli.search.search import Search, Sentence, search_all
 from nmt_cli.search.search_starter import SearchStarter
 from nmt_cli.translating.answers import Answers, Trees, UnknownWords, WordAligner
@@ -38,13 +39,7 @@ from nmt_cli.translating.encoded_texts import tag_pieces
 from nmt_cli.translating.line_engine import LineEngine
 from nmt_cli.translating.line_jobs import LineJobs, LongLines, TooLong
 from nmt_cli.translating.output_limits import OutputLimits, length_limits
-from nmt_cli.translating.request import (
-    WINDOW_CHARACTERS,
-    WINDOW_LINES,
-    Request,
-    numbered,
-    require_lines,
-)
+from nmt_cli.translating.request import Request, numbered, require_lines, windows_of
 from nmt_cli.translating.service import Service
 from nmt_cli.translating.slow_lines import SlowLines
 from nmt_cli.translating.translation import Translation
@@ -252,7 +247,7 @@ class Translator:
 
     def _translate(self, lines: Iterable[str | Request]) -> Iterator[Translation]:
         num_translated = 0
-        for window in _windows(numbered(lines)):
+        for window in windows_of(numbered(lines)):
             try:
                 translations = self.translate_window(window)
             except LinesFailedError as error:
@@ -386,15 +381,3 @@ class Translator:
             self._translate_together,
             self._computing,
         )
-
-
-def _windows(requests: Iterable[Request]) -> Iterator[list[Request]]:
-    window: list[Request] = []
-    num_characters = 0
-    for request in requests:
-        window.append(request)
-        num_characters += len(request.text)
-        if len(window) >= WINDOW_LINES or num_characters >= WINDOW_CHARACTERS:
-            yield window
-            window, num_characters = [], 0
-    yield window

@@ -132,7 +132,10 @@ def test_records_have_their_own_options(model):
             ["--banned", "cat", "--required", "dog cat"],
             'the required phrase "dog cat" contains the banned phrase "cat"; change one of these',
         ),
-        (["--min-length", "9", "--max-length", "8"], "--max-length 8 must be at least 1, and not"),
+        (
+            ["--min-length", "9", "--max-length", "8"],
+            "--max-length 8 is less than --min-length 9; give a larger",
+        ),
         (["--banned", "cow"], 'the vocabulary lacks a piece of the phrase "cow"'),
         (["--temperature", "2"], "--temperature has an effect only with --sample; add --sample or"),
         (["--sample-top-k", "2"], "--sample-top-k has an effect only with --sample"),

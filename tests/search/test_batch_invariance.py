@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from nmt_cli.search.incremental import CachedTransformer
-from nmt_cli.translating import translator as translator_module
+from nmt_cli.translating import request as request_module
 from nmt_cli.translating.translator import SHORTEST_COUNTED, Translator
 
 FORMATS = Path(__file__).parents[1] / "formats"
@@ -36,7 +36,7 @@ def test_batches_and_orders_change_no_translation(monkeypatch, name, precision):
         reset(self, num_slots, beam_size)
 
     monkeypatch.setattr(CachedTransformer, "reset", recorded)
-    monkeypatch.setattr(translator_module, "WINDOW_LINES", 515)
+    monkeypatch.setattr(request_module, "WINDOW_LINES", 515)
     options = {"device": "cpu", "precision": precision, "beam_size": BEAM, "n_best": 3}
     found = {}
     for size, count in NUM_LINES.items():

@@ -199,12 +199,16 @@ def test_samples_are_gathered_in_the_order_drawn():
 @pytest.mark.parametrize(
     ("sampling", "num_samples", "message"),
     [
-        (Sampling(0.0), 1, "--temperature must be more than 0 and finite, but is 0.0"),
-        (Sampling(math.nan), 1, "--temperature must be more than 0 and finite, but is nan"),
+        (Sampling(0.0), 1, "--temperature must be more than 0 and at most 1,000, but is 0.0"),
+        (Sampling(math.nan), 1, "--temperature must be more than 0 and at most 1,000, but is nan"),
         (Sampling(top_k=0), 1, "--sample-top-k must be at least 1, but is 0"),
         (Sampling(top_p=1.5), 1, "--sample-top-p must be more than 0 and at most 1"),
-        (Sampling(), 0, "--n-best 0 must be at least 1 and, with --sample, at most 1,000"),
-        (Sampling(), 1001, "--n-best 1001 must be"),
+        (Sampling(), 0, "--n-best with --sample must be at least 1 and at most 1,000, but is 0"),
+        (
+            Sampling(),
+            1001,
+            "--n-best with --sample must be at least 1 and at most 1,000, but is 1001",
+        ),
     ],
 )
 def test_settings_out_of_range_are_refused(sampling, num_samples, message):

@@ -202,5 +202,7 @@ def test_a_bug_names_its_line(monkeypatch):
 
 
 def test_a_negative_length_penalty_is_refused():
-    with pytest.raises(UserError, match="--length-penalty must be 0 or more, but is -1"):
+    with pytest.raises(
+        UserError, match="--length-penalty must be at least 0 and at most 10, but is -1"
+    ):
         untrained(length_penalty=-1.0)

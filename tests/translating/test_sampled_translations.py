@@ -10,7 +10,7 @@ from nmt_cli.corpus.tokenizers.whitespace_tokenizer import CONTROL, WhitespaceTo
 from nmt_cli.messages.errors import UserError
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.search.sampling import Sampling
-from nmt_cli.translating import translator as translator_module
+from nmt_cli.translating import request as request_module
 from nmt_cli.translating.request import Request
 from tests.fake_models import tiny_recipe, translator_of
 
@@ -46,7 +46,7 @@ def test_lines_are_drawn_by_seed_and_number_in_any_company(monkeypatch):
     places = [Request(line, line=number) for number, line in enumerate(LINES, start=1)]
     assert drawn(places[::-1], n_best=3)[::-1] == expected
     assert drawn(LINES, Sampling(seed=2), n_best=3) != expected
-    monkeypatch.setattr(translator_module, "WINDOW_LINES", 2)
+    monkeypatch.setattr(request_module, "WINDOW_LINES", 2)
     assert drawn(LINES, n_best=3) == expected
 
 

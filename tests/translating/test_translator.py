@@ -11,6 +11,7 @@ from nmt_cli.corpus.tokenizers.whitespace_tokenizer import CONTROL, WhitespaceTo
 from nmt_cli.messages.errors import LinesFailedError, NoTextError, UserError
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.search import search_starter
+from nmt_cli.translating import request as request_module
 from nmt_cli.translating import translator as translator_module
 from nmt_cli.translating.request import Request
 from nmt_cli.translating.translation import Translation
@@ -143,8 +144,8 @@ def test_lines_come_out_in_order_whatever_is_in_them(monkeypatch):
 
 
 def test_windows_are_bounded(monkeypatch):
-    monkeypatch.setattr(translator_module, "WINDOW_LINES", 4)
-    monkeypatch.setattr(translator_module, "WINDOW_CHARACTERS", 30)
+    monkeypatch.setattr(request_module, "WINDOW_LINES", 4)
+    monkeypatch.setattr(request_module, "WINDOW_CHARACTERS", 30)
     translator, _ = copying(monkeypatch)
     read = []
 
@@ -262,7 +263,7 @@ def failure_of(translator, lines):
 
 
 def test_a_bug_in_the_search_ends_translation_behind_the_lines_before_it(monkeypatch):
-    monkeypatch.setattr(translator_module, "WINDOW_LINES", 50)
+    monkeypatch.setattr(request_module, "WINDOW_LINES", 50)
     bug = TypeError("a bug of ours")
     fails = failing_for({"line 130 is the longest", "line 77"}, bug)
     translator, _ = copying(monkeypatch, fails=fails, max_tokens_per_device=1000)
@@ -441,9 +442,15 @@ def test_bf16_translates():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"beam_size": 0}, "--beam-size must be at least 1, but is 0"),
-        ({"length_penalty": -0.5}, "--length-penalty must be 0 or more, but is -0.5"),
-        ({"length_penalty": float("nan")}, "--length-penalty must be 0 or more, but is nan"),
+        ({"beam_size": 0}, "--beam-size must be at least 1 and at most 1,000, but is 0"),
+        (
+            {"length_penalty": -0.5},
+            "--length-penalty must be at least 0 and at most 10, but is -0.5",
+        ),
+        (
+            {"length_penalty": float("nan")},
+            "--length-penalty must be at least 0 and at most 10, but is nan",
+        ),
         ({"n_best": 5}, "--n-best 5 must be at least 1 and at most --beam-size 4"),
         ({"n_best": 0}, "--n-best 0 must be at least 1"),
         ({"precision": "fp8"}, "--precision must be auto, fp32, bf16 or int8, but is fp8"),

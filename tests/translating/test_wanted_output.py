@@ -229,8 +229,11 @@ def test_a_prefix_is_no_longer_than_a_line_of_the_model():
     ("constraints", "message"),
     [
         (Constraints(min_length=-1), "--min-length must be at least 0, but is -1"),
-        (Constraints(max_length=0), "--max-length 0 must be at least 1"),
-        (Constraints(min_length=5, max_length=4), "not less than --min-length, which is 5"),
+        (Constraints(max_length=0), "--max-length must be at least 1, but is 0"),
+        (
+            Constraints(min_length=5, max_length=4),
+            "--max-length 4 is less than --min-length 5; give a larger one",
+        ),
         (Constraints(no_repeat_ngram=0), "--no-repeat-ngram must be at least 1, but is 0"),
     ],
 )

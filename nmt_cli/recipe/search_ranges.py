@@ -1,0 +1,47 @@
+"""The numbers that options of the search may have, in a recipe, on the command line and in Python.
+
+Imports neither torch nor pydantic: the command line needs it for ``--help``.
+"""
+
+import math
+from typing import NamedTuple
+
+from nmt_cli.messages.errors import UserError
+
+
+class Range(NamedTuple):
+    """The finite numbers from ``least`` on."""
+
+    least: int
+    most: int | None = None
+    without_least: bool = False
+
+    def __contains__(self, value: object) -> bool:
+        if not isinstance(value, int | float) or not math.isfinite(value):
+            return False
+        is_enough = value > self.least if self.without_least else value >= self.least
+        return is_enough and (self.most is None or value <= self.most)
+
+    def __str__(self) -> str:
+        low = f"more than {self.least}" if self.without_least else f"at least {self.least}"
+        return low if self.most is None else f"{low} and at most {self.most:,}"
+
+
+BEAM_SIZE = Range(1, 1000)
+LENGTH_PENALTY = Range(0, 10)
+N_BEST = Range(1)
+MOST_SAMPLES = 1000  # --n-best with --sample
+NUM_SAMPLES = Range(1, MOST_SAMPLES)
+TEMPERATURE = Range(0, 1000, without_least=True)
+TOP_K = Range(1)
+TOP_P = Range(0, 1, without_least=True)
+SEED = Range(0)
+MIN_LENGTH = Range(0)
+MAX_LENGTH = Range(1)
+NO_REPEAT_NGRAM = Range(1)
+
+
+def refuse_outside(option: str, value: float | None, allowed: Range) -> None:
+    """Raise UserError if ``value`` is given and not ``allowed``."""
+    if value is not None and value not in allowed:
+        raise UserError(f"{option} must be {allowed}, but is {value}.")
