@@ -1,4 +1,4 @@
-"""Keys and values that incremental decoding keeps, and attention to them.
+"""What incremental decoding keeps of the past and of the sources: keys and values.
 
 Legend: S slots, K beam, H heads, E entries of a slot, D d_k or d_v.
 """
@@ -10,9 +10,10 @@ from typing import NamedTuple, Self
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from nmt_cli.hardware.device import sent_to
+from nmt_cli.model.attention import MemoryAttention, SelfAttention
 from nmt_cli.search.slot_parts import HeadShape, KeysValues, Run, SlotParts
 
 # The room for the past grows by 16 entries, or by an eighth if that is more.
@@ -85,7 +86,55 @@ def additive_mask(is_kept: Tensor, num_heads: int, like: Tensor) -> Tensor:
     return mask[:, None].expand(-1, num_heads, -1, -1).flatten(0, 1)
 
 
-class PastCache(ABC):
+class DecoderState(ABC):
+    """What the first sub-layer of each decoder layer keeps of the past of every hypothesis.
+
+    A sub-layer that attends to the past keeps keys and values (``PastCache``). Another kind of
+    sub-layer, such as a recurrent one, needs another subclass, and nothing else in the search.
+    """
+
+    @staticmethod
+    @abstractmethod
+    def first(sublayer: nn.Module, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Return what ``sublayer`` makes of first tokens ``rows`` [B, any], and what to keep."""
+
+    @abstractmethod
+    def start(self, slots: Sequence[int], kept: Tensor) -> None:
+        """Let one token each be the past of all hypotheses in ``slots``.
+
+        ``kept`` [B, layers, any] is what ``first`` returned.
+        """
+
+    @abstractmethod
+    def advance(self, parents: Tensor, is_free: Tensor) -> None:
+        """Begin a step: each hypothesis inherits the past of its parent.
+
+        The place of the parent in the beam is in ``parents`` [S, K]. Hypotheses of slots with
+        ``is_free`` [S] have no past.
+        """
+
+    @abstractmethod
+    def attend(self, layer: int, sublayer: nn.Module, rows: Tensor) -> Tensor:
+        """Return what ``sublayer`` of a layer makes of the newest tokens ``rows`` [S*K, any]."""
+
+    @abstractmethod
+    def forget(self, slots: Sequence[int]) -> None:
+        """Set all that is kept for ``slots`` to 0, so that NaN does not reach their next ones."""
+
+
+class GrowingState(DecoderState):
+    """A state that makes the room that it needs at each step."""
+
+    @abstractmethod
+    def __init__(self, num_slots: int, beam_size: int, shape: HeadShape, like: Tensor) -> None:
+        """Make an empty state with the dtype and device of ``like``."""
+
+    @abstractmethod
+    def keep_slots(self, slots: Sequence[int]) -> None:
+        """Drop all slots but these, at least one; ``slots[i]`` becomes slot i."""
+
+
+class PastCache(DecoderState):
     """The keys and values of the past of every hypothesis.
 
     The subclass stores the ancestry: which entries are in the past of which hypothesis.
@@ -94,26 +143,38 @@ class PastCache(ABC):
     def __init__(self, parts: SlotParts, num_heads: int) -> None:
         self._parts, self._num_heads = parts, num_heads
         self._places: list[Places] = []  # of the step, in each part
+        self._masks: list[Tensor] = []  # S*H K E, likewise
+
+    @staticmethod
+    def first(sublayer: nn.Module, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Return attention of first tokens to themselves, and their keys and values."""
+        assert isinstance(sublayer, SelfAttention)
+        _, keys, values = sublayer.project(rows)
+        return sublayer.output(values), torch.cat([keys, values], dim=1)
+
+    def attend(self, layer: int, sublayer: nn.Module, rows: Tensor) -> Tensor:
+        """Keep the keys and values of the newest tokens; return their attention to the past."""
+        assert isinstance(sublayer, SelfAttention)
+        queries, keys, values = sublayer.project(rows)
+        entries = self._append(layer, keys, values)
+        return sublayer.output(attend_in_parts(queries, entries, self._masks))
 
     @abstractmethod
     def _forget_ancestry(self, slots: Sequence[int]) -> None:
         """Let the first place be the only past of all hypotheses in ``slots``."""
 
-    def start(self, slots: Sequence[int], entries: Tensor) -> None:
-        """Let one entry each be the past of all hypotheses in ``slots``.
-
-        ``entries`` [B, layers, H*(d_k + d_v)] are the keys and values.
-        """
+    def start(self, slots: Sequence[int], kept: Tensor) -> None:
+        """Let one entry each be the past of all hypotheses in ``slots``."""
         self._forget_ancestry(slots)
         for run in self._parts.runs(slots):
-            for number, of_layer in enumerate(entries[run.asked].unbind(1)):
+            for number, of_layer in enumerate(kept[run.asked].unbind(1)):
                 part = self._parts.layer(number)[run.part]
                 _, num_heads, d_k, _ = part.keys.shape
                 keys, values = of_layer.tensor_split([num_heads * d_k], dim=1)
                 part.keys[run.slots, :, :, 0] = keys.unflatten(1, (num_heads, -1))
                 part.values[run.slots, :, 0] = values.unflatten(1, (num_heads, -1))
 
-    def append(self, layer: int, keys: Tensor, values: Tensor) -> list[KeysValues]:
+    def _append(self, layer: int, keys: Tensor, values: Tensor) -> list[KeysValues]:
         """Write the new entries [S*K, H*D] of ``layer``; return all entries of each part."""
         rows = [at.places.numel() for at in self._places]
         parts = self._parts.layer(layer)
@@ -130,7 +191,7 @@ class PastCache(ABC):
         self._parts.set_to_0(slots)
 
 
-class GrowingPast(PastCache):
+class GrowingPast(PastCache, GrowingState):
     """The past of every hypothesis: its entries, and which of them are in whose past.
 
     Each step writes the K new entries of a slot into places that are free: those whose entry is in
@@ -159,12 +220,8 @@ class GrowingPast(PastCache):
         self._is_past[slots] = False
         self._is_past[slots, :, 0] = True
 
-    def advance(self, parents: Tensor, is_free: Tensor) -> list[Tensor]:
-        """Find places for an entry of each hypothesis; return each part's mask [S*H, K, E].
-
-        Each hypothesis inherits the past of its parent, whose place in the beam is in ``parents``
-        [S, K]. Hypotheses of slots with ``is_free`` [S] have no past. Both are on the CPU.
-        """
+    def advance(self, parents: Tensor, is_free: Tensor) -> None:
+        """Find places for an entry of each hypothesis; both tensors are on the CPU."""
         num_slots, beam_size = parents.shape
         slots = np.arange(num_slots)[:, None]
         self._is_past = self._is_past[slots, parents.numpy()]
@@ -181,7 +238,7 @@ class GrowingPast(PastCache):
         device = self._like.device
         is_past, of_slots = torch.from_numpy(self._is_past).to(device), torch.from_numpy(places)
         self._places = [Places.of(of_slots[part].to(device)) for part in parts]
-        return [
+        self._masks = [
             additive_mask(is_past[part, :, :room], self._num_heads, self._like)
             for part, room in zip(parts, self.rooms, strict=True)
         ]
@@ -216,9 +273,10 @@ class MemoryCache(ABC):
             part.keys[run.slots, :, :, :length] = new.keys[run.asked, :, :, :length]
             part.values[run.slots, :, :length] = new.values[run.asked, :, :length]
 
-    def layer(self, number: int) -> list[KeysValues]:
-        """Return the entries of one layer of each part."""
-        return self._parts.layer(number)
+    def attend(self, layer: int, attention: MemoryAttention, rows: Tensor) -> Tensor:
+        """Return attention [S*K, any] of ``rows`` to the sources, in one layer."""
+        entries = self._parts.layer(layer)
+        return attention.output(attend_in_parts(attention.queries(rows), entries, self.masks))
 
     def forget(self, slots: Sequence[int]) -> None:
         """Set all entries of ``slots`` to 0, also those that the next source leaves as they are."""

@@ -5,13 +5,14 @@ heads.
 """
 
 from collections.abc import Sequence
+from functools import partial
 from itertools import chain
 from typing import NamedTuple, cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from nmt_cli.hardware.device import sent_to
 from nmt_cli.model.attention import MemoryAttention
@@ -19,12 +20,13 @@ from nmt_cli.model.layers import DecoderLayer
 from nmt_cli.model.packing import pack
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.search.attention_cache import (
+    DecoderState,
     GrowingMemory,
     GrowingPast,
+    GrowingState,
     MemoryCache,
     PastCache,
     attend,
-    attend_in_parts,
     mask_of_sources,
     split_heads,
 )
@@ -36,7 +38,7 @@ class Encoded(NamedTuple):
     """The keys and values that all hypotheses of a sentence attend to."""
 
     source: tuple[Tensor, ...]  # [L, H*(d_k + d_v)] for each layer
-    start_mark: Tensor  # [layers, H*(d_k + d_v)]
+    start_mark: Tensor  # [layers, any], what the decoder's layers keep of it
 
 
 class IncrementalTransformer:
@@ -47,9 +49,9 @@ class IncrementalTransformer:
     hypothesis. Not to be shared between threads.
     """
 
-    def __init__(self, model: Transformer) -> None:
+    def __init__(self, model: Transformer, state_kind: type[DecoderState] = PastCache) -> None:
         shape = model.config.decoder
-        self._model = model
+        self._model, self._state_kind = model, state_kind
         self._shape = HeadShape(
             shape.num_layers, shape.num_heads, shape.key_width, shape.value_width
         )
@@ -72,7 +74,7 @@ class IncrementalTransformer:
         self,
         slots: Sequence[int],
         encoded: Sequence[Encoded],
-        past: PastCache,
+        past: DecoderState,
         memory: MemoryCache,
     ) -> None:
         """Cache the keys and values of the sentences in ``slots``, and of their start marks."""
@@ -94,37 +96,25 @@ class IncrementalTransformer:
         tokens: Tensor,
         positions: Tensor,
         num_positions: int,
-        past: PastCache,
-        past_masks: Sequence[Tensor],
+        past: DecoderState,
         memory: MemoryCache,
     ) -> Tensor:
         """Return the logits [R, V] of what follows ``tokens`` [S, K] at ``positions`` [S].
 
-        All positions are below ``num_positions``. ``past_masks`` are those of the parts of
-        ``past``, to which the keys and values of the tokens are appended.
+        All positions are below ``num_positions``. ``past``, in which the step has begun, keeps what
+        the next step needs of the tokens.
         """
         rows = self._model.target_embedding.embed(
             tokens.flatten(),
             positions[:, None].expand(-1, tokens.shape[1]).flatten(),
             num_positions,
         )
-
-        def through(rows: Tensor, number: int, layer: DecoderLayer) -> Tensor:
-            def attend_within(rows: Tensor) -> Tensor:
-                attention = layer.self_attention
-                queries, keys, values = attention.project(rows)
-                entries = past.append(number, keys, values)
-                return attention.output(attend_in_parts(queries, entries, past_masks))
-
-            def attend_to_memory(rows: Tensor) -> Tensor:
-                attention, entries = layer.memory_attention, memory.layer(number)
-                queries = attention.queries(rows)
-                return attention.output(attend_in_parts(queries, entries, memory.masks))
-
-            return layer.compose(rows, attend_within, attend_to_memory)
-
         for number, layer in enumerate(self._decoder_layers):
-            rows = through(rows, number, layer)
+            rows = layer.compose(
+                rows,
+                partial(past.attend, number, layer.self_attention),
+                partial(memory.attend, number, layer.memory_attention),
+            )
         return self._logits(rows)
 
     def _logits(self, rows: Tensor) -> Tensor:
@@ -135,7 +125,7 @@ class IncrementalTransformer:
     def _after_start(
         self, start_mark: int, sources: Sequence[Tensor], lengths: Sequence[int]
     ) -> tuple[Tensor, Tensor]:
-        """Return ``start_mark``'s keys and values [B, layers, any] and the logits [B, V] after it.
+        """Return what to keep of ``start_mark`` [B, layers, any] and the logits [B, V] after it.
 
         ``sources`` are the packed keys and values of B sentences of these ``lengths``, by layer.
         """
@@ -143,24 +133,24 @@ class IncrementalTransformer:
         rows = self._model.target_embedding.embed(tokens, torch.zeros_like(tokens), 1)
         places = sent_to(self._device, _padded_places(lengths))
         mask = mask_of_sources(lengths, max(lengths), 1, self._shape.num_heads, sources[0])
-        starts: list[Tensor] = []
+        kept: list[Tensor] = []
 
-        def through(rows: Tensor, layer: DecoderLayer, source: Tensor) -> Tensor:
-            def attend_within(rows: Tensor) -> Tensor:
-                _, keys, values = layer.self_attention.project(rows)
-                starts.append(torch.cat([keys, values], dim=1))
-                return layer.self_attention.output(values)  # there is nothing else to attend to
+        def attend_within(sublayer: nn.Module, rows: Tensor) -> Tensor:
+            output, of_layer = self._state_kind.first(sublayer, rows)
+            kept.append(of_layer)
+            return output
 
-            def attend_to_memory(rows: Tensor) -> Tensor:
-                attention = layer.memory_attention
-                entries = _padded_entries(source, places, len(lengths), attention)
-                return attention.output(attend(attention.queries(rows), entries, mask))
-
-            return layer.compose(rows, attend_within, attend_to_memory)
+        def attend_to_memory(attention: MemoryAttention, source: Tensor, rows: Tensor) -> Tensor:
+            entries = _padded_entries(source, places, len(lengths), attention)
+            return attention.output(attend(attention.queries(rows), entries, mask))
 
         for layer, source in zip(self._decoder_layers, sources, strict=True):
-            rows = through(rows, layer, source)
-        return torch.stack(starts, dim=1), self._logits(rows)
+            rows = layer.compose(
+                rows,
+                partial(attend_within, layer.self_attention),
+                partial(attend_to_memory, layer.memory_attention, source),
+            )
+        return torch.stack(kept, dim=1), self._logits(rows)
 
 
 def _padded_entries(
@@ -184,14 +174,16 @@ def _padded_places(of_sentences: Sequence[int]) -> NDArray[np.int64]:
 class CachedTransformer(IncrementalTransformer):
     """A ``StepModel`` whose caches have the room that their sentences need at each step."""
 
-    def __init__(self, model: Transformer) -> None:
-        super().__init__(model)
+    def __init__(self, model: Transformer, state_kind: type[GrowingState] = GrowingPast) -> None:
+        """``state_kind`` is what suits the first sub-layer of the model's decoder layers."""
+        super().__init__(model, state_kind)
+        self._make_state = state_kind
         self.reset(0, 1)
 
     def reset(self, num_slots: int, beam_size: int) -> None:
         """Empty the caches; make room for ``num_slots`` sentences of ``beam_size`` hypotheses."""
         like = self._model.output_weight
-        self._past = GrowingPast(num_slots, beam_size, self._shape, like)
+        self._past = self._make_state(num_slots, beam_size, self._shape, like)
         self._memory = GrowingMemory(num_slots, beam_size, self._shape, like)
 
     def start(self, slots: Sequence[int], encoded: Sequence[Encoded]) -> None:
@@ -207,10 +199,9 @@ class CachedTransformer(IncrementalTransformer):
     def step(self, state: StepInput) -> Tensor:
         """Return the logits [R, V] of the next token of each hypothesis."""
         num_positions = int(state.positions.max()) + 1
-        past_masks = self._past.advance(state.parents, state.positions == 0)
+        self._past.advance(state.parents, state.positions == 0)
         tokens, positions = (each.to(self._device) for each in (state.tokens, state.positions))
-        past, memory = self._past, self._memory
-        return self._decoded(tokens, positions, num_positions, past, past_masks, memory)
+        return self._decoded(tokens, positions, num_positions, self._past, self._memory)
 
     def keep_slots(self, slots: Sequence[int]) -> None:
         """Drop all slots but these; ``slots[i]`` becomes slot i."""

@@ -1,13 +1,16 @@
 """The cached Transformer gives the logits of the packed one for the whole past of hypotheses."""
 
 import random
+from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
 from nmt_cli.model.packing import pack
 from nmt_cli.model.precision import at_precision
 from nmt_cli.model.transformer import Transformer
+from nmt_cli.search.attention_cache import GrowingPast, GrowingState
 from nmt_cli.search.beams import NOT_A_NUMBER, SearchSettings
 from nmt_cli.search.ensemble import Ensemble
 from nmt_cli.search.incremental import CachedTransformer
@@ -47,9 +50,9 @@ def uncached_of_all(model, sources, prefixes):
 class Drive:
     """Leads a cached model through a tree of hypotheses and checks it at every step."""
 
-    def __init__(self, model, num_slots, beam_size, seed=1):
+    def __init__(self, model, num_slots, beam_size, seed=1, state_kind: Any = GrowingPast):
         self.rng = random.Random(seed)
-        self.model, self.cached = model, CachedTransformer(model)
+        self.model, self.cached = model, CachedTransformer(model, state_kind)
         self.beam_size = beam_size
         self.cached.reset(num_slots, beam_size)
         self.sources: list[list[int]] = [[]] * num_slots
@@ -66,6 +69,10 @@ class Drive:
             self.sources[slot] = source
             self.hypotheses[slot] = [[BOS, *self.tokens(1)] for _ in range(self.beam_size)]
             self.parents[slot] = [self.random_parent() for _ in range(self.beam_size)]
+
+    @property
+    def past(self) -> Any:
+        return self.cached._past
 
     def tokens(self, count):
         return [self.rng.randrange(VOCABULARY_SIZE) for _ in range(count)]
@@ -115,7 +122,71 @@ def test_a_random_tree_of_hypotheses(config, slots_of_part, monkeypatch):
             drive.keep_slots([2, 1, 0, 2])
         if step == 50:
             drive.keep_slots([0, 1])
-    assert max(drive.cached._past.rooms) < 60 * 4 / 2, "places are never used again"
+    assert max(drive.past.rooms) < 60 * 4 / 2, "places are never used again"
+
+
+class Averaging(nn.Module):
+    """A sub-layer of the mean of a sentence's rows so far (Zhang et al. 2018, without the gate)."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.output = nn.Linear(width, width)
+
+    def forward(self, rows, layout, *, causal):
+        assert causal
+        sizes = layout.query_sentences.bounds.diff().tolist()
+        means = [
+            part.cumsum(0) / torch.arange(1, len(part) + 1)[:, None] for part in rows.split(sizes)
+        ]
+        return self.output(torch.cat(means))
+
+
+class AveragedPast(GrowingState):
+    """The sum of the rows of each hypothesis, and their number."""
+
+    def __init__(self, num_slots, beam_size, shape, like):
+        width = like.shape[1]
+        self._sums = like.new_zeros(shape.num_layers, num_slots, beam_size, width)
+        self._count = torch.zeros(num_slots, beam_size)
+
+    @staticmethod
+    def first(sublayer, rows):
+        return sublayer.output(rows), rows
+
+    def start(self, slots, kept):
+        self._sums[:, slots] = kept.transpose(0, 1)[:, :, None]
+        self._count[slots] = 1
+
+    def advance(self, parents, is_free):
+        slots = torch.arange(len(parents))[:, None]
+        self._sums, self._count = self._sums[:, slots, parents], self._count[slots, parents] + 1
+
+    def attend(self, layer, sublayer, rows):
+        self._sums[layer] += rows.view_as(self._sums[layer])
+        means = self._sums[layer] / self._count[:, :, None]
+        return sublayer.output(means.flatten(0, 1))
+
+    def forget(self, slots):
+        self._sums[:, slots] = 0.0
+
+    def keep_slots(self, slots):
+        self._sums, self._count = self._sums[:, list(slots)], self._count[list(slots)]
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_layers_may_keep_another_state_than_keys_and_values(norm):
+    model = tiny_model(norm=norm)
+    for layer in model.decoder_layers:
+        layer.self_attention = Averaging(model.config.d_model)
+    drive = Drive(model, 3, 4, state_kind=AveragedPast)
+    drive.start([0, 1, 2], [5, 3, 8])
+    for length in range(9):
+        drive.step()
+        drive.grow(drive.random_parent)
+        if length == 4:
+            drive.start([1], [4])
+        if length == 6:
+            drive.keep_slots([2, 1])
 
 
 def test_hypotheses_that_share_nothing_have_places_of_their_own():
@@ -125,7 +196,7 @@ def test_hypotheses_that_share_nothing_have_places_of_their_own():
     for step in range(50):
         drive.step(checked=step % 7 == 0)
         drive.grow(lambda: next(places))
-    assert 50 * 3 <= max(drive.cached._past.rooms) < 50 * 3 * 5 / 4
+    assert 50 * 3 <= max(drive.past.rooms) < 50 * 3 * 5 / 4
 
 
 def test_one_line_of_descent_needs_few_places():
@@ -134,7 +205,7 @@ def test_one_line_of_descent_needs_few_places():
     for step in range(40):
         drive.step(checked=step % 4 == 0)
         drive.grow(lambda: 2)
-    assert 40 + 5 <= max(drive.cached._past.rooms) <= 48
+    assert 40 + 5 <= max(drive.past.rooms) <= 48
 
 
 def test_the_room_of_a_long_hypothesis_is_given_up_after_it():
@@ -144,10 +215,10 @@ def test_the_room_of_a_long_hypothesis_is_given_up_after_it():
         drive.step(checked=step > 50)
         drive.grow(drive.random_parent)
         if step == 48:
-            assert max(drive.cached._past.rooms) >= 48
+            assert max(drive.past.rooms) >= 48
             drive.start([0], [4])
             drive.start([1], [4])
-    assert max(drive.cached._past.rooms) == 32
+    assert max(drive.past.rooms) == 32
 
 
 def test_a_free_slot_takes_no_room():
@@ -156,7 +227,7 @@ def test_a_free_slot_takes_no_room():
     is_free = StepInput(torch.full((1, 4), BOS), torch.arange(4)[None], torch.tensor([0]))
     for _ in range(20):
         drive.cached.step(is_free)
-    assert drive.cached._past.rooms == [16]
+    assert drive.past.rooms == [16]
     drive.start([0], [5])
     drive.step()
 
@@ -170,11 +241,11 @@ def test_a_long_hypothesis_takes_room_in_its_part_only(monkeypatch):
         drive.grow(drive.random_parent)
         if (slot := step % 5) != 2:  # the sentence in slot 2 goes on
             drive.start([slot], [4])
-    first, of_the_long_one, last = drive.cached._past.rooms
+    first, of_the_long_one, last = drive.past.rooms
     assert of_the_long_one >= 60
     assert first == last == 16
     drive.keep_slots([2, 4, 1])
-    assert drive.cached._past.rooms == [of_the_long_one, 16]
+    assert drive.past.rooms == [of_the_long_one, 16]
     drive.step()
 
 
@@ -230,7 +301,7 @@ def test_bf16_is_near_fp32_and_the_weights_of_the_model_stay():
     assert torch.allclose(
         uncached(rounded, drive.sources[0], drive.hypotheses[0]).float(), exact, atol=0.15
     )
-    assert drive.cached._past._parts.layer(0)[0].keys.dtype == torch.bfloat16
+    assert drive.past._parts.layer(0)[0].keys.dtype == torch.bfloat16
 
 
 def test_the_cache_holds_no_second_copy_of_the_weights():

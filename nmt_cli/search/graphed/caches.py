@@ -71,12 +71,8 @@ class FixedPast(PastCache):
         self.is_past[at] = False
         self.is_past[at, :, 0] = True
 
-    def advance(self, parents: Tensor, is_free: Tensor) -> list[Tensor]:
-        """Find places for an entry of each hypothesis; return the mask [S*H, K, E] of the one part.
-
-        ``parents`` [S, K] and ``is_free`` [S] are those of ``GrowingPast.advance``. There must be K
-        free places in each slot.
-        """
+    def advance(self, parents: Tensor, is_free: Tensor) -> None:
+        """Find places for an entry of each hypothesis; there must be K free ones in each slot."""
         room, beam_size = len(self._ends), parents.shape[1]
         inherited = self.is_past.gather(1, parents[:, :, None].expand(-1, -1, room))
         inherited = inherited & ~is_free[:, None, None]
@@ -88,11 +84,11 @@ class FixedPast(PastCache):
         at = Places.of(free.values - 1)
         self.is_past.copy_(inherited.scatter(2, at.places[:, :, None], True))
         self._places = [at]
-        return [additive_mask(self.is_past, self._num_heads, self._like)]
+        self._masks = [additive_mask(self.is_past, self._num_heads, self._like)]
 
     def end_step(self) -> None:
         """Keep no tensor of the step."""
-        self._places = []
+        self._places, self._masks = [], []
 
     def num_places(self) -> Tensor:
         """Return the highest used place + 1 [S]."""

@@ -193,10 +193,10 @@ class GraphedTransformer(IncrementalTransformer):
     @torch.no_grad()
     def _compute(self, beams: DeviceBeams, past: FixedPast, memory: FixedMemory) -> None:
         """Compute a step: all of it is recorded."""
-        past_masks = past.advance(beams.parents, beams.lengths == 0)
+        past.advance(beams.parents, beams.lengths == 0)
         memory.update_masks()
         # ``steps`` has provided for all positions.
-        logits = self._decoded(beams.tokens, beams.lengths, 1, past, past_masks, memory)
+        logits = self._decoded(beams.tokens, beams.lengths, 1, past, memory)
         beams.advance(logits, past.num_places())
         past.end_step()
         memory.end_step()
