@@ -109,6 +109,20 @@ def length_penalty(length: Any, alpha: float) -> Any:
     return ((5.0 + length) / 6.0) ** alpha
 
 
+# The next two are rules for arrays of the CPU and for tensors of a device (``DeviceBeams``).
+def are_live(scores: Any, tokens: Any, eos_id: int) -> Any:
+    """Return which candidates [B, C] stay in the search: those that exist and do not end."""
+    return (scores > -np.inf) & (tokens != eos_id)
+
+
+def ranks_in_beam(lives: Any, ranks: Any) -> Any:
+    """Return the ranks of candidates [B, C] with those that are live first.
+
+    The least K are the new beam, in this order. ``ranks`` are 0, 1, 2 ... [C].
+    """
+    return ranks + len(ranks) * ~lives
+
+
 class Beams:
     """The hypotheses of all slots.
 
@@ -171,8 +185,9 @@ class Beams:
         ends = exists & (tokens == self.settings.eos_id)
         for row, rank in np.argwhere(ends[:, : self.settings.beam_size]).tolist():
             self._end(int(slots[row]), int(parents[row, rank]), float(scores[row, rank]))
-        lives = exists & ~ends
-        chosen = np.argsort(~lives, axis=1, kind="stable")[:, : self.settings.beam_size]
+        lives = are_live(scores, tokens, self.settings.eos_id) & self.is_busy[slots, None]
+        ranks = ranks_in_beam(lives, np.arange(scores.shape[1]))
+        chosen = np.argsort(ranks, axis=1)[:, : self.settings.beam_size]
         self.parents[slots] = np.take_along_axis(parents, chosen, 1)
         self.tokens[slots] = np.take_along_axis(tokens, chosen, 1)
         self.scores[slots] = np.where(

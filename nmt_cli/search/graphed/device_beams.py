@@ -14,7 +14,14 @@ import torch
 from torch import Tensor
 
 from nmt_cli.hardware.device import sent_to
-from nmt_cli.search.beams import Array, Beams, Candidates, SearchSettings
+from nmt_cli.search.beams import (
+    Array,
+    Beams,
+    Candidates,
+    SearchSettings,
+    are_live,
+    ranks_in_beam,
+)
 from nmt_cli.search.top_k import best_of_all, log_normalizers_in_fixed_shapes, top_k_in_fixed_shapes
 
 
@@ -63,9 +70,9 @@ def _ends(width: int) -> list[int]:
 class DeviceBeams:
     """The live hypotheses, in tensors that keep their addresses.
 
-    A step repeats, in fixed shapes, NeverStart, LongestOutput, BestCandidates, and the choice of
-    the new beam in ``Beams.advance``. All must change together: the parents in a report are places
-    in the beam that ``Beams.advance`` chose by the report before.
+    A step chooses the new beam by the rules of ``Beams.advance``, so the parents in a report are
+    places in the beam that ``Beams`` has. NeverStart, LongestOutput and BestCandidates have another
+    form here, in fixed shapes; tests compare the two.
 
     A slot is free when no hypothesis lives in it.
     """
@@ -141,10 +148,9 @@ class DeviceBeams:
 
     def choose(self, scores: Tensor, parents: Tensor, tokens: Tensor) -> None:
         """Let the best K of candidates [S, C] that do not end be the new beam."""
-        lives = (scores > -torch.inf) & (tokens != self._settings.eos_id)
-        ranks = torch.arange(self._num_candidates, device=scores.device)
-        late = torch.where(lives, ranks, ranks + self._num_candidates)
-        chosen = late.topk(len(self._order), dim=1, largest=False).indices  # S K
+        lives = are_live(scores, tokens, self._settings.eos_id)
+        ranks = ranks_in_beam(lives, torch.arange(self._num_candidates, device=scores.device))
+        chosen = ranks.topk(len(self._order), dim=1, largest=False).indices  # S K
         scores = scores.masked_fill(~lives, -torch.inf).gather(1, chosen)
         is_busy = (scores > -torch.inf).any(dim=1, keepdim=True)
         tokens, parents = tokens.gather(1, chosen), parents.gather(1, chosen)
