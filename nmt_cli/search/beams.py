@@ -99,9 +99,20 @@ class Candidates(NamedTuple):
     parents: Array  # B C, the place in the beam of the hypothesis that is continued
     tokens: Array  # B C
 
+    @classmethod
+    def nothing(cls, num_slots: int, number: int) -> Self:
+        """Return ``number`` candidates for each slot, of which none exists."""
+        zeros = np.zeros((num_slots, number), np.int64)
+        return cls(np.full(zeros.shape, -np.inf, np.float32), zeros, zeros.copy())
+
     def of(self, slots: slice) -> Self:
         """Return those of ``slots`` only."""
         return type(self)(*(each[slots] for each in self))
+
+    def put(self, slots: Array, others: Self) -> None:
+        """Write ``others``, which may be fewer of each, into ``slots``."""
+        for own, other in zip(self, others, strict=True):
+            own[slots, : other.shape[1]] = other
 
 
 def length_penalty(length: Any, alpha: float) -> Any:

@@ -45,6 +45,7 @@ class Sentence(NamedTuple):
     longest_output: int  # tokens, without </s>
     rule_data: Mapping[str, Any] = MappingProxyType({})  # data for rules, by the rule's name
     n_best: int | None = None  # how many hypotheses to find; by default those of the settings
+    choice: Choice | None = None  # of its candidates; by default that of the search
 
 
 class StepInput(NamedTuple):
@@ -139,7 +140,7 @@ class SlotSearch(ABC, Generic[Model]):
         self._sentences: list[Sentence | None] = [None] * num_slots
         # For the sentences that were admitted since the last step, by their numbers.
         self._firsts: dict[int, Candidates | None] = {}
-        self._has_rule_data = False
+        self._has_rule_data = self._has_choices = False  # any sentence
         self._num_admitted = 0
         model.reset(num_slots, settings.beam_size)
 
@@ -182,6 +183,7 @@ class SlotSearch(ABC, Generic[Model]):
         if len(places) < len(sentences):
             logits = logits[of_each]
         self._has_rule_data = self._has_rule_data or any(each.rule_data for each in sentences)
+        self._has_choices = self._has_choices or any(each.choice for each in sentences)
         normalizers = log_normalizers(logits)
         is_nan = normalizers.isnan().tolist()
         number = len(sentences)
@@ -266,8 +268,35 @@ class SlotSearch(ABC, Generic[Model]):
         """
         for rule in self._rules:
             rule.apply(logits, self._with_data(states, rule, sentences))
+        if self._has_choices:
+            return self._candidates_by_choice(logits, normalizers, scores, states, sentences)
         states = self._with_data(states, self._choice, sentences)
         return self._choice.candidates(logits, normalizers, scores, states)
+
+    def _candidates_by_choice(
+        self,
+        logits: Tensor,
+        normalizers: Tensor,
+        scores: Array,
+        states: SlotStates,
+        sentences: Sequence[Sentence | None],
+    ) -> Candidates:
+        """Return the candidates that each sentence's own choice finds."""
+        choices = [(each and each.choice) or self._choice for each in sentences]
+        slots_of = {choice: np.array([c is choice for c in choices]) for choice in choices}
+        found = {}
+        for choice, slots in slots_of.items():
+            rows = torch.from_numpy(slots.repeat(states.beam_size)).to(logits.device)
+            own = [each for each, is_own in zip(sentences, slots, strict=True) if is_own]
+            own_states = self._with_data(states.of(slots), choice, own)
+            found[choice] = choice.candidates(
+                logits[rows], normalizers[rows], scores[slots], own_states
+            )
+        width = max(each.scores.shape[1] for each in found.values())
+        merged = Candidates.nothing(len(sentences), width)
+        for choice, slots in slots_of.items():
+            merged.put(slots, found[choice])
+        return merged
 
     def _with_data(
         self, states: SlotStates, rule: LogitsRule | Choice, sentences: Sequence[Sentence | None]

@@ -5,10 +5,12 @@ import random
 from itertools import product
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
-from nmt_cli.search.beams import NOT_A_NUMBER, Found, SearchSettings, length_penalty
+from nmt_cli.search.beams import NOT_A_NUMBER, Candidates, Found, SearchSettings, length_penalty
+from nmt_cli.search.choice import BestCandidates
 from nmt_cli.search.rules.logits_rule import allow_only
 from nmt_cli.search.search import Search, Sentence, beam_search
 from tests.fake_models import BOS, EOS, TableModel
@@ -256,6 +258,36 @@ def test_a_sentence_may_have_another_number_of_hypotheses_than_its_neighbours():
             alone = sentence._replace(n_best=None)
             assert hypotheses == search(table, [alone], settings(4, alpha, n_best))[0]
             assert len(hypotheses) == n_best
+
+
+class Least:
+    """Chooses the least probable continuation of each slot's first hypothesis, and no other."""
+
+    name = "least"
+
+    def candidates(self, logits, normalizers, scores, states):
+        rows = logits.view(len(scores), -1, logits.shape[1])[:, 0]
+        least = rows.masked_fill(rows == -torch.inf, torch.inf).min(dim=1)
+        totals = least.values - normalizers.view(len(scores), -1)[:, 0]
+        return Candidates(
+            (scores[:, 0] + totals.numpy())[:, None].astype(np.float32),
+            np.zeros((len(scores), 1), np.int64),
+            least.indices.numpy()[:, None],
+        )
+
+
+@pytest.mark.parametrize("num_slots", [1, 3, 8])
+def test_each_sentence_may_have_a_choice_of_its_own(num_slots):
+    model, options = TableModel(random_table(9)), settings(3)
+    choices = [None, Least(), BestCandidates(50)]
+    sentences = [Sentence([3 + n % 4, EOS], 4 + n % 3, choice=choices[n % 3]) for n in range(12)]
+    found = {each.number: each for each in beam_search(model, sentences, num_slots, options)}
+    for number, sentence in enumerate(sentences):
+        (alone,) = beam_search(model, [sentence], 1, options)
+        assert found[number].hypotheses == alone.hypotheses
+        if number % 3 == 2:  # more candidates than the search needs change nothing
+            (plain,) = beam_search(model, [sentence._replace(choice=None)], 1, options)
+            assert alone.hypotheses == plain.hypotheses
 
 
 def test_more_sentences_than_free_slots_are_refused():

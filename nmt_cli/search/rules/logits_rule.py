@@ -10,7 +10,7 @@ V vocabulary, L positions of a hypothesis.
 """
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 import torch
@@ -27,6 +27,11 @@ class SlotStates(NamedTuple):
     longest: NDArray[Any]  # S tokens allowed before </s>
     is_busy: NDArray[Any]  # S whether the slot holds a sentence
     data: Mapping[int, Any]  # this rule's entry of Sentence.rule_data, by slot, if there is one
+
+    def of(self, slots: NDArray[Any]) -> Self:
+        """Return the states of some ``slots``, without data."""
+        prefixes, lengths, longest, is_busy, _ = self
+        return type(self)(prefixes[slots], lengths[slots], longest[slots], is_busy[slots], {})
 
     @property
     def beam_size(self) -> int:
