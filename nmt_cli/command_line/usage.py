@@ -5,8 +5,7 @@ Modules that need the recipe's keys are imported in functions, to keep ``--help`
 
 import re
 import shlex
-from collections import deque
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import click
@@ -144,62 +143,17 @@ def _by_table(ctx: click.Context, written: _Written, row: Renamed) -> str:
         if command == _name_of(ctx) and thing.startswith("--"):
             return _own_option(ctx, written, [thing], row)
         if command == _name_of(ctx) and thing:
-            words = shlex.join(_with_arguments(ctx, thing, written.value or thing))
+            words = _arguments(ctx, thing, written.value)
             return f". {thing} is an argument without a name: {ctx.command_path} {words}."
     return ""
 
 
-def _with_arguments(ctx: click.Context, thing: str, value: str) -> list[str]:
-    """Return the user's words with the arguments first, without options that are not ours.
-
-    The argument ``thing`` is ``value`` if no word is known for it; any other one is its own name.
-    """
+def _arguments(ctx: click.Context, thing: str, value: str | None) -> str:
+    """Return the arguments of a command, with the user's ``value`` in the place of ``thing``."""
     arguments = [p for p in ctx.command.params if isinstance(p, click.Argument)]
-    names = [argument.human_readable_name.rstrip(".") for argument in arguments]
-    repeated = {name for name, a in zip(names, arguments, strict=True) if a.nargs == -1}
-    named, unnamed, ours = _given_words(ctx, repeated)
-    named.setdefault(thing, [value])
-    for name in names:
-        if name not in named:
-            count = len(unnamed) if name in repeated else 1
-            named[name], unnamed = unnamed[:count] or [name], unnamed[count:]
-    given = [word for name in names for word in named[name]]
-    return [*(word if word == "-" else as_argument(word) for word in given), *ours]
-
-
-class _GivenWords(NamedTuple):
-    """The words of the user."""
-
-    named: dict[str, list[str]]  # arguments that were given as options of another toolkit
-    unnamed: list[str]  # other arguments
-    ours: list[str]  # options of this command, with their values
-
-
-def _given_words(ctx: click.Context, repeated: Collection[str]) -> _GivenWords:
-    own, given = _options_of(ctx.command), _GivenWords({}, [], [])
-    words = deque(ctx.meta[WORDS])
-    while words:
-        word = words.popleft()
-        name, equals, value = word.partition("=")
-        if word == "-" or not word.startswith("-"):
-            given.unnamed.append(word)
-        elif name in own:
-            given.ours.append(word)
-            if words and not equals and not own[name].is_flag:
-                given.ours.append(words.popleft())
-        else:
-            meant, values = _argument_called(ctx, name), [value] if equals else []
-            while words and words[0][:1] != "-" and (not values or meant in repeated):
-                values.append(words.popleft())
-            if values:
-                given.named.setdefault(meant, []).extend(values)
-    return given
-
-
-def _argument_called(ctx: click.Context, name: str) -> str:
-    """Return the argument of the command that other toolkits call ``name``; "" if there is none."""
-    things = [place.split() for row in renamed(name) for place in row.places()]
-    return next((t[1] for t in things if t[0] == _name_of(ctx) and t[1:] and t[1][:2] != "--"), "")
+    names = [argument.human_readable_name for argument in arguments]
+    given = value if value in (None, "-") else shlex.quote(as_argument(value))
+    return " ".join(given or name if name.rstrip(".") == thing else name for name in names)
 
 
 def _own_option(

@@ -137,14 +137,9 @@ def test_a_wrong_name_of_an_option_gets_the_right_one(command_line, proposal):
             "RECIPE is an argument without a name: nmt-cli train ./-a.yaml.",
         ),
         ("score --hyp a", "HYPOTHESES is an argument without a name: nmt-cli score a REFERENCES."),
-        ("score --sys a b", "HYPOTHESES is an argument without a name: nmt-cli score a b."),
         (
-            "score --refs=-b c --ter --sys 'my a' --lenpen 1",
-            "REFERENCES is an argument without a name: nmt-cli score 'my a' ./-b c --ter.",
-        ),
-        (
-            "score - --format json --ref b c",
-            "REFERENCES is an argument without a name: nmt-cli score - b c --format json.",
+            "score --refs='my b' c --ter",
+            "REFERENCES is an argument without a name: nmt-cli score HYPOTHESES 'my b'.",
         ),
         ("--quiet train base", "Options come after their command: nmt-cli COMMAND --quiet."),
     ],
