@@ -107,7 +107,7 @@ class BatchPlan:
         rng = np.random.Generator(np.random.PCG64([self._seed, number]))
         pairs = self._pairs(rng)
         order = _order_by_bucket(pairs, self._buckets, rng)
-        bounds = _cut(order, self._source, self._target, self._tokens_per_step)
+        bounds = _bounds_of_batches(order, self._source, self._target, self._tokens_per_step)
         return Epoch(order, bounds, rng.permutation(len(bounds) - 1))
 
     def _pairs(self, rng: np.random.Generator) -> NDArray[np.uint32] | None:
@@ -170,7 +170,7 @@ def _sorted_by_bucket(buckets: NDArray[np.uint8]) -> tuple[NDArray[np.uint32], l
     return order, ends.tolist()
 
 
-def _cut(
+def _bounds_of_batches(
     order: NDArray[np.uint32], source: Lengths, target: Lengths, tokens_per_step: int
 ) -> Indices:
     """Return the bounds that cut ``order`` into the longest runs within the limit on both sides."""
@@ -200,47 +200,47 @@ def _cut(
 def cut_into_micro_batches(
     source_lengths: Indices, target_lengths: Indices, max_tokens: int, multiple_of: int = 1
 ) -> list[slice]:
-    """Return slices that cut a batch into pieces of at most ``max_tokens`` on either side.
+    """Return slices that cut a batch into parts of at most ``max_tokens`` on either side.
 
-    Their number is the smallest multiple of ``multiple_of`` with which this is possible. The pieces
+    Their number is the smallest multiple of ``multiple_of`` with which this is possible. The parts
     have about equal cost, counted in tokens of both sides; some may be empty, at least where there
-    are fewer pairs than pieces. Raises UserError if a single pair is over the limit.
+    are fewer pairs than parts. Raises UserError if a single pair is over the limit.
     """
     refuse_longer(max_tokens, source_lengths, target_lengths)
     sides = [np.cumsum(lengths).tolist() for lengths in (source_lengths, target_lengths)]
     costs = np.cumsum(source_lengths + target_lengths)
     of_limits = [(side, max_tokens) for side in sides]
-    fewest = len(_longest_pieces(of_limits))
-    num_pieces = multiple_of * max(1, -(-fewest // multiple_of))
-    ends = _ends_of_equal_cost(costs, num_pieces)
+    fewest = len(_longest_parts(of_limits))
+    number = multiple_of * max(1, -(-fewest // multiple_of))
+    ends = _ends_of_equal_cost(costs, number)
     if not _are_within(ends, of_limits):
-        ends = _ends_of_least_cost(costs.tolist(), of_limits, num_pieces)
+        ends = _ends_of_least_cost(costs.tolist(), of_limits, number)
     return [slice(start, end) for start, end in itertools.pairwise([0, *ends])]
 
 
-def _ends_of_equal_cost(costs: Indices, num_pieces: int) -> list[int]:
-    targets = costs[-1] * np.arange(1, num_pieces) / num_pieces
+def _ends_of_equal_cost(costs: Indices, number: int) -> list[int]:
+    targets = costs[-1] * np.arange(1, number) / number
     return [*np.searchsorted(costs, targets).tolist(), len(costs)]
 
 
 def _ends_of_least_cost(
-    costs: list[int], of_limits: list[tuple[list[int], int]], num_pieces: int
+    costs: list[int], of_limits: list[tuple[list[int], int]], number: int
 ) -> list[int]:
-    """Return the ends of pieces within the limits whose most expensive one costs least."""
-    lowest, highest = costs[-1] // num_pieces, costs[-1]
+    """Return the ends of parts within the limits whose most expensive one costs least."""
+    lowest, highest = costs[-1] // number, costs[-1]
     while lowest < highest:
         most = (lowest + highest) // 2
-        pieces = _longest_pieces([*of_limits, (costs, most)])
-        lowest, highest = (most + 1, highest) if len(pieces) > num_pieces else (lowest, most)
-    ends = _longest_pieces([*of_limits, (costs, highest)])
-    return ends + [len(costs)] * (num_pieces - len(ends))
+        parts = _longest_parts([*of_limits, (costs, most)])
+        lowest, highest = (most + 1, highest) if len(parts) > number else (lowest, most)
+    ends = _longest_parts([*of_limits, (costs, highest)])
+    return ends + [len(costs)] * (number - len(ends))
 
 
-def _longest_pieces(of_limits: list[tuple[list[int], int]]) -> list[int]:
-    """Return the ends of pieces that are as long as the limits allow.
+def _longest_parts(of_limits: list[tuple[list[int], int]]) -> list[int]:
+    """Return the ends of parts that are as long as the limits allow.
 
-    ``of_limits`` are running sums, each with the most by which it may rise within a piece, unless
-    the piece is a single pair.
+    ``of_limits`` are running sums, each with the most by which it may rise within a part, unless
+    the part is a single pair.
     """
     ends, start, num_pairs = [], 0, len(of_limits[0][0])
     while start < num_pairs:

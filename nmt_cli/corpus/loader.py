@@ -59,19 +59,19 @@ class Batch(NamedTuple):
         (whole,) = self.micro_batches
         source_ends = np.concatenate([[0], np.cumsum(whole.source_lengths)])
         target_ends = np.concatenate([[0], np.cumsum(whole.target_lengths)])
-        pieces = cut_into_micro_batches(
+        parts = cut_into_micro_batches(
             whole.source_lengths, whole.target_lengths, max_tokens, multiple_of
         )
         return Batch(
             self.number,
             tuple(
                 ParallelTokens(
-                    whole.source_tokens[source_ends[piece.start] : source_ends[piece.stop]],
-                    whole.source_lengths[piece],
-                    whole.target_tokens[target_ends[piece.start] : target_ends[piece.stop]],
-                    whole.target_lengths[piece],
+                    whole.source_tokens[source_ends[part.start] : source_ends[part.stop]],
+                    whole.source_lengths[part],
+                    whole.target_tokens[target_ends[part.start] : target_ends[part.stop]],
+                    whole.target_lengths[part],
                 )
-                for piece in pieces
+                for part in parts
             ),
         )
 

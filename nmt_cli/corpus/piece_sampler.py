@@ -45,14 +45,14 @@ class PieceSampler:
         tokens, ends = side.tokens.tolist(), np.cumsum(side.lengths).tolist()
         chosen = []
         for start, end in pairwise([0, *ends]):
-            drawn = self._cut(tokens[start : end - 1], draw)
+            drawn = self._drawn(tokens[start : end - 1], draw)
             chosen.append(drawn if len(drawn) < self._longest else tokens[start : end - 1])
             chosen[-1].append(tokens[end - 1])
         lengths = np.fromiter(map(len, chosen), np.int64, count=len(chosen))
         together = np.fromiter(chain.from_iterable(chosen), np.int64, count=int(lengths.sum()))
         return Gathered(together, lengths)
 
-    def _cut(self, sentence: list[int], draw: Draw) -> list[int]:
+    def _drawn(self, sentence: list[int], draw: Draw) -> list[int]:
         drawn: list[int] = []
         for word in self._words(sentence):
             if word[0] in self._texts:

@@ -123,8 +123,8 @@ def cut_as_before(cut: BatchCut, facts: Mapping[str, Any], num_ranks: int) -> Ba
 
     The number of micro-batches must be a multiple of ``num_ranks``.
     """
-    pieces = facts.get("micro_batches_multiple_of", 1)
-    multiple_of = pieces if pieces % num_ranks == 0 else num_ranks
+    before = facts.get("micro_batches_multiple_of", 1)
+    multiple_of = before if before % num_ranks == 0 else num_ranks
     return limit_as_before(cut, facts)._replace(multiple_of=multiple_of)
 
 

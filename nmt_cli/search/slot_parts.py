@@ -1,6 +1,6 @@
 """Keys and values of slots, stored in parts of some slots each.
 
-Attention reads all the room of a slot: products of a piece of it would copy that piece first. A
+Attention reads all the room of a slot: products of a slice of it would copy that slice first. A
 part has the room that one of its slots needs, so a long sentence makes room in its own part only.
 
 Legend: S slots, H heads, E entries of a slot, D d_k or d_v.
@@ -139,10 +139,10 @@ def _replace_each(layers: list[KeysValues], change: Callable[[KeysValues], KeysV
 
 def _gathered(parts: Sequence[KeysValues], runs: Sequence[Run], room: int) -> KeysValues:
     """Return a part with the slots of all ``runs``."""
-    pieces = [_resized(selected(parts[run.part], run.slots, room), room) for run in runs]
-    if len(pieces) == 1:
-        return pieces[0]
-    return KeysValues(*map(torch.cat, zip(*pieces, strict=True)))
+    found = [_resized(selected(parts[run.part], run.slots, room), room) for run in runs]
+    if len(found) == 1:
+        return found[0]
+    return KeysValues(*map(torch.cat, zip(*found, strict=True)))
 
 
 def selected(layer: KeysValues, slots: Tensor, room: int) -> KeysValues:

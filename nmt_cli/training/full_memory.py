@@ -111,7 +111,7 @@ def largest_micro_batches(
 def room_to_leave(state: TrainingState, machine: Machine) -> list[torch.Tensor]:
     """Return tensors as large as what a probe must leave free.
 
-    That is what steps allocate later (Adam's moments, gradients in one piece for the exchange, the
+    That is what steps allocate later (Adam's moments, gradients in one tensor for the exchange, the
     trained weights while their average is validated), and on a GPU the headroom.
     """
     copies = (0 if state.optimizer.state else 2) + (machine.ranks.size > 1)
@@ -137,11 +137,11 @@ def computed_within_memory(
     """
     max_tokens, sizes = cut.max_tokens, list[int]()
     while True:
-        pieces = batch.cut(max_tokens, cut.multiple_of)
-        sizes.append(pieces.largest_side)
+        smaller = batch.cut(max_tokens, cut.multiple_of)
+        sizes.append(smaller.largest_side)
         try:
             with noticing_full_memory():
-                return Computed(compute(pieces), max_tokens, sizes)
+                return Computed(compute(smaller), max_tokens, sizes)
         except FullMemoryError as error:
             if not is_shared(error) or sizes[-1] <= batch.longest:
                 raise

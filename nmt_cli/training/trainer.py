@@ -122,7 +122,7 @@ class Trainer:
         )
 
     def _gradient_of(self, batch: Batch, stop: StopRequest) -> Gradient:
-        """Leave the gradient of ``batch`` in the parameters, in pieces that fit the memory."""
+        """Leave the gradient of ``batch`` in the parameters, computed within the memory."""
         compute = partial(self._objective.gradient, flags=stop.flags)
         where = f"in {batch}, even with one sentence pair at a time"
         with self._saver.saving_before_failure(where):

@@ -56,14 +56,14 @@ def halve(text: str) -> Halves:
     for border in (SENTENCE_END, WHITE_SPACE):
         ends = [match.end() for match in border.finditer(text, first, last)]
         if ends:
-            return _cut(text, min(ends, key=lambda end: abs(end - middle)))
+            return _halves_at(text, min(ends, key=lambda end: abs(end - middle)))
     cut = middle
     while cut < last and _continues(text, cut):
         cut += 1
-    return _cut(text, cut)
+    return _halves_at(text, cut)
 
 
-def _cut(text: str, place: int) -> Halves:
+def _halves_at(text: str, place: int) -> Halves:
     left, right = text[:place], text[place:]
     is_spaced = left[-1:].isspace() or right[:1].isspace()
     return Halves(left.rstrip(), " " if is_spaced else "", right.lstrip())
