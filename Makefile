@@ -19,12 +19,12 @@ $(INSTALLED): setup.py pyproject.toml constraints.txt
 
 # Many tests wait for the processes that they start, so three at a time suit two cores.
 test: setup
-	$(BIN)/python -m pytest --numprocesses 3
+	$(BIN)/python -m pytest --numprocesses 3 --dist worksteal
 
 # With the programs that models are exported to.
 test-all: setup
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt $(PIP_ARGS) --editable ".[ctranslate2,huggingface]"
-	$(BIN)/python -m pytest --numprocesses 3 -m ""
+	$(BIN)/python -m pytest --numprocesses 3 --dist worksteal -m ""
 
 lint: setup
 	$(BIN)/ruff check .
