@@ -5,20 +5,24 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from nmt_cli.search.sampling import Sampling
-    from nmt_cli.translating.constraints import Constraints
-    from nmt_cli.translating.request import Request
+    from nmt_cli.translating.request import Constraints, Request
     from nmt_cli.translating.rescorer import Rescorer
     from nmt_cli.translating.translator import Translator
 
+MODULES = {
+    "Constraints": "nmt_cli.translating.request",
+    "Request": "nmt_cli.translating.request",
+    "Rescorer": "nmt_cli.translating.rescorer",
+    "Sampling": "nmt_cli.search.sampling",
+    "Translator": "nmt_cli.translating.translator",
+}
 __all__ = ["Constraints", "Request", "Rescorer", "Sampling", "Translator"]
-ROOMS = {"Sampling": "search"}  # the others are in translating
 
 
 def __getattr__(name: str) -> object:
-    if name not in __all__:
+    if name not in MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    room = ROOMS.get(name, "translating")
-    return getattr(import_module(f"nmt_cli.{room}.{name.lower()}"), name)
+    return getattr(import_module(MODULES[name]), name)
 
 
 def __dir__() -> list[str]:

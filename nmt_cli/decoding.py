@@ -2,20 +2,15 @@
 
 import sys
 import warnings
-from importlib import import_module
 
-ROOMS = {
-    "constraints": "translating",
-    "request": "translating",
-    "rescorer": "translating",
-    "sampling": "search",
-    "translator": "translating",
-}
+import nmt_cli
+
 warnings.warn(
     "nmt_cli.decoding ends with the next release; import from nmt_cli itself, as in "
     "`from nmt_cli import Translator`.",
     DeprecationWarning,
     stacklevel=2,
 )
-for _name, _room in ROOMS.items():
-    sys.modules[f"{__name__}.{_name}"] = import_module(f"nmt_cli.{_room}.{_name}")
+for _name in nmt_cli.__all__:
+    _module = getattr(nmt_cli, _name).__module__
+    sys.modules[f"{__name__}.{_name.lower()}"] = sys.modules[_module]

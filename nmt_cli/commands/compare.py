@@ -29,7 +29,7 @@ from nmt_cli.hardware.cpu import threads_of_each
 from nmt_cli.hardware.device import choose_device
 from nmt_cli.hardware.machine import count_devices
 from nmt_cli.launch.node_workers import PARENT
-from nmt_cli.launch.signals import handled
+from nmt_cli.launch.stop_signals import handled
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import InterruptedTrainingError, UserError
 from nmt_cli.messages.figures import counted

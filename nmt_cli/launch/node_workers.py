@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 from nmt_cli.files.file_names import CHECKPOINTS
 from nmt_cli.launch.run_status import RunStatus, State, read_status, write_status
-from nmt_cli.launch.signals import handled
+from nmt_cli.launch.stop_signals import handled
 from nmt_cli.messages.errors import InterruptedTrainingError, OutputError, UserError
 
 AGENT = "nmt_cli.launch.torchrun_process"

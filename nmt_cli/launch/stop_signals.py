@@ -1,13 +1,30 @@
-"""Requests to save and leave: a signal, or the end of ``--max-time``."""
+"""Requests to save and leave: one of the signals for it, or the end of ``--max-time``."""
 
 import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 
-from nmt_cli.launch.signals import STOPPING, handled
 from nmt_cli.messages.figures import duration_text
+
+STOPPING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
+
+
+@contextmanager
+def handled(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    """Handle the stopping signals by ``handler`` while the block runs, except ignored ones."""
+    previous = {
+        number: signal.signal(number, handler)
+        for number in STOPPING
+        if signal.getsignal(number) is not signal.SIG_IGN  # ignored, for example, by nohup
+    }
+    try:
+        yield
+    finally:
+        for number, before in previous.items():
+            signal.signal(number, before)
+
 
 MAX_TIME = "--max-time"
 REASONS = (*(number.name for number in STOPPING), MAX_TIME)

@@ -10,7 +10,7 @@ from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.elastic.rendezvous import RendezvousError
 
 from nmt_cli.launch.node_workers import NODES_APART, WORKERS_FAILED, die_with_parent
-from nmt_cli.launch.signals import STOPPING
+from nmt_cli.launch.stop_signals import STOPPING
 
 
 def main(arguments: list[str]) -> int:

@@ -5,9 +5,9 @@ from typing import Literal, NamedTuple
 
 from nmt_cli.files.lines import one_line
 from nmt_cli.messages.errors import UserError
+from nmt_cli.messages.extras import importing
 from nmt_cli.parsing.labels import PENN_TREEBANK, with_fitting_tags, with_root
 from nmt_cli.parsing.linearization import Linearization
-from nmt_cli.parsing.penn_tokenizer import penn_tokenizer
 from nmt_cli.parsing.reader import words_of
 from nmt_cli.parsing.repair import Repairs, repair
 
@@ -54,3 +54,19 @@ def tree_of(outputs: Sequence[str], words: Sequence[str], form: Linearization) -
     fitted = with_fitting_tags(tree, known_tags(form))
     repairs.wrong_punctuation = fitted.num_replaced
     return TreeText(str(with_root(fitted.tree)), repairs)
+
+
+def penn_tokenizer() -> Callable[[str], list[str]]:
+    """Return a function that cuts one sentence into words: does n't, `` a book '', -LRB-.
+
+    Raises UserError if NLTK is not installed.
+    """
+    with importing("parsing", "--tokenize penn cuts text"):
+        from nltk.tokenize.treebank import TreebankWordTokenizer
+    tokenizer = TreebankWordTokenizer()
+
+    def tokenize(text: str) -> list[str]:
+        words: list[str] = tokenizer.tokenize(text, convert_parentheses=True)
+        return words
+
+    return tokenize

@@ -34,12 +34,11 @@ from nmt_cli.search.search import Search, Sentence, search_all
 from nmt_cli.search.search_starter import SearchStarter
 from nmt_cli.translating.answers import Answers, Trees, UnknownWords, WordAligner
 from nmt_cli.translating.attention_to_source import AttentionToSource
-from nmt_cli.translating.constraints import Constraints
 from nmt_cli.translating.encoded_texts import tag_pieces
 from nmt_cli.translating.line_engine import LineEngine
 from nmt_cli.translating.line_jobs import LineJobs, LongLines, TooLong
 from nmt_cli.translating.output_limits import OutputLimits, length_limits
-from nmt_cli.translating.request import Request, numbered, require_lines, windows_of
+from nmt_cli.translating.request import Constraints, Request, numbered, require_lines, windows_of
 from nmt_cli.translating.service import Service
 from nmt_cli.translating.slow_lines import SlowLines
 from nmt_cli.translating.translation import Translation

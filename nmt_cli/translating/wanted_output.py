@@ -8,19 +8,24 @@ from typing import Any, NamedTuple
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
 from nmt_cli.files.lines import why_not_unicode
 from nmt_cli.messages.errors import UserError
-from nmt_cli.search.rules.completion import MOST_PHRASES, MOST_PIECES, completion_of
 from nmt_cli.search.rules.logits_rule import (
     ForcedPrefix,
     LogitsRule,
     MinimumLength,
     NoRepeatedNgrams,
 )
-from nmt_cli.search.rules.phrases import BannedPhrases, Phrase, Phrases
-from nmt_cli.search.rules.required_phrases import RequiredPhrases
+from nmt_cli.search.rules.phrases import (
+    MOST_PHRASES,
+    MOST_PIECES,
+    BannedPhrases,
+    Phrase,
+    Phrases,
+    RequiredPhrases,
+    completion_of,
+)
 from nmt_cli.search.search import Sentence
-from nmt_cli.translating.constraints import Constraints, TextOrPieces
 from nmt_cli.translating.output_limits import OutputLimits
-from nmt_cli.translating.request import Request
+from nmt_cli.translating.request import Constraints, Request, TextOrPieces
 
 MOST_SHOWN = 80  # characters
 

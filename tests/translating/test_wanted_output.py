@@ -9,9 +9,8 @@ from nmt_cli.corpus.tokenizers.normalization import Normalizer
 from nmt_cli.corpus.tokenizers.whitespace_tokenizer import CONTROL, WhitespaceTokenizer
 from nmt_cli.messages.errors import UserError
 from nmt_cli.search.sampling import SampledCandidates, Sampling
-from nmt_cli.translating.constraints import Constraints
 from nmt_cli.translating.output_limits import OutputLimits
-from nmt_cli.translating.request import Request
+from nmt_cli.translating.request import Constraints, Request
 from nmt_cli.translating.wanted_output import Bounds, WantedOutputs
 from tests.fake_models import EOS, tiny_recipe
 from tests.table_search import log_probability, random_table, search, settings

@@ -9,8 +9,7 @@ from nmt_cli.corpus.tokenizers.whitespace_tokenizer import CONTROL, WhitespaceTo
 from nmt_cli.messages.errors import UserError
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.search.sampling import Sampling
-from nmt_cli.translating.constraints import Constraints
-from nmt_cli.translating.request import Request
+from nmt_cli.translating.request import Constraints, Request
 from nmt_cli.translating.wanted_output import NO_PLACE
 from tests.fake_models import tiny_recipe, translator_of
 

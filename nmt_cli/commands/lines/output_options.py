@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from nmt_cli.messages.errors import UserError
-from nmt_cli.translating.constraints import Constraints
+from nmt_cli.translating.request import Constraints
 
 # Option of the command line: field of Sampling.
 SAMPLING = {

@@ -11,7 +11,7 @@ from nmt_cli.search.graphed.caches import Storage
 from nmt_cli.search.graphed.model import GraphedTransformer
 from nmt_cli.search.incremental import IncrementalTransformer
 from nmt_cli.search.sampling import Sampling
-from nmt_cli.translating.constraints import Constraints
+from nmt_cli.translating.request import Constraints
 from nmt_cli.translating.translator import Translator
 
 FORMATS = Path(__file__).parents[2] / "formats"

@@ -5,7 +5,7 @@ from itertools import product
 
 import pytest
 
-from nmt_cli.search.rules.completion import MOST_PHRASES, Completion
+from nmt_cli.search.rules.phrases import MOST_PHRASES, Completion
 
 LETTERS = (5, 6, 7)
 
