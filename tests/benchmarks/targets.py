@@ -52,6 +52,8 @@ DECODING = {
         DecodingTarget("base", "fp32", CTRANSLATE2, "float32", 1.0, 1.1),
         DecodingTarget("S", "bf16", CTRANSLATE2, "float32", 1.6, 2.2),
         DecodingTarget("base", "bf16", CTRANSLATE2, "float32", 2.6, 3.3),
+        DecodingTarget("S", "int8", CTRANSLATE2, "int8", 0.9, 1.1),
+        DecodingTarget("base", "int8", CTRANSLATE2, "int8", 0.9, 1.1),
         *OF_GENERATE,
     ),
     WITHOUT_AMX: (
