@@ -11,8 +11,6 @@ from nmt_cli.model.int8_products import Int8Linear
 from nmt_cli.model.packed_linear import PackedLinear
 from nmt_cli.model.transformer import Transformer
 
-NAMES = {dtype: name for name, dtype in DTYPES.items()}
-
 
 def at_precision(model: Transformer, precision: DecodingPrecision) -> Transformer:
     """Return ``model`` itself if it has ``precision``, else a copy with rounded weights.
@@ -69,13 +67,14 @@ def _is_linear(module: nn.Module) -> bool:
 
 
 def _has(model: Transformer, precision: DecodingPrecision) -> bool:
-    products = model.output_projection
-    of_model = "int8" if isinstance(products, Int8Linear) else NAMES[model.output_weight.dtype]
-    if products is not None and of_model != precision:
+    if model.output_projection is None:
+        return precision != "int8" and model.output_weight.dtype == DTYPES[precision]
+    rounded_to = "int8" if isinstance(model.output_projection, Int8Linear) else "bf16"
+    if rounded_to != precision:
         raise ValueError(
-            f"the weights of the model are rounded to {of_model}, {precision} is impossible"
+            f"the weights of the model are rounded to {rounded_to}, {precision} is impossible"
         )
-    return of_model == precision
+    return True
 
 
 def by_columns(matrix: Tensor) -> Tensor:

@@ -16,11 +16,10 @@ class Range(NamedTuple):
     most: int | None = None
     without_least: bool = False
 
-    def __contains__(self, value: object) -> bool:
-        if not isinstance(value, int | float) or not math.isfinite(value):
-            return False
+    def holds(self, value: float) -> bool:
+        """Return whether ``value`` is in this range."""
         is_enough = value > self.least if self.without_least else value >= self.least
-        return is_enough and (self.most is None or value <= self.most)
+        return is_enough and math.isfinite(value) and (self.most is None or value <= self.most)
 
     def __str__(self) -> str:
         low = f"more than {self.least}" if self.without_least else f"at least {self.least}"
@@ -43,5 +42,5 @@ NO_REPEAT_NGRAM = Range(1)
 
 def refuse_outside(option: str, value: float | None, allowed: Range) -> None:
     """Raise UserError if ``value`` is given and not ``allowed``."""
-    if value is not None and value not in allowed:
+    if value is not None and not allowed.holds(value):
         raise UserError(f"{option} must be {allowed}, but is {value}.")

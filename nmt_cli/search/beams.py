@@ -101,7 +101,7 @@ class Candidates(NamedTuple):
 
     @classmethod
     def nothing(cls, num_slots: int, number: int) -> Self:
-        """Return ``number`` candidates for each slot, of which none exists."""
+        """Return room for ``number`` candidates of each slot, with the score of none: -inf."""
         zeros = np.zeros((num_slots, number), np.int64)
         return cls(np.full(zeros.shape, -np.inf, np.float32), zeros, zeros.copy())
 
@@ -193,10 +193,10 @@ class Beams:
         """
         scores, parents, tokens = candidates
         exists = (scores > -np.inf) & self.is_busy[slots, None]
-        ends = exists & (tokens == self.settings.eos_id)
+        lives = exists & are_live(scores, tokens, self.settings.eos_id)
+        ends = exists & ~lives
         for row, rank in np.argwhere(ends[:, : self.settings.beam_size]).tolist():
             self._end(int(slots[row]), int(parents[row, rank]), float(scores[row, rank]))
-        lives = are_live(scores, tokens, self.settings.eos_id) & self.is_busy[slots, None]
         ranks = ranks_in_beam(lives, np.arange(scores.shape[1]))
         chosen = np.argsort(ranks, axis=1)[:, : self.settings.beam_size]
         self.parents[slots] = np.take_along_axis(parents, chosen, 1)

@@ -183,7 +183,7 @@ class SlotSearch(ABC, Generic[Model]):
         if len(places) < len(sentences):
             logits = logits[of_each]
         self._has_rule_data = self._has_rule_data or any(each.rule_data for each in sentences)
-        self._has_choices = self._has_choices or any(each.choice for each in sentences)
+        self._has_choices = self._has_choices or any(each.choice is not None for each in sentences)
         normalizers = log_normalizers(logits)
         is_nan = normalizers.isnan().tolist()
         number = len(sentences)
@@ -268,34 +268,23 @@ class SlotSearch(ABC, Generic[Model]):
         """
         for rule in self._rules:
             rule.apply(logits, self._with_data(states, rule, sentences))
-        if self._has_choices:
-            return self._candidates_by_choice(logits, normalizers, scores, states, sentences)
-        states = self._with_data(states, self._choice, sentences)
-        return self._choice.candidates(logits, normalizers, scores, states)
-
-    def _candidates_by_choice(
-        self,
-        logits: Tensor,
-        normalizers: Tensor,
-        scores: Array,
-        states: SlotStates,
-        sentences: Sequence[Sentence | None],
-    ) -> Candidates:
-        """Return the candidates that each sentence's own choice finds."""
-        choices = [(each and each.choice) or self._choice for each in sentences]
-        slots_of = {choice: np.array([c is choice for c in choices]) for choice in choices}
-        found = {}
-        for choice, slots in slots_of.items():
+        if not self._has_choices:
+            states = self._with_data(states, self._choice, sentences)
+            return self._choice.candidates(logits, normalizers, scores, states)
+        own_choices = [None if each is None else each.choice for each in sentences]
+        choices = [self._choice if each is None else each for each in own_choices]
+        found: list[tuple[Array, Candidates]] = []
+        for choice in dict.fromkeys(choices):
+            slots = np.array([each == choice for each in choices])
             rows = torch.from_numpy(slots.repeat(states.beam_size)).to(logits.device)
             own = [each for each, is_own in zip(sentences, slots, strict=True) if is_own]
-            own_states = self._with_data(states.of(slots), choice, own)
-            found[choice] = choice.candidates(
-                logits[rows], normalizers[rows], scores[slots], own_states
-            )
-        width = max(each.scores.shape[1] for each in found.values())
+            of_own = self._with_data(states.of(slots), choice, own)
+            of_rows = logits[rows], normalizers[rows]
+            found.append((slots, choice.candidates(*of_rows, scores[slots], of_own)))
+        width = max(each.scores.shape[1] for _, each in found)
         merged = Candidates.nothing(len(sentences), width)
-        for choice, slots in slots_of.items():
-            merged.put(slots, found[choice])
+        for slots, candidates in found:
+            merged.put(slots, candidates)
         return merged
 
     def _with_data(

@@ -144,6 +144,12 @@ def test_layers_in_bf16_are_packed_only_with_torchs_operators(monkeypatch, missi
     assert not PackedLinear.is_possible(weight)
 
 
+def test_a_model_in_double_precision_is_rounded_too():
+    model = Transformer(ModelConfig(num_layers=1, d_model=8, d_ff=8, num_heads=2), 50).double()
+    assert at_precision(model, "fp32").output_weight.dtype == torch.float32
+    assert at_precision(model, "bf16").output_weight.dtype == torch.bfloat16
+
+
 def test_int8_cannot_be_taken_back():
     model = Transformer(ModelConfig(num_layers=1, d_model=8, d_ff=8, num_heads=2), 50)
     rounded = at_precision(model, "int8")

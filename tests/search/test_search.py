@@ -2,6 +2,7 @@
 
 import math
 import random
+from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
@@ -260,6 +261,7 @@ def test_a_sentence_may_have_another_number_of_hypotheses_than_its_neighbours():
             assert len(hypotheses) == n_best
 
 
+@dataclass(frozen=True)
 class Least:
     """Chooses the least probable continuation of each slot's first hypothesis, and no other."""
 
@@ -279,8 +281,11 @@ class Least:
 @pytest.mark.parametrize("num_slots", [1, 3, 8])
 def test_each_sentence_may_have_a_choice_of_its_own(num_slots):
     model, options = TableModel(random_table(9)), settings(3)
-    choices = [None, Least(), BestCandidates(50)]
-    sentences = [Sentence([3 + n % 4, EOS], 4 + n % 3, choice=choices[n % 3]) for n in range(12)]
+    best = BestCandidates(50)
+    choices = [choice for _ in range(4) for choice in (None, Least(), best)]  # some are equal
+    sentences = [
+        Sentence([3 + n % 4, EOS], 4 + n % 3, choice=choice) for n, choice in enumerate(choices)
+    ]
     found = {each.number: each for each in beam_search(model, sentences, num_slots, options)}
     for number, sentence in enumerate(sentences):
         (alone,) = beam_search(model, [sentence], 1, options)

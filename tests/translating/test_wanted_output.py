@@ -1,7 +1,9 @@
 """Rules in beam search and in sampling: their outputs are exactly those that are allowed."""
 
 from itertools import pairwise, product
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -222,6 +224,11 @@ def test_a_prefix_is_no_longer_than_a_line_of_the_model():
     assert outputs.wanted(Request("x", prefix="a " * 20)).error is None
     error = outputs.wanted(Request("x", prefix="a " * 21)).error
     assert error == "the prefix has 21 pieces, but only 20 are possible"
+
+
+def test_numbers_of_numpy_are_in_range():
+    lengths: Any = {"min_length": np.int64(1), "max_length": np.int64(4)}
+    Constraints(**lengths).refuse_wrong()
 
 
 @pytest.mark.parametrize(
