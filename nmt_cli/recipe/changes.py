@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from nmt_cli.recipe.keys import section_at, section_in
+from nmt_cli.recipe.keys import fields_to
 from nmt_cli.recipe.schema import Recipe
 from nmt_cli.recipe.smaller_sections import ValidationConfig
 from nmt_cli.recipe.values import ChangeKind
@@ -72,16 +72,12 @@ def change_kind(key: str, validation: ValidationConfig) -> ChangeKind:
     """
     if _decides_quality(key, validation):
         return ChangeKind.DECLARED
-    kind, section = ChangeKind.FORBIDDEN, section_at(())
-    for name in key.split("."):
-        if name.isdigit():  # an entry of a list
-            continue
-        field = section.model_fields.get(name) if section is not None else None
-        if field is None:
-            return ChangeKind.FORBIDDEN
-        kind = next((mark for mark in field.metadata if isinstance(mark, ChangeKind)), kind)
-        section = section_in(field.annotation)
-    return kind
+    fields = fields_to([int(name) if name.isdigit() else name for name in key.split(".")])
+    if fields[-1] is None:
+        return ChangeKind.FORBIDDEN
+    marks = [mark for field in fields if field is not None for mark in field.metadata]
+    kinds = [mark for mark in marks if isinstance(mark, ChangeKind)]
+    return kinds[-1] if kinds else ChangeKind.FORBIDDEN
 
 
 def _stands_in(key: str, names: tuple[str, ...]) -> bool:

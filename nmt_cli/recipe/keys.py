@@ -1,10 +1,11 @@
 """The keys of a recipe, and the keys that an unknown name may mean."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Annotated, Any, get_args
 
 from pydantic import TypeAdapter, ValidationError
+from pydantic.fields import FieldInfo
 
 from nmt_cli.messages.other_toolkits import names_of_keys
 from nmt_cli.messages.proposals import MOST_PROPOSED, parts, plain, slips
@@ -19,26 +20,38 @@ def key_paths(section: type[Section] = Recipe, prefix: str = "") -> Iterator[str
     """Yield every key that a recipe may hold, as ``section.key``; list entries have no index."""
     for name, field in section.model_fields.items():
         yield prefix + name
-        inner = section_in(field.annotation)
+        inner = _section_in(field.annotation)
         if inner is not None:
             yield from key_paths(inner, f"{prefix}{name}.")
 
 
 def section_at(path: KeyPath) -> type[Section] | None:
     """Return the section at ``path`` of a recipe, or that of the entries of a list there."""
+    fields = fields_to(path)
+    if not fields:
+        return Recipe
+    return None if fields[-1] is None else _section_in(fields[-1].annotation)
+
+
+def fields_to(path: Sequence[str | int]) -> list[FieldInfo | None]:
+    """Return the field of each name in ``path``; None where a recipe has no such key.
+
+    A number, which is the place of an entry in a list, has no field.
+    """
+    fields: list[FieldInfo | None] = []
     section: type[Section] | None = Recipe
-    for step in path:
-        if isinstance(step, str) and section is not None:
-            field = section.model_fields.get(step)
-            section = section_in(field.annotation) if field is not None else None
-    return section
+    for name in path:
+        if isinstance(name, str):
+            field = section.model_fields.get(name) if section is not None else None
+            section = _section_in(field.annotation) if field is not None else None
+            fields.append(field)
+    return fields
 
 
-def section_in(annotation: Any) -> type[Section] | None:
-    """Return the section that a field of this type holds, also in a list; None if a value."""
+def _section_in(annotation: Any) -> type[Section] | None:
     if isinstance(annotation, type) and issubclass(annotation, Section):
         return annotation
-    inner = (section_in(argument) for argument in get_args(annotation))
+    inner = (_section_in(argument) for argument in get_args(annotation))
     return next((section for section in inner if section is not None), None)
 
 
@@ -77,11 +90,9 @@ def keys_meant(name: str, section: str = "") -> list[str]:
 
 def is_value_of(key: str, value: object) -> bool:
     """Return whether the key accepts ``value`` as read from YAML; other keys are not considered."""
-    *above, name = key.split(".")
-    section = section_at(tuple(above))
-    if section is None or name not in section.model_fields:
+    field = fields_to(tuple(key.split(".")))[-1]
+    if field is None:
         return False
-    field = section.model_fields[name]
     declared: Any = field.annotation
     for limit in field.metadata:
         declared = Annotated[declared, limit]

@@ -4,7 +4,7 @@ Legend: S slots, K beam, R = S*K rows, B new sentences, L length of the longest,
 heads.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import chain
 from typing import NamedTuple, cast
@@ -49,9 +49,14 @@ class IncrementalTransformer:
     hypothesis. Not to be shared between threads.
     """
 
-    def __init__(self, model: Transformer, state_kind: type[DecoderState] = PastCache) -> None:
+    def __init__(
+        self,
+        model: Transformer,
+        first: Callable[[nn.Module, Tensor], tuple[Tensor, Tensor]] = PastCache.first,
+    ) -> None:
+        """``first`` is that of the ``DecoderState`` which suits the decoder's layers."""
         shape = model.config.decoder
-        self._model, self._state_kind = model, state_kind
+        self._model, self._first = model, first
         self._shape = HeadShape(
             shape.num_layers, shape.num_heads, shape.key_width, shape.value_width
         )
@@ -136,7 +141,7 @@ class IncrementalTransformer:
         kept: list[Tensor] = []
 
         def attend_within(sublayer: nn.Module, rows: Tensor) -> Tensor:
-            output, of_layer = self._state_kind.first(sublayer, rows)
+            output, of_layer = self._first(sublayer, rows)
             kept.append(of_layer)
             return output
 
@@ -176,14 +181,14 @@ class CachedTransformer(IncrementalTransformer):
 
     def __init__(self, model: Transformer, state_kind: type[GrowingState] = GrowingPast) -> None:
         """``state_kind`` is what suits the first sub-layer of the model's decoder layers."""
-        super().__init__(model, state_kind)
-        self._make_state = state_kind
+        super().__init__(model, state_kind.first)
+        self._state_kind = state_kind
         self.reset(0, 1)
 
     def reset(self, num_slots: int, beam_size: int) -> None:
         """Empty the caches; make room for ``num_slots`` sentences of ``beam_size`` hypotheses."""
         like = self._model.output_weight
-        self._past = self._make_state(num_slots, beam_size, self._shape, like)
+        self._past = self._state_kind(num_slots, beam_size, self._shape, like)
         self._memory = GrowingMemory(num_slots, beam_size, self._shape, like)
 
     def start(self, slots: Sequence[int], encoded: Sequence[Encoded]) -> None:
