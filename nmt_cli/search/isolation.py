@@ -3,6 +3,8 @@
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import Enum, auto
 from typing import Generic, TypeVar
 
 import torch
@@ -11,15 +13,38 @@ from nmt_cli.messages.errors import LinesFailedError, NoTextError, means_full_me
 from nmt_cli.search.beams import Found, Hypothesis
 
 Item = TypeVar("Item")  # what is searched: a sentence, or a sentence pair to score
-Outcome = tuple[Hypothesis, ...] | str  # the hypotheses, or what went wrong
 SearchFunction = Callable[[Iterable[Item], int], Iterator[Found]]
-IMPOSSIBLE = "the model gives every translation probability 0"
-NO_MEMORY = "the memory is full even for this line alone; lower --beam-size, or end other programs"
+
+
+class Cause(Enum):
+    """Why a sentence has no hypothesis."""
+
+    ITSELF = auto()  # what it contains, or what the model computes from it
+    IMPOSSIBLE = auto()  # no output has a probability above 0
+    NO_MEMORY = auto()
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a sentence has no hypothesis, and how messages say it."""
+
+    cause: Cause
+    reason: str
+
+
+Outcome = tuple[Hypothesis, ...] | Failure
+IMPOSSIBLE = Failure(Cause.IMPOSSIBLE, "the model gives every translation probability 0")
+NO_MEMORY = Failure(
+    Cause.NO_MEMORY,
+    "the memory is full even for this line alone; lower --beam-size, or end other programs",
+)
 
 
 def outcome_of(found: Found) -> Outcome:
     """Return the hypotheses that were found, or why there are none."""
-    return found.error or found.hypotheses or IMPOSSIBLE
+    if found.error is not None:
+        return Failure(Cause.ITSELF, found.error)
+    return found.hypotheses or IMPOSSIBLE
 
 
 class BugError(Exception):
@@ -40,19 +65,19 @@ def naming_lines(lines: Sequence[int]) -> Iterator[None]:
         raise LinesFailedError(min(failed), max(failed)) from error.bug
 
 
-def own_failure(error: Exception) -> str | None:
+def own_failure(error: Exception) -> Failure | None:
     """Return why a line cannot be translated, or None if ``error`` is a bug.
 
     An error is not a bug if it is caused by the line itself or by full memory.
     """
     if isinstance(error, (FloatingPointError, NoTextError)):
-        return str(error)
+        return Failure(Cause.ITSELF, str(error))
     if isinstance(error, MemoryError) or means_full_memory(f"{type(error).__name__}: {error}"):
         return NO_MEMORY
     return None
 
 
-def own_failure_of(line: int, error: Exception) -> str:
+def own_failure_of(line: int, error: Exception) -> Failure:
     """Return why ``line`` could not be translated. Raises LinesFailedError for a bug."""
     own = own_failure(error)
     if own is None:
@@ -108,11 +133,11 @@ class Isolation(Generic[Item]):
                     break
         return BugError(suspects, bug)
 
-    def _attempt(self, waiting: deque[int], taken: list[int]) -> str | Exception | None:
+    def _attempt(self, waiting: deque[int], taken: list[int]) -> Failure | Exception | None:
         """Search until no sentence is ``waiting``; return None, or what went wrong.
 
-        A failure that a sentence or full memory caused is returned as text: the traceback of an
-        error would keep the tensors of the failed step in memory. A bug is returned as the error.
+        A failure that a sentence or full memory caused is returned without its error: a traceback
+        would keep the tensors of the failed step in memory. A bug is returned as the error.
         """
 
         def sentences() -> Iterator[Item]:
@@ -133,15 +158,15 @@ class Isolation(Generic[Item]):
             return own or error
         return None
 
-    def _search_again(self, suspects: list[int], failure: str) -> None:
+    def _search_again(self, suspects: list[int], failure: Failure) -> None:
         if len(suspects) == 1:
             self._outcomes[suspects[0]] = failure
             return
         half = len(suspects) // 2
         for part in (suspects[:half], suspects[half:]):
             self._run(part)
-        all_well = not any(isinstance(self._outcomes[number], str) for number in suspects)
-        if all_well and failure == NO_MEMORY:
+        all_well = not any(isinstance(self._outcomes[number], Failure) for number in suspects)
+        if all_well and failure.cause is Cause.NO_MEMORY:
             self.num_slots = min(self.num_slots, len(suspects) - half)
 
 

@@ -23,7 +23,7 @@ from nmt_cli.recipe.search_ranges import (
     refuse_outside,
 )
 from nmt_cli.search.beams import Array, Candidates, SearchSettings
-from nmt_cli.search.isolation import IMPOSSIBLE, Outcome
+from nmt_cli.search.isolation import Cause, Failure, Outcome
 from nmt_cli.search.rules.logits_rule import SlotStates
 from nmt_cli.search.search import Sentence
 from nmt_cli.search.top_k import BLOCK, indices_at, rows_at_once, sorted_entries, top_k
@@ -123,10 +123,10 @@ def gathered(outcomes: Sequence[Outcome], num_samples: int) -> list[Outcome]:
     merged: list[Outcome] = []
     for start in range(0, len(outcomes), num_samples):
         samples = outcomes[start : start + num_samples]
-        drawn = [sample for sample in samples if not isinstance(sample, str)]
-        failures = [sample for sample in samples if isinstance(sample, str)]
-        failures.sort(key=lambda failure: failure == IMPOSSIBLE)  # this one last
-        if drawn and all(failure == IMPOSSIBLE for failure in failures):
+        drawn = [sample for sample in samples if not isinstance(sample, Failure)]
+        failures = [sample for sample in samples if isinstance(sample, Failure)]
+        failures.sort(key=lambda failure: failure.cause is Cause.IMPOSSIBLE)  # this one last
+        if drawn and all(failure.cause is Cause.IMPOSSIBLE for failure in failures):
             merged.append(tuple(hypothesis for sample in drawn for hypothesis in sample))
         else:
             merged.append(failures[0])

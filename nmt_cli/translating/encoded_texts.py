@@ -7,12 +7,12 @@ from nmt_cli.corpus.tokenizers.normalization import Side
 from nmt_cli.corpus.tokenizers.sentencepiece_tokenizer import SPACE_IN_PIECES
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
 from nmt_cli.messages.errors import UserError
-from nmt_cli.search.isolation import BugError, own_failure
+from nmt_cli.search.isolation import BugError, Failure, own_failure
 
 
 def encode_each(
     tokenizer: Tokenizer, texts: Sequence[str], side: Side = "source"
-) -> list[list[int] | str]:
+) -> list[list[int] | Failure]:
     """Return the tokens of each text, or why it cannot be encoded. Raises BugError for a bug."""
     try:
         return [*tokenizer.encode_batch(texts, side=side)]
@@ -24,7 +24,7 @@ def encode_each(
     return encoded
 
 
-def _encoded_alone(tokenizer: Tokenizer, place: int, text: str, side: Side) -> list[int] | str:
+def _encoded_alone(tokenizer: Tokenizer, place: int, text: str, side: Side) -> list[int] | Failure:
     try:
         return tokenizer.encode_batch([text], side=side)[0]
     except Exception as error:

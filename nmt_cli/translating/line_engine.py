@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from contextlib import AbstractContextManager, suppress
 
 from nmt_cli.messages.errors import LinesFailedError
-from nmt_cli.search.isolation import NO_MEMORY, Outcome, outcome_of, own_failure
+from nmt_cli.search.isolation import NO_MEMORY, Cause, Outcome, outcome_of, own_failure
 from nmt_cli.search.open_search import OpenSearch
 from nmt_cli.search.search import Sentence
 from nmt_cli.translating.attention_to_source import AttentionToSource
@@ -121,7 +121,8 @@ class LineEngine:
         except Exception as error:
             # Only this flag is kept: the error's traceback would hold the tensors of the step in
             # memory.
-            is_full = own_failure(error) == NO_MEMORY
+            own = own_failure(error)
+            is_full = own is not None and own.cause is Cause.NO_MEMORY
         else:
             for each, found in zip(done, founds, strict=True):
                 line, place = each.ticket
@@ -140,7 +141,7 @@ class LineEngine:
             if own is None:
                 self._future_of(line).set_exception(error)
                 return
-            translation = Translation(error=own)
+            translation = Translation(error=own.reason)
         self._future_of(line).set_result(translation)
 
     def _search_again(self, *, memory_was_full: bool, was_shared: bool) -> None:
@@ -149,7 +150,7 @@ class LineEngine:
         before = by_length.max_tokens
         self._empty_the_search()
         translations = self._answer_apart(list(self._unanswered))
-        all_fit = all(translation.error != NO_MEMORY for translation in translations)
+        all_fit = all(translation.error != NO_MEMORY.reason for translation in translations)
         if memory_was_full and was_shared and all_fit:
             by_length.lower_to(before // 2)
 

@@ -5,7 +5,8 @@ from typing import Literal, NamedTuple
 
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
 from nmt_cli.files.lines import is_blank, why_not_unicode
-from nmt_cli.search.isolation import IMPOSSIBLE, Outcome, naming_lines, own_failure_of
+from nmt_cli.search.beams import Hypothesis
+from nmt_cli.search.isolation import Cause, Failure, Outcome, naming_lines, own_failure_of
 from nmt_cli.search.sampling import Sampling, gathered
 from nmt_cli.search.search import Sentence
 from nmt_cli.translating.answers import Answers
@@ -13,7 +14,7 @@ from nmt_cli.translating.encoded_texts import encode_each
 from nmt_cli.translating.over_long import Part, parts_within
 from nmt_cli.translating.request import Request
 from nmt_cli.translating.translation import Translation
-from nmt_cli.translating.wanted_output import NO_PLACE, Wanted, WantedOutputs
+from nmt_cli.translating.wanted_output import NO_PLACE, NOTHING_FOUND, Wanted, WantedOutputs
 
 TooLong = Literal["split", "truncate", "error"]
 
@@ -77,8 +78,8 @@ class LineJobs:
         with naming_lines(list(texts)):
             encoded = encode_each(self._tokenizer, list(texts.values()))
         for (number, text), tokens in zip(texts.items(), encoded, strict=True):
-            if isinstance(tokens, str):
-                jobs[number] = Job(error=tokens)
+            if isinstance(tokens, Failure):
+                jobs[number] = Job(error=tokens.reason)
                 continue
             try:
                 job = self._job(text, tokens)
@@ -87,7 +88,7 @@ class LineJobs:
                 if len(job.parts) > 1 and wanted[number].required:
                     jobs[number] = Job(error=NO_PLACE)
             except Exception as error:
-                jobs[number] = Job(error=own_failure_of(number, error))
+                jobs[number] = Job(error=own_failure_of(number, error).reason)
         return jobs
 
     def sentences(self, job: Job) -> list[Sentence]:
@@ -104,13 +105,20 @@ class LineJobs:
         """Return the translation of a line; ``outcomes`` are those of its sentences."""
         if self._sampling is not None:
             outcomes = gathered(outcomes, job.wanted.n_best)
-        found = [outcome for outcome in outcomes if not isinstance(outcome, str)]
-        error = next((outcome for outcome in outcomes if isinstance(outcome, str)), job.error)
-        if error == IMPOSSIBLE:
-            error = self._outputs.explained(error, job.wanted)
-        if error is not None or not found:
-            return Translation(error=error)
+        found: list[tuple[Hypothesis, ...]] = []
+        for outcome in outcomes:
+            if isinstance(outcome, Failure):
+                return Translation(error=self._reason(outcome, job.wanted))
+            found.append(outcome)
+        if not found:
+            return Translation(error=job.error)
         return self._answers.joined(job.parts, job.words, found, truncated=job.truncated)
+
+    def _reason(self, failure: Failure, wanted: Wanted) -> str:
+        """Return why a line has no translation; rules may be why no output is possible."""
+        if failure.cause is Cause.IMPOSSIBLE and self._outputs.have_rules_for(wanted):
+            return NOTHING_FOUND
+        return failure.reason
 
     def _job(self, text: str, tokens: Sequence[int]) -> Job:
         limit, too_long = self._long_lines

@@ -25,7 +25,7 @@ from nmt_cli.recipe.search_ranges import LENGTH_PENALTY, refuse_outside
 from nmt_cli.search.beams import NOT_A_NUMBER, Found, Hypothesis, length_penalty
 from nmt_cli.search.by_length import SearchByLength
 from nmt_cli.search.ensemble import Member, load_models
-from nmt_cli.search.isolation import Outcome, naming_lines
+from nmt_cli.search.isolation import Failure, Outcome, naming_lines
 from nmt_cli.search.rules.tree_pieces import linearized
 from nmt_cli.search.teacher_forcing import SentencePair, mean_of_models, token_scores
 from nmt_cli.translating.encoded_texts import encode_each
@@ -169,7 +169,7 @@ class Rescorer:
 
     def _encoded(self, texts: Mapping[int, tuple[str, str]]) -> dict[int, SentencePair | Rescored]:
         """Return the tokens of each pair, or its result if the model reads nothing."""
-        sides: list[list[list[int] | str]] = []
+        sides: list[list[list[int] | Failure]] = []
         with naming_lines(list(texts)):
             for number, side in enumerate(SIDES):
                 of_side = [pair[number] for pair in texts.values()]
@@ -179,9 +179,13 @@ class Rescorer:
             for number, source, target in zip(texts, *sides, strict=True)
         }
 
-    def _pair(self, source: list[int] | str, target: list[int] | str) -> SentencePair | Rescored:
-        if isinstance(source, str) or isinstance(target, str):
-            return Rescored(error=source if isinstance(source, str) else str(target))
+    def _pair(
+        self, source: list[int] | Failure, target: list[int] | Failure
+    ) -> SentencePair | Rescored:
+        if isinstance(source, Failure):
+            return Rescored(error=source.reason)
+        if isinstance(target, Failure):
+            return Rescored(error=target.reason)
         for side, tokens in zip(SIDES, (source, target), strict=True):
             if len(tokens) > self._limits[side]:
                 return Rescored(
@@ -208,8 +212,8 @@ class Rescorer:
                 number += 1
 
     def _answer(self, outcome: Outcome) -> Rescored:
-        if isinstance(outcome, str):
-            return Rescored(error=outcome)
+        if isinstance(outcome, Failure):
+            return Rescored(error=outcome.reason)
         (hypothesis,) = outcome
         pieces = tuple(self._tokenizer.pieces(hypothesis.tokens))
         return Rescored(hypothesis.score, pieces, hypothesis.token_scores)

@@ -325,7 +325,7 @@ class Translator:
             try:
                 answer = self._jobs.answer(job, [outcomes[n] for n in range(start, end)])
             except Exception as error:
-                answer = Translation(error=own_failure_of(line, error))
+                answer = Translation(error=own_failure_of(line, error).reason)
             translations.append(answer)
             start = end
         return translations

@@ -225,9 +225,9 @@ class WantedOutputs:
             data.pop(ForcedPrefix.name, None)
         return sentences
 
-    def explained(self, error: str, wanted: Wanted) -> str:
-        """Return why a line has no hypothesis: ``error``, unless rules may be the cause."""
-        return NOTHING_FOUND if self._rules or wanted.rule_data else error
+    def have_rules_for(self, wanted: Wanted) -> bool:
+        """Return whether rules restrict the output of a line."""
+        return bool(self._rules or wanted.rule_data)
 
     def _for_line(self, request: Request) -> Wanted:
         if self._is_parser:

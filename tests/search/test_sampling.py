@@ -10,7 +10,7 @@ import torch
 
 from nmt_cli.messages.errors import UserError
 from nmt_cli.search.beams import Hypothesis
-from nmt_cli.search.isolation import IMPOSSIBLE
+from nmt_cli.search.isolation import IMPOSSIBLE, NO_MEMORY
 from nmt_cli.search.sampling import SampledCandidates, Sampling, gathered
 from nmt_cli.search.search import Sentence
 from tests.fake_models import BOS, EOS
@@ -193,7 +193,7 @@ def test_samples_are_gathered_in_the_order_drawn():
     both = gathered([*good, good[1], IMPOSSIBLE, good[0]], 3)
     assert both == [tuple(h for (h,) in good), (*good[1], *good[0])]
     assert gathered([IMPOSSIBLE, IMPOSSIBLE], 2) == [IMPOSSIBLE]
-    assert gathered([IMPOSSIBLE, "full", good[0]], 3) == ["full"]
+    assert gathered([IMPOSSIBLE, NO_MEMORY, good[0]], 3) == [NO_MEMORY]
 
 
 @pytest.mark.parametrize(

@@ -174,7 +174,7 @@ def test_a_pass_that_does_not_fit_the_memory_is_halved(monkeypatch):
     for pair, each in zip(pairs, found, strict=False):
         expected = sum(expected_scores(tokenizer, model, *pair))
         assert each.score == pytest.approx(expected, abs=1e-5)
-    assert failed == Rescored(error=NO_MEMORY)
+    assert failed == Rescored(error=NO_MEMORY.reason)
     assert sizes[-1] <= 3  # once is enough to learn how many fit
 
 

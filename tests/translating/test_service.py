@@ -252,7 +252,7 @@ def test_a_line_fails_alone_by_its_own_fault(monkeypatch):
     with translator:
         *found, failed, last = submitted(translator, lines)
         assert [each.text for each in found] == lines[:30]
-        assert (failed.error, last.text) == (NO_MEMORY, "last")
+        assert (failed.error, last.text) == (NO_MEMORY.reason, "last")
         sizes = record_slots(model)
         submitted(translator, [f"line {number}" for number in range(90)])
         assert max(sizes) == 20  # one line that is too big does not slow the others
