@@ -61,6 +61,7 @@ class ToyExperiment(NamedTuple):
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
+    torch.manual_seed(1)  # a test draws the same weights alone, after others and in any worker
     if item.get_closest_marker("gpu") and not torch.cuda.is_available():
         pytest.skip("no CUDA device here")
     if item.get_closest_marker("compiler"):
