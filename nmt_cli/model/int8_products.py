@@ -89,10 +89,16 @@ def _packed_product(weight: Tensor) -> Product | None:
         return None
     packed = operators.qlinear_prepack(weight, [USUAL_ROWS, weight.shape[1]])
     zeros = torch.zeros(len(weight), dtype=torch.int64)
+    # Only AMX multiplies signed rows. On a CPU with VNNI alone oneDNN has no kernel for them, and
+    # the code that it uses instead takes thousands of times as long.
+    zero_point = 0 if torch.cpu._is_amx_tile_supported() else 128
 
     def multiply(rows: Tensor, scales: Tensor) -> Tensor:
+        if zero_point:
+            rows = rows.view(torch.uint8) ^ zero_point  # rows + 128, whose sign was the highest bit
         product: Tensor = operators.qlinear_pointwise(
-            rows, 1.0, 0, packed, scales, zeros, None, 1.0, 0, torch.float32, "none", [], ""
+            *(rows, 1.0, zero_point, packed, scales, zeros),
+            *(None, 1.0, 0, torch.float32, "none", [], ""),
         )
         return product
 

@@ -53,6 +53,27 @@ def test_products_without_torchs_operators_for_onednn_are_the_same(monkeypatch, 
     assert torch.allclose(Int8Linear(weight, bias)(rows), found, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.parametrize(("has_amx", "dtype"), [(True, torch.int8), (False, torch.uint8)])
+def test_only_amx_gets_signed_rows_and_the_product_is_the_same(monkeypatch, has_amx, dtype):
+    generator = torch.Generator().manual_seed(3)
+    rows = torch.randn(5, 40, generator=generator)
+    weight = torch.randn(9, 40, generator=generator)
+    operators, seen = torch.ops.onednn, []
+
+    def recorded(rows, *others):
+        seen.append(rows.dtype)
+        return operators.qlinear_pointwise(rows, *others)
+
+    found = Int8Linear(weight)(rows)
+    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: has_amx)
+    stand_in = SimpleNamespace(
+        qlinear_prepack=operators.qlinear_prepack, qlinear_pointwise=recorded
+    )
+    monkeypatch.setattr(torch.ops, "onednn", stand_in)
+    assert torch.equal(Int8Linear(weight)(rows), found)
+    assert seen == [dtype]
+
+
 def test_a_row_does_not_depend_on_its_neighbours():
     generator = torch.Generator().manual_seed(1)
     rows = torch.randn(37, 64, generator=generator) * torch.logspace(-3, 3, 37)[:, None]
