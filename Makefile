@@ -8,6 +8,10 @@ INSTALLED := $(VENV)/.installed
 
 PEERS := build/benchmark-venv
 
+# Compiled modules are kept, even if the environment says otherwise: the tests and the quickstart start
+# many processes, which would each compile the modules again.
+export PYTHONDONTWRITEBYTECODE =
+
 .PHONY: setup test test-all check lint types format quickstart benchmark site dist smoke clean
 
 setup: $(INSTALLED)
