@@ -1,6 +1,6 @@
 """Model directories.
 
-config.json        the settings that using the model requires (``model_settings``)
+config.json        the settings that using the model requires (``recipe.model_settings``)
 tokenizer.model    or vocabulary.txt
 model.safetensors  the weights
 manifest.json      checksums, and what the model was made of
@@ -28,7 +28,7 @@ from nmt_cli.model.format_1 import weights_of_today
 from nmt_cli.model.int8_products import as_fp32, as_int8
 from nmt_cli.model.no_draws import NoDraws
 from nmt_cli.model.transformer import Transformer
-from nmt_cli.model_settings import ModelSettings, as_json, read_settings
+from nmt_cli.recipe.model_settings import ModelSettings, as_json, read_settings
 
 
 class LoadedModel(NamedTuple):

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 
 from nmt_cli.model_directory import save_model
-from nmt_cli.model_settings import settings_of
+from nmt_cli.recipe.model_settings import settings_of
 from nmt_cli.recipe.reader import dump_recipe
 from nmt_cli.recipe.schema import Recipe
 from nmt_cli.search.search import StepInput

@@ -17,7 +17,7 @@ LAYERS = [
     {"files"},
     {"launch", "parsing"},
     {"recipe"},
-    {"checkpoints", "model_settings"},
+    {"checkpoints"},
     {"corpus", "costs", "hardware", "metrics", "pictures", "report"},
     {"model"},
     {"datasets", "model_directory", "optimization"},

@@ -16,7 +16,7 @@ from nmt_cli.files.file_names import CONFIG, MANIFEST, RECIPE, TRAINING_STATE, W
 from nmt_cli.messages.errors import DamagedError, UserError
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.model_directory import load_model, read_weights
-from nmt_cli.model_settings import settings_of
+from nmt_cli.recipe.model_settings import settings_of
 from tests.fake_models import save_as_model, tiny_recipe
 
 FORMAT_1 = Path(__file__).parent / "formats/format_1"

@@ -22,7 +22,7 @@ from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
 from nmt_cli.messages.figures import counted
 from nmt_cli.model_directory import save_model
-from nmt_cli.model_settings import ModelSettings, read_settings
+from nmt_cli.recipe.model_settings import ModelSettings, read_settings
 from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.runs.averaging import mean_weights
 

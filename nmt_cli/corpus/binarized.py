@@ -27,8 +27,8 @@ from nmt_cli.files.lines import texts_of
 from nmt_cli.files.locks import restore_replaced
 from nmt_cli.messages.errors import DamagedError, UserError
 from nmt_cli.messages.proposals import missing_hint
-from nmt_cli.model_settings import labels_from_json, text_settings
 from nmt_cli.parsing.labels import Labels
+from nmt_cli.recipe.model_settings import labels_from_json, text_settings
 from nmt_cli.recipe.schema import Recipe, sections_that_matter
 
 HEADER = struct.Struct("<8sIIQ40x")  # earlier versions wrote a checksum into the rest

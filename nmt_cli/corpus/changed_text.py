@@ -14,7 +14,7 @@ from nmt_cli.files.file_names import (
 )
 from nmt_cli.files.folders import is_model, verify_model, what_to_give
 from nmt_cli.messages.errors import UserError
-from nmt_cli.model_settings import text_settings
+from nmt_cli.recipe.model_settings import text_settings
 from nmt_cli.recipe.schema import Recipe
 
 

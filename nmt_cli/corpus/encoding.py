@@ -20,7 +20,7 @@ from nmt_cli.corpus.text.cleaning import KEPT, LengthLimits, rules_broken
 from nmt_cli.corpus.text.parallel_corpora import TextPair
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer, load_tokenizer
 from nmt_cli.messages.errors import UserError
-from nmt_cli.model_settings import TextSettings
+from nmt_cli.recipe.model_settings import TextSettings
 
 PAIRS_IN_CHUNK = 1000
 CHARACTERS_IN_CHUNK = 1_000_000

@@ -11,8 +11,8 @@ from nmt_cli.corpus.tokenizers.sentence_marks import start_id
 from nmt_cli.interchange.files import Array, Weights
 from nmt_cli.messages.errors import UserError
 from nmt_cli.model.embeddings import sinusoids
-from nmt_cli.model_settings import ModelSettings
 from nmt_cli.recipe.model_config import ModelConfig, StackShape
+from nmt_cli.recipe.model_settings import ModelSettings
 
 if TYPE_CHECKING:
     from nmt_cli.model_directory import LoadedModel

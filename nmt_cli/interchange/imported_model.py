@@ -15,8 +15,8 @@ from nmt_cli.files.folders import AVERAGED, IMPORTED
 from nmt_cli.interchange.files import Array
 from nmt_cli.messages.errors import UserError
 from nmt_cli.model_directory import save_model
-from nmt_cli.model_settings import ModelSettings, TextSettings
 from nmt_cli.recipe.model_config import ModelConfig
+from nmt_cli.recipe.model_settings import ModelSettings, TextSettings
 from nmt_cli.recipe.schema import Normalization
 from nmt_cli.recipe.smaller_sections import DecodingConfig
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from nmt_cli.interchange.exported_model import ExportedModel
 from nmt_cli.interchange.verification import Verification
-from nmt_cli.model_settings import ModelSettings
+from nmt_cli.recipe.model_settings import ModelSettings
 
 # Penalties are compared at outputs of this many pieces.
 TYPICAL_LENGTH = 25

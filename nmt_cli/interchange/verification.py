@@ -20,7 +20,7 @@ from nmt_cli.messages.errors import UserError
 from nmt_cli.messages.figures import counted
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.model_directory import LoadedModel
-from nmt_cli.model_settings import TextSettings
+from nmt_cli.recipe.model_settings import TextSettings
 from nmt_cli.search.beams import SearchSettings
 from nmt_cli.search.incremental import CachedTransformer
 from nmt_cli.search.search import Sentence, beam_search

@@ -23,9 +23,9 @@ from nmt_cli.messages.errors import DamagedError, OutputError, UserError
 from nmt_cli.model.format_1 import Moments, moments_of_today, weights_of_today
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.model_directory import load_weights, read_weights, save_model
-from nmt_cli.model_settings import settings_of
 from nmt_cli.optimization import Adam, MovingAverage
 from nmt_cli.parsing.labels import Labels
+from nmt_cli.recipe.model_settings import settings_of
 from nmt_cli.recipe.reader import dump_recipe
 from nmt_cli.recipe.schema import Recipe
 from nmt_cli.runs.batch_cut import BatchCut

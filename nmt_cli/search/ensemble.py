@@ -19,7 +19,7 @@ from nmt_cli.messages.errors import UserError
 from nmt_cli.model.precision import change_precision
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.model_directory import LoadedModel, load_model
-from nmt_cli.model_settings import ModelSettings
+from nmt_cli.recipe.model_settings import ModelSettings
 from nmt_cli.search.search import StepInput, StepModel
 
 

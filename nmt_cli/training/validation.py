@@ -21,8 +21,8 @@ from nmt_cli.messages import logs
 from nmt_cli.messages.errors import LinesFailedError, UserError
 from nmt_cli.messages.figures import perplexity_of, short_number
 from nmt_cli.metrics import bleu
-from nmt_cli.model_settings import settings_of
 from nmt_cli.parsing.parseval import score_trees
+from nmt_cli.recipe.model_settings import settings_of
 from nmt_cli.recipe.schema import Recipe
 from nmt_cli.recipe.smaller_sections import ValidationSearch
 from nmt_cli.runs.batch_cut import BatchCut

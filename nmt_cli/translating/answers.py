@@ -10,10 +10,10 @@ from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
 from nmt_cli.corpus.tokenizers.whitespace_tokenizer import WhitespaceTokenizer
 from nmt_cli.files.lines import one_line
 from nmt_cli.messages.errors import UserError
-from nmt_cli.model_settings import ModelSettings, TextSettings
 from nmt_cli.parsing.linearization import Linearization
 from nmt_cli.parsing.repair import Repairs
 from nmt_cli.parsing.tree_output import TreeText, tree_of
+from nmt_cli.recipe.model_settings import ModelSettings, TextSettings
 from nmt_cli.search.beams import Hypothesis, length_penalty
 from nmt_cli.search.rules.well_formed_trees import WellFormedTrees
 from nmt_cli.translating.over_long import Part

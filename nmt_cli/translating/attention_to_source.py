@@ -10,7 +10,7 @@ from nmt_cli.corpus.tokenizers.piece_words import words_of_pieces
 from nmt_cli.corpus.tokenizers.sentence_marks import without_end
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
 from nmt_cli.model.transformer import Transformer
-from nmt_cli.model_settings import TextSettings
+from nmt_cli.recipe.model_settings import TextSettings
 from nmt_cli.search.beams import Attended, Found, most_attended
 from nmt_cli.search.search import Sentence
 from nmt_cli.search.teacher_forcing import AttentionWeights, SentencePair, teacher_forced

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from nmt_cli.model_settings import ModelSettings
+from nmt_cli.recipe.model_settings import ModelSettings
 from nmt_cli.search.rules.well_formed_trees import WellFormedTrees
 from nmt_cli.search.search import Sentence
 

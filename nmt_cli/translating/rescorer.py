@@ -19,8 +19,8 @@ from nmt_cli.hardware.precision import choose_decoding_precision
 from nmt_cli.messages.errors import UserError
 from nmt_cli.model.precision import at_precision
 from nmt_cli.model.transformer import Transformer
-from nmt_cli.model_settings import ModelSettings
 from nmt_cli.parsing.reader import words_of
+from nmt_cli.recipe.model_settings import ModelSettings
 from nmt_cli.recipe.search_ranges import LENGTH_PENALTY, refuse_outside
 from nmt_cli.search.beams import NOT_A_NUMBER, Found, Hypothesis, length_penalty
 from nmt_cli.search.by_length import SearchByLength

@@ -20,8 +20,8 @@ from nmt_cli.hardware.precision import choose_decoding_precision
 from nmt_cli.messages.errors import LinesFailedError
 from nmt_cli.model.precision import at_precision, by_columns
 from nmt_cli.model.transformer import Transformer
-from nmt_cli.model_settings import ModelSettings
 from nmt_cli.parsing.tree_output import Tokenize, splitter
+from nmt_cli.recipe.model_settings import ModelSettings
 from nmt_cli.recipe.search_ranges import MOST_SAMPLES
 from nmt_cli.search.beams import Found, SearchSettings
 from nmt_cli.search.by_length import LEAST_SENTENCES, SearchByLength, default_max_tokens

@@ -21,7 +21,7 @@ from nmt_cli.commands import preprocess
 from nmt_cli.corpus.encoding import EncodingJob, encode_in_order
 from nmt_cli.corpus.text.cleaning import training_limits
 from nmt_cli.corpus.text.parallel_corpora import TextPair
-from nmt_cli.model_settings import text_settings
+from nmt_cli.recipe.model_settings import text_settings
 from nmt_cli.recipe.reader import read_recipe
 
 ROUNDS = 15

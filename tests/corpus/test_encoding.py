@@ -11,7 +11,7 @@ from nmt_cli.corpus.text.cleaning import KEPT, RULES, LengthLimits
 from nmt_cli.corpus.text.parallel_corpora import TextPair
 from nmt_cli.corpus.tokenizers.normalization import Normalizer
 from nmt_cli.corpus.tokenizers.whitespace_tokenizer import CONTROL, WhitespaceTokenizer
-from nmt_cli.model_settings import text_settings
+from nmt_cli.recipe.model_settings import text_settings
 from nmt_cli.recipe.schema import Recipe
 
 PIECES = ["ant", "bee", "cat", "dog"]

@@ -10,7 +10,7 @@ from nmt_cli.corpus.tokenizers.mapped_sentencepiece import MappedSentencePieceTo
 from nmt_cli.corpus.tokenizers.normalization import Normalizer
 from nmt_cli.corpus.tokenizers.tokenizer import load_tokenizer
 from nmt_cli.messages.errors import DamagedError, NoTextError, UserError
-from nmt_cli.model_settings import settings_of
+from nmt_cli.recipe.model_settings import settings_of
 from tests.fake_models import tiny_recipe
 
 RECIPE = tiny_recipe(tokenizer={"type": "sentencepiece", "vocabulary_size": 300})

@@ -3,7 +3,7 @@
 import pytest
 
 from nmt_cli.corpus.tokenizers.piece_words import words_of_pieces
-from nmt_cli.model_settings import text_settings
+from nmt_cli.recipe.model_settings import text_settings
 from tests.fake_models import tiny_recipe
 
 

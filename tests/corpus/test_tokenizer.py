@@ -11,7 +11,7 @@ from nmt_cli.corpus.tokenizers.tokenizer import load_tokenizer, train_tokenizer
 from nmt_cli.files import file_contents
 from nmt_cli.files.file_names import VOCABULARY
 from nmt_cli.messages.errors import DamagedError, NoTextError, UserError
-from nmt_cli.model_settings import text_settings
+from nmt_cli.recipe.model_settings import text_settings
 from nmt_cli.recipe.schema import DataConfig, TokenizerConfig
 
 LETTERS = "abcdefghijklmnopqrstuvwxyzäöüß"

@@ -17,8 +17,8 @@ from nmt_cli.files.atomic_files import directory_appearing_whole, read_manifest
 from nmt_cli.messages import logs
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.model_directory import save_model
-from nmt_cli.model_settings import read_settings
 from nmt_cli.recipe.model_config import ModelConfig
+from nmt_cli.recipe.model_settings import read_settings
 
 FORMATS = Path(__file__).parents[1] / "formats/format_2"
 AVERAGE = FORMATS / "sentencepiece/run/average"

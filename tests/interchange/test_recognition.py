@@ -9,7 +9,7 @@ from nmt_cli.commands import import_model
 from nmt_cli.commands.import_model import program_of
 from nmt_cli.files.atomic_files import read_manifest
 from nmt_cli.messages.errors import DamagedError, UserError
-from nmt_cli.model_settings import read_settings
+from nmt_cli.recipe.model_settings import read_settings
 from tests.architectures import random_model
 from tests.interchange.conftest import AVERAGE
 from tests.interchange.ctranslate2_files import binary, variables_of, write_folder

@@ -10,8 +10,8 @@ from nmt_cli.corpus.tokenizers.normalization import Normalizer
 from nmt_cli.corpus.tokenizers.whitespace_tokenizer import CONTROL, WhitespaceTokenizer
 from nmt_cli.messages.errors import UserError
 from nmt_cli.model.transformer import Transformer
-from nmt_cli.model_settings import settings_of
 from nmt_cli.recipe.model_config import ModelConfig
+from nmt_cli.recipe.model_settings import settings_of
 from nmt_cli.search import search_starter
 from nmt_cli.search.beams import Attended, Found, Hypothesis, most_attended
 from nmt_cli.search.search import Sentence

@@ -18,8 +18,8 @@ from nmt_cli.files.folders import PREPARED, is_model, is_run, kind_of, what_to_g
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import RecipeError, UserError
 from nmt_cli.messages.proposals import as_argument, command, missing_hint
-from nmt_cli.model_settings import read_settings
 from nmt_cli.recipe.model_config import ModelConfig
+from nmt_cli.recipe.model_settings import read_settings
 from nmt_cli.recipe.reader import SUFFIXES, RecipeFile, read_recipe
 from nmt_cli.recipe.schema import TrainingConfig
 from nmt_cli.recipe.shipped import is_near_shipped, shipped_file

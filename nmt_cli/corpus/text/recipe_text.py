@@ -11,9 +11,9 @@ from nmt_cli.corpus.tokenizers.sentencepiece_tokenizer import piece_of_word
 from nmt_cli.files.lines import one_line
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
-from nmt_cli.model_settings import labels_as_json
 from nmt_cli.parsing.labels import Labels
 from nmt_cli.parsing.tree import Tree
+from nmt_cli.recipe.model_settings import labels_as_json
 from nmt_cli.recipe.schema import RESERVED_NAMES, DataConfig, ParallelFiles, Recipe
 from nmt_cli.recipe.smaller_sections import TreebankConfig
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from nmt_cli.corpus.tokenizers.sentencepiece_tokenizer import SPACE_IN_PIECES
-from nmt_cli.model_settings import TextSettings
+from nmt_cli.recipe.model_settings import TextSettings
 
 
 def words_of_pieces(pieces: Sequence[str], text: TextSettings) -> list[list[int]]:

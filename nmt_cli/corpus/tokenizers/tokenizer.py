@@ -14,7 +14,7 @@ from nmt_cli.files.file_names import (
     TARGET_PIECES,
     VOCABULARY,
 )
-from nmt_cli.model_settings import TextSettings
+from nmt_cli.recipe.model_settings import TextSettings
 from nmt_cli.recipe.schema import DataConfig, TokenizerConfig
 
 

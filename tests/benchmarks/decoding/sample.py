@@ -14,7 +14,7 @@ from safetensors.numpy import load_file
 
 from nmt_cli.files.atomic_files import read_manifest
 from nmt_cli.interchange.exported_model import ExportedModel
-from nmt_cli.model_settings import read_settings
+from nmt_cli.recipe.model_settings import read_settings
 
 BEAM_SIZE = 4
 LENGTH_PENALTY = 0.6
