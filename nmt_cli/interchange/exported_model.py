@@ -11,7 +11,7 @@ from nmt_cli.corpus.tokenizers.sentence_marks import start_id
 from nmt_cli.interchange.files import Array, Weights
 from nmt_cli.messages.errors import UserError
 from nmt_cli.model.embeddings import sinusoids
-from nmt_cli.recipe.model_config import ModelConfig, StackShape
+from nmt_cli.recipe.model_config import DROPOUTS, ModelConfig, StackShape
 from nmt_cli.recipe.model_settings import ModelSettings
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ def _widened(array: Array, num_heads: int, width: int, axis: int) -> Array:
 EXPORTED_KEYS = frozenset(
     {
         *("num_layers", "d_model", "d_ff", "num_heads", "d_k", "d_v"),
-        *("dropout", "attention_dropout", "relu_dropout"),
+        *DROPOUTS,
         *("positions", "max_positions", "norm", "tied_embeddings"),
         *("activation", "attention_biases", "feed_forward_biases", "norm_epsilon"),
         *("embedding_norm", "scale_embeddings", "output_bias"),

@@ -17,6 +17,9 @@ from nmt_cli.recipe.values import (
     Width,
 )
 
+DROPOUTS = ("dropout", "attention_dropout", "relu_dropout")  # of training; a model has none
+NO_DROPOUT = dict.fromkeys(DROPOUTS, 0.0)
+
 
 class StackShape(NamedTuple):
     """The sizes of the encoder or the decoder."""

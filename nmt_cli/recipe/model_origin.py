@@ -3,7 +3,6 @@
 The resolved recipe holds all of them, so that a run goes on when the model was removed.
 """
 
-import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,15 +11,14 @@ from nmt_cli.files.file_names import AVERAGE, CONFIG, RECIPE, RUNS, WEIGHTS
 from nmt_cli.messages.errors import RecipeError, UserError
 from nmt_cli.messages.proposals import missing_hint
 from nmt_cli.recipe.messages import dotted, place_of, shown
-from nmt_cli.recipe.model_config import ModelConfig
+from nmt_cli.recipe.model_config import DROPOUTS
+from nmt_cli.recipe.model_settings import ARCHITECTURE, ModelSettings, read_config, settings_of
 from nmt_cli.recipe.schema import ONLY_FOR_TRAINING, Recipe, TokenizerConfig
+from nmt_cli.recipe.values import Section
 from nmt_cli.recipe.yaml_tree import Finding, KeyPath, Place, Tree, error_of, shortened
 
 FROM: KeyPath = ("model", "from")
 TREEBANK: KeyPath = ("data", "treebank")
-LARGEST_CONFIG = 1_000_000  # bytes
-DROPOUTS = {"dropout", "attention_dropout", "relu_dropout"}  # not in a model directory
-ARCHITECTURE = [name for name in ModelConfig.model_fields if name not in DROPOUTS]
 
 
 class Adopted(NamedTuple):
@@ -68,14 +66,18 @@ def adopt_model(tree: Tree, read_resolved: Callable[[Path], Recipe]) -> Adopted:
     if not isinstance(folder, str) or not folder or _is_resolved(tree.value):
         return Adopted(tree, {}, [])
     try:
-        has_trees = _at(tree.value, TREEBANK) is not None
-        described_by, content = RECIPE, _settings_of_format_1(Path(folder), read_resolved)
-        if content is None:
-            described_by, content = CONFIG, _read_config(Path(folder))
-        decided = _decided_by(Path(folder), content, has_trees=has_trees)
+        settings = _read_settings(Path(folder), read_resolved)
+        if settings.trees is not None and _at(tree.value, TREEBANK) is None:
+            raise _NoModelError(
+                f"{folder} is a parser, and parsers are trained on trees; give "
+                f"{dotted(TREEBANK)}, or name another model"
+            )
     except _NoModelError as error:
         finding = Finding(place_of(FROM, tree.places), dotted(FROM), str(error))
         raise error_of([*tree.findings, finding]) from None
+    decided = _decided_by(Path(folder), settings)
+    file = Path(folder) / (CONFIG if (Path(folder) / CONFIG).is_file() else RECIPE)
+    place = Place(shortened(str(file), 1000), None)
     value, places = {**tree.value}, {**tree.places}
     also_given = []
     for path, theirs in decided.items():
@@ -91,7 +93,7 @@ def adopt_model(tree: Tree, read_resolved: Callable[[Path], Recipe]) -> Adopted:
                 also_given.append(path)
             else:
                 section[path[-1]] = theirs
-                places[path] = Place(shortened(str(Path(folder) / described_by), 1000), None)
+                places[path] = place
     return Adopted(tree._replace(value=value, places=places), decided, also_given)
 
 
@@ -101,98 +103,60 @@ class _NoModelError(Exception):
 
 def _is_resolved(value: Any) -> bool:
     has_tokenizer = _at(value, ("tokenizer", "model")) is not None
-    return has_tokenizer and set(ARCHITECTURE) <= set(value["model"])
+    return has_tokenizer and set(value["model"]) >= ARCHITECTURE
 
 
-def _settings_of_format_1(folder: Path, read_resolved: Callable[[Path], Recipe]) -> Any:
-    """Return what ``config.json`` would hold of a model of format 1; None if it is not one.
+def _read_settings(folder: Path, read_resolved: Callable[[Path], Recipe]) -> ModelSettings:
+    """Return the settings of the model in ``folder``; those of format 1 are in its recipe.
 
-    Raises _NoModelError if its recipe cannot be read.
+    Raises _NoModelError if there is no model, or if its settings cannot be read.
     """
-    files = [(folder / name).is_file() for name in (WEIGHTS, RECIPE, CONFIG)]
-    if files != [True, True, False]:
-        return None
-    try:
-        recipe = read_resolved(folder / RECIPE)
-    except RecipeError as error:
-        problem = str(error).splitlines()[0].rstrip(".")
-        raise _NoModelError(f"{folder} is damaged: {problem}; name another model") from None
-    data, treebank = recipe.data, recipe.data.treebank
-    return {
-        "text": {
-            "tokenizer": recipe.tokenizer.type,
-            "joiner": recipe.tokenizer.joiner,
-            "normalization": data.normalization.model_dump(mode="json"),
-        },
-        "architecture": recipe.model.model_dump(mode="json", include=set(ARCHITECTURE)),
-        "trees": treebank and treebank.model_dump(mode="json"),
-    }
-
-
-def _decided_by(folder: Path, content: Any, *, has_trees: bool) -> dict[KeyPath, Any]:
-    """Return the keys of a recipe that the model in ``folder`` decides, with JSON values.
-
-    ``content`` are its settings. Raises _NoModelError for a model that parses, unless the recipe
-    ``has_trees`` to train on.
-    """
-    try:
-        text, theirs = content["text"], dict(content["architecture"])
-        tokenizer = {"type": text["tokenizer"], "joiner": text["joiner"], "model": str(folder)}
-        normalization = dict(text["normalization"])
-    except (KeyError, TypeError, ValueError):
-        raise _NoModelError(
-            f"{folder / CONFIG} is not that of our models; name one, or import this one before"
-        ) from None
-    if content.get("trees") is not None and not has_trees:
-        raise _NoModelError(
-            f"{folder} is a parser, and parsers are trained on trees; give {dotted(TREEBANK)}, or "
-            "name another model"
-        )
-    theirs.pop("vocabulary_size", None)
-    architecture = {**_defaults(ModelConfig, ARCHITECTURE), **theirs}
-    names = [name for name in TokenizerConfig.model_fields if name not in ONLY_FOR_TRAINING]
-    return {
-        **{("model", name): value for name, value in architecture.items()},
-        **{
-            ("tokenizer", name): value
-            for name, value in {**_defaults(TokenizerConfig, names), **tokenizer}.items()
-        },
-        **{("data", "normalization", name): value for name, value in normalization.items()},
-    }
-
-
-def _defaults(section: Any, names: list[str]) -> dict[str, Any]:
-    values = {name: section.model_fields[name].default for name in names}
-    return {name: list(v) if isinstance(v, tuple) else v for name, v in values.items()}
-
-
-def _read_config(folder: Path) -> Any:
+    if not (folder / CONFIG).is_file() and all((folder / n).is_file() for n in (WEIGHTS, RECIPE)):
+        try:
+            return settings_of(read_resolved(folder / RECIPE), vocabulary_size=0)
+        except RecipeError as error:
+            problem = str(error).splitlines()[0].rstrip(".")
+            raise _NoModelError(f"{folder} is damaged: {problem}; name another model") from None
     path = folder / CONFIG
     try:
-        with path.open("rb") as stream:
-            data = stream.read(LARGEST_CONFIG + 1)
-        if len(data) > LARGEST_CONFIG:
-            raise ValueError
-        return json.loads(data)
+        return read_config(path)
+    except (KeyError, TypeError):
+        text = f"{path} is not that of our models; name one, or import this one before"
     except (ValueError, RecursionError):
-        raise _NoModelError(f"{path} is damaged; name another model") from None
+        text = f"{path} is damaged; name another model"
     except OSError as error:
+        text = f"{path} cannot be read: {error.strerror}"
         if not folder.exists():
-            remedy = missing_hint(folder) or (
-                "; name a model directory. A run that began from it goes on with its own recipe, "
-                f"{RUNS}/NAME/recipe.yaml"
+            text = f"{folder} does not exist" + (
+                missing_hint(folder)
+                or "; name a model directory. A run that began from it goes on with its own "
+                f"recipe, {RUNS}/NAME/recipe.yaml"
             )
-            raise _NoModelError(f"{folder} does not exist{remedy}") from None
-        if (folder / AVERAGE / WEIGHTS).exists():
+        elif (folder / AVERAGE / WEIGHTS).exists():
             text = f"{folder} is a run; name a model in it, such as {folder / AVERAGE}"
         elif isinstance(error, FileNotFoundError | NotADirectoryError):
             text = (
                 f"{folder} is no model directory, as it has no {CONFIG}; name one, or import this "
                 "one before"
             )
-        else:
-            text = f"{path} cannot be read: {error.strerror}"
-        raise _NoModelError(text) from None
+    raise _NoModelError(text)
+
+
+def _decided_by(folder: Path, settings: ModelSettings) -> dict[KeyPath, Any]:
+    """Return the keys of a recipe that the model in ``folder`` decides, with JSON values."""
+    text = settings.text
+    tokenizer = TokenizerConfig.model_construct(type=text.type, joiner=text.joiner, model=folder)
+    sections: dict[KeyPath, Section] = {
+        ("model",): settings.architecture,
+        ("tokenizer",): tokenizer,
+        ("data", "normalization"): text.normalization,
+    }
+    return {
+        (*path, name): value
+        for path, section in sections.items()
+        for name, value in section.model_dump(mode="json").items()
+        if name not in {*DROPOUTS, *ONLY_FOR_TRAINING}
+    }
 
 
 def _at(value: Any, path: KeyPath) -> Any:

@@ -14,15 +14,14 @@ from nmt_cli.files.formats import written_version
 from nmt_cli.messages.errors import DamagedError, RecipeError
 from nmt_cli.parsing.labels import Labels
 from nmt_cli.parsing.linearization import Linearization
-from nmt_cli.recipe.model_config import ModelConfig, PaperModel
+from nmt_cli.recipe.model_config import DROPOUTS, NO_DROPOUT, ModelConfig, PaperModel
 from nmt_cli.recipe.schema import DataConfig, Normalization, Recipe, TokenizerConfig
 from nmt_cli.recipe.smaller_sections import DecodingConfig, TreebankConfig
 
 LARGEST_CONFIG = 1_000_000  # bytes
-OF_TRAINING = {"dropout", "attention_dropout", "relu_dropout"}  # always 0 in these settings
-NO_DROPOUT = dict.fromkeys(OF_TRAINING, 0.0)
-ARCHITECTURE = set(ModelConfig.model_fields) - OF_TRAINING
-OF_THE_PAPER = set(PaperModel.model_fields) - OF_TRAINING
+# The keys of architectures; dropout is not among them, and is always 0 in these settings.
+ARCHITECTURE = set(ModelConfig.model_fields) - set(DROPOUTS)
+OF_THE_PAPER = ARCHITECTURE & set(PaperModel.model_fields)
 
 
 class TextSettings(NamedTuple):
@@ -144,15 +143,23 @@ def read_settings(directory: Path, manifest: Mapping[str, Any]) -> ModelSettings
             raise DamagedError(f"{str(error).splitlines()[0]} The model is damaged.") from None
     path = directory / CONFIG
     try:
-        if path.stat().st_size > LARGEST_CONFIG:
-            raise ValueError(f"it is larger than {LARGEST_CONFIG:,} bytes")
-        return _from_json(json.loads(path.read_bytes()))
+        return read_config(path)
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         reason = " ".join(str(error).split())
         raise DamagedError(f"{path} is damaged: {reason}") from None
 
 
-def _from_json(content: dict[str, Any]) -> ModelSettings:
+def read_config(path: Path) -> ModelSettings:
+    """Return the settings in a file ``config.json``, whatever the folder of it holds beside.
+
+    Raises KeyError or TypeError if it is that of another program, OSError if it cannot be read, and
+    ValueError or RecursionError if it is damaged.
+    """
+    with path.open("rb") as stream:
+        data = stream.read(LARGEST_CONFIG + 1)
+    if len(data) > LARGEST_CONFIG:
+        raise ValueError(f"it is larger than {LARGEST_CONFIG:,} bytes")
+    content = json.loads(data)
     architecture = dict(content["architecture"])
     vocabulary_size = architecture.pop("vocabulary_size")
     text = content["text"]

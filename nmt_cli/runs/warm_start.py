@@ -17,7 +17,7 @@ from nmt_cli.messages.errors import UserError
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.model_directory import LoadedModel, load_model
 from nmt_cli.recipe.changes import as_written
-from nmt_cli.recipe.model_config import ModelConfig
+from nmt_cli.recipe.model_config import DROPOUTS, ModelConfig
 
 # Weights with one row for each piece. Tied matrices are stored under each of these names.
 SOURCE_MATRIX = "source_embedding.weight"
@@ -84,7 +84,7 @@ def _architecture(config: ModelConfig) -> dict[str, object]:
     """Return what decides names, shapes and meaning of the weights, beside the vocabulary."""
     keys = config.model_dump(
         exclude={
-            *("dropout", "attention_dropout", "relu_dropout"),
+            *DROPOUTS,
             *("tied_embeddings", "source_vocabulary_size", "from"),
         }
     )
