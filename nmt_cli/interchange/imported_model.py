@@ -60,26 +60,6 @@ class ImportedModel(NamedTuple):
         )
 
 
-def tying(source: Array, target: Array, output: Array, *, is_shared: bool) -> str:
-    """Return ``model.tied_embeddings`` of a model with these matrices.
-
-    ``is_shared`` is true if both languages have one vocabulary.
-    """
-    if not np.array_equal(target, output):
-        return "none"
-    return "all" if is_shared and np.array_equal(source, target) else "decoder"
-
-
-def vocabulary_matrices(source: Array, target: Array, output: Array, tied: str) -> dict[str, Array]:
-    """Return the matrices under our names; tied ones have only the last name."""
-    found = {"output_weight": output}
-    if tied != "all":
-        found["source_embedding.weight"] = source
-    if tied == "none":
-        found["target_embedding.weight"] = target
-    return found
-
-
 def write_model(
     partial: Partial, model: ImportedModel, languages: Languages, facts: Mapping[str, Any]
 ) -> None:

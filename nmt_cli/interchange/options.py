@@ -1,7 +1,7 @@
 """Options of other programs' models, and the refusal of those that cannot be imported."""
 
 import reprlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,25 @@ def count(options: Mapping[str, Any], key: str, whose: str, reasons: list[str]) 
         return value
     reasons.append(f"{whose} has {key} {shown(value)}")
     return 1
+
+
+def activation(value: Any, ours: Mapping[str, str], key: str, reasons: list[str]) -> str:
+    """Return our name of the activation that the option ``key`` has; add a reason if it is none."""
+    if isinstance(value, str) and value in ours:
+        return ours[value]
+    reasons.append(f"its {key} is {shown(value)}")
+    return "relu"
+
+
+def of_sides(key: str, encoder: int, decoder: int) -> dict[str, int]:
+    """Return our options of a size ``key`` that the encoder and the decoder have."""
+    return {key: encoder} | ({f"decoder_{key}": decoder} if decoder != encoder else {})
+
+
+def refuse(reasons: Sequence[str]) -> None:
+    """Raise ValueError with all ``reasons``, if there are any."""
+    if reasons:
+        raise ValueError("; ".join(dict.fromkeys(reasons)))
 
 
 def shown(value: Any) -> str:

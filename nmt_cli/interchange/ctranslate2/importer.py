@@ -8,37 +8,74 @@ import math
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nmt_cli.corpus.tokenizers.normalization import Side
-from nmt_cli.interchange.ctranslate2.folder import (
-    MODEL,
-    Variables,
-    read_variables,
-)
-from nmt_cli.interchange.ctranslate2.options import common_options, take_positions
-from nmt_cli.interchange.ctranslate2.vocabularies import (
-    marks_of,
-    read_vocabularies,
-)
+from nmt_cli.interchange.ctranslate2.folder import MODEL, Variables, read_variables
+from nmt_cli.interchange.ctranslate2.vocabularies import marks_of, read_vocabularies
 from nmt_cli.interchange.files import NO_FILES, SIDES, Array, TextFiles, read_config
-from nmt_cli.interchange.imported_model import ImportedModel, tying, vocabulary_matrices
-from nmt_cli.interchange.options import refusing
+from nmt_cli.interchange.imported_model import ImportedModel
+from nmt_cli.interchange.known_sinusoids import known_sinusoids, order_from_sines_first
+from nmt_cli.interchange.options import of_sides, refusing
 from nmt_cli.interchange.tensors_taken import TensorsTaken
-from nmt_cli.interchange.vocabularies import NEVER, Vocabulary, read_sentencepiece
+from nmt_cli.interchange.vocabularies import Vocabulary, read_sentencepiece
+from nmt_cli.interchange.weights_taken import (
+    AttentionNames,
+    LayerNames,
+    Pair,
+    StackNames,
+    WeightsTaken,
+)
 from nmt_cli.messages.errors import UserError
-from nmt_cli.recipe.model_config import ModelConfig
 
 HEADS_OF_SPECS = {"": 8, "TransformerBase": 8, "TransformerBig": 16}  # before they were stored
 REVISIONS = range(2, 8)  # the first one had TensorFlow's names
 FIRST_WITH_SIDES = 5  # before it, both sides had the same heads, norm and activation
 MOST_HEADS, WIDEST_HEAD = 4096, 65_536
 ROUNDING = 1e-6
-OF_THE_SOFTMAX = ("decoder/projection/weight", "decoder/projection/bias")
-Linear = dict[str, Array]
+OUTPUT = Pair("decoder/projection/weight", "decoder/projection/bias")
+ACTIVATIONS = {0: "relu", 1: "gelu_tanh", 2: "swish", 3: "gelu"}
+DEFAULT_EPSILON = 1e-5
+UNIMPORTANT = ("alignment_layer", "alignment_heads", "embeddings_merge")  # of one embedding
+OFF = (
+    *("encoder/multi_query_attention", "decoder/alibi", "decoder/alibi_use_positive_positions"),
+    "decoder/scale_alibi",
+)
+TOLERANCE = 1e-5  # of sinusoids in fp32
+
+
+def _layer(side: str, number: int) -> LayerNames:
+    layer = f"{side}/layer_{number}"
+
+    def attention(name: str, inputs: int) -> AttentionNames:
+        *linears, output = (_linear(f"{layer}/{name}/linear_{n}") for n in range(inputs + 1))
+        return AttentionNames(tuple(linears), output, _norm(f"{layer}/{name}/layer_norm"))
+
+    return LayerNames(
+        attention("self_attention", 1),
+        attention("attention", 2) if side == "decoder" else None,
+        _linear(f"{layer}/ffn/linear_0"),
+        _linear(f"{layer}/ffn/linear_1"),
+        _norm(f"{layer}/ffn/layer_norm"),
+    )
+
+
+def _linear(name: str) -> Pair:
+    return Pair(f"{name}/weight", f"{name}/bias")
+
+
+def _norm(name: str) -> Pair:
+    return Pair(f"{name}/gamma", f"{name}/beta")
+
+
+NAMES = StackNames(
+    _layer,
+    last_norm=lambda side: _norm(f"{side}/layer_norm"),
+    embedding_norm=lambda side: _norm(f"{side}/layernorm_embedding"),
+)
 
 
 def import_ctranslate2(folder: Path, files: TextFiles = NO_FILES) -> ImportedModel:
@@ -74,25 +111,25 @@ def _model(variables: Variables, config: Mapping[str, Any], folder: Path) -> Imp
     sizes = {side: shape[0] for side, shape in shapes.items()}
     vocabularies = read_vocabularies(folder, marks, sizes, tensors.reasons)
     has_sides = variables.revision >= FIRST_WITH_SIDES
-    options = common_options(tensors, config, d_model, has_sides=has_sides)
-    options["decoder_start"] = marks.decoder_start
-    taken = _Weights(variables, tensors, options)
+    positions = _take_positions(tensors, d_model)
+    options = {
+        **_common_options(tensors, config, d_model, has_sides=has_sides),
+        **_sizes(variables, tensors, has_sides=has_sides),
+        **positions.options,
+        "decoder_start": marks.decoder_start,
+    }
+    taken = _Weights(tensors, options, positions.order)
+    if positions.tables:
+        taken.put_learned_positions(positions.tables)
     if len(vocabularies) == len(names):
-        taken.take_embeddings({side: (names[side], vocabularies[side]) for side in names})
+        _take_pieces(taken, names, shapes, vocabularies)
     else:  # only the vocabularies are missing, and these tensors are not unknown
-        for name in (*names.values(), *OF_THE_SOFTMAX):
+        for name in (*names.values(), *OUTPUT):
             tensors.take_if_there(name)
-    for side in SIDES:
-        taken.take_stack(side)
-    tensors.refuse_wrong()
-    own = vocabularies["source"].pieces if "source_vocabulary_size" in options else None
-    return ImportedModel(
-        ModelConfig.model_validate(options),
-        vocabularies["target"].pieces,
-        own,
-        read_sentencepiece(folder),
-        taken.weights,
-    )
+    if "num_layers" in options:
+        for side in SIDES:
+            taken.take_stack(side, NAMES)
+    return taken.model(vocabularies, read_sentencepiece(folder))
 
 
 def _embeddings(side: str, tensors: TensorsTaken) -> str:
@@ -100,151 +137,149 @@ def _embeddings(side: str, tensors: TensorsTaken) -> str:
     return first if tensors.has(first) else f"{side}/embeddings/weight"
 
 
-class _Weights:
-    """Our weights, taken one by one; ``options`` gets what follows for the architecture."""
+def _take_pieces(
+    taken: "_Weights",
+    names: Mapping[Side, str],
+    shapes: Mapping[Side, tuple[int, ...]],
+    vocabularies: Mapping[Side, Vocabulary],
+) -> None:
+    """Take the embeddings, the matrix of the softmax and its bias."""
+    tensors, size = taken.tensors, shapes["target"][0]
+    matrices = [tensors.take(name, *shapes[side]) for side, name in names.items()]
+    matrices.append(tensors.take(OUTPUT.weight, size, taken.d_model))
+    bias = None
+    if tensors.has(OUTPUT.bias):
+        bias = tensors.take(OUTPUT.bias, size)
+        taken.options["output_bias"] = True
+    taken.put_pieces(vocabularies, matrices, bias)
 
-    def __init__(
-        self, variables: Variables, tensors: TensorsTaken, options: dict[str, Any]
-    ) -> None:
-        self._variables, self._tensors, self._options = variables, tensors, options
-        self._d_model: int = options["d_model"]
-        positions = take_positions(tensors, self._d_model)
-        self._order: NDArray[np.intp] | None = positions.order
-        options.update(positions.options)
-        self.weights: dict[str, Array] = {}
-        for side, table in zip(SIDES.values(), positions.tables, strict=False):
-            self.weights[f"{side}_embedding.positions.weight"] = table
 
-    def take_embeddings(self, sides: Mapping[Side, tuple[str, Vocabulary]]) -> None:
-        """Take the embeddings, the matrix of the softmax and its bias."""
-        source, target = (
-            self._by_pieces(self._tensors.take(name, *self._variables.shape(name)), vocabulary)
-            for name, vocabulary in sides.values()
-        )
-        name, vocabulary = sides["target"]
-        size = self._variables.shape(name)[0]
-        weight, of_bias = OF_THE_SOFTMAX
-        output = self._tensors.take(weight, size, self._d_model)
-        output = self._by_pieces(output, vocabulary)
-        has_bias = self._tensors.has(of_bias)
-        if has_bias or min(vocabulary.rows) < 0:
-            bias = np.zeros(size, np.float32)
-            if has_bias:
-                bias = self._tensors.take(of_bias, size)
-            self.weights["output_bias"] = self._by_pieces(bias, vocabulary, NEVER)
-            self._options["output_bias"] = True
-        source_pieces = sides["source"][1].pieces
-        is_shared = source_pieces == vocabulary.pieces
-        if not is_shared:
-            self._options["source_vocabulary_size"] = len(source_pieces)
-        tied = tying(source, target, output, is_shared=is_shared)
-        self._options["tied_embeddings"] = tied
-        self.weights |= vocabulary_matrices(source, target, output, tied)
-
-    def take_stack(self, side: str) -> None:
-        """Take all layers of the encoder or the decoder."""
-        options, has_sides = self._options, self._variables.revision >= FIRST_WITH_SIDES
+def _sizes(variables: Variables, tensors: TensorsTaken, *, has_sides: bool) -> dict[str, int]:
+    """Return the sizes of both sides; {} and a reason if one has none."""
+    of_both = []
+    for side in SIDES:
         pattern = re.compile(rf"{side}/layer_(\d+)/")
-        numbers = {m[1] for name in self._variables.by_name if (m := pattern.match(name))}
-        heads = HEADS_OF_SPECS.get(self._variables.spec, 8)
-        heads = int(
-            self._tensors.take_number(f"{side}/num_heads" if has_sides else "num_heads", heads)
-        )
-        d_ff = (*self._variables.shape(f"{side}/layer_0/ffn/linear_0/weight"), 0)[0]
-        sizes = {"num_layers": len(numbers), "num_heads": heads, "d_ff": d_ff}
-        if not numbers or not 1 <= heads <= MOST_HEADS:
-            self._tensors.reasons.append(f"its {side} has {len(numbers)} layers of {heads} heads")
-            return
-        for key, value in sizes.items():
-            if side == "encoder":
-                options[key] = value
-            elif options.get(key) != value:
-                options[f"decoder_{key}"] = value
-        if options["norm"] == "pre":
-            self._take_norm(f"{side}/layer_norm", f"{side}_norm")
-        if options["embedding_norm"]:
-            self._take_norm(f"{side}/layernorm_embedding", f"{SIDES[side]}_embedding.norm")
-        for number in range(len(numbers)):
-            theirs, ours = f"{side}/layer_{number}", f"{side}_layers.{number}"
-            self._take_attention(f"{theirs}/self_attention", f"{ours}.self_attention", heads)
-            if side == "decoder":
-                self._take_attention(f"{theirs}/attention", f"{ours}.memory_attention", heads)
-            self._take_feed_forward(f"{theirs}/ffn", f"{ours}.feed_forward", d_ff)
+        layers = len({m[1] for name in variables.by_name if (m := pattern.match(name))})
+        stored = f"{side}/num_heads" if has_sides else "num_heads"
+        heads = int(tensors.take_number(stored, HEADS_OF_SPECS.get(variables.spec, 8)))
+        if not layers or not 1 <= heads <= MOST_HEADS:
+            tensors.reasons.append(f"its {side} has {layers} layers of {heads} heads")
+            return {}
+        d_ff = (*variables.shape(f"{side}/layer_0/ffn/linear_0/weight"), 0)[0]
+        of_both.append({"num_layers": layers, "num_heads": heads, "d_ff": d_ff})
+    encoder, decoder = of_both
+    sizes: dict[str, int] = {}
+    for key, value in encoder.items():
+        sizes |= of_sides(key, value, decoder[key])
+    return sizes
 
-    def _take_norm(self, theirs: str, ours: str) -> None:
-        for part, our_part in (("gamma", "weight"), ("beta", "bias")):
-            found = self._tensors.take(f"{theirs}/{part}", self._d_model)
-            self.weights[f"{ours}.{our_part}"] = self._columns(found)
 
-    def _take_feed_forward(self, theirs: str, ours: str, d_ff: int) -> None:
-        has_bias = self._options["feed_forward_biases"]
-        inner = self._take_linear(f"{theirs}/linear_0", (d_ff, self._d_model), has_bias=has_bias)
-        self._put(f"{ours}.inner", self._reading(inner))
-        outer = self._take_linear(f"{theirs}/linear_1", (self._d_model, d_ff), has_bias=has_bias)
-        self._put(f"{ours}.outer", self._writing(outer))
-        self._take_norm(f"{theirs}/layer_norm", f"{ours}_residual.norm")
+class _Weights(WeightsTaken):
+    """Our weights, with heads of any width and with any scale of the queries."""
 
-    def _take_attention(self, theirs: str, ours: str, heads: int) -> None:
-        has_bias, d_model = self._options["attention_biases"], self._d_model
-        head_dim = int(self._tensors.take_number(f"{theirs}/head_dim", 0))
+    def take_attention(self, names: AttentionNames, ours: str, width: int) -> None:
+        """Take an attention; its heads are ``width`` wide together, unless the file has another."""
+        theirs, heads = names.norm.weight.removesuffix("/layer_norm/gamma"), "num_heads"
+        if ours.startswith("decoder"):
+            heads = f"decoder_{heads}" if f"decoder_{heads}" in self.options else heads
+        num_heads = self.options[heads]
+        head_dim = int(self.tensors.take_number(f"{theirs}/head_dim", 0))
         if not 0 <= head_dim <= WIDEST_HEAD:
-            self._tensors.reasons.append(f"{theirs} has heads of the width {head_dim}")
+            self.tensors.reasons.append(f"{theirs} has heads of the width {head_dim}")
             return
-        width = head_dim * heads or d_model
-        if width != d_model:
-            self._options.update(d_k=head_dim, d_v=head_dim)
-        parts = {"queries_keys_values": 3}
-        if ours.endswith("memory_attention"):
-            parts = {"queries": 1, "keys_values": 2}
-        for number, (name, count) in enumerate(parts.items()):
-            shape = (count * width, d_model)
-            linear = self._take_linear(f"{theirs}/linear_{number}", shape, has_bias=has_bias)
-            if number == 0:
-                linear = self._with_scale(linear, f"{theirs}/queries_scale", width // heads, width)
-            self._put(f"{ours}.{name}", self._reading(linear))
-        name = f"{theirs}/linear_{len(parts)}"
-        output = self._take_linear(name, (d_model, width), has_bias=has_bias)
-        self._put(f"{ours}.output", self._writing(output))
-        self._take_norm(f"{theirs}/layer_norm", f"{ours}_residual.norm")
+        if head_dim * num_heads not in (0, width):
+            width = head_dim * num_heads
+            self.options |= {"d_k": head_dim, "d_v": head_dim}
+        super().take_attention(names, ours, width)
+        scale = 1.0 / math.sqrt(max(1, width // num_heads))
+        factor = self.tensors.take_number(f"{theirs}/queries_scale", scale) / scale
+        if abs(factor - 1.0) < ROUNDING or self.tensors.is_wrong:
+            return
+        inputs = "queries" if ours.endswith("memory_attention") else "queries_keys_values"
+        for name in (f"{ours}.{inputs}.weight", f"{ours}.{inputs}.bias"):
+            if name in self.weights:
+                self.weights[name] = self.weights[name].copy()  # which a file may hold twice
+                self.weights[name][:width] *= factor
 
-    def _with_scale(self, linear: Linear, name: str, head_width: int, width: int) -> Linear:
-        """Return a linear layer whose queries, its first ``width`` rows, have our scale."""
-        ours = 1.0 / math.sqrt(max(1, head_width))
-        factor = self._tensors.take_number(name, ours) / ours
-        if abs(factor - 1.0) < ROUNDING or self._tensors.is_wrong:
-            return linear
-        scaled = {part: array.copy() for part, array in linear.items()}
-        for array in scaled.values():
-            array[:width] *= factor
-        return scaled
 
-    def _take_linear(self, name: str, shape: tuple[int, int], *, has_bias: bool) -> Linear:
-        found = {"weight": self._tensors.take(f"{name}/weight", *shape)}
-        if has_bias:
-            found["bias"] = self._tensors.take(f"{name}/bias", shape[0])
-        return found
+class Positions(NamedTuple):
+    """How a model marks positions."""
 
-    def _put(self, name: str, linear: Linear) -> None:
-        self.weights.update({f"{name}.{part}": array for part, array in linear.items()})
+    options: dict[str, Any]
+    order: NDArray[np.intp] | None = None  # our dimensions among theirs, if they differ
+    tables: tuple[Array, ...] = ()  # of learned vectors
 
-    def _by_pieces(self, array: Array, vocabulary: Vocabulary, missing: float = 0.0) -> Array:
-        """Return the vectors of the pieces in our order; a mark that the model lacks has zeros."""
-        if self._tensors.is_wrong:
-            return array
-        found = vocabulary.rows_of(array, missing)
-        return found if found.ndim == 1 else self._columns(found)
 
-    def _reading(self, linear: Linear) -> Linear:
-        """Return a layer that reads vectors of the model's width."""
-        return {**linear, "weight": self._columns(linear["weight"])}
+def _common_options(
+    tensors: TensorsTaken, config: Mapping[str, Any], d_model: int, *, has_sides: bool
+) -> dict[str, Any]:
+    """Return the options that encoder and decoder have to share.
 
-    def _writing(self, linear: Linear) -> Linear:
-        """Return a layer that writes vectors of the model's width."""
-        if self._order is None or self._tensors.is_wrong:
-            return linear
-        return {part: array[self._order] for part, array in linear.items()}
+    In older models, which store them once for both sides, not ``has_sides``.
+    """
+    if config.get("add_source_bos"):
+        tensors.reasons.append("it adds a mark at the start of the source")
+    epsilon = config.get("layer_norm_epsilon")
+    options: dict[str, Any] = {
+        "d_model": d_model,
+        "source_eos": bool(config.get("add_source_eos", False)),
+        "norm_epsilon": DEFAULT_EPSILON if epsilon is None else epsilon,
+    }
+    of_sides = [_of_side(tensors, side, d_model, has_sides=has_sides) for side in SIDES]
+    for name, value in of_sides[1].items():
+        if of_sides[0][name] != value:
+            tensors.reasons.append(f"encoder and decoder differ in {name}")
+        options[name] = value
+    for name in OFF:
+        if tensors.take_number(name, 0.0):
+            tensors.reasons.append(f"it has {name}")
+    for name in UNIMPORTANT:
+        for place in (name, *(f"{side}/{name}" for side in SIDES)):
+            tensors.take_if_there(place)
+    return options
 
-    def _columns(self, array: Array) -> Array:
-        if self._order is None or self._tensors.is_wrong:
-            return array
-        return array[..., self._order]
+
+def _of_side(tensors: TensorsTaken, side: str, d_model: int, *, has_sides: bool) -> dict[str, Any]:
+    prefix = f"{side}/" if has_sides else ""
+    number = tensors.take_number(f"{prefix}activation", 0.0)
+    if number not in ACTIVATIONS:
+        tensors.reasons.append(f"its activation has the number {number:g}")
+    scale = tensors.take_number(f"{side}/scale_embeddings", 1.0)
+    if scale not in (0.0, 1.0) and not math.isclose(scale, math.sqrt(d_model), rel_tol=1e-6):
+        tensors.reasons.append(f"it multiplies its embeddings by {scale:g}")
+    return {
+        "norm": "pre" if tensors.take_number(f"{prefix}pre_norm", 1.0) else "post",
+        "activation": ACTIVATIONS.get(int(number), "relu"),
+        "scale_embeddings": scale != 0.0,
+        "embedding_norm": tensors.has(f"{side}/layernorm_embedding/gamma"),
+        "attention_biases": tensors.has(f"{side}/layer_0/self_attention/linear_0/bias"),
+        "feed_forward_biases": tensors.has(f"{side}/layer_0/ffn/linear_0/bias"),
+    }
+
+
+def _take_positions(tensors: TensorsTaken, d_model: int) -> Positions:
+    """Return how the model marks positions.
+
+    Without tables, CTranslate2 computes sines, then cosines, with Tensor2Tensor's frequencies from
+    position 1. Tables that are no sinusoids become learned positions.
+    """
+    names = [f"{side}/position_encodings/encodings" for side in SIDES]
+    tables = [table for name in names if (table := tensors.take_if_there(name)) is not None]
+    halves = None
+    if d_model % 2 == 0:
+        halves = order_from_sines_first(d_model)
+        if not tables:
+            return Positions({"sinusoid_frequencies": "tensor2tensor", "first_position": 1}, halves)
+    shapes = {table.shape for table in tables}
+    if len(tables) != len(SIDES) or len(shapes) > 1 or tables[0].shape[1:] != (d_model,):
+        tensors.reasons.append("its positions are not a vector of the model's width each")
+        return Positions({})
+    if not all(np.isfinite(table).all() for table in tables):
+        tensors.reasons.append("its positions hold a number that is not finite")
+        return Positions({})
+    for index in (None, halves) if halves is not None else ():
+        ordered = [table if index is None else table[:, index] for table in tables]
+        found = known_sinusoids(ordered, TOLERANCE)
+        if found is not None:
+            return Positions(found, index)
+    return Positions({}, None, tuple(tables))

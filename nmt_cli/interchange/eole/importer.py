@@ -11,18 +11,27 @@ from typing import Any
 from nmt_cli.corpus.tokenizers.normalization import Side
 from nmt_cli.interchange.files import CONFIG, NO_FILES, SIDES, TextFiles, read_config, read_parts
 from nmt_cli.interchange.imported_model import ImportedModel
-from nmt_cli.interchange.opennmt.model import Configuration, make_model
-from nmt_cli.interchange.opennmt.vocabularies import Tokens
-from nmt_cli.interchange.opennmt.weights import (
+from nmt_cli.interchange.opennmt.model import (
     LEARNED,
     SINUSOIDS,
+    Configuration,
     Embeddings,
     Names,
+    Tokens,
     attention_names,
+    make_model,
 )
-from nmt_cli.interchange.options import LARGEST, count, refusing, shown
-from nmt_cli.interchange.tensors_taken import LayerNames, dotted
+from nmt_cli.interchange.options import (
+    LARGEST,
+    activation,
+    count,
+    of_sides,
+    refuse,
+    refusing,
+    shown,
+)
 from nmt_cli.interchange.vocabularies import read_models, read_named_models
+from nmt_cli.interchange.weights_taken import LayerNames, StackNames, dotted
 from nmt_cli.messages.errors import DamagedError, UserError
 
 ARCHITECTURES = ("transformer", "custom")  # the latter if config.json has none
@@ -59,8 +68,7 @@ def read_configuration(config: Mapping[str, Any]) -> Configuration:
     options = _options(stacks, reasons)
     widths = _widths(stacks, options, reasons)
     embeddings = _embeddings(model, reasons)
-    if reasons:
-        raise ValueError("; ".join(dict.fromkeys(reasons)))
+    refuse(reasons)
     options["scale_embeddings"] = embeddings.positions != LEARNED
     return Configuration(options, embeddings, widths)
 
@@ -90,25 +98,19 @@ def _options(stacks: Mapping[str, Mapping[str, Any]], reasons: list[str]) -> dic
     for key in ("hidden_size", "mlp_activation_fn", "norm_eps"):
         if encoder[key] != decoder[key]:
             reasons.append(f"its encoder and decoder differ in {key}")
-    activation, epsilon = encoder["mlp_activation_fn"], encoder["norm_eps"]
-    if not isinstance(activation, str) or activation not in ACTIVATIONS:
-        reasons.append(f"its mlp_activation_fn is {shown(activation)}")
-    if type(epsilon) not in (int, float):
-        reasons.append(f"its norm_eps is {shown(epsilon)}")
+    key, epsilon = "mlp_activation_fn", encoder["norm_eps"]
     options: dict[str, Any] = {
+        "activation": activation(encoder[key], ACTIVATIONS, key, reasons),
         "norm": "pre",
         "norm_epsilon": epsilon,
-        "dropout": 0.0,
-        "activation": ACTIVATIONS.get(str(activation), "relu"),
         "source_eos": False,
         "d_model": count(encoder, "hidden_size", "its encoder", reasons),
     }
+    if type(epsilon) not in (int, float):
+        reasons.append(f"its norm_eps is {shown(epsilon)}")
     for ours, theirs in SIZES.items():
-        options[ours], of_decoder = (
-            count(stack, theirs, f"its {side}", reasons) for side, stack in stacks.items()
-        )
-        if of_decoder != options[ours]:
-            options[f"decoder_{ours}"] = of_decoder
+        counts = (count(stack, theirs, f"its {side}", reasons) for side, stack in stacks.items())
+        options |= of_sides(ours, *counts)
     return options
 
 
@@ -266,12 +268,10 @@ def _layer(side: str, number: int) -> LayerNames:
     )
 
 
-_PREFIXES = dict(zip(SIDES, LISTS, strict=True))
 NAMES = Names(
-    embeddings={side: f"{name}_emb.embeddings.weight" for side, name in _PREFIXES.items()},
-    sinusoids={side: f"{name}_emb.pe.pe" for side, name in _PREFIXES.items()},
-    learned={side: f"{name}_emb.pe.weight" for side, name in _PREFIXES.items()},
+    embeddings=[f"{name}_emb.embeddings.weight" for name in LISTS],
+    sinusoids=[f"{name}_emb.pe.pe" for name in LISTS],
+    learned=[f"{name}_emb.pe.weight" for name in LISTS],
     output=dotted("generator"),
-    norms={side: dotted(f"{side}.layer_norm") for side in SIDES},
-    layer=_layer,
+    stack=StackNames(_layer, last_norm=lambda side: dotted(f"{side}.layer_norm")),
 )

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from nmt_cli.interchange.files import Array
-from nmt_cli.interchange.tensors_taken import AttentionNames, LayerNames, dotted
+from nmt_cli.interchange.weights_taken import AttentionNames, LayerNames, dotted
 
 NORMS = {
     "encoder": ("self_attn_layer_norm", "final_layer_norm"),
@@ -22,10 +22,9 @@ def names_of_layer(side: str, number: int, prefix: str = "") -> LayerNames:
     layer = f"{prefix}{side}.layers.{number}"
 
     def attention(name: str) -> AttentionNames:
-        queries, keys, values, output = (
-            dotted(f"{layer}.{name}.{part}_proj") for part in ("q", "k", "v", "out")
-        )
-        return AttentionNames(queries, keys, values, output, dotted(f"{layer}.{name}_layer_norm"))
+        inputs = tuple(dotted(f"{layer}.{name}.{part}_proj") for part in "qkv")
+        output, norm = dotted(f"{layer}.{name}.out_proj"), dotted(f"{layer}.{name}_layer_norm")
+        return AttentionNames(inputs, output, norm)
 
     return LayerNames(
         attention("self_attn"),

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from nmt_cli.interchange.options import count, shown
+from nmt_cli.interchange.options import activation, count, of_sides, refuse, shown
 
 ARCHITECTURES = ("transformer", "transformer_tiny", "transformer_align")
 # Names of architectures that start so are sizes of the same class.
@@ -50,14 +50,11 @@ def read_configuration(
     job = task.get("task") or task.get("_name") or "translation"
     if job != "translation":
         reasons.append(f"its task is {shown(job)}, not translation")
-    activation = theirs.get("activation_fn", "relu")
-    if not isinstance(activation, str) or activation not in ACTIVATIONS:
-        reasons.append(f"its activation_fn is {shown(activation)}")
+    kind = theirs.get("activation_fn", "relu")
     options: dict[str, Any] = {
+        "activation": activation(kind, ACTIVATIONS, "activation_fn", reasons),
         "norm": _norm(theirs, versions, reasons),
         "norm_epsilon": EPSILON,
-        "dropout": 0.0,
-        "activation": ACTIVATIONS.get(str(activation), "relu"),
         "scale_embeddings": not theirs.get("no_scale_embedding"),
         "embedding_norm": bool(theirs.get("layernorm_embedding")),
         "decoder_start": "eos",
@@ -66,8 +63,7 @@ def read_configuration(
     learned = {bool(theirs.get(f"{side}_learned_pos")) for side in LAST_WITHOUT_NORM}
     if len(learned) > 1:
         reasons.append("only one of its sides has learned positions")
-    if reasons:
-        raise ValueError("; ".join(dict.fromkeys(reasons)))
+    refuse(reasons)
     is_shared = bool(theirs.get("share_all_embeddings"))
     is_tied = is_shared or bool(theirs.get("share_decoder_input_output_embed"))
     source, target = (_language(task.get(f"{side}_lang")) for side in ("source", "target"))
@@ -92,7 +88,7 @@ def _norm(theirs: Mapping[str, Any], versions: Mapping[str, float], reasons: lis
 
 
 def _sizes(theirs: Mapping[str, Any], reasons: list[str]) -> dict[str, int]:
-    found = {}
+    found: dict[str, int] = {}
     names = {"num_layers": "layers", "d_ff": "ffn_embed_dim", "num_heads": "attention_heads"}
     d_model = _count(theirs, "encoder_embed_dim", DEFAULTS["embed_dim"], reasons)
     for key in ("decoder_embed_dim", "decoder_input_dim", "decoder_output_dim"):
@@ -100,12 +96,11 @@ def _sizes(theirs: Mapping[str, Any], reasons: list[str]) -> dict[str, int]:
         if width != d_model:
             reasons.append(f"its {key} is {width:,}, its encoder_embed_dim {d_model:,}")
     for ours, name in names.items():
-        found[ours], of_decoder = (
+        encoder, decoder = (
             _count(theirs, f"{side}_{name}", DEFAULTS[name], reasons) for side in LAST_WITHOUT_NORM
         )
-        if of_decoder != found[ours]:
-            found[f"decoder_{ours}"] = of_decoder
-        if ours == "num_heads" and (d_model % found[ours] or d_model % of_decoder):
+        found |= of_sides(ours, encoder, decoder)
+        if ours == "num_heads" and (d_model % encoder or d_model % decoder):
             reasons.append(f"its heads do not divide its encoder_embed_dim {d_model:,}")
     return {"d_model": d_model, **found}
 

@@ -1,8 +1,6 @@
 """The vocabularies of a model of fairseq: four marks, then the words of ``dict.LANGUAGE.txt``."""
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
 
 from nmt_cli.corpus.tokenizers.normalization import SIDES, Side
 from nmt_cli.corpus.tokenizers.whitespace_tokenizer import CONTROL
@@ -10,10 +8,8 @@ from nmt_cli.files.file_contents import decoded, read_content
 from nmt_cli.interchange.files import TextFiles
 from nmt_cli.interchange.vocabularies import (
     Vocabulary,
-    joiner_of,
     marks_first,
     problems_of_pieces,
-    read_named_models,
 )
 from nmt_cli.messages.errors import DamagedError, UserError
 
@@ -22,44 +18,28 @@ OVERWRITE = "#fairseq:overwrite"
 LONGEST = 60  # characters of a line in a message
 
 
-class Vocabularies(NamedTuple):
-    """The vocabularies of both sides, and how text becomes pieces."""
-
-    source: Vocabulary
-    target: Vocabulary
-    joiner: str | None  # of text in pieces
-    sentencepiece: Mapping[Side, bytes] | None
-
-    @property
-    def are_separate(self) -> bool:
-        """Whether the sides have different pieces."""
-        return self.source != self.target
-
-
 def read_vocabularies(
     checkpoint: Path,
     files: TextFiles,
     languages: tuple[str | None, str | None],
     reasons: list[str],
-) -> Vocabularies:
+    *,
+    are_words: bool,
+) -> dict[Side, Vocabulary]:
     """Return the vocabularies, from ``files`` or from the folder of ``checkpoint``.
 
-    The reasons against them are added to ``reasons``. Raises UserError if a file is not found or
-    cannot be read, DamagedError if one is damaged.
+    The reasons against them are added to ``reasons``; ``are_words`` is true for text in pieces.
+    Raises UserError if a file is not found or cannot be read, DamagedError if one is damaged.
     """
-    models = read_named_models(files)
     of_target = files.target_vocabulary or files.source_vocabulary
-    sides = []
+    found: dict[Side, Vocabulary] = {}
     for side, named, language in zip(
         SIDES, (files.source_vocabulary, of_target), languages, strict=True
     ):
         path = named if named is not None else _beside(checkpoint, side, language)
-        found = marks_first(_read_symbols(path), [MARKS.index(mark) for mark in CONTROL])
-        reasons += problems_of_pieces(found.pieces, side, are_words=models is None)
-        sides.append(found)
-    source, target = sides
-    joiner = joiner_of(source.pieces, target.pieces) if models is None else None
-    return Vocabularies(source, target, joiner, models)
+        found[side] = marks_first(_read_symbols(path), [MARKS.index(mark) for mark in CONTROL])
+        reasons += problems_of_pieces(found[side].pieces, side, are_words=are_words)
+    return found
 
 
 def _beside(checkpoint: Path, side: Side, language: str | None) -> Path:

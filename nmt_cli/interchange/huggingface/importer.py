@@ -5,8 +5,9 @@ Biases that are all zero, which its classes always have, are left out.
 """
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,25 +24,44 @@ from nmt_cli.interchange.files import (
     read_config,
     read_safetensors,
 )
-from nmt_cli.interchange.huggingface.options import Configuration, read_configuration
+from nmt_cli.interchange.huggingface.exporter import EPSILON
 from nmt_cli.interchange.huggingface.vocabularies import (
     Vocabularies,
     read_vocabularies,
     start_of_decoder,
 )
-from nmt_cli.interchange.imported_model import ImportedModel, tying, vocabulary_matrices
+from nmt_cli.interchange.imported_model import ImportedModel
 from nmt_cli.interchange.known_sinusoids import known_sinusoids, order_from_sines_first
-from nmt_cli.interchange.options import refusing
+from nmt_cli.interchange.options import LARGEST, activation, of_sides, refuse, refusing, shown
 from nmt_cli.interchange.pickled_tensors import read_pickled_tensors
-from nmt_cli.interchange.tensors_taken import LayerNames, LayersTaken, TensorsTaken, dotted
-from nmt_cli.interchange.vocabularies import PEGASUS_MODEL, read_sentencepiece
+from nmt_cli.interchange.tensors_taken import TensorsTaken
+from nmt_cli.interchange.vocabularies import PEGASUS_MODEL, Vocabulary, read_sentencepiece
+from nmt_cli.interchange.weights_taken import StackNames, WeightsTaken, dotted
 from nmt_cli.messages.errors import UserError
-from nmt_cli.recipe.model_config import ModelConfig
 
+NAMES = StackNames(
+    partial(names_of_layer, prefix="model."),
+    last_norm=lambda side: dotted(f"model.{side}.layer_norm"),
+)
 SHARED, OUTPUT, BIAS = "model.shared.weight", "lm_head.weight", "final_logits_bias"
-EMBEDDINGS = {side: f"model.{side}.embed_tokens.weight" for side in SIDES}
-POSITIONS = {side: f"model.{side}.embed_positions.weight" for side in SIDES}
+EMBEDDINGS = [f"model.{side}.embed_tokens.weight" for side in SIDES]
+POSITIONS = [f"model.{side}.embed_positions.weight" for side in SIDES]
+PICKLED = "pytorch_model.bin"
 ROUNDING = 5e-4  # of sinusoids that are stored in half precision
+TYPES = {"marian": "post", "pegasus": "pre"}  # and the place of their norms
+ACTIVATIONS = {
+    **{"relu": "relu", "silu": "swish", "swish": "swish", "gelu": "gelu", "gelu_python": "gelu"},
+    **dict.fromkeys(("gelu_new", "gelu_fast", "gelu_pytorch_tanh"), "gelu_tanh"),
+}
+# What transformers assumes if config.json lacks a key.
+DEFAULTS: dict[str, dict[str, Any]] = {
+    "marian": {"eos_token_id": 0, "decoder_start_token_id": 58_100},
+    "pegasus": {"eos_token_id": 1, "decoder_start_token_id": 0},
+}
+# Keys that other programs read and these classes do not, with the values that they stand for.
+IMPLIED = {"normalize_embedding": {"marian": False, "pegasus": False},
+           "normalize_before": {"marian": False, "pegasus": True},
+           "add_final_layer_norm": {"marian": False, "pegasus": True}}  # fmt: skip
 
 
 def import_huggingface(folder: Path, files: TextFiles = NO_FILES) -> ImportedModel:
@@ -54,136 +74,20 @@ def import_huggingface(folder: Path, files: TextFiles = NO_FILES) -> ImportedMod
     if not (folder / CONFIG).is_file():
         raise UserError(f"{folder} has no {CONFIG}; give the folder of a model of Hugging Face.")
     with refusing(folder):
-        config = read_configuration(read_config(folder))
+        config = _read_configuration(read_config(folder))
         tensors = TensorsTaken(read_tensors(folder))
-        sizes: dict[Side, int] = {"source": config.sizes[0], "target": config.sizes[1]}
         models = read_sentencepiece(folder)
-        vocabularies = read_vocabularies(folder, models, config.eos_id, sizes, tensors.reasons)
-        return _model(config, tensors, vocabularies, models)
-
-
-def _model(
-    config: Configuration,
-    tensors: TensorsTaken,
-    vocabularies: Vocabularies,
-    models: Mapping[Side, bytes] | None,
-) -> ImportedModel:
-    """Return the model. Raises ValueError with all reasons if it is none of ours."""
-    if models is None:
-        tensors.reasons.append(f"it has no source.spm and target.spm, and no {PEGASUS_MODEL}")
-    taken = _Weights(config, tensors)
-    taken.take_embeddings(vocabularies)
-    taken.take_positions()
-    for side in SIDES:
-        taken.take_stack(side)
-    tensors.refuse_wrong()
-    taken.options |= taken.layers.leave_out_zeros()
-    own = vocabularies.pieces["source"] if vocabularies.are_separate else None
-    architecture = ModelConfig.model_validate(taken.options)
-    return ImportedModel(architecture, vocabularies.pieces["target"], own, models, taken.weights)
-
-
-class _Weights:
-    """Our weights, taken one by one; ``options`` gets what follows for the architecture."""
-
-    def __init__(self, config: Configuration, tensors: TensorsTaken) -> None:
-        self._config, self._tensors = config, tensors
-        self.options: dict[str, Any] = dict(config.options)
-        self._d_model: int = self.options["d_model"]
-        self.layers = LayersTaken(tensors, self._d_model, order_from_sines_first(self._d_model))
-        self.weights = self.layers.weights
-
-    def take_embeddings(self, vocabularies: Vocabularies) -> None:
-        """Take the embeddings, the matrix of the softmax and its bias.
-
-        The row of a start with zeros, which is no piece, leaves them and the vocabulary.
-        """
-        config, tensors = self._config, self._tensors
-        source, target, output = self._matrices()
-        size = config.sizes[1]
-        bias = np.zeros((1, size), np.float32)
-        if tensors.has(BIAS):
-            bias = tensors.take(BIAS, 1, size)
-        if tensors.is_wrong:
-            return
-        start = config.start_id
-        kept = {"source": np.arange(len(source)), "target": np.arange(size)}
-        if start != config.eos_id and not target[start].any():
-            self.options["decoder_start"] = "zeros"
-            without: tuple[Side, ...] = ("source", "target")
-            for side in without[1:] if vocabularies.are_separate else without:
-                kept[side] = np.delete(kept[side], start)
-                del vocabularies.pieces[side][start]
-        else:
-            self.options["decoder_start"] = start_of_decoder(
-                vocabularies, start, config.eos_id, tensors.reasons
-            )
-        tied = tying(source, target, output, is_shared=not vocabularies.are_separate)
-        self.options["tied_embeddings"] = tied
-        for name, matrix in vocabulary_matrices(source, target, output, tied).items():
-            side = "source" if name.startswith("source") else "target"
-            self.weights[name] = self.layers.columns(matrix[kept[side]])
-        self.weights["output_bias"] = bias[0, kept["target"]]
-        if vocabularies.are_separate:
-            self.options["source_vocabulary_size"] = len(kept["source"])
-
-    def _matrices(self) -> tuple[Array, Array, Array]:
-        """Return the embeddings of source and target and the matrix of the softmax."""
-        config, tensors = self._config, self._tensors
-        names = list(EMBEDDINGS.values())
-        if config.is_shared:
-            tied = [SHARED, *names, *([OUTPUT] if config.is_tied else ())]
-            first = next((name for name in tied if tensors.has(name)), SHARED)
-            shared = tensors.take(first, config.sizes[0], self._d_model)
-            for name in (SHARED, *names):
-                tensors.take_same(name, first, shared)
-            source = target = shared
-        else:
-            tensors.take_if_there(SHARED)  # which these classes do not use then
-            source, target = (
-                tensors.take(name, size, self._d_model)
-                for name, size in zip(names, config.sizes, strict=True)
-            )
-        if config.is_tied:
-            other = SHARED if config.is_shared else names[1]
-            return source, target, tensors.take_same(OUTPUT, other, target)
-        return source, target, tensors.take(OUTPUT, config.sizes[1], self._d_model)
-
-    def take_positions(self) -> None:
-        """Take the tables of positions, if there are any; other ones than sinusoids are learned."""
-        there = {side: name for side, name in POSITIONS.items() if self._tensors.has(name)}
-        tables = {}
-        for side, name in there.items():
-            table = self._tensors.take_if_there(name)
-            if table is None or table.shape[1:] != (self._d_model,) or not np.isfinite(table).all():
-                self._tensors.reasons.append(f"{name} is not a vector for each position")
-                return
-            tables[side] = self.layers.columns(table)
-        if not tables:
-            return
-        found = known_sinusoids(tables.values(), ROUNDING)
-        if found is not None:
-            self.options |= found
-            return
-        if len({len(table) for table in tables.values()}) > 1 or len(tables) < len(POSITIONS):
-            self._tensors.reasons.append("its sides have unlike positions")
-            return
-        self.options |= {"positions": "learned", "max_positions": len(tables["encoder"])}
-        for side, table in tables.items():
-            self.weights[f"{SIDES[side]}_embedding.positions.weight"] = table
-
-    def take_stack(self, side: str) -> None:
-        """Take all layers of the encoder or the decoder."""
-        if self.options["norm"] == "pre":
-            self.layers.take_norm(dotted(f"model.{side}.layer_norm"), f"{side}_norm")
-        self.layers.take_stack(side, self.options, _names)
-
-
-def _names(side: str, number: int) -> LayerNames:
-    return names_of_layer(side, number, "model.")
-
-
-PICKLED = "pytorch_model.bin"
+        found = read_vocabularies(folder, models, config.eos_id, config.sizes, tensors.reasons)
+        if models is None:
+            tensors.reasons.append(f"it has no source.spm and target.spm, and no {PEGASUS_MODEL}")
+        taken = WeightsTaken(
+            tensors, config.options, order_from_sines_first(config.options["d_model"])
+        )
+        vocabularies = _take_pieces(taken, config, found)
+        _take_positions(taken)
+        for side in SIDES:
+            taken.take_stack(side, NAMES)
+        return taken.model(vocabularies, models)
 
 
 def read_tensors(folder: Path) -> dict[str, Array]:
@@ -198,3 +102,133 @@ def read_tensors(folder: Path) -> dict[str, Array]:
     if path.is_file():
         return as_fp32(read_pickled_tensors(path), path)
     raise UserError(f"{folder} has no {WEIGHTS} and no {PICKLED}, which hold the weights.")
+
+
+class Configuration(NamedTuple):
+    """The architecture of a model, from ``config.json``."""
+
+    options: dict[str, Any]  # of our architecture
+    sizes: dict[Side, int]  # rows of the embeddings
+    eos_id: int
+    start_id: int
+    is_shared: bool  # both embeddings are one matrix
+    is_tied: bool  # the matrix of the softmax is the target's
+
+
+def _read_configuration(config: Mapping[str, Any]) -> Configuration:
+    """Return the configuration. Raises ValueError with all reasons against it."""
+    kind = config.get("model_type")
+    if not isinstance(kind, str) or kind not in TYPES:
+        known = " and ".join(TYPES)
+        raise ValueError(f"its model_type is {shown(kind)}, and only {known} can be imported")
+    reasons = [
+        f"its {key} is {shown(config[key])}, which the class {kind} does not compute"
+        for key, values in IMPLIED.items()
+        if config.get(key, values[kind]) != values[kind]
+    ]
+    key = "activation_function"
+    of_feed_forward = activation(config.get(key, "gelu"), ACTIVATIONS, key, reasons)
+    if config.get("quantization_config"):
+        reasons.append("its weights are quantized")
+    counts = _Counts({**DEFAULTS[kind], **config}, reasons)
+    d_model = counts.take("d_model")
+    options: dict[str, Any] = {
+        "norm": TYPES[kind],
+        "norm_epsilon": EPSILON,
+        "activation": of_feed_forward,
+        "scale_embeddings": bool(config.get("scale_embedding", False)),
+        "d_model": d_model,
+    }
+    options |= _sizes_of_layers(counts, d_model)
+    is_tied = bool(config.get("tie_word_embeddings", True))
+    is_shared = is_tied
+    size = of_target = counts.take("vocab_size")
+    if kind == "marian":
+        is_shared = bool(config.get("share_encoder_decoder_embeddings", True))
+        if not is_shared and config.get("decoder_vocab_size") is not None:
+            of_target = counts.take("decoder_vocab_size")
+    eos_id, start_id = (counts.take(f"{name}_token_id", 0) for name in ("eos", "decoder_start"))
+    if start_id >= of_target:
+        reasons.append(f"its decoder_start_token_id {start_id:,} is no piece")
+    refuse(reasons)
+    return Configuration(
+        options, {"source": size, "target": of_target}, eos_id, start_id, is_shared, is_tied
+    )
+
+
+def _sizes_of_layers(counts: "_Counts", d_model: int) -> dict[str, int]:
+    found: dict[str, int] = {}
+    names = {"num_layers": "layers", "d_ff": "ffn_dim", "num_heads": "attention_heads"}
+    for ours, theirs in names.items():
+        encoder, decoder = (counts.take(f"{side}_{theirs}") for side in SIDES)
+        found |= of_sides(ours, encoder, decoder)
+        if ours == "num_heads" and (d_model % encoder or d_model % decoder):
+            counts.reasons.append(f"its heads do not divide its d_model {d_model:,}")
+    return found
+
+
+class _Counts:
+    def __init__(self, config: Mapping[str, Any], reasons: list[str]) -> None:
+        self._config, self.reasons = config, reasons
+
+    def take(self, key: str, least: int = 1) -> int:
+        value = self._config.get(key)
+        if isinstance(value, list) and len(value) == 1:
+            value = value[0]
+        if type(value) is int and least <= value <= LARGEST:
+            return value
+        self.reasons.append(f"its {key} is {shown(value)}")
+        return max(1, least)
+
+
+def _take_pieces(
+    taken: WeightsTaken, config: Configuration, found: Vocabularies
+) -> dict[Side, Vocabulary]:
+    """Take the embeddings, the matrix of the softmax and its bias; return the vocabularies.
+
+    The row of a start with zeros, which is no piece, leaves them and the vocabulary.
+    """
+    tensors, size = taken.tensors, config.sizes["target"]
+    matrices = taken.take_matrices(
+        [*EMBEDDINGS, OUTPUT],
+        list(config.sizes.values()),
+        is_shared=config.is_shared,
+        is_tied=config.is_tied,
+        of_both=[SHARED] if config.is_shared else [],
+    )
+    tensors.take_if_there(SHARED)  # which these classes do not use if it is not shared
+    bias = tensors.take(BIAS, 1, size)[0] if tensors.has(BIAS) else None
+    pieces: dict[Side, list[str]] = found.pieces
+    rows = {side: list(range(len(each))) for side, each in pieces.items()}
+    if not tensors.is_wrong:
+        start = config.start_id
+        if start != config.eos_id and not matrices[1][start].any():
+            taken.options["decoder_start"] = "zeros"
+            for side in pieces:
+                if side == "target" or not found.are_separate:
+                    del rows[side][start], pieces[side][start]
+        else:
+            taken.options["decoder_start"] = start_of_decoder(
+                found, start, config.eos_id, tensors.reasons
+            )
+    vocabularies = {side: Vocabulary(each, rows[side]) for side, each in pieces.items()}
+    taken.put_pieces(vocabularies, matrices, bias)
+    return vocabularies
+
+
+def _take_positions(taken: WeightsTaken) -> None:
+    """Take the tables of positions, if there are any; other ones than sinusoids are learned."""
+    tensors, tables = taken.tensors, []
+    for name in filter(tensors.has, POSITIONS):
+        table = tensors.take_if_there(name)
+        if table is None or table.shape[1:] != (taken.d_model,) or not np.isfinite(table).all():
+            tensors.reasons.append(f"{name} is not a vector for each position")
+            return
+        tables.append(taken.columns(table))
+    found = known_sinusoids(tables, ROUNDING)  # without tables, they are the paper's
+    if found is not None:
+        taken.options |= found
+    elif len({len(table) for table in tables}) > 1 or len(tables) < len(POSITIONS):
+        tensors.reasons.append("its sides have unlike positions")
+    else:
+        taken.put_learned_positions(tables)

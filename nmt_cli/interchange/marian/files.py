@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 
 from nmt_cli.corpus.tokenizers.normalization import Side
 from nmt_cli.interchange.files import Array, TextFiles
-from nmt_cli.interchange.marian.options import read_settings
 from nmt_cli.interchange.vocabularies import SENTENCEPIECE_FILES
 from nmt_cli.messages.errors import DamagedError, UserError
-from nmt_cli.recipe.yaml_tree import MAX_BYTES
+from nmt_cli.recipe.yaml_tree import MAX_BYTES, parse_yaml
 
 SUFFIX = ".npy"
 SETTINGS = "special:model.yml"
@@ -75,6 +74,20 @@ def _archive(file: zipfile.ZipFile, size: int) -> Archive:
     if settings is None:
         raise ValueError(f"it has no {SETTINGS}")
     return Archive(settings, tensors, quantized)
+
+
+def read_settings(text: str, name: str) -> dict[str, Any]:
+    """Return the keys of a YAML file of Marian; lists, texts and None are the values.
+
+    Raises DamagedError, which calls the file ``name``, if it is something else.
+    """
+    tree = parse_yaml(text if len(text) <= MAX_BYTES else "", name)
+    finding = str(tree.findings[0]) if tree.findings else f"{name}: it has no keys"
+    if len(text) > MAX_BYTES:
+        finding = f"{name}: it is longer than {MAX_BYTES:,} characters"
+    if tree.findings or not isinstance(tree.value, dict):
+        raise DamagedError(f"{finding}; it is damaged, or Marian did not write it.")
+    return tree.value
 
 
 def _refuse_large(entries: Sequence[zipfile.ZipInfo], size: int) -> None:

@@ -10,15 +10,21 @@ from typing import Any
 from nmt_cli.interchange.files import NO_FILES, SIDES, TextFiles
 from nmt_cli.interchange.imported_model import ImportedModel
 from nmt_cli.interchange.opennmt.checkpoint import read_checkpoint
-from nmt_cli.interchange.opennmt.model import Configuration, make_model
-from nmt_cli.interchange.opennmt.vocabularies import Tokens
-from nmt_cli.interchange.opennmt.weights import SINUSOIDS, Embeddings, Names, attention_names
-from nmt_cli.interchange.options import count, refusing, shown
+from nmt_cli.interchange.opennmt.model import (
+    SINUSOIDS,
+    Configuration,
+    Embeddings,
+    Names,
+    Tokens,
+    attention_names,
+    make_model,
+)
+from nmt_cli.interchange.options import activation, count, of_sides, refuse, refusing, shown
 from nmt_cli.interchange.pickled_tensors import LARGEST_PICKLE
-from nmt_cli.interchange.tensors_taken import LayerNames, dotted
 from nmt_cli.interchange.vocabularies import read_named_models
+from nmt_cli.interchange.weights_taken import LayerNames, StackNames, dotted
 
-ACTIVATIONS = ("relu", "gelu")  # its silu multiplies by a second projection
+ACTIVATIONS = {"relu": "relu", "gelu": "gelu"}  # its silu multiplies by a second projection
 EPSILON = 1e-6  # of checkpoints that lack norm_eps
 # The values of options with which a model is ours, if it has them.
 PLAIN: dict[str, tuple[Any, ...]] = {
@@ -57,9 +63,10 @@ def read_configuration(opt: Mapping[str, Any]) -> Configuration:
     d_model, heads = sizes["hidden_size"][0], count(stated, "heads", "it", reasons)
     if d_model % heads:
         reasons.append(f"its heads do not divide its hidden_size {d_model:,}")
-    activation = opt.get("pos_ffn_activation_fn", ACTIVATIONS[0])
-    if activation not in ACTIVATIONS:
-        reasons.append(f"its pos_ffn_activation_fn is {shown(activation)}")
+    key = "pos_ffn_activation_fn"
+    options: dict[str, Any] = {
+        "activation": activation(opt.get(key, "relu"), ACTIVATIONS, key, reasons)
+    }
     epsilon = opt.get("norm_eps", EPSILON)
     if type(epsilon) not in (int, float):
         reasons.append(f"its norm_eps is {shown(epsilon)}")
@@ -67,16 +74,12 @@ def read_configuration(opt: Mapping[str, Any]) -> Configuration:
     if kind not in list(SINUSOIDS):
         reasons.append(f"its position_encoding_type is {shown(kind)}")
     d_ff = count(stated, "transformer_ff", "it", reasons)
-    if reasons:
-        raise ValueError("; ".join(dict.fromkeys(reasons)))
-    options = {
-        **{"norm": "pre", "dropout": 0.0, "source_eos": False, "scale_embeddings": True},
-        **{"activation": activation, "norm_epsilon": epsilon},
+    refuse(reasons)
+    options |= {
+        **{"norm": "pre", "source_eos": False, "scale_embeddings": True, "norm_epsilon": epsilon},
         **{"d_model": d_model, "num_heads": heads, "d_ff": d_ff},
-        "num_layers": sizes["layers"][0],
+        **of_sides("num_layers", *sizes["layers"]),
     }
-    if len(set(sizes["layers"])) > 1:
-        options["decoder_num_layers"] = sizes["layers"][1]
     is_shared, is_tied = (
         bool(opt.get(f"share_{name}")) for name in ("embeddings", "decoder_embeddings")
     )
@@ -138,12 +141,11 @@ def _layer(side: str, number: int) -> LayerNames:
     )
 
 
-_EMBEDDINGS = {side: f"{side}.embeddings.make_embedding" for side in SIDES}
+_EMBEDDINGS = [f"{side}.embeddings.make_embedding" for side in SIDES]
 NAMES = Names(
-    embeddings={side: f"{name}.emb_luts.0.weight" for side, name in _EMBEDDINGS.items()},
-    sinusoids={side: f"{name}.pe.pe" for side, name in _EMBEDDINGS.items()},
-    learned={},
+    embeddings=[f"{name}.emb_luts.0.weight" for name in _EMBEDDINGS],
+    sinusoids=[f"{name}.pe.pe" for name in _EMBEDDINGS],
+    learned=(),
     output=dotted("generator"),
-    norms={side: dotted(f"{side}.layer_norm") for side in SIDES},
-    layer=_layer,
+    stack=StackNames(_layer, last_norm=lambda side: dotted(f"{side}.layer_norm")),
 )

@@ -1,0 +1,284 @@
+"""Takes the weights of a model of another program by the names that it gives to them.
+
+What an importer states is a table: the names of all tensors. The order of dimensions, the pieces in
+our order, tied matrices and missing biases are the same for all programs.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nmt_cli.corpus.tokenizers.normalization import Side
+from nmt_cli.interchange.files import SIDES, Array
+from nmt_cli.interchange.imported_model import ImportedModel
+from nmt_cli.interchange.tensors_taken import TensorsTaken
+from nmt_cli.interchange.vocabularies import NEVER, Vocabulary
+from nmt_cli.recipe.model_config import NO_DROPOUT, ModelConfig
+
+Linear = dict[str, Array]
+
+
+class Pair(NamedTuple):
+    """The names of the two tensors of a linear layer or of a norm."""
+
+    weight: str
+    bias: str
+
+
+class AttentionNames(NamedTuple):
+    """The names of the projections of an attention, and of the norm beside it.
+
+    ``inputs`` are those of queries, keys and values. A program that joins all three has one pair,
+    and one that joins keys and values has two.
+    """
+
+    inputs: tuple[Pair, ...]
+    output: Pair
+    norm: Pair
+
+
+class LayerNames(NamedTuple):
+    """The names of all tensors of a layer; layers of the encoder have no memory."""
+
+    self_attention: AttentionNames
+    memory_attention: AttentionNames | None
+    inner: Pair  # of the feed-forward sub-layer
+    outer: Pair
+    feed_forward_norm: Pair
+    unused: tuple[str, ...] = ()  # tensors that nothing is computed with
+
+
+class StackNames(NamedTuple):
+    """The names of all tensors of the encoder and the decoder, beside those of the vocabulary."""
+
+    layer: Callable[[str, int], LayerNames]  # of a side and a number
+    last_norm: Callable[[str], Pair]  # behind the layers of a side, with pre-norm
+    embedding_norm: Callable[[str], Pair] | None = None
+
+
+def dotted(name: str) -> Pair:
+    """Return the names that torch gives to the tensors of the module ``name``."""
+    return Pair(f"{name}.weight", f"{name}.bias")
+
+
+# How many of queries, keys and values each of the inputs of an attention holds.
+PARTS_OF_INPUTS = {1: (3,), 2: (1, 2), 3: (1, 1, 1)}
+
+
+class WeightsTaken:
+    """Our weights, taken one by one into ``weights``; ``options`` gets what follows from them.
+
+    ``order`` are the places of our dimensions among theirs [d_model]; None if they are the same.
+    Where ``options`` do not state whether there are biases, layers without one get zeros if they
+    ``may_lack_biases``, and biases that are all zero are left out at the end.
+    """
+
+    def __init__(
+        self,
+        tensors: TensorsTaken,
+        options: Mapping[str, Any],
+        order: NDArray[np.intp] | None = None,
+        *,
+        may_lack_biases: bool = False,
+    ) -> None:
+        self.tensors, self.options = tensors, dict(options)
+        self.weights: dict[str, Array] = {}
+        self.d_model: int = self.options["d_model"]
+        self._order, self._may_lack_biases = order, may_lack_biases
+
+    def take_matrices(
+        self,
+        names: Sequence[str],
+        rows: Sequence[int],
+        *,
+        is_shared: bool,
+        is_tied: bool,
+        of_both: Sequence[str] = (),
+    ) -> list[Array]:
+        """Return the embeddings of source and target and the matrix of the softmax.
+
+        ``names`` are theirs, and ``rows`` the numbers of pieces of source and target. If the target
+        ``is_shared`` with the source, the matrix may be called by one of ``of_both`` as well.
+        """
+        groups = [[*of_both, names[0]]]
+        for name, is_same in zip(names[1:], (is_shared, is_tied), strict=True):
+            if is_same:
+                groups[-1].append(name)
+            else:
+                groups.append([name])
+        found: list[Array] = []
+        for group in groups:
+            size = rows[1] if found else rows[0]
+            matrix = self.tensors.take_shared(group, size, self.d_model)
+            found += [matrix] * len(set(group) & set(names))
+        return found
+
+    def put_pieces(
+        self,
+        vocabularies: Mapping[Side, Vocabulary],
+        matrices: Sequence[Array],
+        bias: Array | None = None,
+    ) -> None:
+        """Put the embeddings of source and target, and the matrix and the bias of the softmax.
+
+        Their rows get the order of our pieces. A mark that the model lacks is never an output.
+        """
+        if self.tensors.is_wrong:
+            return
+        of_source, of_target = vocabularies["source"], vocabularies["target"]
+        is_shared = of_source.pieces == of_target.pieces
+        if not is_shared:
+            self.options["source_vocabulary_size"] = len(of_source.pieces)
+        source, target, output = (
+            vocabulary.rows_of(matrix)
+            for vocabulary, matrix in zip((of_source, of_target, of_target), matrices, strict=True)
+        )
+        tied = "none"
+        if np.array_equal(target, output):
+            tied = "all" if is_shared and np.array_equal(source, target) else "decoder"
+        self.options["tied_embeddings"] = tied
+        self.weights["output_weight"] = self.columns(output)
+        if tied != "all":
+            self.weights["source_embedding.weight"] = self.columns(source)
+        if tied == "none":
+            self.weights["target_embedding.weight"] = self.columns(target)
+        if bias is None and min(of_target.rows) < 0:
+            bias = np.zeros(len(matrices[2]), np.float32)
+        if bias is not None:
+            self.weights["output_bias"] = of_target.rows_of(bias, NEVER)
+
+    def put_learned_positions(self, tables: Sequence[Array]) -> None:
+        """Put the learned positions of the source and of the target."""
+        self.options |= {"positions": "learned", "max_positions": len(tables[0])}
+        for side, table in zip(SIDES.values(), tables, strict=True):
+            self.weights[f"{side}_embedding.positions.weight"] = table
+
+    def take_stack(self, side: str, names: StackNames, attention_width: int | None = None) -> None:
+        """Take the layers of the encoder or the decoder, as many as the options have.
+
+        ``attention_width`` is the width of all heads together, by default that of the model.
+        """
+        if names.embedding_norm is not None and self.options.get("embedding_norm"):
+            self._take_norm(names.embedding_norm(side), f"{SIDES[side]}_embedding.norm")
+        if self.options["norm"] == "pre":
+            self._take_norm(names.last_norm(side), f"{side}_norm")
+        prefix = "decoder_" if side == "decoder" else ""
+        count, d_ff = (
+            self.options.get(f"{prefix}{key}", self.options[key]) for key in ("num_layers", "d_ff")
+        )
+        for number in range(count):
+            layer, ours = names.layer(side, number), f"{side}_layers.{number}"
+            if not self.tensors.has(layer.inner.weight):
+                self.tensors.reasons.append(
+                    f"it has {number:,} layers of the {side}, not {count:,}"
+                )
+                return
+            width = self.d_model if attention_width is None else attention_width
+            self.take_attention(layer.self_attention, f"{ours}.self_attention", width)
+            if layer.memory_attention is not None:
+                self.take_attention(layer.memory_attention, f"{ours}.memory_attention", width)
+            self._take_feed_forward(layer, f"{ours}.feed_forward", d_ff)
+            for name in layer.unused:
+                self.tensors.take_if_there(name)
+
+    def take_attention(self, names: AttentionNames, ours: str, width: int) -> None:
+        """Take an attention whose heads are ``width`` wide together."""
+        option = "attention_biases"
+        inputs = [
+            self._take_reading(pair, parts * width, option)
+            for pair, parts in zip(names.inputs, PARTS_OF_INPUTS[len(names.inputs)], strict=True)
+        ]
+        if ours.endswith("memory_attention"):
+            self._put(f"{ours}.queries", inputs[0])
+            self._put(f"{ours}.keys_values", self._joined(inputs[1:]))
+        else:
+            self._put(f"{ours}.queries_keys_values", self._joined(inputs))
+        self._put(f"{ours}.output", self._take_writing(names.output, width, option))
+        self._take_norm(names.norm, f"{ours}_residual.norm")
+
+    def _take_feed_forward(self, names: LayerNames, ours: str, d_ff: int) -> None:
+        option = "feed_forward_biases"
+        self._put(f"{ours}.inner", self._take_reading(names.inner, d_ff, option))
+        self._put(f"{ours}.outer", self._take_writing(names.outer, d_ff, option))
+        self._take_norm(names.feed_forward_norm, f"{ours}_residual.norm")
+
+    def _take_reading(self, names: Pair, width: int, option: str) -> Linear:
+        """Return a layer from vectors of the model to vectors of ``width`` numbers."""
+        weight = self.tensors.take(names.weight, width, self.d_model)
+        return {"weight": self.columns(weight), **self._take_bias(names.bias, width, option)}
+
+    def _take_writing(self, names: Pair, width: int, option: str) -> Linear:
+        """Return a layer from vectors of ``width`` numbers to vectors of the model."""
+        weight = self.tensors.take(names.weight, self.d_model, width)
+        return self._rows({"weight": weight, **self._take_bias(names.bias, self.d_model, option)})
+
+    def _take_bias(self, name: str, width: int, option: str) -> Linear:
+        if not self.options.get(option, True):
+            return {}
+        if self._may_lack_biases and not self.tensors.has(name):
+            return {"bias": np.zeros(0 if self.tensors.is_wrong else width, np.float32)}
+        return {"bias": self.tensors.take(name, width)}
+
+    def _take_norm(self, names: Pair, ours: str) -> None:
+        weight, bias = (self.tensors.take(name, self.d_model) for name in names)
+        self._put(ours, self._rows({"weight": weight, "bias": bias}))
+
+    def _put(self, ours: str, parts: Linear) -> None:
+        self.weights.update({f"{ours}.{part}": array for part, array in parts.items()})
+
+    # What stands for a missing tensor may be as large as the configuration states, so that nothing
+    # is computed any more once one is missing.
+    def _joined(self, linears: Sequence[Linear]) -> Linear:
+        if len(linears) == 1 or self.tensors.is_wrong:
+            return linears[0]
+        return {part: np.concatenate([each[part] for each in linears]) for part in linears[0]}
+
+    def columns(self, array: Array) -> Array:
+        """Return ``array`` [any, d_model] with its columns in our order."""
+        return array if self._is_same else array[:, self._order]
+
+    def _rows(self, linear: Linear) -> Linear:
+        if self._is_same:
+            return linear
+        return {part: array[self._order] for part, array in linear.items()}
+
+    @property
+    def _is_same(self) -> bool:
+        return self._order is None or self.tensors.is_wrong
+
+    def model(
+        self,
+        vocabularies: Mapping[Side, Vocabulary],
+        sentencepiece: Mapping[Side, bytes] | None,
+        joiner: str | None = None,
+    ) -> ImportedModel:
+        """Return the model. Raises ValueError with all reasons if it is none of ours."""
+        self.tensors.refuse_wrong()
+        self._leave_out_zeros()
+        own = "source_vocabulary_size" in self.options
+        return ImportedModel(
+            ModelConfig.model_validate(self.options | NO_DROPOUT),
+            vocabularies["target"].pieces,
+            vocabularies["source"].pieces if own else None,
+            sentencepiece,
+            self.weights,
+            joiner,
+        )
+
+    def _leave_out_zeros(self) -> None:
+        """Leave out biases that are all zero, unless the options state that there are some."""
+        groups = {
+            "output_bias": ["output_bias"],
+            "attention_biases": [n for n in self.weights if "attention" in n and "norm" not in n],
+            "feed_forward_biases": [n for n in self.weights if "feed_forward." in n],
+        }
+        for option, names in groups.items():
+            if option in self.options:
+                continue
+            biases = [name for name in names if name in self.weights and name.endswith("bias")]
+            self.options[option] = any(self.weights[name].any() for name in biases)
+            if not self.options[option]:
+                for name in biases:
+                    del self.weights[name]
