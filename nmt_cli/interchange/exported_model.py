@@ -5,13 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-
 from nmt_cli.corpus.tokenizers.sentence_marks import start_id
-from nmt_cli.interchange.files import Array, Weights
-from nmt_cli.messages.errors import UserError
-from nmt_cli.model.embeddings import sinusoids
-from nmt_cli.recipe.model_config import DROPOUTS, ModelConfig, StackShape
+from nmt_cli.interchange.files import Array
+from nmt_cli.recipe.model_config import DROPOUTS, ModelConfig
 from nmt_cli.recipe.model_settings import ModelSettings
 
 if TYPE_CHECKING:
@@ -68,84 +64,6 @@ class ExportedModel(NamedTuple):
             return architecture.max_positions
         longest_output = self.settings.max_length + self.settings.decoding.max_extra_length
         return max(FEWEST_POSITIONS, longest_output + 2)
-
-
-class WeightsToExport:
-    """Hands out each weight of a model once, so that none is forgotten."""
-
-    def __init__(self, model: ExportedModel) -> None:
-        self._model = model
-        self._left = dict(model.weights)
-        # Embeddings that are tied to the softmax have no weights of their own.
-        for name in ("source_embedding.weight", "target_embedding.weight"):
-            self._left.setdefault(name, self._left["output_weight"])
-
-    def take(self, name: str) -> Array:
-        """Return the weight called ``name``."""
-        return self._left.pop(name)
-
-    def take_output_bias(self) -> Array:
-        """Return the bias of each piece before the softmax: zeros if the model has none."""
-        bias = self._left.pop("output_bias", None)
-        return bias if bias is not None else np.zeros(len(self._model.pieces), np.float32)
-
-    def take_layer(self, name: str) -> Weights:
-        """Return the ``weight`` of a layer, and its ``bias`` if it has one."""
-        parts = {part: self._left.pop(f"{name}.{part}", None) for part in ("weight", "bias")}
-        return {part: array for part, array in parts.items() if array is not None}
-
-    def take_positions(self, side: str) -> Array:
-        """Return the positions of ``side``, learned ones or the sinusoids of section 3.5."""
-        architecture = self._model.settings.architecture
-        if architecture.positions == "learned":
-            return self.take(f"{side}_embedding.positions.weight")
-        return sinusoids(
-            self._model.num_positions,
-            architecture.d_model,
-            architecture.sinusoid_frequencies,
-            architecture.first_position,
-        ).numpy()
-
-    def take_attention(self, name: str, shape: StackShape) -> tuple[Weights, Weights, Weights]:
-        """Return the layers of the queries, keys and values of an attention."""
-        keys = shape.num_heads * shape.key_width
-        together = self.take_layer(f"{name}.queries_keys_values")
-        if not together:
-            queries = self.take_layer(f"{name}.queries")
-            together = self.take_layer(f"{name}.keys_values")
-            together = {part: np.concatenate((queries[part], together[part])) for part in together}
-        queries, keys_, values = (
-            {part: array[rows] for part, array in together.items()}
-            for rows in (slice(keys), slice(keys, 2 * keys), slice(2 * keys, None))
-        )
-        return queries, keys_, values
-
-    def refuse_left(self) -> None:
-        """Raise UserError if a weight was not handed out: the export would compute other things."""
-        if self._left:
-            raise UserError(
-                "the export has no place for these weights of the model: "
-                f"{', '.join(sorted(self._left))}."
-            )
-
-
-def widened_heads(layer: Mapping[str, Array], num_heads: int, width: int, axis: int = 0) -> Weights:
-    """Return ``layer`` with zeros behind each head, so that heads are ``width`` wide.
-
-    ``axis`` is that of the heads: 0 for what makes them, 1 for what reads them, whose bias stays.
-    """
-    return {
-        part: _widened(array, num_heads, width, axis) if axis < array.ndim else array
-        for part, array in layer.items()
-    }
-
-
-def _widened(array: Array, num_heads: int, width: int, axis: int) -> Array:
-    shape = array.shape
-    heads = array.reshape(*shape[:axis], num_heads, -1, *shape[axis + 1 :])
-    missing = [(0, 0)] * heads.ndim
-    missing[axis + 1] = (0, width - heads.shape[axis + 1])
-    return np.pad(heads, missing).reshape(*shape[:axis], num_heads * width, *shape[axis + 1 :])
 
 
 # The keys of ``model`` that concern training only, or that each export carries over or refuses for

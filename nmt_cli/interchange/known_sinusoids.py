@@ -14,7 +14,7 @@ FREQUENCIES = ("paper", "tensor2tensor")
 FIRST_POSITIONS = range(4)
 
 
-def sines_first(d_model: int) -> Array:
+def sines_first(d_model: int) -> NDArray[np.intp]:
     """Return the places of the even dimensions, then those of the odd ones."""
     return np.concatenate([np.arange(0, d_model, 2), np.arange(1, d_model, 2)])
 

@@ -4,67 +4,25 @@ What an importer states is a table: the names of all tensors. The order of dimen
 our order, tied matrices and missing biases are the same for all programs.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nmt_cli.corpus.tokenizers.normalization import Side
-from nmt_cli.interchange.files import SIDES, Array
+from nmt_cli.interchange.files import SIDES, Array, Weights
 from nmt_cli.interchange.imported_model import ImportedModel
+from nmt_cli.interchange.tensor_names import (
+    PARTS_OF_INPUTS,
+    AttentionNames,
+    LayerNames,
+    Pair,
+    StackNames,
+)
 from nmt_cli.interchange.tensors_taken import TensorsTaken
 from nmt_cli.interchange.vocabularies import NEVER, Vocabulary
 from nmt_cli.recipe.model_config import NO_DROPOUT, ModelConfig
-
-Linear = dict[str, Array]
-
-
-class Pair(NamedTuple):
-    """The names of the two tensors of a linear layer or of a norm."""
-
-    weight: str
-    bias: str
-
-
-class AttentionNames(NamedTuple):
-    """The names of the projections of an attention, and of the norm beside it.
-
-    ``inputs`` are those of queries, keys and values. A program that joins all three has one pair,
-    and one that joins keys and values has two.
-    """
-
-    inputs: tuple[Pair, ...]
-    output: Pair
-    norm: Pair
-
-
-class LayerNames(NamedTuple):
-    """The names of all tensors of a layer; layers of the encoder have no memory."""
-
-    self_attention: AttentionNames
-    memory_attention: AttentionNames | None
-    inner: Pair  # of the feed-forward sub-layer
-    outer: Pair
-    feed_forward_norm: Pair
-    unused: tuple[str, ...] = ()  # tensors that nothing is computed with
-
-
-class StackNames(NamedTuple):
-    """The names of all tensors of the encoder and the decoder, beside those of the vocabulary."""
-
-    layer: Callable[[str, int], LayerNames]  # of a side and a number
-    last_norm: Callable[[str], Pair]  # behind the layers of a side, with pre-norm
-    embedding_norm: Callable[[str], Pair] | None = None
-
-
-def dotted(name: str) -> Pair:
-    """Return the names that torch gives to the tensors of the module ``name``."""
-    return Pair(f"{name}.weight", f"{name}.bias")
-
-
-# How many of queries, keys and values each of the inputs of an attention holds.
-PARTS_OF_INPUTS = {1: (3,), 2: (1, 2), 3: (1, 1, 1)}
 
 
 class WeightsTaken:
@@ -204,17 +162,17 @@ class WeightsTaken:
         self._put(f"{ours}.outer", self._take_writing(names.outer, d_ff, option))
         self._take_norm(names.feed_forward_norm, f"{ours}_residual.norm")
 
-    def _take_reading(self, names: Pair, width: int, option: str) -> Linear:
+    def _take_reading(self, names: Pair, width: int, option: str) -> Weights:
         """Return a layer from vectors of the model to vectors of ``width`` numbers."""
         weight = self.tensors.take(names.weight, width, self.d_model)
         return {"weight": self.columns(weight), **self._take_bias(names.bias, width, option)}
 
-    def _take_writing(self, names: Pair, width: int, option: str) -> Linear:
+    def _take_writing(self, names: Pair, width: int, option: str) -> Weights:
         """Return a layer from vectors of ``width`` numbers to vectors of the model."""
         weight = self.tensors.take(names.weight, self.d_model, width)
         return self._rows({"weight": weight, **self._take_bias(names.bias, self.d_model, option)})
 
-    def _take_bias(self, name: str, width: int, option: str) -> Linear:
+    def _take_bias(self, name: str, width: int, option: str) -> Weights:
         if not self.options.get(option, True):
             return {}
         if self._may_lack_biases and not self.tensors.has(name):
@@ -225,12 +183,12 @@ class WeightsTaken:
         weight, bias = (self.tensors.take(name, self.d_model) for name in names)
         self._put(ours, self._rows({"weight": weight, "bias": bias}))
 
-    def _put(self, ours: str, parts: Linear) -> None:
+    def _put(self, ours: str, parts: Weights) -> None:
         self.weights.update({f"{ours}.{part}": array for part, array in parts.items()})
 
     # What stands for a missing tensor may be as large as the configuration states, so that nothing
     # is computed any more once one is missing.
-    def _joined(self, linears: Sequence[Linear]) -> Linear:
+    def _joined(self, linears: Sequence[Weights]) -> Weights:
         if len(linears) == 1 or self.tensors.is_wrong:
             return linears[0]
         return {part: np.concatenate([each[part] for each in linears]) for part in linears[0]}
@@ -239,7 +197,7 @@ class WeightsTaken:
         """Return ``array`` [any, d_model] with its columns in our order."""
         return array if self._is_same else array[:, self._order]
 
-    def _rows(self, linear: Linear) -> Linear:
+    def _rows(self, linear: Weights) -> Weights:
         if self._is_same:
             return linear
         return {part: array[self._order] for part, array in linear.items()}

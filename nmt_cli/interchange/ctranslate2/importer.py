@@ -15,20 +15,16 @@ from numpy.typing import NDArray
 
 from nmt_cli.corpus.tokenizers.normalization import Side
 from nmt_cli.interchange.ctranslate2.folder import MODEL, Variables, read_variables
+from nmt_cli.interchange.ctranslate2.layout import NAMES, OUTPUT
 from nmt_cli.interchange.ctranslate2.vocabularies import marks_of, read_vocabularies
 from nmt_cli.interchange.files import NO_FILES, SIDES, Array, TextFiles, read_config
 from nmt_cli.interchange.imported_model import ImportedModel
 from nmt_cli.interchange.known_sinusoids import known_sinusoids, order_from_sines_first
 from nmt_cli.interchange.options import of_sides, refusing
+from nmt_cli.interchange.tensor_names import AttentionNames
 from nmt_cli.interchange.tensors_taken import TensorsTaken
 from nmt_cli.interchange.vocabularies import Vocabulary, read_sentencepiece
-from nmt_cli.interchange.weights_taken import (
-    AttentionNames,
-    LayerNames,
-    Pair,
-    StackNames,
-    WeightsTaken,
-)
+from nmt_cli.interchange.weights_taken import WeightsTaken
 from nmt_cli.messages.errors import UserError
 
 HEADS_OF_SPECS = {"": 8, "TransformerBase": 8, "TransformerBig": 16}  # before they were stored
@@ -36,7 +32,6 @@ REVISIONS = range(2, 8)  # the first one had TensorFlow's names
 FIRST_WITH_SIDES = 5  # before it, both sides had the same heads, norm and activation
 MOST_HEADS, WIDEST_HEAD = 4096, 65_536
 ROUNDING = 1e-6
-OUTPUT = Pair("decoder/projection/weight", "decoder/projection/bias")
 ACTIVATIONS = {0: "relu", 1: "gelu_tanh", 2: "swish", 3: "gelu"}
 DEFAULT_EPSILON = 1e-5
 UNIMPORTANT = ("alignment_layer", "alignment_heads", "embeddings_merge")  # of one embedding
@@ -45,37 +40,6 @@ OFF = (
     "decoder/scale_alibi",
 )
 TOLERANCE = 1e-5  # of sinusoids in fp32
-
-
-def _layer(side: str, number: int) -> LayerNames:
-    layer = f"{side}/layer_{number}"
-
-    def attention(name: str, inputs: int) -> AttentionNames:
-        *linears, output = (_linear(f"{layer}/{name}/linear_{n}") for n in range(inputs + 1))
-        return AttentionNames(tuple(linears), output, _norm(f"{layer}/{name}/layer_norm"))
-
-    return LayerNames(
-        attention("self_attention", 1),
-        attention("attention", 2) if side == "decoder" else None,
-        _linear(f"{layer}/ffn/linear_0"),
-        _linear(f"{layer}/ffn/linear_1"),
-        _norm(f"{layer}/ffn/layer_norm"),
-    )
-
-
-def _linear(name: str) -> Pair:
-    return Pair(f"{name}/weight", f"{name}/bias")
-
-
-def _norm(name: str) -> Pair:
-    return Pair(f"{name}/gamma", f"{name}/beta")
-
-
-NAMES = StackNames(
-    _layer,
-    last_norm=lambda side: _norm(f"{side}/layer_norm"),
-    embedding_norm=lambda side: _norm(f"{side}/layernorm_embedding"),
-)
 
 
 def import_ctranslate2(folder: Path, files: TextFiles = NO_FILES) -> ImportedModel:

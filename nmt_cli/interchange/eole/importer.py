@@ -30,8 +30,8 @@ from nmt_cli.interchange.options import (
     refusing,
     shown,
 )
+from nmt_cli.interchange.tensor_names import LayerNames, StackNames, dotted
 from nmt_cli.interchange.vocabularies import read_models, read_named_models
-from nmt_cli.interchange.weights_taken import LayerNames, StackNames, dotted
 from nmt_cli.messages.errors import DamagedError, UserError
 
 ARCHITECTURES = ("transformer", "custom")  # the latter if config.json has none

@@ -15,9 +15,10 @@ from nmt_cli.interchange.files import NO_FILES, SIDES, TextFiles
 from nmt_cli.interchange.imported_model import ImportedModel
 from nmt_cli.interchange.known_sinusoids import order_from_sines_first
 from nmt_cli.interchange.options import refusing
+from nmt_cli.interchange.tensor_names import StackNames, dotted
 from nmt_cli.interchange.tensors_taken import TensorsTaken
 from nmt_cli.interchange.vocabularies import joiner_of, read_named_models
-from nmt_cli.interchange.weights_taken import StackNames, WeightsTaken, dotted
+from nmt_cli.interchange.weights_taken import WeightsTaken
 
 NAMES = StackNames(
     names_of_layer,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from nmt_cli.interchange.files import Array
-from nmt_cli.interchange.weights_taken import AttentionNames, LayerNames, dotted
+from nmt_cli.interchange.tensor_names import AttentionNames, LayerNames, dotted
 
 NORMS = {
     "encoder": ("self_attn_layer_norm", "final_layer_norm"),

@@ -5,7 +5,6 @@ Biases that are all zero, which its classes always have, are left out.
 """
 
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,7 +12,6 @@ import numpy as np
 
 from nmt_cli.corpus.tokenizers.normalization import Side
 from nmt_cli.files.file_names import WEIGHTS
-from nmt_cli.interchange.fairseq.names import names_of_layer
 from nmt_cli.interchange.files import (
     CONFIG,
     NO_FILES,
@@ -25,6 +23,14 @@ from nmt_cli.interchange.files import (
     read_safetensors,
 )
 from nmt_cli.interchange.huggingface.exporter import EPSILON
+from nmt_cli.interchange.huggingface.layout import (
+    BIAS,
+    EMBEDDINGS,
+    NAMES,
+    OUTPUT,
+    POSITIONS,
+    SHARED,
+)
 from nmt_cli.interchange.huggingface.vocabularies import (
     Vocabularies,
     read_vocabularies,
@@ -36,16 +42,9 @@ from nmt_cli.interchange.options import LARGEST, activation, of_sides, refuse, r
 from nmt_cli.interchange.pickled_tensors import read_pickled_tensors
 from nmt_cli.interchange.tensors_taken import TensorsTaken
 from nmt_cli.interchange.vocabularies import PEGASUS_MODEL, Vocabulary, read_sentencepiece
-from nmt_cli.interchange.weights_taken import StackNames, WeightsTaken, dotted
+from nmt_cli.interchange.weights_taken import WeightsTaken
 from nmt_cli.messages.errors import UserError
 
-NAMES = StackNames(
-    partial(names_of_layer, prefix="model."),
-    last_norm=lambda side: dotted(f"model.{side}.layer_norm"),
-)
-SHARED, OUTPUT, BIAS = "model.shared.weight", "lm_head.weight", "final_logits_bias"
-EMBEDDINGS = [f"model.{side}.embed_tokens.weight" for side in SIDES]
-POSITIONS = [f"model.{side}.embed_positions.weight" for side in SIDES]
 PICKLED = "pytorch_model.bin"
 ROUNDING = 5e-4  # of sinusoids that are stored in half precision
 TYPES = {"marian": "post", "pegasus": "pre"}  # and the place of their norms

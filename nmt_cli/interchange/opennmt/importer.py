@@ -21,8 +21,8 @@ from nmt_cli.interchange.opennmt.model import (
 )
 from nmt_cli.interchange.options import activation, count, of_sides, refuse, refusing, shown
 from nmt_cli.interchange.pickled_tensors import LARGEST_PICKLE
+from nmt_cli.interchange.tensor_names import LayerNames, StackNames, dotted
 from nmt_cli.interchange.vocabularies import read_named_models
-from nmt_cli.interchange.weights_taken import LayerNames, StackNames, dotted
 
 ACTIVATIONS = {"relu": "relu", "gelu": "gelu"}  # its silu multiplies by a second projection
 EPSILON = 1e-6  # of checkpoints that lack norm_eps
