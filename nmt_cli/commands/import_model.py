@@ -5,11 +5,11 @@ from pathlib import Path
 from nmt_cli.files.atomic_files import directory_appearing_whole
 from nmt_cli.files.folders import IMPORTED, is_model, is_run, refuse_output
 from nmt_cli.files.locks import claimed
-from nmt_cli.interchange.ctranslate2.folder import MODEL
+from nmt_cli.interchange.ctranslate2.files import MODEL
 from nmt_cli.interchange.ctranslate2.importer import import_ctranslate2
 from nmt_cli.interchange.eole.importer import WEIGHTS as EOLE
 from nmt_cli.interchange.eole.importer import import_eole
-from nmt_cli.interchange.fairseq.checkpoint import is_checkpoint as is_fairseq
+from nmt_cli.interchange.fairseq.files import is_checkpoint as is_fairseq
 from nmt_cli.interchange.fairseq.importer import import_fairseq
 from nmt_cli.interchange.files import CONFIG, NO_FILES, TextFiles, read_config
 from nmt_cli.interchange.huggingface.importer import import_huggingface

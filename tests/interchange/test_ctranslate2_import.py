@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 from nmt_cli import cli
 from nmt_cli.files.atomic_files import write_manifest
-from nmt_cli.interchange.ctranslate2.folder import read_variables
+from nmt_cli.interchange.ctranslate2.files import read_variables
 from nmt_cli.interchange.ctranslate2.importer import import_ctranslate2
 from nmt_cli.messages.errors import DamagedError, UserError
 from nmt_cli.model_directory import load_model

@@ -14,17 +14,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nmt_cli.corpus.tokenizers.normalization import Side
-from nmt_cli.interchange.ctranslate2.folder import MODEL, Variables, read_variables
+from nmt_cli.interchange.ctranslate2.files import (
+    MODEL,
+    Variables,
+    marks_of,
+    read_variables,
+    read_vocabularies,
+)
 from nmt_cli.interchange.ctranslate2.layout import NAMES, OUTPUT
-from nmt_cli.interchange.ctranslate2.vocabularies import marks_of, read_vocabularies
 from nmt_cli.interchange.files import NO_FILES, SIDES, Array, TextFiles, read_config
 from nmt_cli.interchange.imported_model import ImportedModel
 from nmt_cli.interchange.known_sinusoids import known_sinusoids, order_from_sines_first
 from nmt_cli.interchange.options import of_sides, refusing
 from nmt_cli.interchange.tensor_names import AttentionNames
-from nmt_cli.interchange.tensors_taken import TensorsTaken
 from nmt_cli.interchange.vocabularies import Vocabulary, read_sentencepiece
-from nmt_cli.interchange.weights_taken import WeightsTaken
+from nmt_cli.interchange.weights_taken import TensorsTaken, WeightsTaken
 from nmt_cli.messages.errors import UserError
 
 HEADS_OF_SPECS = {"": 8, "TransformerBase": 8, "TransformerBig": 16}  # before they were stored

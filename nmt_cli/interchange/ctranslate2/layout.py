@@ -6,10 +6,9 @@ self-attention are one matrix, as are K and V of the attention to the encoder's 
 
 import numpy as np
 
-from nmt_cli.interchange.exported_model import ExportedModel
+from nmt_cli.interchange.exported_model import ExportedModel, TensorsMade
 from nmt_cli.interchange.files import SIDES, Weights
 from nmt_cli.interchange.tensor_names import AttentionNames, LayerNames, Pair, StackNames
-from nmt_cli.interchange.tensors_made import TensorsMade
 from nmt_cli.recipe.model_config import StackShape
 
 

@@ -4,21 +4,27 @@ Its sinusoids have the sines of all frequencies before the cosines, where ours h
 ``<pad>`` stays in the vocabulary, because it has a part in the softmax.
 """
 
+import re
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from nmt_cli.corpus.tokenizers.normalization import Side
-from nmt_cli.interchange.fairseq.checkpoint import Checkpoint, find_checkpoint, read_checkpoint
+from nmt_cli.interchange.fairseq.files import (
+    MARKS,
+    Checkpoint,
+    find_checkpoint,
+    read_checkpoint,
+    read_vocabularies,
+)
 from nmt_cli.interchange.fairseq.names import OUTPUT, names_of_layer, with_new_names
-from nmt_cli.interchange.fairseq.options import read_configuration
-from nmt_cli.interchange.fairseq.vocabularies import MARKS, read_vocabularies
 from nmt_cli.interchange.files import NO_FILES, SIDES, TextFiles
 from nmt_cli.interchange.imported_model import ImportedModel
 from nmt_cli.interchange.known_sinusoids import order_from_sines_first
-from nmt_cli.interchange.options import refusing
+from nmt_cli.interchange.options import activation, count, of_sides, refuse, refusing, shown
 from nmt_cli.interchange.tensor_names import StackNames, dotted
-from nmt_cli.interchange.tensors_taken import TensorsTaken
 from nmt_cli.interchange.vocabularies import joiner_of, read_named_models
-from nmt_cli.interchange.weights_taken import WeightsTaken
+from nmt_cli.interchange.weights_taken import TensorsTaken, WeightsTaken
 
 NAMES = StackNames(
     names_of_layer,
@@ -34,6 +40,24 @@ FIRST_POSITION = MARKS.index("<pad>") + 1  # earlier rows of tables belong to pa
 SINUSOIDS = {"sinusoid_frequencies": "tensor2tensor", "first_position": FIRST_POSITION}
 DERIVED = ("_float_tensor", "weights")  # of the sinusoids, which fairseq computes anew
 FIRST_VERSION = 1.0  # of checkpoints without one
+ARCHITECTURES = ("transformer", "transformer_tiny", "transformer_align")
+# Names of architectures that start so are sizes of the same class.
+SIZES_OF = ("transformer_iwslt_de_en", "transformer_wmt_en_de", "transformer_vaswani_wmt_en_")
+ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "gelu_accurate": "gelu_tanh"}
+ACTIVATIONS["gelu_fast"] = "gelu_tanh"  # its old name
+EPSILON = 1e-5
+# What computes something else than our architecture if it is set.
+OTHER_WAYS = (
+    *("adaptive_input", "adaptive_softmax_cutoff", "base_layers", "char_inputs"),
+    *("cross_self_attention", "no_cross_attention", "no_token_positional_embeddings"),
+    *("encoder_layers_to_keep", "decoder_layers_to_keep", "merge_src_tgt_embed"),
+    *("scale_attn", "scale_fc", "scale_heads", "scale_resids"),
+    *("encoder_xformers_att_config", "decoder_xformers_att_config"),
+)
+# Old checkpoints of pre-norm models with these versions, or none, have no norm after the layers.
+LAST_WITHOUT_NORM = {"encoder": 1.0, "decoder": 2.0}
+DEFAULTS = {"embed_dim": 512, "ffn_embed_dim": 2048, "layers": 6, "attention_heads": 8}
+LANGUAGE = re.compile(r"[\w.-]{1,100}")
 
 
 def import_fairseq(path: Path, files: TextFiles = NO_FILES) -> ImportedModel:
@@ -51,7 +75,7 @@ def _model(checkpoint: Checkpoint, files: TextFiles) -> ImportedModel:
     """Return the model. Raises ValueError with all reasons if it is none of ours."""
     tensors = TensorsTaken(with_new_names(checkpoint.tensors))
     versions = {side: tensors.take_number(f"{side}.version", FIRST_VERSION) for side in SIDES}
-    config = read_configuration(checkpoint.options, checkpoint.task, versions)
+    config = _read_configuration(checkpoint.options, checkpoint.task, versions)
     models = read_named_models(files)
     vocabularies = read_vocabularies(
         checkpoint.path, files, config.languages, tensors.reasons, are_words=models is None
@@ -93,3 +117,94 @@ def _take_positions(taken: WeightsTaken, *, is_learned: bool) -> None:
     for side in SIDES:
         for name in DERIVED:
             taken.tensors.take_if_there(f"{side}.embed_positions.{name}")
+
+
+class Configuration(NamedTuple):
+    """The architecture of a model, from its options."""
+
+    options: dict[str, Any]  # of our architecture
+    languages: tuple[str | None, str | None]
+    is_shared: bool  # one matrix is that of source, target and softmax
+    is_tied: bool  # the matrix of the softmax is the target's
+    is_learned: bool  # positions are
+
+
+def _read_configuration(
+    theirs: Mapping[str, Any], task: Mapping[str, Any], versions: Mapping[str, float]
+) -> Configuration:
+    """Return the configuration. Raises ValueError with all reasons against it.
+
+    ``versions`` are those of the encoder and the decoder.
+    """
+    reasons = [f"its {key} is {shown(theirs[key])}" for key in OTHER_WAYS if theirs.get(key)]
+    kind = theirs.get("arch") or theirs.get("_name") or "transformer"
+    if not isinstance(kind, str) or not (kind in ARCHITECTURES or kind.startswith(SIZES_OF)):
+        reasons.append(f"its architecture is {shown(kind)}, which is not fairseq's transformer")
+    job = task.get("task") or task.get("_name") or "translation"
+    if job != "translation":
+        reasons.append(f"its task is {shown(job)}, not translation")
+    kind = theirs.get("activation_fn", "relu")
+    options: dict[str, Any] = {
+        "activation": activation(kind, ACTIVATIONS, "activation_fn", reasons),
+        "norm": _norm(theirs, versions, reasons),
+        "norm_epsilon": EPSILON,
+        "scale_embeddings": not theirs.get("no_scale_embedding"),
+        "embedding_norm": bool(theirs.get("layernorm_embedding")),
+        "decoder_start": "eos",
+        **_sizes(theirs, reasons),
+    }
+    learned = {bool(theirs.get(f"{side}_learned_pos")) for side in LAST_WITHOUT_NORM}
+    if len(learned) > 1:
+        reasons.append("only one of its sides has learned positions")
+    refuse(reasons)
+    is_shared = bool(theirs.get("share_all_embeddings"))
+    is_tied = is_shared or bool(theirs.get("share_decoder_input_output_embed"))
+    source, target = (_language(task.get(f"{side}_lang")) for side in ("source", "target"))
+    return Configuration(options, (source, target), is_shared, is_tied, True in learned)
+
+
+def _norm(theirs: Mapping[str, Any], versions: Mapping[str, float], reasons: list[str]) -> str:
+    """Return the place of the norms."""
+    before = {side: bool(theirs.get(f"{side}_normalize_before")) for side in LAST_WITHOUT_NORM}
+    if len(set(before.values())) > 1:
+        reasons.append("only one of its sides has its norms before the layers")
+    elif not before["decoder"]:
+        return "post"
+    if theirs.get("no_decoder_final_norm"):
+        reasons.append("its decoder has no norm after the layers")
+    for side, last in LAST_WITHOUT_NORM.items():
+        if before[side] and versions[side] <= last:
+            reasons.append(
+                f"its {side} has the version {versions[side]:g}, and so no norm after the layers"
+            )
+    return "pre"
+
+
+def _sizes(theirs: Mapping[str, Any], reasons: list[str]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    names = {"num_layers": "layers", "d_ff": "ffn_embed_dim", "num_heads": "attention_heads"}
+    d_model = _count(theirs, "encoder_embed_dim", DEFAULTS["embed_dim"], reasons)
+    for key in ("decoder_embed_dim", "decoder_input_dim", "decoder_output_dim"):
+        width = _count(theirs, key, d_model, reasons)
+        if width != d_model:
+            reasons.append(f"its {key} is {width:,}, its encoder_embed_dim {d_model:,}")
+    for ours, name in names.items():
+        encoder, decoder = (
+            _count(theirs, f"{side}_{name}", DEFAULTS[name], reasons) for side in LAST_WITHOUT_NORM
+        )
+        found |= of_sides(ours, encoder, decoder)
+        if ours == "num_heads" and (d_model % encoder or d_model % decoder):
+            reasons.append(f"its heads do not divide its encoder_embed_dim {d_model:,}")
+    return {"d_model": d_model, **found}
+
+
+def _count(theirs: Mapping[str, Any], key: str, default: int, reasons: list[str]) -> int:
+    value = theirs.get(key)
+    if value is None or (isinstance(value, str) and value.startswith("${")):
+        return default  # a reference to what the default stands for
+    return count(theirs, key, "it", reasons)
+
+
+def _language(value: Any) -> str | None:
+    """Return the code of a language, or None if it is not fit for the name of a file."""
+    return value if isinstance(value, str) and LANGUAGE.fullmatch(value) else None

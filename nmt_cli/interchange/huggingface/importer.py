@@ -40,9 +40,8 @@ from nmt_cli.interchange.imported_model import ImportedModel
 from nmt_cli.interchange.known_sinusoids import known_sinusoids, order_from_sines_first
 from nmt_cli.interchange.options import LARGEST, activation, of_sides, refuse, refusing, shown
 from nmt_cli.interchange.pickled_tensors import read_pickled_tensors
-from nmt_cli.interchange.tensors_taken import TensorsTaken
 from nmt_cli.interchange.vocabularies import PEGASUS_MODEL, Vocabulary, read_sentencepiece
-from nmt_cli.interchange.weights_taken import WeightsTaken
+from nmt_cli.interchange.weights_taken import TensorsTaken, WeightsTaken
 from nmt_cli.messages.errors import UserError
 
 PICKLED = "pytorch_model.bin"

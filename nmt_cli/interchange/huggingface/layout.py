@@ -12,12 +12,11 @@ from functools import partial
 
 import numpy as np
 
-from nmt_cli.interchange.exported_model import ExportedModel
+from nmt_cli.interchange.exported_model import ExportedModel, TensorsMade
 from nmt_cli.interchange.fairseq.names import names_of_layer
 from nmt_cli.interchange.files import SIDES, Weights
 from nmt_cli.interchange.known_sinusoids import sines_first
 from nmt_cli.interchange.tensor_names import StackNames, dotted
-from nmt_cli.interchange.tensors_made import TensorsMade
 from nmt_cli.recipe.model_config import StackShape
 
 NAMES = StackNames(

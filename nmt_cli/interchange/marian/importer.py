@@ -18,9 +18,8 @@ from nmt_cli.interchange.marian.files import SETTINGS, find_files, read_archive,
 from nmt_cli.interchange.marian.vocabularies import read_vocabularies
 from nmt_cli.interchange.options import of_sides, refuse, refusing
 from nmt_cli.interchange.tensor_names import AttentionNames, LayerNames, Pair, StackNames
-from nmt_cli.interchange.tensors_taken import NAMED, TensorsTaken
 from nmt_cli.interchange.vocabularies import Vocabulary
-from nmt_cli.interchange.weights_taken import WeightsTaken
+from nmt_cli.interchange.weights_taken import NAMED, TensorsTaken, WeightsTaken
 from nmt_cli.messages import logs
 from nmt_cli.messages.figures import counted
 from nmt_cli.recipe.yaml_tree import shortened

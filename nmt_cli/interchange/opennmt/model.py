@@ -14,9 +14,8 @@ from nmt_cli.interchange.files import SIDES, Array
 from nmt_cli.interchange.imported_model import ImportedModel
 from nmt_cli.interchange.known_sinusoids import known_sinusoids, order_from_sines_first
 from nmt_cli.interchange.tensor_names import AttentionNames, Pair, StackNames, dotted
-from nmt_cli.interchange.tensors_taken import TensorsTaken
 from nmt_cli.interchange.vocabularies import Vocabulary, joiner_of, marks_first, problems_of_pieces
-from nmt_cli.interchange.weights_taken import WeightsTaken
+from nmt_cli.interchange.weights_taken import TensorsTaken, WeightsTaken
 
 # The sinusoids by their names there, all from position 0.
 SINUSOIDS = {"SinusoidalInterleaved": "paper", "SinusoidalConcat": "tensor2tensor"}
