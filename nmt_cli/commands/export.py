@@ -11,12 +11,10 @@ from nmt_cli.files.folders import EXPORT, refuse_output
 from nmt_cli.files.locks import claimed
 from nmt_cli.hardware.device import set_num_threads
 from nmt_cli.interchange.ctranslate2 import exporter as ctranslate2_export
-from nmt_cli.interchange.ctranslate2.engine import CTranslate2Engine
-from nmt_cli.interchange.ctranslate2.exporter import card_of_ctranslate2
+from nmt_cli.interchange.ctranslate2.exporter import CTranslate2Engine, card_of_ctranslate2
 from nmt_cli.interchange.exported_model import ExportedModel
 from nmt_cli.interchange.huggingface import exporter as huggingface_export
-from nmt_cli.interchange.huggingface.engine import HuggingFaceEngine
-from nmt_cli.interchange.huggingface.exporter import card_of_huggingface
+from nmt_cli.interchange.huggingface.exporter import HuggingFaceEngine, card_of_huggingface
 from nmt_cli.interchange.model_card import CardOf, model_card
 from nmt_cli.interchange.verification import Engine, Verification, verification_texts, verify
 from nmt_cli.messages import logs

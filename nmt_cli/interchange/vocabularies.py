@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,6 +19,18 @@ def joiner_of(*vocabularies: Iterable[str]) -> str | None:
     """Return the joiner of text in these pieces; None if no piece has one."""
     has_joiner = any(piece.endswith(JOINER) for pieces in vocabularies for piece in pieces)
     return JOINER if has_joiner else None
+
+
+def list_of_texts(value: Any) -> list[str]:
+    """Return ``value``, a list of texts in a file; raises ValueError if it is something else."""
+    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+        raise ValueError("is not a list of texts")
+    try:
+        for text in value:
+            text.encode()
+    except UnicodeEncodeError:
+        raise ValueError("holds half a character") from None
+    return value
 
 
 def rename(pieces: list[str], number: int, mark: str, reasons: list[str]) -> None:

@@ -22,6 +22,7 @@ from nmt_cli.interchange.files import Array
 from nmt_cli.interchange.vocabularies import (
     SENTENCEPIECE_FILES,
     Vocabulary,
+    list_of_texts,
     problems_of_pieces,
     sentencepiece_files,
 )
@@ -174,13 +175,9 @@ def read_vocabulary(folder: Path, name: str) -> list[str] | None:
     path = folder / f"{name}_vocabulary.json"
     if path.exists():
         try:
-            tokens = json.loads(read_text(path))
-            if not isinstance(tokens, list) or not all(isinstance(each, str) for each in tokens):
-                raise ValueError("it is not a list")
-            "".join(tokens).encode()  # a token may hold half a character
+            return list_of_texts(json.loads(read_text(path)))
         except (ValueError, RecursionError):
             raise DamagedError(f"{path} is damaged: it is not a JSON list of texts.") from None
-        return tokens
     path = path.with_suffix(".txt")
     if not path.exists():
         return None

@@ -31,7 +31,7 @@ from nmt_cli.interchange.options import (
     shown,
 )
 from nmt_cli.interchange.tensor_names import LayerNames, StackNames, dotted
-from nmt_cli.interchange.vocabularies import read_models, read_named_models
+from nmt_cli.interchange.vocabularies import list_of_texts, read_models, read_named_models
 from nmt_cli.messages.errors import DamagedError, UserError
 
 ARCHITECTURES = ("transformer", "custom")  # the latter if config.json has none
@@ -207,15 +207,11 @@ def _read_vocabularies(folder: Path) -> Tokens:
 
 
 def _texts(folder: Path, content: Mapping[str, Any], key: str) -> list[str]:
-    tokens = content.get(key)
     try:
-        if not isinstance(tokens, list) or not all(isinstance(each, str) for each in tokens):
-            raise ValueError("it is not a list")
-        "".join(tokens).encode()  # a token may hold half a character
+        return list_of_texts(content.get(key))
     except ValueError:
         path = folder / VOCABULARY
         raise DamagedError(f"{path} is damaged: {key} is not a list of texts.") from None
-    return tokens
 
 
 def _own_sentencepiece(folder: Path, config: Mapping[str, Any]) -> dict[Side, bytes] | None:

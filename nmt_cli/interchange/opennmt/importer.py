@@ -22,7 +22,7 @@ from nmt_cli.interchange.opennmt.model import (
 from nmt_cli.interchange.options import activation, count, of_sides, refuse, refusing, shown
 from nmt_cli.interchange.pickled_tensors import LARGEST_PICKLE
 from nmt_cli.interchange.tensor_names import LayerNames, StackNames, dotted
-from nmt_cli.interchange.vocabularies import read_named_models
+from nmt_cli.interchange.vocabularies import list_of_texts, read_named_models
 
 ACTIVATIONS = {"relu": "relu", "gelu": "gelu"}  # its silu multiplies by a second projection
 EPSILON = 1e-6  # of checkpoints that lack norm_eps
@@ -110,16 +110,12 @@ def _tokens(vocabulary: Mapping[str, Any]) -> Tokens:
     """Return the tokens. Raises ValueError if the checkpoint has none, or has features as well."""
     lists = []
     for key in ("src", "tgt"):
-        tokens = vocabulary.get(key)
-        if not isinstance(tokens, list) or not all(isinstance(each, str) for each in tokens):
-            raise ValueError(f"its vocabulary {key} is not a list of texts")
-        if sum(map(len, tokens)) > LARGEST_PICKLE:  # one text, many times
-            raise ValueError(f"its vocabulary {key} is too large")
         try:
-            "".join(tokens).encode()
-        except UnicodeEncodeError:
-            raise ValueError(f"its vocabulary {key} holds half a character") from None
-        lists.append(tokens)
+            lists.append(list_of_texts(vocabulary.get(key)))
+        except ValueError as error:
+            raise ValueError(f"its vocabulary {key} {error}") from None
+        if sum(map(len, lists[-1])) > LARGEST_PICKLE:  # one text, many times
+            raise ValueError(f"its vocabulary {key} is too large")
     if vocabulary.get("src_feats"):
         raise ValueError("it has source features")
     start = vocabulary.get("decoder_start_token", START)
