@@ -81,7 +81,8 @@ class TensorsTaken:
         first = next((name for name in names if self.has(name)), names[0])
         found = self.take(first, *shape)
         for name in names:
-            self.take_same(name, first, found)
+            if name != first:
+                self.take_same(name, first, found)
         return found
 
     def take_number(self, name: str, default: float) -> float:
