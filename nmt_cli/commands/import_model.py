@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from nmt_cli.files.atomic_files import directory_appearing_whole
+from nmt_cli.files.file_names import CONFIG
 from nmt_cli.files.folders import IMPORTED, is_model, is_run, refuse_output
 from nmt_cli.files.locks import claimed
 from nmt_cli.interchange.ctranslate2.files import MODEL
@@ -11,9 +12,9 @@ from nmt_cli.interchange.eole.importer import WEIGHTS as EOLE
 from nmt_cli.interchange.eole.importer import import_eole
 from nmt_cli.interchange.fairseq.files import is_checkpoint as is_fairseq
 from nmt_cli.interchange.fairseq.importer import import_fairseq
-from nmt_cli.interchange.files import CONFIG, NO_FILES, TextFiles, read_config
+from nmt_cli.interchange.files import NO_FILES, TextFiles, read_config
 from nmt_cli.interchange.huggingface.importer import import_huggingface
-from nmt_cli.interchange.imported_model import Languages, write_model
+from nmt_cli.interchange.imported_model import write_model
 from nmt_cli.interchange.marian.files import WEIGHTS as MARIAN
 from nmt_cli.interchange.marian.files import weights_in
 from nmt_cli.interchange.marian.importer import import_marian
@@ -58,13 +59,13 @@ def run(
         if program == AUTO:
             program = program_of(path)
         model = IMPORTERS[program](path, files)
-        languages = Languages(source_language, target_language)
+        settings = model.settings(source_language, target_language)
         facts = {"program": program, "path": str(path)}
         with directory_appearing_whole(output, replace=force) as partial:
-            write_model(partial, model, languages, facts)
+            write_model(partial, model, settings, facts)
     kind = "pieces, with spaces between them" if model.sentencepiece is None else "plain text"
     logs.info(f"Imported {path} into {output}. It reads {kind}.")
-    decoding = model.settings(languages).decoding
+    decoding = settings.decoding
     logs.info(
         "The search has nmt-cli's defaults, whatever those of the model were: beam size "
         f"{decoding.beam_size}, length penalty {decoding.length_penalty:g}, outputs of up to "

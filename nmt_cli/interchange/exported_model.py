@@ -1,4 +1,4 @@
-"""What an export needs of a model: its settings, its weights as arrays, and its pieces."""
+"""What an export needs of a model, and the tensors that are made of its weights."""
 
 from __future__ import annotations
 

@@ -13,15 +13,13 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from nmt_cli.files.file_contents import read_text
+from nmt_cli.files.file_names import CONFIG
 from nmt_cli.messages.errors import DamagedError, UserError
 
 Array = NDArray[np.float32]
 Weights = dict[str, Array]
 # The sides of a model, and our names of their text.
 SIDES = {"encoder": "source", "decoder": "target"}
-
-
-CONFIG = "config.json"
 
 
 def read_config(folder: Path, name: str = CONFIG) -> dict[str, Any]:

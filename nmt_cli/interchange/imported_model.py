@@ -25,13 +25,6 @@ LEAST_SHARE = 0.5  # of the pieces of a SentencePiece model in the vocabulary; M
 MAX_LENGTH = 1024  # pieces of the longest input, as in recipes
 
 
-class Languages(NamedTuple):
-    """The codes of the languages; "und" is the code of an unknown one."""
-
-    source: str = "und"
-    target: str = "und"
-
-
 class ImportedModel(NamedTuple):
     """What a model directory needs; the first pieces of each vocabulary are our three marks."""
 
@@ -42,10 +35,10 @@ class ImportedModel(NamedTuple):
     weights: Mapping[str, Array]
     joiner: str | None = None  # of text in pieces
 
-    def settings(self, languages: Languages) -> ModelSettings:
-        """Return the settings of the model directory."""
+    def settings(self, source_language: str, target_language: str) -> ModelSettings:
+        """Return the settings of the model directory; "und" is the code of an unknown language."""
         kind = "whitespace" if self.sentencepiece is None else "sentencepiece"
-        text = TextSettings(*languages, kind, self.joiner, Normalization())
+        text = TextSettings(source_language, target_language, kind, self.joiner, Normalization())
         size = len(self.pieces)
         return ModelSettings(self.architecture, size, text, MAX_LENGTH, DecodingConfig())
 
@@ -61,13 +54,12 @@ class ImportedModel(NamedTuple):
 
 
 def write_model(
-    partial: Partial, model: ImportedModel, languages: Languages, facts: Mapping[str, Any]
+    partial: Partial, model: ImportedModel, settings: ModelSettings, facts: Mapping[str, Any]
 ) -> None:
     """Write the files of a model directory into ``partial``; ``facts`` enter its manifest.
 
     Raises UserError if the SentencePiece models are not those of the vocabulary.
     """
-    settings = model.settings(languages)
     tokenizer = model.tokenizer(settings)
     _refuse_unfit(tokenizer)
     weights = {name: torch.from_numpy(np.array(array)) for name, array in model.weights.items()}

@@ -5,7 +5,6 @@ import pytest
 from nmt_cli.corpus.tokenizers import sentencepiece_tokenizer
 from nmt_cli.interchange.fairseq.importer import import_fairseq
 from nmt_cli.interchange.files import TextFiles
-from nmt_cli.interchange.imported_model import Languages
 from nmt_cli.messages.errors import DamagedError, UserError
 from tests.interchange.conftest import trained
 from tests.interchange.fairseq_files import (
@@ -36,7 +35,7 @@ def test_words_of_a_dictionary(tmp_path):
     ]
     assert found.source_pieces == ["<unk>", "<s>", "</s>", "<pad>", *WORDS["source"]]
     assert found.joiner == "@@"
-    tokenizer = found.tokenizer(found.settings(Languages()))
+    tokenizer = found.tokenizer(found.settings("und", "und"))
     assert tokenizer.encode("a </s> c x b", "target") == [7, 6, 9, 0, 0]
     assert tokenizer.joined("a@@ c") == "ac"
 
@@ -98,7 +97,7 @@ def test_a_sentencepiece_model_cuts_text_into_the_words_of_the_dictionary(tmp_pa
     words.append("x@@")
     path, _ = write_model(tmp_path / "theirs", words=dict.fromkeys(WORDS, words))
     found = import_fairseq(path, TextFiles(sentencepiece=model))
-    tokenizer = found.tokenizer(found.settings(Languages()))
+    tokenizer = found.tokenizer(found.settings("und", "und"))
     expected = [
         words.index(piece) + len(MARKS) if piece in words else 0
         for piece in processor.encode("the dog sat", out_type=str)

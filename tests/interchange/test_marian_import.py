@@ -10,7 +10,6 @@ import pytest
 import sentencepiece
 
 from nmt_cli.interchange.files import TextFiles
-from nmt_cli.interchange.imported_model import Languages
 from nmt_cli.interchange.marian.files import read_archive
 from nmt_cli.interchange.marian.importer import import_marian
 from nmt_cli.messages.errors import DamagedError, UserError
@@ -174,7 +173,7 @@ def test_vocabularies_that_are_sentencepiece_models(tmp_path, untried):
     found = import_marian(folder)
     processor = sentencepiece.SentencePieceProcessor(model_proto=model)
     assert found.pieces == processor.id_to_piece(list(range(24)))
-    tokenizer = found.tokenizer(found.settings(Languages()))
+    tokenizer = found.tokenizer(found.settings("und", "und"))
     assert tokenizer.encode("a dog sat") == processor.encode("a dog sat")
     with pytest.raises(UserError, match=r"one\.spm has no use: the vocabularies are Sentence"):
         import_marian(folder, TextFiles(sentencepiece=folder / "one.spm"))

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from nmt_cli.corpus.tokenizers.normalization import Side
-from nmt_cli.interchange.files import CONFIG, NO_FILES, SIDES, TextFiles, read_config, read_parts
+from nmt_cli.files.file_names import CONFIG
+from nmt_cli.interchange.files import NO_FILES, SIDES, TextFiles, read_config, read_parts
 from nmt_cli.interchange.imported_model import ImportedModel
 from nmt_cli.interchange.opennmt.model import (
     LEARNED,

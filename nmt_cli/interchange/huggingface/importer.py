@@ -11,9 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nmt_cli.corpus.tokenizers.normalization import Side
-from nmt_cli.files.file_names import WEIGHTS
+from nmt_cli.files.file_names import CONFIG, WEIGHTS
 from nmt_cli.interchange.files import (
-    CONFIG,
     NO_FILES,
     SIDES,
     Array,
