@@ -1,4 +1,4 @@
-"""Turns the output of a model that parses into a tree of the input's words."""
+"""Turns the output of a model that parses into a tree of the input's words, and back."""
 
 from collections.abc import Callable, Sequence, Set
 from typing import Literal, NamedTuple
@@ -6,9 +6,10 @@ from typing import Literal, NamedTuple
 from nmt_cli.files.lines import one_line
 from nmt_cli.messages.errors import UserError
 from nmt_cli.messages.extras import importing
-from nmt_cli.parsing.labels import PENN_TREEBANK, with_fitting_tags, with_root
+from nmt_cli.messages.figures import counted
+from nmt_cli.parsing.labels import PENN_TREEBANK, with_fitting_tags, with_root, without_root
 from nmt_cli.parsing.linearization import Linearization
-from nmt_cli.parsing.reader import words_of
+from nmt_cli.parsing.reader import read_trees, words_of
 from nmt_cli.parsing.repair import Repairs, repair
 
 Tokenize = Literal["none", "penn"]
@@ -54,6 +55,29 @@ def tree_of(outputs: Sequence[str], words: Sequence[str], form: Linearization) -
     fitted = with_fitting_tags(tree, known_tags(form))
     repairs.wrong_punctuation = fitted.num_replaced
     return TreeText(str(with_root(fitted.tree)), repairs)
+
+
+def linearized(line: str, num_words: int, form: Linearization, *, spaced: bool) -> str:
+    """Return the text of the tree in ``line``, which has ``num_words`` leaves.
+
+    ``spaced`` puts spaces between the tokens in every notation. Raises UserError if the line is not
+    one tree, has other leaves, or has a label that the model does not know.
+    """
+    name = "tree"
+    try:
+        trees = list(read_trees([one_line(line)], name))
+    except UserError as error:
+        raise UserError(str(error).removeprefix(f"{name}:1: ").rstrip(".")) from None
+    if len(trees) != 1:
+        raise UserError(f"its target has {len(trees)} trees in brackets, not one")
+    (tree,) = trees
+    if len(tree.words) != num_words:
+        raise UserError(
+            f"its source has {counted(num_words, 'word')}, but the tree has "
+            f"{counted(len(tree.words), 'leaf', 'leaves')}"
+        )
+    tokens = form.linearize(without_root(with_root(tree)))
+    return " ".join(tokens) if spaced else form.join(tokens)
 
 
 def penn_tokenizer() -> Callable[[str], list[str]]:

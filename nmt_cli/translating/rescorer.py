@@ -20,13 +20,13 @@ from nmt_cli.messages.errors import UserError
 from nmt_cli.model.precision import at_precision
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.parsing.reader import words_of
+from nmt_cli.parsing.tree_output import linearized
 from nmt_cli.recipe.model_settings import ModelSettings
 from nmt_cli.recipe.search_ranges import LENGTH_PENALTY, refuse_outside
 from nmt_cli.search.beams import NOT_A_NUMBER, Found, Hypothesis, length_penalty
 from nmt_cli.search.by_length import SearchByLength
 from nmt_cli.search.ensemble import Member, load_models
 from nmt_cli.search.isolation import Failure, Outcome, naming_lines
-from nmt_cli.search.rules.tree_pieces import linearized
 from nmt_cli.search.teacher_forcing import SentencePair, mean_of_models, token_scores
 from nmt_cli.translating.encoded_texts import encode_each
 from nmt_cli.translating.output_limits import length_limits

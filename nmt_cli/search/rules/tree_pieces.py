@@ -8,12 +8,8 @@ from numpy.typing import NDArray
 
 from nmt_cli.corpus.tokenizers.sentencepiece_tokenizer import SPACE_IN_PIECES
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
-from nmt_cli.files.lines import one_line
 from nmt_cli.messages.errors import UserError
-from nmt_cli.messages.figures import counted
-from nmt_cli.parsing.labels import with_root, without_root
 from nmt_cli.parsing.linearization import Linearization, Symbol, Tag
-from nmt_cli.parsing.reader import read_trees
 from nmt_cli.parsing.tree import Close, Open
 
 
@@ -161,26 +157,3 @@ class TreeWords:
         if any(piece in self._symbols for piece in pieces):
             return (self._tokenizer.unk_id,)
         return tuple(pieces)
-
-
-def linearized(line: str, num_words: int, form: Linearization, *, spaced: bool) -> str:
-    """Return the text of the tree in ``line``, which has ``num_words`` leaves.
-
-    ``spaced`` puts spaces between the tokens in every notation. Raises UserError if the line is not
-    one tree, has other leaves, or has a label that the model does not know.
-    """
-    name = "tree"
-    try:
-        trees = list(read_trees([one_line(line)], name))
-    except UserError as error:
-        raise UserError(str(error).removeprefix(f"{name}:1: ").rstrip(".")) from None
-    if len(trees) != 1:
-        raise UserError(f"its target has {len(trees)} trees in brackets, not one")
-    (tree,) = trees
-    if len(tree.words) != num_words:
-        raise UserError(
-            f"its source has {counted(num_words, 'word')}, but the tree has "
-            f"{counted(len(tree.words), 'leaf', 'leaves')}"
-        )
-    tokens = form.linearize(without_root(with_root(tree)))
-    return " ".join(tokens) if spaced else form.join(tokens)
