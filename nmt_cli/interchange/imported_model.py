@@ -17,12 +17,12 @@ from nmt_cli.messages.errors import UserError
 from nmt_cli.model_directory import save_model
 from nmt_cli.recipe.model_config import ModelConfig
 from nmt_cli.recipe.model_settings import ModelSettings, TextSettings
-from nmt_cli.recipe.schema import Normalization
+from nmt_cli.recipe.schema import DataConfig, Normalization
 from nmt_cli.recipe.smaller_sections import DecodingConfig
 
 NO_RECIPE = b"# This model was imported from another program; there is no recipe.\n"
 LEAST_SHARE = 0.5  # of the pieces of a SentencePiece model in the vocabulary; Marian's lack a few
-MAX_LENGTH = 1024  # pieces of the longest input, as in recipes
+MAX_LENGTH: int = DataConfig.model_fields["max_length"].default  # pieces of the longest input
 
 
 class ImportedModel(NamedTuple):

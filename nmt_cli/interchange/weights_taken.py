@@ -69,20 +69,14 @@ class TensorsTaken:
         self._taken.add(name)
         return self._tensors.get(name)
 
-    def take_same(self, name: str, other: str, expected: Array) -> Array:
-        """Return ``expected``, the tensor ``other``; add a reason if ``name`` is another one."""
-        found = self.take_if_there(name)
-        if found is not None and not np.array_equal(found, expected):
-            self.reasons.append(f"{name} is not {other}, as its options say")
-        return expected
-
     def take_shared(self, names: Sequence[str], *shape: int) -> Array:
         """Return the tensor that has at least one of ``names``, which must be equal."""
         first = next((name for name in names if self.has(name)), names[0])
         found = self.take(first, *shape)
         for name in names:
-            if name != first:
-                self.take_same(name, first, found)
+            other = found if name == first else self.take_if_there(name)
+            if other is not None and not np.array_equal(other, found):
+                self.reasons.append(f"{name} is not {first}, as its options say")
         return found
 
     def take_number(self, name: str, default: float) -> float:
