@@ -5,7 +5,7 @@ from functools import cache
 import torch
 
 from nmt_cli.search.beams import SearchSettings
-from nmt_cli.search.search import beam_search
+from nmt_cli.search.driver import beam_search
 from tests.fake_models import BOS, EOS, TableModel
 
 

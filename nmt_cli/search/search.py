@@ -10,10 +10,9 @@ with the encoding of the sentence, and not in a step, which would compute it K t
 Legend: S slots, K beam, R = S*K rows, V vocabulary, B new sentences.
 """
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import islice
-from types import MappingProxyType
+from collections.abc import Sequence
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -30,22 +29,13 @@ from nmt_cli.search.beams import (
 )
 from nmt_cli.search.choice import BestCandidates, Choice
 from nmt_cli.search.rules.logits_rule import LogitsRule, LongestOutput, NeverStart, SlotStates
+from nmt_cli.search.sentences import Sentence
 from nmt_cli.search.top_k import log_normalizers
 
-# Free slots are refilled when they are this share of all, so that sentences are encoded in batches.
-REFILLED_SHARE = 1 / 16
-# At the end, free slots are dropped when they are this share of all: dropping copies the others.
+# Free slots are dropped when they are this share of all: dropping copies the others.
 DROPPED_SHARE = 1 / 8
-
-
-class Sentence(NamedTuple):
-    """A sentence to translate."""
-
-    tokens: Sequence[int]  # with </s>, as the encoder reads them
-    longest_output: int  # tokens, without </s>
-    rule_data: Mapping[str, Any] = MappingProxyType({})  # data for rules, by the rule's name
-    n_best: int | None = None  # how many hypotheses to find; by default those of the settings
-    choice: Choice | None = None  # of its candidates; by default that of the search
+# New slots are at least this share of the present ones: adding slots copies the others.
+ADDED_SHARE = 1 / 8
 
 
 class StepInput(NamedTuple):
@@ -137,6 +127,7 @@ class SlotSearch(ABC, Generic[Model]):
             *rules,
             LongestOutput(settings.eos_id),
         )
+        self._names = {rule.name for rule in self._rules}
         self._sentences: list[Sentence | None] = [None] * num_slots
         # For the sentences that were admitted since the last step, by their numbers.
         self._firsts: dict[int, Candidates | None] = {}
@@ -164,10 +155,14 @@ class SlotSearch(ABC, Generic[Model]):
         """Whether a sentence is not done yet."""
         return bool(self._beams.is_busy.any())
 
-    def inside(self) -> list[Sentence]:
-        """Return the sentences that are not done yet."""
-        places = zip(self._sentences, self._beams.is_busy, strict=True)
-        return [each for each, is_busy in places if is_busy and each is not None]
+    def accepts(self, sentence: Sentence) -> bool:
+        """Return whether this search has all rules that ``sentence`` has data for."""
+        own = sentence.choice.name if sentence.choice is not None else self._choice.name
+        return all(name in self._names or name == own for name in sentence.rule_data)
+
+    def slots_within(self, most: int) -> int:
+        """Return how many of ``most`` slots a search can have."""
+        return most
 
     def prepare(self, sentences: Sequence[Sentence]) -> list[Prepared]:
         """Return the sentences as ``admit`` takes them; many at once take less time each.
@@ -227,6 +222,13 @@ class SlotSearch(ABC, Generic[Model]):
         """Make all hypotheses one token longer, new ones two; return the sentences that are done.
 
         A sentence is also done, with an error, if the model's output for it is not a number.
+        """
+
+    @abstractmethod
+    def add_slots(self, number: int, most: int) -> list[Found]:
+        """Make room for ``number`` more sentences if that makes no more than ``most`` slots.
+
+        Returns the sentences that are found to be done meanwhile.
         """
 
     @abstractmethod
@@ -317,12 +319,15 @@ class Search(SlotSearch[StepModel]):
         candidates = self._candidates(logits, normalizers, beams.scores, states, self._sentences)
         return done + beams.advance(np.arange(self.num_slots), candidates)
 
-    def add_slots(self, number: int) -> None:
-        """Make room for ``number`` more sentences at a time."""
+    def add_slots(self, number: int, most: int) -> list[Found]:
+        """Make room for ``number`` more sentences, or more if they are few. Finds nothing."""
+        share = math.ceil(self.num_slots * ADDED_SHARE)
+        number = max(number, min(share, most - self.num_slots))
         # What the new slots hold does not matter until a sentence starts there.
         self._model.keep_slots([*range(self.num_slots), *[0] * number])
         self._beams.add(number)
         self._sentences += [None] * number
+        return []
 
     def drop_free_slots(self) -> list[Found]:
         """Drop all free slots; at least one must be busy. Returns an empty list."""
@@ -331,49 +336,6 @@ class Search(SlotSearch[StepModel]):
         self._beams.keep(busy)
         self._sentences = [self._sentences[slot] for slot in busy]
         return []
-
-
-def beam_search(
-    model: StepModel,
-    sentences: Iterable[Sentence],
-    num_slots: int,
-    settings: SearchSettings,
-    rules: Sequence[LogitsRule] = (),
-    choice: Choice | None = None,
-) -> Iterator[Found]:
-    """Yield the hypotheses of each sentence when it is done.
-
-    ``sentences`` is read as needed, ``num_slots`` at a time. ``rules`` and ``choice`` are as in
-    ``Search``. Give long sentences first: then the slots that are busy at the end hold short ones.
-    """
-    yield from search_all(Search(model, num_slots, settings, rules, choice), sentences)
-
-
-def search_all(
-    search: SlotSearch[Any],
-    sentences: Iterable[Sentence],
-    after_step: Callable[[SlotSearch[Any]], None] = lambda search: None,
-) -> Iterator[Found]:
-    """Yield the hypotheses of each sentence when it is done, as ``beam_search`` does."""
-    waiting = _prepared(search, iter(sentences))
-    more_wait = True
-    while True:
-        num_free = search.num_free_slots
-        if more_wait and num_free >= search.num_slots * REFILLED_SHARE:
-            numbers = search.admit(list(islice(waiting, num_free)))
-            more_wait = len(numbers) == num_free
-        if not search.is_busy:
-            return
-        if not more_wait and search.has_slots_to_drop:
-            yield from search.drop_free_slots()
-        yield from search.step()
-        after_step(search)
-
-
-def _prepared(search: SlotSearch[Any], sentences: Iterator[Sentence]) -> Iterator[Prepared]:
-    """Yield each sentence; as many are prepared at once as the search has slots."""
-    while group := list(islice(sentences, search.num_slots)):
-        yield from search.prepare(group)
 
 
 def _step_input(beams: Beams) -> StepInput:

@@ -1,9 +1,11 @@
 """Turns the outputs of the search into the translation of a line, with its word alignment."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import NamedTuple
+from typing import TYPE_CHECKING
 
 from nmt_cli.corpus.tokenizers.piece_words import words_of_pieces
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
@@ -15,9 +17,11 @@ from nmt_cli.parsing.repair import Repairs
 from nmt_cli.parsing.tree_output import TreeText, tree_of
 from nmt_cli.recipe.model_settings import ModelSettings, TextSettings
 from nmt_cli.search.beams import Hypothesis, length_penalty
-from nmt_cli.search.rules.well_formed_trees import WellFormedTrees
 from nmt_cli.translating.over_long import Part
 from nmt_cli.translating.translation import Alternative, Links, Translation
+
+if TYPE_CHECKING:
+    from nmt_cli.search.rules.well_formed_trees import WellFormedTrees
 
 
 class UnknownWords:
@@ -89,28 +93,29 @@ class WordAligner:
         return tuple(links)
 
 
-class Trees(NamedTuple):
-    """How a model that parses writes trees, and the rule of the search if it allows only trees."""
-
-    form: Linearization
-    rule: WellFormedTrees | None
-
-
 class Answers:
     """Joins the outputs for the parts of a line, and reads trees from them."""
 
     def __init__(
         self,
         tokenizer: Tokenizer,
+        settings: ModelSettings,
         length_penalty: float,
         *,
-        keep_pieces: bool,
-        trees: Trees | None,
-        aligner: WordAligner | None,
-        unknown_words: UnknownWords | None,
+        keep_pieces: bool = False,
+        alignments: bool = False,
+        replace_unknown: bool = False,
+        trees: WellFormedTrees | None = None,
     ) -> None:
-        self._tokenizer, self._alpha, self._keep_pieces = tokenizer, length_penalty, keep_pieces
-        self._trees, self._aligner, self._unknown_words = trees, aligner, unknown_words
+        """``trees`` is the rule of the search if it allows only trees.
+
+        Raises UserError if an option does not suit the model.
+        """
+        self._tokenizer, self._keep_pieces = tokenizer, keep_pieces
+        self._length_penalty = length_penalty
+        self._form, self._trees = settings.trees, trees
+        self._aligner = WordAligner(settings) if alignments else None
+        self._unknown_words = UnknownWords(tokenizer, settings.text) if replace_unknown else None
 
     def joined(
         self,
@@ -119,28 +124,34 @@ class Answers:
         found: Sequence[tuple[Hypothesis, ...]],
         *,
         truncated: bool,
+        alpha: float | None = None,
     ) -> Translation:
         """Return the translation of a line whose ``parts`` have the hypotheses ``found``.
 
         Its k-th best joins the k-th best of each part, or the part's last. ``words`` are the leaves
-        of its tree. ``truncated`` is whether the line was cut.
+        of its tree. ``truncated`` is whether the line was cut, ``alpha`` its own length penalty.
         """
         num_ranks = max(map(len, found))
+        alpha = self._length_penalty if alpha is None else alpha
         ranking = [
-            self._alternative([each[min(k, len(each) - 1)] for each in found], parts, words)
+            self._alternative([each[min(k, len(each) - 1)] for each in found], parts, words, alpha)
             for k in range(num_ranks)
         ]
         return Translation.of(ranking, num_parts=len(found), truncated=truncated)
 
     def _alternative(
-        self, hypotheses: Sequence[Hypothesis], parts: Sequence[Part], words: Sequence[str]
+        self,
+        hypotheses: Sequence[Hypothesis],
+        parts: Sequence[Part],
+        words: Sequence[str],
+        alpha: float,
     ) -> Alternative:
         text, repairs = self._text(hypotheses, parts, words)
         log_probability = sum(hypothesis.log_probability for hypothesis in hypotheses)
         length = sum(len(hypothesis.tokens) + 1 for hypothesis in hypotheses)
         return Alternative(
             one_line(text),
-            log_probability / length_penalty(length, self._alpha),
+            log_probability / length_penalty(length, alpha),
             tuple(chain.from_iterable(self._tokenizer.pieces(each.tokens) for each in hypotheses)),
             repairs,
             log_probability,
@@ -152,10 +163,9 @@ class Answers:
         self, hypotheses: Sequence[Hypothesis], parts: Sequence[Part], words: Sequence[str]
     ) -> tuple[str, Repairs | None]:
         texts = [self._part(*each) for each in zip(hypotheses, parts, strict=True)]
-        if self._trees is not None and not self._keep_pieces:
-            return self._exact_tree(self._trees, hypotheses, words) or tree_of(
-                texts, words, self._trees.form
-            )
+        if self._form is not None and not self._keep_pieces:
+            exact = self._exact_tree(self._form, hypotheses, words)
+            return exact or tree_of(texts, words, self._form)
         whole = ""
         for text, part in zip(texts, parts, strict=True):
             if whole:
@@ -169,13 +179,13 @@ class Answers:
         return self._tokenizer.decode(hypothesis.tokens, keep_pieces=self._keep_pieces)
 
     def _exact_tree(
-        self, trees: Trees, hypotheses: Sequence[Hypothesis], words: Sequence[str]
+        self, form: Linearization, hypotheses: Sequence[Hypothesis], words: Sequence[str]
     ) -> TreeText | None:
         """Return the tree of an output with exactly the pieces of ``words``, read without them."""
-        if trees.rule is None or len(hypotheses) > 1:
+        if self._trees is None or len(hypotheses) > 1:
             return None
-        symbols = trees.rule.brackets_and_tags(hypotheses[0].tokens, words)
+        symbols = self._trees.brackets_and_tags(hypotheses[0].tokens, words)
         if symbols is None:
             return None
-        form = replace(trees.form, words="dropped")
-        return tree_of([self._tokenizer.decode(symbols)], words, form)
+        without_words = replace(form, words="dropped")
+        return tree_of([self._tokenizer.decode(symbols)], words, without_words)

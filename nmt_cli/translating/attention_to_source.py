@@ -3,7 +3,7 @@
 It is found by one pass over the finished outputs, so the search is not slower where nobody asks.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from nmt_cli.corpus.tokenizers.normalization import Side
 from nmt_cli.corpus.tokenizers.piece_words import words_of_pieces
@@ -12,7 +12,7 @@ from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.recipe.model_settings import TextSettings
 from nmt_cli.search.beams import Attended, Found, most_attended
-from nmt_cli.search.search import Sentence
+from nmt_cli.search.sentences import Sentence
 from nmt_cli.search.teacher_forcing import AttentionWeights, SentencePair, teacher_forced
 
 TOKENS_AT_ONCE = 1 << 11  # of sources and outputs together; the pass needs little memory beside
@@ -40,36 +40,23 @@ class AttentionToSource:
         self._model, self._tokenizer, self._text = model, tokenizer, text
         self._tag_length = tag_length
 
-    def attended(
-        self,
-        sentences: Iterable[Sentence],
-        search: Callable[[Iterable[Sentence]], Iterator[Found]],
+    def with_attention(
+        self, founds: Sequence[Found], sentences: Sequence[Sentence]
     ) -> Iterator[Found]:
-        """Yield what ``search`` finds for ``sentences``, with ``attended`` of each hypothesis."""
-        taken: list[Sentence] = []
-
-        def recorded() -> Iterator[Sentence]:
-            for sentence in sentences:
-                taken.append(sentence)
-                yield sentence
-
-        waiting, num_tokens = list[Found](), 0
-        for found in search(recorded()):
-            waiting.append(found)
-            source = self._source_of(taken[found.number])
-            num_tokens += sum(len(source) + len(each.tokens) for each in found.hypotheses)
+        """Yield what was found for each of ``sentences``, with ``attended`` of each hypothesis."""
+        batch, pairs, num_tokens = list[Found](), list[SentencePair](), 0
+        for found, sentence in zip(founds, sentences, strict=True):
+            source = without_end(sentence.tokens, self._model.config)
+            own = [SentencePair(source, each.tokens) for each in found.hypotheses]
+            batch.append(found)
+            pairs += own
+            num_tokens += sum(len(pair.source) + len(pair.target) for pair in own)
             if num_tokens >= TOKENS_AT_ONCE:
-                yield from self.with_attention(waiting, [taken[each.number] for each in waiting])
-                waiting, num_tokens = [], 0
-        yield from self.with_attention(waiting, [taken[each.number] for each in waiting])
+                yield from self._together(batch, pairs)
+                batch, pairs, num_tokens = [], [], 0
+        yield from self._together(batch, pairs)
 
-    def with_attention(self, founds: Sequence[Found], sentences: Sequence[Sentence]) -> list[Found]:
-        """Return what was found for each of ``sentences``, with ``attended`` of each hypothesis."""
-        pairs = [
-            SentencePair(self._source_of(sentence), hypothesis.tokens)
-            for found, sentence in zip(founds, sentences, strict=True)
-            for hypothesis in found.hypotheses
-        ]
+    def _together(self, founds: Sequence[Found], pairs: Sequence[SentencePair]) -> list[Found]:
         if not pairs:
             return list(founds)
         layers = [alignment_layer(len(self._model.decoder_layers))]
@@ -95,6 +82,3 @@ class AttentionToSource:
 
     def _words(self, tokens: Sequence[int], side: Side) -> list[list[int]]:
         return words_of_pieces(self._tokenizer.pieces(tokens, side), self._text)
-
-    def _source_of(self, sentence: Sentence) -> Sequence[int]:
-        return without_end(sentence.tokens, self._model.config)

@@ -7,7 +7,7 @@ from nmt_cli.corpus.tokenizers.normalization import Side
 from nmt_cli.corpus.tokenizers.sentencepiece_tokenizer import SPACE_IN_PIECES
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
 from nmt_cli.messages.errors import UserError
-from nmt_cli.search.isolation import BugError, Failure, own_failure
+from nmt_cli.search.sentences import BugError, Failure, own_failure
 
 
 def encode_each(

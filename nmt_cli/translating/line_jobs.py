@@ -1,14 +1,23 @@
 """Turns lines into sentences of the search, and what was found for these into translations."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
-from typing import Literal, NamedTuple
+from dataclasses import dataclass, field
+from typing import Literal
 
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
 from nmt_cli.files.lines import is_blank, why_not_unicode
-from nmt_cli.search.beams import Hypothesis
-from nmt_cli.search.isolation import Cause, Failure, Outcome, naming_lines, own_failure_of
-from nmt_cli.search.sampling import Sampling, gathered
-from nmt_cli.search.search import Sentence
+from nmt_cli.messages.errors import LinesFailedError
+from nmt_cli.search.sampling import gathered
+from nmt_cli.search.sentences import (
+    Cause,
+    Failure,
+    Outcome,
+    Sentence,
+    naming_lines,
+    own_failure,
+)
 from nmt_cli.translating.answers import Answers
 from nmt_cli.translating.encoded_texts import encode_each
 from nmt_cli.translating.over_long import Part, parts_within
@@ -19,21 +28,29 @@ from nmt_cli.translating.wanted_output import NO_PLACE, NOTHING_FOUND, Wanted, W
 TooLong = Literal["split", "truncate", "error"]
 
 
-class LongLines(NamedTuple):
-    """Which lines are too long for the model, and what is done with them."""
+@dataclass(eq=False)
+class Job:
+    """A line prepared for the search, or why it cannot be translated; and what was found so far."""
 
-    limit: int  # pieces
-    too_long: TooLong
-
-
-class Job(NamedTuple):
-    """A line prepared for the search: its encoded parts, or why it cannot be translated."""
-
+    wanted: Wanted
+    error: str | None = None
     parts: Sequence[Part] = ()
     truncated: bool = False
-    error: str | None = None
     words: Sequence[str] = ()  # the leaves of the tree, if the model parses
-    wanted: Wanted = Wanted()
+    sentences: Sequence[Sentence] = ()
+    outcomes: dict[int, Outcome] = field(default_factory=dict)  # by the place of the sentence
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all its sentences have an outcome."""
+        return len(self.outcomes) == len(self.sentences)
+
+    def entries(self) -> list[tuple[Ticket, Sentence]]:
+        """Return its sentences as the driver of the search takes them."""
+        return [((self, place), sentence) for place, sentence in enumerate(self.sentences)]
+
+
+Ticket = tuple[Job, int]  # a line, and which of its sentences
 
 
 class LineJobs:
@@ -42,77 +59,72 @@ class LineJobs:
     def __init__(
         self,
         tokenizer: Tokenizer,
-        long_lines: LongLines,
         outputs: WantedOutputs,
         answers: Answers,
         *,
-        sampling: Sampling | None,
+        longest: int,
+        too_long: TooLong,
         words_of: Callable[[str], list[str]] | None,
-        tag: Sequence[int] = (),
     ) -> None:
-        """``words_of`` cuts a line into the words of its tree; None if the model does not parse.
+        """Lines of more than ``longest`` pieces are ``too_long``.
 
-        The pieces of ``tag`` come in front of every source.
+        ``words_of`` cuts a line into the words of its tree; None if the model does not parse.
         """
-        self._tokenizer, self._long_lines = tokenizer, long_lines
-        self._outputs, self._answers = outputs, answers
-        self._sampling, self._words_of, self._tag = sampling, words_of, tag
+        self._tokenizer, self._outputs, self._answers = tokenizer, outputs, answers
+        self._longest, self._too_long, self._words_of = longest, too_long, words_of
 
     def prepare(self, requests: Sequence[Request]) -> list[Job]:
         """Return a job for each line. Raises LinesFailedError for a bug."""
-        wanted = [self._outputs.wanted(request) for request in requests]
-        jobs = [
-            Job(error=why_not_unicode(request.text) or each.error)
-            for request, each in zip(requests, wanted, strict=True)
-        ]
-        texts = {
-            number: request.text
-            for number, request in enumerate(requests)
-            if jobs[number].error is None and not is_blank(request.text)
-        }
-        words: dict[int, list[str]] = {}
+        jobs = [Job(self._outputs.wanted(request)) for request in requests]
+        texts: dict[int, str] = {}
+        for number, (job, request) in enumerate(zip(jobs, requests, strict=True)):
+            job.error = why_not_unicode(request.text) or job.wanted.error
+            if job.error is None and not is_blank(request.text):
+                texts[number] = request.text
         if self._words_of is not None:
-            cut = {number: self._words_of(line) for number, line in texts.items()}
-            words = {number: leaves for number, leaves in cut.items() if leaves}
-            texts = {number: " ".join(leaves) for number, leaves in words.items()}
+            for number, text in texts.items():
+                jobs[number].words = self._words_of(text)
+            texts = {number: " ".join(jobs[number].words) for number in texts if jobs[number].words}
         with naming_lines(list(texts)):
             encoded = encode_each(self._tokenizer, list(texts.values()))
         for (number, text), tokens in zip(texts.items(), encoded, strict=True):
+            job = jobs[number]
             if isinstance(tokens, Failure):
-                jobs[number] = Job(error=tokens.reason)
+                job.error = tokens.reason
                 continue
             try:
-                job = self._job(text, tokens)
-                own = words.get(number, ())
-                jobs[number] = job._replace(words=own, wanted=wanted[number])
-                if len(job.parts) > 1 and wanted[number].required:
-                    jobs[number] = Job(error=NO_PLACE)
+                self._complete(job, text, tokens)
             except Exception as error:
-                jobs[number] = Job(error=own_failure_of(number, error).reason)
+                job.error = _own_failure_of(number, error).reason
         return jobs
 
-    def sentences(self, job: Job) -> list[Sentence]:
-        """Return what is searched for a line: its parts, or samples of the first, the second ..."""
-        is_whole = len(job.parts) == 1 and not job.truncated
-        words = job.words if is_whole else ()
-        parts = [[*self._tag, *part.tokens] for part in job.parts]
-        sentences = self._outputs.sentences(parts, words, job.wanted)
-        if self._sampling is None:
-            return sentences
-        return self._sampling.samples_of(sentences, job.wanted.line, job.wanted.n_best)
+    def answers(self, jobs: Sequence[Job]) -> list[Translation]:
+        """Return the translation of each line. Raises LinesFailedError for a bug."""
+        translations: list[Translation] = []
+        for number, job in enumerate(jobs):
+            try:
+                translations.append(self.answer(job))
+            except Exception as error:
+                translations.append(Translation(error=_own_failure_of(number, error).reason))
+        return translations
 
-    def answer(self, job: Job, outcomes: Sequence[Outcome]) -> Translation:
-        """Return the translation of a line; ``outcomes`` are those of its sentences."""
-        if self._sampling is not None:
+    def answer(self, job: Job) -> Translation:
+        """Return the translation of a line whose sentences have outcomes; raises a bug."""
+        outcomes: Sequence[Outcome] = [job.outcomes[place] for place in range(len(job.sentences))]
+        if len(outcomes) > len(job.parts):
             outcomes = gathered(outcomes, job.wanted.n_best)
-        found: list[tuple[Hypothesis, ...]] = []
+        found = [outcome for outcome in outcomes if not isinstance(outcome, Failure)]
         for outcome in outcomes:
             if isinstance(outcome, Failure):
+                if outcome.bug is not None:
+                    raise outcome.bug
                 return Translation(error=self._reason(outcome, job.wanted))
-            found.append(outcome)
         if not found:
             return Translation(error=job.error)
-        return self._answers.joined(job.parts, job.words, found, truncated=job.truncated)
+        alpha = job.wanted.length_penalty
+        return self._answers.joined(
+            job.parts, job.words, found, truncated=job.truncated, alpha=alpha
+        )
 
     def _reason(self, failure: Failure, wanted: Wanted) -> str:
         """Return why a line has no translation; rules may be why no output is possible."""
@@ -120,16 +132,31 @@ class LineJobs:
             return NOTHING_FOUND
         return failure.reason
 
-    def _job(self, text: str, tokens: Sequence[int]) -> Job:
-        limit, too_long = self._long_lines
-        if len(tokens) <= limit:
+    def _complete(self, job: Job, text: str, tokens: Sequence[int]) -> None:
+        """Give ``job`` its parts and its sentences, or the reason why it has none."""
+        num_pieces, longest = len(tokens), self._longest
+        if num_pieces <= longest:
             is_nothing = not tokens and self._words_of is None  # a parse needs no pieces
-            return Job([] if is_nothing else [Part(tokens, "", text)])
-        if too_long == "error":
-            return Job(
-                error=f"it has {len(tokens):,} pieces, the model takes {limit:,}; "
+            job.parts = [] if is_nothing else [Part(tokens, "", text)]
+        elif self._too_long == "error":
+            job.error = (
+                f"it has {num_pieces:,} pieces, the model takes {longest:,}; "
                 "--too-long split translates it in parts"
             )
-        if too_long == "truncate":
-            return Job([Part(tokens[:limit], "", text)], truncated=True)
-        return Job(parts_within(text, tokens, limit, self._tokenizer.encode))
+        elif self._too_long == "truncate":
+            job.parts, job.truncated = [Part(tokens[:longest], "", text)], True
+        else:
+            job.parts = parts_within(text, tokens, longest, self._tokenizer.encode)
+        if len(job.parts) > 1 and job.wanted.required:
+            job.parts, job.error = [], NO_PLACE
+        words = job.words if len(job.parts) == 1 and not job.truncated else ()
+        pieces = [part.tokens for part in job.parts]
+        job.sentences = self._outputs.sentences(pieces, words, job.wanted)
+
+
+def _own_failure_of(number: int, error: Exception) -> Failure:
+    """Return why line ``number`` could not be translated. Raises LinesFailedError for a bug."""
+    own = own_failure(error)
+    if own is None:
+        raise LinesFailedError(number, number) from error
+    return own

@@ -1,11 +1,14 @@
 """How long sources and outputs may be, and whether outputs are only trees of their words."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nmt_cli.recipe.model_settings import ModelSettings
-from nmt_cli.search.rules.well_formed_trees import WellFormedTrees
-from nmt_cli.search.search import Sentence
+
+if TYPE_CHECKING:
+    from nmt_cli.search.rules.well_formed_trees import WellFormedTrees
 
 
 class LengthLimits(NamedTuple):
@@ -13,6 +16,11 @@ class LengthLimits(NamedTuple):
 
     source: int
     target: int | None  # None: any number
+
+    def target_within(self, longest: int | None) -> int | None:
+        """Return the most pieces of an output if it may not have more than ``longest``."""
+        given = [each for each in (longest, self.target) if each is not None]
+        return min(given, default=None)
 
 
 def length_limits(*models: ModelSettings) -> LengthLimits:
@@ -26,43 +34,28 @@ def length_limits(*models: ModelSettings) -> LengthLimits:
     return LengthLimits(min(longest, positions), positions)
 
 
-class OutputLimits:
-    """Makes sentences for the search, with what is allowed as their output."""
+class OutputLimits(NamedTuple):
+    """How long outputs may be, and whether they are only trees of the words of their source."""
 
-    def __init__(
-        self,
-        source_end: Sequence[int],
-        extra_length: int,
-        longest: int | None,
-        rule: WellFormedTrees | None,
-    ) -> None:
-        """Allow ``extra_length`` pieces more than the source has, and never more than ``longest``.
+    extra_length: int  # pieces that an output may have more than its source
+    longest: int | None  # pieces that no output exceeds
+    trees: WellFormedTrees | None = None  # the rule, if outputs are only trees
 
-        ``source_end`` is added to each source. With ``rule``, outputs are trees of its words.
-        """
-        self._source_end, self._extra_length, self._longest = source_end, extra_length, longest
-        self._rule = rule
-
-    @property
-    def rules(self) -> tuple[WellFormedTrees, ...]:
-        """The rules that the search of the sentences needs."""
-        return () if self._rule is None else (self._rule,)
-
-    def sentence(self, tokens: Sequence[int], words: Sequence[str]) -> Sentence:
-        """Return the sentence with ``tokens``, which do not have its end.
+    def of_source(self, num_tokens: int, words: Sequence[str]) -> tuple[int, dict[str, Any]]:
+        """Return the longest output for a source of so many tokens, and the data of its rule.
 
         ``words`` are the leaves of its tree. Its outputs are not restricted to trees if there are
         no words, if there are more words than the output may have pieces, or if no tree of so many
         words fits into ``longest``. If every tree needs more than ``extra_length``, the outputs may
         be as long as the shortest one.
         """
-        longest_output, rule_data = len(tokens) + self._extra_length, {}
-        if self._rule is not None and 0 < len(words) <= longest_output:
-            leaves = self._rule.leaves(words)
-            shortest = self._rule.shortest_output(leaves)
-            if self._longest is None or shortest <= self._longest:
+        longest_output, rule_data = num_tokens + self.extra_length, {}
+        if self.trees is not None and 0 < len(words) <= longest_output:
+            leaves = self.trees.leaves(words)
+            shortest = self.trees.shortest_output(leaves)
+            if self.longest is None or shortest <= self.longest:
                 longest_output = max(longest_output, shortest)
-                rule_data = {self._rule.name: leaves}
-        if self._longest is not None:
-            longest_output = min(longest_output, self._longest)
-        return Sentence([*tokens, *self._source_end], longest_output, rule_data)
+                rule_data = {self.trees.name: leaves}
+        if self.longest is not None:
+            longest_output = min(longest_output, self.longest)
+        return longest_output, rule_data

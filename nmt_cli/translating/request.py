@@ -61,6 +61,8 @@ class Request(NamedTuple):
     required: Sequence[TextOrPieces] = ()  # phrases that occur in it, beside those of all lines
     banned: Sequence[TextOrPieces] = ()  # phrases that do not, beside those of all lines
     n_best: int | None = None  # how many translations
+    beam_size: int | None = None  # at most that of the translator
+    length_penalty: float | None = None
     error: str | None = None
 
 

@@ -16,7 +16,7 @@ from nmt_cli.files.lines import is_blank, one_line, why_not_unicode
 from nmt_cli.hardware.choices import AUTO
 from nmt_cli.hardware.fp32_products import choose_fp32_products, use_fp32_products
 from nmt_cli.hardware.precision import choose_decoding_precision
-from nmt_cli.messages.errors import UserError
+from nmt_cli.messages.errors import LinesFailedError, UserError
 from nmt_cli.model.precision import at_precision
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.parsing.reader import words_of
@@ -24,9 +24,10 @@ from nmt_cli.parsing.tree_output import linearized
 from nmt_cli.recipe.model_settings import ModelSettings
 from nmt_cli.recipe.search_ranges import LENGTH_PENALTY, refuse_outside
 from nmt_cli.search.beams import NOT_A_NUMBER, Found, Hypothesis, length_penalty
-from nmt_cli.search.by_length import SearchByLength
+from nmt_cli.search.driver import Driver
 from nmt_cli.search.ensemble import Member, load_models
-from nmt_cli.search.isolation import Failure, Outcome, naming_lines
+from nmt_cli.search.search_size import SearchSize
+from nmt_cli.search.sentences import BugError, Failure, Outcome, naming_lines
 from nmt_cli.search.teacher_forcing import SentencePair, mean_of_models, token_scores
 from nmt_cli.translating.encoded_texts import encode_each
 from nmt_cli.translating.output_limits import length_limits
@@ -86,13 +87,17 @@ class Rescorer:
             "target": min(longest, limits.target or longest),
         }
         max_tokens = options.get("max_tokens_per_device")
-        self._by_length = SearchByLength(max_tokens or DEFAULT_MAX_TOKENS[self._device.type])
         precision = choose_decoding_precision(options.get("precision", AUTO), self._device)
         self._fp32_products = choose_fp32_products(
             options.get("fp32_products", AUTO), self._device, precision
         )
         models = [model, *(each.model for each in ensemble)]
-        self._models = [at_precision(each.eval(), precision) for each in models]
+        models = [at_precision(each.eval(), precision) for each in models]
+        self._driver = Driver[int, SentencePair](
+            lambda number, most: PairScores(number, models, tokenizer, self._alpha),
+            SearchSize(max_tokens or DEFAULT_MAX_TOKENS[self._device.type]),
+            _tokens_of,
+        )
 
     @classmethod
     def load(
@@ -147,12 +152,14 @@ class Rescorer:
                 encoded[number] = pair
             else:
                 results[number] = pair
-        lines = sorted(encoded, key=lambda number: _tokens_of(encoded[number]), reverse=True)
-        longest_first = [encoded[number] for number in lines]
+        longest_first = sorted(encoded.items(), key=lambda item: _tokens_of(item[1]), reverse=True)
         no_autocast = torch.autocast(self._device.type, enabled=False)
-        with no_autocast, use_fp32_products(self._fp32_products):
-            outcomes = self._by_length.run(self._score, longest_first, _tokens_of, lines)
-        results.update(zip(lines, map(self._answer, outcomes), strict=True))
+        try:
+            with no_autocast, use_fp32_products(self._fp32_products):
+                for number, outcome in self._driver.run_window(longest_first):
+                    results[number] = self._answer(outcome)
+        except BugError as error:
+            raise LinesFailedError(min(error.places), max(error.places)) from error.bug
         return [results[number] for number in sorted(results)]
 
     def _texts(self, source: str, target: str) -> tuple[str, str]:
@@ -196,21 +203,6 @@ class Rescorer:
             return Rescored()  # as translate takes such a line for blank
         return SentencePair(source, target)
 
-    def _score(self, pairs: Iterable[SentencePair], num_pairs: int) -> Iterator[Found]:
-        """Yield each pair with its target as the only hypothesis; ``num_pairs`` at a time."""
-        waiting, number = iter(pairs), 0
-        while batch := list(islice(waiting, num_pairs)):
-            of_models = [token_scores(model, batch, self._tokenizer) for model in self._models]
-            for pair, scores in zip(batch, mean_of_models(of_models), strict=True):
-                total = sum(scores)
-                score = total / length_penalty(len(scores), self._alpha)
-                found = Hypothesis(tuple(pair.target), total, score, tuple(scores))
-                if math.isnan(total):
-                    yield Found(number, (), NOT_A_NUMBER)
-                else:
-                    yield Found(number, (found,))
-                number += 1
-
     def _answer(self, outcome: Outcome) -> Rescored:
         if isinstance(outcome, Failure):
             return Rescored(error=outcome.reason)
@@ -221,3 +213,72 @@ class Rescorer:
 
 def _tokens_of(pair: SentencePair) -> int:
     return 1 + max(len(pair.source), len(pair.target))
+
+
+class PairScores:
+    """A kind of search in which each step scores all sentence pairs that were admitted."""
+
+    has_slots_to_drop = False
+
+    def __init__(
+        self, num_slots: int, models: Sequence[Transformer], tokenizer: Tokenizer, alpha: float
+    ) -> None:
+        """Scores are divided by the length penalty of ``alpha``."""
+        self.num_slots, self._models, self._tokenizer, self._alpha = (
+            num_slots,
+            models,
+            tokenizer,
+            alpha,
+        )
+        self._pairs: list[SentencePair] = []
+        self._num_before = 0
+
+    @property
+    def num_free_slots(self) -> int:
+        """The number of pairs that ``admit`` can take now."""
+        return self.num_slots - len(self._pairs)
+
+    def accepts(self, pair: SentencePair) -> bool:
+        """Return True: all pairs are alike."""
+        del pair
+        return True
+
+    def slots_within(self, most: int) -> int:
+        """Return ``most``."""
+        return most
+
+    def prepare(self, pairs: Sequence[SentencePair]) -> Sequence[SentencePair]:
+        """Return the pairs; nothing is computed before the step."""
+        return pairs
+
+    def admit(self, prepared: Sequence[SentencePair]) -> list[int]:
+        """Let pairs take part in the next step; return their numbers."""
+        first = self._num_before + len(self._pairs)
+        self._pairs += prepared
+        return list(range(first, first + len(prepared)))
+
+    def step(self) -> list[Found]:
+        """Return each pair with its target as the only hypothesis."""
+        pairs, self._pairs = self._pairs, []
+        of_models = [token_scores(model, pairs, self._tokenizer) for model in self._models]
+        founds: list[Found] = []
+        for number, (pair, scores) in enumerate(
+            zip(pairs, mean_of_models(of_models), strict=True), self._num_before
+        ):
+            total = sum(scores)
+            score = total / length_penalty(len(scores), self._alpha)
+            found = Hypothesis(tuple(pair.target), total, score, tuple(scores))
+            is_nan = math.isnan(total)
+            founds.append(Found(number, (), NOT_A_NUMBER) if is_nan else Found(number, (found,)))
+        self._num_before += len(pairs)
+        return founds
+
+    def add_slots(self, number: int, most: int) -> list[Found]:
+        """Make room for ``number`` more pairs at a time."""
+        del most
+        self.num_slots += number
+        return []
+
+    def drop_free_slots(self) -> list[Found]:
+        """Do nothing: free slots cost nothing."""
+        return []

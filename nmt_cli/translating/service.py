@@ -7,17 +7,30 @@ import queue
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import count
 
-from nmt_cli.translating.line_engine import LineEngine, SubmittedLine
+from nmt_cli.messages.errors import LinesFailedError
+from nmt_cli.search.engine import SearchEngine
+from nmt_cli.search.sentences import Sentence
+from nmt_cli.translating.line_jobs import Job, LineJobs, Ticket
 from nmt_cli.translating.request import Request, numbered
+from nmt_cli.translating.slow_lines import SlowLines
 from nmt_cli.translating.translation import Translation
 
 TOO_LATE = "its timeout passed before its translation began"
 IDLE_SECONDS = 5.0  # then the thread ends, so that it does not keep the model in memory for ever
+
+
+class SubmittedLine:
+    """A line, and the future of its translation."""
+
+    def __init__(self, request: Request, deadline: float | None = None) -> None:
+        """``deadline`` is a time of the monotonic clock."""
+        self.request, self.deadline = request, deadline
+        self.future: Future[Translation] = Future()
 
 
 class Pause:
@@ -36,8 +49,10 @@ class Service:
     Submitted lines and callers of ``paused`` use the model in the order in which they came.
     """
 
-    def __init__(self) -> None:
-        self._changed = threading.Condition()  # guards all that follows
+    def __init__(self, jobs: LineJobs, engine: SearchEngine) -> None:
+        self._jobs, self._engine = jobs, engine
+        self._unanswered: dict[Job, SubmittedLine] = {}  # lines in the search; the thread's own
+        self._changed = threading.Condition()  # guards what follows
         self._waiting: deque[SubmittedLine] = deque()
         self._pauses: deque[Pause] = deque()  # the first uses the model, or will be the next
         self._num_submitted = self._num_taken = 0  # lines
@@ -49,14 +64,10 @@ class Service:
     def submit(
         self,
         line: str | Request,
-        open_engine: Callable[[], LineEngine],
         most_waiting: int | None,
         timeout: float | None,
     ) -> Future[Translation]:
-        """Return the future of the translation of ``line``; see ``Translator.submit``.
-
-        ``open_engine`` makes the engine of a new thread.
-        """
+        """Return the future of the translation of ``line``; see ``Translator.submit``."""
         deadline = None if timeout is None else time.monotonic() + timeout
         with self._changed:
             if self._is_closed:
@@ -66,7 +77,7 @@ class Service:
             (request,) = numbered([line], first=next(self._numbers))
             submitted = SubmittedLine(request, deadline)
             if not self._has_thread():
-                self._start(open_engine)
+                self._start()
             self._waiting.append(submitted)
             self._num_submitted += 1
             self._changed.notify_all()
@@ -115,30 +126,77 @@ class Service:
     def _has_thread(self) -> bool:
         return self._thread is not None and self._thread.is_alive()
 
-    def _start(self, open_engine: Callable[[], LineEngine]) -> None:
+    def _start(self) -> None:
         # After a fork the thread is dead, and the lines that wait are those of the parent.
         self._waiting.clear()
+        self._unanswered.clear()
         self._num_taken = self._num_submitted
         self._is_translating = False
-        thread = threading.Thread(
-            target=self._run, args=(open_engine(),), name="nmt-cli service", daemon=True
-        )
+        thread = threading.Thread(target=self._run, name="nmt-cli service", daemon=True)
         thread.start()
         self._thread = thread
         # A daemon thread that computes while the interpreter is taken down would crash it.
         atexit.register(self._stop)
 
-    def _run(self, engine: LineEngine) -> None:
+    def _run(self) -> None:
         while self._wait():
             try:
-                engine.run(self._take, lambda: self._is_stopped)
+                with self._engine.computing():
+                    self._translate()
             except BaseException as error:
-                engine.fail(error)
+                self._fail(error)
             finally:
                 with self._changed:
                     self._is_translating = False
                     self._changed.notify_all()
-        engine.fail(RuntimeError("the program ended before the line was translated"))
+        self._fail(RuntimeError("the program ended before the line was translated"))
+
+    def _translate(self) -> None:
+        """Translate until no line is left or a pause is due, or until stopped."""
+        waiting = deque[tuple[Ticket, Sentence]]()  # the sentences of the newest line
+        slow_lines = SlowLines()
+
+        def take() -> tuple[Ticket, Sentence] | None:
+            while not waiting and (line := self._take()) is not None:
+                waiting.extend(self._begun(line))
+            return waiting.popleft() if waiting else None
+
+        def watch(inside: Iterable[Ticket]) -> bool:
+            slow_lines.look(inside)
+            return not self._is_stopped
+
+        for (job, place), outcome in self._engine.driver.run(take, watch):
+            job.outcomes[place] = outcome
+            if job.is_done:
+                self._answer(job)
+
+    def _begun(self, line: SubmittedLine) -> list[tuple[Ticket, Sentence]]:
+        """Return the sentences of ``line``; answer it if it has none."""
+        try:
+            (job,) = self._jobs.prepare([line.request])
+        except Exception as error:
+            line.future.set_exception(_bug_of(error))
+            return []
+        self._unanswered[job] = line
+        if not job.sentences:
+            self._answer(job)
+        return job.entries()
+
+    def _answer(self, job: Job) -> None:
+        future = self._unanswered.pop(job).future
+        try:
+            (translation,) = self._jobs.answers([job])
+        except LinesFailedError as error:
+            future.set_exception(_bug_of(error))
+        else:
+            future.set_result(translation)
+
+    def _fail(self, error: BaseException) -> None:
+        """Answer all lines that were taken, and have no answer, with ``error``."""
+        while self._unanswered:
+            _, line = self._unanswered.popitem()
+            with suppress(BaseException):  # a callback raised SystemExit or the like
+                line.future.set_exception(error)
 
     def _wait(self) -> bool:
         """Wait until a line may use the model; return False if the thread has to end."""
@@ -188,3 +246,8 @@ class Service:
     def _stop(self) -> None:
         self._is_stopped = True
         self.close(cancel_futures=True)
+
+
+def _bug_of(error: Exception) -> BaseException:
+    """Return what a LinesFailedError was raised from; any other error itself."""
+    return (isinstance(error, LinesFailedError) and error.__cause__) or error

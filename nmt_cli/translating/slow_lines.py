@@ -1,12 +1,11 @@
 """Names a line that takes long by itself, while it does."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable
 
 from nmt_cli.messages import logs
 from nmt_cli.messages.figures import counted
-from nmt_cli.search.search import Sentence, SlotSearch
+from nmt_cli.translating.line_jobs import Job, Ticket
 
 FIRST_REPORT_SECONDS, SECONDS_BETWEEN_LOOKS = 10.0, 0.5
 
@@ -17,37 +16,29 @@ class SlowLines:
     One object is for the lines that are translated together.
     """
 
-    def __init__(
-        self,
-        sentences_of: Mapping[int, Sequence[Sentence]],
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        """``sentences_of`` are the sentences of each line number."""
-        self._sentences_of, self._clock = sentences_of, clock
-        # By the identities of sentences, which live as long as this object.
-        self._line_of = {id(each): line for line, own in sentences_of.items() for each in own}
-        self._line: int | None = None
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._job: Job | None = None
         self._since = self._next_look = clock()
         self._next_report = FIRST_REPORT_SECONDS
 
-    def look(self, search: SlotSearch[Any]) -> None:
-        """Report a line if it is due; call it after each step of ``search``."""
+    def look(self, inside: Iterable[Ticket]) -> None:
+        """Report a line if it is due; call it after each step with what is in the search."""
         now = self._clock()
         if now < self._next_look:
             return
         self._next_look = now + SECONDS_BETWEEN_LOOKS
-        lines = {self._line_of.get(id(each)) for each in search.inside()}
-        line = lines.pop() if len(lines) == 1 else None
-        if line is None or line != self._line:
-            self._line, self._since, self._next_report = line, now, FIRST_REPORT_SECONDS
+        jobs = {job for job, _ in inside}
+        job = jobs.pop() if len(jobs) == 1 else None
+        if job is None or job is not self._job:
+            self._job, self._since, self._next_report = job, now, FIRST_REPORT_SECONDS
         elif now - self._since >= self._next_report:
             self._next_report *= 2
-            logs.info(
-                f"{self._description(line)} takes long, {now - self._since:.0f} s by itself so far."
-            )
+            logs.info(f"{_described(job)} takes long, {now - self._since:.0f} s by itself so far.")
 
-    def _description(self, line: int) -> str:
-        sentences = {tuple(each.tokens) for each in self._sentences_of[line]}  # not each sample
-        pieces = counted(sum(map(len, sentences)), "piece")
-        parts = f" in {len(sentences):,} parts" if len(sentences) > 1 else ""
-        return f"line {line:,} with {pieces}{parts}"
+
+def _described(job: Job) -> str:
+    sentences = {tuple(each.tokens) for each in job.sentences}  # not each sample
+    pieces = counted(sum(map(len, sentences)), "piece")
+    parts = f" in {len(sentences):,} parts" if len(sentences) > 1 else ""
+    return f"line {job.wanted.line:,} with {pieces}{parts}"

@@ -4,51 +4,45 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict
-
-import torch
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from nmt_cli.checkpoints import fingerprint
 from nmt_cli.corpus.tokenizers.sentence_marks import source_end, start_id
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
 from nmt_cli.hardware.choices import AUTO
-from nmt_cli.hardware.fp32_products import choose_fp32_products, use_fp32_products
+from nmt_cli.hardware.fp32_products import choose_fp32_products
 from nmt_cli.hardware.precision import choose_decoding_precision
 from nmt_cli.messages.errors import LinesFailedError
 from nmt_cli.model.precision import at_precision, by_columns
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.parsing.tree_output import Tokenize, splitter
-from nmt_cli.recipe.model_settings import ModelSettings
-from nmt_cli.recipe.search_ranges import MOST_SAMPLES
-from nmt_cli.search.beams import Found, SearchSettings
-from nmt_cli.search.by_length import LEAST_SENTENCES, SearchByLength, default_max_tokens
+from nmt_cli.search.beams import SearchSettings
+from nmt_cli.search.engine import SearchEngine
 from nmt_cli.search.ensemble import Member, load_models
-from nmt_cli.search.isolation import own_failure_of
-from nmt_cli.search.open_search import OpenSearch
+from nmt_cli.search.rules.logits_rule import LogitsRule, MinimumLength, NoRepeatedNgrams
+from nmt_cli.search.rules.phrase_rules import BannedPhrases, ForcedPrefix, RequiredPhrases
 from nmt_cli.search.rules.well_formed_trees import WellFormedTrees
-from nmt_cli.search.sampling import SampledCandidates, Sampling
-from nmt_cli.search.search import Search, Sentence, search_all
-from nmt_cli.search.search_starter import SearchStarter
-from nmt_cli.translating.answers import Answers, Trees, UnknownWords, WordAligner
+from nmt_cli.search.sampled_candidates import SampledCandidates
+from nmt_cli.search.sampling import Sampling
+from nmt_cli.search.search_size import search_size
+from nmt_cli.search.sentences import BugError
+from nmt_cli.translating.answers import Answers
 from nmt_cli.translating.attention_to_source import AttentionToSource
 from nmt_cli.translating.encoded_texts import tag_pieces
-from nmt_cli.translating.line_engine import LineEngine
-from nmt_cli.translating.line_jobs import LineJobs, LongLines, TooLong
+from nmt_cli.translating.line_jobs import LineJobs, TooLong
 from nmt_cli.translating.output_limits import OutputLimits, length_limits
 from nmt_cli.translating.request import Constraints, Request, numbered, require_lines, windows_of
 from nmt_cli.translating.service import Service
 from nmt_cli.translating.slow_lines import SlowLines
 from nmt_cli.translating.translation import Translation
-from nmt_cli.translating.wanted_output import Bounds, WantedOutputs
+from nmt_cli.translating.wanted_output import Bounds, Marks, WantedOutputs
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-# Pieces; shorter sentences count as this long, to bound the number of rows of logits.
-SHORTEST_COUNTED = 32
+    from nmt_cli.recipe.smaller_sections import DecodingConfig
 
 
 class TranslatorOptions(TypedDict, total=False):
@@ -130,82 +124,81 @@ class Translator:
         constraints: Constraints = Constraints(),  # noqa: B008 - it cannot be changed
         ensemble: Sequence[Member] = (),
     ) -> None:
-        decoding, device = settings.decoding, model.output_weight.device
-        form, words_of = settings.trees, splitter(tokenize, settings.trees)
-        self._settings = SearchSettings(
-            beam_size if beam_size is not None else decoding.beam_size,
-            length_penalty if length_penalty is not None else decoding.length_penalty,
+        device, words_of = model.output_weight.device, splitter(tokenize, settings.trees)
+        decoding = _with_given(
+            settings.decoding,
+            beam_size=beam_size,
+            length_penalty=length_penalty,
+            max_extra_length=max_extra_length,
+            well_formed_trees=well_formed_trees,
+        )
+        search = SearchSettings(
+            decoding.beam_size,
+            decoding.length_penalty,
             n_best,
             start_id(settings.architecture, tokenizer),
             tokenizer.eos_id,
             token_scores,
         )
-        self._sampling, most = sampling, self._settings.beam_size
         if sampling is not None:
-            most = MOST_SAMPLES
-            self._settings = sampling.search_settings(self._settings, n_best, beam_size)
-        self._settings.refuse_wrong()
+            search = sampling.search_settings(search, n_best, beam_size)
+        search.refuse_wrong()
         constraints.refuse_wrong()
-        if max_extra_length is None:
-            max_extra_length = decoding.max_extra_length
-        if max_tokens_per_device is None:
-            max_tokens, least = default_max_tokens(model.config, device), LEAST_SENTENCES
-        else:
-            max_tokens, least = max_tokens_per_device, 1
-        self._by_length = SearchByLength(max_tokens, least)
-        in_front = tag_pieces(tag, tokenizer)
-        limit, places = length_limits(settings, *(each.settings for each in ensemble))
-        longest = constraints.max_length  # pieces of an output, without </s>
-        if places is not None:
-            longest = min(longest or places, places)
-        if well_formed_trees is None:
-            well_formed_trees = decoding.well_formed_trees
-        rule = WellFormedTrees.of_model(tokenizer, form) if well_formed_trees else None
-        end = source_end(settings.architecture, tokenizer)
-        limits = OutputLimits(end, max_extra_length, longest, rule)
-        self._outputs = WantedOutputs(
+        marks = Marks(tag_pieces(tag, tokenizer), source_end(settings.architecture, tokenizer))
+        trees = None
+        if decoding.well_formed_trees:
+            trees = WellFormedTrees.of_model(tokenizer, settings.trees)
+        lengths = length_limits(settings, *(each.settings for each in ensemble))
+        limits = OutputLimits(
+            decoding.max_extra_length, lengths.target_within(constraints.max_length), trees
+        )
+        outputs = WantedOutputs(
             tokenizer,
             limits,
             constraints,
-            n_best,
-            Bounds(longest, settings.max_length, most),
-            is_parser=form is not None,
+            Bounds.of(search, n_best, settings.max_length, is_sampled=sampling is not None),
+            marks=marks,
+            sampling=sampling,
+            is_parser=settings.trees is not None,
         )
-        self._device = device
         chosen = choose_decoding_precision(precision, device)
-        self._fp32_products = choose_fp32_products(fp32_products, device, chosen)
+        models = [
+            at_precision(each.eval(), chosen)
+            for each in (model, *(member.model for member in ensemble))
+        ]
+        products = choose_fp32_products(fp32_products, device, chosen)
         # The model, and what "auto" became: for a record of how a text was translated.
-        self.chosen = {
-            "device": device.type,
-            "precision": chosen,
-            "fp32_products": self._fp32_products,
-        }
-        model = at_precision(model.eval(), chosen)
-        others = (at_precision(each.model.eval(), chosen) for each in ensemble)
-        self._search_starter = SearchStarter(
-            [model, *others], self._settings, cuda_graphs=not no_cuda_graphs
-        )
+        self.chosen = {"device": device.type, "precision": chosen, "fp32_products": products}
         answers = Answers(
             tokenizer,
-            self._settings.length_penalty,
+            settings,
+            search.length_penalty,
             keep_pieces=keep_pieces,
-            trees=Trees(form, rule) if form is not None else None,
-            aligner=WordAligner(settings) if alignments else None,
-            unknown_words=UnknownWords(tokenizer, settings.text) if replace_unknown else None,
+            alignments=alignments,
+            replace_unknown=replace_unknown,
+            trees=trees,
         )
-        self._attention: AttentionToSource | None = None
+        self._engine = SearchEngine(
+            models,
+            search,
+            search_size(model.config, device, max_tokens_per_device),
+            partial(rules_for, tokenizer.eos_id, constraints, trees, outputs),
+            choice=SampledCandidates(sampling) if sampling is not None else None,
+            fp32_products=products,
+            cuda_graphs=not no_cuda_graphs,
+        )
         if alignments or replace_unknown:
-            self._attention = AttentionToSource(model, tokenizer, settings.text, len(in_front))
+            attention = AttentionToSource(models[0], tokenizer, settings.text, len(marks.tag))
+            self._engine.driver.finish = attention.with_attention
         self._jobs = LineJobs(
             tokenizer,
-            LongLines(limit - len(in_front), too_long),
-            self._outputs,
+            outputs,
             answers,
-            sampling=sampling,
-            words_of=words_of if form is not None else None,
-            tag=in_front,
+            longest=lengths.source - len(marks.tag),
+            too_long=too_long,
+            words_of=words_of if settings.trees is not None else None,
         )
-        self._service = Service()
+        self._service = Service(self._jobs, self._engine)
 
     @classmethod
     def load(
@@ -287,7 +280,7 @@ class Translator:
 
         Raises queue.Full if ``most_waiting`` lines wait, and RuntimeError after ``close``.
         """
-        return self._service.submit(line, self._open_engine, most_waiting, timeout)
+        return self._service.submit(line, most_waiting, timeout)
 
     def close(self, *, cancel_futures: bool = False) -> None:
         """End ``submit``: wait for the submitted lines, or cancel those that wait for room.
@@ -304,79 +297,38 @@ class Translator:
 
     def _translate_together(self, requests: Sequence[Request]) -> list[Translation]:
         jobs = self._jobs.prepare(requests)
-        sentences_of = [self._jobs.sentences(job) for job in jobs]
-        numbers = [request.line or 0 for request in requests]
-        slow_lines = SlowLines(dict(zip(numbers, sentences_of, strict=True)))
-        sentences = [(line, each) for line, own in enumerate(sentences_of) for each in own]
-        order = sorted(
-            range(len(sentences)), key=lambda i: len(sentences[i][1].tokens), reverse=True
-        )
-        with self._computing():
-            found = self._by_length.run(
-                partial(self._search, slow_lines),
-                [sentences[number][1] for number in order],
-                self._tokens_of_slot,
-                [sentences[number][0] for number in order],
-            )
-        outcomes = dict(zip(order, found, strict=True))
-        translations, start = [], 0
-        for line, job in enumerate(jobs):
-            end = start + len(sentences_of[line])
-            try:
-                answer = self._jobs.answer(job, [outcomes[n] for n in range(start, end)])
-            except Exception as error:
-                answer = Translation(error=own_failure_of(line, error).reason)
-            translations.append(answer)
-            start = end
-        return translations
-
-    @contextmanager
-    def _computing(self) -> Iterator[None]:
-        """Compute as the options ask for in this block; after it only CUDA graphs keep memory."""
-        no_autocast = torch.autocast(self._device.type, enabled=False)
-        products = use_fp32_products(self._fp32_products)
+        entries = [entry for job in jobs for entry in job.entries()]
+        entries.sort(key=lambda entry: len(entry[1].tokens), reverse=True)
+        slow_lines = SlowLines()
         try:
-            # Caches of one call may serve the next, so they must not be inference tensors.
-            with torch.inference_mode(False), torch.no_grad(), no_autocast, products:
-                yield
-        except BaseException:
-            self._search_starter.end_after_failure()
-            raise
-        self._search_starter.end()
+            with self._engine.computing():
+                found = self._engine.driver.run_window(entries, slow_lines.look)
+                for (job, place), outcome in found:
+                    job.outcomes[place] = outcome
+        except BugError as error:
+            failed = [jobs.index(job) for job, _ in error.places]
+            raise LinesFailedError(min(failed), max(failed)) from error.bug
+        return self._jobs.answers(jobs)
 
-    def _tokens_of_slot(self, sentence: Sentence) -> int:
-        return max(len(sentence.tokens), SHORTEST_COUNTED) * self._settings.beam_size
 
-    def _search(
-        self, slow_lines: SlowLines, sentences: Iterable[Sentence], num_slots: int
-    ) -> Iterator[Found]:
-        def search(sentences: Iterable[Sentence]) -> Iterator[Found]:
-            starter = self._search_starter
-            try:
-                begun = starter.start(num_slots, self._outputs.rules, self._choice())
-                yield from search_all(begun, sentences, slow_lines.look)
-            except Exception:  # such as full memory, where fewer sentences may fit after this
-                starter.end_after_failure()
-                raise
+def _with_given(decoding: DecodingConfig, **options: Any) -> DecodingConfig:
+    """Return ``decoding`` with those of ``options`` that are not None."""
+    given = {name: value for name, value in options.items() if value is not None}
+    return decoding.model_copy(update=given)
 
-        if self._attention is None:
-            return search(sentences)
-        return self._attention.attended(sentences, search)
 
-    def _choice(self) -> SampledCandidates | None:
-        return None if self._sampling is None else SampledCandidates(self._sampling)
-
-    def _open_engine(self) -> LineEngine:
-        """Return an engine for submitted lines. A line may bring phrases into a running search."""
-        self._outputs.expect_phrases()
-
-        def start(num_slots: int) -> Search:
-            return self._search_starter.start_open(num_slots, self._outputs.rules, self._choice())
-
-        return LineEngine(
-            self._jobs,
-            OpenSearch(start, self._by_length, self._tokens_of_slot),
-            self._attention,
-            self._translate_together,
-            self._computing,
-        )
+def rules_for(
+    eos_id: int,
+    constraints: Constraints,
+    trees: WellFormedTrees | None,
+    outputs: WantedOutputs,
+) -> list[LogitsRule]:
+    """Return the rules that the search of the sentences of ``outputs`` made so far needs."""
+    rules: list[LogitsRule] = [] if trees is None else [trees]
+    if constraints.min_length:
+        rules.append(MinimumLength(constraints.min_length, eos_id))
+    if constraints.no_repeat_ngram is not None:
+        rules.append(NoRepeatedNgrams(constraints.no_repeat_ngram))
+    if outputs.has_phrases:
+        rules += [BannedPhrases(), RequiredPhrases(eos_id), ForcedPrefix()]
+    return rules

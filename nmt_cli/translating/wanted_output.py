@@ -1,4 +1,6 @@
-"""What is wanted for the output of each line, as sentences and rules of the search."""
+"""What is wanted for the output of each line, as sentences for the search."""
+
+from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
@@ -8,22 +10,20 @@ from typing import Any, NamedTuple
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
 from nmt_cli.files.lines import why_not_unicode
 from nmt_cli.messages.errors import UserError
-from nmt_cli.search.rules.logits_rule import (
-    ForcedPrefix,
-    LogitsRule,
-    MinimumLength,
-    NoRepeatedNgrams,
-)
+from nmt_cli.recipe.search_ranges import LENGTH_PENALTY, MOST_SAMPLES
+from nmt_cli.search.beams import SearchSettings
 from nmt_cli.search.rules.phrases import (
+    BANNED,
+    FORCED_PREFIX,
     MOST_PHRASES,
     MOST_PIECES,
-    BannedPhrases,
+    REQUIRED,
     Phrase,
     Phrases,
-    RequiredPhrases,
     completion_of,
 )
-from nmt_cli.search.search import Sentence
+from nmt_cli.search.sampling import Sampling
+from nmt_cli.search.sentences import Sentence
 from nmt_cli.translating.output_limits import OutputLimits
 from nmt_cli.translating.request import Constraints, Request, TextOrPieces
 
@@ -117,6 +117,8 @@ class Wanted(NamedTuple):
 
     line: int = 0  # its number, for sampling
     n_best: int = 1  # how many outputs
+    beam_size: int | None = None  # None: that of the search
+    length_penalty: float | None = None
     shortest: int = 0  # pieces that the longest output must allow
     prefix: Phrase = ()
     required: Phrases | None = None
@@ -127,49 +129,56 @@ class Wanted(NamedTuple):
     def rule_data(self) -> dict[str, Any]:
         """The data of the rules about phrases."""
         data = {
-            ForcedPrefix.name: self.prefix or None,
-            RequiredPhrases.name: self.required,
-            BannedPhrases.name: self.banned,
+            FORCED_PREFIX: self.prefix or None,
+            REQUIRED: self.required,
+            BANNED: self.banned,
         }
         return {name: each for name, each in data.items() if each is not None}
 
 
 class Bounds(NamedTuple):
-    """The most that a line can ask for."""
+    """What lines ask for by default, and the most that they can ask for."""
 
-    longest: int | None  # pieces of an output
+    n_best: int  # by default
+    most: int  # n best
+    beam_size: int | None  # None: lines cannot choose
     prefix: int  # pieces
-    n_best: int
+
+    @classmethod
+    def of(cls, search: SearchSettings, n_best: int, prefix: int, *, is_sampled: bool) -> Bounds:
+        """Return the bounds for lines of a search; samples are ``n_best`` searches."""
+        if is_sampled:
+            return cls(n_best, MOST_SAMPLES, None, prefix)
+        return cls(n_best, search.beam_size, search.beam_size, prefix)
+
+
+class Marks(NamedTuple):
+    """The tokens around every source."""
+
+    tag: Sequence[int] = ()
+    end: Sequence[int] = ()
 
 
 class WantedOutputs:
-    """Makes sentences for the search, and the rules that it needs for them."""
+    """Makes the sentences of each line, with all that the search needs to know of them."""
 
     def __init__(
         self,
         tokenizer: Tokenizer,
         limits: OutputLimits,
         constraints: Constraints,
-        n_best: int,
         bounds: Bounds,
         *,
-        is_parser: bool,
+        marks: Marks,
+        sampling: Sampling | None = None,
+        is_parser: bool = False,
     ) -> None:
-        """Prepare for lines with ``n_best`` outputs, unless a line asks for another number.
-
-        Raises UserError if ``constraints`` do not suit the model or contradict each other.
-        """
+        """Raises UserError if ``constraints`` do not suit the model or contradict each other."""
         self._limits, self._constraints, self._bounds = limits, constraints, bounds
-        self._phrases, self._is_parser = TargetPhrases(tokenizer), is_parser
-        self._n_best = n_best
+        self._marks, self._sampling, self._is_parser = marks, sampling, is_parser
+        self._phrases = TargetPhrases(tokenizer)
         if is_parser and constraints.more_than_max_length():
             raise UserError(f"{PARSES}.")
-        self._rules: list[LogitsRule] = []
-        if constraints.min_length:
-            self._rules.append(MinimumLength(constraints.min_length, tokenizer.eos_id))
-        if constraints.no_repeat_ngram is not None:
-            self._rules.append(NoRepeatedNgrams(constraints.no_repeat_ngram))
-        self._of_phrases = (BannedPhrases(), RequiredPhrases(tokenizer.eos_id), ForcedPrefix())
         try:
             self._required = self._phrases.encode_all(constraints.required)
             self._banned = self._phrases.encode_all(constraints.banned)
@@ -178,56 +187,75 @@ class WantedOutputs:
             self._for_all = self._checked(self._prefix, self._required, self._banned)
         except ContradictionError as error:
             raise UserError(f"{error}; change one of these options.") from None
-        self._uses_phrases = bool(self._for_all.rule_data)
-
-    @property
-    def rules(self) -> list[LogitsRule]:
-        """The rules that the sentences made so far need."""
-        of_phrases = self._of_phrases if self._uses_phrases else ()
-        return [*self._limits.rules, *self._rules, *of_phrases]
-
-    def expect_phrases(self) -> None:
-        """Let ``rules`` have those about phrases, also before a sentence needs them."""
-        self._uses_phrases = True
+        # Whether the sentences made so far have data of rules about phrases.
+        self.has_phrases = bool(self._for_all.rule_data)
 
     def wanted(self, request: Request) -> Wanted:
         """Return what is wanted for a line, or why it is impossible."""
-        if request.error is not None:
-            return Wanted(error=request.error)
-        n_best, most = request.n_best, self._bounds.n_best
-        if n_best is None:
-            n_best = self._n_best
-        if not 1 <= n_best <= most:
-            return Wanted(error=f"n_best must be from 1 to {most:,}, but is {n_best}")
+        error = request.error or self._error_in_numbers(request)
+        if error is not None:
+            return Wanted(error=error)
         wanted = self._for_all
         if request.prefix is not None or request.required or request.banned:
             try:
                 wanted = self._for_line(request)
-            except ContradictionError as error:
-                return Wanted(error=str(error))
-        return wanted._replace(line=request.line or 0, n_best=n_best)
+            except ContradictionError as contradiction:
+                return Wanted(error=str(contradiction))
+        return wanted._replace(
+            line=request.line or 0,
+            n_best=self._bounds.n_best if request.n_best is None else request.n_best,
+            beam_size=request.beam_size,
+            length_penalty=request.length_penalty,
+        )
+
+    def _error_in_numbers(self, request: Request) -> str | None:
+        beam_size, most = request.beam_size, self._bounds.most
+        if beam_size is not None:
+            if self._bounds.beam_size is None:
+                return "beam_size is not for samples"
+            if not 1 <= beam_size <= self._bounds.beam_size:
+                return f"beam_size must be from 1 to {self._bounds.beam_size:,}, but is {beam_size}"
+            most = beam_size
+        n_best = self._bounds.n_best if request.n_best is None else request.n_best
+        if not 1 <= n_best <= most:
+            return f"n_best must be from 1 to {most:,}, but is {n_best}"
+        alpha = request.length_penalty
+        if alpha is not None and not LENGTH_PENALTY.holds(alpha):
+            return f"length_penalty must be {LENGTH_PENALTY}, but is {alpha}"
+        return None
 
     def sentences(
         self, parts: Sequence[Sequence[int]], words: Sequence[str], wanted: Wanted
     ) -> list[Sentence]:
-        """Return a sentence for each part of a line, given by its tokens without ``</s>``.
+        """Return what is searched for a line: a sentence for each part, or samples of each.
 
-        ``words`` are the leaves of its tree. The prefix is that of the first part. An output may be
-        as long as its minimum length, its prefix and its required phrases need.
+        ``parts`` are the pieces of each part, and ``words`` the leaves of its tree. The prefix is
+        that of the first part. An output may be as long as its minimum length, its prefix and its
+        required phrases need.
         """
-        data, sentences = wanted.rule_data, []
-        self._uses_phrases = self._uses_phrases or bool(data)
+        of_phrases, sentences = wanted.rule_data, list[Sentence]()
+        self.has_phrases = self.has_phrases or bool(of_phrases)
         for part in parts:
-            sentence = self._limits.sentence(part, words)
-            longest = max(sentence.longest_output, wanted.shortest)
-            rule_data = {**sentence.rule_data, **data}
-            sentences.append(Sentence(sentence.tokens, longest, rule_data, wanted.n_best))
-            data.pop(ForcedPrefix.name, None)
+            tokens = [*self._marks.tag, *part]
+            longest, of_trees = self._limits.of_source(len(tokens), words)
+            sentence = Sentence(
+                [*tokens, *self._marks.end],
+                max(longest, wanted.shortest),
+                {**of_trees, **of_phrases},
+                wanted.n_best,
+                beam_size=wanted.beam_size,
+                length_penalty=wanted.length_penalty,
+            )
+            sentences.append(sentence)
+            of_phrases.pop(FORCED_PREFIX, None)
+        if self._sampling is not None:
+            return self._sampling.samples_of(sentences, wanted.line, wanted.n_best)
         return sentences
 
     def have_rules_for(self, wanted: Wanted) -> bool:
         """Return whether rules restrict the output of a line."""
-        return bool(self._rules or wanted.rule_data)
+        rules = self._constraints.min_length, self._constraints.no_repeat_ngram, wanted.rule_data
+        return any(rules)
 
     def _for_line(self, request: Request) -> Wanted:
         if self._is_parser:
@@ -289,7 +317,7 @@ class WantedOutputs:
         of_phrases = len(prefix)
         if required:
             of_phrases += completion_of(required).num_missing(prefix)
-        longest = self._bounds.longest
+        longest = self._limits.longest
         if longest is not None:
             allowed = f"but an output has at most {longest:,}"
             if of_phrases > longest:

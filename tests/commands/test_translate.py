@@ -30,7 +30,7 @@ from nmt_cli.files.text_files import open_text
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import LinesFailedError, OutputError, UserError
 from nmt_cli.model.transformer import Transformer
-from nmt_cli.search import search_starter
+from nmt_cli.search import engine
 from nmt_cli.translating.translation import Alternative, Translation
 from nmt_cli.translating.translator import Translator
 from tests.fake_models import ByteTokenizer, CopyModel, save_as_model, tiny_recipe, translator_of
@@ -90,9 +90,7 @@ def copying_pipe(monkeypatch):
     """The real translator, with a model that copies its input."""
     logs.configure(quiet=False)
     recipe = tiny_recipe(data={"max_length": 60})
-    monkeypatch.setattr(
-        search_starter, "CachedTransformer", lambda _: CopyModel(ByteTokenizer.size)
-    )
+    monkeypatch.setattr(engine, "CachedTransformer", lambda _: CopyModel(ByteTokenizer.size))
     transformer = Transformer(recipe.model, ByteTokenizer.size)
     return Pipe(
         monkeypatch,

@@ -10,8 +10,9 @@ from nmt_cli.interchange.verification import as_other_programs_read, verificatio
 from nmt_cli.messages.errors import UserError
 from nmt_cli.model_directory import load_model
 from nmt_cli.search.beams import SearchSettings
+from nmt_cli.search.driver import beam_search
 from nmt_cli.search.incremental import CachedTransformer
-from nmt_cli.search.search import Sentence, beam_search
+from nmt_cli.search.sentences import Sentence
 from nmt_cli.search.teacher_forcing import SentencePair, token_scores
 
 

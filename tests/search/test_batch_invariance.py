@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from nmt_cli.search.engine import SHORTEST_COUNTED
 from nmt_cli.search.incremental import CachedTransformer
 from nmt_cli.translating import request as request_module
-from nmt_cli.translating.translator import SHORTEST_COUNTED, Translator
+from nmt_cli.translating.translator import Translator
 
 FORMATS = Path(__file__).parents[1] / "formats"
 BEAM = 4

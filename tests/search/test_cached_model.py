@@ -12,9 +12,11 @@ from nmt_cli.model.precision import at_precision
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.search.attention_cache import GrowingPast, GrowingState
 from nmt_cli.search.beams import NOT_A_NUMBER, SearchSettings
+from nmt_cli.search.driver import beam_search
 from nmt_cli.search.ensemble import Ensemble
 from nmt_cli.search.incremental import CachedTransformer
-from nmt_cli.search.search import Sentence, StepInput, beam_search
+from nmt_cli.search.search import StepInput
+from nmt_cli.search.sentences import Sentence
 from nmt_cli.search.slot_parts import SLOTS_OF_PART
 from tests.fake_models import BOS, EOS, TableModel, tiny_recipe
 

@@ -15,8 +15,9 @@ from nmt_cli.hardware import precision
 from nmt_cli.hardware.cpu import Cpu
 from nmt_cli.messages.errors import UserError
 from nmt_cli.model.transformer import Transformer
+from nmt_cli.search.driver import beam_search
 from nmt_cli.search.ensemble import Ensemble, load_models
-from nmt_cli.search.search import Sentence, beam_search
+from nmt_cli.search.sentences import Sentence
 from nmt_cli.translating.rescorer import Rescorer
 from nmt_cli.translating.translator import Translator
 from tests.fake_models import TableModel, save_as_model, tiny_recipe
@@ -68,7 +69,7 @@ def test_a_model_with_itself_translates_as_alone(name):
     lines = (FORMATS / "text/train.en").read_text().splitlines()[:6]
     alone = Translator.load(path, device="cpu", precision="fp32")
     twice: Any = Translator.load(path, device="cpu", precision="fp32", ensemble=[path])
-    searched: Any = [alone._search_starter._model, *twice._search_starter._model._models]
+    searched: Any = [alone._engine._model, *twice._engine._model._models]
     for each in searched:
         assert each._model.output_weight.stride(0) == 1  # stored by columns
     pairs = zip(alone.translate(lines), twice.translate(lines), strict=True)
@@ -141,7 +142,7 @@ def test_the_lengths_that_all_models_take_are_the_limits(saved, is_learned):
 
 def test_a_model_whose_output_is_not_a_number_fails_the_line(saved):
     translator = Translator.load(saved("first"), device="cpu", ensemble=[saved("second", seed=2)])
-    ensemble: Any = translator._search_starter._model
+    ensemble: Any = translator._engine._model
     with torch.no_grad():
         ensemble._models[1]._model.output_weight.fill_(torch.nan)
     (translation,) = translator.translate(["ant"])

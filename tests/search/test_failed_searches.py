@@ -30,8 +30,8 @@ def test_an_error_leaves_no_caches(monkeypatch, device_fails):
 
 def test_memory_that_is_full_after_the_last_step_of_several_lines_halves_the_slots(monkeypatch):
     translator = untrained(alignments=True, max_tokens_per_device=1000)
-    attention: Any = translator._attention
-    with_attention = attention.with_attention
+    driver: Any = translator._engine.driver
+    with_attention = driver.finish
     failed: list[int] = []
 
     def fails_once(founds, sentences):
@@ -40,11 +40,11 @@ def test_memory_that_is_full_after_the_last_step_of_several_lines_halves_the_slo
             raise MemoryError
         return with_attention(founds, sentences)
 
-    monkeypatch.setattr(attention, "with_attention", fails_once)
+    monkeypatch.setattr(driver, "finish", fails_once)
     with translator:
         assert [each.error for each in submitted(translator, ["ant bee", "ant bee"])] == [None] * 2
     assert failed == [2]  # both lines were done, so none was left in the search
-    assert translator._by_length.max_tokens == 500
+    assert translator._engine.driver.size.max_tokens == 4 * 32  # room for one of them
 
 
 @pytest.mark.parametrize("num_exits", [1, 4])

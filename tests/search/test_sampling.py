@@ -10,9 +10,9 @@ import torch
 
 from nmt_cli.messages.errors import UserError
 from nmt_cli.search.beams import Hypothesis
-from nmt_cli.search.isolation import IMPOSSIBLE, NO_MEMORY
-from nmt_cli.search.sampling import SampledCandidates, Sampling, gathered
-from nmt_cli.search.search import Sentence
+from nmt_cli.search.sampled_candidates import SampledCandidates
+from nmt_cli.search.sampling import Sampling, gathered
+from nmt_cli.search.sentences import IMPOSSIBLE, NO_MEMORY, Sentence
 from tests.fake_models import BOS, EOS
 from tests.table_search import log_probability, random_table, search, settings
 

@@ -12,8 +12,10 @@ import torch
 
 from nmt_cli.search.beams import NOT_A_NUMBER, Candidates, Found, SearchSettings, length_penalty
 from nmt_cli.search.choice import BestCandidates
+from nmt_cli.search.driver import beam_search
 from nmt_cli.search.rules.logits_rule import allow_only
-from nmt_cli.search.search import Search, Sentence, beam_search
+from nmt_cli.search.search import Search
+from nmt_cli.search.sentences import Sentence
 from tests.fake_models import BOS, EOS, TableModel
 from tests.table_search import log_probabilities, log_probability, random_table, search, settings
 
@@ -221,7 +223,7 @@ def test_slots_may_be_dropped_and_added_between_admission_and_the_first_step():
     ongoing.admit(ongoing.prepare(sentences[3:4]))
     ongoing.drop_free_slots()
     assert ongoing.num_slots == 2
-    ongoing.add_slots(2)
+    ongoing.add_slots(2, 5)
     ongoing.admit(ongoing.prepare(sentences[4:]))
     while ongoing.is_busy:
         found += ongoing.step()

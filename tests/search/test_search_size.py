@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from nmt_cli.recipe.reader import read_recipe
-from nmt_cli.search.by_length import SearchByLength, default_max_tokens
+from nmt_cli.search.search_size import SearchSize, default_max_tokens
 from nmt_cli.search.slot_parts import HeadShape, SlotParts
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
@@ -41,7 +41,7 @@ def test_a_gpu_gets_the_same_for_all_models():
 
 
 def test_some_sentences_are_searched_together_however_long_they_are():
-    by_length = SearchByLength(10_000, least=8)
+    by_length = SearchSize(10_000, least=8)
     assert by_length.num_slots(100) == 100
     assert by_length.num_slots(4_000) == 8
     by_length.lower_to(8_000)  # the memory was full

@@ -10,7 +10,7 @@ from nmt_cli.hardware.machine import Machine
 from nmt_cli.launch.stop_signals import StopRequest
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.recipe.reader import read_recipe
-from nmt_cli.search import search_starter
+from nmt_cli.search import engine
 from nmt_cli.training.gradient import Objective
 from nmt_cli.training.validation import Validator
 from tests.conftest import RECIPE
@@ -39,7 +39,7 @@ def test_a_perfect_translation_scores_100(tmp_path, monkeypatch, lines, tokenize
     recipe = read_recipe(str(path), [tokenizer]).recipe
     corpus = open_prepared(prepared, recipe, "toy")
     size = corpus.tokenizer.size
-    monkeypatch.setattr(search_starter, "CachedTransformer", lambda _: CopyModel(size))
+    monkeypatch.setattr(engine, "CachedTransformer", lambda _: CopyModel(size))
     model = Transformer(recipe.model, size)
     objective = Objective(model, start_id(model.config, corpus.tokenizer), 0.1, 1, MACHINE)
     validation = Validator(recipe, corpus, objective).validate(200, StopRequest())

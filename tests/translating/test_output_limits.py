@@ -19,7 +19,6 @@ from nmt_cli.recipe.model_settings import settings_of
 from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.search.rules.tree_pieces import TreePieces
 from nmt_cli.search.rules.well_formed_trees import WellFormedTrees
-from nmt_cli.search.search import Sentence
 from nmt_cli.translating.output_limits import OutputLimits
 from nmt_cli.translating.translator import Translator
 from tests.fake_models import ByteTokenizer, tiny_recipe, translator_of
@@ -167,25 +166,21 @@ def test_the_outputs_for_lines_too_long_for_the_model_are_not_restricted(too_lon
 
 
 def test_only_words_that_fit_restrict_the_output():
-    limits = OutputLimits([2], extra_length=3, longest=None, rule=RULE)
-    tokens = (7, 8, 9)
-    assert limits.rules == (RULE,)
-    assert limits.sentence(tokens, ()) == Sentence([*tokens, 2], 6)
-    assert limits.sentence(tokens, ["a"] * 7) == Sentence([*tokens, 2], 6)
+    limits = OutputLimits(extra_length=3, longest=None, trees=RULE)
+    assert limits.of_source(3, ()) == (6, {})
+    assert limits.of_source(3, ["a"] * 7) == (6, {})
     for num_words, longest in [(1, 6), (4, 6), (5, 7), (6, 8)]:
-        sentence = limits.sentence(tokens, ["a"] * num_words)
-        num_leaves = len(sentence.rule_data[NAME].kinds)
-        assert (sentence.longest_output, num_leaves) == (longest, num_words)
-    capped = OutputLimits([2], extra_length=3, longest=6, rule=RULE)
-    assert NAME in capped.sentence(tokens, ["a"] * 4).rule_data
-    assert capped.sentence(tokens, ["a"] * 5) == Sentence([*tokens, 2], 6)
+        longest_output, rule_data = limits.of_source(3, ["a"] * num_words)
+        assert (longest_output, len(rule_data[NAME].kinds)) == (longest, num_words)
+    capped = OutputLimits(extra_length=3, longest=6, trees=RULE)
+    assert NAME in capped.of_source(3, ["a"] * 4)[1]
+    assert capped.of_source(3, ["a"] * 5) == (6, {})
 
 
 def test_without_the_rule_nothing_is_restricted():
-    limits = OutputLimits([2], extra_length=3, longest=5, rule=None)
-    assert limits.rules == ()
-    assert limits.sentence((7, 8), ["a", "b", "c", "d"]) == Sentence([7, 8, 2], 5)
-    assert limits.sentence((7,), ["a"]) == Sentence([7, 2], 4)
+    limits = OutputLimits(extra_length=3, longest=5)
+    assert limits.of_source(2, ["a", "b", "c", "d"]) == (5, {})
+    assert limits.of_source(1, ["a"]) == (4, {})
 
 
 def test_a_model_that_does_not_parse_is_refused():

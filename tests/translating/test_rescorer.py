@@ -15,7 +15,7 @@ from nmt_cli.model.packing import pack
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.recipe.model_settings import settings_of
 from nmt_cli.recipe.reader import read_recipe
-from nmt_cli.search.isolation import NO_MEMORY
+from nmt_cli.search.sentences import NO_MEMORY
 from nmt_cli.search.teacher_forcing import mean_of_models, token_scores
 from nmt_cli.translating import rescorer as rescorer_module
 from nmt_cli.translating.rescorer import Rescored, Rescorer

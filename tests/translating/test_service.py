@@ -17,9 +17,9 @@ import torch
 from nmt_cli.corpus.tokenizers.normalization import Normalizer
 from nmt_cli.corpus.tokenizers.whitespace_tokenizer import CONTROL, WhitespaceTokenizer
 from nmt_cli.model.transformer import Transformer
-from nmt_cli.search import search_starter
-from nmt_cli.search.isolation import NO_MEMORY
+from nmt_cli.search import engine
 from nmt_cli.search.sampling import Sampling
+from nmt_cli.search.sentences import NO_MEMORY
 from nmt_cli.translating import service as service_module
 from nmt_cli.translating.request import Request
 from nmt_cli.translating.translation import Translation
@@ -44,7 +44,7 @@ def untrained(**options):
 def copying(monkeypatch, fails=lambda sources: None, **options):
     """Return a translator that copies its input, and its model, which may fail at a step."""
     model = CopyModel(ByteTokenizer.size, fails)
-    monkeypatch.setattr(search_starter, "CachedTransformer", lambda _: model)
+    monkeypatch.setattr(engine, "CachedTransformer", lambda _: model)
     recipe = tiny_recipe()
     transformer = Transformer(recipe.model, ByteTokenizer.size)
     return translator_of(recipe, ByteTokenizer(), transformer, precision="fp32", **options), model

@@ -1,11 +1,10 @@
 """A line that takes long by itself is named while it does."""
 
-from types import SimpleNamespace
-from typing import Any
-
 from nmt_cli.messages import logs
-from nmt_cli.search.search import Sentence
+from nmt_cli.search.sentences import Sentence
+from nmt_cli.translating.line_jobs import Job
 from nmt_cli.translating.slow_lines import SlowLines
+from nmt_cli.translating.wanted_output import Wanted
 
 
 class Clock:
@@ -15,27 +14,28 @@ class Clock:
         return self.now
 
 
-def reports(monkeypatch, sentences_of, inside_at):
-    """Return {second: message}; ``inside_at(second)`` are the sentences in the search."""
+def job_of(line, *lengths):
+    return Job(Wanted(line=line), sentences=[Sentence(range(length), 9) for length in lengths])
+
+
+def reports(monkeypatch, inside_at):
+    """Return {second: message}; ``inside_at(second)`` are the entries in the search."""
     found, clock = dict[int, str](), Clock()
     monkeypatch.setattr(logs, "info", lambda text: found.setdefault(round(clock.now - 100), text))
-    slow = SlowLines(sentences_of, clock)
+    slow = SlowLines(clock)
     for second in range(60):
         clock.now = 100.0 + second
-        search: Any = SimpleNamespace(inside=lambda second=second: inside_at(second))
-        slow.look(search)
+        slow.look(ticket for ticket, _ in inside_at(second))
     return found
 
 
 def test_a_line_in_parts_is_named_after_10_seconds_by_itself_and_then_less_and_less_often(
     monkeypatch,
 ):
-    own = [Sentence(range(5), 9), Sentence(range(7), 9), Sentence(range(3), 9)]
-    other = Sentence(range(4), 9)
+    own, other = job_of(1_207, 5, 7, 3).entries(), job_of(1_208, 4).entries()
     found = reports(
         monkeypatch,
-        {1_207: own, 1_208: [other]},
-        lambda second: [*own[second // 20 :], *([other] if second < 5 else [])],
+        lambda second: [*own[second // 20 :], *(other if second < 5 else [])],
     )
     assert found == {
         15: "line 1,207 with 15 pieces in 3 parts takes long, 10 s by itself so far.",
@@ -45,17 +45,15 @@ def test_a_line_in_parts_is_named_after_10_seconds_by_itself_and_then_less_and_l
 
 
 def test_lines_that_are_searched_together_are_not_named(monkeypatch):
-    two = [Sentence(range(5), 9), Sentence(range(7), 9)]
-    assert reports(monkeypatch, {1: two[:1], 2: two[1:]}, lambda second: two) == {}
+    two = [*job_of(1, 5).entries(), *job_of(2, 7).entries()]
+    assert reports(monkeypatch, lambda second: two) == {}
 
 
 def test_each_line_has_its_own_time_and_samples_are_no_parts(monkeypatch):
-    first = Sentence(range(5), 9)
-    samples = [Sentence(range(6), 9), Sentence(range(6), 9)]
+    first, samples = job_of(3, 5).entries(), job_of(4, 6, 6).entries()
     found = reports(
         monkeypatch,
-        {3: [first], 4: samples},
-        lambda second: [first] if second < 9 else samples if second < 30 else [],
+        lambda second: first if second < 9 else samples if second < 30 else [],
     )
     assert found[19] == "line 4 with 6 pieces takes long, 10 s by itself so far."
     assert list(found) == [19, 29]

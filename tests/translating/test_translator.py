@@ -10,7 +10,7 @@ from nmt_cli.corpus.tokenizers.normalization import Normalizer
 from nmt_cli.corpus.tokenizers.whitespace_tokenizer import CONTROL, WhitespaceTokenizer
 from nmt_cli.messages.errors import LinesFailedError, NoTextError, UserError
 from nmt_cli.model.transformer import Transformer
-from nmt_cli.search import search_starter
+from nmt_cli.search import engine
 from nmt_cli.translating import request as request_module
 from nmt_cli.translating import translator as translator_module
 from nmt_cli.translating.request import Request
@@ -31,7 +31,7 @@ WORDS = ["ant", "bee", "cat", "dog", "eel", "fox", "gnu", "hen", "ibis", "jay", 
 def copying(monkeypatch, *, fails=lambda sources: None, recipe=None, **options):
     """Return a translator that copies its input, and its model."""
     model = CopyModel(ByteTokenizer.size, fails)
-    monkeypatch.setattr(search_starter, "CachedTransformer", lambda _: model)
+    monkeypatch.setattr(engine, "CachedTransformer", lambda _: model)
     recipe = recipe or tiny_recipe()
     transformer = Transformer(recipe.model, ByteTokenizer.size)
     options = {"precision": "fp32", **options}
@@ -123,9 +123,9 @@ def test_the_scores_of_the_tokens_of_all_parts_add_up_to_the_log_probability():
 def test_options_left_open_are_the_recipes(monkeypatch):
     recipe = tiny_recipe(decoding={"beam_size": 3, "length_penalty": 0.1, "max_extra_length": 7})
     translator, _ = copying(monkeypatch, recipe=recipe)
-    assert translator._settings[:2] == (3, 0.1)
+    assert translator._engine.settings[:2] == (3, 0.1)
     translator, _ = copying(monkeypatch, recipe=recipe, beam_size=1, length_penalty=0.0)
-    assert translator._settings[:2] == (1, 0.0)
+    assert translator._engine.settings[:2] == (1, 0.0)
 
 
 def test_blank_lines_stay_empty_without_the_model(monkeypatch):
@@ -396,7 +396,7 @@ def test_what_cannot_be_encoded_is_isolated(monkeypatch):
 def test_a_model_that_is_broken_fails_every_line(monkeypatch):
     translator = untrained()
     with torch.no_grad():
-        translator._search_starter._model._model.output_weight.fill_(torch.nan)
+        translator._engine._model._model.output_weight.fill_(torch.nan)
     for translation in translator.translate(["cat", "dog eel"]):
         assert translation == Translation(error="the model's output is not a number")
 

@@ -10,10 +10,12 @@ import torch
 from nmt_cli.corpus.tokenizers.normalization import Normalizer
 from nmt_cli.corpus.tokenizers.whitespace_tokenizer import CONTROL, WhitespaceTokenizer
 from nmt_cli.messages.errors import UserError
-from nmt_cli.search.sampling import SampledCandidates, Sampling
+from nmt_cli.search.sampled_candidates import SampledCandidates
+from nmt_cli.search.sampling import Sampling
 from nmt_cli.translating.output_limits import OutputLimits
 from nmt_cli.translating.request import Constraints, Request
-from nmt_cli.translating.wanted_output import Bounds, WantedOutputs
+from nmt_cli.translating.translator import rules_for
+from nmt_cli.translating.wanted_output import Bounds, Marks, WantedOutputs
 from tests.fake_models import EOS, tiny_recipe
 from tests.table_search import log_probability, random_table, search, settings
 
@@ -25,9 +27,13 @@ EVERYTHING = [tokens for length in range(LONGEST + 1) for tokens in product(TOKE
 
 
 def wanted_outputs(constraints, extra_length=2, longest=None, *, is_parser=False):
-    limits = OutputLimits([EOS], extra_length, longest, None)
-    bounds = Bounds(longest, 20, 5)
-    return WantedOutputs(TOKENIZER, limits, constraints, 1, bounds, is_parser=is_parser)
+    limits = OutputLimits(extra_length, longest)
+    bounds, marks = Bounds(n_best=1, most=5, beam_size=5, prefix=20), Marks(end=[EOS])
+    return WantedOutputs(TOKENIZER, limits, constraints, bounds, marks=marks, is_parser=is_parser)
+
+
+def rules_of(outputs, constraints):
+    return rules_for(EOS, constraints, None, outputs)
 
 
 def ids(text):
@@ -90,7 +96,12 @@ def test_the_outputs_of_a_wide_beam_are_all_that_are_allowed(constraints):
     table = random_table(7)
     beam_size = len(EVERYTHING)
     sentence = sentence._replace(n_best=None)
-    (found,) = search(table, [sentence], settings(beam_size, n_best=beam_size), rules=outputs.rules)
+    (found,) = search(
+        table,
+        [sentence],
+        settings(beam_size, n_best=beam_size),
+        rules=rules_of(outputs, constraints),
+    )
     expected = {tokens for tokens in EVERYTHING if is_allowed(tokens, constraints)}
     assert expected
     assert {hypothesis.tokens for hypothesis in found} == expected
@@ -109,7 +120,7 @@ def test_samples_are_outputs_that_are_allowed(constraints):
     sampling = Sampling(seed=3)
     samples = sampling.samples_of([sentence], 1, 400)
     choice = SampledCandidates(sampling)
-    found = search(flat, samples, settings(1), 400, outputs.rules, choice)
+    found = search(flat, samples, settings(1), 400, rules_of(outputs, constraints), choice)
     drawn = {hypothesis.tokens for hypotheses in found for hypothesis in hypotheses}
     expected = {tokens for tokens in EVERYTHING if is_allowed(tokens, constraints)}
     assert drawn <= expected
@@ -119,7 +130,8 @@ def test_samples_are_outputs_that_are_allowed(constraints):
 
 def test_sentences_with_and_without_wishes_share_a_search():
     """Slots of different lengths and wishes, in beams too narrow to see all."""
-    outputs = wanted_outputs(Constraints(no_repeat_ngram=2, banned=["d d"]), extra_length=4)
+    constraints = Constraints(no_repeat_ngram=2, banned=["d d"])
+    outputs = wanted_outputs(constraints, extra_length=4)
     requests = [
         Request("x"),
         Request("x", prefix="c a"),
@@ -132,12 +144,10 @@ def test_sentences_with_and_without_wishes_share_a_search():
         outputs.sentences([[3] * (n % 5)], (), outputs.wanted(request))[0]
         for n, request in enumerate(requests)
     ]
-    table = random_table(7)
+    table, rules = random_table(7), rules_of(outputs, constraints)
     for beam_size in (1, 3):
-        alone = [
-            search(table, [each], settings(beam_size), 1, outputs.rules)[0] for each in sentences
-        ]
-        assert search(table, sentences, settings(beam_size), 5, outputs.rules) == alone
+        alone = [search(table, [each], settings(beam_size), 1, rules)[0] for each in sentences]
+        assert search(table, sentences, settings(beam_size), 5, rules) == alone
         for request, (best, *_) in zip(requests, alone, strict=True):
             prefix = ids(request.prefix or "")
             assert best.tokens[: len(prefix)] == prefix

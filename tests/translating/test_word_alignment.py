@@ -11,10 +11,9 @@ from nmt_cli.corpus.tokenizers.whitespace_tokenizer import CONTROL, WhitespaceTo
 from nmt_cli.messages.errors import UserError
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.recipe.model_config import ModelConfig
-from nmt_cli.recipe.model_settings import settings_of
-from nmt_cli.search import search_starter
+from nmt_cli.search import engine
 from nmt_cli.search.beams import Attended, Found, Hypothesis, most_attended
-from nmt_cli.search.search import Sentence
+from nmt_cli.search.sentences import Sentence
 from nmt_cli.search.teacher_forcing import SentencePair, teacher_forced
 from nmt_cli.translating import attention_to_source
 from nmt_cli.translating.answers import UnknownWords, WordAligner
@@ -61,14 +60,12 @@ def test_the_attention_is_that_of_the_pass_over_each_output(source_eos, tag, mon
     outputs: list[list[tuple[int, ...]]] = [[(8, 3), ()], [(17, 4, 4, 9)], [], [(6,)]]
     order, end = [2, 0, 3, 1], [EOS] * source_eos
 
-    def search(sentences):
-        assert [[*sentence.tokens] for sentence in sentences] == [[*s, *end] for s in sources]
-        for number in order:
-            hypotheses = tuple(Hypothesis(tokens, -1.0, -1.0) for tokens in outputs[number])
-            yield Found(number, hypotheses, None if hypotheses else "it failed")
+    def found_for(number):
+        hypotheses = tuple(Hypothesis(tokens, -1.0, -1.0) for tokens in outputs[number])
+        return Found(number, hypotheses, None if hypotheses else "it failed")
 
-    sentences = [Sentence([*source, *end], 9) for source in sources]
-    found = list(of_search.attended(iter(sentences), search))
+    sentences = [Sentence([*sources[number], *end], 9) for number in order]
+    found = list(of_search.with_attention([*map(found_for, order)], sentences))
     assert [each.number for each in found] == order
     assert found[0] == Found(2, (), "it failed")
     for number, hypotheses, _ in found:
@@ -143,15 +140,15 @@ def test_unknown_words_of_a_copied_line_are_its_own(monkeypatch, too_long):
     tokenizer, _, recipe = tokenizer_of()
     recipe = tiny_recipe(data={"max_length": 6, "normalization": {"nfc": True}})
     tokenizer = WhitespaceTokenizer([*CONTROL, *WORDS], Normalizer(recipe.data), None)
-    monkeypatch.setattr(search_starter, "CachedTransformer", lambda _: CopyModel(tokenizer.size))
+    monkeypatch.setattr(engine, "CachedTransformer", lambda _: CopyModel(tokenizer.size))
 
-    def diagonal(self, sentences, search):
-        for found in search(sentences):
+    def diagonal(self, founds, sentences):
+        for found in founds:
             (one,) = found.hypotheses
             places = tuple(range(len(one.tokens)))
             yield found._replace(hypotheses=(one._replace(attended=Attended(places, (), 0)),))
 
-    monkeypatch.setattr(AttentionToSource, "attended", diagonal)
+    monkeypatch.setattr(AttentionToSource, "with_attention", diagonal)
     translator = translator_of(
         recipe,
         tokenizer,

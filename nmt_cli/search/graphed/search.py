@@ -13,6 +13,7 @@ from nmt_cli.search.beams import Candidates, Found, SearchSettings
 from nmt_cli.search.graphed.device_beams import StepReport
 from nmt_cli.search.graphed.model import GraphedTransformer, size_for, size_within
 from nmt_cli.search.search import SlotSearch
+from nmt_cli.search.sentences import Sentence
 
 # Steps that are launched together. While they run, the CPU reads the reports of those before. So a
 # slot is refilled up to twice as many steps after its sentence is done; these waste its rows.
@@ -50,6 +51,14 @@ class SearchAhead(SlotSearch[GraphedTransformer]):
         num_busy = self.num_slots - self.num_free_slots
         return size_for(max(1, num_busy)) <= self.num_slots // 2
 
+    def accepts(self, sentence: Sentence) -> bool:
+        """Return whether ``sentence`` needs neither rules nor a choice of its own."""
+        return sentence.choice is None and super().accepts(sentence)
+
+    def slots_within(self, most: int) -> int:
+        """Return the largest size for graphs that is not above ``most``."""
+        return size_within(most)
+
     def step(self) -> list[Found]:
         """Launch some steps, read those before; return the sentences that were done in them."""
         done = self._begin_ahead()
@@ -59,25 +68,43 @@ class SearchAhead(SlotSearch[GraphedTransformer]):
             done += self._read_oldest()
         return done
 
+    def add_slots(self, number: int, most: int) -> list[Found]:
+        """Read all reports, and make room for ``number`` more sentences, as far as ``most`` allows.
+
+        Returns the sentences that are done.
+        """
+        done = self._read_all()
+        size = min(size_for(self.num_slots + number), size_within(most))
+        if size > self.num_slots:
+            self._resize(size)
+        return done
+
     def drop_free_slots(self) -> list[Found]:
         """Read all reports, and drop as many free slots as leave one of the sizes.
 
         Returns the sentences that are done.
         """
+        done = self._read_all()
+        if self.is_busy:
+            self._resize(size_for(self.num_slots - self.num_free_slots))
+        return done
+
+    def _read_all(self) -> list[Found]:
         done = self._begin_ahead()
         while self._launched:
             done += self._read_oldest()
-        if not self.is_busy:
-            return done
-        busy = np.flatnonzero(self._beams.is_busy).tolist()
-        num_free = size_for(len(busy)) - len(busy)
-        self._model.keep_slots([*busy, *[busy[0]] * num_free])
-        self._beams.keep(busy)
-        self._beams.add(num_free)
-        self._sentences = [*(self._sentences[slot] for slot in busy), *[None] * num_free]
-        self._first_steps = np.full(self.num_slots, self._num_launched)
-        self._changed = set(range(self.num_slots))
         return done
+
+    def _resize(self, num_slots: int) -> None:
+        """Keep the sentences that are not done, and so many free slots as make ``num_slots``."""
+        kept = np.flatnonzero(self._beams.is_busy).tolist() or [0]
+        num_free = num_slots - len(kept)
+        self._model.keep_slots([*kept, *[kept[0]] * num_free])
+        self._beams.keep(kept)
+        self._beams.add(num_free)
+        self._sentences = [*(self._sentences[slot] for slot in kept), *[None] * num_free]
+        self._first_steps = np.full(num_slots, self._num_launched)
+        self._changed = set(range(num_slots))
 
     def _begin_ahead(self) -> list[Found]:
         newcomers = np.flatnonzero(self._beams.is_busy & (self._beams.lengths == 0))

@@ -1,24 +1,20 @@
-"""The rules that phrases occur in outputs, or do not.
+"""Phrases of pieces, and what it takes to complete all that are required.
 
-Legend: P phrases of m pieces of all slots, Q phrases of m pieces of a sentence; S slots, K beam, W
-places of m pieces in a hypothesis; N states, T different pieces of the phrases and one for all
-others, M sets of phrases.
+Legend: Q phrases of m pieces of a sentence; N states, T different pieces of the phrases and one for
+all others, M sets of phrases.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import NamedTuple
 
 import numpy as np
-import torch
-from numpy.lib.stride_tricks import sliding_window_view
-from torch import Tensor
 
 from nmt_cli.search.beams import Array
-from nmt_cli.search.rules.logits_rule import SlotStates, forbid
 
 Phrase = tuple[int, ...]  # ids of pieces, at least one
+# The names of the rules about phrases.
+FORCED_PREFIX, REQUIRED, BANNED = "forced_prefix", "required_phrases", "banned_phrases"
 
 
 class Phrases:
@@ -30,66 +26,6 @@ class Phrases:
         for phrase in self.phrases:
             grouped[len(phrase)].append(phrase)
         self.by_length = {length: np.array(each) for length, each in grouped.items()}  # Q m
-
-
-class SlotPhrases(NamedTuple):
-    """Phrases of equal length and the slots of the sentences that have them."""
-
-    slots: Array  # P
-    pieces: Array  # P m
-
-
-class PhrasesBySlot:
-    """The phrases in all slots; the arrays are made anew only when sentences come or go."""
-
-    def __init__(self) -> None:
-        self._data: Mapping[int, Phrases] = {}
-        self._arrays: list[SlotPhrases] = []
-
-    def of(self, data: Mapping[int, Phrases]) -> Sequence[SlotPhrases]:
-        """Return the phrases of ``data``, which has those of the sentence in each slot."""
-        if data != self._data:
-            self._data, self._arrays = dict(data), _arrays(data)
-        return self._arrays
-
-
-def _arrays(data: Mapping[int, Phrases]) -> list[SlotPhrases]:
-    slots_with: dict[Phrases, list[int]] = defaultdict(list)
-    for slot, phrases in data.items():
-        slots_with[phrases].append(slot)
-    grouped: dict[int, list[SlotPhrases]] = defaultdict(list)
-    for phrases, slots in slots_with.items():
-        for length, pieces in phrases.by_length.items():
-            each = np.repeat(slots, len(pieces))
-            grouped[length].append(SlotPhrases(each, np.tile(pieces, (len(slots), 1))))
-    return [SlotPhrases(*map(np.concatenate, zip(*each, strict=True))) for each in grouped.values()]
-
-
-class BannedPhrases:
-    """Forbids the last piece of each phrase after its first pieces, at any place.
-
-    ``Sentence.rule_data`` holds ``Phrases``. The rule compares pieces, not text: other pieces that
-    join to the same text are allowed.
-    """
-
-    name = "banned_phrases"
-
-    def __init__(self) -> None:
-        self._phrases = PhrasesBySlot()
-
-    def apply(self, logits: Tensor, states: SlotStates) -> None:
-        """Forbid what would complete a phrase of its sentence."""
-        if not states.data:
-            return
-        for slots, pieces in self._phrases.of(states.data):
-            num_first = pieces.shape[1] - 1
-            fits = states.lengths[slots] >= num_first
-            slots, pieces = slots[fits], pieces[fits]
-            places = states.lengths[slots, None] - np.arange(num_first, 0, -1)  # P m-1
-            hypotheses = np.arange(states.beam_size)[:, None]
-            ends = states.prefixes[slots[:, None, None], hypotheses, places[:, None]]  # P K m-1
-            found, ranks = (ends == pieces[:, None, :-1]).all(axis=2).nonzero()
-            forbid(logits, slots[found] * states.beam_size + ranks, pieces[found, -1])
 
 
 # The table has 2^phrases * pieces entries: 200 KB at most, made in half a second.
@@ -168,51 +104,3 @@ class Completion:
 def completion_of(phrases: tuple[Phrase, ...]) -> Completion:
     """Return the ``Completion`` of ``phrases``, at most ``MOST_PHRASES`` and ``MOST_PIECES``."""
     return Completion(phrases)
-
-
-class RequiredPhrases:
-    """Forbids ``</s>`` until every phrase has occurred, and forces phrases as late as possible.
-
-    ``Sentence.rule_data`` holds ``Phrases``, at most ``MOST_PHRASES`` of them. A piece is forbidden
-    if the phrases no longer fit into the longest output after it. Before that the model is free, so
-    the rule does not look for the place where a phrase fits best. It compares pieces, not text.
-    """
-
-    name = "required_phrases"
-
-    def __init__(self, eos_id: int) -> None:
-        self._eos_id = eos_id
-        self._phrases = PhrasesBySlot()
-
-    def apply(self, logits: Tensor, states: SlotStates) -> None:
-        """Keep the hypotheses of slots with phrases from ending, or losing the room for them."""
-        if not states.data:
-            return
-        missing = np.zeros(states.prefixes.shape[:2], np.int64)  # S K, pieces
-        for phrases in self._phrases.of(states.data):
-            is_missing = ~_occurs(phrases, states)  # P K
-            np.add.at(missing, phrases.slots, phrases.pieces.shape[1] * is_missing)
-        rows = torch.from_numpy(np.flatnonzero(missing)).to(logits.device)
-        logits[rows, self._eos_id] = -torch.inf
-        # Phrases may overlap, so that they need fewer pieces. That is looked at when they must.
-        room = (states.longest - states.lengths - 1)[:, None]
-        for slot, rank in np.argwhere((missing > 0) & (missing > room)).tolist():
-            tokens = states.prefixes[slot, rank, : states.lengths[slot]].tolist()
-            completion = completion_of(states.data[slot].phrases)
-            allowed = completion.next_pieces(tokens, int(room[slot, 0]))
-            if allowed is not None:
-                row = logits[slot * states.beam_size + rank]
-                kept = row[allowed]
-                row.fill_(-torch.inf)
-                row[allowed] = kept
-
-
-def _occurs(phrases: SlotPhrases, states: SlotStates) -> Array:
-    """Return whether each phrase occurs in each hypothesis of its slot, [P, K]."""
-    length = phrases.pieces.shape[1]
-    if states.prefixes.shape[2] < length:
-        return np.zeros((len(phrases.slots), states.beam_size), bool)
-    windows = sliding_window_view(states.prefixes, length, axis=2)[phrases.slots]  # P K W m
-    is_written = np.arange(length, length + windows.shape[2]) <= states.lengths[phrases.slots, None]
-    found = (windows == phrases.pieces[:, None, None]).all(axis=3) & is_written[:, None]
-    return found.any(axis=2)

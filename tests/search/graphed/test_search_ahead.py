@@ -2,6 +2,7 @@
 
 import gc
 import random
+from functools import partial
 
 import pytest
 import torch
@@ -9,6 +10,7 @@ import torch
 from nmt_cli.hardware.cuda_graphs import GraphRecorder
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.search.beams import NOT_A_NUMBER, SearchSettings
+from nmt_cli.search.driver import beam_search, search_all
 from nmt_cli.search.graphed import model as model_module
 from nmt_cli.search.graphed import search as search_module
 from nmt_cli.search.graphed.caches import Storage
@@ -16,7 +18,7 @@ from nmt_cli.search.graphed.model import GraphedTransformer
 from nmt_cli.search.graphed.search import SearchAhead
 from nmt_cli.search.graphed.step import GraphedStep
 from nmt_cli.search.incremental import CachedTransformer
-from nmt_cli.search.search import Sentence, beam_search, search_all
+from nmt_cli.search.sentences import Sentence
 from tests.fake_models import BOS, EOS, tiny_recipe
 from tests.search.graphed.replayed_steps import ReplayingRecorder
 
@@ -56,7 +58,9 @@ def settings_of(beam_size, n_best=1, *, token_scores=False, bos_id=BOS):
 
 def search_ahead(model, sentences, num_slots, settings, graphed=None):
     graphed = graphed or GraphedTransformer(model, settings)
-    return sorted(search_all(SearchAhead(graphed, num_slots, settings), sentences))
+    return sorted(
+        search_all(partial(SearchAhead, graphed, settings=settings), sentences, num_slots)
+    )
 
 
 def plain_search(model, sentences, num_slots, settings):
@@ -142,7 +146,9 @@ def test_a_search_that_is_given_up_leaves_nothing_behind():
     model = sharp_model()
     settings = settings_of(4)
     graphed = GraphedTransformer(model, settings)
-    given_up = search_all(SearchAhead(graphed, 8, settings), sentences_of(random.Random(3), 30, 35))
+    given_up = search_all(
+        partial(SearchAhead, graphed, settings=settings), sentences_of(random.Random(3), 30, 35), 8
+    )
     next(given_up)
     sentences = sentences_of(random.Random(4), 30)
     expected = plain_search(model, sentences, 8, settings)

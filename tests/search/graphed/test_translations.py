@@ -11,7 +11,7 @@ from nmt_cli.search.graphed.caches import Storage
 from nmt_cli.search.graphed.model import GraphedTransformer
 from nmt_cli.search.incremental import IncrementalTransformer
 from nmt_cli.search.sampling import Sampling
-from nmt_cli.translating.request import Constraints
+from nmt_cli.translating.request import Constraints, Request
 from nmt_cli.translating.translator import Translator
 
 FORMATS = Path(__file__).parents[2] / "formats"
@@ -28,8 +28,8 @@ def lines_of_unlike_length(number):
 def running_ahead(**options):
     """Return a translator that searches on a CPU as on a GPU."""
     translator: Any = Translator.load(MODEL, **CPU, **options)
-    starter = translator._search_starter
-    starter._graphed = GraphedTransformer(starter._model._model, starter._settings)
+    starter = translator._engine
+    starter._graphed = GraphedTransformer(starter._model._model, starter.settings)
     return translator
 
 
@@ -57,7 +57,7 @@ def test_options_without_rules(options, monkeypatch):
     lines = lines_of_unlike_length(60)
     expected = list(Translator.load(MODEL, **CPU, **options).translate(lines))
     translator = running_ahead(**options)
-    monkeypatch.setattr(type(translator._search_starter._model), "step", never)
+    monkeypatch.setattr(type(translator._engine._model), "step", never)
     for _ in range(2):
         assert_same(list(translator.translate(lines)), expected)
 
@@ -74,12 +74,22 @@ def test_rules_and_sampling_read_each_step(options, monkeypatch):
     assert_same(list(translator.translate(lines)), expected)
 
 
-def test_submitted_lines_read_each_step(monkeypatch):
-    lines = lines_of_unlike_length(20)
-    expected = list(Translator.load(MODEL, **CPU).translate(lines))
-    translator = running_ahead()
-    monkeypatch.setattr(GraphedTransformer, "steps", never)
+@pytest.mark.parametrize("options", [{}, {"max_tokens_per_device": 700, "alignments": True}])
+def test_submitted_lines_run_ahead_too(options, monkeypatch):
+    lines = lines_of_unlike_length(60)
+    expected = list(Translator.load(MODEL, **CPU, **options).translate(lines))
+    translator = running_ahead(**options)
+    monkeypatch.setattr(type(translator._engine._model), "step", never)
     with translator:
+        futures = [translator.submit(line) for line in lines]
+        assert_same([future.result() for future in futures], expected)
+
+
+def test_a_submitted_line_with_a_phrase_waits_for_a_search_that_reads_each_step():
+    lines: list[Any] = lines_of_unlike_length(20)
+    lines[9] = Request(lines[9], banned=["the"])
+    expected = list(Translator.load(MODEL, **CPU).translate(lines))
+    with running_ahead() as translator:
         futures = [translator.submit(line) for line in lines]
         assert_same([future.result() for future in futures], expected)
 
@@ -104,9 +114,9 @@ def test_full_memory_halves_the_search(monkeypatch):
         grow(storage, num_places)
 
     monkeypatch.setattr(Storage, "grow", full)
-    before = translator._by_length.max_tokens
+    before = translator._engine.driver.size.max_tokens
     assert_same(list(translator.translate(lines)), expected)
-    assert translator._by_length.max_tokens < before
+    assert translator._engine.driver.size.max_tokens < before
 
 
 def test_memory_kept_from_earlier_calls_is_given_up_when_it_is_needed(monkeypatch):
@@ -114,7 +124,7 @@ def test_memory_kept_from_earlier_calls_is_given_up_when_it_is_needed(monkeypatc
     expected = list(Translator.load(MODEL, **CPU).translate(lines))
     translator = running_ahead()
     assert_same(list(translator.translate(lines)), expected)
-    graphed, encode = translator._search_starter._graphed, IncrementalTransformer.encode
+    graphed, encode = translator._engine._graphed, IncrementalTransformer.encode
 
     def full(model, *arguments):
         if any(storage._layers for storage in graphed._storages):
@@ -131,7 +141,7 @@ def test_a_model_may_be_converted_between_calls():
     lines = lines_of_unlike_length(8)
     translator = running_ahead()
     list(translator.translate(lines))
-    translator._search_starter._model._model.to(torch.bfloat16)
+    translator._engine._model._model.to(torch.bfloat16)
     found = list(translator.translate(lines))
     assert [translation.error for translation in found] == [None] * len(lines)
 
@@ -139,7 +149,7 @@ def test_a_model_may_be_converted_between_calls():
 def test_a_failure_gives_up_all_graphs(monkeypatch):
     translator = running_ahead()
     list(translator.translate(LINES[:3]))
-    graphed = translator._search_starter._graphed
+    graphed = translator._engine._graphed
     assert graphed._steps
     monkeypatch.setattr(GraphedTransformer, "steps", never)
     with pytest.raises(Exception, match="because of a bug"):

@@ -17,7 +17,8 @@ from nmt_cli.parsing.tree_output import known_tags, tree_of
 from nmt_cli.search.rules.logits_rule import SlotStates
 from nmt_cli.search.rules.tree_pieces import TreePieces, TreeWords
 from nmt_cli.search.rules.well_formed_trees import WellFormedTrees
-from nmt_cli.search.search import Search, Sentence
+from nmt_cli.search.search import Search
+from nmt_cli.search.sentences import Sentence
 from tests.fake_models import EOS, TableModel
 from tests.random_trees import linearization
 from tests.table_search import log_probability, random_table, search, settings

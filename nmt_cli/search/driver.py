@@ -1,0 +1,349 @@
+"""Drives searches: sentences join when there is room and leave when they are done.
+
+A sentence that makes a search fail does not affect the others.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast
+
+import torch
+
+from nmt_cli.messages.errors import means_full_memory
+from nmt_cli.search.beams import Found, SearchSettings
+from nmt_cli.search.choice import Choice
+from nmt_cli.search.rules.logits_rule import LogitsRule
+from nmt_cli.search.search import Search, StepModel
+from nmt_cli.search.search_size import SearchSize
+from nmt_cli.search.sentences import (
+    BugError,
+    Cause,
+    Failure,
+    Outcome,
+    Sentence,
+    outcome_of,
+    own_failure,
+)
+
+# Free slots are refilled when they are this share of all, so that sentences are encoded in batches.
+REFILLED_SHARE = 1 / 16
+
+Item = TypeVar("Item")  # what is searched: a sentence, or a sentence pair to score
+Item_contra = TypeVar("Item_contra", contravariant=True)
+Ticket = TypeVar("Ticket")  # what the caller recognizes an item by
+
+
+class AnySearch(Protocol[Item_contra]):
+    """The interface of a search to the driver; ``SlotSearch`` documents it."""
+
+    @property
+    def num_slots(self) -> int: ...  # noqa: D102
+    @property
+    def num_free_slots(self) -> int: ...  # noqa: D102
+    @property
+    def has_slots_to_drop(self) -> bool: ...  # noqa: D102
+    def accepts(self, item: Item_contra, /) -> bool: ...  # noqa: D102
+    def slots_within(self, most: int) -> int: ...  # noqa: D102
+    def prepare(self, items: Sequence[Item_contra], /) -> Sequence[Any]: ...  # noqa: D102
+    def admit(self, prepared: Sequence[Any]) -> list[int]: ...  # noqa: D102
+    def step(self) -> list[Found]: ...  # noqa: D102
+    def add_slots(self, number: int, most: int) -> list[Found]: ...  # noqa: D102
+    def drop_free_slots(self) -> list[Found]: ...  # noqa: D102
+
+
+@dataclass(eq=False)
+class _Entry(Generic[Ticket, Item]):
+    """A sentence that was taken, and what the search has prepared of it."""
+
+    ticket: Ticket
+    item: Item
+    prepared: Any = None
+
+
+_Waiting = deque[_Entry[Any, Any]]
+
+
+class _Supply(NamedTuple):
+    """Where sentences come from."""
+
+    take: Callable[[], tuple[Any, Any] | None]  # the next one; None: there is none now
+    watch: Callable[[Iterable[Any]], bool | None]  # sees who is inside after a step; False: stop
+    # A window of lines: sentences that wait are prepared together, and a bug ends the search.
+    # Otherwise a sentence that waits may be withdrawn, and the others go on after a bug.
+    is_window: bool
+
+
+class Driver(Generic[Ticket, Item]):
+    """Runs searches, one at a time. Not to be shared between threads.
+
+    A search begins with the first sentences and ends when none is left in it. It holds as many as
+    fit with the longest one that was in it, because the caches keep the room that this one took.
+    When only a long sentence that has left limits their number, no sentence joins until the search
+    has ended; the next search begins with empty caches.
+
+    The sentences that were in a search that failed are suspects. They are searched again in halves,
+    until the sentences that fail alone are found; then the search continues with the others. If
+    memory was full but half of the suspects fitted, ``size`` is lowered to that half.
+    """
+
+    def __init__(
+        self,
+        start: Callable[[int, int], AnySearch[Item]],
+        size: SearchSize,
+        tokens_of: Callable[[Item], int],
+        *,
+        give_up: Callable[[], None] = lambda: None,
+    ) -> None:
+        """``start(n, most)`` begins a search of ``n`` sentences, which may grow to ``most``.
+
+        ``tokens_of`` returns how many tokens a sentence takes of ``size``. ``finish`` adds to what
+        was found for items, and may
+        be called for several steps at once. ``give_up`` frees the memory of a search that failed.
+        """
+        self._start, self.size, self._tokens_of = start, size, tokens_of
+        self._give_up = give_up
+        # Adds to what was found for sentences, if it is set; called for several steps at once.
+        self.finish: Callable[[list[Found], list[Item]], Iterable[Found]] | None = None
+        self._clear()
+
+    def run(
+        self,
+        take: Callable[[], tuple[Ticket, Item] | None],
+        watch: Callable[[Iterable[Ticket]], bool | None] = lambda inside: None,
+    ) -> Iterator[tuple[Ticket, Outcome]]:
+        """Yield the outcome of each sentence when it is done, until none is left and none comes.
+
+        ``take`` returns the next sentence and its ticket, or None if there is none now. After each
+        step ``watch`` gets the tickets of the sentences inside; if it returns False, the run ends.
+        A bug is the outcome of the sentence that meets it alone.
+        """
+        return self._run(deque(), _Supply(take, watch, is_window=False))
+
+    def run_window(
+        self,
+        sentences: Iterable[tuple[Ticket, Item]],
+        watch: Callable[[Iterable[Ticket]], bool | None] = lambda inside: None,
+    ) -> Iterator[tuple[Ticket, Outcome]]:
+        """Yield the outcome of each sentence when it is done; they come longest first.
+
+        When twice as many as now fit, the search ends and the next one begins. Raises BugError for
+        a bug, with the tickets of the fewest sentences that halving finds.
+        """
+        waiting = deque(sentences)
+
+        def num_slots() -> int:
+            return self.size.num_slots(self._tokens_of(waiting[0][1]))
+
+        while waiting:
+            too_many = 2 * num_slots()
+
+            def take(too_many: int = too_many) -> tuple[Ticket, Item] | None:
+                return waiting.popleft() if waiting and num_slots() < too_many else None
+
+            yield from self._run(deque(), _Supply(take, watch, is_window=True))
+
+    def founds(self, sentences: Iterable[Item]) -> Iterator[Found]:
+        """Yield what is found for ``sentences``, by their numbers, until an error is raised."""
+        take = partial(next, enumerate(sentences), None)
+        self._supply = _Supply(take, lambda inside: None, is_window=True)
+        for entry, found in self._attempt(deque()):
+            yield found._replace(number=cast(int, entry.ticket))
+
+    def _clear(self) -> None:
+        self._search: AnySearch[Item] | None = None
+        self._inside: dict[int, _Entry[Ticket, Item]] = {}  # by their numbers in the search
+        self._found: list[tuple[_Entry[Ticket, Item], Found]] = []  # without an outcome yet
+        # Those that the search has met and that have no outcome, in the order of their coming.
+        self._suspects: dict[_Entry[Ticket, Item], None] = {}
+        self._longest = 0  # tokens of a slot
+        self._is_ending = False
+
+    def _run(self, waiting: _Waiting, supply: _Supply) -> Iterator[tuple[Ticket, Outcome]]:
+        while True:
+            self._supply = supply
+            try:
+                for entry, found in self._attempt(waiting):
+                    yield entry.ticket, outcome_of(found)
+                return
+            except Exception as error:
+                suspects = list(self._suspects)
+                self._give_up()
+                if _ends_the_device(error) or not suspects:
+                    raise  # searching again would not help
+                # A failure is kept without its error, unless this is a bug: a traceback would keep
+                # the tensors of the failed step in memory.
+                failure = own_failure(error) or Failure(Cause.BUG, str(error), error)
+            finally:
+                self._clear()
+            met = set(suspects)
+            waiting = deque(entry for entry in waiting if entry not in met)
+            yield from self._search_again(suspects, failure, supply)
+
+    def _search_again(
+        self, suspects: Sequence[_Entry[Ticket, Item]], failure: Failure, supply: _Supply
+    ) -> Iterator[tuple[Ticket, Outcome]]:
+        half, all_well = len(suspects) // 2, True
+        ends_the_run = failure.bug is not None and supply.is_window
+        if half == 0 and not ends_the_run:
+            yield suspects[0].ticket, failure
+            return
+        for part in (suspects[:half], suspects[half:]) if half else ():
+            again = deque(_Entry(entry.ticket, entry.item) for entry in part)
+            for ticket, outcome in self._run(again, supply._replace(take=_none)):
+                all_well = all_well and not isinstance(outcome, Failure)
+                yield ticket, outcome
+        if ends_the_run:
+            assert failure.bug is not None
+            raise BugError([entry.ticket for entry in suspects], failure.bug)
+        if failure.cause is Cause.NO_MEMORY and all_well:
+            longest = max(self._tokens_of(entry.item) for entry in suspects)
+            self.size.lower_to((len(suspects) - half) * longest)
+
+    def _attempt(self, waiting: _Waiting) -> Iterator[tuple[_Entry[Ticket, Item], Found]]:
+        """Search until nothing waits; what has left ``waiting`` and has no outcome is a suspect."""
+        while True:
+            self._fill(waiting)
+            search = self._search
+            if search is None:
+                return
+            if search.has_slots_to_drop:
+                self._leave(search.drop_free_slots())
+            self._leave(search.step())
+            yield from self._finished(search)
+            inside = (entry.ticket for entry in self._inside.values())
+            if self._supply.watch(inside) is False:
+                return
+            is_prepared = bool(waiting) and waiting[0].prepared is not None
+            if not self._inside and (self._is_ending or not is_prepared):
+                for entry in waiting:
+                    entry.prepared = None
+                self._clear()
+
+    def _fill(self, waiting: _Waiting) -> None:
+        """Let sentences join while there is room."""
+        is_window = self._supply.is_window
+        at_once = self._search.num_slots if self._search is not None and is_window else 1
+        newcomers: list[_Entry[Ticket, Item]] = []
+        while not self._is_ending:
+            if not waiting:
+                if is_window and self._is_full(self._longest, len(newcomers)):
+                    break
+                while len(waiting) < at_once and (taken := self._supply.take()) is not None:
+                    waiting.append(_Entry(*taken))
+            if not waiting or not self._has_room(waiting[0].item, newcomers):
+                break
+            newcomers.append(waiting.popleft())
+        if newcomers:
+            self._admit(newcomers, waiting)
+
+    def _has_room(self, item: Item, newcomers: Sequence[_Entry[Ticket, Item]]) -> bool:
+        """Return whether ``item`` may join together with ``newcomers``."""
+        if self._search is not None and not self._search.accepts(item):
+            self._is_ending = True
+            return False
+        tokens = self._tokens_of(item)
+        longest = max(self._longest, tokens)
+        if self._is_full(longest, len(newcomers)):
+            # Would twice as many fit if the search began anew?
+            present = [entry.item for entry in (*self._inside.values(), *newcomers)]
+            present_longest = max(tokens, *map(self._tokens_of, present))
+            num_slots = self.size.num_slots
+            self._is_ending = num_slots(present_longest) >= 2 * num_slots(self._longest)
+            return False
+        self._longest = longest
+        return True
+
+    def _is_full(self, longest: int, num_newcomers: int) -> bool:
+        """Return whether no sentence of at most ``longest`` tokens may join beside newcomers."""
+        num_inside = len(self._inside)
+        if num_inside + num_newcomers == 0:
+            return False
+        most = self.size.num_slots(longest)
+        if self._search is not None:
+            is_window = self._supply.is_window
+            most = self._search.num_slots if is_window else self._search.slots_within(most)
+        is_refilled = most - num_inside >= most * REFILLED_SHARE
+        return num_inside + num_newcomers >= most or not is_refilled
+
+    def _admit(self, newcomers: Sequence[_Entry[Ticket, Item]], waiting: _Waiting) -> None:
+        """Put ``newcomers`` into slots, or back into ``waiting`` if the search has too few."""
+        self._suspects |= dict.fromkeys(newcomers)
+        is_window, most = self._supply.is_window, self.size.num_slots(self._longest)
+        if self._search is None:
+            comes_no_more = is_window or self._supply.take is _none
+            self._search = self._start(len(newcomers), len(newcomers) if comes_no_more else most)
+        search = self._search
+        if search.num_slots > most and self._inside:
+            self._leave(search.drop_free_slots())
+        if len(newcomers) > search.num_free_slots and not is_window:
+            self._leave(search.add_slots(len(newcomers) - search.num_free_slots, most))
+        number = search.num_free_slots
+        joining = newcomers[:number]
+        waiting.extendleft(reversed(newcomers[number:]))
+        # The sentences of a window that wait are prepared in batches as large as the search.
+        entries = (*joining, *waiting) if is_window else joining
+        unprepared = [entry for entry in entries if entry.prepared is None]
+        self._suspects |= dict.fromkeys(unprepared)
+        of_each = search.prepare([entry.item for entry in unprepared])
+        for entry, prepared in zip(unprepared, of_each, strict=True):
+            entry.prepared = prepared
+        numbers = search.admit([entry.prepared for entry in joining])
+        self._inside |= zip(numbers, joining, strict=True)
+
+    def _leave(self, founds: Iterable[Found]) -> None:
+        self._found += [(self._inside.pop(found.number), found) for found in founds]
+
+    def _finished(self, search: AnySearch[Item]) -> list[tuple[_Entry[Ticket, Item], Found]]:
+        """Return those that are done; of a window, many are finished at once."""
+        if self.finish is not None:
+            collects = self._supply.is_window and self._inside
+            if collects and len(self._found) < search.num_slots:
+                return []
+            entries, founds = [each for each, _ in self._found], [each for _, each in self._found]
+            founds = [*self.finish(founds, [entry.item for entry in entries])]
+            self._found = list(zip(entries, founds, strict=True))
+        done, self._found = self._found, []
+        for entry, _ in done:
+            del self._suspects[entry]
+        return done
+
+
+def beam_search(
+    model: StepModel,
+    sentences: Iterable[Sentence],
+    num_slots: int,
+    settings: SearchSettings,
+    rules: Sequence[LogitsRule] = (),
+    choice: Choice | None = None,
+) -> Iterator[Found]:
+    """Yield the hypotheses of each sentence when it is done.
+
+    ``sentences`` is read as needed, ``num_slots`` at a time. ``rules`` and ``choice`` are as in
+    ``Search``. Give long sentences first: then the slots that are busy at the end hold short ones.
+    """
+    return search_all(
+        lambda number: Search(model, number, settings, rules, choice), sentences, num_slots
+    )
+
+
+def search_all(
+    start: Callable[[int], AnySearch[Item]], sentences: Iterable[Item], num_slots: int
+) -> Iterator[Found]:
+    """Yield what a search of ``num_slots`` finds for each sentence; an error ends it.
+
+    ``start`` begins the search of so many slots.
+    """
+    size = SearchSize(num_slots)
+    driver = Driver[int, Item](lambda number, _: start(number), size, lambda sentence: 1)
+    return driver.founds(sentences)
+
+
+def _none() -> None:
+    """Return no sentence."""
+
+
+def _ends_the_device(error: Exception) -> bool:
+    """Return whether every later use of the GPU will fail too."""
+    return isinstance(error, torch.AcceleratorError) and not means_full_memory(str(error))

@@ -1,0 +1,99 @@
+"""Searches sentences with models, in the way that suits the rules, the models and the device."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import torch
+
+from nmt_cli.hardware.fp32_products import Fp32Products, use_fp32_products
+from nmt_cli.model.transformer import Transformer
+from nmt_cli.search.beams import SearchSettings
+from nmt_cli.search.choice import Choice
+from nmt_cli.search.driver import Driver
+from nmt_cli.search.ensemble import Ensemble
+from nmt_cli.search.graphed.model import GraphedTransformer, size_for, size_within
+from nmt_cli.search.graphed.search import SearchAhead
+from nmt_cli.search.incremental import CachedTransformer
+from nmt_cli.search.rules.logits_rule import LogitsRule
+from nmt_cli.search.search import Search, SlotSearch, StepModel
+from nmt_cli.search.search_size import SearchSize
+from nmt_cli.search.sentences import Sentence
+
+# Pieces; shorter sentences count as this long, to bound the number of rows of logits.
+SHORTEST_COUNTED = 32
+
+
+class SearchEngine:
+    """All models of a translator, and the driver of its searches.
+
+    The driver is used within ``computing``. Not to be shared between threads.
+    """
+
+    def __init__(
+        self,
+        models: Sequence[Transformer],
+        settings: SearchSettings,
+        size: SearchSize,
+        rules: Callable[[], Sequence[LogitsRule]],
+        *,
+        choice: Choice | None,
+        fp32_products: Fp32Products,
+        cuda_graphs: bool,
+    ) -> None:
+        """Prepare for searches of all ``models`` together; ``rules`` are those of the next one."""
+        self.settings, self._rules, self._choice = settings, rules, choice
+        self._fp32_products = fp32_products
+        first = models[0]
+        self._device = first.output_weight.device
+        self._model: StepModel = CachedTransformer(first)
+        if len(models) > 1:
+            self._model = Ensemble([self._model, *map(CachedTransformer, models[1:])])
+        self._graphed: GraphedTransformer | None = None
+        if cuda_graphs and len(models) == 1 and self._device.type == "cuda":
+            self._graphed = GraphedTransformer(first, settings)
+        self.driver = Driver[Any, Sentence](
+            self._start, size, self._tokens_of, give_up=self._end_after_failure
+        )
+
+    @contextmanager
+    def computing(self) -> Iterator[None]:
+        """Compute as the options ask for in this block; after it only CUDA graphs keep memory."""
+        no_autocast = torch.autocast(self._device.type, enabled=False)
+        products = use_fp32_products(self._fp32_products)
+        try:
+            # Caches of one call may serve the next, so they must not be inference tensors.
+            with torch.inference_mode(False), torch.no_grad(), no_autocast, products:
+                yield
+        except BaseException:
+            self._end_after_failure()
+            raise
+        if self._graphed is not None:
+            self._graphed.wait()
+        self._model.reset(0, 1)
+
+    def _start(self, number: int, most: int) -> SlotSearch[Any]:
+        """Return a search for ``number`` sentences which may get ``most`` slots.
+
+        It repeats CUDA graphs where they are possible. Rules and a choice need the CPU. A search
+        that never has more than one slot gets all the memory instead. A new search ends the one
+        before.
+        """
+        rules = self._rules()
+        if self._graphed is not None and not rules and self._choice is None and most > 1:
+            num_slots = min(size_for(number), size_within(most))
+            return SearchAhead(self._graphed, num_slots, self.settings)
+        if self._graphed is not None:
+            self._graphed.release()
+        return Search(self._model, number, self.settings, rules, self._choice)
+
+    def _tokens_of(self, sentence: Sentence) -> int:
+        return max(len(sentence.tokens), SHORTEST_COUNTED) * self.settings.beam_size
+
+    def _end_after_failure(self) -> None:
+        """Free all caches and graphs; errors of a GPU that has failed are ignored."""
+        if self._graphed is not None:
+            with suppress(Exception):
+                self._graphed.release()
+        with suppress(Exception):
+            self._model.reset(0, 1)

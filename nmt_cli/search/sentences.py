@@ -1,0 +1,94 @@
+"""What a search takes and what it returns: sentences, and their hypotheses or failures.
+
+Nothing here needs torch, so that lines can also be prepared for another engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import Enum, auto
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from nmt_cli.messages.errors import LinesFailedError, NoTextError, means_full_memory
+from nmt_cli.search.beams import Found, Hypothesis
+
+if TYPE_CHECKING:
+    from nmt_cli.search.choice import Choice
+
+
+class Sentence(NamedTuple):
+    """A sentence to translate."""
+
+    tokens: Sequence[int]  # with </s>, as the encoder reads them
+    longest_output: int  # tokens, without </s>
+    rule_data: Mapping[str, Any] = MappingProxyType({})  # data for rules, by the rule's name
+    n_best: int | None = None  # how many hypotheses to find; by default those of the settings
+    choice: Choice | None = None  # of its candidates; by default that of the search
+    beam_size: int | None = None  # at most that of the settings, which is the default
+    length_penalty: float | None = None  # by default that of the settings
+
+
+class Cause(Enum):
+    """Why a sentence has no hypothesis."""
+
+    ITSELF = auto()  # what it contains, or what the model computes from it
+    IMPOSSIBLE = auto()  # no output has a probability above 0
+    NO_MEMORY = auto()
+    BUG = auto()
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a sentence has no hypothesis, and how messages say it."""
+
+    cause: Cause
+    reason: str
+    bug: Exception | None = None
+
+
+Outcome = tuple[Hypothesis, ...] | Failure
+IMPOSSIBLE = Failure(Cause.IMPOSSIBLE, "the model gives every translation probability 0")
+NO_MEMORY = Failure(
+    Cause.NO_MEMORY,
+    "the memory is full even for this line alone; lower --beam-size, or end other programs",
+)
+
+
+def outcome_of(found: Found) -> Outcome:
+    """Return the hypotheses that were found, or why there are none."""
+    if found.error is not None:
+        return Failure(Cause.ITSELF, found.error)
+    return found.hypotheses or IMPOSSIBLE
+
+
+class BugError(Exception):
+    """``bug`` was raised while the texts at ``places`` were translated; they did not cause it."""
+
+    def __init__(self, places: Sequence[Any], bug: Exception) -> None:
+        super().__init__(places, bug)
+        self.places, self.bug = places, bug
+
+
+@contextmanager
+def naming_lines(lines: Sequence[int]) -> Iterator[None]:
+    """Turn a BugError into LinesFailedError; place n of the BugError is line ``lines[n]``."""
+    try:
+        yield
+    except BugError as error:
+        failed = [lines[place] for place in error.places]
+        raise LinesFailedError(min(failed), max(failed)) from error.bug
+
+
+def own_failure(error: Exception) -> Failure | None:
+    """Return why a line cannot be translated, or None if ``error`` is a bug.
+
+    An error is not a bug if it is caused by the line itself or by full memory.
+    """
+    if isinstance(error, (FloatingPointError, NoTextError)):
+        return Failure(Cause.ITSELF, str(error))
+    if isinstance(error, MemoryError) or means_full_memory(f"{type(error).__name__}: {error}"):
+        return NO_MEMORY
+    return None

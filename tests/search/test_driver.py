@@ -1,0 +1,172 @@
+"""Sentences join and leave a search that goes on; it has as many slots as they need."""
+
+import random
+from collections import deque
+from typing import Any
+
+import pytest
+import torch
+
+from nmt_cli.search.driver import Driver
+from nmt_cli.search.search import Search
+from nmt_cli.search.search_size import SearchSize
+from nmt_cli.search.sentences import Sentence
+from tests.fake_models import EOS, TableModel
+from tests.table_search import random_table, search, settings
+
+BEAM = 3
+
+
+class Line:
+    """Sentences that wait for a search, which a test lets arrive, and the outcomes so far."""
+
+    def __init__(self, logits, *, max_tokens=1000, chosen=None):
+        self.model, chosen = TableModel(logits), chosen or settings(BEAM)
+        self.driver = Driver[Any, Sentence](
+            lambda number, most: Search(self.model, number, chosen),
+            SearchSize(max_tokens),
+            lambda sentence: len(sentence.tokens),
+        )
+        self.waiting: deque[tuple[Any, Sentence]] = deque()
+        self.outcomes: dict[Any, Any] = {}
+        self.inside: list[Any] = []  # after the last step
+
+    def run(self, after_step=lambda: None):
+        """Search until no sentence is left; ``after_step`` may add some."""
+
+        def watch(inside):
+            self.inside = list(inside)
+            after_step()
+
+        def take():
+            return self.waiting.popleft() if self.waiting else None
+
+        self.outcomes.update(self.driver.run(take, watch))
+
+
+def counts_down(source, prefix):
+    """Make an output of as many tokens as the first token of the source says."""
+    row = torch.zeros(5)
+    row[EOS if len(prefix) >= source[0] else 3] = 50.0
+    return row
+
+
+def lasting(num_tokens, length=1):
+    """Return a sentence of ``length`` tokens whose output has ``num_tokens``."""
+    return Sentence((num_tokens,) * length, 60)
+
+
+@pytest.mark.parametrize("max_tokens", [1, 4, 11, 1000])
+def test_sentences_find_the_same_whenever_they_join(max_tokens):
+    chance = random.Random(max_tokens)
+    table = random_table(7, end_bias=-1.0)
+    chosen = settings(BEAM, n_best=2)._replace(token_scores=True)
+    sentences = [
+        Sentence(tuple(chance.choices(range(9), k=chance.choice([1, 1, 2, 5]))), 3 + n % 20)
+        for n in range(40)
+    ]
+    line = Line(table, max_tokens=max_tokens, chosen=chosen)
+    coming = deque(enumerate(sentences))
+
+    def arrive():
+        for _ in range(min(len(coming), chance.choice([0, 0, 1, 2, 9]))):
+            line.waiting.append(coming.popleft())
+
+    while coming:
+        arrive()
+        line.run(arrive)
+    assert [line.outcomes[number] for number in range(40)] == search(table, sentences, chosen)
+
+
+def test_the_slots_follow_the_number_of_sentences():
+    line, steps = Line(counts_down), []
+    line.waiting.append(("first", lasting(40)))
+
+    def after_step():
+        steps.append(list(line.inside))
+        if len(steps) == 1:
+            line.waiting.extend((number, lasting(3)) for number in range(10))
+
+    line.run(after_step)
+    assert line.model.num_rows[:2] == [BEAM, 11 * BEAM]
+    assert line.model.num_started == [1, 10]  # encoded together
+    assert [len(inside) for inside in steps[:6]] == [1, 11, 11, 1, 1, 1]
+    assert line.model.num_rows[5] == BEAM
+    assert list(line.outcomes) == [*range(10), "first"]
+
+
+def test_a_long_sentence_waits_until_few_enough_are_left():
+    line = Line(counts_down, max_tokens=100)
+    line.waiting.extend((number, lasting(3 + number, length=5)) for number in range(8))
+    line.waiting.append(("long", lasting(2, length=50)))
+    before: list[list[Any]] = []
+
+    def after_step():
+        if "long" in line.inside:
+            assert len(line.inside) == 2  # with the long one only two fit
+        elif "long" not in line.outcomes:
+            before.append(line.inside)
+
+    line.run(after_step)
+    assert len(before[-1]) == 1
+    assert 2 * BEAM in line.model.num_rows
+    assert len(line.outcomes) == 9
+
+
+def test_a_long_sentence_that_has_left_does_not_limit_the_others_for_ever():
+    line, together = Line(counts_down, max_tokens=100), []
+    line.waiting.extend([("long", lasting(1, length=50)), (0, lasting(4, length=5))])
+    line.waiting.append((1, lasting(9, length=5)))
+    line.waiting.extend((number, lasting(1, length=5)) for number in range(2, 23))
+    line.run(lambda: together.append(set(line.inside)))
+    for inside in together:
+        assert not inside & {"long", 0, 1} or not inside & set(range(2, 23))
+    assert max(line.model.num_rows) == 20 * BEAM  # the next search begins with empty caches
+    assert len(line.outcomes) == 24
+
+
+def test_a_full_search_is_refilled_by_several_at_a_time():
+    line = Line(counts_down, max_tokens=64)
+    line.waiting.extend((number, lasting(5 + number % 13)) for number in range(300))
+    line.run()
+    model = line.model
+    assert max(model.num_rows) == 64 * BEAM
+    assert 300 / len(model.num_started) > 3
+    needed = sum(BEAM * (6 + number % 13) for number in range(300))
+    assert needed / sum(model.num_rows) > 0.85
+
+
+def test_a_run_that_is_stopped_leaves_nothing_for_the_next_one():
+    line = Line(counts_down)
+    line.waiting.append(("lost", lasting(9)))
+    take = lambda: line.waiting.popleft() if line.waiting else None  # noqa: E731
+    assert list(line.driver.run(take, lambda inside: False)) == []
+    line.waiting.append(("kept", lasting(0)))
+    line.run()
+    assert list(line.outcomes) == ["kept"]
+
+
+def test_a_sentence_that_the_search_has_no_rules_for_waits_for_the_next_search():
+    class NoRule:
+        name = "no_rule"
+
+        def apply(self, logits, states):
+            pass
+
+    line, starts = Line(counts_down), list[int]()
+    later = [(1, lasting(2)._replace(rule_data={"no_rule": None})), (2, lasting(3))]
+
+    def arrive():
+        line.waiting.extend(later)
+        later.clear()
+
+    def start(number, most):
+        rules = [NoRule()] if starts else []
+        starts.append(number)
+        return Search(line.model, number, settings(BEAM), rules)
+
+    line.driver._start = start
+    line.waiting.append((0, lasting(4)))
+    line.run(arrive)
+    assert starts == [1, 2]
+    assert list(line.outcomes) == [0, 1, 2]
