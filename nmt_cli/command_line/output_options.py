@@ -23,7 +23,7 @@ OPTIONS = (
         default="text",
         show_default=True,
         help="jsonl is one JSON object for each line: text, and for this line alone prefix, "
-        "n_best, required and banned.",
+        "n_best, beam_size, length_penalty, required and banned.",
     ),
     click.option(
         "--sample",

@@ -19,7 +19,8 @@ class Range(NamedTuple):
     def holds(self, value: float) -> bool:
         """Return whether ``value`` is in this range."""
         is_enough = value > self.least if self.without_least else value >= self.least
-        return is_enough and math.isfinite(value) and (self.most is None or value <= self.most)
+        is_little = self.most is None or value <= self.most
+        return is_enough and is_little and math.isfinite(value)
 
     def __str__(self) -> str:
         low = f"more than {self.least}" if self.without_least else f"at least {self.least}"

@@ -6,14 +6,19 @@ Legend: S slots, K beam, C candidates of a slot (best first), L positions of a h
 the slots.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nmt_cli.messages.errors import UserError
 from nmt_cli.recipe.search_ranges import BEAM_SIZE, LENGTH_PENALTY, refuse_outside
+
+if TYPE_CHECKING:
+    from nmt_cli.search.sentences import Sentence
 
 Words = Sequence[Sequence[int]]  # the numbers of the words that each piece is part of
 
@@ -115,7 +120,7 @@ class Candidates(NamedTuple):
             own[slots, : other.shape[1]] = other
 
 
-def length_penalty(length: Any, alpha: float) -> Any:
+def length_penalty(length: Any, alpha: Any) -> Any:
     """Return GNMT's lp = ((5 + length) / 6) ^ alpha; ``length`` includes </s>."""
     return ((5.0 + length) / 6.0) ** alpha
 
@@ -153,6 +158,8 @@ class Beams:
         self.lengths = np.zeros(num_slots, np.int64)  # tokens so far, equal in all of a beam
         self.longest = np.zeros(num_slots, np.int64)  # tokens allowed before </s>
         self._n_best = np.ones(num_slots, np.int64)  # hypotheses to find, at most K
+        self.beam_sizes = np.full(num_slots, settings.beam_size)  # live hypotheses, at most K
+        self._alphas = np.full(num_slots, float(settings.length_penalty))
         self.scores = np.full(shape, -np.inf, np.float32)  # -inf: no hypothesis there
         self.tokens = np.full(shape, settings.bos_id)
         self.parents = np.tile(np.arange(settings.beam_size), (num_slots, 1))
@@ -176,14 +183,19 @@ class Beams:
         self,
         slots: Sequence[int],
         numbers: Sequence[int],
-        longest_outputs: Sequence[int],
-        n_best: Sequence[int],
+        sentences: Sequence[Sentence],
     ) -> None:
         """Begin a sentence in each of ``slots``, with one empty hypothesis."""
+        settings = self.settings
         self._clear(slots)
         self.numbers[slots] = numbers
-        self.longest[slots] = longest_outputs
-        self._n_best[slots] = n_best
+        self.longest[slots] = [each.longest_output for each in sentences]
+        self._n_best[slots] = [each.n_best or settings.n_best for each in sentences]
+        self.beam_sizes[slots] = [each.beam_size or settings.beam_size for each in sentences]
+        self._alphas[slots] = [
+            settings.length_penalty if each.length_penalty is None else each.length_penalty
+            for each in sentences
+        ]
         self.scores[slots, 0] = 0.0
 
     def advance(self, slots: Array, candidates: Candidates) -> list[Found]:
@@ -195,14 +207,17 @@ class Beams:
         exists = (scores > -np.inf) & self.is_busy[slots, None]
         lives = exists & are_live(scores, tokens, self.settings.eos_id)
         ends = exists & ~lives
-        for row, rank in np.argwhere(ends[:, : self.settings.beam_size]).tolist():
+        beam_sizes = self.beam_sizes[slots, None]
+        for row, rank in np.argwhere(ends & (np.arange(scores.shape[1]) < beam_sizes)).tolist():
             self._end(int(slots[row]), int(parents[row, rank]), float(scores[row, rank]))
         ranks = ranks_in_beam(lives, np.arange(scores.shape[1]))
         chosen = np.argsort(ranks, axis=1)[:, : self.settings.beam_size]
         self.parents[slots] = np.take_along_axis(parents, chosen, 1)
         self.tokens[slots] = np.take_along_axis(tokens, chosen, 1)
         self.scores[slots] = np.where(
-            np.take_along_axis(lives, chosen, 1), np.take_along_axis(scores, chosen, 1), -np.inf
+            np.take_along_axis(lives, chosen, 1) & (np.arange(chosen.shape[1]) < beam_sizes),
+            np.take_along_axis(scores, chosen, 1),
+            -np.inf,
         )
         self._clear(slots[~self.is_busy[slots]])
         self._append_tokens(slots)
@@ -221,6 +236,7 @@ class Beams:
         self.tokens, self.parents = self.tokens[slots], self.parents[slots]
         self._num_ended, self._to_beat = self._num_ended[slots], self._to_beat[slots]
         self._n_best, self._prefixes = self._n_best[slots], self._prefixes[slots]
+        self.beam_sizes, self._alphas = self.beam_sizes[slots], self._alphas[slots]
         if self._history is not None:
             self._history.keep(slots)
         self._ended = [self._ended[slot] for slot in slots]
@@ -244,7 +260,7 @@ class Beams:
 
     def _end(self, slot: int, parent: int, log_probability: float) -> None:
         length, n_best = int(self.lengths[slot]), int(self._n_best[slot])
-        score = log_probability / self._penalty(length + 1)
+        score = log_probability / length_penalty(length + 1, float(self._alphas[slot]))
         tokens = tuple(self._prefixes[slot, parent, :length].tolist())
         of_tokens: tuple[float, ...] = ()
         if self._history is not None:
@@ -258,13 +274,10 @@ class Beams:
 
     def _is_done(self) -> Array:
         best_live = self.scores.max(axis=1).astype(np.float64)
-        cannot_win = best_live / self._penalty(self.longest + 1) <= self._to_beat
-        does_not_win = best_live / self._penalty(self.lengths) <= self._to_beat
-        enough = self._num_ended >= self.settings.beam_size
+        cannot_win = best_live / length_penalty(self.longest + 1, self._alphas) <= self._to_beat
+        does_not_win = best_live / length_penalty(self.lengths, self._alphas) <= self._to_beat
+        enough = self._num_ended >= self.beam_sizes
         return self.is_busy & (cannot_win | (enough & does_not_win))
-
-    def _penalty(self, lengths: Any) -> Any:
-        return length_penalty(lengths, self.settings.length_penalty)
 
     def _release(self, slot: int) -> Found:
         found = Found(int(self.numbers[slot]), tuple(self._ended[slot]))

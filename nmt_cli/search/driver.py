@@ -246,6 +246,8 @@ class Driver(Generic[Ticket, Item]):
         tokens = self._tokens_of(item)
         longest = max(self._longest, tokens)
         if self._is_full(longest, len(newcomers)):
+            if self._supply.is_window:
+                return False
             # Would twice as many fit if the search began anew?
             present = [entry.item for entry in (*self._inside.values(), *newcomers)]
             present_longest = max(tokens, *map(self._tokens_of, present))

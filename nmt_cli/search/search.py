@@ -208,9 +208,7 @@ class SlotSearch(ABC, Generic[Model]):
         numbers = list(range(self._num_admitted, self._num_admitted + len(prepared)))
         self._model.start(slots, [each.encoded for each in prepared])
         sentences = [each.sentence for each in prepared]
-        longest = [sentence.longest_output for sentence in sentences]
-        n_best = [sentence.n_best or self._beams.settings.n_best for sentence in sentences]
-        self._beams.start(slots, numbers, longest, n_best)
+        self._beams.start(slots, numbers, sentences)
         for slot, sentence in zip(slots, sentences, strict=True):
             self._sentences[slot] = sentence
         self._firsts |= zip(numbers, (each.first for each in prepared), strict=True)

@@ -44,12 +44,15 @@ def test_a_record_is_a_request():
         ('{"text": "a", "nbest": 2}', 'the key "nbest" is unknown; did you mean n_best?'),
         (
             '{"text": "a", "\\u001b": 2}',
-            'the key "\\u001b" is unknown; known keys: text, prefix, n_best, required, banned',
+            'the key "\\u001b" is unknown; known keys: text, prefix, n_best, beam_size, '
+            "length_penalty, required, banned",
         ),
         ('{"text": null}', "text must be a string"),
         ('{"text": "a", "n_best": true}', "n_best must be a whole number, at least 1"),
         ('{"text": "a", "n_best": 2.0}', "n_best must be a whole number, at least 1"),
         ('{"text": "a", "n_best": 0}', "n_best must be a whole number, at least 1"),
+        ('{"text": "a", "beam_size": 0}', "beam_size must be a whole number, at least 1"),
+        ('{"text": "a", "length_penalty": "1"}', "length_penalty must be a number"),
         ('{"text": "a", "prefix": 5}', "prefix must be a string or a list of pieces"),
         (
             '{"text": "a", "required": "b"}',

@@ -263,6 +263,27 @@ def test_a_sentence_may_have_another_number_of_hypotheses_than_its_neighbours():
             assert len(hypotheses) == n_best
 
 
+@pytest.mark.parametrize("num_slots", [1, 5, 24])
+def test_a_sentence_may_have_its_own_beam_size_and_length_penalty(num_slots):
+    table = random_table(6, end_bias=-1.0)
+    sentences = [
+        Sentence(
+            (n,),
+            3 + n % 9,
+            n_best=1 + n % 2 if n % 4 else 1,
+            beam_size=(1, 2, 3, None)[n % 4],
+            length_penalty=(None, 0.0, 1.5)[n % 3],
+        )
+        for n in range(24)
+    ]
+    found = search(table, sentences, settings(5), num_slots)
+    for sentence, hypotheses in zip(sentences, found, strict=True):
+        alpha = 0.6 if sentence.length_penalty is None else sentence.length_penalty
+        own = settings(sentence.beam_size or 5, alpha)
+        alone = sentence._replace(beam_size=None, length_penalty=None)
+        assert hypotheses == search(table, [alone], own)[0]
+
+
 @dataclass(frozen=True)
 class Least:
     """Chooses the least probable continuation of each slot's first hypothesis, and no other."""

@@ -1,5 +1,9 @@
 """Rules about outputs in the translation of lines, with a real model that has not learnt."""
 
+import math
+import random
+from typing import Any
+
 import pytest
 import torch
 
@@ -108,3 +112,57 @@ def test_the_score_includes_the_prefix():
     (translation,) = forced.translate(["cat"])
     assert translation.tokens[0] == "dog"
     assert translation.score == pytest.approx(scores[translation.tokens], abs=1e-4)
+
+
+def words(number):
+    chance = random.Random(number)
+    return [" ".join(chance.choices(WORDS, k=chance.randint(1, 8))) for _ in range(number)]
+
+
+@pytest.mark.parametrize("is_submitted", [False, True])
+def test_a_line_with_its_own_beam_and_length_penalty_gets_what_it_gets_alone(is_submitted):
+    options: dict[str, Any] = {"beam_size": 5, "token_scores": True, "max_length": 5}
+    wishes = [(None, None), (1, None), (2, 0.0), (None, 2.0), (5, 0.3), (3, 10)]
+    own = [(text, *wishes[n % len(wishes)]) for n, text in enumerate(words(40))]
+    requests = [
+        Request(text, beam_size=beam_size, length_penalty=alpha) for text, beam_size, alpha in own
+    ]
+    with of_words(**options) as together:
+        if is_submitted:
+            found = [future.result() for future in [together.submit(each) for each in requests]]
+        else:
+            found = together.translate_window(requests)
+    alone_with = {
+        (beam_size, alpha): of_words(
+            **{**options, "beam_size": beam_size or 5, "length_penalty": alpha}
+        )
+        for beam_size, alpha in wishes
+    }
+    for (text, beam_size, alpha), translation in zip(own, found, strict=True):
+        (alone,) = alone_with[beam_size, alpha].translate([text])
+        assert translation.tokens == alone.tokens
+        assert translation.score == pytest.approx(alone.score, abs=1e-5)
+        assert translation.token_scores == pytest.approx(alone.token_scores, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("asked", "error"),
+    [
+        ({"beam_size": 5}, "beam_size must be from 1 to 4, but is 5"),
+        ({"beam_size": 0}, "beam_size must be from 1 to 4, but is 0"),
+        ({"beam_size": 2, "n_best": 3}, "n_best must be from 1 to 2, but is 3"),
+        ({"length_penalty": -0.1}, "length_penalty must be at least 0 and at most 10, but is -0.1"),
+        ({"length_penalty": math.nan}, "length_penalty must be at least 0 and at most 10, but is"),
+        ({"length_penalty": 10**400}, "length_penalty must be at least 0 and at most 10, but is"),
+    ],
+)
+def test_numbers_that_a_line_cannot_have_are_its_error(asked, error):
+    bad, good = of_words(beam_size=4).translate([Request("cat", **asked), "cat"])
+    assert bad.error is not None
+    assert bad.error.startswith(error)
+    assert good.error is None
+
+
+def test_samples_have_no_beam():
+    (bad,) = of_words(sampling=Sampling()).translate([Request("cat", beam_size=1)])
+    assert bad.error == "beam_size is not for samples"

@@ -12,7 +12,7 @@ from nmt_cli.translating.request import Request
 from nmt_cli.translating.translation import Translation
 
 Reader = Callable[[int, Line], Request]
-KEYS = ("text", "prefix", "n_best", "required", "banned")
+KEYS = ("text", "prefix", "n_best", "beam_size", "length_penalty", "required", "banned")
 
 
 def reader(input_format: str, output_format: str) -> Reader:
@@ -95,9 +95,13 @@ def _request(record: dict[str, Any]) -> Request:
     _require(isinstance(record["text"], str), "text", "a string")
     if (reason := why_not_unicode(record["text"])) is not None:
         raise ValueError(f"{reason} in the text")
-    n_best = record.get("n_best", 1)
-    is_number = isinstance(n_best, int) and not isinstance(n_best, bool)
-    _require(is_number and n_best >= 1, "n_best", "a whole number, at least 1")
+    for key in ("n_best", "beam_size"):
+        number = record.get(key, 1)
+        is_number = isinstance(number, int) and not isinstance(number, bool)
+        _require(is_number and number >= 1, key, "a whole number, at least 1")
+    alpha = record.get("length_penalty", 0)
+    is_number = isinstance(alpha, int | float) and not isinstance(alpha, bool)
+    _require(is_number, "length_penalty", "a number")
     what = "a string or a list of pieces"
     _require(_is_phrase(record.get("prefix", "")), "prefix", what)
     for key in ("required", "banned"):

@@ -86,13 +86,14 @@ class DeviceBeams:
         self.parents = zeros[:, None] + self._order  # S K
         self.scores = torch.full((num_slots, settings.beam_size), -torch.inf, device=device)
         self.lengths, self.longest = zeros, zeros.clone()  # S
+        self.beam_sizes = zeros + settings.beam_size  # S
         width = StepReport.width(self._num_candidates)
         self.report = torch.zeros((num_slots, width), dtype=torch.int32, device=device)
 
     @property
     def state(self) -> list[Tensor]:
         """All that steps read and change; the first dimension is S."""
-        return [self.tokens, self.parents, self.scores, self.lengths, self.longest]
+        return [self.tokens, self.parents, self.scores, self.lengths, self.longest, self.beam_sizes]
 
     def clear(self) -> None:
         """Free all slots."""
@@ -108,14 +109,15 @@ class DeviceBeams:
             np.array(slots)[:, None],
             beams.lengths[slots, None],
             beams.longest[slots, None],
+            beams.beam_sizes[slots, None],
             beams.tokens[slots],
             beams.parents[slots],
             beams.scores[slots].view(np.int32),
         )
         numbers = sent_to(self.tokens.device, np.concatenate(columns, axis=1).astype(np.int64))
-        at, lengths, longest = numbers[:, :3].unbind(1)
-        tokens, parents, scores = numbers[:, 3:].chunk(3, dim=1)
-        self.lengths[at], self.longest[at] = lengths, longest
+        at, lengths, longest, beam_sizes = numbers[:, :4].unbind(1)
+        tokens, parents, scores = numbers[:, 4:].chunk(3, dim=1)
+        self.lengths[at], self.longest[at], self.beam_sizes[at] = lengths, longest, beam_sizes
         self.tokens[at], self.parents[at] = tokens, parents
         self.scores[at] = scores.int().view(torch.float32)
 
@@ -147,11 +149,12 @@ class DeviceBeams:
         return best.values, best.indices // values.shape[1], tokens.gather(1, best.indices)
 
     def choose(self, scores: Tensor, parents: Tensor, tokens: Tensor) -> None:
-        """Let the best K of candidates [S, C] that do not end be the new beam."""
+        """Let the best of candidates [S, C] that do not end be the new beam of ``beam_sizes``."""
         lives = are_live(scores, tokens, self._settings.eos_id)
         ranks = ranks_in_beam(lives, torch.arange(self._num_candidates, device=scores.device))
         chosen = ranks.topk(len(self._order), dim=1, largest=False).indices  # S K
         scores = scores.masked_fill(~lives, -torch.inf).gather(1, chosen)
+        scores = scores.masked_fill(self._order >= self.beam_sizes[:, None], -torch.inf)
         is_busy = (scores > -torch.inf).any(dim=1, keepdim=True)
         tokens, parents = tokens.gather(1, chosen), parents.gather(1, chosen)
         self.tokens.copy_(torch.where(is_busy, tokens, self._settings.bos_id))

@@ -7,6 +7,7 @@ import torch
 from nmt_cli.search.beams import Beams, Candidates, SearchSettings
 from nmt_cli.search.graphed.caches import FixedPast
 from nmt_cli.search.graphed.device_beams import DeviceBeams, StepReport
+from nmt_cli.search.sentences import Sentence
 from nmt_cli.search.slot_parts import KeysValues
 from tests.fake_models import BOS, EOS
 
@@ -19,7 +20,11 @@ def test_both_choose_the_same_hypotheses_in_the_same_order(beam_size):
     rng = np.random.default_rng(beam_size)
     settings = SearchSettings(beam_size, 0.6, 1, BOS, EOS)
     beams, slots = Beams(NUM_SLOTS, settings), np.arange(NUM_SLOTS)
-    beams.start(slots.tolist(), slots.tolist(), [30] * NUM_SLOTS, [1] * NUM_SLOTS)
+    sentences = [
+        Sentence((), 30, beam_size=1 + number % beam_size if number % 3 else None)
+        for number in range(NUM_SLOTS)
+    ]
+    beams.start(slots.tolist(), slots.tolist(), sentences)
     of_device = DeviceBeams(NUM_SLOTS, settings, torch.device("cpu"))
     of_device.copy_from(beams, slots.tolist())
     shape = NUM_SLOTS, 2 * beam_size
@@ -39,7 +44,7 @@ def test_both_choose_the_same_hypotheses_in_the_same_order(beam_size):
             own = getattr(of_device, name).numpy()
             np.testing.assert_array_equal(own, getattr(beams, name), err_msg=name)
         numbers = [found.number for found in done]
-        beams.start(numbers, numbers, [30] * len(done), [1] * len(done))
+        beams.start(numbers, numbers, [sentences[number] for number in numbers])
         of_device.copy_from(beams, numbers)
     assert num_done > 20
 
@@ -68,7 +73,8 @@ def test_a_step_reports_the_best_continuations_that_the_rules_allow():
     logits[:, BOS] = 9.0
     logits[2 * beam_size + 1, 5] = torch.nan  # in one hypothesis of slot 2
     beams = Beams(num_slots, settings)
-    beams.start(range(5), range(5), [9, 9, 9, 0, 9], [1] * 5)  # slot 5 is free
+    longest = [9, 9, 9, 0, 9]
+    beams.start(range(5), range(5), [Sentence((), each) for each in longest])  # slot 5 is free
     beams.scores[:5] = -torch.rand(5, beam_size, generator=generator).numpy()
     beams.scores[1, 2] = -np.inf
     of_device = DeviceBeams(num_slots, settings, torch.device("cpu"))

@@ -45,9 +45,11 @@ def sentences_of(rng, number, longest_source=20, longest_output=24):
         Sentence(
             [rng.randrange(3, VOCABULARY_SIZE) for _ in range(rng.randint(1, longest_source))],
             rng.randint(0, longest_output),
-            n_best=rng.choice([None, 1]),
+            n_best=1 if number % 3 == 0 else rng.choice([None, 1]),
+            beam_size=1 if number % 3 == 0 else None,
+            length_penalty=rng.choice([None, 0.0, 2.0]),
         )
-        for _ in range(number)
+        for number in range(number)
     ]
     return sorted(found, key=lambda sentence: -len(sentence.tokens))
 
