@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from nmt_cli.messages.errors import UserError
+from nmt_cli.search.sampling import Sampling
 from nmt_cli.translating.request import Constraints
 
 # Option of the command line: field of Sampling.
@@ -33,8 +34,6 @@ def grouped(options: dict[str, Any]) -> dict[str, Any]:
     is_sampled = grouped.pop("sample")
     given = _given(grouped, SAMPLING)
     if is_sampled:
-        from nmt_cli.search.sampling import Sampling  # imports torch
-
         grouped["sampling"] = Sampling(**given)
     elif given:
         field = next(iter(given))
