@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast
+from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 import torch
 
@@ -16,13 +16,14 @@ from nmt_cli.search.beams import Found, SearchSettings
 from nmt_cli.search.choice import Choice
 from nmt_cli.search.rules.logits_rule import LogitsRule
 from nmt_cli.search.search import Search, StepModel
-from nmt_cli.search.search_size import SearchSize
 from nmt_cli.search.sentences import (
     BugError,
     Cause,
     Failure,
+    Item,
     Outcome,
     Sentence,
+    SlotSearch,
     outcome_of,
     own_failure,
 )
@@ -30,27 +31,25 @@ from nmt_cli.search.sentences import (
 # Free slots are refilled when they are this share of all, so that sentences are encoded in batches.
 REFILLED_SHARE = 1 / 16
 
-Item = TypeVar("Item")  # what is searched: a sentence, or a sentence pair to score
-Item_contra = TypeVar("Item_contra", contravariant=True)
 Ticket = TypeVar("Ticket")  # what the caller recognizes an item by
 
 
-class AnySearch(Protocol[Item_contra]):
-    """The interface of a search to the driver; ``SlotSearch`` documents it."""
+class SearchSize:
+    """At most ``max_tokens`` are searched at a time, but ``least`` sentences however long they are.
 
-    @property
-    def num_slots(self) -> int: ...  # noqa: D102
-    @property
-    def num_free_slots(self) -> int: ...  # noqa: D102
-    @property
-    def has_slots_to_drop(self) -> bool: ...  # noqa: D102
-    def accepts(self, item: Item_contra, /) -> bool: ...  # noqa: D102
-    def slots_within(self, most: int) -> int: ...  # noqa: D102
-    def prepare(self, items: Sequence[Item_contra], /) -> Sequence[Any]: ...  # noqa: D102
-    def admit(self, prepared: Sequence[Any]) -> list[int]: ...  # noqa: D102
-    def step(self) -> list[Found]: ...  # noqa: D102
-    def add_slots(self, number: int, most: int) -> list[Found]: ...  # noqa: D102
-    def drop_free_slots(self) -> list[Found]: ...  # noqa: D102
+    When memory was full, ``lower_to`` lowers ``max_tokens`` for good.
+    """
+
+    def __init__(self, max_tokens: int, least: int = 1) -> None:
+        self.max_tokens, self._least = max_tokens, least
+
+    def num_slots(self, tokens: int) -> int:
+        """Return how many sentences of so many tokens are searched at a time."""
+        return max(self._least, self.max_tokens // tokens)
+
+    def lower_to(self, max_tokens: int) -> None:
+        """Search at most ``max_tokens`` at a time from now on; ``least`` no longer holds."""
+        self.max_tokens, self._least = max(1, min(self.max_tokens, max_tokens)), 1
 
 
 @dataclass(eq=False)
@@ -90,7 +89,7 @@ class Driver(Generic[Ticket, Item]):
 
     def __init__(
         self,
-        start: Callable[[int, int], AnySearch[Item]],
+        start: Callable[[int, int], SlotSearch[Item]],
         size: SearchSize,
         tokens_of: Callable[[Item], int],
         *,
@@ -152,7 +151,7 @@ class Driver(Generic[Ticket, Item]):
             yield found._replace(number=cast(int, entry.ticket))
 
     def _clear(self) -> None:
-        self._search: AnySearch[Item] | None = None
+        self._search: SlotSearch[Item] | None = None
         self._inside: dict[int, _Entry[Ticket, Item]] = {}  # by their numbers in the search
         self._found: list[tuple[_Entry[Ticket, Item], Found]] = []  # without an outcome yet
         # Those that the search has met and that have no outcome, in the order of their coming.
@@ -279,9 +278,10 @@ class Driver(Generic[Ticket, Item]):
         search = self._search
         if search.num_slots > most and self._inside:
             self._leave(search.drop_free_slots())
-        if len(newcomers) > search.num_free_slots and not is_window:
-            self._leave(search.add_slots(len(newcomers) - search.num_free_slots, most))
-        number = search.num_free_slots
+        missing = len(self._inside) + len(newcomers) - search.num_slots
+        if missing > 0 and not is_window:
+            self._leave(search.add_slots(missing, most))
+        number = search.num_slots - len(self._inside)
         joining = newcomers[:number]
         waiting.extendleft(reversed(newcomers[number:]))
         # The sentences of a window that wait are prepared in batches as large as the search.
@@ -297,7 +297,7 @@ class Driver(Generic[Ticket, Item]):
     def _leave(self, founds: Iterable[Found]) -> None:
         self._found += [(self._inside.pop(found.number), found) for found in founds]
 
-    def _finished(self, search: AnySearch[Item]) -> list[tuple[_Entry[Ticket, Item], Found]]:
+    def _finished(self, search: SlotSearch[Item]) -> list[tuple[_Entry[Ticket, Item], Found]]:
         """Return those that are done; of a window, many are finished at once."""
         if self.finish is not None:
             collects = self._supply.is_window and self._inside
@@ -331,7 +331,7 @@ def beam_search(
 
 
 def search_all(
-    start: Callable[[int], AnySearch[Item]], sentences: Iterable[Item], num_slots: int
+    start: Callable[[int], SlotSearch[Item]], sentences: Iterable[Item], num_slots: int
 ) -> Iterator[Found]:
     """Yield what a search of ``num_slots`` finds for each sentence; an error ends it.
 

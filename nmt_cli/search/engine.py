@@ -6,22 +6,30 @@ from typing import Any
 
 import torch
 
+from nmt_cli.costs.parameters import BYTES_OF_FP32
 from nmt_cli.hardware.fp32_products import Fp32Products, use_fp32_products
 from nmt_cli.model.transformer import Transformer
+from nmt_cli.recipe.model_config import ModelConfig
 from nmt_cli.search.beams import SearchSettings
 from nmt_cli.search.choice import Choice
-from nmt_cli.search.driver import Driver
+from nmt_cli.search.driver import Driver, SearchSize
 from nmt_cli.search.ensemble import Ensemble
 from nmt_cli.search.graphed.model import GraphedTransformer, size_for, size_within
 from nmt_cli.search.graphed.search import SearchAhead
 from nmt_cli.search.incremental import CachedTransformer
 from nmt_cli.search.rules.logits_rule import LogitsRule
-from nmt_cli.search.search import Search, SlotSearch, StepModel
-from nmt_cli.search.search_size import SearchSize
+from nmt_cli.search.search import BeamSearch, Search, StepModel
 from nmt_cli.search.sentences import Sentence
 
 # Pieces; shorter sentences count as this long, to bound the number of rows of logits.
 SHORTEST_COUNTED = 32
+# Tokens of all hypotheses: 512 rows of 32 pieces keep two CPU cores busy, 2,048 rows a GPU.
+MOST_TOKENS = {"cpu": 1 << 14, "cuda": 1 << 16}
+# Bytes of fp32 keys and values. With a wide model fewer rows keep a CPU as busy, and more of them
+# only take memory: base needs this for 10,922 tokens.
+CACHED_ON_CPU = 1 << 28
+# Sentences, however long: every step reads all weights, whether for few hypotheses or for many.
+LEAST_SENTENCES = 8
 
 
 class SearchEngine:
@@ -72,7 +80,7 @@ class SearchEngine:
             self._graphed.wait()
         self._model.reset(0, 1)
 
-    def _start(self, number: int, most: int) -> SlotSearch[Any]:
+    def _start(self, number: int, most: int) -> BeamSearch[Any]:
         """Return a search for ``number`` sentences which may get ``most`` slots.
 
         It repeats CUDA graphs where they are possible. Rules and a choice need the CPU. A search
@@ -97,3 +105,20 @@ class SearchEngine:
                 self._graphed.release()
         with suppress(Exception):
             self._model.reset(0, 1)
+
+
+def default_max_tokens(config: ModelConfig, device: torch.device) -> int:
+    """Return how many tokens of hypotheses a model of ``config`` searches at a time."""
+    most = MOST_TOKENS[device.type]
+    if device.type != "cpu":
+        return most
+    shape = config.decoder
+    width = shape.num_heads * (shape.key_width + shape.value_width)
+    return max(1, min(most, CACHED_ON_CPU // (shape.num_layers * width * BYTES_OF_FP32)))
+
+
+def search_size(config: ModelConfig, device: torch.device, max_tokens: int | None) -> SearchSize:
+    """Return the size of searches with ``max_tokens``, or with the default of the model."""
+    if max_tokens is not None:
+        return SearchSize(max_tokens)
+    return SearchSize(default_max_tokens(config, device), LEAST_SENTENCES)

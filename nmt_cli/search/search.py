@@ -11,7 +11,6 @@ Legend: S slots, K beam, R = S*K rows, V vocabulary, B new sentences.
 """
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
@@ -29,7 +28,7 @@ from nmt_cli.search.beams import (
 )
 from nmt_cli.search.choice import BestCandidates, Choice
 from nmt_cli.search.rules.logits_rule import LogitsRule, LongestOutput, NeverStart, SlotStates
-from nmt_cli.search.sentences import Sentence
+from nmt_cli.search.sentences import Sentence, SlotSearch
 from nmt_cli.search.top_k import log_normalizers
 
 # Free slots are dropped when they are this share of all: dropping copies the others.
@@ -97,11 +96,10 @@ class Prepared(NamedTuple):
     first: Candidates | None  # for its first token, B = 1; None: the logits are not numbers
 
 
-class SlotSearch(ABC, Generic[Model]):
-    """A search in progress: ``prepare`` sentences, ``admit`` them to free slots, ``step`` on.
+class BeamSearch(SlotSearch[Sentence], Generic[Model]):
+    """A search with the hypotheses of all slots on the CPU; a subclass makes the steps.
 
-    A new search resets the model, so an earlier search with the same model must not continue. Not
-    to be shared between threads.
+    A new search resets the model, so an earlier search with the same model must not continue.
     """
 
     def __init__(
@@ -160,10 +158,6 @@ class SlotSearch(ABC, Generic[Model]):
         own = sentence.choice.name if sentence.choice is not None else self._choice.name
         return all(name in self._names or name == own for name in sentence.rule_data)
 
-    def slots_within(self, most: int) -> int:
-        """Return how many of ``most`` slots a search can have."""
-        return most
-
     def prepare(self, sentences: Sequence[Sentence]) -> list[Prepared]:
         """Return the sentences as ``admit`` takes them; many at once take less time each.
 
@@ -214,27 +208,6 @@ class SlotSearch(ABC, Generic[Model]):
         self._firsts |= zip(numbers, (each.first for each in prepared), strict=True)
         self._num_admitted += len(prepared)
         return numbers
-
-    @abstractmethod
-    def step(self) -> list[Found]:
-        """Make all hypotheses one token longer, new ones two; return the sentences that are done.
-
-        A sentence is also done, with an error, if the model's output for it is not a number.
-        """
-
-    @abstractmethod
-    def add_slots(self, number: int, most: int) -> list[Found]:
-        """Make room for ``number`` more sentences if that makes no more than ``most`` slots.
-
-        Returns the sentences that are found to be done meanwhile.
-        """
-
-    @abstractmethod
-    def drop_free_slots(self) -> list[Found]:
-        """Drop free slots, so that steps no longer compute their rows; at least one must be busy.
-
-        Returns the sentences that are found to be done meanwhile.
-        """
 
     def _begin(self) -> list[Found]:
         """Give the newcomers their first tokens; return the sentences that are done."""
@@ -300,7 +273,7 @@ class SlotSearch(ABC, Generic[Model]):
         return states._replace(data=data)
 
 
-class Search(SlotSearch[StepModel]):
+class Search(BeamSearch[StepModel]):
     """A search that decides each step on the CPU before the next one begins."""
 
     def step(self) -> list[Found]:

@@ -24,10 +24,9 @@ from nmt_cli.parsing.tree_output import linearized
 from nmt_cli.recipe.model_settings import ModelSettings
 from nmt_cli.recipe.search_ranges import LENGTH_PENALTY, refuse_outside
 from nmt_cli.search.beams import NOT_A_NUMBER, Found, Hypothesis, length_penalty
-from nmt_cli.search.driver import Driver
+from nmt_cli.search.driver import Driver, SearchSize
 from nmt_cli.search.ensemble import Member, load_models
-from nmt_cli.search.search_size import SearchSize
-from nmt_cli.search.sentences import BugError, Failure, Outcome, naming_lines
+from nmt_cli.search.sentences import BugError, Failure, Outcome, SlotSearch, naming_lines
 from nmt_cli.search.teacher_forcing import SentencePair, mean_of_models, token_scores
 from nmt_cli.translating.encoded_texts import encode_each
 from nmt_cli.translating.output_limits import length_limits
@@ -215,70 +214,41 @@ def _tokens_of(pair: SentencePair) -> int:
     return 1 + max(len(pair.source), len(pair.target))
 
 
-class PairScores:
+class PairScores(SlotSearch[SentencePair]):
     """A kind of search in which each step scores all sentence pairs that were admitted."""
 
-    has_slots_to_drop = False
+    num_slots = 0
 
     def __init__(
         self, num_slots: int, models: Sequence[Transformer], tokenizer: Tokenizer, alpha: float
     ) -> None:
         """Scores are divided by the length penalty of ``alpha``."""
-        self.num_slots, self._models, self._tokenizer, self._alpha = (
-            num_slots,
-            models,
-            tokenizer,
-            alpha,
-        )
-        self._pairs: list[SentencePair] = []
-        self._num_before = 0
-
-    @property
-    def num_free_slots(self) -> int:
-        """The number of pairs that ``admit`` can take now."""
-        return self.num_slots - len(self._pairs)
-
-    def accepts(self, pair: SentencePair) -> bool:
-        """Return True: all pairs are alike."""
-        del pair
-        return True
-
-    def slots_within(self, most: int) -> int:
-        """Return ``most``."""
-        return most
+        self.num_slots, self._models = num_slots, models
+        self._tokenizer, self._alpha = tokenizer, alpha
+        self._pairs: dict[int, SentencePair] = {}  # by their numbers
+        self._num_admitted = 0
 
     def prepare(self, pairs: Sequence[SentencePair]) -> Sequence[SentencePair]:
         """Return the pairs; nothing is computed before the step."""
         return pairs
 
-    def admit(self, prepared: Sequence[SentencePair]) -> list[int]:
-        """Let pairs take part in the next step; return their numbers."""
-        first = self._num_before + len(self._pairs)
-        self._pairs += prepared
-        return list(range(first, first + len(prepared)))
+    def admit(self, pairs: Sequence[SentencePair]) -> list[int]:
+        """Let ``pairs`` take part in the next step; return their numbers."""
+        numbers = list(range(self._num_admitted, self._num_admitted + len(pairs)))
+        self._pairs |= zip(numbers, pairs, strict=True)
+        self._num_admitted += len(pairs)
+        return numbers
 
     def step(self) -> list[Found]:
         """Return each pair with its target as the only hypothesis."""
-        pairs, self._pairs = self._pairs, []
-        of_models = [token_scores(model, pairs, self._tokenizer) for model in self._models]
-        founds: list[Found] = []
-        for number, (pair, scores) in enumerate(
-            zip(pairs, mean_of_models(of_models), strict=True), self._num_before
-        ):
-            total = sum(scores)
-            score = total / length_penalty(len(scores), self._alpha)
-            found = Hypothesis(tuple(pair.target), total, score, tuple(scores))
-            is_nan = math.isnan(total)
-            founds.append(Found(number, (), NOT_A_NUMBER) if is_nan else Found(number, (found,)))
-        self._num_before += len(pairs)
-        return founds
+        pairs, self._pairs = self._pairs, {}
+        together = list(pairs.values())
+        of_models = [token_scores(model, together, self._tokenizer) for model in self._models]
+        return list(map(self._found, pairs, together, mean_of_models(of_models)))
 
-    def add_slots(self, number: int, most: int) -> list[Found]:
-        """Make room for ``number`` more pairs at a time."""
-        del most
-        self.num_slots += number
-        return []
-
-    def drop_free_slots(self) -> list[Found]:
-        """Do nothing: free slots cost nothing."""
-        return []
+    def _found(self, number: int, pair: SentencePair, scores: Sequence[float]) -> Found:
+        total = sum(scores)
+        if math.isnan(total):
+            return Found(number, (), NOT_A_NUMBER)
+        score = total / length_penalty(len(scores), self._alpha)
+        return Found(number, (Hypothesis(tuple(pair.target), total, score, tuple(scores)),))

@@ -18,15 +18,15 @@ from nmt_cli.messages.errors import LinesFailedError
 from nmt_cli.model.precision import at_precision, by_columns
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.parsing.tree_output import Tokenize, splitter
+from nmt_cli.recipe.model_settings import ModelSettings
 from nmt_cli.search.beams import SearchSettings
-from nmt_cli.search.engine import SearchEngine
+from nmt_cli.search.engine import SearchEngine, search_size
 from nmt_cli.search.ensemble import Member, load_models
 from nmt_cli.search.rules.logits_rule import LogitsRule, MinimumLength, NoRepeatedNgrams
 from nmt_cli.search.rules.phrase_rules import BannedPhrases, ForcedPrefix, RequiredPhrases
 from nmt_cli.search.rules.well_formed_trees import WellFormedTrees
 from nmt_cli.search.sampled_candidates import SampledCandidates
 from nmt_cli.search.sampling import Sampling
-from nmt_cli.search.search_size import search_size
 from nmt_cli.search.sentences import BugError
 from nmt_cli.translating.answers import Answers
 from nmt_cli.translating.attention_to_source import AttentionToSource

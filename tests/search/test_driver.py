@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 import torch
 
-from nmt_cli.search.driver import Driver
+from nmt_cli.search.driver import Driver, SearchSize
 from nmt_cli.search.search import Search
-from nmt_cli.search.search_size import SearchSize
 from nmt_cli.search.sentences import Sentence
 from tests.fake_models import EOS, TableModel
 from tests.table_search import random_table, search, settings

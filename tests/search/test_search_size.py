@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from nmt_cli.recipe.reader import read_recipe
-from nmt_cli.search.search_size import SearchSize, default_max_tokens
+from nmt_cli.search.driver import SearchSize
+from nmt_cli.search.engine import default_max_tokens
 from nmt_cli.search.slot_parts import HeadShape, SlotParts
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")

@@ -11,6 +11,7 @@ from nmt_cli.corpus.tokenizers.whitespace_tokenizer import CONTROL, WhitespaceTo
 from nmt_cli.messages.errors import UserError
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.recipe.model_config import ModelConfig
+from nmt_cli.recipe.model_settings import settings_of
 from nmt_cli.search import engine
 from nmt_cli.search.beams import Attended, Found, Hypothesis, most_attended
 from nmt_cli.search.sentences import Sentence

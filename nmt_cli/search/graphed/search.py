@@ -12,7 +12,7 @@ from nmt_cli.hardware.cuda_graphs import Readback
 from nmt_cli.search.beams import Candidates, Found, SearchSettings
 from nmt_cli.search.graphed.device_beams import StepReport
 from nmt_cli.search.graphed.model import GraphedTransformer, size_for, size_within
-from nmt_cli.search.search import SlotSearch
+from nmt_cli.search.search import BeamSearch
 from nmt_cli.search.sentences import Sentence
 
 # Steps that are launched together. While they run, the CPU reads the reports of those before. So a
@@ -27,7 +27,7 @@ class _Launched(NamedTuple):
     reports: Readback
 
 
-class SearchAhead(SlotSearch[GraphedTransformer]):
+class SearchAhead(BeamSearch[GraphedTransformer]):
     """Beam search without further rules, the same as ``Search``.
 
     Steps follow each other on the device. What they reported is read when the next ones have been
