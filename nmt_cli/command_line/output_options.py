@@ -1,4 +1,8 @@
-"""The options of ``translate`` that decide what kind of output is searched for."""
+"""The options of ``translate`` that decide what kind of output is searched for.
+
+If one of them is not given, its default is that of the field of the same name in ``Sampling`` or
+``Constraints``.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -6,6 +10,7 @@ from typing import Any
 import click
 
 from nmt_cli.command_line.options import number, whole_number
+from nmt_cli.messages.errors import UserError
 from nmt_cli.recipe.search_ranges import (
     MAX_LENGTH,
     MIN_LENGTH,
@@ -35,25 +40,28 @@ OPTIONS = (
         "--temperature",
         type=number(TEMPERATURE),
         help="With --sample: below 1, probable pieces are drawn more often than the model says; "
-        "above 1, less often.  [default: 1]",
+        "above 1, less often.  "
+        f"[default: {TEMPERATURE.default:g}]",
     ),
     click.option(
         "--sample-top-k",
+        "top_k",
         type=whole_number(TOP_K),
         metavar="K",
         help="Draw only from the K most probable pieces.  [default: all]",
     ),
     click.option(
         "--sample-top-p",
+        "top_p",
         type=number(TOP_P),
         metavar="P",
         help="Draw only from the fewest pieces whose probabilities sum to P (nucleus).  "
-        "[default: 1]",
+        f"[default: {TOP_P.default:g}]",
     ),
     click.option(
         "--seed",
         type=whole_number(SEED),
-        help="With --sample: equal seeds draw equal translations.  [default: 1]",
+        help=f"With --sample: equal seeds draw equal translations.  [default: {SEED.default}]",
     ),
     click.option(
         "--min-length",
@@ -74,7 +82,10 @@ OPTIONS = (
         help="Never write the same N pieces in a row twice.",
     ),
     click.option(
-        "--target-prefix", metavar="TEXT", help="Begin each output with TEXT, such as a tag."
+        "--target-prefix",
+        "prefix",
+        metavar="TEXT",
+        help="Begin each output with TEXT, such as a tag.",
     ),
     click.option(
         "--required",
@@ -96,3 +107,33 @@ def output_options(command: Callable[..., Any]) -> Callable[..., Any]:
     for option in reversed(OPTIONS):
         command = option(command)
     return command
+
+
+# Each option of sampling by its field in ``Sampling``.
+SAMPLING = {
+    "temperature": "--temperature",
+    "top_k": "--sample-top-k",
+    "top_p": "--sample-top-p",
+    "seed": "--seed",
+}
+
+
+def grouped(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options of ``translate`` with those of this module as the values of two.
+
+    Raises UserError if one of them has no effect.
+    """
+    from nmt_cli.translating.request import Constraints
+
+    others = dict(options)
+    sampling, constraints = (
+        {name: value for name in names if (value := others.pop(name)) is not None}
+        for names in (SAMPLING, Constraints._fields)
+    )
+    others["constraints"] = Constraints(**constraints)
+    if others.pop("sample"):
+        others["sampling"] = Sampling(**sampling)
+    elif sampling:
+        option = SAMPLING[next(iter(sampling))]
+        raise UserError(f"{option} has an effect only with --sample; add --sample or omit it.")
+    return others

@@ -20,7 +20,7 @@ from nmt_cli.command_line.options import (
     threads_option,
 )
 from nmt_cli.messages import logs
-from nmt_cli.recipe.search_ranges import LENGTH_PENALTY
+from nmt_cli.recipe.search_ranges import RESCORING_PENALTY
 
 
 @cli_command()
@@ -40,8 +40,8 @@ from nmt_cli.recipe.search_ranges import LENGTH_PENALTY
 )
 @click.option(
     "--length-penalty",
-    type=number(LENGTH_PENALTY),
-    default=0.0,
+    type=number(RESCORING_PENALTY),
+    default=RESCORING_PENALTY.default,
     show_default=True,
     help="Divide by the length penalty of a search, such as the recipe's 0.6.",
 )

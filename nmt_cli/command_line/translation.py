@@ -21,12 +21,18 @@ from nmt_cli.command_line.options import (
     threads_option,
     whole_number,
 )
-from nmt_cli.command_line.output_options import output_options
+from nmt_cli.command_line.output_options import grouped, output_options
 from nmt_cli.command_line.usage import words_of_this_command
 from nmt_cli.corpus.text.shard_text import parse_shard
 from nmt_cli.messages import logs
 from nmt_cli.messages.figures import parse_number_list
-from nmt_cli.recipe.search_ranges import BEAM_SIZE, LENGTH_PENALTY, N_BEST
+from nmt_cli.recipe.search_ranges import (
+    BEAM_SIZE,
+    DEFAULT_TOKENIZE,
+    DEFAULT_TOO_LONG,
+    LENGTH_PENALTY,
+    N_BEST,
+)
 
 
 @cli_command()
@@ -78,20 +84,24 @@ from nmt_cli.recipe.search_ranges import BEAM_SIZE, LENGTH_PENALTY, N_BEST
 @click.option("--beam-size", type=whole_number(BEAM_SIZE), help="[default: the recipe's]")
 @click.option("--length-penalty", type=number(LENGTH_PENALTY), help="[default: the recipe's]")
 @click.option(
-    "--n-best", type=whole_number(N_BEST), default=1, show_default=True, help="Needs a --format."
+    "--n-best",
+    type=whole_number(N_BEST),
+    default=N_BEST.default,
+    show_default=True,
+    help="Needs a --format.",
 )
 @output_options
 @click.option(
     "--too-long",
     type=click.Choice(["split", "truncate", "error"]),
-    default="split",
+    default=DEFAULT_TOO_LONG,
     show_default=True,
     help="What to do with lines of more pieces than the recipe's max_length.",
 )
 @click.option(
     "--tokenize",
     type=click.Choice(["none", "penn"]),
-    default="none",
+    default=DEFAULT_TOKENIZE,
     show_default=True,
     help="Only for a model that parses: none takes words with spaces between them; penn cuts raw "
     "English text, a sentence a line, as the Penn Treebank does.",
@@ -138,7 +148,6 @@ def translate(model: Path, quiet: bool, **options: Any) -> None:
     """
     logs.configure(quiet=quiet)
     from nmt_cli.commands import translate as command
-    from nmt_cli.commands.lines.output_options import grouped
 
     sys.exit(command.run(model, arguments=words_of_this_command(), **grouped(options)))
 

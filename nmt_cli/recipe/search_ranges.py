@@ -1,20 +1,22 @@
-"""The numbers that options of the search may have, in a recipe, on the command line and in Python.
+"""The ranges and defaults of options of the search: in recipes, on the command line, in Python.
 
-Imports neither torch nor pydantic: the command line needs it for ``--help``.
+Defaults that a recipe gives are in its schema. This module imports neither torch nor pydantic,
+because the command line needs it for ``--help``.
 """
 
 import math
-from typing import NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from nmt_cli.messages.errors import UserError
 
 
 class Range(NamedTuple):
-    """The finite numbers from ``least`` on."""
+    """The finite numbers from ``least`` on, and what an option is that is not given."""
 
     least: int
     most: int | None = None
     without_least: bool = False
+    default: Any = None
 
     def holds(self, value: float) -> bool:
         """Return whether ``value`` is in this range."""
@@ -28,17 +30,20 @@ class Range(NamedTuple):
 
 
 BEAM_SIZE = Range(1, 1000)
-LENGTH_PENALTY = Range(0, 10)
-N_BEST = Range(1)
+LENGTH_PENALTY = Range(0, 10)  # of a search
+RESCORING_PENALTY = LENGTH_PENALTY._replace(default=0.0)
+N_BEST = Range(1, default=1)
 MOST_SAMPLES = 1000  # --n-best with --sample
 NUM_SAMPLES = Range(1, MOST_SAMPLES)
-TEMPERATURE = Range(0, 1000, without_least=True)
+TEMPERATURE = Range(0, 1000, without_least=True, default=1.0)
 TOP_K = Range(1)
-TOP_P = Range(0, 1, without_least=True)
-SEED = Range(0)
+TOP_P = Range(0, 1, without_least=True, default=1.0)
+SEED = Range(0, default=1)
 MIN_LENGTH = Range(0)
 MAX_LENGTH = Range(1)
 NO_REPEAT_NGRAM = Range(1)
+DEFAULT_TOO_LONG: Literal["split"] = "split"
+DEFAULT_TOKENIZE: Literal["none"] = "none"
 
 
 def refuse_outside(option: str, value: float | None, allowed: Range) -> None:

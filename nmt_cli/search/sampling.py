@@ -12,6 +12,7 @@ import numpy as np
 from nmt_cli.messages.errors import UserError
 from nmt_cli.recipe.search_ranges import (
     NUM_SAMPLES,
+    SEED,
     TEMPERATURE,
     TOP_K,
     TOP_P,
@@ -60,10 +61,10 @@ class Sampling(NamedTuple):
     p^(1 / ``temperature``), which also decides the shares.
     """
 
-    temperature: float = 1.0
+    temperature: float = TEMPERATURE.default
     top_k: int | None = None
-    top_p: float = 1.0
-    seed: int = 1
+    top_p: float = TOP_P.default
+    seed: int = SEED.default
 
     def refuse_wrong(self, num_samples: int) -> None:
         """Raise UserError if a setting, an option of translate, is out of range."""

@@ -22,7 +22,7 @@ from nmt_cli.model.transformer import Transformer
 from nmt_cli.parsing.reader import words_of
 from nmt_cli.parsing.tree_output import linearized
 from nmt_cli.recipe.model_settings import ModelSettings
-from nmt_cli.recipe.search_ranges import LENGTH_PENALTY, refuse_outside
+from nmt_cli.recipe.search_ranges import RESCORING_PENALTY, refuse_outside
 from nmt_cli.search.beams import NOT_A_NUMBER, Found, Hypothesis, length_penalty
 from nmt_cli.search.driver import Driver, SearchSize
 from nmt_cli.search.ensemble import Member, load_models
@@ -76,8 +76,8 @@ class Rescorer:
     ) -> None:
         self._settings, self._tokenizer = settings, tokenizer
         self._device = model.output_weight.device
-        self._alpha = options.get("length_penalty", 0.0)
-        refuse_outside("--length-penalty", self._alpha, LENGTH_PENALTY)
+        self._alpha = options.get("length_penalty", RESCORING_PENALTY.default)
+        refuse_outside("--length-penalty", self._alpha, RESCORING_PENALTY)
         limits = length_limits(settings, *(each.settings for each in ensemble))
         # The longest output that the search may give a sentence of the longest length.
         longest = limits.source + settings.decoding.max_extra_length

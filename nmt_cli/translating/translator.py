@@ -19,6 +19,7 @@ from nmt_cli.model.precision import at_precision, by_columns
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.parsing.tree_output import Tokenize, splitter
 from nmt_cli.recipe.model_settings import ModelSettings
+from nmt_cli.recipe.search_ranges import DEFAULT_TOKENIZE, DEFAULT_TOO_LONG, N_BEST
 from nmt_cli.search.beams import SearchSettings
 from nmt_cli.search.engine import SearchEngine, search_size
 from nmt_cli.search.ensemble import Member, load_models
@@ -107,9 +108,9 @@ class Translator:
         beam_size: int | None = None,
         length_penalty: float | None = None,
         max_extra_length: int | None = None,
-        n_best: int = 1,
-        too_long: TooLong = "split",
-        tokenize: Tokenize = "none",
+        n_best: int = N_BEST.default,
+        too_long: TooLong = DEFAULT_TOO_LONG,
+        tokenize: Tokenize = DEFAULT_TOKENIZE,
         keep_pieces: bool = False,
         token_scores: bool = False,
         alignments: bool = False,
