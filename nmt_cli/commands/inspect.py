@@ -4,13 +4,14 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from nmt_cli.commands.inspection.inspect_figures import (
+from nmt_cli.commands.inspect_figures import (
     THIS_MACHINE,
     Figures,
+    Lengths,
     TrainingCosts,
     figures_of,
+    find_subject,
 )
-from nmt_cli.commands.inspection.inspect_subject import Lengths, find_subject
 from nmt_cli.commands.lines.pipes import StandardOutput
 from nmt_cli.costs.flops import BACKWARD_AND_FORWARD, StackFlops
 from nmt_cli.costs.parameters import MATRICES, StackParameters, TrainingMemory

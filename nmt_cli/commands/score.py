@@ -7,22 +7,27 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from nmt_cli.commands.lines.pipes import StandardOutput
-from nmt_cli.commands.scoring.score_comparison import Comparison, compare
-from nmt_cli.commands.scoring.scored_texts import (
-    read_texts,
-    warn_of_long_segments,
-    warn_of_odd_text,
-)
+from nmt_cli.commands.lines.pipes import StandardOutput, name_of_input, read_inputs
+from nmt_cli.commands.score_comparison import Comparison, NamedText, compare
+from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
+from nmt_cli.messages.figures import counted
 from nmt_cli.messages.proposals import slips
-from nmt_cli.metrics.bleu import Tokenization, bleu_scorer, chrf_scorer
+from nmt_cli.metrics.bleu import (
+    Tokenization,
+    bleu_scorer,
+    chrf_scorer,
+    looks_in_pieces,
+    looks_tokenized,
+)
 from nmt_cli.metrics.paper_bleu import PAPER_PAIRS, paper_bleu_scorer
 from nmt_cli.metrics.scorer import Method, Resampling, Score, Scorer
 from nmt_cli.metrics.ter import ter_scorer
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
+
+LONG_FOR_TER = 200  # words
 
 
 class ScoreOptions(TypedDict, total=False):
@@ -48,14 +53,14 @@ def run(hypotheses: Path, references: Sequence[Path], **options: Unpack[ScoreOpt
     scorers, resampling = _scorers(options), _resampling(options)
     compared = options.get("compared", ())
     _check_that_systems_differ([hypotheses, *compared])
-    texts = read_texts([hypotheses, *references, *compared])
-    warn_of_odd_text(
+    texts = _read_texts([hypotheses, *references, *compared])
+    _warn_of_odd_text(
         texts,
         may_be_tokenized=options.get("tokenize") == "none",
         is_tokenized_next=options.get("paper") is not None,
     )
     if options.get("ter"):
-        warn_of_long_segments(texts)
+        _warn_of_long_segments(texts)
     baseline, others = texts[0], texts[1:]
     reference_lines = [text.lines for text in others[: len(references)]]
     scores = {scorer.key: scorer.score(baseline.lines, reference_lines) for scorer in scorers}
@@ -113,6 +118,58 @@ def _check_that_systems_differ(paths: Sequence[Path]) -> None:
     for place, path in enumerate(paths):
         if path in paths[:place]:
             raise UserError(f"{path} is given twice; --compare needs another system's output.")
+
+
+def _read_texts(paths: Sequence[Path]) -> list[NamedText]:
+    """Return the lines of each file; ``-`` is stdin.
+
+    Raises UserError if a file cannot be read, is empty or has another number of lines.
+    """
+    texts = [
+        NamedText(name_of_input(path), lines)
+        for path, lines in zip(paths, read_inputs(paths), strict=True)
+    ]
+    hypotheses, *others = texts
+    num_lines = len(hypotheses.lines)
+    for name, lines in others:
+        if len(lines) != num_lines:
+            raise UserError(
+                f"{hypotheses.name} has {counted(num_lines, 'segment')}, {name} has "
+                f"{len(lines):,}; segment n of the hypotheses is compared with segment n of the "
+                "references (one a line), so give files of the same text."
+            )
+    if not num_lines:
+        raise UserError(f"{hypotheses.name} is empty; there is nothing to score.")
+    return texts
+
+
+def _warn_of_odd_text(
+    texts: Sequence[NamedText], *, may_be_tokenized: bool, is_tokenized_next: bool
+) -> None:
+    """Warn of text in pieces, and of tokenized text unless it may be tokenized."""
+    advice = "Detokenize it, or use --tokenize none if both sides must stay tokenized."
+    if is_tokenized_next:
+        advice = "Detokenize it; --paper would tokenize it again."
+    for name, lines in texts:
+        if looks_in_pieces(lines):
+            logs.warning(f"{name} looks as if it were still in pieces; join them before scoring.")
+        elif looks_tokenized(lines) and not may_be_tokenized:
+            logs.warning(
+                f"{name} looks tokenized; BLEU is comparable on detokenized text only. {advice}"
+            )
+
+
+def _warn_of_long_segments(texts: Sequence[NamedText]) -> None:
+    """Warn of the first segment for which TER takes long: the time grows with words squared."""
+    for name, lines in texts:
+        for number, line in enumerate(lines, 1):
+            num_words = len(line.split())
+            if num_words > LONG_FOR_TER:
+                logs.warning(
+                    f"{name}:{number}: {num_words:,} words; TER takes seconds to minutes for each "
+                    f"segment of more than {LONG_FOR_TER}. Omit --ter, or score sentences."
+                )
+                return
 
 
 def _as_json(num_lines: int, scores: Mapping[str, Score], comparison: Comparison | None) -> str:

@@ -11,7 +11,7 @@ import torch
 from click.testing import CliRunner
 
 from nmt_cli import cli
-from nmt_cli.commands.inspection.machine_advice import advice_on
+from nmt_cli.commands.doctor import advice_on
 from nmt_cli.hardware.system_facts import system_facts
 from nmt_cli.hardware.thread_waiting import CHOSEN_BY_USERS, LONG_SPINNING
 from nmt_cli.hardware.torch_facts import is_built_for

@@ -8,9 +8,8 @@ from click.testing import CliRunner
 from sacrebleu.significance import PairedTest
 
 from nmt_cli import cli
-from nmt_cli.commands import score
-from nmt_cli.commands.scoring import score_comparison
-from nmt_cli.commands.scoring.scored_texts import NamedText
+from nmt_cli.commands import score, score_comparison
+from nmt_cli.commands.score_comparison import NamedText
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
 from nmt_cli.metrics.bleu import bleu_scorer

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from nmt_cli import cli
 from nmt_cli.commands import train, translate
-from nmt_cli.commands.inspection.machine_advice import advice_on
+from nmt_cli.commands.doctor import advice_on
 from nmt_cli.hardware import busy_machine, thread_waiting
 from nmt_cli.hardware.busy_machine import (
     MEASURED_SECONDS,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from nmt_cli.commands.scoring.scored_texts import NamedText
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
 from nmt_cli.messages.figures import GIBIBYTE, aligned, counted
@@ -31,6 +30,13 @@ SENTENCES: dict[Verdict, str] = {
     "worse": "{system} is significantly worse than {baseline} in {metrics}.",
     "not significant": "{system} and {baseline} do not differ significantly in {metrics}.",
 }
+
+
+class NamedText(NamedTuple):
+    """The lines of a file or of standard input."""
+
+    name: str
+    lines: Sequence[str]
 
 
 class Comparison(NamedTuple):
