@@ -130,10 +130,9 @@ def grouped(options: dict[str, Any]) -> dict[str, Any]:
         {name: value for name in names if (value := others.pop(name)) is not None}
         for names in (SAMPLING, Constraints._fields)
     )
-    others["constraints"] = Constraints(**constraints)
     if others.pop("sample"):
         others["sampling"] = Sampling(**sampling)
     elif sampling:
         option = SAMPLING[next(iter(sampling))]
         raise UserError(f"{option} has an effect only with --sample; add --sample or omit it.")
-    return others
+    return {**others, "constraints": Constraints(**constraints)}

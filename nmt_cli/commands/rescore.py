@@ -5,25 +5,16 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, BinaryIO
 
-from nmt_cli.commands.lines.input_texts import opened_text, refuse_to_replace
 from nmt_cli.commands.lines.line_windows import STALL_SECONDS, windows
-from nmt_cli.commands.lines.pipes import (
-    STANDARD_INPUT,
-    StandardOutput,
-    name_of_input,
-    refuse_stdin_twice,
-    standard_input,
-)
+from nmt_cli.commands.lines.opened_texts import opened_stream, opened_text, refuse_to_replace
+from nmt_cli.commands.lines.pipes import name_of_input, refuse_stdin_twice
 from nmt_cli.commands.lines.translation_formats import shown_pieces
 from nmt_cli.corpus.text.shard_text import ShardText
-from nmt_cli.files.atomic_files import file_appearing_whole, refuse_file
 from nmt_cli.files.lines import Line, one_line
-from nmt_cli.files.locks import claimed
-from nmt_cli.files.text_files import compressed
 from nmt_cli.hardware.choices import AUTO
 from nmt_cli.hardware.device import choose_device, set_num_threads, useful_threads
 from nmt_cli.hardware.thread_waiting import following_load
@@ -61,50 +52,26 @@ def run(  # noqa: PLR0913 - the options of a command are its parameters
         set_num_threads(threads)
     format_line, tally = FORMATS[output_format], _Tally()
     with ExitStack() as stack:
-        texts = (stack.enter_context(_opened(source)), stack.enter_context(_opened(target)))
-        write = stack.enter_context(_sink(output_path, force=force))
+        texts = (stack.enter_context(opened_text(source)), stack.enter_context(opened_text(target)))
+        output = stack.enter_context(opened_stream(output_path, force=force))
         rescorer = Rescorer.load(model, device=device, ensemble=ensemble, **options)
         num_threads = useful_threads(choose_device(device))
         stack.enter_context(following_load(num_threads))
-        reader = StandardOutput().reader if output_path is None else "none"
+        hidden, in_lines = output.reader == "terminal", output.reader == "pipe"
         counter = stack.enter_context(
-            logs.progress(
-                "Scoring", "lines", hidden=reader == "terminal", in_lines=reader == "pipe"
-            )
+            logs.progress("Scoring", "lines", hidden=hidden, in_lines=in_lines)
         )
-        for pairs in pair_windows(texts, counter.expect):
+        for pairs in pair_windows(texts, (source, target), counter.expect):
             scored = rescorer.rescore_window(
                 [(one.text, other.text) for one, other in pairs], tally.num_lines
             )
             first = tally.num_lines + 1
-            write("".join(map(format_line, range(first, first + len(pairs)), scored)).encode())
+            scores = map(format_line, range(first, first + len(pairs)), scored)
+            output.write("".join(scores).encode())
             tally.count(pairs, scored)
             counter.advance(len(pairs))
     tally.report()
     return STATUS_SOME_LINES_FAILED if tally.num_failed else 0
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator[NamedStream]:
-    if path == STANDARD_INPUT:
-        yield NamedStream(name_of_input(path), standard_input())
-        return
-    with opened_text(path) as stream:
-        yield NamedStream(name_of_input(path), stream)
-
-
-@contextmanager
-def _sink(path: Path | None, *, force: bool) -> Iterator[Callable[[bytes], object]]:
-    if path is None:
-        yield StandardOutput().write
-        return
-    refuse_file(path, replace=force)
-    with (
-        claimed(path, "--output"),
-        file_appearing_whole(path, replace=force) as stream,
-        compressed(stream, path) as packed,
-    ):
-        yield packed.write
 
 
 class _Tally:
@@ -175,15 +142,9 @@ def _shown(score: float | None) -> str:
 FORMATS: dict[str, Formatter] = {"text": as_score, "tsv": as_tsv, "jsonl": as_jsonl}
 
 
-class NamedStream(NamedTuple):
-    """A stream of text, and how messages name it."""
-
-    name: str
-    stream: BinaryIO | ShardText
-
-
 def pair_windows(
-    texts: tuple[NamedStream, NamedStream],
+    texts: tuple[BinaryIO | ShardText, BinaryIO | ShardText],
+    paths: tuple[Path, Path],
     expect: Callable[[int, bool], None] = lambda number, is_estimate: None,
 ) -> Iterator[list[tuple[Line, Line]]]:
     """Yield the pairs in order; at most one window of each text is in memory, and one read ahead.
@@ -192,11 +153,7 @@ def pair_windows(
     after the pairs, if one of the texts has more lines, or if it cannot be read.
     """
     readers = [
-        windows(
-            text.stream,
-            stall_seconds=0.0 if text.stream.isatty() else STALL_SECONDS,
-            expect=expect,
-        )
+        windows(text, stall_seconds=0.0 if text.isatty() else STALL_SECONDS, expect=expect)
         for text in texts
     ]
     lines: list[list[Line]] = [[], []]
@@ -210,8 +167,8 @@ def pair_windows(
         lines = [left[count:] for left in lines]
         num_pairs += count
     if any(lines):
-        longer, shorter = texts if lines[0] else texts[::-1]
+        longer, shorter = map(name_of_input, paths if lines[0] else paths[::-1])
         raise UserError(
-            f"{shorter.name} ends after {counted(num_pairs, 'line')}, but {longer.name} has more; "
+            f"{shorter} ends after {counted(num_pairs, 'line')}, but {longer} has more; "
             "line n of one must be a translation of line n of the other."
         )

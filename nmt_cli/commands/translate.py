@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from nmt_cli.commands.lines.input_formats import Reader, reader, showing_texts
-from nmt_cli.commands.lines.input_texts import opened_text, refuse_to_replace
-from nmt_cli.commands.lines.job_record import OF_THE_MACHINE
+from nmt_cli.commands.lines.job_record import OF_THE_MACHINE, is_finished, refuse_other
 from nmt_cli.commands.lines.line_windows import (
     FIRST_FOR_A_READER,
     FIRST_WINDOW,
@@ -19,15 +18,15 @@ from nmt_cli.commands.lines.line_windows import (
     STEADY_WINDOW,
     windows,
 )
+from nmt_cli.commands.lines.opened_texts import (
+    Stream,
+    opened_output,
+    opened_text,
+    refuse_to_replace,
+)
 from nmt_cli.commands.lines.pipes import STANDARD_INPUT, standard_input
 from nmt_cli.commands.lines.resumable_output import ResumableOutput
 from nmt_cli.commands.lines.translation_formats import FORMATS, Formatter, options_for
-from nmt_cli.commands.lines.translation_output import (
-    Stream,
-    is_finished,
-    opened_output,
-    refuse_other,
-)
 from nmt_cli.corpus.text.shard_text import Shard, ShardText
 from nmt_cli.files.lines import Line, read_lines
 from nmt_cli.files.output_streams import is_stream

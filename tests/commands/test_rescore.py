@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from nmt_cli import cli
-from nmt_cli.commands.rescore import NamedStream, pair_windows
+from nmt_cli.commands.rescore import pair_windows
 from nmt_cli.files.lines import is_blank
 from nmt_cli.translating.rescorer import Rescorer
 
@@ -165,10 +165,10 @@ def test_no_lines_have_no_scores(call, tmp_path):
 def test_windows_end_where_one_text_stalls():
     """Windows of both texts are cut to the shorter one, and no line is lost between them."""
     one, other = (
-        NamedStream(side, io.BytesIO("".join(f"{side} {n}\n" for n in range(3000)).encode()))
+        io.BytesIO("".join(f"{side} {n}\n" for n in range(3000)).encode())
         for side in ("source", "target")
     )
-    pairs = [pair for window in pair_windows((one, other)) for pair in window]
+    pairs = [pair for window in pair_windows((one, other), (Path(), Path())) for pair in window]
     assert [(source.text, target.text) for source, target in pairs] == [
         (f"source {n}", f"target {n}") for n in range(3000)
     ]

@@ -19,7 +19,7 @@ from click.testing import CliRunner
 
 from nmt_cli import cli
 from nmt_cli.commands import translate as command
-from nmt_cli.commands.lines import line_windows, resumable_output, translation_output
+from nmt_cli.commands.lines import job_record, line_windows, resumable_output
 from nmt_cli.commands.lines.job_record import OF_THE_MACHINE, read_record, write_record
 from nmt_cli.commands.lines.line_windows import windows
 from nmt_cli.commands.lines.resumable_output import ResumableOutput
@@ -82,9 +82,7 @@ def translate(monkeypatch, tmp_path):
     monkeypatch.setattr(WindowTranslator, "num_translated", 0)
     monkeypatch.setattr(WindowTranslator, "interrupts_at", {})
     monkeypatch.setattr(Translator, "load", lambda *_, **__: WindowTranslator())
-    monkeypatch.setattr(
-        translation_output, "fingerprints", lambda _: WindowTranslator.chosen["model"]
-    )
+    monkeypatch.setattr(job_record, "fingerprints", lambda _: WindowTranslator.chosen["model"])
     monkeypatch.setattr(resumable_output, "SECONDS_BETWEEN_RECORDS", 0.0)
     monkeypatch.setitem(line_windows.STEADY_WINDOW, "cpu", 7)
     Path("in").write_text("".join(f"{line}\n" for line in LINES))

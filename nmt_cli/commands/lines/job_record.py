@@ -1,4 +1,4 @@
-"""The records of a translation: what it was made with, and how far it got.
+"""The records of a translation: what it was made with, how far it got, and whether it is complete.
 
 ``FILE.partial.json`` is beside an unfinished output, ``.made-FILE.json`` beside a complete one. The
 second name is hidden, so that patterns such as ``FILE*`` match outputs only.
@@ -6,14 +6,18 @@ second name is hidden, so that patterns such as ``FILE*`` match outputs only.
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
-from nmt_cli.files.atomic_files import file_appearing_whole, seal_of
+from nmt_cli.checkpoints import find_model, fingerprint
+from nmt_cli.files.atomic_files import file_appearing_whole, read_manifest, seal_of, sha256
 from nmt_cli.files.lines import BYTE_ORDER_MARK, Line
+from nmt_cli.files.locks import claimed
 from nmt_cli.files.temporary_names import remove_leftovers, shortened
-from nmt_cli.messages.errors import DamagedError
+from nmt_cli.hardware.choices import AUTO
+from nmt_cli.messages import logs
+from nmt_cli.messages.errors import DamagedError, UserError
 
 VERSION = 2
 SHOWN_OF_A_HASH = 12
@@ -55,25 +59,13 @@ def finished_record_of(path: Path) -> Path:
     return path.with_name(f".made-{shortened(path.name)}.json")
 
 
-def read_record(path: Path) -> Record | None:
-    """Return the record of the unfinished output of ``path``; None if there is none.
+def read_record(path: Path, *, is_complete: bool = False) -> Record | None:
+    """Return the record of the output ``path``, complete or unfinished; None if there is none.
 
-    Raises DamagedError if its side file cannot be read.
+    If the checksums of the output differ, the record of a complete one belongs to another file of
+    this name. Raises DamagedError if the record cannot be read.
     """
-    remedy = f"Remove it and {partial_of(path).name}, or start anew with --force."
-    return _read(side_file_of(path), remedy)
-
-
-def read_finished_record(path: Path) -> Record | None:
-    """Return the record of the complete output ``path``; None if there is none.
-
-    It belongs to another file of this name if the checksums of the output differ. Raises
-    DamagedError if it cannot be read.
-    """
-    return _read(finished_record_of(path), "Give --force instead of --resume to start anew.")
-
-
-def _read(side_file: Path, remedy: str) -> Record | None:
+    side_file = finished_record_of(path) if is_complete else side_file_of(path)
     try:
         fields = json.loads(side_file.read_bytes())
         if fields["version"] != VERSION:
@@ -88,20 +80,15 @@ def _read(side_file: Path, remedy: str) -> Record | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:
+        remedy = f"Remove it and {partial_of(path).name}, or start anew with --force."
+        if is_complete:
+            remedy = "Give --force instead of --resume to start anew."
         raise DamagedError(f"{side_file} cannot be read: {error}. {remedy}") from None
 
 
-def write_record(path: Path, record: Record) -> None:
-    """Replace the side file of ``path``; after a power loss it is the old one or the new one."""
-    _write(side_file_of(path), record)
-
-
-def write_finished_record(path: Path, record: Record) -> None:
-    """Replace the record of the complete output ``path``, as ``write_record`` does."""
-    _write(finished_record_of(path), record)
-
-
-def _write(side_file: Path, record: Record) -> None:
+def write_record(path: Path, record: Record, *, is_complete: bool = False) -> None:
+    """Replace the record of ``path``; after a power loss it is the old or the new one."""
+    side_file = finished_record_of(path) if is_complete else side_file_of(path)
     fields = {**record._asdict(), "version": VERSION, "progress": record.progress._asdict()}
     fields["sha256"] = seal_of(fields)
     with file_appearing_whole(side_file, replace=True) as stream:
@@ -148,3 +135,76 @@ def _shown(value: object) -> str:
     if isinstance(value, str) and len(value) == 2 * hashlib.sha256().digest_size:
         return value[:SHOWN_OF_A_HASH]
     return "not given" if value is None else str(value)
+
+
+def is_finished(path: Path) -> bool:
+    """Return whether ``path`` is there and no unfinished output of it.
+
+    If a process was killed after it gave the file its name, what it left is removed.
+    """
+    if not path.is_file() or partial_of(path).exists():
+        return False
+    with claimed(path, "--output"):
+        remove_record(path)
+    return True
+
+
+def fingerprints(models: Sequence[Path]) -> str:
+    """Return what the record of a translation by ``models`` says of them.
+
+    Raises UserError if one is missing.
+    """
+    return " ".join(fingerprint(read_manifest(find_model(path))) for path in models)
+
+
+def refuse_other(
+    path: Path,
+    models: Sequence[Path],
+    made_with: Mapping[str, Any],
+    asked: Mapping[str, str],
+    lines: Iterator[Line],
+) -> None:
+    """Raise UserError unless ``path`` is the complete translation of ``lines`` by ``models``.
+
+    ``made_with`` are the other options that affect the output. ``asked`` are device and precision
+    as the user gave them; "auto" stands for what was used.
+    """
+    record = read_record(path, is_complete=True)
+    if record is None:
+        _refuse(
+            f"{path} is complete, but {finished_record_of(path)}, the record of the model, the "
+            "input and the options it was made with, is missing."
+        )
+    used = {
+        name: record.made_with.get(name) if value in {AUTO, record.asked.get(name)} else value
+        for name, value in asked.items()
+    }
+    now = as_recorded({**made_with, **used, "model": fingerprints(models)})
+    _refuse_different(path, record.made_with, now)
+    if sha256(path) != record.progress.output_sha256:
+        _refuse(f"{path} has changed since it was translated.")
+    _refuse_different(path, _facts_of_input(record), _facts_of(lines))
+    logs.info(f"{path} is complete, and made with this model, input and options: nothing to do.")
+
+
+def _refuse_different(path: Path, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
+    if other := list(differences(old, new)):
+        _refuse(f"{path} is complete, but was made otherwise (old -> new): {'; '.join(other)}.")
+
+
+def _refuse(problem: str) -> NoReturn:
+    raise UserError(
+        f"{problem} Give another --output, or --force instead of --resume to translate anew."
+    )
+
+
+def _facts_of_input(record: Record) -> dict[str, Any]:
+    progress = record.progress
+    return {"lines of the input": progress.num_lines, "sha256 of the input": progress.input_sha256}
+
+
+def _facts_of(lines: Iterator[Line]) -> dict[str, Any]:
+    number, digest = 0, hashlib.sha256()
+    for number, line in enumerate(lines, 1):  # noqa: B007 - the last number is used
+        digest.update(text_of(line))
+    return {"lines of the input": number, "sha256 of the input": digest.hexdigest()}

@@ -25,7 +25,6 @@ from nmt_cli.commands.lines.job_record import (
     remove_record,
     side_file_of,
     text_of,
-    write_finished_record,
     write_record,
 )
 from nmt_cli.commands.lines.pipes import STANDARD_INPUT
@@ -197,7 +196,7 @@ class ResumableOutput:
             whole = self.progress._replace(
                 num_bytes=stream.tell(), output_sha256=self._output.hexdigest()
             )
-            write_finished_record(self._path, self._record._replace(progress=whole))
+            write_record(self._path, self._record._replace(progress=whole), is_complete=True)
         publish_file(stream, self._path, replace=replace)
         remove_record(self._path)
 

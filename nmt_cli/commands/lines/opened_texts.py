@@ -1,0 +1,131 @@
+"""The texts that commands read, and where they write: files, stdin and stdout, devices, pipes."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from nmt_cli.commands.lines.job_record import finished_record_of, partial_of, side_file_of
+from nmt_cli.commands.lines.pipes import STANDARD_INPUT, StandardOutput, standard_input
+from nmt_cli.commands.lines.resumable_output import ResumableOutput, resumable_output, stopped
+from nmt_cli.commands.lines.text_warnings import on_encoding
+from nmt_cli.corpus.text.shard_text import Shard, ShardText, open_shard
+from nmt_cli.files.atomic_files import file_appearing_whole, refuse_file
+from nmt_cli.files.lines import Line
+from nmt_cli.files.locks import claimed
+from nmt_cli.files.output_streams import OutputReader, is_stream, reader_of
+from nmt_cli.files.text_files import compressed, open_text
+from nmt_cli.messages import logs
+from nmt_cli.messages.errors import UserError
+
+
+@contextmanager
+def opened_text(path: Path, shard: Shard | None = None) -> Iterator[BinaryIO | ShardText]:
+    """Yield the text of ``path``, or this part of it; ``-`` is stdin. Warn if it is not UTF-8.
+
+    Raises UserError if it cannot be read.
+    """
+    if path == STANDARD_INPUT:
+        yield standard_input()
+        return
+    if (warning := on_encoding(path)) is not None:
+        logs.warning(warning)
+    opened: AbstractContextManager[BinaryIO | ShardText]
+    opened = open_text(path) if shard is None else open_shard(path, shard)
+    with opened as stream:
+        yield stream
+
+
+def refuse_to_replace(
+    texts: Sequence[Path], output: Path | None, *, is_resumable: bool = False
+) -> None:
+    """Raise UserError if a file of ``output`` is one of ``texts``, also under another name.
+
+    An output that ``is_resumable`` has further files beside it.
+    """
+    if output is None:
+        return
+    of_output = [output]
+    if is_resumable:
+        of_output += [partial_of(output), side_file_of(output), finished_record_of(output)]
+    written = [path for path in of_output if path.is_file()]
+    for path in texts:
+        if path.exists() and any(path.samefile(file) for file in written):
+            raise UserError(
+                f"the text {path} is a file that --output {output} would replace; "
+                "choose another --output."
+            )
+
+
+class Stream:
+    """Standard output, a device or a pipe: what is written there cannot be continued.
+
+    It has what ``translate`` uses of a ``ResumableOutput``.
+    """
+
+    made_with: Mapping[str, Any] = {}
+    machine: Mapping[str, Any] = {}
+    tally: Mapping[str, Any] | None = None
+    is_file = False
+
+    def __init__(self, write: Callable[[bytes], object], reader: OutputReader) -> None:
+        """``write`` writes all bytes that it gets; ``reader`` reads them meanwhile."""
+        self.write, self.reader = write, reader
+        self.is_empty = True
+
+    def without_finished(self, windows: Iterator[list[Line]]) -> Iterator[list[Line]]:
+        """Return all windows: none of them is finished."""
+        return windows
+
+    def add(self, lines: Sequence[Line], data: bytes, tally: dict[str, Any]) -> None:
+        """Write the output of a whole window."""
+        self.is_empty = False
+        self.write(data)
+
+
+@contextmanager
+def opened_stream(path: Path | None, *, force: bool) -> Iterator[Stream]:
+    """Yield what writes to ``path``, a file that appears whole or a stream; None is stdout.
+
+    Raises UserError if the file exists without ``force``, OutputError if it cannot be written.
+    """
+    if path is None:
+        standard = StandardOutput()
+        yield Stream(standard.write, standard.reader)
+        return
+    refuse_file(path, replace=force)
+    with (
+        claimed(path, "--output"),
+        file_appearing_whole(path, replace=force) as stream,
+        compressed(stream, path) as packed,
+    ):
+        write = partial(_write_at_once, stream) if packed is stream else packed.write
+        yield Stream(write, reader_of(stream.fileno()))
+
+
+def _write_at_once(stream: BinaryIO, data: bytes) -> None:
+    stream.write(data)
+    stream.flush()  # the reader of a pipe is waiting for these lines
+
+
+@contextmanager
+def opened_output(
+    path: Path | None, *, force: bool, resume: bool, arguments: Sequence[str] | None
+) -> Iterator[Stream | ResumableOutput]:
+    """Yield what writes to ``path`` or, if that is None, to stdout; a file can be continued.
+
+    Raises OutputError if it cannot be written, and StoppedTranslationError if the command is
+    stopped before anything was written.
+    """
+    if path is not None and not is_stream(path):
+        with resumable_output(path, replace=force, resume=resume, arguments=arguments) as resumable:
+            yield resumable
+        return
+    with opened_stream(path, force=force) as stream:
+        try:
+            yield stream
+        except (KeyboardInterrupt, SystemExit) as stop:
+            if not stream.is_empty:
+                raise
+            raise stopped(stop, "Nothing was written: no line was finished.") from None
