@@ -14,18 +14,25 @@ from nmt_cli.commands.experiments import run_stages
 from nmt_cli.commands.experiments.run_stages import Experiment
 from nmt_cli.commands.experiments.stage_names import STAGE_NAMES, StageName
 from nmt_cli.commands.lines.pipes import StandardOutput
+from nmt_cli.corpus.text.treebank import read_sentences
 from nmt_cli.files.atomic_files import read_manifest
-from nmt_cli.files.file_names import WEIGHTS
+from nmt_cli.files.file_names import AVERAGE, SCORES, TEST, WEIGHTS
+from nmt_cli.files.folders import AVERAGED, REPORT, SCORED, TRANSLATION, kind_of
+from nmt_cli.files.lines import texts_of
 from nmt_cli.launch.node_workers import PARENT, die_with_parent
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import InterruptedTrainingError, UserError
 from nmt_cli.recipe.model_origin import first_model
-from nmt_cli.recipe.reader import read_recipe
+from nmt_cli.recipe.reader import RecipeFile, read_recipe
+from nmt_cli.runs.run_directory import foreign_name
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from nmt_cli.commands.experiments.run_stages import RunOptions
+
+# The kind of each folder that a stage replaces; others of these names are the user's.
+REPLACED = {AVERAGE: AVERAGED, TEST: TRANSLATION, SCORES: SCORED, REPORT: REPORT}
 
 
 def run(
@@ -51,13 +58,13 @@ def run(
     experiment = Experiment.of(recipe_name, read_recipe(recipe_name, options["overrides"]), options)
     wanted = STAGE_NAMES[: STAGE_NAMES.index(until) + 1]
     is_removed = "train" in wanted and force_from in {"preprocess", "train"}
-    experiment.refuse_foreign(is_removed=is_removed)
+    _refuse_foreign(experiment.run_dir, is_removed=is_removed)
     if "train" in wanted:
         model = first_model(experiment.recipe, options.get("init_from"))
         named = "--init-from" if experiment.recipe.origin is None else "model.from"
         refuse_other_origin(experiment.run_dir, model, is_removed=is_removed, named=named)
     if "translate" in wanted:
-        experiment.refuse_missing_test()
+        _refuse_missing_test(experiment.file)
     open_stages = _report_stages(experiment, wanted, force_from)
     is_forced = False
     for name in wanted:
@@ -118,6 +125,43 @@ def _naming(name: StageName) -> Iterator[None]:
             f"{name}{anew}.",
         )
         raise
+
+
+def _refuse_foreign(run_dir: Path, *, is_removed: bool) -> None:
+    """Raise UserError if a file of the user would be lost.
+
+    The stages replace folders in that of the run, or all of it if ``is_removed``.
+    """
+    for name, kind in REPLACED.items():
+        folder = run_dir / name
+        if folder.exists() and kind_of(folder) != kind:
+            raise UserError(
+                f"{folder} exists, and `nmt-cli run` did not write it; move it away, or choose "
+                "another --run-dir."
+            )
+    if is_removed and (foreign := foreign_name(run_dir)) is not None:
+        raise UserError(
+            f"{run_dir} holds {foreign}, which is no part of the run and would be "
+            "removed; move it away, or choose another --run-dir."
+        )
+
+
+def _refuse_missing_test(file: RecipeFile) -> None:
+    """Raise UserError if the test text cannot be read or its sides differ in length."""
+    test, treebank = file.recipe.data.test, file.recipe.data.treebank
+    if test is None:
+        return
+    if reason := file.why_missing("data.test.source", test.source):
+        raise UserError(f"{test.source} does not exist{reason}.")
+    if treebank is not None:
+        sum(1 for _ in read_sentences(test, treebank))  # it raises what is wrong
+        return
+    sizes = {path: len(texts_of(path)) for path in (test.source, test.target)}
+    if len(set(sizes.values())) > 1:
+        found = " and ".join(f"{path} {size:,}" for path, size in sizes.items())
+        raise UserError(f"the test text has different numbers of lines: {found}; correct it.")
+    if not any(sizes.values()):
+        raise UserError(f"{test.source} is empty; give another data.test, or null.")
 
 
 def refuse_other_origin(

@@ -22,7 +22,7 @@ from nmt_cli.commands import preprocess, report, train, translate
 from nmt_cli.commands.experiments.stage_names import StageName
 from nmt_cli.corpus.binarized import refuse_stale
 from nmt_cli.corpus.changed_text import changed_text
-from nmt_cli.corpus.text.treebank import read_sentences, write_sentences
+from nmt_cli.corpus.text.treebank import write_sentences
 from nmt_cli.files.atomic_files import (
     Partial,
     directory_appearing_whole,
@@ -42,7 +42,7 @@ from nmt_cli.files.file_names import (
     TEST,
     WEIGHTS,
 )
-from nmt_cli.files.folders import AVERAGED, REPORT, SCORED, TRANSLATION, kind_of
+from nmt_cli.files.folders import REPORT, SCORED, TRANSLATION
 from nmt_cli.files.lines import texts_of
 from nmt_cli.files.locks import claimed
 from nmt_cli.hardware.choices import AUTO, MachineOptions
@@ -57,13 +57,10 @@ from nmt_cli.parsing.parseval import score_trees
 from nmt_cli.recipe.changes import needs_training
 from nmt_cli.recipe.reader import RecipeFile, read_recipe
 from nmt_cli.recipe.schema import ParallelFiles, Recipe
-from nmt_cli.runs.run_directory import foreign_name, locked, record_changes
+from nmt_cli.runs.run_directory import locked, record_changes
 
 if TYPE_CHECKING:
     from nmt_cli.training.session import TrainOptions
-
-# The kind of each folder that a stage replaces; others of these names are the user's.
-REPLACED = {AVERAGE: AVERAGED, TEST: TRANSLATION, SCORES: SCORED, REPORT: REPORT}
 
 
 class RunOptions(MachineOptions, total=False):
@@ -125,41 +122,6 @@ class Experiment(NamedTuple):
         """Return the test text; call it only if there is one."""
         assert self.recipe.data.test is not None
         return self.recipe.data.test
-
-    def refuse_foreign(self, *, is_removed: bool) -> None:
-        """Raise UserError if a file of the user would be lost.
-
-        The stages replace folders in that of the run, or all of it if ``is_removed``.
-        """
-        for name, kind in REPLACED.items():
-            folder = self.run_dir / name
-            if folder.exists() and kind_of(folder) != kind:
-                raise UserError(
-                    f"{folder} exists, and `nmt-cli run` did not write it; move it away, or choose "
-                    "another --run-dir."
-                )
-        if is_removed and (foreign := foreign_name(self.run_dir)) is not None:
-            raise UserError(
-                f"{self.run_dir} holds {foreign}, which is no part of the run and would be "
-                "removed; move it away, or choose another --run-dir."
-            )
-
-    def refuse_missing_test(self) -> None:
-        """Raise UserError if the test text cannot be read or its sides differ in length."""
-        if self.recipe.data.test is None:
-            return
-        test, treebank = self.test(), self.recipe.data.treebank
-        if reason := self.file.why_missing("data.test.source", test.source):
-            raise UserError(f"{test.source} does not exist{reason}.")
-        if treebank is not None:
-            sum(1 for _ in read_sentences(test, treebank))  # it raises what is wrong
-            return
-        sizes = {path: len(texts_of(path)) for path in (test.source, test.target)}
-        if len(set(sizes.values())) > 1:
-            found = " and ".join(f"{path} {size:,}" for path, size in sizes.items())
-            raise UserError(f"the test text has different numbers of lines: {found}; correct it.")
-        if not any(sizes.values()):
-            raise UserError(f"{test.source} is empty; give another data.test, or null.")
 
 
 class Stage(NamedTuple):
