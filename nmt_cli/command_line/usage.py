@@ -3,16 +3,21 @@
 Modules that need the recipe's keys are imported in functions, to keep ``--help`` fast.
 """
 
+from __future__ import annotations
+
 import re
 import shlex
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
 from nmt_cli.messages.other_toolkits import RENAMED, Renamed, missing_here, names_of_keys, renamed
 from nmt_cli.messages.proposals import MOST_PROPOSED, as_argument, nearest, plain, slips
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 TOOLKIT_PREFIX = re.compile(r"^(fairseq|onmt|sockeye|marian)_")
 WORDS = "nmt_cli.words"  # in the meta data of a context
@@ -30,7 +35,7 @@ class HelpfulCommand(click.Command):
         try:
             rest = super().parse_args(ctx, args)
         except click.NoSuchOption as error:
-            raise click.UsageError(_no_such_option(ctx, _find(given, error)), ctx) from None
+            raise click.UsageError(_Unknown.found(ctx, given, error).message(), ctx) from None
         if rest and not ctx.resilient_parsing:
             raise click.UsageError(_unexpected(ctx, rest), ctx)
         return rest
@@ -80,72 +85,117 @@ def refuse_options_except(*allowed: str, choice: str) -> None:
             raise click.UsageError(f"{option.opts[0]} has no meaning with {choice}.", ctx)
 
 
-class _Written(NamedTuple):
-    """An option as the user wrote it."""
+class _Unknown:
+    """An option that the command does not have, as the user wrote it."""
 
-    name: str
-    value: str | None
+    def __init__(self, ctx: click.Context, name: str, value: str | None) -> None:
+        self._ctx, self._name, self._value = ctx, name, value
+        self._own = _options_of(ctx.command)
+        self._command = _name_of(ctx)
+        # Where nmt-cli has what other toolkits call so: a command and its option or argument.
+        self._places = [
+            (row, *place.partition(" ")[::2]) for row in renamed(name) for place in row.places()
+        ]
 
+    @classmethod
+    def found(cls, ctx: click.Context, given: Sequence[str], error: click.NoSuchOption) -> Self:
+        """Return the whole option that click refused; its error reports -beam_size as -b."""
+        wanted = error.option_name
+        for argument, following in zip(given, [*given[1:], "-"], strict=False):
+            name, equals, value = argument.partition("=")
+            is_short = not wanted.startswith("--") and re.match("-[^-]", name) is not None
+            if name == wanted or (is_short and wanted[1] in name[1:]):
+                if not equals and following[:1] != "-":
+                    return cls(ctx, name, following)
+                return cls(ctx, name, value if equals else None)
+        return cls(ctx, wanted, None)
 
-def _find(given: Sequence[str], error: click.NoSuchOption) -> _Written:
-    """Return the whole option that click refused; its error reports -beam_size as -b."""
-    wanted = error.option_name
-    for place, argument in enumerate(given):
-        name, equals, value = argument.partition("=")
-        is_short = not wanted.startswith("--") and re.match("-[^-]", name) is not None
-        if name != wanted and not (is_short and wanted[1] in name[1:]):
-            continue
-        if equals:
-            return _Written(name, value)
-        following = given[place + 1 : place + 2]
-        return _Written(name, following[0] if following and following[0][:1] != "-" else None)
-    return _Written(wanted, None)
+    def message(self) -> str:
+        """Return the message with the likeliest proposal."""
+        return f"No such option {self._name}{next(filter(None, self._proposals()), '.')}"
 
+    def _proposals(self) -> Iterator[str]:
+        """Yield what may have been meant, the likeliest first; some are empty."""
+        why = missing_here(self._name)
+        explained = f": {why}." if why else ""
+        key, equals, value = (self._value or "").partition("=")
+        if self._name == "--set" and equals:
+            yield _Unknown(self._ctx, key.rpartition(".")[2], value)._called_so()
+        yield self._called_so()
+        yield from self._by_table()
+        if "--set" not in self._own:
+            yield explained
+        yield self._keys(_keys_of(self._name, also_near=False))
+        yield explained
+        yield self._of_another_command()
+        yield from (self._option([o], row) for row, _, o in self._places if o in self._own)
+        yield from (f". Here it is {c} {o}." for _, c, o in self._places if o.startswith("--"))
+        yield self._option(nearest(self._name, [o for o in self._own if o != "--set"]))
+        if "--set" in self._own:
+            yield self._keys(_keys_of(self._name, also_near=True))
 
-def _command_meant(group: click.Group, name: str) -> str:
-    if missing_here(name):
-        return f": {missing_here(name)}."
-    written = TOOLKIT_PREFIX.sub("", plain(name))
-    rows = [*renamed(name), *renamed(written)]
-    meant = [place for row in rows for place in row.places() if place in group.commands]
-    meant = meant[:1] or nearest(written, group.commands)
-    return f". Did you mean {' or '.join(meant)}?" if meant else "."
+    def _called_so(self) -> str:
+        return self._option([o for o in self._own if plain(o) == plain(self._name)])
 
+    def _by_table(self) -> Iterator[str]:
+        for row, command, thing in self._places:
+            if command != self._command or not thing:
+                continue
+            if thing.startswith("--"):
+                yield self._option([thing], row)
+            else:
+                words = _arguments(self._ctx, thing, self._value)
+                whole = f"{self._ctx.command_path} {words}"
+                yield f". {thing} is an argument without a name: {whole}."
 
-def _no_such_option(ctx: click.Context, written: _Written) -> str:
-    proposal = next((text for text in _proposals(ctx, written) if text), "")
-    return f"No such option {written.name}{proposal or '.'}"
+    def _option(self, names: Sequence[str], row: Renamed | None = None) -> str:
+        """Return a proposal of the options ``names`` of this command, with the user's value."""
+        if not names:
+            return ""
+        value = row.example if row is not None and row.example else self._value_for(names[0])
+        proposed = [f"{o} {value}" if value and not self._own[o].is_flag else o for o in names]
+        note = f" ({row.note})" if row is not None and row.note else ""
+        return f". Did you mean {' or '.join(proposed)}{note}?"
 
+    def _value_for(self, name: str) -> str:
+        """Return the user's value if the option takes it."""
+        if self._value is None or self._own[name].is_flag:
+            return ""
+        try:
+            self._own[name].type.convert(self._value, self._own[name], self._ctx)
+        except click.BadParameter:
+            return ""
+        return shlex.quote(self._value)
 
-def _proposals(ctx: click.Context, written: _Written) -> Iterator[str]:
-    """Yield proposals of what may have been meant, the likeliest first; some are empty."""
-    own = _options_of(ctx.command)
-    missing = missing_here(written.name)
-    key, equals, value = (written.value or "").partition("=")
-    if written.name == "--set" and equals:
-        yield next(_proposals(ctx, _Written(key.rpartition(".")[2], value)))
-    yield _own_option(ctx, written, [o for o in own if plain(o) == plain(written.name)])
-    for row in renamed(written.name):
-        yield _by_table(ctx, written, row)
-    if "--set" not in own and missing:
-        yield f": {missing}."
-    yield _keys(ctx, written, _keys_called(written.name))
-    yield f": {missing}." if missing else ""
-    yield _of_another_command(ctx, written)
-    yield _own_option(ctx, written, nearest(written.name, [o for o in own if o != "--set"]))
-    if "--set" in own:
-        yield _keys(ctx, written, _keys_near(written.name))
+    def _keys(self, keys: Sequence[str]) -> str:
+        """Return a proposal to set one of ``keys``, if possible to the user's value."""
+        if not keys:
+            return ""
+        rows = [row for row in RENAMED if keys[0] in row.places()] or [Renamed(keys[0])]
+        row = next((row for row in rows if slips(self._name, row.names())), rows[0])
+        is_ours = bool(slips(self._name, [keys[0].rpartition(".")[2]]))
+        value = self._value if is_ours or not row.example else None
+        settings = " or ".join(f"--set {_setting(key, value, row.example)}" for key in keys)
+        note = f" ({row.note})" if row.note and not is_ours else ""
+        if "--set" in self._own:
+            return f". It is a key of the recipe; write {settings}{note}."
+        which = "preprocess and train" if keys[0].startswith(KEYS_OF_PREPROCESS) else "train"
+        return (
+            f". It is a key of the recipe, which {self._command} does not change; "
+            f"give it to {which}: nmt-cli train RECIPE {settings}{note}."
+        )
 
-
-def _by_table(ctx: click.Context, written: _Written, row: Renamed) -> str:
-    for place in row.places():
-        command, _, thing = place.partition(" ")
-        if command == _name_of(ctx) and thing.startswith("--"):
-            return _own_option(ctx, written, [thing], row)
-        if command == _name_of(ctx) and thing:
-            words = _arguments(ctx, thing, written.value)
-            return f". {thing} is an argument without a name: {ctx.command_path} {words}."
-    return ""
+    def _of_another_command(self) -> str:
+        meant = {plain(self._name), *(plain(thing) for _, _, thing in self._places)}
+        if self._command == "train" and "force" in meant:
+            return ": train never replaces a run. Choose another --run-dir, or delete the old one"
+        root: Any = self._ctx.find_root().command
+        having = [
+            name
+            for name, command in root.commands.items()
+            if any(plain(option) == plain(self._name) for option in _options_of(command))
+        ]
+        return f". It is an option of {' and '.join(having)}." if having else ""
 
 
 def _arguments(ctx: click.Context, thing: str, value: str | None) -> str:
@@ -154,58 +204,6 @@ def _arguments(ctx: click.Context, thing: str, value: str | None) -> str:
     names = [argument.human_readable_name for argument in arguments]
     given = value if value in (None, "-") else shlex.quote(as_argument(value))
     return " ".join(given or name if name.rstrip(".") == thing else name for name in names)
-
-
-def _own_option(
-    ctx: click.Context, written: _Written, names: Sequence[str], row: Renamed | None = None
-) -> str:
-    if not names:
-        return ""
-    options = _options_of(ctx.command)
-    value = row.example if row is not None and row.example else _value_for(ctx, written, names[0])
-    proposed = [
-        f"{name} {value}" if value and not options[name].is_flag else name for name in names
-    ]
-    note = f" ({row.note})" if row is not None and row.note else ""
-    return f". Did you mean {' or '.join(proposed)}{note}?"
-
-
-def _value_for(ctx: click.Context, written: _Written, name: str) -> str:
-    """Return the user's value if the option takes it."""
-    option = _options_of(ctx.command)[name]
-    if written.value is None or option.is_flag:
-        return ""
-    try:
-        option.type.convert(written.value, option, ctx)
-    except click.BadParameter:
-        return ""
-    return shlex.quote(written.value)
-
-
-def _keys(ctx: click.Context, written: _Written, keys: Sequence[str]) -> str:
-    if not keys:
-        return ""
-    row = _row_of(keys[0], written.name)
-    is_ours = bool(slips(written.name, [keys[0].rpartition(".")[2]]))
-    value = written.value if is_ours or not row.example else None
-    settings = " or ".join(f"--set {_setting(key, value, row.example)}" for key in keys)
-    note = "" if is_ours else row.note
-    note = f" ({note})" if note else ""
-    if "--set" in _options_of(ctx.command):
-        return f". It is a key of the recipe; write {settings}{note}."
-    which = "preprocess and train" if keys[0].startswith(KEYS_OF_PREPROCESS) else "train"
-    return (
-        f". It is a key of the recipe, which {_name_of(ctx)} does not change; "
-        f"give it to {which}: nmt-cli train RECIPE {settings}{note}."
-    )
-
-
-def _row_of(key: str, name: str) -> Renamed:
-    """Return the row of ``key`` that has ``name``, perhaps misspelled; else its first row."""
-    rows = [row for row in RENAMED if key in row.places()]
-    return next(
-        (row for row in rows if slips(name, row.names())), rows[0] if rows else Renamed(key)
-    )
 
 
 def _setting(key: str, value: str | None, example: str) -> str:
@@ -221,44 +219,28 @@ def _setting(key: str, value: str | None, example: str) -> str:
     return shlex.quote(f"{path}={example}") if example else f"{path}=VALUE"
 
 
-def _keys_called(name: str) -> list[str]:
-    """Return the keys with this name, here or in another toolkit; sections are left out."""
-    from nmt_cli.recipe.keys import keys_called, section_at
+def _keys_of(name: str, *, also_near: bool) -> list[str]:
+    """Return the one or two keys with this name, here or in another toolkit; no sections."""
+    from nmt_cli.recipe.keys import keys_called, keys_meant, section_at
 
     others = names_of_keys()
     if len(plain(name)) == 1:
         return []  # -b, -m and -v mean something else in each toolkit
     if plain(name) in others:
         return [others[plain(name)]]
-    keys = [key for key in keys_called(name) if section_at(tuple(key.split("."))) is None]
+    found = keys_meant(name) if also_near else keys_called(name)
+    keys = [key for key in found if section_at(tuple(key.split("."))) is None]
     return keys if len(keys) <= MOST_PROPOSED else []
 
 
-def _keys_near(name: str) -> list[str]:
-    from nmt_cli.recipe.keys import keys_meant, section_at
-
-    if len(plain(name)) == 1:
-        return []
-    return [key for key in keys_meant(name) if section_at(tuple(key.split("."))) is None]
-
-
-def _of_another_command(ctx: click.Context, written: _Written) -> str:
-    means_force = any("--force" in place for row in renamed(written.name) for place in row.places())
-    if _name_of(ctx) == "train" and (means_force or plain(written.name) == "force"):
-        return ": train never replaces a run. Choose another --run-dir, or delete the old one"
-    root: Any = ctx.find_root().command
-    having = [
-        name
-        for name, command in root.commands.items()
-        if any(plain(option) == plain(written.name) for option in _options_of(command))
-    ]
-    if having:
-        return f". It is an option of {' and '.join(having)}."
-    found = [(row, place) for row in renamed(written.name) for place in row.places()]
-    for row, place in found:
-        if (option := place.partition(" ")[2]) in _options_of(ctx.command):
-            return _own_option(ctx, written, [option], row)
-    return next((f". Here it is {place}." for _, place in found if " --" in place), "")
+def _command_meant(group: click.Group, name: str) -> str:
+    if missing_here(name):
+        return f": {missing_here(name)}."
+    written = TOOLKIT_PREFIX.sub("", plain(name))
+    rows = [*renamed(name), *renamed(written)]
+    meant = [place for row in rows for place in row.places() if place in group.commands]
+    meant = meant[:1] or nearest(written, group.commands)
+    return f". Did you mean {' or '.join(meant)}?" if meant else "."
 
 
 def _options_of(command: click.Command) -> dict[str, click.Option]:
