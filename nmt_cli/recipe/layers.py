@@ -8,8 +8,6 @@ from typing import Any
 from nmt_cli.messages.figures import counted
 from nmt_cli.recipe.keys import keys_meant, section_at
 from nmt_cli.recipe.messages import dotted, shown
-from nmt_cli.recipe.schema import Recipe
-from nmt_cli.recipe.values import Section
 from nmt_cli.recipe.yaml_tree import Finding, KeyPath, Place, Tree, parse_yaml, scalar
 
 ON_COMMAND_LINE = Place("--set", None)
@@ -113,9 +111,8 @@ def _dropped_alternatives(
     parent: dict[str, Any], child: dict[str, Any], path: KeyPath
 ) -> list[str]:
     """Return the parent's keys for which the child sets an alternative (epochs for steps)."""
-    field = Recipe.model_fields.get(str(path[0])) if len(path) == 1 else None
-    section = field.annotation if field is not None else None
-    if not (isinstance(section, type) and issubclass(section, Section)):
+    section = section_at(path)
+    if section is None:
         return []
     return [
         key

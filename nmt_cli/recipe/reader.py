@@ -124,40 +124,34 @@ def section_hash(recipe: Recipe, *sections: str) -> str:
 
 
 def _read_layers(name_or_path: str) -> list[_Layer]:
-    layers = [_read_layer(_path_of(name_or_path, Path()))]
+    path = _path_of(name_or_path, Path())
+    layers = [_layer(path, _read_text(path))]
     while "extends" in layers[-1].tree.value:
         tree = layers[-1].tree
-        parent = tree.value.pop("extends")
         try:
-            layers.append(_read_parent(parent, layers))
-        except _BadParentError as error:
+            parent = _parent_path(tree.value.pop("extends"), layers)
+            text = _read_text(parent)
+        except RecipeError as error:
             finding = Finding(tree.places[("extends",)], "extends", str(error))
             found = [finding for layer in layers for finding in layer.tree.findings]
             raise error_of([*found, finding]) from None
+        layers.append(_layer(parent, text))
     return layers
 
 
-class _BadParentError(Exception):
-    """The file that ``extends`` names cannot be read."""
-
-
-def _read_parent(parent: object, layers: list[_Layer]) -> _Layer:
+def _parent_path(parent: object, layers: list[_Layer]) -> Path:
+    """Return the file that ``extends: parent`` names in the last of ``layers``."""
     if not isinstance(parent, str) or not parent.isprintable():
-        raise _BadParentError(f"must name one recipe, but is {shown(parent)}")
+        raise RecipeError(f"must name one recipe, but is {shown(parent)}")
     if len(layers) > MAX_ANCESTORS:
-        raise _BadParentError(f"more than {MAX_ANCESTORS} recipes extend one another")
-    try:
-        path = _path_of(parent, layers[-1].path.parent)
-        if any(path.resolve() == layer.path.resolve() for layer in layers):
-            raise _BadParentError(f"{path} is its own ancestor; remove one extends of the circle")
-        text = _read_text(path)
-    except RecipeError as error:
-        raise _BadParentError(str(error)) from None
-    return _Layer(path, _checked_tree(text, path), _name_of(path, text))
+        raise RecipeError(f"more than {MAX_ANCESTORS} recipes extend one another")
+    path = _path_of(parent, layers[-1].path.parent)
+    if any(path.resolve() == layer.path.resolve() for layer in layers):
+        raise RecipeError(f"{path} is its own ancestor; remove one extends of the circle")
+    return path
 
 
-def _read_layer(path: Path) -> _Layer:
-    text = _read_text(path)
+def _layer(path: Path, text: str) -> _Layer:
     return _Layer(path, _checked_tree(text, path), _name_of(path, text))
 
 
