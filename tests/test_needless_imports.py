@@ -64,7 +64,7 @@ def test_adam_leaves_the_compiler_alone(imported):
     ("options", "status", "message"),
     [
         ([], 0, "out is complete, and made with this model, input and options: nothing to do."),
-        (["--beam-size=3"], 1, "made otherwise (old -> new): beam_size: not given -> 3. Give"),
+        (["--beam-size=3"], 1, "made differently (old -> new): beam_size: not given -> 3. Give"),
     ],
 )
 def test_a_finished_translation_needs_no_torch(tmp_path, monkeypatch, options, status, message):

@@ -61,7 +61,7 @@ STAGE = click.Choice(STAGE_NAMES)
 @max_time_option
 @quiet_option
 def run(recipe: str, quiet: bool, resume: bool, **options: Any) -> None:
-    """Do the experiment of RECIPE: preprocess, train, average, translate, score, report.
+    """Run the experiment of RECIPE: preprocess, train, average, translate, score, report.
 
     A stage whose inputs and settings have not changed is skipped, and an interrupted training goes
     on. Ends with one line on stdout: the scores of the test text.

@@ -79,7 +79,7 @@ OPTIONS = (
         "--no-repeat-ngram",
         type=whole_number(NO_REPEAT_NGRAM),
         metavar="N",
-        help="Never write the same N pieces in a row twice.",
+        help="Never repeat a sequence of N pieces.",
     ),
     click.option(
         "--target-prefix",

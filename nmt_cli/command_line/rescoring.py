@@ -52,7 +52,8 @@ from nmt_cli.recipe.search_ranges import RESCORING_PENALTY
 @click.option(
     "--max-tokens-per-device",
     type=click.IntRange(min=1),
-    help="Tokens of the pairs of one pass.  [default: what keeps the device busy]",
+    help="Most tokens of the pairs that are computed together.  [default: what keeps the device "
+    "busy]",
 )
 @quiet_option
 def rescore(model: Path, source: Path, target: Path, quiet: bool, **options: Any) -> None:

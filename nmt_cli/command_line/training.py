@@ -76,7 +76,9 @@ def preprocess(
     help="Machines that train together; each runs this command.",
 )
 @click.option(
-    "--rdzv-endpoint", metavar="HOST:PORT", help="Where the machines meet; the same on each."
+    "--rdzv-endpoint",
+    metavar="HOST:PORT",
+    help="Address on one of the machines, to which all connect; the same on each.",
 )
 @click.option("--rdzv-id", metavar="TEXT", help="Name of this job.  [default: the run directory's]")
 @init_from_option
@@ -94,7 +96,9 @@ def train(recipe: str, quiet: bool, **options: Any) -> None:
 @cli_command("average-checkpoints")
 @click.argument("run", type=PATH, shell_complete=completion.runs)
 @click.option(
-    "--last", type=click.IntRange(min=1), help="How many.  [default: the recipe's keep_for_average]"
+    "--last",
+    type=click.IntRange(min=1),
+    help="How many checkpoints.  [default: the recipe's keep_for_average]",
 )
 @click.option(
     "--checkpoints", type=PATH, multiple=True, help="A checkpoint to average; may be repeated."
@@ -109,7 +113,7 @@ def train(recipe: str, quiet: bool, **options: Any) -> None:
     type=click.Choice(["fp32", "int8"]),
     default="fp32",
     show_default=True,
-    help="Of the weights in the file; int8 takes a quarter of the size, and rounds.",
+    help="Precision of the weights in the file; int8 takes a quarter of the space, and rounds.",
 )
 @force_option
 @quiet_option

@@ -64,7 +64,8 @@ from nmt_cli.recipe.search_ranges import (
 @click.option(
     "--token-scores",
     is_flag=True,
-    help="Also print the log-probability of each piece and of </s>; needs --format jsonl.",
+    help="Also print the log-probability of each piece and of </s>; needs --format jsonl; "
+    "fairseq always prints them.",
 )
 @click.option(
     "--alignments",
@@ -74,21 +75,31 @@ from nmt_cli.recipe.search_ranges import (
 @click.option(
     "--replace-unknown",
     is_flag=True,
-    help="Write the source word that it attends to for each <unk>; for models of text in pieces.",
+    help="Write, in place of each <unk>, the source word that it attends to; for models of text in "
+    "pieces.",
 )
 @click.option(
     "--tag",
     metavar="TEXT",
-    help="Put in front of every line, such as >>deu<< for a model of several target languages.",
+    help="Put TEXT in front of every line, such as >>deu<< for a model of several target "
+    "languages.",
 )
-@click.option("--beam-size", type=whole_number(BEAM_SIZE), help="[default: the recipe's]")
-@click.option("--length-penalty", type=number(LENGTH_PENALTY), help="[default: the recipe's]")
+@click.option(
+    "--beam-size",
+    type=whole_number(BEAM_SIZE),
+    help="Hypotheses kept for a sentence; 1 is greedy.  [default: the recipe's]",
+)
+@click.option(
+    "--length-penalty",
+    type=number(LENGTH_PENALTY),
+    help="Exponent of the length penalty; 0 is none.  [default: the recipe's]",
+)
 @click.option(
     "--n-best",
     type=whole_number(N_BEST),
     default=N_BEST.default,
     show_default=True,
-    help="Needs a --format.",
+    help="How many translations of each line; more than one need a --format other than text.",
 )
 @output_options
 @click.option(
@@ -127,7 +138,7 @@ from nmt_cli.recipe.search_ranges import (
     type=click.IntRange(1, 1024),
     default=1,
     show_default=True,
-    help="Processes on the CPU that share the text, of one thread each.",
+    help="Processes on the CPU that share the text; each has one thread.",
 )
 @click.option(
     "--devices", type=click.IntRange(1, 1024), help="GPUs that share the text.  [default: one]"
@@ -135,7 +146,8 @@ from nmt_cli.recipe.search_ranges import (
 @click.option(
     "--max-tokens-per-device",
     type=click.IntRange(min=1),
-    help="Tokens of all hypotheses in the search.  [default: what keeps the device busy]",
+    help="Most tokens of all hypotheses in the search at one time.  [default: what keeps the "
+    "device busy]",
 )
 @quiet_option
 def translate(model: Path, quiet: bool, **options: Any) -> None:

@@ -99,7 +99,7 @@ def program_of(path: Path) -> str:
     if names:
         raise UserError(f"{path} has files of {' and '.join(names)}; choose one with --from.")
     raise UserError(
-        f"{path} is of no program that is recognized: models of CTranslate2 have {MODEL}, those of "
+        f"{path} is not recognized as a model: models of CTranslate2 have {MODEL}, those of "
         f"Hugging Face {CONFIG} with {MODEL_TYPE}, those of eole {EOLE}, those of Marian a file "
         f"that ends in {MARIAN}; give the folder that has one of them, or a checkpoint of "
         "fairseq or OpenNMT-py, a file *.pt."

@@ -144,7 +144,7 @@ class Interval(Section):
     def problems(self) -> Iterator[Problem]:
         """Yield an interval that is given twice or not at all."""
         if self.every_steps is None and self.every_epochs is None:
-            yield Problem("every_steps", "is null, and every_epochs too; give one of them")
+            yield Problem("every_steps", "is null, and so is every_epochs; give one of them")
         if self.every_steps is not None and self.every_epochs is not None:
             text = "must be null beside every_steps; give one of them"
             yield Problem("every_epochs", text, "every_steps")

@@ -279,7 +279,9 @@ def test_another_machine_is_named(translate, monkeypatch):
     machine = {**record.machine, "cpu": "a 6502"}
     write_record(Path("out"), record._replace(machine=machine))
     result = translate("--output", "out", "--resume")
-    assert "Warning: out.partial was made otherwise (old -> new): cpu: a 6502 -> " in result.stderr
+    assert (
+        "Warning: out.partial was made differently (old -> new): cpu: a 6502 -> " in result.stderr
+    )
     assert Path("out").read_bytes() == expected_text()
 
 
@@ -393,7 +395,7 @@ def test_the_output_of_another_model_is_refused_after_it_was_finished(translate,
     result = translate("--output", "out", "--resume")
     assert (result.exit_code, state_of()) == (1, before)
     assert (
-        "Error: out is complete, but was made otherwise (old -> new): model: aaaaaaaaaaaa -> "
+        "Error: out is complete, but was made differently (old -> new): model: aaaaaaaaaaaa -> "
         "bbbbbbbbbbbb. Give another --output, or --force instead of --resume to translate anew."
     ) in result.stderr
 
@@ -425,7 +427,7 @@ def test_without_a_finished_line_other_options_are_refused_too(translate, monkey
     WindowTranslator.interrupts_at.clear()
     refused = translate("--output", "out", "--resume", "--beam-size", "5")
     assert refused.exit_code == 1
-    assert "made otherwise (old -> new): beam_size: 4 -> 5. Give" in refused.stderr
+    assert "made differently (old -> new): beam_size: 4 -> 5. Give" in refused.stderr
     assert translate("--output", "out", "--resume", "--beam-size", "4").exit_code == 3
     assert Path("out").read_bytes() == expected_text()
 
@@ -460,11 +462,11 @@ def test_sizes_of_batches_and_the_number_of_threads_may_change(translate, is_old
     arguments = ("--resume", "--max-tokens-per-device", "100", "--threads", "1")
     result = translate("--output", "out", *arguments)
     assert result.exit_code == 3
-    (line,) = [line for line in result.stderr.splitlines() if "otherwise" in line]
+    (line,) = [line for line in result.stderr.splitlines() if "differently" in line]
     assert "(old -> new): " in line
     assert "threads: 2 -> 1" in line
     assert "max_tokens_per_device: 400 -> 100" in line
-    assert "Sums may be rounded otherwise" in line
+    assert "Sums may be rounded differently" in line
     assert Path("out").read_bytes() == expected_text()
 
 

@@ -73,7 +73,7 @@ def test_a_hundred_random_kills_change_no_byte(translate, tmp_path):
             assert ended.status in (0, -9), ended.stderr
             status = ended.status
             kills += status == -9
-            resumed += "Going on behind line" in ended.stderr
+            resumed += "Continuing after line" in ended.stderr
         assert (tmp_path / "out").read_bytes() == expected
     assert resumed > 10
 

@@ -313,7 +313,7 @@ def test_checkpoints_of_fairseq_are_recognized(tmp_path):
     torch.save({"model": {"generator.weight": tensors["encoder.version"]}}, path)
     for data in (*others, path.read_bytes()):
         path.write_bytes(data)
-        with pytest.raises(UserError, match="is of no program that is recognized"):
+        with pytest.raises(UserError, match="is not recognized as a model"):
             program_of(tmp_path)
 
 

@@ -52,7 +52,7 @@ def test_each_program_is_recognized(make_model, tmp_path):
 @pytest.mark.parametrize(
     ("files", "reason"),
     [
-        ({}, "is of no program that is recognized: models of CTranslate2 have model.bin"),
+        ({}, "is not recognized as a model: models of CTranslate2 have model.bin"),
         ({"config.json": {"d_model": 8}}, "those of Hugging Face config.json with model_type"),
         (
             {"config.json": {"model_type": "marian"}, "model.bin": {}},

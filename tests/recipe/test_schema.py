@@ -144,7 +144,7 @@ def test_paths_are_data_and_never_expanded():
             {"well_formed_trees": True},
             "well_formed_trees: needs data.treebank",
         ),
-        ("validation", {"every_steps": None}, "every_steps: is null, and every_epochs too"),
+        ("validation", {"every_steps": None}, "every_steps: is null, and so is every_epochs"),
         ("checkpoints", {"every_steps": 1, "every_epochs": 1}, "every_epochs: must be null beside"),
         ("data", {"max_length": 3, "filters": {"min_length": 4}}, "filters.min_length: must be at"),
         ("tokenizer", {"joiner": "@@"}, "joiner: needs type whitespace, but type is sentencepiece"),

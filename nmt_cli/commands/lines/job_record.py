@@ -188,8 +188,8 @@ def refuse_other(
 
 
 def _refuse_different(path: Path, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
-    if other := list(differences(old, new)):
-        _refuse(f"{path} is complete, but was made otherwise (old -> new): {'; '.join(other)}.")
+    if other := "; ".join(differences(old, new)):
+        _refuse(f"{path} is complete, but was made differently (old -> new): {other}.")
 
 
 def _refuse(problem: str) -> NoReturn:

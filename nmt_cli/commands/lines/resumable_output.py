@@ -94,17 +94,18 @@ class ResumableOutput:
         """
         made_with, machine = as_recorded(made_with), as_recorded(machine)
         if self._record is not None:
-            if other := list(differences(self._record.made_with, made_with)):
+            partial = partial_of(self._path)
+            if other := "; ".join(differences(self._record.made_with, made_with)):
                 raise UserError(
-                    f"--resume cannot continue {partial_of(self._path)}, which was made otherwise "
-                    f"(old -> new): {'; '.join(other)}. Give what it was made with, or --force "
-                    "instead of --resume to start anew."
+                    f"--resume cannot continue {partial}, which was made differently (old -> new): "
+                    f"{other}. Give what it was made with, or --force instead of --resume to start "
+                    "anew."
                 )
-            if other := list(differences(self._record.machine, machine)):
+            if other := "; ".join(differences(self._record.machine, machine)):
                 logs.warning(
-                    f"{partial_of(self._path)} was made otherwise (old -> new): "
-                    f"{'; '.join(other)}. Sums may be rounded otherwise, so a line with two "
-                    "equally good translations may get the other one."
+                    f"{partial} was made differently (old -> new): {other}. Sums may be rounded "
+                    "differently, so a line with two equally good translations may get the other "
+                    "one."
                 )
         record = Record(made_with, machine, self.progress, dict(asked))
         if self._record is None:
@@ -311,7 +312,7 @@ def _record_to_continue(
             f"{partial} holds the output of {counted(record.progress.num_lines, 'line')} of an "
             f"unfinished translation. Add --resume to go on{go_on}\nOr add --force to start anew."
         )
-    logs.info(f"Going on behind line {record.progress.num_lines:,} of {partial}.")
+    logs.info(f"Continuing after line {record.progress.num_lines:,} of {partial}.")
     return record
 
 
