@@ -12,11 +12,9 @@ import click
 
 from nmt_cli.command_line import (
     completion,
-    data,
     experiments,
     interchange,
     recipes,
-    rescoring,
     scoring,
     training,
     translation,
@@ -32,7 +30,11 @@ from nmt_cli.messages.errors import STATUS_INTERRUPTED, InterruptedTrainingError
 STATUS_OUTPUT_FAILED = 74
 STATUS_READER_GONE = 141
 STATUS_OF_SIGNAL = 128  # and the number of the signal, as in shells
-CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+CONTEXT = {
+    "help_option_names": ["-h", "--help"],
+    "max_content_width": 100,
+    "show_default": True,
+}
 
 
 class ErrorsInOneLine(HelpfulGroup):
@@ -108,15 +110,15 @@ for command in (
     training.average_checkpoints,
     training.report,
     translation.translate,
-    rescoring.rescore,
+    translation.rescore,
     translation.attention,
     scoring.score,
     interchange.export,
     interchange.import_model,
     recipes.recipes,
     recipes.inspect,
-    data.data,
-    data.doctor,
+    recipes.data,
+    recipes.doctor,
     completion.completion,
 ):
     main.add_command(command)

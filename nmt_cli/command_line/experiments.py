@@ -9,21 +9,18 @@ from nmt_cli.command_line.options import (
     PATH,
     allow_change_option,
     cli_command,
-    compile_option,
-    deterministic_option,
     device_option,
-    devices_option,
     format_option,
     fp32_products_option,
     init_from_option,
     max_time_option,
-    micro_batch_option,
     overrides_option,
     parsed_by,
     precision_option,
     quiet_option,
     run_dir_option,
     threads_option,
+    training_machine_options,
     workers_option,
 )
 from nmt_cli.commands.experiments.stage_names import STAGE_NAMES
@@ -36,7 +33,7 @@ STAGE = click.Choice(STAGE_NAMES)
 @cli_command()
 @click.argument("recipe", shell_complete=completion.recipes)
 @overrides_option
-@click.option("--until", type=STAGE, default="report", show_default=True, help="The last stage.")
+@click.option("--until", type=STAGE, default="report", help="The last stage.")
 @click.option(
     "--force-from", type=STAGE, help="Make this stage and all after it anew, training included."
 )
@@ -49,14 +46,7 @@ STAGE = click.Choice(STAGE_NAMES)
 )
 @allow_change_option
 @workers_option
-@device_option
-@precision_option
-@fp32_products_option
-@threads_option
-@micro_batch_option
-@compile_option
-@deterministic_option
-@devices_option
+@training_machine_options
 @init_from_option
 @max_time_option
 @quiet_option

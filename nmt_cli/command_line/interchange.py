@@ -37,14 +37,12 @@ from nmt_cli.messages import logs
         ]
     ),
     default="float32",
-    show_default=True,
     help="Type of the weights; those of huggingface are the first three.",
 )
 @click.option(
     "--verify",
     type=click.IntRange(0, 10_000),
     default=16,
-    show_default=True,
     help="Sentences to compare with the other program before the folder appears; 0 for none.",
 )
 @click.option(
@@ -88,21 +86,18 @@ def language(text: str) -> str:
         ["auto", "ctranslate2", "eole", "fairseq", "huggingface", "marian", "opennmt-py"]
     ),
     default="auto",
-    show_default=True,
     help="The program that the model is of; auto recognizes it by its files.",
 )
 @click.option("--output", type=PATH, required=True, help="Model directory to write.")
 @click.option(
     "--source-language",
     default="und",
-    show_default=True,
     callback=parsed_by(language),
     help="Code of the language translated from, such as en; und means unknown.",
 )
 @click.option(
     "--target-language",
     default="und",
-    show_default=True,
     callback=parsed_by(language),
     help="Code of the language translated into.",
 )

@@ -63,31 +63,25 @@ format_option = click.option(
     "output_format",
     type=click.Choice(["text", "json"]),
     default="text",
-    show_default=True,
     help="json has all figures unrounded.",
 )
-device_option = click.option(
-    "--device", default=AUTO, show_default=True, help="auto, cpu, cuda or cuda:N."
-)
+device_option = click.option("--device", default=AUTO, help="auto, cpu, cuda or cuda:N.")
 precision_option = click.option(
     "--precision",
     type=click.Choice([AUTO, "fp32", "bf16"]),
     default=AUTO,
-    show_default=True,
     help="auto is bf16 if the device computes it fast.",
 )
 decoding_precision_option = click.option(
     "--precision",
     type=click.Choice([AUTO, "fp32", "bf16", "int8"]),
     default=AUTO,
-    show_default=True,
     help="auto is bf16 if the device computes it fast; int8 rounds more, on CPUs with VNNI or AMX.",
 )
 fp32_products_option = click.option(
     "--fp32-products",
     type=click.Choice([AUTO, "mkl", "onednn"]),
     default=AUTO,
-    show_default=True,
     help="Library that multiplies fp32 matrices on a CPU; auto is the faster one of the same "
     "precision.",
 )
@@ -148,3 +142,26 @@ def cli_command(name: str | None = None) -> Callable[[Callable[..., Any]], click
 def cli_group(name: str | None = None) -> Callable[[Callable[..., Any]], click.Group]:
     """Make a group of commands of a function."""
     return click.group(name, cls=HelpfulGroup)
+
+
+def together(*options: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return a decorator that adds ``options`` to a command, in this order."""
+
+    def add(command: Callable[..., Any]) -> Callable[..., Any]:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return add
+
+
+training_machine_options = together(
+    device_option,
+    precision_option,
+    fp32_products_option,
+    threads_option,
+    micro_batch_option,
+    compile_option,
+    deterministic_option,
+    devices_option,
+)

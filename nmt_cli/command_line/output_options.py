@@ -4,12 +4,11 @@ If one of them is not given, its default is that of the field of the same name i
 ``Constraints``.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import click
 
-from nmt_cli.command_line.options import number, whole_number
+from nmt_cli.command_line.options import number, together, whole_number
 from nmt_cli.messages.errors import UserError
 from nmt_cli.recipe.search_ranges import (
     MAX_LENGTH,
@@ -21,12 +20,11 @@ from nmt_cli.recipe.search_ranges import (
     TOP_P,
 )
 
-OPTIONS = (
+output_options = together(
     click.option(
         "--input-format",
         type=click.Choice(["text", "jsonl"]),
         default="text",
-        show_default=True,
         help="jsonl is one JSON object for each line: text, and for this line alone prefix, "
         "n_best, beam_size, length_penalty, required and banned.",
     ),
@@ -100,13 +98,6 @@ OPTIONS = (
         help="Never write the pieces of TEXT; may be repeated.",
     ),
 )
-
-
-def output_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options to a command."""
-    for option in reversed(OPTIONS):
-        command = option(command)
-    return command
 
 
 # Each option of sampling by its field in ``Sampling``.

@@ -18,7 +18,6 @@ from nmt_cli.metrics.scorer import NUM_SAMPLES, SEED
     "--metric",
     type=click.Choice(["bleu", "parseval"]),
     default="bleu",
-    show_default=True,
     help="bleu is BLEU and chrF of text; parseval compares trees.",
 )
 @click.option(
@@ -30,7 +29,6 @@ from nmt_cli.metrics.scorer import NUM_SAMPLES, SEED
     "--tokenize",
     type=click.Choice(["13a", "intl", "none"]),
     default="13a",
-    show_default=True,
     help="sacreBLEU's tokenizer; none for text that is tokenized already.",
 )
 @click.option("--lowercase", is_flag=True, help="Ignore case.")

@@ -10,20 +10,13 @@ from nmt_cli.command_line.options import (
     PATH,
     allow_change_option,
     cli_command,
-    compile_option,
-    deterministic_option,
-    device_option,
-    devices_option,
     force_option,
-    fp32_products_option,
     init_from_option,
     max_time_option,
-    micro_batch_option,
     overrides_option,
-    precision_option,
     quiet_option,
     run_dir_option,
-    threads_option,
+    training_machine_options,
     workers_option,
 )
 from nmt_cli.messages import logs
@@ -60,19 +53,11 @@ def preprocess(
 @run_dir_option
 @click.option("--resume", is_flag=True, help="Continue from the newest checkpoint of the run.")
 @allow_change_option
-@device_option
-@precision_option
-@fp32_products_option
-@threads_option
-@micro_batch_option
-@compile_option
-@deterministic_option
-@devices_option
+@training_machine_options
 @click.option(
     "--nnodes",
     type=click.IntRange(1, 4096),
     default=1,
-    show_default=True,
     help="Machines that train together; each runs this command.",
 )
 @click.option(
@@ -112,7 +97,6 @@ def train(recipe: str, quiet: bool, **options: Any) -> None:
     "--precision",
     type=click.Choice(["fp32", "int8"]),
     default="fp32",
-    show_default=True,
     help="Precision of the weights in the file; int8 takes a quarter of the space, and rounds.",
 )
 @force_option

@@ -1,4 +1,4 @@
-"""Commands that use a model: translation, and pictures of its attention."""
+"""Commands that use a model: translation, scores of translations, pictures of attention."""
 
 import sys
 from pathlib import Path
@@ -32,6 +32,7 @@ from nmt_cli.recipe.search_ranges import (
     DEFAULT_TOO_LONG,
     LENGTH_PENALTY,
     N_BEST,
+    RESCORING_PENALTY,
 )
 
 
@@ -57,7 +58,6 @@ from nmt_cli.recipe.search_ranges import (
     "output_format",
     type=click.Choice(["text", "tsv", "jsonl", "moses", "fairseq"]),
     default="text",
-    show_default=True,
     help="text is one translation per line; the others hold scores and n-best lists, moses and "
     "fairseq as these programs print them.",
 )
@@ -98,7 +98,6 @@ from nmt_cli.recipe.search_ranges import (
     "--n-best",
     type=whole_number(N_BEST),
     default=N_BEST.default,
-    show_default=True,
     help="How many translations of each line; more than one need a --format other than text.",
 )
 @output_options
@@ -106,14 +105,12 @@ from nmt_cli.recipe.search_ranges import (
     "--too-long",
     type=click.Choice(["split", "truncate", "error"]),
     default=DEFAULT_TOO_LONG,
-    show_default=True,
     help="What to do with lines of more pieces than the recipe's max_length.",
 )
 @click.option(
     "--tokenize",
     type=click.Choice(["none", "penn"]),
     default=DEFAULT_TOKENIZE,
-    show_default=True,
     help="Only for a model that parses: none takes words with spaces between them; penn cuts raw "
     "English text, a sentence a line, as the Penn Treebank does.",
 )
@@ -137,7 +134,6 @@ from nmt_cli.recipe.search_ranges import (
     "--workers",
     type=click.IntRange(1, 1024),
     default=1,
-    show_default=True,
     help="Processes on the CPU that share the text; each has one thread.",
 )
 @click.option(
@@ -166,6 +162,49 @@ def translate(model: Path, quiet: bool, **options: Any) -> None:
 
 @cli_command()
 @click.argument("model", type=PATH, shell_complete=completion.runs)
+@click.argument("source", type=PATH)
+@click.argument("target", type=PATH)
+@ensemble_option
+@click.option("--output", "output_path", type=PATH, help="File to write.  [default: stdout]")
+@force_option
+@click.option(
+    "--format",
+    "output_format",
+    type=click.Choice(["text", "tsv", "jsonl"]),
+    default="text",
+    help="text is one number per line; the others hold pieces and the log-probability of each.",
+)
+@click.option(
+    "--length-penalty",
+    type=number(RESCORING_PENALTY),
+    default=RESCORING_PENALTY.default,
+    help="Divide by the length penalty of a search, such as the recipe's 0.6.",
+)
+@device_option
+@decoding_precision_option
+@fp32_products_option
+@threads_option
+@click.option(
+    "--max-tokens-per-device",
+    type=click.IntRange(min=1),
+    help="Most tokens of the pairs that are computed together.  [default: what keeps the device "
+    "busy]",
+)
+@quiet_option
+def rescore(model: Path, source: Path, target: Path, quiet: bool, **options: Any) -> None:
+    """Print the log-probability that MODEL gives each line of TARGET as translation of SOURCE.
+
+    Line n of TARGET translates line n of SOURCE; one of them may be -, stdin. The last line on
+    stderr is the perplexity. Of a model that parses, TARGET holds trees in brackets, one a line.
+    """
+    logs.configure(quiet=quiet)
+    from nmt_cli.commands import rescore as command
+
+    sys.exit(command.run(model, source, target, **options))
+
+
+@cli_command()
+@click.argument("model", type=PATH, shell_complete=completion.runs)
 @click.argument("source")
 @click.argument("target", required=False)
 @click.option(
@@ -181,7 +220,6 @@ def translate(model: Path, quiet: bool, **options: Any) -> None:
     "--kind",
     type=click.Choice(["all", "encoder", "decoder", "memory"]),
     default="all",
-    show_default=True,
     help="Self-attention of encoder or decoder, or the decoder's attention to the encoder.",
 )
 @click.option(
