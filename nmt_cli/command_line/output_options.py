@@ -122,6 +122,8 @@ def grouped(options: dict[str, Any]) -> dict[str, Any]:
         for names in (SAMPLING, Constraints._fields)
     )
     if others.pop("sample"):
+        from nmt_cli.search.sampling import Sampling  # imports numpy
+
         others["sampling"] = Sampling(**sampling)
     elif sampling:
         option = SAMPLING[next(iter(sampling))]

@@ -89,9 +89,13 @@ class DataConfig(Section):
     source_language: Language = Field(description="Code of the language translated from.")
     target_language: Language = Field(description="Code of the language translated into.")
     train: tuple[Corpus, ...] = Field(
-        min_length=1, max_length=10_000, description="Corpora to train on, each source and target."
+        min_length=1,
+        max_length=10_000,
+        description="Corpora to train on, each with its source and target.",
     )
-    validation: ParallelFiles = Field(description="Text on which validation measures.")
+    validation: ParallelFiles = Field(
+        description="Text on which loss, BLEU or F1 are measured while training."
+    )
     test: Annotated[ParallelFiles | None, FREE] = Field(
         default=None, description="Text held out for the final score; training never reads it."
     )
@@ -102,7 +106,8 @@ class DataConfig(Section):
         "line. The model then parses.",
     )
     normalization: Normalization = Field(
-        default_factory=Normalization, description="Changes to the text before pieces are cut."
+        default_factory=Normalization,
+        description="Changes to the text before it is cut into pieces.",
     )
     filters: Filters = Field(default_factory=Filters, description="Training pairs to leave out.")
     max_length: Pieces = Field(
@@ -234,7 +239,7 @@ class TrainingConfig(Section):
         default=4000, description="Steps in which the learning rate rises."
     )
     learning_rate_factor: Annotated[Number, Field(gt=0, le=1_000_000), DECLARED] = Field(
-        default=1.0, description="Factor to the learning rate of section 5.3."
+        default=1.0, description="Factor by which the learning rate of section 5.3 is multiplied."
     )
     peak_learning_rate: Annotated[Annotated[Number, Field(gt=0, le=100)] | None, DECLARED] = Field(
         default=None,

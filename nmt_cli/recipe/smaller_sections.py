@@ -76,7 +76,8 @@ class TreebankConfig(Section):
         "NP NN /NP as Tensor2Tensor.",
     )
     tags: Literal["kept", "XX"] = Field(
-        default="kept", description="XX writes the tag XX for every word, and parses have it too."
+        default="kept",
+        description="XX writes XX in place of each word's tag; parses then have XX too.",
     )
     words: Literal["dropped", "kept"] = Field(
         default="dropped", description="Whether each word follows its tag."

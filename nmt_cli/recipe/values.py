@@ -127,10 +127,11 @@ class Interval(Section):
     every_steps: Annotated[Steps | None, FREE] = Field(
         # Ten minutes at the 0.4 seconds a step of section 5.2.
         default=1500,
-        description="Steps from one to the next; null if every_epochs is used.",
+        description="Number of steps from one to the next; null if every_epochs is used.",
     )
     every_epochs: Annotated[Epochs | None, FREE] = Field(
-        default=None, description="Epochs from one to the next; null if every_steps is used."
+        default=None,
+        description="Number of epochs from one to the next; null if every_steps is used.",
     )
 
     @model_validator(mode="before")
