@@ -246,8 +246,9 @@ def test_another_model_other_options_and_another_input_are_refused(translate, mo
         assert "fp32_products: mkl -> onednn." in message("--beam-size", "4")
     text = Path("in").read_text()
     Path("in").write_text(text.replace("line 3\n", "line three\n"))
-    assert "whose input was another one (old -> new): sha256 of the first 49 lines: " in message(
-        "--beam-size", "4"
+    assert (
+        "which was made from another input (old -> new): sha256 of the first 49 lines: "
+        in message("--beam-size", "4")
     )
     Path("in").write_text(text[:50])
     assert "lines: at least 49 -> 8. Give the same input" in message("--beam-size", "4")

@@ -163,7 +163,7 @@ class ResumableOutput:
             first = f"sha256 of the first {counted(expected.num_lines, 'line')}"
             what = next(differences({first: expected.input_sha256}, {first: found}))
         raise UserError(
-            f"--resume cannot continue {partial_of(self._path)}, whose input was another one "
+            f"--resume cannot continue {partial_of(self._path)}, which was made from another input "
             f"(old -> new): {what}. Give the same input, or --force instead of --resume to start "
             "anew."
         )
@@ -298,8 +298,8 @@ def _record_to_continue(
     record = read_record(path)
     if record is None and partial.exists():
         raise UserError(
-            f"{partial} is in the way, and {side_file.name}, which would belong to it, is missing; "
-            "move it away, or add --force to remove it."
+            f"{partial} is in the way: it cannot be continued, because its record {side_file.name} "
+            "is missing; move it away, or add --force to remove it."
         )
     if record is None or not partial.exists():
         remove_unfinished(path)  # a process was killed after its last window
