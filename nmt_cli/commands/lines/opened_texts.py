@@ -9,15 +9,17 @@ from typing import Any, BinaryIO
 from nmt_cli.commands.lines.job_record import finished_record_of, partial_of, side_file_of
 from nmt_cli.commands.lines.pipes import STANDARD_INPUT, StandardOutput, standard_input
 from nmt_cli.commands.lines.resumable_output import ResumableOutput, resumable_output, stopped
-from nmt_cli.commands.lines.text_warnings import on_encoding
 from nmt_cli.corpus.text.shard_text import Shard, ShardText, open_shard
 from nmt_cli.files.atomic_files import file_appearing_whole, refuse_file
 from nmt_cli.files.lines import Line
 from nmt_cli.files.locks import claimed
 from nmt_cli.files.output_streams import OutputReader, is_stream, reader_of
-from nmt_cli.files.text_files import compressed, open_text
+from nmt_cli.files.text_files import compressed, open_text, other_encoding
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
+from nmt_cli.messages.proposals import command, unused_name
+
+UNPACK = {".gz": "gzip", ".xz": "xz", ".zst": "zstd"}
 
 
 @contextmanager
@@ -35,6 +37,26 @@ def opened_text(path: Path, shard: Shard | None = None) -> Iterator[BinaryIO | S
     opened = open_text(path) if shard is None else open_shard(path, shard)
     with opened as stream:
         yield stream
+
+
+def on_encoding(path: Path) -> str | None:
+    """Return a warning if ``path`` is a file that is not UTF-8 but in another Unicode encoding."""
+    name = other_encoding(path) if path.is_file() else None  # reading would empty a pipe
+    if name is None:
+        return None
+    return (
+        f"{path} is {name} text, which is read as if it were UTF-8. "
+        f"Convert it: {_conversion(path, name)}"
+    )
+
+
+def _conversion(path: Path, encoding: str) -> str:
+    new = command(unused_name(path.with_name(f"utf8-{path.name}")))
+    convert = ["iconv", "-f", encoding, "-t", "UTF-8"]
+    if program := UNPACK.get(path.suffix):
+        unpack = command(program, "-dc", path)
+        return f"{unpack} | {command(*convert)} | {command(program, '-c')} > {new}"
+    return f"{command(*convert, path)} > {new}"
 
 
 def refuse_to_replace(

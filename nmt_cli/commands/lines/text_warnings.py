@@ -1,9 +1,9 @@
 """Warnings about text that is probably wrong, one sentence for each finding."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
+from nmt_cli.commands.lines.opened_texts import on_encoding
 from nmt_cli.corpus.text.cleaning import (
     DUPLICATE,
     EMPTY,
@@ -17,7 +17,6 @@ from nmt_cli.corpus.text.parallel_corpora import CorpusReport
 from nmt_cli.corpus.tokenizers.normalization import SIDES, Side
 from nmt_cli.files.text_files import other_encoding
 from nmt_cli.messages.figures import counted
-from nmt_cli.messages.proposals import command, unused_name
 from nmt_cli.recipe.schema import DataConfig, ParallelFiles, Recipe
 
 LEAST_IN_PIECES = 0.01  # of the pairs; raw text has almost none
@@ -36,7 +35,6 @@ KEYS = {
     LENGTH_RATIO: "data.filters.max_length_ratio",
     DUPLICATE: "data.filters.remove_duplicates",
 }
-UNPACK = {".gz": "gzip", ".xz": "xz", ".zst": "zstd"}
 
 
 def on_encodings(data: DataConfig) -> Iterator[str]:
@@ -45,26 +43,6 @@ def on_encodings(data: DataConfig) -> Iterator[str]:
     for path in dict.fromkeys(path for text in texts for path in (text.source, text.target)):
         if (warning := on_encoding(path)) is not None:
             yield warning
-
-
-def on_encoding(path: Path) -> str | None:
-    """Return a warning if ``path`` is a file that is not UTF-8 but in another Unicode encoding."""
-    name = other_encoding(path) if path.is_file() else None  # reading would empty a pipe
-    if name is None:
-        return None
-    return (
-        f"{path} is {name} text, which is read as if it were UTF-8. "
-        f"Convert it: {_conversion(path, name)}"
-    )
-
-
-def _conversion(path: Path, encoding: str) -> str:
-    new = command(unused_name(path.with_name(f"utf8-{path.name}")))
-    convert = ["iconv", "-f", encoding, "-t", "UTF-8"]
-    if program := UNPACK.get(path.suffix):
-        unpack = command(program, "-dc", path)
-        return f"{unpack} | {command(*convert)} | {command(program, '-c')} > {new}"
-    return f"{command(*convert, path)} > {new}"
 
 
 def on_text(
