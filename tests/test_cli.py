@@ -1,4 +1,6 @@
 import errno
+import importlib
+import inspect
 import os
 import subprocess
 import sys
@@ -104,6 +106,24 @@ def test_every_command_and_option_is_documented(name):
     assert all(
         parameter.help for parameter in command.params if isinstance(parameter, click.Option)
     )
+
+
+MODULES = {"average-checkpoints": "average_checkpoints", "import": "import_model"}
+
+
+@pytest.mark.parametrize("name", sorted(set(OPTIONS) & set(cli.main.commands)))
+def test_calls_without_an_option_do_what_the_command_line_does(name):
+    """Where a command gives an option a default of its own, it is that of --help."""
+    command = cli.main.commands[name]
+    if isinstance(command, click.Group) or name == "completion":
+        return
+    run = importlib.import_module(f"nmt_cli.commands.{MODULES.get(name, name)}").run
+    defaults = {each.name: each.default for each in inspect.signature(run).parameters.values()}
+    for option in command.params:
+        default = defaults.get(option.name, inspect.Parameter.empty)
+        if default is not inspect.Parameter.empty:
+            given = option.default if isinstance(option.default, str | int | float) else None
+            assert (given or None) == (default or None), option.name
 
 
 def test_help_imports_nothing_heavy():

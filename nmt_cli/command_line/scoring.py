@@ -1,14 +1,14 @@
 """The command that measures translations and parses."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import click
 
 from nmt_cli.command_line.options import PATH, cli_command, format_option, quiet_option
 from nmt_cli.command_line.usage import refuse_options_except
 from nmt_cli.messages import logs
-from nmt_cli.metrics.scorer import NUM_SAMPLES, SEED
+from nmt_cli.metrics.scorer import METHOD, NUM_SAMPLES, SEED, TOKENIZATION, Tokenization
 
 
 @cli_command()
@@ -27,8 +27,8 @@ from nmt_cli.metrics.scorer import NUM_SAMPLES, SEED
 )
 @click.option(
     "--tokenize",
-    type=click.Choice(["13a", "intl", "none"]),
-    default="13a",
+    type=click.Choice(get_args(Tokenization)),
+    default=TOKENIZATION,
     help="sacreBLEU's tokenizer; none for text that is tokenized already.",
 )
 @click.option("--lowercase", is_flag=True, help="Ignore case.")
@@ -51,7 +51,7 @@ from nmt_cli.metrics.scorer import NUM_SAMPLES, SEED
 @click.option(
     "--test",
     type=click.Choice(list(NUM_SAMPLES)),
-    help="Paired test of --compare.  [default: bootstrap]",
+    help=f"Paired test of --compare.  [default: {METHOD}]",
 )
 @click.option(
     "--samples",

@@ -14,14 +14,20 @@ from nmt_cli.messages.errors import UserError
 from nmt_cli.messages.figures import counted
 from nmt_cli.messages.proposals import slips
 from nmt_cli.metrics.bleu import (
-    Tokenization,
     bleu_scorer,
     chrf_scorer,
     looks_in_pieces,
     looks_tokenized,
 )
 from nmt_cli.metrics.paper_bleu import PAPER_PAIRS, paper_bleu_scorer
-from nmt_cli.metrics.scorer import Method, Resampling, Score, Scorer
+from nmt_cli.metrics.scorer import (
+    TOKENIZATION,
+    Method,
+    Resampling,
+    Score,
+    Scorer,
+    Tokenization,
+)
 from nmt_cli.metrics.ter import ter_scorer
 
 if TYPE_CHECKING:
@@ -76,7 +82,7 @@ def run(hypotheses: Path, references: Sequence[Path], **options: Unpack[ScoreOpt
 
 
 def _scorers(options: ScoreOptions) -> list[Scorer[Score]]:
-    tokenize, lowercase = options.get("tokenize", "13a"), options.get("lowercase", False)
+    tokenize, lowercase = options.get("tokenize", TOKENIZATION), options.get("lowercase", False)
     scorers: list[Scorer[Score]] = [bleu_scorer(tokenize, lowercase=lowercase)]
     paper = options.get("paper")
     if paper is not None:

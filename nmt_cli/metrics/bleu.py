@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from sacrebleu.metrics.bleu import BLEU, BLEUScore
 from sacrebleu.metrics.chrf import CHRF, CHRFScore
 
-from nmt_cli.metrics.scorer import Scorer
+from nmt_cli.metrics.scorer import TOKENIZATION, Scorer, Tokenization
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-Tokenization = Literal["13a", "intl", "none"]
 
 # Untokenized text has no space before a full stop or a comma. Moses' tokenizer puts one there, and
 # escapes some characters.
@@ -69,7 +68,7 @@ class Chrf(NamedTuple):
         return f"chrF2 {self.score:.2f}  {self.signature}"
 
 
-def bleu_scorer(tokenize: Tokenization = "13a", *, lowercase: bool = False) -> Scorer[Bleu]:
+def bleu_scorer(tokenize: Tokenization = TOKENIZATION, *, lowercase: bool = False) -> Scorer[Bleu]:
     """Return sacrebleu's BLEU."""
     # force: no warning by sacrebleu about tokenized text; the caller warns with looks_tokenized.
     metric = BLEU(tokenize=tokenize, lowercase=lowercase, force=True)
@@ -85,7 +84,7 @@ def corpus_bleu(
     hypotheses: Sequence[str],
     references: Sequence[Sequence[str]],
     *,
-    tokenize: Tokenization = "13a",
+    tokenize: Tokenization = TOKENIZATION,
     lowercase: bool = False,
 ) -> Bleu:
     """Return the BLEU of ``hypotheses`` against one or several sets of ``references``.

@@ -53,9 +53,12 @@ class Scorer(Generic[ScoreT_co]):
         return self.read(score, str(self.metric.get_signature()))
 
 
+Tokenization = Literal["13a", "intl", "none"]
 Method = Literal["bootstrap", "randomization"]
 
 # The defaults of sacrebleu, so that both programs report the same figures.
+TOKENIZATION: Tokenization = "13a"
+METHOD: Method = "bootstrap"
 NUM_SAMPLES: dict[Method, int] = {"bootstrap": 1_000, "randomization": 10_000}
 SEED = 12_345
 SIGNIFICANCE_LEVEL = 0.05
@@ -71,5 +74,5 @@ class Resampling(NamedTuple):
     @classmethod
     def chosen(cls, method: Method | None, num_samples: int | None, seed: int | None) -> Resampling:
         """Return the settings with a default for each that is None."""
-        method = method or "bootstrap"
+        method = method or METHOD
         return cls(method, num_samples or NUM_SAMPLES[method], seed or SEED)

@@ -4,12 +4,12 @@ import pytest
 import sacrebleu
 
 from nmt_cli.metrics.bleu import (
-    Tokenization,
     chrf_scorer,
     corpus_bleu,
     looks_in_pieces,
     looks_tokenized,
 )
+from nmt_cli.metrics.scorer import Tokenization
 from tests.real_text import real_lines
 
 HYPOTHESES = [
