@@ -9,6 +9,7 @@ from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
 from nmt_cli.messages.figures import GIBIBYTE, aligned, counted
 from nmt_cli.messages.logs import printable, progress
+from nmt_cli.messages.proposals import any_of
 from nmt_cli.metrics.scorer import SIGNIFICANCE_LEVEL, Method, Resampling, Score, Scorer
 from nmt_cli.metrics.significance import (
     MetricFigures,
@@ -94,9 +95,10 @@ class Comparison(NamedTuple):
                     if outcome.systems[place].verdict == verdict
                 ]
                 if metrics:
-                    name = printable(system.name)
                     yield sentence.format(
-                        system=name, baseline=baseline, metrics=_enumerated(metrics)
+                        system=printable(system.name),
+                        baseline=baseline,
+                        metrics=any_of(metrics, "and"),
                     )
 
     def _explanation(self) -> str:
@@ -148,8 +150,3 @@ def _p_value(p_value: float | None) -> str:
     if p_value is None:
         return ""
     return f"{p_value:.4f}" if p_value >= SMALLEST_SHOWN else f"<{SMALLEST_SHOWN:.4f}"
-
-
-def _enumerated(names: Sequence[str]) -> str:
-    *others, last = names
-    return f"{', '.join(others)} and {last}" if others else last

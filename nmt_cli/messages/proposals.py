@@ -23,10 +23,10 @@ def nearest(name: str, known: Iterable[str]) -> list[str]:
     return slips(name, candidates) or parts(name, candidates)
 
 
-def any_of(names: Sequence[str]) -> str:
+def any_of(names: Sequence[str], conjunction: str = "or") -> str:
     """Return ``names`` as text: a, b or c."""
     *others, last = names
-    return f"{', '.join(others)} or {last}" if others else last
+    return f"{', '.join(others)} {conjunction} {last}" if others else last
 
 
 def slips(name: str, known: Iterable[str]) -> list[str]:

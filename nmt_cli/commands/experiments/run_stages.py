@@ -201,10 +201,6 @@ def _to_average(experiment: Experiment) -> list[Checkpoint]:
     return available[-experiment.recipe.checkpoints.keep_for_average :]
 
 
-def _is_translated(experiment: Experiment) -> bool:
-    return _was_made_from(experiment.translation.parent, _translated_from(experiment))
-
-
 def _translate(experiment: Experiment, _: bool) -> None:
     recipe, options = experiment.recipe, experiment.options
     made_from, source = _translated_from(experiment), experiment.test().source
@@ -250,10 +246,6 @@ def _treebank_of(experiment: Experiment) -> dict[str, Any]:
         return {}
     trees = sha256(experiment.test().target)
     return {"trees": trees, "treebank": treebank.model_dump(mode="json")}
-
-
-def _is_scored(experiment: Experiment) -> bool:
-    return _was_made_from(experiment.scores, _scored_from(experiment))
 
 
 def _score(experiment: Experiment, _: bool) -> None:
@@ -320,8 +312,14 @@ STAGES: dict[StageName, Stage] = {
     "preprocess": Stage(_is_prepared, _preprocess),
     "train": Stage(_is_trained, _train),
     "average": Stage(_is_averaged, _average),
-    "translate": Stage(_is_translated, _translate, _without_test),
-    "score": Stage(_is_scored, _score, _without_test),
+    "translate": Stage(
+        lambda each: _was_made_from(each.translation.parent, _translated_from(each)),
+        _translate,
+        _without_test,
+    ),
+    "score": Stage(
+        lambda each: _was_made_from(each.scores, _scored_from(each)), _score, _without_test
+    ),
     "report": Stage(
         _is_reported, lambda each, _: report.run([each.run_dir], force=True), _without_matplotlib
     ),
