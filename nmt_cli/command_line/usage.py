@@ -92,7 +92,7 @@ class _Unknown:
         self._ctx, self._name, self._value = ctx, name, value
         self._own = _options_of(ctx.command)
         self._command = _name_of(ctx)
-        # Where nmt-cli has what other toolkits call so: a command and its option or argument.
+        # What other toolkits call by this name: the command here, and its option or argument.
         self._places = [
             (row, *place.partition(" ")[::2]) for row in renamed(name) for place in row.places()
         ]
