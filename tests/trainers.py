@@ -4,8 +4,8 @@ import torch
 
 from nmt_cli.hardware.machine import Machine
 from nmt_cli.hardware.ranks import ALONE
-from nmt_cli.runs.batch_cut import BatchCut
-from nmt_cli.training.starting import prepare_start
+from nmt_cli.training.batch_cut import BatchCut
+from nmt_cli.training.starting import prepare_training
 from nmt_cli.training.trainer import Trainer
 
 CPU = Machine(torch.device("cpu"), "fp32")
@@ -17,8 +17,8 @@ def new_trainer(toy, run_dir, recipe=None, cut=None, ranks=ALONE, *, resume=Fals
     run_dir.mkdir(exist_ok=True)
     recipe, machine = recipe or toy.recipe, CPU._replace(ranks=ranks)
     cut = cut or ONE_PIECE._replace(multiple_of=ranks.size)
-    start = prepare_start(recipe, toy.corpus, run_dir, machine, cut, is_resumed=resume)
-    return Trainer(recipe, toy.corpus, run_dir, start)
+    training = prepare_training(recipe, toy.corpus, run_dir, machine, cut, is_resumed=resume)
+    return Trainer(training)
 
 
 def changed(recipe, **sections):

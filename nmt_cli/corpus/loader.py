@@ -1,15 +1,17 @@
-"""Reads batches ahead of their use, as numpy arrays; training makes tensors of them."""
+"""Batches as numpy arrays: read ahead of their use, and cut into micro-batches."""
 
+import bisect
+import itertools
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
 
-from nmt_cli.corpus.batching import BatchPlan, Indices, cut_into_micro_batches
+from nmt_cli.corpus.batching import BatchPlan, Indices, Lengths
 from nmt_cli.corpus.binarized import BinarizedText
 from nmt_cli.corpus.piece_sampler import PieceSampler
+from nmt_cli.messages.errors import UserError
 
 
 class ParallelTokens(NamedTuple):
@@ -107,7 +109,7 @@ def load_batches(
                 sampler.sample(side, index, name)
                 for side, name in zip(sides, ("source", "target"), strict=True)
             ]
-        return Batch(index, (ParallelTokens(*chain.from_iterable(sides)),))
+        return Batch(index, (ParallelTokens(*itertools.chain.from_iterable(sides)),))
 
     with ThreadPoolExecutor(max_workers=1, thread_name_prefix="loader") as pool:
         index, upcoming = first_index, pool.submit(load, first_index)
@@ -116,3 +118,81 @@ def load_batches(
             index += 1
             upcoming = pool.submit(load, index)
             yield batch
+
+
+def cut_into_micro_batches(
+    source_lengths: Indices, target_lengths: Indices, max_tokens: int, multiple_of: int = 1
+) -> list[slice]:
+    """Return slices that cut a batch into parts of at most ``max_tokens`` on either side.
+
+    Their number is the smallest multiple of ``multiple_of`` with which this is possible. The parts
+    have about equal cost, counted in tokens of both sides; some may be empty, at least where there
+    are fewer pairs than parts. Raises UserError if a single pair is over the limit.
+    """
+    refuse_longer(max_tokens, source_lengths, target_lengths)
+    sides = [np.cumsum(lengths).tolist() for lengths in (source_lengths, target_lengths)]
+    costs = np.cumsum(source_lengths + target_lengths)
+    of_limits = [(side, max_tokens) for side in sides]
+    fewest = len(_longest_parts(of_limits))
+    number = multiple_of * max(1, -(-fewest // multiple_of))
+    ends = _ends_of_equal_cost(costs, number)
+    if not _are_within(ends, of_limits):
+        ends = _ends_of_least_cost(costs.tolist(), of_limits, number)
+    return [slice(start, end) for start, end in itertools.pairwise([0, *ends])]
+
+
+def _ends_of_equal_cost(costs: Indices, number: int) -> list[int]:
+    targets = costs[-1] * np.arange(1, number) / number
+    return [*np.searchsorted(costs, targets).tolist(), len(costs)]
+
+
+def _ends_of_least_cost(
+    costs: list[int], of_limits: list[tuple[list[int], int]], number: int
+) -> list[int]:
+    """Return the ends of parts within the limits whose most expensive one costs least."""
+    lowest, highest = costs[-1] // number, costs[-1]
+    while lowest < highest:
+        most = (lowest + highest) // 2
+        parts = _longest_parts([*of_limits, (costs, most)])
+        lowest, highest = (most + 1, highest) if len(parts) > number else (lowest, most)
+    ends = _longest_parts([*of_limits, (costs, highest)])
+    return ends + [len(costs)] * (number - len(ends))
+
+
+def _longest_parts(of_limits: list[tuple[list[int], int]]) -> list[int]:
+    """Return the ends of parts that are as long as the limits allow.
+
+    ``of_limits`` are running sums, each with the most by which it may rise within a part, unless
+    the part is a single pair.
+    """
+    ends, start, num_pairs = [], 0, len(of_limits[0][0])
+    while start < num_pairs:
+        before = [sums[start - 1] if start else 0 for sums, _ in of_limits]
+        start = max(
+            start + 1,
+            min(
+                bisect.bisect_right(sums, first + limit, start)
+                for (sums, limit), first in zip(of_limits, before, strict=True)
+            ),
+        )
+        ends.append(start)
+    return ends
+
+
+def _are_within(ends: list[int], of_limits: list[tuple[list[int], int]]) -> bool:
+    return all(
+        sums[end - 1] - (sums[start - 1] if start else 0) <= limit
+        for start, end in itertools.pairwise([0, *ends])
+        if end > start
+        for sums, limit in of_limits
+    )
+
+
+def refuse_longer(max_tokens: int, *sides: Indices | Lengths) -> None:
+    """Raise UserError if a sentence of one of the ``sides`` has more than ``max_tokens``."""
+    longest = max(int(lengths.max(initial=0)) for lengths in sides)
+    if longest > max_tokens:
+        raise UserError(
+            f"one sentence pair has {longest:,} tokens, more than --max-tokens-per-device "
+            f"{max_tokens:,}; raise it or lower data.max_length."
+        )

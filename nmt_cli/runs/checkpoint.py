@@ -28,7 +28,6 @@ from nmt_cli.parsing.labels import Labels
 from nmt_cli.recipe.model_settings import settings_of
 from nmt_cli.recipe.reader import dump_recipe
 from nmt_cli.recipe.schema import Recipe
-from nmt_cli.runs.batch_cut import BatchCut
 
 RESUMABLE_KEPT = 2  # a damaged newest one must leave another to fall back to
 SPARE_SPACE = 1.2  # times the bytes of a checkpoint, free before one is written
@@ -65,7 +64,6 @@ class TrainingState:
 
     model: Transformer
     optimizer: Adam
-    cut: BatchCut  # becomes smaller when memory is full
     progress: Progress = field(default_factory=Progress)
     average: MovingAverage | None = None  # its weights are then the checkpoint's model
     validation: Mapping[str, Any] | None = None  # figures of the current step, once it is measured

@@ -4,7 +4,6 @@ Legend: T target tokens, D d_model.
 """
 
 import math
-from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -28,20 +27,11 @@ class Gradient(NamedTuple):
     nll: float  # mean of a target token
     norm: float  # of the whole gradient, before clipping
     num_tokens: int  # target tokens
-    flags: Sequence[float] = ()  # those given to ``Objective.gradient``, summed over the ranks
 
     @property
     def is_finite(self) -> bool:
         """Whether the loss and the gradient are finite, so that the weights may be updated."""
         return math.isfinite(self.loss) and math.isfinite(self.norm)
-
-
-class ParallelBatch(NamedTuple):
-    """A micro-batch as tensors."""
-
-    source: Packed
-    target_input: Packed
-    target_output: Tensor  # without spare rows
 
 
 class Objective(NamedTuple):
@@ -53,14 +43,13 @@ class Objective(NamedTuple):
     seed: int  # of dropout
     machine: Machine
 
-    def gradient(self, batch: Batch, flags: Callable[[], Sequence[float]] = lambda: ()) -> Gradient:
+    def gradient(self, batch: Batch) -> Gradient:
         """Leave the gradient of the batch's mean token loss in the parameters, equal on all ranks.
 
         The gradient is that of the sum of token losses over the whole batch, divided by the number
         of its target tokens, whichever rank computes which micro-batch. Dropout is seeded for each
-        micro-batch. The ranks exchange their ``flags()`` together with the losses. Raises
-        FullMemoryError on all ranks if one of them runs out of memory, and PeerLostError if a rank
-        is lost.
+        micro-batch. Raises FullMemoryError on all ranks if one of them runs out of memory, and
+        PeerLostError if a rank is lost.
         """
         parameters, ranks = list(self.model.parameters()), self.machine.ranks
         self.model.zero_grad(set_to_none=True)
@@ -71,7 +60,7 @@ class Objective(NamedTuple):
                 gradients = ranks.collect_gradients(parameters)
         except FullMemoryError as error:
             losses, failure = [math.nan, math.nan], error
-        loss, nll, failures, *summed = ranks.sum([*losses, float(failure is not None), *flags()])
+        loss, nll, failures = ranks.sum([*losses, float(failure is not None)])
         if failures:
             try:
                 raise FullMemoryError(on_all_ranks=True) from failure
@@ -82,7 +71,7 @@ class Objective(NamedTuple):
             ranks.sum_gradients(parameters, gradients)
             found = [p.grad for p in parameters if p.grad is not None]
             norm = torch.nn.utils.get_total_norm(found).item()
-        return Gradient(loss / num_tokens, nll / num_tokens, norm, num_tokens, summed)
+        return Gradient(loss / num_tokens, nll / num_tokens, norm, num_tokens)
 
     def _accumulate(self, batch: Batch) -> list[float]:
         """Add up the gradients of this rank's micro-batches; return their summed losses."""
@@ -98,23 +87,21 @@ class Objective(NamedTuple):
 
     def loss_sums(self, tokens: ParallelTokens) -> LossSums:
         """Return the summed loss of a micro-batch; products are in the machine's precision."""
-        batch, is_bf16 = self.tensors(tokens), self.machine.precision == "bf16"
+        source, target_input, target_output = self.tensors(tokens)
+        is_bf16 = self.machine.precision == "bf16"
         with torch.autocast(self.machine.device.type, torch.bfloat16, enabled=is_bf16):
-            rows = self.model(batch.source, batch.target_input)  # T D
+            rows = self.model(source, target_input)  # T D
         if is_bf16:
             rows = rows.bfloat16()
         return label_smoothed_cross_entropy(
-            rows,
-            self.model.output_weight,
-            batch.target_output,
-            self.smoothing,
-            self.model.output_bias,
+            rows, self.model.output_weight, target_output, self.smoothing, self.model.output_bias
         )
 
-    def tensors(self, tokens: ParallelTokens) -> ParallelBatch:
-        """Return a micro-batch on its device; the target's input is its output moved by one.
+    def tensors(self, tokens: ParallelTokens) -> tuple[Packed, Packed, Tensor]:
+        """Return a micro-batch on its device: source, target input and target output.
 
-        The last token of each source, its ``</s>``, is left out if the model was made so.
+        The target's input is its output moved by one. The output has no spare rows. The last token
+        of each source, its ``</s>``, is left out if the model was made so.
         """
         source_tokens, source_lengths = tokens.source_tokens, tokens.source_lengths
         if not self.model.config.source_eos:
@@ -124,7 +111,7 @@ class Objective(NamedTuple):
         starts = np.cumsum(tokens.target_lengths) - tokens.target_lengths
         shifted[starts] = self.start_id
         device = self.machine.device
-        return ParallelBatch(
+        return (
             _pack(source_tokens, source_lengths, self.machine),
             _pack(shifted, tokens.target_lengths, self.machine),
             torch.from_numpy(tokens.target_tokens).to(device, non_blocking=True),

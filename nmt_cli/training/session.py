@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from nmt_cli.checkpoints import average_command, list_checkpoints
-from nmt_cli.corpus.batching import refuse_longer
 from nmt_cli.corpus.binarized import PreparedCorpus, open_prepared
 from nmt_cli.corpus.changed_text import changed_text
+from nmt_cli.corpus.loader import refuse_longer
 from nmt_cli.files.file_names import CHECKPOINT_GLOB, CHECKPOINTS
 from nmt_cli.hardware.choices import AUTO, MachineOptions
 from nmt_cli.hardware.device import useful_threads
 from nmt_cli.hardware.fp32_products import use_fp32_products
-from nmt_cli.hardware.machine import Machine, choose_machine, choose_rank_device
+from nmt_cli.hardware.machine import choose_machine, choose_rank_device
 from nmt_cli.hardware.ranks import PeerLostError, connected_ranks
 from nmt_cli.hardware.thread_waiting import following_load
 from nmt_cli.launch.node_workers import Worker, die_with_parent, started_at, status_of_this_launch
@@ -25,18 +25,17 @@ from nmt_cli.messages import logs
 from nmt_cli.messages.errors import InterruptedTrainingError, UserError
 from nmt_cli.messages.proposals import as_argument, command
 from nmt_cli.recipe.reader import RecipeFile
-from nmt_cli.runs.batch_cut import choose_cut
-from nmt_cli.runs.checkpoint import TrainingState
 from nmt_cli.runs.run_directory import (
     check_run_directory,
     describe_session,
     locked,
     record_changes,
 )
-from nmt_cli.training.full_memory import fit_to_memory
-from nmt_cli.training.starting import Start, prepare_start
+from nmt_cli.training.batch_cut import choose_cut
+from nmt_cli.training.starting import prepare_training
 from nmt_cli.training.status import as_user_error, has_failed, report_failure, status_kept
 from nmt_cli.training.trainer import Trainer
+from nmt_cli.training.training import Training
 
 TEXT_KEYS = ("data", "tokenizer", "model.from")  # of a recipe; preprocess depends on them alone
 
@@ -141,7 +140,7 @@ def train(job: Job, worker: Worker | None = None) -> None:
             )
             is_resumed = job.check_run_directory(is_restart=is_restart)
         stack.enter_context(connected_ranks(worker, device))
-        start = prepare_start(
+        training = prepare_training(
             recipe,
             corpus,
             job.run_dir,
@@ -150,13 +149,13 @@ def train(job: Job, worker: Worker | None = None) -> None:
             is_resumed=is_resumed,
             init_from=options.get("init_from"),
         )
-        stack.enter_context(use_fp32_products(start.objective.machine.fp32_products))
-        if start.standing.is_complete():
+        stack.enter_context(use_fp32_products(training.machine.fp32_products))
+        if training.is_complete():
             if machine.ranks.is_main and options.get("in_run"):
                 record_changes(job.run_dir, recipe)  # or the stage would never be up to date
-            logs.info(f"{job.run_dir} is finished; nothing to do. {start.standing.summary()}")
+            logs.info(f"{job.run_dir} is finished; nothing to do. {training.summary()}")
         else:
-            _train(job, worker, corpus, start)
+            _train(job, worker, training)
 
 
 def train_as_worker(job: Job, worker: Worker) -> int:
@@ -190,38 +189,38 @@ def train_as_worker(job: Job, worker: Worker) -> int:
     return reported.exit_status
 
 
-def _train(job: Job, worker: Worker | None, corpus: PreparedCorpus, start: Start) -> None:
-    """Fit the micro-batches to the memory, describe the session, and train from ``start``."""
-    recipe, state, machine = job.file.recipe, start.state, start.objective.machine
-    fit_to_memory(state, start.objective, corpus, start.facts)
+def _train(job: Job, worker: Worker | None, training: Training) -> None:
+    """Describe the session in the run directory, and train until the recipe's end."""
+    corpus, machine = training.corpus, training.machine
     sides = (corpus.source, corpus.target, corpus.validation_source, corpus.validation_target)
-    refuse_longer(state.cut.max_tokens, *(side.lengths for side in sides))
+    refuse_longer(training.cut.max_tokens, *(side.lengths for side in sides))
     if machine.ranks.is_main:
-        facts = {**machine.describe(), **state.cut.facts()}
-        describe_session(job.run_dir, recipe, {"from_step": state.progress.step, **facts})
-        _announce(state, machine, job.run_dir)
+        from_step = {"from_step": training.state.progress.step}
+        facts = {**from_step, **machine.describe(), **training.cut.facts()}
+        describe_session(job.run_dir, training.recipe, facts)
+        _announce(training)
     max_time = job.options.get("max_time")
     deadline = started_at() + max_time if max_time is not None else None
     stop = StopRequest(deadline, max_time=max_time, second_interrupt_ends=worker is None)
-    trainer = Trainer(recipe, corpus, job.run_dir, start)
     with (
         stop_requests(stop),
-        status_kept(job.run_dir, worker, trainer.standing.summary),
+        status_kept(job.run_dir, worker, training.summary),
         # Ranks on one machine would count each other as other programs.
         following_load(useful_threads(machine.device), warns=worker is None),
     ):
-        trainer.train(stop)
-    is_usable = trainer.standing.divergence() is None
+        Trainer(training).train(stop)
+    is_usable = training.divergence() is None
     if machine.ranks.is_main and is_usable and not job.options.get("in_run"):
         logs.info(f"Next: {average_command(job.run_dir, list_checkpoints(job.run_dir))}")
 
 
-def _announce(state: TrainingState, machine: Machine, run_dir: Path) -> None:
-    num_parameters = sum(parameter.numel() for parameter in state.model.parameters())
+def _announce(training: Training) -> None:
+    machine, parameters = training.machine, training.state.model.parameters()
+    num_parameters = sum(parameter.numel() for parameter in parameters)
     where = str(machine.device)
     if machine.ranks.size > 1:
         where = f"{machine.ranks.size} {machine.device.type} ranks"
     logs.info(
-        f"Training {num_parameters:,} parameters on {where} in {machine.precision}, "
-        f"micro-batches of at most {state.cut.max_tokens:,} tokens a side, into {run_dir}."
+        f"Training {num_parameters:,} parameters on {where} in {machine.precision}, micro-batches "
+        f"of at most {training.cut.max_tokens:,} tokens a side, into {training.run_dir}."
     )

@@ -1,11 +1,11 @@
-"""The state in which a training begins: new, from another model, or from its newest checkpoint.
+"""Prepares a training: new, from another model, or from its newest checkpoint.
 
 Its place in the text is that of the checkpoint, also if the recipe plans other batches now.
 """
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -21,36 +21,20 @@ from nmt_cli.messages.errors import UserError
 from nmt_cli.model.compiled_residual import compile_residuals
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.optimization import Adam, MovingAverage
+from nmt_cli.recipe.changes import changes_of_quality
 from nmt_cli.recipe.model_origin import first_model
-from nmt_cli.recipe.reader import read_recipe
+from nmt_cli.recipe.reader import read_recipe, section_hash
 from nmt_cli.recipe.schema import Recipe
-from nmt_cli.runs.batch_cut import BatchCut, cut_as_before
 from nmt_cli.runs.checkpoint import Progress, Saved, TrainingState, load_newest
 from nmt_cli.runs.warm_start import start_from
-from nmt_cli.training.agreement import require_same_training
+from nmt_cli.training.batch_cut import BatchCut, cut_as_before, fit_to_memory
 from nmt_cli.training.gradient import Objective
-from nmt_cli.training.standing import Standing, begin_anew_after_changes
+from nmt_cli.training.training import Training
+
+FIGURES = {"loss": "the loss", "bleu": "BLEU", "parseval": "F1"}
 
 
-class PlanSettings(NamedTuple):
-    """The settings that decide which batches a text gives."""
-
-    tokens_per_step: int
-    seed: int
-    weights: tuple[float, ...]  # of each training corpus
-
-
-class Start(NamedTuple):
-    """What a training begins with; it is the same on all ranks."""
-
-    state: TrainingState
-    plan: BatchPlan
-    standing: Standing
-    objective: Objective  # with the machine of this rank, and the kernels of the checkpoint
-    facts: Mapping[str, Any] | None = None  # of the session that wrote the checkpoint
-
-
-def prepare_start(
+def prepare_training(
     recipe: Recipe,
     corpus: PreparedCorpus,
     run_dir: Path,
@@ -59,18 +43,18 @@ def prepare_start(
     *,
     is_resumed: bool = False,
     init_from: Path | None = None,
-) -> Start:
-    """Return the state in which training begins on this rank.
+) -> Training:
+    """Return a training on this rank, as it begins; batches are cut by ``cut`` or smaller.
 
-    The main rank reads it: from the newest undamaged checkpoint in ``run_dir`` if ``is_resumed``,
-    else the weights from the model at ``init_from``, or that of the recipe's ``model.from``, if one
-    is given. The other ranks receive it.
-    Raises UserError if no checkpoint can be resumed from, if the text is another one than before,
-    if that model does not fit, or if text, recipe or precision of the ranks differ.
+    The main rank reads its state: from the newest undamaged checkpoint in ``run_dir`` if
+    ``is_resumed``, else the weights from the model at ``init_from``, or that of the recipe's
+    ``model.from``, if one is given. The other ranks receive it. Raises UserError if no checkpoint
+    can be resumed from, if the text is another one than before, if that model does not fit, if
+    text, recipe or precision of the ranks differ, or if a sentence pair does not fit the memory.
     """
     ranks = machine.ranks
-    plan = plan_batches(plan_settings(recipe), corpus)
-    state = _new_state(recipe, corpus, machine, cut)
+    plan = plan_batches(recipe, corpus)
+    state = _new_state(recipe, corpus, machine)
     facts = None
     if is_resumed and ranks.is_main:
         facts = _resume(recipe, corpus, run_dir, plan, state)
@@ -82,14 +66,13 @@ def prepare_start(
         state.average = _new_average(recipe, state.model)
         logs.info(str(warm_start))
     if ranks.size > 1:
-        require_same_training(recipe, corpus, machine)
+        _require_same_training(recipe, corpus, machine)
         _copy_from_main(ranks, state)
         facts = ranks.from_main(facts)
     machine = agree_on_products(machine, facts)
     if facts is not None:
-        state.cut = cut_as_before(state.cut, facts, ranks.size)
+        cut = cut_as_before(cut, facts, ranks.size)
         log_changes(facts, machine.facts())
-    standing = Standing(recipe, corpus.tokenizer.size, plan, state)
     objective = Objective(
         state.model,
         start_id(recipe.model, corpus.tokenizer),
@@ -97,12 +80,13 @@ def prepare_start(
         recipe.training.seed,
         machine,
     )
-    return Start(state, plan, standing, objective, facts)
+    training = Training(run_dir, recipe, corpus, plan, objective, state, cut)
+    if not training.is_complete():
+        training.cut = fit_to_memory(cut, state, objective, corpus, facts)
+    return training
 
 
-def _new_state(
-    recipe: Recipe, corpus: PreparedCorpus, machine: Machine, cut: BatchCut
-) -> TrainingState:
+def _new_state(recipe: Recipe, corpus: PreparedCorpus, machine: Machine) -> TrainingState:
     training = recipe.training
     torch.manual_seed(training.seed)
     model = Transformer(recipe.model, corpus.tokenizer.size).to(machine.device)
@@ -111,7 +95,7 @@ def _new_state(
     optimizer = Adam(
         model.parameters(), betas=training.adam_betas, eps=training.adam_epsilon, fused=True
     )
-    return TrainingState(model, optimizer, cut, average=_new_average(recipe, model))
+    return TrainingState(model, optimizer, average=_new_average(recipe, model))
 
 
 def _new_average(recipe: Recipe, model: Transformer) -> MovingAverage | None:
@@ -132,10 +116,9 @@ def _resume(
     _refuse_other_text(run_dir, corpus, manifest["prepared_files"])
     logs.info(f"Resuming from {checkpoint.path}, batch {state.progress.batch_index:,}.")
     before = read_recipe(str(checkpoint.path / RECIPE)).recipe
-    settings = plan_settings(before)
-    if settings != plan_settings(recipe):
-        move_to_plan(state.progress, plan_batches(settings, corpus), plan)
-    begin_anew_after_changes(state.progress, before, recipe)
+    if _what_plans(before) != _what_plans(recipe):
+        move_to_plan(state.progress, plan_batches(before, corpus), plan)
+    _begin_anew_after_changes(state.progress, before, recipe)
     state.saved = Saved(checkpoint.step, manifest["kind"], state.validation is not None)
     return manifest
 
@@ -153,6 +136,40 @@ def _refuse_other_text(
                 f"{corpus.directory} holds now; prepare the same text again, "
                 "or choose another --run-dir."
             )
+
+
+def _begin_anew_after_changes(progress: Progress, before: Recipe, now: Recipe) -> None:
+    """Reset the best quality and the patience if the recipe now measures quality differently."""
+    keys = changes_of_quality(before, now)
+    if not keys:
+        return
+    progress.best_quality = None
+    progress.validations_without_improvement = 0
+    progress.quality_since = progress.step
+    figure = FIGURES[now.validation.best_by]
+    logs.info(
+        f"The best validation and the patience start anew at step {progress.step:,}, because "
+        f"{' and '.join(keys)} changed: {figure} cannot be compared with earlier values."
+    )
+
+
+def _require_same_training(recipe: Recipe, corpus: PreparedCorpus, machine: Machine) -> None:
+    """Raise UserError if the ranks' text, recipe or precision differ."""
+    files = {n: f["sha256"] for n, f in corpus.manifest["files"].items()}
+    sections = set(type(recipe).model_fields) - {"data"}  # the text is compared by its files
+    compared = {
+        f"prepared text in {corpus.directory}": files,
+        "recipe": section_hash(recipe, *sorted(sections)),
+        "--precision": machine.precision,
+    }
+    ranks = machine.ranks
+    for what, value in compared.items():
+        for rank, other in enumerate(ranks.gather(value)):
+            if other != value:
+                raise UserError(
+                    f"the {what} of rank {ranks.rank} and of rank {rank} differ; "
+                    "make them the same on all nodes, and start again with --resume."
+                )
 
 
 def _copy_from_main(ranks: Ranks, state: TrainingState) -> None:
@@ -174,22 +191,17 @@ def _moments(state: TrainingState) -> Iterator[Tensor]:
         yield from (moments[name] for name in ("step", "exp_avg", "exp_avg_sq"))
 
 
-def plan_settings(recipe: Recipe) -> PlanSettings:
-    """Return the settings in ``recipe`` that decide the batches."""
-    training = recipe.training
-    weights = tuple(corpus.weight for corpus in recipe.data.train)
-    return PlanSettings(training.tokens_per_step, training.seed, weights)
-
-
-def plan_batches(settings: PlanSettings, corpus: PreparedCorpus) -> BatchPlan:
+def plan_batches(recipe: Recipe, corpus: PreparedCorpus) -> BatchPlan:
     """Return the plan of ``corpus``. Raises UserError if a pair does not fit into a step."""
-    return BatchPlan(
-        corpus.source.lengths,
-        corpus.target.lengths,
-        settings.tokens_per_step,
-        settings.seed,
-        list(zip(corpus.corpus_sizes, settings.weights, strict=True)),
-    )
+    tokens_per_step, seed, weights = _what_plans(recipe)
+    corpora = list(zip(corpus.corpus_sizes, weights, strict=True))
+    return BatchPlan(corpus.source.lengths, corpus.target.lengths, tokens_per_step, seed, corpora)
+
+
+def _what_plans(recipe: Recipe) -> tuple[int, int, list[float]]:
+    """Return all that decides which batches a text gives; the weights are those of its corpora."""
+    weights = [corpus.weight for corpus in recipe.data.train]
+    return recipe.training.tokens_per_step, recipe.training.seed, weights
 
 
 def move_to_plan(progress: Progress, old: BatchPlan, new: BatchPlan) -> None:

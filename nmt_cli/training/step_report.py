@@ -7,19 +7,16 @@ import numpy as np
 from nmt_cli.corpus.loader import Batch
 from nmt_cli.costs.flops import training_flops
 from nmt_cli.hardware.flops import peak_flops
-from nmt_cli.hardware.machine import Machine
 from nmt_cli.messages.figures import perplexity_of, short_number
-from nmt_cli.recipe.model_config import ModelConfig
-from nmt_cli.training.gradient import Gradient
+from nmt_cli.training.gradient import Gradient, Objective
 
 
 class StepReport(NamedTuple):
     """What one step did, and how long it took."""
 
     step: int
-    batch_index: int
+    batch: Batch
     gradient: Gradient
-    source_tokens: int
     learning_rate: float
     seconds: float
     data_wait_seconds: float
@@ -29,13 +26,13 @@ class StepReport(NamedTuple):
         """Return the line of ``metrics.jsonl``."""
         return {
             "step": self.step,
-            "batch_index": self.batch_index,
+            "batch_index": self.batch.number,
             "loss": self.gradient.loss,
             "nll": self.gradient.nll,
             "gradient_norm": self.gradient.norm,
             "learning_rate": self.learning_rate,
             "target_tokens": self.gradient.num_tokens,
-            "source_tokens": self.source_tokens,
+            "source_tokens": self.batch.num_source_tokens,
             "seconds": round(self.seconds, 4),
             "data_wait_seconds": round(self.data_wait_seconds, 4),
             "flop_utilization": self.utilization,
@@ -56,19 +53,13 @@ class StepReport(NamedTuple):
         return ", ".join(notes)
 
 
-class UtilizationMeter:
-    """Model FLOP utilization of the ranks that train a model together."""
-
-    def __init__(self, config: ModelConfig, vocabulary_size: int, machine: Machine) -> None:
-        self._config, self._vocabulary_size = config, vocabulary_size
-        self._num_devices = machine.ranks.size
-        self._peak_flops = peak_flops(machine.device, machine.precision)
-
-    def of_step(self, batch: Batch, seconds: float) -> float | None:
-        """Return the share of the devices' peak FLOPs; None if the peak is not known."""
-        if self._peak_flops is None:
-            return None
-        lengths = [(m.source_lengths, m.target_lengths) for m in batch.micro_batches]
-        source, target = (np.concatenate(side) for side in zip(*lengths, strict=True))
-        flops = training_flops(self._config, self._vocabulary_size, source, target)
-        return flops / (seconds * self._peak_flops * self._num_devices)
+def flop_utilization(batch: Batch, seconds: float, objective: Objective) -> float | None:
+    """Return the share of the ranks' peak FLOPs that the model used; None if it is not known."""
+    machine, model = objective.machine, objective.model
+    peak = peak_flops(machine.device, machine.precision)
+    if peak is None:
+        return None
+    lengths = [(m.source_lengths, m.target_lengths) for m in batch.micro_batches]
+    source, target = (np.concatenate(side) for side in zip(*lengths, strict=True))
+    flops = training_flops(model.config, len(model.output_weight), source, target)
+    return flops / (seconds * peak * machine.ranks.size)

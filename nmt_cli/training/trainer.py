@@ -3,13 +3,10 @@
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
-from functools import partial
-from pathlib import Path
 from typing import Any, NoReturn
 
 import torch
 
-from nmt_cli.corpus.binarized import PreparedCorpus
 from nmt_cli.corpus.loader import Batch, load_batches
 from nmt_cli.corpus.piece_sampler import sampler_of
 from nmt_cli.files.file_names import METRICS
@@ -22,36 +19,27 @@ from nmt_cli.optimization import MovingAverage, learning_rate
 from nmt_cli.recipe.schema import Recipe
 from nmt_cli.runs.checkpoint import CheckpointKind, TrainingState
 from nmt_cli.runs.metrics_log import MetricsLog
-from nmt_cli.runs.saving import Saver
-from nmt_cli.training.agreement import require_same_weights
-from nmt_cli.training.full_memory import gradient_within_memory
+from nmt_cli.training.batch_cut import gradient_within_memory
 from nmt_cli.training.gradient import Gradient
-from nmt_cli.training.standing import count_skipped, count_validation
-from nmt_cli.training.starting import Start
-from nmt_cli.training.step_report import StepReport, UtilizationMeter
+from nmt_cli.training.saving import Saver
+from nmt_cli.training.step_report import StepReport, flop_utilization
+from nmt_cli.training.training import Training
 from nmt_cli.training.validation import Validator
 
 
 class Trainer:
     """Trains one model in one run directory, on one rank of those that train it together.
 
-    A new trainer is ready for ``train``, which is called once and changes the state of the start.
-    Everything happens in the calling thread, except that the next batch is read ahead in another.
-    Only the stop request may be set from elsewhere, such as a signal handler.
+    A new trainer is ready for ``train``, which is called once and changes the state of the
+    training. Everything happens in the calling thread, except that the next batch is read ahead in
+    another. Only the stop request may be set from elsewhere, such as a signal handler.
     """
 
-    def __init__(self, recipe: Recipe, corpus: PreparedCorpus, run_dir: Path, start: Start) -> None:
-        machine = start.objective.machine
-        self.run_dir, self.state, self.standing = run_dir, start.state, start.standing
-        self._recipe, self._corpus, self._machine = recipe, corpus, machine
-        self._objective = start.objective
-        self._plan, self._longest = start.plan, corpus.longest
-        self._sampler = sampler_of(recipe, corpus)
-        self._validator = Validator(recipe, corpus, start.objective)
-        self._saver = Saver(run_dir, recipe, corpus, machine, start.state)
-        self._utilization = UtilizationMeter(recipe.model, corpus.tokenizer.size, machine)
+    def __init__(self, training: Training) -> None:
+        self.training, self.state = training, training.state
+        self._validator = Validator(training.recipe, training.corpus, training.objective)
+        self._saver = Saver(training)
         self._metrics: MetricsLog | None = None  # the main rank's
-        self._compared_step = start.state.progress.step  # its weights are the same on all ranks
 
     def train(self, stop: StopRequest) -> None:
         """Train until the recipe's end, which is measured and saved.
@@ -61,91 +49,80 @@ class Trainer:
         memory, a full disk, a lost rank, ranks whose weights differ, or a line of the validation
         text that cannot be translated.
         """
-        progress, ranks = self.state.progress, self._machine.ranks
-        if ranks.is_main:
-            self._metrics = MetricsLog(self.run_dir / METRICS, keep_until_step=progress.step)
+        training, step = self.training, self.state.progress.step
+        if training.machine.ranks.is_main:
+            self._metrics = MetricsLog(training.run_dir / METRICS, keep_until_step=step)
         batches = self._batches()
         self.state.model.train()
         self.state.optimizer.make_moments()
         if stop.has_deadline:
             stop.note_seconds("save", self._saver.estimated_seconds())
-        max_steps = self._recipe.training.max_steps
-        with logs.progress("train", "steps", max_steps, progress.step) as bar:
+        with logs.progress("train", "steps", training.recipe.training.max_steps, step) as bar:
             self._validate_and_save_if_due(stop)  # what a stop of the last session left undone
-            while not self.standing.is_finished():
-                report = self._step(batches, stop)
+            while not training.is_finished():
+                report = self._step(batches)
                 if report is not None:
+                    stop.note_seconds("step", report.seconds)
                     self._record(report.as_record())
                     bar.advance(1, report.as_notes())
                 self._validate_and_save_if_due(stop)
-                if ranks.size == 1:
-                    stop.agree(stop.flags())  # several ranks exchange theirs in the next step
-                if stop.agreed and not self.standing.is_complete():
+                self._agree_on_stopping(stop)
+                if stop.agreed and not training.is_complete():
                     self._leave(stop.why)
-        if not self.standing.is_complete():  # the last validation was interrupted
+        if not training.is_complete():  # the last validation was interrupted
             self._leave(stop.why)
-        ranks.wait_for_main()  # no rank ends as finished before the main one has saved
-        log = logs.info if self.standing.divergence() is None else logs.warning
-        log(self.standing.summary())
+        training.machine.ranks.wait_for_main()  # none ends as finished before the main one saved
+        log = logs.info if training.divergence() is None else logs.warning
+        log(training.summary())
 
     def _batches(self) -> Iterator[Batch]:
-        corpus, first = self._corpus, self.state.progress.batch_index
-        return load_batches(self._plan, corpus.source, corpus.target, first, self._sampler)
+        training, corpus = self.training, self.training.corpus
+        sampler = sampler_of(training.recipe, corpus)
+        first = self.state.progress.batch_index
+        return load_batches(training.plan, corpus.source, corpus.target, first, sampler)
 
-    def _step(self, batches: Iterator[Batch], stop: StopRequest) -> StepReport | None:
+    def _step(self, batches: Iterator[Batch]) -> StepReport | None:
         """Use one batch; return None if its gradient was not finite and it was skipped."""
-        progress = self.state.progress
+        training, progress = self.training, self.state.progress
         started = time.monotonic()
         batch = next(batches)
         waited = time.monotonic() - started
-        gradient = self._gradient_of(batch, stop)
+        where = f"in {batch}, even with one sentence pair at a time"
+        with self._saver.saving_before_failure(where):
+            gradient, training.cut = gradient_within_memory(
+                batch, training.cut, training.objective, training.corpus.longest
+            )
         if not gradient.is_finite:
             progress.batch_index = batch.number + 1
-            count_skipped(progress, batch.number, gradient)
+            training.count_skipped(batch, gradient)
             return None
         where = f"while the gradient of batch {batch.number:,} was applied"
         with self._saver.saving_before_failure(where):
-            rate = update_weights(self.state, gradient, self._recipe)
+            rate = update_weights(self.state, gradient, training.recipe)
         progress.batch_index = batch.number + 1
         progress.target_tokens += gradient.num_tokens
         seconds = time.monotonic() - started
-        stop.note_seconds("step", seconds)
-        return StepReport(
-            progress.step,
-            batch.number,
-            gradient,
-            batch.num_source_tokens,
-            rate,
-            seconds,
-            waited,
-            self._utilization.of_step(batch, seconds),
-        )
+        utilization = flop_utilization(batch, seconds, training.objective)
+        return StepReport(progress.step, batch, gradient, rate, seconds, waited, utilization)
 
-    def _gradient_of(self, batch: Batch, stop: StopRequest) -> Gradient:
-        """Leave the gradient of ``batch`` in the parameters, computed within the memory."""
-        compute = partial(self._objective.gradient, flags=stop.flags)
-        where = f"in {batch}, even with one sentence pair at a time"
-        with self._saver.saving_before_failure(where):
-            gradient, self.state.cut = gradient_within_memory(
-                batch, self.state.cut, self._machine.ranks, self._longest, compute
-            )
-        stop.agree(gradient.flags)
-        return gradient
+    def _agree_on_stopping(self, stop: StopRequest) -> None:
+        with self._saver.saving_before_failure("while the ranks agreed on stopping"):
+            stop.agree(self.training.machine.ranks.sum(stop.flags()))
 
     def _validate_and_save_if_due(self, stop: StopRequest) -> None:
         """Do what the recipe asks for at this step; the last step is always measured and saved."""
-        step = self.state.progress.step
-        if step == 0:
+        training = self.training
+        if self.state.progress.step == 0:
             return
         improved = False
-        if self.standing.is_validation_due():
-            if not self._machine.ranks.from_main(stop.has_time_to_validate()):
+        if training.is_validation_due():
+            if not training.machine.ranks.from_main(stop.has_time_to_validate()):
                 # Then a validation that takes too long loses nothing.
-                is_due = self.standing.is_checkpoint_due()
+                is_due = training.is_checkpoint_due()
                 self._save("regular" if is_due else "safety", stop)
             improved = self._validate(stop)
-        ended = self.standing.is_finished()  # validation may have used up the patience
-        if self.standing.is_checkpoint_due():
+        ended = training.is_finished()  # validation may have used up the patience
+        if training.is_checkpoint_due():
             self._save("regular", stop, forgiving=not ended)
         elif ended:
             self._save("final", stop, forgiving=False)
@@ -153,40 +130,31 @@ class Trainer:
             self._save("safety", stop)
 
     def _save(self, kind: CheckpointKind, stop: StopRequest, *, forgiving: bool = True) -> None:
-        """Save the step if its weights are the same on all ranks."""
-        step = self.state.progress.step
-        with self._saver.saving_before_failure(f"while step {step:,} was saved"):
-            self._require_same_weights()
+        where = f"while step {self.state.progress.step:,} was saved"
+        with self._saver.saving_before_failure(where):
             seconds = self._saver.save(kind, forgiving=forgiving)
-        stop.note_seconds("save", seconds or 0.0)
-
-    def _require_same_weights(self) -> None:
-        step, ranks = self.state.progress.step, self._machine.ranks
-        if step > self._compared_step:
-            saved_step = self.state.saved.step
-            require_same_weights(self.state.model, ranks, step, saved_step, self.run_dir)
-            self._compared_step = step
+        stop.note_seconds("save", seconds)
 
     def _validate(self, stop: StopRequest) -> bool:
         """Measure on the validation text; return whether it was the best so far."""
-        state, progress = self.state, self.state.progress
-        model, average = state.model, state.average
+        training, progress = self.training, self.state.progress
+        model, average = self.state.model, self.state.average
         started = time.monotonic()
         with self._saver.saving_before_failure(f"while step {progress.step:,} was validated"):
             with average.in_place_of(model) if average is not None else nullcontext():
-                validation = self._validator.validate(state.cut.max_tokens, stop)
+                validation = self._validator.validate(training.cut.max_tokens, stop)
             model.train()
             if validation is None:
                 return False
-            self._require_same_weights()
+            self._saver.require_same_weights()
         stop.note_seconds("validation", time.monotonic() - started)
-        divergence = self.standing.divergence_at(validation.nll)
+        divergence = training.divergence_at(validation.nll)
         if divergence is not None:
             validation = validation._replace(quality=None)
         record = validation.as_record()
-        state.validation = {**record, "quality_since": progress.quality_since}
+        self.state.validation = {**record, "quality_since": progress.quality_since}
         self._record({"step": progress.step, "validation": record})
-        improved = count_validation(progress, validation.quality)
+        improved = training.count_validation(validation.quality)
         logs.info(f"step {progress.step:,}: {validation}{' (best)' if improved else ''}")
         if divergence is not None:
             logs.warning(
@@ -200,12 +168,13 @@ class Trainer:
             self._metrics.append(record)
 
     def _leave(self, reason: str) -> NoReturn:
-        step = self.state.progress.step
+        training, step = self.training, self.state.progress.step
         if step > 0 and self.state.saved.step != step:
-            self._require_same_weights()
             self._saver.save("safety", forgiving=False)
-        self._machine.ranks.wait_for_main()  # the message is true only once the main rank has saved
-        saved = f"it was saved in {self.run_dir}" if step > 0 else "there was nothing to save yet"
+        training.machine.ranks.wait_for_main()  # the message is true only once it has saved
+        saved = (
+            f"it was saved in {training.run_dir}" if step > 0 else "there was nothing to save yet"
+        )
         raise InterruptedTrainingError(
             f"{reason} stopped training at step {step:,}; {saved}. "
             "Run the same command with --resume to continue."

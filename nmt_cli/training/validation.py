@@ -25,8 +25,7 @@ from nmt_cli.parsing.parseval import score_trees
 from nmt_cli.recipe.model_settings import settings_of
 from nmt_cli.recipe.schema import Recipe
 from nmt_cli.recipe.smaller_sections import ValidationSearch
-from nmt_cli.runs.batch_cut import BatchCut
-from nmt_cli.training.full_memory import computed_within_memory
+from nmt_cli.training.batch_cut import BatchCut, computed_within_memory
 from nmt_cli.training.gradient import Objective
 from nmt_cli.translating.translator import Translator
 
@@ -122,14 +121,14 @@ class Validator:
                 whole = Batch(index, (tokens,))
                 started = time.monotonic()
                 try:
-                    sums, _, sizes = computed_within_memory(whole, cut, self._sums)
+                    sums, fitting = computed_within_memory(whole, cut, self._sums)
                 except FullMemoryError as error:
                     give_up_memory_of(error)
                     return [*totals.tolist(), cuts, 1.0]
                 stop.note_seconds("window", time.monotonic() - started)
                 bar.advance(len(tokens.target_lengths))
                 totals += sums
-                cuts += len(sizes) > 1
+                cuts += fitting is not cut
         return [*totals.tolist(), cuts, 0.0]
 
     def _sums(self, batch: Batch) -> NDArray[np.float64]:

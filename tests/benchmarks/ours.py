@@ -115,10 +115,8 @@ class OurLoop:
     def _multiply(self, batch: Batch, objective: Objective) -> Step:
         products, precision = [], objective.machine.precision
         for tokens in batch.micro_batches:
-            tensors = objective.tensors(tokens)
-            products += forward_products(
-                self._config, self._vocabulary_size, tensors.source, tensors.target_input
-            )
+            source, target_input, _ = objective.tensors(tokens)
+            products += forward_products(self._config, self._vocabulary_size, source, target_input)
         bare = self._bare.setdefault(precision, BareProducts(self._device, precision))
         self._finish()
         started = time.perf_counter()

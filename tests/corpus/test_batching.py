@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nmt_cli.corpus import batching
-from nmt_cli.corpus.batching import BatchPlan, cut_into_micro_batches
+from nmt_cli.corpus.batching import BatchPlan
+from nmt_cli.corpus.loader import cut_into_micro_batches
 from nmt_cli.messages.errors import UserError
 
 PAIRS = 997

@@ -280,5 +280,5 @@ def wall_clock() -> None:
     def of_the_wall(time: Any) -> Any:
         return SimpleNamespace(monotonic=lambda: time.time())
 
-    for module in ("training.trainer", "runs.saving"):
+    for module in ("training.trainer", "training.saving"):
         replace(f"nmt_cli.{module}:time", of_the_wall)

@@ -10,8 +10,8 @@ from nmt_cli.checkpoints import list_checkpoints
 from nmt_cli.hardware.ranks import ALONE, PeerLostError
 from nmt_cli.launch.stop_signals import StopRequest
 from nmt_cli.messages.errors import InterruptedTrainingError, UserError
-from nmt_cli.runs.batch_cut import BatchCut
 from nmt_cli.training import trainer as trainer_module
+from nmt_cli.training.batch_cut import BatchCut
 from nmt_cli.training.gradient import Objective
 from nmt_cli.training.trainer import update_weights
 from tests.forked_ranks import run_ranks
@@ -125,22 +125,22 @@ def test_all_ranks_skip_a_batch_that_is_not_finite_on_one(toy, folder, monkeypat
 
     compute_gradient = Objective.gradient
 
-    def sabotaged(objective, batch, flags):
+    def sabotaged(objective, batch):
         model = objective.model
         weights = torch.cat([p.detach().flatten() for p in model.parameters()])
         seen.append((batch.number, weights))
         if batch.number != 3 or objective.machine.ranks.rank != bad_rank:
-            return compute_gradient(objective, batch, flags)
+            return compute_gradient(objective, batch)
         weight = next(model.parameters())
         if what == "loss":  # of this rank's share alone
             with torch.no_grad():
                 weight[0, 0] = math.nan
-            gradient = compute_gradient(objective, batch, flags)
+            gradient = compute_gradient(objective, batch)
             with torch.no_grad():
                 weight[0, 0] = weights[0]
             return gradient
         handle = weight.register_hook(lambda gradient: gradient * math.inf)
-        gradient = compute_gradient(objective, batch, flags)
+        gradient = compute_gradient(objective, batch)
         handle.remove()
         return gradient
 

@@ -8,7 +8,6 @@ from nmt_cli.files.file_names import TRAINING_STATE, WEIGHTS
 from nmt_cli.messages.errors import OutputError, UserError
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.optimization import Adam
-from nmt_cli.runs.batch_cut import BatchCut
 from nmt_cli.runs.checkpoint import TrainingState, load_newest, prune, save_checkpoint
 
 
@@ -16,7 +15,7 @@ def new_state(toy, seed=1):
     torch.manual_seed(seed)
     model = Transformer(toy.recipe.model, toy.corpus.tokenizer.size)
     optimizer = Adam(model.parameters(), fused=True)
-    return TrainingState(model, optimizer, BatchCut(100))
+    return TrainingState(model, optimizer)
 
 
 def take_a_step(state):

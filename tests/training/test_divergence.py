@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from nmt_cli import cli
 from nmt_cli.checkpoints import best_checkpoint, list_checkpoints
-from nmt_cli.training.standing import advice_after_divergence, worse_than_guessing
+from nmt_cli.training.training import advice_after_divergence, worse_than_guessing
 
 SIZE = 37
 

@@ -14,12 +14,10 @@ from nmt_cli.launch.stop_signals import StopRequest
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
 from nmt_cli.optimization import MovingAverage
-from nmt_cli.runs import saving
-from nmt_cli.runs.batch_cut import BatchCut
 from nmt_cli.runs.checkpoint import save_checkpoint
-from nmt_cli.training import full_memory
-from nmt_cli.training import trainer as trainer_module
-from nmt_cli.training.full_memory import (
+from nmt_cli.training import batch_cut, saving
+from nmt_cli.training.batch_cut import (
+    BatchCut,
     fit_to_memory,
     largest_micro_batches,
     room_to_leave,
@@ -91,11 +89,11 @@ def test_a_batch_that_meets_a_full_memory_is_cut_and_computed_again(
     too_large = [size for size in tried if size > 70]
     stderr = capsys.readouterr().err
     if is_limit_chosen:  # each batch is tried at the limit that the user chose
-        assert found.state.cut.max_tokens == 120
+        assert found.training.cut.max_tokens == 120
         assert len(too_large) > 6
         assert "; --max-tokens-per-device stays 120." in stderr
     else:
-        assert found.state.cut.max_tokens == 59  # half of the largest micro-batch
+        assert found.training.cut.max_tokens == 59  # half of the largest micro-batch
         assert len(too_large) == 1
         assert stderr.count("later batches are computed with at most 59.") == 1
     assert "batch 0 ran out of memory with micro-batches of " in stderr
@@ -114,8 +112,8 @@ def test_later_batches_are_cut_no_smaller_than_the_longest_sentence(toy, tmp_pat
     monkeypatch.setattr(Objective, "_accumulate", limited)
     found, error = train(toy, tmp_path / "run")
     assert error is None
-    assert found.state.cut.max_tokens == toy.corpus.longest > cut[0]
-    assert train(toy, tmp_path / "run", cut=found.state.cut, resume=True)[1] is None
+    assert found.training.cut.max_tokens == toy.corpus.longest > cut[0]
+    assert train(toy, tmp_path / "run", cut=found.training.cut, resume=True)[1] is None
 
 
 def test_the_hosts_memory_counts_too(toy, tmp_path, monkeypatch):
@@ -161,9 +159,7 @@ def test_a_rank_that_is_lost_while_weights_are_compared_leaves_the_step_saved(
 ):
     def work(ranks):
         if ranks.rank == 1:
-            monkeypatch.setattr(
-                trainer_module, "require_same_weights", FailsOnce(lambda *_: None, 1)
-            )
+            monkeypatch.setattr(saving, "refuse_different_weights", FailsOnce(lambda *_: None, 1))
         return train(toy, tmp_path / "run", ranks=ranks)[1]
 
     run_ranks(2, tmp_path, work)
@@ -178,9 +174,9 @@ def test_a_lowered_limit_is_recorded_and_the_larger_one_tried_again_when_resumed
         limit_memory(patch, "gradient", 70)
         whole, _ = train(toy, tmp_path / "run", recipe)
     facts = list_checkpoints(tmp_path / "run")[-1].manifest
-    assert facts["max_tokens_per_device"] == whole.state.cut.max_tokens < 120
-    assert new_trainer(toy, tmp_path / "run", recipe, resume=True).state.cut == ONE_PIECE
-    again, _ = train(toy, tmp_path / "again", recipe, cut=whole.state.cut)
+    assert facts["max_tokens_per_device"] == whole.training.cut.max_tokens < 120
+    assert new_trainer(toy, tmp_path / "run", recipe, resume=True).training.cut == ONE_PIECE
+    again, _ = train(toy, tmp_path / "again", recipe, cut=whole.training.cut)
     assert torch.equal(weights_of(again), weights_of(whole))
 
 
@@ -190,7 +186,7 @@ def test_a_full_memory_of_one_rank_cuts_the_batch_on_all(toy, tmp_path, monkeypa
 
     def work(ranks):
         trainer, error = train(toy, tmp_path / "run", recipe, ranks=ranks)
-        return weights_of(trainer), trainer.state.cut.max_tokens, error
+        return weights_of(trainer), trainer.training.cut.max_tokens, error
 
     (first, limit, error), (second, other_limit, _) = run_ranks(2, tmp_path, work)
     assert error is None
@@ -354,7 +350,7 @@ def test_the_validation_loss_is_measured_in_smaller_micro_batches(
         limit_memory(monkeypatch, "validation", limit)
         trainer, error = train(toy, tmp_path / name)
         assert error is None
-        figures.append(list_checkpoints(trainer.run_dir)[-1].manifest["validation"])
+        figures.append(list_checkpoints(trainer.training.run_dir)[-1].manifest["validation"])
         monkeypatch.undo()
     assert figures[1]["loss"] == pytest.approx(figures[0]["loss"], rel=1e-5)
     assert figures[1]["bleu"] == figures[0]["bleu"]
@@ -425,14 +421,13 @@ def probe(cut, limit, tried, monkeypatch, before=None):
         if tried[-1] > limit:
             raise torch.OutOfMemoryError("no")
 
-    monkeypatch.setattr(full_memory, "try_micro_batch", attempt)
+    monkeypatch.setattr(batch_cut, "try_micro_batch", attempt)
     source, target = of_pairs(*[(10, 10)] * 20, (10, 12))
     corpus: Any = SimpleNamespace(source=source, target=target, longest=12)
-    state: Any = SimpleNamespace(cut=cut)
+    state: Any = None
     on_gpu: Any = Cuda()
     objective: Any = SimpleNamespace(machine=CPU._replace(device=on_gpu))
-    fit_to_memory(state, objective, corpus, before)
-    return state.cut.max_tokens
+    return fit_to_memory(cut, state, objective, corpus, before).max_tokens
 
 
 def test_on_a_gpu_the_micro_batches_are_made_to_fit(monkeypatch):
@@ -501,6 +496,6 @@ def test_a_probe_changes_no_weights_and_leaves_no_gradient(toy, tmp_path):
     trainer = new_trainer(toy, tmp_path / "run")
     before = weights_of(trainer)
     for tokens in largest_micro_batches(toy.corpus.source, toy.corpus.target, 60):
-        try_micro_batch(tokens, trainer.state, trainer._objective)
+        try_micro_batch(tokens, trainer.state, trainer.training.objective)
     assert torch.equal(weights_of(trainer), before)
     assert all(parameter.grad is None for parameter in trainer.state.model.parameters())

@@ -32,12 +32,11 @@ def gradient_of(model, batch, seed=1):
 
 def test_target_input_is_the_output_moved_by_one(toy):
     batch = batch_of(toy, 1_000)
-    tensors = Objective(model_of(toy), 1, 0.1, 1, MACHINE).tensors(batch.micro_batches[0])
-    lengths = list(tensors.target_input.lengths)
+    objective = Objective(model_of(toy), 1, 0.1, 1, MACHINE)
+    _, target_input, target_output = objective.tensors(batch.micro_batches[0])
+    lengths = list(target_input.lengths)
     for given, wanted in zip(
-        tensors.target_input.tokens.split(lengths),
-        tensors.target_output.split(lengths),
-        strict=True,
+        target_input.tokens.split(lengths), target_output.split(lengths), strict=True
     ):
         assert given.tolist() == [1, *wanted[:-1].tolist()]
         assert wanted[-1] == toy.corpus.tokenizer.eos_id
@@ -77,8 +76,7 @@ def test_where_onednn_multiplies_there_are_spare_rows(
     tokens = batch_of(toy, 1_000).micro_batches[0]
     # meta stands for a GPU
     machine = Machine(torch.device(device), precision, fp32_products=fp32_products)
-    tensors = Objective(model_of(toy), 1, 0.1, 1, machine).tensors(tokens)
-    sides = (tensors.source, tensors.target_input)
+    *sides, _ = Objective(model_of(toy), 1, 0.1, 1, machine).tensors(tokens)
     assert any(len(side.tokens) > side.num_tokens for side in sides) == is_rounded
 
 
@@ -98,9 +96,10 @@ def test_the_gradient_is_that_of_the_mean_token_loss(toy):
     model = model_of(toy).double()
     batch = batch_of(toy, 1_000)
     report, found = gradient_of(model, batch)
-    tensors = Objective(model, 1, 0.1, 1, MACHINE).tensors(batch.micro_batches[0])
-    logits = model.project(model(tensors.source, tensors.target_input))
-    loss = F.cross_entropy(logits, tensors.target_output, label_smoothing=0.1)
+    objective = Objective(model, 1, 0.1, 1, MACHINE)
+    source, target_input, target_output = objective.tensors(batch.micro_batches[0])
+    logits = model.project(model(source, target_input))
+    loss = F.cross_entropy(logits, target_output, label_smoothing=0.1)
     expected = torch.cat([g.flatten() for g in torch.autograd.grad(loss, model.parameters())])
     assert (found - expected).norm() < 1e-10 * expected.norm()
     assert report.loss == pytest.approx(loss.item(), rel=1e-12)

@@ -19,9 +19,9 @@ from nmt_cli.launch.stop_signals import StopRequest
 from nmt_cli.messages import logs
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.recipe.reader import read_recipe
-from nmt_cli.runs.batch_cut import BatchCut
+from nmt_cli.training.batch_cut import BatchCut
 from nmt_cli.training.gradient import Objective
-from nmt_cli.training.starting import plan_batches, plan_settings
+from nmt_cli.training.starting import plan_batches
 from nmt_cli.training.validation import Validator
 from tests.conftest import RECIPE, ToyExperiment, write_pairs
 from tests.forked_ranks import run_ranks
@@ -49,7 +49,7 @@ def sampled(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def plan(sampled):
-    return plan_batches(plan_settings(sampled.recipe), sampled.corpus)
+    return plan_batches(sampled.recipe, sampled.corpus)
 
 
 def batches_of(sampled, plan, first, count, *, recipe=None, **cut):

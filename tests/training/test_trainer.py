@@ -12,10 +12,10 @@ from nmt_cli.launch.stop_signals import StopRequest
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import InterruptedTrainingError, OutputError, UserError
 from nmt_cli.model_directory import read_weights
-from nmt_cli.runs import saving
-from nmt_cli.runs.batch_cut import BatchCut
 from nmt_cli.runs.checkpoint import save_checkpoint
+from nmt_cli.training import saving
 from nmt_cli.training import trainer as trainer_module
+from nmt_cli.training.batch_cut import BatchCut
 from nmt_cli.training.gradient import Objective
 from nmt_cli.training.trainer import update_weights
 from nmt_cli.training.validation import Validator
@@ -50,7 +50,7 @@ class StopAfter(StopRequest):
 
 
 def records(trainer):
-    text = (trainer.run_dir / "metrics.jsonl").read_text()
+    text = (trainer.training.run_dir / "metrics.jsonl").read_text()
     return [json.loads(line) for line in text.splitlines()]
 
 
@@ -59,7 +59,7 @@ def steps(trainer):
 
 
 def checkpoints(trainer):
-    return {c.step: c.manifest["kind"] for c in list_checkpoints(trainer.run_dir)}
+    return {c.step: c.manifest["kind"] for c in list_checkpoints(trainer.training.run_dir)}
 
 
 def test_a_resumed_run_equals_an_uninterrupted_one_bit_for_bit(new_trainer, tmp_path):
@@ -101,7 +101,7 @@ def test_the_end_is_saved_and_measured_even_off_the_intervals(new_trainer, toy):
     trainer.train(StopRequest())
     assert checkpoints(trainer)[7] == "final"
     assert records(trainer)[-1]["validation"]["bleu"] is not None
-    assert list_checkpoints(trainer.run_dir)[-1].quality is not None
+    assert list_checkpoints(trainer.training.run_dir)[-1].quality is not None
 
 
 def test_an_improvement_between_the_intervals_is_saved_for_safety(new_trainer, toy):
@@ -126,7 +126,7 @@ def test_a_safety_checkpoint_saved_again_as_a_regular_one_keeps_its_figures(
     def first_checkpoint(trainer):
         with pytest.raises(InterruptedTrainingError):
             trainer.train(stop)
-        return list_checkpoints(trainer.run_dir)[0].manifest
+        return list_checkpoints(trainer.training.run_dir)[0].manifest
 
     monkeypatch.setattr(saving, "save_checkpoint", save_and_stop)
     recipe = changed(
@@ -157,11 +157,11 @@ def test_the_last_step_enters_the_average_with_its_figures(
     )
     trainer = new_trainer(recipe)
     trainer.train(StopRequest())
-    last = list_checkpoints(trainer.run_dir)[-1]
+    last = list_checkpoints(trainer.training.run_dir)[-1]
     assert last.step == 9
     assert last.enters_average
     assert last.quality is not None
-    assert new_trainer(recipe, resume=True).standing.is_complete()
+    assert new_trainer(recipe, resume=True).training.is_complete()
 
 
 def test_an_interrupted_last_validation_is_measured_after_a_resume(new_trainer, toy, monkeypatch):
@@ -179,9 +179,9 @@ def test_an_interrupted_last_validation_is_measured_after_a_resume(new_trainer, 
         with pytest.raises(InterruptedTrainingError, match="step 12"):
             trainer.train(stop)
     resumed = new_trainer(resume=True)
-    assert not resumed.standing.is_complete()
+    assert not resumed.training.is_complete()
     resumed.train(StopRequest())
-    assert list_checkpoints(resumed.run_dir)[-1].quality is not None
+    assert list_checkpoints(resumed.training.run_dir)[-1].quality is not None
 
 
 def test_a_run_goes_on_with_its_own_text_only(new_trainer, toy):
@@ -203,7 +203,7 @@ def test_epochs_decide_where_the_recipe_gives_them(new_trainer, toy, max_steps):
     )
     trainer = new_trainer(recipe)
     trainer.train(StopRequest())
-    ends = [step for step in steps(trainer) if trainer._plan.locate(step)[1] == 0]
+    ends = [step for step in steps(trainer) if trainer.training.plan.locate(step)[1] == 0]
     assert len(ends) == 4
     assert trainer.state.progress.step == ends[-1]
     measured = [r["step"] for r in records(trainer) if "validation" in r]
@@ -236,8 +236,8 @@ def test_a_batch_without_a_finite_gradient_is_skipped(new_trainer, monkeypatch, 
 
     compute_gradient = Objective.gradient
 
-    def sabotaged(objective, batch, flags):
-        gradient = compute_gradient(objective, batch, flags)
+    def sabotaged(objective, batch):
+        gradient = compute_gradient(objective, batch)
         seen.append((batch.number, weights_of(trainer)))
         return gradient._replace(norm=math.inf) if batch.number in (3, 4) else gradient
 
@@ -260,8 +260,8 @@ def test_too_many_skipped_batches_end_training(new_trainer, toy, monkeypatch, is
 
     compute_gradient = Objective.gradient
 
-    def sabotaged(objective, batch, flags):
-        gradient = compute_gradient(objective, batch, flags)
+    def sabotaged(objective, batch):
+        gradient = compute_gradient(objective, batch)
         return gradient._replace(loss=math.nan) if is_bad(batch.number) else gradient
 
     monkeypatch.setattr(Objective, "gradient", sabotaged)
@@ -285,7 +285,7 @@ def test_a_full_disk_stops_training_only_the_third_time(new_trainer, monkeypatch
     assert capsys.readouterr().err.count("Training goes on") == 2
 
     failing_steps |= {9}
-    again = new_trainer(run_dir=trainer.run_dir.with_name("again"))
+    again = new_trainer(run_dir=trainer.training.run_dir.with_name("again"))
     with pytest.raises(OutputError):
         again.train(StopRequest())
     assert again.state.progress.step == 9
@@ -324,7 +324,7 @@ def test_the_step_is_saved_before_a_validation_of_unknown_length(
     deadline = None if max_time is None else time.monotonic() + max_time
     trainer.train(StopRequest(deadline, max_time=max_time))
     assert saved[0] == saved_before
-    assert trainer.standing.is_complete()
+    assert trainer.training.is_complete()
 
 
 def test_the_first_save_is_estimated_so_that_it_ends_before_the_deadline(new_trainer, monkeypatch):
@@ -360,8 +360,8 @@ def test_a_sample_of_a_large_save_stands_for_all_of_it(new_trainer, monkeypatch)
     monkeypatch.setattr(os, "fsync", slow)
     monkeypatch.setattr(saving, "SAMPLE_BYTES", num_bytes // 6)
     assert trainer._saver.estimated_seconds() == pytest.approx(6.0, rel=0.01)
-    before = [*trainer.run_dir.iterdir()]
-    assert [*trainer.run_dir.iterdir()] == before == []
+    before = [*trainer.training.run_dir.iterdir()]
+    assert [*trainer.training.run_dir.iterdir()] == before == []
 
 
 def test_the_moving_average_is_what_is_saved_and_the_weights_are_what_is_trained(
@@ -385,7 +385,7 @@ def test_the_moving_average_is_what_is_saved_and_the_weights_are_what_is_trained
     plain = new_trainer()
     plain.train(StopRequest())
     assert torch.equal(weights_of(averaged), weights_of(plain))
-    last = list_checkpoints(averaged.run_dir)[-1].path
+    last = list_checkpoints(averaged.training.run_dir)[-1].path
     saved = read_weights(last)
     names = [name for name, _ in averaged.state.model.named_parameters()]
     found = torch.cat([saved[name].flatten() for name in names])
@@ -398,7 +398,7 @@ def test_the_moving_average_is_what_is_saved_and_the_weights_are_what_is_trained
         parts.train(StopAfter(parts, 5))
     resumed = new_trainer(recipe, run_dir=tmp_path / "parts", resume=True)
     resumed.train(StopRequest())
-    again = read_weights(list_checkpoints(resumed.run_dir)[-1].path)
+    again = read_weights(list_checkpoints(resumed.training.run_dir)[-1].path)
     assert all(torch.equal(again[name], saved[name]) for name in names)
 
 

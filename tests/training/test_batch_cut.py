@@ -8,8 +8,8 @@ from nmt_cli.messages import logs
 from nmt_cli.model.cpu_attention import MAX_KEYS
 from nmt_cli.recipe.model_config import ModelConfig
 from nmt_cli.recipe.reader import read_recipe
-from nmt_cli.runs import batch_cut
-from nmt_cli.runs.batch_cut import (
+from nmt_cli.training import batch_cut
+from nmt_cli.training.batch_cut import (
     BatchCut,
     choose_cut,
     cut_as_before,

@@ -1,40 +1,56 @@
-"""Where a training stands: what is due, what is the best, whether it ends, whether it diverged."""
+"""A training: what it is to do, with what, and how far it is."""
 
 import math
+from dataclasses import dataclass
+from pathlib import Path
 
 from nmt_cli.corpus.batching import BatchPlan
+from nmt_cli.corpus.binarized import PreparedCorpus
+from nmt_cli.corpus.loader import Batch
+from nmt_cli.hardware.machine import Machine
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
 from nmt_cli.messages.figures import counted, short_number
-from nmt_cli.recipe.changes import changes_of_quality
 from nmt_cli.recipe.schema import Recipe, TrainingConfig
 from nmt_cli.recipe.smaller_sections import CheckpointsConfig, ValidationConfig
-from nmt_cli.runs.checkpoint import Progress, TrainingState
-from nmt_cli.training.gradient import Gradient
+from nmt_cli.runs.checkpoint import TrainingState
+from nmt_cli.training.batch_cut import BatchCut
+from nmt_cli.training.gradient import Gradient, Objective
 
-FIGURES = {"loss": "the loss", "bleu": "BLEU", "parseval": "F1"}
 MAX_SKIPPED_IN_A_ROW = 10
 SKIP_WINDOW = 1_000  # batches
 MAX_SKIPPED_IN_WINDOW = 10
 
 
-class Standing:
-    """Compares the state of a training, as it changes, with what the recipe asks for."""
+@dataclass
+class Training:
+    """One training, as this rank holds it; all ranks hold the same.
 
-    def __init__(
-        self, recipe: Recipe, vocabulary_size: int, plan: BatchPlan, state: TrainingState
-    ) -> None:
-        self._recipe, self._vocabulary_size = recipe, vocabulary_size
-        self._plan, self._state = plan, state
+    Only ``state`` and ``cut`` change. The methods compare the state, as it is now, with what the
+    recipe asks for.
+    """
+
+    run_dir: Path
+    recipe: Recipe
+    corpus: PreparedCorpus
+    plan: BatchPlan
+    objective: Objective  # with the model, and the machine of this rank
+    state: TrainingState
+    cut: BatchCut  # becomes smaller when memory is full
+
+    @property
+    def machine(self) -> Machine:
+        """The device of this rank, and the ranks that train together."""
+        return self.objective.machine
 
     def is_validation_due(self) -> bool:
         """Return whether the model of this step has to be measured, and was not yet."""
-        is_asked_for = self._is_due(self._recipe.validation) or self.is_finished()
-        return is_asked_for and self._state.progress.validated_step != self._state.progress.step
+        is_asked_for = self._is_due(self.recipe.validation) or self.is_finished()
+        return is_asked_for and self.state.progress.validated_step != self.state.progress.step
 
     def is_checkpoint_due(self) -> bool:
         """Return whether the recipe asks for a regular checkpoint of this step."""
-        return self._is_due(self._recipe.checkpoints)
+        return self._is_due(self.recipe.checkpoints)
 
     def is_finished(self) -> bool:
         """Return whether the recipe asks for no further step."""
@@ -42,39 +58,39 @@ class Standing:
 
     def is_complete(self) -> bool:
         """Return whether the recipe's last step is saved with its validation."""
-        saved = self._state.saved
+        saved = self.state.saved
         is_whole = saved.kind != "safety" and saved.is_measured
-        return self.is_finished() and is_whole and saved.step == self._state.progress.step
+        return self.is_finished() and is_whole and saved.step == self.state.progress.step
 
     def divergence(self) -> str | None:
         """Return why the model of this step counts as diverged; None if it does not."""
-        if self._state.validation is None:
+        if self.state.validation is None:
             return None
-        nll = self._state.validation["nll"]
+        nll = self.state.validation["nll"]
         return self.divergence_at(math.nan if nll is None else nll)
 
     def divergence_at(self, nll: float) -> str | None:
         """Return why a model with this validation ``nll`` counts as diverged; None if not."""
-        step = self._state.progress.step
-        return worse_than_guessing(nll, step, self._recipe.training, self._vocabulary_size)
+        step, vocabulary_size = self.state.progress.step, self.corpus.tokenizer.size
+        return worse_than_guessing(nll, step, self.recipe.training, vocabulary_size)
 
     def summary(self) -> str:
         """Return how a finished training ended, and why, in one line."""
-        progress, divergence = self._state.progress, self.divergence()
+        progress, divergence = self.state.progress, self.divergence()
         end = (
             f"at step {progress.step:,} after {progress.target_tokens:,} target tokens, "
             f"because {' and '.join(self._reasons_to_end())}."
         )
         if divergence is None:
             return f"Finished {end}"
-        advice = advice_after_divergence(self._recipe.training)
+        advice = advice_after_divergence(self.recipe.training)
         return f"Training diverged: {divergence}. It ended {end} {advice}"
 
     def _reasons_to_end(self) -> list[str]:
         """Return the reasons why training ends, one for each key; an empty list if it goes on."""
-        training, patience = self._recipe.training, self._recipe.validation.patience
-        progress = self._state.progress
-        epoch, _ = self._plan.locate(progress.batch_index)
+        training, patience = self.recipe.training, self.recipe.validation.patience
+        progress = self.state.progress
+        epoch, _ = self.plan.locate(progress.batch_index)
         unimproved = progress.validations_without_improvement
         reasons = []
         if training.max_steps is not None and progress.step >= training.max_steps:
@@ -90,60 +106,47 @@ class Standing:
 
     def _is_due(self, interval: CheckpointsConfig | ValidationConfig) -> bool:
         if interval.every_steps is not None:
-            return self._state.progress.step % interval.every_steps == 0
+            return self.state.progress.step % interval.every_steps == 0
         assert interval.every_epochs is not None  # the recipe has one or the other
-        epoch, index = self._plan.locate(self._state.progress.batch_index)
+        epoch, index = self.plan.locate(self.state.progress.batch_index)
         return index == 0 and epoch % interval.every_epochs == 0
 
+    def count_validation(self, quality: float | None) -> bool:
+        """Count a validation of this step; return whether it is the best so far.
 
-def count_validation(progress: Progress, quality: float | None) -> bool:
-    """Count a validation of this step; return whether it is the best so far.
-
-    A validation without a quality is never the best.
-    """
-    progress.validated_step = progress.step
-    best = progress.best_quality
-    is_best = quality is not None and math.isfinite(quality) and (best is None or quality > best)
-    if is_best:
-        progress.best_quality = quality
-        progress.validations_without_improvement = 0
-    else:
-        progress.validations_without_improvement += 1
-    return is_best
-
-
-def begin_anew_after_changes(progress: Progress, before: Recipe, now: Recipe) -> None:
-    """Reset the best quality and the patience if the recipe now measures quality differently."""
-    keys = changes_of_quality(before, now)
-    if not keys:
-        return
-    progress.best_quality = None
-    progress.validations_without_improvement = 0
-    progress.quality_since = progress.step
-    figure = FIGURES[now.validation.best_by]
-    logs.info(
-        f"The best validation and the patience start anew at step {progress.step:,}, because "
-        f"{' and '.join(keys)} changed: {figure} cannot be compared with earlier values."
-    )
-
-
-def count_skipped(progress: Progress, batch_index: int, gradient: Gradient) -> None:
-    """Count a batch that was skipped. Raises UserError if training has diverged by such batches."""
-    skipped = progress.skipped
-    skipped[:] = [i for i in skipped if i > batch_index - SKIP_WINDOW] + [batch_index]
-    progress.num_skipped += 1
-    logs.warning(
-        f"batch {batch_index:,} gave loss {gradient.loss:g} and gradient norm "
-        f"{gradient.norm:g}; it was skipped and the weights left as they were."
-    )
-    last = range(batch_index - MAX_SKIPPED_IN_A_ROW + 1, batch_index + 1)
-    if len(skipped) > MAX_SKIPPED_IN_WINDOW or set(last) <= set(skipped):
-        raise UserError(
-            f"training diverged: {len(skipped)} of the last {SKIP_WINDOW:,} batches gave no "
-            f"finite gradient, the last at step {progress.step:,}. Lower the learning "
-            "rate or set training.clip_norm, and continue from the last checkpoint with "
-            "--resume --allow-change KEY."
+        A validation without a quality is never the best.
+        """
+        progress = self.state.progress
+        progress.validated_step = progress.step
+        best = progress.best_quality
+        is_best = (
+            quality is not None and math.isfinite(quality) and (best is None or quality > best)
         )
+        if is_best:
+            progress.best_quality = quality
+            progress.validations_without_improvement = 0
+        else:
+            progress.validations_without_improvement += 1
+        return is_best
+
+    def count_skipped(self, batch: Batch, gradient: Gradient) -> None:
+        """Count a batch that was skipped. Raises UserError if such batches show divergence."""
+        progress, number = self.state.progress, batch.number
+        skipped = progress.skipped
+        skipped[:] = [i for i in skipped if i > number - SKIP_WINDOW] + [number]
+        progress.num_skipped += 1
+        logs.warning(
+            f"batch {number:,} gave loss {gradient.loss:g} and gradient norm "
+            f"{gradient.norm:g}; it was skipped and the weights left as they were."
+        )
+        last = range(number - MAX_SKIPPED_IN_A_ROW + 1, number + 1)
+        if len(skipped) > MAX_SKIPPED_IN_WINDOW or set(last) <= set(skipped):
+            raise UserError(
+                f"training diverged: {len(skipped)} of the last {SKIP_WINDOW:,} batches gave no "
+                f"finite gradient, the last at step {progress.step:,}. Lower the learning "
+                "rate or set training.clip_norm, and continue from the last checkpoint with "
+                "--resume --allow-change KEY."
+            )
 
 
 def worse_than_guessing(

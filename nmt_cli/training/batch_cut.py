@@ -1,0 +1,322 @@
+"""How a batch is cut into micro-batches that fit the memory.
+
+The size is an estimate before the model is made, that of the checkpoint if this is about the same,
+what a probe on a GPU finds before training, and smaller if memory is full later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Literal, NamedTuple, TypeVar
+
+import numpy as np
+import torch
+
+from nmt_cli.corpus.binarized import BinarizedText, PreparedCorpus
+from nmt_cli.corpus.loader import Batch, ParallelTokens
+from nmt_cli.costs.parameters import BYTES_OF_FP32, activation_bytes_per_token, count_parameters
+from nmt_cli.hardware.machine import Machine
+from nmt_cli.hardware.memory import (
+    FullMemoryError,
+    allowed_memory,
+    give_up_memory_of,
+    largest_that_runs,
+    noticing_full_memory,
+)
+from nmt_cli.launch.node_workers import Worker
+from nmt_cli.messages import logs
+from nmt_cli.messages.errors import UserError
+from nmt_cli.messages.figures import GIBIBYTE, counted
+from nmt_cli.model.cpu_attention import MAX_KEYS
+from nmt_cli.recipe.model_config import ModelConfig
+from nmt_cli.recipe.schema import Recipe
+from nmt_cli.runs.checkpoint import TrainingState
+from nmt_cli.training.gradient import Gradient, Objective
+
+MAX_TOKENS_ON_CPU = 8_192  # larger products are not faster
+SHARE_OF_CPU_MEMORY = 1 / 3  # of what the weights leave
+SHARE_OF_GPU_MEMORY = 0.8
+HEADROOM = 0.1  # share of a GPU's memory that the probe leaves free for fragmentation
+
+Result = TypeVar("Result")
+
+LimitedBy = Literal["estimate", "option", "full memory"]
+WHY: dict[LimitedBy, str] = {
+    "estimate": "what fits the memory",
+    "option": "--max-tokens-per-device",
+    "full memory": "lowered because memory was full",
+}
+# A limit of before that is smaller by less is used again, so that a resumed run draws the same
+# dropout although a GPU has a little more free memory.
+SHARE_TO_KEEP = 0.75
+
+
+class BatchCut(NamedTuple):
+    """The size and the number of the micro-batches."""
+
+    max_tokens: int  # of either side of a micro-batch
+    multiple_of: int = 1  # divides the number of micro-batches; every rank then gets as many
+    limited_by: LimitedBy = "estimate"  # what max_tokens comes from
+
+    @property
+    def is_limit_chosen(self) -> bool:
+        """Whether the user gave ``max_tokens``, so that training never changes it."""
+        return self.limited_by == "option"
+
+    def of(self, batch: Batch) -> Batch:
+        """Return ``batch`` in micro-batches of this size."""
+        return batch.cut(self.max_tokens, self.multiple_of)
+
+    def facts(self) -> dict[str, Any]:
+        """Return the facts for a checkpoint: the random draws of dropout depend on them."""
+        return {
+            "max_tokens_per_device": self.max_tokens,
+            "micro_batches_multiple_of": self.multiple_of,
+            "micro_batches_limited_by": self.limited_by,
+        }
+
+
+def choose_cut(
+    recipe: Recipe,
+    vocabulary_size: int,
+    longest: int,
+    machine: Machine,
+    worker: Worker | None,
+    max_tokens: int | None,
+) -> BatchCut:
+    """Return the cut for one rank: at most ``max_tokens``, or if None an estimate of what fits.
+
+    The estimate is never below the ``longest`` sentence; a warning is logged if that may not fit.
+    """
+    if max_tokens is not None:
+        return BatchCut(max_tokens, machine.ranks.size, limited_by="option")
+    processes = worker.local_size if worker is not None else 1
+    fitting = default_max_tokens(
+        recipe.model, vocabulary_size, machine.device, recipe.training.tokens_per_step, processes
+    )
+    if fitting < longest and machine.device.type == "cpu":  # on a GPU a probe finds what fits
+        _warn_of_little_memory(recipe, vocabulary_size, fitting, longest, processes)
+    return BatchCut(max(fitting, longest), machine.ranks.size)
+
+
+def default_max_tokens(
+    config: ModelConfig,
+    vocabulary_size: int,
+    device: torch.device,
+    tokens_per_step: int,
+    processes: int = 1,
+) -> int:
+    """Return the tokens of either side that one micro-batch may have on ``device``.
+
+    On a CPU, ``processes`` share the memory; on GPUs, each process has one of its own. Returns 0 if
+    not even the weights and what belongs to them fit.
+    """
+    state = training_state_bytes(config, vocabulary_size)
+    if device.type == "cuda":
+        left = int(torch.cuda.mem_get_info(device)[0] * SHARE_OF_GPU_MEMORY) - state
+        limit = tokens_per_step
+    else:
+        left = int((allowed_memory() / processes - state) * SHARE_OF_CPU_MEMORY)
+        limit = MAX_TOKENS_ON_CPU
+    fitting = left // activation_bytes_per_token(config, MAX_KEYS)
+    return max(0, min(limit, tokens_per_step, fitting))
+
+
+def training_state_bytes(config: ModelConfig, vocabulary_size: int) -> int:
+    """Return the bytes of the weights, their gradient and two moments in each process."""
+    return 4 * BYTES_OF_FP32 * count_parameters(config, vocabulary_size).total
+
+
+def _warn_of_little_memory(
+    recipe: Recipe, vocabulary_size: int, fitting: int, longest: int, processes: int
+) -> None:
+    state = training_state_bytes(recipe.model, vocabulary_size) / GIBIBYTE
+    share = f", shared by {processes} processes" if processes > 1 else ""
+    fewer = ", fewer --devices" if processes > 1 else ""
+    logs.warning(
+        f"{allowed_memory() / GIBIBYTE:.1f} GiB of memory are allowed{share}. Weights, gradient "
+        f"and Adam's moments take {state:.1f} GiB of each, which leaves room for micro-batches of "
+        f"about {counted(fitting, 'token')} a side; {longest:,} are used, the longest sentence. If "
+        f"the system ends training, choose a smaller model{fewer} or a lower data.max_length."
+    )
+
+
+def cut_as_before(cut: BatchCut, facts: Mapping[str, Any], num_ranks: int) -> BatchCut:
+    """Return the cut of the checkpoint with these ``facts``, as far as it suits this machine.
+
+    The number of micro-batches must be a multiple of ``num_ranks``.
+    """
+    before = facts.get("micro_batches_multiple_of", 1)
+    multiple_of = before if before % num_ranks == 0 else num_ranks
+    return _limit_as_before(cut, facts)._replace(multiple_of=multiple_of)
+
+
+def _limit_as_before(cut: BatchCut, facts: Mapping[str, Any]) -> BatchCut:
+    """Return ``cut`` with the limit of the checkpoint with these ``facts``, if it is used again.
+
+    It is used again if it was an estimate and is about what fits here. A limit that the user chose
+    now comes first.
+    """
+    before = facts["max_tokens_per_device"]
+    is_similar = SHARE_TO_KEEP * cut.max_tokens <= before <= cut.max_tokens
+    if is_similar and _limited_by(facts) == "estimate" and not cut.is_limit_chosen:
+        return cut._replace(max_tokens=before)
+    return cut
+
+
+def report_other_limit(cut: BatchCut, facts: Mapping[str, Any]) -> None:
+    """Log one line if the limit of ``cut`` is not that of the checkpoint with these ``facts``."""
+    before = facts["max_tokens_per_device"]
+    if before != cut.max_tokens:
+        logs.info(
+            f"Micro-batches have at most {cut.max_tokens:,} tokens a side ({WHY[cut.limited_by]}), "
+            f"before {before:,} ({WHY[_limited_by(facts)]}). The sentences of each step stay the "
+            "same; rounding and the draws of dropout may not."
+        )
+
+
+def _limited_by(facts: Mapping[str, Any]) -> LimitedBy:
+    limited_by: LimitedBy = facts.get("micro_batches_limited_by", "estimate")
+    return limited_by
+
+
+def fit_to_memory(
+    cut: BatchCut,
+    state: TrainingState,
+    objective: Objective,
+    corpus: PreparedCorpus,
+    before: Mapping[str, Any] | None = None,
+) -> BatchCut:
+    """Return ``cut``, lowered until its micro-batches fit the memory of every rank.
+
+    On a GPU they are halved until the gradient of the largest ones can be computed. On a CPU there
+    is no probe, because the kernel kills a process that takes too much; the estimate is used as it
+    is. ``before`` are the facts of the checkpoint that the run continues from: its limit is used
+    again if it is about the one found here, and one line reports any other. Raises UserError if a
+    single sentence pair does not fit, or micro-batches of the ``--max-tokens-per-device`` that the
+    user chose.
+    """
+    longest, machine = corpus.longest, objective.machine
+    fitting = cut.max_tokens
+    is_too_low = cut.is_limit_chosen and cut.max_tokens < longest  # refused later, on any device
+    if machine.device.type == "cuda" and not is_too_low:
+
+        def attempt(max_tokens: int) -> None:
+            for tokens in largest_micro_batches(corpus.source, corpus.target, max_tokens):
+                try_micro_batch(tokens, state, objective)
+
+        fitting = largest_that_runs(cut.max_tokens, longest, attempt)
+    fitting = machine.ranks.minimum(fitting)
+    if fitting == 0:
+        raise UserError(
+            "the longest sentence pair does not fit the GPU's memory; lower data.max_length, "
+            "or choose a smaller model."
+        )
+    if cut.is_limit_chosen and fitting < cut.max_tokens:
+        raise UserError(
+            f"--max-tokens-per-device {cut.max_tokens:,} does not fit the GPU's memory; give "
+            f"--max-tokens-per-device {fitting}, which does, or leave the option out."
+        )
+    cut = cut._replace(max_tokens=fitting)
+    if before is not None:
+        cut = _limit_as_before(cut, before)
+        report_other_limit(cut, before)
+    return cut
+
+
+def try_micro_batch(tokens: ParallelTokens, state: TrainingState, objective: Objective) -> None:
+    """Compute and discard the gradient of a micro-batch, beside what later steps allocate.
+
+    Raises an error of a full memory if it does not fit.
+    """
+    state.model.train()
+    room = room_to_leave(state, objective.machine)
+    (objective.loss_sums(tokens).loss / len(tokens.target_tokens)).backward()
+    state.model.zero_grad(set_to_none=True)
+    del room
+
+
+def largest_micro_batches(
+    source: BinarizedText, target: BinarizedText, max_tokens: int
+) -> Iterator[ParallelTokens]:
+    """Yield the micro-batches that need the most memory.
+
+    The pairs with the longest longer side need the most for attention, those that are long on both
+    sides for everything else, because only they fill both sides of a micro-batch.
+    """
+    sides = (source.lengths, target.lengths)
+    for key in (np.maximum(*sides), np.minimum(*sides)):
+        pairs = np.argsort(key, kind="stable")[::-1][:max_tokens].astype(np.int64)
+        ends = [np.cumsum(lengths[pairs], dtype=np.int64) for lengths in sides]
+        count = min(int(end.searchsorted(max_tokens, side="right")) for end in ends)
+        pairs = pairs[: max(1, count)]
+        yield ParallelTokens(*source.gather(pairs), *target.gather(pairs))
+
+
+def room_to_leave(state: TrainingState, machine: Machine) -> list[torch.Tensor]:
+    """Return tensors as large as what a probe must leave free.
+
+    That is what steps allocate later (Adam's moments, gradients in one tensor for the exchange, the
+    trained weights while their average is validated), and on a GPU the headroom.
+    """
+    copies = (0 if state.optimizer.state else 2) + (machine.ranks.size > 1)
+    copies += state.average is not None
+    parameters = list(state.model.parameters())
+    room = [torch.empty_like(parameter) for parameter in parameters for _ in range(copies)]
+    if machine.device.type == "cuda":
+        spare = int(HEADROOM * torch.cuda.mem_get_info(machine.device)[1])
+        room.append(torch.empty(spare, dtype=torch.uint8, device=machine.device))
+    return room
+
+
+def computed_within_memory(
+    batch: Batch,
+    cut: BatchCut,
+    compute: Callable[[Batch], Result],
+    is_shared: Callable[[FullMemoryError], bool] = lambda error: True,
+) -> tuple[Result, BatchCut]:
+    """Return ``compute(batch)`` of the batch cut by ``cut``, or smaller while memory is full.
+
+    The second result is ``cut``, or the one with which the batch fitted. It is cut smaller only if
+    ``is_shared(error)``: then every rank that computes this batch has failed in the same way and
+    cuts it too. Raises FullMemoryError if a single pair does not fit.
+    """
+    while True:
+        smaller = cut.of(batch)
+        try:
+            with noticing_full_memory():
+                return compute(smaller), cut
+        except FullMemoryError as error:
+            if not is_shared(error) or smaller.largest_side <= batch.longest:
+                raise
+            give_up_memory_of(error)
+        max_tokens = max(batch.longest, smaller.largest_side // 2)
+        cut = cut._replace(max_tokens=max_tokens, limited_by="full memory")
+
+
+def gradient_within_memory(
+    batch: Batch, cut: BatchCut, objective: Objective, longest: int
+) -> tuple[Gradient, BatchCut]:
+    """Return the gradient of ``batch``, and the cut for the batches to come.
+
+    If memory is full, all ranks cut the batch in the same way and try again. Later batches are then
+    cut to this size from the start, but never below the ``longest`` sentence, unless the user chose
+    the limit. Raises FullMemoryError on all ranks if single sentence pairs do not fit either.
+    """
+    is_alone = objective.machine.ranks.size == 1
+    gradient, fitting = computed_within_memory(
+        batch, cut, objective.gradient, lambda error: error.on_all_ranks or is_alone
+    )
+    if fitting is cut:
+        return gradient, cut
+    text = (
+        f"batch {batch.number:,} ran out of memory with micro-batches of "
+        f"{cut.of(batch).largest_side:,} tokens a side and was computed with "
+        f"{fitting.of(batch).largest_side:,}"
+    )
+    if cut.is_limit_chosen:
+        logs.warning(f"{text}; --max-tokens-per-device stays {cut.max_tokens:,}.")
+        return gradient, cut
+    fitting = fitting._replace(max_tokens=max(fitting.max_tokens, longest))
+    logs.warning(f"{text}; later batches are computed with at most {fitting.max_tokens:,}.")
+    return gradient, fitting
