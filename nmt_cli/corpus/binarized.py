@@ -10,7 +10,7 @@ tokenizer.model | vocabulary.txt  recipe.yaml  manifest.json
 
 import re
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -107,11 +107,18 @@ INDICES_AT_ONCE = 1 << 14
 Indices = npt.NDArray[np.int64]
 
 
-class Gathered(NamedTuple):
-    """Some sentences: their tokens one after the other, and how many tokens each has."""
+class Sentences(NamedTuple):
+    """Sentences of one side: their tokens one after the other, and how many tokens each has."""
 
-    tokens: Indices
+    tokens: Indices  # each sentence with its ``</s>``
     lengths: Indices
+
+    def parts(self, slices: Iterable[slice]) -> "Iterator[Sentences]":
+        """Yield the sentences of each slice."""
+        ends = np.concatenate([[0], np.cumsum(self.lengths)])
+        for part in slices:
+            tokens = self.tokens[ends[part.start] : ends[part.stop]]
+            yield Sentences(tokens, self.lengths[part])
 
 
 class BinarizedText:
@@ -145,7 +152,7 @@ class BinarizedText:
         """The number of tokens of all sentences, including each ``</s>``."""
         return int(self._block_starts[-1])
 
-    def gather(self, indices: Indices) -> Gathered:
+    def gather(self, indices: Indices) -> Sentences:
         """Return the sentences at ``indices``, in that order."""
         lengths = self.lengths[indices].astype(np.int64)
         ends = np.cumsum(lengths)
@@ -155,7 +162,7 @@ class BinarizedText:
         starts = [self._starts(indices[part : part + INDICES_AT_ONCE]) for part in parts]
         shifts = np.concatenate([*starts, ends[:0]]) - (ends - lengths)
         places = np.arange(num_tokens) + np.repeat(shifts, lengths)
-        return Gathered(self._tokens[places].astype(np.int64), lengths)
+        return Sentences(self._tokens[places].astype(np.int64), lengths)
 
     def _starts(self, indices: Indices) -> Indices:
         blocks, places = np.divmod(indices, BLOCK)

@@ -9,25 +9,23 @@ from typing import NamedTuple
 import numpy as np
 
 from nmt_cli.corpus.batching import BatchPlan, Indices, Lengths
-from nmt_cli.corpus.binarized import BinarizedText
+from nmt_cli.corpus.binarized import BinarizedText, Sentences
 from nmt_cli.corpus.piece_sampler import PieceSampler
 from nmt_cli.messages.errors import UserError
 
 
-class ParallelTokens(NamedTuple):
-    """Both sides of some pairs: flat tokens, each sentence with its ``</s>``, and lengths."""
+class SentencePairs(NamedTuple):
+    """Both sides of some pairs."""
 
-    source_tokens: Indices
-    source_lengths: Indices
-    target_tokens: Indices
-    target_lengths: Indices
+    source: Sentences
+    target: Sentences
 
 
 class Batch(NamedTuple):
     """The pairs of one optimizer step: one micro-batch as loaded, or cut into several."""
 
     number: int  # the batch_index of the plan, counted through all epochs
-    micro_batches: tuple[ParallelTokens, ...]
+    micro_batches: tuple[SentencePairs, ...]
 
     def __str__(self) -> str:
         return (
@@ -38,19 +36,24 @@ class Batch(NamedTuple):
     @property
     def largest_side(self) -> int:
         """The number of tokens on the largest side of any micro-batch."""
-        return max(
-            max(len(tokens.source_tokens), len(tokens.target_tokens))
-            for tokens in self.micro_batches
-        )
+        return max(len(side.tokens) for pairs in self.micro_batches for side in pairs)
 
     @property
     def longest(self) -> int:
         """The number of tokens of the longest sentence."""
         return max(
-            int(lengths.max(initial=0))
-            for tokens in self.micro_batches
-            for lengths in (tokens.source_lengths, tokens.target_lengths)
+            int(side.lengths.max(initial=0)) for pairs in self.micro_batches for side in pairs
         )
+
+    @property
+    def num_source_tokens(self) -> int:
+        """The number of source tokens of all micro-batches, including each ``</s>``."""
+        return sum(len(pairs.source.tokens) for pairs in self.micro_batches)
+
+    @property
+    def num_target_tokens(self) -> int:
+        """The number of target tokens of all micro-batches, including each ``</s>``."""
+        return sum(len(pairs.target.tokens) for pairs in self.micro_batches)
 
     def cut(self, max_tokens: int, multiple_of: int = 1) -> "Batch":
         """Return the pairs of this uncut batch in micro-batches of at most ``max_tokens`` a side.
@@ -59,33 +62,10 @@ class Batch(NamedTuple):
         a sentence has more than ``max_tokens``.
         """
         (whole,) = self.micro_batches
-        source_ends = np.concatenate([[0], np.cumsum(whole.source_lengths)])
-        target_ends = np.concatenate([[0], np.cumsum(whole.target_lengths)])
-        parts = cut_into_micro_batches(
-            whole.source_lengths, whole.target_lengths, max_tokens, multiple_of
-        )
-        return Batch(
-            self.number,
-            tuple(
-                ParallelTokens(
-                    whole.source_tokens[source_ends[part.start] : source_ends[part.stop]],
-                    whole.source_lengths[part],
-                    whole.target_tokens[target_ends[part.start] : target_ends[part.stop]],
-                    whole.target_lengths[part],
-                )
-                for part in parts
-            ),
-        )
-
-    @property
-    def num_source_tokens(self) -> int:
-        """The number of source tokens of all micro-batches, including each ``</s>``."""
-        return sum(len(micro_batch.source_tokens) for micro_batch in self.micro_batches)
-
-    @property
-    def num_target_tokens(self) -> int:
-        """The number of target tokens of all micro-batches, including each ``</s>``."""
-        return sum(len(micro_batch.target_tokens) for micro_batch in self.micro_batches)
+        lengths = whole.source.lengths, whole.target.lengths
+        parts = cut_into_micro_batches(*lengths, max_tokens, multiple_of)
+        sides = whole.source.parts(parts), whole.target.parts(parts)
+        return Batch(self.number, tuple(map(SentencePairs, *sides)))
 
 
 def load_batches(
@@ -103,13 +83,11 @@ def load_batches(
 
     def load(index: int) -> Batch:
         pairs = plan.batch(index)
-        sides = [source.gather(pairs), target.gather(pairs)]
+        whole = SentencePairs(source.gather(pairs), target.gather(pairs))
         if sampler is not None:
-            sides = [
-                sampler.sample(side, index, name)
-                for side, name in zip(sides, ("source", "target"), strict=True)
-            ]
-        return Batch(index, (ParallelTokens(*itertools.chain.from_iterable(sides)),))
+            sides = whole._asdict().items()
+            whole = SentencePairs(**{n: sampler.sample(side, index, n) for n, side in sides})
+        return Batch(index, (whole,))
 
     with ThreadPoolExecutor(max_workers=1, thread_name_prefix="loader") as pool:
         index, upcoming = first_index, pool.submit(load, first_index)

@@ -7,7 +7,7 @@ from itertools import chain, pairwise
 import numpy as np
 
 from nmt_cli.corpus.batching import derived_bits
-from nmt_cli.corpus.binarized import Gathered, PreparedCorpus
+from nmt_cli.corpus.binarized import PreparedCorpus, Sentences
 from nmt_cli.corpus.tokenizers.sentencepiece_tokenizer import (
     SPACE_IN_PIECES,
     SentencePieceTokenizer,
@@ -39,7 +39,7 @@ class PieceSampler:
             texts = self._texts.items()
             self._word_beginnings = frozenset(i for i, text in texts if text[0] == SPACE_IN_PIECES)
 
-    def sample(self, side: Gathered, batch_index: int, name: str) -> Gathered:
+    def sample(self, side: Sentences, batch_index: int, name: str) -> Sentences:
         """Return the sentences of the side ``name`` of a batch in other pieces of the same text."""
         draw = random.Random(derived_bits(self._seed, batch_index, name)).random
         tokens, ends = side.tokens.tolist(), np.cumsum(side.lengths).tolist()
@@ -50,7 +50,7 @@ class PieceSampler:
             chosen[-1].append(tokens[end - 1])
         lengths = np.fromiter(map(len, chosen), np.int64, count=len(chosen))
         together = np.fromiter(chain.from_iterable(chosen), np.int64, count=int(lengths.sum()))
-        return Gathered(together, lengths)
+        return Sentences(together, lengths)
 
     def _drawn(self, sentence: list[int], draw: Draw) -> list[int]:
         drawn: list[int] = []

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from nmt_cli.corpus.binarized import BinarizedText, PreparedCorpus
-from nmt_cli.corpus.loader import Batch, ParallelTokens
+from nmt_cli.corpus.loader import Batch, SentencePairs
 from nmt_cli.costs.parameters import BYTES_OF_FP32, activation_bytes_per_token, count_parameters
 from nmt_cli.hardware.machine import Machine
 from nmt_cli.hardware.memory import (
@@ -202,8 +202,8 @@ def fit_to_memory(
     if machine.device.type == "cuda" and not is_too_low:
 
         def attempt(max_tokens: int) -> None:
-            for tokens in largest_micro_batches(corpus.source, corpus.target, max_tokens):
-                try_micro_batch(tokens, state, objective)
+            for pairs in largest_micro_batches(corpus.source, corpus.target, max_tokens):
+                try_micro_batch(pairs, state, objective)
 
         fitting = largest_that_runs(cut.max_tokens, longest, attempt)
     fitting = machine.ranks.minimum(fitting)
@@ -224,21 +224,21 @@ def fit_to_memory(
     return cut
 
 
-def try_micro_batch(tokens: ParallelTokens, state: TrainingState, objective: Objective) -> None:
+def try_micro_batch(pairs: SentencePairs, state: TrainingState, objective: Objective) -> None:
     """Compute and discard the gradient of a micro-batch, beside what later steps allocate.
 
     Raises an error of a full memory if it does not fit.
     """
     state.model.train()
     room = room_to_leave(state, objective.machine)
-    (objective.loss_sums(tokens).loss / len(tokens.target_tokens)).backward()
+    (objective.loss_sums(pairs).loss / len(pairs.target.tokens)).backward()
     state.model.zero_grad(set_to_none=True)
     del room
 
 
 def largest_micro_batches(
     source: BinarizedText, target: BinarizedText, max_tokens: int
-) -> Iterator[ParallelTokens]:
+) -> Iterator[SentencePairs]:
     """Yield the micro-batches that need the most memory.
 
     The pairs with the longest longer side need the most for attention, those that are long on both
@@ -250,7 +250,7 @@ def largest_micro_batches(
         ends = [np.cumsum(lengths[pairs], dtype=np.int64) for lengths in sides]
         count = min(int(end.searchsorted(max_tokens, side="right")) for end in ends)
         pairs = pairs[: max(1, count)]
-        yield ParallelTokens(*source.gather(pairs), *target.gather(pairs))
+        yield SentencePairs(source.gather(pairs), target.gather(pairs))
 
 
 def room_to_leave(state: TrainingState, machine: Machine) -> list[torch.Tensor]:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from nmt_cli.corpus.batching import derived_bits
-from nmt_cli.corpus.loader import Batch, ParallelTokens
+from nmt_cli.corpus.loader import Batch, SentencePairs
 from nmt_cli.hardware.machine import Machine
 from nmt_cli.hardware.memory import FullMemoryError, noticing_full_memory
 from nmt_cli.model.packing import Packed, pack
@@ -76,18 +76,18 @@ class Objective(NamedTuple):
     def _accumulate(self, batch: Batch) -> list[float]:
         """Add up the gradients of this rank's micro-batches; return their summed losses."""
         sums = torch.zeros(2, dtype=torch.float64, device=self.machine.device)
-        for index, tokens in self.machine.ranks.share(batch.micro_batches):
-            if not len(tokens.target_lengths):
+        for index, pairs in self.machine.ranks.share(batch.micro_batches):
+            if not len(pairs.target.lengths):
                 continue  # the batch has fewer pairs than micro-batches
             torch.manual_seed(micro_batch_seed(self.seed, batch.number, index))
-            losses = self.loss_sums(tokens)
+            losses = self.loss_sums(pairs)
             (losses.loss / batch.num_target_tokens).backward()
             sums += torch.stack([losses.loss.detach(), losses.nll])
         return sums.tolist()
 
-    def loss_sums(self, tokens: ParallelTokens) -> LossSums:
+    def loss_sums(self, pairs: SentencePairs) -> LossSums:
         """Return the summed loss of a micro-batch; products are in the machine's precision."""
-        source, target_input, target_output = self.tensors(tokens)
+        source, target_input, target_output = self.tensors(pairs)
         is_bf16 = self.machine.precision == "bf16"
         with torch.autocast(self.machine.device.type, torch.bfloat16, enabled=is_bf16):
             rows = self.model(source, target_input)  # T D
@@ -97,24 +97,25 @@ class Objective(NamedTuple):
             rows, self.model.output_weight, target_output, self.smoothing, self.model.output_bias
         )
 
-    def tensors(self, tokens: ParallelTokens) -> tuple[Packed, Packed, Tensor]:
+    def tensors(self, pairs: SentencePairs) -> tuple[Packed, Packed, Tensor]:
         """Return a micro-batch on its device: source, target input and target output.
 
         The target's input is its output moved by one. The output has no spare rows. The last token
         of each source, its ``</s>``, is left out if the model was made so.
         """
-        source_tokens, source_lengths = tokens.source_tokens, tokens.source_lengths
+        source_tokens, source_lengths = pairs.source
+        target_tokens, target_lengths = pairs.target
         if not self.model.config.source_eos:
             source_tokens = np.delete(source_tokens, np.cumsum(source_lengths) - 1)
             source_lengths = source_lengths - 1
-        shifted = np.roll(tokens.target_tokens, 1)
-        starts = np.cumsum(tokens.target_lengths) - tokens.target_lengths
+        shifted = np.roll(target_tokens, 1)
+        starts = np.cumsum(target_lengths) - target_lengths
         shifted[starts] = self.start_id
         device = self.machine.device
         return (
             _pack(source_tokens, source_lengths, self.machine),
-            _pack(shifted, tokens.target_lengths, self.machine),
-            torch.from_numpy(tokens.target_tokens).to(device, non_blocking=True),
+            _pack(shifted, target_lengths, self.machine),
+            torch.from_numpy(target_tokens).to(device, non_blocking=True),
         )
 
 

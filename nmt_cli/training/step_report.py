@@ -59,7 +59,7 @@ def flop_utilization(batch: Batch, seconds: float, objective: Objective) -> floa
     peak = peak_flops(machine.device, machine.precision)
     if peak is None:
         return None
-    lengths = [(m.source_lengths, m.target_lengths) for m in batch.micro_batches]
-    source, target = (np.concatenate(side) for side in zip(*lengths, strict=True))
+    sides = zip(*batch.micro_batches, strict=True)
+    source, target = (np.concatenate([part.lengths for part in side]) for side in sides)
     flops = training_flops(model.config, len(model.output_weight), source, target)
     return flops / (seconds * peak * machine.ranks.size)

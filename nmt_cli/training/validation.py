@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from nmt_cli.corpus.binarized import PreparedCorpus
-from nmt_cli.corpus.loader import Batch, ParallelTokens
+from nmt_cli.corpus.loader import Batch, SentencePairs
 from nmt_cli.hardware.memory import (
     FullMemoryError,
     give_up_memory_of,
@@ -113,12 +113,12 @@ class Validator:
         totals = np.zeros(3)
         cuts, cut = 0, BatchCut(max_tokens)
         shared = list(self._objective.machine.ranks.share(self._micro_batches(max_tokens)))
-        num_pairs = sum(len(tokens.target_lengths) for _, tokens in shared)
+        num_pairs = sum(len(pairs.target.lengths) for _, pairs in shared)
         with logs.progress("validation loss", "pairs", num_pairs) as bar:
-            for index, tokens in shared:
+            for index, pairs in shared:
                 if stop:
                     break
-                whole = Batch(index, (tokens,))
+                whole = Batch(index, (pairs,))
                 started = time.monotonic()
                 try:
                     sums, fitting = computed_within_memory(whole, cut, self._sums)
@@ -126,7 +126,7 @@ class Validator:
                     give_up_memory_of(error)
                     return [*totals.tolist(), cuts, 1.0]
                 stop.note_seconds("window", time.monotonic() - started)
-                bar.advance(len(tokens.target_lengths))
+                bar.advance(len(pairs.target.lengths))
                 totals += sums
                 cuts += fitting is not cut
         return [*totals.tolist(), cuts, 0.0]
@@ -134,16 +134,16 @@ class Validator:
     def _sums(self, batch: Batch) -> NDArray[np.float64]:
         """Return summed loss, summed nll and target tokens."""
         totals = np.zeros(3)
-        for tokens in batch.micro_batches:
-            sums = self._objective.loss_sums(tokens)
-            totals += [sums.loss.item(), sums.nll.item(), len(tokens.target_tokens)]
+        for pairs in batch.micro_batches:
+            sums = self._objective.loss_sums(pairs)
+            totals += [sums.loss.item(), sums.nll.item(), len(pairs.target.tokens)]
         return totals
 
-    def _micro_batches(self, max_tokens: int) -> tuple[ParallelTokens, ...]:
+    def _micro_batches(self, max_tokens: int) -> tuple[SentencePairs, ...]:
         source, target = self._corpus.validation_source, self._corpus.validation_target
         by_length = np.lexsort((source.lengths, target.lengths)).astype(np.int64)
-        tokens = ParallelTokens(*source.gather(by_length), *target.gather(by_length))
-        return Batch(0, (tokens,)).cut(max_tokens).micro_batches
+        pairs = SentencePairs(source.gather(by_length), target.gather(by_length))
+        return Batch(0, (pairs,)).cut(max_tokens).micro_batches
 
     def _translate(self, search: ValidationSearch, stop: StopRequest) -> list[str]:
         """Return the translations of this rank's lines, fewer if ``stop`` came meanwhile."""

@@ -12,7 +12,7 @@ import sentencepiece
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nmt_cli.corpus.binarized import Gathered
+from nmt_cli.corpus.binarized import Sentences
 from nmt_cli.corpus.piece_sampler import PieceSampler
 from nmt_cli.corpus.tokenizers.tokenizer import train_tokenizer
 from nmt_cli.corpus.tokenizers.ways_to_cut import BpeDropout, Piece, UnigramSampling
@@ -60,7 +60,7 @@ def scores(tokenizer, tmp_path_factory):
 def side_of(tokenizer, texts):
     sentences = [[*tokenizer.encode(text), tokenizer.eos_id] for text in texts]
     lengths = np.array([len(sentence) for sentence in sentences], dtype=np.int64)
-    return Gathered(np.array([*itertools.chain(*sentences)], dtype=np.int64), lengths)
+    return Sentences(np.array([*itertools.chain(*sentences)], dtype=np.int64), lengths)
 
 
 def sentences_of(side):
@@ -185,7 +185,7 @@ def test_the_draws_are_those_of_every_other_process(kind, expected):
     texts = ["▁", "a", "b", "c", "ab", "bc", "abc", "▁a", "▁ab", "▁abc"]
     pieces = {text: Piece(i, -0.5 * i) for i, text in enumerate(texts)}
     sentence, end = [texts.index("▁abc")] * 12, len(texts)
-    side = Gathered(np.array([*sentence, end]), np.array([13]))
+    side = Sentences(np.array([*sentence, end]), np.array([13]))
     drawn = PieceSampler(kind(pieces, 0.4), seed=1, longest=99).sample(side, 7, "target")
     assert "".join(texts[i] for i in drawn.tokens[:-1]) == "▁abc" * 12
     assert " ".join(texts[i] for i in drawn.tokens[:-1]) == expected
@@ -194,7 +194,7 @@ def test_the_draws_are_those_of_every_other_process(kind, expected):
 def test_pieces_that_reach_over_spaces_are_drawn_too():
     texts = ["▁", "a", "b", "▁a", "▁b", "▁a▁b"]
     pieces = {text: Piece(i, -0.1 * i) for i, text in enumerate(texts)}
-    side = Gathered(np.array([3, 4, 9] * 50), np.array([3] * 50))
+    side = Sentences(np.array([3, 4, 9] * 50), np.array([3] * 50))
     drawn = PieceSampler(UnigramSampling(pieces, 0.1), 1, longest=99).sample(side, 0, "source")
     assert {tuple(ids[:-1]) for ids in sentences_of(drawn)} == {
         (5,), (3, 4), (0, 1, 4), (3, 0, 2), (0, 1, 0, 2)
@@ -203,7 +203,7 @@ def test_pieces_that_reach_over_spaces_are_drawn_too():
 
 def test_a_character_that_is_no_piece_is_never_left_alone():
     pieces = {"▁": Piece(0, 0.0), "xy": Piece(1, -1.0)}
-    side = Gathered(np.array([0, 1, 9] * 50), np.array([3] * 50))
+    side = Sentences(np.array([0, 1, 9] * 50), np.array([3] * 50))
     drawn = PieceSampler(BpeDropout(pieces, 0.5), 1, longest=99).sample(side, 0, "source")
     assert drawn.tokens.tolist() == side.tokens.tolist()
 

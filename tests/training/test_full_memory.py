@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from nmt_cli.checkpoints import list_checkpoints
+from nmt_cli.corpus.binarized import Sentences
 from nmt_cli.hardware.ranks import ALONE, PeerLostError, Ranks
 from nmt_cli.launch.stop_signals import StopRequest
 from nmt_cli.messages import logs
@@ -64,13 +65,13 @@ def limit_memory(monkeypatch, what, limit, rank=None):
     """
     loss_sums, tried = Objective.loss_sums, []
 
-    def limited(objective, tokens):
+    def limited(objective, pairs):
         if torch.is_grad_enabled() != (what == "gradient"):
-            return loss_sums(objective, tokens)
-        tried.append(len(tokens.target_tokens))
+            return loss_sums(objective, pairs)
+        tried.append(len(pairs.target.tokens))
         if tried[-1] > limit and (rank is None or rank == torch.distributed.get_rank()):
             raise RuntimeError(FULL)
-        return loss_sums(objective, tokens)
+        return loss_sums(objective, pairs)
 
     monkeypatch.setattr(Objective, "loss_sums", limited)
     return tried
@@ -376,11 +377,11 @@ def test_the_probe_takes_the_longest_pairs_and_those_long_on_both_sides(toy):
     source, target = toy.corpus.source, toy.corpus.target
     lengths = np.stack([source.lengths, target.lengths]).astype(np.int64)
     longest, both = largest_micro_batches(source, target, 60)
-    assert longest.source_lengths.max() == lengths.max()
-    shorter = np.minimum(both.source_lengths, both.target_lengths)
+    assert longest.source.lengths.max() == lengths.max()
+    shorter = np.minimum(both.source.lengths, both.target.lengths)
     assert shorter.min() >= np.sort(lengths.min(axis=0))[-len(shorter)]
-    for tokens in (longest, both):
-        assert 60 - lengths.max() < len(tokens.target_tokens) <= 60
+    for pairs in (longest, both):
+        assert 60 - lengths.max() < len(pairs.target.tokens) <= 60
 
 
 def of_pairs(*pairs):
@@ -392,7 +393,7 @@ def of_pairs(*pairs):
 
         def gather(self, indices):
             lengths = self.lengths[indices]
-            return np.ones(lengths.sum(), dtype=np.int64), lengths
+            return Sentences(np.ones(lengths.sum(), dtype=np.int64), lengths)
 
     return tuple(Text(lengths) for lengths in zip(*pairs, strict=True))
 
@@ -400,8 +401,8 @@ def of_pairs(*pairs):
 def test_the_probe_fills_both_sides():
     source, target = of_pairs(*[(50, 2)] * 10, *[(40, 40)] * 10, *[(2, 50)] * 10)
     fullest = max(
-        len(tokens.source_tokens) + len(tokens.target_tokens)
-        for tokens in largest_micro_batches(source, target, 100)
+        len(pairs.source.tokens) + len(pairs.target.tokens)
+        for pairs in largest_micro_batches(source, target, 100)
     )
     assert fullest == 160
 
@@ -416,8 +417,8 @@ def not_quiet():
 def probe(cut, limit, tried, monkeypatch, before=None):
     """Fit ``cut`` to a GPU that holds ``limit`` target tokens; return its largest size."""
 
-    def attempt(tokens, *_):
-        tried.append(len(tokens.target_tokens))
+    def attempt(pairs, *_):
+        tried.append(len(pairs.target.tokens))
         if tried[-1] > limit:
             raise torch.OutOfMemoryError("no")
 
@@ -495,7 +496,7 @@ def test_a_probe_leaves_headroom_and_room_for_what_steps_allocate(toy, tmp_path,
 def test_a_probe_changes_no_weights_and_leaves_no_gradient(toy, tmp_path):
     trainer = new_trainer(toy, tmp_path / "run")
     before = weights_of(trainer)
-    for tokens in largest_micro_batches(toy.corpus.source, toy.corpus.target, 60):
-        try_micro_batch(tokens, trainer.state, trainer.training.objective)
+    for pairs in largest_micro_batches(toy.corpus.source, toy.corpus.target, 60):
+        try_micro_batch(pairs, trainer.state, trainer.training.objective)
     assert torch.equal(weights_of(trainer), before)
     assert all(parameter.grad is None for parameter in trainer.state.model.parameters())

@@ -3,7 +3,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from nmt_cli.corpus.loader import Batch, ParallelTokens
+from nmt_cli.corpus.loader import Batch, SentencePairs
 from nmt_cli.corpus.tokenizers.sentence_marks import start_id
 from nmt_cli.hardware.machine import Machine
 from nmt_cli.model.transformer import Transformer
@@ -20,9 +20,9 @@ def model_of(toy, dropout=0.0):
 
 
 def batch_of(toy, max_tokens):
-    pairs = np.arange(20)
-    tokens = ParallelTokens(*toy.corpus.source.gather(pairs), *toy.corpus.target.gather(pairs))
-    return Batch(3, (tokens,)).cut(max_tokens)
+    first = np.arange(20)
+    pairs = SentencePairs(toy.corpus.source.gather(first), toy.corpus.target.gather(first))
+    return Batch(3, (pairs,)).cut(max_tokens)
 
 
 def gradient_of(model, batch, seed=1):
@@ -46,16 +46,10 @@ def test_target_input_is_the_output_moved_by_one(toy):
 def test_the_loss_is_that_of_the_formula_with_the_marks_of_the_options(toy, options):
     tokenizer = toy.corpus.tokenizer
     model = random_model(options, tokenizer.size).double()
-    tokens = batch_of(toy, 40).micro_batches[0]
-    found = Objective(model, start_id(model.config, tokenizer), 0.0, 1, MACHINE).loss_sums(tokens)
+    pairs = batch_of(toy, 40).micro_batches[0]
+    found = Objective(model, start_id(model.config, tokenizer), 0.0, 1, MACHINE).loss_sums(pairs)
     formula, expected = Formula(model), 0.0
-    sides = [
-        np.split(side, np.cumsum(lengths)[:-1])
-        for side, lengths in (
-            (tokens.source_tokens, tokens.source_lengths),
-            (tokens.target_tokens, tokens.target_lengths),
-        )
-    ]
+    sides = [np.split(side, np.cumsum(lengths)[:-1]) for side, lengths in pairs]
     for source, target in zip(*sides, strict=True):
         expected += formula.nll(source[:-1].tolist(), target[:-1].tolist(), tokenizer)
     assert found.nll.item() == pytest.approx(expected, rel=1e-6)
@@ -73,10 +67,10 @@ def test_the_loss_is_that_of_the_formula_with_the_marks_of_the_options(toy, opti
 def test_where_onednn_multiplies_there_are_spare_rows(
     toy, device, precision, fp32_products, is_rounded
 ):
-    tokens = batch_of(toy, 1_000).micro_batches[0]
+    pairs = batch_of(toy, 1_000).micro_batches[0]
     # meta stands for a GPU
     machine = Machine(torch.device(device), precision, fp32_products=fp32_products)
-    *sides, _ = Objective(model_of(toy), 1, 0.1, 1, machine).tensors(tokens)
+    *sides, _ = Objective(model_of(toy), 1, 0.1, 1, machine).tensors(pairs)
     assert any(len(side.tokens) > side.num_tokens for side in sides) == is_rounded
 
 

@@ -62,8 +62,8 @@ def batches_of(sampled, plan, first, count, *, recipe=None, **cut):
 def sentences_of(batches, side):
     """Return the sentences of one side, without their ``</s>``."""
     found = []
-    for tokens in (tokens for batch in batches for tokens in batch.micro_batches):
-        numbers, lengths = getattr(tokens, f"{side}_tokens"), getattr(tokens, f"{side}_lengths")
+    for pairs in (pairs for batch in batches for pairs in batch.micro_batches):
+        numbers, lengths = getattr(pairs, side)
         if len(lengths):
             found += [part[:-1].tolist() for part in np.split(numbers, np.cumsum(lengths)[:-1])]
     return found
@@ -88,12 +88,10 @@ def test_an_epoch_has_the_same_text_in_other_pieces_within_the_limits(sampled, p
         ]
         for one, other in ((0, 1), (1, 2)):
             assert sum(cuts[one][text] != cuts[other][text] for text in cuts[0]) > 20
-    micro_batches = [tokens for batches in epochs for b in batches for tokens in b.micro_batches]
-    sizes = [
-        len(side) for each in micro_batches for side in (each.source_tokens, each.target_tokens)
-    ]
+    micro_batches = [pairs for batches in epochs for b in batches for pairs in b.micro_batches]
+    sizes = [len(side.tokens) for pairs in micro_batches for side in pairs]
     assert 0.8 * MAX_TOKENS < max(sizes) <= MAX_TOKENS
-    longest = max(int(each.source_lengths.max(initial=0)) for each in micro_batches)
+    longest = max(int(each.source.lengths.max(initial=0)) for each in micro_batches)
     assert longest <= max(sampled.corpus.source.lengths.max(), sampled.corpus.target.lengths.max())
 
 
