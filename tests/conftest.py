@@ -11,7 +11,7 @@ import torch
 
 from nmt_cli.commands import preprocess
 from nmt_cli.corpus.binarized import PreparedCorpus, open_prepared
-from nmt_cli.hardware import busy_machine
+from nmt_cli.hardware import cpu
 from nmt_cli.hardware.machine import missing_for_compiling
 from nmt_cli.messages import logs
 from nmt_cli.recipe.reader import read_recipe
@@ -73,7 +73,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 @pytest.fixture(autouse=True)
 def _quiet_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let other programs on the machine, such as other tests, change no output and no time."""
-    monkeypatch.setattr(busy_machine, "cpu_times", lambda: None)
+    monkeypatch.setattr(cpu, "cpu_times", lambda: None)
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ from nmt_cli.messages.figures import counted
 from nmt_cli.model_directory import save_model
 from nmt_cli.recipe.model_settings import ModelSettings, read_settings
 from nmt_cli.recipe.reader import read_recipe
-from nmt_cli.runs.averaging import mean_weights
+from nmt_cli.runs.checkpoint import mean_weights
 
 
 def run(

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from nmt_cli.commands.lines.pipes import StandardOutput
-from nmt_cli.hardware.busy_machine import LoadMeter, advice_on_load
-from nmt_cli.hardware.cpu import Cores
+from nmt_cli.hardware.cpu import Cores, LoadMeter, advice_on_load
 from nmt_cli.hardware.system_facts import system_facts
 from nmt_cli.messages import logs
 from nmt_cli.messages.figures import counted

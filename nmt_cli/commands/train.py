@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nmt_cli.files.file_names import RUNS
-from nmt_cli.hardware.busy_machine import LoadMeter, warn_if_busy
 from nmt_cli.hardware.choices import AUTO
-from nmt_cli.hardware.cpu import threads_of_each
+from nmt_cli.hardware.cpu import LoadMeter, threads_of_each, warn_if_busy
 from nmt_cli.launch.node_workers import Rendezvous, run_workers, this_worker
 from nmt_cli.messages.errors import UserError
 from nmt_cli.messages.proposals import as_argument

@@ -1,4 +1,7 @@
-"""Files of text, plain or compressed: open them, measure them, and write compressed ones."""
+"""Files of text, plain or compressed: open them, measure them, and write compressed ones.
+
+Small files are read whole; one that is far too large is refused.
+"""
 
 import gzip
 import io
@@ -14,7 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from nmt_cli.messages.errors import UserError
+from nmt_cli.messages.errors import DamagedError, UserError
 from nmt_cli.messages.proposals import command, missing_hint, unused_name
 
 if sys.version_info >= (3, 14):
@@ -22,6 +25,7 @@ if sys.version_info >= (3, 14):
 else:
     from backports import zstd
 
+LARGEST_FILE = 50 << 20  # bytes, of files that are read whole
 READ_AT_ONCE = 1 << 18  # bytes
 COMPRESSED_AT_ONCE = 1 << 14  # bytes; smaller reads make the estimate of TextSize more precise
 XZ_END = b"YZ"
@@ -250,3 +254,34 @@ def other_encoding(path: Path) -> str | None:
         if high > LEAST_NULS * len(sample) / 2 and low < high / 10:
             return name
     return None
+
+
+def read_content(path: Path, question: str = "") -> bytes:
+    """Return the bytes of a file.
+
+    Raises UserError if it cannot be read or is larger than ``LARGEST_FILE``; then the message ends
+    with ``question``, such as "; is it a vocabulary?".
+    """
+    try:
+        with path.open("rb") as stream:
+            content = stream.read(LARGEST_FILE + 1)
+    except FileNotFoundError:
+        raise UserError(f"{path} not found{missing_hint(path)}.") from None
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}.") from None
+    if len(content) > LARGEST_FILE:
+        raise UserError(f"{path} is larger than {LARGEST_FILE >> 20} MB{question or '.'}")
+    return content
+
+
+def decoded(content: bytes, path: Path) -> str:
+    """Return the content of ``path`` as text; raises DamagedError if it is not UTF-8."""
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        raise DamagedError(f"{path} is not UTF-8 text; it is damaged.") from None
+
+
+def read_text(path: Path) -> str:
+    """Return the text of a file; raises as ``read_content`` and ``decoded`` do."""
+    return decoded(read_content(path), path)

@@ -15,14 +15,13 @@ import torch
 
 from nmt_cli.hardware.choices import AUTO, MachineOptions
 from nmt_cli.hardware.cpu import threads_of_each
-from nmt_cli.hardware.device import choose_device, set_num_threads
+from nmt_cli.hardware.device import choose_device, choose_precision, set_num_threads
 from nmt_cli.hardware.fp32_products import (
     Fp32Products,
     agreed_fp32_products,
     choose_fp32_products,
 )
 from nmt_cli.hardware.memory import keep_freed_memory
-from nmt_cli.hardware.precision import choose_precision
 from nmt_cli.hardware.ranks import ALONE, Ranks
 from nmt_cli.hardware.system_facts import version_of
 from nmt_cli.launch.node_workers import Worker

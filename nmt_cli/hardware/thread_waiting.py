@@ -23,8 +23,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from statistics import median
 
-from nmt_cli.hardware.busy_machine import LoadMeter, advice_on_load
-from nmt_cli.hardware.cpu import cores, read_system_file
+from nmt_cli.hardware.cpu import LoadMeter, advice_on_load, cores, read_system_file
 from nmt_cli.messages import logs
 
 # Each OpenMP library ignores the variables of the others. Those of LLVM and Intel take milliseconds

@@ -7,10 +7,10 @@ from typing import Any
 import torch
 
 from nmt_cli.hardware.choices import AUTO
+from nmt_cli.hardware.device import bf16_is_fast, choose_precision
 from nmt_cli.hardware.flops import TERA, peak_flops
 from nmt_cli.hardware.fp32_products import choose_fp32_products, fp32_gigaflops
 from nmt_cli.hardware.memory import allowed_memory
-from nmt_cli.hardware.precision import bf16_is_fast, choose_precision
 from nmt_cli.hardware.thread_waiting import (
     gnu_openmp,
     openmp_libraries,

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from torch import Tensor
 
-from nmt_cli.files.file_contents import read_text
 from nmt_cli.files.file_names import CONFIG
+from nmt_cli.files.text_files import read_text
 from nmt_cli.messages.errors import DamagedError, UserError
 
 Array = NDArray[np.float32]

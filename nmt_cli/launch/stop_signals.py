@@ -101,10 +101,3 @@ class StopRequest:
         if self.reason is not None and number == signal.SIGINT and self._second_interrupt_ends:
             raise KeyboardInterrupt
         self.reason = signal.Signals(number).name
-
-
-@contextmanager
-def stop_requests(request: StopRequest) -> Iterator[StopRequest]:
-    """Let signals set ``request`` while the block runs."""
-    with handled(request.handle):
-        yield request

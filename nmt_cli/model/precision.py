@@ -6,7 +6,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from nmt_cli.hardware.precision import DTYPES, DecodingPrecision
+from nmt_cli.hardware.device import DTYPES, DecodingPrecision
 from nmt_cli.model.int8_products import Int8Linear
 from nmt_cli.model.packed_linear import PackedLinear
 from nmt_cli.model.transformer import Transformer

@@ -1,7 +1,7 @@
-"""Checkpoints of a run: saving, pruning, and reading back with checks."""
+"""Checkpoints of a run: saving, pruning, reading back with checks, and their mean."""
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, NamedTuple
@@ -221,3 +221,29 @@ def _unequal_mebibytes(larger: float, smaller: float) -> tuple[str, str]:
         if texts[0] != texts[1]:
             break
     return texts[0], texts[1]
+
+
+def mean_weights(directories: Sequence[Path]) -> dict[str, Tensor]:
+    """Return the mean weights of verified models, in any order.
+
+    They are summed in fp64, so the order does not change the rounded result. Raises UserError if
+    the models do not have the same weights.
+    """
+    first = read_weights(directories[0])
+    sums = {name: weight.double() for name, weight in first.items()}
+    with logs.progress("average", "checkpoints", len(directories), 1) as bar:
+        for directory in directories[1:]:
+            weights = read_weights(directory)
+            for name in sorted(first.keys() | weights.keys()):
+                if (
+                    name not in first
+                    or name not in weights
+                    or weights[name].shape != sums[name].shape
+                ):
+                    raise UserError(
+                        f"{directory / WEIGHTS} does not fit {directories[0] / WEIGHTS}: "
+                        f"{name} is not the same in both."
+                    )
+                sums[name] += weights[name]
+            bar.advance()
+    return {name: (total / len(directories)).to(first[name].dtype) for name, total in sums.items()}

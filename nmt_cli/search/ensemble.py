@@ -13,8 +13,7 @@ from torch import Tensor
 
 from nmt_cli.checkpoints import fingerprint
 from nmt_cli.files.file_names import FURTHER_TOKENIZER_FILES, TOKENIZER_FILES
-from nmt_cli.hardware.device import choose_device
-from nmt_cli.hardware.precision import DecodingPrecision, choose_decoding_precision
+from nmt_cli.hardware.device import DecodingPrecision, choose_decoding_precision, choose_device
 from nmt_cli.messages.errors import UserError
 from nmt_cli.model.precision import change_precision
 from nmt_cli.model.transformer import Transformer

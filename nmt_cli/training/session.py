@@ -20,7 +20,7 @@ from nmt_cli.hardware.machine import choose_machine, choose_rank_device
 from nmt_cli.hardware.ranks import PeerLostError, connected_ranks
 from nmt_cli.hardware.thread_waiting import following_load
 from nmt_cli.launch.node_workers import Worker, die_with_parent, started_at, status_of_this_launch
-from nmt_cli.launch.stop_signals import StopRequest, stop_requests
+from nmt_cli.launch.stop_signals import StopRequest, handled
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import InterruptedTrainingError, UserError
 from nmt_cli.messages.proposals import as_argument, command
@@ -203,7 +203,7 @@ def _train(job: Job, worker: Worker | None, training: Training) -> None:
     deadline = started_at() + max_time if max_time is not None else None
     stop = StopRequest(deadline, max_time=max_time, second_interrupt_ends=worker is None)
     with (
-        stop_requests(stop),
+        handled(stop.handle),
         status_kept(job.run_dir, worker, training.summary),
         # Ranks on one machine would count each other as other programs.
         following_load(useful_threads(machine.device), warns=worker is None),

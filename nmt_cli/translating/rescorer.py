@@ -14,8 +14,8 @@ from nmt_cli.corpus.tokenizers.normalization import SIDES, Side
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
 from nmt_cli.files.lines import is_blank, one_line, why_not_unicode
 from nmt_cli.hardware.choices import AUTO
+from nmt_cli.hardware.device import choose_decoding_precision
 from nmt_cli.hardware.fp32_products import choose_fp32_products, use_fp32_products
-from nmt_cli.hardware.precision import choose_decoding_precision
 from nmt_cli.messages.errors import LinesFailedError, UserError
 from nmt_cli.model.precision import at_precision
 from nmt_cli.model.transformer import Transformer

@@ -12,8 +12,8 @@ from nmt_cli.checkpoints import fingerprint
 from nmt_cli.corpus.tokenizers.sentence_marks import source_end, start_id
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
 from nmt_cli.hardware.choices import AUTO
+from nmt_cli.hardware.device import choose_decoding_precision
 from nmt_cli.hardware.fp32_products import choose_fp32_products
-from nmt_cli.hardware.precision import choose_decoding_precision
 from nmt_cli.messages.errors import LinesFailedError
 from nmt_cli.model.precision import at_precision, by_columns
 from nmt_cli.model.transformer import Transformer

@@ -13,14 +13,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from nmt_cli.hardware.device import choose_device
+from nmt_cli.hardware.device import bf16_is_fast, choose_device
 from nmt_cli.hardware.fp32_products import (
     Fp32Products,
     choose_fp32_products,
     measure_error,
     use_fp32_products,
 )
-from nmt_cli.hardware.precision import bf16_is_fast
 from nmt_cli.messages.errors import UserError
 
 # rows x in x out, as in feed-forward layers and the softmax of S and base

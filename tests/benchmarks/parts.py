@@ -15,9 +15,8 @@ from typing import Any, NamedTuple
 from nmt_cli.corpus.batching import BatchPlan
 from nmt_cli.corpus.binarized import BinarizedText
 from nmt_cli.hardware.choices import AUTO
-from nmt_cli.hardware.device import choose_device
+from nmt_cli.hardware.device import choose_decoding_precision, choose_device
 from nmt_cli.hardware.fp32_products import PERMISSIONS, Fp32Products, choose_fp32_products
-from nmt_cli.hardware.precision import choose_decoding_precision
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
 from tests.benchmarks import memory_of_a_step, speed, waiting

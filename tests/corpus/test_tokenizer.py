@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from nmt_cli.corpus.tokenizers import sentencepiece_tokenizer
 from nmt_cli.corpus.tokenizers.tokenizer import load_tokenizer, train_tokenizer
-from nmt_cli.files import file_contents
+from nmt_cli.files import text_files
 from nmt_cli.files.file_names import VOCABULARY
 from nmt_cli.messages.errors import DamagedError, NoTextError, UserError
 from nmt_cli.recipe.model_settings import text_settings
@@ -277,7 +277,7 @@ def test_files_too_large_or_missing_are_refused(tmp_path, monkeypatch):
     path = tmp_path / "tokenizer.model"
     message = f"{path} not found."
     assert refusal(TokenizerConfig(model=path), []) == message
-    monkeypatch.setattr(file_contents, "LARGEST_FILE", 1 << 20)
+    monkeypatch.setattr(text_files, "LARGEST_FILE", 1 << 20)
     path.write_bytes(bytes((1 << 20) + 1))
     assert refusal(TokenizerConfig(model=path), []).startswith(f"{path} is larger than 1 MB;")
 

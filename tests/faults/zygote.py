@@ -21,7 +21,7 @@ from typing import Any, NoReturn
 
 import torch
 
-from nmt_cli.hardware import busy_machine
+from nmt_cli.hardware import cpu
 from nmt_cli.recipe.reader import read_recipe
 
 PR_SET_PDEATHSIG = 1  # prctl.h
@@ -84,7 +84,7 @@ def answer(request: dict[str, Any]) -> int:
 def serve() -> None:
     """Answer requests until stdin ends."""
     torch.set_num_threads(1)
-    busy_machine.cpu_times = lambda *_: None  # a measurement takes a fifth of a second
+    cpu.cpu_times = lambda *_: None  # a measurement takes a fifth of a second
     import_what_training_needs()
     if len(list(Path("/proc/self/task").iterdir())) > 1:
         raise RuntimeError("other threads would be missing in every child")

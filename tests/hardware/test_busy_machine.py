@@ -11,19 +11,19 @@ from click.testing import CliRunner
 from nmt_cli import cli
 from nmt_cli.commands import train, translate
 from nmt_cli.commands.doctor import advice_on
-from nmt_cli.hardware import busy_machine, thread_waiting
-from nmt_cli.hardware.busy_machine import (
+from nmt_cli.hardware import cpu, thread_waiting
+from nmt_cli.hardware.cpu import (
     MEASURED_SECONDS,
+    Cores,
     CpuTimes,
     LoadMeter,
     advice_on_load,
 )
-from nmt_cli.hardware.cpu import Cores
 from nmt_cli.messages import logs
 from nmt_cli.translating.translation import Translation
 from nmt_cli.translating.translator import Translator
 
-cpu_times = busy_machine.cpu_times  # before conftest puts a quiet machine in its place
+cpu_times = cpu.cpu_times  # before conftest puts a quiet machine in its place
 
 
 def write_stat(system, busy_ticks, *, idle=5000, waiting=300):
@@ -64,7 +64,7 @@ def machine(monkeypatch, *, others, own=0.0):
         at = time.monotonic() - began
         return CpuTimes(at + began, 100 + at * (others + own), 50 + at * own)
 
-    monkeypatch.setattr(busy_machine, "cpu_times", times)
+    monkeypatch.setattr(cpu, "cpu_times", times)
 
 
 def test_its_own_work_does_not_make_a_machine_busy(monkeypatch):
@@ -80,7 +80,7 @@ def test_its_own_work_does_not_make_a_machine_busy(monkeypatch):
 def test_a_long_enough_measurement_does_not_wait(monkeypatch):
     machine(monkeypatch, others=1.0)
     meter = LoadMeter()
-    monkeypatch.setattr(busy_machine, "MEASURED_SECONDS", 0.0)
+    monkeypatch.setattr(cpu, "MEASURED_SECONDS", 0.0)
     monkeypatch.setattr(time, "sleep", lambda seconds: pytest.fail("waits") if seconds else None)
     assert meter.others() == pytest.approx(1.0)
 
@@ -174,7 +174,7 @@ def test_long_work_brings_one_warning(  # of 0.3 s here
 ):
     machine(monkeypatch, others=others)
     logs.configure(quiet=True)
-    monkeypatch.setattr(busy_machine, "MEASURED_SECONDS", 0.0)
+    monkeypatch.setattr(cpu, "MEASURED_SECONDS", 0.0)
     monkeypatch.setattr(thread_waiting, "SECONDS_BETWEEN_LOOKS", 0.01)
     monkeypatch.setattr(thread_waiting, "LOOKS_BEFORE_WARNING", looks)
     if command == "train":

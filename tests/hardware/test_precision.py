@@ -1,32 +1,32 @@
 import pytest
 import torch
 
-from nmt_cli.hardware import precision
+from nmt_cli.hardware import device
 from nmt_cli.messages.errors import UserError
 
 
 def test_auto_is_bf16_only_where_the_device_is_fast_at_it(monkeypatch):
     cpu = torch.device("cpu")
     for is_fast, expected in ((True, "bf16"), (False, "fp32")):
-        monkeypatch.setattr(precision, "bf16_is_fast", lambda device, fast=is_fast: fast)
-        assert precision.choose_precision("auto", cpu) == expected
-    assert precision.choose_precision("fp32", cpu) == "fp32"
-    assert precision.choose_precision("bf16", cpu) == "bf16"
+        monkeypatch.setattr(device, "bf16_is_fast", lambda device, fast=is_fast: fast)
+        assert device.choose_precision("auto", cpu) == expected
+    assert device.choose_precision("fp32", cpu) == "fp32"
+    assert device.choose_precision("bf16", cpu) == "bf16"
 
 
 def test_a_cpu_is_fast_with_either_extension(monkeypatch):
     for avx, amx in ((True, False), (False, True), (False, False)):
         monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda avx=avx: avx)
         monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda amx=amx: amx)
-        assert precision.bf16_is_fast(torch.device("cpu")) == (avx or amx)
+        assert device.bf16_is_fast(torch.device("cpu")) == (avx or amx)
 
 
 @pytest.mark.parametrize(("capability", "fast"), [((7, 5), False), ((8, 0), True), ((9, 0), True)])
 def test_a_gpu_is_fast_from_ampere_on(monkeypatch, capability, fast):
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
-    assert precision.bf16_is_fast(torch.device("cuda")) == fast
+    assert device.bf16_is_fast(torch.device("cuda")) == fast
 
 
 def test_unknown_precision():
     with pytest.raises(UserError, match="--precision must be auto, fp32 or bf16, but is fp8"):
-        precision.choose_precision("fp8", torch.device("cpu"))
+        device.choose_precision("fp8", torch.device("cpu"))

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from nmt_cli.files import file_contents
+from nmt_cli.files import text_files
 from nmt_cli.interchange.marian.files import MarianFiles
 from nmt_cli.interchange.marian.vocabularies import parse_vocabulary, read_vocabularies
 from nmt_cli.messages.errors import DamagedError, UserError
@@ -95,7 +95,7 @@ def test_files_that_are_no_text_are_refused(tmp_path, monkeypatch):
     path.write_bytes(b"\xff: 1\n")
     with pytest.raises(DamagedError, match=r"vocab\.yml is not UTF-8 text"):
         read(path)
-    monkeypatch.setattr(file_contents, "LARGEST_FILE", 1 << 20)
+    monkeypatch.setattr(text_files, "LARGEST_FILE", 1 << 20)
     path.write_bytes(b"a" * ((1 << 20) + 1))
     with pytest.raises(UserError, match=r"vocab\.yml is larger than 1 MB; is it a vocabulary\?"):
         read(path)

@@ -8,13 +8,14 @@ from nmt_cli.launch.stop_signals import (
     MAX_TIME,
     REASONS,
     StopRequest,
-    stop_requests,
+    handled,
 )
 
 
 def test_signals_set_the_request_while_the_block_runs():
     before = signal.getsignal(signal.SIGUSR1)
-    with stop_requests(StopRequest()) as stop:
+    stop = StopRequest()
+    with handled(stop.handle):
         assert not stop
         os.kill(os.getpid(), signal.SIGUSR1)
         assert stop.reason == "SIGUSR1"
@@ -24,7 +25,8 @@ def test_signals_set_the_request_while_the_block_runs():
 def test_a_signal_that_is_ignored_stays_ignored():
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does
     try:
-        with stop_requests(StopRequest()) as stop:
+        stop = StopRequest()
+        with handled(stop.handle):
             os.kill(os.getpid(), signal.SIGHUP)
             assert not stop
     finally:

@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch import nn
 
-from nmt_cli.hardware import precision
+from nmt_cli.hardware import device
 from nmt_cli.hardware.cpu import Cpu
-from nmt_cli.hardware.precision import choose_decoding_precision
+from nmt_cli.hardware.device import choose_decoding_precision
 from nmt_cli.messages.errors import UserError
 from nmt_cli.model.int8_products import Int8Linear, rounded_rows
 from nmt_cli.model.packed_linear import PackedLinear
@@ -183,7 +183,7 @@ def test_int8_cannot_be_taken_back():
 )
 def test_int8_only_where_it_is_faster(monkeypatch, caplog, flags, chosen):
     cpu = Cpu("AuthenticAMD", 25, frozenset(flags))
-    monkeypatch.setattr(precision, "read_cpu", lambda: cpu)
+    monkeypatch.setattr(device, "read_cpu", lambda: cpu)
     assert choose_decoding_precision("int8", CPU) == chosen
     assert ("so --precision int8 computes in fp32" in caplog.text) == (chosen == "fp32")
     assert choose_decoding_precision("auto", CPU) != "int8"

@@ -11,7 +11,7 @@ from nmt_cli import cli
 from nmt_cli.corpus.tokenizers.normalization import Normalizer
 from nmt_cli.corpus.tokenizers.whitespace_tokenizer import CONTROL, WhitespaceTokenizer
 from nmt_cli.files.atomic_files import directory_appearing_whole
-from nmt_cli.hardware import precision
+from nmt_cli.hardware import device
 from nmt_cli.hardware.cpu import Cpu
 from nmt_cli.messages.errors import UserError
 from nmt_cli.model.transformer import Transformer
@@ -155,7 +155,7 @@ def test_loaded_models_are_converted_as_they_are(name, monkeypatch):
         raise AssertionError("a second model is in memory")
 
     monkeypatch.setattr("copy.deepcopy", refuse)
-    monkeypatch.setattr(precision, "read_cpu", lambda: Cpu("AnyVendor", 1, precision.INT8_FLAGS))
+    monkeypatch.setattr(device, "read_cpu", lambda: Cpu("AnyVendor", 1, device.INT8_FLAGS))
     path = FORMATS / "format_2" / "sentencepiece" / "run/average"
     others = [path]
     loaded, (member,), chosen = load_models(path, others, "cpu", name)

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from nmt_cli.hardware.busy_machine import LoadMeter, warn_if_busy
 from nmt_cli.hardware.choices import AUTO
+from nmt_cli.hardware.cpu import LoadMeter, warn_if_busy
 from nmt_cli.hardware.device import (
     choose_device,
     set_num_threads,

@@ -14,13 +14,13 @@ from nmt_cli.corpus.tokenizers.sentencepiece_tokenizer import (
     load_processor,
     read_model,
 )
-from nmt_cli.files.file_contents import read_content
 from nmt_cli.files.file_names import (
     SOURCE_PIECES,
     SOURCE_SENTENCEPIECE,
     TARGET_PIECES,
     TARGET_SENTENCEPIECE,
 )
+from nmt_cli.files.text_files import read_content
 from nmt_cli.messages.errors import DamagedError, NoTextError, UserError
 
 UNKNOWN, START, END = "<unk>", "<s>", "</s>"

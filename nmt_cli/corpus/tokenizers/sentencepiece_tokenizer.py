@@ -13,8 +13,8 @@ import sentencepiece
 from nmt_cli.corpus.tokenizers.normalization import Normalizer, Side
 from nmt_cli.corpus.tokenizers.sentencepiece_proto import algorithm_of, symbol_ids
 from nmt_cli.corpus.tokenizers.ways_to_cut import ALGORITHMS, Piece, WaysToCut
-from nmt_cli.files.file_contents import read_content
 from nmt_cli.files.file_names import SENTENCEPIECE_MODEL
+from nmt_cli.files.text_files import read_content
 from nmt_cli.messages.errors import DamagedError, NoTextError, UserError
 from nmt_cli.recipe.schema import TokenizerConfig
 

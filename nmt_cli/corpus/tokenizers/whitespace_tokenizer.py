@@ -5,8 +5,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from nmt_cli.corpus.tokenizers.normalization import Normalizer, Side
-from nmt_cli.files.file_contents import decoded, read_content
 from nmt_cli.files.file_names import SOURCE_VOCABULARY, VOCABULARY
+from nmt_cli.files.text_files import decoded, read_content
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import DamagedError, NoTextError, UserError
 from nmt_cli.recipe.schema import TokenizerConfig

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from nmt_cli.corpus.tokenizers.normalization import Side
 from nmt_cli.corpus.tokenizers.whitespace_tokenizer import CONTROL
-from nmt_cli.files.file_contents import read_text
+from nmt_cli.files.text_files import read_text
 from nmt_cli.interchange.files import Array
 from nmt_cli.interchange.vocabularies import (
     SENTENCEPIECE_FILES,

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from nmt_cli.corpus.tokenizers.normalization import SIDES, Side
 from nmt_cli.corpus.tokenizers.whitespace_tokenizer import CONTROL
-from nmt_cli.files.file_contents import decoded, read_content
+from nmt_cli.files.text_files import decoded, read_content
 from nmt_cli.interchange.files import Array, TextFiles, as_fp32
 from nmt_cli.interchange.pickled_tensors import (
     BYTES,

@@ -11,7 +11,7 @@ from pathlib import Path
 from nmt_cli.corpus.tokenizers.mapped_sentencepiece import END, UNKNOWN, read_ids
 from nmt_cli.corpus.tokenizers.normalization import Side
 from nmt_cli.corpus.tokenizers.sentencepiece_tokenizer import load_processor
-from nmt_cli.files.file_contents import decoded, read_content
+from nmt_cli.files.text_files import decoded, read_content
 from nmt_cli.interchange.marian.files import SENTENCEPIECE, YAML, MarianFiles
 from nmt_cli.interchange.vocabularies import (
     Vocabulary,
