@@ -45,31 +45,27 @@ def dtype_holding(largest: int) -> np.dtype[Any]:
 
 
 class ArrayWriter:
-    """Appends numbers to a file; call ``write_header`` at the end, when the count is known."""
+    """Appends numbers to a file, and counts them."""
 
     def __init__(self, stream: BinaryIO, dtype: np.dtype[Any]) -> None:
         self._stream, self._dtype = stream, dtype
         self.count = 0
-        stream.write(bytes(HEADER.size))
 
     def append(self, numbers: npt.NDArray[Any]) -> None:
         """Write more numbers; each must fit the type."""
         self._stream.write(numbers.astype(self._dtype).tobytes())
         self.count += len(numbers)
 
-    def write_header(self) -> None:
-        """Write the header, for which the constructor left room."""
-        self._stream.seek(0)
-        self._stream.write(HEADER.pack(MAGIC, VERSION, self._dtype.itemsize, self.count))
-
 
 @contextmanager
 def writing_numbers(path: Path, dtype: np.dtype[Any]) -> Iterator[ArrayWriter]:
-    """Yield a writer of numbers to ``path``."""
+    """Yield a writer of numbers to ``path``; the header comes last, when their count is known."""
     with path.open("wb") as stream:
+        stream.write(bytes(HEADER.size))
         writer = ArrayWriter(stream, dtype)
         yield writer
-        writer.write_header()
+        stream.seek(0)
+        stream.write(HEADER.pack(MAGIC, VERSION, dtype.itemsize, writer.count))
 
 
 def map_numbers(path: Path) -> Numbers:

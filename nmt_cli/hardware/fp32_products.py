@@ -21,7 +21,6 @@ from torch import Tensor
 
 from nmt_cli.hardware.choices import AUTO
 from nmt_cli.hardware.cpu import Cpu, read_cpu
-from nmt_cli.hardware.ranks import Ranks
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
 
@@ -78,18 +77,6 @@ def choose_fp32_products(name: str, device: torch.device, precision: str) -> Fp3
     if problem and name == "onednn":
         raise UserError(f"--fp32-products onednn cannot be used: {problem}; leave the option out.")
     return "mkl" if problem else "onednn"
-
-
-def agreed_fp32_products(
-    own: Fp32Products, ranks: Ranks, before: Fp32Products | None
-) -> Fp32Products:
-    """Return the library that all ranks use: the one of ``before``, else their own if all agree.
-
-    ``before`` is the library of the checkpoint that training resumes from, None without one or if
-    the user chose another. A rank that cannot use oneDNN here decides for all.
-    """
-    can_all_use_onednn = all(choice == "onednn" for choice in ranks.gather(own))
-    return "onednn" if can_all_use_onednn and before != "mkl" else "mkl"
 
 
 def _why_unusable() -> str | None:

@@ -16,11 +16,7 @@ import torch
 from nmt_cli.hardware.choices import AUTO, MachineOptions
 from nmt_cli.hardware.cpu import threads_of_each
 from nmt_cli.hardware.device import choose_device, choose_precision, set_num_threads
-from nmt_cli.hardware.fp32_products import (
-    Fp32Products,
-    agreed_fp32_products,
-    choose_fp32_products,
-)
+from nmt_cli.hardware.fp32_products import Fp32Products, choose_fp32_products
 from nmt_cli.hardware.memory import keep_freed_memory
 from nmt_cli.hardware.ranks import ALONE, Ranks
 from nmt_cli.hardware.system_facts import version_of
@@ -142,16 +138,19 @@ def agree_on_products(machine: Machine, before: Mapping[str, Any] | None) -> Mac
     """Return ``machine`` with the fp32 products that all ranks use.
 
     They are those of the checkpoint with the facts ``before``, if training resumes and the user
-    chose no others.
+    chose no others; else their own if all agree. A rank that cannot use oneDNN here decides for
+    all.
     """
     kept = None
     if before is not None and not machine.is_fp32_products_chosen:
         kept = before.get("fp32_products", "mkl")  # older checkpoints lack it
-    agreed = agreed_fp32_products(machine.fp32_products, machine.ranks, kept)
+    choices = machine.ranks.gather(machine.fp32_products)
+    can_all_use_onednn = all(choice == "onednn" for choice in choices)
     if kept == "mkl" and machine.fp32_products == "onednn":
         logs.info(
             "MKL computes the fp32 products, as before; --fp32-products onednn is faster here."
         )
+    agreed: Fp32Products = "onednn" if can_all_use_onednn and kept != "mkl" else "mkl"
     return machine._replace(fp32_products=agreed)
 
 

@@ -4,7 +4,7 @@ import ctypes
 import os
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import torch
 
@@ -30,8 +30,10 @@ def noticing_full_memory() -> Iterator[None]:
         yield
     except FullMemoryError:
         raise
-    except (RuntimeError, MemoryError) as error:  # a RuntimeError may have another cause
-        if is_out_of_memory(error):
+    except (MemoryError, torch.OutOfMemoryError) as error:
+        raise FullMemoryError from error
+    except RuntimeError as error:
+        if means_full_memory(str(error)):  # of a library, or of torch's allocator on a CPU
             raise FullMemoryError from error
         raise
 
@@ -59,27 +61,14 @@ def largest_that_runs(max_tokens: int, least: int, attempt: Callable[[int], None
     Returns 0 where not even ``least`` tokens, those of the longest sentence, run.
     """
     max_tokens = max(max_tokens, least)
-    while not _runs(attempt, max_tokens):
-        torch.cuda.empty_cache()  # outside of the except block, where the exception held the memory
+    while True:
+        with suppress(FullMemoryError), noticing_full_memory():
+            attempt(max_tokens)
+            return max_tokens
+        torch.cuda.empty_cache()  # after the block, in which the exception held the memory
         if max_tokens == least:
             return 0
         max_tokens = max(least, max_tokens // 2)
-    return max_tokens
-
-
-def _runs(attempt: Callable[[int], None], max_tokens: int) -> bool:
-    try:
-        with noticing_full_memory():
-            attempt(max_tokens)
-    except FullMemoryError:
-        return False
-    return True
-
-
-def is_out_of_memory(error: Exception) -> bool:
-    """Return whether a device, one of its libraries, or the host had no memory left."""
-    kinds = (MemoryError, torch.OutOfMemoryError)
-    return isinstance(error, kinds) or means_full_memory(str(error))
 
 
 def give_up_memory_of(error: BaseException) -> None:

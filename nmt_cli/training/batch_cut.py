@@ -197,6 +197,8 @@ def fit_to_memory(
     user chose.
     """
     longest, machine = corpus.longest, objective.machine
+    if before is not None:
+        cut = cut_as_before(cut, before, machine.ranks.size)
     fitting = cut.max_tokens
     is_too_low = cut.is_limit_chosen and cut.max_tokens < longest  # refused later, on any device
     if machine.device.type == "cuda" and not is_too_low:
@@ -295,13 +297,13 @@ def computed_within_memory(
 
 
 def gradient_within_memory(
-    batch: Batch, cut: BatchCut, objective: Objective, longest: int
+    batch: Batch, cut: BatchCut, objective: Objective, corpus: PreparedCorpus
 ) -> tuple[Gradient, BatchCut]:
     """Return the gradient of ``batch``, and the cut for the batches to come.
 
     If memory is full, all ranks cut the batch in the same way and try again. Later batches are then
-    cut to this size from the start, but never below the ``longest`` sentence, unless the user chose
-    the limit. Raises FullMemoryError on all ranks if single sentence pairs do not fit either.
+    cut to this size from the start, but never below the longest sentence of ``corpus``, unless the
+    user chose the limit. Raises FullMemoryError on all ranks if single sentence pairs do not fit.
     """
     is_alone = objective.machine.ranks.size == 1
     gradient, fitting = computed_within_memory(
@@ -317,6 +319,6 @@ def gradient_within_memory(
     if cut.is_limit_chosen:
         logs.warning(f"{text}; --max-tokens-per-device stays {cut.max_tokens:,}.")
         return gradient, cut
-    fitting = fitting._replace(max_tokens=max(fitting.max_tokens, longest))
+    fitting = fitting._replace(max_tokens=max(fitting.max_tokens, corpus.longest))
     logs.warning(f"{text}; later batches are computed with at most {fitting.max_tokens:,}.")
     return gradient, fitting

@@ -27,7 +27,7 @@ from nmt_cli.recipe.reader import read_recipe, section_hash
 from nmt_cli.recipe.schema import Recipe
 from nmt_cli.runs.checkpoint import Progress, Saved, TrainingState, load_newest
 from nmt_cli.runs.warm_start import start_from
-from nmt_cli.training.batch_cut import BatchCut, cut_as_before, fit_to_memory
+from nmt_cli.training.batch_cut import BatchCut, fit_to_memory
 from nmt_cli.training.gradient import Objective
 from nmt_cli.training.training import Training
 
@@ -71,7 +71,6 @@ def prepare_training(
         facts = ranks.from_main(facts)
     machine = agree_on_products(machine, facts)
     if facts is not None:
-        cut = cut_as_before(cut, facts, ranks.size)
         log_changes(facts, machine.facts())
     objective = Objective(
         state.model,

@@ -90,7 +90,7 @@ class Trainer:
         where = f"in {batch}, even with one sentence pair at a time"
         with self._saver.saving_before_failure(where):
             gradient, training.cut = gradient_within_memory(
-                batch, training.cut, training.objective, training.corpus.longest
+                batch, training.cut, training.objective, training.corpus
             )
         if not gradient.is_finite:
             progress.batch_index = batch.number + 1

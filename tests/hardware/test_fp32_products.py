@@ -11,13 +11,13 @@ from nmt_cli.hardware import fp32_products as module
 from nmt_cli.hardware.cpu import Cpu
 from nmt_cli.hardware.fp32_products import (
     MAX_ERROR,
-    agreed_fp32_products,
     choose_fp32_products,
     fastest_fp32_products,
     fp32_gigaflops,
     measure_error,
     use_fp32_products,
 )
+from nmt_cli.hardware.machine import Machine, agree_on_products
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
 
@@ -152,7 +152,9 @@ class Gathered:
 )
 def test_ranks_agree_and_a_resumed_run_keeps_its_kernel(choices, before, expected):
     ranks: Any = Gathered(*choices)
-    assert agreed_fp32_products(choices[0], ranks, before) == expected
+    machine = Machine(CPU, "fp32", ranks, fp32_products=choices[0])
+    facts = None if before is None else {"fp32_products": before}
+    assert agree_on_products(machine, facts).fp32_products == expected
 
 
 def test_the_rate_of_a_product_is_measured(monkeypatch):
