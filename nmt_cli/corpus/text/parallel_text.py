@@ -1,10 +1,11 @@
 """Two text files; line n of one translates line n of the other."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from itertools import chain, zip_longest
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, TypeVar, cast
 
 from nmt_cli.corpus.tokenizers.normalization import Side
 from nmt_cli.files.lines import LineTexts
@@ -12,6 +13,9 @@ from nmt_cli.files.text_files import bytes_read, open_text
 from nmt_cli.messages.errors import UserError
 from nmt_cli.messages.figures import counted
 from nmt_cli.recipe.schema import ParallelFiles
+
+First = TypeVar("First")
+Second = TypeVar("Second")
 
 
 class ParallelText:
@@ -33,26 +37,38 @@ class ParallelText:
         Raises UserError if a file cannot be read, is damaged, empty or a pipe, or at the end if one
         file has more lines than the other.
         """
-        files, number = self._files, 0
+        files, is_empty = self._files, True
         for path in (files.source, files.target):
             refuse_pipes(path)
         with open_text(files.source) as source_stream, open_text(files.target) as target_stream:
             self._streams = [source_stream, target_stream]
             source_texts, target_texts = LineTexts(source_stream), LineTexts(target_stream)
-            sources, targets = iter(source_texts), iter(target_texts)
-            for number, pair in enumerate(zip_longest(sources, targets), 1):
-                if None in pair:
-                    shorter, longer = number - 1, number + sum(1 for _ in chain(sources, targets))
-                    raise _unequal(
-                        files, *((shorter, longer) if pair[0] is None else (longer, shorter))
-                    )
+            unequal = partial(_unequal, files)
+            for pair in in_pairs(source_texts, target_texts, unequal):
+                is_empty = False
                 yield pair
-        if number == 0:
+        if is_empty:
             raise _empty(files.source)
         self.num_invalid = {
             "source": source_texts.num_invalid,
             "target": target_texts.num_invalid,
         }
+
+
+def in_pairs(
+    some: Iterable[First], others: Iterable[Second], unequal: Callable[[int, int], UserError]
+) -> Iterator[tuple[First, Second]]:
+    """Yield each item of ``some`` with the item of ``others`` at the same place.
+
+    Raises ``unequal(...)``, of the numbers of ``some`` and of ``others``, if one has more of them.
+    """
+    end = object()
+    lefts, rights = iter(some), iter(others)
+    for number, (left, right) in enumerate(zip_longest(lefts, rights, fillvalue=end)):
+        if left is end or right is end:
+            longer = number + 1 + sum(1 for _ in chain(lefts, rights))
+            raise unequal(number, longer) if left is end else unequal(longer, number)
+        yield cast(First, left), cast(Second, right)
 
 
 def refuse_pipes(path: Path) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from nmt_cli.corpus.text.parallel_text import ParallelText
 from nmt_cli.corpus.text.treebank import ParsedSentence, read_sentences
@@ -21,7 +21,31 @@ TREEBANK = "treebank"  # key of the labels in the manifest
 NO_LABELS = Labels(frozenset(), frozenset())
 
 
-class LinearizedText:
+class RecipeText:
+    """The corpora of a recipe as parallel text; here they are text files, used as they are."""
+
+    def plain(self, files: ParallelFiles) -> ParallelFiles:
+        """Return the two text files with the pairs of a corpus for training or validation."""
+        return files
+
+    def measured(self, files: ParallelFiles) -> ParallelFiles:
+        """Return two text files: the validation lines, and the references for its outputs."""
+        return files
+
+    def pairs(self, files: ParallelFiles) -> Iterable[tuple[str, str]]:
+        """Return the pairs of any corpus, such as the test text."""
+        return ParallelText(files)
+
+    def symbols(self) -> Sequence[str]:
+        """Return the texts that shall be one piece each."""
+        return ()
+
+    def facts(self) -> dict[str, Any]:
+        """Return what the manifest of the prepared corpus holds about the text."""
+        return {}
+
+
+class LinearizedText(RecipeText):
     """The treebanks for training and validation, written into ``folder`` as parallel text.
 
     They are read once, or twice if the notation needs all labels from the start. If ``spaced``, the
@@ -122,49 +146,6 @@ class LinearizedText:
         return " ".join(tokens) if self._spaced else self._form.join(tokens)
 
 
-class RecipeText(Protocol):
-    """The corpora of a recipe as parallel text."""
-
-    def plain(self, files: ParallelFiles) -> ParallelFiles:
-        """Return the two text files with the pairs of a corpus for training or validation."""
-        ...
-
-    def measured(self, files: ParallelFiles) -> ParallelFiles:
-        """Return two text files: the validation lines, and the references for its outputs."""
-        ...
-
-    def pairs(self, files: ParallelFiles) -> Iterable[tuple[str, str]]:
-        """Return the pairs of any corpus, such as the test text."""
-        ...
-
-    def symbols(self) -> Sequence[str]:
-        """Return the texts that shall be one piece each."""
-        ...
-
-    def facts(self) -> dict[str, Any]:
-        """Return what the manifest of the prepared corpus holds about the text."""
-        ...
-
-
-class _PlainText:
-    """Text files are used as they are."""
-
-    def plain(self, files: ParallelFiles) -> ParallelFiles:
-        return files
-
-    def measured(self, files: ParallelFiles) -> ParallelFiles:
-        return files
-
-    def pairs(self, files: ParallelFiles) -> Iterable[tuple[str, str]]:
-        return ParallelText(files)
-
-    def symbols(self) -> Sequence[str]:
-        return ()
-
-    def facts(self) -> dict[str, Any]:
-        return {}
-
-
 def text_of(recipe: Recipe, folder: Path) -> RecipeText:
     """Return the text of ``recipe``; treebanks are written into ``folder`` as text.
 
@@ -172,6 +153,6 @@ def text_of(recipe: Recipe, folder: Path) -> RecipeText:
     """
     data, is_whitespace = recipe.data, recipe.tokenizer.type == "whitespace"
     if data.treebank is None:
-        return _PlainText()
+        return RecipeText()
     to_piece = str if is_whitespace else piece_of_word
     return LinearizedText(data, data.treebank, folder, spaced=is_whitespace, to_piece=to_piece)

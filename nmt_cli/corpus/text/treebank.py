@@ -1,11 +1,11 @@
 """The sentences of treebanks: the words of each, and its tree."""
 
 from collections.abc import Iterator
-from itertools import chain, zip_longest
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from nmt_cli.corpus.text.parallel_text import refuse_pipes
+from nmt_cli.corpus.text.parallel_text import in_pairs, refuse_pipes
 from nmt_cli.files.lines import LineTexts, one_line
 from nmt_cli.files.text_files import open_text, other_encoding
 from nmt_cli.messages import logs
@@ -50,13 +50,9 @@ def read_sentences(files: ParallelFiles, config: TreebankConfig) -> Iterator[Par
             yield ParsedSentence(tuple(tree.words) if tree else (), tree)
         return
     with open_text(files.source) as stream:
-        lines, number = iter(LineTexts(stream)), 0
-        every_tree = ([tree] for tree in trees)  # in a list, because a tree may be None
-        for number, (line, found) in enumerate(zip_longest(lines, every_tree), 1):
-            if line is None or found is None:
-                shorter, longer = number - 1, number + sum(1 for _ in chain(lines, every_tree))
-                raise _unequal(files, *((shorter, longer) if line is None else (longer, shorter)))
-            words, (tree,) = words_of(one_line(line)), found
+        pairs = in_pairs(LineTexts(stream), trees, partial(_unequal, files))
+        for number, (line, tree) in enumerate(pairs, 1):
+            words = words_of(one_line(line))
             num_leaves = len(tree.words) if tree else 0
             if len(words) != num_leaves:
                 raise UserError(
