@@ -3,12 +3,10 @@
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from inspect import unwrap
-from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
-from nmt_cli.messages.errors import DamagedError
 from nmt_cli.recipe.schema import TrainingConfig
 
 
@@ -106,23 +104,8 @@ class MovingAverage:
         """Return the averages by name; they are not copies, so ``update`` changes them."""
         return dict(self._averages)
 
-    @torch.no_grad()
-    def restore(self, averages: Mapping[str, Tensor], path: Path) -> None:
-        """Copy ``averages``, read from ``path``. Raises DamagedError if they do not fit."""
-        if different := sorted(self._averages.keys() ^ averages.keys()):
-            raise DamagedError(
-                f"{path} does not hold the averages of this model: {', '.join(different[:3])} "
-                "is in one and not in the other."
-            )
-        for name, average in self._averages.items():
-            saved = averages[name]
-            if saved.shape != average.shape or saved.dtype != average.dtype:
-                raise DamagedError(
-                    f"{path} does not hold the averages of this model: {name} is {saved.dtype} "
-                    f"{list(saved.shape)}, not {average.dtype} {list(average.shape)}."
-                )
-            if not saved.isfinite().all():
-                raise DamagedError(f"{path} is damaged: the average of {name} is not finite.")
+    def restore(self, averages: Mapping[str, Tensor]) -> None:
+        """Copy ``averages``, which have the names, shapes and types of the model's weights."""
         for name, average in self._averages.items():
             average.copy_(averages[name])
 

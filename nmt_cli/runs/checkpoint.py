@@ -22,7 +22,7 @@ from nmt_cli.messages import logs
 from nmt_cli.messages.errors import DamagedError, OutputError, UserError
 from nmt_cli.model.format_1 import Moments, moments_of_today, weights_of_today
 from nmt_cli.model.transformer import Transformer
-from nmt_cli.model_directory import load_weights, read_weights, save_model
+from nmt_cli.model_directory import check_weights, load_weights, read_weights, save_model
 from nmt_cli.optimization import Adam, MovingAverage
 from nmt_cli.parsing.labels import Labels
 from nmt_cli.recipe.model_settings import settings_of
@@ -173,7 +173,8 @@ def _restore(checkpoint: Checkpoint, state: TrainingState) -> None:
         raise DamagedError(f"{path} is of step {progress.step:,}, not {checkpoint.step:,}.")
     weights = read_weights(checkpoint.path)
     if state.average is not None:
-        state.average.restore(weights, checkpoint.path / WEIGHTS)
+        check_weights(state.model, weights, checkpoint.path)
+        state.average.restore(weights)
         weights = trained
     load_weights(state.model, weights, checkpoint.path)
     groups = state.optimizer.state_dict()["param_groups"]
