@@ -24,7 +24,7 @@ from typing import NamedTuple
 from nmt_cli.files.file_names import CHECKPOINTS
 from nmt_cli.launch.run_status import RunStatus, State, read_status, write_status
 from nmt_cli.launch.stop_signals import handled
-from nmt_cli.messages.errors import InterruptedTrainingError, OutputError, UserError
+from nmt_cli.messages.errors import InterruptedTrainingError, UserError
 
 AGENT = "nmt_cli.launch.torchrun_process"
 # Variables that our own launcher sets for its workers: the monotonic time at which it began, the
@@ -305,5 +305,4 @@ def _correct_status(run_dir: Path, launch: str, error: UserError) -> None:
     status = read_status(run_dir)
     if status is not None and status.launch == launch and status.state == "running":
         state: State = "interrupted" if isinstance(error, InterruptedTrainingError) else "failed"
-        with suppress(OutputError):
-            write_status(run_dir, RunStatus(state, launch, error.exit_status, str(error)))
+        write_status(run_dir, RunStatus(state, launch, error.exit_status, str(error)))

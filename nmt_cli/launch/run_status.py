@@ -6,11 +6,13 @@ that the command would have had without torchrun.
 
 import json
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 from nmt_cli.files.atomic_files import file_appearing_whole
 from nmt_cli.files.file_names import STATUS
+from nmt_cli.messages.errors import OutputError
 
 State = Literal["running", "interrupted", "failed", "finished"]
 
@@ -26,10 +28,14 @@ class RunStatus(NamedTuple):
 
 
 def write_status(run_dir: Path, status: RunStatus) -> None:
-    """Replace the status of ``run_dir``. Raises OutputError if the disk is full."""
-    run_dir.mkdir(parents=True, exist_ok=True)
-    with file_appearing_whole(run_dir / STATUS, replace=True) as stream:
-        stream.write(json.dumps(status._replace(at=time.time())._asdict()).encode() + b"\n")
+    """Replace the status of ``run_dir``, if it can be written.
+
+    A full disk must not hide the error that the status is about.
+    """
+    with suppress(OSError, OutputError):
+        run_dir.mkdir(parents=True, exist_ok=True)
+        with file_appearing_whole(run_dir / STATUS, replace=True) as stream:
+            stream.write(json.dumps(status._replace(at=time.time())._asdict()).encode() + b"\n")
 
 
 def read_status(run_dir: Path) -> RunStatus | None:

@@ -177,9 +177,7 @@ def train_as_worker(job: Job, worker: Worker) -> int:
         if worker.outcome is None:
             logs.warning(str(error))
         return 0
-    except UserError as error:
-        reported = error
-    except OSError as error:
+    except (UserError, OSError) as error:
         reported = as_user_error(error, job.run_dir)
     except Exception:
         reported = UserError(f"rank {worker.rank} failed: {traceback.format_exc()}")

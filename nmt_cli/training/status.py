@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 from nmt_cli.files.atomic_files import is_failed_write
@@ -31,22 +31,12 @@ def status_kept(run_dir: Path, worker: Worker | None, summary: Callable[[], str]
     _write_status(run_dir, worker, "running")
     try:
         yield
-    except InterruptedTrainingError as error:
-        _write_status(run_dir, worker, "interrupted", str(error), error.exit_status)
-        raise
-    except UserError as error:
-        if worker is None:
-            _write_status(run_dir, worker, "failed", str(error), error.exit_status)
-        raise
-    except OSError as error:
-        if worker is None:
+    except Exception as error:
+        is_interrupted = isinstance(error, InterruptedTrainingError)
+        if is_interrupted or worker is None:
+            state: State = "interrupted" if is_interrupted else "failed"
             reported = as_user_error(error, run_dir)
-            _write_status(run_dir, worker, "failed", str(reported), reported.exit_status)
-        raise
-    except Exception as error:  # a bug, or what no part of training expects
-        if worker is None:
-            message = f"{type(error).__name__}: {error}"
-            _write_status(run_dir, worker, "failed", message, exit_status=1)
+            _write_status(run_dir, worker, state, str(reported), reported.exit_status)
         raise
     except KeyboardInterrupt:
         ended = ended_at_once(run_dir)
@@ -55,10 +45,14 @@ def status_kept(run_dir: Path, worker: Worker | None, summary: Callable[[], str]
     _write_status(run_dir, worker, "finished", summary(), exit_status=0)
 
 
-def as_user_error(error: OSError, run_dir: Path) -> UserError:
+def as_user_error(error: Exception, run_dir: Path) -> UserError:
     """Return ``error`` with the message and the exit status that the command reports for it."""
-    kind = OutputError if is_failed_write(error) else UserError
-    return kind(f"{error.filename or run_dir}: {error.strerror or error}.")
+    if isinstance(error, UserError):
+        return error
+    if isinstance(error, OSError):
+        kind = OutputError if is_failed_write(error) else UserError
+        return kind(f"{error.filename or run_dir}: {error.strerror or error}.")
+    return UserError(f"{type(error).__name__}: {error}")  # a bug
 
 
 def has_failed(run_dir: Path, worker: Worker) -> bool:
@@ -79,11 +73,11 @@ def report_failure(run_dir: Path, worker: Worker, error: UserError) -> None:
     is_our_run = status_of_this_launch(worker, run_dir) is not None
     status = RunStatus("failed", worker.launch, error.exit_status, str(error))
     if worker.outcome is not None:
-        _write(worker.outcome, status)
+        write_status(worker.outcome, status)
     else:
         logs.error(str(error))
     if is_our_run and not isinstance(error, RunInUseError):
-        _write(run_dir, status)
+        write_status(run_dir, status)
 
 
 def _write_status(
@@ -97,12 +91,6 @@ def _write_status(
     launch = worker.launch if worker is not None else ""
     status = RunStatus(state, launch, exit_status, message)
     if worker is not None and worker.outcome is not None:
-        _write(worker.outcome, status)
+        write_status(worker.outcome, status)
     if worker is None or worker.rank == 0:
-        _write(run_dir, status)
-
-
-def _write(folder: Path, status: RunStatus) -> None:
-    """Write the status; a full disk must not hide the error that the status is about."""
-    with suppress(OSError, OutputError):
-        write_status(folder, status)
+        write_status(run_dir, status)
