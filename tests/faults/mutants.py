@@ -176,7 +176,7 @@ def no_finite_guard() -> None:
 
 def never_give_up() -> None:
     """Batches are skipped without end."""
-    replace("nmt_cli.training.trainer:count_skipped", lambda _: lambda *_: None)
+    replace("nmt_cli.training.training:Training.count_skipped", lambda _: lambda *_: None)
 
 
 def no_verification() -> None:
@@ -220,12 +220,12 @@ def keep_old_records() -> None:
 
 def first_full_disk_ends() -> None:
     """One failed save ends training."""
-    replace("nmt_cli.runs.saving:MAX_FAILED_SAVES", lambda _: 1)
+    replace("nmt_cli.training.saving:MAX_FAILED_SAVES", lambda _: 1)
 
 
 def full_disks_never_end() -> None:
     """Training goes on without ever saving."""
-    replace("nmt_cli.runs.saving:MAX_FAILED_SAVES", lambda _: 1_000)
+    replace("nmt_cli.training.saving:MAX_FAILED_SAVES", lambda _: 1_000)
 
 
 def make_room_by_deleting() -> None:
@@ -239,7 +239,7 @@ def make_room_by_deleting() -> None:
 
         return save
 
-    replace("nmt_cli.runs.saving:save_checkpoint", deleting)
+    replace("nmt_cli.training.saving:save_checkpoint", deleting)
 
 
 def leave_without_saving() -> None:
@@ -248,11 +248,11 @@ def leave_without_saving() -> None:
     def except_when_leaving(original: Any) -> Any:
         def save(saver: Any, kind: str, *, forgiving: bool = True) -> Any:
             is_leaving = kind == "safety" and not forgiving
-            return None if is_leaving else original(saver, kind, forgiving=forgiving)
+            return 0.0 if is_leaving else original(saver, kind, forgiving=forgiving)
 
         return save
 
-    replace("nmt_cli.runs.saving:Saver.save", except_when_leaving)
+    replace("nmt_cli.training.saving:Saver.save", except_when_leaving)
 
 
 def never_complete() -> None:
@@ -261,7 +261,7 @@ def never_complete() -> None:
     def unfinished(original: Any) -> Any:
         return type("Unfinished", (original,), {"is_complete": lambda *_: False})
 
-    replace("nmt_cli.training.starting:Standing", unfinished)
+    replace("nmt_cli.training.starting:Training", unfinished)
 
 
 def everything_may_change() -> None:
