@@ -11,7 +11,7 @@ tokenizer.model | vocabulary.txt  recipe.yaml  manifest.json
 import re
 import struct
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -185,14 +185,11 @@ def writing_binarized(
     directory: Path, name: str, vocabulary_size: int, longest: int
 ) -> Iterator[BinarizedWriter]:
     """Yield a writer of ``name``, such as train.source; no sentence may exceed ``longest``."""
-    with ExitStack() as stack:
-        tokens, lengths = (
-            stack.enter_context(writing_numbers(directory / f"{name}.{what}", dtype))
-            for what, dtype in (
-                ("tokens", dtype_holding(vocabulary_size - 1)),
-                ("lengths", dtype_holding(longest)),
-            )
-        )
+    of_tokens, of_lengths = dtype_holding(vocabulary_size - 1), dtype_holding(longest)
+    with (
+        writing_numbers(directory / f"{name}.tokens", of_tokens) as tokens,
+        writing_numbers(directory / f"{name}.lengths", of_lengths) as lengths,
+    ):
         yield BinarizedWriter(tokens, lengths)
 
 

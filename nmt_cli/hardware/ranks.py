@@ -85,10 +85,6 @@ class Ranks:
             gradients, [part.view_as(g) for part, g in zip(parts, gradients, strict=True)]
         )
 
-    def minimum(self, value: int) -> int:
-        """Return the least of all ranks' values."""
-        return int(min(self.gather(value)))
-
     def from_main(self, value: Item) -> Item:
         """Return the main rank's ``value``."""
         if self.size == 1:

@@ -5,7 +5,7 @@ that the vocabularies may differ.
 """
 
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,6 +13,7 @@ from torch import Tensor
 from nmt_cli.corpus.tokenizers.normalization import Side
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
 from nmt_cli.files.file_names import WEIGHTS
+from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.model_directory import LoadedModel, load_model
@@ -25,31 +26,15 @@ OF_PIECES = (SOURCE_MATRIX, "target_embedding.weight", "output_weight", "output_
 LEAST_TIED_LAST = ("all", "decoder", "none")
 DIFFERENCES_NAMED = 3
 
-
-class WarmStart(NamedTuple):
-    """The model that the first weights were taken from, and how many pieces it has in common."""
-
-    path: Path
-    weights_sha256: str
-    pieces_matched: int
-    vocabulary_size: int
-
-    def facts(self) -> dict[str, Any]:
-        """Return what a manifest records of it."""
-        return {**self._asdict(), "path": str(self.path)}
-
-    def __str__(self) -> str:
-        return (
-            f"Starting from {self.path}, which has {self.pieces_matched:,} of the "
-            f"{self.vocabulary_size:,} pieces."
-        )
+CommonPieces = tuple[list[int], list[int]]  # their ids in a model, and in its parent
 
 
-def start_from(path: Path, model: Transformer, tokenizer: Tokenizer) -> WarmStart:
+def start_from(path: Path, model: Transformer, tokenizer: Tokenizer) -> dict[str, Any]:
     """Copy the weights of the model, checkpoint or run at ``path`` into ``model``.
 
     In the embeddings and the softmax, pieces of ``tokenizer`` that the other model has too get its
-    vectors, and new ones keep theirs. Raises UserError where the architectures differ.
+    vectors, and new ones keep theirs. Returns the facts for a manifest, and logs them. Raises
+    UserError where the architectures differ.
     """
     parent = load_model(path)
     _refuse_other_architecture(parent, model.config)
@@ -57,8 +42,16 @@ def start_from(path: Path, model: Transformer, tokenizer: Tokenizer) -> WarmStar
         _common_pieces(tokenizer, parent.tokenizer, side) for side in ("source", "target")
     )
     _copy_weights(model, parent.model, of_source, of_target)
-    sha256 = parent.manifest["files"][WEIGHTS]["sha256"]
-    return WarmStart(parent.path, sha256, len(of_target.ids), tokenizer.size)
+    num_matched = len(of_target[0])
+    logs.info(
+        f"Starting from {parent.path}, which has {num_matched:,} of the {tokenizer.size:,} pieces."
+    )
+    return {
+        "path": str(parent.path),
+        "weights_sha256": parent.manifest["files"][WEIGHTS]["sha256"],
+        "pieces_matched": num_matched,
+        "vocabulary_size": tokenizer.size,
+    }
 
 
 def _refuse_other_architecture(parent: LoadedModel, config: ModelConfig) -> None:
@@ -97,12 +90,7 @@ def _architecture(config: ModelConfig) -> dict[str, object]:
     return keys
 
 
-class _CommonPieces(NamedTuple):
-    ids: list[int]
-    parent_ids: list[int]  # of the same pieces
-
-
-def _common_pieces(tokenizer: Tokenizer, parent: Tokenizer, side: Side) -> _CommonPieces:
+def _common_pieces(tokenizer: Tokenizer, parent: Tokenizer, side: Side) -> CommonPieces:
     """Return the ids of pieces that both have, and the other's ids of the same pieces.
 
     Marks of start, end and unknown pieces are matched by what they do, because a piece of the text
@@ -117,7 +105,7 @@ def _common_pieces(tokenizer: Tokenizer, parent: Tokenizer, side: Side) -> _Comm
     pairs[tokenizer.unk_id] = parent.unk_id
     pairs[tokenizer.bos_id] = parent.bos_id
     pairs[tokenizer.eos_id] = parent.eos_id  # after bos, which may be the same piece here
-    return _CommonPieces(list(pairs.keys()), list(pairs.values()))
+    return list(pairs.keys()), list(pairs.values())
 
 
 def _ids_of_text_pieces(tokenizer: Tokenizer, side: Side) -> dict[str, int]:
@@ -131,7 +119,7 @@ def _ids_of_text_pieces(tokenizer: Tokenizer, side: Side) -> dict[str, int]:
 
 @torch.no_grad()
 def _copy_weights(
-    model: Transformer, parent: Transformer, of_source: _CommonPieces, of_target: _CommonPieces
+    model: Transformer, parent: Transformer, of_source: CommonPieces, of_target: CommonPieces
 ) -> None:
     # A matrix that is three here may be one there, and has all its names.
     weights: dict[str, Tensor] = dict(parent.named_parameters(remove_duplicate=False))

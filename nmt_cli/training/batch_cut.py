@@ -208,7 +208,7 @@ def fit_to_memory(
                 try_micro_batch(pairs, state, objective)
 
         fitting = largest_that_runs(cut.max_tokens, longest, attempt)
-    fitting = machine.ranks.minimum(fitting)
+    fitting = min(machine.ranks.gather(fitting))
     if fitting == 0:
         raise UserError(
             "the longest sentence pair does not fit the GPU's memory; lower data.max_length, "

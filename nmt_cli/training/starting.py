@@ -61,10 +61,8 @@ def prepare_training(
         if init_from is not None:
             logs.info(f"--init-from {init_from} is not used: the run goes on from its own weights.")
     elif (parent := first_model(recipe, init_from)) is not None and ranks.is_main:
-        warm_start = start_from(parent, state.model, corpus.tokenizer)
-        state.origin = warm_start.facts()
+        state.origin = start_from(parent, state.model, corpus.tokenizer)
         state.average = _new_average(recipe, state.model)
-        logs.info(str(warm_start))
     if ranks.size > 1:
         _require_same_training(recipe, corpus, machine)
         _copy_from_main(ranks, state)

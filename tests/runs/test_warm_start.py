@@ -11,6 +11,7 @@ from nmt_cli.corpus.tokenizers.tokenizer import train_tokenizer
 from nmt_cli.corpus.tokenizers.whitespace_tokenizer import CONTROL, WhitespaceTokenizer
 from nmt_cli.files.atomic_files import directory_appearing_whole, sha256
 from nmt_cli.files.file_names import WEIGHTS
+from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.runs.warm_start import start_from
@@ -102,8 +103,8 @@ def test_the_same_vocabulary_gives_the_same_model(toy, tmp_path):
     for name, parameter in parent.named_parameters():
         assert torch.equal(dict(model.named_parameters())[name], parameter)
         assert dict(model.named_parameters())[name].requires_grad
-    assert report.pieces_matched == report.vocabulary_size == tokenizer.size
-    assert report.facts() == {
+    assert report["pieces_matched"] == report["vocabulary_size"] == tokenizer.size
+    assert report == {
         "path": str(tmp_path / "parent"),
         "weights_sha256": sha256(tmp_path / "parent" / WEIGHTS),
         "pieces_matched": tokenizer.size,
@@ -112,7 +113,8 @@ def test_the_same_vocabulary_gives_the_same_model(toy, tmp_path):
 
 
 @pytest.mark.parametrize("tied", ["all", "decoder", "none"])
-def test_pieces_are_matched_by_name(toy, tmp_path, tied):
+def test_pieces_are_matched_by_name(toy, tmp_path, capsys, tied):
+    logs.configure(quiet=False)
     recipe = changed(toy.recipe, tied_embeddings=tied)
     theirs = whitespace(recipe, ["ant", "bee", "<s>", "cat", "dog", "eel"])
     ours = whitespace(recipe, ["owl", "eel", "cat", "<s>", "</s>", "yak", "ant"])
@@ -120,8 +122,9 @@ def test_pieces_are_matched_by_name(toy, tmp_path, tied):
     model, fresh = (new_model(recipe, ours, seed=2) for _ in range(2))
     report = start_from(tmp_path / "parent", model, ours)
     known = assert_rows_by_name(model, ours, parent, theirs, fresh)
-    assert known == report.pieces_matched == 3 + len({"eel", "cat", "<s>", "ant"})
-    assert str(report) == f"Starting from {tmp_path / 'parent'}, which has 7 of the 10 pieces."
+    assert known == report["pieces_matched"] == 3 + len({"eel", "cat", "<s>", "ant"})
+    reported = f"Starting from {tmp_path / 'parent'}, which has 7 of the 10 pieces."
+    assert capsys.readouterr().err == f"{reported}\n"
 
 
 def test_the_output_bias_of_a_piece_is_found_by_its_name(toy, tmp_path):
@@ -149,7 +152,7 @@ def test_a_parent_whose_source_has_a_vocabulary_of_its_own(toy, tmp_path):
     ours = whitespace(child, ["ant", "bee", "cat"])
     model = new_model(child, ours, seed=2)
     fresh = matrices(model)
-    assert start_from(tmp_path / "parent", model, ours).pieces_matched == 5
+    assert start_from(tmp_path / "parent", model, ours)["pieces_matched"] == 5
     found, wanted = matrices(model), matrices(parent)
     source, target = (f"{side}_embedding.weight" for side in ("source", "target"))
     assert torch.equal(found[source][[0, 1, 2, 3, 5]], wanted[source][[0, 1, 2, 5, 4]])
@@ -164,7 +167,7 @@ def test_sentencepiece_pieces_are_matched_by_name(toy, tmp_path):
     model, fresh = (new_model(recipe, ours, seed=2) for _ in range(2))
     report = start_from(tmp_path / "parent", model, ours)
     known = assert_rows_by_name(model, ours, parent, theirs, fresh)
-    assert known == report.pieces_matched
+    assert known == report["pieces_matched"]
     assert 259 < known < ours.size  # all bytes and marks, some pieces
 
 
