@@ -66,9 +66,7 @@ class Trainer:
                     self._record(report.as_record())
                     bar.advance(1, report.as_notes())
                 self._validate_and_save_if_due(stop)
-                self._agree_on_stopping(stop)
-                if stop.agreed and not training.is_complete():
-                    self._leave(stop.why)
+                self._leave_if_asked(stop)
         if not training.is_complete():  # the last validation was interrupted
             self._leave(stop.why)
         training.machine.ranks.wait_for_main()  # none ends as finished before the main one saved
@@ -104,10 +102,6 @@ class Trainer:
         seconds = time.monotonic() - started
         utilization = flop_utilization(batch, seconds, training.objective)
         return StepReport(progress.step, batch, gradient, rate, seconds, waited, utilization)
-
-    def _agree_on_stopping(self, stop: StopRequest) -> None:
-        with self._saver.saving_before_failure("while the ranks agreed on stopping"):
-            stop.agree(self.training.machine.ranks.sum(stop.flags()))
 
     def _validate_and_save_if_due(self, stop: StopRequest) -> None:
         """Do what the recipe asks for at this step; the last step is always measured and saved."""
@@ -166,6 +160,13 @@ class Trainer:
     def _record(self, record: Mapping[str, Any]) -> None:
         if self._metrics is not None:
             self._metrics.append(record)
+
+    def _leave_if_asked(self, stop: StopRequest) -> None:
+        """Exchange the requests to stop with the other ranks; save and leave if there is one."""
+        with self._saver.saving_before_failure("while the ranks agreed on stopping"):
+            stop.agree(self.training.machine.ranks.sum(stop.flags()))
+        if stop.agreed and not self.training.is_complete():
+            self._leave(stop.why)
 
     def _leave(self, reason: str) -> NoReturn:
         training, step = self.training, self.state.progress.step
