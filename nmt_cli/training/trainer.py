@@ -3,28 +3,73 @@
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
+import numpy as np
 import torch
 
 from nmt_cli.corpus.loader import Batch, load_batches
 from nmt_cli.corpus.piece_sampler import sampler_of
+from nmt_cli.costs.flops import training_flops
 from nmt_cli.files.file_names import METRICS
+from nmt_cli.hardware.flops import peak_flops
 from nmt_cli.hardware.memory import FullMemoryError, give_up_memory_of, noticing_full_memory
 from nmt_cli.launch.stop_signals import StopRequest
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import InterruptedTrainingError
+from nmt_cli.messages.figures import perplexity_of, short_number
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.optimization import MovingAverage, learning_rate
 from nmt_cli.recipe.schema import Recipe
 from nmt_cli.runs.checkpoint import CheckpointKind, TrainingState
 from nmt_cli.runs.metrics_log import MetricsLog
 from nmt_cli.training.batch_cut import gradient_within_memory
-from nmt_cli.training.gradient import Gradient
+from nmt_cli.training.gradient import Gradient, Objective
 from nmt_cli.training.saving import Saver
-from nmt_cli.training.step_report import StepReport, flop_utilization
 from nmt_cli.training.training import Training
 from nmt_cli.training.validation import Validator
+
+
+class StepReport(NamedTuple):
+    """What one step did, and how long it took."""
+
+    step: int
+    batch: Batch
+    gradient: Gradient
+    learning_rate: float
+    seconds: float
+    data_wait_seconds: float
+    utilization: float | None  # of the devices' peak FLOPs; None if that is not known
+
+    def as_record(self) -> dict[str, Any]:
+        """Return the line of ``metrics.jsonl``."""
+        return {
+            "step": self.step,
+            "batch_index": self.batch.number,
+            "loss": self.gradient.loss,
+            "nll": self.gradient.nll,
+            "gradient_norm": self.gradient.norm,
+            "learning_rate": self.learning_rate,
+            "target_tokens": self.gradient.num_tokens,
+            "source_tokens": self.batch.num_source_tokens,
+            "seconds": round(self.seconds, 4),
+            "data_wait_seconds": round(self.data_wait_seconds, 4),
+            "flop_utilization": self.utilization,
+        }
+
+    def as_notes(self) -> str:
+        """Return the text beside the progress bar."""
+        gradient = self.gradient
+        notes = [
+            f"loss {short_number(gradient.loss, 3)}, "
+            f"perplexity {short_number(perplexity_of(gradient.nll), 2)}",
+            f"lr {self.learning_rate:.2e}, norm {short_number(gradient.norm, 2)}",
+            f"{gradient.num_tokens / self.seconds:,.0f} target tokens/s",
+        ]
+        if self.utilization is not None:
+            notes.append(f"MFU {self.utilization:.1%}")
+        notes.append(f"data wait {self.data_wait_seconds / self.seconds:.1%}")
+        return ", ".join(notes)
 
 
 class Trainer:
@@ -211,3 +256,15 @@ def _update_average(average: MovingAverage, model: Transformer, step: int) -> No
         give_up_memory_of(error)
     model.zero_grad(set_to_none=True)
     average.update(model, step)
+
+
+def flop_utilization(batch: Batch, seconds: float, objective: Objective) -> float | None:
+    """Return the share of the ranks' peak FLOPs that the model used; None if it is not known."""
+    machine, model = objective.machine, objective.model
+    peak = peak_flops(machine.device, machine.precision)
+    if peak is None:
+        return None
+    sides = zip(*batch.micro_batches, strict=True)
+    source, target = (np.concatenate([part.lengths for part in side]) for side in sides)
+    flops = training_flops(model.config, len(model.output_weight), source, target)
+    return flops / (seconds * peak * machine.ranks.size)
