@@ -133,8 +133,8 @@ from nmt_cli.recipe.search_ranges import (
 @click.option(
     "--workers",
     type=click.IntRange(1, 1024),
-    default=1,
-    help="Processes on the CPU that share the text; each has one thread.",
+    help="Processes on the CPU that share the text, of one thread each.  [default: one per core if "
+    "the text is long]",
 )
 @click.option(
     "--devices", type=click.IntRange(1, 1024), help="GPUs that share the text.  [default: one]"

@@ -27,6 +27,13 @@ from nmt_cli.commands.lines.opened_texts import (
 from nmt_cli.commands.lines.pipes import STANDARD_INPUT, standard_input
 from nmt_cli.commands.lines.resumable_output import ResumableOutput
 from nmt_cli.commands.lines.translation_formats import FORMATS, Formatter, options_for
+from nmt_cli.commands.lines.translation_processes import (
+    Engine,
+    choose_processes,
+    coming_from,
+    opened_engine,
+    processes_that_pay,
+)
 from nmt_cli.corpus.text.shard_text import Shard, ShardText
 from nmt_cli.files.lines import Line, read_lines
 from nmt_cli.files.output_streams import is_stream
@@ -42,7 +49,6 @@ from nmt_cli.translating.translation import Translation
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from nmt_cli.commands.lines.translation_processes import Engine
     from nmt_cli.translating.request import Request
     from nmt_cli.translating.translator import TranslatorOptions
 
@@ -62,7 +68,7 @@ def run(  # noqa: PLR0913 - the options of the command are its parameters
     output_format: str = "text",
     device: str = AUTO,
     threads: int | None = None,
-    workers: int = 1,
+    workers: int | None = 1,
     devices: int | None = None,
     arguments: Sequence[str] | None = None,
     **options: Unpack[TranslatorOptions],
@@ -70,7 +76,8 @@ def run(  # noqa: PLR0913 - the options of the command are its parameters
     """Translate stdin or ``input_path`` to stdout or ``output_path``; return the exit status.
 
     With ``shard``, only this part of ``input_path`` is translated. ``workers`` processes on the CPU
-    or ``devices`` GPUs share the text. If it ends early and ``arguments`` are given, those of the
+    or ``devices`` GPUs share the text; if ``workers`` is None, the length of the text decides, if
+    nothing limits threads or memory. If it ends early and ``arguments`` are given, those of the
     command, the output file is kept for ``resume``. Raises UserError if the model, the input or an
     option is wrong, OutputError if the output cannot be written, and LinesFailedError for a bug.
     """
@@ -91,21 +98,23 @@ def run(  # noqa: PLR0913 - the options of the command are its parameters
         return 0
     opened = opened_output(output_path, force=force, resume=resume, arguments=arguments)
     with _source(input_path, shard) as source, opened as output, ExitStack() as stack:
-        # They import torch, which takes seconds, and is not needed where nothing is left to do.
-        from nmt_cli.commands.lines.translation_processes import choose_processes, opened_engine
-        from nmt_cli.hardware.device import choose_device
-
-        processes = choose_processes(device, workers, devices)
+        limits = (threads, devices, options.get("max_tokens_per_device"))
+        begun_with = output.machine.get("threads")
+        if workers is None and not any(limits) and begun_with in {None, 1}:
+            coming = coming_from(source)
+            processes = processes_that_pay(device, coming, is_steady=output.is_file)
+        else:
+            processes = choose_processes(device, workers or 1, devices)
         _keep_choices(options, output.made_with)
         if not processes.are_workers:
-            threads = threads or _possible_threads(output.machine.get("threads"))
+            threads = threads or _possible_threads(begun_with)
         together = {**options, "ensemble": ensemble}
         engine = stack.enter_context(opened_engine(model, processes, device, threads, together))
         if isinstance(output, ResumableOutput):
             made_with = {**_affecting(options), **engine.chosen, **formats}
             machine = {name: options.get(name) for name in OF_THE_MACHINE}
             output.begin(made_with, {**rounding_facts(engine.threads), **machine}, asked)
-        steady = STEADY_WINDOW[choose_device(device).type] if output.is_file else None
+        steady = STEADY_WINDOW["cuda" if engine.on_gpu else "cpu"] if output.is_file else None
         read_line = reader(input_format, output_format)
         format_line = FORMATS[output_format]
         if (input_format, output_format) == ("jsonl", "fairseq"):

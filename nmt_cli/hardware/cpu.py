@@ -144,10 +144,11 @@ class LoadMeter:
     def __init__(self) -> None:
         self._start = cpu_times()
 
-    def others(self) -> float | None:
+    def others(self, seconds_of_children: float = 0.0) -> float | None:
         """Return how many cores other programs used since the meter was created; None if unknown.
 
-        Waits until the measurement is MEASURED_SECONDS long.
+        ``seconds_of_children`` are those of CPU that processes of this one used since then. Waits
+        until the measurement is MEASURED_SECONDS long.
         """
         if self._start is None:
             return None
@@ -155,7 +156,7 @@ class LoadMeter:
         now = cpu_times()
         if now is None:
             return None
-        busy, own = now.busy - self._start.busy, now.own - self._start.own
+        busy, own = now.busy - self._start.busy, now.own - self._start.own + seconds_of_children
         return max(0.0, busy - own) / (now.at - self._start.at)
 
 

@@ -1,5 +1,6 @@
 """Facts of the system that need no torch: versions, cores, memory, disks, GPUs."""
 
+import ctypes
 import os
 import platform
 import re
@@ -11,7 +12,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from nmt_cli.hardware.cpu import SYSTEM, cores, read_system_file
+from nmt_cli.hardware.cpu import SYSTEM, cores, memory_limit, read_system_file
 from nmt_cli.messages.figures import GIBIBYTE
 
 PACKAGES = (
@@ -90,6 +91,22 @@ def _free_space(system: Path) -> Iterator[tuple[str, float | None]]:
         except OSError:
             free = None
         yield f"disk.{name}_gib", free
+
+
+def free_memory(system: Path = SYSTEM) -> int:
+    """Return the bytes that programs can still take; 0 if the kernel does not show them."""
+    found = _found(r"MemAvailable:\s*(\d+) kB", system / "proc/meminfo")
+    available = int(found) * 1024 if found else 0
+    return min(available, memory_limit(system) or available)
+
+
+def may_have_gpu(system: Path = SYSTEM) -> bool:
+    """Return whether torch may find a GPU: one of NVIDIA's, or with ROCm one of AMD's."""
+    try:
+        ctypes.CDLL("libcuda.so.1")  # the driver, which torch looks for by this name too
+    except OSError:
+        return (system / "dev/kfd").exists()
+    return True
 
 
 def _gpus_on_bus(system: Path) -> int:

@@ -19,10 +19,16 @@ from click.testing import CliRunner
 
 from nmt_cli import cli
 from nmt_cli.commands import translate as command
-from nmt_cli.commands.lines import job_record, line_windows, resumable_output
+from nmt_cli.commands.lines import (
+    job_record,
+    line_windows,
+    resumable_output,
+    translation_processes,
+)
 from nmt_cli.commands.lines.job_record import OF_THE_MACHINE, read_record, write_record
 from nmt_cli.commands.lines.line_windows import windows
 from nmt_cli.commands.lines.resumable_output import ResumableOutput
+from nmt_cli.hardware.cpu import Cores
 from nmt_cli.translating.translation import Translation
 from nmt_cli.translating.translator import Translator
 from tests.folders_in_memory import tmp_path as tmp_path
@@ -83,6 +89,8 @@ def translate(monkeypatch, tmp_path):
     monkeypatch.setattr(WindowTranslator, "interrupts_at", {})
     monkeypatch.setattr(Translator, "load", lambda *_, **__: WindowTranslator())
     monkeypatch.setattr(job_record, "fingerprints", lambda _: WindowTranslator.chosen["model"])
+    # Other processes would load the model that this one replaces.
+    monkeypatch.setattr(translation_processes, "cores", lambda: Cores(1))
     monkeypatch.setattr(resumable_output, "SECONDS_BETWEEN_RECORDS", 0.0)
     monkeypatch.setitem(line_windows.STEADY_WINDOW, "cpu", 7)
     Path("in").write_text("".join(f"{line}\n" for line in LINES))

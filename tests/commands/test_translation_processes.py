@@ -1,55 +1,79 @@
 """Workers of the real command give the output of one process, and options that do not fit fail."""
 
+import io
+import json
 import os
 import random
 import signal
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import torch
 
 from nmt_cli.commands import translate
 from nmt_cli.commands.lines import line_windows, translation_processes
-from nmt_cli.commands.lines.translation_processes import Processes, choose_processes
+from nmt_cli.commands.lines.resumable_output import ResumableOutput
+from nmt_cli.commands.lines.translation_processes import (
+    Coming,
+    Processes,
+    choose_processes,
+    coming_from,
+    processes_that_pay,
+)
 from nmt_cli.files.atomic_files import directory_appearing_whole
+from nmt_cli.hardware.cpu import Cores
+from nmt_cli.hardware.device import set_num_threads
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
 from nmt_cli.model.transformer import Transformer
-from nmt_cli.translating.workers.process import Starter
+from nmt_cli.translating.translation import Translation
+from nmt_cli.translating.translator import Translator
+from nmt_cli.translating.workers.starter import Starter
 from tests.fake_models import save_as_model
 
 
-def test_workers_write_what_one_process_writes(toy, tmp_path, monkeypatch, capsys):
+@pytest.fixture
+def model(toy, tmp_path, monkeypatch):
+    """A folder with a model, and a text of 300 lines, or 6 steady windows, for it."""
     logs.configure(quiet=True)
     monkeypatch.setitem(line_windows.STEADY_WINDOW, "cpu", 50)
     torch.manual_seed(1)
-    model = Transformer(toy.recipe.model, toy.corpus.tokenizer.size)
+    transformer = Transformer(toy.recipe.model, toy.corpus.tokenizer.size)
     with directory_appearing_whole(tmp_path / "model") as partial:
-        save_as_model(partial, toy.recipe, toy.corpus.tokenizer, model)
+        save_as_model(partial, toy.recipe, toy.corpus.tokenizer, transformer)
         partial.facts["kind"] = "average"
     chance = random.Random(1)
     words = ["ant", "bee", "cat", "dog", "\u2028", ""]
     lines = [" ".join(chance.choices(words, k=chance.randint(0, 5))) for _ in range(300)]
     (tmp_path / "in").write_text("".join(f"{line}\n" for line in lines))
+    return tmp_path / "model"
 
-    def run(name, **options):
-        path = tmp_path / name
-        status = translate.run(
-            tmp_path / "model",
-            input_path=tmp_path / "in",
-            output_path=path,
-            output_format="tsv",  # with scores
-            device="cpu",
-            precision="fp32",
-            threads=1,
-            max_extra_length=3,
-            **options,
-        )
-        return status, path.read_bytes()
 
-    processes = []
+def translated(model, name, **options):
+    """Return the exit status and the output of the text beside ``model``, with scores."""
+    path = model.with_name(name)
+    status = translate.run(
+        model,
+        input_path=model.with_name("in"),
+        output_path=path,
+        output_format="tsv",
+        device="cpu",
+        precision="fp32",
+        max_extra_length=3,
+        **options,
+    )
+    return status, path.read_bytes()
+
+
+def test_workers_write_what_one_process_writes(model, monkeypatch):
+    processes, threads = [], []
     whole = Starter.start
 
     def start_and_kill_the_first(self, number):
+        self.loaded()
+        threads.append(len(list(Path(f"/proc/{self._process.pid}/task").iterdir())))
         connection, process = whole(self, number)
         processes.append(process)
         if len(processes) == 2:
@@ -57,8 +81,95 @@ def test_workers_write_what_one_process_writes(toy, tmp_path, monkeypatch, capsy
         return connection, process
 
     monkeypatch.setattr(Starter, "start", start_and_kill_the_first)
-    assert run("shared", workers=2) == run("alone")
+    shared = translated(model, "shared", threads=1, workers=2)
+    assert shared == translated(model, "alone", threads=1)
     assert len(processes) == 3
+    assert set(threads) == {1}  # others would be missing in the processes that are forked
+
+
+@pytest.fixture
+def two_cores(monkeypatch):
+    monkeypatch.setattr(translation_processes, "cores", lambda: Cores(2))
+    monkeypatch.setattr(translation_processes, "free_memory", lambda: 1 << 40)
+    monkeypatch.setattr(translation_processes, "BYTES_FOR_A_PROCESS", 1 << 10)
+
+
+def machine_in_record(path):
+    return json.loads(path.with_name(f".made-{path.name}.json").read_text())["machine"]
+
+
+@pytest.mark.parametrize(("workers", "then"), [(None, 1), (1, None)])
+def test_a_long_text_is_shared_by_default_and_goes_on_with_any_number(
+    model, two_cores, monkeypatch, capsys, workers, then
+):
+    expected = translated(model, "alone", threads=1)
+    logs.configure(quiet=False)
+    whole_add = ResumableOutput.add
+
+    def interrupted_add(self, lines, data, tally):
+        if self.progress.num_lines >= 100:
+            sys.exit(143)
+        whole_add(self, lines, data, tally)
+
+    monkeypatch.setattr(ResumableOutput, "add", interrupted_add)
+    threads = 1 if workers else None
+    with pytest.raises(UserError, match="100 lines is kept"):
+        translated(model, "out", workers=workers, threads=threads, arguments=["translate"])
+    monkeypatch.setattr(ResumableOutput, "add", whole_add)
+    again = translated(model, "out", workers=then, resume=True, arguments=["translate"])
+    assert again == expected
+    assert machine_in_record(model.with_name("out"))["threads"] == 1
+    err = capsys.readouterr().err
+    assert err.count("2 processes of one thread each share the text (see --workers).") == 1
+    assert "was made otherwise" not in err  # such as with another number of threads
+
+
+class Echo:
+    def translate_window(self, requests):
+        return [Translation(request.text) for request in requests]
+
+
+def test_an_output_that_was_begun_with_two_threads_goes_on_with_two(model, two_cores, monkeypatch):
+    monkeypatch.setattr(Translator, "load", lambda *_, **__: Echo())
+    with monkeypatch.context() as first:
+        first.setattr(ResumableOutput, "finish", lambda *_, **__: sys.exit(143))
+        with pytest.raises(UserError, match="is kept"):
+            translated(model, "out", threads=2, arguments=["translate"])
+    set_num_threads(1)
+    translated(model, "out", workers=None, resume=True, arguments=["translate"])
+    assert machine_in_record(model.with_name("out"))["threads"] == 2
+    set_num_threads(1)
+
+
+@pytest.mark.parametrize("limit", [{"threads": 1}, {"max_tokens_per_device": 4000}])
+def test_one_process_if_the_user_limits_what_the_command_takes(
+    model, two_cores, limit, capsys, monkeypatch
+):
+    logs.configure(quiet=False)
+    monkeypatch.setattr(Translator, "load", lambda *_, **__: Echo())
+    translated(model, "out", workers=None, **limit)
+    assert "share the text" not in capsys.readouterr().err
+
+
+NAMING_MODULES = """
+import atexit, sys
+atexit.register(lambda: print(*sys.modules, file=sys.stderr))
+from nmt_cli.cli import main
+main()
+"""
+
+
+def test_a_command_with_workers_leaves_the_import_of_torch_to_them(model):
+    words = ["translate", str(model), "--device", "cpu", "--workers", "2", "--quiet"]
+    result = subprocess.run(
+        [sys.executable, "-c", NAMING_MODULES, *words],
+        input=b"ant\nbee\n",
+        capture_output=True,
+        check=True,
+    )
+    assert result.stdout.count(b"\n") == 2
+    heavy = {"torch", "numpy", "pydantic", "yaml", "sentencepiece"}
+    assert not heavy & set(result.stderr.decode().split())
 
 
 def test_a_model_that_cannot_be_loaded_by_workers_is_the_users_error(tmp_path, monkeypatch):
@@ -74,11 +185,64 @@ def test_the_processes_that_options_ask_for(monkeypatch):
         choose_processes("cpu", 1, 2)
     with pytest.raises(UserError, match="give one of them"):
         choose_processes("cpu", 2, 2)
-    monkeypatch.setattr(translation_processes, "visible_gpus", lambda: 2)
-    monkeypatch.setattr(translation_processes, "choose_device", lambda name: torch.device("cuda"))
+    monkeypatch.setattr(translation_processes, "num_gpus", lambda device: 2)
     assert choose_processes("auto", 1, 2) == Processes(2, True, True)
     assert choose_processes("auto", 1, 1) == Processes(1, False, True)
     with pytest.raises(UserError, match="--devices 3 asked for, 2 GPUs are visible"):
         choose_processes("auto", 1, 3)
     with pytest.raises(UserError, match="--workers 2 are processes on the CPU; add --device cpu"):
         choose_processes("auto", 2, None)
+
+
+SHARED = Processes(2, True, False, is_automatic=True, adapts=True)
+ALONE = Processes(1, False, False)
+LONG = 2 * translation_processes.BYTES_FOR_A_PROCESS
+
+
+@pytest.mark.parametrize(
+    ("coming", "is_steady", "expected"),
+    [
+        (Coming(LONG, True), False, SHARED),
+        (Coming(LONG, True), True, SHARED._replace(adapts=False)),
+        (Coming(LONG - 1, True), False, ALONE),
+        (Coming(10, False), False, SHARED),  # an open pipe: its lines will show
+        (Coming(10, False), True, ALONE),
+        (Coming(1 << 16, False), True, SHARED._replace(adapts=False)),
+    ],
+)
+def test_the_length_of_a_text_decides(monkeypatch, coming, is_steady, expected):
+    monkeypatch.setattr(translation_processes, "cores", lambda: Cores(2))
+    monkeypatch.setattr(translation_processes, "free_memory", lambda: 1 << 40)
+    assert processes_that_pay("cpu", coming, is_steady=is_steady) == expected
+
+
+@pytest.mark.parametrize(
+    ("cores", "memory", "device"),
+    [(Cores(1), 1 << 40, "cpu"), (Cores(8, 1.5), 1 << 40, "cpu"), (Cores(8), 1 << 30, "cpu"),
+     (Cores(8), 1 << 40, "auto")],
+)  # fmt: skip
+def test_one_process_where_there_is_no_room_or_a_gpu(monkeypatch, cores, memory, device):
+    monkeypatch.setattr(translation_processes, "cores", lambda: cores)
+    monkeypatch.setattr(translation_processes, "free_memory", lambda: memory)
+    monkeypatch.setattr(translation_processes, "num_gpus", lambda device: int(device == "auto"))
+    coming = Coming(1 << 40, True)
+    assert processes_that_pay(device, coming, is_steady=False) == ALONE
+
+
+def test_what_comes_from_files_and_pipes(tmp_path):
+    path = tmp_path / "text"
+    path.write_bytes(b"x" * 1000)
+    with path.open("rb") as file, open(file.fileno(), "rb", closefd=False) as stream:
+        assert coming_from(stream) == Coming(1000, True)
+    (tmp_path / "text.gz").write_bytes(b"x" * 1000)
+    with (tmp_path / "text.gz").open("rb") as packed:
+        assert coming_from(packed) == Coming(1000, False)
+    reading, writing = os.pipe()
+    with os.fdopen(reading, "rb") as stream:
+        os.write(writing, b"line\n")
+        assert coming_from(stream) == Coming(5, False)
+        os.close(writing)
+        assert coming_from(stream) == Coming(5, True)
+    assert coming_from(io.BytesIO(b"a test")) == Coming(0, True)
+    with Path("/dev/null").open("rb") as nothing:
+        assert not coming_from(nothing).is_all

@@ -7,8 +7,10 @@ import time
 from contextlib import contextmanager
 from multiprocessing import Pipe
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
+import torch
 
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import LinesFailedError, UserError
@@ -87,9 +89,9 @@ class ForkingStarter:
 
 
 @contextmanager
-def opened(num_workers, load):
+def opened(num_workers, load, **options):
     starter = ForkingStarter(load)
-    pool = WorkerPool(starter, num_workers)
+    pool = WorkerPool(starter, num_workers, **options)
     try:
         pool.open()
         yield pool
@@ -242,3 +244,43 @@ def test_an_error_of_the_input_comes_behind_the_windows_before(tmp_path):
         with pytest.raises(UserError, match="the input is damaged"):
             seen.extend(pool.translate_windows(windows()))
     assert len(seen) in (0, 2)
+
+
+class Threads:
+    """Answers a line with the number of threads and the process that translated it."""
+
+    chosen: ClassVar = {"precision": "fp32"}
+
+    def translate_window(self, lines):
+        time.sleep(0.05)
+        return [Translation(f"{torch.get_num_threads()} {os.getpid()}") for _ in lines]
+
+
+def test_lines_are_shared_only_while_a_long_window_waits_for_each_worker(monkeypatch):
+    monkeypatch.setattr(pool, "LEAST_SHARED_LINES", 10)
+    asked, told = threading.Event(), []
+
+    def windows():
+        yield ["a"] * 9
+        yield ["b"]
+        asked.wait(20)
+        for _ in range(9):
+            yield ["c"] * 10
+        asked.clear()
+        asked.wait(20)
+        yield ["d"]
+
+    with opened(2, Threads, all_threads=3, when_shared=lambda: told.append(1)) as adapting:
+        answers = []
+        for number, window in enumerate(adapting.translate_windows(windows())):
+            answers.append([translation.text.split() for translation in window])
+            if number == 1:
+                assert (told, len(adapting._workers)) == ([], 1)
+            if number in (1, 10):
+                asked.set()
+    threads = [{threads for threads, _ in window} for window in answers]
+    assert threads[:2] == [{"3"}, {"3"}]
+    assert {"1"} in threads[2:11]
+    assert threads[11] == {"3"}
+    assert told == [1]
+    assert len({process for window in answers for _, process in window}) == 2

@@ -1,30 +1,39 @@
-"""How many processes translate, and the interface of the command to one or to many of them."""
+"""How many processes translate, and the interface of the command to one or to many of them.
+
+A command whose workers translate imports no torch: the process that starts them does, meanwhile.
+"""
 
 from __future__ import annotations
 
+import fcntl
+import os
+import select
+import stat
+import struct
+import termios
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
+from nmt_cli.corpus.text.shard_text import ShardText
+from nmt_cli.files.text_files import SUFFIXES
 from nmt_cli.hardware.choices import AUTO
-from nmt_cli.hardware.cpu import LoadMeter, warn_if_busy
-from nmt_cli.hardware.device import (
-    choose_device,
-    set_num_threads,
-    useful_threads,
-    visible_gpus,
-)
-from nmt_cli.hardware.memory import keep_freed_memory
-from nmt_cli.hardware.thread_waiting import following_load
+from nmt_cli.hardware.cpu import LoadMeter, advice_on_load, cores
+from nmt_cli.hardware.system_facts import free_memory, may_have_gpu
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
 from nmt_cli.translating.request import Request
 from nmt_cli.translating.translation import Translation
-from nmt_cli.translating.translator import Translator
 from nmt_cli.translating.workers.messages import WorkerModel
 from nmt_cli.translating.workers.pool import WorkerPool
-from nmt_cli.translating.workers.process import Starter
+from nmt_cli.translating.workers.starter import Starter
+
+# Processes share a text only if there is work for all cores: at least two windows for each, as the
+# last window keeps only one busy. 1,024 lines of news have some 120 KB.
+BYTES_FOR_A_PROCESS = 1 << 18
+LEAST_WAITING = 1 << 15  # bytes in a pipe whose writer is faster than a translation; it holds 64 KB
+MEMORY_OF_A_PROCESS = 1 << 30  # bytes, with caches and activations; they share the weights
 
 
 class Processes(NamedTuple):
@@ -33,6 +42,8 @@ class Processes(NamedTuple):
     number: int
     are_workers: bool  # processes beside that of the command
     on_gpus: bool  # a GPU for each
+    is_automatic: bool = False  # no option says how many
+    adapts: bool = False  # one process is used as long as few lines wait
 
 
 class Engine(NamedTuple):
@@ -41,13 +52,20 @@ class Engine(NamedTuple):
     translate: Callable[[Iterator[Sequence[Request]]], Iterator[list[Translation]]]
     chosen: Mapping[str, str]  # of its translators
     threads: int  # of each process
+    on_gpu: bool
+
+
+class Coming(NamedTuple):
+    """What is known of a text before it is read."""
+
+    num_bytes: int
+    is_all: bool  # if not, more may follow
 
 
 def choose_processes(device: str, workers: int, devices: int | None) -> Processes:
     """Return the processes that the options ask for. Raises UserError if they do not fit."""
-    on_gpus = choose_device(device).type == "cuda"
     if devices is None:
-        if workers > 1 and on_gpus:
+        if workers > 1 and num_gpus(device):
             raise UserError(
                 f"--workers {workers} are processes on the CPU; add --device cpu, or share the "
                 "text over GPUs with --devices."
@@ -57,12 +75,59 @@ def choose_processes(device: str, workers: int, devices: int | None) -> Processe
         raise UserError("--workers are processes on the CPU, --devices GPUs; give one of them.")
     if device not in {AUTO, "cuda"}:
         raise UserError(f"--devices counts GPUs; leave --device {device} out.")
-    if not on_gpus or devices > visible_gpus():
+    if devices > (visible := num_gpus(device)):
         raise UserError(
-            f"--devices {devices} asked for, {visible_gpus()} GPUs are visible. --workers shares "
+            f"--devices {devices} asked for, {visible} GPUs are visible. --workers shares "
             "the text over processes on the CPU."
         )
     return Processes(devices, devices > 1, True)
+
+
+def processes_that_pay(device: str, coming: Coming, *, is_steady: bool) -> Processes:
+    """Return the processes for a text of which no option says how many share it.
+
+    With ``is_steady``, the output file records the number of threads, which must not change later.
+    """
+    # Two processes of one thread translate faster than one of two, whose threads wait for each
+    # other at each step. They start as fast as one, so only the length of the text decides.
+    number = min(int(cores().usable), free_memory() // MEMORY_OF_A_PROCESS)
+    if coming.is_all:
+        is_long = coming.num_bytes >= number * BYTES_FOR_A_PROCESS
+    else:
+        is_long = not is_steady or coming.num_bytes >= LEAST_WAITING
+    if number < 2 or not is_long or num_gpus(device):
+        return Processes(1, False, False)
+    return Processes(number, True, False, is_automatic=True, adapts=not is_steady)
+
+
+def num_gpus(device: str) -> int:
+    """Return how many GPUs are visible if ``device`` means one, else 0.
+
+    Raises UserError if there is no such device. Imports torch only if there may be a GPU.
+    """
+    if device == "cpu" or (device == AUTO and not may_have_gpu()):
+        return 0
+    from nmt_cli.hardware.device import choose_device, visible_gpus
+
+    return visible_gpus() if choose_device(device).type == "cuda" else 0
+
+
+def coming_from(source: BinaryIO | ShardText) -> Coming:
+    """Return what is known of a text: the size of a file, and of a pipe what waits in it."""
+    if isinstance(source, ShardText):
+        return Coming(source.expected(), True)
+    name = getattr(source, "name", None)  # the number of a descriptor if it is stdin
+    if name is None or source.isatty():
+        return Coming(0, True)  # one who types, or a test
+    status = os.stat(name)  # noqa: PTH116 - or a descriptor
+    if stat.S_ISREG(status.st_mode):
+        return Coming(status.st_size, Path(str(name)).suffix not in SUFFIXES)
+    if not isinstance(name, int) or stat.S_ISCHR(status.st_mode):
+        return Coming(0, False)
+    (waiting,) = struct.unpack("i", fcntl.ioctl(name, termios.FIONREAD, bytes(4)))
+    pipe = select.poll()
+    pipe.register(name, 0)
+    return Coming(waiting, any(event & select.POLLHUP for _, event in pipe.poll(0)))
 
 
 @contextmanager
@@ -77,28 +142,67 @@ def opened_engine(
 
     Raises UserError if the model, the device or an option is wrong.
     """
+    if processes.are_workers:
+        opened = _opened_workers(model, processes, device, threads or 1, options)
+    else:
+        opened = _opened_translator(model, device, threads, options)
+    with opened as engine:
+        yield engine
+
+
+@contextmanager
+def _opened_translator(
+    model: Path, device: str, threads: int | None, options: Mapping[str, Any]
+) -> Iterator[Engine]:
+    # They import torch, which takes seconds.
+    from nmt_cli.hardware.device import choose_device, set_num_threads, useful_threads
+    from nmt_cli.hardware.memory import keep_freed_memory
+    from nmt_cli.hardware.thread_waiting import following_load
+    from nmt_cli.translating.translator import Translator
+
     keep_freed_memory()
-    if not processes.are_workers:
-        if threads is not None:
-            set_num_threads(threads)
-        translator = Translator.load(model, device=device, **options)
-        num_threads = useful_threads(choose_device(device))
-        chosen = getattr(translator, "chosen", {})
-        with following_load(num_threads):
-            yield Engine(
-                lambda windows: map(translator.translate_window, windows), chosen, num_threads
-            )
-        return
-    threads = threads or 1
-    if not processes.on_gpus:  # measured before they start, for they would count as others
-        warn_if_busy(LoadMeter(), threads, processes.number, option="--workers")
-    options = {**options, "device": device}
-    starter = Starter(
-        WorkerModel(model, options, threads, processes.on_gpus, quiet=logs.are_quiet())
-    )
-    pool = WorkerPool(starter, processes.number)
-    try:
-        pool.open()
-        yield Engine(pool.translate_windows, pool.chosen, threads)
-    finally:
-        pool.close()
+    if threads is not None:
+        set_num_threads(threads)
+    translator = Translator.load(model, device=device, **options)
+    chosen_device = choose_device(device)
+    num_threads = useful_threads(chosen_device)
+    with following_load(num_threads):
+        yield Engine(
+            lambda windows: map(translator.translate_window, windows),
+            getattr(translator, "chosen", {}),
+            num_threads,
+            chosen_device.type == "cuda",
+        )
+
+
+@contextmanager
+def _opened_workers(
+    model: Path, processes: Processes, device: str, threads: int, options: Mapping[str, Any]
+) -> Iterator[Engine]:
+    number, _, on_gpus, is_automatic, adapts = processes
+    meter = LoadMeter()
+    with Starter() as starter:
+        options = {**options, "device": device if on_gpus else "cpu"}
+        of_each = None if adapts else threads
+        starter.load(WorkerModel(model, options, of_each, on_gpus, quiet=logs.are_quiet()))
+        loaded = starter.loaded()
+        advice = None
+        if not on_gpus:
+            others = meter.others(loaded.cpu_seconds)
+            advice = advice_on_load(others, cores(), threads, number, option="--workers")
+
+        def tell() -> None:
+            if is_automatic:
+                logs.info(f"{number} processes of one thread each share the text (see --workers).")
+            if advice is not None:
+                logs.warning(advice)
+
+        if not adapts:
+            tell()
+        all_threads = loaded.all_threads if adapts else None
+        pool = WorkerPool(starter, number, all_threads=all_threads, when_shared=tell)
+        try:
+            pool.open()
+            yield Engine(pool.translate_windows, pool.chosen, threads, on_gpus)
+        finally:
+            pool.close()

@@ -1,4 +1,4 @@
-"""The messages between a command and its worker processes."""
+"""The messages between a command, the process that starts its workers, and the workers."""
 
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,9 +11,16 @@ class WorkerModel(NamedTuple):
 
     path: Path
     options: dict[str, Any]
-    threads: int
+    threads: int | None  # None: as many as a process uses that is alone
     on_gpus: bool  # worker n uses GPU n
     quiet: bool
+
+
+class Loaded(NamedTuple):
+    """The starter has loaded the model, unless each worker loads it onto a GPU."""
+
+    all_threads: int  # as many as a process uses that is alone
+    cpu_seconds: float  # that this took
 
 
 class Ready(NamedTuple):
@@ -23,7 +30,7 @@ class Ready(NamedTuple):
 
 
 class Refused(NamedTuple):
-    """A worker's first and last message: the model, the device or an option is wrong."""
+    """The first and last message if the model, the device or an option is wrong."""
 
     message: str
     exit_status: int

@@ -3,6 +3,10 @@
 A piece of work is a window of lines, so that the translations are those of one process with the
 same windows, to the last bit. A worker that dies is replaced, and its piece is given to another
 one. A piece with which two workers died is halved; if it is a single line, that line fails.
+
+If the number of workers is left to the pool, one worker gets all threads as long as few lines wait,
+as in a service or with a short text. While a long window waits for each process, they share the
+text with one thread each, which is faster: threads wait for each other at each step.
 """
 
 from __future__ import annotations
@@ -11,7 +15,7 @@ import os
 import signal
 import threading
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from typing import Any, NamedTuple, Protocol
@@ -27,6 +31,7 @@ MOST_DEATHS = 2  # of workers with the same piece, until it is halved
 # Finding one line among 4,096 takes 15 deaths in a row.
 MOST_DEATHS_IN_A_ROW = 50
 MOST_FAILED_STARTS = 3
+LEAST_SHARED_LINES = 512  # of a window: a smaller one does not keep a process busy for long
 
 
 class WorkerStarter(Protocol):
@@ -61,6 +66,8 @@ class _Piece(NamedTuple):
 class _Worker:
     """A worker process; it is starting as long as it has sent no message."""
 
+    has_all_threads = False  # for its piece
+
     def __init__(self, number: int, connection: Connection, process: int) -> None:
         self.number, self.connection, self.process = number, connection, process
         self.piece: _Piece | None = None
@@ -70,7 +77,18 @@ class _Worker:
 class WorkerPool:
     """Workers, from ``open`` to ``close``; not to be shared between threads."""
 
-    def __init__(self, starter: WorkerStarter, num_workers: int) -> None:
+    def __init__(
+        self,
+        starter: WorkerStarter,
+        num_workers: int,
+        *,
+        all_threads: int | None = None,
+        when_shared: Callable[[], object] = lambda: None,
+    ) -> None:
+        """Use ``num_workers``, or at most so many if ``all_threads`` are the threads of one alone.
+
+        ``when_shared`` is called when lines are shared for the first time.
+        """
         self.chosen: dict[str, str] = {}  # of the workers' translators
         self._starter = starter
         self._pieces: deque[_Piece] = deque()  # that wait for a worker, first lines first
@@ -79,14 +97,15 @@ class WorkerPool:
         self._next = 0  # the window whose translations are yielded next
         self._deaths_in_a_row = self._failed_starts = 0
         self._workers: list[_Worker] = []
-        self._num_workers = num_workers
+        self._num_workers, self._all_threads = num_workers, all_threads
+        self._when_shared = when_shared
 
     def open(self) -> None:
-        """Start the workers, and wait for the first one.
+        """Start the workers that are needed at once, and wait for the first one.
 
         Raises UserError if they cannot load the model.
         """
-        self._workers = [self._hired(number) for number in range(self._num_workers)]
+        self._hire(self._num_workers if self._all_threads is None else 1)
         while not self.chosen:
             self._hear(wait([self._workers[0].connection]))
 
@@ -105,7 +124,10 @@ class WorkerPool:
         Raises LinesFailedError for a bug, as ``Translator.translate_window`` does, and UserError if
         workers die again and again.
         """
-        reader = _WindowReader(windows, WINDOWS_FOR_EACH_WORKER * self._num_workers)
+        num_ahead = WINDOWS_FOR_EACH_WORKER * self._num_workers
+        if self._all_threads is not None:
+            num_ahead = 1 + self._num_workers  # as few as show whether sharing pays
+        reader = _WindowReader(windows, num_ahead)
         try:
             while True:
                 for lines in reader.take():
@@ -128,13 +150,36 @@ class WorkerPool:
         self._pieces.append(_Piece(number, 0, lines))
 
     def _assign(self) -> None:
+        if self._all_threads is None:
+            self._give_to_all(None)
+            return
+        busy = [worker for worker in self._workers if worker.piece is not None]
+        if any(worker.has_all_threads for worker in busy):
+            return  # it uses all cores
+        if busy or self._is_long():
+            if len(self._workers) < self._num_workers:
+                self._when_shared()
+                self._hire(self._num_workers)
+            self._give_to_all(1)
+        elif self._pieces and not self._workers[0].is_starting:
+            self._give(self._workers[0], self._all_threads)
+            self._workers[0].has_all_threads = True
+
+    def _is_long(self) -> bool:
+        """Return whether enough lines wait to keep all workers busy."""
+        windows = sum(len(piece.lines) >= LEAST_SHARED_LINES for piece in self._pieces)
+        return windows >= self._num_workers
+
+    def _give_to_all(self, threads: int | None) -> None:
         for worker in self._workers:
-            if not self._pieces:
-                return
-            if worker.piece is None and not worker.is_starting:
-                worker.piece = self._pieces.popleft()
-                with suppress(OSError):  # it has died, which is heard next
-                    worker.connection.send(worker.piece.lines)
+            if self._pieces and worker.piece is None and not worker.is_starting:
+                self._give(worker, threads)
+
+    def _give(self, worker: _Worker, threads: int | None) -> None:
+        worker.piece = self._pieces.popleft()
+        worker.has_all_threads = False
+        with suppress(OSError):  # it has died, which is heard next
+            worker.connection.send((worker.piece.lines, threads))
 
     def _hear(self, ready: Sequence[Any]) -> None:
         for worker in [worker for worker in self._workers if worker.connection in ready]:
@@ -175,6 +220,10 @@ class WorkerPool:
                 ) from WorkerBugError(f"in a worker process:\n{outcome.traceback}")
             finished += outcome
         return finished
+
+    def _hire(self, num_workers: int) -> None:
+        """Start workers until there are ``num_workers``."""
+        self._workers += map(self._hired, range(len(self._workers), num_workers))
 
     def _hired(self, number: int) -> _Worker:
         return _Worker(number, *self._starter.start(number))

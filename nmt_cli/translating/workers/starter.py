@@ -1,0 +1,132 @@
+"""The command's side of the process that starts workers; it imports no torch."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from multiprocessing.reduction import send_handle
+from typing import Any, TypeVar
+
+from nmt_cli.launch.node_workers import PARENT
+from nmt_cli.messages.errors import UserError
+from nmt_cli.translating.workers.messages import Loaded, Refused, WorkerModel
+
+MOST_STARTS = 2
+MODULE = "nmt_cli.translating.workers.process"
+
+T = TypeVar("T")
+
+
+class Starter:
+    """A process that forks workers. Close it at the end: that kills all of them.
+
+    It begins to import torch at once, and to load the model as soon as ``load`` names it.
+    """
+
+    def __init__(self) -> None:
+        self._model: WorkerModel | None = None
+        self._loaded: Loaded | None = None  # None until it has answered
+        self._process: subprocess.Popen[bytes] | None = None
+        self._control: Connection | None = None
+        self._begin()
+
+    def load(self, model: WorkerModel) -> None:
+        """Begin to load ``model``, without waiting for it."""
+        self._model = model
+        with suppress(OSError):  # it was killed, which ``loaded`` hears
+            self._send(model)
+
+    def loaded(self) -> Loaded:
+        """Wait until the model is loaded. Raises UserError if it cannot be loaded."""
+        return self._answered(self._wait)
+
+    def start(self, number: int) -> tuple[Connection, int]:
+        """Start worker ``number``; return the connection to it and its process.
+
+        Raises UserError if the model cannot be loaded.
+        """
+        return self._answered(lambda: self._start(number))
+
+    def status_of(self, process: int) -> int | None:
+        """Return the exit status of a worker that has ended; None if it is unknown."""
+        with suppress(EOFError, OSError):
+            self._send(("status", process))
+            return int(self._received())
+        return None
+
+    def close(self) -> None:
+        """Kill the starter; the kernel then kills its workers."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+        if self._control is not None:
+            self._control.close()
+        self._process = self._control = self._loaded = None
+
+    def __enter__(self) -> Starter:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _begin(self) -> None:
+        self._control, theirs = Pipe()
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", MODULE, str(theirs.fileno())],
+                # A process with threads must not be forked, and numpy's OpenBLAS would start some.
+                env={**os.environ, PARENT: str(os.getpid()), "OPENBLAS_NUM_THREADS": "1"},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,  # stdout of the command is for translations
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,  # so that Ctrl-C in a terminal reaches only the command
+            )
+        if self._model is not None:
+            self.load(self._model)
+
+    def _answered(self, ask: Callable[[], T]) -> T:
+        for _ in range(MOST_STARTS):
+            if self._process is None:
+                self._begin()
+            with suppress(EOFError, OSError):  # the process was killed
+                return ask()
+            self.close()
+        raise UserError(
+            "the process that holds the model for the workers was killed while it started; if the "
+            "memory is full, translate with --workers 1."
+        )
+
+    def _wait(self) -> Loaded:
+        if self._loaded is None:
+            answer = self._received()
+            if isinstance(answer, Refused):
+                error = UserError(answer.message)
+                error.exit_status = answer.exit_status
+                raise error
+            self._loaded = answer
+        return self._loaded
+
+    def _start(self, number: int) -> tuple[Connection, int]:
+        self._wait()
+        ours, theirs = Pipe()
+        with theirs:
+            self._send(("start", number))
+            assert self._control is not None
+            assert self._process is not None
+            send_handle(self._control, theirs.fileno(), self._process.pid)
+            return ours, int(self._received())
+
+    def _send(self, message: object) -> None:
+        if self._control is None:
+            raise EOFError
+        self._control.send(message)
+
+    def _received(self) -> Any:
+        if self._control is None:
+            raise EOFError
+        return self._control.recv()
