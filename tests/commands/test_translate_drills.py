@@ -52,7 +52,8 @@ class Running:
         self.stderr = folder / "stderr"
         in_reading, self.stdin = os.pipe()
         self.stdout, out_writing = os.pipe()
-        words = ["translate", "model", "--device", "cpu", *map(str, arguments)]
+        # One process, because the translator is a fake that others would not have.
+        words = ["translate", "model", "--device=cpu", "--workers=1", *map(str, arguments)]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # pytest has other threads
             self.process = forked(words, in_reading, out_writing, self.stderr)
