@@ -292,7 +292,8 @@ class Driver(Generic[Ticket, Item]):
         for entry, prepared in zip(unprepared, of_each, strict=True):
             entry.prepared = prepared
         numbers = search.admit([entry.prepared for entry in joining])
-        self._inside |= zip(numbers, joining, strict=True)
+        for number, entry in zip(numbers, joining, strict=True):
+            self._inside[number], entry.prepared = entry, None  # the caches hold it now
 
     def _leave(self, founds: Iterable[Found]) -> None:
         self._found += [(self._inside.pop(found.number), found) for found in founds]

@@ -7,7 +7,9 @@ from typing import Any
 import torch
 
 from nmt_cli.costs.parameters import BYTES_OF_FP32
-from nmt_cli.hardware.fp32_products import Fp32Products, use_fp32_products
+from nmt_cli.hardware.device import choose_decoding_precision
+from nmt_cli.hardware.fp32_products import choose_fp32_products, use_fp32_products
+from nmt_cli.model.precision import at_precision
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.recipe.model_config import ModelConfig
 from nmt_cli.search.beams import SearchSettings
@@ -42,24 +44,37 @@ class SearchEngine:
         self,
         models: Sequence[Transformer],
         settings: SearchSettings,
-        size: SearchSize,
         rules: Callable[[], Sequence[LogitsRule]],
-        *,
         choice: Choice | None,
-        fp32_products: Fp32Products,
+        *,
+        max_tokens: int | None,
+        arithmetic: tuple[str, str],
         cuda_graphs: bool,
     ) -> None:
-        """Prepare for searches of all ``models`` together; ``rules`` are those of the next one."""
+        """Prepare for searches of all ``models`` together; ``rules`` are those of the next one.
+
+        ``arithmetic`` is the precision and the library of fp32 products, each maybe "auto".
+        """
         self.settings, self._rules, self._choice = settings, rules, choice
-        self._fp32_products = fp32_products
-        first = models[0]
-        self._device = first.output_weight.device
+        self._device = models[0].output_weight.device
+        precision = choose_decoding_precision(arithmetic[0], self._device)
+        self._fp32_products = choose_fp32_products(arithmetic[1], self._device, precision)
+        # What "auto" became.
+        self.chosen = {
+            "device": self._device.type,
+            "precision": precision,
+            "fp32_products": self._fp32_products,
+        }
+        self.models = [at_precision(each.eval(), precision) for each in models]
+        first = self.models[0]
         self._model: StepModel = CachedTransformer(first)
         if len(models) > 1:
-            self._model = Ensemble([self._model, *map(CachedTransformer, models[1:])])
+            others = map(CachedTransformer, self.models[1:])
+            self._model = Ensemble([self._model, *others])
         self._graphed: GraphedTransformer | None = None
         if cuda_graphs and len(models) == 1 and self._device.type == "cuda":
             self._graphed = GraphedTransformer(first, settings)
+        size = _search_size(first.config, self._device, max_tokens)
         self.driver = Driver[Any, Sentence](
             self._start, size, self._tokens_of, give_up=self._end_after_failure
         )
@@ -117,7 +132,7 @@ def default_max_tokens(config: ModelConfig, device: torch.device) -> int:
     return max(1, min(most, CACHED_ON_CPU // (shape.num_layers * width * BYTES_OF_FP32)))
 
 
-def search_size(config: ModelConfig, device: torch.device, max_tokens: int | None) -> SearchSize:
+def _search_size(config: ModelConfig, device: torch.device, max_tokens: int | None) -> SearchSize:
     """Return the size of searches with ``max_tokens``, or with the default of the model."""
     if max_tokens is not None:
         return SearchSize(max_tokens)

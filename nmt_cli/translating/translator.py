@@ -6,22 +6,20 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, TypedDict, TypeVar
 
 from nmt_cli.checkpoints import fingerprint
 from nmt_cli.corpus.tokenizers.sentence_marks import source_end, start_id
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
 from nmt_cli.hardware.choices import AUTO
-from nmt_cli.hardware.device import choose_decoding_precision
-from nmt_cli.hardware.fp32_products import choose_fp32_products
 from nmt_cli.messages.errors import LinesFailedError
-from nmt_cli.model.precision import at_precision, by_columns
+from nmt_cli.model.precision import by_columns
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.parsing.tree_output import Tokenize, splitter
 from nmt_cli.recipe.model_settings import ModelSettings
 from nmt_cli.recipe.search_ranges import DEFAULT_TOKENIZE, DEFAULT_TOO_LONG, N_BEST
 from nmt_cli.search.beams import SearchSettings
-from nmt_cli.search.engine import SearchEngine, search_size
+from nmt_cli.search.engine import SearchEngine
 from nmt_cli.search.ensemble import Member, load_models
 from nmt_cli.search.rules.logits_rule import LogitsRule, MinimumLength, NoRepeatedNgrams
 from nmt_cli.search.rules.phrase_rules import BannedPhrases, ForcedPrefix, RequiredPhrases
@@ -42,8 +40,6 @@ from nmt_cli.translating.wanted_output import Bounds, Marks, WantedOutputs
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
-
-    from nmt_cli.recipe.smaller_sections import DecodingConfig
 
 
 class TranslatorOptions(TypedDict, total=False):
@@ -125,17 +121,10 @@ class Translator:
         constraints: Constraints = Constraints(),  # noqa: B008 - it cannot be changed
         ensemble: Sequence[Member] = (),
     ) -> None:
-        device, words_of = model.output_weight.device, splitter(tokenize, settings.trees)
-        decoding = _with_given(
-            settings.decoding,
-            beam_size=beam_size,
-            length_penalty=length_penalty,
-            max_extra_length=max_extra_length,
-            well_formed_trees=well_formed_trees,
-        )
+        words_of, decoding = splitter(tokenize, settings.trees), settings.decoding
         search = SearchSettings(
-            decoding.beam_size,
-            decoding.length_penalty,
+            _given(beam_size, decoding.beam_size),
+            _given(length_penalty, decoding.length_penalty),
             n_best,
             start_id(settings.architecture, tokenizer),
             tokenizer.eos_id,
@@ -146,30 +135,27 @@ class Translator:
         search.refuse_wrong()
         constraints.refuse_wrong()
         marks = Marks(tag_pieces(tag, tokenizer), source_end(settings.architecture, tokenizer))
-        trees = None
-        if decoding.well_formed_trees:
-            trees = WellFormedTrees.of_model(tokenizer, settings.trees)
+        only_trees = _given(well_formed_trees, decoding.well_formed_trees)
+        trees = WellFormedTrees.of_model(tokenizer, settings.trees) if only_trees else None
         lengths = length_limits(settings, *(each.settings for each in ensemble))
-        limits = OutputLimits(
-            decoding.max_extra_length, lengths.target_within(constraints.max_length), trees
-        )
+        longest = lengths.target_within(constraints.max_length)
+        limits = OutputLimits(_given(max_extra_length, decoding.max_extra_length), longest, trees)
+        is_parser, is_sampled = settings.trees is not None, sampling is not None
+        bounds = Bounds.of(search, n_best, settings.max_length, is_sampled=is_sampled)
         outputs = WantedOutputs(
-            tokenizer,
-            limits,
-            constraints,
-            Bounds.of(search, n_best, settings.max_length, is_sampled=sampling is not None),
-            marks=marks,
-            sampling=sampling,
-            is_parser=settings.trees is not None,
+            tokenizer, limits, constraints, bounds, marks, sampling=sampling, is_parser=is_parser
         )
-        chosen = choose_decoding_precision(precision, device)
-        models = [
-            at_precision(each.eval(), chosen)
-            for each in (model, *(member.model for member in ensemble))
-        ]
-        products = choose_fp32_products(fp32_products, device, chosen)
+        self._engine = SearchEngine(
+            [model, *(each.model for each in ensemble)],
+            search,
+            partial(rules_for, tokenizer.eos_id, constraints, trees, outputs),
+            SampledCandidates(sampling) if sampling is not None else None,
+            max_tokens=max_tokens_per_device,
+            arithmetic=(precision, fp32_products),
+            cuda_graphs=not no_cuda_graphs,
+        )
         # The model, and what "auto" became: for a record of how a text was translated.
-        self.chosen = {"device": device.type, "precision": chosen, "fp32_products": products}
+        self.chosen = dict(self._engine.chosen)
         answers = Answers(
             tokenizer,
             settings,
@@ -179,17 +165,9 @@ class Translator:
             replace_unknown=replace_unknown,
             trees=trees,
         )
-        self._engine = SearchEngine(
-            models,
-            search,
-            search_size(model.config, device, max_tokens_per_device),
-            partial(rules_for, tokenizer.eos_id, constraints, trees, outputs),
-            choice=SampledCandidates(sampling) if sampling is not None else None,
-            fp32_products=products,
-            cuda_graphs=not no_cuda_graphs,
-        )
         if alignments or replace_unknown:
-            attention = AttentionToSource(models[0], tokenizer, settings.text, len(marks.tag))
+            first = self._engine.models[0]
+            attention = AttentionToSource(first, tokenizer, settings.text, len(marks.tag))
             self._engine.driver.finish = attention.with_attention
         self._jobs = LineJobs(
             tokenizer,
@@ -197,7 +175,7 @@ class Translator:
             answers,
             longest=lengths.source - len(marks.tag),
             too_long=too_long,
-            words_of=words_of if settings.trees is not None else None,
+            words_of=words_of if is_parser else None,
         )
         self._service = Service(self._jobs, self._engine)
 
@@ -312,10 +290,12 @@ class Translator:
         return self._jobs.answers(jobs)
 
 
-def _with_given(decoding: DecodingConfig, **options: Any) -> DecodingConfig:
-    """Return ``decoding`` with those of ``options`` that are not None."""
-    given = {name: value for name, value in options.items() if value is not None}
-    return decoding.model_copy(update=given)
+Value = TypeVar("Value")
+
+
+def _given(option: Value | None, of_model: Value) -> Value:
+    """Return the value of an option, or that of the model's settings if it is None."""
+    return of_model if option is None else option
 
 
 def rules_for(

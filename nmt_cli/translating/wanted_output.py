@@ -168,8 +168,8 @@ class WantedOutputs:
         limits: OutputLimits,
         constraints: Constraints,
         bounds: Bounds,
-        *,
         marks: Marks,
+        *,
         sampling: Sampling | None = None,
         is_parser: bool = False,
     ) -> None:

@@ -12,7 +12,6 @@ from nmt_cli.messages.errors import LinesFailedError, NoTextError, UserError
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.search import engine
 from nmt_cli.translating import request as request_module
-from nmt_cli.translating import translator as translator_module
 from nmt_cli.translating.request import Request
 from nmt_cli.translating.translation import Translation
 from nmt_cli.translating.translator import Translator
@@ -487,7 +486,7 @@ def test_products_of_the_search_use_the_chosen_library_and_torch_keeps_its_setti
     matmul: Any = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]
     before, during = matmul.fp32_precision, []
     monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: False)
-    monkeypatch.setattr(translator_module, "choose_fp32_products", lambda name, *_: name)
+    monkeypatch.setattr(engine, "choose_fp32_products", lambda name, *_: name)
     translator, model = copying(monkeypatch, fp32_products=fp32_products)
     reset = model.reset
 
