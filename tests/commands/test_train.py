@@ -304,7 +304,8 @@ def test_workers_get_the_options_that_were_given(run, monkeypatch):
     given = []
     monkeypatch.setattr(train, "run_workers", lambda _, arguments, *__: given.extend(arguments))
     run(devices=2, max_time=5_400.25, in_run=True)
-    params = training.train.make_context("train", given[1:]).params
+    context = training.train.make_context("train", given[1:], **cli.main.context_settings)
+    params = context.params
     assert (params["max_time"], params["in_run"]) == (5_400.25, True)
 
 
