@@ -68,7 +68,7 @@ def run(  # noqa: PLR0913 - the options of the command are its parameters
     output_format: str = "text",
     device: str = AUTO,
     threads: int | None = None,
-    workers: int | None = 1,
+    workers: int | None = None,
     devices: int | None = None,
     arguments: Sequence[str] | None = None,
     **options: Unpack[TranslatorOptions],

@@ -143,7 +143,7 @@ RENAMED = (
             example="truncate",
             ctranslate2="max_input_length"),
     Renamed("translate --workers", ctranslate2="inter_threads",
-            note="processes of one thread; the fastest on a CPU"),
+            note="processes of one thread; by default one for each core if the text is long"),
     Renamed("train --quiet, translate --quiet", "", "", "--quiet", "--quiet --quiet-translation",
             also="--silent --no-progress-bar"),
     # Keys of a recipe: what the result depends on.

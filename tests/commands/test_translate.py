@@ -75,7 +75,8 @@ class Pipe:
         stdout = io.TextIOWrapper(io.BytesIO())
         self.monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(data)))
         self.monkeypatch.setattr("sys.stdout", stdout)
-        self.status = translate.run(MODEL, **options)
+        # Other processes would load a model, and the translator of these tests has none.
+        self.status = translate.run(MODEL, workers=1, **options)
         return stdout.buffer.getvalue()
 
 
@@ -578,7 +579,7 @@ def test_answers_come_while_the_input_stalls(pipe, monkeypatch, fast_lines):
     with os.fdopen(in_reading) as stdin, os.fdopen(out_writing, "w") as stdout:
         monkeypatch.setattr("sys.stdin", stdin)
         monkeypatch.setattr("sys.stdout", stdout)
-        running = threading.Thread(target=translate.run, args=(MODEL,))
+        running = threading.Thread(target=translate.run, args=(MODEL,), kwargs={"workers": 1})
         running.start()
         for number in range(3):
             count = fast_lines if number == 1 else 1
