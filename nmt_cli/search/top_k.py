@@ -182,6 +182,8 @@ def log_normalizers(logits: Tensor) -> Tensor:
     if logits.device.type != "cpu":
         return log_normalizers_in_fixed_shapes(logits)
     chunks = torch.split(logits, rows_at_once(logits))
+    # exp2 takes 0.4 times as long, but rounds the last entries of a block of memory by other code,
+    # so that a row would depend on the rows beside it.
     sums = torch.cat([chunk.float().exp().sum(dim=1) for chunk in chunks])
     normalizers = sums.log()
     is_precise = (sums > LEAST_SUM) & (sums < torch.inf)
