@@ -77,10 +77,10 @@ class _Supply(NamedTuple):
 class Driver(Generic[Ticket, Item]):
     """Runs searches, one at a time. Not to be shared between threads.
 
-    A search begins with the first sentences and ends when none is left in it. It holds as many as
-    fit with the longest one that was in it, because the caches keep the room that this one took.
-    When only a long sentence that has left limits their number, no sentence joins until the search
-    has ended; the next search begins with empty caches.
+    A search begins with the first sentences and ends when none is left in it. The caches may keep
+    the room of a long sentence that has left, so the longest sentence that was ever in the search
+    limits how many it holds. When twice as many would fit into a new search, no sentence joins
+    until this one has ended; the next search begins with empty caches.
 
     The sentences that were in a search that failed are suspects. They are searched again in halves,
     until the sentences that fail alone are found; then the search continues with the others. If
@@ -97,13 +97,13 @@ class Driver(Generic[Ticket, Item]):
     ) -> None:
         """``start(n, most)`` begins a search of ``n`` sentences, which may grow to ``most``.
 
-        ``tokens_of`` returns how many tokens a sentence takes of ``size``. ``finish`` adds to what
-        was found for items, and may
-        be called for several steps at once. ``give_up`` frees the memory of a search that failed.
+        ``tokens_of`` returns how many tokens of ``size`` a sentence takes. ``give_up`` frees the
+        memory of a search that failed.
         """
         self._start, self.size, self._tokens_of = start, size, tokens_of
         self._give_up = give_up
-        # Adds to what was found for sentences, if it is set; called for several steps at once.
+        # If set, it completes what was found for sentences, such as by the attention of their
+        # tokens. In a window it gets the sentences of several steps at once.
         self.finish: Callable[[list[Found], list[Item]], Iterable[Found]] | None = None
         self._clear()
 
@@ -125,10 +125,11 @@ class Driver(Generic[Ticket, Item]):
         sentences: Iterable[tuple[Ticket, Item]],
         watch: Callable[[Iterable[Ticket]], bool | None] = lambda inside: None,
     ) -> Iterator[tuple[Ticket, Outcome]]:
-        """Yield the outcome of each sentence when it is done; they come longest first.
+        """Yield the outcome of each sentence when it is done; ``sentences`` are longest first.
 
-        When twice as many as now fit, the search ends and the next one begins. Raises BugError for
-        a bug, with the tickets of the fewest sentences that halving finds.
+        The sentences get shorter, so that more of them fit. When twice as many fit as when the
+        search began, it ends and the next one begins. Raises BugError for a bug, with the tickets
+        of the fewest sentences that halving finds.
         """
         waiting = deque(sentences)
 
@@ -154,7 +155,7 @@ class Driver(Generic[Ticket, Item]):
         self._search: SlotSearch[Item] | None = None
         self._inside: dict[int, _Entry[Ticket, Item]] = {}  # by their numbers in the search
         self._found: list[tuple[_Entry[Ticket, Item], Found]] = []  # without an outcome yet
-        # Those that the search has met and that have no outcome, in the order of their coming.
+        # The sentences that the search has taken and that have no outcome, in the order of taking.
         self._suspects: dict[_Entry[Ticket, Item], None] = {}
         self._longest = 0  # tokens of a slot
         self._is_ending = False
@@ -201,7 +202,7 @@ class Driver(Generic[Ticket, Item]):
             self.size.lower_to((len(suspects) - half) * longest)
 
     def _attempt(self, waiting: _Waiting) -> Iterator[tuple[_Entry[Ticket, Item], Found]]:
-        """Search until nothing waits; what has left ``waiting`` and has no outcome is a suspect."""
+        """Search until no sentence waits and none comes; yield each sentence that is done."""
         while True:
             self._fill(waiting)
             search = self._search
@@ -299,7 +300,7 @@ class Driver(Generic[Ticket, Item]):
         self._found += [(self._inside.pop(found.number), found) for found in founds]
 
     def _finished(self, search: SlotSearch[Item]) -> list[tuple[_Entry[Ticket, Item], Found]]:
-        """Return those that are done; of a window, many are finished at once."""
+        """Return the sentences that are done, after ``finish``; in a window, many at once."""
         if self.finish is not None:
             collects = self._supply.is_window and self._inside
             if collects and len(self._found) < search.num_slots:

@@ -4,6 +4,10 @@ It is found by one pass over the finished outputs, so the search is not slower w
 """
 
 from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from nmt_cli.corpus.tokenizers.normalization import Side
 from nmt_cli.corpus.tokenizers.piece_words import words_of_pieces
@@ -11,12 +15,14 @@ from nmt_cli.corpus.tokenizers.sentence_marks import without_end
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.recipe.model_settings import TextSettings
-from nmt_cli.search.beams import Attended, Found, most_attended
+from nmt_cli.search.beams import Attended, Found
 from nmt_cli.search.sentences import Sentence
 from nmt_cli.search.teacher_forcing import AttentionWeights, SentencePair, teacher_forced
 
 TOKENS_AT_ONCE = 1 << 11  # of sources and outputs together; the pass needs little memory beside
 DEEP = 6  # layers
+
+Words = Sequence[Sequence[int]]  # the numbers of the words that each piece is part of
 
 
 def alignment_layer(num_layers: int) -> int:
@@ -82,3 +88,26 @@ class AttentionToSource:
 
     def _words(self, tokens: Sequence[int], side: Side) -> list[list[int]]:
         return words_of_pieces(self._tokenizer.pieces(tokens, side), self._text)
+
+
+def most_attended(attention: NDArray[Any], targets: Words, sources: Words) -> Attended:
+    """Return what the tokens and words of an output with ``attention`` [T, S] attend to most.
+
+    The attention of a word is the mean of that of its pieces, and attention to a word is the sum
+    over its pieces. ``targets`` and ``sources`` are the words of the pieces of each side.
+    """
+    of_targets, of_sources = _membership(targets), _membership(sources)
+    num_source_words = of_sources.shape[1]
+    sums = of_targets.T @ attention @ of_sources
+    words = (sums / of_targets.sum(0)[:, None]).argmax(1).tolist() if num_source_words else []
+    tokens = attention.argmax(1).tolist() if attention.shape[1] else []
+    return Attended(tuple(tokens), tuple(words), num_source_words)
+
+
+def _membership(words: Words) -> NDArray[Any]:
+    """Return a matrix [pieces, words] with a 1 for each piece that is part of a word."""
+    num_words = 1 + max((word for of_piece in words for word in of_piece), default=-1)
+    matrix = np.zeros((len(words), num_words))
+    for piece, of_piece in enumerate(words):
+        matrix[piece, of_piece] = 1.0
+    return matrix

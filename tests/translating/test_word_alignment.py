@@ -13,12 +13,16 @@ from nmt_cli.model.transformer import Transformer
 from nmt_cli.recipe.model_config import ModelConfig
 from nmt_cli.recipe.model_settings import settings_of
 from nmt_cli.search import engine
-from nmt_cli.search.beams import Attended, Found, Hypothesis, most_attended
+from nmt_cli.search.beams import Attended, Found, Hypothesis
 from nmt_cli.search.sentences import Sentence
 from nmt_cli.search.teacher_forcing import SentencePair, teacher_forced
 from nmt_cli.translating import attention_to_source
 from nmt_cli.translating.answers import UnknownWords, WordAligner
-from nmt_cli.translating.attention_to_source import AttentionToSource, alignment_layer
+from nmt_cli.translating.attention_to_source import (
+    AttentionToSource,
+    alignment_layer,
+    most_attended,
+)
 from nmt_cli.translating.over_long import Part
 from nmt_cli.translating.translator import Translator
 from tests.fake_models import EOS, ByteTokenizer, CopyModel, tiny_recipe, translator_of
