@@ -110,7 +110,7 @@ SAMPLING = {
 
 
 def grouped(options: dict[str, Any]) -> dict[str, Any]:
-    """Return the options of ``translate`` with those of this module as the values of two.
+    """Return the options of ``translate``, those of this module as ``sampling`` or ``constraints``.
 
     Raises UserError if one of them has no effect.
     """

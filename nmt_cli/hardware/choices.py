@@ -1,6 +1,6 @@
 """The options about the machine, and their value that leaves the choice to the program.
 
-In a module of their own, because commands need them before they import torch.
+They have a module of their own, because commands need them before they import torch.
 """
 
 from __future__ import annotations

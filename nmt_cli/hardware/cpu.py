@@ -121,7 +121,7 @@ class CpuTimes(NamedTuple):
     """Seconds of work on the cores that this process may use; only differences have a meaning."""
 
     at: float
-    busy: float  # of all programs of this system, so without what its host took for others
+    busy: float  # of all programs of this system; what its host gave to other systems is left out
     own: float  # of this process
 
 
@@ -169,9 +169,9 @@ def advice_on_load(
 ) -> str | None:
     """Return a warning that ``threads`` in each of ``processes`` will be slow, and what helps.
 
-    ``option`` sets the number of processes.
-    ``others`` is the number of cores that other programs use. Returns None if enough cores are
-    left, or if ``others`` is None because it is unknown.
+    ``others`` is the number of cores that other programs use, None if it is unknown. ``option`` is
+    the name of the option for the number of processes. Returns None if enough cores are left, or if
+    ``others`` is None.
     """
     wanted = min(math.ceil(cores.usable), threads * processes)
     if others is None or others < max(LEAST_BUSY, LEAST_BUSY_SHARE * cores.allowed):

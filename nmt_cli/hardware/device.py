@@ -79,8 +79,8 @@ def choose_precision(name: str, device: torch.device) -> Precision:
 def choose_decoding_precision(name: str, device: torch.device) -> DecodingPrecision:
     """Return what ``name`` means on ``device`` for translating; "auto" is never int8.
 
-    On a CPU without fast products in int8 that is fp32, and a warning is logged. Raises UserError
-    if there is no such precision, or none for ``device``.
+    On a CPU without fast products in int8, "int8" becomes fp32 and a warning is logged. Raises
+    UserError if there is no such precision, or if ``device`` does not have it.
     """
     if name not in {AUTO, *get_args(DecodingPrecision)}:
         raise UserError(f"--precision must be auto, fp32, bf16 or int8, but is {name}.")

@@ -163,9 +163,9 @@ def _be_deterministic() -> None:
 
 
 def log_changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    """Log which facts of the machine are other ones ``now`` than in a checkpoint's ``before``."""
+    """Log which facts of the machine ``now`` differ from those of a checkpoint, ``before``."""
     older = {"compiled": False, "deterministic": False, "fp32_products": "mkl"}
-    before = {**older, **before}  # checkpoints of before lack these facts
+    before = {**older, **before}  # older checkpoints lack these facts
     changes = [f"{k} (was {before[k]}, is {v})" for k, v in now.items() if before.get(k, v) != v]
     if changes:
         logs.info(

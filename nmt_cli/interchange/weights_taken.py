@@ -268,8 +268,8 @@ class WeightsTaken:
     def _put(self, ours: str, parts: Weights) -> None:
         self.weights.update({f"{ours}.{part}": array for part, array in parts.items()})
 
-    # What stands for a missing tensor may be as large as the configuration states, so that nothing
-    # is computed any more once one is missing.
+    # Zeros without memory of their own stand for a missing tensor. Their shape is what the
+    # configuration states and may be huge, so nothing is computed once a tensor is missing.
     def _joined(self, linears: Sequence[Weights]) -> Weights:
         if len(linears) == 1 or self.tensors.is_wrong:
             return linears[0]

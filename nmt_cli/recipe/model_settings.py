@@ -74,7 +74,7 @@ def settings_of(
     """
     treebank = recipe.data.treebank
     return ModelSettings(
-        # A recipe's section has a key more, model.from.
+        # The section of a recipe has one more key, model.from.
         ModelConfig.model_validate(recipe.model.model_dump(include=ARCHITECTURE) | NO_DROPOUT),
         vocabulary_size,
         text_settings(recipe.tokenizer, recipe.data),
@@ -150,7 +150,7 @@ def read_settings(directory: Path, manifest: Mapping[str, Any]) -> ModelSettings
 
 
 def read_config(path: Path) -> ModelSettings:
-    """Return the settings in a file ``config.json``, whatever the folder of it holds beside.
+    """Return the settings in a file ``config.json``; no other file of its folder is needed.
 
     Raises KeyError or TypeError if it is that of another program, OSError if it cannot be read, and
     ValueError or RecursionError if it is damaged.

@@ -1,7 +1,7 @@
 """The ranges and defaults of options of the search: in recipes, on the command line, in Python.
 
-Defaults that a recipe gives are in its schema. This module imports neither torch nor pydantic,
-because the command line needs it for ``--help``.
+Options that are also keys of a recipe have their defaults in its schema. This module imports
+neither torch nor pydantic, because the command line needs it for ``--help``.
 """
 
 import math
@@ -11,7 +11,7 @@ from nmt_cli.messages.errors import UserError
 
 
 class Range(NamedTuple):
-    """The finite numbers from ``least`` on, and what an option is that is not given."""
+    """The finite numbers that an option takes, and its default."""
 
     least: int
     most: int | None = None

@@ -98,9 +98,9 @@ class SearchEngine:
     def _start(self, number: int, most: int) -> BeamSearch[Any]:
         """Return a search for ``number`` sentences which may get ``most`` slots.
 
-        It repeats CUDA graphs where they are possible. Rules and a choice need the CPU. A search
-        that never has more than one slot gets all the memory instead. A new search ends the one
-        before.
+        It repeats CUDA graphs, except with rules or a choice, which need the CPU, and except for a
+        single slot: then the graphs free their memory, which a long sentence may need. A new search
+        ends the one before.
         """
         rules = self._rules()
         if self._graphed is not None and not rules and self._choice is None and most > 1:

@@ -43,7 +43,7 @@ class Cause(Enum):
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a sentence has no hypothesis, and how messages say it."""
+    """Why a sentence has no hypothesis, and the reason as messages show it."""
 
     cause: Cause
     reason: str

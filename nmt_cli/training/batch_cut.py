@@ -1,7 +1,8 @@
 """How a batch is cut into micro-batches that fit the memory.
 
-The size is an estimate before the model is made, that of the checkpoint if this is about the same,
-what a probe on a GPU finds before training, and smaller if memory is full later.
+Before the model is made, the size is estimated (``choose_cut``). Before the first step,
+``fit_to_memory`` probes a GPU, and takes the size of the checkpoint if that is about the same. If
+memory is full later, ``gradient_within_memory`` lowers the size.
 """
 
 from __future__ import annotations
@@ -46,8 +47,8 @@ WHY: dict[LimitedBy, str] = {
     "option": "--max-tokens-per-device",
     "full memory": "lowered because memory was full",
 }
-# A limit of before that is smaller by less is used again, so that a resumed run draws the same
-# dropout although a GPU has a little more free memory.
+# A resumed run keeps the limit of its checkpoint if that is at least this share of what fits now.
+# So it draws the same dropout although a GPU has a little more free memory.
 SHARE_TO_KEEP = 0.75
 
 
@@ -55,7 +56,7 @@ class BatchCut(NamedTuple):
     """The size and the number of the micro-batches."""
 
     max_tokens: int  # of either side of a micro-batch
-    multiple_of: int = 1  # divides the number of micro-batches; every rank then gets as many
+    multiple_of: int = 1  # divides the number of micro-batches, so all ranks get equally many
     limited_by: LimitedBy = "estimate"  # what max_tokens comes from
 
     @property
@@ -152,10 +153,9 @@ def cut_as_before(cut: BatchCut, facts: Mapping[str, Any], num_ranks: int) -> Ba
 
 
 def _limit_as_before(cut: BatchCut, facts: Mapping[str, Any]) -> BatchCut:
-    """Return ``cut`` with the limit of the checkpoint with these ``facts``, if it is used again.
+    """Return ``cut`` with the limit of the checkpoint with these ``facts``, if it is kept.
 
-    It is used again if it was an estimate and is about what fits here. A limit that the user chose
-    now comes first.
+    It is kept if it was an estimate and is about what fits here, unless the user chose a limit.
     """
     before = facts["max_tokens_per_device"]
     is_similar = SHARE_TO_KEEP * cut.max_tokens <= before <= cut.max_tokens

@@ -1,6 +1,6 @@
 """Prepares a training: new, from another model, or from its newest checkpoint.
 
-Its place in the text is that of the checkpoint, also if the recipe plans other batches now.
+A resumed training continues at its place in the text, also if the recipe plans other batches now.
 """
 
 from collections.abc import Iterator, Mapping

@@ -125,7 +125,7 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]
 
 
 def text_of(line: Line) -> bytes:
-    """Return what the output depends on of a line of the input; not how bad its bytes were."""
+    """Return the part of an input line on which its output depends; bad UTF-8 is U+FFFD in it."""
     mark = BYTE_ORDER_MARK if line.byte_order_mark else b""
     carriage_return = b"\r" if line.carriage_return else b""
     return mark + line.text.encode() + carriage_return + (b"\n" if line.newline else b"")
@@ -150,7 +150,7 @@ def is_finished(path: Path) -> bool:
 
 
 def fingerprints(models: Sequence[Path]) -> str:
-    """Return what the record of a translation by ``models`` says of them.
+    """Return ``models`` as the record of a translation names them.
 
     Raises UserError if one is missing.
     """

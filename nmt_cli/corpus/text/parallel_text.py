@@ -60,7 +60,7 @@ def in_pairs(
 ) -> Iterator[tuple[First, Second]]:
     """Yield each item of ``some`` with the item of ``others`` at the same place.
 
-    Raises ``unequal(...)``, of the numbers of ``some`` and of ``others``, if one has more of them.
+    Raises ``unequal(n, m)`` if there are n of ``some`` and another number m of ``others``.
     """
     end = object()
     lefts, rights = iter(some), iter(others)

@@ -130,7 +130,8 @@ class RequiredPhrases:
             np.add.at(missing, phrases.slots, phrases.pieces.shape[1] * is_missing)
         rows = torch.from_numpy(np.flatnonzero(missing)).to(logits.device)
         logits[rows, self._eos_id] = -torch.inf
-        # Phrases may overlap, so that they need fewer pieces. That is looked at when they must.
+        # Phrases that overlap need fewer pieces than this sum. Overlaps take time to find, so they
+        # are looked for only where the sum does not fit.
         room = (states.longest - states.lengths - 1)[:, None]
         for slot, rank in np.argwhere((missing > 0) & (missing > room)).tolist():
             tokens = states.prefixes[slot, rank, : states.lengths[slot]].tolist()
