@@ -294,7 +294,7 @@ class WeightsTaken:
         sentencepiece: Mapping[Side, bytes] | None,
         joiner: str | None = None,
     ) -> ImportedModel:
-        """Return the model. Raises ValueError with all reasons if it is none of ours."""
+        """Return the model. Raises ValueError with all reasons if it cannot be represented."""
         self.tensors.refuse_wrong()
         self._leave_out_zeros()
         own = "source_vocabulary_size" in self.options

@@ -6,7 +6,7 @@ Nothing here needs torch, so that lines can also be prepared for another engine.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -74,12 +74,12 @@ class BugError(Exception):
 
 
 @contextmanager
-def naming_lines(lines: Sequence[int]) -> Iterator[None]:
-    """Turn a BugError into LinesFailedError; place n of the BugError is line ``lines[n]``."""
+def naming_lines(line_of: Callable[[Any], int]) -> Iterator[None]:
+    """Turn a BugError into LinesFailedError; ``line_of`` returns the line at one of its places."""
     try:
         yield
     except BugError as error:
-        failed = [lines[place] for place in error.places]
+        failed = [line_of(place) for place in error.places]
         raise LinesFailedError(min(failed), max(failed)) from error.bug
 
 

@@ -86,31 +86,6 @@ class Training:
         advice = advice_after_divergence(self.recipe.training)
         return f"Training diverged: {divergence}. It ended {end} {advice}"
 
-    def _reasons_to_end(self) -> list[str]:
-        """Return the reasons why training ends, one for each key; an empty list if it goes on."""
-        training, patience = self.recipe.training, self.recipe.validation.patience
-        progress = self.state.progress
-        epoch, _ = self.plan.locate(progress.batch_index)
-        unimproved = progress.validations_without_improvement
-        reasons = []
-        if training.max_steps is not None and progress.step >= training.max_steps:
-            reasons.append(f"training.max_steps {training.max_steps:,} was reached")
-        if training.max_epochs is not None and epoch >= training.max_epochs:
-            reasons.append(f"training.max_epochs {training.max_epochs:,} was reached")
-        if patience is not None and unimproved >= patience:
-            reasons.append(
-                f"{counted(unimproved, 'validation')} in a row brought no improvement "
-                f"(validation.patience {patience:,})"
-            )
-        return reasons
-
-    def _is_due(self, interval: CheckpointsConfig | ValidationConfig) -> bool:
-        if interval.every_steps is not None:
-            return self.state.progress.step % interval.every_steps == 0
-        assert interval.every_epochs is not None  # the recipe has one or the other
-        epoch, index = self.plan.locate(self.state.progress.batch_index)
-        return index == 0 and epoch % interval.every_epochs == 0
-
     def count_validation(self, quality: float | None) -> bool:
         """Count a validation of this step; return whether it is the best so far.
 
@@ -147,6 +122,31 @@ class Training:
                 "rate or set training.clip_norm, and continue from the last checkpoint with "
                 "--resume --allow-change KEY."
             )
+
+    def _reasons_to_end(self) -> list[str]:
+        """Return the reasons why training ends, one for each key; an empty list if it goes on."""
+        training, patience = self.recipe.training, self.recipe.validation.patience
+        progress = self.state.progress
+        epoch, _ = self.plan.locate(progress.batch_index)
+        unimproved = progress.validations_without_improvement
+        reasons = []
+        if training.max_steps is not None and progress.step >= training.max_steps:
+            reasons.append(f"training.max_steps {training.max_steps:,} was reached")
+        if training.max_epochs is not None and epoch >= training.max_epochs:
+            reasons.append(f"training.max_epochs {training.max_epochs:,} was reached")
+        if patience is not None and unimproved >= patience:
+            reasons.append(
+                f"{counted(unimproved, 'validation')} in a row brought no improvement "
+                f"(validation.patience {patience:,})"
+            )
+        return reasons
+
+    def _is_due(self, interval: CheckpointsConfig | ValidationConfig) -> bool:
+        if interval.every_steps is not None:
+            return self.state.progress.step % interval.every_steps == 0
+        assert interval.every_epochs is not None  # the recipe has one or the other
+        epoch, index = self.plan.locate(self.state.progress.batch_index)
+        return index == 0 and epoch % interval.every_epochs == 0
 
 
 def worse_than_guessing(

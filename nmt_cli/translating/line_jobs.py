@@ -85,7 +85,7 @@ class LineJobs:
             for number, text in texts.items():
                 jobs[number].words = self._words_of(text)
             texts = {number: " ".join(jobs[number].words) for number in texts if jobs[number].words}
-        with naming_lines(list(texts)):
+        with naming_lines(list(texts).__getitem__):
             encoded = encode_each(self._tokenizer, list(texts.values()))
         for (number, text), tokens in zip(texts.items(), encoded, strict=True):
             job = jobs[number]

@@ -16,7 +16,7 @@ from nmt_cli.files.lines import is_blank, one_line, why_not_unicode
 from nmt_cli.hardware.choices import AUTO
 from nmt_cli.hardware.device import choose_decoding_precision
 from nmt_cli.hardware.fp32_products import choose_fp32_products, use_fp32_products
-from nmt_cli.messages.errors import LinesFailedError, UserError
+from nmt_cli.messages.errors import UserError
 from nmt_cli.model.precision import at_precision
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.parsing.reader import words_of
@@ -26,7 +26,7 @@ from nmt_cli.recipe.search_ranges import RESCORING_PENALTY, refuse_outside
 from nmt_cli.search.beams import NOT_A_NUMBER, Found, Hypothesis, length_penalty
 from nmt_cli.search.driver import Driver, SearchSize
 from nmt_cli.search.ensemble import Member, load_models
-from nmt_cli.search.sentences import BugError, Failure, Outcome, SlotSearch, naming_lines
+from nmt_cli.search.sentences import Failure, Outcome, SlotSearch, naming_lines
 from nmt_cli.search.teacher_forcing import SentencePair, mean_of_models, token_scores
 from nmt_cli.translating.encoded_texts import encode_each
 from nmt_cli.translating.output_limits import length_limits
@@ -153,12 +153,9 @@ class Rescorer:
                 results[number] = pair
         longest_first = sorted(encoded.items(), key=lambda item: _tokens_of(item[1]), reverse=True)
         no_autocast = torch.autocast(self._device.type, enabled=False)
-        try:
-            with no_autocast, use_fp32_products(self._fp32_products):
-                for number, outcome in self._driver.run_window(longest_first):
-                    results[number] = self._answer(outcome)
-        except BugError as error:
-            raise LinesFailedError(min(error.places), max(error.places)) from error.bug
+        with naming_lines(int), no_autocast, use_fp32_products(self._fp32_products):
+            for number, outcome in self._driver.run_window(longest_first):
+                results[number] = self._answer(outcome)
         return [results[number] for number in sorted(results)]
 
     def _texts(self, source: str, target: str) -> tuple[str, str]:
@@ -176,7 +173,7 @@ class Rescorer:
     def _encoded(self, texts: Mapping[int, tuple[str, str]]) -> dict[int, SentencePair | Rescored]:
         """Return the tokens of each pair, or its result if the model reads nothing."""
         sides: list[list[list[int] | Failure]] = []
-        with naming_lines(list(texts)):
+        with naming_lines(list(texts).__getitem__):
             for number, side in enumerate(SIDES):
                 of_side = [pair[number] for pair in texts.values()]
                 sides.append(encode_each(self._tokenizer, of_side, side))

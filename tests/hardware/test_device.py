@@ -1,6 +1,7 @@
 import pytest
 import torch
 
+from nmt_cli.hardware import device
 from nmt_cli.hardware.device import choose_device
 from nmt_cli.messages.errors import UserError
 
@@ -19,3 +20,30 @@ def test_devices(monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     assert choose_device("auto").type == "cuda"
     assert choose_device("cuda:1") == torch.device("cuda", 1)
+
+
+def test_auto_is_bf16_only_where_the_device_is_fast_at_it(monkeypatch):
+    cpu = torch.device("cpu")
+    for is_fast, expected in ((True, "bf16"), (False, "fp32")):
+        monkeypatch.setattr(device, "bf16_is_fast", lambda device, fast=is_fast: fast)
+        assert device.choose_precision("auto", cpu) == expected
+    assert device.choose_precision("fp32", cpu) == "fp32"
+    assert device.choose_precision("bf16", cpu) == "bf16"
+
+
+def test_a_cpu_is_fast_with_either_extension(monkeypatch):
+    for avx, amx in ((True, False), (False, True), (False, False)):
+        monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda avx=avx: avx)
+        monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda amx=amx: amx)
+        assert device.bf16_is_fast(torch.device("cpu")) == (avx or amx)
+
+
+@pytest.mark.parametrize(("capability", "fast"), [((7, 5), False), ((8, 0), True), ((9, 0), True)])
+def test_a_gpu_is_fast_from_ampere_on(monkeypatch, capability, fast):
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
+    assert device.bf16_is_fast(torch.device("cuda")) == fast
+
+
+def test_unknown_precision():
+    with pytest.raises(UserError, match="--precision must be auto, fp32 or bf16, but is fp8"):
+        device.choose_precision("fp8", torch.device("cpu"))

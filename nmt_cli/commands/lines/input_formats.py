@@ -16,14 +16,14 @@ KEYS = ("text", "prefix", "n_best", "beam_size", "length_penalty", "required", "
 
 
 def reader(input_format: str, output_format: str) -> Reader:
-    """Return the function that makes what a translator gets of the number and the line."""
+    """Return the function that makes a request of a line and its number."""
     if input_format == "jsonl":
         return partial(as_record, holds_n_best=output_format != "text")
     return as_plain
 
 
 def showing_texts(format_line: Formatter) -> Formatter:
-    """Return ``format_line`` for records: what it shows of a record is its text."""
+    """Return ``format_line`` for lines that are JSON objects: it shows the text in the object."""
 
     def formatted(number: int, line: Line, translation: Translation) -> str:
         request = as_record(number, line, holds_n_best=True)

@@ -1,4 +1,4 @@
-"""An output file that an interrupted or killed translation leaves so that it can go on.
+"""An output file that can be continued after its translation was interrupted or killed.
 
 ``FILE.partial`` holds the output so far, and ``FILE.partial.json`` records how far it may be
 trusted. The bytes of the output reach the disk before the record that counts them; what is behind

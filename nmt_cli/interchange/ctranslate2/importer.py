@@ -38,7 +38,8 @@ MOST_HEADS, WIDEST_HEAD = 4096, 65_536
 ROUNDING = 1e-6
 ACTIVATIONS = {0: "relu", 1: "gelu_tanh", 2: "swish", 3: "gelu"}
 DEFAULT_EPSILON = 1e-5
-UNIMPORTANT = ("alignment_layer", "alignment_heads", "embeddings_merge")  # of one embedding
+# Variables about word alignments, and about models with several embeddings of a side.
+UNIMPORTANT = ("alignment_layer", "alignment_heads", "embeddings_merge")
 OFF = (
     *("encoder/multi_query_attention", "decoder/alibi", "decoder/alibi_use_positive_positions"),
     "decoder/scale_alibi",
@@ -49,7 +50,7 @@ TOLERANCE = 1e-5  # of sinusoids in fp32
 def import_ctranslate2(folder: Path, files: TextFiles = NO_FILES) -> ImportedModel:
     """Return the model of ``folder``.
 
-    Raises UserError with all reasons if it is none that can be imported, or if a file cannot be
+    Raises UserError with all reasons if it cannot be imported, or if a file cannot be
     read, and DamagedError if a file is damaged.
     """
     files.refuse_any("CTranslate2")
@@ -65,7 +66,7 @@ def import_ctranslate2(folder: Path, files: TextFiles = NO_FILES) -> ImportedMod
 
 
 def _model(variables: Variables, config: Mapping[str, Any], folder: Path) -> ImportedModel:
-    """Return the model. Raises ValueError with all reasons if it is none of ours."""
+    """Return the model. Raises ValueError with all reasons if it cannot be represented."""
     tensors = TensorsTaken(variables.by_name)
     names: dict[Side, str] = {
         "source": _embeddings("encoder", tensors),
@@ -183,7 +184,7 @@ def _common_options(
 ) -> dict[str, Any]:
     """Return the options that encoder and decoder have to share.
 
-    In older models, which store them once for both sides, not ``has_sides``.
+    ``has_sides`` is false for older models, which store these options once for both sides.
     """
     if config.get("add_source_bos"):
         tensors.reasons.append("it adds a mark at the start of the source")

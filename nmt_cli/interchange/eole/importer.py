@@ -171,7 +171,7 @@ SUBWORD_MODELS: dict[Side, str] = {"source": "src_subword_model", "target": "tgt
 def import_eole(folder: Path, files: TextFiles = NO_FILES) -> ImportedModel:
     """Return the model of ``folder``.
 
-    Raises UserError with all reasons if it is none that can be imported, or if a file cannot be
+    Raises UserError with all reasons if it cannot be imported, or if a file cannot be
     read, and DamagedError if a file is damaged.
     """
     files.refuse_vocabularies("eole")

@@ -179,8 +179,9 @@ def _beside(checkpoint: Path, side: Side, language: str | None) -> Path:
 def _read_symbols(path: Path) -> list[str]:
     """Return the symbols of a dictionary by id.
 
-    One that no text has, since a later one has its spelling or since it holds white space, gets a
-    name with its id. Raises UserError if it cannot be read, DamagedError if it is damaged.
+    A symbol gets a name with its id if no text can have it, because a later symbol is spelled alike
+    or because it holds white space. Raises UserError if the file cannot be read, DamagedError if it
+    is damaged.
     """
     text = decoded(read_content(path, "; is it a vocabulary?"), path)
     text = text.replace("\r\n", "\n").replace("\r", "\n")

@@ -63,7 +63,7 @@ LANGUAGE = re.compile(r"[\w.-]{1,100}")
 def import_fairseq(path: Path, files: TextFiles = NO_FILES) -> ImportedModel:
     """Return the model of the checkpoint at ``path``, a file or a folder that holds one.
 
-    Raises UserError with all reasons if it is none that can be imported, or if a file cannot be
+    Raises UserError with all reasons if it cannot be imported, or if a file cannot be
     read, and DamagedError if a file is damaged.
     """
     checkpoint = read_checkpoint(find_checkpoint(path))
@@ -72,7 +72,7 @@ def import_fairseq(path: Path, files: TextFiles = NO_FILES) -> ImportedModel:
 
 
 def _model(checkpoint: Checkpoint, files: TextFiles) -> ImportedModel:
-    """Return the model. Raises ValueError with all reasons if it is none of ours."""
+    """Return the model. Raises ValueError with all reasons if it cannot be represented."""
     tensors = TensorsTaken(with_new_names(checkpoint.tensors))
     versions = {side: tensors.take_number(f"{side}.version", FIRST_VERSION) for side in SIDES}
     config = _read_configuration(checkpoint.options, checkpoint.task, versions)

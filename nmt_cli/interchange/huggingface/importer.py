@@ -64,7 +64,7 @@ IMPLIED = {"normalize_embedding": {"marian": False, "pegasus": False},
 def import_huggingface(folder: Path, files: TextFiles = NO_FILES) -> ImportedModel:
     """Return the model of ``folder``.
 
-    Raises UserError with all reasons if it is none that can be imported, or if a file cannot be
+    Raises UserError with all reasons if it cannot be imported, or if a file cannot be
     read, and DamagedError if a file is damaged.
     """
     files.refuse_any("Hugging Face")
@@ -183,7 +183,7 @@ def _take_pieces(
 ) -> dict[Side, Vocabulary]:
     """Take the embeddings, the matrix of the softmax and its bias; return the vocabularies.
 
-    The row of a start with zeros, which is no piece, leaves them and the vocabulary.
+    If the decoder starts with zeros, their row is no piece, and they and the vocabularies lose it.
     """
     tensors, size = taken.tensors, config.sizes["target"]
     matrices = taken.take_matrices(
@@ -214,7 +214,7 @@ def _take_pieces(
 
 
 def _take_positions(taken: WeightsTaken) -> None:
-    """Take the tables of positions, if there are any; other ones than sinusoids are learned."""
+    """Take the tables of positions, if there are any; those that are no sinusoids are learned."""
     tensors, tables = taken.tensors, []
     for name in filter(tensors.has, POSITIONS):
         table = tensors.take_if_there(name)

@@ -58,7 +58,7 @@ COUNT = re.compile(r"[0-9]{1,7}")
 def import_marian(path: Path, files: TextFiles = NO_FILES) -> ImportedModel:
     """Return the model at ``path``, an .npz file or a folder with one.
 
-    Raises UserError with all reasons if it is none that can be imported, or if a file is missing or
+    Raises UserError with all reasons if it cannot be imported, or if a file is missing or
     cannot be read, and DamagedError if a file is damaged.
     """
     found = find_files(path, files)

@@ -94,7 +94,7 @@ STACKS = {"encoder": "transformer", "decoder": "transformer_layers"}
 def import_opennmt(path: Path, files: TextFiles = NO_FILES) -> ImportedModel:
     """Return the model of the checkpoint ``path``.
 
-    Raises UserError with all reasons if it is none that can be imported, or if a file cannot be
+    Raises UserError with all reasons if it cannot be imported, or if a file cannot be
     read, and DamagedError if a file is damaged.
     """
     files.refuse_vocabularies("OpenNMT-py")

@@ -78,7 +78,7 @@ def make_model(
 ) -> ImportedModel:
     """Return the model; ``models`` are its SentencePiece models, None for text in pieces.
 
-    Raises ValueError with all reasons if it is none of ours.
+    Raises ValueError with all reasons if our architecture cannot represent it.
     """
     options, embeddings, widths = configuration
     taken = TensorsTaken(tensors)
@@ -145,13 +145,13 @@ def _take_pieces(
 
 
 def _compare_sinusoids(taken: WeightsTaken, names: Sequence[str], kind: str) -> None:
-    """See that the tables, if there are some, are the sinusoids of the options."""
+    """Add a reason for each stored table that is not the sinusoids that the options name."""
     expected = {"sinusoid_frequencies": SINUSOIDS[kind], "first_position": 0}
     taken.options |= expected
     reasons = taken.tensors.reasons
     for name in names:
         table = taken.tensors.take_if_there(name)
-        if table is None:  # they are computed anyhow
+        if table is None:  # it is not stored, and computed from the options
             continue
         if not table.ndim or table.size != len(table) * taken.d_model:
             reasons.append(f"{name} has the shape {list(table.shape)}")
