@@ -40,7 +40,7 @@ MEASURED_WAITS, GAP_SECONDS = 100, 200e-6  # a thread that may sleep does so wit
 def spin_long(environment: MutableMapping[str, str] = os.environ) -> None:
     """Set the spins of the OpenMP threads of this process and of its children.
 
-    Changes nothing if the user has chosen how they wait. Nor if torch is imported already: then it
+    Changes nothing if the user has chosen how they wait, or if torch is imported already: then it
     is too late, and this process may be a user's own program.
     """
     if "torch" not in sys.modules and not any(name in environment for name in CHOSEN_BY_USERS):

@@ -76,10 +76,7 @@ def _refuse_other_architecture(parent: LoadedModel, config: ModelConfig) -> None
 def _architecture(config: ModelConfig) -> dict[str, object]:
     """Return what decides names, shapes and meaning of the weights, beside the vocabulary."""
     keys = config.model_dump(
-        exclude={
-            *DROPOUTS,
-            *("tied_embeddings", "source_vocabulary_size", "from"),
-        }
+        exclude={*DROPOUTS, "tied_embeddings", "source_vocabulary_size", "from"}
     )
     keys.update(d_k=config.key_width, d_v=config.value_width)
     for key, value in config.decoder._asdict().items():

@@ -195,9 +195,10 @@ class GrowingPast(PastCache, GrowingState):
     """The past of every hypothesis: its entries, and which of them are in whose past.
 
     Each step writes the K new entries of a slot into places that are free: those whose entry is in
-    the past of no hypothesis. Hypotheses of a beam share most of their past, so few more places
-    than their length are in use. When hypotheses change places in the beam, only the ancestry is
-    reordered, which marks the entries in the past of each hypothesis, not the entries.
+    the past of no hypothesis. Hypotheses of a beam share most of their past, so only a few more
+    places are in use than one hypothesis has tokens. When hypotheses change places in the beam,
+    the entries stay where they are; only the ancestry is reordered, which marks the entries in the
+    past of each hypothesis.
 
     A slot's places depend on its own sentence only, so that its sums have the same order whatever
     other slots hold. Attention reads all the room for entries, where the mask hides what a

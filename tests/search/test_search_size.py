@@ -42,8 +42,8 @@ def test_a_gpu_gets_the_same_for_all_models():
 
 
 def test_some_sentences_are_searched_together_however_long_they_are():
-    by_length = SearchSize(10_000, least=8)
-    assert by_length.num_slots(100) == 100
-    assert by_length.num_slots(4_000) == 8
-    by_length.lower_to(8_000)  # the memory was full
-    assert by_length.num_slots(4_000) == 2
+    size = SearchSize(10_000, least=8)
+    assert size.num_slots(100) == 100
+    assert size.num_slots(4_000) == 8
+    size.lower_to(8_000)  # the memory was full
+    assert size.num_slots(4_000) == 2
