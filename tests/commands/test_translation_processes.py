@@ -121,7 +121,7 @@ def test_a_long_text_is_shared_by_default_and_goes_on_with_any_number(
     assert machine_in_record(model.with_name("out"))["threads"] == 1
     err = capsys.readouterr().err
     assert err.count("2 processes of one thread each share the text (see --workers).") == 1
-    assert "was made otherwise" not in err  # such as with another number of threads
+    assert "was made differently" not in err  # such as with another number of threads
 
 
 class Echo:
