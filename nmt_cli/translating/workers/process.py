@@ -130,6 +130,7 @@ def _be_worker(
         os._exit(status)
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Serve the command at the other end of the connection that the argument names."""
     die_with_parent()
     _serve(Connection(int(sys.argv[1])))

@@ -17,7 +17,10 @@ from nmt_cli.messages.errors import UserError
 from nmt_cli.translating.workers.messages import Loaded, Refused, WorkerModel
 
 MOST_STARTS = 2
-MODULE = "nmt_cli.translating.workers.process"
+# ``python -m`` would look for every module in the current folder first, which is the user's.
+SCRIPT = (
+    "import sys; sys.path[:] = {path}; from nmt_cli.translating.workers.process import main; main()"
+)
 
 T = TypeVar("T")
 
@@ -33,6 +36,7 @@ class Starter:
         self._loaded: Loaded | None = None  # None until it has answered
         self._process: subprocess.Popen[bytes] | None = None
         self._control: Connection | None = None
+        self._workers: set[int] = set()  # the processes that it forked and was not asked about
         self._begin()
 
     def load(self, model: WorkerModel) -> None:
@@ -54,6 +58,9 @@ class Starter:
 
     def status_of(self, process: int) -> int | None:
         """Return the exit status of a worker that has ended; None if it is unknown."""
+        if process not in self._workers:  # another starter forked it and died
+            return None
+        self._workers.remove(process)
         with suppress(EOFError, OSError):
             self._send(("status", process))
             return int(self._received())
@@ -67,6 +74,7 @@ class Starter:
         if self._control is not None:
             self._control.close()
         self._process = self._control = self._loaded = None
+        self._workers.clear()
 
     def __enter__(self) -> Starter:
         return self
@@ -78,7 +86,7 @@ class Starter:
         self._control, theirs = Pipe()
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", MODULE, str(theirs.fileno())],
+                [sys.executable, "-c", SCRIPT.format(path=sys.path), str(theirs.fileno())],
                 # A process with threads must not be forked, and numpy's OpenBLAS would start some.
                 env={**os.environ, PARENT: str(os.getpid()), "OPENBLAS_NUM_THREADS": "1"},
                 stdin=subprocess.DEVNULL,
@@ -119,7 +127,9 @@ class Starter:
             assert self._control is not None
             assert self._process is not None
             send_handle(self._control, theirs.fileno(), self._process.pid)
-            return ours, int(self._received())
+            process = int(self._received())
+            self._workers.add(process)
+            return ours, process
 
     def _send(self, message: object) -> None:
         if self._control is None:
