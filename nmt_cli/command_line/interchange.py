@@ -57,8 +57,8 @@ def export(model: Path, quiet: bool, **options: Any) -> None:
     """Write MODEL for another program, and verify that it computes the same there.
 
     MODEL is a model directory, a checkpoint or a run directory. The folder has a README.md that
-    says how to use it and what differs. Needs the other program: pip install
-    'nmt-cli[ctranslate2]' or 'nmt-cli[huggingface]'.
+    says how to use it and what differs. Needs the other program: the Python
+    package ctranslate2 or transformers.
     """
     logs.configure(quiet=quiet)
     if options["sentences"] is not None and not options["verify"]:

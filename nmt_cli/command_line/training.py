@@ -127,7 +127,7 @@ def report(runs: tuple[Path, ...], quiet: bool, **options: Any) -> None:
     """Draw loss, perplexity, BLEU or F1, learning rate and speed of runs, side by side.
 
     Writes PNG files, and index.html, a page that contains all of them and opens anywhere. A run may
-    still be training. Needs matplotlib: pip install 'nmt-cli[report]'.
+    still be training. Needs matplotlib.
     """
     logs.configure(quiet=quiet)
     from nmt_cli.commands import report as command

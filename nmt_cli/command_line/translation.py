@@ -242,8 +242,7 @@ def attention(model: Path, source: str, target: str | None, quiet: bool, **optio
     """Draw what the pieces of SOURCE and TARGET attend to in MODEL, as in the paper's figures.
 
     SOURCE is a sentence and TARGET its translation; without TARGET, MODEL translates the sentence.
-    Writes a page that opens in any browser, or a picture (PNG files need matplotlib: pip install
-    'nmt-cli[report]').
+    Writes a page that opens in any browser, or a picture (PNG files need matplotlib).
     """
     logs.configure(quiet=quiet)
     from nmt_cli.commands import attention as command

@@ -180,7 +180,9 @@ def advice_on_load(
     if wanted <= free:
         return None
     fewer, remedy = max(1, int(free) // processes), ""
-    if processes > max(1, int(free)):
+    if option == "--workers" and processes > 1 and int(free) <= 1:
+        remedy = ", or give --threads 1"  # a single worker is a process with all threads
+    elif processes > max(1, int(free)):
         remedy = f", or give {option} {max(1, int(free))}"
     elif fewer < threads:
         remedy = f", or give --threads {fewer}"

@@ -1,10 +1,12 @@
-"""Packages that are installed only with an extra, such as nmt-cli[report] (see setup.py)."""
+"""Packages that are installed only with an extra, such as "report" (see setup.py)."""
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Literal
 
 from nmt_cli.messages.errors import UserError
+from nmt_cli.messages.proposals import command
 
 Extra = Literal["ctranslate2", "data", "huggingface", "parsing", "report"]
 # The packages of each extra that are imported here; messages name the first.
@@ -33,4 +35,6 @@ def importing(extra: Extra, purpose: str, otherwise: str = "") -> Iterator[None]
 
 def not_installed(extra: Extra) -> str:
     """Return "PACKAGE, which is not installed; run: ..." for the first package of ``extra``."""
-    return f"{PACKAGES[extra][0]}, which is not installed; run: pip install 'nmt-cli[{extra}]'"
+    # Of the interpreter that runs: it may be in an environment that is not activated.
+    install = command(sys.executable, "-m", "pip", "install", *PACKAGES[extra])
+    return f"{PACKAGES[extra][0]}, which is not installed; run: {install}"

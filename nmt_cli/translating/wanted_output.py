@@ -214,11 +214,15 @@ class WantedOutputs:
             if self._bounds.beam_size is None:
                 return "beam_size is not for samples"
             if not 1 <= beam_size <= self._bounds.beam_size:
-                return f"beam_size must be from 1 to {self._bounds.beam_size:,}, but is {beam_size}"
+                return (
+                    f"beam_size must be from 1 to that of all lines, {self._bounds.beam_size:,}, "
+                    f"but is {beam_size}"
+                )
             most = beam_size
         n_best = self._bounds.n_best if request.n_best is None else request.n_best
         if not 1 <= n_best <= most:
-            return f"n_best must be from 1 to {most:,}, but is {n_best}"
+            of_beam = "" if self._bounds.beam_size is None else ", the beam size"
+            return f"n_best must be from 1 to {most:,}{of_beam}, but is {n_best}"
         alpha = request.length_penalty
         if alpha is not None and not LENGTH_PENALTY.holds(alpha):
             return f"length_penalty must be {LENGTH_PENALTY}, but is {alpha}"

@@ -153,8 +153,8 @@ def test_png_without_matplotlib(call, monkeypatch):
     monkeypatch.delitem(sys.modules, "nmt_cli.pictures.figure", raising=False)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     assert call(SOURCE, "--output", "a.png", status=1).stderr == (
-        "Error: PNG files are drawn with matplotlib, which is not installed; run: pip install "
-        "'nmt-cli[report]', or write a page with --output FILE.html.\n"
+        "Error: PNG files are drawn with matplotlib, which is not installed; run: "
+        f"{sys.executable} -m pip install matplotlib, or write a page with --output FILE.html.\n"
     )
     call(SOURCE)
 

@@ -41,7 +41,7 @@ def test_a_record_is_a_request():
         ("17", "it is not a JSON object"),
         ("{}", 'the key "text" is missing'),
         ('{"text": "a", "text": "b"}', 'the key "text" is given twice'),
-        ('{"text": "a", "nbest": 2}', 'the key "nbest" is unknown; did you mean n_best?'),
+        ('{"text": "a", "nbest": 2}', 'the key "nbest" is unknown; the nearest is n_best'),
         (
             '{"text": "a", "\\u001b": 2}',
             'the key "\\u001b" is unknown; known keys: text, prefix, n_best, beam_size, '

@@ -124,6 +124,11 @@ def test_a_busy_machine_is_named_with_what_helps(others, cores, threads, process
     assert (found is None) == (advice is None)
 
 
+def test_a_single_worker_is_no_advice_because_it_has_all_threads():
+    found = advice_on_load(1.0, Cores(2), 1, 2, option="--workers")
+    assert (found or "").endswith("end them, or give --threads 1.")
+
+
 FACTS = {
     "nmt-cli": "1", "cpu.cores": 2, "cpu.cores_allowed": 2, "cpu.quota_cores": None,
     "environment.OMP_NUM_THREADS": None, "environment.MKL_NUM_THREADS": None,

@@ -109,14 +109,15 @@ def test_a_missing_program_is_one_line_that_says_what_to_install(make_model, tmp
     assert result.exit_code == 1
     assert result.stderr == (
         "Error: models are exported to CTranslate2 with ctranslate2, which is not installed; run: "
-        "pip install 'nmt-cli[ctranslate2]'\n"
+        f"{sys.executable} -m pip install ctranslate2\n"
     )
     monkeypatch.setitem(sys.modules, "transformers", None)
     result = run(tmp_path / "model", "--format=huggingface", "--output", tmp_path / "out")
     assert result.exit_code == 1
     assert result.stderr == (
         "Error: exports to Hugging Face are verified with transformers, which is not installed; "
-        "run: pip install 'nmt-cli[huggingface]', or leave the check out with --verify 0.\n"
+        f"run: {sys.executable} -m pip install transformers, or leave the check out with "
+        "--verify 0.\n"
     )
     assert not (tmp_path / "out").exists()
     result = run(

@@ -148,9 +148,9 @@ def test_a_line_with_its_own_beam_and_length_penalty_gets_what_it_gets_alone(is_
 @pytest.mark.parametrize(
     ("asked", "error"),
     [
-        ({"beam_size": 5}, "beam_size must be from 1 to 4, but is 5"),
-        ({"beam_size": 0}, "beam_size must be from 1 to 4, but is 0"),
-        ({"beam_size": 2, "n_best": 3}, "n_best must be from 1 to 2, but is 3"),
+        ({"beam_size": 5}, "beam_size must be from 1 to that of all lines, 4, but is 5"),
+        ({"beam_size": 0}, "beam_size must be from 1 to that of all lines, 4, but is 0"),
+        ({"beam_size": 2, "n_best": 3}, "n_best must be from 1 to 2, the beam size, but is 3"),
         ({"length_penalty": -0.1}, "length_penalty must be at least 0 and at most 10, but is -0.1"),
         ({"length_penalty": math.nan}, "length_penalty must be at least 0 and at most 10, but is"),
         ({"length_penalty": 10**400}, "length_penalty must be at least 0 and at most 10, but is"),

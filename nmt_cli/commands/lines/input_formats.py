@@ -88,7 +88,7 @@ def _request(record: dict[str, Any]) -> Request:
     for key in record:
         if key not in KEYS:
             near = nearest(key, KEYS)
-            proposal = f"did you mean {near[0]}?" if near else f"known keys: {', '.join(KEYS)}"
+            proposal = f"the nearest is {near[0]}" if near else f"known keys: {', '.join(KEYS)}"
             raise ValueError(f"the key {json.dumps(key)} is unknown; {proposal}")
     if "text" not in record:
         raise ValueError('the key "text" is missing')
