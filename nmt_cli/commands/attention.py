@@ -22,8 +22,8 @@ from nmt_cli.model_directory import LoadedModel, load_model
 from nmt_cli.pictures.attention import KINDS, Attention, as_json
 from nmt_cli.pictures.page import as_html
 from nmt_cli.recipe.model_config import ModelConfig
+from nmt_cli.recipe.model_settings import length_limits
 from nmt_cli.search.teacher_forcing import SentencePair, teacher_forced
-from nmt_cli.translating.output_limits import length_limits
 from nmt_cli.translating.translator import Translator
 
 ALL = "all"

@@ -42,6 +42,10 @@ TEST = "test"  # folder of the translated test text
 SCORES = "scores"  # folder of its scores
 SCORES_FILE = "scores.json"  # in that folder
 
+# In an export to CTranslate2, whose own config.json is another one.
+SETTINGS = "nmt-cli.json"  # the settings of the model, as in its config.json
+EXPORTED_SENTENCEPIECE = "sentencepiece.model"
+
 # In a report.
 PAGE = "index.html"
 

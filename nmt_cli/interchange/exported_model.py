@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from nmt_cli.corpus.tokenizers.sentence_marks import start_id
 from nmt_cli.interchange.files import SIDES, Array, Weights
+from nmt_cli.interchange.limits import num_positions
 from nmt_cli.interchange.tensor_names import PARTS_OF_INPUTS, AttentionNames, Pair, StackNames
 from nmt_cli.messages.errors import UserError
 from nmt_cli.model.embeddings import sinusoids
@@ -18,9 +19,6 @@ from nmt_cli.recipe.model_settings import ModelSettings
 
 if TYPE_CHECKING:
     from nmt_cli.model_directory import LoadedModel
-
-
-FEWEST_POSITIONS = 2_048  # rows of a table of sinusoids
 
 
 class ExportedModel(NamedTuple):
@@ -65,11 +63,7 @@ class ExportedModel(NamedTuple):
     @property
     def num_positions(self) -> int:
         """The length of the longest sentence that an export of the model has positions for."""
-        architecture = self.settings.architecture
-        if architecture.positions == "learned":
-            return architecture.max_positions
-        longest_output = self.settings.max_length + self.settings.decoding.max_extra_length
-        return max(FEWEST_POSITIONS, longest_output + 2)
+        return num_positions(self.settings)
 
 
 # The keys of ``model`` that concern training only, or that each export carries over or refuses for

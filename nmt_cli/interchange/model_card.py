@@ -4,17 +4,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from nmt_cli.interchange.exported_model import ExportedModel
+from nmt_cli.interchange.limits import TYPICAL_LENGTH, nearest_exponent
 from nmt_cli.interchange.verification import Verification
 from nmt_cli.recipe.model_settings import ModelSettings
-
-# Penalties are compared at outputs of this many pieces.
-TYPICAL_LENGTH = 25
-
-
-def nearest_length_penalty(settings: ModelSettings) -> float:
-    """Return the exponent p for which length^p grows as our penalty does at a typical length."""
-    alpha = settings.decoding.length_penalty
-    return round(alpha * TYPICAL_LENGTH / (5 + TYPICAL_LENGTH), 3)
 
 
 class CardOf(NamedTuple):
@@ -91,7 +83,7 @@ def _about_length_penalty(settings: ModelSettings) -> str:
     return (
         "Length penalty: nmt-cli divides log-probabilities by ((5 + length) / 6)^"
         f"{alpha:g}, this program by length^p. At {TYPICAL_LENGTH} pieces the nearest p is "
-        f"{nearest_length_penalty(settings):g}; the translations of a beam search may differ."
+        f"{nearest_exponent(alpha):g}; the translations of a beam search may differ."
     )
 
 

@@ -20,13 +20,12 @@ from nmt_cli.messages.errors import UserError
 from nmt_cli.messages.figures import counted
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.model_directory import LoadedModel
-from nmt_cli.recipe.model_settings import TextSettings
+from nmt_cli.recipe.model_settings import TextSettings, length_limits
 from nmt_cli.search.beams import SearchSettings
 from nmt_cli.search.driver import beam_search
 from nmt_cli.search.incremental import CachedTransformer
 from nmt_cli.search.sentences import Sentence
 from nmt_cli.search.teacher_forcing import SentencePair, token_scores
-from nmt_cli.translating.output_limits import length_limits
 
 TOLERANCE = 1e-4  # of a log-probability, in fp32
 # Each of two tokens may be off by the tolerance, in opposite directions.

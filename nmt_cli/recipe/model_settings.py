@@ -54,6 +54,29 @@ class ModelSettings(NamedTuple):
         )
 
 
+class LengthLimits(NamedTuple):
+    """The most pieces of a side, without marks of start and end."""
+
+    source: int
+    target: int | None  # None: any number
+
+    def target_within(self, longest: int | None) -> int | None:
+        """Return the most pieces of an output if it may not have more than ``longest``."""
+        given = [each for each in (longest, self.target) if each is not None]
+        return min(given, default=None)
+
+
+def length_limits(*models: ModelSettings) -> LengthLimits:
+    """Return what all of ``models`` take: their ``max_length``, and the positions they learned."""
+    architectures = [settings.architecture for settings in models]
+    learned = [each.max_positions for each in architectures if each.positions == "learned"]
+    longest = min(settings.max_length for settings in models)
+    if not learned:
+        return LengthLimits(longest, None)
+    positions = min(learned) - 1  # the mark of start or end takes one
+    return LengthLimits(min(longest, positions), positions)
+
+
 def text_settings(tokenizer: TokenizerConfig, data: DataConfig) -> TextSettings:
     """Return the text settings of these sections of a recipe."""
     return TextSettings(

@@ -1,37 +1,12 @@
-"""How long sources and outputs may be, and whether outputs are only trees of their words."""
+"""How long outputs may be, and whether they are only trees of the words of their source."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from nmt_cli.recipe.model_settings import ModelSettings
-
 if TYPE_CHECKING:
     from nmt_cli.search.rules.well_formed_trees import WellFormedTrees
-
-
-class LengthLimits(NamedTuple):
-    """The most pieces of a side, without marks of start and end."""
-
-    source: int
-    target: int | None  # None: any number
-
-    def target_within(self, longest: int | None) -> int | None:
-        """Return the most pieces of an output if it may not have more than ``longest``."""
-        given = [each for each in (longest, self.target) if each is not None]
-        return min(given, default=None)
-
-
-def length_limits(*models: ModelSettings) -> LengthLimits:
-    """Return what all of ``models`` take: their ``max_length``, and the positions they learned."""
-    architectures = [settings.architecture for settings in models]
-    learned = [each.max_positions for each in architectures if each.positions == "learned"]
-    longest = min(settings.max_length for settings in models)
-    if not learned:
-        return LengthLimits(longest, None)
-    positions = min(learned) - 1  # the mark of start or end takes one
-    return LengthLimits(min(longest, positions), positions)
 
 
 class OutputLimits(NamedTuple):

@@ -21,7 +21,7 @@ from nmt_cli.model.precision import at_precision
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.parsing.reader import words_of
 from nmt_cli.parsing.tree_output import linearized
-from nmt_cli.recipe.model_settings import ModelSettings
+from nmt_cli.recipe.model_settings import ModelSettings, length_limits
 from nmt_cli.recipe.search_ranges import RESCORING_PENALTY, refuse_outside
 from nmt_cli.search.beams import NOT_A_NUMBER, Found, Hypothesis, length_penalty
 from nmt_cli.search.driver import Driver, SearchSize
@@ -29,7 +29,6 @@ from nmt_cli.search.ensemble import Member, load_models
 from nmt_cli.search.sentences import Failure, Outcome, SlotSearch, naming_lines
 from nmt_cli.search.teacher_forcing import SentencePair, mean_of_models, token_scores
 from nmt_cli.translating.encoded_texts import encode_each
-from nmt_cli.translating.output_limits import length_limits
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

@@ -16,7 +16,7 @@ from nmt_cli.messages.errors import LinesFailedError
 from nmt_cli.model.precision import by_columns
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.parsing.tree_output import Tokenize, splitter
-from nmt_cli.recipe.model_settings import ModelSettings
+from nmt_cli.recipe.model_settings import ModelSettings, length_limits
 from nmt_cli.recipe.search_ranges import DEFAULT_TOKENIZE, DEFAULT_TOO_LONG, N_BEST
 from nmt_cli.search.beams import SearchSettings
 from nmt_cli.search.engine import SearchEngine
@@ -31,7 +31,7 @@ from nmt_cli.translating.answers import Answers
 from nmt_cli.translating.attention_to_source import AttentionToSource
 from nmt_cli.translating.encoded_texts import tag_pieces
 from nmt_cli.translating.line_jobs import LineJobs, TooLong
-from nmt_cli.translating.output_limits import OutputLimits, length_limits
+from nmt_cli.translating.output_limits import OutputLimits
 from nmt_cli.translating.request import Constraints, Request, numbered, require_lines, windows_of
 from nmt_cli.translating.service import Service
 from nmt_cli.translating.slow_lines import SlowLines

@@ -9,6 +9,7 @@ from nmt_cli.corpus.tokenizers import sentencepiece_tokenizer, whitespace_tokeni
 from nmt_cli.corpus.tokenizers.mapped_sentencepiece import load_mapped
 from nmt_cli.corpus.tokenizers.normalization import Normalizer, Side
 from nmt_cli.files.file_names import (
+    EXPORTED_SENTENCEPIECE,
     SENTENCEPIECE_MODEL,
     SOURCE_VOCABULARY,
     TARGET_PIECES,
@@ -59,7 +60,7 @@ class Tokenizer(Protocol):
 
 
 def load_tokenizer(directory: Path, text: TextSettings) -> Tokenizer:
-    """Return the tokenizer that was saved in ``directory``, with its normalization.
+    """Return the tokenizer of the model or the export ``directory``, with its normalization.
 
     Raises UserError if its file cannot be read, DamagedError if it is damaged.
     """
@@ -73,6 +74,8 @@ def load_tokenizer(directory: Path, text: TextSettings) -> Tokenizer:
     if (directory / TARGET_PIECES).exists():
         return load_mapped(directory, normalizer)
     path = directory / SENTENCEPIECE_MODEL
+    if not path.exists() and (directory / EXPORTED_SENTENCEPIECE).exists():
+        path = directory / EXPORTED_SENTENCEPIECE
     model = sentencepiece_tokenizer.read_model(path)
     return sentencepiece_tokenizer.SentencePieceTokenizer(model, normalizer, str(path))
 

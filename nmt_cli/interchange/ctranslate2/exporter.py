@@ -13,17 +13,19 @@ import torch
 
 from nmt_cli.corpus.tokenizers.mapped_sentencepiece import TAG
 from nmt_cli.files.file_names import (
+    EXPORTED_SENTENCEPIECE,
     SENTENCEPIECE_MODEL,
-    SOURCE_PIECES,
+    SETTINGS,
     SOURCE_SENTENCEPIECE,
-    TARGET_PIECES,
     TARGET_SENTENCEPIECE,
 )
 from nmt_cli.interchange.ctranslate2.layout import ctranslate2_variables, head_width
 from nmt_cli.interchange.exported_model import ExportedModel, keys_not_exported
 from nmt_cli.interchange.files import SIDES
-from nmt_cli.interchange.model_card import CardOf, nearest_length_penalty
+from nmt_cli.interchange.limits import nearest_exponent
+from nmt_cli.interchange.model_card import CardOf
 from nmt_cli.messages.extras import importing
+from nmt_cli.recipe.model_settings import as_json
 
 if TYPE_CHECKING:
     from nmt_cli.model_directory import LoadedModel
@@ -34,7 +36,6 @@ QUANTIZATIONS = (
 )
 # The names of CTranslate2 for our activations.
 ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "gelu_tanh": "GELUTanh", "swish": "SWISH"}
-EXPORTED_SENTENCEPIECE = "sentencepiece.model"
 
 
 def reasons_against(model: ExportedModel) -> Iterator[str]:
@@ -89,16 +90,15 @@ def write_ctranslate2(model: ExportedModel, folder: Path, quantization: str = "f
 
 
 def write_tokenizer(loaded: LoadedModel, folder: Path) -> None:
-    """Write a SentencePiece model under the name that users of CTranslate2 expect, or two.
+    """Write the files of the tokenizer, and the settings of the text and the search.
 
-    Vocabularies are written with the model.
+    ``translate --engine ctranslate2`` reads them. A SentencePiece model gets the name that users of
+    CTranslate2 expect. The vocabulary that CTranslate2 reads is written with the model.
     """
-    if loaded.settings.text.type == "sentencepiece":
-        loaded.tokenizer.save(folder)
-        for name in (TARGET_PIECES, SOURCE_PIECES):
-            (folder / name).unlink(missing_ok=True)
-        if (folder / SENTENCEPIECE_MODEL).exists():
-            (folder / SENTENCEPIECE_MODEL).rename(folder / EXPORTED_SENTENCEPIECE)
+    loaded.tokenizer.save(folder)
+    if (folder / SENTENCEPIECE_MODEL).exists():
+        (folder / SENTENCEPIECE_MODEL).rename(folder / EXPORTED_SENTENCEPIECE)
+    (folder / SETTINGS).write_bytes(as_json(loaded.settings).encode())
 
 
 def vocabulary_of(pieces: Sequence[str]) -> list[str]:
@@ -163,7 +163,7 @@ translator = ctranslate2.Translator(".")
 results = translator.translate_batch(
     pieces,
     beam_size={settings.decoding.beam_size},
-    length_penalty={nearest_length_penalty(settings):g},
+    length_penalty={nearest_exponent(settings.decoding.length_penalty):g},
     max_decoding_length={settings.decoding.max_extra_length + 100},{never}
 )
 print(*{JOINED[kind]}, sep="\\n")"""

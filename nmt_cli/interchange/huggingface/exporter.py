@@ -21,7 +21,8 @@ from nmt_cli.files.file_names import (
 )
 from nmt_cli.interchange.exported_model import ExportedModel, keys_not_exported
 from nmt_cli.interchange.huggingface.layout import has_pad, huggingface_tensors, is_marian
-from nmt_cli.interchange.model_card import CardOf, nearest_length_penalty
+from nmt_cli.interchange.limits import nearest_exponent
+from nmt_cli.interchange.model_card import CardOf
 from nmt_cli.messages.errors import UserError
 from nmt_cli.messages.extras import importing
 from nmt_cli.recipe.model_config import ModelConfig
@@ -186,7 +187,7 @@ def _generation_config(model: ExportedModel) -> dict[str, Any]:
         **marks,
         **({"bad_words_ids": [[token] for token in sorted(forbidden)]} if forbidden else {}),
         "num_beams": model.settings.decoding.beam_size,
-        "length_penalty": nearest_length_penalty(model.settings),
+        "length_penalty": nearest_exponent(model.settings.decoding.length_penalty),
         "max_length": longest_output(model),
         "early_stopping": False,
     }
