@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, cast
 
 from nmt_cli.commands.lines.input_formats import Reader, reader, showing_texts
 from nmt_cli.commands.lines.job_record import OF_THE_MACHINE, is_finished, refuse_other
@@ -31,15 +31,16 @@ from nmt_cli.commands.lines.translation_processes import (
     Engine,
     choose_processes,
     coming_from,
+    opened_ctranslate2,
     opened_engine,
     processes_that_pay,
 )
 from nmt_cli.corpus.text.shard_text import Shard, ShardText
 from nmt_cli.files.lines import Line, read_lines
 from nmt_cli.files.output_streams import is_stream
-from nmt_cli.hardware.choices import AUTO
+from nmt_cli.hardware.choices import AUTO, OWN_ENGINE
 from nmt_cli.hardware.cpu import cores
-from nmt_cli.hardware.system_facts import rounding_facts
+from nmt_cli.hardware.system_facts import rounding_facts, version_of
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import STATUS_SOME_LINES_FAILED, LinesFailedError, UserError
 from nmt_cli.messages.figures import counted
@@ -70,6 +71,7 @@ def run(  # noqa: PLR0913 - the options of the command are its parameters
     threads: int | None = None,
     workers: int | None = None,
     devices: int | None = None,
+    engine_name: str = OWN_ENGINE,
     arguments: Sequence[str] | None = None,
     **options: Unpack[TranslatorOptions],
 ) -> int:
@@ -77,9 +79,10 @@ def run(  # noqa: PLR0913 - the options of the command are its parameters
 
     With ``shard``, only this part of ``input_path`` is translated. ``workers`` processes on the CPU
     or ``devices`` GPUs share the text; if ``workers`` is None, the length of the text decides, if
-    nothing limits threads or memory. If it ends early and ``arguments`` are given, those of the
-    command, the output file is kept for ``resume``. Raises UserError if the model, the input or an
-    option is wrong, OutputError if the output cannot be written, and LinesFailedError for a bug.
+    nothing limits threads or memory. CTranslate2, another engine, translates ``workers`` batches at
+    a time. If it ends early and ``arguments`` are given, those of the command, the output file is
+    kept for ``resume``. Raises UserError if the model, the input or an option is wrong, OutputError
+    if the output cannot be written, and LinesFailedError for a bug.
     """
     options = options_for(output_format, options)
     input_path = None if input_path == STANDARD_INPUT else input_path
@@ -89,6 +92,8 @@ def run(  # noqa: PLR0913 - the options of the command are its parameters
         raise UserError("--resume continues a file; give its name with --output.")
     part = None if shard is None else str(shard)
     formats = {"format": output_format, "input_format": input_format, "shard": part}
+    if engine_name != OWN_ENGINE:
+        formats["engine"] = engine_name
     asked = _asked(device, options)
     if resume and not force and output_path is not None and is_finished(output_path):
         made_with = {**_affecting(options), **formats}
@@ -98,21 +103,19 @@ def run(  # noqa: PLR0913 - the options of the command are its parameters
         return 0
     opened = opened_output(output_path, force=force, resume=resume, arguments=arguments)
     with _source(input_path, shard) as source, opened as output, ExitStack() as stack:
-        limits = (threads, devices, options.get("max_tokens_per_device"))
-        begun_with = output.machine.get("threads")
-        if workers is None and not any(limits) and begun_with in {None, 1}:
-            coming = coming_from(source)
-            processes = processes_that_pay(device, coming, is_steady=output.is_file)
-        else:
-            processes = choose_processes(device, workers or 1, devices)
         _keep_choices(options, output.made_with)
-        if not processes.are_workers:
-            threads = threads or _possible_threads(begun_with)
         together = {**options, "ensemble": ensemble}
-        engine = stack.enter_context(opened_engine(model, processes, device, threads, together))
+        if engine_name == OWN_ENGINE:
+            flags = _ProcessFlags(device, threads, workers, devices)
+            opened_here = _opened_here(model, flags, source, output, together)
+            engine = stack.enter_context(opened_here)
+        else:
+            engine = opened_ctranslate2(model, device, workers, devices, threads, together)
         if isinstance(output, ResumableOutput):
             made_with = {**_affecting(options), **engine.chosen, **formats}
             machine = {name: options.get(name) for name in OF_THE_MACHINE}
+            if engine_name != OWN_ENGINE:
+                machine[engine_name] = version_of(engine_name)
             output.begin(made_with, {**rounding_facts(engine.threads), **machine}, asked)
         steady = STEADY_WINDOW["cuda" if engine.on_gpu else "cpu"] if output.is_file else None
         read_line = reader(input_format, output_format)
@@ -122,6 +125,35 @@ def run(  # noqa: PLR0913 - the options of the command are its parameters
         tally = _translate_all(engine, source, output, read_line, format_line, steady)
     tally.report()
     return STATUS_SOME_LINES_FAILED if tally.num_failed else 0
+
+
+class _ProcessFlags(NamedTuple):
+    """The options about the machine, as they were given."""
+
+    device: str
+    threads: int | None
+    workers: int | None
+    devices: int | None
+
+
+def _opened_here(
+    model: Path,
+    flags: _ProcessFlags,
+    source: BinaryIO | ShardText,
+    output: Stream | ResumableOutput,
+    options: Mapping[str, Any],
+) -> AbstractContextManager[Engine]:
+    """Return what opens the processes that translate; without options, those that pay."""
+    device, threads, workers, devices = flags
+    begun_with, limit = output.machine.get("threads"), options.get("max_tokens_per_device")
+    if workers is None and not any((threads, devices, limit)) and begun_with in {None, 1}:
+        coming = coming_from(source)
+        processes = processes_that_pay(device, coming, is_steady=output.is_file)
+    else:
+        processes = choose_processes(device, workers or 1, devices)
+    if not processes.are_workers:
+        threads = threads or _possible_threads(begun_with)
+    return opened_engine(model, processes, device, threads, options)
 
 
 def _translate_all(

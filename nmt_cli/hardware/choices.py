@@ -5,9 +5,12 @@ They have a module of their own, because commands need them before they import t
 
 from __future__ import annotations
 
-from typing import TypedDict
+from typing import Literal, NamedTuple, TypedDict
 
 AUTO = "auto"  # of --device, --precision and --fp32-products
+EngineName = Literal["nmt-cli", "ctranslate2"]  # what translates
+OWN_ENGINE: EngineName = "nmt-cli"
+CTRANSLATE2: EngineName = "ctranslate2"
 
 
 class MachineOptions(TypedDict, total=False):
@@ -20,3 +23,12 @@ class MachineOptions(TypedDict, total=False):
     max_tokens_per_device: int | None
     compile: bool
     deterministic: bool
+
+
+class Computing(NamedTuple):
+    """How a translator computes."""
+
+    precision: str
+    fp32_products: str
+    max_tokens: int | None  # of all hypotheses in the search; None: what keeps the device busy
+    cuda_graphs: bool

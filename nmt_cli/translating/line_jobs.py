@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -51,6 +51,13 @@ class Job:
 
 
 Ticket = tuple[Job, int]  # a line, and which of its sentences
+
+
+def longest_first(jobs: Iterable[Job]) -> list[tuple[Ticket, Sentence]]:
+    """Return the sentences of ``jobs``, the longest one first."""
+    entries = [entry for job in jobs for entry in job.entries()]
+    entries.sort(key=lambda entry: len(entry[1].tokens), reverse=True)
+    return entries
 
 
 class LineJobs:

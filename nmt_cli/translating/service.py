@@ -7,14 +7,14 @@ import queue
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from itertools import count
+from typing import Protocol
 
 from nmt_cli.messages.errors import LinesFailedError
-from nmt_cli.search.engine import SearchEngine
-from nmt_cli.search.sentences import Sentence
+from nmt_cli.search.sentences import Outcome, Sentence
 from nmt_cli.translating.line_jobs import Job, LineJobs, Ticket
 from nmt_cli.translating.request import Request, numbered
 from nmt_cli.translating.slow_lines import SlowLines
@@ -22,6 +22,39 @@ from nmt_cli.translating.translation import Translation
 
 TOO_LATE = "its timeout passed before its translation began"
 IDLE_SECONDS = 5.0  # then the thread ends, so that it does not keep the model in memory for ever
+
+
+class SentenceDriver(Protocol):
+    """Searches sentences; ``search.driver.Driver`` documents it."""
+
+    def run(  # noqa: D102
+        self,
+        take: Callable[[], tuple[Ticket, Sentence] | None],
+        watch: Callable[[Iterable[Ticket]], bool | None],
+    ) -> Iterator[tuple[Ticket, Outcome]]: ...
+    def run_window(  # noqa: D102
+        self,
+        sentences: Iterable[tuple[Ticket, Sentence]],
+        watch: Callable[[Iterable[Ticket]], bool | None],
+    ) -> Iterator[tuple[Ticket, Outcome]]: ...
+
+
+class Engine(Protocol):
+    """What a translator needs of what searches: ``SearchEngine`` has it."""
+
+    @property
+    def driver(self) -> SentenceDriver:
+        """What is used within ``computing``."""
+        ...
+
+    @property
+    def chosen(self) -> Mapping[str, str]:
+        """What options became, for a record of how a text was translated."""
+        ...
+
+    def computing(self) -> AbstractContextManager[None]:
+        """Return the context in which sentences are searched."""
+        ...
 
 
 class SubmittedLine:
@@ -49,7 +82,7 @@ class Service:
     Submitted lines and callers of ``paused`` use the model in the order in which they came.
     """
 
-    def __init__(self, jobs: LineJobs, engine: SearchEngine) -> None:
+    def __init__(self, jobs: LineJobs, engine: Engine) -> None:
         self._jobs, self._engine = jobs, engine
         self._unanswered: dict[Job, SubmittedLine] = {}  # lines in the search; the thread's own
         self._changed = threading.Condition()  # guards what follows

@@ -11,35 +11,37 @@ from typing import TYPE_CHECKING, TypedDict, TypeVar
 from nmt_cli.checkpoints import fingerprint
 from nmt_cli.corpus.tokenizers.sentence_marks import source_end, start_id
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
-from nmt_cli.hardware.choices import AUTO
+from nmt_cli.hardware.choices import AUTO, CTRANSLATE2, OWN_ENGINE, Computing, EngineName
+from nmt_cli.interchange.ctranslate2.sentence_driver import Threads
 from nmt_cli.messages.errors import LinesFailedError
-from nmt_cli.model.precision import by_columns
-from nmt_cli.model.transformer import Transformer
 from nmt_cli.parsing.tree_output import Tokenize, splitter
 from nmt_cli.recipe.model_settings import ModelSettings, length_limits
 from nmt_cli.recipe.search_ranges import DEFAULT_TOKENIZE, DEFAULT_TOO_LONG, N_BEST
 from nmt_cli.search.beams import SearchSettings
-from nmt_cli.search.engine import SearchEngine
-from nmt_cli.search.ensemble import Member, load_models
-from nmt_cli.search.rules.logits_rule import LogitsRule, MinimumLength, NoRepeatedNgrams
-from nmt_cli.search.rules.phrase_rules import BannedPhrases, ForcedPrefix, RequiredPhrases
-from nmt_cli.search.rules.well_formed_trees import WellFormedTrees
-from nmt_cli.search.sampled_candidates import SampledCandidates
 from nmt_cli.search.sampling import Sampling
 from nmt_cli.search.sentences import BugError
 from nmt_cli.translating.answers import Answers
-from nmt_cli.translating.attention_to_source import AttentionToSource
+from nmt_cli.translating.ctranslate2_search import (
+    CTranslate2Model,
+    CTranslate2Search,
+    load_ctranslate2,
+    refuse_for_ctranslate2,
+)
 from nmt_cli.translating.encoded_texts import tag_pieces
-from nmt_cli.translating.line_jobs import LineJobs, TooLong
+from nmt_cli.translating.line_jobs import LineJobs, TooLong, longest_first
 from nmt_cli.translating.output_limits import OutputLimits
 from nmt_cli.translating.request import Constraints, Request, numbered, require_lines, windows_of
-from nmt_cli.translating.service import Service
+from nmt_cli.translating.service import Engine, Service
 from nmt_cli.translating.slow_lines import SlowLines
 from nmt_cli.translating.translation import Translation
 from nmt_cli.translating.wanted_output import Bounds, Marks, WantedOutputs
+from nmt_cli.translating.windows_ahead import WindowsAhead
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
+
+    from nmt_cli.model.transformer import Transformer
+    from nmt_cli.search.ensemble import Member
 
 
 class TranslatorOptions(TypedDict, total=False):
@@ -99,7 +101,7 @@ class Translator:
         self,
         settings: ModelSettings,
         tokenizer: Tokenizer,
-        model: Transformer,
+        model: Transformer | CTranslate2Model,
         *,
         beam_size: int | None = None,
         length_penalty: float | None = None,
@@ -136,8 +138,14 @@ class Translator:
         constraints.refuse_wrong()
         marks = Marks(tag_pieces(tag, tokenizer), source_end(settings.architecture, tokenizer))
         only_trees = _given(well_formed_trees, decoding.well_formed_trees)
-        trees = WellFormedTrees.of_model(tokenizer, settings.trees) if only_trees else None
+        trees = None
+        if only_trees:
+            from nmt_cli.search.rules.well_formed_trees import WellFormedTrees
+
+            trees = WellFormedTrees.of_model(tokenizer, settings.trees)
         lengths = length_limits(settings, *(each.settings for each in ensemble))
+        if isinstance(model, CTranslate2Model):
+            lengths = lengths._replace(target=lengths.target_within(model.longest_output))
         longest = lengths.target_within(constraints.max_length)
         limits = OutputLimits(_given(max_extra_length, decoding.max_extra_length), longest, trees)
         is_parser, is_sampled = settings.trees is not None, sampling is not None
@@ -145,17 +153,6 @@ class Translator:
         outputs = WantedOutputs(
             tokenizer, limits, constraints, bounds, marks, sampling=sampling, is_parser=is_parser
         )
-        self._engine = SearchEngine(
-            [model, *(each.model for each in ensemble)],
-            search,
-            partial(rules_for, tokenizer.eos_id, constraints, trees, outputs),
-            SampledCandidates(sampling) if sampling is not None else None,
-            max_tokens=max_tokens_per_device,
-            arithmetic=(precision, fp32_products),
-            cuda_graphs=not no_cuda_graphs,
-        )
-        # The model, and what "auto" became: for a record of how a text was translated.
-        self.chosen = dict(self._engine.chosen)
         answers = Answers(
             tokenizer,
             settings,
@@ -165,10 +162,25 @@ class Translator:
             replace_unknown=replace_unknown,
             trees=trees,
         )
-        if alignments or replace_unknown:
-            first = self._engine.models[0]
-            attention = AttentionToSource(first, tokenizer, settings.text, len(marks.tag))
-            self._engine.driver.finish = attention.with_attention
+        computing = Computing(precision, fp32_products, max_tokens_per_device, not no_cuda_graphs)
+        self._engine: Engine
+        if isinstance(model, CTranslate2Model):
+            self._engine = CTranslate2Search(model, search, computing)
+        else:
+            # They import torch.
+            from nmt_cli.translating.attention_to_source import AttentionToSource
+            from nmt_cli.translating.model_search import rules_for, search_of_models
+
+            models = [model, *(each.model for each in ensemble)]
+            rules = partial(rules_for, tokenizer.eos_id, constraints, trees, outputs)
+            engine = search_of_models(models, search, rules, sampling, computing)
+            if alignments or replace_unknown:
+                first = engine.models[0]
+                attention = AttentionToSource(first, tokenizer, settings.text, len(marks.tag))
+                engine.driver.finish = attention.with_attention
+            self._engine = engine
+        # The model, and what "auto" became: for a record of how a text was translated.
+        self.chosen = dict(self._engine.chosen)
         self._jobs = LineJobs(
             tokenizer,
             outputs,
@@ -186,14 +198,26 @@ class Translator:
         *,
         device: str = AUTO,
         ensemble: Sequence[Path | str] = (),
+        engine: EngineName = OWN_ENGINE,
+        ctranslate2_threads: Threads | None = None,
         **options: Unpack[TranslatorOptions],
     ) -> Translator:
         """Return a translator with the model of ``path``: a model, a checkpoint or a run.
 
-        The models of ``ensemble`` search together with it. Raises UserError if there is no model,
-        if the models do not fit together, or if ``device`` or an option is wrong, and DamagedError
-        if a file of a model is damaged.
+        The models of ``ensemble`` search together with it. With the ``engine`` "ctranslate2", the
+        model is exported once, and CTranslate2 searches; ``path`` may also be an export. By default
+        it uses all cores. Raises UserError if there is no model, if the models do not fit together,
+        if the engine cannot do what an option asks for, or if ``device`` or an option is wrong, and
+        DamagedError if a file of a model is damaged.
         """
+        if engine == CTRANSLATE2:
+            refuse_for_ctranslate2(options, device, ensemble)
+            exported = load_ctranslate2(Path(path), ctranslate2_threads)
+            return cls(exported.settings, exported.tokenizer, exported, **options)
+        # They import torch.
+        from nmt_cli.model.precision import by_columns
+        from nmt_cli.search.ensemble import load_models
+
         precision = options.get("precision", AUTO)
         loaded, members, options["precision"] = load_models(path, ensemble, device, precision)
         settings, tokenizer, model, *_ = loaded
@@ -245,6 +269,20 @@ class Translator:
             raise LinesFailedError(failure.first, failure.last, finished) from failure.__cause__
         return finished
 
+    def translate_windows(
+        self, windows: Iterator[Sequence[str | Request]]
+    ) -> Iterator[list[Translation]]:
+        """Yield what ``translate_window`` returns for each of ``windows``, in order.
+
+        CTranslate2 gets a window before the one before is done, so that its threads never wait.
+        ``windows`` is then read in a thread of its own; its error is raised after the windows
+        before.
+        """
+        if isinstance(self._engine, CTranslate2Search):
+            ahead = WindowsAhead(self._jobs, self._engine.driver, windows)
+            return ahead.translated(self.translate_window)
+        return map(self.translate_window, windows)
+
     def submit(
         self, line: str | Request, *, most_waiting: int | None = None, timeout: float | None = None
     ) -> Future[Translation]:
@@ -276,8 +314,7 @@ class Translator:
 
     def _translate_together(self, requests: Sequence[Request]) -> list[Translation]:
         jobs = self._jobs.prepare(requests)
-        entries = [entry for job in jobs for entry in job.entries()]
-        entries.sort(key=lambda entry: len(entry[1].tokens), reverse=True)
+        entries = longest_first(jobs)
         slow_lines = SlowLines()
         try:
             with self._engine.computing():
@@ -296,20 +333,3 @@ Value = TypeVar("Value")
 def _given(option: Value | None, of_model: Value) -> Value:
     """Return the value of an option, or that of the model's settings if it is None."""
     return of_model if option is None else option
-
-
-def rules_for(
-    eos_id: int,
-    constraints: Constraints,
-    trees: WellFormedTrees | None,
-    outputs: WantedOutputs,
-) -> list[LogitsRule]:
-    """Return the rules that the search of the sentences of ``outputs`` made so far needs."""
-    rules: list[LogitsRule] = [] if trees is None else [trees]
-    if constraints.min_length:
-        rules.append(MinimumLength(constraints.min_length, eos_id))
-    if constraints.no_repeat_ngram is not None:
-        rules.append(NoRepeatedNgrams(constraints.no_repeat_ngram))
-    if outputs.has_phrases:
-        rules += [BannedPhrases(), RequiredPhrases(eos_id), ForcedPrefix()]
-    return rules

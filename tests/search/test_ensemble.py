@@ -67,7 +67,7 @@ ONE = settings(1)
 def test_a_model_with_itself_translates_as_alone(name):
     path = FORMATS / "format_2" / name / "run/average"
     lines = (FORMATS / "text/train.en").read_text().splitlines()[:6]
-    alone = Translator.load(path, device="cpu", precision="fp32")
+    alone: Any = Translator.load(path, device="cpu", precision="fp32")
     twice: Any = Translator.load(path, device="cpu", precision="fp32", ensemble=[path])
     searched: Any = [alone._engine._model, *twice._engine._model._models]
     for each in searched:
@@ -141,8 +141,9 @@ def test_the_lengths_that_all_models_take_are_the_limits(saved, is_learned):
 
 
 def test_a_model_whose_output_is_not_a_number_fails_the_line(saved):
-    translator = Translator.load(saved("first"), device="cpu", ensemble=[saved("second", seed=2)])
-    ensemble: Any = translator._engine._model
+    second = saved("second", seed=2)
+    translator: Any = Translator.load(saved("first"), device="cpu", ensemble=[second])
+    ensemble = translator._engine._model
     with torch.no_grad():
         ensemble._models[1]._model.output_weight.fill_(torch.nan)
     (translation,) = translator.translate(["ant"])

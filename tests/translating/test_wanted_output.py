@@ -12,9 +12,9 @@ from nmt_cli.corpus.tokenizers.whitespace_tokenizer import CONTROL, WhitespaceTo
 from nmt_cli.messages.errors import UserError
 from nmt_cli.search.sampled_candidates import SampledCandidates
 from nmt_cli.search.sampling import Sampling
+from nmt_cli.translating.model_search import rules_for
 from nmt_cli.translating.output_limits import OutputLimits
 from nmt_cli.translating.request import Constraints, Request
-from nmt_cli.translating.translator import rules_for
 from nmt_cli.translating.wanted_output import Bounds, Marks, WantedOutputs
 from tests.fake_models import EOS, tiny_recipe
 from tests.table_search import log_probability, random_table, search, settings

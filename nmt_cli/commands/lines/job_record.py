@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from nmt_cli.checkpoints import find_model, fingerprint
 from nmt_cli.files.atomic_files import file_appearing_whole, read_manifest, seal_of, sha256
+from nmt_cli.files.folders import EXPORT, kind_of
 from nmt_cli.files.lines import BYTE_ORDER_MARK, Line
 from nmt_cli.files.locks import claimed
 from nmt_cli.files.temporary_names import remove_leftovers, shortened
@@ -154,7 +155,8 @@ def fingerprints(models: Sequence[Path]) -> str:
 
     Raises UserError if one is missing.
     """
-    return " ".join(fingerprint(read_manifest(find_model(path))) for path in models)
+    folders = [path if kind_of(path) == EXPORT else find_model(path) for path in models]
+    return " ".join(fingerprint(read_manifest(folder)) for folder in folders)
 
 
 def refuse_other(
