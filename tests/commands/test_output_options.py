@@ -113,7 +113,7 @@ def test_records_have_their_own_options(model):
         assert len(wished["alternatives"]) == 2
         assert all("bee" in each["text"] for each in (wished, *wished["alternatives"]))
         assert (blank["text"], blank["error"]) == ("", None)
-        assert bad["error"] == 'the key "txt" is unknown; did you mean text?'
+        assert bad["error"] == 'the key "txt" is unknown; the nearest is text'
         assert pieces["tokens"][:2] == ["gnu", "<unk>"]
         assert not {"fox", "ant"} & set(pieces["tokens"])
         assert (many["error"] is None) == bool(how)

@@ -65,5 +65,5 @@ def test_raw_text_needs_a_model_that_parses_and_nltk(monkeypatch):
     with pytest.raises(UserError, match="penn is for models that parse; this one translates"):
         splitter("penn", None)
     monkeypatch.setitem(sys.modules, "nltk.tokenize.treebank", None)
-    with pytest.raises(UserError, match=r"nltk, .*; run: pip install 'nmt-cli\[parsing\]'"):
+    with pytest.raises(UserError, match=r"nltk, .*; run: .* -m pip install nltk"):
         splitter("penn", PIECES)
