@@ -3,10 +3,9 @@
 from pathlib import Path
 
 from nmt_cli.files.atomic_files import directory_appearing_whole
-from nmt_cli.files.file_names import CONFIG
+from nmt_cli.files.file_names import CONFIG, CTRANSLATE2_MODEL
 from nmt_cli.files.folders import IMPORTED, is_model, is_run, refuse_output
 from nmt_cli.files.locks import claimed
-from nmt_cli.interchange.ctranslate2.files import MODEL
 from nmt_cli.interchange.ctranslate2.importer import import_ctranslate2
 from nmt_cli.interchange.eole.importer import WEIGHTS as EOLE
 from nmt_cli.interchange.eole.importer import import_eole
@@ -86,7 +85,7 @@ def program_of(path: Path) -> str:
     if is_model(path) or is_run(path):
         raise UserError(f"{path} holds a model of nmt-cli already; translate with it.")
     found = {
-        "ctranslate2": (path / MODEL).is_file(),
+        "ctranslate2": (path / CTRANSLATE2_MODEL).is_file(),
         "fairseq": is_fairseq(path),
         "huggingface": path.is_dir() and MODEL_TYPE in read_config(path),
         "marian": path.suffix == MARIAN or (path.is_dir() and any(weights_in(path))),
@@ -99,8 +98,8 @@ def program_of(path: Path) -> str:
     if names:
         raise UserError(f"{path} has files of {' and '.join(names)}; choose one with --from.")
     raise UserError(
-        f"{path} is not recognized as a model: models of CTranslate2 have {MODEL}, those of "
-        f"Hugging Face {CONFIG} with {MODEL_TYPE}, those of eole {EOLE}, those of Marian a file "
-        f"that ends in {MARIAN}; give the folder that has one of them, or a checkpoint of "
+        f"{path} is not recognized as a model: models of CTranslate2 have {CTRANSLATE2_MODEL}, "
+        f"those of Hugging Face {CONFIG} with {MODEL_TYPE}, those of eole {EOLE}, those of Marian "
+        f"a file that ends in {MARIAN}; give the folder that has one of them, or a checkpoint of "
         "fairseq or OpenNMT-py, a file *.pt."
     )

@@ -42,7 +42,8 @@ TEST = "test"  # folder of the translated test text
 SCORES = "scores"  # folder of its scores
 SCORES_FILE = "scores.json"  # in that folder
 
-# In an export to CTranslate2, whose own config.json is another one.
+# In a model of CTranslate2; the others only in an export, whose config.json is CTranslate2's own.
+CTRANSLATE2_MODEL = "model.bin"
 SETTINGS = "nmt-cli.json"  # the settings of the model, as in its config.json
 EXPORTED_SENTENCEPIECE = "sentencepiece.model"
 

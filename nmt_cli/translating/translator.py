@@ -19,7 +19,7 @@ from nmt_cli.recipe.model_settings import ModelSettings, length_limits
 from nmt_cli.recipe.search_ranges import DEFAULT_TOKENIZE, DEFAULT_TOO_LONG, N_BEST
 from nmt_cli.search.beams import SearchSettings
 from nmt_cli.search.sampling import Sampling
-from nmt_cli.search.sentences import BugError
+from nmt_cli.search.sentences import naming_lines
 from nmt_cli.translating.answers import Answers
 from nmt_cli.translating.ctranslate2_search import (
     CTranslate2Model,
@@ -316,14 +316,10 @@ class Translator:
         jobs = self._jobs.prepare(requests)
         entries = longest_first(jobs)
         slow_lines = SlowLines()
-        try:
-            with self._engine.computing():
-                found = self._engine.driver.run_window(entries, slow_lines.look)
-                for (job, place), outcome in found:
-                    job.outcomes[place] = outcome
-        except BugError as error:
-            failed = [jobs.index(job) for job, _ in error.places]
-            raise LinesFailedError(min(failed), max(failed)) from error.bug
+        with naming_lines(lambda ticket: jobs.index(ticket[0])), self._engine.computing():
+            found = self._engine.driver.run_window(entries, slow_lines.look)
+            for (job, place), outcome in found:
+                job.outcomes[place] = outcome
         return self._jobs.answers(jobs)
 
 

@@ -86,7 +86,7 @@ def choose_processes(device: str, workers: int, devices: int | None) -> Processe
 
 
 def processes_that_pay(device: str, coming: Coming, *, is_steady: bool) -> Processes:
-    """Return the processes for a text of which no option says how many share it.
+    """Return the processes that share a text if no option gives their number.
 
     With ``is_steady``, the output file records the number of threads, which must not change later.
     """
@@ -227,16 +227,16 @@ def _opened_workers(
             others = meter.others(loaded.cpu_seconds)
             advice = advice_on_load(others, cores(), threads, number, option="--workers")
 
-        def tell() -> None:
+        def report() -> None:
             if is_automatic:
                 logs.info(f"{number} processes of one thread each share the text (see --workers).")
             if advice is not None:
                 logs.warning(advice)
 
         if not adapts:
-            tell()
+            report()
         all_threads = loaded.all_threads if adapts else None
-        pool = WorkerPool(starter, number, all_threads=all_threads, when_shared=tell)
+        pool = WorkerPool(starter, number, all_threads=all_threads, when_shared=report)
         try:
             pool.open()
             yield Engine(pool.translate_windows, pool.chosen, threads, on_gpus)

@@ -17,6 +17,7 @@ from nmt_cli.checkpoints import find_model, fingerprint
 from nmt_cli.files.atomic_files import directory_appearing_whole, read_manifest, verify
 from nmt_cli.files.file_names import (
     CONFIG,
+    CTRANSLATE2_MODEL,
     FURTHER_TOKENIZER_FILES,
     RECIPE,
     SETTINGS,
@@ -25,6 +26,7 @@ from nmt_cli.files.file_names import (
 )
 from nmt_cli.files.folders import EXPORT, kind_of
 from nmt_cli.files.locks import OutputInUseError, claimed, restore_replaced
+from nmt_cli.hardware.choices import CTRANSLATE2
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import DamagedError, UserError
 from nmt_cli.messages.extras import importing
@@ -33,10 +35,9 @@ from nmt_cli.messages.proposals import command, unused_name
 CACHE, OF_THE_USER = "XDG_CACHE_HOME", ".cache"
 LAYOUT = 1  # counted up when exports change, so that those of before are no longer used
 NEEDED = {WEIGHTS, CONFIG, *TOKENIZER_FILES, *FURTHER_TOKENIZER_FILES}
-FORMAT, EXACT = "ctranslate2", "float32"
+EXACT = "float32"
 SENTENCES = 16  # that are compared before an export appears
 SECONDS_BETWEEN_LOOKS = 0.5
-THEIR_MODEL = "model.bin"
 
 
 class ExportedFolder(NamedTuple):
@@ -54,7 +55,7 @@ def exported_folder(path: Path) -> ExportedFolder:
     missing in an export, and DamagedError if a file is damaged.
     """
     restore_replaced(path)
-    if (path / THEIR_MODEL).is_file() and kind_of(path) in {None, EXPORT}:
+    if (path / CTRANSLATE2_MODEL).is_file() and kind_of(path) in {None, EXPORT}:
         return _given(path)
     model = find_model(path)
     manifest = read_manifest(model)
@@ -68,13 +69,13 @@ def cache_folder() -> Path:
     """Return the folder of the exports that were made for ``translate``."""
     given = Path(os.environ.get(CACHE) or "")
     root = given if given.is_absolute() else Path.home() / OF_THE_USER
-    return root / "nmt-cli" / FORMAT
+    return root / "nmt-cli" / CTRANSLATE2
 
 
 def _given(path: Path) -> ExportedFolder:
     if not (path / SETTINGS).is_file():
         again = command(
-            "nmt-cli", "export", "MODEL", "--format", FORMAT, "--output", unused_name(path)
+            "nmt-cli", "export", "MODEL", "--format", CTRANSLATE2, "--output", unused_name(path)
         )
         raise UserError(
             f"{path} has no {SETTINGS}, the settings of its text and its search; export its model "
@@ -143,4 +144,4 @@ def _export(model: Path, folder: Path) -> None:
         texts = verification_texts(loaded, None, SENTENCES)
         engine = CTranslate2Engine(partial.path, exported)
         logs.info(verify(loaded, engine, texts, is_exact=True).as_sentence())
-        partial.facts.update(kind=EXPORT, format=FORMAT, quantization=EXACT)
+        partial.facts.update(kind=EXPORT, format=CTRANSLATE2, quantization=EXACT)

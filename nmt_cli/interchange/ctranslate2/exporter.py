@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -20,6 +19,7 @@ from nmt_cli.files.file_names import (
     TARGET_SENTENCEPIECE,
 )
 from nmt_cli.interchange.ctranslate2.layout import ctranslate2_variables, head_width
+from nmt_cli.interchange.ctranslate2.sentence_driver import NO_LIMIT, read_vocabulary
 from nmt_cli.interchange.exported_model import ExportedModel, keys_not_exported
 from nmt_cli.interchange.files import SIDES
 from nmt_cli.interchange.limits import nearest_exponent
@@ -186,9 +186,6 @@ print(*{JOINED[kind]}, sep="\\n")"""
     return CardOf("CTranslate2", (), usage, differences)
 
 
-NO_LIMIT = 0
-
-
 class CTranslate2Engine:
     """An ``Engine`` that reads everything from the exported folder.
 
@@ -205,8 +202,8 @@ class CTranslate2Engine:
         )
         computed_in = self._translator.compute_type
         self.name = f"ctranslate2 {ctranslate2.__version__} in {computed_in}"
-        self._source_pieces = _vocabulary(folder, "source")
-        self._target_pieces = _vocabulary(folder, "target")
+        self._source_pieces = read_vocabulary(folder, "source")
+        self._target_pieces = read_vocabulary(folder, "target")
         self._source_ids, self._target_ids = (
             {piece: number for number, piece in enumerate(pieces)}
             for pieces in (self._source_pieces, self._target_pieces)
@@ -241,14 +238,6 @@ class CTranslate2Engine:
             suppress_sequences=never,
         )
         return [self._target_ids[piece] for piece in result.hypotheses[0]]
-
-
-def _vocabulary(folder: Path, side: str) -> list[str]:
-    path = folder / f"{side}_vocabulary.json"
-    pieces: list[str] = json.loads(
-        (path if path.exists() else folder / "shared_vocabulary.json").read_bytes()
-    )
-    return pieces
 
 
 def _splitter(folder: Path, model: ExportedModel) -> Callable[[str], list[str]]:

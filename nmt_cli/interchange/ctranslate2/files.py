@@ -29,7 +29,6 @@ from nmt_cli.interchange.vocabularies import (
 from nmt_cli.interchange.weights_taken import TensorsTaken
 from nmt_cli.messages.errors import DamagedError, UserError
 
-MODEL = "model.bin"
 VERSIONS = range(2, 7)  # of the binary format
 FIRST_WITH_ALIASES, FIRST_WITH_TYPES = 3, 4
 MOST_DIMENSIONS = 8

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nmt_cli.corpus.tokenizers.normalization import Side
+from nmt_cli.files.file_names import CTRANSLATE2_MODEL
 from nmt_cli.interchange.ctranslate2.files import (
-    MODEL,
     Variables,
     marks_of,
     read_variables,
@@ -54,9 +54,11 @@ def import_ctranslate2(folder: Path, files: TextFiles = NO_FILES) -> ImportedMod
     read, and DamagedError if a file is damaged.
     """
     files.refuse_any("CTranslate2")
-    if not (folder / MODEL).is_file():
-        raise UserError(f"{folder} has no {MODEL}; give the folder of a model of CTranslate2.")
-    variables, config = read_variables(folder / MODEL), read_config(folder)
+    if not (folder / CTRANSLATE2_MODEL).is_file():
+        raise UserError(
+            f"{folder} has no {CTRANSLATE2_MODEL}; give the folder of a model of CTranslate2."
+        )
+    variables, config = read_variables(folder / CTRANSLATE2_MODEL), read_config(folder)
     with refusing(folder):
         if variables.spec not in {*HEADS_OF_SPECS, "TransformerSpec"}:
             raise ValueError(f"it is a {variables.spec}, not a Transformer that translates")

@@ -39,7 +39,7 @@ SENTENCES_OF_A_BATCH = 64  # with 32 to 128 it is fastest
 SENTENCES_OF_A_SMALL_BATCH = 16  # so that all threads have work where few lines come
 MOST_TOKENS = 1 << 14  # of the hypotheses of a batch: 64 sentences of 64 pieces with a beam of 4
 NO_LIMIT = 0
-UNKNOWN = math.nan  # a log-probability that CTranslate2 does not tell with a translation
+UNKNOWN = math.nan  # a log-probability that CTranslate2 does not return with a translation
 UNLIMITED_QUEUE = -1  # the caller decides how many lines wait
 NO_RULES = Failure(
     Cause.ITSELF,
@@ -240,10 +240,12 @@ class CTranslate2Driver(Generic[Ticket]):
             yield ticket, self._outcome(sentence, found, alpha)
 
     def _corrected(self, batch: Batch, results: Sequence[Any]) -> dict[int, Any]:
-        """Return, by their places, new results for sentences of which too few outputs are right.
+        """Return new results, by the places of their sentences in the batch.
 
-        They are rare, so the longest output of a batch is that of its longest sentence, and ``<s>``
-        is not forbidden.
+        Sentences are translated again if too few of their outputs are right.
+
+        That is rare. So a batch has one limit for its outputs, that of the sentence which may have
+        the longest, and ``<s>`` is forbidden only when sentences are translated again.
         """
         start = self._target[self._settings.bos_id]
         never = [[start]] if self._settings.bos_id != self._settings.eos_id else None
