@@ -42,7 +42,9 @@ def cache(tmp_path_factory):
     folder = tmp_path_factory.mktemp("cache")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(folder))
-        yield folder / "nmt-cli/ctranslate2"
+        exports = folder / "nmt-cli/ctranslate2"
+        exports.mkdir(parents=True)  # a test may run before any model was exported
+        yield exports
 
 
 def loaded(path=MODEL, **options: Any) -> Any:
