@@ -288,17 +288,17 @@ class CTranslate2Driver(Generic[Ticket]):
             outputs = [*complete, *map(tuple, result.hypotheses)]
             end = self._target[self._settings.eos_id]
             return [self._hypothesis(each, UNKNOWN) for each in outputs if end not in each]
-        exponent, has_prefix = nearest_exponent(alpha), FORCED_PREFIX in sentence.rule_data
-        found = [
-            self._hypothesis(
-                pieces[:-1], UNKNOWN if has_prefix else score * len(pieces) ** exponent
-            )
-            for pieces, score in ended
-        ]
-        return found if has_prefix else self._ranked(sentence, found, alpha)
+        if FORCED_PREFIX in sentence.rule_data:
+            return [self._hypothesis(pieces[:-1], UNKNOWN) for pieces, _ in ended]
+        exponent = nearest_exponent(alpha)
+        scored = [(pieces, score * len(pieces) ** exponent) for pieces, score in ended]
+        # Ranked as pieces: only those that are returned become tokens.
+        scored.sort(key=lambda found: -found[1] / length_penalty(len(found[0]), alpha))
+        best = scored[: self._n_best(sentence)]
+        return [self._hypothesis(pieces[:-1], log_probability) for pieces, log_probability in best]
 
     def _hypothesis(self, pieces: Iterable[str], log_probability: float) -> Hypothesis:
-        return Hypothesis(tuple(self._ids[piece] for piece in pieces), log_probability, 0.0)
+        return Hypothesis(tuple(map(self._ids.__getitem__, pieces)), log_probability, 0.0)
 
     def _score(self, batch: Batch, founds: list[list[Hypothesis]]) -> None:
         """Complete the hypotheses of a batch by the log-probabilities that are missing."""
@@ -346,7 +346,7 @@ class CTranslate2Driver(Generic[Ticket]):
 
     def _source_of(self, sentence: Sentence) -> list[str]:
         tokens = without_end(sentence.tokens, self._architecture)  # it adds </s> itself
-        return [self._source[token] for token in tokens]
+        return list(map(self._source.__getitem__, tokens))
 
     def _pieces(self, tokens: Iterable[int]) -> list[str]:
         return [self._target[token] for token in tokens]
