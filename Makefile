@@ -59,6 +59,7 @@ dist: setup
 
 # See tests/benchmarks/README.md. ARGS="--quick" is a trial; ARGS="--only speed --shapes S" a part.
 benchmark: setup $(PEERS)/.installed
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt $(PIP_ARGS) --editable ".[ctranslate2]"
 	$(BIN)/python -m tests.benchmarks.run --peers $(PEERS)/bin/python $(ARGS)
 
 # eole is installed without its dependencies, because training needs few of them. If this fails, the

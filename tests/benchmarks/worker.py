@@ -54,13 +54,16 @@ def serve(make_loop: Callable[[Setup], Loop]) -> None:
         if setup.fp32_products == "onednn":  # nmt_cli/hardware/fp32_products.py says why
             torch.backends.mkldnn.matmul.fp32_precision = "bf16"  # type: ignore[attr-defined]
     torch.set_num_threads(setup.threads)
+    at_start = proportional_memory()
     loop = make_loop(setup)
     answers.write(json.dumps({"facts": loop.facts, "memory": peak_memory()}) + "\n")
     for line in sys.stdin:
         turn = json.loads(line)
         indices = range(turn["first"], turn["first"] + turn["count"])
         steps = [_timed(loop, turn["variant"], index) for index in indices]
-        answers.write(json.dumps({"steps": steps, "memory": peak_memory()}) + "\n")
+        grown = proportional_memory() - at_start
+        answer = {"steps": steps, "memory": peak_memory(), "memory_after_import": grown}
+        answers.write(json.dumps(answer) + "\n")
         _give_memory_back()
 
 
@@ -75,6 +78,12 @@ def keep_freed_memory() -> None:
 def peak_memory() -> int:
     """Return the most bytes this process had in RAM so far."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def proportional_memory() -> int:
+    """Return the bytes of this process, with its share of what others use too (PSS)."""
+    with open("/proc/self/smaps_rollup", encoding="ascii") as lines:  # noqa: PTH123
+        return sum(int(line.split()[1]) for line in lines if line.startswith("Pss:")) * 1024
 
 
 def _timed(loop: Loop, variant: str, index: int) -> dict[str, Any]:

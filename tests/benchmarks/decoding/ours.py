@@ -1,25 +1,30 @@
 """nmt-cli: a turn translates the whole sample with the engine of the command.
 
 A variant is "fp32 2x1 16384": precision, processes x threads of each, tokens of all hypotheses in
-the search of each. "ceiling fp32 2" does the matrix products alone, on two threads.
+the search of each. With "alone" in place of them, it translates a few lines one after the other.
+"ceiling fp32 2" does the matrix products alone, on two threads.
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from nmt_cli.commands.lines.translation_processes import Engine, Processes, opened_engine
+from nmt_cli.commands.lines.translation_processes import Processes, opened_engine
 from nmt_cli.hardware.device import DTYPES, set_num_threads
 from nmt_cli.hardware.fp32_products import choose_fp32_products, use_fp32_products
 from nmt_cli.translating.request import Request
+from nmt_cli.translating.translation import Translation
 from tests.benchmarks.decoding.sample import (
+    ALONE,
     BEAM_SIZE,
     EXTRA_LENGTH,
     LENGTH_PENALTY,
+    LINES_ALONE,
     Tokens,
     read_outputs,
     read_pieces,
@@ -32,57 +37,71 @@ from tests.benchmarks.worker import Step, serve
 CEILING_ROWS = 512  # of a step
 
 
+# Of windows of lines, in order.
+Translate = Callable[[Iterator[list[Request]]], Iterator[Sequence[Translation]]]
+
+
 class TranslatorLoop:
-    """One engine for each variant, kept between turns."""
+    """What translates, for each variant; it is kept between turns."""
+
+    name = "nmt-cli"
 
     def __init__(self, setup: Setup) -> None:
         self._folder, self._shape = Path(setup.folder), setup.shape
         self._sample = read_sample(self._folder)
         self._ids = {piece: number for number, piece in enumerate(read_pieces(self._folder))}
-        self._engines: dict[str, Engine] = {}
+        self._opened: dict[str, Translate] = {}
         self._stack = ExitStack()
         self.facts = {"version": f"this checkout, torch {torch.__version__}"}
 
     def step(self, variant: str, index: int) -> Step:
-        """Translate the sample."""
+        """Translate the sample; of lines that are translated alone, lines are counted."""
         if variant.startswith("ceiling"):
             return self._multiply(variant)
-        precision, processes, _ = variant.split()
-        number = int(processes.split("x")[0])
-        engine = self._engine(variant)
+        precision, processes, size = variant.split()
+        number, threads = map(int, processes.split("x"))
+        translate = self._translate(variant)
+        set_num_threads(threads)
+        if size == ALONE:
+            list(translate([Request(line)] for line in self._sample.lines[:LINES_ALONE]))
+            return Step(LINES_ALONE, 0.0)
+        outputs = self._outputs(translate, number)
+        write_outputs(self._folder, f"{self.name} {precision}", outputs)
+        return Step(write_outputs(self._folder, f"{self.name} {variant}", outputs), 0.0)
+
+    def _outputs(self, translate: Translate, number: int) -> list[Tokens]:
         lines, windows = self._sample.lines, _windows(self._sample.tokens, number)
         outputs: list[Tokens] = [()] * len(lines)
-        of_windows = engine.translate([Request(lines[line]) for line in each] for each in windows)
+        of_windows = translate([Request(lines[line]) for line in each] for each in windows)
         for window, translations in zip(windows, of_windows, strict=True):
             for line, each in zip(window, translations, strict=True):
                 outputs[line] = [self._ids[piece] for piece in each.tokens]
-        write_outputs(self._folder, f"nmt-cli {precision}", outputs)
-        return Step(write_outputs(self._folder, f"nmt-cli {variant}", outputs), 0.0)
+        return outputs
 
-    def _engine(self, variant: str) -> Engine:
-        precision, processes, max_tokens = variant.split()
-        number, threads = map(int, processes.split("x"))
-        if variant not in self._engines:
+    def _translate(self, variant: str) -> Translate:
+        if variant not in self._opened:
+            precision, processes, size = variant.split()
             options = {
                 "beam_size": BEAM_SIZE,
                 "length_penalty": LENGTH_PENALTY,
                 "max_extra_length": EXTRA_LENGTH,
-                "max_tokens_per_device": int(max_tokens),
+                "max_tokens_per_device": None if size == ALONE else int(size),
                 "precision": precision,
             }
-            shared = Processes(number, number > 1, False)
-            model = self._folder / "model"
-            self._engines[variant] = self._stack.enter_context(
-                opened_engine(model, shared, "cpu", threads, options)
-            )
-        set_num_threads(threads)
-        return self._engines[variant]
+            number, threads = map(int, processes.split("x"))
+            self._opened[variant] = self._open(number, threads, options)
+        return self._opened[variant]
+
+    def _open(self, number: int, threads: int, options: dict[str, Any]) -> Translate:
+        shared = Processes(number, number > 1, False)
+        opened = opened_engine(self._folder / "model", shared, "cpu", threads, options)
+        return self._stack.enter_context(opened).translate
 
     def _multiply(self, variant: str) -> Step:
         """Do the products of the translations of ``precision``, at CEILING_ROWS rows a time."""
         _, precision, threads = variant.split()
         set_num_threads(int(threads))
-        outputs = read_outputs(self._folder, f"nmt-cli {precision}")
+        outputs = read_outputs(self._folder, f"{self.name} {precision}")
         num_tokens = sum(len(tokens) + 1 for tokens in outputs)
         num_source = sum(len(tokens) + 1 for tokens in self._sample.tokens)
         decoder, encoder = _products(self._shape)

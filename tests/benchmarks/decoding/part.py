@@ -13,16 +13,27 @@ import numpy as np
 from nmt_cli.checkpoints import find_model
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
 from nmt_cli.files.file_names import CHECKPOINTS
+from nmt_cli.interchange.ctranslate2.exporter import write_ctranslate2
 from nmt_cli.messages import logs
 from nmt_cli.metrics.bleu import corpus_bleu
 from nmt_cli.model_directory import load_model
 from tests.benchmarks import speed, targets
 from tests.benchmarks.data import Text, write_recipe
-from tests.benchmarks.decoding.sample import Sample, read_outputs, write_sample
+from tests.benchmarks.decoding import costs
+from tests.benchmarks.decoding.sample import (
+    EXPORTED,
+    Sample,
+    read_exported,
+    read_outputs,
+    write_sample,
+)
 from tests.benchmarks.processes import OURS, Toolkit, WorkerError
 from tests.benchmarks.shapes import PRECISIONS, SEED, Shape
 
 TRANSLATOR = OURS._replace(module="tests.benchmarks.decoding.ours")
+OUR_CTRANSLATE2 = OURS._replace(
+    name=targets.OUR_CTRANSLATE2, module="tests.benchmarks.decoding.ours_ctranslate2"
+)
 CTRANSLATE2 = Toolkit(targets.CTRANSLATE2, "tests.benchmarks.decoding.peer_ctranslate2")
 GENERATE = Toolkit(targets.GENERATE, "tests.benchmarks.decoding.peer_huggingface")
 
@@ -61,8 +72,10 @@ def contenders(precisions: Sequence[str], threads: int) -> list[Contender]:
     shares = tuple(dict.fromkeys((f"{threads}x1", f"1x{threads}")))
     ours = tuple(f"{share} {tokens}" for share in shares for tokens in (8_192, 16_384))
     theirs = tuple(f"{share} {batch}" for share in shares for batch in (32, 128))
+    of_engine = tuple(f"{share} 16384" for share in shares)
     return [
         *(Contender(TRANSLATOR, precision, ours) for precision in precisions),
+        *(Contender(OUR_CTRANSLATE2, name, of_engine) for name in ("fp32", "int8")),
         *(Contender(CTRANSLATE2, name, theirs) for name in ("float32", "int8")),
         *(Contender(GENERATE, p, ("32", "128")) for p in PRECISIONS if p in precisions),
     ]
@@ -77,10 +90,12 @@ def measure(
 ) -> dict[str, Any]:
     """Return the figures of ``speed.measure`` for the best setting of each contender.
 
-    "outputs" has the BLEU of each row, and the share of lines that equal those of our first row.
+    "outputs" has the BLEU of each row, and the share of lines that equal those of our first row,
+    "costs" what ``costs.measure`` returns.
     """
     found, failures = [], {}
-    for contender in contenders(precisions, threads):
+    measured_ones = contenders(precisions, threads)
+    for contender in measured_ones:
         try:
             found.append(_fastest(contender, open_worker))
         except WorkerError as error:
@@ -90,7 +105,10 @@ def measure(
     ]
     measured = speed.measure([*found, *ceilings], open_worker, ROUNDS)
     measured["failures"] |= failures
-    return {**measured, "outputs": _compared(folder, found, text)}
+    engines = [(each.toolkit, each.precision) for each in measured_ones if each.toolkit != GENERATE]
+    lines = text.sample.lines
+    further = costs.measure(engines, threads, lines, folder / "model", open_worker)
+    return {**measured, "outputs": _compared(folder, found, text), "costs": further}
 
 
 def _fastest(contender: Contender, open_worker: speed.OpenWorker) -> speed.Row:
@@ -179,4 +197,8 @@ def write_test_text(folder: Path, model: Path, text: Text, name: str, *, as_news
     write_sample(folder, test_text.sample, tokenizer.pieces(range(tokenizer.size)))
     if not (folder / "model").exists():
         (folder / "model").symlink_to(model.resolve())
+    # Written here, so that the memory of CTranslate2's process is only what translating needs. The
+    # type of computation is chosen when it is loaded.
+    (folder / EXPORTED).mkdir(exist_ok=True)
+    write_ctranslate2(read_exported(folder), folder / EXPORTED)
     return test_text

@@ -19,6 +19,9 @@ from nmt_cli.recipe.model_settings import read_settings
 BEAM_SIZE = 4
 LENGTH_PENALTY = 0.6
 EXTRA_LENGTH = 50
+EXPORTED = "ctranslate2"  # the model as CTranslate2 reads it
+ALONE = "alone"  # in place of a batch size: one sentence after the other
+LINES_ALONE = 20
 
 Tokens = Sequence[int]
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from tests.benchmarks import targets
+from tests.benchmarks.decoding.costs import LINES_OF_STARTING, START
 from tests.benchmarks.decoding.part import TRANSLATOR
 from tests.benchmarks.decoding.sample import BEAM_SIZE
 from tests.benchmarks.targets import verdict
@@ -14,7 +15,11 @@ WriteTable = Callable[[list[str], list[list[str]]], str]
 
 def markdown(measured: Figures, kind: str, write_table: WriteTable) -> str:
     """Return one table for each shape and text, and one of the targets of this ``kind`` of CPU."""
-    parts = [_of_text(name, figures, write_table) for name, figures in measured.items()]
+    parts = []
+    for name, figures in measured.items():
+        parts.append(_of_text(name, figures, write_table))
+        if "costs" in figures:  # records of before have none
+            parts.append(_costs(name, figures["costs"], write_table))
     head = ["output tokens/s against", "", *measured]
     lines = [_target_line(target, measured) for target in targets.DECODING[kind]]
     reached = f"## Translating against the other engines\n\n{write_table(head, lines)}"
@@ -77,4 +82,38 @@ def _of_text(name: str, figures: Figures, write_table: WriteTable) -> str:
         f"### {name}: {figures['lines']} lines of {figures['text']}\n\n{write_table(head, lines)}"
         f"\n\nBeam {BEAM_SIZE}, start-up excluded, {figures['rounds']} rounds; settings are "
         f"processes x threads and batch size. The ceiling is the products alone: {limits}."
+    )
+
+
+def _costs(name: str, costs: Figures, write_table: WriteTable) -> str:
+    shape, lines = name.split()[0], []
+    limits = (targets.MAX_LATENCY.least, targets.MAX_TRANSLATING_MEMORY[shape])
+    for engine in costs["seconds"]:
+        toolkit, _, precision = engine.rpartition(" ")
+        peer = f"{targets.CTRANSLATE2} {targets.OF_PEER.get(precision)}"
+        cells = [f"{1000 * costs['seconds'][engine]:,.1f}", ""]
+        memory = costs["bytes"].get(engine)
+        cells += [f"{memory / 1e6:,.0f}" if memory is not None else "", ""]
+        for column, figures, most in ((1, "seconds", limits[0]), (3, "bytes", limits[1])):
+            if toolkit == TRANSLATOR.name and {engine, peer} <= costs[figures].keys():
+                ratio = costs[figures][engine] / costs[figures][peer]
+                cells[column] = f"{ratio:.2f} {verdict(ratio <= most)}"
+        lines.append([engine, *cells])
+    torch_alone, one_line, one, two = (costs["starts"][name] for name in START)
+    start, later = one_line / torch_alone, two - one
+    head = [
+        "",
+        "ms of a sentence",
+        f"of CTranslate2's, at most {limits[0]:g}",
+        "MB",
+        f"of CTranslate2's, at most {limits[1]:g}",
+    ]
+    return (
+        f"### {name}: sentences alone, memory, starting\n\n{write_table(head, lines)}\n\n"
+        "One process with all threads; memory is that after the lines, above `import torch`. "
+        f"One line from the shell: {one_line:.2f} s, {start:.2f} times `import torch` "
+        f"({verdict(start <= targets.MAX_START)}: at most {targets.MAX_START:g}). "
+        f"{LINES_OF_STARTING} lines: one process {one:.2f} s, two {two:.2f} s "
+        f"({verdict(later <= targets.MAX_SECONDS_LATER)}: at most {targets.MAX_SECONDS_LATER:g} s "
+        "later)."
     )
