@@ -11,7 +11,6 @@ import json
 import os
 import shlex
 import subprocess
-import sys
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -29,6 +28,7 @@ from nmt_cli.hardware.cpu import threads_of_each
 from nmt_cli.hardware.device import choose_device
 from nmt_cli.hardware.machine import count_devices
 from nmt_cli.launch.node_workers import PARENT
+from nmt_cli.launch.python_process import NMT_CLI, python_command
 from nmt_cli.launch.stop_signals import handled
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import InterruptedTrainingError, UserError
@@ -214,7 +214,7 @@ def _command(
             arguments.append(f"--{name.replace('_', '-')}={value}")
     if options.get("quiet"):
         arguments.append("--quiet")
-    return [sys.executable, "-m", "nmt_cli", *arguments]
+    return python_command(NMT_CLI, *arguments)
 
 
 class _Children:

@@ -11,7 +11,6 @@ import math
 import os
 import signal
 import subprocess
-import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -22,11 +21,12 @@ from types import FrameType
 from typing import NamedTuple
 
 from nmt_cli.files.file_names import CHECKPOINTS
+from nmt_cli.launch.python_process import NMT_CLI, python_command
 from nmt_cli.launch.run_status import RunStatus, State, read_status, write_status
 from nmt_cli.launch.stop_signals import handled
 from nmt_cli.messages.errors import InterruptedTrainingError, UserError
 
-AGENT = "nmt_cli.launch.torchrun_process"
+AGENT = "from nmt_cli.launch.torchrun_process import main; main()"
 # Variables that our own launcher sets for its workers: the monotonic time at which it began, the
 # folder into which they write their outcome, and the process with which they must end.
 LAUNCHED, OUTCOME, PARENT = "NMT_CLI_LAUNCHED_AT", "NMT_CLI_OUTCOME", "NMT_CLI_PARENT"
@@ -121,12 +121,15 @@ def run_workers(
     workers, the error that ``ended_at_once(run_dir)`` returns.
     """
     job_id = rendezvous.job_id or str(uuid.uuid4())
-    command = [sys.executable, "-m", AGENT, *_torchrun_options(num_workers, rendezvous, job_id)]
+    options = _torchrun_options(num_workers, rendezvous, job_id)
     received = _ReceivedSignal()
     # Also for torchrun's logs: in a folder of its own choice it would leave them behind.
     with TemporaryDirectory(prefix="nmt-cli-") as folder:
         agent = subprocess.Popen(
-            [*command, f"--log-dir={folder}", "-m", "nmt_cli", *arguments],
+            python_command(
+                *(AGENT, *options, f"--log-dir={folder}", "--no-python"),
+                *python_command(NMT_CLI, *arguments),
+            ),
             env=_environment(folder),
             stdin=subprocess.DEVNULL,
             start_new_session=True,  # so that Ctrl-C in a terminal reaches only this process

@@ -13,8 +13,11 @@ from nmt_cli.launch.node_workers import NODES_APART, WORKERS_FAILED, die_with_pa
 from nmt_cli.launch.stop_signals import STOPPING
 
 
-def main(arguments: list[str]) -> int:
-    """Run torchrun and return an exit status; the workers log or write their own errors."""
+def main() -> None:
+    """Run torchrun with the arguments of this process, and exit with its status.
+
+    The workers log or write their own errors.
+    """
     die_with_parent()
     # A batch system signals every process of a job. The workers then save and end. This process
     # ignores the signal and waits for them: torchrun's own handlers would kill workers that need
@@ -23,13 +26,8 @@ def main(arguments: list[str]) -> int:
         signal.signal(number, lambda *_: None)  # not SIG_IGN, which the workers would inherit
     logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)
     try:
-        torchrun.run(torchrun.parse_args(arguments))
+        torchrun.run(torchrun.parse_args(sys.argv[1:]))
     except (ChildFailedError, SignalException):
-        return WORKERS_FAILED
+        sys.exit(WORKERS_FAILED)
     except RendezvousError:
-        return NODES_APART
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+        sys.exit(NODES_APART)

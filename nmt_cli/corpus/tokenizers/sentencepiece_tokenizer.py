@@ -3,7 +3,6 @@
 import io
 import re
 import subprocess
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
@@ -15,6 +14,7 @@ from nmt_cli.corpus.tokenizers.sentencepiece_proto import algorithm_of, symbol_i
 from nmt_cli.corpus.tokenizers.ways_to_cut import ALGORITHMS, Piece, WaysToCut
 from nmt_cli.files.file_names import SENTENCEPIECE_MODEL
 from nmt_cli.files.text_files import read_content
+from nmt_cli.launch.python_process import python_command
 from nmt_cli.messages.errors import DamagedError, NoTextError, UserError
 from nmt_cli.recipe.schema import TokenizerConfig
 
@@ -169,7 +169,7 @@ def read_usable_model(path: Path) -> bytes:
 
 def _survives_trial(path: Path) -> bool:
     """Return whether another process can use the model; a malicious one can crash its process."""
-    command = [sys.executable, "-c", TRIAL, str(path)]
+    command = python_command(TRIAL, str(path))
     try:
         trial = subprocess.run(command, capture_output=True, check=False, timeout=TRIAL_SECONDS)
     except subprocess.TimeoutExpired:

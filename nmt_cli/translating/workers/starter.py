@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing import Pipe
@@ -13,14 +12,12 @@ from multiprocessing.reduction import send_handle
 from typing import Any, TypeVar
 
 from nmt_cli.launch.node_workers import PARENT
+from nmt_cli.launch.python_process import python_command
 from nmt_cli.messages.errors import UserError
 from nmt_cli.translating.workers.messages import Loaded, Refused, WorkerModel
 
 MOST_STARTS = 2
-# ``python -m`` would look for every module in the current folder first, which is the user's.
-SCRIPT = (
-    "import sys; sys.path[:] = {path}; from nmt_cli.translating.workers.process import main; main()"
-)
+PROGRAM = "from nmt_cli.translating.workers.process import main; main()"
 
 T = TypeVar("T")
 
@@ -86,7 +83,7 @@ class Starter:
         self._control, theirs = Pipe()
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-c", SCRIPT.format(path=sys.path), str(theirs.fileno())],
+                python_command(PROGRAM, str(theirs.fileno())),
                 # A process with threads must not be forked, and numpy's OpenBLAS would start some.
                 env={**os.environ, PARENT: str(os.getpid()), "OPENBLAS_NUM_THREADS": "1"},
                 stdin=subprocess.DEVNULL,

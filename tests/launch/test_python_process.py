@@ -1,0 +1,35 @@
+"""Processes that the program starts import its modules, whatever the current folder holds."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import nmt_cli
+from nmt_cli.launch.python_process import NMT_CLI, python_command
+
+PACKAGE = Path(nmt_cli.__file__).parent
+# Only proposes a command, to install a package.
+OTHER_USES = {"messages/extras.py"}
+
+
+def test_modules_in_the_current_folder_are_not_imported(tmp_path):
+    for name in ("random", "click", "runpy"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('a module of the user')")
+    command = python_command(f"import random\n{NMT_CLI}", "--version")
+    shown = subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, text=True)
+    assert shown.stdout.startswith("nmt-cli, version")
+
+
+def test_a_process_gets_its_arguments(tmp_path):
+    command = python_command("print(sys.argv[1:])", "--one", "two words")
+    shown = subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, text=True)
+    assert shown.stdout == f"['--one', 'two words']{os.linesep}"
+
+
+def test_nothing_else_starts_python():
+    found = {
+        path.relative_to(PACKAGE).as_posix()
+        for path in PACKAGE.rglob("*.py")
+        if "sys.executable" in path.read_text(encoding="utf-8")
+    }
+    assert found == {"launch/python_process.py", *OTHER_USES}
