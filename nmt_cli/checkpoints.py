@@ -1,4 +1,9 @@
-"""The checkpoints of a run, and which model a path means; loads none, so torch is not needed."""
+"""The checkpoints of a run, whether they will be enough, and which model a path means.
+
+Nothing is loaded, so torch is not needed.
+"""
+
+from __future__ import annotations
 
 import hashlib
 import json
@@ -6,7 +11,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nmt_cli.files.atomic_files import read_manifest
 from nmt_cli.files.file_names import AVERAGE, CHECKPOINTS, MANIFEST, RECIPE, WEIGHTS
@@ -14,7 +19,12 @@ from nmt_cli.files.folders import MODEL_KINDS, is_model, is_of_others, is_run, w
 from nmt_cli.files.locks import restore_replaced
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import DamagedError, UserError
+from nmt_cli.messages.figures import counted
 from nmt_cli.messages.proposals import command
+
+if TYPE_CHECKING:
+    from nmt_cli.recipe.reader import RecipeFile
+    from nmt_cli.recipe.schema import Recipe
 
 CHECKPOINT_NAME = re.compile(r"step-(\d{8,})")
 
@@ -163,3 +173,46 @@ def best_checkpoint(checkpoints: list[Checkpoint]) -> Checkpoint | None:
     since = max((checkpoint.quality_since for checkpoint in measured), default=0)
     comparable = [checkpoint for checkpoint in measured if checkpoint.quality_since == since]
     return max(comparable, key=lambda checkpoint: checkpoint.quality or 0.0, default=None)
+
+
+# An end of the training and an interval that together bound the number of checkpoints. An epoch has
+# at least one step; how many it has depends on the text, so max_epochs does not bound every_steps.
+BOUNDS = (
+    ("max_steps", "every_steps"),
+    ("max_epochs", "every_epochs"),
+    ("max_steps", "every_epochs"),
+)
+
+
+def warn_of_few_checkpoints(file: RecipeFile) -> None:
+    """Warn if the training must make too few checkpoints for its average."""
+    if shortage := shortage_of_checkpoints(file.recipe):
+        logs.warning(f"{file.path}: {shortage}")
+
+
+def shortage_of_checkpoints(recipe: Recipe) -> str:
+    """Return a warning if the training must make too few checkpoints for its average, else "".
+
+    Patience, or another end that comes first, can only lower the number of checkpoints.
+    """
+    wanted = recipe.checkpoints.keep_for_average
+    bounds = []
+    for end_key, interval_key in BOUNDS:
+        end, interval = getattr(recipe.training, end_key), getattr(recipe.checkpoints, interval_key)
+        if end is not None and interval is not None:
+            # The final checkpoint is one more if it is not at the interval.
+            bounds.append((-(-end // interval), end_key, end, interval_key, interval))
+    if not bounds:
+        return ""
+    most, end_key, end, interval_key, interval = min(bounds, key=lambda bound: bound[0])
+    if most >= wanted:
+        return ""
+    remedies = [f"checkpoints.keep_for_average to {most}"]
+    same_unit = end_key.rpartition("_")[2] == interval_key.rpartition("_")[2]
+    if same_unit and end >= wanted:
+        remedies.insert(0, f"checkpoints.{interval_key} to {end // wanted}")
+    return (
+        f"checkpoints.keep_for_average is {wanted}, but training.{end_key} {end:,} and "
+        f"checkpoints.{interval_key} {interval:,} make at most {counted(most, 'checkpoint')}, the "
+        f"final one included; lower {' or '.join(remedies)}."
+    )

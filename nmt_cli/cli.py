@@ -16,6 +16,7 @@ from nmt_cli.command_line import (
     interchange,
     recipes,
     scoring,
+    setting_up,
     training,
     translation,
 )
@@ -117,8 +118,8 @@ for command in (
     interchange.import_model,
     recipes.recipes,
     recipes.inspect,
-    recipes.data,
-    recipes.doctor,
+    setting_up.data,
+    setting_up.doctor,
     completion.completion,
 ):
     main.add_command(command)

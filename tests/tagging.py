@@ -4,7 +4,7 @@ import hashlib
 import os
 import random
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -37,12 +37,24 @@ def digest(line: str) -> str:
     return hashlib.sha256(line.encode()).hexdigest()[:8]
 
 
-class Tagging:
-    """Answers each line with a hash of it, so that a line in the wrong place shows."""
+class StandIn:
+    """What the commands use of a translator, in place of any model."""
 
     chosen: ClassVar[dict[str, str]] = {}
 
-    def translate_window(self, lines: list[Request]) -> list[Translation]:
+    def translate_window(self, lines: Sequence[Request]) -> list[Translation]:
+        raise NotImplementedError
+
+    def translate_windows(
+        self, windows: Iterator[Sequence[Request]]
+    ) -> Iterator[list[Translation]]:
+        return map(self.translate_window, windows)
+
+
+class Tagging(StandIn):
+    """Answers each line with a hash of it, so that a line in the wrong place shows."""
+
+    def translate_window(self, lines: Sequence[Request]) -> list[Translation]:
         return [
             Translation() if is_blank(line.text) else Translation(digest(line.text), -1.0, ("a",))
             for line in lines

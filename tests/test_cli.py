@@ -185,6 +185,26 @@ def test_wrong_use_is_status_2(arguments):
     assert "Usage:" in result.stderr
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    ["score hyp ref --samples 200", "score hyp ref --paper en-de --lowercase",
+     "score hyp ref --compare hyp",
+     "score - -", "train base --nnodes 2", "run base --until train --force-from score",
+     "translate m --resume", "translate m --shard 1/2", "translate m --workers 2 --devices 2",
+     "translate m --n-best 2", "translate m --temperature 2", "attention m text --output a.svg",
+     "data get wsj", "data get wsj --treebank a --downloads b", "data get wmt14-en-de --treebank a",
+     "export m --format huggingface --output o --quantization int8"],
+)  # fmt: skip
+def test_options_that_do_not_go_together_are_status_2(arguments, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("hyp", "ref"):
+        Path(name).write_text("one line\n")
+    result = CliRunner().invoke(cli.main, arguments.split())
+    assert result.exit_code == 2, result.stderr
+    assert result.stderr.count("\n") == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["hyp", "ref"]
+
+
 def test_an_unknown_recipe_is_one_line(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for command in ("preprocess", "train"):

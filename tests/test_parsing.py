@@ -23,9 +23,14 @@ RUN = Path("runs/tiny")
 LABELS = Labels(frozenset({"S", "NP", "VP"}), frozenset({"DT", "NN", "VBZ", "."}))
 
 
-def do(**options):
+def do(*, until="report", overrides=()):
     command.run(
-        "tiny.yaml", device="cpu", precision="fp32", threads=1, **{"overrides": (), **options}
+        "tiny.yaml",
+        until=until,
+        overrides=overrides,
+        device="cpu",
+        precision="fp32",
+        threads=1,
     )
 
 

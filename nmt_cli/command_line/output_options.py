@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from nmt_cli.command_line.options import number, together, whole_number
-from nmt_cli.messages.errors import UserError
+from nmt_cli.messages.errors import WrongUsageError
 from nmt_cli.recipe.search_ranges import (
     MAX_LENGTH,
     MIN_LENGTH,
@@ -127,5 +127,7 @@ def grouped(options: dict[str, Any]) -> dict[str, Any]:
         others["sampling"] = Sampling(**sampling)
     elif sampling:
         option = SAMPLING[next(iter(sampling))]
-        raise UserError(f"{option} has an effect only with --sample; add --sample or omit it.")
+        raise WrongUsageError(
+            f"{option} has an effect only with --sample; add --sample or omit it."
+        )
     return {**others, "constraints": Constraints(**constraints)}

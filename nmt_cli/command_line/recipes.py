@@ -1,4 +1,4 @@
-"""Commands that show recipes and what their models cost, get their data, and show the machine."""
+"""Commands that show and check recipes, and what their models cost."""
 
 import re
 from typing import Any
@@ -7,14 +7,11 @@ import click
 
 from nmt_cli.command_line import completion
 from nmt_cli.command_line.options import (
-    PATH,
     cli_command,
     cli_group,
-    force_option,
     format_option,
     overrides_option,
     parsed_by,
-    quiet_option,
 )
 from nmt_cli.messages import logs
 
@@ -124,44 +121,3 @@ def inspect(recipe_or_model: str, **options: Any) -> None:
     from nmt_cli.commands import inspect as command
 
     command.run(recipe_or_model, **options)
-
-
-@cli_group()
-def data() -> None:
-    """Get the data that the shipped recipes name."""
-
-
-@data.command()
-@click.argument("name")
-@click.option("--output", type=PATH, help="Directory to write.  [default: data/NAME]")
-@click.option(
-    "--downloads",
-    type=PATH,
-    help="Directory of the archives.  [default: downloads beside --output]",
-)
-@click.option("--treebank", type=PATH, help="Your copy of the Penn Treebank; for wsj.")
-@force_option
-@quiet_option
-def get(name: str, quiet: bool, **options: Any) -> None:
-    """Get the data set NAME: wmt14-en-de, wmt14-en-fr or wsj.
-
-    If a download breaks off, the same command continues it. Downloads need pooch and
-    requests. wsj downloads nothing; it is made of the .mrg files below --treebank.
-    """
-    logs.configure(quiet=quiet)
-    from nmt_cli.commands import data_get as command
-
-    command.run(name, **options)
-
-
-@cli_command()
-@format_option
-def doctor(output_format: str) -> None:
-    """Print versions, devices, cores, memory and disks, and what would be slow.
-
-    For bug reports: one "name: value" per line, then a line of advice for each problem.
-    """
-    logs.configure(quiet=False)
-    from nmt_cli.commands import doctor as command
-
-    command.run(output_format=output_format)

@@ -15,7 +15,7 @@ from nmt_cli.files.locks import claimed
 from nmt_cli.hardware.choices import AUTO
 from nmt_cli.hardware.device import choose_device, set_num_threads
 from nmt_cli.messages import logs
-from nmt_cli.messages.errors import UserError
+from nmt_cli.messages.errors import UserError, WrongUsageError
 from nmt_cli.messages.extras import importing
 from nmt_cli.messages.figures import first_outside
 from nmt_cli.model_directory import LoadedModel, load_model
@@ -88,7 +88,7 @@ def _format_of(output: Path | None) -> str:
     if output is None:
         return "html"
     if output.suffix.lower() not in FORMATS:
-        raise UserError(
+        raise WrongUsageError(
             f"--output {output} must end in {', '.join(FORMATS)}, unless --format is given."
         )
     return FORMATS[output.suffix.lower()]

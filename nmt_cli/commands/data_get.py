@@ -9,7 +9,7 @@ from nmt_cli.files.atomic_files import directory_appearing_whole, refuse_directo
 from nmt_cli.files.folders import DATASET, kind_of
 from nmt_cli.files.locks import claimed
 from nmt_cli.messages import logs
-from nmt_cli.messages.errors import UserError
+from nmt_cli.messages.errors import UserError, WrongUsageError
 from nmt_cli.messages.proposals import FOLDER, TREEBANK, any_of, nearest
 
 DOWNLOADS = "downloads"  # folder of the archives, beside the output
@@ -61,20 +61,22 @@ def _refuse_unknown(name: str) -> None:
     known = [*CATALOGUE, TREEBANK]
     if name not in known:
         meant = nearest(name, known) or known
-        raise UserError(f"{name} is not a data set of data get; did you mean {any_of(meant)}?")
+        raise WrongUsageError(
+            f"{name} is not a data set of data get; did you mean {any_of(meant)}?"
+        )
 
 
 def _refuse_unfit(name: str, downloads: Path | None, treebank: Path | None) -> None:
     """Raise UserError if an option means nothing for the data set, or is missing."""
     if name == TREEBANK and treebank is None:
-        raise UserError(
+        raise WrongUsageError(
             "the Penn Treebank is licensed and cannot be downloaded; "
             "give the folder of your own copy: --treebank FOLDER"
         )
     if name != TREEBANK and treebank is not None:
-        raise UserError(f"{name} is not made of a treebank; --treebank is for {TREEBANK}.")
+        raise WrongUsageError(f"{name} is not made of a treebank; --treebank is for {TREEBANK}.")
     if name == TREEBANK and downloads is not None:
-        raise UserError(f"{TREEBANK} downloads nothing; leave out --downloads.")
+        raise WrongUsageError(f"{TREEBANK} downloads nothing; leave out --downloads.")
 
 
 def _refuse_output(output: Path, *, force: bool) -> None:

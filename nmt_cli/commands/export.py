@@ -18,7 +18,7 @@ from nmt_cli.interchange.huggingface.exporter import HuggingFaceEngine, card_of_
 from nmt_cli.interchange.model_card import CardOf, model_card
 from nmt_cli.interchange.verification import Engine, Verification, verification_texts, verify
 from nmt_cli.messages import logs
-from nmt_cli.messages.errors import UserError
+from nmt_cli.messages.errors import UserError, WrongUsageError
 from nmt_cli.model_directory import LoadedModel, load_model
 
 CARD = "README.md"
@@ -64,8 +64,8 @@ def run(  # noqa: PLR0913 - the options of a command are its parameters
     *,
     output_format: str,
     output: Path,
-    quantization: str = EXACT,
-    verify: int = 16,
+    quantization: str,
+    verify: int,
     sentences: Path | None = None,
     force: bool = False,
     threads: int | None = None,
@@ -77,7 +77,7 @@ def run(  # noqa: PLR0913 - the options of a command are its parameters
     """
     chosen = FORMATS[output_format]
     if quantization not in chosen.quantizations:
-        raise UserError(
+        raise WrongUsageError(
             f"--quantization {quantization} is not one of {chosen.program}; give one of "
             f"{', '.join(chosen.quantizations)}."
         )

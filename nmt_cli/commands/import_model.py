@@ -39,8 +39,8 @@ def run(
     *,
     program: str,
     output: Path,
-    source_language: str = "und",
-    target_language: str = "und",
+    source_language: str,
+    target_language: str,
     files: TextFiles = NO_FILES,
     force: bool = False,
 ) -> None:

@@ -8,8 +8,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from nmt_cli.checkpoints import warn_of_few_checkpoints
 from nmt_cli.commands.lines import text_warnings
-from nmt_cli.commands.recipes import warn_of_few_checkpoints
 from nmt_cli.corpus.binarized import (
     foreign_file,
     validation_text,

@@ -6,10 +6,9 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from nmt_cli.checkpoints import warn_of_few_checkpoints
 from nmt_cli.files.file_names import RUNS
-from nmt_cli.messages import logs
 from nmt_cli.messages.errors import RecipeError
-from nmt_cli.messages.figures import counted
 from nmt_cli.messages.proposals import any_of, missing_hint
 from nmt_cli.recipe.documentation import described_keys, limits_of, recipe_schema, with_comments
 from nmt_cli.recipe.keys import keys_meant
@@ -117,46 +116,3 @@ def _unwritable(recipe_file: RecipeFile) -> Iterator[str]:
             yield f"{key}: would write to {folder}, but {existing} is not a directory"
         elif not os.access(existing, os.W_OK | os.X_OK):
             yield f"{key}: would write to {folder}, but {existing} is not writable"
-
-
-# An end of the training and an interval that together bound the number of checkpoints. An epoch has
-# at least one step; how many it has depends on the text, so max_epochs does not bound every_steps.
-BOUNDS = (
-    ("max_steps", "every_steps"),
-    ("max_epochs", "every_epochs"),
-    ("max_steps", "every_epochs"),
-)
-
-
-def warn_of_few_checkpoints(file: RecipeFile) -> None:
-    """Warn if the training must make too few checkpoints for its average."""
-    if shortage := shortage_of_checkpoints(file.recipe):
-        logs.warning(f"{file.path}: {shortage}")
-
-
-def shortage_of_checkpoints(recipe: Recipe) -> str:
-    """Return a warning if the training must make too few checkpoints for its average, else "".
-
-    Patience, or another end that comes first, can only lower the number of checkpoints.
-    """
-    wanted = recipe.checkpoints.keep_for_average
-    bounds = []
-    for end_key, interval_key in BOUNDS:
-        end, interval = getattr(recipe.training, end_key), getattr(recipe.checkpoints, interval_key)
-        if end is not None and interval is not None:
-            # The final checkpoint is one more if it is not at the interval.
-            bounds.append((-(-end // interval), end_key, end, interval_key, interval))
-    if not bounds:
-        return ""
-    most, end_key, end, interval_key, interval = min(bounds, key=lambda bound: bound[0])
-    if most >= wanted:
-        return ""
-    remedies = [f"checkpoints.keep_for_average to {most}"]
-    same_unit = end_key.rpartition("_")[2] == interval_key.rpartition("_")[2]
-    if same_unit and end >= wanted:
-        remedies.insert(0, f"checkpoints.{interval_key} to {end // wanted}")
-    return (
-        f"checkpoints.keep_for_average is {wanted}, but training.{end_key} {end:,} and "
-        f"checkpoints.{interval_key} {interval:,} make at most {counted(most, 'checkpoint')}, the "
-        f"final one included; lower {' or '.join(remedies)}."
-    )

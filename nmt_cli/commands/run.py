@@ -21,7 +21,7 @@ from nmt_cli.files.folders import AVERAGED, REPORT, SCORED, TRANSLATION, kind_of
 from nmt_cli.files.lines import texts_of
 from nmt_cli.launch.node_workers import PARENT, die_with_parent
 from nmt_cli.messages import logs
-from nmt_cli.messages.errors import InterruptedTrainingError, UserError
+from nmt_cli.messages.errors import InterruptedTrainingError, UserError, WrongUsageError
 from nmt_cli.recipe.model_origin import first_model
 from nmt_cli.recipe.reader import RecipeFile, read_recipe
 from nmt_cli.runs.run_directory import foreign_name
@@ -38,7 +38,7 @@ REPLACED = {AVERAGE: AVERAGED, TEST: TRANSLATION, SCORES: SCORED, REPORT: REPORT
 def run(
     recipe_name: str,
     *,
-    until: StageName = "report",
+    until: StageName,
     force_from: StageName | None = None,
     **options: Unpack[RunOptions],
 ) -> None:
@@ -51,7 +51,7 @@ def run(
     if PARENT in os.environ:  # compare; when it is killed, this training is saved and ends
         die_with_parent(signal.SIGTERM)
     if force_from is not None and STAGE_NAMES.index(force_from) > STAGE_NAMES.index(until):
-        raise UserError(
+        raise WrongUsageError(
             f"--force-from {force_from} comes after --until {until}; "
             f"the stages are {', '.join(STAGE_NAMES)}."
         )

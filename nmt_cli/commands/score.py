@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from nmt_cli.commands.lines.pipes import StandardOutput, name_of_input, read_inputs
 from nmt_cli.commands.score_comparison import Comparison, NamedText, compare
 from nmt_cli.messages import logs
-from nmt_cli.messages.errors import UserError
+from nmt_cli.messages.errors import UserError, WrongUsageError
 from nmt_cli.messages.figures import counted
 from nmt_cli.messages.proposals import slips
 from nmt_cli.metrics.bleu import (
@@ -98,17 +98,17 @@ def _check_paper(paper: str, options: ScoreOptions) -> None:
     if paper not in PAPER_PAIRS:
         meant = slips(paper, PAPER_PAIRS)
         hint = f"Did you mean {meant[0]}?" if meant else "Leave --paper out for other pairs."
-        raise UserError(
+        raise WrongUsageError(
             f"--paper {paper}: the paper's BLEU is defined for its language pairs only, "
             f"{' and '.join(PAPER_PAIRS)}. {hint}"
         )
     if options.get("tokenize") == "none":
-        raise UserError(
+        raise WrongUsageError(
             "--paper tokenizes plain text, but --tokenize none is for text that is tokenized "
             "already; leave one of the two out."
         )
     if options.get("lowercase"):
-        raise UserError("the paper's BLEU is cased; leave --lowercase or --paper out.")
+        raise WrongUsageError("the paper's BLEU is cased; leave --lowercase or --paper out.")
 
 
 def _resampling(options: ScoreOptions) -> Resampling:
@@ -116,14 +116,18 @@ def _resampling(options: ScoreOptions) -> Resampling:
     if not options.get("compared"):
         for name, value in (("--test", method), ("--samples", samples), ("--seed", seed)):
             if value is not None:
-                raise UserError(f"{name} needs --compare SYSTEM, the translations to compare with.")
+                raise WrongUsageError(
+                    f"{name} needs --compare SYSTEM, the translations to compare with."
+                )
     return Resampling.chosen(method, samples, seed)
 
 
 def _check_that_systems_differ(paths: Sequence[Path]) -> None:
     for place, path in enumerate(paths):
         if path in paths[:place]:
-            raise UserError(f"{path} is given twice; --compare needs another system's output.")
+            raise WrongUsageError(
+                f"{path} is given twice; --compare needs another system's output."
+            )
 
 
 def _read_texts(paths: Sequence[Path]) -> list[NamedText]:

@@ -9,7 +9,7 @@ from nmt_cli.commands.lines.pipes import StandardOutput, name_of_input, read_inp
 from nmt_cli.files.lines import LineTexts
 from nmt_cli.files.text_files import open_text
 from nmt_cli.messages import logs
-from nmt_cli.messages.errors import UserError
+from nmt_cli.messages.errors import UserError, WrongUsageError
 from nmt_cli.messages.figures import counted
 from nmt_cli.parsing.parseval import (
     Brackets,
@@ -43,7 +43,9 @@ def run(
     OutputError if stdout cannot be written.
     """
     if len(golds) != 1:
-        raise UserError(f"parseval compares with one file of gold trees, not with {len(golds)}.")
+        raise WrongUsageError(
+            f"parseval compares with one file of gold trees, not with {len(golds)}."
+        )
     gold = golds[0]
     rules = _parameters(parameters)
     ours, theirs = read_inputs([predicted, gold])

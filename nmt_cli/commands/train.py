@@ -15,7 +15,7 @@ from nmt_cli.files.file_names import RUNS
 from nmt_cli.hardware.choices import AUTO
 from nmt_cli.hardware.cpu import LoadMeter, threads_of_each, warn_if_busy
 from nmt_cli.launch.node_workers import Rendezvous, run_workers, this_worker
-from nmt_cli.messages.errors import UserError
+from nmt_cli.messages.errors import WrongUsageError
 from nmt_cli.messages.proposals import as_argument
 from nmt_cli.recipe.model_origin import first_model
 from nmt_cli.recipe.reader import read_recipe
@@ -54,7 +54,7 @@ def _launch(job: Job, num_workers: int) -> None:
     options = job.options
     num_nodes, endpoint = options.get("nnodes", 1), options.get("rdzv_endpoint")
     if num_nodes > 1 and endpoint is None:
-        raise UserError(
+        raise WrongUsageError(
             f"--nnodes {num_nodes} needs --rdzv-endpoint HOST:PORT, the same on every node."
         )
     meter = LoadMeter()

@@ -5,12 +5,11 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from nmt_cli.commands.lines.input_formats import Reader, reader, showing_texts
-from nmt_cli.commands.lines.job_record import OF_THE_MACHINE, is_finished, refuse_other
 from nmt_cli.commands.lines.line_windows import (
     FIRST_FOR_A_READER,
     FIRST_WINDOW,
@@ -29,12 +28,14 @@ from nmt_cli.commands.lines.resumable_output import ResumableOutput
 from nmt_cli.commands.lines.translation_formats import FORMATS, Formatter, options_for
 from nmt_cli.commands.lines.translation_processes import (
     Engine,
+    Processes,
     choose_processes,
     coming_from,
     opened_ctranslate2,
     opened_engine,
     processes_that_pay,
 )
+from nmt_cli.commands.lines.translation_record import OF_THE_MACHINE, is_finished, refuse_other
 from nmt_cli.corpus.text.shard_text import Shard, ShardText
 from nmt_cli.files.lines import Line, read_lines
 from nmt_cli.files.output_streams import is_stream
@@ -42,7 +43,7 @@ from nmt_cli.hardware.choices import AUTO, OWN_ENGINE
 from nmt_cli.hardware.cpu import cores
 from nmt_cli.hardware.system_facts import rounding_facts, version_of
 from nmt_cli.messages import logs
-from nmt_cli.messages.errors import STATUS_SOME_LINES_FAILED, LinesFailedError, UserError
+from nmt_cli.messages.errors import STATUS_SOME_LINES_FAILED, LinesFailedError, WrongUsageError
 from nmt_cli.messages.figures import counted
 from nmt_cli.parsing.repair import Repairs
 from nmt_cli.translating.translation import Translation
@@ -86,103 +87,92 @@ def run(  # noqa: PLR0913 - the options of the command are its parameters
     """
     options = options_for(output_format, options)
     input_path = None if input_path == STANDARD_INPUT else input_path
-    texts = [input_path] if input_path is not None else []
-    refuse_to_replace(texts, output_path, is_resumable=True)
+    refuse_to_replace([input_path] if input_path else [], output_path, is_resumable=True)
     if resume and (output_path is None or is_stream(output_path)):
-        raise UserError("--resume continues a file; give its name with --output.")
-    part = None if shard is None else str(shard)
-    formats = {"format": output_format, "input_format": input_format, "shard": part}
-    if engine_name != OWN_ENGINE:
-        formats["engine"] = engine_name
+        raise WrongUsageError("--resume continues a file; give its name with --output.")
+    recorded: dict[str, Any] = {
+        **_affecting(options),
+        "format": output_format,
+        "input_format": input_format,
+        "shard": None if shard is None else str(shard),
+        "engine": None if engine_name == OWN_ENGINE else engine_name,
+    }
     asked = _asked(device, options)
     if resume and not force and output_path is not None and is_finished(output_path):
-        made_with = {**_affecting(options), **formats}
         with _source(input_path, shard) as source:
             lines = read_lines(cast(BinaryIO, source), _num_lines_before(source))
-            refuse_other(output_path, [model, *ensemble], made_with, asked, lines)
+            refuse_other(output_path, [model, *ensemble], recorded, asked, lines)
         return 0
     opened = opened_output(output_path, force=force, resume=resume, arguments=arguments)
     with _source(input_path, shard) as source, opened as output, ExitStack() as stack:
         _keep_choices(options, output.made_with)
         together = {**options, "ensemble": ensemble}
         if engine_name == OWN_ENGINE:
-            flags = _ProcessFlags(device, threads, workers, devices)
-            opened_here = _opened_here(model, flags, source, output, together)
+            limit = threads or options.get("max_tokens_per_device")
+            processes = _processes(device, workers, devices, limit, source, output)
+            if not processes.are_workers:
+                threads = threads or _possible_threads(output.machine.get("threads"))
+            opened_here = opened_engine(model, processes, device, threads, together)
             engine = stack.enter_context(opened_here)
         else:
             engine = opened_ctranslate2(model, device, workers, devices, threads, together)
         if isinstance(output, ResumableOutput):
-            made_with = {**_affecting(options), **engine.chosen, **formats}
             machine = {name: options.get(name) for name in OF_THE_MACHINE}
             if engine_name != OWN_ENGINE:
                 machine[engine_name] = version_of(engine_name)
+            made_with = {**recorded, **_affecting(options), **engine.chosen}
             output.begin(made_with, {**rounding_facts(engine.threads), **machine}, asked)
-        steady = STEADY_WINDOW["cuda" if engine.on_gpu else "cpu"] if output.is_file else None
-        read_line = reader(input_format, output_format)
-        format_line = FORMATS[output_format]
-        if (input_format, output_format) == ("jsonl", "fairseq"):
-            format_line = showing_texts(format_line)
-        tally = _translate_all(engine, source, output, read_line, format_line, steady)
+        tally = _translate_all(engine, source, output, input_format, output_format)
     tally.report()
     return STATUS_SOME_LINES_FAILED if tally.num_failed else 0
 
 
-class _ProcessFlags(NamedTuple):
-    """The options about the machine, as they were given."""
-
-    device: str
-    threads: int | None
-    workers: int | None
-    devices: int | None
-
-
-def _opened_here(
-    model: Path,
-    flags: _ProcessFlags,
+def _processes(
+    device: str,
+    workers: int | None,
+    devices: int | None,
+    limit: int | None,
     source: BinaryIO | ShardText,
     output: Stream | ResumableOutput,
-    options: Mapping[str, Any],
-) -> AbstractContextManager[Engine]:
-    """Return what opens the processes that translate; without options, those that pay."""
-    device, threads, workers, devices = flags
-    begun_with, limit = output.machine.get("threads"), options.get("max_tokens_per_device")
-    if workers is None and not any((threads, devices, limit)) and begun_with in {None, 1}:
-        coming = coming_from(source)
-        processes = processes_that_pay(device, coming, is_steady=output.is_file)
-    else:
-        processes = choose_processes(device, workers or 1, devices)
-    if not processes.are_workers:
-        threads = threads or _possible_threads(begun_with)
-    return opened_engine(model, processes, device, threads, options)
+) -> Processes:
+    """Return the processes that the options ask for; without any, those that pay.
+
+    ``limit`` is one of threads or memory that the user gave.
+    """
+    is_free = workers is None and devices is None and limit is None
+    if is_free and output.machine.get("threads") in {None, 1}:
+        return processes_that_pay(device, coming_from(source), is_steady=output.is_file)
+    return choose_processes(device, workers or 1, devices)
 
 
 def _translate_all(
     engine: Engine,
     source: BinaryIO | ShardText,
     output: Stream | ResumableOutput,
-    read_line: Reader,
-    format_line: Formatter,
-    steady: int | None,
+    input_format: str,
+    output_format: str,
 ) -> _Tally:
     """Write the translation of each line of ``source``; return what happened to the lines."""
+    format_line = FORMATS[output_format]
+    if (input_format, output_format) == ("jsonl", "fairseq"):
+        format_line = showing_texts(format_line)
     tally = _Tally(_num_lines_before(source))
     tally.restore(output.tally)
-    initial, in_lines = tally.num_lines, output.reader == "pipe"
-    hidden = source.isatty() or output.reader == "terminal"
     with logs.progress(
-        "Translating", "lines", initial=initial, hidden=hidden, in_lines=in_lines
+        "Translating",
+        "lines",
+        initial=tally.num_lines,
+        hidden=source.isatty() or output.reader == "terminal",
+        in_lines=output.reader == "pipe",
     ) as counter:
-        first = FIRST_WINDOW if output.reader == "none" else FIRST_FOR_A_READER
-        stall_seconds = 0.0 if source.isatty() else STALL_SECONDS
-        lines = output.without_finished(
-            windows(
-                source,
-                stall_seconds=stall_seconds,
-                first=first,
-                steady=steady,
-                expect=counter.expect,
-            )
+        lines = windows(
+            source,
+            stall_seconds=0.0 if source.isatty() else STALL_SECONDS,
+            first=FIRST_WINDOW if output.reader == "none" else FIRST_FOR_A_READER,
+            steady=STEADY_WINDOW["cuda" if engine.on_gpu else "cpu"] if output.is_file else None,
+            expect=counter.expect,
         )
+        lines, read_line = output.without_finished(lines), reader(input_format, output_format)
         for window, outputs in _translated(engine, lines, read_line, format_line, tally):
             output.add(window, "".join(outputs).encode(), tally.state())
             counter.advance(len(outputs))
@@ -193,7 +183,9 @@ def _translate_all(
 def _source(path: Path | None, shard: Shard | None) -> Iterator[BinaryIO | ShardText]:
     if path is None:
         if shard is not None:
-            raise UserError("--shard needs a file, whose length is known; give it with --input.")
+            raise WrongUsageError(
+                "--shard needs a file, whose length is known; give it with --input."
+            )
         stream = standard_input()
         if stream.isatty():
             logs.info("Reading from the terminal; Ctrl-D ends.")

@@ -10,7 +10,7 @@ from torch import Tensor
 from nmt_cli.hardware.choices import AUTO
 from nmt_cli.hardware.cpu import read_cpu
 from nmt_cli.messages import logs
-from nmt_cli.messages.errors import UserError
+from nmt_cli.messages.errors import UserError, WrongUsageError
 
 Precision = Literal["fp32", "bf16"]
 DecodingPrecision = Literal["fp32", "bf16", "int8"]
@@ -64,7 +64,7 @@ def finish_work(device: torch.device) -> None:
 
 
 def _unknown_device(name: str) -> UserError:
-    return UserError(f"--device must be auto, cpu, cuda or cuda:N, but is {name}.")
+    return WrongUsageError(f"--device must be auto, cpu, cuda or cuda:N, but is {name}.")
 
 
 def choose_precision(name: str, device: torch.device) -> Precision:
@@ -72,7 +72,7 @@ def choose_precision(name: str, device: torch.device) -> Precision:
     if name == AUTO:
         return "bf16" if bf16_is_fast(device) else "fp32"
     if name not in DTYPES:
-        raise UserError(f"--precision must be auto, fp32 or bf16, but is {name}.")
+        raise WrongUsageError(f"--precision must be auto, fp32 or bf16, but is {name}.")
     return cast(Precision, name)
 
 
@@ -83,7 +83,7 @@ def choose_decoding_precision(name: str, device: torch.device) -> DecodingPrecis
     UserError if there is no such precision, or if ``device`` does not have it.
     """
     if name not in {AUTO, *get_args(DecodingPrecision)}:
-        raise UserError(f"--precision must be auto, fp32, bf16 or int8, but is {name}.")
+        raise WrongUsageError(f"--precision must be auto, fp32, bf16 or int8, but is {name}.")
     if name != "int8":
         return choose_precision(name, device)
     if device.type != "cpu":

@@ -22,7 +22,7 @@ from torch import Tensor
 from nmt_cli.hardware.choices import AUTO
 from nmt_cli.hardware.cpu import Cpu, read_cpu
 from nmt_cli.messages import logs
-from nmt_cli.messages.errors import UserError
+from nmt_cli.messages.errors import UserError, WrongUsageError
 
 Fp32Products = Literal["mkl", "onednn"]  # the names that checkpoints record
 
@@ -66,7 +66,7 @@ def choose_fp32_products(name: str, device: torch.device, precision: str) -> Fp3
     used.
     """
     if name not in {AUTO, *PERMISSIONS}:
-        raise UserError(f"--fp32-products must be auto, mkl or onednn, but is {name}.")
+        raise WrongUsageError(f"--fp32-products must be auto, mkl or onednn, but is {name}.")
     if device.type != "cpu" or precision == "bf16" or name == "mkl":
         return "mkl"
     if name == AUTO and fastest_fp32_products(read_cpu(), torch.__version__) == "mkl":

@@ -10,7 +10,7 @@ from nmt_cli.corpus.tokenizers.normalization import Side
 from nmt_cli.corpus.tokenizers.sentencepiece_tokenizer import read_usable_model
 from nmt_cli.corpus.tokenizers.whitespace_tokenizer import CONTROL
 from nmt_cli.interchange.files import Array, TextFiles
-from nmt_cli.messages.errors import UserError
+from nmt_cli.messages.errors import WrongUsageError
 
 JOINER = "@@"  # of subword-nmt and fastBPE, behind the pieces inside a word
 
@@ -123,7 +123,7 @@ def read_named_models(files: TextFiles) -> dict[Side, bytes] | None:
     if source is not None:
         return read_models({"source": source, "target": target or source})
     if target is not None:
-        raise UserError(
+        raise WrongUsageError(
             f"--target-sentencepiece {target} needs --sentencepiece, the model of the source."
         )
     return None

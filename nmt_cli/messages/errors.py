@@ -17,7 +17,10 @@ class UserError(Exception):
 
 
 class WrongUsageError(UserError):
-    """The options of the command line do not go together."""
+    """Wrong use of the command line, whatever files, models and the machine are.
+
+    An option has no such value, needs another option, or contradicts one.
+    """
 
     exit_status = 2
 

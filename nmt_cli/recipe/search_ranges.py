@@ -7,7 +7,7 @@ neither torch nor pydantic, because the command line needs it for ``--help``.
 import math
 from typing import Any, Literal, NamedTuple
 
-from nmt_cli.messages.errors import UserError
+from nmt_cli.messages.errors import WrongUsageError
 
 
 class Range(NamedTuple):
@@ -49,4 +49,4 @@ DEFAULT_TOKENIZE: Literal["none"] = "none"
 def refuse_outside(option: str, value: float | None, allowed: Range) -> None:
     """Raise UserError if ``value`` is given and not ``allowed``."""
     if value is not None and not allowed.holds(value):
-        raise UserError(f"{option} must be {allowed}, but is {value}.")
+        raise WrongUsageError(f"{option} must be {allowed}, but is {value}.")

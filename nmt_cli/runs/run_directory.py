@@ -30,7 +30,7 @@ from nmt_cli.files.file_names import (
 from nmt_cli.files.folders import REPORT, not_a_run
 from nmt_cli.files.temporary_names import remove_leftovers
 from nmt_cli.messages import logs
-from nmt_cli.messages.errors import EndedAtOnceError, UserError
+from nmt_cli.messages.errors import EndedAtOnceError, UserError, WrongUsageError
 from nmt_cli.recipe.changes import Change, changed_keys
 from nmt_cli.recipe.keys import key_paths
 from nmt_cli.recipe.reader import dump_recipe, read_recipe
@@ -135,7 +135,7 @@ def _accepted_changes(run_dir: Path, recipe: Recipe, allowed: Sequence[str]) -> 
     known = set(key_paths())
     for key in allowed:
         if ".".join(step for step in key.split(".") if not step.isdecimal()) not in known:
-            raise UserError(
+            raise WrongUsageError(
                 f"--allow-change {key}: there is no such key; nmt-cli recipes keys lists them."
             )
     for change in changed_keys(before, recipe):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt_cli.messages.errors import UserError
+from nmt_cli.messages.errors import WrongUsageError
 from nmt_cli.recipe.search_ranges import BEAM_SIZE, LENGTH_PENALTY, refuse_outside
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class SearchSettings(NamedTuple):
         refuse_outside("--beam-size", self.beam_size, BEAM_SIZE)
         refuse_outside("--length-penalty", self.length_penalty, LENGTH_PENALTY)
         if not 1 <= self.n_best <= self.beam_size:
-            raise UserError(
+            raise WrongUsageError(
                 f"--n-best {self.n_best} must be at least 1 and at most "
                 f"--beam-size {self.beam_size}."
             )

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Generic, NamedTuple, TypeVar, cast
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar, cast
 
 import torch
 
@@ -32,6 +32,8 @@ from nmt_cli.search.sentences import (
 REFILLED_SHARE = 1 / 16
 
 Ticket = TypeVar("Ticket")  # what the caller recognizes an item by
+# Completes what was found for items, such as by the attention of their tokens.
+Finish: TypeAlias = Callable[[list[Found], list[Item]], Iterable[Found]]
 
 
 class SearchSize:
@@ -94,17 +96,16 @@ class Driver(Generic[Ticket, Item]):
         tokens_of: Callable[[Item], int],
         *,
         give_up: Callable[[], None] = lambda: None,
+        finish: Finish[Item] | None = None,
     ) -> None:
         """``start(n, most)`` begins a search of ``n`` sentences, which may grow to ``most``.
 
         ``tokens_of`` returns how many tokens of ``size`` a sentence takes. ``give_up`` frees the
-        memory of a search that failed.
+        memory of a search that failed. ``finish`` completes what was found for sentences; in a
+        window it gets those of several steps at once.
         """
         self._start, self.size, self._tokens_of = start, size, tokens_of
-        self._give_up = give_up
-        # If set, it completes what was found for sentences, such as by the attention of their
-        # tokens. In a window it gets the sentences of several steps at once.
-        self.finish: Callable[[list[Found], list[Item]], Iterable[Found]] | None = None
+        self._give_up, self._finish = give_up, finish
         self._clear()
 
     def run(
@@ -301,12 +302,12 @@ class Driver(Generic[Ticket, Item]):
 
     def _finished(self, search: SlotSearch[Item]) -> list[tuple[_Entry[Ticket, Item], Found]]:
         """Return the sentences that are done, after ``finish``; in a window, many at once."""
-        if self.finish is not None:
+        if self._finish is not None:
             collects = self._supply.is_window and self._inside
             if collects and len(self._found) < search.num_slots:
                 return []
             entries, founds = [each for each, _ in self._found], [each for _, each in self._found]
-            founds = [*self.finish(founds, [entry.item for entry in entries])]
+            founds = [*self._finish(founds, [entry.item for entry in entries])]
             self._found = list(zip(entries, founds, strict=True))
         done, self._found = self._found, []
         for entry, _ in done:

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from nmt_cli.costs.parameters import BYTES_OF_FP32
+from nmt_cli.hardware.choices import Computing
 from nmt_cli.hardware.device import choose_decoding_precision
 from nmt_cli.hardware.fp32_products import choose_fp32_products, use_fp32_products
 from nmt_cli.model.precision import at_precision
@@ -14,7 +15,7 @@ from nmt_cli.model.transformer import Transformer
 from nmt_cli.recipe.model_config import ModelConfig
 from nmt_cli.search.beams import SearchSettings
 from nmt_cli.search.choice import Choice
-from nmt_cli.search.driver import Driver, SearchSize
+from nmt_cli.search.driver import Driver, Finish, SearchSize
 from nmt_cli.search.ensemble import Ensemble
 from nmt_cli.search.graphed.model import GraphedTransformer, size_for, size_within
 from nmt_cli.search.graphed.search import SearchAhead
@@ -46,19 +47,17 @@ class SearchEngine:
         settings: SearchSettings,
         rules: Callable[[], Sequence[LogitsRule]],
         choice: Choice | None,
-        *,
-        max_tokens: int | None,
-        arithmetic: tuple[str, str],
-        cuda_graphs: bool,
+        computing: Computing,
+        finish_of: Callable[[Transformer], Finish[Sentence]] | None = None,
     ) -> None:
         """Prepare for searches of all ``models`` together; ``rules`` are those of the next one.
 
-        ``arithmetic`` is the precision and the library of fp32 products, each maybe "auto".
+        ``finish_of`` returns, for the first model, what completes the results of the search.
         """
         self.settings, self._rules, self._choice = settings, rules, choice
         self._device = models[0].output_weight.device
-        precision = choose_decoding_precision(arithmetic[0], self._device)
-        self._fp32_products = choose_fp32_products(arithmetic[1], self._device, precision)
+        precision = choose_decoding_precision(computing.precision, self._device)
+        self._fp32_products = choose_fp32_products(computing.fp32_products, self._device, precision)
         # What "auto" became.
         self.chosen = {
             "device": self._device.type,
@@ -72,11 +71,15 @@ class SearchEngine:
             others = map(CachedTransformer, self.models[1:])
             self._model = Ensemble([self._model, *others])
         self._graphed: GraphedTransformer | None = None
-        if cuda_graphs and len(models) == 1 and self._device.type == "cuda":
+        if computing.cuda_graphs and len(models) == 1 and self._device.type == "cuda":
             self._graphed = GraphedTransformer(first, settings)
-        size = _search_size(first.config, self._device, max_tokens)
+        size = _search_size(first.config, self._device, computing.max_tokens)
         self.driver = Driver[Any, Sentence](
-            self._start, size, self._tokens_of, give_up=self._end_after_failure
+            self._start,
+            size,
+            self._tokens_of,
+            give_up=self._end_after_failure,
+            finish=finish_of(first) if finish_of is not None else None,
         )
 
     @contextmanager

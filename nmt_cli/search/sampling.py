@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nmt_cli.messages.errors import UserError
+from nmt_cli.messages.errors import WrongUsageError
 from nmt_cli.recipe.search_ranges import (
     NUM_SAMPLES,
     SEED,
@@ -82,7 +82,7 @@ class Sampling(NamedTuple):
         """
         self.refuse_wrong(num_samples)
         if beam_size is not None:
-            raise UserError("--beam-size is not for --sample, which draws --n-best samples.")
+            raise WrongUsageError("--beam-size is not for --sample, which draws --n-best samples.")
         return settings._replace(beam_size=1, n_best=1)
 
     def samples_of(

@@ -21,7 +21,7 @@ from nmt_cli.interchange.ctranslate2.sentence_driver import (
     default_threads,
 )
 from nmt_cli.interchange.limits import num_positions
-from nmt_cli.messages.errors import UserError
+from nmt_cli.messages.errors import UserError, WrongUsageError
 from nmt_cli.recipe.model_settings import ModelSettings, read_config
 from nmt_cli.search.beams import SearchSettings
 from nmt_cli.translating.request import Constraints
@@ -93,12 +93,12 @@ def refuse_for_ctranslate2(
 ) -> None:
     """Raise UserError for the first option of a translator that CTranslate2 does not have."""
     if device not in {AUTO, "cpu"}:
-        raise UserError(
+        raise WrongUsageError(
             f"--engine ctranslate2 translates on the CPU; leave --device {device} out, or "
             "translate without --engine."
         )
     for name in _refused(options, ensemble):
-        raise UserError(
+        raise WrongUsageError(
             f"--engine ctranslate2 has no {name}; leave it out, or translate without --engine."
         )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from nmt_cli.messages.errors import UserError
+from nmt_cli.messages.errors import WrongUsageError
 from nmt_cli.recipe.search_ranges import (
     MAX_LENGTH,
     MIN_LENGTH,
@@ -32,7 +32,7 @@ class Constraints(NamedTuple):
         refuse_outside("--max-length", self.max_length, MAX_LENGTH)
         refuse_outside("--no-repeat-ngram", self.no_repeat_ngram, NO_REPEAT_NGRAM)
         if self.max_length is not None and self.max_length < self.min_length:
-            raise UserError(
+            raise WrongUsageError(
                 f"--max-length {self.max_length:,} is less than --min-length {self.min_length:,}; "
                 "give a larger one."
             )

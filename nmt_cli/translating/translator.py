@@ -19,7 +19,7 @@ from nmt_cli.recipe.model_settings import ModelSettings, length_limits
 from nmt_cli.recipe.search_ranges import DEFAULT_TOKENIZE, DEFAULT_TOO_LONG, N_BEST
 from nmt_cli.search.beams import SearchSettings
 from nmt_cli.search.sampling import Sampling
-from nmt_cli.search.sentences import naming_lines
+from nmt_cli.search.sentences import Sentence, naming_lines
 from nmt_cli.translating.answers import Answers
 from nmt_cli.translating.ctranslate2_search import (
     CTranslate2Model,
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from nmt_cli.model.transformer import Transformer
+    from nmt_cli.search.driver import Finish
     from nmt_cli.search.ensemble import Member
 
 
@@ -168,17 +169,23 @@ class Translator:
             self._engine = CTranslate2Search(model, search, computing)
         else:
             # They import torch.
+            from nmt_cli.search.engine import SearchEngine
+            from nmt_cli.search.sampled_candidates import SampledCandidates
             from nmt_cli.translating.attention_to_source import AttentionToSource
-            from nmt_cli.translating.model_search import rules_for, search_of_models
+            from nmt_cli.translating.model_search import rules_for
 
-            models = [model, *(each.model for each in ensemble)]
-            rules = partial(rules_for, tokenizer.eos_id, constraints, trees, outputs)
-            engine = search_of_models(models, search, rules, sampling, computing)
-            if alignments or replace_unknown:
-                first = engine.models[0]
-                attention = AttentionToSource(first, tokenizer, settings.text, len(marks.tag))
-                engine.driver.finish = attention.with_attention
-            self._engine = engine
+            def attending(first: Transformer) -> Finish[Sentence]:
+                of_first = AttentionToSource(first, tokenizer, settings.text, len(marks.tag))
+                return of_first.with_attention
+
+            self._engine = SearchEngine(
+                [model, *(each.model for each in ensemble)],
+                search,
+                partial(rules_for, tokenizer.eos_id, constraints, trees, outputs),
+                SampledCandidates(sampling) if sampling is not None else None,
+                computing,
+                attending if alignments or replace_unknown else None,
+            )
         # The model, and what "auto" became: for a record of how a text was translated.
         self.chosen = dict(self._engine.chosen)
         self._jobs = LineJobs(

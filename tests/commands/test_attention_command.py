@@ -176,10 +176,6 @@ def test_png_without_matplotlib(call, monkeypatch):
             [SOURCE, "ant " * 30],
             "the target has 30 pieces, the model takes 29; give a shorter one.",
         ),
-        (
-            [SOURCE, "--output", "picture.svg"],
-            "--output picture.svg must end in .html, .htm, .png, .json, unless --format is given.",
-        ),
         ([SOURCE, "--output", "no/a.html"], "no is not a directory; make it first, or choose"),
     ],
 )
@@ -192,6 +188,13 @@ def test_what_is_refused(call, tmp_path, arguments, message):
 def test_the_longest_texts_are_taken(call):
     record = record_of(call("ant " * 20, "bee " * 29, "--format", "json"))
     assert (len(record["source"]), len(record["target_input"])) == (21, 30)
+
+
+def test_an_output_of_another_kind_is_wrong_use(call):
+    assert call(SOURCE, "--output", "picture.svg", status=2).stderr == (
+        "Error: --output picture.svg must end in .html, .htm, .png, .json, unless --format is "
+        "given.\n"
+    )
 
 
 def test_a_list_of_numbers_must_be_one(call):

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from nmt_cli.commands.recipes import shortage_of_checkpoints
+from nmt_cli.checkpoints import shortage_of_checkpoints
 from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.recipe.shipped import shipped_recipes
 

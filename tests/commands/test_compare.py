@@ -144,7 +144,7 @@ def read_recipe(*_):
     Path("process.new").rename("process")
     time.sleep(100)
 run.read_recipe = read_recipe
-run.run("base", overrides=())
+run.run("base", until="report", overrides=())
 """
 
 

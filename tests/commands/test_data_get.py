@@ -207,7 +207,7 @@ def test_one_command_at_a_time(toy):
 )
 def test_an_unknown_name_is_one_line(name, proposal):
     result = CliRunner().invoke(cli.main, ["data", "get", name])
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert result.stderr.startswith(f"Error: {name} is not a data set of data get; did you mean ")
     assert f"did you mean {proposal}" in result.stderr
     assert result.stderr.count("\n") == 1

@@ -88,7 +88,7 @@ def test_texts_may_be_compressed_or_come_from_stdin(call, tmp_path):
     assert call(texts=("text.en.gz", "-"), stdin=TARGET).stdout == plain
     assert call(texts=("-", "text.de"), stdin=SOURCE).stdout == plain
     error = "Error: - (standard input) can be given once only; name the other file.\n"
-    assert call(texts=("-", "-"), status=1).stderr == error
+    assert call(texts=("-", "-"), status=2).stderr == error
 
 
 @pytest.mark.parametrize(

@@ -20,18 +20,19 @@ from click.testing import CliRunner
 from nmt_cli import cli
 from nmt_cli.commands import translate as command
 from nmt_cli.commands.lines import (
-    job_record,
     line_windows,
     resumable_output,
     translation_processes,
+    translation_record,
 )
-from nmt_cli.commands.lines.job_record import OF_THE_MACHINE, read_record, write_record
 from nmt_cli.commands.lines.line_windows import windows
 from nmt_cli.commands.lines.resumable_output import ResumableOutput
+from nmt_cli.commands.lines.translation_record import OF_THE_MACHINE, read_record, write_record
 from nmt_cli.hardware.cpu import Cores
 from nmt_cli.translating.translation import Translation
 from nmt_cli.translating.translator import Translator
 from tests.folders_in_memory import tmp_path as tmp_path
+from tests.tagging import StandIn
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -47,7 +48,7 @@ UNPACK: dict[str, Callable[[bytes], bytes]] = {
 }
 
 
-class WindowTranslator:
+class WindowTranslator(StandIn):
     """Answers each line with its window, so that windows with other borders show."""
 
     chosen: ClassVar = {"model": "a" * 64, "precision": "fp32", "fp32_products": "mkl"}
@@ -88,7 +89,9 @@ def translate(monkeypatch, tmp_path):
     monkeypatch.setattr(WindowTranslator, "num_translated", 0)
     monkeypatch.setattr(WindowTranslator, "interrupts_at", {})
     monkeypatch.setattr(Translator, "load", lambda *_, **__: WindowTranslator())
-    monkeypatch.setattr(job_record, "fingerprints", lambda _: WindowTranslator.chosen["model"])
+    monkeypatch.setattr(
+        translation_record, "fingerprints", lambda _: WindowTranslator.chosen["model"]
+    )
     # Other processes would load the model that this one replaces.
     monkeypatch.setattr(translation_processes, "cores", lambda: Cores(1))
     monkeypatch.setattr(resumable_output, "SECONDS_BETWEEN_RECORDS", 0.0)

@@ -56,9 +56,10 @@ def write_experiment(folder):
     (folder / "toy.yaml").write_text(recipe)
 
 
-def do(*, overrides=(), max_steps=6, **options):
+def do(*, until="report", overrides=(), max_steps=6, **options):
     overrides = [f"training.max_steps={max_steps}", "validation.bleu=off", *overrides]
-    command.run("toy.yaml", overrides=overrides, threads=1, **{**MKL, **options})
+    options = {**MKL, **options}
+    command.run("toy.yaml", until=until, overrides=overrides, threads=1, **options)
 
 
 def skipped(caplog):
@@ -396,5 +397,5 @@ def test_a_stage_to_force_must_not_come_after_the_last():
     result = CliRunner().invoke(
         cli.main, ["run", "quickstart", "--until", "train", "--force-from", "score"]
     )
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert "--force-from score comes after --until train" in result.stderr

@@ -13,7 +13,7 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 import torch
@@ -34,7 +34,7 @@ from nmt_cli.search import engine
 from nmt_cli.translating.translation import Alternative, Translation
 from nmt_cli.translating.translator import Translator
 from tests.fake_models import ByteTokenizer, CopyModel, save_as_model, tiny_recipe, translator_of
-from tests.tagging import NASTY, digest, expected_output
+from tests.tagging import NASTY, StandIn, digest, expected_output
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -44,10 +44,8 @@ else:
 MODEL = Path("model")
 
 
-class TaggingTranslator:
+class TaggingTranslator(StandIn):
     """Answers each line with a hash of it, so that a line in the wrong place shows."""
-
-    chosen: ClassVar[dict[str, str]] = {}
 
     def __init__(self, fails=lambda line: None):
         self.fails = fails

@@ -32,6 +32,7 @@ from nmt_cli.translating.translation import Translation
 from nmt_cli.translating.translator import Translator
 from nmt_cli.translating.workers.starter import Starter
 from tests.fake_models import save_as_model
+from tests.tagging import StandIn
 
 
 @pytest.fixture
@@ -124,7 +125,7 @@ def test_a_long_text_is_shared_by_default_and_goes_on_with_any_number(
     assert "was made differently" not in err  # such as with another number of threads
 
 
-class Echo:
+class Echo(StandIn):
     def translate_window(self, requests):
         return [Translation(request.text) for request in requests]
 

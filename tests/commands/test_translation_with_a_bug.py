@@ -5,7 +5,6 @@ import os
 import re
 import shlex
 from pathlib import Path
-from typing import ClassVar
 
 import pytest
 from click.testing import CliRunner
@@ -14,15 +13,15 @@ from nmt_cli import cli
 from nmt_cli.messages.errors import LinesFailedError
 from nmt_cli.translating.translation import Translation
 from nmt_cli.translating.translator import Translator
+from tests.tagging import StandIn
 
 LINES = [f"line {number}" for number in range(1, 1001)]
 
 
-class BuggyTranslator:
+class BuggyTranslator(StandIn):
     """Echoes its lines, but for one that meets a bug."""
 
     bad = "line 701"
-    chosen: ClassVar[dict[str, str]] = {}
 
     def translate_window(self, lines):
         lines = [line.text for line in lines]

@@ -22,6 +22,7 @@ from nmt_cli.hardware.cpu import (
 from nmt_cli.messages import logs
 from nmt_cli.translating.translation import Translation
 from nmt_cli.translating.translator import Translator
+from tests.tagging import StandIn
 
 cpu_times = cpu.cpu_times  # before conftest puts a quiet machine in its place
 
@@ -147,7 +148,7 @@ def test_doctor_names_a_busy_machine(monkeypatch):
     assert "\nadvice: other programs keep " in result.stdout
 
 
-class Repeating:
+class Repeating(StandIn):
     def __init__(self, seconds=0.0):
         self.seconds = seconds
 

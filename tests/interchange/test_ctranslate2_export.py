@@ -25,7 +25,13 @@ PAIRS = [SentencePair([40, 7, 60, 11, 8], [21, 5, 99, 21]), SentencePair([9], []
 
 def exported(model, name="out", **options):
     output = model.parent / name
-    export.run(model, output_format="ctranslate2", output=output, verify=2, **options)
+    export.run(
+        model,
+        output_format="ctranslate2",
+        output=output,
+        verify=2,
+        **{"quantization": "float32", **options},
+    )
     return output
 
 
@@ -92,7 +98,13 @@ def test_quantized_exports_report_the_difference(make_model, quantization, capsy
 @pytest.mark.parametrize("name", ["sentencepiece", "whitespace"])
 def test_trained_models_of_the_formats_agree(name, tmp_path):
     model = Path(__file__).parents[1] / f"formats/format_2/{name}/run"
-    export.run(model, output_format="ctranslate2", output=tmp_path / "out")
+    export.run(
+        model,
+        output_format="ctranslate2",
+        output=tmp_path / "out",
+        quantization="float32",
+        verify=16,
+    )
 
 
 def test_quantization_leaves_the_weights_of_the_model_as_they_are(make_model):
@@ -125,7 +137,13 @@ def test_two_sentencepiece_models_are_exact(make_model, two_models):
 def test_the_code_of_the_model_card_translates(name, tmp_path, monkeypatch, capsys):
     formats = Path(__file__).parents[1] / "formats"
     model = formats / f"format_2/{name}/run/average"
-    export.run(model, output_format="ctranslate2", output=tmp_path / "out")
+    export.run(
+        model,
+        output_format="ctranslate2",
+        output=tmp_path / "out",
+        quantization="float32",
+        verify=16,
+    )
     code = (tmp_path / "out/README.md").read_text().split("```python\n")[1].split("```")[0]
     lines = (formats / "text/validation.en").read_text().splitlines()[:4]
     monkeypatch.chdir(tmp_path / "out")

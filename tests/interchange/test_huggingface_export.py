@@ -26,7 +26,13 @@ RUN = Path(__file__).parents[1] / "formats/format_2/sentencepiece/run"
 
 def exported(model, name="out", **options):
     output = model.parent / name
-    export.run(model, output_format="huggingface", output=output, verify=2, **options)
+    export.run(
+        model,
+        output_format="huggingface",
+        output=output,
+        verify=2,
+        **{"quantization": "float32", **options},
+    )
     return output
 
 
@@ -62,7 +68,9 @@ def test_log_probabilities_are_those_of_the_model_also_after_saving_again(make_m
 def test_a_trained_model_translates_the_same_with_the_auto_classes(tmp_path):
     from transformers import AutoTokenizer
 
-    export.run(RUN, output_format="huggingface", output=tmp_path / "out")
+    export.run(
+        RUN, output_format="huggingface", output=tmp_path / "out", quantization="float32", verify=16
+    )
     tokenizer = AutoTokenizer.from_pretrained(str(tmp_path / "out"))
     model = loaded_from(tmp_path / "out")
     lines = (RUN.parents[2] / "text/validation.en").read_text().splitlines()
@@ -146,7 +154,13 @@ def test_two_sentencepiece_models_are_exact(make_model, two_models):
 def test_the_code_of_the_model_card_translates(name, tmp_path, monkeypatch, capsys):
     formats = Path(__file__).parents[1] / "formats"
     model = formats / f"format_2/{name}/run/average"
-    export.run(model, output_format="huggingface", output=tmp_path / "out")
+    export.run(
+        model,
+        output_format="huggingface",
+        output=tmp_path / "out",
+        quantization="float32",
+        verify=16,
+    )
     code = (tmp_path / "out/README.md").read_text().split("```python\n")[1].split("```")[0]
     lines = (formats / "text/validation.en").read_text().splitlines()[:4]
     monkeypatch.chdir(tmp_path / "out")

@@ -29,7 +29,7 @@ SAME = [each for each in EXPORTABLE if not {"d_k", "d_v"} & each.keys()]
 
 def exported(model, name="theirs"):
     output = model.parent / name
-    export.run(model, output_format="huggingface", output=output, verify=0)
+    export.run(model, output_format="huggingface", output=output, quantization="float32", verify=0)
     return output
 
 

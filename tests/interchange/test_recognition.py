@@ -80,7 +80,13 @@ def test_what_is_no_folder_of_another_program_is_refused(tmp_path):
 @pytest.mark.parametrize("program", [import_model.AUTO, *import_model.IMPORTERS])
 def test_a_path_that_does_not_exist_is_not_found(tmp_path, program):
     with pytest.raises(UserError, match=r"nothing not found\.$"):
-        import_model.run(tmp_path / "nothing", program=program, output=tmp_path / "ours")
+        import_model.run(
+            tmp_path / "nothing",
+            program=program,
+            output=tmp_path / "ours",
+            source_language="en",
+            target_language="de",
+        )
     assert list(tmp_path.iterdir()) == []
 
 

@@ -6,9 +6,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from nmt_cli.commands.lines.job_record import finished_record_of, partial_of, side_file_of
 from nmt_cli.commands.lines.pipes import STANDARD_INPUT, StandardOutput, standard_input
 from nmt_cli.commands.lines.resumable_output import ResumableOutput, resumable_output, stopped
+from nmt_cli.commands.lines.translation_record import finished_record_of, partial_of, side_file_of
 from nmt_cli.corpus.text.shard_text import Shard, ShardText, open_shard
 from nmt_cli.files.atomic_files import file_appearing_whole, refuse_file
 from nmt_cli.files.lines import Line

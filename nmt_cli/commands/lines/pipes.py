@@ -9,7 +9,7 @@ from typing import BinaryIO
 
 from nmt_cli.files.lines import LineTexts, texts_of
 from nmt_cli.files.output_streams import CLOSED_STDOUT, OutputReader, reader_of
-from nmt_cli.messages.errors import OutputError, UserError
+from nmt_cli.messages.errors import OutputError, UserError, WrongUsageError
 
 STANDARD_INPUT = Path("-")  # how users name stdin
 
@@ -71,7 +71,7 @@ class StandardOutput:
 def refuse_stdin_twice(paths: Sequence[Path]) -> None:
     """Raise UserError if more than one of ``paths`` is stdin."""
     if paths.count(STANDARD_INPUT) > 1:
-        raise UserError("- (standard input) can be given once only; name the other file.")
+        raise WrongUsageError("- (standard input) can be given once only; name the other file.")
 
 
 def read_inputs(paths: Sequence[Path]) -> list[list[str]]:

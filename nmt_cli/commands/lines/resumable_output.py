@@ -15,7 +15,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from nmt_cli.commands.lines.job_record import (
+from nmt_cli.commands.lines.pipes import STANDARD_INPUT
+from nmt_cli.commands.lines.translation_record import (
     Progress,
     Record,
     as_recorded,
@@ -27,7 +28,6 @@ from nmt_cli.commands.lines.job_record import (
     text_of,
     write_record,
 )
-from nmt_cli.commands.lines.pipes import STANDARD_INPUT
 from nmt_cli.files.atomic_files import (
     HASHED_AT_ONCE,
     naming_failed_writes,

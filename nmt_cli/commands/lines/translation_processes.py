@@ -22,7 +22,7 @@ from nmt_cli.hardware.choices import AUTO, CTRANSLATE2
 from nmt_cli.hardware.cpu import LoadMeter, advice_on_load, cores
 from nmt_cli.hardware.system_facts import free_memory, may_have_gpu
 from nmt_cli.messages import logs
-from nmt_cli.messages.errors import UserError
+from nmt_cli.messages.errors import UserError, WrongUsageError
 from nmt_cli.translating.request import Request
 from nmt_cli.translating.translation import Translation
 from nmt_cli.translating.workers.messages import WorkerModel
@@ -74,9 +74,11 @@ def choose_processes(device: str, workers: int, devices: int | None) -> Processe
             )
         return Processes(workers, workers > 1, False)
     if workers > 1:
-        raise UserError("--workers are processes on the CPU, --devices GPUs; give one of them.")
+        raise WrongUsageError(
+            "--workers are processes on the CPU, --devices GPUs; give one of them."
+        )
     if device not in {AUTO, "cuda"}:
-        raise UserError(f"--devices counts GPUs; leave --device {device} out.")
+        raise WrongUsageError(f"--devices counts GPUs; leave --device {device} out.")
     if devices > (visible := num_gpus(device)):
         raise UserError(
             f"--devices {devices} asked for, {visible} GPUs are visible. --workers shares "
@@ -171,8 +173,8 @@ def _opened_translator(
     num_threads = useful_threads(chosen_device)
     with following_load(num_threads):
         yield Engine(
-            lambda windows: map(translator.translate_window, windows),
-            getattr(translator, "chosen", {}),
+            translator.translate_windows,
+            translator.chosen,
             num_threads,
             chosen_device.type == "cuda",
         )
@@ -193,7 +195,7 @@ def opened_ctranslate2(
     ``devices`` are given.
     """
     if devices is not None:
-        raise UserError(
+        raise WrongUsageError(
             f"--engine ctranslate2 translates on the CPU; leave --devices {devices} out, or "
             "translate without --engine."
         )

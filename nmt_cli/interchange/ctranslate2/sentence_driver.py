@@ -18,7 +18,7 @@ from nmt_cli.corpus.tokenizers.sentence_marks import without_end
 from nmt_cli.hardware.choices import AUTO
 from nmt_cli.hardware.cpu import cores
 from nmt_cli.interchange.limits import nearest_exponent
-from nmt_cli.messages.errors import UserError
+from nmt_cli.messages.errors import UserError, WrongUsageError
 from nmt_cli.messages.extras import importing
 from nmt_cli.recipe.model_config import ModelConfig
 from nmt_cli.search.beams import NOT_A_NUMBER, Hypothesis, SearchSettings, length_penalty
@@ -369,7 +369,7 @@ def chosen_precision(precision: str, quantization: str) -> str:
     if precision == AUTO:
         return "int8" if quantization.startswith("int8") else "fp32"
     if precision not in COMPUTE_TYPES:
-        raise UserError(f"--precision must be auto, fp32, bf16 or int8, but is {precision}.")
+        raise WrongUsageError(f"--precision must be auto, fp32, bf16 or int8, but is {precision}.")
     return precision
 
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from nmt_cli.corpus.tokenizers.normalization import Side
 from nmt_cli.interchange.files import Array, TextFiles
 from nmt_cli.interchange.vocabularies import SENTENCEPIECE_FILES
-from nmt_cli.messages.errors import DamagedError, UserError
+from nmt_cli.messages.errors import DamagedError, UserError, WrongUsageError
 from nmt_cli.recipe.yaml_tree import MAX_BYTES, parse_yaml
 
 SUFFIX = ".npy"
@@ -198,7 +198,7 @@ def _vocabularies(weights: Path, files: TextFiles) -> dict[Side, Path]:
         target = files.target_vocabulary or files.source_vocabulary
         return {"source": files.source_vocabulary, "target": target}
     if files.target_vocabulary is not None:
-        raise UserError("--target-vocabulary needs --source-vocabulary beside it.")
+        raise WrongUsageError("--target-vocabulary needs --source-vocabulary beside it.")
     names = _names_in_options(weights)
     paths = [weights.parent / name for name in names]
     if not names or not all(each.is_file() for each in paths):
@@ -254,7 +254,7 @@ def _models(folder: Path, files: TextFiles) -> dict[Side, Path] | None:
         target = files.target_sentencepiece or files.sentencepiece
         return {"source": files.sentencepiece, "target": target}
     if files.target_sentencepiece is not None:
-        raise UserError("--target-sentencepiece needs --sentencepiece beside it.")
+        raise WrongUsageError("--target-sentencepiece needs --sentencepiece beside it.")
     found = {side: folder / name for side, name in MODELS.items()}
     missing = [path.name for path in found.values() if not path.is_file()]
     if len(missing) == 1:
