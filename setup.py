@@ -26,7 +26,12 @@ setup(
     packages=[*find_packages(include=["nmt_cli", "nmt_cli.*"]), "nmt_cli.shipped_recipes"],
     package_dir={"nmt_cli.shipped_recipes": "recipes"},
     package_data={
-        "nmt_cli": ["py.typed", "parsing/parseval.prm"],
+        "nmt_cli": [
+            "py.typed",
+            "command_line/recipe_keys.txt",
+            "messages/other_toolkits.jsonl",
+            "parsing/parseval.prm",
+        ],
         "nmt_cli.pictures": ["page.html", "page.css", "page.js"],
         "nmt_cli.shipped_recipes": ["**/*.yaml", "README.md"],
     },

@@ -62,16 +62,14 @@ def _code(default: str | None) -> str:
 
 
 def completed_keys() -> str:
-    """Return the module with the keys that shells complete: the schema needs pydantic."""
-    names = "".join(f'    "{key.name}",\n' for key in described_keys() if key.allowed)
-    text = "The keys of a recipe that shells complete, made by: python -m tests.reference_pages"
-    return f'"""{text}"""\n\nKEYS = (\n{names})\n'
+    """Return the keys that shells complete, one a line: the schema needs pydantic."""
+    return "".join(f"{key.name}\n" for key in described_keys() if key.allowed)
 
 
 PAGES = {
     "docs/reference/recipe-keys.md": recipe_keys,
     "docs/reference/commands.md": commands,
-    "nmt_cli/command_line/recipe_keys.py": completed_keys,
+    "nmt_cli/command_line/recipe_keys.txt": completed_keys,
 }
 
 if __name__ == "__main__":

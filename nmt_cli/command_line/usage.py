@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from nmt_cli.messages.other_toolkits import RENAMED, Renamed, missing_here, names_of_keys, renamed
+from nmt_cli.messages.other_toolkits import Renamed, missing_here, names_of_keys, renamed, renames
 from nmt_cli.messages.proposals import MOST_PROPOSED, as_argument, nearest, plain, slips
 
 if TYPE_CHECKING:
@@ -171,7 +171,7 @@ class _Unknown:
         """Return a proposal to set one of ``keys``, if possible to the user's value."""
         if not keys:
             return ""
-        rows = [row for row in RENAMED if keys[0] in row.places()] or [Renamed(keys[0])]
+        rows = [row for row in renames() if keys[0] in row.places()] or [Renamed(keys[0])]
         row = next((row for row in rows if slips(self._name, row.names())), rows[0])
         is_ours = bool(slips(self._name, [keys[0].rpartition(".")[2]]))
         value = self._value if is_ours or not row.example else None

@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from nmt_cli import cli
-from nmt_cli.messages.other_toolkits import RENAMED, names_of_keys
+from nmt_cli.messages.other_toolkits import names_of_keys, renames
 from nmt_cli.messages.proposals import plain
 from nmt_cli.recipe.keys import is_value_of, key_paths, keys_meant
 from nmt_cli.recipe.layers import parse_value
@@ -27,7 +27,7 @@ def as_shown(row):
 
 
 def test_the_page_shows_the_table():
-    expected = [as_shown(row) for row in RENAMED if any(row.of_toolkits())]
+    expected = [as_shown(row) for row in renames() if any(row.of_toolkits())]
     lines = PAGE.read_text(encoding="utf-8").splitlines()
     start = lines.index(HEADING) + 2
     assert lines[start : start + len(expected)] == expected
@@ -36,7 +36,7 @@ def test_the_page_shows_the_table():
 
 def test_every_key_option_argument_and_command_of_the_table_exists():
     keys, commands = set(key_paths()), cli.main.commands
-    for place in (place for row in RENAMED for place in row.places()):
+    for place in (place for row in renames() for place in row.places()):
         command, _, thing = place.partition(" ")
         if "." in place:
             assert place in keys
@@ -50,7 +50,7 @@ def test_every_key_option_argument_and_command_of_the_table_exists():
 
 
 def test_every_example_is_a_value_of_its_key():
-    for row in RENAMED:
+    for row in renames():
         for key in (place for place in row.places() if "." in place and row.example):
             assert is_value_of(key, parse_value(row.example).value), row
 
@@ -62,7 +62,7 @@ def test_the_keys_of_the_table_are_proposed_in_a_recipe():
             assert keys_meant(name) == [key]
 
 
-@pytest.mark.parametrize("row", RENAMED, ids=lambda row: row.here or row.note)
+@pytest.mark.parametrize("row", renames(), ids=lambda row: row.here or row.note)
 def test_every_name_of_the_table_is_answered(row):
     """On the command that has it the place is named; what does not exist is explained."""
     for place in row.places() or [""]:
@@ -87,7 +87,7 @@ def test_every_name_of_the_table_is_answered(row):
 
 
 def test_the_commands_of_other_toolkits_are_answered():
-    for row in RENAMED:
+    for row in renames():
         if row.here not in cli.main.commands:
             continue
         for name in (n for names in row[1:5] for n in names.split()):
