@@ -42,8 +42,6 @@ from nmt_cli.report.run_history import read_runs
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from nmt_cli.commands.experiments.run_stages import RunOptions
-
 
 class CompareOptions(TypedDict, total=False):
     """The flags that each training gets."""
@@ -61,8 +59,8 @@ class Training(NamedTuple):
     """One recipe with one seed."""
 
     recipe_name: str
-    file: RecipeFile  # the recipe with this seed
-    seed: int | None  # None is the recipe's own
+    overrides: Sequence[str]  # also of its seed
+    file: RecipeFile  # the recipe with the overrides
     run_dir: Path
 
 
@@ -84,7 +82,13 @@ def run(
     _refuse_shared_folders(trainings, options)
     of_each_recipe = {training.recipe_name: training for training in trainings}
     for training in of_each_recipe.values():  # one after the other: several may share a folder
-        run_command.run(training.recipe_name, until="preprocess", **_run_options(training, options))
+        run_command.run(
+            training.recipe_name,
+            until="preprocess",
+            overrides=training.overrides,
+            prepared=options.get("prepared"),
+            run_dir=training.run_dir,
+        )
     failed = _train_all(trainings, _devices(devices, options), options)
     done = [training for training in trainings if training not in failed]
     if done:
@@ -107,9 +111,11 @@ def _trainings(
     found: list[Training] = []
     for given in (recipe for name in names for recipe in _recipes_of(name)):
         for seed in seeds or (None,):
-            file = read_recipe(given, _overrides(seed, options))
+            of_seed = [] if seed is None else [f"training.seed={seed}"]
+            overrides = [*options.get("overrides", ()), *of_seed]
+            file = read_recipe(given, overrides)
             run_dir = runs / file.name if seed is None else runs / file.name / f"seed-{seed}"
-            found.append(Training(given, file, seed, run_dir))
+            found.append(Training(given, overrides, file, run_dir))
     folders = [training.run_dir for training in found]
     for folder in folders:
         if problem := not_a_run(folder):
@@ -142,19 +148,6 @@ def _recipes_of(name: str) -> list[str]:
     inside = [recipe for recipe in shipped_recipes() if recipe.startswith(f"{folder}/")]
     inside = inside or sorted(str(file) for file in Path(name).glob(f"*{SUFFIX}"))
     return sorted(inside, key=lambda recipe: Path(recipe).stem != "base") or [name]
-
-
-def _overrides(seed: int | None, options: CompareOptions) -> list[str]:
-    given = [*options.get("overrides", ())]
-    return given if seed is None else [*given, f"training.seed={seed}"]
-
-
-def _run_options(training: Training, options: CompareOptions) -> RunOptions:
-    return {
-        "overrides": _overrides(training.seed, options),
-        "prepared": options.get("prepared"),
-        "run_dir": training.run_dir,
-    }
 
 
 def _devices(devices: int | None, options: CompareOptions) -> list[str]:
@@ -204,7 +197,7 @@ def _command(
         f"--run-dir={training.run_dir}",
         "--until=score",
     ]
-    arguments += [f"--set={override}" for override in _overrides(training.seed, options)]
+    arguments += [f"--set={override}" for override in training.overrides]
     arguments += [f"--device={device}", "--devices=1"]
     if threads is not None:
         arguments.append(f"--threads={threads}")

@@ -6,8 +6,7 @@ import logging
 import re
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from tqdm import tqdm
@@ -67,18 +66,19 @@ def silence() -> None:
 
 
 class ProgressBar:
-    """Counts work done: a bar on a terminal, a plain line every ten seconds in a log.
+    """Counts work done in a ``with`` block: a bar on a terminal, else a line every ten seconds.
 
-    Both show the remaining time if the total is known or was given to ``expect``. With
-    ``in_lines``, a terminal gets lines too: other programs may write to it at the same time, such
-    as one that reads our output from a pipe, and would write behind a bar.
+    Both show the remaining time if the total is known or was given to ``expect``. The bar is
+    removed at the end of the block. With ``in_lines``, a terminal gets lines too: other programs
+    may write to it at the same time, such as one that reads our output from a pipe, and would write
+    behind a bar.
     """
 
     def __init__(
         self,
         description: str,
         unit: str,
-        total: int | None,
+        total: int | None = None,
         initial: int = 0,
         *,
         hidden: bool = False,
@@ -143,26 +143,13 @@ class ProgressBar:
             f"{tqdm.format_interval(elapsed)} elapsed{left}"
         )
 
-    def close(self) -> None:
-        """Remove the bar."""
+    def __enter__(self) -> ProgressBar:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         if self._bar is not None:
             with suppress(OSError):
                 self._bar.close()
 
 
-@contextmanager
-def progress(
-    description: str,
-    unit: str,
-    total: int | None = None,
-    initial: int = 0,
-    *,
-    hidden: bool = False,
-    in_lines: bool = False,
-) -> Iterator[ProgressBar]:
-    """Yield a counter; its bar is removed when the block ends, also with an error."""
-    counter = ProgressBar(description, unit, total, initial, hidden=hidden, in_lines=in_lines)
-    try:
-        yield counter
-    finally:
-        counter.close()
+progress = ProgressBar  # with progress("reading", "pairs") as counter

@@ -6,8 +6,9 @@ from typing import Any, NamedTuple, TypeAlias
 
 from nmt_cli.messages.proposals import any_of
 from nmt_cli.recipe.changes import as_written
+from nmt_cli.recipe.messages import dotted
 from nmt_cli.recipe.schema import Recipe
-from nmt_cli.recipe.yaml_tree import write_yaml
+from nmt_cli.recipe.yaml_tree import parse_yaml, write_yaml
 
 WIDTH = 100
 NAMES = {"integer": "whole number", "number": "number", "boolean": "true or false", "null": "null"}
@@ -31,10 +32,41 @@ def described_keys() -> Iterator[Key]:
 
 
 def with_comments(recipe: Recipe) -> str:
-    """Return the recipe as YAML with a comment above each key; it reads back as the same recipe."""
-    schema = recipe_schema()
-    values = recipe.model_dump(mode="json")
-    return "".join(f"{line}\n" for line in _commented(values, schema, schema, ""))
+    """Return the recipe as YAML with a comment above each key; it reads back as the same recipe.
+
+    Of a list, only the keys of the first entry have comments.
+    """
+    text = write_yaml(recipe.model_dump(mode="json"))
+    lines, keys = text.split("\n"), {key.name: key for key in described_keys()}
+    places = parse_yaml(text, "").places
+    # From the last line up, so that the lines of the others stay the same.
+    for path, (_, line) in sorted(places.items(), key=lambda item: -(item[1].line or 0)):
+        name = dotted(path)
+        if line is not None and name in keys:
+            written = lines[line - 1]
+            below = [key for key in keys if key.rpartition(".")[0] in {name, f"{name}.0"}]
+            comment = [*_comment(keys[name], [each.rpartition(".")[2] for each in below], written)]
+            space = [""] if below and len(path) == 1 else []
+            lines[line - 1 : line - 1] = [*space, *comment]
+    return "\n".join(lines)
+
+
+def _comment(key: Key, keys_below: list[str], written: str) -> list[str]:
+    """Return the comment above the line ``written``, which holds ``key``."""
+    text = key.description
+    if not keys_below:
+        text += f" [{limits_of(key)}]"
+    elif written.endswith(": null"):
+        text += f" [null, or a section with {' and '.join(keys_below)}]"
+    start = f"{written[: len(written) - len(written.lstrip())]}# "
+    return textwrap.wrap(
+        text,
+        WIDTH,
+        initial_indent=start,
+        subsequent_indent=start,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def limits_of(key: Key) -> str:
@@ -101,57 +133,6 @@ def _limits(prop: JsonSchema) -> Iterator[str]:
 
 def _number(limit: float) -> str:
     return f"{limit:,}" if isinstance(limit, int) else f"{limit:g}"
-
-
-def _commented(
-    values: dict[str, Any], section: JsonSchema, schema: JsonSchema, indent: str
-) -> Iterator[str]:
-    for name, value in values.items():
-        prop = section["properties"][name]
-        inner = _section_of(prop, schema)
-        if not indent and inner is not None:
-            yield ""
-        yield from _comment(_key(name, prop, schema), inner, value, indent)
-        if inner is None or value is None:
-            text = write_yaml({name: value}).rstrip("\n")
-            yield from (f"{indent}{line}" for line in text.split("\n"))
-        elif isinstance(value, dict):
-            yield f"{indent}{name}:"
-            yield from _commented(value, inner, schema, f"{indent}  ")
-        else:
-            yield f"{indent}{name}:"
-            yield from _entries(value, inner, schema, f"{indent}  ")
-
-
-def _comment(key: Key, inner: JsonSchema | None, value: Any, indent: str) -> Iterator[str]:
-    text = key.description
-    if inner is None:
-        text += f" [{limits_of(key)}]"
-    elif value is None:
-        text += f" [null, or a section with {' and '.join(inner['properties'])}]"
-    start = f"{indent}# "
-    yield from textwrap.wrap(
-        text,
-        WIDTH,
-        initial_indent=start,
-        subsequent_indent=start,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
-
-
-def _entries(
-    values: list[dict[str, Any]], entry: JsonSchema, schema: JsonSchema, indent: str
-) -> Iterator[str]:
-    """Yield the entries of a list; only the first entry has comments."""
-    for number, value in enumerate(values):
-        lines = list(_commented(value, entry, schema, f"{indent}  "))
-        if number:
-            lines = [line for line in lines if not line.lstrip().startswith("#")]
-        first = next(at for at, line in enumerate(lines) if not line.lstrip().startswith("#"))
-        for at, line in enumerate(lines):
-            text = line.removeprefix(f"{indent}  ")
-            yield f"{indent}- {text}" if at == first else f"{indent}{text}" if at < first else line
 
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"

@@ -55,13 +55,5 @@ class Translation(NamedTuple):
         """The n best, best first; none for blank lines and failed ones."""
         if self.score is None:
             return ()
-        best = Alternative(
-            self.text,
-            self.score,
-            self.tokens,
-            self.repairs,
-            self.log_probability,
-            self.token_scores,
-            self.alignment,
-        )
+        best = Alternative(*(getattr(self, name) for name in Alternative._fields))
         return (best, *self.alternatives)

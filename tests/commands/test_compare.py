@@ -198,7 +198,7 @@ def test_a_folder_stands_for_its_recipes():
 
 
 def test_a_name_with_a_dash_is_no_option():
-    training = Training("-odd.yaml", read_recipe("base"), None, Path("runs/-odd"))
+    training = Training("-odd.yaml", [], read_recipe("base"), Path("runs/-odd"))
     assert compare._command(training, "cpu", 1, {})[3:5] == ["run", "./-odd.yaml"]
 
 
