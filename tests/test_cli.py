@@ -191,7 +191,8 @@ def test_wrong_use_is_status_2(arguments):
      "score hyp ref --compare hyp",
      "score - -", "train base --nnodes 2", "run base --until train --force-from score",
      "translate m --resume", "translate m --shard 1/2", "translate m --workers 2 --devices 2",
-     "translate m --n-best 2", "translate m --temperature 2", "attention m text --output a.svg",
+     "translate m --n-best 2", "translate m --format tsv --token-scores",
+     "translate m --temperature 2", "attention m text --output a.svg",
      "data get wsj", "data get wsj --treebank a --downloads b", "data get wmt14-en-de --treebank a",
      "export m --format huggingface --output o --quantization int8"],
 )  # fmt: skip

@@ -98,26 +98,6 @@ allow_change_option = click.option(
     metavar="KEY",
     help="Resume although this key of the recipe changed, such as training.clip_norm.",
 )
-micro_batch_option = click.option(
-    "--max-tokens-per-device",
-    type=click.IntRange(min=2),
-    help="Most tokens of a side in one micro-batch.  [default: what fits the memory]",
-)
-compile_option = click.option(
-    "--compile",
-    is_flag=True,
-    help="Compile the operations between matrix products; for GPUs and long runs.",
-)
-deterministic_option = click.option(
-    "--deterministic",
-    is_flag=True,
-    help="Make a GPU compute the same bits each time, more slowly; a CPU always does.",
-)
-devices_option = click.option(
-    "--devices",
-    type=click.IntRange(1, 1024),
-    help="GPUs, or processes on a CPU, of this machine.  [default: all GPUs, or one process]",
-)
 init_from_option = click.option(
     "--init-from",
     type=PATH,
@@ -160,8 +140,24 @@ training_machine_options = together(
     precision_option,
     fp32_products_option,
     threads_option,
-    micro_batch_option,
-    compile_option,
-    deterministic_option,
-    devices_option,
+    click.option(
+        "--max-tokens-per-device",
+        type=click.IntRange(min=2),
+        help="Most tokens of a side in one micro-batch.  [default: what fits the memory]",
+    ),
+    click.option(
+        "--compile",
+        is_flag=True,
+        help="Compile the operations between matrix products; for GPUs and long runs.",
+    ),
+    click.option(
+        "--deterministic",
+        is_flag=True,
+        help="Make a GPU compute the same bits each time, more slowly; a CPU always does.",
+    ),
+    click.option(
+        "--devices",
+        type=click.IntRange(1, 1024),
+        help="GPUs, or processes on a CPU, of this machine.  [default: all GPUs, or one process]",
+    ),
 )

@@ -26,24 +26,20 @@ from nmt_cli.messages import logs
 @click.argument("recipe", shell_complete=completion.recipes)
 @overrides_option
 @click.option(
-    "--prepared", type=PATH, help="Directory to write.  [default: prepared/NAME of the recipe]"
+    "--prepared",
+    "output",
+    type=PATH,
+    help="Directory to write.  [default: prepared/NAME of the recipe]",
 )
 @workers_option
 @force_option
 @quiet_option
-def preprocess(
-    recipe: str,
-    overrides: tuple[str, ...],
-    prepared: Path | None,
-    workers: int | None,
-    force: bool,
-    quiet: bool,
-) -> None:
+def preprocess(quiet: bool, **options: Any) -> None:
     """Turn the raw parallel text of RECIPE into a subword model and binary token files."""
     logs.configure(quiet=quiet)
     from nmt_cli.commands import preprocess as command
 
-    command.run(recipe=recipe, overrides=overrides, output=prepared, workers=workers, force=force)
+    command.run(**options)
 
 
 @cli_command()

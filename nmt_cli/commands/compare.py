@@ -28,7 +28,7 @@ from nmt_cli.hardware.cpu import threads_of_each
 from nmt_cli.hardware.device import choose_device
 from nmt_cli.hardware.machine import count_devices
 from nmt_cli.launch.node_workers import PARENT
-from nmt_cli.launch.python_process import NMT_CLI, python_command
+from nmt_cli.launch.python_process import NMT_CLI, as_flags, python_command
 from nmt_cli.launch.stop_signals import handled
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import InterruptedTrainingError, UserError
@@ -191,23 +191,16 @@ def _train_all(
 def _command(
     training: Training, device: str, threads: int | None, options: CompareOptions
 ) -> list[str]:
-    arguments = [
-        "run",
-        as_argument(training.recipe_name),
-        f"--run-dir={training.run_dir}",
-        "--until=score",
-    ]
-    arguments += [f"--set={override}" for override in training.overrides]
-    arguments += [f"--device={device}", "--devices=1"]
-    if threads is not None:
-        arguments.append(f"--threads={threads}")
-    for name in ("prepared", "precision", "fp32_products"):
-        value = options.get(name)
-        if value is not None:
-            arguments.append(f"--{name.replace('_', '-')}={value}")
-    if options.get("quiet"):
-        arguments.append("--quiet")
-    return python_command(NMT_CLI, *arguments)
+    flags = {
+        **options,
+        "overrides": training.overrides,
+        "run_dir": training.run_dir,
+        "until": "score",
+        "device": device,
+        "devices": 1,
+        "threads": threads,
+    }
+    return python_command(NMT_CLI, "run", as_argument(training.recipe_name), *as_flags(flags))
 
 
 class _Children:

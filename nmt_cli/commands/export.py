@@ -87,7 +87,8 @@ def run(  # noqa: PLR0913 - the options of a command are its parameters
     with claimed(output, "--output"):
         loaded = load_model(model)
         exported = ExportedModel.of(loaded)
-        _refuse_unsuited(chosen, exported, loaded.path)
+        if reasons := "; ".join(chosen.reasons_against(exported)):
+            raise UserError(f"{loaded.path} cannot be exported to {chosen.program}: {reasons}.")
         texts = verification_texts(loaded, sentences, verify) if verify else []
         with directory_appearing_whole(output, replace=force) as partial:
             verification = _write(chosen, loaded, exported, partial.path, quantization, texts)
@@ -116,9 +117,3 @@ def _write(
     card = model_card(exported, chosen.card(exported), quantization, verification)
     (folder / CARD).write_text(card, encoding="utf-8")
     return verification
-
-
-def _refuse_unsuited(chosen: Format, exported: ExportedModel, path: Path) -> None:
-    reasons = list(chosen.reasons_against(exported))
-    if reasons:
-        raise UserError(f"{path} cannot be exported to {chosen.program}: {'; '.join(reasons)}.")

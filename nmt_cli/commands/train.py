@@ -15,6 +15,7 @@ from nmt_cli.files.file_names import RUNS
 from nmt_cli.hardware.choices import AUTO
 from nmt_cli.hardware.cpu import LoadMeter, threads_of_each, warn_if_busy
 from nmt_cli.launch.node_workers import Rendezvous, run_workers, this_worker
+from nmt_cli.launch.python_process import as_flags
 from nmt_cli.messages.errors import WrongUsageError
 from nmt_cli.messages.proposals import as_argument
 from nmt_cli.recipe.model_origin import first_model
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from nmt_cli.training.session import Job, TrainOptions
+
+OF_THE_LAUNCHER = {"devices", "nnodes", "rdzv_endpoint", "rdzv_id"}  # options that no worker gets
 
 
 def run(recipe_name: str, **options: Unpack[TrainOptions]) -> None:
@@ -66,7 +69,10 @@ def _launch(job: Job, num_workers: int) -> None:
     rendezvous = Rendezvous(num_nodes)
     if endpoint is not None:
         rendezvous = Rendezvous(num_nodes, endpoint, options.get("rdzv_id") or job.run_dir.name)
-    run_workers(num_workers, _as_arguments(job), job.run_dir, rendezvous, ended_at_once)
+    own = {name: value for name, value in options.items() if name not in OF_THE_LAUNCHER}
+    flags = as_flags({**own, "run_dir": job.run_dir})
+    arguments = ["train", as_argument(job.recipe_name), *flags]
+    run_workers(num_workers, arguments, job.run_dir, rendezvous, ended_at_once)
 
 
 def _threads_of_a_worker(job: Job, num_workers: int) -> int:
@@ -75,23 +81,3 @@ def _threads_of_a_worker(job: Job, num_workers: int) -> int:
     if choose_device(job.options.get("device", AUTO)).type != "cpu":
         return 1
     return job.options.get("threads") or threads_of_each(num_workers)
-
-
-def _as_arguments(job: Job) -> list[str]:
-    """Return the arguments of a worker: those of this command without the launcher's options."""
-    arguments = ["train", as_argument(job.recipe_name), f"--run-dir={job.run_dir}"]
-    for name, value in job.options.items():
-        if name in {"run_dir", "devices", "nnodes", "rdzv_endpoint", "rdzv_id"}:
-            continue
-        flag = {"overrides": "--set", "allowed_changes": "--allow-change"}.get(
-            name, "--" + name.replace("_", "-")
-        )
-        if isinstance(value, (list, tuple)):
-            arguments += [f"{flag}={item}" for item in value]
-        elif value is True:
-            arguments.append(flag)
-        elif name == "max_time" and value is not None:
-            arguments.append(f"{flag}={value:f}s")
-        elif value is not None and value is not False:
-            arguments.append(f"{flag}={value}")
-    return arguments

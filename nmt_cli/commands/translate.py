@@ -111,7 +111,9 @@ def run(  # noqa: PLR0913 - the options of the command are its parameters
             limit = threads or options.get("max_tokens_per_device")
             processes = _processes(device, workers, devices, limit, source, output)
             if not processes.are_workers:
-                threads = threads or _possible_threads(output.machine.get("threads"))
+                begun_with = output.machine.get("threads")  # maybe on a machine of more cores
+                is_possible = begun_with is not None and begun_with <= cores().allowed
+                threads = threads or (begun_with if is_possible else None)
             opened_here = opened_engine(model, processes, device, threads, together)
             engine = stack.enter_context(opened_here)
         else:
@@ -222,11 +224,6 @@ def _keep_choices(options: TranslatorOptions, made_with: Mapping[str, Any]) -> N
         options["precision"] = made_with["precision"]
     if options.get("fp32_products", AUTO) == AUTO and "fp32_products" in made_with:
         options["fp32_products"] = made_with["fp32_products"]
-
-
-def _possible_threads(recorded: int | None) -> int | None:
-    """Return the number of threads that began the output; None if this machine has fewer cores."""
-    return recorded if recorded is not None and recorded <= cores().allowed else None
 
 
 def _translated(

@@ -152,10 +152,6 @@ def _is_prepared(folder: Path) -> bool:
     return kind_of(folder) == PREPARED
 
 
-def _is_run_or_model(folder: Path) -> bool:
-    return is_run(folder) or is_model(folder)
-
-
 def _below(path: Path, fits: Callable[[Path], bool]) -> list[Path]:
     """Return the folders in ``path`` that fit; if none does, those one level further down."""
     folders = list(_folders_in(path))
@@ -194,7 +190,7 @@ def _shown(path: Path) -> str:
 
 
 FITS: dict[Wanted, Callable[[Path], bool]] = {
-    "model": _is_run_or_model,
+    "model": lambda folder: is_run(folder) or is_model(folder),
     "run": is_run,
     "prepared corpus": _is_prepared,
 }

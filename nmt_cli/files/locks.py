@@ -80,9 +80,10 @@ def claimed(output: Path, option: str) -> Iterator[None]:
     if is_stream(output):
         yield
         return
+    lock = output.with_name(f".lock-{shortened(output.name)}")
     with ExitStack() as stack:
         try:
-            stack.enter_context(locked(_lock_of(output), "writes it"))
+            stack.enter_context(locked(lock, "writes it"))
         except LockHeldError as error:
             raise OutputInUseError(
                 f"{output} is in use: {error}; wait for it, or choose another {option}."
@@ -154,7 +155,3 @@ def _holder(stream: BinaryIO) -> str:
         return f"process {holder['process']} on {holder['host']} {does} since {holder['since']}"
     except (ValueError, KeyError, TypeError, AttributeError):
         return "another process has just started there"
-
-
-def _lock_of(output: Path) -> Path:
-    return output.with_name(f".lock-{shortened(output.name)}")

@@ -102,15 +102,8 @@ def _why_inaccurate() -> str | None:
     return None if error <= MAX_ERROR else f"relative error {error:.0e}"  # also for NaN
 
 
-class _Block:
-    """A block that is being executed; equal only to itself."""
-
-    def __init__(self, permission: str) -> None:
-        self.permission = permission
-
-
 _lock = threading.Lock()
-_blocks: list[_Block] = []
+_blocks: dict[object, str] = {}  # the permission of each block that is being executed
 _before_blocks = ""  # the permission after the last block
 
 
@@ -126,18 +119,18 @@ def use_fp32_products(chosen: Fp32Products) -> Iterator[None]:
     if chosen == "mkl" and not _blocks:
         yield
         return
-    block = _Block(_permission(chosen))
+    block, permission = object(), _permission(chosen)
     with _lock:
         if not _blocks:
             _before_blocks = _matmul().fp32_precision
-        _permit(block.permission)
-        _blocks.append(block)
+        _permit(permission)
+        _blocks[block] = permission
     try:
         yield
     finally:
         with _lock:
-            _blocks.remove(block)
-            _permit(_blocks[-1].permission if _blocks else _before_blocks)
+            del _blocks[block]
+            _permit([_before_blocks, *_blocks.values()][-1])
 
 
 def _permission(chosen: Fp32Products) -> str:

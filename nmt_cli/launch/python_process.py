@@ -1,6 +1,8 @@
-"""How this program starts Python: with the modules that it uses itself."""
+"""How this program starts Python, with the modules that it uses itself, and its own commands."""
 
 import sys
+from collections.abc import Mapping
+from typing import Any
 
 NMT_CLI = "from nmt_cli.cli import main; main(prog_name='nmt-cli')"
 
@@ -12,3 +14,20 @@ def python_command(program: str, *arguments: str) -> list[str]:
     where a file of the user may have the name of one.
     """
     return [sys.executable, "-c", f"import sys\nsys.path[:] = {sys.path}\n{program}", *arguments]
+
+
+def as_flags(options: Mapping[str, Any]) -> list[str]:
+    """Return the words of a command line that give these options of a command their values."""
+    flags: list[str] = []
+    names = {"overrides": "--set", "allowed_changes": "--allow-change"}
+    for name, value in options.items():
+        flag = names.get(name, f"--{name.replace('_', '-')}")
+        if isinstance(value, list | tuple):
+            flags += [f"{flag}={item}" for item in value]
+        elif value is True:
+            flags.append(flag)
+        elif name == "max_time" and value is not None:
+            flags.append(f"{flag}={value:f}s")
+        elif value is not None and value is not False:
+            flags.append(f"{flag}={value}")
+    return flags

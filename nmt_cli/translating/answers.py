@@ -63,34 +63,22 @@ class UnknownWords:
         return [words[number] for number in numbers]
 
 
-class WordAligner:
-    """Aligns words by attention. Raises UserError if the model writes trees, not words."""
+def aligned_words(hypotheses: Sequence[Hypothesis], parts: Sequence[Part]) -> Links:
+    """Return, for each target word, the source word that it attends to most.
 
-    def __init__(self, settings: ModelSettings) -> None:
-        if settings.trees is not None:
-            raise UserError(
-                "--alignments are between the words of a line and those of its translation; this "
-                "model writes trees."
-            )
-
-    def align(self, hypotheses: Sequence[Hypothesis], parts: Sequence[Part]) -> Links:
-        """Return, for each target word, the source word that it attends to most.
-
-        A line is translated in ``parts``; each has its own one of ``hypotheses``.
-        """
-        links: list[tuple[int, int]] = []
-        num_sources = num_targets = 0
-        for hypothesis, part in zip(hypotheses, parts, strict=True):
-            assert hypothesis.attended is not None, "the search was not asked for attention"
-            if part.separator == "":  # the part goes on with the last word of the part before
-                num_sources, num_targets = max(0, num_sources - 1), max(0, num_targets - 1)
-            words = hypothesis.attended.words
-            links += [
-                (num_sources + source, num_targets + target) for target, source in enumerate(words)
-            ]
-            num_targets += len(words)
-            num_sources += hypothesis.attended.num_source_words
-        return tuple(links)
+    A line is translated in ``parts``; each has its own one of ``hypotheses``.
+    """
+    links: list[tuple[int, int]] = []
+    num_sources = num_targets = 0
+    for hypothesis, part in zip(hypotheses, parts, strict=True):
+        assert hypothesis.attended is not None, "the search was not asked for attention"
+        if part.separator == "":  # the part goes on with the last word of the part before
+            num_sources, num_targets = max(0, num_sources - 1), max(0, num_targets - 1)
+        words = hypothesis.attended.words
+        links += [(num_sources + source, num_targets + n) for n, source in enumerate(words)]
+        num_targets += len(words)
+        num_sources += hypothesis.attended.num_source_words
+    return tuple(links)
 
 
 class Answers:
@@ -114,7 +102,12 @@ class Answers:
         self._tokenizer, self._keep_pieces = tokenizer, keep_pieces
         self._length_penalty = length_penalty
         self._form, self._trees = settings.trees, trees
-        self._aligner = WordAligner(settings) if alignments else None
+        if alignments and settings.trees is not None:
+            raise UserError(
+                "--alignments are between the words of a line and those of its translation; this "
+                "model writes trees."
+            )
+        self._alignments = alignments
         self._unknown_words = UnknownWords(tokenizer, settings.text) if replace_unknown else None
 
     def joined(
@@ -156,7 +149,7 @@ class Answers:
             repairs,
             log_probability,
             tuple(chain.from_iterable(hypothesis.token_scores for hypothesis in hypotheses)),
-            self._aligner.align(hypotheses, parts) if self._aligner is not None else (),
+            aligned_words(hypotheses, parts) if self._alignments else (),
         )
 
     def _text(

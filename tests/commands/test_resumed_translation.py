@@ -200,25 +200,14 @@ def interrupted(translate, *arguments):
     WindowTranslator.interrupts_at.clear()
 
 
-def test_the_same_text_on_stdin_is_read_and_skipped(translate):
+@pytest.mark.parametrize(("source", "again"), [((), ()), (("--input", "-"), ("--input=-",))])
+def test_the_same_text_on_stdin_is_read_and_skipped(translate, source, again):
     text = Path("in").read_text()
     WindowTranslator.interrupts_at["line 50"] = KeyboardInterrupt()
-    stopped = translate("--output", "out", source=(), stdin=text)
+    stopped = translate("--output", "out", source=source, stdin=text)
     assert "(with the same text on stdin)" in stopped.stderr or " < " in stopped.stderr
     WindowTranslator.interrupts_at.clear()
-    assert translate("--output", "out", "--resume", source=(), stdin=text).exit_code == 3
-    assert Path("out").read_bytes() == expected_text()
-
-
-def test_a_dash_is_stdin(translate):
-    text = Path("in").read_text()
-    WindowTranslator.interrupts_at["line 50"] = KeyboardInterrupt()
-    stopped = translate("--output", "out", source=("--input", "-"), stdin=text)
-    assert "(with the same text on stdin)" in stopped.stderr or " < " in stopped.stderr
-    WindowTranslator.interrupts_at.clear()
-    assert (
-        translate("--output", "out", "--resume", source=("--input=-",), stdin=text).exit_code == 3
-    )
+    assert translate("--output", "out", "--resume", source=again, stdin=text).exit_code == 3
     assert Path("out").read_bytes() == expected_text()
 
 

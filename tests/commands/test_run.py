@@ -6,7 +6,6 @@ import signal
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from nmt_cli import cli
 from nmt_cli.commands import run as command
@@ -391,11 +390,3 @@ def test_a_missing_matplotlib_leaves_out_the_report(folder, monkeypatch, caplog)
         "report is left out: report draws with matplotlib" in message for message in caplog.messages
     )
     assert not (folder / "runs/toy/report").exists()
-
-
-def test_a_stage_to_force_must_not_come_after_the_last():
-    result = CliRunner().invoke(
-        cli.main, ["run", "quickstart", "--until", "train", "--force-from", "score"]
-    )
-    assert result.exit_code == 2
-    assert "--force-from score comes after --until train" in result.stderr

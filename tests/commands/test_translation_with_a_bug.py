@@ -85,3 +85,12 @@ def test_a_bug_in_the_first_line_leaves_nothing(translate, monkeypatch):
 def test_a_bug_leaves_no_file_beside_a_stream(translate):
     assert "partial" not in translate("/dev/null")
     assert os.listdir() == ["in"]  # noqa: PTH208
+
+
+def test_the_lines_before_a_bug_are_on_stdout(monkeypatch):
+    monkeypatch.setattr(Translator, "load", lambda *_, **__: BuggyTranslator())
+    result = CliRunner().invoke(cli.main, ["translate", "model"], input="\n".join(LINES))
+    assert result.exit_code == 1
+    assert result.stdout.splitlines() == LINES[:700]
+    assert isinstance(result.exception, LinesFailedError)
+    assert str(result.exception).startswith("line 701 could not be translated because of a bug")

@@ -35,7 +35,7 @@ MATMUL: Any = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]
 def _restore_torch():
     before = MATMUL.fp32_precision
     yield
-    assert module._blocks == []
+    assert not module._blocks
     MATMUL.fp32_precision = before
 
 

@@ -17,7 +17,7 @@ from nmt_cli.search.beams import Attended, Found, Hypothesis
 from nmt_cli.search.sentences import Sentence
 from nmt_cli.search.teacher_forcing import SentencePair, teacher_forced
 from nmt_cli.translating import attention_to_source
-from nmt_cli.translating.answers import UnknownWords, WordAligner
+from nmt_cli.translating.answers import UnknownWords, aligned_words
 from nmt_cli.translating.attention_to_source import (
     AttentionToSource,
     alignment_layer,
@@ -115,11 +115,10 @@ def hypothesis(*attended):
 
 
 def test_the_words_of_parts_are_counted_through_the_line():
-    _, settings, _ = tokenizer_of()
     crossed = hypothesis((1, 0), (1, 0), 2)
     parts = [Part([3, 4], ""), Part([5], " "), Part([3, 4], " "), Part([3, 4], "")]
     # The last part begins in the middle of a word of both sides.
-    found = WordAligner(settings).align([crossed, hypothesis((), (), 1), crossed, crossed], parts)
+    found = aligned_words([crossed, hypothesis((), (), 1), crossed, crossed], parts)
     assert found == ((1, 0), (0, 1), (4, 2), (3, 3), (5, 3), (4, 4))
 
 

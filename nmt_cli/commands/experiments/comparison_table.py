@@ -1,5 +1,6 @@
 """The table of ``compare``: our figures beside those of the paper's Table 3."""
 
+import math
 from collections.abc import Sequence
 from statistics import mean
 from typing import Any, NamedTuple
@@ -87,19 +88,14 @@ def as_rows(names: Sequence[str], histories: Sequence[RunHistory]) -> list[Compa
 
 
 def _row(name: str, histories: Sequence[RunHistory]) -> ComparedRow:
-    perplexities = [_last_perplexity(history) for history in histories]
+    measured = (history.validation.column("perplexity") for history in histories)
+    perplexities = [float([math.nan, *values[np.isfinite(values)]][-1]) for values in measured]
     bleus, f1s = (
         [history.scores[metric][figure] for history in histories if metric in history.scores]
         for metric, figure in (("bleu", "score"), ("parseval", "f1"))
     )
     parameters = histories[0].num_parameters or 0
     return ComparedRow(name, parameters, perplexities, bleus, f1s, row_of(name))
-
-
-def _last_perplexity(history: RunHistory) -> float:
-    values = history.validation.column("perplexity")
-    known = values[np.isfinite(values)]
-    return float(known[-1]) if len(known) else float("nan")
 
 
 def as_table(rows: Sequence[ComparedRow]) -> str:

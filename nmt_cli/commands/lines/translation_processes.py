@@ -12,7 +12,7 @@ import stat
 import struct
 import termios
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -135,24 +135,20 @@ def coming_from(source: BinaryIO | ShardText) -> Coming:
     return Coming(waiting, any(event & select.POLLHUP for _, event in pipe.poll(0)))
 
 
-@contextmanager
 def opened_engine(
     model: Path,
     processes: Processes,
     device: str,
     threads: int | None,
     options: Mapping[str, Any],
-) -> Iterator[Engine]:
-    """Yield what translates with ``model`` in this process, or in workers that end with the block.
+) -> AbstractContextManager[Engine]:
+    """Return what translates with ``model`` in this process, or in workers that end with the block.
 
-    Raises UserError if the model, the device or an option is wrong.
+    Entering the block raises UserError if the model, the device or an option is wrong.
     """
     if processes.are_workers:
-        opened = _opened_workers(model, processes, device, threads or 1, options)
-    else:
-        opened = _opened_translator(model, device, threads, options)
-    with opened as engine:
-        yield engine
+        return _opened_workers(model, processes, device, threads or 1, options)
+    return _opened_translator(model, device, threads, options)
 
 
 @contextmanager
