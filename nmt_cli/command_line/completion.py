@@ -1,6 +1,6 @@
 """What shells complete: recipes, runs and keys; and the scripts that make shells do so."""
 
-from collections.abc import Iterable
+from collections.abc import Callable
 from pathlib import Path
 
 import click
@@ -10,23 +10,6 @@ from nmt_cli.command_line.usage import HelpfulCommand
 
 KEYS = Path(__file__).with_name("recipe_keys.txt")  # made by: python -m tests.reference_pages
 VARIABLE = "_NMT_CLI_COMPLETE"  # click's name for it, made of the program's
-
-
-def recipes(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Return the shipped recipes, and let the shell complete files."""
-    return _with_files(_shipped_recipes(), incomplete)
-
-
-def runs(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Return the run directories in runs/, and let the shell complete files."""
-    return _with_files(_run_directories(), incomplete)
-
-
-def recipes_and_runs(
-    _: click.Context, __: click.Parameter, incomplete: str
-) -> list[CompletionItem]:
-    """Return the shipped recipes and the runs, and let the shell complete files."""
-    return _with_files([*_shipped_recipes(), *_run_directories()], incomplete)
 
 
 def keys(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -45,9 +28,22 @@ def _run_directories() -> list[str]:
     return [str(path) for path in sorted(Path("runs").glob("*/"))]
 
 
-def _with_files(names: Iterable[str], incomplete: str) -> list[CompletionItem]:
-    found = [CompletionItem(name) for name in names if name.startswith(incomplete)]
-    return [CompletionItem(incomplete, type="file"), *found]
+def _names_and_files(
+    *sources: Callable[[], list[str]],
+) -> Callable[[click.Context, click.Parameter, str], list[CompletionItem]]:
+    """Return what completes the names from all ``sources``, and lets the shell complete files."""
+
+    def complete(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        names = (name for source in sources for name in source())
+        found = [CompletionItem(name) for name in names if name.startswith(incomplete)]
+        return [CompletionItem(incomplete, type="file"), *found]
+
+    return complete
+
+
+recipes = _names_and_files(_shipped_recipes)
+runs = _names_and_files(_run_directories)
+recipes_and_runs = _names_and_files(_shipped_recipes, _run_directories)
 
 
 @click.command(cls=HelpfulCommand)
