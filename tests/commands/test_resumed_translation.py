@@ -2,15 +2,12 @@
 
 import gzip
 import io
-import lzma
 import os
 import random
 import re
 import shlex
 import signal
-import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import ClassVar
 
@@ -31,21 +28,12 @@ from nmt_cli.commands.lines.translation_record import OF_THE_MACHINE, read_recor
 from nmt_cli.hardware.cpu import Cores
 from nmt_cli.translating.translation import Translation
 from nmt_cli.translating.translator import Translator
+from tests.compressed import UNPACK
 from tests.folders_in_memory import tmp_path as tmp_path
 from tests.tagging import StandIn
 
-if sys.version_info >= (3, 14):
-    from compression import zstd
-else:
-    from backports import zstd
-
 LINES = [f"line {number}" for number in range(1, 101)]
-UNPACK: dict[str, Callable[[bytes], bytes]] = {
-    "": bytes,
-    ".gz": gzip.decompress,
-    ".xz": lzma.decompress,
-    ".zst": zstd.decompress,
-}
+READ = {"": bytes, **UNPACK}
 
 
 class WindowTranslator(StandIn):
@@ -137,7 +125,7 @@ def in_a_process(run, kill_at):
         os._exit(status)
 
 
-@pytest.mark.parametrize("suffix", UNPACK)
+@pytest.mark.parametrize("suffix", READ)
 def test_a_job_that_is_killed_again_and_again_ends_with_the_same_bytes(translate, suffix):
     chance = random.Random(suffix)
     output = Path(f"out{suffix}")
@@ -152,7 +140,7 @@ def test_a_job_that_is_killed_again_and_again_ends_with_the_same_bytes(translate
             translate("--output", str(output), "--resume")
             break
     assert kills > 0
-    assert UNPACK[suffix](output.read_bytes()) == expected_text()
+    assert READ[suffix](output.read_bytes()) == expected_text()
     assert files_here() == sorted([f".made-{output.name}.json", "in", output.name])
 
 

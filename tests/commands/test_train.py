@@ -2,7 +2,6 @@ import hashlib
 import json
 import shlex
 import shutil
-from pathlib import Path
 from unittest import mock
 
 import pytest
@@ -189,12 +188,6 @@ def test_leftovers_of_a_killed_save_are_removed(run):
     assert not list((directory / "checkpoints").glob(".partial-*"))
 
 
-def test_without_preprocess_the_next_command_is_named(run, tmp_path):
-    with pytest.raises(UserError, match=r"absent not found. Run: nmt-cli preprocess .*toy.yaml"):
-        run(prepared=tmp_path / "absent")
-    assert not (tmp_path / "run").exists()
-
-
 def test_a_corpus_of_another_recipe_is_refused(run, tmp_path):
     with pytest.raises(UserError, match=r"was made with max_length 30, the recipe says 29"):
         run("data.max_length=29")
@@ -271,12 +264,6 @@ def test_init_from_starts_from_the_weights_of_another_run(run, tmp_path):
     assert origin["pieces_matched"] == origin["vocabulary_size"]
     run("training.max_steps=2", "training.peak_learning_rate=1e-9", run_dir=child, resume=True)
     assert list_checkpoints(child)[-1].manifest["initialized_from"] == origin
-
-
-def test_init_from_nothing_leaves_nothing(run, tmp_path):
-    with pytest.raises(UserError, match="model absent not found"):
-        run(init_from=Path("absent"))
-    assert not (tmp_path / "run").exists()
 
 
 def test_time_that_is_up_stops_and_saves(run, tmp_path):

@@ -111,6 +111,7 @@ def test_what_does_not_change_the_text_is_not_repeated(run, toy, tmp_path):
     assert str(caught.value) == (
         f"prepared/toy not found. Run: nmt-cli preprocess {toy.recipe_path}"
     )
+    assert not (tmp_path / "run").exists()
 
 
 PREPARED_INSTEAD = {

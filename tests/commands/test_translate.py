@@ -4,14 +4,11 @@ import errno
 import gzip
 import io
 import json
-import lzma
 import os
 import random
 import re
 import select
-import sys
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -31,13 +28,9 @@ from nmt_cli.model.transformer import Transformer
 from nmt_cli.search import engine
 from nmt_cli.translating.translation import Alternative, Translation
 from nmt_cli.translating.translator import Translator
+from tests.compressed import UNPACK
 from tests.fake_models import ByteTokenizer, CopyModel, save_as_model, tiny_recipe, translator_of
 from tests.tagging import NASTY, StandIn, digest, expected_output
-
-if sys.version_info >= (3, 14):
-    from compression import zstd
-else:
-    from backports import zstd
 
 MODEL = Path("model")
 
@@ -223,13 +216,6 @@ def test_no_output_file_is_left_when_the_input_is_missing(pipe, tmp_path):
     with pytest.raises(UserError, match="none not found"):
         pipe(b"", input_path=tmp_path / "none", output_path=tmp_path / "out")
     assert list(tmp_path.iterdir()) == []
-
-
-UNPACK: dict[str, Callable[[bytes], bytes]] = {
-    ".gz": gzip.decompress,
-    ".xz": lzma.decompress,
-    ".zst": zstd.decompress,
-}
 
 
 @pytest.mark.parametrize("suffix", UNPACK)

@@ -1,7 +1,5 @@
 """The command as a process of its own, with real pipes and files: no line is lost or moved."""
 
-import gzip
-import lzma
 import os
 import signal
 import subprocess
@@ -9,31 +7,15 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests.compressed import PACK, UNPACK
 from tests.tagging import NASTY, digest, expected_output, forked, fuzzed
 
-if sys.version_info >= (3, 14):
-    from compression import zstd
-else:
-    from backports import zstd
-
 ROOT = Path(__file__).parents[2]
-PACK: dict[str, Callable[[bytes], bytes]] = {
-    ".txt": bytes,
-    ".gz": gzip.compress,
-    ".xz": lambda data: lzma.compress(data, preset=0),
-    ".zst": zstd.compress,
-}
-UNPACK: dict[str, Callable[[bytes], bytes]] = {
-    ".txt": bytes,
-    ".gz": gzip.decompress,
-    ".xz": lzma.decompress,
-    ".zst": zstd.decompress,
-}
+WRITE, READ = {".txt": bytes, **PACK}, {".txt": bytes, **UNPACK}
 SIZES = [10_000, pytest.param(1_000_000, marks=[pytest.mark.slow, pytest.mark.timeout(1800)])]
 # Settings in which Python's own text streams cannot hold these lines, or are told other encodings.
 LOCALES = [
@@ -95,16 +77,16 @@ def test_fuzzed_lines_through_stdin_and_stdout(tmp_path, num_lines, seed):
 
 
 @pytest.mark.parametrize("num_lines", SIZES)
-@pytest.mark.parametrize("suffix", PACK)
+@pytest.mark.parametrize("suffix", WRITE)
 def test_fuzzed_lines_of_files(tmp_path, num_lines, suffix):
-    data = fuzzed(num_lines // len(PACK), len(suffix))
+    data = fuzzed(num_lines // len(WRITE), len(suffix))
     source, target = tmp_path / f"in{suffix}", tmp_path / f"out{suffix}"
-    source.write_bytes(PACK[suffix](data))
+    source.write_bytes(WRITE[suffix](data))
     command = Running(tmp_path, "--input", source, "--output", target)
     os.close(command.stdin)
     assert command.output() == b""
     assert command.status() == 0, command.stderr.read_text()
-    assert UNPACK[suffix](target.read_bytes()) == expected_output(data, digest)
+    assert READ[suffix](target.read_bytes()) == expected_output(data, digest)
 
 
 def test_a_reader_that_waits_stops_the_reading(tmp_path):

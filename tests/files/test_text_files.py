@@ -1,14 +1,10 @@
 import bz2
-import gzip
 import io
-import lzma
 import os
 import shlex
 import shutil
 import subprocess
-import sys
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,31 +12,21 @@ import pytest
 from nmt_cli.files import text_files
 from nmt_cli.files.text_files import TextSize, bytes_read, open_text
 from nmt_cli.messages.errors import UserError
-
-if sys.version_info >= (3, 14):
-    from compression import zstd
-else:
-    from backports import zstd
-
-COMPRESS: dict[str, Callable[[bytes], bytes]] = {
-    ".gz": gzip.compress,
-    ".xz": lzma.compress,
-    ".zst": zstd.compress,
-}
+from tests.compressed import PACK
 
 
-@pytest.mark.parametrize("suffix", COMPRESS)
+@pytest.mark.parametrize("suffix", PACK)
 def test_compressed_text_reads_as_the_plain_one(tmp_path, suffix):
     parts = ["ä\n".encode() * 1000, b"second part\n" * 5000]
     path = tmp_path / f"text{suffix}"
-    path.write_bytes(b"".join(COMPRESS[suffix](part) for part in parts))
+    path.write_bytes(b"".join(PACK[suffix](part) for part in parts))
     with open_text(path) as stream:
         assert stream.read() == b"".join(parts)
 
 
-@pytest.mark.parametrize("suffix", COMPRESS)
+@pytest.mark.parametrize("suffix", PACK)
 def test_every_cut_of_a_compressed_file_is_noticed(tmp_path, suffix):
-    whole = COMPRESS[suffix](os.urandom(3000).hex().encode() + b"\nthe end\n")
+    whole = PACK[suffix](os.urandom(3000).hex().encode() + b"\nthe end\n")
     path = tmp_path / f"text{suffix}"
     cuts = {0, 1, 2, 5, 10, *range(17, len(whole), len(whole) // 40)}
     cuts |= {len(whole) - back for back in (1, 2, 4, 8, 12)}
@@ -52,33 +38,33 @@ def test_every_cut_of_a_compressed_file_is_noticed(tmp_path, suffix):
         assert_refused(path, f"{path} is damaged or not a {suffix} file: ")
 
 
-@pytest.mark.parametrize("suffix", COMPRESS)
+@pytest.mark.parametrize("suffix", PACK)
 @pytest.mark.parametrize("garbage", [b"garbage", b"\x1f\x8b", b"one line\n" * 1000])
 def test_garbage_behind_compressed_text_is_noticed(tmp_path, suffix, garbage):
     path = tmp_path / f"text{suffix}"
-    path.write_bytes(COMPRESS[suffix](b"text\n") + garbage)
+    path.write_bytes(PACK[suffix](b"text\n") + garbage)
     assert_refused(path, f"{path} is damaged or not a {suffix} file: ")
 
 
-@pytest.mark.parametrize("suffix", COMPRESS)
+@pytest.mark.parametrize("suffix", PACK)
 def test_plain_text_under_a_compressed_name_is_refused(tmp_path, suffix):
     path = tmp_path / f"text{suffix}"
     path.write_bytes(b"plain text\n")
     assert_refused(path, f"{path} is damaged or not a {suffix} file: ")
 
 
-@pytest.mark.parametrize("suffix", COMPRESS)
+@pytest.mark.parametrize("suffix", PACK)
 def test_compressed_text_under_another_name_is_refused(tmp_path, suffix):
     path = tmp_path / "text.en"
-    path.write_bytes(COMPRESS[suffix](b"text\n"))
+    path.write_bytes(PACK[suffix](b"text\n"))
     assert_refused(path, f"{path} is compressed; its name must end in {suffix}.")
 
 
-@pytest.mark.parametrize("suffix", ["", *COMPRESS])
+@pytest.mark.parametrize("suffix", ["", *PACK])
 def test_the_bytes_of_a_text_are_known_or_estimated_while_it_is_read(tmp_path, suffix):
     text = b"".join(os.urandom(20).hex().encode() + b"\n" for _ in range(30_000))
     path = tmp_path / f"text{suffix}"
-    path.write_bytes(COMPRESS[suffix](text) if suffix else text)
+    path.write_bytes(PACK[suffix](text) if suffix else text)
     with open_text(path) as stream:
         size = TextSize(stream)
         stream.read(len(text) // 3)
@@ -93,7 +79,7 @@ def test_the_bytes_of_a_text_are_known_or_estimated_while_it_is_read(tmp_path, s
 def test_the_estimate_holds_while_another_thread_is_in_a_read(tmp_path, monkeypatch):
     text = b"".join(os.urandom(20).hex().encode() + b"\n" for _ in range(30_000))
     path = tmp_path / "text.gz"
-    path.write_bytes(COMPRESS[".gz"](text))
+    path.write_bytes(PACK[".gz"](text))
     estimates = []
     read = text_files._Counted.read
     with open_text(path) as stream:
