@@ -106,9 +106,10 @@ def _encode_in_pool(
         for chunk in chunks:
             waiting.append((chunk, pool.submit(_encode_in_worker, _text(chunk))))
             if len(waiting) >= CHUNKS_IN_FLIGHT * workers:
-                yield _result(*waiting.popleft())
-        while waiting:
-            yield _result(*waiting.popleft())
+                done, encoded = waiting.popleft()
+                yield done, encoded.result()
+        for done, encoded in waiting:
+            yield done, encoded.result()
     except BrokenProcessPool:
         raise UserError(
             f"one of {workers} encoding processes died, perhaps because memory was full; "
@@ -116,12 +117,6 @@ def _encode_in_pool(
         ) from None
     finally:
         pool.shutdown(cancel_futures=True)
-
-
-def _result(
-    chunk: list[TextPair], future: "Future[EncodedPairs]"
-) -> tuple[list[TextPair], EncodedPairs]:
-    return chunk, future.result()
 
 
 class _Worker:

@@ -140,6 +140,9 @@ class SentenceScore(NamedTuple):
         return percent(self.correct_tags, self.words)
 
 
+SUMMED = ("matched", "gold", "predicted", "crossing", "words", "correct_tags")
+
+
 class CorpusScore(NamedTuple):
     """The score of many sentences. Counts and percentages are those of the valid sentences."""
 
@@ -191,12 +194,9 @@ def score_corpus(sentences: Iterable[SentenceScore]) -> CorpusScore:
     every = list(sentences)
     valid = [sentence for sentence in every if sentence.status == Status.VALID]
     num_errors = sum(sentence.status == Status.ERROR for sentence in every)
-    matched = sum(sentence.matched for sentence in valid)
-    gold = sum(sentence.gold for sentence in valid)
-    predicted = sum(sentence.predicted for sentence in valid)
-    crossing = sum(sentence.crossing for sentence in valid)
-    words = sum(sentence.words for sentence in valid)
-    correct_tags = sum(sentence.correct_tags for sentence in valid)
+    matched, gold, predicted, crossing, words, correct_tags = sums = [
+        sum(getattr(sentence, name) for sentence in valid) for name in SUMMED
+    ]
     complete = sum(sentence.matched == sentence.gold == sentence.predicted for sentence in valid)
     return CorpusScore(
         sentences=len(every),
@@ -211,12 +211,7 @@ def score_corpus(sentences: Iterable[SentenceScore]) -> CorpusScore:
         no_crossing=percent(sum(s.crossing == 0 for s in valid), len(valid)),
         two_or_less_crossing=percent(sum(s.crossing <= 2 for s in valid), len(valid)),
         tagging_accuracy=percent(correct_tags, words),
-        matched=matched,
-        gold=gold,
-        predicted=predicted,
-        crossing=crossing,
-        words=words,
-        correct_tags=correct_tags,
+        **dict(zip(SUMMED, sums, strict=True)),
     )
 
 

@@ -2,31 +2,16 @@
 
 import unicodedata
 from collections.abc import Callable
-from typing import Literal, Protocol
+from typing import Literal
 
-from nmt_cli.recipe.schema import Normalization
+from nmt_cli.recipe.model_settings import TextSettings
+from nmt_cli.recipe.schema import DataConfig
 
 Side = Literal["source", "target"]
 SIDES: tuple[Side, Side] = ("source", "target")
 
-
-class NormalizedText(Protocol):
-    """Settings of normalization: the data section of a recipe, or the settings of a model."""
-
-    @property
-    def source_language(self) -> str:
-        """The code of the source language."""
-        ...
-
-    @property
-    def target_language(self) -> str:
-        """The code of the target language."""
-        ...
-
-    @property
-    def normalization(self) -> Normalization:
-        """The kinds of normalization to apply."""
-        ...
+# Both have the languages and the kinds of normalization.
+NormalizedText = DataConfig | TextSettings
 
 
 class Normalizer:
