@@ -1,8 +1,10 @@
 """Costs of whole trainings, against what the paper reports."""
 
+import numpy as np
 import pytest
 
-from nmt_cli.costs.flops import training_flops
+from nmt_cli.costs import training_time
+from nmt_cli.costs.flops import sum_lengths, training_flops
 from nmt_cli.costs.training_time import (
     HOUR,
     PAPER_BASE,
@@ -13,6 +15,7 @@ from nmt_cli.costs.training_time import (
     papers_flops_per_second,
     planned_training,
     published_step_seconds,
+    sum_of_text,
 )
 from nmt_cli.recipe.model_config import ModelConfig
 from nmt_cli.recipe.schema import TrainingConfig
@@ -86,3 +89,17 @@ def test_the_end_that_comes_first_counts(max_steps, max_epochs, pairs, steps):
     lengths = SentenceLengths(SENTENCES.sums, 1, "a text", pairs)
     training = planned_training(PAPER_BASE, 900, config, lengths)
     assert (training.steps if training else None) == steps
+
+
+def test_a_text_is_summed_in_parts(monkeypatch):
+    monkeypatch.setattr(training_time, "PAIRS_AT_ONCE", 7)
+    rng = np.random.default_rng(1)
+    source, target = rng.integers(1, 900, (2, 40), dtype=np.uint16)
+    assert sum_of_text(source, target) == sum_lengths(source, target)
+
+
+def test_the_means_are_those_of_the_pairs():
+    text = SentenceLengths(sum_lengths([3, 4, 8], [1, 1, 7]), 3, "a text")
+    assert (text.mean_source, text.mean_target) == (5, 3)
+    assert equal_pairs(5, 3, "given").mean_source == pytest.approx(text.mean_source)
+    assert equal_pairs(5, 3, "given").mean_target == pytest.approx(text.mean_target)

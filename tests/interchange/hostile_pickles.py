@@ -43,7 +43,7 @@ def assert_refuses_calls(read, path, name):
     """Assert that ``read`` refuses ``path``, new or old, if it calls a function; nothing runs."""
     marker = path.parent / "ran"
     zipped(path, calling(name, marker))
-    with pytest.raises(UserError, match=f"may run code.* {re.escape(name)}") as caught:
+    with pytest.raises(UserError, match=f"may run code.* {re.escape(name)}; load it ") as caught:
         read()
     assert "\n" not in str(caught.value)
     path.write_bytes(calling(name, marker))

@@ -22,7 +22,7 @@ from tests.interchange.fairseq_files import (
     random_tensors,
     write_model,
 )
-from tests.interchange.hostile_pickles import CALLS, calling, zipped
+from tests.interchange.hostile_pickles import CALLS, assert_refuses_calls
 from tests.interchange.import_command import run_import
 from tests.interchange.plain_transformer import Options, PlainTransformer
 from tests.interchange.test_huggingface_layout import side_of
@@ -256,17 +256,8 @@ def test_values_that_do_not_fit_are_refused(tmp_path, changes, reason):
 
 @pytest.mark.parametrize("name", CALLS)
 def test_pickles_that_call_functions_are_refused(tmp_path, name):
-    path, marker = tmp_path / "checkpoint.pt", tmp_path / "ran"
-    zipped(path, calling(name, marker))
-    with pytest.raises(
-        UserError, match=f"may run code.* {re.escape(name)}; load it with"
-    ) as caught:
-        import_fairseq(path)
-    assert "\n" not in str(caught.value)
-    path.write_bytes(calling(name, marker))
-    with pytest.raises(UserError, match=r"before torch 1\.6, or is damaged"):
-        import_fairseq(path)
-    assert not marker.exists()
+    path = tmp_path / "checkpoint.pt"
+    assert_refuses_calls(lambda: import_fairseq(path), path, name)
 
 
 def test_hostile_files_are_refused_in_one_line(tmp_path):

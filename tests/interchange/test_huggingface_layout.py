@@ -118,35 +118,6 @@ def test_the_axes_of_the_model_are_permuted_to_sines_first(make_model):
     assert np.abs(table[:50] - marian_positions(50, 18)).max() < 1e-6
 
 
-@pytest.mark.parametrize("tied", ["all", "decoder", "none"])
-def test_each_tying_has_the_matrices_and_settings_of_its_class(make_model, tmp_path, tied):
-    shared, source, target, output = (
-        *("model.shared.weight", "model.encoder.embed_tokens.weight"),
-        *("model.decoder.embed_tokens.weight", "lm_head.weight"),
-    )
-    expected = {
-        ("marian", "all"): ({shared}, True, True),
-        ("marian", "decoder"): ({source, target}, True, False),
-        ("marian", "none"): ({source, target, output}, False, False),
-        ("pegasus", "all"): ({shared}, True, None),
-        ("pegasus", "decoder"): ({shared, source, target, output}, False, None),
-        ("pegasus", "none"): ({shared, source, target, output}, False, None),
-    }
-    for kind, options in (("marian", {}), ("pegasus", {"norm": "pre"})):
-        if kind == "pegasus":
-            for name in ("model", "tokenizer"):
-                (tmp_path / name).rename(tmp_path / f"{name}-before")
-        exported = ExportedModel.of(load_model(make_model(tied_embeddings=tied, **options)))
-        folder = tmp_path / kind
-        folder.mkdir()
-        write_huggingface(exported, folder)
-        config = json.loads((folder / "config.json").read_text())
-        matrices = {shared, source, target, output} & huggingface_tensors(exported).keys()
-        share = config.get("share_encoder_decoder_embeddings")
-        assert (matrices, config["tie_word_embeddings"], share) == expected[kind, tied]
-        assert config["model_type"] == kind
-
-
 def test_marks_and_pieces_keep_their_ids(make_model, tmp_path):
     loaded = load_model(make_model())
     folder = tmp_path / "out"
