@@ -5,7 +5,7 @@ from pathlib import Path
 from setuptools import find_packages, setup
 
 CTRANSLATE2 = ["ctranslate2>=4.8,<5"]
-DATA = ["pooch>=1.8"]
+DATA = ["requests>=2.31"]
 DIST = ["build>=1.2", "click-man>=0.5"]
 DOCS = ["mkdocs-material>=9.6,<10"]
 HUGGINGFACE = ["transformers>=5,<6"]

@@ -44,7 +44,6 @@ DOORS = {
     "safetensors": {"interchange", "model_directory"},
     "transformers": {"interchange"},
     "tqdm": {"messages"},
-    "pooch": {"datasets"},
     "requests": {"datasets"},
     "matplotlib": {"pictures", "report"},
     "tensorboard": {"runs"},

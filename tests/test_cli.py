@@ -20,7 +20,7 @@ from nmt_cli.messages.errors import (
 
 HEAVY = (
     *("torch", "yaml", "pydantic", "numpy", "sentencepiece", "sacrebleu", "safetensors"),
-    *("matplotlib", "tensorboard", "pooch", "requests", "ctranslate2", "transformers"),
+    *("matplotlib", "tensorboard", "requests", "ctranslate2", "transformers"),
 )
 RECIPE_OPTIONS = {"--set"}
 MACHINE_OPTIONS = {

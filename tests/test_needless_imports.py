@@ -15,10 +15,10 @@ MODEL = Path(__file__).parent / "formats/format_2/sentencepiece/run/average"
 INT8 = Path(__file__).parent / "formats/format_4/int8/run/average"
 COMPILER = {"torch._dynamo", "torch._inductor", "sympy"}  # they take longer to import than torch
 OF_OTHER_COMMANDS = {
-    *("yaml", "sacrebleu", "sacremoses", "nltk", "matplotlib", "tensorboard", "pooch"),
+    *("yaml", "sacrebleu", "sacremoses", "nltk", "matplotlib", "tensorboard"),
     *("requests", "nmt_cli.training", "nmt_cli.runs"),
 }
-EXTRAS = ("matplotlib", "tensorboard", "pooch", "nltk", "ctranslate2", "transformers")
+EXTRAS = ("matplotlib", "tensorboard", "requests", "nltk", "ctranslate2", "transformers")
 PROGRAM = """
 import json, sys
 from nmt_cli.cli import main

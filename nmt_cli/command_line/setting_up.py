@@ -34,8 +34,8 @@ def data() -> None:
 def get(name: str, quiet: bool, **options: Any) -> None:
     """Get the data set NAME: wmt14-en-de, wmt14-en-fr or wsj.
 
-    If a download breaks off, the same command continues it. Downloads need pooch and
-    requests. wsj downloads nothing; it is made of the .mrg files below --treebank.
+    If a download breaks off, the same command continues it. Downloads need requests.
+    wsj downloads nothing; it is made of the .mrg files below --treebank.
     """
     logs.configure(quiet=quiet)
     from nmt_cli.commands import data_get as command

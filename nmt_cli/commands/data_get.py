@@ -25,9 +25,9 @@ def run(
 ) -> None:
     """Write the data set ``name`` to the directory ``output``, which appears whole.
 
-    Raises UserError if there is no such data set, an option does not fit to it, pooch is missing, a
-    download fails, the treebank is wrong, or ``output`` exists without ``force``; OutputError if
-    the disk is full.
+    Raises UserError if there is no such data set, an option does not fit to it, requests is
+    missing, a download fails, the treebank is wrong, or ``output`` exists without ``force``;
+    OutputError if the disk is full.
     """
     _refuse_unknown(name)
     _refuse_unfit(name, downloads, treebank)

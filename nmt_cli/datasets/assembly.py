@@ -28,8 +28,8 @@ class Downloads(NamedTuple):
 def download(dataset: ParallelDataset, folder: Path) -> Downloads:
     """Return the archives, kept in ``folder``, and the test sets, kept by sacreBLEU.
 
-    What is there already is checked and not downloaded again. Raises UserError if pooch is missing
-    or something cannot be downloaded, OutputError if the disk is full.
+    What is there already is checked and not downloaded again. Raises UserError if requests is
+    missing or something cannot be downloaded, OutputError if the disk is full.
     """
     with importing("data", "data get downloads"):
         from nmt_cli.datasets.download import fetch, refuse_small_disk

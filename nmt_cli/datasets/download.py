@@ -1,21 +1,16 @@
 """Downloads archives: continued where they broke off, checked, and repeated if they are wrong.
 
-pooch transfers the bytes. This module decides where a transfer begins and whether its result is
-right. A file has its name only if its size and checksum are right; until then it is called
+A file has its name only if its size and checksum are right; until then it is called
 NAME.incomplete.
 """
 
-import os
 import re
 import shutil
 import time
 from collections.abc import Iterable
-from contextlib import suppress
 from pathlib import Path
-from typing import Any, BinaryIO
 
 import requests
-from pooch import HTTPDownloader
 
 from nmt_cli.datasets.catalogue import Archive
 from nmt_cli.files.atomic_files import is_failed_write, make_folders, sha256
@@ -141,41 +136,19 @@ def _transfer(archive: Archive, incomplete: Path) -> None:
     if present:
         headers["Range"] = f"bytes={present}-"
     with (
+        requests.get(archive.url, headers=headers, timeout=TIMEOUT_SECONDS, stream=True) as sent,
         incomplete.open("ab") as file,
         logs.progress(archive.name, "bytes", archive.num_bytes, present) as counter,
     ):
-
-        def start_again_if_sent_whole(response: requests.Response, *_: Any, **__: Any) -> None:
-            if response.status_code == requests.codes.ok:  # the server does not know Range
-                file.truncate(0)
-
-        download = HTTPDownloader(
-            chunk_size=CHUNK,
-            headers=headers,
-            timeout=TIMEOUT_SECONDS,
-            hooks={"response": start_again_if_sent_whole},
-        )
-        with suppress(_TooLongError):
-            download(archive.url, _Counted(file, archive.num_bytes, counter), None)
-
-
-class _TooLongError(Exception):
-    """A server sends more than the whole archive."""
-
-
-class _Counted:
-    """Writes to a file and counts the bytes; ends a transfer of more than ``most``."""
-
-    def __init__(self, file: BinaryIO, most: int, counter: logs.ProgressBar) -> None:
-        self._file, self._most, self._counter = file, most, counter
-        self.flush = file.flush
-
-    def write(self, chunk: bytes) -> None:
-        self._file.write(chunk)
-        self._counter.advance(len(chunk))
-        self._file.flush()
-        if os.fstat(self._file.fileno()).st_size > self._most:
-            raise _TooLongError
+        sent.raise_for_status()
+        if sent.status_code == requests.codes.ok:  # the server does not know Range
+            file.truncate(0)
+        for chunk in sent.iter_content(CHUNK):
+            file.write(chunk)
+            file.flush()
+            counter.advance(len(chunk))
+            if _size(incomplete) > archive.num_bytes:
+                return
 
 
 def _status(error: requests.HTTPError) -> tuple[int, str]:

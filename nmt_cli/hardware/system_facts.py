@@ -17,7 +17,7 @@ from nmt_cli.messages.figures import GIBIBYTE
 
 PACKAGES = (
     "numpy", "click", "pyyaml", "pydantic", "sentencepiece", "sacrebleu", "sacremoses",
-    "safetensors", "tqdm", "matplotlib", "nltk", "pooch", "tensorboard",
+    "safetensors", "tqdm", "matplotlib", "nltk", "requests", "tensorboard",
 )  # fmt: skip
 VARIABLES = (
     "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME",

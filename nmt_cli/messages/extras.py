@@ -12,7 +12,7 @@ Extra = Literal["ctranslate2", "data", "huggingface", "parsing", "report"]
 # The packages of each extra that are imported here; messages name the first.
 PACKAGES: dict[Extra, tuple[str, ...]] = {
     "ctranslate2": ("ctranslate2",),
-    "data": ("pooch", "requests"),
+    "data": ("requests",),
     "huggingface": ("transformers",),
     "parsing": ("nltk",),
     "report": ("matplotlib",),

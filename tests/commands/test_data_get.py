@@ -264,10 +264,10 @@ def test_options_that_do_not_fit_are_refused(treebank, name, options, message):
     assert names_in(".") == ["ptb"]
 
 
-def test_without_pooch_the_extra_is_named(toy, monkeypatch):
-    monkeypatch.setitem(sys.modules, "pooch", None)
+def test_without_requests_the_extra_is_named(toy, monkeypatch):
+    monkeypatch.setitem(sys.modules, "requests", None)
     monkeypatch.delitem(sys.modules, "nmt_cli.datasets.download")
-    with pytest.raises(UserError, match="pip install pooch requests"):
+    with pytest.raises(UserError, match="pip install requests"):
         data_get.run("toy-en-de")
 
 

@@ -64,18 +64,19 @@ def test_a_server_without_ranges_sends_the_whole_file_again(server, archive, tmp
 def test_a_transfer_without_end_is_ended(server, tmp_path, monkeypatch):
     url, right = server.put("/wmt/a.tgz", 20 * CONTENT), Archive("", 1000, "")
     monkeypatch.setattr(download, "ATTEMPTS", 2)
-    written: list[int] = []
-    monkeypatch.setattr(download._Counted, "write", spied(download._Counted.write, written))
+    received: list[int] = []
+    monkeypatch.setattr(requests.Response, "iter_content", spied(received))
     with pytest.raises(UserError, match=r"bytes instead of 1,000, in the last of 2 attempts"):
         fetch(right._replace(url=url), tmp_path)
-    assert written == [download.CHUNK] * 2
+    assert received == [download.CHUNK] * 2
     assert not list(tmp_path.iterdir())
 
 
-def spied(write, sizes):
-    def spy(counted, chunk):
-        sizes.append(len(chunk))
-        write(counted, chunk)
+def spied(sizes, iter_content=requests.Response.iter_content):
+    def spy(*arguments):
+        for chunk in iter_content(*arguments):
+            sizes.append(len(chunk))
+            yield chunk
 
     return spy
 
@@ -142,11 +143,11 @@ def test_pauses_grow(server, archive, tmp_path, monkeypatch):
 
 
 def test_a_full_disk_keeps_what_arrived(archive, tmp_path, monkeypatch):
-    def full(self, chunk):
+    def full(self, size):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     (tmp_path / "a.tgz.incomplete").write_bytes(CONTENT[:1000])
-    monkeypatch.setattr(download._Counted, "write", full)
+    monkeypatch.setattr(requests.Response, "iter_content", full)
     with pytest.raises(OutputError, match=r"a\.tgz\.incomplete could not be written: No space"):
         fetch(archive, tmp_path)
     assert (tmp_path / "a.tgz.incomplete").read_bytes() == CONTENT[:1000]
