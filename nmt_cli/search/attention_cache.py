@@ -32,32 +32,26 @@ class Places(NamedTuple):
         return cls(torch.arange(len(places), device=places.device)[:, None], places)
 
 
-def attend(queries: Tensor, cached: KeysValues, mask: Tensor) -> Tensor:
+def attend(queries: Tensor, parts: Sequence[KeysValues], masks: Sequence[Tensor]) -> Tensor:
     """Return softmax(QK^T / sqrt(d_k)) V [S*K, H*D] for ``queries`` [S*K, H*D].
 
-    ``mask`` [S*H, K, E] is added to the scores: 0 = attend, -inf = do not. The hypotheses of a beam
-    are the queries of one sentence, so the keys and values they share are read once. Two products
-    and a softmax take two thirds of the time of ``scaled_dot_product_attention``, which is slow
-    with masks.
+    The slots are stored in ``parts``. Each of ``masks`` [S*H, K, E] is added to the scores of a
+    part: 0 = attend, -inf = do not. The hypotheses of a beam are the queries of one sentence, so
+    the keys and values they share are read once. Two products and a softmax take two thirds of the
+    time of ``scaled_dot_product_attention``, which is slow with masks.
     """
-    num_slots, num_heads, d_k, _ = cached.keys.shape
-    heads = queries.view(num_slots, -1, num_heads, d_k).transpose(1, 2).flatten(0, 1)  # S*H K D
-    keys, values = cached.keys.flatten(0, 1), cached.values.flatten(0, 1)
-    scores = torch.baddbmm(mask, heads, keys, alpha=d_k**-0.5)
-    attended = torch.bmm(scores.softmax(dim=2), values)  # S*H K D
-    by_slot = attended.view(num_slots, num_heads, -1, values.shape[2])
+    _, num_heads, d_k, _ = parts[0].keys.shape
+    beam_size, d_v = masks[0].shape[1], parts[0].values.shape[3]
+    heads = queries.view(-1, beam_size, num_heads, d_k).transpose(1, 2).flatten(0, 1)  # S*H K D
+    attended = heads.new_empty(len(heads), beam_size, d_v)
+    sizes = [len(mask) for mask in masks]
+    for part, mask, of_part, out in zip(
+        parts, masks, heads.split(sizes), attended.split(sizes), strict=True
+    ):
+        scores = torch.baddbmm(mask, of_part, part.keys.flatten(0, 1), alpha=d_k**-0.5)
+        torch.bmm(scores.softmax(dim=2), part.values.flatten(0, 1), out=out)
+    by_slot = attended.view(-1, num_heads, beam_size, d_v)
     return by_slot.transpose(1, 2).flatten(2).flatten(0, 1)
-
-
-def attend_in_parts(
-    queries: Tensor, parts: Sequence[KeysValues], masks: Sequence[Tensor]
-) -> Tensor:
-    """Return ``attend`` [S*K, H*D] of all slots, which are stored in ``parts``."""
-    if len(parts) == 1:
-        return attend(queries, parts[0], masks[0])
-    rows = [len(part.keys) * mask.shape[1] for part, mask in zip(parts, masks, strict=True)]
-    of_parts = zip(queries.split(rows), parts, masks, strict=True)
-    return torch.cat([attend(*each) for each in of_parts])
 
 
 def split_heads(rows: Tensor, num_slots: int, num_heads: int) -> Tensor:
@@ -157,7 +151,7 @@ class PastCache(DecoderState):
         assert isinstance(sublayer, SelfAttention)
         queries, keys, values = sublayer.project(rows)
         entries = self._append(layer, keys, values)
-        return sublayer.output(attend_in_parts(queries, entries, self._masks))
+        return sublayer.output(attend(queries, entries, self._masks))
 
     @abstractmethod
     def _forget_ancestry(self, slots: Sequence[int]) -> None:
@@ -277,7 +271,7 @@ class MemoryCache(ABC):
     def attend(self, layer: int, attention: MemoryAttention, rows: Tensor) -> Tensor:
         """Return attention [S*K, any] of ``rows`` to the sources, in one layer."""
         entries = self._parts.layer(layer)
-        return attention.output(attend_in_parts(attention.queries(rows), entries, self.masks))
+        return attention.output(attend(attention.queries(rows), entries, self.masks))
 
     def forget(self, slots: Sequence[int]) -> None:
         """Set all entries of ``slots`` to 0, also those that the next source leaves as they are."""

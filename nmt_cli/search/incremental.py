@@ -147,7 +147,7 @@ class IncrementalTransformer:
 
         def attend_to_memory(attention: MemoryAttention, source: Tensor, rows: Tensor) -> Tensor:
             entries = _padded_entries(source, places, len(lengths), attention)
-            return attention.output(attend(attention.queries(rows), entries, mask))
+            return attention.output(attend(attention.queries(rows), [entries], [mask]))
 
         for layer, source in zip(self._decoder_layers, sources, strict=True):
             rows = layer.compose(
