@@ -13,6 +13,7 @@ from torch.nn import functional as F
 from nmt_cli.model.attention import MemoryAttention, MultiHeadAttention, SelfAttention
 from nmt_cli.model.attention_layout import AttentionLayout
 from nmt_cli.model.dropout import Dropout
+from nmt_cli.model.packed_linear import PackedLinear
 from nmt_cli.recipe.model_config import ModelConfig, StackShape
 
 
@@ -29,27 +30,30 @@ class FeedForward(nn.Module):
         bias: bool,
     ) -> None:
         super().__init__()
-        self.inner = nn.Linear(d_model, d_ff, bias=bias)
-        self.outer = nn.Linear(d_ff, d_model, bias=bias)
-        self.dropout = Dropout(dropout)
-        self.activation = activation
-        for linear in (self.inner, self.outer):
+        inner, outer = nn.Linear(d_model, d_ff, bias=bias), nn.Linear(d_ff, d_model, bias=bias)
+        for linear in (inner, outer):
             nn.init.xavier_uniform_(linear.weight)
             if bias:
                 nn.init.zeros_(linear.bias)
+        self.inner: nn.Module = inner  # or the layers of the precision of a translation
+        self.outer: nn.Module = outer
+        self.dropout = Dropout(dropout)
+        self.activation = activation
 
     def forward(self, rows: Tensor) -> Tensor:
         """Return the network's output [T, D]; each row is computed alone."""
-        return self.outer(self.dropout(_activate(self.inner(rows), self.activation)))
+        return self.outer(self.dropout(self._activated(rows)))
 
-
-def _activate(inner: Tensor, activation: str) -> Tensor:
-    if activation == "relu":
-        in_place = inner.dtype is torch.float32  # in bf16, in place is slower on a CPU
-        return F.relu(inner, inplace=in_place)
-    if activation == "swish":
-        return F.silu(inner)
-    return F.gelu(inner, approximate="tanh" if activation == "gelu_tanh" else "none")
+    def _activated(self, rows: Tensor) -> Tensor:
+        if self.activation == "relu" and isinstance(self.inner, PackedLinear):
+            return self.inner.relu(rows)
+        inner = self.inner(rows)
+        if self.activation == "relu":
+            in_place = inner.dtype is torch.float32  # in bf16, in place is slower on a CPU
+            return F.relu(inner, inplace=in_place)
+        if self.activation == "swish":
+            return F.silu(inner)
+        return F.gelu(inner, approximate="tanh" if self.activation == "gelu_tanh" else "none")
 
 
 class Residual(nn.Module):

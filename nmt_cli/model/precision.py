@@ -41,8 +41,20 @@ def change_precision(model: Transformer, precision: DecodingPrecision) -> None:
         _replace_linears(model.to(torch.float32), Int8Linear)
         return
     model.to(DTYPES[precision])
-    if PackedLinear.is_possible(model.output_weight):
+    if precision == "bf16" and PackedLinear.is_possible(model.output_weight):
         _replace_linears(model, PackedLinear)
+
+
+def arrange_fp32(model: Transformer, fp32_products: str) -> None:
+    """Arrange the weights of ``model``, in fp32 on a CPU, as their products read them.
+
+    For translating only. Products by few rows then take half the time, those by many rows 0.95 of
+    it on AMD Zen 4. MKL's are by the plain matrices, only that of the output is put in order.
+    """
+    if fp32_products == "onednn" and PackedLinear.is_possible(model.output_weight):
+        _replace_linears(model, PackedLinear)
+    else:
+        model.output_weight.data = by_columns(model.output_weight)
 
 
 def _replace_linears(
@@ -67,14 +79,17 @@ def _is_linear(module: nn.Module) -> bool:
 
 
 def _has(model: Transformer, precision: DecodingPrecision) -> bool:
-    if model.output_projection is None:
-        return precision != "int8" and model.output_weight.dtype == DTYPES[precision]
-    rounded_to = "int8" if isinstance(model.output_projection, Int8Linear) else "bf16"
-    if rounded_to != precision:
+    is_int8 = isinstance(model.output_projection, Int8Linear)
+    if precision == "int8" or is_int8:
+        has = precision == "int8" and is_int8
+    else:
+        has = model.output_weight.dtype == DTYPES[precision]
+    if not has and model.output_projection is not None:
+        rounded_to = "int8" if is_int8 else str(model.output_weight.dtype).removeprefix("torch.")
         raise ValueError(
             f"the weights of the model are rounded to {rounded_to}, {precision} is impossible"
         )
-    return True
+    return has
 
 
 def by_columns(matrix: Tensor) -> Tensor:

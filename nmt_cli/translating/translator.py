@@ -222,7 +222,7 @@ class Translator:
             exported = load_ctranslate2(Path(path), ctranslate2_threads)
             return cls(exported.settings, exported.tokenizer, exported, **options)
         # They import torch.
-        from nmt_cli.model.precision import by_columns
+        from nmt_cli.model.precision import arrange_fp32
         from nmt_cli.search.ensemble import load_models
 
         precision = options.get("precision", AUTO)
@@ -233,7 +233,7 @@ class Translator:
         translator.chosen["model"] = " ".join(models)
         if model.output_weight.device.type == "cpu" and translator.chosen["precision"] == "fp32":
             for each in (model, *(member.model for member in members)):
-                each.output_weight.data = by_columns(each.output_weight)
+                arrange_fp32(each, translator.chosen["fp32_products"])
         return translator
 
     def translate(self, lines: Iterable[str | Request]) -> Iterator[Translation]:
