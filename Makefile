@@ -12,7 +12,7 @@ PEERS := build/benchmark-venv
 # many processes, which would each compile the modules again.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: setup test test-all check lint types format quickstart benchmark site dist smoke clean
+.PHONY: setup test test-all check lint types format quickstart benchmark gpu site dist smoke clean
 
 setup: $(INSTALLED)
 
@@ -69,6 +69,11 @@ $(PEERS)/.installed: tests/benchmarks/peers.txt tests/benchmarks/eole.txt constr
 	$(PEERS)/bin/python -m pip install --quiet --constraint constraints.txt $(PIP_ARGS) --requirement tests/benchmarks/peers.txt
 	-$(PEERS)/bin/python -m pip install --quiet --no-deps $(PIP_ARGS) --requirement tests/benchmarks/eole.txt
 	touch $@
+
+# What a machine with a GPU can show in ten minutes, in tests/benchmarks/results/. It sets nothing up:
+# without .venv it uses PYTHON, which needs torch, pytest and what nmt-cli depends on.
+gpu:
+	$(or $(wildcard $(BIN)/python),$(PYTHON)) -m tests.gpu.run
 
 # What a user gets: a fresh environment without the development tools.
 smoke:

@@ -1,0 +1,172 @@
+"""The parts of ``make gpu`` that measure; each is a function, and the argument names one."""
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from nmt_cli.commands import preprocess
+from nmt_cli.corpus.binarized import PreparedCorpus, open_prepared
+from nmt_cli.hardware.memory import keep_freed_memory
+from nmt_cli.messages import logs
+from nmt_cli.model.transformer import Transformer
+from nmt_cli.recipe.model_settings import settings_of
+from nmt_cli.recipe.reader import read_recipe
+from nmt_cli.recipe.schema import Recipe
+from nmt_cli.translating.translator import Translator
+from tests import conftest
+from tests.benchmarks.data import NEWS, random_corpus, write_batches
+from tests.benchmarks.ours import OurLoop, model_config
+from tests.benchmarks.shapes import SHAPES, Setup
+
+WARM_UP, COUNTED = 5, 10  # steps
+PAIRS = 40_000  # random ones, enough for a few batches of 25,000 tokens
+LINES = 3_000
+SECONDS_TO_START, SECONDS_TO_NOTICE = 60, 40  # of the killed rank's training
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()  # a part may be stopped at its limit
+
+
+def _loop(name: str, folder: str) -> OurLoop:
+    shape = SHAPES[name]
+    corpus = random_corpus(Path(folder), PAIRS, shape.vocabulary_size, NEWS)
+    write_batches(corpus, shape.tokens, WARM_UP + COUNTED)
+    return OurLoop(Setup(shape, folder, torch.get_num_threads()))
+
+
+def training() -> None:
+    """Target tokens a second, and the share of the device's peak."""
+    for name in ("base-25k", "big-25k"):
+        with tempfile.TemporaryDirectory() as folder:
+            loop = _loop(name, folder)
+            tokens, started = 0, time.perf_counter()
+            for index in range(WARM_UP + COUNTED):
+                if index == WARM_UP:
+                    tokens, started = 0, time.perf_counter()
+                tokens += loop.step("bf16", index).target_tokens
+            rate = tokens / (time.perf_counter() - started)
+            facts: dict[str, Any] = loop.facts
+            peak = facts["peak_flops"]["bf16"]
+            share = rate * facts["flops_per_target_token"] / peak if peak else None
+            utilization = "of an unknown peak" if share is None else f"{share:.1%} of the peak"
+            memory = torch.cuda.max_memory_allocated() / 2**30 if torch.cuda.is_available() else 0
+            _say(f"{name}: {rate:,.0f} target tokens/s, {utilization}, {memory:.1f} GiB at most")
+
+
+def decoding() -> None:
+    """Output tokens a second, with graphs and without."""
+    with tempfile.TemporaryDirectory() as folder:
+        recipe, corpus = _toy(Path(folder))
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+        shape = SHAPES["base-25k"]
+        # Random weights: outputs never end by themselves, so all lines have the longest output.
+        config = model_config(shape).model_copy(update={"output_bias": True})
+        model = Transformer(config, shape.vocabulary_size).to(device)
+        assert model.output_bias is not None
+        model.output_bias.data[corpus.tokenizer.size :] = -1e4  # the toy has no such pieces
+        settings = settings_of(recipe, shape.vocabulary_size)
+        line = " ".join(conftest.WORDS * 2)
+        for no_graphs, name in ((False, "graphs"), (True, "no graphs")):
+            translator = Translator(
+                settings,
+                corpus.tokenizer,
+                model,
+                beam_size=4,
+                max_extra_length=5,
+                precision="bf16",
+                no_cuda_graphs=no_graphs,
+            )
+            lines = [line] * (LINES // 10 if no_graphs else LINES)
+            list(translator.translate(lines[:64]))  # records graphs
+            started = time.perf_counter()
+            found = list(translator.translate(lines))
+            seconds = time.perf_counter() - started
+            tokens = sum(len(each.tokens) + 1 for each in found)
+            _say(f"base, beam 4, {name}: {tokens / seconds:,.0f} output tokens/s")
+
+
+def profile() -> None:
+    """The kernels of a step of base that take the longest, and the host's share."""
+    with tempfile.TemporaryDirectory() as folder:
+        loop = _loop("base-25k", folder)
+        for index in range(WARM_UP):
+            loop.step("bf16", index)
+        activities = [torch.profiler.ProfilerActivity.CPU]
+        if torch.cuda.is_available():
+            activities.append(torch.profiler.ProfilerActivity.CUDA)
+        with torch.profiler.profile(activities=activities) as profiler:
+            for index in range(WARM_UP, WARM_UP + 3):
+                loop.step("bf16", index)
+        key = "self_cuda_time_total" if torch.cuda.is_available() else "self_cpu_time_total"
+        table = profiler.key_averages().table(sort_by=key, row_limit=40, max_name_column_width=60)
+        _say(table)
+
+
+def killed_rank() -> None:
+    """How long training on two GPUs needs to notice that a rank was killed, and what it saves."""
+    if torch.cuda.device_count() < 2:
+        _say("Not tried: it needs two GPUs.")
+        return
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        _toy(folder)
+        run_dir = folder / "run"
+        command = [sys.executable, "-m", "nmt_cli", "train", str(folder / "toy.yaml")]
+        options = ["--prepared", folder / "prepared", "--run-dir", run_dir, "--devices", "2"]
+        steps = ["--set", "training.max_steps=1000000", "--set", "validation.bleu=off"]
+        process = subprocess.Popen([*command, *map(str, options), *steps])
+        try:
+            _wait_for_metrics(run_dir / "metrics.jsonl")
+            victim = max(_workers(process.pid))
+            os.kill(victim, signal.SIGKILL)
+            killed = time.monotonic()
+            status = process.wait(SECONDS_TO_NOTICE)
+            _say(f"Ended with status {status}, {time.monotonic() - killed:.1f} s after the kill.")
+            kept = sorted(path.name for path in (run_dir / "checkpoints").glob("step-*"))
+            _say(f"Checkpoints: {', '.join(kept) or 'none'}.")
+        finally:
+            process.kill()
+
+
+def _wait_for_metrics(path: Path) -> None:
+    deadline = time.monotonic() + SECONDS_TO_START
+    while not (path.exists() and len(path.read_text().splitlines()) > 10):
+        if time.monotonic() > deadline:
+            raise TimeoutError("training did not begin")
+        time.sleep(0.1)
+
+
+def _workers(process: int) -> list[int]:
+    """Return the children of ``process`` and theirs, which train."""
+    children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
+    return [int(child) for child in children] + [
+        each for child in children for each in _workers(int(child))
+    ]
+
+
+def _toy(folder: Path) -> tuple[Recipe, PreparedCorpus]:
+    """Return the recipe and the prepared text of the tests' toy experiment, made in ``folder``."""
+    conftest.write_pairs(folder, "train", 150, seed=1)
+    conftest.write_pairs(folder, "validation", 11, seed=2)
+    recipe_path = folder / "toy.yaml"
+    recipe_path.write_text(conftest.RECIPE.format(folder=folder))
+    preprocess.run(recipe=str(recipe_path), output=folder / "prepared", workers=1)
+    recipe = read_recipe(str(recipe_path)).recipe
+    return recipe, open_prepared(folder / "prepared", recipe, "nmt-cli preprocess toy")
+
+
+if __name__ == "__main__":
+    logs.configure(quiet=True)
+    keep_freed_memory()
+    {"training": training, "decoding": decoding, "profile": profile, "killed_rank": killed_rank}[
+        sys.argv[1]
+    ]()

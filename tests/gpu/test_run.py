@@ -1,0 +1,35 @@
+import torch
+
+from tests.gpu import run
+
+
+def test_without_a_gpu_it_is_one_line_and_status_1(monkeypatch, capsys):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert run.main() == 1
+    assert capsys.readouterr() == ("", "make gpu needs a CUDA device, and torch finds none.\n")
+
+
+def test_all_parts_together_take_ten_minutes_at_most():
+    assert sum(part.seconds for part in run.PARTS) <= 600
+
+
+def test_a_part_that_takes_too_long_is_stopped_and_its_output_kept():
+    endless = "import time; print('begun', flush=True); time.sleep(60)"
+    how, output = run.run_part(run.Part("endless", ("-c", endless), 1.0))
+    assert (how, output) == ("was stopped at its limit after 1 s", "begun")
+
+
+def test_each_part_is_recorded_in_one_file(monkeypatch, capsys, tmp_path):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "A GPU")
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    monkeypatch.setattr(run, "RESULTS", tmp_path)
+    parts = [run.Part("Good", ("-c", "print(7)"), 60), run.Part("Bad", ("-c", "raise OSError"), 60)]
+    monkeypatch.setattr(run, "PARTS", parts)
+    assert run.main() == 1
+    (written,) = tmp_path.iterdir()
+    text = written.read_text()
+    assert written.name.endswith("-gpu-a-gpu.md")
+    assert "## Good\n\nEnded well after" in text
+    assert "failed (1)" in text.lower()
+    assert text == capsys.readouterr().out

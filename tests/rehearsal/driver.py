@@ -1,0 +1,138 @@
+"""Stand-ins for what asks the driver of a GPU: streams, events, graphs, facts of the device.
+
+They replace torch's own for the rest of the process, which therefore is one of the rehearsal.
+"""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils import _foreach_utils
+
+from nmt_cli.runs import checkpoint
+from tests.rehearsal.fake_cuda import CUDA, FakeCuda, changed_tensors, is_fake
+
+MEMORY = 80 << 30
+
+
+class _Stream:
+    device, device_index = CUDA, 0
+
+    def __init__(self, mode: FakeCuda) -> None:
+        self._mode = mode
+
+    def wait_stream(self, other: Any) -> None:
+        pass  # the device waits, not the CPU
+
+    def wait_event(self, event: Any) -> None:
+        pass
+
+    def synchronize(self) -> None:
+        self._mode.note_wait("stream.synchronize")
+
+
+class _Event:
+    def __init__(self, mode: FakeCuda) -> None:
+        self._mode = mode
+
+    def record(self, stream: Any = None) -> None:
+        pass
+
+    def synchronize(self) -> None:
+        self._mode.note_wait("event.synchronize")
+
+
+class _Graph:
+    def __init__(self, mode: FakeCuda) -> None:
+        self._mode = mode
+
+    def replay(self) -> None:
+        self._mode.mark("replay")
+
+
+@contextmanager
+def _nothing(*_: Any) -> Iterator[None]:
+    yield
+
+
+def be_the_driver(mode: FakeCuda) -> None:
+    """Let torch find a GPU of which ``mode`` keeps the books."""
+
+    @contextmanager
+    def recording(graph: Any, pool: Any = None, **_: Any) -> Iterator[None]:
+        mode.mark("recording begins")
+        mode.is_recording = True
+        try:
+            yield
+        finally:
+            mode.is_recording = False
+            mode.mark("recording ends")
+
+    cuda: Any = torch.cuda
+    cuda.device_count = lambda: 1
+    cuda.get_device_capability = lambda *_: (9, 0)
+    cuda.get_device_name = lambda *_: "NVIDIA H100 80GB HBM3"
+    cuda.mem_get_info = lambda *_: (MEMORY - (1 << 30), MEMORY)
+    cuda.is_bf16_supported = lambda *_, **__: True
+    cuda.amp.common.amp_definitely_not_available = lambda: False
+    torch.backends.cuda.is_flash_attention_available = lambda: True
+    cuda.Stream = lambda *_, **__: _Stream(mode)
+    cuda.current_stream = lambda *_: _Stream(mode)
+    cuda.Event = lambda *_, **__: _Event(mode)
+    cuda.CUDAGraph = lambda *_, **__: _Graph(mode)
+    cuda.graph, cuda.stream, cuda.set_device = recording, _nothing, _nothing
+    cuda.graph_pool_handle = lambda: (0, 1)
+    cuda.empty_cache = cuda._lazy_init = lambda: None
+    # Otherwise operations on many tensors would be taken apart, as for tensors of other classes.
+    _foreach_utils._foreach_supported_types.append(FakeTensor)
+    torch._C._set_only_lift_cpu_tensors(True)
+    nn.Module._apply = _moved_with_ties  # type: ignore[method-assign]
+    run = threading.Thread.run
+
+    def run_in_mode(thread: threading.Thread) -> None:
+        with mode:  # it is that of the thread that enters it
+            run(thread)
+
+    threading.Thread.run = run_in_mode  # type: ignore[method-assign, assignment]
+    checkpoint._write = _writing_zeros(mode, checkpoint._write)
+
+
+def _moved_with_ties(
+    module: nn.Module,
+    move: Callable[[Tensor], Tensor],
+    recurse: bool = True,
+    moved: dict[int, tuple[Any, Any]] | None = None,
+) -> nn.Module:
+    """Do what ``nn.Module._apply`` does, by new parameters: a fake one cannot take a place on a
+    CPU in memory. Parameters that are tied stay so."""
+    moved = {} if moved is None else moved
+    for child in module.children():
+        _moved_with_ties(child, move, recurse, moved)
+    for name, tensor in [*module._parameters.items(), *module._buffers.items()]:
+        if tensor is None:
+            continue
+        if id(tensor) not in moved:
+            with torch.no_grad():
+                new = move(tensor)
+            if isinstance(tensor, nn.Parameter):
+                new = nn.Parameter(new, tensor.requires_grad)
+            moved[id(tensor)] = new, tensor  # the old one is kept, so that its id stays its own
+        store: dict[str, Any] = module._parameters if name in module._parameters else {}
+        (store or module._buffers)[name] = moved[id(tensor)][0]
+    return module
+
+
+def _writing_zeros(mode: FakeCuda, write: Callable[..., None]) -> Callable[..., None]:
+    """Return ``write`` of a checkpoint, which brings tensors back to the CPU without operations."""
+
+    def brought_back(tensor: Tensor) -> Tensor:
+        if not is_fake(tensor):
+            return tensor
+        mode.note_wait("torch.save")
+        return torch.zeros(tensor.shape, dtype=tensor.dtype)
+
+    return lambda saved, stream: write(changed_tensors(saved, brought_back), stream)

@@ -1,0 +1,52 @@
+"""What a rehearsal finds wrong."""
+
+from tests.rehearsal.fake_cuda import Event
+from tests.rehearsal.scenarios import Report
+
+# Operations of a step of the toy training, two micro-batches with Adam, that launch a kernel.
+STEP_BUDGET = 459
+# What the CPU waits for in a step.
+KNOWN_IN_STEP = {
+    "wait in a step: item, training/gradient.py: _accumulate",
+    "wait in a step: item, training/gradient.py: gradient",
+    "copy in a step: to the device, model/packing.py: pack",
+    "copy in a step: to the device, model/attention_layout.py: _sentences",
+    "copy in a step: to the device, training/gradient.py: tensors",
+    "copy in a step: to the device, training/trainer.py: update_weights",
+}
+# Beside graphs the CPU waits only for reports, and for the end of the search.
+KNOWN_BESIDE_GRAPHS = {
+    "wait beside graphs: event.synchronize, hardware/cuda_graphs.py: read",
+    "wait beside graphs: stream.synchronize, hardware/device.py: finish_work",
+}
+OF_GRAPHS = ("search/graphed/", "hardware/")
+
+
+def findings(report: Report) -> set[str]:
+    """Return what is wrong in a training, and in translating with graphs."""
+    found = {*report.illegal, *([report.error] if report.error else [])}
+    for step in report.between("step begins", "step ends"):
+        found |= {_named(event, "in a step") for event in step if blocks(event)}
+        if num_kernels(step) > STEP_BUDGET:
+            found.add(f"{num_kernels(step)} operations in a step")
+    return found
+
+
+def findings_beside_graphs(report: Report) -> set[str]:
+    """Return for what the CPU waits in the code of graphs."""
+    found = {*report.illegal, *([report.error] if report.error else [])}
+    of_graphs = (event for event in report.events if event.where.startswith(OF_GRAPHS))
+    return found | {_named(event, "beside graphs") for event in of_graphs if blocks(event)}
+
+
+def blocks(event: Event) -> bool:
+    """Return whether the CPU waits."""
+    return event.kind == "wait" or (event.kind == "copy" and event.how == "blocking")
+
+
+def num_kernels(events: list[Event]) -> int:
+    return sum(event.kind == "kernel" for event in events)
+
+
+def _named(event: Event, when: str) -> str:
+    return f"{event.kind} {when}: {event.what}, {event.where}"

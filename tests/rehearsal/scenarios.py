@@ -1,0 +1,249 @@
+"""What is rehearsed: the real training and decoding, each on a fake GPU in a process of its own."""
+
+import functools
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+import torch.distributed as dist
+
+from nmt_cli.corpus.binarized import PreparedCorpus, open_prepared
+from nmt_cli.hardware.machine import Machine
+from nmt_cli.hardware.ranks import ALONE, Ranks
+from nmt_cli.launch.stop_signals import StopRequest
+from nmt_cli.messages import logs
+from nmt_cli.model.transformer import Transformer
+from nmt_cli.recipe.model_settings import settings_of
+from nmt_cli.recipe.reader import read_recipe
+from nmt_cli.recipe.schema import Recipe
+from nmt_cli.search.ensemble import Member
+from nmt_cli.search.graphed.device_beams import StepReport
+from nmt_cli.search.sampling import Sampling
+from nmt_cli.search.search import Search
+from nmt_cli.training import gradient
+from nmt_cli.training.batch_cut import BatchCut
+from nmt_cli.training.starting import prepare_training
+from nmt_cli.training.trainer import Trainer
+from nmt_cli.translating.request import Constraints
+from nmt_cli.translating.rescorer import Rescorer
+from nmt_cli.translating.translator import Translator
+from tests.rehearsal import faults
+from tests.rehearsal.driver import be_the_driver
+from tests.rehearsal.fake_cuda import Event, FakeCuda
+from tests.trainers import changed
+
+VOCABULARY = 8003  # of the models that translate: enough for all ways to find the best pieces
+STEPS = 2  # of a training, which then validates and saves
+OUTPUT = 6  # steps until all hypotheses of a search have ended
+
+
+class Report(NamedTuple):
+    """What a rehearsal noted."""
+
+    events: list[Event]
+    illegal: list[str]
+    error: str | None  # that ended the work
+    result: Any
+
+    def between(self, begins: str, ends: str) -> list[list[Event]]:
+        """Return the events of each part of the work between these marks."""
+        parts, part = list[list[Event]](), None
+        for event in self.events:
+            if event == Event("mark", begins, ""):
+                part = list[Event]()
+            elif event == Event("mark", ends, "") and part is not None:
+                parts.append(part)
+                part = None
+            elif part is not None:
+                part.append(event)
+        return parts
+
+
+class Toy(NamedTuple):
+    """The toy experiment, as it is found in another process."""
+
+    recipe_path: Path
+    prepared: Path
+
+    def open(self) -> tuple[Recipe, PreparedCorpus]:
+        recipe = changed(
+            read_recipe(str(self.recipe_path)).recipe,
+            model={"d_model": 32, "d_ff": 64, "num_heads": 4},  # heads that FlashAttention takes
+            training={"max_steps": STEPS},
+            validation={"every_steps": STEPS},
+            checkpoints={"every_steps": STEPS},
+        )
+        return recipe, open_prepared(self.prepared, recipe, "nmt-cli preprocess toy")
+
+
+def rehearse(
+    name: str, toy: Toy, run_dir: Path, options: dict[str, Any], fault: str | None = None
+) -> Report:
+    """Return the report of the scenario ``name``, in which a ``fault`` may be planted."""
+    torch.set_num_threads(1)
+    logs.configure(quiet=True)
+    if fault is not None:
+        faults.plant(fault)
+    mode = FakeCuda()
+    be_the_driver(mode)
+    error = result = None
+    recipe, corpus = toy.open()
+    try:
+        with mode:
+            result = SCENARIOS[name](mode, recipe, corpus, run_dir, **options)
+    except Exception as raised:
+        cause = raised.__cause__ or raised
+        error = f"{type(cause).__name__}: {cause}"
+    return Report(mode.events, mode.illegal, error, result)
+
+
+def _marked(mode: FakeCuda, owner: Any, name: str, mark: str) -> None:
+    """Mark where each call of the function ``name`` of ``owner`` begins and ends."""
+    function = getattr(owner, name)
+
+    @functools.wraps(function)
+    def marking(*args: Any, **kwargs: Any) -> Any:
+        mode.mark(f"{mark} begins")
+        try:
+            return function(*args, **kwargs)
+        finally:
+            mode.mark(f"{mark} ends")
+
+    setattr(owner, name, marking)
+
+
+def _ending_soon(mode: FakeCuda, eos_id: int) -> Callable[[torch.Tensor], object]:
+    """Return what invents the tokens that a search reads, so that its hypotheses end."""
+    reports = itertools.count(1)
+
+    def invent(tensor: torch.Tensor) -> None:
+        tensor.zero_()
+        if tensor.dtype is torch.int64:  # candidates of a step
+            tensor.fill_(eos_id if next(reports) % OUTPUT == 0 else 5)
+        elif tensor.dtype is torch.int32 and tensor.dim() == 2:  # the report of a graph's step
+            number = next(reports)
+            count = (tensor.shape[1] - 2) // 3
+            assert StepReport.width(count) == tensor.shape[1]
+            scores = torch.linspace(-number, -number - 0.5, count)
+            tensor[:, :count] = scores.view(torch.int32)
+            tensor[:, 2 * count : 3 * count] = eos_id if number % OUTPUT == 0 else 5
+            tensor[:, -1] = 8 * OUTPUT  # places of the past
+
+    return invent
+
+
+def train(
+    mode: FakeCuda,
+    recipe: Recipe,
+    corpus: PreparedCorpus,
+    run_dir: Path,
+    *,
+    precision: str = "bf16",
+    changes: dict[str, dict[str, Any]] | None = None,
+    ranks: int = 1,
+    resumes: bool = False,
+    only_a_step: bool = False,
+) -> dict[str, Any]:
+    """Train to the end of the recipe, and resume with a full memory in a step if it ``resumes``."""
+    recipe = changed(recipe, training={"clip_norm": 1.0, "ema_decay": 0.99})
+    recipe = changed(recipe, **(changes or {}))
+    if ranks > 1:
+        _stub_collectives(mode, ranks)
+    machine = Machine(torch.device("cuda"), precision, Ranks(0, ranks) if ranks > 1 else ALONE)
+    _marked(mode, Trainer, "_step", "step")
+    mode.invent = _ending_soon(mode, corpus.tokenizer.eos_id)
+    cut = BatchCut(80, ranks)  # two micro-batches a step
+    training = prepare_training(recipe, corpus, run_dir, machine, cut)
+    if only_a_step:
+        training.state.model.train()
+        training.state.optimizer.make_moments()
+        trainer = Trainer(training)
+        trainer._step(trainer._batches())
+        return {}
+    Trainer(training).train(StopRequest())
+    if resumes:
+        _fill_memory_once()
+        recipe = changed(recipe, training={"max_steps": STEPS + 2})
+        training = prepare_training(recipe, corpus, run_dir, machine, cut, is_resumed=True)
+        Trainer(training).train(StopRequest())
+    return {
+        "step": training.state.progress.step,
+        "max_tokens": training.cut.max_tokens,
+        "checkpoints": sorted(path.name for path in (run_dir / "checkpoints").iterdir()),
+    }
+
+
+def _stub_collectives(mode: FakeCuda, ranks: int) -> None:
+    """Let the other ranks send the same as this one."""
+    collectives: Any = dist
+
+    def noted(tensor: torch.Tensor, *_: Any, **__: Any) -> None:
+        mode.mark(f"collective on {tensor.device.type}")
+
+    def gathered(values: list[Any], value: Any) -> None:
+        values[:] = [value] * ranks
+
+    collectives.all_reduce = collectives.broadcast = noted
+    collectives.broadcast_object_list = lambda values, **_: None
+    collectives.all_gather_object = gathered
+
+
+def _fill_memory_once() -> None:
+    """Let the first micro-batch of a step find no memory; those of the probe find some."""
+    accumulate, calls = gradient.Objective._accumulate, itertools.count()
+
+    def full_at_first(objective: Any, batch: Any) -> Any:
+        if next(calls) == 0:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 1 GiB")
+        return accumulate(objective, batch)
+
+    gradient.Objective._accumulate = full_at_first  # type: ignore[method-assign, assignment]
+
+
+def translate(
+    mode: FakeCuda,
+    recipe: Recipe,
+    corpus: PreparedCorpus,
+    run_dir: Path,
+    *,
+    kind: str = "graphed",
+    precision: str = "bf16",
+    num_lines: int = 12,
+) -> dict[str, Any]:
+    """Translate lines by each way to search; ``kind`` says which."""
+    recipe = changed(recipe, decoding={"beam_size": 4, "max_extra_length": 5})
+    model, other = (Transformer(recipe.model, VOCABULARY).to("cuda") for _ in range(2))
+    settings, tokenizer = settings_of(recipe, corpus.tokenizer.size), corpus.tokenizer
+    options: dict[str, dict[str, Any]] = {
+        "graphed": {},
+        "submit": {},
+        "plain": {"no_cuda_graphs": True},
+        "nucleus": {"sampling": Sampling(top_p=0.9), "n_best": 2},
+        "top k": {"sampling": Sampling(top_k=5)},
+        "rules": {"constraints": Constraints(min_length=2, no_repeat_ngram=3)},
+        "alignments": {"alignments": True},
+        "ensemble": {"ensemble": [Member(settings, other)]},
+    }
+    _marked(mode, Search, "step", "step")
+    mode.invent = _ending_soon(mode, tokenizer.eos_id)
+    lines = [" ".join(["ant", "bee", "cat"] * (1 + number % 3)) for number in range(num_lines)]
+    if kind == "rescoring":
+        rescorer = Rescorer(settings, tokenizer, model, precision=precision)
+        found = list(rescorer.rescore(zip(lines, lines, strict=True)))
+        return {"lines": len(found), "errors": [each.error for each in found if each.error]}
+    translator = Translator(
+        settings, tokenizer, model, precision=precision, max_tokens_per_device=1200, **options[kind]
+    )
+    if kind == "submit":
+        futures = [translator.submit(line) for line in lines]
+        translations = [future.result(timeout=60) for future in futures]
+        translator.close()
+    else:
+        translations = list(translator.translate(lines))
+    errors = [each.error for each in translations if each.error]
+    return {"lines": len(translations), "errors": errors}
+
+
+SCENARIOS: dict[str, Callable[..., dict[str, Any]]] = {"train": train, "translate": translate}

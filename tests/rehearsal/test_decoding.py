@@ -1,0 +1,42 @@
+"""The ways to translate on a GPU that is not there."""
+
+import pytest
+
+from tests.rehearsal.findings import (
+    KNOWN_BESIDE_GRAPHS,
+    blocks,
+    findings_beside_graphs,
+    num_kernels,
+)
+
+# Operations that launch a kernel, in a step of a model of one layer with beam 4.
+GRAPH_BUDGET = 170
+PLAIN_BUDGET = 125
+PLAIN_WAITS = 13  # and blocking copies, of a step
+
+
+def test_steps_of_graphs_do_not_wait(rehearse):
+    report = rehearse("translate")
+    assert report.result == {"lines": 12, "errors": []}
+    assert findings_beside_graphs(report) == KNOWN_BESIDE_GRAPHS
+    recordings = report.between("recording begins", "recording ends")
+    assert recordings
+    assert 0.9 * GRAPH_BUDGET < max(map(num_kernels, recordings)) <= GRAPH_BUDGET
+
+
+def test_a_plain_step_stays_within_its_budget(rehearse):
+    report = rehearse("translate", kind="plain", precision="fp32")
+    assert (report.illegal, report.error) == ([], None)
+    assert report.result == {"lines": 12, "errors": []}
+    for step in report.between("step begins", "step ends"):
+        assert num_kernels(step) <= PLAIN_BUDGET
+        assert sum(map(blocks, step)) <= PLAIN_WAITS
+
+
+@pytest.mark.parametrize(
+    "kind", ["submit", "nucleus", "top k", "rules", "alignments", "ensemble", "rescoring"]
+)
+def test_every_way_translates(kind, rehearse):
+    report = rehearse("translate", kind=kind, num_lines=4)
+    assert (report.illegal, report.error) == ([], None)
+    assert report.result == {"lines": 4, "errors": []}

@@ -1,0 +1,23 @@
+"""A rehearsal finds mistakes that no CPU shows."""
+
+import pytest
+
+from tests.rehearsal.faults import FAULTS
+from tests.rehearsal.findings import (
+    KNOWN_BESIDE_GRAPHS,
+    KNOWN_IN_STEP,
+    findings,
+    findings_beside_graphs,
+)
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_planted_fault_is_found(name, rehearse):
+    fault = FAULTS[name]
+    if fault.scenario == "train":
+        report = rehearse("train", fault=name, only_a_step=True)
+        found = findings(report) - KNOWN_IN_STEP
+    else:
+        report = rehearse("translate", fault=name, num_lines=2)
+        found = findings_beside_graphs(report) - KNOWN_BESIDE_GRAPHS
+    assert any(fault.finding in each for each in found), found
