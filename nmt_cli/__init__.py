@@ -5,18 +5,19 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from nmt_cli.search.sampling import Sampling
-    from nmt_cli.translating.request import Constraints, Request
+    from nmt_cli.translating.request import AnyOf, Constraints, Request
     from nmt_cli.translating.rescorer import Rescorer
     from nmt_cli.translating.translator import Translator
 
 MODULES = {
+    "AnyOf": "nmt_cli.translating.request",
     "Constraints": "nmt_cli.translating.request",
     "Request": "nmt_cli.translating.request",
     "Rescorer": "nmt_cli.translating.rescorer",
     "Sampling": "nmt_cli.search.sampling",
     "Translator": "nmt_cli.translating.translator",
 }
-__all__ = ["Constraints", "Request", "Rescorer", "Sampling", "Translator"]
+__all__ = ["AnyOf", "Constraints", "Request", "Rescorer", "Sampling", "Translator"]
 
 
 def __getattr__(name: str) -> object:

@@ -89,7 +89,8 @@ output_options = together(
         "--required",
         multiple=True,
         metavar="TEXT",
-        help="Write TEXT somewhere in each output; may be repeated.",
+        help="Find outputs with TEXT, or with one of several forms: 'TEXT ||| TEXT'; may be "
+        "repeated.",
     ),
     click.option(
         "--banned",
@@ -100,6 +101,7 @@ output_options = together(
 )
 
 
+BETWEEN_FORMS = "|||"  # in --required; Moses separates fields in this way
 # Each option of sampling by its field in ``Sampling``.
 SAMPLING = {
     "temperature": "--temperature",
@@ -121,6 +123,7 @@ def grouped(options: dict[str, Any]) -> dict[str, Any]:
         {name: value for name in names if (value := others.pop(name)) is not None}
         for names in (SAMPLING, Constraints._fields)
     )
+    constraints["required"] = [_forms(text) for text in constraints["required"]]
     if others.pop("sample"):
         from nmt_cli.search.sampling import Sampling  # imports numpy
 
@@ -131,3 +134,11 @@ def grouped(options: dict[str, Any]) -> dict[str, Any]:
             f"{option} has an effect only with --sample; add --sample or omit it."
         )
     return {**others, "constraints": Constraints(**constraints)}
+
+
+def _forms(text: str) -> Any:
+    """Return a required text, or the forms that it separates, one of which is required."""
+    from nmt_cli.translating.request import AnyOf
+
+    forms = [form.strip() for form in text.split(BETWEEN_FORMS)]
+    return AnyOf(forms) if len(forms) > 1 else text

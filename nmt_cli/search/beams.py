@@ -122,7 +122,8 @@ class Beams:
     A sentence is done in either of two cases. First, no live hypothesis can still become one of the
     n best: its log-probability can only fall, and its length penalty is at most that of the longest
     output. Second, K hypotheses have ended and no live one has a better score now than the n best
-    of them; therefore a beam of 1 is greedy search.
+    of them; therefore a beam of 1 is greedy search. Half of K are enough in a beam that is shared
+    between banks, because only the hypotheses of one bank can end.
     """
 
     def __init__(self, num_slots: int, settings: SearchSettings) -> None:
@@ -133,6 +134,7 @@ class Beams:
         self.longest = np.zeros(num_slots, np.int64)  # tokens allowed before </s>
         self._n_best = np.ones(num_slots, np.int64)  # hypotheses to find, at most K
         self.beam_sizes = np.full(num_slots, settings.beam_size)  # live hypotheses, at most K
+        self._enough = np.full(num_slots, settings.beam_size)  # hypotheses that ended, to be done
         self._alphas = np.full(num_slots, float(settings.length_penalty))
         self.scores = np.full(shape, -np.inf, np.float32)  # -inf: no hypothesis there
         self.tokens = np.full(shape, settings.bos_id)
@@ -166,6 +168,9 @@ class Beams:
         self.longest[slots] = [each.longest_output for each in sentences]
         self._n_best[slots] = [each.n_best or settings.n_best for each in sentences]
         self.beam_sizes[slots] = [each.beam_size or settings.beam_size for each in sentences]
+        is_shared = np.array([each.shares_beam for each in sentences])
+        half = np.maximum(self._n_best[slots], (self.beam_sizes[slots] + 1) // 2)
+        self._enough[slots] = np.where(is_shared, half, self.beam_sizes[slots])
         self._alphas[slots] = [
             settings.length_penalty if each.length_penalty is None else each.length_penalty
             for each in sentences
@@ -211,6 +216,7 @@ class Beams:
         self._num_ended, self._to_beat = self._num_ended[slots], self._to_beat[slots]
         self._n_best, self._prefixes = self._n_best[slots], self._prefixes[slots]
         self.beam_sizes, self._alphas = self.beam_sizes[slots], self._alphas[slots]
+        self._enough = self._enough[slots]
         if self._history is not None:
             self._history.keep(slots)
         self._ended = [self._ended[slot] for slot in slots]
@@ -250,7 +256,7 @@ class Beams:
         best_live = self.scores.max(axis=1).astype(np.float64)
         cannot_win = best_live / length_penalty(self.longest + 1, self._alphas) <= self._to_beat
         does_not_win = best_live / length_penalty(self.lengths, self._alphas) <= self._to_beat
-        enough = self._num_ended >= self.beam_sizes
+        enough = self._num_ended >= self._enough
         return self.is_busy & (cannot_win | (enough & does_not_win))
 
     def _release(self, slot: int) -> Found:

@@ -56,15 +56,25 @@ class BestCandidates:
             part.cpu().numpy() for part in (each.values, each.indices, normalizers)
         )
         totals = values - normalizer[:, None] + scores.reshape(-1, 1)
-        totals = totals.reshape(len(scores), -1)
-        # If the vocabulary is tiny, one hypothesis has fewer continuations than that. What is
-        # filled in has probability 0, so it is never continued; its parent means nothing.
-        missing = ((0, 0), (0, max(0, self._number - totals.shape[1])))
-        totals = np.pad(totals, missing, constant_values=-np.inf)
-        tokens = np.pad(tokens.reshape(len(scores), -1), missing)
-        best = np.argsort(-totals, axis=1, kind="stable")[:, : self._number]
-        return Candidates(
-            np.take_along_axis(totals, best, axis=1),
-            best // values.shape[1],
-            np.take_along_axis(tokens, best, axis=1),
-        )
+        shape = *scores.shape, values.shape[1]
+        return best_of(totals.reshape(shape), tokens.reshape(shape), self._number)
+
+
+def best_of(totals: Array, tokens: Array, number: int) -> Candidates:
+    """Return the ``number`` best continuations of each slot.
+
+    ``totals`` and ``tokens`` [S, K, C] are the scores and the last tokens of continuations.
+    """
+    num_slots, _, num_continuations = totals.shape
+    totals = totals.reshape(num_slots, -1)
+    # If the vocabulary is tiny, one hypothesis has fewer continuations than that. What is
+    # filled in has probability 0, so it is never continued; its parent means nothing.
+    missing = ((0, 0), (0, max(0, number - totals.shape[1])))
+    totals = np.pad(totals, missing, constant_values=-np.inf)
+    tokens = np.pad(tokens.reshape(num_slots, -1), missing)
+    best = np.argsort(-totals, axis=1, kind="stable")[:, :number]
+    return Candidates(
+        np.take_along_axis(totals, best, axis=1),
+        best // num_continuations,
+        np.take_along_axis(tokens, best, axis=1),
+    )

@@ -46,12 +46,13 @@ class SearchEngine:
         models: Sequence[Transformer],
         settings: SearchSettings,
         rules: Callable[[], Sequence[LogitsRule]],
-        choice: Choice | None,
+        choice: Callable[[], Choice | None],
         computing: Computing,
         finish_of: Callable[[Transformer], Finish[Sentence]] | None = None,
     ) -> None:
-        """Prepare for searches of all ``models`` together; ``rules`` are those of the next one.
+        """Prepare for searches of all ``models`` together.
 
+        ``rules`` and ``choice`` return those of the next search; a choice of None is the usual one.
         ``finish_of`` returns, for the first model, what completes the results of the search.
         """
         self.settings, self._rules, self._choice = settings, rules, choice
@@ -105,13 +106,13 @@ class SearchEngine:
         single slot: then the graphs free their memory, which a long sentence may need. A new search
         ends the one before.
         """
-        rules = self._rules()
-        if self._graphed is not None and not rules and self._choice is None and most > 1:
+        rules, choice = self._rules(), self._choice()
+        if self._graphed is not None and not rules and choice is None and most > 1:
             num_slots = min(size_for(number), size_within(most))
             return SearchAhead(self._graphed, num_slots, self.settings)
         if self._graphed is not None:
             self._graphed.release()
-        return Search(self._model, number, self.settings, rules, self._choice)
+        return Search(self._model, number, self.settings, rules, choice)
 
     def _tokens_of(self, sentence: Sentence) -> int:
         return max(len(sentence.tokens), SHORTEST_COUNTED) * self.settings.beam_size

@@ -16,6 +16,12 @@ from nmt_cli.recipe.search_ranges import (
 TextOrPieces = str | Sequence[str]  # text, which the tokenizer cuts into pieces, or a list of them
 
 
+class AnyOf(NamedTuple):
+    """Phrases of which at least one is required, such as the forms of a word."""
+
+    phrases: Sequence[TextOrPieces]
+
+
 class Constraints(NamedTuple):
     """Limits of outputs, and phrases in them. Lengths are in pieces, without ``</s>``."""
 
@@ -23,7 +29,7 @@ class Constraints(NamedTuple):
     max_length: int | None = None
     no_repeat_ngram: int | None = None  # no sequence of so many pieces occurs twice
     prefix: TextOrPieces = ""  # what outputs begin with
-    required: Sequence[TextOrPieces] = ()
+    required: Sequence[TextOrPieces | AnyOf] = ()
     banned: Sequence[TextOrPieces] = ()
 
     def refuse_wrong(self) -> None:
@@ -58,7 +64,9 @@ class Request(NamedTuple):
     line: int | None = None  # the line's number, which decides what is sampled; by default its
     # place, counted from 1, among the lines of the call
     prefix: TextOrPieces | None = None  # what the translation begins with; "": nothing is forced
-    required: Sequence[TextOrPieces] = ()  # phrases that occur in it, beside those of all lines
+    required: Sequence[
+        TextOrPieces | AnyOf
+    ] = ()  # phrases that occur in it, beside those of all lines
     banned: Sequence[TextOrPieces] = ()  # phrases that do not, beside those of all lines
     n_best: int | None = None  # how many translations
     beam_size: int | None = None  # at most that of the translator

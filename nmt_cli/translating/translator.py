@@ -170,9 +170,8 @@ class Translator:
         else:
             # They import torch.
             from nmt_cli.search.engine import SearchEngine
-            from nmt_cli.search.sampled_candidates import SampledCandidates
             from nmt_cli.translating.attention_to_source import AttentionToSource
-            from nmt_cli.translating.model_search import rules_for
+            from nmt_cli.translating.model_search import choice_for, rules_for
 
             def attending(first: Transformer) -> Finish[Sentence]:
                 of_first = AttentionToSource(first, tokenizer, settings.text, len(marks.tag))
@@ -182,7 +181,7 @@ class Translator:
                 [model, *(each.model for each in ensemble)],
                 search,
                 partial(rules_for, tokenizer.eos_id, constraints, trees, outputs),
-                SampledCandidates(sampling) if sampling is not None else None,
+                partial(choice_for, search, sampling, outputs),
                 computing,
                 attending if alignments or replace_unknown else None,
             )

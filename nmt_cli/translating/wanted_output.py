@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Sequence
-from functools import cached_property
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
-from nmt_cli.files.lines import why_not_unicode
 from nmt_cli.messages.errors import UserError
 from nmt_cli.recipe.search_ranges import LENGTH_PENALTY, MOST_SAMPLES
 from nmt_cli.search.beams import SearchSettings
@@ -20,95 +17,22 @@ from nmt_cli.search.rules.phrases import (
     REQUIRED,
     Phrase,
     Phrases,
-    completion_of,
+    RequiredPhrases,
 )
 from nmt_cli.search.sampling import Sampling
 from nmt_cli.search.sentences import Sentence
 from nmt_cli.translating.output_limits import OutputLimits
-from nmt_cli.translating.request import Constraints, Request, TextOrPieces
-
-MOST_SHOWN = 80  # characters
-
-
-class ContradictionError(ValueError):
-    """No output can be as it is wanted; the message is the reason."""
-
-
-class TargetPhrase(NamedTuple):
-    """The ids of a phrase, and the phrase as messages show it."""
-
-    ids: Phrase
-    shown: str
-
-    def contains(self, other: Phrase) -> bool:
-        """Return whether ``other`` occurs in it."""
-        starts = range(len(self.ids) - len(other) + 1)
-        return any(self.ids[start : start + len(other)] == other for start in starts)
-
-    def repeats(self, n: int) -> bool:
-        """Return whether some ``n`` pieces in a row occur in it twice."""
-        ngrams = [self.ids[start : start + n] for start in range(len(self.ids) - n + 1)]
-        return len(set(ngrams)) < len(ngrams)
-
-
-class TargetPhrases:
-    """Encodes phrases with one tokenizer."""
-
-    def __init__(self, tokenizer: Tokenizer) -> None:
-        self._tokenizer = tokenizer
-
-    def encode_all(self, phrases: Iterable[TextOrPieces]) -> tuple[TargetPhrase, ...]:
-        """Return what ``encode`` returns for each phrase.
-
-        Raises ContradictionError also if ``phrases`` is one text and not a list.
-        """
-        if isinstance(phrases, str):
-            raise ContradictionError(f"a list of phrases is needed in place of {shown(phrases)}")
-        return tuple(map(self.encode, phrases))
-
-    def encode(self, phrase: TextOrPieces) -> TargetPhrase:
-        """Return the ids of a text's pieces, or those of the pieces in a list.
-
-        Raises ContradictionError if there are none, or if the vocabulary lacks one.
-        """
-        ids = self._of_text(phrase) if isinstance(phrase, str) else self._of_pieces(phrase)
-        if not ids:
-            raise ContradictionError(f"the phrase {shown(phrase)} has no pieces")
-        return TargetPhrase(ids, shown(phrase))
-
-    def _of_text(self, text: str) -> Phrase:
-        if (reason := why_not_unicode(text)) is not None:
-            raise ContradictionError(f"{reason} in the phrase {shown(text)}")
-        ids = tuple(self._tokenizer.encode(text, "target"))
-        if self._tokenizer.unk_id in ids:
-            raise ContradictionError(f"the vocabulary lacks a piece of the phrase {shown(text)}")
-        return ids
-
-    def _of_pieces(self, pieces: Sequence[str]) -> Phrase:
-        for piece in pieces:
-            if piece not in self._ids:
-                raise ContradictionError(f"the vocabulary has no piece {shown(piece)}")
-        return tuple(self._ids[piece] for piece in pieces)
-
-    @cached_property
-    def _ids(self) -> dict[str, int]:
-        """The ids of all pieces that outputs may have."""
-        ids = range(self._tokenizer.size)
-        marks = (self._tokenizer.bos_id, self._tokenizer.eos_id)
-        pieces = zip(self._tokenizer.pieces(ids), ids, strict=True)
-        return {piece: token for piece, token in pieces if token not in marks}
-
-
-def shown(phrase: TextOrPieces) -> str:
-    """Return ``phrase`` as messages show it; the end of a long one is left out."""
-    text = phrase if isinstance(phrase, str) else " ".join(phrase)
-    if len(text) > MOST_SHOWN:
-        text = f"{text[:MOST_SHOWN]}..."
-    return json.dumps(text, ensure_ascii=False).encode(errors="backslashreplace").decode()
-
+from nmt_cli.translating.request import Constraints, Request
+from nmt_cli.translating.target_phrases import (
+    ContradictionError,
+    OneOf,
+    TargetPhrase,
+    TargetPhrases,
+)
 
 NOTHING_FOUND = "the search found no translation that all its rules allow"
 NO_PLACE = "it is too long for one part, and its required phrases have no certain part"
+FOR_SAMPLES = "required phrases are for a search, not for samples"
 PARSES = "this model parses; of all rules about the output only --max-length is possible"
 
 
@@ -121,7 +45,7 @@ class Wanted(NamedTuple):
     length_penalty: float | None = None
     shortest: int = 0  # pieces that the longest output must allow
     prefix: Phrase = ()
-    required: Phrases | None = None
+    required: RequiredPhrases | None = None
     banned: Phrases | None = None
     error: str | None = None
 
@@ -177,18 +101,20 @@ class WantedOutputs:
         self._limits, self._constraints, self._bounds = limits, constraints, bounds
         self._marks, self._sampling, self._is_parser = marks, sampling, is_parser
         self._phrases = TargetPhrases(tokenizer)
+        self._automata: dict[tuple[OneOf, ...], RequiredPhrases] = {}  # the last one
         if is_parser and constraints.more_than_max_length():
             raise UserError(f"{PARSES}.")
         try:
-            self._required = self._phrases.encode_all(constraints.required)
+            self._required = self._phrases.encode_constraints(constraints.required)
             self._banned = self._phrases.encode_all(constraints.banned)
             self._banned_by_all = Phrases(phrase.ids for phrase in self._banned)
             self._prefix = self._phrases.encode_all(_given(constraints.prefix))
             self._for_all = self._checked(self._prefix, self._required, self._banned)
         except ContradictionError as error:
             raise UserError(f"{error}; change one of these options.") from None
-        # Whether the sentences made so far have data of rules about phrases.
-        self.has_phrases = bool(self._for_all.rule_data)
+        # Whether the sentences made so far have required phrases, or a prefix or banned phrases.
+        self.has_required = self.has_phrases = False
+        self._note(self._for_all)
 
     def wanted(self, request: Request) -> Wanted:
         """Return what is wanted for a line, or why it is impossible."""
@@ -238,7 +164,7 @@ class WantedOutputs:
         required phrases need.
         """
         of_phrases, sentences = wanted.rule_data, list[Sentence]()
-        self.has_phrases = self.has_phrases or bool(of_phrases)
+        self._note(wanted)
         for part in parts:
             tokens = [*self._marks.tag, *part]
             longest, of_trees = self._limits.of_source(len(tokens), words)
@@ -249,12 +175,17 @@ class WantedOutputs:
                 wanted.n_best,
                 beam_size=wanted.beam_size,
                 length_penalty=wanted.length_penalty,
+                shares_beam=wanted.required is not None,
             )
             sentences.append(sentence)
             of_phrases.pop(FORCED_PREFIX, None)
         if self._sampling is not None:
             return self._sampling.samples_of(sentences, wanted.line, wanted.n_best)
         return sentences
+
+    def _note(self, wanted: Wanted) -> None:
+        self.has_required |= wanted.required is not None
+        self.has_phrases |= bool(wanted.prefix or wanted.banned)
 
     def have_rules_for(self, wanted: Wanted) -> bool:
         """Return whether rules restrict the output of a line."""
@@ -269,30 +200,62 @@ class WantedOutputs:
         prefix = self._prefix
         if request.prefix is not None:
             prefix = self._phrases.encode_all(_given(request.prefix))
-        required = (*self._required, *self._phrases.encode_all(request.required))
+        required = (*self._required, *self._phrases.encode_constraints(request.required))
         banned = (*self._banned, *self._phrases.encode_all(request.banned))
         return self._checked(prefix, required, banned)
 
     def _checked(
         self,
         prefix: tuple[TargetPhrase, ...],  # one or none
-        required: tuple[TargetPhrase, ...],
+        required: tuple[OneOf, ...],
         banned: tuple[TargetPhrase, ...],
     ) -> Wanted:
         """Return what is wanted. Raises ContradictionError if it contradicts itself."""
+        if required and self._sampling is not None:
+            raise ContradictionError(FOR_SAMPLES)
+        self._refuse_many(required)
         start = prefix[0].ids if prefix else ()
-        all_required = Phrases(phrase.ids for phrase in required)
-        shortest = self._shortest(start, all_required.phrases)
-        named = [(f"the prefix {phrase.shown}", phrase) for phrase in prefix]
-        named += [(f"the required phrase {phrase.shown}", phrase) for phrase in required]
-        for name, phrase in named:
-            self._refuse_forbidden(name, phrase, banned)
+        for phrase in prefix:
+            self._refuse_forbidden(f"the prefix {phrase.shown}", phrase, banned)
+        possible = tuple(self._possible(each, banned) for each in required)
+        all_required = self._required_phrases(possible)
         return Wanted(
-            shortest=shortest,
+            shortest=self._shortest(start, all_required),
             prefix=start,
-            required=all_required if required else None,
+            required=all_required,
             banned=self._banned_phrases(banned),
         )
+
+    def _refuse_many(self, required: tuple[OneOf, ...]) -> None:
+        lengths = [len(phrase.ids) for each in required for phrase in each]
+        if len(lengths) > MOST_PHRASES or sum(lengths) > MOST_PIECES:
+            raise ContradictionError(
+                f"at most {MOST_PHRASES} phrases of {MOST_PIECES} pieces together can be "
+                f"required, but there are {len(lengths)} of {sum(lengths):,}"
+            )
+
+    def _possible(self, one_of: OneOf, banned: tuple[TargetPhrase, ...]) -> OneOf:
+        """Return the phrases that are not forbidden. Raises ContradictionError if all are."""
+        possible = []
+        for phrase in one_of:
+            try:
+                self._refuse_forbidden(f"the required phrase {phrase.shown}", phrase, banned)
+                possible.append(phrase)
+            except ContradictionError as error:
+                contradiction = error
+        if not possible:
+            raise contradiction
+        return tuple(possible)
+
+    def _required_phrases(self, required: tuple[OneOf, ...]) -> RequiredPhrases | None:
+        """Return the constraints as the search takes them."""
+        if not required:
+            return None
+        if required not in self._automata:
+            constraints = [tuple(phrase.alternative for phrase in each) for each in required]
+            self._automata.clear()  # lines that follow each other often want the same
+            self._automata[required] = RequiredPhrases(constraints, self._phrases.continuing)
+        return self._automata[required]
 
     def _banned_phrases(self, banned: tuple[TargetPhrase, ...]) -> Phrases | None:
         if not banned:
@@ -310,17 +273,11 @@ class WantedOutputs:
         if n is not None and phrase.repeats(n):
             raise ContradictionError(f"{name} breaks the rule --no-repeat-ngram {n}")
 
-    def _shortest(self, prefix: Phrase, required: tuple[Phrase, ...]) -> int:
+    def _shortest(self, prefix: Phrase, required: RequiredPhrases | None) -> int:
         """Return how many pieces the shortest output has."""
-        num_pieces = sum(map(len, required))
-        if len(required) > MOST_PHRASES or num_pieces > MOST_PIECES:
-            raise ContradictionError(
-                f"at most {MOST_PHRASES} phrases of {MOST_PIECES} pieces together can be required, "
-                f"but there are {len(required)} of {num_pieces:,}"
-            )
         of_phrases = len(prefix)
-        if required:
-            of_phrases += completion_of(required).num_missing(prefix)
+        if required is not None:
+            of_phrases += required.fewest_after(prefix)
         longest = self._limits.longest
         if longest is not None:
             allowed = f"but an output has at most {longest:,}"

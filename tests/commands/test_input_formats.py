@@ -9,7 +9,7 @@ from nmt_cli.commands.lines.input_formats import (
 )
 from nmt_cli.commands.lines.translation_formats import as_fairseq
 from nmt_cli.files.lines import Line
-from nmt_cli.translating.request import Request
+from nmt_cli.translating.request import AnyOf, Request
 from nmt_cli.translating.translation import Translation
 
 NEEDS_ANOTHER_FORMAT = "n_best 2 needs --format tsv, jsonl, moses or fairseq"
@@ -25,6 +25,11 @@ def test_a_record_is_a_request():
         '{"required": ["c", ["d", "e"]], "n_best": 3, "banned": [], "prefix": ["<x>"], '
         '"text": "a\\nb \\ud83d\\ude00"}'
     ) == Request("a\nb \U0001f600", 7, ["<x>"], ["c", ["d", "e"]], [], 3)
+
+
+def test_a_required_phrase_may_have_several_forms():
+    request = read('{"text": "a", "required": [{"any_of": ["b c", ["d"]]}, "e"]}')
+    assert request.required == [AnyOf(["b c", ["d"]]), "e"]
 
 
 @pytest.mark.parametrize(
@@ -56,7 +61,16 @@ def test_a_record_is_a_request():
         ('{"text": "a", "prefix": 5}', "prefix must be a string or a list of pieces"),
         (
             '{"text": "a", "required": "b"}',
-            "required must be a list, in which each phrase is a string or a list of pieces",
+            "required must be a list, in which each phrase is a string or a list of pieces, or an "
+            "any_of of these",
+        ),
+        *(
+            (
+                f'{{"text": "a", "required": [{value}]}}',
+                "required must be a list, in which each phrase is a string or a list of pieces, "
+                "or an any_of of these",
+            )
+            for value in ('{"any_of": []}', '{"any": ["a"]}', '{"any_of": "a"}')
         ),
         (
             '{"text": "a", "banned": [["b", 1]]}',

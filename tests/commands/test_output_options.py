@@ -62,9 +62,9 @@ def test_samples_of_the_command_are_those_of_the_translator(model, monkeypatch):
 
 def test_rules_of_the_command_hold_in_beam_search_and_in_samples(model):
     rules = ["--min-length", "4", "--max-length", "6", "--no-repeat-ngram", "2"]
-    rules += ["--target-prefix", "hen cat", "--required", "fox gnu", "--required", "bee"]
-    rules += ["--banned", "cat ant", "--banned", "dog"]
-    for options in (["--beam-size", "3"], ["--sample", "--n-best", "3"]):
+    rules += ["--target-prefix", "hen cat", "--banned", "cat ant", "--banned", "dog"]
+    required = ["--required", "fox gnu", "--required", "bee ||| dog fox"]
+    for options in (["--beam-size", "3", *required], ["--sample", "--n-best", "3"]):
         for record in records(run(model, *rules, *options, "--format", "jsonl")):
             if record["line"] == 2:
                 assert record["text"] == ""
@@ -73,8 +73,9 @@ def test_rules_of_the_command_hold_in_beam_search_and_in_samples(model):
                 words = text.split()
                 assert 4 <= len(words) <= 6
                 assert text.startswith("hen cat ")
-                assert "fox gnu" in text
-                assert "bee" in words
+                if required[0] in options:
+                    assert "fox gnu" in text
+                    assert "bee" in words  # the other form contains a banned word
                 assert "cat ant" not in text
                 assert "dog" not in words
                 assert len(set(pairwise(words))) == len(words) - 1
@@ -109,9 +110,12 @@ def test_records_have_their_own_options(model):
         plain, wished, blank, bad, pieces, many, contrary, empty = records(result)
         (text_only,) = records(run(model, *chosen[2:], "jsonl", *how, lines=["cat dog"]))
         assert {**plain, "score": None} == {**text_only, "score": None}
-        assert wished["text"].startswith("hen")
-        assert len(wished["alternatives"]) == 2
-        assert all("bee" in each["text"] for each in (wished, *wished["alternatives"]))
+        if how:
+            assert wished["error"] == "required phrases are for a search, not for samples"
+        else:
+            assert wished["text"].startswith("hen")
+            assert len(wished["alternatives"]) == 2
+            assert all("bee" in each["text"] for each in (wished, *wished["alternatives"]))
         assert (blank["text"], blank["error"]) == ("", None)
         assert bad["error"] == 'the key "txt" is unknown; the nearest is text'
         assert pieces["tokens"][:2] == ["gnu", "<unk>"]
@@ -142,6 +146,11 @@ def test_records_have_their_own_options(model):
         (["--temperature", "2"], 2, "--temperature has an effect only with --sample; add --sample"),
         (["--sample-top-k", "2"], 2, "--sample-top-k has an effect only with --sample"),
         (["--sample", "--beam-size", "2"], 2, "--beam-size is not for --sample"),
+        (
+            ["--sample", "--required", "cat"],
+            1,
+            "required phrases are for a search, not for samples; c",
+        ),
     ],
 )
 def test_options_that_contradict_each_other(model, options, status, message):

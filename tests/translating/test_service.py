@@ -21,7 +21,7 @@ from nmt_cli.search import engine
 from nmt_cli.search.sampling import Sampling
 from nmt_cli.search.sentences import NO_MEMORY
 from nmt_cli.translating import service as service_module
-from nmt_cli.translating.request import Request
+from nmt_cli.translating.request import AnyOf, Constraints, Request
 from nmt_cli.translating.translation import Translation
 from nmt_cli.translating.translator import Translator
 from tests.fake_models import ByteTokenizer, CopyModel, tiny_recipe, translator_of
@@ -99,6 +99,7 @@ def assert_same(found, expected):
         {"sampling": Sampling(), "n_best": 3},
         {"alignments": True, "replace_unknown": True, "max_tokens_per_device": 1},
         {"too_long": "error"},
+        {"too_long": "error", "constraints": Constraints(required=[AnyOf(["dog eel", "hen"])])},
     ],
 )
 def test_the_translations_are_those_of_translate(options):

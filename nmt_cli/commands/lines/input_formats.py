@@ -8,7 +8,7 @@ from typing import Any
 from nmt_cli.commands.lines.translation_formats import Formatter
 from nmt_cli.files.lines import Line, is_blank, why_not_unicode
 from nmt_cli.messages.proposals import nearest
-from nmt_cli.translating.request import Request
+from nmt_cli.translating.request import AnyOf, Request
 from nmt_cli.translating.translation import Translation
 
 Reader = Callable[[int, Line], Request]
@@ -104,11 +104,27 @@ def _request(record: dict[str, Any]) -> Request:
     _require(is_number, "length_penalty", "a number")
     what = "a string or a list of pieces"
     _require(_is_phrase(record.get("prefix", "")), "prefix", what)
-    for key in ("required", "banned"):
-        phrases = record.get(key, [])
-        is_list = isinstance(phrases, list) and all(map(_is_phrase, phrases))
-        _require(is_list, key, f"a list, in which each phrase is {what}")
+    banned, required = record.get("banned", []), record.get("required", [])
+    is_list = isinstance(banned, list) and all(map(_is_phrase, banned))
+    _require(is_list, "banned", f"a list, in which each phrase is {what}")
+    is_list = isinstance(required, list) and all(map(_is_constraint, required))
+    _require(is_list, "required", f"a list, in which each phrase is {what}, or an any_of of these")
+    if required:
+        record["required"] = [_constraint(each) for each in required]
     return Request(**record)
+
+
+def _is_constraint(value: Any) -> bool:
+    """Return whether ``value`` is a phrase or, such as {"any_of": ["a", "b"]}, a choice of some."""
+    if not isinstance(value, dict):
+        return _is_phrase(value)
+    forms = value.get("any_of")
+    is_list = isinstance(forms, list) and bool(forms) and all(map(_is_phrase, forms))
+    return is_list and len(value) == 1
+
+
+def _constraint(value: Any) -> Any:
+    return AnyOf(value["any_of"]) if isinstance(value, dict) else value
 
 
 def _is_phrase(value: Any) -> bool:

@@ -1,6 +1,6 @@
-"""The rules that outputs begin with a prefix, and that phrases occur in them or do not.
+"""The rules that outputs begin with a prefix, and that banned phrases do not occur in them.
 
-Legend: P phrases of m pieces of all slots; S slots, K beam, W places of m pieces in a hypothesis.
+Legend: P phrases of m pieces of all slots; S slots, K beam.
 """
 
 from collections import defaultdict
@@ -9,18 +9,11 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from numpy.lib.stride_tricks import sliding_window_view
 from torch import Tensor
 
 from nmt_cli.search.beams import Array
 from nmt_cli.search.rules.logits_rule import SlotStates, allow_only, forbid, rows_of
-from nmt_cli.search.rules.phrases import (
-    BANNED,
-    FORCED_PREFIX,
-    REQUIRED,
-    Phrases,
-    completion_of,
-)
+from nmt_cli.search.rules.phrases import BANNED, FORCED_PREFIX, Phrases
 
 
 class ForcedPrefix:
@@ -104,52 +97,3 @@ class BannedPhrases:
             ends = states.prefixes[slots[:, None, None], hypotheses, places[:, None]]  # P K m-1
             found, ranks = (ends == pieces[:, None, :-1]).all(axis=2).nonzero()
             forbid(logits, slots[found] * states.beam_size + ranks, pieces[found, -1])
-
-
-class RequiredPhrases:
-    """Forbids ``</s>`` until every phrase has occurred, and forces phrases as late as possible.
-
-    ``Sentence.rule_data`` holds ``Phrases``, at most ``MOST_PHRASES`` of them. A piece is forbidden
-    if the phrases no longer fit into the longest output after it. Before that the model is free, so
-    the rule does not look for the place where a phrase fits best. It compares pieces, not text.
-    """
-
-    name = REQUIRED
-
-    def __init__(self, eos_id: int) -> None:
-        self._eos_id = eos_id
-        self._phrases = PhrasesBySlot()
-
-    def apply(self, logits: Tensor, states: SlotStates) -> None:
-        """Keep the hypotheses of slots with phrases from ending, or losing the room for them."""
-        if not states.data:
-            return
-        missing = np.zeros(states.prefixes.shape[:2], np.int64)  # S K, pieces
-        for phrases in self._phrases.of(states.data):
-            is_missing = ~_occurs(phrases, states)  # P K
-            np.add.at(missing, phrases.slots, phrases.pieces.shape[1] * is_missing)
-        rows = torch.from_numpy(np.flatnonzero(missing)).to(logits.device)
-        logits[rows, self._eos_id] = -torch.inf
-        # Phrases that overlap need fewer pieces than this sum. Overlaps take time to find, so they
-        # are looked for only where the sum does not fit.
-        room = (states.longest - states.lengths - 1)[:, None]
-        for slot, rank in np.argwhere((missing > 0) & (missing > room)).tolist():
-            tokens = states.prefixes[slot, rank, : states.lengths[slot]].tolist()
-            completion = completion_of(states.data[slot].phrases)
-            allowed = completion.next_pieces(tokens, int(room[slot, 0]))
-            if allowed is not None:
-                row = logits[slot * states.beam_size + rank]
-                kept = row[allowed]
-                row.fill_(-torch.inf)
-                row[allowed] = kept
-
-
-def _occurs(phrases: SlotPhrases, states: SlotStates) -> Array:
-    """Return whether each phrase occurs in each hypothesis of its slot, [P, K]."""
-    length = phrases.pieces.shape[1]
-    if states.prefixes.shape[2] < length:
-        return np.zeros((len(phrases.slots), states.beam_size), bool)
-    windows = sliding_window_view(states.prefixes, length, axis=2)[phrases.slots]  # P K W m
-    is_written = np.arange(length, length + windows.shape[2]) <= states.lengths[phrases.slots, None]
-    found = (windows == phrases.pieces[:, None, None]).all(axis=3) & is_written[:, None]
-    return found.any(axis=2)

@@ -1,12 +1,13 @@
-"""Phrases of pieces, and what it takes to complete all that are required.
+"""Phrases of pieces in outputs: those that are banned, and those that are required.
 
-Legend: Q phrases of m pieces of a sentence; N states, T different pieces of the phrases and one for
-all others, M sets of phrases.
+Nothing here needs torch, so that lines can also be prepared for another engine.
+
+Legend: Q constraints of a sentence; N states, T different pieces of the phrases; V vocabulary.
 """
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
@@ -28,79 +29,132 @@ class Phrases:
         self.by_length = {length: np.array(each) for length, each in grouped.items()}  # Q m
 
 
-# The table has 2^phrases * pieces entries: 200 KB at most, made in half a second.
-MOST_PHRASES, MOST_PIECES = 10, 100
-NEVER = 1 << 14
+# These limits bound the time of a step, which looks at every piece after every hypothesis.
+MOST_PHRASES, MOST_PIECES = 50, 500
+# Phrases that overlap need fewer pieces than one after another do. The order with the fewest is
+# looked for if so many constraints, or fewer, are not met; it takes up to 0.1 s.
+MOST_ORDERED = 8
+ROOT = 0  # the state in which no phrase is begun
 
 
-class Completion:
-    """Counts the pieces that phrases still need.
+class Alternative(NamedTuple):
+    """A phrase that meets a constraint."""
 
-    A state is the longest end of an output with which some phrase begins. Together with the set of
-    phrases that have occurred it decides how many pieces are missing, so a table of both is made
-    once. The sets are numbers; bit n stands for the n-th phrase.
+    ids: Phrase
+    is_text: bool = False  # whether a next piece that continues the last word breaks the phrase
+
+
+Constraint = tuple[Alternative, ...]  # at least one of them must occur
+
+
+class RequiredPhrases:
+    """The constraints of a sentence, as an automaton that reads outputs piece by piece.
+
+    A state is the longest end of an output with which some phrase begins (Aho and Corasick 1975).
+    Phrases may overlap. Sentences with the same constraints should share one object.
     """
 
-    def __init__(self, phrases: Sequence[Phrase]) -> None:
+    def __init__(self, constraints: Iterable[Constraint], continuing: Array | None = None) -> None:
+        """``continuing`` [V] are the pieces that continue a word; None: there are none.
+
+        Raises ValueError if there are more than ``MOST_PHRASES`` or ``MOST_PIECES``.
+        """
+        self.constraints = tuple(dict.fromkeys(constraints))
+        self.continuing = continuing
+        phrases = [each.ids for constraint in self.constraints for each in constraint]
         if len(phrases) > MOST_PHRASES or sum(map(len, phrases)) > MOST_PIECES:
             raise ValueError(f"more than {MOST_PHRASES} phrases or {MOST_PIECES} pieces")
+        self.pieces = tuple(dict.fromkeys(piece for phrase in phrases for piece in phrase))  # T
         begun = {phrase[:n] for phrase in phrases for n in range(len(phrase) + 1)}
-        states = {beginning: number for number, beginning in enumerate(sorted(begun, key=len))}
-        pieces = dict.fromkeys(piece for phrase in phrases for piece in phrase)
-        self._columns = {piece: column for column, piece in enumerate(pieces)}
-        self._other = len(pieces)
-        self._next = np.zeros((len(states), len(pieces) + 1), np.int64)  # N T
-        shorter = [0] * len(states)  # the state of the longest end that is shorter than the state
-        for beginning, state in states.items():
-            row = self._next[shorter[state]].copy()
+        self._beginnings = sorted(begun, key=len)  # N, the first one is empty
+        self._states = {beginning: state for state, beginning in enumerate(self._beginnings)}
+        self._columns = {piece: column for column, piece in enumerate(self.pieces)}
+        shorter = self._link()
+        self._note_phrases(shorter)
+        self._sums: dict[tuple[int, int], int] = {}
+
+    def _link(self) -> list[int]:
+        """Make the table of following states; return the state of the next shorter end of each."""
+        # The last column is for all pieces that are in no phrase.
+        self.next = np.full((len(self._beginnings), len(self.pieces) + 1), ROOT)
+        shorter = [ROOT] * len(self._beginnings)
+        for state, beginning in enumerate(self._beginnings):
+            row = self.next[shorter[state]].copy()
             for piece, column in self._columns.items():
-                longer = states.get((*beginning, piece))
+                longer = self._states.get((*beginning, piece))
                 if longer is not None:
-                    shorter[longer] = int(row[column]) if state else 0
+                    shorter[longer] = int(row[column]) if state != ROOT else ROOT
                     row[column] = longer
-            self._next[state] = row
-        occurred = [
-            sum(1 << n for n, phrase in enumerate(phrases) if state[-len(phrase) :] == phrase)
-            for state in states
-        ]
-        self._occurred = np.array(occurred)  # N
-        self._missing = self._table(len(phrases))  # M N
+            self.next[state] = row
+        return shorter
 
-    def num_missing(self, tokens: Sequence[int]) -> int:
-        """Return how many pieces an output that begins with ``tokens`` still needs at least."""
-        return int(self._missing[self._read(tokens)])
+    def _note_phrases(self, shorter: Sequence[int]) -> None:
+        """Note which constraints each state meets, and how much of each it has begun."""
+        shape = len(self._beginnings), len(self.constraints)
+        # The pieces of the shortest alternative of each constraint, Q.
+        self.fewest = np.array([min(len(each.ids) for each in c) for c in self.constraints])
+        self.met = np.zeros(shape, np.bool_)  # N Q, which constraints are met at this place
+        self.stays_met = np.zeros(shape, np.bool_)  # N Q, also if the last word goes on
+        self.begun = np.zeros(shape, np.int64)  # N Q, how many of the fewest pieces it saves
+        for number, constraint in enumerate(self.constraints):
+            for phrase, is_text in constraint:
+                whole = self._states[phrase]
+                self.met[whole, number] = True
+                self.stays_met[whole, number] |= not is_text
+                for length in range(1, len(phrase)):
+                    part = self._states[phrase[:length]], number
+                    saved = self.fewest[number] - (len(phrase) - length)
+                    self.begun[part] = max(self.begun[part], saved)
+        for state, end in enumerate(shorter):  # the shorter ends come first
+            self.met[state] |= self.met[end]
+            self.stays_met[state] |= self.stays_met[end]
+            self.begun[state] = np.maximum(self.begun[state], self.begun[end])
+        self._met_bits = [_bits(row) for row in self.met]
 
-    def next_pieces(self, tokens: Sequence[int], room: int) -> list[int] | None:
-        """Return the pieces after which ``room`` more suffice; None if any piece may follow."""
-        done, state = self._read(tokens)
-        following = self._next[state]
-        missing = self._missing[done | self._occurred[following], following]  # T
-        if missing[self._other] <= room:
-            return None
-        return [piece for piece, column in self._columns.items() if missing[column] <= room]
-
-    def _read(self, tokens: Sequence[int]) -> tuple[int, int]:
-        """Return the phrases that have occurred in ``tokens``, and the state behind them."""
-        done = state = 0
+    def fewest_after(self, tokens: Sequence[int]) -> int:
+        """Return the fewest pieces with which an output that begins with ``tokens`` meets all."""
+        state, met = ROOT, np.zeros(len(self.constraints), np.bool_)
         for token in tokens:
-            state = int(self._next[state, self._columns.get(token, self._other)])
-            done |= int(self._occurred[state])
-        return done, state
+            state = int(self.next[state, self._columns.get(token, -1)])
+            met |= self.met[state]
+        return self.fewest_from(state, met)
 
-    def _table(self, num_phrases: int) -> Array:
-        missing = np.full((1 << num_phrases, len(self._next)), NEVER, np.int16)
-        missing[-1] = 0
-        for done in range(len(missing) - 2, -1, -1):
-            sets = done | self._occurred[self._next]  # N T
-            is_changing = True
-            while is_changing:
-                before = missing[done].copy()
-                missing[done] = (missing[sets, self._next] + 1).min(axis=1).clip(max=NEVER)
-                is_changing = bool((missing[done] != before).any())
-        return missing
+    def fewest_from(self, state: int, met: Array) -> int:
+        """Return the fewest pieces that meet all constraints from ``state`` on.
+
+        ``met`` [Q] are those that are met already. If more than ``MOST_ORDERED`` are not, their
+        phrases are counted as if they did not overlap.
+        """
+        unmet = np.flatnonzero(~met).tolist()
+        if len(unmet) > MOST_ORDERED:
+            return int(self.fewest[unmet].sum() - self.begun[state, unmet].max())
+        return self._fewest_in_order(state, _bits(~met))
+
+    def _fewest_in_order(self, state: int, unmet: int) -> int:
+        """Return the fewest pieces over all orders; bit n of ``unmet`` is the n-th constraint."""
+        if not unmet:
+            return 0
+        if (state, unmet) not in self._sums:
+            phrases = [
+                phrase
+                for number, constraint in enumerate(self.constraints)
+                if unmet >> number & 1
+                for phrase, _ in constraint
+            ]
+            self._sums[state, unmet] = min(self._fewest_by(each, state, unmet) for each in phrases)
+        return self._sums[state, unmet]
+
+    def _fewest_by(self, phrase: Phrase, state: int, unmet: int) -> int:
+        """Return the fewest pieces if ``phrase``, which has not occurred, is completed first."""
+        end = self._beginnings[state]
+        lengths = range(min(len(end), len(phrase) - 1), 0, -1)
+        begun = next((n for n in lengths if end[-n:] == phrase[:n]), 0)
+        for piece in phrase[begun:]:
+            state = int(self.next[state, self._columns[piece]])
+            unmet &= ~self._met_bits[state]
+        return len(phrase) - begun + self._fewest_in_order(state, unmet)
 
 
-@lru_cache(maxsize=500)
-def completion_of(phrases: tuple[Phrase, ...]) -> Completion:
-    """Return the ``Completion`` of ``phrases``, at most ``MOST_PHRASES`` and ``MOST_PIECES``."""
-    return Completion(phrases)
+def _bits(constraints: Array) -> int:
+    """Return a number whose n-th bit says whether the n-th of ``constraints`` [Q] is true."""
+    return sum(1 << int(number) for number in np.flatnonzero(constraints))

@@ -11,7 +11,7 @@ from nmt_cli.search.graphed.caches import Storage
 from nmt_cli.search.graphed.model import GraphedTransformer
 from nmt_cli.search.incremental import IncrementalTransformer
 from nmt_cli.search.sampling import Sampling
-from nmt_cli.translating.request import Constraints, Request
+from nmt_cli.translating.request import AnyOf, Constraints, Request
 from nmt_cli.translating.translator import Translator
 
 FORMATS = Path(__file__).parents[2] / "formats"
@@ -64,7 +64,11 @@ def test_options_without_rules(options, monkeypatch):
 
 @pytest.mark.parametrize(
     "options",
-    [{"constraints": Constraints(min_length=4)}, {"sampling": Sampling(seed=3), "n_best": 2}],
+    [
+        {"constraints": Constraints(min_length=4)},
+        {"constraints": Constraints(required=["mole jay", AnyOf(["fox", "gnu"])])},
+        {"sampling": Sampling(seed=3), "n_best": 2},
+    ],
 )
 def test_rules_and_sampling_read_each_step(options, monkeypatch):
     lines = lines_of_unlike_length(20)
@@ -85,9 +89,10 @@ def test_submitted_lines_run_ahead_too(options, monkeypatch):
         assert_same([future.result() for future in futures], expected)
 
 
-def test_a_submitted_line_with_a_phrase_waits_for_a_search_that_reads_each_step():
+@pytest.mark.parametrize("wish", [{"banned": ["the"]}, {"required": ["fox jay", "kite"]}])
+def test_a_submitted_line_with_a_phrase_waits_for_a_search_that_reads_each_step(wish):
     lines: list[Any] = lines_of_unlike_length(20)
-    lines[9] = Request(lines[9], banned=["the"])
+    lines[9] = Request(lines[9], **wish)
     expected = list(Translator.load(MODEL, **CPU).translate(lines))
     with running_ahead() as translator:
         futures = [translator.submit(line) for line in lines]

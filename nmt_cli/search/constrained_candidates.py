@@ -1,0 +1,267 @@
+"""Candidates of a beam that is shared between banks: what continues lines with required phrases.
+
+A bank holds the hypotheses that need equally many pieces to meet all constraints (Post and Vilar
+2018, "Fast Lexically Constrained Decoding with Dynamic Beam Allocation for Neural Machine
+Translation"). Without banks, a hypothesis that writes an unlikely phrase would leave the beam
+before the rest of its sentence could show that the phrase fits there. All slots are computed
+together (Hu et al. 2019, "Improved Lexically Constrained Decoding for Translation and Monolingual
+Rewriting").
+
+Legend: S slots, K hypotheses of each, V vocabulary, C best continuations of a hypothesis; B slots
+with constraints, Q constraints, T different pieces of their phrases, N states of all automata,
+L positions, M continuations of a slot.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from nmt_cli.search.beams import Array, Candidates
+from nmt_cli.search.choice import BestCandidates, best_of
+from nmt_cli.search.rules.logits_rule import SlotStates, rows_of
+from nmt_cli.search.rules.phrases import REQUIRED, RequiredPhrases
+from nmt_cli.search.top_k import top_k
+
+# How many continuations the bank that needs the fewest pieces gets in each turn; others get one.
+# With 2, BLEU and the model's scores are higher than with 1, and the search ends earlier.
+PLACES_OF_NEAREST = 2
+NO_BANK = np.iinfo(np.int64).max >> 32  # of what cannot continue; behind all banks
+
+
+class _Places(NamedTuple):
+    """Where hypotheses of B slots are in the automata of their slots."""
+
+    states: Array  # B any
+    # B any Q, constraints that are met whatever follows. Those that the state meets are met too,
+    # but a next piece that continues the last word of a phrase breaks it.
+    met_before: Array
+
+
+class _Automata(NamedTuple):
+    """The automata of B slots in common tables. Numbers of constraints and pieces are filled up."""
+
+    slots: Array  # B
+    data: list[RequiredPhrases]  # B
+    roots: Array  # B, the state in which no phrase is begun
+    next: Array  # N T+1; the last column is for pieces that are in no phrase
+    met: Array  # N Q
+    stays_met: Array  # N Q
+    begun: Array  # N Q
+    fewest: Array  # B Q; what is filled up needs 0 pieces
+    pieces: Array  # B T; -1 fills up
+    continuing: Array  # V, the pieces that continue a word; V = 0 if there are none
+
+    @classmethod
+    def of(cls, data: Mapping[int, RequiredPhrases]) -> Self:
+        """Join the tables of ``data``, those of the sentence in each slot."""
+        each = list(data.values())
+        num_pieces = max(len(one.pieces) for one in each)
+        num_constraints = max(len(one.constraints) for one in each)
+        sizes = np.array([len(one.next) for one in each])
+        roots = sizes.cumsum() - sizes
+        following = np.empty((sizes.sum(), num_pieces + 1), np.int64)
+        for root, size, one in zip(roots, sizes, each, strict=True):
+            following[root : root + size] = root  # of columns that are filled up
+            following[root : root + size, : len(one.pieces)] = root + one.next[:, :-1]
+
+        def joined(tables: list[Array], fill: int, width: int) -> Array:
+            wide = [
+                np.pad(table, ((0, 0), (0, width - table.shape[1])), constant_values=fill)
+                for table in tables
+            ]
+            return np.concatenate(wide)
+
+        return cls(
+            np.array(list(data)),
+            each,
+            roots,
+            following,
+            joined([one.met for one in each], False, num_constraints),
+            joined([one.stays_met for one in each], False, num_constraints),
+            joined([one.begun for one in each], 0, num_constraints),
+            joined([one.fewest[None] for one in each], 0, num_constraints),
+            joined([np.array([one.pieces]) for one in each], -1, num_pieces),
+            next((one.continuing for one in each if one.continuing is not None), np.zeros(0, bool)),
+        )
+
+    def continue_words(self, tokens: Array) -> Array:
+        """Return which ``tokens`` continue a word."""
+        if not len(self.continuing):
+            return np.zeros(tokens.shape, np.bool_)
+        return self.continuing[tokens]
+
+    def read(self, states: SlotStates) -> _Places:
+        """Return the places of all hypotheses [B, K]."""
+        lengths = states.lengths[self.slots]
+        tokens = states.prefixes[self.slots, :, : int(lengths.max(initial=0))]  # B K L
+        columns, continuing = self._columns(tokens), self.continue_words(tokens)
+        places = _Places(
+            np.repeat(self.roots[:, None], states.beam_size, axis=1),
+            np.zeros((*tokens.shape[:2], self.met.shape[1]), np.bool_),
+        )
+        for position in range(tokens.shape[2]):
+            following = self.follow(places, columns[:, :, position], continuing[:, :, position])
+            goes_on = (position < lengths)[:, None]
+            places = _Places(
+                np.where(goes_on, following.states, places.states),
+                np.where(goes_on[:, :, None], following.met_before, places.met_before),
+            )
+        return places
+
+    def _columns(self, tokens: Array) -> Array:
+        """Return the column of each of ``tokens`` [B, K, L] in the table of its slot."""
+        row, column = (self.pieces >= 0).nonzero()
+        width = int(max(tokens.max(initial=0), self.pieces.max())) + 1
+        keys = row * width + self.pieces[row, column]
+        order = np.argsort(keys)
+        wanted = np.arange(len(tokens))[:, None, None] * width + tokens
+        found = order[np.searchsorted(keys, wanted, sorter=order).clip(max=len(keys) - 1)]
+        return np.where(keys[found] == wanted, column[found], self.pieces.shape[1])
+
+    def follow(self, places: _Places, columns: Array, continuing: Array) -> _Places:
+        """Return the places after one more piece, given by its column."""
+        met = np.where(
+            continuing[..., None], self.stays_met[places.states], self.met[places.states]
+        )
+        return _Places(self.next[places.states, columns], places.met_before | met)
+
+    def missing(self, places: _Places) -> Array:
+        """Return how many pieces meet all constraints if phrases do not overlap, [B, any]."""
+        is_unmet = ~(places.met_before | self.met[places.states])
+        fewest = self.fewest.reshape(len(self.fewest), *[1] * (is_unmet.ndim - 2), -1)
+        saved = (self.begun[places.states] * is_unmet).max(axis=-1)
+        return (fewest * is_unmet).sum(axis=-1) - saved
+
+    def fit(self, places: _Places, missing: Array, room: Array) -> Array:
+        """Return where ``room`` [B] suffices for the ``missing`` pieces [B, K, C + T].
+
+        Phrases that overlap need fewer pieces than ``missing``, which is only looked for where it
+        decides.
+        """
+        fits = missing <= room[:, None, None]
+        for place in np.argwhere(~fits).tolist():
+            number, state = place[0], int(places.states[tuple(place)])
+            own = self.data[number]
+            met = (places.met_before[tuple(place)] | self.met[state])[: len(own.constraints)]
+            fewest = own.fewest_from(state - int(self.roots[number]), met)
+            fits[tuple(place)] = fewest <= room[number]
+        return fits
+
+
+class ConstrainedCandidates:
+    """The best continuations of each bank in turns; the best ones of slots without constraints.
+
+    ``Sentence.rule_data`` holds ``RequiredPhrases``. Each hypothesis is continued by its best
+    tokens and by all pieces of its phrases. No candidate ends before all constraints are met, and
+    none leaves too little room for those that are not.
+    """
+
+    name = REQUIRED
+
+    def __init__(self, number: int, eos_id: int) -> None:
+        """``number`` is that of the candidates of a slot."""
+        self._number, self._eos_id = number, eos_id
+        self._best = BestCandidates(number)
+        self._data: dict[int, RequiredPhrases] = {}
+        self._automata: _Automata | None = None  # of this data
+
+    def candidates(
+        self, logits: Tensor, normalizers: Tensor, scores: Array, states: SlotStates
+    ) -> Candidates:
+        """Return continuations of each slot's hypotheses."""
+        if not states.data:
+            return self._best.candidates(logits, normalizers, scores, states)
+        if self._automata is None or states.data != self._data:
+            # The tables are made anew only when sentences come or go.
+            self._data, self._automata = dict(states.data), _Automata.of(states.data)
+        automata, slots = self._automata, self._automata.slots
+        places = automata.read(states)
+        of_pieces = self._taken_out(logits, automata, automata.missing(places), states)
+        best = top_k(logits, self._number)
+        values, tokens, normalizer = (
+            part.cpu().numpy() for part in (best.values, best.indices, normalizers)
+        )
+        shape = *scores.shape, values.shape[1]
+        normalizer, so_far = normalizer.reshape(*scores.shape, 1), scores[:, :, None]
+        totals, tokens = values.reshape(shape) - normalizer + so_far, tokens.reshape(shape)
+        found = best_of(totals, tokens, self._number)
+        pieces = automata.pieces[:, None].repeat(states.beam_size, axis=1)
+        in_turns = self._in_turns(
+            automata,
+            places,
+            np.concatenate([totals[slots], of_pieces - normalizer[slots] + so_far[slots]], axis=2),
+            np.concatenate([tokens[slots], pieces], axis=2),
+            (states.longest - states.lengths - 1)[slots].clip(min=0),
+        )
+        found.put(slots, in_turns)
+        return found
+
+    def _taken_out(
+        self, logits: Tensor, automata: _Automata, missing: Array, states: SlotStates
+    ) -> Array:
+        """Return the logits [B, K, T] of the pieces of phrases; forbid these, and early ends.
+
+        So each continuation is found once.
+        """
+        rows = rows_of(automata.slots, states)  # B K
+        is_piece = (automata.pieces >= 0)[:, None].repeat(states.beam_size, axis=1)
+        of_pieces = np.full(is_piece.shape, -np.inf, np.float32)
+        number, hypothesis, column = is_piece.nonzero()
+        places = (
+            torch.from_numpy(each).to(logits.device)
+            for each in (rows[number, hypothesis], automata.pieces[number, column])
+        )
+        indices = tuple(places)
+        of_pieces[is_piece] = logits[indices].float().cpu().numpy()
+        logits[indices] = -torch.inf
+        early = torch.from_numpy(rows[missing > 0]).to(logits.device)
+        logits[early, self._eos_id] = -torch.inf
+        return of_pieces
+
+    def _in_turns(
+        self, automata: _Automata, places: _Places, totals: Array, tokens: Array, room: Array
+    ) -> Candidates:
+        """Return candidates of B slots in the order in which they get places in the beam.
+
+        In each turn, each bank gets a place for its best continuation that has none; the bank that
+        needs the fewest pieces comes first and gets ``PLACES_OF_NEAREST``. ``totals`` and
+        ``tokens`` [B, K, C + T] are the scores and last tokens of continuations. The last T of
+        these are all pieces of phrases.
+        """
+        num_pieces = automata.pieces.shape[1]
+        columns = np.full(tokens.shape[2], num_pieces)
+        columns[-num_pieces:] = np.arange(num_pieces)
+        before = _Places(places.states[:, :, None], places.met_before[:, :, None])
+        after = automata.follow(before, columns, automata.continue_words(tokens))
+        missing = automata.missing(after)
+        exists = totals > -np.inf
+        exists &= automata.fit(after, np.where(exists, missing, 0), room)
+        flat = (len(totals), -1)
+        totals = np.where(exists, totals, -np.inf).reshape(flat)
+        ranks = _ranks_in_turns(totals, np.where(exists, missing, NO_BANK).reshape(flat))
+        order = np.argsort(ranks, axis=1, kind="stable")[:, : self._number]
+        return Candidates(
+            np.take_along_axis(totals, order, 1),
+            order // tokens.shape[2],
+            np.take_along_axis(tokens.reshape(flat), order, 1),
+        )
+
+
+def _ranks_in_turns(totals: Array, banks: Array) -> Array:
+    """Return ranks [B, M]: first by the turn, then by the bank, then by the rank in the bank."""
+    by_total = np.argsort(-totals, axis=1, kind="stable")
+    sorted_banks = np.take_along_axis(banks, by_total, 1)
+    by_bank = np.argsort(sorted_banks, axis=1, kind="stable")
+    sorted_banks = np.take_along_axis(sorted_banks, by_bank, 1)
+    places = np.arange(totals.shape[1])
+    is_first = np.ones(totals.shape, np.bool_)
+    is_first[:, 1:] = sorted_banks[:, 1:] != sorted_banks[:, :-1]
+    in_bank = places - np.maximum.accumulate(np.where(is_first, places, 0), axis=1)
+    turns = np.where(sorted_banks == sorted_banks[:, :1], in_bank // PLACES_OF_NEAREST, in_bank)
+    ranks = np.empty_like(turns)
+    order = np.take_along_axis(by_total, by_bank, 1)
+    np.put_along_axis(ranks, order, turns * (1 + banks.max(initial=0)) + sorted_banks, 1)
+    return ranks

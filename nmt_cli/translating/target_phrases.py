@@ -1,0 +1,174 @@
+"""Phrases of outputs as the search takes them: the ids of their pieces."""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
+from nmt_cli.corpus.tokenizers.whitespace_tokenizer import WhitespaceTokenizer
+from nmt_cli.files.lines import why_not_unicode
+from nmt_cli.messages.errors import NoTextError
+from nmt_cli.search.beams import Array
+from nmt_cli.search.rules.phrases import Alternative, Phrase
+from nmt_cli.translating.request import AnyOf, TextOrPieces
+
+# Thai, Lao, Tibetan, Myanmar, Khmer, kana and Han.
+WITHOUT_SPACES = re.compile(
+    "[\u0e00-\u109f\u1780-\u17ff\u3005-\u30ff\u3400-\u9fff\uf900-\ufaff\uff66-\uff9f"
+    "\U00020000-\U0003ffff]"
+)
+BYTE = re.compile("<0x[0-9A-F]{2}>")  # a piece of SentencePiece for one byte of a character
+MOST_SHOWN = 80  # characters
+
+
+class ContradictionError(ValueError):
+    """No output can be as it is wanted; the message is the reason."""
+
+
+class TargetPhrase(NamedTuple):
+    """The ids of a phrase, and the phrase as messages show it."""
+
+    ids: Phrase
+    shown: str
+    ends_in_a_word: bool = False  # which pieces can continue
+
+    @property
+    def alternative(self) -> Alternative:
+        """The phrase as the search takes it."""
+        return Alternative(self.ids, self.ends_in_a_word)
+
+    def contains(self, other: Phrase) -> bool:
+        """Return whether ``other`` occurs in it."""
+        starts = range(len(self.ids) - len(other) + 1)
+        return any(self.ids[start : start + len(other)] == other for start in starts)
+
+    def repeats(self, n: int) -> bool:
+        """Return whether some ``n`` pieces in a row occur in it twice."""
+        ngrams = [self.ids[start : start + n] for start in range(len(self.ids) - n + 1)]
+        return len(set(ngrams)) < len(ngrams)
+
+
+OneOf = tuple[TargetPhrase, ...]  # at least one of them is required
+
+
+class TargetPhrases:
+    """Encodes phrases with one tokenizer."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenizer = tokenizer
+
+    def encode_all(self, phrases: Iterable[TextOrPieces]) -> tuple[TargetPhrase, ...]:
+        """Return what ``encode`` returns for each phrase.
+
+        Raises ContradictionError also if ``phrases`` is one text and not a list.
+        """
+        if isinstance(phrases, str):
+            raise ContradictionError(f"a list of phrases is needed in place of {shown(phrases)}")
+        return tuple(map(self.encode, phrases))
+
+    def encode_constraints(self, required: Iterable[TextOrPieces | AnyOf]) -> tuple[OneOf, ...]:
+        """Return the phrases of each constraint; those that cannot be encoded are left out.
+
+        Raises ContradictionError if a constraint has no other, or if ``required`` is one text.
+        """
+        if isinstance(required, str):
+            raise ContradictionError(f"a list of phrases is needed in place of {shown(required)}")
+        return tuple(map(self._encode_constraint, required))
+
+    def _encode_constraint(self, constraint: TextOrPieces | AnyOf) -> OneOf:
+        if not isinstance(constraint, AnyOf):
+            return (self.encode(constraint),)
+        encoded, reason = [], ContradictionError("any_of has no phrases")
+        for phrase in constraint.phrases:
+            try:
+                encoded.append(self.encode(phrase))
+            except ContradictionError as error:
+                reason = error
+        if not encoded:
+            raise reason
+        return tuple(dict.fromkeys(encoded))
+
+    def encode(self, phrase: TextOrPieces) -> TargetPhrase:
+        """Return the ids of a text's pieces, or those of the pieces in a list.
+
+        Raises ContradictionError if there are none, or if the vocabulary lacks one.
+        """
+        ids = self._of_text(phrase) if isinstance(phrase, str) else self._of_pieces(phrase)
+        if not ids:
+            raise ContradictionError(f"the phrase {shown(phrase)} has no pieces")
+        ends_in_a_word = isinstance(phrase, str) and is_in_word(phrase.rstrip()[-1:])
+        return TargetPhrase(ids, shown(phrase), ends_in_a_word)
+
+    def _of_text(self, text: str) -> Phrase:
+        if (reason := why_not_unicode(text)) is not None:
+            raise ContradictionError(f"{reason} in the phrase {shown(text)}")
+        ids = tuple(self._tokenizer.encode(text, "target"))
+        if self._tokenizer.unk_id in ids:
+            raise ContradictionError(f"the vocabulary lacks a piece of the phrase {shown(text)}")
+        return ids
+
+    def _of_pieces(self, pieces: Sequence[str]) -> Phrase:
+        for piece in pieces:
+            if piece not in self._ids:
+                raise ContradictionError(f"the vocabulary has no piece {shown(piece)}")
+        return tuple(self._ids[piece] for piece in pieces)
+
+    @cached_property
+    def continuing(self) -> Array | None:
+        """Which pieces continue the word of the piece before; None if no piece does.
+
+        Of text in pieces, the piece before says whether its word goes on.
+        """
+        if isinstance(self._tokenizer, WhitespaceTokenizer):
+            return None
+        return np.array([_continues(piece) for piece in self._pieces], np.bool_)
+
+    @cached_property
+    def _pieces(self) -> list[str]:
+        """The pieces of all ids; those without text are empty."""
+        ids = range(self._tokenizer.size)
+        try:
+            return self._tokenizer.pieces(ids)
+        except NoTextError:
+            return [self._piece(token) for token in ids]
+
+    def _piece(self, token: int) -> str:
+        try:
+            return self._tokenizer.pieces([token])[0]
+        except NoTextError:
+            return ""
+
+    @cached_property
+    def _ids(self) -> dict[str, int]:
+        """The ids of all pieces that outputs may have."""
+        marks = (self._tokenizer.bos_id, self._tokenizer.eos_id)
+        ids = ((piece, token) for token, piece in enumerate(self._pieces) if piece)
+        return {piece: token for piece, token in ids if token not in marks}
+
+
+def is_in_word(character: str) -> bool:
+    """Return whether ``character`` is part of a word that spaces or punctuation separate.
+
+    In some scripts, such as Chinese and Thai, nothing separates words.
+    """
+    is_letter = character.isalnum() or unicodedata.category(character or " ")[0] == "M"
+    return is_letter and not WITHOUT_SPACES.match(character)
+
+
+def _continues(piece: str) -> bool:
+    return is_in_word(piece[:1]) or BYTE.fullmatch(piece) is not None
+
+
+def shown(phrase: TextOrPieces) -> str:
+    """Return ``phrase`` as messages show it; the end of a long one is left out."""
+    text = phrase if isinstance(phrase, str) else " ".join(phrase)
+    if len(text) > MOST_SHOWN:
+        text = f"{text[:MOST_SHOWN]}..."
+    return json.dumps(text, ensure_ascii=False).encode(errors="backslashreplace").decode()

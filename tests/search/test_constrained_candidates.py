@@ -1,0 +1,116 @@
+"""Beams that are shared between banks, against all outputs that meet the constraints."""
+
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+
+from nmt_cli.search.beams import length_penalty
+from nmt_cli.search.constrained_candidates import ConstrainedCandidates
+from nmt_cli.search.rules.phrases import REQUIRED, Alternative, RequiredPhrases
+from nmt_cli.search.sentences import Sentence
+from tests.fake_models import EOS
+from tests.table_search import log_probability, random_table, search, settings
+
+X, A, B, S = 0, 3, 4, 5  # S continues the word of the piece before
+CONTINUING = np.array([piece == S for piece in range(6)])
+LONGEST = 4
+OUTPUTS = [out for length in range(LONGEST + 1) for out in product([X, A, B, S], repeat=length)]
+
+
+def text(*ids):
+    return Alternative(ids, is_text=True)
+
+
+def pieces(*ids):
+    return Alternative(ids)
+
+
+def is_met(constraint, output):
+    """Return what the constraint means, by the words of its documentation."""
+    for ids, is_text in constraint:
+        for end in range(len(ids), len(output) + 1):
+            goes_on = end < len(output) and output[end] == S
+            if output[end - len(ids) : end] == ids and not (is_text and goes_on):
+                return True
+    return False
+
+
+def asking(constraints, source=(3, 4), longest=LONGEST, **options):
+    required = {REQUIRED: RequiredPhrases(constraints, CONTINUING)} if constraints else {}
+    return Sentence(source, longest, required, shares_beam=bool(constraints), **options)
+
+
+def searched(sentences, beam_size, num_slots=3, table=None, **options):
+    choice = ConstrainedCandidates(2 * beam_size, EOS)
+    table = random_table(6) if table is None else table
+    return search(table, sentences, settings(beam_size, **options), num_slots, (), choice)
+
+
+CASES: list[Any] = [
+    [(text(A),)],
+    [(pieces(A),)],
+    [(text(A, B),), (text(X),)],
+    [(text(A), text(B, X))],
+    [(text(A, S), pieces(X, X, X)), (text(B),)],
+    [(text(A, B),), (text(B, X), text(X, A)), (pieces(X),)],
+    [(text(A, A),), (text(A),), (pieces(A, A, A),)],
+    [(text(A, B, X),), (text(B, X, X),)],
+    [(pieces(S),), (text(X),)],
+]
+
+
+@pytest.mark.parametrize("constraints", CASES)
+def test_a_wide_beam_finds_the_best_of_all_outputs_that_meet_the_constraints(constraints):
+    table = random_table(6)
+    for source in [(3,), (4, 3)]:
+        scores = {
+            out: log_probability(table, source, out) / length_penalty(len(out) + 1, 0.6)
+            for out in OUTPUTS
+            if all(is_met(each, out) for each in constraints)
+        }
+        ranked = sorted(scores, key=lambda out: -scores[out])
+        assert 0 < len(ranked) < len(OUTPUTS)
+        (found,) = searched([asking(constraints, source, n_best=3)], len(OUTPUTS))
+        assert [each.tokens for each in found] == ranked[:3]
+        assert found[0].score == pytest.approx(scores[ranked[0]], abs=1e-4)
+
+
+@pytest.mark.parametrize("beam_size", [1, 2, 3, 7])
+def test_constraints_are_met_whatever_the_beam(beam_size):
+    for longest in (4, 5, 30):
+        sentences = [asking(each, (n,), longest) for n, each in enumerate(CASES)]
+        for constraints, (best, *_) in zip(CASES, searched(sentences, beam_size), strict=True):
+            assert all(is_met(each, best.tokens) for each in constraints)
+            assert len(best.tokens) <= longest
+
+
+def test_sentences_get_what_they_get_alone_beside_others_and_in_wider_searches():
+    """Some have constraints; some have a smaller beam than the search."""
+    sentences = [
+        asking(constraints, (n, 3), 4 + n % 3, beam_size=beam_size)
+        for n, constraints in enumerate([[], *CASES, []])
+        for beam_size in (None, 1, 3)
+    ]
+    together = searched(sentences, 5, num_slots=7)
+    for sentence, found in zip(sentences, together, strict=True):
+        own = 5 if sentence.beam_size is None else sentence.beam_size
+        assert searched([sentence], own, num_slots=1) == [found]
+
+
+def test_a_phrase_in_the_middle_is_found_although_it_is_unlikely_at_first():
+    """Only after A and B does the phrase X X cost little, and only then the end is likely."""
+
+    def logits(source, prefix):
+        row = random_table(6)(source, prefix).clone()
+        row[:] = 0.0
+        row[[A, B, X, EOS][min(len(prefix), 3)]] = 9.0
+        if prefix == (A, B):
+            row[X] = 5.0
+        if prefix == (A, B, X):
+            row[X] = 5.0
+        return row
+
+    ((best,),) = searched([asking([(text(X, X),)], longest=30)], 3, table=logits)
+    assert best.tokens == (A, B, X, X)
