@@ -12,6 +12,7 @@ HUGGINGFACE = ["transformers>=5,<6"]
 PARSING = ["nltk>=3.8"]
 REPORT = ["matplotlib>=3.10"]
 TENSORBOARD = ["tensorboard>=2.17"]
+TEXT = ["sentencex>=1.0.32,<2"]
 
 setup(
     name="nmt-cli",
@@ -59,11 +60,13 @@ setup(
         "parsing": PARSING,
         "report": REPORT,
         "tensorboard": TENSORBOARD,
+        "text": TEXT,
         "dev": [
             *DATA,
             *PARSING,
             *REPORT,
             *TENSORBOARD,
+            *TEXT,
             "hypothesis>=6.100",
             "mypy>=1.15",
             "pre-commit>=4",

@@ -38,6 +38,7 @@ DOORS = {
     "pydantic_core": {"recipe"},
     "sentencepiece": {"corpus", "interchange"},
     "ctranslate2": {"interchange"},
+    "sentencex": {"translating"},
     "nltk": {"parsing"},
     "sacremoses": {"corpus", "metrics"},
     "sacrebleu": {"datasets", "metrics"},

@@ -103,6 +103,16 @@ from nmt_cli.recipe.search_ranges import (
 )
 @output_options
 @click.option(
+    "--split-sentences",
+    is_flag=True,
+    help="Translate each sentence of a line by itself, and keep the white space between them.",
+)
+@click.option(
+    "--source-language",
+    metavar="CODE",
+    help="Language whose rules cut sentences, such as de.  [default: the model's]",
+)
+@click.option(
     "--too-long",
     type=click.Choice(["split", "truncate", "error"]),
     default=DEFAULT_TOO_LONG,

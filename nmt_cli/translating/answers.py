@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from itertools import chain
-from typing import TYPE_CHECKING
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from nmt_cli.corpus.tokenizers.piece_words import words_of_pieces
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
@@ -18,6 +18,7 @@ from nmt_cli.parsing.tree_output import TreeText, tree_of
 from nmt_cli.recipe.model_settings import ModelSettings, TextSettings
 from nmt_cli.search.beams import Hypothesis, length_penalty
 from nmt_cli.translating.over_long import Part
+from nmt_cli.translating.segments import Segments
 from nmt_cli.translating.translation import Alternative, Links, Translation
 
 if TYPE_CHECKING:
@@ -81,6 +82,13 @@ def aligned_words(hypotheses: Sequence[Hypothesis], parts: Sequence[Part]) -> Li
     return tuple(links)
 
 
+class Ranked(NamedTuple):
+    """Outputs for the parts of one or of several segments, and the sum of the segments' scores."""
+
+    score: float
+    hypotheses: Sequence[Hypothesis]
+
+
 class Answers:
     """Joins the outputs for the parts of a line, and reads trees from them."""
 
@@ -124,30 +132,65 @@ class Answers:
         Its k-th best joins the k-th best of each part, or the part's last. ``words`` are the leaves
         of its tree. ``truncated`` is whether the line was cut, ``alpha`` its own length penalty.
         """
-        num_ranks = max(map(len, found))
-        alpha = self._length_penalty if alpha is None else alpha
-        ranking = [
-            self._alternative([each[min(k, len(each) - 1)] for each in found], parts, words, alpha)
-            for k in range(num_ranks)
+        ranking = self._ranking(found, alpha)
+        texts = [self._text(each.hypotheses, parts, words) for each in ranking]
+        alternatives = [
+            self._alternative(each, parts, one_line(text), repairs)
+            for each, (text, repairs) in zip(ranking, texts, strict=True)
         ]
-        return Translation.of(ranking, num_parts=len(found), truncated=truncated)
+        return Translation.of(alternatives, num_parts=len(parts), truncated=truncated)
+
+    def of_segments(
+        self,
+        segments: Segments,
+        parts: Sequence[Sequence[Part]],
+        found: Sequence[Sequence[tuple[Hypothesis, ...]]],
+        *,
+        n_best: int | None,
+        truncated: bool,
+        alpha: float | None,
+    ) -> Translation:
+        """Return the translation of a line of ``segments``, with parts and hypotheses of each.
+
+        The n best are the choices of an output for each segment whose scores have the greatest
+        sums. Without ``n_best`` they are samples: the k-th joins the k-th of each segment.
+        """
+        rankings = [self._ranking(of_segment, alpha) for of_segment in found]
+        ranking = kth_of_each(rankings) if n_best is None else best_sums(rankings, n_best)
+        every_part = [part for of_segment in parts for part in of_segment]
+        counts, alternatives = [len(of_segment) for of_segment in parts], []
+        for each in ranking:
+            of_each = zip(in_groups(each.hypotheses, counts), parts, strict=True)
+            texts = [one_line(self._text(*of_segment, ())[0]) for of_segment in of_each]
+            alternatives.append(
+                self._alternative(each, every_part, segments.filled(texts), repairs=None)
+            )
+        num_parts = 1 + sum(max(0, count - 1) for count in counts)
+        return Translation.of(alternatives, num_parts=num_parts, truncated=truncated)
+
+    def _ranking(
+        self, found: Sequence[tuple[Hypothesis, ...]], alpha: float | None
+    ) -> list[Ranked]:
+        """Return the k-th best outputs for the parts of a segment, or the last of a part."""
+        alpha = self._length_penalty if alpha is None else alpha
+        ranking = []
+        for k in range(max(map(len, found), default=1)):
+            hypotheses = [each[min(k, len(each) - 1)] for each in found]
+            log_probability = sum(hypothesis.log_probability for hypothesis in hypotheses)
+            length = sum(len(hypothesis.tokens) + 1 for hypothesis in hypotheses)
+            ranking.append(Ranked(log_probability / length_penalty(length, alpha), hypotheses))
+        return ranking
 
     def _alternative(
-        self,
-        hypotheses: Sequence[Hypothesis],
-        parts: Sequence[Part],
-        words: Sequence[str],
-        alpha: float,
+        self, ranked: Ranked, parts: Sequence[Part], text: str, repairs: Repairs | None
     ) -> Alternative:
-        text, repairs = self._text(hypotheses, parts, words)
-        log_probability = sum(hypothesis.log_probability for hypothesis in hypotheses)
-        length = sum(len(hypothesis.tokens) + 1 for hypothesis in hypotheses)
+        hypotheses = ranked.hypotheses
         return Alternative(
-            one_line(text),
-            log_probability / length_penalty(length, alpha),
+            text,
+            ranked.score,
             tuple(chain.from_iterable(self._tokenizer.pieces(each.tokens) for each in hypotheses)),
             repairs,
-            log_probability,
+            sum(hypothesis.log_probability for hypothesis in hypotheses),
             tuple(chain.from_iterable(hypothesis.token_scores for hypothesis in hypotheses)),
             aligned_words(hypotheses, parts) if self._alignments else (),
         )
@@ -182,3 +225,46 @@ class Answers:
             return None
         without_words = replace(form, words="dropped")
         return tree_of([self._tokenizer.decode(symbols)], words, without_words)
+
+
+Item = TypeVar("Item")
+
+
+def in_groups(items: Sequence[Item], sizes: Iterable[int]) -> list[Sequence[Item]]:
+    """Return ``items`` in groups of these sizes."""
+    following = iter(items)
+    return [list(islice(following, size)) for size in sizes]
+
+
+def kth_of_each(rankings: Sequence[Sequence[Ranked]]) -> list[Ranked]:
+    """Return, for each k, the join of the k-th of each ranking, or of its last."""
+    longest = max(map(len, rankings))
+    joins = ([each[min(k, len(each) - 1)] for each in rankings] for k in range(longest))
+    return [_joined(sum(each.score for each in join), join) for join in joins]
+
+
+def best_sums(rankings: Sequence[Sequence[Ranked]], most: int) -> list[Ranked]:
+    """Return the ``most`` choices of one of each ranking with the greatest sums of scores.
+
+    Every ranking has its best first, and so has what is returned.
+    """
+    best: list[tuple[float, Any]] = [(0.0, None)]  # the sum, and a list linked from its end
+    for ranking in rankings:
+        sums = [
+            (score + each.score, (chosen, each))
+            for place, (score, chosen) in enumerate(best, 1)
+            for each in ranking[: most // place]  # later ones have as many better ones before
+        ]
+        best = sorted(sums, key=lambda found: found[0], reverse=True)[:most]
+    found = []
+    for score, chosen in best:
+        choice = []
+        while chosen is not None:
+            chosen, each = chosen
+            choice.append(each)
+        found.append(_joined(score, choice[::-1]))
+    return found
+
+
+def _joined(score: float, choice: Iterable[Ranked]) -> Ranked:
+    return Ranked(score, [hypothesis for each in choice for hypothesis in each.hypotheses])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Literal
 
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
@@ -18,12 +19,19 @@ from nmt_cli.search.sentences import (
     naming_lines,
     own_failure,
 )
-from nmt_cli.translating.answers import Answers
+from nmt_cli.translating.answers import Answers, in_groups
 from nmt_cli.translating.encoded_texts import encode_each
 from nmt_cli.translating.over_long import Part, parts_within
 from nmt_cli.translating.request import Request
+from nmt_cli.translating.segments import Segmenter, Segments, SegmentsError
 from nmt_cli.translating.translation import Translation
-from nmt_cli.translating.wanted_output import NO_PLACE, NOTHING_FOUND, Wanted, WantedOutputs
+from nmt_cli.translating.wanted_output import (
+    NO_PLACE,
+    NO_SENTENCE,
+    NOTHING_FOUND,
+    Wanted,
+    WantedOutputs,
+)
 
 TooLong = Literal["split", "truncate", "error"]
 
@@ -34,7 +42,9 @@ class Job:
 
     wanted: Wanted
     error: str | None = None
+    segments: Segments | None = None  # None: the line is one segment
     parts: Sequence[Part] = ()
+    parts_of_each: Sequence[int] = ()  # how many of the parts each segment has
     truncated: bool = False
     words: Sequence[str] = ()  # the leaves of the tree, if the model parses
     sentences: Sequence[Sentence] = ()
@@ -68,6 +78,7 @@ class LineJobs:
         tokenizer: Tokenizer,
         outputs: WantedOutputs,
         answers: Answers,
+        segmenter: Segmenter,
         *,
         longest: int,
         too_long: TooLong,
@@ -78,32 +89,51 @@ class LineJobs:
         ``words_of`` cuts a line into the words of its tree; None if the model does not parse.
         """
         self._tokenizer, self._outputs, self._answers = tokenizer, outputs, answers
+        self._segmenter = segmenter
         self._longest, self._too_long, self._words_of = longest, too_long, words_of
 
     def prepare(self, requests: Sequence[Request]) -> list[Job]:
         """Return a job for each line. Raises LinesFailedError for a bug."""
         jobs = [Job(self._outputs.wanted(request)) for request in requests]
-        texts: dict[int, str] = {}
-        for number, (job, request) in enumerate(zip(jobs, requests, strict=True)):
-            job.error = why_not_unicode(request.text) or job.wanted.error
-            if job.error is None and not is_blank(request.text):
-                texts[number] = request.text
+        texts = {
+            number: self._texts(number, *each)
+            for number, each in enumerate(zip(jobs, requests, strict=True))
+        }
         if self._words_of is not None:
-            for number, text in texts.items():
-                jobs[number].words = self._words_of(text)
-            texts = {number: " ".join(jobs[number].words) for number in texts if jobs[number].words}
-        with naming_lines(list(texts).__getitem__):
-            encoded = encode_each(self._tokenizer, list(texts.values()))
-        for (number, text), tokens in zip(texts.items(), encoded, strict=True):
-            job = jobs[number]
-            if isinstance(tokens, Failure):
-                job.error = tokens.reason
+            for number, of_line in texts.items():
+                words = [word for text in of_line for word in self._words_of(text)]
+                jobs[number].words = words
+                texts[number] = [" ".join(words)] if words else []
+        owners = [number for number, of_line in texts.items() for _ in of_line]
+        every_text = [text for of_line in texts.values() for text in of_line]
+        with naming_lines(owners.__getitem__):
+            encoded = iter(encode_each(self._tokenizer, every_text))
+        for (number, of_line), job in zip(texts.items(), jobs, strict=True):
+            tokens = list(islice(encoded, len(of_line)))
+            if not tokens:
                 continue
             try:
-                self._complete(job, text, tokens)
+                self._complete(job, of_line, tokens)
             except Exception as error:
                 job.error = _own_failure_of(number, error).reason
         return jobs
+
+    def _texts(self, number: int, job: Job, request: Request) -> Sequence[str]:
+        """Return the texts of the segments of a line; none if there is nothing to translate."""
+        job.error = why_not_unicode(request.text) or job.wanted.error
+        if job.error is not None:
+            return ()
+        try:
+            job.segments = self._segmenter.segments(request)
+        except SegmentsError as error:
+            job.error = str(error)
+            return ()
+        except Exception as error:
+            job.error = _own_failure_of(number, error).reason
+            return ()
+        if job.segments is not None:
+            return job.segments.texts
+        return () if is_blank(request.text) else (request.text,)
 
     def answers(self, jobs: Sequence[Job]) -> list[Translation]:
         """Return the translation of each line. Raises LinesFailedError for a bug."""
@@ -118,7 +148,8 @@ class LineJobs:
     def answer(self, job: Job) -> Translation:
         """Return the translation of a line whose sentences have outcomes; raises a bug."""
         outcomes: Sequence[Outcome] = [job.outcomes[place] for place in range(len(job.sentences))]
-        if len(outcomes) > len(job.parts):
+        are_samples = len(outcomes) > len(job.parts)
+        if are_samples:
             outcomes = gathered(outcomes, job.wanted.n_best)
         found = [outcome for outcome in outcomes if not isinstance(outcome, Failure)]
         for outcome in outcomes:
@@ -127,10 +158,18 @@ class LineJobs:
                     raise outcome.bug
                 return Translation(error=self._reason(outcome, job.wanted))
         if not found:
-            return Translation(error=job.error)
-        alpha = job.wanted.length_penalty
-        return self._answers.joined(
-            job.parts, job.words, found, truncated=job.truncated, alpha=alpha
+            if job.segments is None or job.error is not None:
+                return Translation(error=job.error)
+            return Translation(job.segments.filled([""] * len(job.segments.texts)))
+        alpha, truncated = job.wanted.length_penalty, job.truncated
+        if job.segments is None:
+            return self._answers.joined(
+                job.parts, job.words, found, truncated=truncated, alpha=alpha
+            )
+        of_each = in_groups(job.parts, job.parts_of_each), in_groups(found, job.parts_of_each)
+        n_best = None if are_samples else job.wanted.n_best
+        return self._answers.of_segments(
+            job.segments, *of_each, n_best=n_best, truncated=truncated, alpha=alpha
         )
 
     def _reason(self, failure: Failure, wanted: Wanted) -> str:
@@ -139,26 +178,47 @@ class LineJobs:
             return NOTHING_FOUND
         return failure.reason
 
-    def _complete(self, job: Job, text: str, tokens: Sequence[int]) -> None:
+    def _complete(
+        self, job: Job, texts: Sequence[str], encoded: Sequence[Sequence[int] | Failure]
+    ) -> None:
         """Give ``job`` its parts and its sentences, or the reason why it has none."""
+        of_each: list[list[Part]] = []
+        for text, tokens in zip(texts, encoded, strict=True):
+            if isinstance(tokens, Failure):
+                job.error = tokens.reason
+            else:
+                of_each.append(self._parts(job, text, tokens))
+            if job.error is not None:
+                return
+        if job.segments is not None:
+            job.parts_of_each = [len(parts) for parts in of_each]
+            for parts, separator in zip(of_each, job.segments.separators, strict=True):
+                parts[:1] = [part._replace(separator=separator) for part in parts[:1]]
+        parts = [part for parts in of_each for part in parts]
+        if len(parts) > 1 and job.wanted.required:
+            job.error = NO_SENTENCE if len(texts) > 1 else NO_PLACE
+            return
+        job.parts = parts
+        words = job.words if len(parts) == 1 and not job.truncated else ()
+        pieces = [part.tokens for part in parts]
+        job.sentences = self._outputs.sentences(pieces, words, job.wanted)
+
+    def _parts(self, job: Job, text: str, tokens: Sequence[int]) -> list[Part]:
+        """Return the parts of a segment, or none and give ``job`` the reason."""
         num_pieces, longest = len(tokens), self._longest
         if num_pieces <= longest:
             is_nothing = not tokens and self._words_of is None  # a parse needs no pieces
-            job.parts = [] if is_nothing else [Part(tokens, "", text)]
-        elif self._too_long == "error":
-            job.error = (
-                f"it has {num_pieces:,} pieces, the model takes {longest:,}; "
-                "--too-long split translates it in parts"
-            )
-        elif self._too_long == "truncate":
-            job.parts, job.truncated = [Part(tokens[:longest], "", text)], True
-        else:
-            job.parts = parts_within(text, tokens, longest, self._tokenizer.encode)
-        if len(job.parts) > 1 and job.wanted.required:
-            job.parts, job.error = [], NO_PLACE
-        words = job.words if len(job.parts) == 1 and not job.truncated else ()
-        pieces = [part.tokens for part in job.parts]
-        job.sentences = self._outputs.sentences(pieces, words, job.wanted)
+            return [] if is_nothing else [Part(tokens, "", text)]
+        if self._too_long == "split":
+            return parts_within(text, tokens, longest, self._tokenizer.encode)
+        if self._too_long == "truncate":
+            job.truncated = True
+            return [Part(tokens[:longest], "", text)]
+        job.error = (
+            f"it has {num_pieces:,} pieces, the model takes {longest:,}; "
+            "--too-long split translates it in parts"
+        )
+        return []
 
 
 def _own_failure_of(number: int, error: Exception) -> Failure:

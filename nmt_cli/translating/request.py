@@ -71,6 +71,7 @@ class Request(NamedTuple):
     n_best: int | None = None  # how many translations
     beam_size: int | None = None  # at most that of the translator
     length_penalty: float | None = None
+    split: bool | None = None  # whether each of its sentences is translated by itself
     error: str | None = None
 
 

@@ -31,6 +31,7 @@ from nmt_cli.translating.encoded_texts import tag_pieces
 from nmt_cli.translating.line_jobs import LineJobs, TooLong, longest_first
 from nmt_cli.translating.output_limits import OutputLimits
 from nmt_cli.translating.request import Constraints, Request, numbered, require_lines, windows_of
+from nmt_cli.translating.segments import Segmenter
 from nmt_cli.translating.service import Engine, Service
 from nmt_cli.translating.slow_lines import SlowLines
 from nmt_cli.translating.translation import Translation
@@ -54,6 +55,8 @@ class TranslatorOptions(TypedDict, total=False):
     n_best: int
     too_long: TooLong
     tokenize: Tokenize
+    split_sentences: bool
+    source_language: str | None
     keep_pieces: bool
     token_scores: bool
     alignments: bool
@@ -79,6 +82,9 @@ class Translator:
 
     With ``sampling``, ``n_best`` translations are drawn, in this order, instead of searched.
     ``tag`` comes in front of every line, and of every part of a line that is split.
+
+    With ``split_sentences``, each sentence of a line is translated by itself, by the rules of
+    ``source_language``; a ``Request`` may ask for it, or against it, for its own line.
 
     ``constraints`` are rules for all outputs; a ``Request`` may add rules for its own.
 
@@ -110,6 +116,8 @@ class Translator:
         n_best: int = N_BEST.default,
         too_long: TooLong = DEFAULT_TOO_LONG,
         tokenize: Tokenize = DEFAULT_TOKENIZE,
+        split_sentences: bool = False,
+        source_language: str | None = None,
         keep_pieces: bool = False,
         token_scores: bool = False,
         alignments: bool = False,
@@ -163,6 +171,11 @@ class Translator:
             replace_unknown=replace_unknown,
             trees=trees,
         )
+        segmenter = Segmenter(
+            _given(source_language, settings.text.source_language),
+            split_sentences=split_sentences,
+            is_parser=is_parser,
+        )
         computing = Computing(precision, fp32_products, max_tokens_per_device, not no_cuda_graphs)
         self._engine: Engine
         if isinstance(model, CTranslate2Model):
@@ -191,6 +204,7 @@ class Translator:
             tokenizer,
             outputs,
             answers,
+            segmenter,
             longest=lengths.source - len(marks.tag),
             too_long=too_long,
             words_of=words_of if is_parser else None,

@@ -67,7 +67,7 @@ def as_moses(number: int, line: Line, translation: Translation) -> str:
     for found in translation.ranked or (NOTHING if translation.error is None else FAILED,):
         columns = [
             str(number - 1),
-            found.text.replace(SEPARATOR, ESCAPED),
+            in_a_row(found.text).replace(SEPARATOR, ESCAPED),
             f"F0= {found.log_probability:.6f}",
             f"{found.score:.6f}",
         ]
@@ -92,7 +92,7 @@ def as_text(number: int, line: Line, translation: Translation) -> str:
     carriage_return = "\r" if line.carriage_return else ""
     line_feed = "\n" if line.newline else ""
     links = f" ||| {pharaoh(translation.alignment)}" if translation.alignment else ""
-    return translation.text + links + carriage_return + line_feed
+    return in_a_row(translation.text) + links + carriage_return + line_feed
 
 
 def as_tsv(number: int, line: Line, translation: Translation) -> str:
@@ -101,10 +101,19 @@ def as_tsv(number: int, line: Line, translation: Translation) -> str:
     every: list[Translation | Alternative] = [translation, *translation.alternatives]
     for rank, found in enumerate(every, start=1):
         shown_score = "" if found.score is None else f"{found.score:.6f}"
-        columns = [str(number), str(rank), shown_score, found.text.replace("\t", " ")]
+        columns = [str(number), str(rank), shown_score, in_a_row(found.text).replace("\t", " ")]
         columns += [pharaoh(found.alignment)] if found.alignment else []
         rows.append("\t".join(columns) + "\n")
     return "".join(rows)
+
+
+def in_a_row(text: str) -> str:
+    """Return ``text`` with spaces for line feeds, which only the text of a JSON object can hold."""
+    return text.replace("\n", " ")
+
+
+# What JSON leaves as it is, though some programs read it as a line end.
+ESCAPED_LINE_ENDS = str.maketrans({mark: f"\\u{ord(mark):04x}" for mark in "\x85\u2028\u2029"})
 
 
 def as_jsonl(number: int, line: Line, translation: Translation) -> str:
@@ -120,7 +129,7 @@ def as_jsonl(number: int, line: Line, translation: Translation) -> str:
         "truncated": translation.truncated,
         **_if_asked_for(translation),
     }
-    return one_line(json.dumps(record, ensure_ascii=False)) + "\n"
+    return json.dumps(record, ensure_ascii=False).translate(ESCAPED_LINE_ENDS) + "\n"
 
 
 def _record(other: Alternative) -> dict[str, Any]:

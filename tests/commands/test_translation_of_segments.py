@@ -1,0 +1,115 @@
+"""Lines of several sentences through the command: formats, workers, shards, interruptions."""
+
+import json
+import random
+
+import pytest
+import torch
+from click.testing import CliRunner
+
+from nmt_cli import cli
+from nmt_cli.commands import translate
+from nmt_cli.commands.lines import line_windows
+from nmt_cli.commands.lines.resumable_output import ResumableOutput
+from nmt_cli.corpus.text.shard_text import Shard
+from nmt_cli.corpus.tokenizers.normalization import Normalizer
+from nmt_cli.corpus.tokenizers.whitespace_tokenizer import CONTROL, WhitespaceTokenizer
+from nmt_cli.files.atomic_files import directory_appearing_whole
+from nmt_cli.messages.errors import UserError
+from nmt_cli.model.transformer import Transformer
+from tests.fake_models import save_as_model, tiny_recipe
+
+WORDS = ["Ant.", "Bee!", "cat", "dog", "Eel?", "fox"]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    """A folder with a model that has not learnt, and a text of 60 lines for it."""
+    folder = tmp_path_factory.mktemp("segments")
+    recipe = tiny_recipe(model={"num_layers": 1, "d_model": 8, "num_heads": 2, "d_ff": 8})
+    tokenizer = WhitespaceTokenizer([*CONTROL, *WORDS], Normalizer(recipe.data), None)
+    torch.manual_seed(3)
+    with directory_appearing_whole(folder / "model") as partial:
+        save_as_model(partial, recipe, tokenizer, Transformer(recipe.model, tokenizer.size))
+        partial.facts["kind"] = "average"
+    chance = random.Random(1)
+    blanks = [" ", "  ", "\t", "\u00a0", " \u2028", "\r"]
+    lines = [
+        "".join(chance.choice(WORDS) + chance.choice(blanks) for _ in range(chance.randrange(9)))
+        for _ in range(60)
+    ]
+    (folder / "in").write_bytes("".join(f"{line}\n" for line in lines).encode())
+    return folder / "model"
+
+
+def translated(model, name, output_format="text", **options):
+    """Return the output of the text beside ``model``."""
+    path = model.with_name(name)
+    path.unlink(missing_ok=True)
+    status = translate.run(
+        model,
+        input_path=model.with_name("in"),
+        output_path=path,
+        output_format=output_format,
+        device="cpu",
+        precision="fp32",
+        threads=1,
+        split_sentences=True,
+        arguments=["nmt-cli", "translate"],
+        **options,
+    )
+    assert status == 0
+    return path.read_bytes()
+
+
+def piped(model, lines, *options):
+    arguments = ["translate", str(model), "--device", "cpu", "--precision", "fp32", "--quiet"]
+    data = "".join(f"{line}\n" for line in lines)
+    return CliRunner().invoke(cli.main, [*arguments, *options], input=data)
+
+
+def test_workers_and_shards_write_what_one_process_writes(model, monkeypatch):
+    monkeypatch.setitem(line_windows.STEADY_WINDOW, "cpu", 10)
+    whole = translated(model, "whole")
+    assert whole.count(b"\n") == 60
+    assert whole != translated(model, "plain", source_language="de", beam_size=1)
+    assert translated(model, "shared", workers=2) == whole
+    shards = [translated(model, f"shard-{place}", shard=Shard(place, 3)) for place in (1, 2, 3)]
+    assert b"".join(shards) == whole
+
+
+def test_an_interrupted_translation_goes_on(model, monkeypatch):
+    monkeypatch.setitem(line_windows.STEADY_WINDOW, "cpu", 10)
+    whole, add = translated(model, "whole"), ResumableOutput.add
+
+    def interrupted(self, lines, data, tally):
+        if self.progress.num_lines >= 30:
+            raise KeyboardInterrupt
+        add(self, lines, data, tally)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ResumableOutput, "add", interrupted)
+        with pytest.raises(UserError):
+            translated(model, "resumed")
+    with pytest.raises(UserError, match="source_language: not given -> de"):
+        translated(model, "resumed", resume=True, source_language="de")
+    assert translated(model, "resumed", resume=True) == whole
+
+
+@pytest.mark.parametrize("output_format", ["text", "tsv", "moses", "fairseq", "jsonl"])
+def test_every_format_has_the_rows_of_a_line(model, output_format):
+    texts = ["cat Ant.\r\n\r\ndog Bee!\u2028cat fox Bee!\tfox", "cat Ant. dog", " \t ", "dog"]
+    lines = [json.dumps({"text": text, "split": True}) for text in texts]
+    found = piped(model, lines, "--input-format", "jsonl", "--format", output_format)
+    assert found.exit_code == 0
+    out = found.stdout_bytes.decode()
+    if output_format != "jsonl":
+        rows = out.split("\n")[:-1]
+        assert len(rows) == 4 * (4 if output_format == "fairseq" else 1)
+        return
+    records = [json.loads(row) for row in out.splitlines()]
+    sources = ["cat Ant.", "dog Bee!", "cat fox Bee!", "fox", "dog"]
+    ant, bee, cat, fox, dog = piped(model, sources).stdout.splitlines()
+    assert records[0]["text"] == f"{ant}\r\n\r\n{bee}\u2028{cat}\t{fox}"
+    assert [record["text"] for record in records[1:]] == [f"{ant} {dog}", " \t ", dog]
+    assert len(out.splitlines()) == 4  # no character that some program reads as a line end

@@ -1,0 +1,233 @@
+"""Sentences of a line are translated each by itself; what is between them stays as it is."""
+
+import itertools
+import random
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nmt_cli.corpus.tokenizers.normalization import Normalizer
+from nmt_cli.corpus.tokenizers.whitespace_tokenizer import CONTROL, WhitespaceTokenizer
+from nmt_cli.files.lines import is_blank
+from nmt_cli.messages.errors import UserError
+from nmt_cli.model.transformer import Transformer
+from nmt_cli.search import engine
+from nmt_cli.search.beams import Hypothesis
+from nmt_cli.search.sampling import Sampling
+from nmt_cli.translating.answers import Ranked, best_sums
+from nmt_cli.translating.request import Constraints, Request
+from nmt_cli.translating.segments import LANGUAGE_MISSING, sentences
+from nmt_cli.translating.translator import Translator
+from nmt_cli.translating.wanted_output import NO_SENTENCE
+from tests.fake_models import ByteTokenizer, CopyModel, tiny_recipe, translator_of
+
+SMALL = {"num_layers": 1, "d_model": 8, "num_heads": 2, "d_ff": 8}
+WORDS = ["Ant.", "Bee.", "Cat!", "dog", "Eel?", "fox"]
+BLANKS = [
+    " ",
+    "  ",
+    "\t",
+    "\r",
+    "\r\n",
+    "\n\n",
+    "\u00a0",
+    "\u3000",
+    "\u2028",
+    "\x85",
+    "\u202f \u200b",
+]
+TEXTS = [
+    "No end at all",
+    "One. Two!  Three?\tFour.\u00a0Five.",
+    "  Blanks before. And after. \t ",
+    "A paragraph.\r\n\r\nAnother one.\r",
+    "A separator.\u2028Between them.\x85Next.\u3000Last.",
+    "مرحبا بك.  كيف حالك؟\u200f\tبخير.",
+    "これは。\u3000あれは！うん",
+    "Only Mr. Smith, Dr. Who and 3.5 other people.",
+    'He said: "Go. Now."  Then he left (quietly).',
+    "...  !?  .",
+]
+
+
+def copying(monkeypatch, *, fails=lambda sources: None, data=(), **options):
+    recipe = tiny_recipe(data=dict(data))
+    model = CopyModel(ByteTokenizer.size, fails)
+    monkeypatch.setattr(engine, "CachedTransformer", lambda _: model)
+    transformer = Transformer(recipe.model, ByteTokenizer.size)
+    options = {"precision": "fp32", "split_sentences": True, **options}
+    return translator_of(recipe, ByteTokenizer(), transformer, **options), model
+
+
+def untrained(**options):
+    recipe = tiny_recipe(model=SMALL)
+    tokenizer = WhitespaceTokenizer([*CONTROL, *WORDS], Normalizer(recipe.data), None)
+    torch.manual_seed(3)
+    transformer = Transformer(recipe.model, tokenizer.size)
+    return translator_of(recipe, tokenizer, transformer, precision="fp32", **options)
+
+
+def test_what_is_not_translated_stays_as_it_is_to_the_character(monkeypatch):
+    translator, model = copying(monkeypatch)
+    lines = [*TEXTS, "", "  \t", "\u200b \r", "\n"]
+    found = list(translator.translate(lines))
+    assert [each.text for each in found] == lines
+    assert {each.error for each in found} == {None}
+    assert model.num_sentences > 25
+    assert [each.score is None for each in found] == [is_blank(line) for line in lines]
+
+
+@given(st.lists(st.sampled_from([*WORDS, *BLANKS, "z.B.", "« Oui. »", "。", "😀", "\0"])))
+def test_sentences_and_gaps_are_the_text(parts):
+    text = "".join(parts)
+    for language in ("en", "de", "ja", "no such language"):
+        found = sentences(text, language)
+        assert found.filled(found.texts) == text
+        assert all(each == each.strip() and not is_blank(each) for each in found.texts)
+        assert all(is_blank(gap) for gap in found.gaps)
+
+
+def test_ten_thousand_sentences_of_one_line(monkeypatch):
+    translator, model = copying(monkeypatch, beam_size=1, max_tokens_per_device=100_000)
+    line = "".join(f"{number}!{' ' * (1 + number % 3)}" for number in range(10_000))
+    (found,) = translator.translate([line])
+    assert found.text == line
+    assert (found.num_parts, model.num_sentences) == (1, 10_000)
+
+
+def test_each_sentence_is_translated_as_it_is_alone():
+    line = "dog fox Ant.  Eel? dog dog Cat! fox"
+    alone = untrained(n_best=1)
+    expected = [
+        each.text for each in alone.translate(["dog fox Ant.", "Eel?", "dog dog Cat!", "fox"])
+    ]
+    (found,) = untrained(split_sentences=True).translate([line])
+    assert found.text == "{}  {} {} {}".format(*expected)
+    (asked, not_asked) = untrained().translate([Request(line, split=True), line])
+    assert asked == found
+    assert not_asked == next(
+        untrained(split_sentences=True).translate([Request(line, split=False)])
+    )
+    assert not_asked.text != found.text
+    with untrained(split_sentences=True) as translator:
+        assert translator.submit(line).result() == found
+        assert translator.submit("  ").result().text == "  "
+
+
+def test_the_n_best_are_the_best_of_all_choices():
+    line, sources = "dog fox Ant.\tEel? dog dog Cat!", ["dog fox Ant.", "Eel?", "dog dog Cat!"]
+    options = {"beam_size": 5, "n_best": 5, "token_scores": True}
+    (found,) = untrained(split_sentences=True, **options).translate([line])
+    of_each = [each.ranked for each in untrained(**options).translate(sources)]
+    choices = sorted(
+        itertools.product(*of_each), key=lambda choice: -sum(each.score for each in choice)
+    )
+    for one, choice in zip(found.ranked, choices[:5], strict=True):
+        assert one.text == "{}\t{} {}".format(*(each.text for each in choice))
+        assert one.score == pytest.approx(sum(each.score for each in choice))
+        assert one.tokens == tuple(token for each in choice for token in each.tokens)
+        assert sum(one.token_scores) == pytest.approx(one.log_probability, abs=1e-5)
+
+
+def test_the_best_sums_are_those_of_all_choices():
+    rng = random.Random(2)
+    for _ in range(50):
+        rankings = [
+            sorted(
+                (Ranked(-rng.random(), [Hypothesis((), rng.random(), 0.0)]) for _ in range(size)),
+                reverse=True,
+            )
+            for size in rng.choices(range(1, 5), k=rng.randrange(1, 5))
+        ]
+        sums = sorted(sum(r.score for r in each) for each in itertools.product(*rankings))[::-1]
+        for most in (1, 3, 7):
+            found = best_sums(rankings, most)
+            assert [each.score for each in found] == pytest.approx(sums[:most])
+            assert all(len(each.hypotheses) == len(rankings) for each in found)
+
+
+def test_samples_are_joined_in_the_order_drawn():
+    line = "dog fox Ant.  Eel? dog dog Cat!"
+    options = {"sampling": Sampling(seed=5), "n_best": 4, "split_sentences": True}
+    (found,) = untrained(**options).translate([line])
+    (first,) = untrained(**{**options, "n_best": 1}).translate([line])
+    assert len(found.ranked) == 4
+    assert found.text == first.text
+    assert len({each.text for each in found.ranked}) > 1
+
+
+def test_alignments_count_the_words_of_the_line():
+    line = "dog fox Ant.  Eel? dog dog Cat!"
+    (found,) = untrained(split_sentences=True, alignments=True).translate([line])
+    alone = list(untrained(alignments=True).translate(["dog fox Ant.", "Eel?", "dog dog Cat!"]))
+    expected, target = [], 0
+    for each, source in zip(alone, (0, 3, 4), strict=True):
+        expected += [(source + one, target + other) for one, other in each.alignment]
+        target += len(each.tokens)
+    assert found.alignment == tuple(expected)
+
+
+def test_a_sentence_that_fails_makes_the_line_fail(monkeypatch):
+    def fails(sources):
+        if any(b"Bad"[0] + 3 in source for source in sources):
+            raise FloatingPointError("it is no number")
+
+    translator, _ = copying(monkeypatch, fails=fails)
+    good, bad, last = translator.translate(["One. Two.", "One. Bad one. Two.", "Last. One."])
+    assert (good.text, last.text) == ("One. Two.", "Last. One.")
+    assert (bad.text, bad.error) == ("", "it is no number")
+
+
+def test_long_sentences_and_rules(monkeypatch):
+    translator, _ = copying(monkeypatch, data={"max_length": 12})
+    short, long = translator.translate(["Short. Short.", "Short.\tFar too long. "])
+    assert (short.num_parts, long.num_parts) == (1, 2)
+    assert long.text == "Short.\tFar too long. "
+    strict, _ = copying(monkeypatch, data={"max_length": 12}, too_long="error")
+    (failed,) = strict.translate(["Short.\tFar too long. "])
+    assert (failed.text, failed.error and failed.error[:17]) == ("", "it has 13 pieces,")
+    ruled = untrained(split_sentences=True, constraints=Constraints(prefix="fox", min_length=2))
+    several, one = ruled.translate(["dog Ant.  dog Cat!", Request("dog Ant.", required=["Eel?"])])
+    first, second = several.text.split("  ")
+    assert first.startswith("fox")
+    assert min(len(first.split()), len(second.split())) >= 2
+    assert "Eel?" in one.text
+    (failed,) = ruled.translate([Request("dog Ant. dog Cat!", required=["Eel?"])])
+    assert failed.error == NO_SENTENCE
+
+
+def test_the_language_is_the_models_or_the_one_given(monkeypatch):
+    text = "Das ist z.B. gut. Ja."
+    unknown = {"source_language": "und"}
+    with pytest.raises(UserError) as error:
+        copying(monkeypatch, data=unknown)
+    assert str(error.value) == f"--split-sentences: {LANGUAGE_MISSING}."
+    translator, _ = copying(monkeypatch, data=unknown, split_sentences=False)
+    plain, asked = translator.translate([text, Request(text, split=True)])
+    assert (plain.text, asked.error) == (text, LANGUAGE_MISSING)
+    translator, model = copying(monkeypatch, data=unknown, source_language="de")
+    assert next(translator.translate([text])).text == text
+    assert model.num_sentences == 2
+
+
+def test_what_is_missing_is_named(monkeypatch):
+    translator, _ = copying(monkeypatch, split_sentences=False)
+    monkeypatch.setitem(sys.modules, "sentencex", None)
+    with pytest.raises(
+        UserError, match=r"with sentencex, which is not installed; run: .*sentencex"
+    ):
+        copying(monkeypatch)
+    plain, asked = translator.translate(["One. Two.", Request("One. Two.", split=True)])
+    assert plain.text == "One. Two."
+    assert asked.error is not None
+    assert "sentencex, which is not installed" in asked.error
+
+
+def test_a_model_that_parses_takes_a_sentence_a_line():
+    path = Path(__file__).parents[1] / "formats/format_3/treebank/run/average"
+    with pytest.raises(UserError, match="--split-sentences: this model parses"):
+        Translator.load(path, device="cpu", precision="fp32", split_sentences=True)
