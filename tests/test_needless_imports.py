@@ -18,7 +18,15 @@ OF_OTHER_COMMANDS = {
     *("yaml", "sacrebleu", "sacremoses", "nltk", "matplotlib", "tensorboard"),
     *("requests", "nmt_cli.training", "nmt_cli.runs"),
 }
-EXTRAS = ("matplotlib", "tensorboard", "requests", "nltk", "ctranslate2", "transformers", "sentencex")
+EXTRAS = (
+    "matplotlib",
+    "tensorboard",
+    "requests",
+    "nltk",
+    "ctranslate2",
+    "transformers",
+    "sentencex",
+)
 PROGRAM = """
 import json, sys
 from nmt_cli.cli import main
