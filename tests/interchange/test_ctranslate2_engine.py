@@ -15,8 +15,7 @@ from nmt_cli.commands.lines.line_windows import STEADY_WINDOW
 from nmt_cli.files.atomic_files import read_manifest
 from nmt_cli.files.folders import kind_of
 from nmt_cli.files.locks import claimed
-from nmt_cli.interchange.ctranslate2 import cached_export, sentence_driver
-from nmt_cli.interchange.ctranslate2.exporter import write_ctranslate2
+from nmt_cli.interchange.ctranslate2 import cached_export, exporter, sentence_driver
 from nmt_cli.interchange.ctranslate2.sentence_driver import Threads
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import LinesFailedError, UserError
@@ -286,13 +285,13 @@ def test_a_model_is_exported_once_and_again_if_the_export_is_damaged(cache, make
 
 
 def test_an_export_that_is_not_the_model_is_not_kept(cache, make_model, monkeypatch):
-    def wrong(model, folder):
+    def wrong(model, folder, quantization):
         name = "decoder_layers.1.feed_forward.outer.weight"
-        write_ctranslate2(
+        exporter.write_ctranslate2(
             model._replace(weights={**model.weights, name: model.weights[name] * 1.5}), folder
         )
 
-    monkeypatch.setattr("nmt_cli.interchange.ctranslate2.exporter.write_ctranslate2", wrong)
+    monkeypatch.setattr(exporter, "FORMAT", exporter.FORMAT._replace(write=wrong))
     before = set(cache.iterdir())
     with pytest.raises(UserError, match="is not the model"):
         loaded(make_model(norm="pre"))

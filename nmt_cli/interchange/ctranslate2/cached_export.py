@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from nmt_cli.checkpoints import find_model, fingerprint
-from nmt_cli.files.atomic_files import directory_appearing_whole, read_manifest, verify
+from nmt_cli.files.atomic_files import read_manifest, verify
 from nmt_cli.files.file_names import (
     CONFIG,
     CTRANSLATE2_MODEL,
@@ -119,14 +119,8 @@ def _make(model: Path, folder: Path) -> None:
 
 def _export(model: Path, folder: Path) -> None:
     # They import torch.
-    from nmt_cli.interchange.ctranslate2.exporter import (
-        CTranslate2Engine,
-        reasons_against,
-        write_ctranslate2,
-        write_tokenizer,
-    )
-    from nmt_cli.interchange.exported_model import ExportedModel
-    from nmt_cli.interchange.verification import verification_texts, verify
+    from nmt_cli.interchange.ctranslate2.exporter import FORMAT
+    from nmt_cli.interchange.export_format import write_export
     from nmt_cli.model_directory import load_model
 
     with importing("ctranslate2", "--engine ctranslate2 translates"):
@@ -134,14 +128,8 @@ def _export(model: Path, folder: Path) -> None:
     if folder.exists():
         logs.warning(f"{folder} is damaged, so the model is exported again.")
     logs.info(f"Exporting {model} for CTranslate2, once, into {folder}.")
-    loaded = load_model(model)
-    exported = ExportedModel.of(loaded)
-    if reasons := list(reasons_against(exported)):
-        raise UserError(f"{model} cannot be exported to CTranslate2: {'; '.join(reasons)}.")
-    with directory_appearing_whole(folder, replace=True) as partial:
-        write_ctranslate2(exported, partial.path)
-        write_tokenizer(loaded, partial.path)
-        texts = verification_texts(loaded, None, SENTENCES)
-        engine = CTranslate2Engine(partial.path, exported)
-        logs.info(verify(loaded, engine, texts, is_exact=True).as_sentence())
-        partial.facts.update(kind=EXPORT, format=CTRANSLATE2, quantization=EXACT)
+    verification = write_export(
+        FORMAT, load_model(model), folder, verify_on=SENTENCES, replace=True
+    )
+    if verification is not None:
+        logs.info(verification.as_sentence())

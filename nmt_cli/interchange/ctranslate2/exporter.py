@@ -20,6 +20,7 @@ from nmt_cli.files.file_names import (
 )
 from nmt_cli.interchange.ctranslate2.layout import ctranslate2_variables, head_width
 from nmt_cli.interchange.ctranslate2.sentence_driver import NO_LIMIT, read_vocabulary
+from nmt_cli.interchange.export_format import EXACT, Format
 from nmt_cli.interchange.exported_model import ExportedModel, keys_not_exported
 from nmt_cli.interchange.files import SIDES
 from nmt_cli.interchange.limits import nearest_exponent
@@ -43,7 +44,7 @@ def reasons_against(model: ExportedModel) -> Iterator[str]:
     yield from keys_not_exported(model.settings.architecture)
 
 
-def write_ctranslate2(model: ExportedModel, folder: Path, quantization: str = "float32") -> None:
+def write_ctranslate2(model: ExportedModel, folder: Path, quantization: str = EXACT) -> None:
     """Write the model and its vocabulary into ``folder``, which exists.
 
     Raises UserError if ctranslate2 is not installed.
@@ -257,3 +258,15 @@ def _splitter(folder: Path, model: ExportedModel) -> Callable[[str], list[str]]:
         return [tag[1], *pieces] if tag else pieces
 
     return pieces_of
+
+
+FORMAT = Format(
+    "ctranslate2",
+    "CTranslate2",
+    QUANTIZATIONS,
+    reasons_against,
+    write_ctranslate2,
+    write_tokenizer,
+    CTranslate2Engine,
+    card_of_ctranslate2,
+)

@@ -19,6 +19,7 @@ from nmt_cli.files.file_names import (
     TARGET_SENTENCEPIECE,
     WEIGHTS,
 )
+from nmt_cli.interchange.export_format import EXACT, Format
 from nmt_cli.interchange.exported_model import ExportedModel, keys_not_exported
 from nmt_cli.interchange.huggingface.layout import has_pad, huggingface_tensors, is_marian
 from nmt_cli.interchange.limits import nearest_exponent
@@ -81,7 +82,7 @@ def _has_papers_positions(architecture: ModelConfig) -> bool:
     return architecture.positions == "sinusoidal" and is_paper
 
 
-def write_huggingface(model: ExportedModel, folder: Path, quantization: str = "float32") -> None:
+def write_huggingface(model: ExportedModel, folder: Path, quantization: str = EXACT) -> None:
     """Write weights and settings into ``folder``, which exists; transformers is not needed."""
     dtype = DTYPES[quantization]
     tensors = {
@@ -299,3 +300,15 @@ class HuggingFaceEngine:
         ).tolist()
         found = output[1:]
         return found[: found.index(self._eos_id)] if self._eos_id in found else found
+
+
+FORMAT = Format(
+    "huggingface",
+    "Hugging Face",
+    QUANTIZATIONS,
+    reasons_against,
+    write_huggingface,
+    write_tokenizer,
+    HuggingFaceEngine,
+    card_of_huggingface,
+)
