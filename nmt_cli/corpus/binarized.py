@@ -28,6 +28,7 @@ from nmt_cli.files.locks import restore_replaced
 from nmt_cli.messages.errors import DamagedError, UserError
 from nmt_cli.messages.proposals import missing_hint
 from nmt_cli.parsing.labels import Labels
+from nmt_cli.recipe.changes import leaves
 from nmt_cli.recipe.model_settings import labels_from_json, text_settings
 from nmt_cli.recipe.schema import Recipe, sections_that_matter
 
@@ -287,8 +288,8 @@ def refuse_stale(
     directory: Path, manifest: Mapping[str, Any], recipe: Recipe, preprocess: str
 ) -> None:
     """Raise UserError if ``directory`` was made for other text or another tokenizer."""
-    wanted = dict(_leaves(sections_that_matter(recipe)))
-    made = dict(_leaves({section: manifest[section] for section in ("data", "tokenizer")}))
+    wanted = dict(leaves(sections_that_matter(recipe)))
+    made = dict(leaves({section: manifest[section] for section in ("data", "tokenizer")}))
     different = [key for key in {**made, **wanted} if made.get(key) != wanted.get(key)]
     if different:
         was = " and ".join(f"{_short(key)} {_shown(made.get(key))}" for key in different)
@@ -332,17 +333,6 @@ def _starts_of_blocks(lengths: Numbers) -> Indices:
         sums = np.add.reduceat(some, np.arange(0, len(some), BLOCK))
         starts[first + 1 : first + 1 + len(sums)] = starts[first] + np.cumsum(sums)
     return starts
-
-
-def _leaves(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
-    if isinstance(value, dict):
-        for name, inner in value.items():
-            yield from _leaves(inner, f"{key}.{name}" if key else name)
-    elif isinstance(value, list) and any(isinstance(inner, dict) for inner in value):
-        for place, inner in enumerate(value):
-            yield from _leaves(inner, f"{key}[{place}]")
-    else:
-        yield key, value
 
 
 def _short(key: str) -> str:

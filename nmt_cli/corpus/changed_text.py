@@ -86,8 +86,5 @@ def _changed_tokenizer(manifest: Mapping[str, Any]) -> list[Path]:
         return []
     if Path(model).is_dir():  # that of model.from
         return changed_tokenizer_files(Path(model), manifest["files"])
-    try:
-        has_changed = sha256(Path(model)) != manifest["files"][SENTENCEPIECE_MODEL]["sha256"]
-    except OSError:
-        return []
-    return [Path(model)] if has_changed else []
+    prepared = manifest["files"][SENTENCEPIECE_MODEL]["sha256"]
+    return [] if _sha256_of(Path(model)) in {None, prepared} else [Path(model)]

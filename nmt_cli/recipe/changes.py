@@ -44,7 +44,7 @@ def needs_training(old: Recipe, new: Recipe) -> bool:
 
 def changed_keys(old: Recipe, new: Recipe) -> list[Change]:
     """Return every key whose value differs, in the order of the recipe."""
-    before, after = (dict(_leaves(recipe.model_dump(mode="json"))) for recipe in (old, new))
+    before, after = (dict(leaves(recipe.model_dump(mode="json"))) for recipe in (old, new))
     return [
         Change(key, before.get(key), after.get(key), change_kind(key, new.validation))
         for key in {**before, **after}
@@ -84,13 +84,13 @@ def _stands_in(key: str, names: tuple[str, ...]) -> bool:
     return any(f"{key}.".startswith(name) if name[-1] == "." else key == name for name in names)
 
 
-def _leaves(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+def leaves(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Yield each value with its dotted key; a list is one value unless it holds sections."""
     if isinstance(value, dict):
         for key, below in value.items():
-            yield from _leaves(below, f"{prefix}.{key}" if prefix else key)
+            yield from leaves(below, f"{prefix}.{key}" if prefix else key)
     elif isinstance(value, list) and value and isinstance(value[0], dict):
         for index, below in enumerate(value):
-            yield from _leaves(below, f"{prefix}.{index}")
+            yield from leaves(below, f"{prefix}.{index}")
     else:
         yield prefix, value

@@ -7,13 +7,9 @@ import pytest
 
 from nmt_cli.commands import export
 from nmt_cli.interchange.ctranslate2 import exporter as ctranslate2_export
-from nmt_cli.interchange.ctranslate2.layout import ctranslate2_variables
 from nmt_cli.interchange.exported_model import ExportedModel
-from nmt_cli.messages import logs
-from nmt_cli.messages.errors import UserError
 from nmt_cli.model_directory import load_model
 from nmt_cli.search.teacher_forcing import SentencePair, token_scores
-from nmt_cli.translating.translator import Translator
 from tests.architectures import OPTION_SETS
 from tests.interchange.conftest import ARCHITECTURES
 
@@ -70,31 +66,6 @@ def make_model_with(folder, vocabulary):
     return folder
 
 
-def test_a_wrong_export_is_not_written(make_model, monkeypatch):
-    def wrong(model):
-        variables = ctranslate2_variables(model)
-        name = "decoder/layer_1/ffn/linear_1/weight"
-        return {**variables, name: variables[name] * 1.01}
-
-    monkeypatch.setattr(ctranslate2_export, "ctranslate2_variables", wrong)
-    model = make_model()
-    with pytest.raises(UserError, match="is not the model: log-probabilities of"):
-        exported(model)
-    assert not (model.parent / "out").exists()
-
-
-@pytest.mark.parametrize("quantization", ["int8", "int16", "bfloat16"])
-def test_quantized_exports_report_the_difference(make_model, quantization, capsys):
-    logs.configure(quiet=False)
-    model = make_model()
-    output = exported(model, quantization=quantization)
-    sizes = [(folder / "model.bin").stat().st_size for folder in (output, exported(model, "full"))]
-    assert sizes[0] < sizes[1]
-    card = (output / "README.md").read_text()
-    assert f"with weights in {quantization}. Verified with ctranslate2" in card
-    assert "allowed" not in card
-
-
 @pytest.mark.parametrize("name", ["sentencepiece", "whitespace"])
 def test_trained_models_of_the_formats_agree(name, tmp_path):
     model = Path(__file__).parents[1] / f"formats/format_2/{name}/run"
@@ -115,42 +86,3 @@ def test_quantization_leaves_the_weights_of_the_model_as_they_are(make_model):
     ctranslate2_export.write_ctranslate2(given, folder, "int16")
     for name, weight in load_model(model).model.named_parameters():
         assert np.array_equal(given.weights[name], weight.detach().numpy()), name
-
-
-def test_a_tokenizer_without_bytes_and_start_is_exact(make_model, tokenizer_without_bytes):
-    path = make_model(tokenizer_model=tokenizer_without_bytes)
-    text = path.parent / "text"
-    text.write_text("the cat \u4e2d sat\n\u4e2d\u6587\n")  # characters without a piece
-    exported(path, sentences=text)
-
-
-def test_two_sentencepiece_models_are_exact(make_model, two_models):
-    tokenizer, options = two_models
-    path = make_model(pieces=tokenizer, **options)
-    text = path.parent / "text"
-    text.write_text(">>deu<< the cat\na dog \u4e2d\n")
-    exported(path, sentences=text)
-    exported(path, "of-drawn-sentences")
-
-
-@pytest.mark.parametrize("name", ["sentencepiece", "whitespace"])
-def test_the_code_of_the_model_card_translates(name, tmp_path, monkeypatch, capsys):
-    formats = Path(__file__).parents[1] / "formats"
-    model = formats / f"format_2/{name}/run/average"
-    export.run(
-        model,
-        output_format="ctranslate2",
-        output=tmp_path / "out",
-        quantization="float32",
-        verify=16,
-    )
-    code = (tmp_path / "out/README.md").read_text().split("```python\n")[1].split("```")[0]
-    lines = (formats / "text/validation.en").read_text().splitlines()[:4]
-    monkeypatch.chdir(tmp_path / "out")
-    capsys.readouterr()
-    exec(code, {"lines": lines})
-    with Translator.load(model) as translator:
-        expected = [translation.text for translation in translator.translate(lines)]
-    found = capsys.readouterr().out.splitlines()
-    # Length penalties differ, so one of the translations may.
-    assert sum(a == b for a, b in zip(found, expected, strict=True)) >= 3

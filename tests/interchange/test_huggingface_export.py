@@ -80,19 +80,6 @@ def test_a_trained_model_translates_the_same_with_the_auto_classes(tmp_path):
         assert found == [translation.text for translation in translator.translate(lines)]
 
 
-def test_a_wrong_export_is_not_written(make_model, monkeypatch):
-    def wrong(model):
-        tensors = huggingface_tensors(model)
-        name = "model.decoder.layers.1.fc2.weight"
-        return {**tensors, name: tensors[name] * 1.01}
-
-    monkeypatch.setattr(huggingface_export, "huggingface_tensors", wrong)
-    model = make_model()
-    with pytest.raises(UserError, match="is not the model: log-probabilities of"):
-        exported(model)
-    assert not (model.parent / "out").exists()
-
-
 def test_a_missing_tensor_is_not_written(make_model, monkeypatch):
     def less(model):
         return {
@@ -104,13 +91,6 @@ def test_a_missing_tensor_is_not_written(make_model, monkeypatch):
     monkeypatch.setattr(huggingface_export, "huggingface_tensors", less)
     with pytest.raises(UserError, match="does not find the tensors that it needs"):
         exported(make_model())
-
-
-@pytest.mark.parametrize("quantization", ["float16", "bfloat16"])
-def test_half_precision_reports_the_difference(make_model, quantization):
-    card = (exported(make_model(), quantization=quantization) / "README.md").read_text()
-    assert f"with weights in {quantization}. Verified with transformers" in card
-    assert "allowed" not in card
 
 
 @pytest.mark.parametrize("options", EXPORTABLE, ids=lambda options: "-".join(map(str, options)))
@@ -132,42 +112,3 @@ def test_the_converter_of_ctranslate2_is_exact_or_fails_loudly(make_model, optio
     (result,) = translator.score_batch([[*source, "</s>"]], [target])
     (expected,) = token_scores(ours.model, [PAIR], ours.tokenizer)
     assert result.log_probs == pytest.approx(expected, abs=1e-5)
-
-
-def test_a_tokenizer_without_bytes_and_start_is_exact(make_model, tokenizer_without_bytes):
-    path = make_model(tokenizer_model=tokenizer_without_bytes)
-    text = path.parent / "text"
-    text.write_text("the cat \u4e2d sat\n\u4e2d\u6587\n")  # characters without a piece
-    exported(path, sentences=text)
-
-
-def test_two_sentencepiece_models_are_exact(make_model, two_models):
-    tokenizer, options = two_models
-    path = make_model(pieces=tokenizer, **options)
-    text = path.parent / "text"
-    text.write_text(">>deu<< the cat\na dog \u4e2d\n")
-    exported(path, sentences=text)
-    exported(path, "of-drawn-sentences")
-
-
-@pytest.mark.parametrize("name", ["sentencepiece"])
-def test_the_code_of_the_model_card_translates(name, tmp_path, monkeypatch, capsys):
-    formats = Path(__file__).parents[1] / "formats"
-    model = formats / f"format_2/{name}/run/average"
-    export.run(
-        model,
-        output_format="huggingface",
-        output=tmp_path / "out",
-        quantization="float32",
-        verify=16,
-    )
-    code = (tmp_path / "out/README.md").read_text().split("```python\n")[1].split("```")[0]
-    lines = (formats / "text/validation.en").read_text().splitlines()[:4]
-    monkeypatch.chdir(tmp_path / "out")
-    capsys.readouterr()
-    exec(code, {"lines": lines})
-    with Translator.load(model) as translator:
-        expected = [translation.text for translation in translator.translate(lines)]
-    found = capsys.readouterr().out.splitlines()
-    # Length penalties differ, so one of the translations may.
-    assert sum(a == b for a, b in zip(found, expected, strict=True)) >= 3
