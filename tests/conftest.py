@@ -1,22 +1,23 @@
 """A toy experiment: sentences of small words; the target is the source reversed."""
 
+# The process that hands out the tests loads this file too: torch is imported where it is used.
+from __future__ import annotations
+
+import gc
 import random
 import signal
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
-import torch
 
-from nmt_cli.commands import preprocess
-from nmt_cli.corpus.binarized import PreparedCorpus, open_prepared
-from nmt_cli.hardware import cpu
-from nmt_cli.hardware.machine import missing_for_compiling
 from nmt_cli.messages import logs
-from nmt_cli.recipe.reader import read_recipe
-from nmt_cli.recipe.schema import Recipe
 from tests.loopback_server import Server, running_server
+
+if TYPE_CHECKING:
+    from nmt_cli.corpus.binarized import PreparedCorpus
+    from nmt_cli.recipe.schema import Recipe
 
 # nohup, and a shell that runs the tests in the background, have them ignore signals, and with them
 # the commands that they start. With a handler here, those commands do not ignore them.
@@ -26,9 +27,6 @@ for _number, _handler in (
 ):
     if signal.getsignal(_number) is signal.SIG_IGN:
         signal.signal(_number, _handler)
-
-# Toy models are faster on one thread, and pytest runs as many workers as there are cores.
-torch.set_num_threads(1)
 
 WORDS = [
     "ant", "bee", "cat", "dog", "eel", "fox", "gnu", "hen", "ibis", "jay", "kite", "lark", "mole"
@@ -60,11 +58,38 @@ class ToyExperiment(NamedTuple):
     corpus: PreparedCorpus
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[Any]:
+    """Let the collector of garbage pass over all that is imported: most of the objects stay."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.set_threshold(10_000)
+        gc.enable()
+
+
+def pytest_collection_modifyitems() -> None:
+    import torch
+
+    # Toy models are faster on one thread, and pytest runs as many workers as there are cores.
+    torch.set_num_threads(1)
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    torch.manual_seed(1)  # a test draws the same weights alone, after others and in any worker
-    if item.get_closest_marker("gpu") and not torch.cuda.is_available():
-        pytest.skip("no CUDA device here")
+    import torch
+
+    # A test draws the same weights alone, after others and in any worker. Without a GPU,
+    # torch.manual_seed takes half a millisecond.
+    torch.default_generator.manual_seed(1)
+    if item.get_closest_marker("gpu"):
+        if not torch.cuda.is_available():
+            pytest.skip("no CUDA device here")
+        torch.manual_seed(1)
     if item.get_closest_marker("compiler"):
+        from nmt_cli.hardware.machine import missing_for_compiling
+
         missing = missing_for_compiling(torch.device("cpu"))
         if missing:
             pytest.skip(f"torch.compile needs {missing}")
@@ -73,7 +98,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 @pytest.fixture(autouse=True)
 def _quiet_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let other programs on the machine, such as other tests, change no output and no time."""
-    monkeypatch.setattr(cpu, "cpu_times", lambda: None)
+    monkeypatch.setattr("nmt_cli.hardware.cpu.cpu_times", lambda: None)
 
 
 @pytest.fixture
@@ -98,6 +123,10 @@ def write_pairs(folder: Path, name: str, count: int, seed: int) -> None:
 @pytest.fixture(scope="session")
 def toy(tmp_path_factory: pytest.TempPathFactory) -> ToyExperiment:
     """A prepared corpus of 150 pairs; tests may read it, not change it."""
+    from nmt_cli.commands import preprocess
+    from nmt_cli.corpus.binarized import open_prepared
+    from nmt_cli.recipe.reader import read_recipe
+
     folder = tmp_path_factory.mktemp("toy")
     write_pairs(folder, "train", 150, seed=1)
     write_pairs(folder, "validation", 11, seed=2)

@@ -100,12 +100,12 @@ def test_beam_one_is_greedy():
 @pytest.mark.parametrize("beam_size", [1, 2, 5])
 def test_stopping_early_and_sharing_slots_change_nothing(beam_size, alpha):
     rng = random.Random(beam_size)
-    sentences = [Sentence((n, rng.randrange(1000)), rng.randrange(12)) for n in range(17)]
+    sentences = [Sentence((n, rng.randrange(1000)), rng.randrange(12)) for n in range(9)]
     for end_bias in (-1.0, 1.0):
         logits = random_table(9, end_bias=end_bias)
         chosen = settings(beam_size, alpha, n_best=max(1, beam_size - 1))
         expected = [plain_beam_search(logits, sentence, chosen) for sentence in sentences]
-        for num_slots in (1, 4, 16, 17, 40):
+        for num_slots in (1, 4, 8, 9, 20):
             for hypotheses, plain in zip(
                 search(logits, sentences, chosen, num_slots), expected, strict=True
             ):

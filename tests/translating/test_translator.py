@@ -70,16 +70,15 @@ def test_a_line_is_translated_as_it_is_alone(config, precision):
     lines, n_best = random_lines(16, longest=9), 3
     alone = untrained(precision, model=config, n_best=n_best)
     expected = [next(alone.translate([line])) for line in lines]
-    for max_tokens in (1, 700, 100_000):
+    for max_tokens, order in ((1, -1), (700, 1), (700, -1), (100_000, -1)):
         options = {"n_best": n_best, "max_tokens_per_device": max_tokens}
         together = untrained(precision, model=config, **options)
-        for order in (1, -1):
-            found = list(together.translate(lines[::order]))[::order]
-            assert texts(found) == texts(expected)
-            for one, other in zip(found, expected, strict=True):
-                assert one.score == pytest.approx(other.score, abs=1e-4)
-                assert len(one.alternatives) == (n_best - 1 if one.tokens else 0)
-                assert texts(one.alternatives) == texts(other.alternatives)
+        found = list(together.translate(lines[::order]))[::order]
+        assert texts(found) == texts(expected)
+        for one, other in zip(found, expected, strict=True):
+            assert one.score == pytest.approx(other.score, abs=1e-4)
+            assert len(one.alternatives) == (n_best - 1 if one.tokens else 0)
+            assert texts(one.alternatives) == texts(other.alternatives)
 
 
 def test_the_score_is_the_log_probability_of_the_tokens_over_the_length_penalty():

@@ -4,7 +4,6 @@ from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_iter
 
 aten = torch.ops.aten
 # On a GPU these wait for its results, or copy from the CPU, which no graph can contain.
@@ -20,7 +19,13 @@ INDEXING = {aten.index, aten.index_put_, aten.index_put, aten._index_put_impl_}
 
 
 def tensors_in(tree: Any) -> list[torch.Tensor]:
-    return [each for each in tree_iter(tree) if isinstance(each, torch.Tensor)]
+    if isinstance(tree, torch.Tensor):
+        return [tree]
+    if isinstance(tree, dict):
+        tree = tuple(tree.values())
+    if isinstance(tree, tuple | list):
+        return [tensor for each in tree for tensor in tensors_in(each)]
+    return []
 
 
 def storages_of(tree: Any) -> set[int]:
