@@ -28,7 +28,7 @@ from nmt_cli.search.top_k import top_k
 # How many continuations the bank that needs the fewest pieces gets in each turn; others get one.
 # With 2, BLEU and the model's scores are higher than with 1, and the search ends earlier.
 PLACES_OF_NEAREST = 2
-NO_BANK = np.iinfo(np.int64).max >> 32  # of what cannot continue; behind all banks
+NO_BANK = 1 << 31  # more than any number of pieces
 
 
 class _Places(NamedTuple):
@@ -188,7 +188,8 @@ class ConstrainedCandidates:
         normalizer, so_far = normalizer.reshape(*scores.shape, 1), scores[:, :, None]
         totals, tokens = values.reshape(shape) - normalizer + so_far, tokens.reshape(shape)
         found = best_of(totals, tokens, self._number)
-        pieces = automata.pieces[:, None].repeat(states.beam_size, axis=1)
+        # What is filled up is an existing token: the model also computes what follows no hypothesis.
+        pieces = automata.pieces.clip(min=0)[:, None].repeat(states.beam_size, axis=1)
         in_turns = self._in_turns(
             automata,
             places,
@@ -241,7 +242,7 @@ class ConstrainedCandidates:
         exists &= automata.fit(after, np.where(exists, missing, 0), room)
         flat = (len(totals), -1)
         totals = np.where(exists, totals, -np.inf).reshape(flat)
-        ranks = _ranks_in_turns(totals, np.where(exists, missing, NO_BANK).reshape(flat))
+        ranks = _ranks_in_turns(totals, missing.reshape(flat))
         order = np.argsort(ranks, axis=1, kind="stable")[:, : self._number]
         return Candidates(
             np.take_along_axis(totals, order, 1),
@@ -251,7 +252,9 @@ class ConstrainedCandidates:
 
 
 def _ranks_in_turns(totals: Array, banks: Array) -> Array:
-    """Return ranks [B, M]: first by the turn, then by the bank, then by the rank in the bank."""
+    """Return ranks [B, M]: by the turn, then by the bank; what has no total comes last."""
+    is_nothing = totals == -np.inf
+    banks = np.where(is_nothing, NO_BANK, banks)
     by_total = np.argsort(-totals, axis=1, kind="stable")
     sorted_banks = np.take_along_axis(banks, by_total, 1)
     by_bank = np.argsort(sorted_banks, axis=1, kind="stable")
@@ -264,4 +267,5 @@ def _ranks_in_turns(totals: Array, banks: Array) -> Array:
     ranks = np.empty_like(turns)
     order = np.take_along_axis(by_total, by_bank, 1)
     np.put_along_axis(ranks, order, turns * (1 + banks.max(initial=0)) + sorted_banks, 1)
+    ranks[is_nothing] = np.iinfo(ranks.dtype).max
     return ranks

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from nmt_cli.search.beams import length_penalty
-from nmt_cli.search.constrained_candidates import ConstrainedCandidates
+from nmt_cli.search.constrained_candidates import ConstrainedCandidates, _ranks_in_turns
 from nmt_cli.search.rules.phrases import REQUIRED, Alternative, RequiredPhrases
 from nmt_cli.search.sentences import Sentence
 from tests.fake_models import EOS
@@ -79,9 +79,16 @@ def test_a_wide_beam_finds_the_best_of_all_outputs_that_meet_the_constraints(con
 
 @pytest.mark.parametrize("beam_size", [1, 2, 3, 7])
 def test_constraints_are_met_whatever_the_beam(beam_size):
+    table = random_table(6)
+
+    def logits(source, prefix):
+        assert all(0 <= token < 6 for token in prefix), "no model has this token"
+        return table(source, prefix)
+
     for longest in (4, 5, 30):
         sentences = [asking(each, (n,), longest) for n, each in enumerate(CASES)]
-        for constraints, (best, *_) in zip(CASES, searched(sentences, beam_size), strict=True):
+        found = searched(sentences, beam_size, table=logits)
+        for constraints, (best, *_) in zip(CASES, found, strict=True):
             assert all(is_met(each, best.tokens) for each in constraints)
             assert len(best.tokens) <= longest
 
@@ -97,6 +104,13 @@ def test_sentences_get_what_they_get_alone_beside_others_and_in_wider_searches()
     for sentence, found in zip(sentences, together, strict=True):
         own = 5 if sentence.beam_size is None else sentence.beam_size
         assert searched([sentence], own, num_slots=1) == [found]
+
+
+def test_the_nearest_bank_gets_two_places_in_each_turn_and_what_is_impossible_none():
+    totals = np.array([[-1.0, -2.0, -3.0, -4.0, -5.0, -6.0, -7.0, -np.inf, -np.inf]])
+    banks = np.array([[2, 2, 1, 1, 1, 3, 2, 0, 1]])
+    order = np.argsort(_ranks_in_turns(totals, banks), axis=1, kind="stable")
+    assert order.tolist() == [[2, 3, 0, 5, 4, 1, 6, 7, 8]]
 
 
 def test_a_phrase_in_the_middle_is_found_although_it_is_unlikely_at_first():
