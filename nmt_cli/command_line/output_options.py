@@ -26,7 +26,7 @@ output_options = together(
         type=click.Choice(["text", "jsonl"]),
         default="text",
         help="jsonl is one JSON object for each line: text, and for this line alone prefix, "
-        "n_best, beam_size, length_penalty, required, banned and split.",
+        "n_best, beam_size, length_penalty, required, banned, split and markup.",
     ),
     click.option(
         "--sample",

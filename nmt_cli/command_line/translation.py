@@ -113,6 +113,12 @@ from nmt_cli.recipe.search_ranges import (
     help="Language whose rules cut sentences, such as de.  [default: the model's]",
 )
 @click.option(
+    "--markup",
+    type=click.Choice(["html", "xml"]),
+    help="Each line is a fragment of HTML or XML: translate its texts, keep the rest, and put "
+    "inline tags around their words.",
+)
+@click.option(
     "--too-long",
     type=click.Choice(["split", "truncate", "error"]),
     default=DEFAULT_TOO_LONG,

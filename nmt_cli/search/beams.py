@@ -30,6 +30,10 @@ class Attended(NamedTuple):
     tokens: tuple[int, ...]  # of each token: the place of a token of the source
     words: tuple[int, ...]  # of each word: the number of a word of the source
     num_source_words: int
+    # If asked for: of each unit, the number of a unit of the source; of each unit of the source,
+    # the number of the unit that attends to it most.
+    units: tuple[int, ...] = ()
+    attending: tuple[int, ...] = ()
 
 
 class SearchSettings(NamedTuple):

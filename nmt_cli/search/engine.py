@@ -48,7 +48,7 @@ class SearchEngine:
         rules: Callable[[], Sequence[LogitsRule]],
         choice: Callable[[], Choice | None],
         computing: Computing,
-        finish_of: Callable[[Transformer], Finish[Sentence]] | None = None,
+        finish_of: Callable[[Transformer], Finish[Sentence]],
     ) -> None:
         """Prepare for searches of all ``models`` together.
 
@@ -80,7 +80,7 @@ class SearchEngine:
             size,
             self._tokens_of,
             give_up=self._end_after_failure,
-            finish=finish_of(first) if finish_of is not None else None,
+            finish=finish_of(first),
         )
 
     @contextmanager

@@ -31,6 +31,7 @@ class Sentence(NamedTuple):
     beam_size: int | None = None  # at most that of the settings, which is the default
     length_penalty: float | None = None  # by default that of the settings
     shares_beam: bool = False  # between banks of hypotheses, only one of which can end
+    needs_units: bool = False  # whether its hypotheses need what their units attend to
 
 
 class Cause(Enum):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -18,8 +19,9 @@ from nmt_cli.parsing.tree_output import TreeText, tree_of
 from nmt_cli.recipe.model_settings import ModelSettings, TextSettings
 from nmt_cli.search.beams import Hypothesis, length_penalty
 from nmt_cli.translating.over_long import Part
-from nmt_cli.translating.segments import Segments
+from nmt_cli.translating.segments import Layout, Output, Span
 from nmt_cli.translating.translation import Alternative, Links, Translation
+from nmt_cli.translating.unit_spans import unit_spans
 
 if TYPE_CHECKING:
     from nmt_cli.search.rules.well_formed_trees import WellFormedTrees
@@ -108,7 +110,7 @@ class Answers:
         Raises UserError if an option does not suit the model.
         """
         self._tokenizer, self._keep_pieces = tokenizer, keep_pieces
-        self._length_penalty = length_penalty
+        self._length_penalty, self._settings = length_penalty, settings.text
         self._form, self._trees = settings.trees, trees
         if alignments and settings.trees is not None:
             raise UserError(
@@ -142,7 +144,7 @@ class Answers:
 
     def of_segments(
         self,
-        segments: Segments,
+        layout: Layout,
         parts: Sequence[Sequence[Part]],
         found: Sequence[Sequence[tuple[Hypothesis, ...]]],
         *,
@@ -150,7 +152,7 @@ class Answers:
         truncated: bool,
         alpha: float | None,
     ) -> Translation:
-        """Return the translation of a line of ``segments``, with parts and hypotheses of each.
+        """Return the translation of a line of segments, with the parts and hypotheses of each.
 
         The n best are the choices of an output for each segment whose scores have the greatest
         sums. Without ``n_best`` they are samples: the k-th joins the k-th of each segment.
@@ -160,11 +162,13 @@ class Answers:
         every_part = [part for of_segment in parts for part in of_segment]
         counts, alternatives = [len(of_segment) for of_segment in parts], []
         for each in ranking:
-            of_each = zip(in_groups(each.hypotheses, counts), parts, strict=True)
-            texts = [one_line(self._text(*of_segment, ())[0]) for of_segment in of_each]
-            alternatives.append(
-                self._alternative(each, every_part, segments.filled(texts), repairs=None)
-            )
+            of_each = in_groups(each.hypotheses, counts)
+            outputs = [
+                self._output(*of_segment)
+                for of_segment in zip(of_each, parts, layout.texts, layout.need_spans, strict=True)
+            ]
+            text = layout.filled(outputs)
+            alternatives.append(self._alternative(each, every_part, text, repairs=None))
         num_parts = 1 + sum(max(0, count - 1) for count in counts)
         return Translation.of(alternatives, num_parts=num_parts, truncated=truncated)
 
@@ -180,6 +184,29 @@ class Answers:
             length = sum(len(hypothesis.tokens) + 1 for hypothesis in hypotheses)
             ranking.append(Ranked(log_probability / length_penalty(length, alpha), hypotheses))
         return ranking
+
+    def _output(
+        self, hypotheses: Sequence[Hypothesis], parts: Sequence[Part], source: str, has_spans: bool
+    ) -> Output:
+        """Return the translation of a segment, the text ``source``; ``has_spans`` if asked for."""
+        text, _ = self._text(hypotheses, parts, ())
+        if not has_spans:
+            return Output(one_line(text))
+        spans, written, read = list[Span](), "", 0
+        for hypothesis, part in zip(hypotheses, parts, strict=True):
+            written += part.separator if written else ""
+            read = max(read, source.find(part.text, read))
+            of_part = unit_spans(
+                hypothesis,
+                self._tokenizer.pieces(hypothesis.tokens),
+                self._tokenizer.pieces(part.tokens, "source"),
+                self._settings,
+                part.text,
+                partial(self._part, part=part),
+            )
+            spans += [span.moved(len(written), read) for span in of_part]
+            written += self._part(hypothesis, part)
+        return Output(one_line(text), spans)
 
     def _alternative(
         self, ranked: Ranked, parts: Sequence[Part], text: str, repairs: Repairs | None

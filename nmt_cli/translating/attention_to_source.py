@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt_cli.corpus.tokenizers.normalization import Side
-from nmt_cli.corpus.tokenizers.piece_words import words_of_pieces
+from nmt_cli.corpus.tokenizers.piece_words import units_of_pieces, words_of_pieces
 from nmt_cli.corpus.tokenizers.sentence_marks import without_end
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
 from nmt_cli.model.transformer import Transformer
@@ -40,21 +39,33 @@ class AttentionToSource:
     """Adds to the hypotheses of a search what they attend to."""
 
     def __init__(
-        self, model: Transformer, tokenizer: Tokenizer, text: TextSettings, tag_length: int = 0
+        self,
+        model: Transformer,
+        tokenizer: Tokenizer,
+        text: TextSettings,
+        tag_length: int = 0,
+        *,
+        of_all: bool = True,
     ) -> None:
-        """The first ``tag_length`` pieces of each source do not belong to its text."""
+        """The first ``tag_length`` pieces of each source do not belong to its text.
+
+        Without ``of_all``, only hypotheses of sentences that need units get it.
+        """
         self._model, self._tokenizer, self._text = model, tokenizer, text
-        self._tag_length = tag_length
+        self._tag_length, self._of_all = tag_length, of_all
 
     def with_attention(
         self, founds: Sequence[Found], sentences: Sequence[Sentence]
     ) -> Iterator[Found]:
         """Yield what was found for each of ``sentences``, with ``attended`` of each hypothesis."""
-        batch, pairs, num_tokens = list[Found](), list[SentencePair](), 0
+        batch, pairs, num_tokens = list[tuple[Found, Sentence]](), list[SentencePair](), 0
         for found, sentence in zip(founds, sentences, strict=True):
+            if not self._of_all and not sentence.needs_units:
+                batch.append((found, sentence))
+                continue
             source = without_end(sentence.tokens, self._model.config)
             own = [SentencePair(source, each.tokens) for each in found.hypotheses]
-            batch.append(found)
+            batch.append((found, sentence))
             pairs += own
             num_tokens += sum(len(pair.source) + len(pair.target) for pair in own)
             if num_tokens >= TOKENS_AT_ONCE:
@@ -62,32 +73,46 @@ class AttentionToSource:
                 batch, pairs, num_tokens = [], [], 0
         yield from self._together(batch, pairs)
 
-    def _together(self, founds: Sequence[Found], pairs: Sequence[SentencePair]) -> list[Found]:
+    def _together(
+        self, founds: Sequence[tuple[Found, Sentence]], pairs: Sequence[SentencePair]
+    ) -> Iterator[Found]:
         if not pairs:
-            return list(founds)
+            yield from (found for found, _ in founds)
+            return
         layers = [alignment_layer(len(self._model.decoder_layers))]
         forced = teacher_forced(self._model, pairs, self._tokenizer, layers_with_weights=layers)
-        of_pairs = map(self._attended, pairs, forced.weights)
-        return [
-            found._replace(
-                hypotheses=tuple(
-                    each._replace(attended=next(of_pairs)) for each in found.hypotheses
-                )
+        of_pairs = zip(pairs, forced.weights, strict=True)
+        for found, sentence in founds:
+            if not self._of_all and not sentence.needs_units:
+                yield found
+                continue
+            attended = [
+                self._attended(*next(of_pairs), with_units=sentence.needs_units)
+                for _ in found.hypotheses
+            ]
+            hypotheses = zip(found.hypotheses, attended, strict=True)
+            yield found._replace(
+                hypotheses=tuple(each._replace(attended=other) for each, other in hypotheses)
             )
-            for found in founds
-        ]
 
-    def _attended(self, pair: SentencePair, weights: AttentionWeights) -> Attended:
+    def _attended(
+        self, pair: SentencePair, weights: AttentionWeights, *, with_units: bool
+    ) -> Attended:
         (memory,) = weights.memory  # H T S, of the only layer
         # Row t predicts token t, and the last row </s>. A last column may belong to </s>.
         first = self._tag_length
         attention = memory.mean(0)[:-1, first : len(pair.source)].cpu().numpy()
-        source = self._words(pair.source[first:], "source")
-        target = self._words(pair.target, "target")
-        return most_attended(attention, target, source)
-
-    def _words(self, tokens: Sequence[int], side: Side) -> list[list[int]]:
-        return words_of_pieces(self._tokenizer.pieces(tokens, side), self._text)
+        source = self._tokenizer.pieces(pair.source[first:], "source")
+        target = self._tokenizer.pieces(pair.target, "target")
+        words = [words_of_pieces(pieces, self._text) for pieces in (target, source)]
+        attended = most_attended(attention, *words)
+        if not with_units:
+            return attended
+        units = [units_of_pieces(pieces, self._text) for pieces in (target, source)]
+        return attended._replace(
+            units=most_attended(attention, *units).words,
+            attending=most_attended(attention.T, *reversed(units)).words,
+        )
 
 
 def most_attended(attention: NDArray[Any], targets: Words, sources: Words) -> Attended:

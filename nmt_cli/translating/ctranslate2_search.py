@@ -110,6 +110,7 @@ def _refused(options: Mapping[str, Any], ensemble: Sequence[Path | str]) -> Iter
         "--sample": options.get("sampling") is not None,
         "--alignments": options.get("alignments"),
         "--replace-unknown": options.get("replace_unknown"),
+        "--markup": options.get("markup"),
         "--well-formed-trees": options.get("well_formed_trees"),
         "--no-cuda-graphs": options.get("no_cuda_graphs"),
         "--fp32-products": options.get("fp32_products", AUTO) != AUTO,

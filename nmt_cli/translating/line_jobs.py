@@ -23,7 +23,8 @@ from nmt_cli.translating.answers import Answers, in_groups
 from nmt_cli.translating.encoded_texts import encode_each
 from nmt_cli.translating.over_long import Part, parts_within
 from nmt_cli.translating.request import Request
-from nmt_cli.translating.segments import Segmenter, Segments, SegmentsError
+from nmt_cli.translating.segmenter import Segmenter
+from nmt_cli.translating.segments import Layout, Output, SegmentsError
 from nmt_cli.translating.translation import Translation
 from nmt_cli.translating.wanted_output import (
     NO_PLACE,
@@ -42,7 +43,7 @@ class Job:
 
     wanted: Wanted
     error: str | None = None
-    segments: Segments | None = None  # None: the line is one segment
+    layout: Layout | None = None  # of its segments; None: the line is one
     parts: Sequence[Part] = ()
     parts_of_each: Sequence[int] = ()  # how many of the parts each segment has
     truncated: bool = False
@@ -124,15 +125,15 @@ class LineJobs:
         if job.error is not None:
             return ()
         try:
-            job.segments = self._segmenter.segments(request)
+            job.layout = self._segmenter.layout(request)
         except SegmentsError as error:
             job.error = str(error)
             return ()
         except Exception as error:
             job.error = _own_failure_of(number, error).reason
             return ()
-        if job.segments is not None:
-            return job.segments.texts
+        if job.layout is not None:
+            return job.layout.texts
         return () if is_blank(request.text) else (request.text,)
 
     def answers(self, jobs: Sequence[Job]) -> list[Translation]:
@@ -158,18 +159,18 @@ class LineJobs:
                     raise outcome.bug
                 return Translation(error=self._reason(outcome, job.wanted))
         if not found:
-            if job.segments is None or job.error is not None:
+            if job.layout is None or job.error is not None:
                 return Translation(error=job.error)
-            return Translation(job.segments.filled([""] * len(job.segments.texts)))
+            return Translation(job.layout.filled([Output("")] * len(job.layout.texts)))
         alpha, truncated = job.wanted.length_penalty, job.truncated
-        if job.segments is None:
+        if job.layout is None:
             return self._answers.joined(
                 job.parts, job.words, found, truncated=truncated, alpha=alpha
             )
         of_each = in_groups(job.parts, job.parts_of_each), in_groups(found, job.parts_of_each)
         n_best = None if are_samples else job.wanted.n_best
         return self._answers.of_segments(
-            job.segments, *of_each, n_best=n_best, truncated=truncated, alpha=alpha
+            job.layout, *of_each, n_best=n_best, truncated=truncated, alpha=alpha
         )
 
     def _reason(self, failure: Failure, wanted: Wanted) -> str:
@@ -190,9 +191,9 @@ class LineJobs:
                 of_each.append(self._parts(job, text, tokens))
             if job.error is not None:
                 return
-        if job.segments is not None:
+        if job.layout is not None:
             job.parts_of_each = [len(parts) for parts in of_each]
-            for parts, separator in zip(of_each, job.segments.separators, strict=True):
+            for parts, separator in zip(of_each, job.layout.separators, strict=True):
                 parts[:1] = [part._replace(separator=separator) for part in parts[:1]]
         parts = [part for parts in of_each for part in parts]
         if len(parts) > 1 and job.wanted.required:
@@ -201,7 +202,11 @@ class LineJobs:
         job.parts = parts
         words = job.words if len(parts) == 1 and not job.truncated else ()
         pieces = [part.tokens for part in parts]
-        job.sentences = self._outputs.sentences(pieces, words, job.wanted)
+        need_units = list[bool]()
+        if job.layout is not None:
+            of_segments = zip(job.layout.need_spans, job.parts_of_each, strict=True)
+            need_units = [need for need, number in of_segments for _ in range(number)]
+        job.sentences = self._outputs.sentences(pieces, words, job.wanted, need_units)
 
     def _parts(self, job: Job, text: str, tokens: Sequence[int]) -> list[Part]:
         """Return the parts of a segment, or none and give ``job`` the reason."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from nmt_cli.messages.errors import WrongUsageError
 from nmt_cli.recipe.search_ranges import (
@@ -72,6 +72,7 @@ class Request(NamedTuple):
     beam_size: int | None = None  # at most that of the translator
     length_penalty: float | None = None
     split: bool | None = None  # whether each of its sentences is translated by itself
+    markup: Literal["html", "xml", "none"] | None = None  # what the text is written in
     error: str | None = None
 
 

@@ -1,25 +1,70 @@
-"""Cuts a line into segments that are translated each by itself, such as its sentences."""
+"""The segments of a line, which are translated each by itself, such as its sentences."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, Protocol
 
 from nmt_cli.files.lines import is_blank
-from nmt_cli.messages.errors import UserError
 from nmt_cli.messages.extras import importing
-from nmt_cli.translating.request import Request
-
-UNKNOWN_LANGUAGE = "und"  # the code of ISO 639 for a language that is not known
-LANGUAGE_MISSING = (
-    "the rules for cutting sentences depend on the language, and this model does not name its "
-    "source language; give --source-language"
-)
-PARSES = "this model parses, and cannot put the trees of several sentences together"
 
 
 class SegmentsError(ValueError):
     """A line cannot be cut as it is wanted; the message is the reason."""
+
+
+class Span(NamedTuple):
+    """The place of a word of a translation, and of the word of the source that it attends to most.
+
+    Places are in characters, those of the source in the segment's text.
+    """
+
+    begin: int
+    end: int
+    source_begin: int
+    source_end: int
+    attending: tuple[int, ...] = ()  # begins of words of the source to which no word attends more
+
+    def moved(self, by: int, source_by: int) -> Span:
+        """Return the span in a text with ``by`` characters before this one."""
+        begin, end, source_begin, source_end, attending = self
+        return Span(
+            begin + by,
+            end + by,
+            source_begin + source_by,
+            source_end + source_by,
+            tuple(place + source_by for place in attending),
+        )
+
+
+class Output(NamedTuple):
+    """The translation of a segment."""
+
+    text: str
+    spans: Sequence[Span] = ()  # of its words, in order, where they are asked for
+
+
+class Layout(Protocol):
+    """The segments of a line, and how the line is put together from their translations."""
+
+    @property
+    def texts(self) -> Sequence[str]:
+        """The segments."""
+        ...
+
+    @property
+    def separators(self) -> Iterable[str]:
+        """What is before each segment; "" if nothing separates it from the segment before."""
+        ...
+
+    @property
+    def need_spans(self) -> Sequence[bool]:
+        """Which of the segments need the spans of their words."""
+        ...
+
+    def filled(self, outputs: Sequence[Output]) -> str:
+        """Return the line with the translation of each segment in its place."""
+        ...
 
 
 class Segments(NamedTuple):
@@ -29,53 +74,28 @@ class Segments(NamedTuple):
     gaps: Sequence[str]  # before, between and after the segments: one more than there are segments
 
     @property
-    def separators(self) -> Iterator[str]:
+    def separators(self) -> Iterable[str]:
         """What is before each segment; "" if nothing separates it from the segment before."""
         return (gap and " " for gap in self.gaps[:-1])
 
-    def filled(self, translations: Sequence[str]) -> str:
+    @property
+    def need_spans(self) -> Sequence[bool]:
+        """Which of the segments need the spans of their words: none."""
+        return [False] * len(self.texts)
+
+    def filled(self, outputs: Sequence[Output]) -> str:
         """Return the line with the translation of each segment in its place."""
         filled = [self.gaps[0]]
-        for translation, gap in zip(translations, self.gaps[1:], strict=True):
-            filled += [translation, gap]
+        for output, gap in zip(outputs, self.gaps[1:], strict=True):
+            filled += [output.text, gap]
         return "".join(filled)
 
 
-class Segmenter:
-    """Cuts lines as the options of a translator, or those of a line itself, ask for.
-
-    ``language`` is a code, such as "de". With ``split_sentences``, lines are cut into sentences,
-    unless a line asks for something else. Raises UserError if that is not possible.
-    """
-
-    def __init__(self, language: str, *, split_sentences: bool, is_parser: bool) -> None:
-        self._language, self._split_sentences = language, split_sentences
-        self._is_parser = is_parser
-        if split_sentences:
-            try:
-                sentences("", self._possible_language())
-            except SegmentsError as error:
-                raise UserError(f"--split-sentences: {error}.") from None
-
-    def segments(self, request: Request) -> Segments | None:
-        """Return the segments of a line; None if it is one segment, or blank, as it is.
-
-        Raises SegmentsError if the line cannot be cut.
-        """
-        split = self._split_sentences if request.split is None else request.split
-        if not split:
-            return None
-        try:
-            return sentences(request.text, self._possible_language())
-        except UserError as error:
-            raise SegmentsError(str(error)) from None
-
-    def _possible_language(self) -> str:
-        if self._is_parser:
-            raise SegmentsError(PARSES)
-        if self._language == UNKNOWN_LANGUAGE:
-            raise SegmentsError(LANGUAGE_MISSING)
-        return self._language
+def whole(text: str) -> Segments:
+    """Return ``text``, which is not blank, as one segment without the white space around it."""
+    segment = text.strip()
+    start = text.index(segment)
+    return Segments([segment], [text[:start], text[start + len(segment) :]])
 
 
 def sentences(text: str, language: str) -> Segments:

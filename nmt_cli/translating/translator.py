@@ -29,9 +29,10 @@ from nmt_cli.translating.ctranslate2_search import (
 )
 from nmt_cli.translating.encoded_texts import tag_pieces
 from nmt_cli.translating.line_jobs import LineJobs, TooLong, longest_first
+from nmt_cli.translating.markup.blocks import Markup
 from nmt_cli.translating.output_limits import OutputLimits
 from nmt_cli.translating.request import Constraints, Request, numbered, require_lines, windows_of
-from nmt_cli.translating.segments import Segmenter
+from nmt_cli.translating.segmenter import Segmenter
 from nmt_cli.translating.service import Engine, Service
 from nmt_cli.translating.slow_lines import SlowLines
 from nmt_cli.translating.translation import Translation
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from nmt_cli.model.transformer import Transformer
     from nmt_cli.search.driver import Finish
     from nmt_cli.search.ensemble import Member
+    from nmt_cli.search.rules.well_formed_trees import WellFormedTrees
 
 
 class TranslatorOptions(TypedDict, total=False):
@@ -57,6 +59,7 @@ class TranslatorOptions(TypedDict, total=False):
     tokenize: Tokenize
     split_sentences: bool
     source_language: str | None
+    markup: Markup | None
     keep_pieces: bool
     token_scores: bool
     alignments: bool
@@ -84,7 +87,8 @@ class Translator:
     ``tag`` comes in front of every line, and of every part of a line that is split.
 
     With ``split_sentences``, each sentence of a line is translated by itself, by the rules of
-    ``source_language``; a ``Request`` may ask for it, or against it, for its own line.
+    ``source_language``. With ``markup``, the texts in HTML or XML are translated, and the rest
+    stays. A ``Request`` may ask for either, or against it, for its own line.
 
     ``constraints`` are rules for all outputs; a ``Request`` may add rules for its own.
 
@@ -118,6 +122,7 @@ class Translator:
         tokenize: Tokenize = DEFAULT_TOKENIZE,
         split_sentences: bool = False,
         source_language: str | None = None,
+        markup: Markup | None = None,
         keep_pieces: bool = False,
         token_scores: bool = False,
         alignments: bool = False,
@@ -147,11 +152,7 @@ class Translator:
         constraints.refuse_wrong()
         marks = Marks(tag_pieces(tag, tokenizer), source_end(settings.architecture, tokenizer))
         only_trees = _given(well_formed_trees, decoding.well_formed_trees)
-        trees = None
-        if only_trees:
-            from nmt_cli.search.rules.well_formed_trees import WellFormedTrees
-
-            trees = WellFormedTrees.of_model(tokenizer, settings.trees)
+        trees = _rule_of_trees(tokenizer, settings) if only_trees else None
         lengths = length_limits(settings, *(each.settings for each in ensemble))
         if isinstance(model, CTranslate2Model):
             lengths = lengths._replace(target=lengths.target_within(model.longest_output))
@@ -174,7 +175,9 @@ class Translator:
         segmenter = Segmenter(
             _given(source_language, settings.text.source_language),
             split_sentences=split_sentences,
+            markup=markup,
             is_parser=is_parser,
+            markup_refused=_why_no_markup(model, keep_pieces=keep_pieces, alignments=alignments),
         )
         computing = Computing(precision, fp32_products, max_tokens_per_device, not no_cuda_graphs)
         self._engine: Engine
@@ -187,7 +190,10 @@ class Translator:
             from nmt_cli.translating.model_search import choice_for, rules_for
 
             def attending(first: Transformer) -> Finish[Sentence]:
-                of_first = AttentionToSource(first, tokenizer, settings.text, len(marks.tag))
+                of_all, tag_length = alignments or replace_unknown, len(marks.tag)
+                of_first = AttentionToSource(
+                    first, tokenizer, settings.text, tag_length, of_all=of_all
+                )
                 return of_first.with_attention
 
             self._engine = SearchEngine(
@@ -196,7 +202,7 @@ class Translator:
                 partial(rules_for, tokenizer.eos_id, constraints, trees, outputs),
                 partial(choice_for, search, sampling, outputs),
                 computing,
-                attending if alignments or replace_unknown else None,
+                attending,
             )
         # The model, and what "auto" became: for a record of how a text was translated.
         self.chosen = dict(self._engine.chosen)
@@ -341,6 +347,25 @@ class Translator:
             for (job, place), outcome in found:
                 job.outcomes[place] = outcome
         return self._jobs.answers(jobs)
+
+
+def _rule_of_trees(tokenizer: Tokenizer, settings: ModelSettings) -> WellFormedTrees:
+    from nmt_cli.search.rules.well_formed_trees import WellFormedTrees
+
+    return WellFormedTrees.of_model(tokenizer, settings.trees)
+
+
+def _why_no_markup(
+    model: Transformer | CTranslate2Model, *, keep_pieces: bool, alignments: bool
+) -> str | None:
+    """Return why a translator cannot translate markup; None if it can."""
+    if isinstance(model, CTranslate2Model):
+        return "tags follow attention, which --engine ctranslate2 does not have"
+    if keep_pieces:
+        return "tags are placed in text, but --keep-pieces asks for pieces"
+    if alignments:
+        return "--alignments count the words of a text without tags; leave one of them out"
+    return None
 
 
 Value = TypeVar("Value")

@@ -156,17 +156,21 @@ class WantedOutputs:
         return None
 
     def sentences(
-        self, parts: Sequence[Sequence[int]], words: Sequence[str], wanted: Wanted
+        self,
+        parts: Sequence[Sequence[int]],
+        words: Sequence[str],
+        wanted: Wanted,
+        need_units: Sequence[bool] = (),
     ) -> list[Sentence]:
         """Return what is searched for a line: a sentence for each part, or samples of each.
 
         ``parts`` are the pieces of each part, and ``words`` the leaves of its tree. The prefix is
         that of the first part. An output may be as long as its minimum length, its prefix and its
-        required phrases need.
+        required phrases need. ``need_units`` says which parts need what their units attend to.
         """
         of_phrases, sentences = wanted.rule_data, list[Sentence]()
         self._note(wanted)
-        for part in parts:
+        for number, part in enumerate(parts):
             tokens = [*self._marks.tag, *part]
             longest, of_trees = self._limits.of_source(len(tokens), words)
             sentence = Sentence(
@@ -177,6 +181,7 @@ class WantedOutputs:
                 beam_size=wanted.beam_size,
                 length_penalty=wanted.length_penalty,
                 shares_beam=wanted.required is not None,
+                needs_units=bool(need_units and need_units[number]),
             )
             sentences.append(sentence)
             of_phrases.pop(FORCED_PREFIX, None)

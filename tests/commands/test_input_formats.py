@@ -50,7 +50,7 @@ def test_a_required_phrase_may_have_several_forms():
         (
             '{"text": "a", "\\u001b": 2}',
             'the key "\\u001b" is unknown; known keys: text, prefix, n_best, beam_size, '
-            "length_penalty, required, banned, split",
+            "length_penalty, required, banned, split, markup",
         ),
         ('{"text": null}', "text must be a string"),
         ('{"text": "a", "n_best": true}', "n_best must be a whole number, at least 1"),
@@ -60,6 +60,8 @@ def test_a_required_phrase_may_have_several_forms():
         ('{"text": "a", "length_penalty": "1"}', "length_penalty must be a number"),
         ('{"text": "a", "prefix": 5}', "prefix must be a string or a list of pieces"),
         ('{"text": "a", "split": 1}', "split must be true or false"),
+        ('{"text": "a", "markup": "sgml"}', "markup must be html, xml or none"),
+        ('{"text": "a", "markup": ["html"]}', "markup must be html, xml or none"),
         (
             '{"text": "a", "required": "b"}',
             "required must be a list, in which each phrase is a string or a list of pieces, or an "

@@ -1,4 +1,4 @@
-"""Lines of several sentences through the command: formats, workers, shards, interruptions."""
+"""Sentences and markup through the command: formats, workers, shards, interruptions."""
 
 import json
 import random
@@ -39,22 +39,33 @@ def model(tmp_path_factory):
         for _ in range(60)
     ]
     (folder / "in").write_bytes("".join(f"{line}\n" for line in lines).encode())
+    marked = [
+        line.replace("cat", "<b>cat dog</b> fox").replace("Bee!", "<br>Bee!<!-- c -->")
+        for line in lines
+    ]
+    (folder / "marked").write_bytes("".join(f"{line}\n" for line in marked).encode())
     return folder / "model"
 
 
-def translated(model, name, output_format="text", **options):
-    """Return the output of the text beside ``model``."""
+@pytest.fixture(params=["in", "marked"])
+def source(request):
+    """A text, whose lines are cut into sentences, and one of HTML."""
+    return request.param
+
+
+def translated(model, source, name, **options):
+    """Return the output of the text ``source`` beside ``model``."""
     path = model.with_name(name)
     path.unlink(missing_ok=True)
     status = translate.run(
         model,
-        input_path=model.with_name("in"),
+        input_path=model.with_name(source),
         output_path=path,
-        output_format=output_format,
         device="cpu",
         precision="fp32",
         threads=1,
         split_sentences=True,
+        markup="html" if source == "marked" else None,
         arguments=["nmt-cli", "translate"],
         **options,
     )
@@ -69,18 +80,23 @@ def piped(model, lines, *options):
 
 
 def test_workers_and_shards_write_what_one_process_writes(model, monkeypatch):
+    source = "marked"
     monkeypatch.setitem(line_windows.STEADY_WINDOW, "cpu", 10)
-    whole = translated(model, "whole")
-    assert whole.count(b"\n") == 60
-    assert whole != translated(model, "plain", source_language="de", beam_size=1)
-    assert translated(model, "shared", workers=2) == whole
-    shards = [translated(model, f"shard-{place}", shard=Shard(place, 3)) for place in (1, 2, 3)]
+    whole = translated(model, source, "whole")
+    text = model.with_name(source).read_bytes()
+    assert [whole.count(each) for each in (b"\n", b"<b>", b"<br>", b"<!-- c -->")] == [
+        text.count(each) for each in (b"\n", b"<b>", b"<br>", b"<!-- c -->")
+    ]
+    assert translated(model, source, "shared", workers=2) == whole
+    shards = [
+        translated(model, source, f"shard-{place}", shard=Shard(place, 3)) for place in (1, 2, 3)
+    ]
     assert b"".join(shards) == whole
 
 
-def test_an_interrupted_translation_goes_on(model, monkeypatch):
+def test_an_interrupted_translation_goes_on(model, source, monkeypatch):
     monkeypatch.setitem(line_windows.STEADY_WINDOW, "cpu", 10)
-    whole, add = translated(model, "whole"), ResumableOutput.add
+    whole, add = translated(model, source, "whole"), ResumableOutput.add
 
     def interrupted(self, lines, data, tally):
         if self.progress.num_lines >= 30:
@@ -90,10 +106,10 @@ def test_an_interrupted_translation_goes_on(model, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr(ResumableOutput, "add", interrupted)
         with pytest.raises(UserError):
-            translated(model, "resumed")
+            translated(model, source, "resumed")
     with pytest.raises(UserError, match="source_language: not given -> de"):
-        translated(model, "resumed", resume=True, source_language="de")
-    assert translated(model, "resumed", resume=True) == whole
+        translated(model, source, "resumed", resume=True, source_language="de")
+    assert translated(model, source, "resumed", resume=True) == whole
 
 
 @pytest.mark.parametrize("output_format", ["text", "tsv", "moses", "fairseq", "jsonl"])
@@ -113,3 +129,26 @@ def test_every_format_has_the_rows_of_a_line(model, output_format):
     assert records[0]["text"] == f"{ant}\r\n\r\n{bee}\u2028{cat}\t{fox}"
     assert [record["text"] for record in records[1:]] == [f"{ant} {dog}", " \t ", dog]
     assert len(out.splitlines()) == 4  # no character that some program reads as a line end
+
+
+def test_markup_of_a_record_is_its_own_and_broken_xml_fails(model):
+    texts = [
+        ("<b>cat</b> dog", "html"),
+        ("<b>cat", "xml"),
+        ("cat &amp; <i/>", "xml"),
+        ("cat", "none"),
+    ]
+    lines = [json.dumps({"text": text, "markup": markup}) for text, markup in texts]
+    options = ["--input-format", "jsonl", "--markup", "html"]
+    found = piped(model, lines, *options)
+    assert found.exit_code == 3
+    assert "line 2 could not be translated: it is not XML: mismatched tag" in found.stderr
+    bold, failed, empty, plain = found.stdout.splitlines()
+    assert (bold.count("<b>"), bold.count("</b>"), failed, empty.count("<i/>")) == (1, 1, "", 1)
+    assert plain == piped(model, ["cat"]).stdout.rstrip("\n")
+
+
+def test_ctranslate2_gives_no_attention_for_markup(model):
+    found = piped(model, ["cat"], "--engine", "ctranslate2", "--markup", "html")
+    assert found.exit_code == 1
+    assert "--engine ctranslate2 has no --markup; leave it out" in found.stderr

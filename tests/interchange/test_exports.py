@@ -91,10 +91,11 @@ def test_the_code_of_the_model_card_translates(name, tmp_path, monkeypatch, caps
     if (program, name) == ("huggingface", "whitespace"):
         pytest.skip("no tokenizer there reads text in pieces")
     model = FORMATS / f"format_2/{name}/run/average"
-    export.run(model, output_format=program, output=tmp_path / "out")
-    code = (tmp_path / "out/README.md").read_text().split("```python\n")[1].split("```")[0]
+    exported_to = tmp_path / "out"
+    export.run(model, output_format=program, output=exported_to, quantization="float32", verify=16)
+    code = (exported_to / "README.md").read_text().split("```python\n")[1].split("```")[0]
     lines = (FORMATS / "text/validation.en").read_text().splitlines()[:4]
-    monkeypatch.chdir(tmp_path / "out")
+    monkeypatch.chdir(exported_to)
     capsys.readouterr()
     exec(code, {"lines": lines})
     with Translator.load(model) as translator:

@@ -20,7 +20,8 @@ from nmt_cli.search.beams import Hypothesis
 from nmt_cli.search.sampling import Sampling
 from nmt_cli.translating.answers import Ranked, best_sums
 from nmt_cli.translating.request import Constraints, Request
-from nmt_cli.translating.segments import LANGUAGE_MISSING, sentences
+from nmt_cli.translating.segmenter import LANGUAGE_MISSING
+from nmt_cli.translating.segments import Output, sentences
 from nmt_cli.translating.translator import Translator
 from nmt_cli.translating.wanted_output import NO_SENTENCE
 from tests.fake_models import ByteTokenizer, CopyModel, tiny_recipe, translator_of
@@ -86,7 +87,7 @@ def test_sentences_and_gaps_are_the_text(parts):
     text = "".join(parts)
     for language in ("en", "de", "ja", "no such language"):
         found = sentences(text, language)
-        assert found.filled(found.texts) == text
+        assert found.filled([Output(each) for each in found.texts]) == text
         assert all(each == each.strip() and not is_blank(each) for each in found.texts)
         assert all(is_blank(gap) for gap in found.gaps)
 

@@ -12,7 +12,11 @@ from nmt_cli.translating.request import AnyOf, Request
 from nmt_cli.translating.translation import Translation
 
 Reader = Callable[[int, Line], Request]
-KEYS = ("text", "prefix", "n_best", "beam_size", "length_penalty", "required", "banned", "split")
+KEYS = (
+    *("text", "prefix", "n_best", "beam_size", "length_penalty", "required", "banned", "split"),
+    "markup",
+)
+MARKUP = ("html", "xml", "none")
 
 
 def reader(input_format: str, output_format: str) -> Reader:
@@ -103,6 +107,7 @@ def _request(record: dict[str, Any]) -> Request:
     is_number = isinstance(alpha, int | float) and not isinstance(alpha, bool)
     _require(is_number, "length_penalty", "a number")
     _require(isinstance(record.get("split", False), bool), "split", "true or false")
+    _require(record.get("markup", "none") in MARKUP, "markup", "html, xml or none")
     what = "a string or a list of pieces"
     _require(_is_phrase(record.get("prefix", "")), "prefix", what)
     banned, required = record.get("banned", []), record.get("required", [])

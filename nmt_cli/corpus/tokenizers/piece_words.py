@@ -1,9 +1,13 @@
 """Which words the pieces of a text belong to; words are what spaces separate."""
 
+import unicodedata
 from collections.abc import Sequence
 
 from nmt_cli.corpus.tokenizers.sentencepiece_tokenizer import SPACE_IN_PIECES
 from nmt_cli.recipe.model_settings import TextSettings
+
+INSIDE_WORDS = "'’-‐_"
+WITHOUT_SPACES = {"CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN"}
 
 
 def words_of_pieces(pieces: Sequence[str], text: TextSettings) -> list[list[int]]:
@@ -27,6 +31,36 @@ def words_of_pieces(pieces: Sequence[str], text: TextSettings) -> list[list[int]
                 of_piece.append(num_words - 1)
         words.append(of_piece or [num_words])
     return [[word for word in of_piece if word < num_words] for of_piece in words]
+
+
+def units_of_pieces(pieces: Sequence[str], text: TextSettings) -> list[list[int]]:
+    """Return the number of the unit, counted from 0, that each piece is part of, in a list.
+
+    Units are words, without the punctuation beside them. In scripts without spaces, such as
+    Chinese, each piece is one.
+    """
+    units, number, before, words_before = list[list[int]](), -1, "", list[int]()
+    for piece, words in zip(pieces, words_of_pieces(pieces, text), strict=True):
+        content = piece.replace(SPACE_IN_PIECES, "").removesuffix(text.joiner or "")
+        is_new = not units or words[:1] != words_before[:1] or len(words_before) > 1
+        is_new = is_new or (before != "" and content != "" and not _is_inside(before, content[0]))
+        number += is_new
+        units.append([number])
+        before, words_before = content[-1:], words
+    return units
+
+
+def _is_inside(before: str, after: str) -> bool:
+    """Return whether two characters beside each other are inside of one word."""
+    return all(each in INSIDE_WORDS or _is_spaced_letter(each) for each in (before, after))
+
+
+def _is_spaced_letter(character: str) -> bool:
+    """Return whether words of such letters have spaces between them; also true of bytes."""
+    if not character.isalnum() and not unicodedata.combining(character):
+        return character in "<>"  # as bytes begin and end, such as <0xE2>
+    name = unicodedata.name(character, "").partition(" ")[0]
+    return name not in WITHOUT_SPACES
 
 
 def _words_by_joiner(pieces: Sequence[str], joiner: str | None) -> list[list[int]]:

@@ -1,0 +1,254 @@
+"""Cuts markup into blocks of text with the inline elements in them, and what stays as it is."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal
+
+from nmt_cli.files.lines import is_blank
+from nmt_cli.translating.markup.tokens import RAW_TEXT, Kind, Token, html_tokens, xml_tokens
+from nmt_cli.translating.segments import SegmentsError
+
+Markup = Literal["html", "xml"]
+
+
+def _names(words: str) -> set[str]:
+    return set(words.split())
+
+
+VOID = _names("area base basefont br col embed frame hr img input link meta param source track wbr")
+# Elements whose end tag may be missing in HTML.
+OPTIONAL_END = _names(
+    "body colgroup dd dt head html li optgroup option p tbody td tfoot th thead tr"
+)
+# Elements that separate the text before from the text after.
+SEPARATING = _names(
+    """address article aside audio base basefont blockquote body br button canvas caption center col
+    colgroup datalist dd details dialog dir div dl dt embed fieldset figcaption figure footer form
+    frame frameset h1 h2 h3 h4 h5 h6 head header hgroup hr html input legend li link main map menu
+    meta nav noframes noscript object ol optgroup option p param pre search section select source
+    summary table tbody td template tfoot th thead title tr track ul video"""
+) | (RAW_TEXT - {"script", "style"})
+# Elements that are part of the text in XML too, where other names mean nothing.
+INLINE = _names(
+    """a abbr acronym b bdi bdo big cite code data del dfn em font i img ins kbd label mark nobr q
+    ruby s samp script small span strike strong style sub sup time tt u var wbr"""
+)
+# Elements whose content stays as it is.
+KEPT = RAW_TEXT | {"code", "math", "pre", "rp", "rt", "svg"}
+INVISIBLE = {"script", "style", "wbr"}
+DEEPEST = 256  # elements in each other, as in libxml2; browsers stop at 512
+
+
+@dataclass
+class Element:
+    """An element: its tags as they are written, and what is between them."""
+
+    start: Token
+    end: str = ""
+    children: list[Element | Token] = field(default_factory=list)
+    has_text: bool = False  # to translate, in itself or an element in it
+    is_separating: bool = False  # itself, or an element in it
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether its content stays as it is."""
+        translate = self.start.attributes.get("translate")
+        return self.start.name in KEPT or (translate or "").strip().lower() == "no"
+
+    def raw(self) -> str:
+        """Return its source, with the tags that were added."""
+        return "".join((self.start.raw, *map(_raw, self.children), self.end))
+
+
+@dataclass(eq=False)
+class Inline:
+    """An inline element, or what else has a place in a text, such as a comment or an image."""
+
+    raw: str  # its start tag, or all of it if it holds no text
+    begin: int  # in the text of its block
+    parent: Inline | None
+    end: int = 0
+    end_tag: str = ""
+    children: list[Inline] = field(default_factory=list)
+    is_visible: bool = False  # only of what holds no text
+
+
+class Block:
+    """A text with inline elements."""
+
+    def __init__(self) -> None:
+        self.raw_of: dict[int, tuple[str, int]] = {}  # references: their source and their end
+        self._references: dict[str, str] = {}
+        self._plain = set[str]()
+        self.root = Inline("", 0, None)
+        self._texts = list[str]()
+        self._length = 0
+
+    @property
+    def text(self) -> str:
+        """The text without tags, as the model gets it."""
+        return "".join(self._texts)
+
+    def written(self, text: str) -> str:
+        """Return ``text`` as markup.
+
+        A character is written as a reference such as ``&euro;`` if the block has it only so.
+        """
+        return text.translate(self._escapes)
+
+    @cached_property
+    def _escapes(self) -> dict[int, str]:
+        references = {
+            ord(character): raw
+            for character, raw in self._references.items()
+            if len(character) == 1 and character not in self._plain and raw.endswith(";")
+        }
+        escaped = {ord(character): html.escape(character, quote=False) for character in "&<>"}
+        return {**escaped, **references}
+
+    def add(self, node: Element | Token, parent: Inline) -> None:
+        """Add what follows, which is inside of ``parent``."""
+        if isinstance(node, Token) and node.kind is Kind.TEXT:
+            for raw, meaning in node.characters:
+                if raw != meaning:
+                    self.raw_of[self._length] = raw, self._length + len(meaning)
+                    self._references.setdefault(meaning, raw)
+                else:
+                    self._plain.add(raw)
+                self._texts.append(meaning)
+                self._length += len(meaning)
+        elif isinstance(node, Token) or not node.has_text:
+            raw, length = _raw(node), self._length
+            inline = Inline(raw, length, parent, length, is_visible=_is_visible(node))
+            parent.children.append(inline)
+        else:
+            inline = Inline(node.start.raw, self._length, parent, end_tag=node.end)
+            parent.children.append(inline)
+            for child in node.children:
+                self.add(child, inline)
+            inline.end = self._length
+
+
+def blocks_of(source: str, markup: Markup) -> list[str | Block]:
+    """Return the blocks of ``source``, and what is between them, as it is written.
+
+    Broken nesting of HTML is repaired: end tags of nothing are left out, and missing ones are added
+    where the element around them ends. Raises SegmentsError for XML that is not well-formed.
+    """
+    root = Element(Token(Kind.OTHER, ""))
+    _fill(root, html_tokens(source) if markup == "html" else xml_tokens(source), markup)
+    return list(_merged(_parts(root.children)))
+
+
+def _fill(root: Element, tokens: Sequence[Token], markup: Markup) -> None:
+    """Put ``tokens`` into the elements that they are in."""
+    stack = [root]
+    for token in tokens:
+        is_void = token.kind is Kind.EMPTY or (markup == "html" and token.name in VOID)
+        if token.kind is Kind.START or token.kind is Kind.EMPTY:
+            element = Element(token)
+            stack[-1].children.append(element)
+            if not is_void:
+                stack.append(element)
+                if len(stack) > DEEPEST:
+                    raise SegmentsError(f"it has more than {DEEPEST} elements in each other")
+        elif token.kind is not Kind.END:
+            stack[-1].children.append(token)
+        elif any(element.start.name == token.name for element in stack[1:]):
+            while stack[-1].start.name != token.name:
+                _end_missing(stack.pop())
+            stack.pop().end = token.raw
+    while len(stack) > 1:
+        _end_missing(stack.pop())
+    _separate(root, markup, is_inside=False)
+
+
+def _end_missing(element: Element) -> None:
+    if element.start.name not in OPTIONAL_END:
+        element.end = f"</{element.start.name}>"
+
+
+def _separate(element: Element, markup: Markup, *, is_inside: bool) -> bool:
+    """Decide which elements in ``element`` separate texts; return whether any does.
+
+    In XML, elements are inside of a text if text is beside them; their names mean little.
+    """
+    has_text = any(isinstance(child, Token) and _has_text(child) for child in element.children)
+    any_separates = False
+    for child in element.children:
+        if isinstance(child, Element):
+            name, is_mixed = child.start.name, is_inside or has_text
+            separates = name in SEPARATING
+            if markup == "xml":
+                separates = separates or not (is_mixed or name in INLINE)
+            within = _separate(child, markup, is_inside=not separates and is_mixed)
+            child.is_separating = separates or (within and not child.is_kept)
+            any_separates = any_separates or child.is_separating
+    element.has_text = not element.is_kept and any(map(_has_text, element.children))
+    return any_separates
+
+
+def _parts(children: Sequence[Element | Token]) -> Iterator[str | Block]:
+    """Yield the blocks among ``children``, and the source between them."""
+    run = list[Element | Token]()
+    for child in children:
+        if isinstance(child, Element) and child.is_separating:
+            yield from _run(run)
+            run = []
+            if child.is_kept:
+                yield child.raw()
+            else:
+                yield child.start.raw
+                yield from _parts(child.children)
+                yield child.end
+        else:
+            run.append(child)
+    yield from _run(run)
+
+
+def _run(run: Sequence[Element | Token]) -> Iterator[str | Block]:
+    if not any(map(_has_text, run)):
+        yield from map(_raw, run)
+        return
+    block = Block()
+    for node in run:
+        block.add(node, block.root)
+    block.root.end = len(block.text)
+    yield block
+
+
+def _merged(parts: Iterator[str | Block]) -> Iterator[str | Block]:
+    """Yield ``parts`` with the source between two blocks as one."""
+    between = ""
+    for part in parts:
+        if isinstance(part, str):
+            between += part
+        else:
+            yield between
+            yield part
+            between = ""
+    yield between
+
+
+def _has_text(node: Element | Token) -> bool:
+    """Return whether there is text to translate in ``node``."""
+    if isinstance(node, Element):
+        return node.has_text
+    return not all(is_blank(meaning) for _, meaning in node.characters)
+
+
+def _is_visible(node: Element | Token) -> bool:
+    """Return whether ``node``, in which there is no text, has a place on a page."""
+    if isinstance(node, Token):
+        return node.raw.startswith(("&", "<![CDATA["))
+    if node.is_kept or node.start.kind is Kind.EMPTY or node.start.name in VOID:
+        return node.start.name not in INVISIBLE
+    return any(map(_is_visible, node.children))
+
+
+def _raw(node: Element | Token) -> str:
+    return node.raw() if isinstance(node, Element) else node.raw

@@ -1,0 +1,220 @@
+"""Reads HTML and XML into tokens that know their own text, to the last byte.
+
+The parsers are those of Python's standard library, ``html.parser`` and expat, because both report
+where a token begins. Parsers that build a tree, such as lxml, write what they read in other bytes.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Mapping, Sequence
+from enum import Enum, auto
+from html.parser import HTMLParser
+from itertools import accumulate
+from typing import Any, NamedTuple
+from xml.parsers import expat
+
+from nmt_cli.translating.segments import SegmentsError
+
+# What html.unescape takes for a reference to a character, with or without its semicolon.
+REFERENCE = re.compile(r"&(?:#[0-9]+;?|#[xX][0-9a-fA-F]+;?|[^\t\n\f <&#;]{1,32};?)")
+# Elements whose content is text to the parsers of browsers, whatever it looks like.
+RAW_TEXT = {"script", "style", "textarea", "xmp", "iframe", "noembed", "noframes", "plaintext"}
+
+
+class Kind(Enum):
+    """The kinds of tokens."""
+
+    TEXT = auto()
+    START = auto()
+    END = auto()
+    EMPTY = auto()  # a start tag that ends in />
+    OTHER = auto()  # comments, declarations, CDATA sections and the like
+
+
+class Token(NamedTuple):
+    """A part of the source."""
+
+    kind: Kind
+    raw: str  # as it is in the source
+    name: str = ""  # of a tag
+    attributes: Mapping[str, str | None] = {}
+    # Of a text: what each part of the source stands for; most stand for themselves.
+    characters: Sequence[tuple[str, str]] = ()
+
+
+def html_tokens(source: str) -> list[Token]:
+    """Return the tokens of ``source``. What the parser ignores is left out, such as ``</>``.
+
+    Raises SegmentsError for what the parser of this version of Python cannot read.
+    """
+    reader = _HTMLReader(source)
+    try:
+        reader.feed(source)
+        reader.close()
+    except AssertionError as error:
+        raise SegmentsError(f"it cannot be read as HTML: {error}") from None
+    ends = [*(place for place, _ in reader.events[1:]), len(source)]
+    tokens, raw_text = list[Token](), None
+    for (place, (kind, name, attributes, data)), end in zip(reader.events, ends, strict=False):
+        raw = source[place:end]
+        if raw_text is not None and not (kind is Kind.END and name == raw_text):
+            tokens.append(Token(Kind.OTHER, raw))
+            continue
+        raw_text = name if kind is Kind.START and name in RAW_TEXT else None
+        if kind is Kind.TEXT:
+            is_unfinished = raw.startswith("<") and ">" not in source[place:]
+            tokens += _html_text(f"&lt;{raw[1:]}" if is_unfinished else raw, data)
+        elif kind is Kind.OTHER:
+            tokens.append(Token(kind, _ended(raw)))
+        elif kind is Kind.END:
+            tokens.append(Token(kind, _without_ignored(raw), name))
+        else:
+            tokens.append(Token(kind, data, name, attributes))
+            if raw_text is not None and len(raw) > len(data):  # it never ends
+                tokens.append(Token(Kind.OTHER, raw[len(data) :]))
+    return tokens
+
+
+class _HTMLReader(HTMLParser):
+    """Collects where each token begins, and its kind, name, attributes and text or tag."""
+
+    CDATA_CONTENT_ELEMENTS = tuple(RAW_TEXT)  # type: ignore[misc]
+
+    def __init__(self, source: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.events: list[tuple[int, tuple[Kind, str, Mapping[str, str | None], str]]] = []
+        lines = (len(line) + 1 for line in source.split("\n"))
+        self._line_starts = [0, *accumulate(lines)]
+
+    def _add(
+        self, kind: Kind, name: str = "", attributes: Sequence[Any] = (), data: str = ""
+    ) -> None:
+        line, column = self.getpos()
+        place = self._line_starts[line - 1] + column
+        self.events.append((place, (kind, name, dict(attributes), data)))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self._add(Kind.START, tag, attrs, self.get_starttag_text() or "")
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self._add(Kind.EMPTY, tag, attrs, self.get_starttag_text() or "")
+
+    def handle_endtag(self, tag: str) -> None:
+        self._add(Kind.END, tag)
+
+    def handle_data(self, data: str) -> None:
+        self._add(Kind.TEXT, data=data)
+
+    def handle_comment(self, data: str) -> None:
+        self._add(Kind.OTHER)
+
+    def handle_decl(self, decl: str) -> None:
+        self._add(Kind.OTHER)
+
+    def handle_pi(self, data: str) -> None:
+        self._add(Kind.OTHER)
+
+    def unknown_decl(self, data: str) -> None:
+        self._add(Kind.OTHER)
+
+
+def _html_text(raw: str, data: str) -> list[Token]:
+    """Return the token of a text, whose source is the beginning of ``raw``."""
+    if html.unescape(raw) != data:  # markup follows that the parser ignores
+        raw = raw[: len(data)] if raw.startswith("<") else raw.partition("<")[0]
+    characters, place = list[tuple[str, str]](), 0
+    for match in REFERENCE.finditer(raw):
+        meaning = html.unescape(match[0])
+        if meaning != match[0]:
+            characters += [(each, each) for each in raw[place : match.start()]]
+            characters.append((match[0], meaning))
+            place = match.end()
+    characters += [(each, each) for each in raw[place:]]
+    return [Token(Kind.TEXT, raw, characters=characters)] if raw else []
+
+
+def _without_ignored(raw: str) -> str:
+    """Return a token without what follows it and is ignored."""
+    while raw.endswith("></>"):
+        raw = raw.removesuffix("</>")
+    return raw
+
+
+def _ended(raw: str) -> str:
+    """Return a comment or declaration with its end, which it lacks at the end of a text."""
+    raw = _without_ignored(raw)
+    if raw.startswith("<!--"):
+        is_ended = raw.endswith(("-->", "--!>")) or raw in {"<!-->", "<!--->"}
+        return raw if is_ended else f"{raw}-->"
+    return raw if raw.endswith(">") else f"{raw}>"
+
+
+def xml_tokens(source: str) -> list[Token]:
+    """Return the tokens of a document, or of a fragment, which has any number of roots.
+
+    Raises SegmentsError if it is not well-formed.
+    """
+    is_document = source.lstrip().startswith(("<?xml", "<!DOCTYPE"))
+    opening, closing = (b"", b"") if is_document else (b"<fragment>", b"</fragment>")
+    data = opening + source.encode() + closing
+    reader = _XMLReader(data)
+    end = len(data) - len(closing)
+    try:
+        reader.parser.Parse(data, True)
+    except expat.ExpatError as error:
+        what = expat.errors.messages[error.code]
+        before = data[len(opening) : min(end, reader.parser.ErrorByteIndex)]
+        place = len(before.decode(errors="ignore"))
+        raise SegmentsError(f"it is not XML: {what} at character {place + 1:,}") from None
+    events = [each for each in reader.events if len(opening) <= each[0] < end]
+    ends = [*(place for place, *_ in events[1:]), end]
+    tokens = list[Token]()
+    for (place, kind, name, attributes, meaning), following in zip(events, ends, strict=False):
+        raw = data[place:following].decode()
+        if kind is Kind.START and raw.endswith("/>"):
+            kind = Kind.EMPTY
+        if kind is Kind.TEXT:
+            same = raw == meaning
+            characters = [(each, each) for each in raw] if same else [(raw, meaning)]
+            tokens.append(Token(kind, raw, characters=characters))
+        elif raw:
+            tokens.append(Token(kind, raw, name, attributes))
+    return tokens
+
+
+class _XMLReader:
+    """Collects where each token begins, in bytes, and its kind, name, attributes and text."""
+
+    def __init__(self, data: bytes) -> None:
+        self.events: list[tuple[int, Kind, str, Mapping[str, str | None], str]] = []
+        self._is_inside = False  # a declaration or a section that is kept whole
+        parser = self.parser = expat.ParserCreate("utf-8")
+        # With this handler, entities that a document declares are not expanded.
+        parser.DefaultHandler = lambda _: self._add(Kind.OTHER)
+        parser.StartElementHandler = lambda name, found: self._add(Kind.START, name, found)
+        parser.EndElementHandler = lambda name: self._add(Kind.END, name)
+        parser.CharacterDataHandler = lambda text: self._add(Kind.TEXT, meaning=text)
+        parser.StartCdataSectionHandler = self._begin
+        parser.EndCdataSectionHandler = self._end
+        parser.StartDoctypeDeclHandler = self._begin
+        parser.EndDoctypeDeclHandler = self._end
+
+    def _add(
+        self,
+        kind: Kind,
+        name: str = "",
+        attributes: Mapping[str, str | None] | None = None,
+        meaning: str = "",
+    ) -> None:
+        if not self._is_inside:
+            place = self.parser.CurrentByteIndex
+            self.events.append((place, kind, name, attributes or {}, meaning))
+
+    def _begin(self, *_: object) -> None:
+        self._add(Kind.OTHER)
+        self._is_inside = True
+
+    def _end(self) -> None:
+        self._is_inside = False

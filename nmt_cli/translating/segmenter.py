@@ -1,0 +1,117 @@
+"""Cuts lines into segments, as the options of a translator, or those of a line itself, ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from nmt_cli.messages.errors import UserError
+from nmt_cli.translating.markup.blocks import Block, Markup, blocks_of
+from nmt_cli.translating.markup.placement import filled_block
+from nmt_cli.translating.request import Request
+from nmt_cli.translating.segments import Layout, Output, Segments, SegmentsError, sentences, whole
+
+UNKNOWN_LANGUAGE = "und"  # the code of ISO 639 for a language that is not known
+LANGUAGE_MISSING = (
+    "the rules for cutting sentences depend on the language, and this model does not name its "
+    "source language; give --source-language"
+)
+PARSES = "this model parses, and cannot put the trees of several texts together"
+# Line ends are spaces in a paragraph of HTML; sentencex takes two of them for the end of one.
+SPACES = str.maketrans(dict.fromkeys("\t\n\f\r", " "))
+NOT_IN_XML = str.maketrans(
+    dict.fromkeys([*range(9), 11, 12, *range(14, 32), 0xFFFE, 0xFFFF], "\ufffd")
+)
+
+
+class Segmenter:
+    """Cuts lines into sentences, and markup into its blocks of text.
+
+    ``language`` is a code, such as "de"; its rules cut sentences. A line may ask for something else
+    than ``split_sentences`` and ``markup``. Raises UserError if they are not possible;
+    ``markup_refused`` is why markup is not.
+    """
+
+    def __init__(
+        self,
+        language: str,
+        *,
+        split_sentences: bool,
+        markup: Markup | None,
+        is_parser: bool,
+        markup_refused: str | None,
+    ) -> None:
+        self._language, self._is_parser = language, is_parser
+        self._split_sentences, self._markup = split_sentences, markup
+        self._markup_refused = markup_refused
+        for option, is_given in (("--split-sentences", split_sentences), ("--markup", markup)):
+            try:
+                if is_given:
+                    self._cut(is_split=split_sentences, is_markup=bool(markup))("a")
+            except SegmentsError as error:
+                raise UserError(f"{option}: {error}.") from None
+
+    def layout(self, request: Request) -> Layout | None:
+        """Return the segments of a line; None if the line is one segment, or blank, as it is.
+
+        Raises SegmentsError if the line cannot be cut.
+        """
+        split = self._split_sentences if request.split is None else request.split
+        markup = self._markup if request.markup is None else request.markup
+        if markup == "none":
+            markup = None
+        if not split and markup is None:
+            return None
+        try:
+            cut = self._cut(is_split=split, is_markup=markup is not None)
+            if markup is None:
+                return cut(request.text)
+            return MarkupSegments(blocks_of(request.text, markup), markup, cut)
+        except UserError as error:
+            raise SegmentsError(str(error)) from None
+
+    def _cut(self, *, is_split: bool, is_markup: bool) -> Callable[[str], Segments]:
+        """Return what cuts a text. Raises SegmentsError if that is not possible."""
+        if self._is_parser:
+            raise SegmentsError(PARSES)
+        if is_markup and self._markup_refused is not None:
+            raise SegmentsError(self._markup_refused)
+        if not is_split:
+            return whole
+        if self._language == UNKNOWN_LANGUAGE:
+            raise SegmentsError(LANGUAGE_MISSING)
+        return lambda text: sentences(text, self._language)
+
+
+class MarkupSegments:
+    """The segments of markup: those of each block of text, and what is between the blocks."""
+
+    def __init__(
+        self, parts: Sequence[str | Block], markup: Markup, cut: Callable[[str], Segments]
+    ) -> None:
+        self._parts, self._markup, self._of_blocks = parts, markup, list[Segments]()
+        self.texts, self.separators, self.need_spans = list[str](), list[str](), list[bool]()
+        for block in parts:
+            if isinstance(block, str):
+                continue
+            text = block.text
+            segments = cut(text.translate(SPACES) if markup == "html" else text)
+            self._of_blocks.append(segments)
+            self.texts += segments.texts
+            self.separators += [" ", *list(segments.separators)[1:]]
+            self.need_spans += [bool(block.root.children)] * len(segments.texts)
+
+    def filled(self, outputs: Sequence[Output]) -> str:
+        """Return the markup with the translation of each segment in its place."""
+        filled, rest, of_blocks = list[str](), iter(outputs), iter(self._of_blocks)
+        for part in self._parts:
+            if isinstance(part, str):
+                filled.append(part)
+                continue
+            segments = next(of_blocks)
+            of_block = [next(rest) for _ in segments.texts]
+            if self._markup == "xml":
+                of_block = [
+                    each._replace(text=each.text.translate(NOT_IN_XML)) for each in of_block
+                ]
+            filled.append(filled_block(part, segments, of_block))
+        return "".join(filled)

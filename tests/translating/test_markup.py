@@ -1,0 +1,256 @@
+"""HTML and XML: texts are translated, tags follow their words, and the rest stays as it is."""
+
+import random
+from collections import Counter
+from pathlib import Path
+
+import lxml.etree
+import lxml.html
+import pytest
+
+from nmt_cli.translating.markup.blocks import DEEPEST, Block, blocks_of
+from nmt_cli.translating.segmenter import MarkupSegments
+from nmt_cli.translating.segments import Output, SegmentsError, Span, sentences, whole
+from tests.translating.markup_fragments import (
+    WORD,
+    Tags,
+    broken,
+    copied,
+    fragment,
+    normalized,
+    scrambled,
+)
+
+PAGES = sorted((Path(__file__).parent / "pages").glob("*.html"))
+NUM_FRAGMENTS = [300, pytest.param(10_000, marks=pytest.mark.slow)]
+BROKEN = [
+    ("<b>one <i>two</b> three</i>", "<b>one <i>two</i></b> three"),
+    ("one</b> two</p>", "one two"),
+    ("<div><b>one", "<div><b>one</b></div>"),
+    ("<p>one<p>two", "<p>one<p>two"),
+    ("<ul><li>one<li>two</ul>", "<ul><li>one<li>two</ul>"),
+    ("<p>one <b>two</p><p>three</p>", "<p>one <b>two</b></p><p>three</p>"),
+    ("<td>one<tr><td>two", "<td>one<tr><td>two"),
+    ("<SPAN>one</span ><BR>two", "<SPAN>one</span ><BR>two"),
+    ("one<br/>two</br>three", "one<br/>twothree"),
+    ("<script>one < 2", "<script>one < 2</script>"),
+    ("<textarea><b>one</textarea>two", "<textarea><b>one</textarea>two"),
+    ("<pre><b>one</pre>", "<pre><b>one</b></pre>"),
+    ("<a href='>'>one</a>", "<a href='>'>one</a>"),
+    ("one < two & three &amp; four", "one &lt; two &amp; three &amp; four"),
+    ("</><!><b></>one</b>", "<!><b>one</b>"),
+]
+
+
+def layout(source, markup="html", cut=whole):
+    return MarkupSegments(blocks_of(source, markup), markup, cut)
+
+
+def translated(source, markup="html", of=copied, cut=whole):
+    segments = layout(source, markup, cut)
+    return segments.filled(of(segments.texts))
+
+
+def by_hand(texts, *, links):
+    """Return the only text in upper case, with the words in the order of ``links``."""
+    ((text, spans),) = copied(texts, WORD)
+    written, outputs = "", []
+    for link in links:
+        begin, end = spans[link][:2]
+        at = len(written) + bool(written)
+        written = f"{written} {text[begin:end].upper()}".strip()
+        outputs.append(Span(at, len(written), begin, end))
+    return [Output(written, outputs)]
+
+
+@pytest.mark.parametrize(
+    ("source", "links", "expected"),
+    [
+        ("one <b>two</b> three", [1, 0, 2], "<b>TWO</b> ONE THREE"),
+        ("one <b>two three</b>", [1, 0, 2], "<b>TWO ONE THREE</b>"),
+        ("one <b>two <i>three</i></b>", [2, 1, 0], "<b><i>THREE</i> TWO</b> ONE"),
+        ("<a>one</a> <b>two</b>", [1, 0, 1], "<b>TWO</b> <a>ONE</a> TWO"),
+        ("<a>one</a> <b>two</b>", [0, 0], "<a>ONE ONE</a><b></b>"),
+        ("<b>one two</b>", [1, 0], "<b>TWO ONE</b>"),
+        ("one <code>f()</code> two", [1, 0], "TWO ONE <code>f()</code>"),
+        ("one <img> two", [0, 1], "ONE <img> TWO"),
+        ("one<!-- c --> two", [1, 0], "TWO ONE<!-- c -->"),
+        ("<img> one two<hr>", [1, 0], "<img> TWO ONE<hr>"),
+        ("one <a><img></a> two", [0, 1], "ONE <a><img></a> TWO"),
+        ("a &lt;<b>x</b>", [1, 2, 0], "&lt; <b>X</b> A"),
+        ("&nbsp;one <b>two</b>\n", [0, 1], "&nbsp;ONE <b>TWO</b>\n"),
+    ],
+)
+def test_tags_follow_their_words(source, links, expected):
+    assert translated(source, of=lambda texts: by_hand(texts, links=links)) == expected
+
+
+def test_an_element_whose_words_no_word_attends_to_gets_the_one_that_they_attend_to():
+    segments = layout("one <a>two</a>")
+    attending = Output("EINS ZWEI", [Span(0, 4, 0, 3, (0,)), Span(5, 9, 0, 3, (4,))])
+    assert segments.filled([attending]) == "EINS <a>ZWEI</a>"
+
+
+@pytest.mark.parametrize(("source", "expected"), BROKEN)
+def test_broken_html_is_repaired(source, expected):
+    assert translated(source) == expected
+    assert Tags(expected).faults == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_a_page_keeps_all_but_its_texts(page):
+    source = page.read_text(encoding="utf-8")
+    segments = layout(source)
+    assert segments.filled(copied(segments.texts)) == source
+    assert any(segments.need_spans)
+    shouted = segments.filled(
+        [each._replace(text=each.text.upper()) for each in copied(segments.texts)]
+    )
+    assert Tags(shouted).counts == Tags(source).counts
+    for kept in ("pre", "code", "script", "style", "textarea", "svg", "math"):
+        before, after = (lxml.html.fromstring(text).iter(kept) for text in (source, shouted))
+        assert [each.text_content() for each in before] == [each.text_content() for each in after]
+    rng = random.Random(1)
+    for _ in range(5):
+        found = segments.filled(scrambled(rng, segments.texts))
+        assert (Tags(found).counts, Tags(found).faults) == (Tags(source).counts, [])
+
+
+def test_blocks_are_the_texts_between_tags_that_separate():
+    source = (
+        "<title>A</title><p>one <b>two</b><br>three<select><option>x</select> <b><div>y</div>z</b>"
+    )
+    assert layout(source).texts == ["A", "one two", "three", "x", "y", "z"]
+    xml = "<doc><p>one <b>two</b> <x>three</x></p>\n<q><r>four</r> <r>five</r></q></doc>"
+    assert layout(xml, "xml").texts == ["one two three", "four", "five"]
+    assert layout("<q><r>four</r> <r>five</r></q> six", "xml").texts == ["four five six"]
+    kept = (
+        "<pre>a</pre> <p translate=no>b <i>c</i></p><script>d</script><!-- e --><p> </p><img alt=f>"
+    )
+    assert layout(kept).texts == []
+    assert layout(kept).filled([]) == kept
+
+
+def test_sentences_of_markup():
+    source = "<p>One <b>two. Three</b> four.\n  Five.</p> &nbsp;<p>Six</p>"
+    segments = layout(source, cut=lambda text: sentences(text, "en"))
+    assert segments.texts == ["One two.", "Three four.", "Five.", "Six"]
+    assert segments.filled(copied(segments.texts)) == source
+
+
+@pytest.mark.parametrize("source", ["<b>" * 5_000, "</b>" * 5_000, "<" * 5_000, "<!--" * 2_000])
+def test_hostile_html_is_quick(source):
+    if source.startswith("<b>"):
+        with pytest.raises(SegmentsError, match=f"more than {DEEPEST} elements in each other"):
+            translated(source + "x")
+        return
+    found = translated(f"x {source}")
+    assert Tags(found).faults == []
+
+
+@pytest.mark.parametrize(
+    ("source", "reason"),
+    [
+        ("<a>one", "mismatched tag at character 7"),
+        ("one</a>", "mismatched tag at character 6"),
+        ("<a>one</b>", "mismatched tag at character 9"),
+        ("é & b", "not well-formed (invalid token) at character 4"),
+        ("&nbsp;", "undefined entity at character 1"),
+        ("a\x01", "not well-formed (invalid token) at character 2"),
+        ("<a x='1' x='2'/>", "duplicate attribute at character 10"),
+        ("</fragment><fragment>", "junk after document element at character 12"),
+    ],
+)
+def test_broken_xml_is_refused(source, reason):
+    with pytest.raises(SegmentsError) as error:
+        blocks_of(source, "xml")
+    assert str(error.value) == f"it is not XML: {reason}"
+
+
+def test_a_document_of_xml_keeps_its_declarations_and_entities():
+    laughs = "".join(f'<!ENTITY l{n} "{f"&l{n - 1};" * 10}">' for n in range(1, 30))
+    source = (
+        f'<?xml version="1.0" encoding="latin-1"?>\n<!DOCTYPE d [<!ENTITY l0 "ha">{laughs}]>\n'
+        "<d>\r\n<p>One &l29; <b>two</b>&#x41;é.</p><![CDATA[<b>]]></d><!-- end -->\n"
+    )
+    segments = layout(source, "xml")
+    assert segments.texts == ["One  twoAé."]
+    assert segments.filled(copied(segments.texts)) == source
+    found = segments.filled([Output("EINS\x00\x1f ZWEI")])
+    assert "EINS\ufffd\ufffd ZWEI" in found
+
+
+def counts_of_lxml(root):
+    """Return how often each tag with its attributes is inside of which others."""
+    return Counter(
+        (
+            str(each.tag),
+            str(each.attrib),
+            each.text if callable(each.tag) else "",  # of a comment
+            *(str(above.tag) for above in each.iterancestors()),
+        )
+        for each in root.iter()
+    )
+
+
+def words_of(text):
+    return "".join(text.split())
+
+
+def text_of(segments, outputs):
+    """Return the text that the markup should have, without what stays as it is."""
+    return words_of("".join(each.text for each in outputs))
+
+
+def texts_in(markup, source):
+    blocks = [each for each in blocks_of(source, markup) if isinstance(each, Block)]
+    return words_of("".join(block.text for block in blocks))
+
+
+@pytest.mark.parametrize("number", NUM_FRAGMENTS)
+def test_random_xml(number):
+    rng = random.Random(number)
+    for _ in range(number):
+        source = fragment(rng, "xml")
+        segments = layout(source, "xml")
+        found = segments.filled(copied(segments.texts))
+        assert normalized(found) == normalized(source)
+        outputs = scrambled(rng, segments.texts)
+        found = segments.filled(outputs)
+        before, after = (lxml.etree.fromstring(f"<r>{each}</r>") for each in (source, found))
+        assert counts_of_lxml(after) == counts_of_lxml(before), (source, found)
+        assert texts_in("xml", found) == text_of(segments, outputs), (source, found)
+
+
+@pytest.mark.parametrize("number", NUM_FRAGMENTS)
+def test_random_html(number):
+    rng = random.Random(number)
+    for _ in range(number):
+        source = fragment(rng, "html")
+        segments = layout(source)
+        found = segments.filled(copied(segments.texts))
+        assert normalized(found) == normalized(source)
+        outputs = scrambled(rng, segments.texts)
+        found = segments.filled(outputs)
+        tags = Tags(found)
+        assert (tags.counts, tags.faults) == (Tags(source).counts, []), (source, found)
+        assert texts_in("html", found) == text_of(segments, outputs), (source, found)
+
+
+@pytest.mark.parametrize("number", NUM_FRAGMENTS)
+def test_random_broken_html(number):
+    rng = random.Random(number)
+    for _ in range(number):
+        source = broken(rng, fragment(rng, "html"))
+        segments = layout(source)
+        repaired = segments.filled(copied(segments.texts))
+        assert normalized(translated(repaired)) == normalized(repaired), source
+        outputs = scrambled(rng, segments.texts)
+        tags = Tags(segments.filled(outputs))
+        assert (tags.counts, tags.faults) == (Tags(repaired).counts, []), source
+        with_xml = broken(rng, fragment(rng, "xml"))
+        try:
+            found = translated(with_xml, "xml")
+        except SegmentsError:
+            continue
+        assert normalized(found) == normalized(with_xml)
