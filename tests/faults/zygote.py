@@ -33,12 +33,12 @@ def import_what_training_needs() -> None:
     for name in (
         "encodings.utf_8_sig", "multiprocessing.synchronize", "numpy.ctypeslib",
         "torch.utils.serialization", "nmt_cli.cli", "nmt_cli.commands.train",
-        "sacrebleu.tokenizers.tokenizer_13a",
+        "nmt_cli.training.session", "sacrebleu.tokenizers.tokenizer_13a",
     ):  # fmt: skip
         importlib.import_module(name)
     read_recipe("base")
     with suppress(ImportError):  # TensorBoard is an extra
-        importlib.import_module("nmt_cli.runs.metrics_log")
+        importlib.import_module("nmt_cli.runs.tensorboard_log")
     weight = torch.nn.Parameter(torch.ones(1))
     weight.sum().backward()
     torch.optim.Adam([weight], fused=True).step()
