@@ -4,10 +4,14 @@ from typing import Any
 
 import torch
 
+from nmt_cli.corpus.tokenizers.normalization import Normalizer
+from nmt_cli.corpus.tokenizers.whitespace_tokenizer import CONTROL, WhitespaceTokenizer
+from nmt_cli.model.transformer import Transformer
 from nmt_cli.model_directory import save_model
 from nmt_cli.recipe.model_settings import settings_of
 from nmt_cli.recipe.reader import dump_recipe
 from nmt_cli.recipe.schema import Recipe
+from nmt_cli.search import engine
 from nmt_cli.search.search import StepInput
 from nmt_cli.translating.translator import Translator
 
@@ -25,6 +29,23 @@ def save_as_model(partial, recipe, tokenizer, model):
 def translator_of(recipe, tokenizer, model, **options):
     """Return a translator for a model as training has it."""
     return Translator(settings_of(recipe, tokenizer.size), tokenizer, model, **options)
+
+
+def untrained(words, recipe, **options):
+    """Return a translator of text in these pieces with a real model that has not learnt."""
+    tokenizer = WhitespaceTokenizer([*CONTROL, *words], Normalizer(recipe.data), None)
+    torch.manual_seed(3)
+    model = Transformer(recipe.model, tokenizer.size)
+    return translator_of(recipe, tokenizer, model, **{"precision": "fp32", **options})
+
+
+def copying(monkeypatch, fails=lambda sources: None, recipe=None, **options):
+    """Return a translator that copies its input, and its model, which may fail at a step."""
+    model, recipe = CopyModel(ByteTokenizer.size, fails), recipe or tiny_recipe()
+    monkeypatch.setattr(engine, "CachedTransformer", lambda _: model)
+    transformer = Transformer(recipe.model, ByteTokenizer.size)
+    options = {"precision": "fp32", **options}
+    return translator_of(recipe, ByteTokenizer(), transformer, **options), model
 
 
 class TableModel:

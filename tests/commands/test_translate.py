@@ -25,11 +25,10 @@ from nmt_cli.files.text_files import open_text
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import OutputError, UserError
 from nmt_cli.model.transformer import Transformer
-from nmt_cli.search import engine
 from nmt_cli.translating.translation import Alternative, Translation
 from nmt_cli.translating.translator import Translator
 from tests.compressed import UNPACK
-from tests.fake_models import ByteTokenizer, CopyModel, save_as_model, tiny_recipe, translator_of
+from tests.fake_models import copying, save_as_model, tiny_recipe
 from tests.tagging import NASTY, StandIn, digest, expected_output
 
 MODEL = Path("model")
@@ -79,13 +78,7 @@ def pipe(monkeypatch):
 def copying_pipe(monkeypatch):
     """The real translator, with a model that copies its input."""
     logs.configure(quiet=False)
-    recipe = tiny_recipe(data={"max_length": 60})
-    monkeypatch.setattr(engine, "CachedTransformer", lambda _: CopyModel(ByteTokenizer.size))
-    transformer = Transformer(recipe.model, ByteTokenizer.size)
-    return Pipe(
-        monkeypatch,
-        translator_of(recipe, ByteTokenizer(), transformer, precision="fp32"),
-    )
+    return Pipe(monkeypatch, copying(monkeypatch, recipe=tiny_recipe(data={"max_length": 60}))[0])
 
 
 def test_every_nasty_line_has_its_answer(pipe):

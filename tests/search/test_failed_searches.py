@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from tests.translating.test_service import SECONDS, copying, submitted, untrained
+from tests.fake_models import copying
+from tests.translating.test_service import SECONDS, submitted, untrained
 
 BUG = TypeError("a bug of ours")
 

@@ -6,7 +6,8 @@ import time
 from nmt_cli.translating import service as service_module
 from nmt_cli.translating.request import Request
 from nmt_cli.translating.service import SubmittedLine
-from tests.translating.test_service import SECONDS, Gate, copying, texts_of
+from tests.fake_models import copying
+from tests.translating.test_service import SECONDS, Gate, texts_of
 
 SOON = 10  # seconds; a call that takes longer waits for ever
 

@@ -3,16 +3,14 @@
 from collections import Counter
 
 import pytest
-import torch
 
-from nmt_cli.corpus.tokenizers.normalization import Normalizer
-from nmt_cli.corpus.tokenizers.whitespace_tokenizer import CONTROL, WhitespaceTokenizer
 from nmt_cli.messages.errors import UserError
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.search.sampling import Sampling
 from nmt_cli.translating import request as request_module
 from nmt_cli.translating.request import Request
-from tests.fake_models import tiny_recipe, translator_of
+from tests import fake_models
+from tests.fake_models import tiny_recipe
 
 WORDS = ["ant", "bee", "cat", "dog", "eel", "fox", "gnu", "hen"]
 LINES = ["cat dog", "", "fox", "eel ant hen", "cat dog", "gnu"]
@@ -24,10 +22,7 @@ def untrained(max_length=100, **options):
         data={"max_length": max_length},
         model={"num_layers": 1, "d_model": 8, "num_heads": 2, "d_ff": 8},
     )
-    tokenizer = WhitespaceTokenizer([*CONTROL, *WORDS], Normalizer(recipe.data), None)
-    torch.manual_seed(3)
-    model = Transformer(recipe.model, tokenizer.size)
-    return translator_of(recipe, tokenizer, model, precision="fp32", **options)
+    return fake_models.untrained(WORDS, recipe, **options)
 
 
 def drawn(lines, sampling=SAMPLING, **options):

@@ -14,17 +14,14 @@ from typing import Any
 import pytest
 import torch
 
-from nmt_cli.corpus.tokenizers.normalization import Normalizer
-from nmt_cli.corpus.tokenizers.whitespace_tokenizer import CONTROL, WhitespaceTokenizer
-from nmt_cli.model.transformer import Transformer
-from nmt_cli.search import engine
 from nmt_cli.search.sampling import Sampling
 from nmt_cli.search.sentences import NO_MEMORY
 from nmt_cli.translating import service as service_module
 from nmt_cli.translating.request import AnyOf, Constraints, Request
 from nmt_cli.translating.translation import Translation
 from nmt_cli.translating.translator import Translator
-from tests.fake_models import ByteTokenizer, CopyModel, tiny_recipe, translator_of
+from tests import fake_models
+from tests.fake_models import ByteTokenizer, copying, tiny_recipe
 
 FORMATS = Path(__file__).parents[1] / "formats"
 WHITESPACE = FORMATS / "format_2/whitespace/run/average"
@@ -35,19 +32,7 @@ SECONDS = 100  # a test that needs them has failed
 
 def untrained(**options):
     recipe = tiny_recipe(data={"max_length": 9}, model=SMALL)
-    tokenizer = WhitespaceTokenizer([*CONTROL, *WORDS], Normalizer(recipe.data), None)
-    torch.manual_seed(3)
-    model = Transformer(recipe.model, tokenizer.size)
-    return translator_of(recipe, tokenizer, model, precision="fp32", **options)
-
-
-def copying(monkeypatch, fails=lambda sources: None, **options):
-    """Return a translator that copies its input, and its model, which may fail at a step."""
-    model = CopyModel(ByteTokenizer.size, fails)
-    monkeypatch.setattr(engine, "CachedTransformer", lambda _: model)
-    recipe = tiny_recipe()
-    transformer = Transformer(recipe.model, ByteTokenizer.size)
-    return translator_of(recipe, ByteTokenizer(), transformer, precision="fp32", **options), model
+    return fake_models.untrained(WORDS, recipe, **options)
 
 
 def texts_of(sources):

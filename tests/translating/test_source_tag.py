@@ -3,8 +3,8 @@
 import pytest
 
 from nmt_cli.messages.errors import UserError
-from tests.fake_models import tiny_recipe
-from tests.translating.test_translator import copying, texts, untrained
+from tests.fake_models import copying, tiny_recipe
+from tests.translating.test_translator import texts, untrained
 
 LINES = ["bee cat", "", "dog eel dog eel", "cat"]
 

@@ -16,10 +16,11 @@ from nmt_cli.translating import request as request_module
 from nmt_cli.translating.request import Request
 from nmt_cli.translating.translation import Translation
 from nmt_cli.translating.translator import Translator
+from tests import fake_models
 from tests.fake_models import (
     NUM_MARKS,
     ByteTokenizer,
-    CopyModel,
+    copying,
     save_as_model,
     tiny_recipe,
     translator_of,
@@ -28,22 +29,9 @@ from tests.fake_models import (
 WORDS = ["ant", "bee", "cat", "dog", "eel", "fox", "gnu", "hen", "ibis", "jay", "kite", "lark"]
 
 
-def copying(monkeypatch, *, fails=lambda sources: None, recipe=None, **options):
-    """Return a translator that copies its input, and its model."""
-    model = CopyModel(ByteTokenizer.size, fails)
-    monkeypatch.setattr(engine, "CachedTransformer", lambda _: model)
-    recipe = recipe or tiny_recipe()
-    transformer = Transformer(recipe.model, ByteTokenizer.size)
-    options = {"precision": "fp32", **options}
-    return translator_of(recipe, ByteTokenizer(), transformer, **options), model
-
-
 def untrained(precision="fp32", model=(), data=(), **options):
     recipe = tiny_recipe(model=dict(model), data=dict(data))
-    tokenizer = WhitespaceTokenizer([*CONTROL, *WORDS], Normalizer(recipe.data), None)
-    torch.manual_seed(3)
-    transformer = Transformer(recipe.model, tokenizer.size)
-    return translator_of(recipe, tokenizer, transformer, precision=precision, **options)
+    return fake_models.untrained(WORDS, recipe, precision=precision, **options)
 
 
 def random_lines(count, longest=12, seed=1):
