@@ -15,6 +15,7 @@ from nmt_cli.messages.errors import UserError, WrongUsageError
 Precision = Literal["fp32", "bf16"]
 DecodingPrecision = Literal["fp32", "bf16", "int8"]
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
+ALIGNMENT = 64  # bytes; kernels read up to 16 at a time
 FIRST_CUDA_WITH_BF16 = (8, 0)  # Ampere
 # CPUs with one of them multiply int8 faster than fp32: four times on Zen 4.
 INT8_FLAGS = frozenset({"avx512_vnni", "avx_vnni", "amx_int8"})
@@ -51,10 +52,27 @@ def useful_threads(device: torch.device) -> int:
     return torch.get_num_threads() if device.type == "cpu" else 1
 
 
-def sent_to(device: torch.device, numbers: Sequence[Any] | NDArray[Any]) -> Tensor:
+def sent_to(device: torch.device, numbers: Sequence[Any] | NDArray[Any] | Tensor) -> Tensor:
     """Return ``numbers`` as a tensor on ``device``, without waiting for a GPU."""
-    tensor = torch.tensor(numbers)
+    tensor = numbers if isinstance(numbers, Tensor) else torch.tensor(numbers)
     return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor
+
+
+def sent_together(device: torch.device, tensors: Sequence[Tensor]) -> list[Tensor]:
+    """Return ``tensors`` of the CPU on ``device``, by a single copy that no GPU is waited for."""
+    if device.type != "cuda":
+        return list(tensors)
+    sizes = [-(-tensor.nbytes // ALIGNMENT) * ALIGNMENT for tensor in tensors]
+    buffer = torch.empty(sum(sizes), dtype=torch.uint8, pin_memory=True)
+    for part, tensor in zip(buffer.split(sizes), tensors, strict=True):
+        _as_in(part, tensor).copy_(tensor)
+    sent = buffer.to(device, non_blocking=True).split(sizes)
+    return [_as_in(part, tensor) for part, tensor in zip(sent, tensors, strict=True)]
+
+
+def _as_in(part: Tensor, tensor: Tensor) -> Tensor:
+    """Return the bytes of ``part`` in the type and shape of ``tensor``."""
+    return part[: tensor.nbytes].view(tensor.dtype).view(tensor.shape)
 
 
 def finish_work(device: torch.device) -> None:

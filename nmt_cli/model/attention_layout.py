@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
+from nmt_cli.hardware.device import sent_to, sent_together
 from nmt_cli.model.packing import Packed
 
 # The cost of one more group, which is one more call of attention, in query-key pairs.
@@ -64,13 +64,6 @@ class Group(NamedTuple):
     keep: Tensor | None  # B 1 1 L, True = attend; None if there is no padding
 
 
-class SentenceBounds(NamedTuple):
-    """The boundaries of the sentences of a side in its packed rows."""
-
-    bounds: Tensor  # B+1, int32: each sentence's first row, and the end of the last
-    longest: int
-
-
 class AttentionLayout:
     """The indices for attention of sentence i of ``queries`` to sentence i of ``keys``.
 
@@ -79,7 +72,7 @@ class AttentionLayout:
     """
 
     def __init__(self, queries: Packed, keys: Packed) -> None:
-        self._queries, self._keys = queries, keys
+        self.query_sentences, self.key_sentences = queries, keys
         self._head_rows: dict[tuple[bool, int, int], HeadRows] = {}
 
     @cached_property
@@ -87,9 +80,9 @@ class AttentionLayout:
         """The groups of sentences of similar length, which are padded together."""
         return tuple(
             _group(
-                [self._queries.lengths[i] for i in members],
-                [self._keys.lengths[i] for i in members],
-                self._queries.tokens.device,
+                [self.query_sentences.lengths[i] for i in members],
+                [self.key_sentences.lengths[i] for i in members],
+                self.query_sentences.tokens.device,
             )
             for members in self._members
         )
@@ -97,12 +90,12 @@ class AttentionLayout:
     @cached_property
     def queries(self) -> PaddedRows:
         """The indices of the rows of queries."""
-        return _side(self._queries, self._members)
+        return _side(self.query_sentences, self._members)
 
     @cached_property
     def keys(self) -> PaddedRows:
         """The indices of the rows of keys and values."""
-        return self.queries if self._is_within else _side(self._keys, self._members)
+        return self.queries if self._is_within else _side(self.key_sentences, self._members)
 
     def head_rows(self, num_parts: int, num_heads: int, *, of_keys: bool = False) -> HeadRows:
         """Return the indices of the heads' vectors of one side."""
@@ -117,29 +110,22 @@ class AttentionLayout:
         return self._head_rows[key]
 
     @cached_property
-    def query_sentences(self) -> SentenceBounds:
-        """The boundaries of the sentences of queries."""
-        return _sentences(self._queries)
-
-    @cached_property
-    def key_sentences(self) -> SentenceBounds:
-        """The boundaries of the sentences of keys and values."""
-        return self.query_sentences if self._is_within else _sentences(self._keys)
-
-    @cached_property
     def has_spare_rows(self) -> bool:
         """Whether there are rows that belong to no sentence."""
-        return any(len(side.tokens) > side.num_tokens for side in (self._queries, self._keys))
+        return any(
+            len(side.tokens) > side.num_tokens
+            for side in (self.query_sentences, self.key_sentences)
+        )
 
     @property
     def _is_within(self) -> bool:
-        return self._queries is self._keys
+        return self.query_sentences is self.key_sentences
 
     @cached_property
     def _members(self) -> list[list[int]]:
-        is_cpu = self._queries.tokens.device.type == "cpu"
+        is_cpu = self.query_sentences.tokens.device.type == "cpu"
         overhead = GROUP_OVERHEAD if is_cpu else GROUP_OVERHEAD_ON_GPU
-        return _group_by_length(self._queries.lengths, self._keys.lengths, overhead)
+        return _group_by_length(self.query_sentences.lengths, self.key_sentences.lengths, overhead)
 
 
 def unpack(rows: Tensor, side: PaddedRows) -> Tensor:
@@ -201,7 +187,7 @@ def _group(queries: list[int], keys: list[int], device: torch.device) -> Group:
     keep = None
     if min(keys) < longest:
         keep = torch.arange(longest) < torch.tensor(keys)[:, None]  # B L
-        keep = keep[:, None, None, :].to(device, non_blocking=True)
+        keep = sent_to(device, keep[:, None, None, :])
     return Group(len(queries), max(queries), longest, keep)
 
 
@@ -220,7 +206,7 @@ def _side(batch: Packed, members: list[list[int]]) -> PaddedRows:
     holes = is_real.logical_not().nonzero().flatten()
     spare = torch.arange(batch.num_tokens, len(batch.tokens))
     indices = (to_padded, to_packed, holes, spare)
-    return PaddedRows(*(index.to(batch.tokens.device, non_blocking=True) for index in indices))
+    return PaddedRows(*sent_together(batch.tokens.device, indices))
 
 
 def _head_rows(
@@ -245,11 +231,4 @@ def _head_rows(
         places[side.to_packed].flatten(),
         places[side.holes].flatten(),
         side.spare,
-    )
-
-
-def _sentences(batch: Packed) -> SentenceBounds:
-    bounds = F.pad(torch.tensor(batch.lengths).cumsum(0), (1, 0))
-    return SentenceBounds(
-        bounds.to(batch.tokens.device, torch.int32, non_blocking=True), batch.longest
     )

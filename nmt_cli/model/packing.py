@@ -11,16 +11,19 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from nmt_cli.hardware.device import sent_together
+
 
 class Packed(NamedTuple):
-    """The sentences of one side of a batch, concatenated without padding.
+    """The sentences of one side of a batch, concatenated without padding, on one device.
 
     Spare rows belong to no sentence: nothing attends to them and no gradient comes from them.
     """
 
-    tokens: Tensor  # T, on the device of the model
-    positions: Tensor  # T, position of each token in its sentence, on the device of the model
+    tokens: Tensor  # T
+    positions: Tensor  # T, position of each token in its sentence
     lengths: tuple[int, ...]  # B, all at least 1
+    bounds: Tensor  # B+1, int32: each sentence's first row, and the end of the last
 
     @property
     def num_tokens(self) -> int:
@@ -44,17 +47,29 @@ def pack(
 
     ``round_up`` adds spare rows, at most 1/32, so that fewer different numbers of rows occur.
     """
+    (packed,), _ = on_device([pack_on_cpu(tokens, lengths, round_up=round_up)], (), device)
+    return packed
+
+
+def pack_on_cpu(tokens: Tensor, lengths: Sequence[int], *, round_up: bool = False) -> Packed:
+    """Return what ``pack`` returns, for ``on_device``."""
     counts = torch.tensor(lengths, dtype=torch.int64)
-    starts = counts.cumsum(0) - counts
-    positions = torch.arange(len(tokens)) - starts.repeat_interleave(counts)
+    bounds = F.pad(counts.cumsum(0), (1, 0))
+    positions = torch.arange(len(tokens)) - bounds[:-1].repeat_interleave(counts)
     if round_up:
         spare = rounded_up(len(tokens)) - len(tokens)
         tokens, positions = F.pad(tokens, (0, spare)), F.pad(positions, (0, spare))
-    return Packed(
-        tokens.to(device, torch.int64, non_blocking=True),
-        positions.to(device, non_blocking=True),
-        tuple(lengths),
-    )
+    return Packed(tokens.long(), positions, tuple(lengths), bounds.int())
+
+
+def on_device(
+    sides: Sequence[Packed], others: Sequence[Tensor], device: torch.device | str
+) -> tuple[list[Packed], list[Tensor]]:
+    """Return ``sides`` and ``others`` on ``device``; a GPU gets all of them by one copy."""
+    tensors = [each for side in sides for each in (side.tokens, side.positions, side.bounds)]
+    sent = iter(sent_together(torch.device(device), [*tensors, *others]))
+    moved = [Packed(next(sent), next(sent), side.lengths, next(sent)) for side in sides]
+    return moved, list(sent)
 
 
 def rounded_up(count: int) -> int:

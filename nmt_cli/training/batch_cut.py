@@ -32,7 +32,7 @@ from nmt_cli.model.cpu_attention import MAX_KEYS
 from nmt_cli.recipe.model_config import ModelConfig
 from nmt_cli.recipe.schema import Recipe
 from nmt_cli.runs.checkpoint import TrainingState
-from nmt_cli.training.gradient import Gradient, Objective
+from nmt_cli.training.gradient import Objective
 
 MAX_TOKENS_ON_CPU = 8_192  # larger products are not faster
 SHARE_OF_CPU_MEMORY = 1 / 3  # of what the weights leave
@@ -297,17 +297,16 @@ def computed_within_memory(
 
 
 def gradient_within_memory(
-    batch: Batch, cut: BatchCut, objective: Objective, corpus: PreparedCorpus
-) -> tuple[Gradient, BatchCut]:
-    """Return the gradient of ``batch``, and the cut for the batches to come.
+    batch: Batch, cut: BatchCut, compute: Callable[[Batch], Result], longest: int, num_ranks: int
+) -> tuple[Result, BatchCut]:
+    """Return the gradient of ``batch`` by ``compute``, and the cut for the batches to come.
 
     If memory is full, all ranks cut the batch in the same way and try again. Later batches are then
-    cut to this size from the start, but never below the longest sentence of ``corpus``, unless the
-    user chose the limit. Raises FullMemoryError on all ranks if single sentence pairs do not fit.
+    cut to this size from the start, but never below the ``longest`` sentence, unless the user chose
+    the limit. Raises FullMemoryError on all ranks if single sentence pairs do not fit.
     """
-    is_alone = objective.machine.ranks.size == 1
     gradient, fitting = computed_within_memory(
-        batch, cut, objective.gradient, lambda error: error.on_all_ranks or is_alone
+        batch, cut, compute, lambda error: error.on_all_ranks or num_ranks == 1
     )
     if fitting is cut:
         return gradient, cut
@@ -319,6 +318,6 @@ def gradient_within_memory(
     if cut.is_limit_chosen:
         logs.warning(f"{text}; --max-tokens-per-device stays {cut.max_tokens:,}.")
         return gradient, cut
-    fitting = fitting._replace(max_tokens=max(fitting.max_tokens, corpus.longest))
+    fitting = fitting._replace(max_tokens=max(fitting.max_tokens, longest))
     logs.warning(f"{text}; later batches are computed with at most {fitting.max_tokens:,}.")
     return gradient, fitting

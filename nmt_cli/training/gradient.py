@@ -13,9 +13,10 @@ from torch import Tensor
 
 from nmt_cli.corpus.batching import derived_bits
 from nmt_cli.corpus.loader import Batch, SentencePairs
+from nmt_cli.hardware.cuda_graphs import Readback
 from nmt_cli.hardware.machine import Machine
 from nmt_cli.hardware.memory import FullMemoryError, noticing_full_memory
-from nmt_cli.model.packing import Packed, pack
+from nmt_cli.model.packing import Packed, on_device, pack_on_cpu
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.training.loss import LossSums, label_smoothed_cross_entropy
 
@@ -32,6 +33,25 @@ class Gradient(NamedTuple):
     def is_finite(self) -> bool:
         """Whether the loss and the gradient are finite, so that the weights may be updated."""
         return math.isfinite(self.loss) and math.isfinite(self.norm)
+
+
+class LaunchedGradient:
+    """The gradient of a batch whose figures a GPU may still compute."""
+
+    def __init__(self, sums: Tensor, norm: Tensor, num_tokens: int) -> None:
+        """``sums`` are the loss and the nll of all target tokens, ``norm`` that of the gradient."""
+        self.norm, self.num_tokens = norm, num_tokens
+        figures = torch.stack([*sums, norm.to(sums.dtype)])
+        self.is_infinite = (
+            figures[::2].isfinite().all().logical_not().float()
+        )  # loss and norm; 0 or 1
+        self._figures = Readback()
+        self._figures.add(figures)
+
+    def read(self) -> Gradient:
+        """Wait until the figures are known; return them."""
+        ((loss, nll, norm),) = (figures.tolist() for figures in self._figures.read())
+        return Gradient(loss / self.num_tokens, nll / self.num_tokens, norm, self.num_tokens)
 
 
 class Objective(NamedTuple):
@@ -56,7 +76,7 @@ class Objective(NamedTuple):
         failure, gradients = None, None
         try:
             with noticing_full_memory():
-                losses = self._accumulate(batch)
+                losses = self._accumulate(batch).tolist()
                 gradients = ranks.collect_gradients(parameters)
         except FullMemoryError as error:
             losses, failure = [math.nan, math.nan], error
@@ -73,7 +93,20 @@ class Objective(NamedTuple):
             norm = torch.nn.utils.get_total_norm(found).item()
         return Gradient(loss / num_tokens, nll / num_tokens, norm, num_tokens)
 
-    def _accumulate(self, batch: Batch) -> list[float]:
+    def launched(self, batch: Batch) -> LaunchedGradient:
+        """Leave the gradient of ``batch`` in the parameters, as ``gradient`` does on a single rank.
+
+        A GPU is not waited for. Raises FullMemoryError if the memory is full.
+        """
+        assert self.machine.ranks.size == 1, "ranks exchange what the CPU has read"
+        self.model.zero_grad(set_to_none=True)
+        with noticing_full_memory():
+            sums = self._accumulate(batch)
+            found = [p.grad for p in self.model.parameters() if p.grad is not None]
+            norm = torch.nn.utils.get_total_norm(found)
+            return LaunchedGradient(sums, norm, batch.num_target_tokens)
+
+    def _accumulate(self, batch: Batch) -> Tensor:
         """Add up the gradients of this rank's micro-batches; return their summed losses."""
         sums = torch.zeros(2, dtype=torch.float64, device=self.machine.device)
         for index, pairs in self.machine.ranks.share(batch.micro_batches):
@@ -83,7 +116,7 @@ class Objective(NamedTuple):
             losses = self.loss_sums(pairs)
             (losses.loss / batch.num_target_tokens).backward()
             sums += torch.stack([losses.loss.detach(), losses.nll])
-        return sums.tolist()
+        return sums
 
     def loss_sums(self, pairs: SentencePairs) -> LossSums:
         """Return the summed loss of a micro-batch; products are in the machine's precision."""
@@ -111,12 +144,13 @@ class Objective(NamedTuple):
         shifted = np.roll(target_tokens, 1)
         starts = np.cumsum(target_lengths) - target_lengths
         shifted[starts] = self.start_id
-        device = self.machine.device
-        return (
-            _pack(source_tokens, source_lengths, self.machine),
-            _pack(shifted, target_lengths, self.machine),
-            torch.from_numpy(target_tokens).to(device, non_blocking=True),
-        )
+        sides = [
+            _packed(source_tokens, source_lengths, self.machine),
+            _packed(shifted, target_lengths, self.machine),
+        ]
+        outputs = [torch.from_numpy(target_tokens)]
+        (source, target_input), (target_output,) = on_device(sides, outputs, self.machine.device)
+        return source, target_input, target_output
 
 
 def micro_batch_seed(seed: int, batch_index: int, micro_batch: int) -> int:
@@ -124,8 +158,8 @@ def micro_batch_seed(seed: int, batch_index: int, micro_batch: int) -> int:
     return derived_bits(seed, batch_index, micro_batch) >> 1
 
 
-def _pack(tokens: NDArray[np.int64], lengths: NDArray[np.int64], machine: Machine) -> Packed:
+def _packed(tokens: NDArray[np.int64], lengths: NDArray[np.int64], machine: Machine) -> Packed:
     # oneDNN compiles a product for each new number of rows, in ten times the time of the product.
     is_by_onednn = machine.precision == "bf16" or machine.fp32_products == "onednn"
     round_up = is_by_onednn and machine.device.type == "cpu"
-    return pack(torch.from_numpy(tokens), lengths.tolist(), machine.device, round_up=round_up)
+    return pack_on_cpu(torch.from_numpy(tokens), lengths.tolist(), round_up=round_up)

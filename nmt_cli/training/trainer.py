@@ -1,9 +1,9 @@
 """The training loop: step, report, validate, save, until the recipe's end (section 5)."""
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn, TypeVar
 
 import numpy as np
 import torch
@@ -24,10 +24,12 @@ from nmt_cli.recipe.schema import Recipe
 from nmt_cli.runs.checkpoint import CheckpointKind, TrainingState
 from nmt_cli.runs.metrics_log import MetricsLog
 from nmt_cli.training.batch_cut import gradient_within_memory
-from nmt_cli.training.gradient import Gradient, Objective
+from nmt_cli.training.gradient import Gradient, LaunchedGradient, Objective
 from nmt_cli.training.saving import Saver
 from nmt_cli.training.training import Training
 from nmt_cli.training.validation import Validator
+
+AnyGradient = TypeVar("AnyGradient", Gradient, LaunchedGradient)
 
 
 class StepReport(NamedTuple):
@@ -72,6 +74,17 @@ class StepReport(NamedTuple):
         return ", ".join(notes)
 
 
+class _LaunchedStep(NamedTuple):
+    """A step whose figures the CPU has not read."""
+
+    batch: Batch
+    gradient: LaunchedGradient
+    learning_rate: float
+    started: float
+    data_wait_seconds: float
+    validation: Mapping[str, Any] | None  # of the step before
+
+
 class Trainer:
     """Trains one model in one run directory, on one rank of those that train it together.
 
@@ -85,6 +98,12 @@ class Trainer:
         self._validator = Validator(training.recipe, training.corpus, training.objective)
         self._saver = Saver(training)
         self._metrics: MetricsLog | None = None  # the main rank's
+        # On one GPU the figures of a step are read while the next gradient is computed. Until then
+        # the step counts as done.
+        machine = training.machine
+        self.reads_late = machine.device.type == "cuda" and machine.ranks.size == 1
+        self._launched: _LaunchedStep | None = None
+        self._last_read = 0.0  # monotonic time
 
     def train(self, stop: StopRequest) -> None:
         """Train until the recipe's end, which is measured and saved.
@@ -105,8 +124,8 @@ class Trainer:
         with logs.progress("train", "steps", training.recipe.training.max_steps, step) as bar:
             self._validate_and_save_if_due(stop)  # what a stop of the last session left undone
             while not training.is_finished():
-                report = self._step(batches)
-                if report is not None:
+                reports = self._step_ahead(batches) if self.reads_late else self._step(batches)
+                for report in reports:
                     stop.note_seconds("step", report.seconds)
                     self._record(report.as_record())
                     bar.advance(1, report.as_notes())
@@ -124,29 +143,96 @@ class Trainer:
         first = self.state.progress.batch_index
         return load_batches(training.plan, corpus.source, corpus.target, first, sampler)
 
-    def _step(self, batches: Iterator[Batch]) -> StepReport | None:
-        """Use one batch; return None if its gradient was not finite and it was skipped."""
+    def _step(self, batches: Iterator[Batch]) -> list[StepReport]:
+        """Use one batch; return no report if its gradient was not finite and it was skipped."""
         training, progress = self.training, self.state.progress
         started = time.monotonic()
         batch = next(batches)
         waited = time.monotonic() - started
-        where = f"in {batch}, even with one sentence pair at a time"
-        with self._saver.saving_before_failure(where):
-            gradient, training.cut = gradient_within_memory(
-                batch, training.cut, training.objective, training.corpus
-            )
+        gradient = self._gradient(batch, training.objective.gradient)
         if not gradient.is_finite:
             progress.batch_index = batch.number + 1
             training.count_skipped(batch, gradient)
-            return None
+            return []
+        rate = self._update(batch, gradient)
+        return [self._report(batch, gradient, rate, started, waited)]
+
+    def _step_ahead(self, batches: Iterator[Batch]) -> list[StepReport]:
+        """Launch a step; return the report of the one before, and of this one if something is due.
+
+        A batch whose gradient is not finite changes no weight.
+        """
+        training = self.training
+        started = time.monotonic()
+        batch = next(batches)
+        waited = time.monotonic() - started
+        gradient = self._gradient(batch, training.objective.launched)
+        reports = self._read_launched()  # while the device computes the gradient
+        before = self.state.validation
+        rate = self._update(batch, gradient)
+        self._launched = _LaunchedStep(batch, gradient, rate, started, waited, before)
+        if training.is_validation_due() or training.is_checkpoint_due() or training.is_finished():
+            reports += self._read_launched()
+        return reports
+
+    def _read_launched(self) -> list[StepReport]:
+        """Wait for the step that was launched, if there is one; return its report.
+
+        If its gradient was not finite, it is no longer counted as done, and there is no report.
+        """
+        if self._launched is None:
+            return []
+        step, self._launched = self._launched, None
+        batch, gradient, state = step.batch, step.gradient.read(), self.state
+        if not gradient.is_finite:
+            state.progress.step -= 1
+            state.progress.target_tokens -= gradient.num_tokens
+            state.validation = step.validation
+            self.training.count_skipped(batch, gradient)
+            return []
+        if state.average is not None:
+            # In place, without memory; the parameters already hold the next gradient.
+            state.average.update(state.model, state.progress.step)
+        started = max(step.started, self._last_read)
+        self._last_read = time.monotonic()
+        wait = step.data_wait_seconds
+        return [self._report(batch, gradient, step.learning_rate, started, wait)]
+
+    def _gradient(self, batch: Batch, compute: Callable[[Batch], AnyGradient]) -> AnyGradient:
+        training, ranks = self.training, self.training.machine.ranks
+        where = f"in {batch}, even with one sentence pair at a time"
+        with self._saver.saving_before_failure(where):
+            try:
+                gradient, training.cut = gradient_within_memory(
+                    batch, training.cut, compute, training.corpus.longest, ranks.size
+                )
+            except FullMemoryError:
+                self._read_rest()  # so that it can be saved
+                raise
+        return gradient
+
+    def _update(self, batch: Batch, gradient: Gradient | LaunchedGradient) -> float:
+        """Update the weights, and count the step; return the learning rate."""
+        progress = self.state.progress
         where = f"while the gradient of batch {batch.number:,} was applied"
         with self._saver.saving_before_failure(where):
-            rate = update_weights(self.state, gradient, training.recipe)
+            rate = update_weights(self.state, gradient, self.training.recipe)
         progress.batch_index = batch.number + 1
         progress.target_tokens += gradient.num_tokens
+        return rate
+
+    def _report(
+        self, batch: Batch, gradient: Gradient, rate: float, started: float, waited: float
+    ) -> StepReport:
         seconds = time.monotonic() - started
-        utilization = flop_utilization(batch, seconds, training.objective)
-        return StepReport(progress.step, batch, gradient, rate, seconds, waited, utilization)
+        utilization = flop_utilization(batch, seconds, self.training.objective)
+        step = self.state.progress.step
+        return StepReport(step, batch, gradient, rate, seconds, waited, utilization)
+
+    def _read_rest(self) -> None:
+        """Wait for the step that was launched, if there is one, and record it."""
+        for report in self._read_launched():
+            self._record(report.as_record())
 
     def _validate_and_save_if_due(self, stop: StopRequest) -> None:
         """Do what the recipe asks for at this step; the last step is always measured and saved."""
@@ -210,8 +296,10 @@ class Trainer:
         """Exchange the requests to stop with the other ranks; save and leave if there is one."""
         with self._saver.saving_before_failure("while the ranks agreed on stopping"):
             stop.agree(self.training.machine.ranks.sum(stop.flags()))
-        if stop.agreed and not self.training.is_complete():
-            self._leave(stop.why)
+        if stop.agreed:
+            self._read_rest()
+            if not self.training.is_complete():
+                self._leave(stop.why)
 
     def _leave(self, reason: str) -> NoReturn:
         training, step = self.training, self.state.progress.step
@@ -227,17 +315,25 @@ class Trainer:
         )
 
 
-def update_weights(state: TrainingState, gradient: Gradient, recipe: Recipe) -> float:
-    """Move the weights by the gradient that they hold, count the step, return the learning rate."""
+def update_weights(
+    state: TrainingState, gradient: Gradient | LaunchedGradient, recipe: Recipe
+) -> float:
+    """Move the weights by the gradient that they hold, count the step, return the learning rate.
+
+    The weights stay as they are if a ``LaunchedGradient`` is not finite. Their average has to
+    follow once that is known; otherwise it follows at once.
+    """
     model, step = state.model, state.progress.step + 1
     if recipe.training.clip_norm is not None:
-        norm = torch.tensor(gradient.norm, device=next(model.parameters()).device)
+        norm = torch.as_tensor(gradient.norm, device=next(model.parameters()).device)
         torch.nn.utils.clip_grads_with_norm_(model.parameters(), recipe.training.clip_norm, norm)
     rate = learning_rate(step, recipe.training, recipe.model.d_model)
     for group in state.optimizer.param_groups:
         group["lr"] = rate
+    launched = gradient if isinstance(gradient, LaunchedGradient) else None
+    state.optimizer.found_inf = None if launched is None else launched.is_infinite
     state.optimizer.step()
-    if state.average is not None:
+    if state.average is not None and launched is None:
         _update_average(state.average, model, step)
     state.progress.step, state.validation = step, None
     return rate

@@ -152,7 +152,7 @@ def train(
     if ranks > 1:
         _stub_collectives(mode, ranks)
     machine = Machine(torch.device("cuda"), precision, Ranks(0, ranks) if ranks > 1 else ALONE)
-    _marked(mode, Trainer, "_step", "step")
+    _marked(mode, Trainer, "_step" if ranks > 1 else "_step_ahead", "step")
     mode.invent = _ending_soon(mode, corpus.tokenizer.eos_id)
     cut = BatchCut(80, ranks)  # two micro-batches a step
     training = prepare_training(recipe, corpus, run_dir, machine, cut)
@@ -160,7 +160,8 @@ def train(
         training.state.model.train()
         training.state.optimizer.make_moments()
         trainer = Trainer(training)
-        trainer._step(trainer._batches())
+        trainer._step_ahead(trainer._batches())
+        trainer._read_rest()
         return {}
     Trainer(training).train(StopRequest())
     if resumes:
