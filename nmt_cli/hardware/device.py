@@ -75,6 +75,23 @@ def _as_in(part: Tensor, tensor: Tensor) -> Tensor:
     return part[: tensor.nbytes].view(tensor.dtype).view(tensor.shape)
 
 
+def prefer_flash_attention(device: torch.device) -> None:
+    """Let this process use no attention of cuDNN: it plans for each shape, and ours all differ.
+
+    On new GPUs torch would prefer it.
+    """
+    if device.type == "cuda":
+        torch.backends.cuda.enable_cudnn_sdp(False)
+
+
+def allow_tf32(device: torch.device, precision: str) -> None:
+    """Let products of ``precision`` fp32 be in TF32 on a GPU that has it, and log that."""
+    if device.type != "cuda" or precision != "fp32" or not bf16_is_fast(device):
+        return  # both came with Ampere
+    torch.set_float32_matmul_precision("high")
+    logs.info("fp32 products are computed in TF32, with 10 bits after the point instead of 23.")
+
+
 def finish_work(device: torch.device) -> None:
     """Wait until a GPU has done all work on its current stream."""
     if device.type == "cuda":

@@ -15,7 +15,13 @@ import torch
 
 from nmt_cli.hardware.choices import AUTO, MachineOptions
 from nmt_cli.hardware.cpu import threads_of_each
-from nmt_cli.hardware.device import choose_device, choose_precision, set_num_threads
+from nmt_cli.hardware.device import (
+    allow_tf32,
+    choose_device,
+    choose_precision,
+    prefer_flash_attention,
+    set_num_threads,
+)
 from nmt_cli.hardware.fp32_products import Fp32Products, choose_fp32_products
 from nmt_cli.hardware.memory import keep_freed_memory
 from nmt_cli.hardware.ranks import ALONE, Ranks
@@ -110,11 +116,9 @@ def choose_machine(device: torch.device, worker: Worker | None, options: Machine
     if is_compiled and (missing := missing_for_compiling(device)):
         raise UserError(f"--compile needs {missing}, or leave --compile out.")
     keep_freed_memory()
-    if device.type == "cuda":
-        # cuDNN's attention, preferred on new GPUs, plans for each shape, and ours all differ.
-        torch.backends.cuda.enable_cudnn_sdp(False)
-        if is_deterministic:
-            _be_deterministic()
+    prefer_flash_attention(device)
+    if device.type == "cuda" and is_deterministic:
+        _be_deterministic()
     local_size = worker.local_size if worker is not None else 1
     threads = options.get("threads")
     if threads is None and worker is not None and (local_size > 1 or worker.outcome is not None):
@@ -122,6 +126,7 @@ def choose_machine(device: torch.device, worker: Worker | None, options: Machine
     if threads is not None:
         set_num_threads(threads)
     precision = choose_precision(options.get("precision", AUTO), device)
+    allow_tf32(device, precision)
     products = options.get("fp32_products", AUTO)
     return Machine(
         device,

@@ -13,6 +13,8 @@ from nmt_cli.messages.errors import means_full_memory
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # malloc.h
 KEPT_BLOCKS = (1 << 30, 1 << 25)  # bytes; older glibc refuses more than the second
+# Of torch; the second is its older name.
+GPU_ALLOCATOR_VARIABLES = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
 
 
 class FullMemoryError(RuntimeError):
@@ -45,7 +47,11 @@ def keep_freed_memory() -> None:
     kernel each time, page by page, costs up to 15 % of a step on a CPU. Call this before the first
     tensor is made; it does nothing if the C library is not glibc.
     """
-    os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")  # torch reads it at its first allocation
+    # torch reads both at its first allocation, on a CPU and on a GPU.
+    os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
+    if os.environ.keys().isdisjoint(GPU_ALLOCATOR_VARIABLES):
+        # Segments that grow leave fewer gaps: every micro-batch has other sizes.
+        os.environ[GPU_ALLOCATOR_VARIABLES[0]] = "expandable_segments:True"
     try:
         libc = ctypes.CDLL(None)
         # M_TRIM_THRESHOLD alone does harm: it stops glibc from raising M_MMAP_THRESHOLD.

@@ -8,7 +8,7 @@ import torch
 
 from nmt_cli.costs.parameters import BYTES_OF_FP32
 from nmt_cli.hardware.choices import Computing
-from nmt_cli.hardware.device import choose_decoding_precision
+from nmt_cli.hardware.device import choose_decoding_precision, prefer_flash_attention
 from nmt_cli.hardware.fp32_products import choose_fp32_products, use_fp32_products
 from nmt_cli.messages.errors import UserError
 from nmt_cli.model.cpu_kernels import load_kernels, use_kernels
@@ -60,6 +60,7 @@ class SearchEngine:
         """
         self.settings, self._rules, self._choice = settings, rules, choice
         self._device = models[0].output_weight.device
+        prefer_flash_attention(self._device)
         precision = choose_decoding_precision(computing.precision, self._device)
         self._fp32_products = choose_fp32_products(computing.fp32_products, self._device, precision)
         if computing.compile and self._device.type != "cpu":

@@ -156,7 +156,6 @@ class Validator:
             beam_size=beam_size,
             precision=machine.precision,
             fp32_products=machine.fp32_products,
-            no_cuda_graphs=True,  # for one pass they are not worth their memory
         )
         source_lines = self._corpus.validation_lines("source")
         shared = list(machine.ranks.share(source_lines))

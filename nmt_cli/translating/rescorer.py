@@ -14,7 +14,7 @@ from nmt_cli.corpus.tokenizers.normalization import SIDES, Side
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
 from nmt_cli.files.lines import is_blank, one_line, why_not_unicode
 from nmt_cli.hardware.choices import AUTO
-from nmt_cli.hardware.device import choose_decoding_precision
+from nmt_cli.hardware.device import choose_decoding_precision, prefer_flash_attention
 from nmt_cli.hardware.fp32_products import choose_fp32_products, use_fp32_products
 from nmt_cli.messages.errors import UserError
 from nmt_cli.model.precision import at_precision
@@ -75,6 +75,7 @@ class Rescorer:
     ) -> None:
         self._settings, self._tokenizer = settings, tokenizer
         self._device = model.output_weight.device
+        prefer_flash_attention(self._device)
         self._alpha = options.get("length_penalty", RESCORING_PENALTY.default)
         refuse_outside("--length-penalty", self._alpha, RESCORING_PENALTY)
         limits = length_limits(settings, *(each.settings for each in ensemble))

@@ -3,6 +3,7 @@ import torch
 
 from nmt_cli.hardware import device
 from nmt_cli.hardware.device import choose_device
+from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
 
 
@@ -47,3 +48,40 @@ def test_a_gpu_is_fast_from_ampere_on(monkeypatch, capability, fast):
 def test_unknown_precision():
     with pytest.raises(UserError, match="--precision must be auto, fp32 or bf16, but is fp8"):
         device.choose_precision("fp8", torch.device("cpu"))
+
+
+@pytest.mark.parametrize(
+    ("name", "precision", "capability", "expected"),
+    [
+        ("cuda", "fp32", (8, 0), ["high"]),
+        ("cuda", "fp32", (7, 5), []),
+        ("cuda", "bf16", (9, 0), []),
+        ("cpu", "fp32", (9, 0), []),
+    ],
+)
+def test_tf32_is_used_for_fp32_on_gpus_that_have_it_and_logged(
+    name, precision, capability, expected, monkeypatch, capsys
+):
+    chosen: list[str] = []
+    logs.configure(quiet=False)
+    monkeypatch.setattr(torch, "set_float32_matmul_precision", chosen.append)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
+    device.allow_tf32(torch.device(name), precision)
+    assert chosen == expected
+    assert ("computed in TF32" in capsys.readouterr().err) == bool(expected)
+
+
+def test_tensors_sent_together_arrive_as_they_were(monkeypatch):
+    """In one buffer, as for a GPU, which is the CPU here."""
+    tensors = [torch.arange(5), torch.tensor([[1, 2, 3]], dtype=torch.int32), torch.zeros(0)]
+    tensors.append(torch.tensor([True, False]))
+    empty = torch.empty
+    monkeypatch.setattr(torch, "empty", lambda *size, pin_memory, **kinds: empty(*size, **kinds))
+    monkeypatch.setattr(torch.Tensor, "to", lambda tensor, *_, **__: tensor)
+    for found in (
+        device.sent_together(torch.device("cuda"), tensors),
+        device.sent_together(torch.device("cpu"), tensors),
+    ):
+        for ours, theirs in zip(found, tensors, strict=True):
+            assert ours.dtype == theirs.dtype
+            assert torch.equal(ours, theirs)

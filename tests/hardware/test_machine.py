@@ -63,6 +63,7 @@ def test_a_gpu_is_deterministic_where_that_is_asked_for(monkeypatch, is_asked_fo
     calls: list[bool] = []
     monkeypatch.setattr(torch, "use_deterministic_algorithms", calls.append)  # else a slow import
     monkeypatch.setattr(torch.backends.cuda, "enable_cudnn_sdp", calls.append)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (7, 5))
     monkeypatch.setattr(torch.utils.deterministic, "fill_uninitialized_memory", True)
     monkeypatch.setattr(os, "environ", dict(os.environ))
     options: MachineOptions = {"precision": "fp32"}

@@ -65,3 +65,19 @@ def test_a_probe_ends_at_the_longest_sentence():
 
 def test_a_probe_that_never_fits_returns_zero():
     assert largest_that_runs(8, 3, fitting(0, [])) == 0
+
+
+@pytest.mark.parametrize("chosen", [None, "PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"])
+def test_segments_of_a_gpu_grow_unless_the_user_chose_otherwise(monkeypatch, chosen):
+    for name in memory.GPU_ALLOCATOR_VARIABLES:
+        monkeypatch.setenv(name, "")  # so that it is restored
+        monkeypatch.delenv(name)
+    if chosen is not None:
+        monkeypatch.setenv(chosen, "max_split_size_mb:64")
+    memory.keep_freed_memory()
+    found = {name: os.environ.get(name) for name in memory.GPU_ALLOCATOR_VARIABLES}
+    expected = dict[str, str | None].fromkeys(found)
+    expected[chosen or "PYTORCH_ALLOC_CONF"] = (
+        "max_split_size_mb:64" if chosen else "expandable_segments:True"
+    )
+    assert found == expected
