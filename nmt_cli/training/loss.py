@@ -131,9 +131,11 @@ def _nll(
     looking for an underflow would synchronize the device.
     """
     wide = torch.promote_types(logits.dtype, torch.float32)
-    probability = softmax[targets].to(wide)
-    if logits.device.type == "cpu" and (probability >= torch.finfo(wide).tiny).all():
-        return -probability.log()
-    largest, column = logits[: len(probability)].max(1, keepdim=True)
-    most_likely = softmax[: len(probability)].gather(1, column)
+    if logits.device.type == "cpu":
+        probability = softmax[targets].to(wide)
+        if (probability >= torch.finfo(wide).tiny).all():
+            return -probability.log()
+    num_targets = len(target_logits)
+    largest, column = logits[:num_targets].max(1, keepdim=True)
+    most_likely = softmax[:num_targets].gather(1, column)
     return (largest.to(wide) - most_likely.to(wide).log()).squeeze(1) - target_logits.to(wide)

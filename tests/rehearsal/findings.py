@@ -4,7 +4,7 @@ from tests.rehearsal.fake_cuda import Event
 from tests.rehearsal.scenarios import Report
 
 # Operations of a step of the toy training, two micro-batches with Adam, that launch a kernel.
-STEP_BUDGET = 459
+STEP_BUDGET = 449
 # The figures of the step before, which the device has computed before it began this one.
 KNOWN_IN_STEP = {"wait in a step: event.synchronize, hardware/cuda_graphs.py: read"}
 # Beside graphs the CPU waits only for reports, and for the end of the search.

@@ -211,7 +211,7 @@ def translate(
     *,
     kind: str = "graphed",
     precision: str = "bf16",
-    num_lines: int = 12,
+    num_lines: int = 6,
 ) -> dict[str, Any]:
     """Translate lines by each way to search; ``kind`` says which."""
     recipe = changed(recipe, decoding={"beam_size": 4, "max_extra_length": 5})

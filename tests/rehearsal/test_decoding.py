@@ -17,7 +17,7 @@ PLAIN_WAITS = 13  # and blocking copies, of a step
 
 def test_steps_of_graphs_do_not_wait(rehearse):
     report = rehearse("translate")
-    assert report.result == {"lines": 12, "errors": []}
+    assert report.result == {"lines": 6, "errors": []}
     assert findings_beside_graphs(report) == KNOWN_BESIDE_GRAPHS
     recordings = report.between("recording begins", "recording ends")
     assert recordings
@@ -27,7 +27,7 @@ def test_steps_of_graphs_do_not_wait(rehearse):
 def test_a_plain_step_stays_within_its_budget(rehearse):
     report = rehearse("translate", kind="plain", precision="fp32")
     assert (report.illegal, report.error) == ([], None)
-    assert report.result == {"lines": 12, "errors": []}
+    assert report.result == {"lines": 6, "errors": []}
     for step in report.between("step begins", "step ends"):
         assert num_kernels(step) <= PLAIN_BUDGET
         assert sum(map(blocks, step)) <= PLAIN_WAITS
