@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from nmt_cli.search.sampling import Sampling
+    from nmt_cli.translating.glossary import Glossary
     from nmt_cli.translating.request import AnyOf, Constraints, Request
     from nmt_cli.translating.rescorer import Rescorer
     from nmt_cli.translating.translator import Translator
@@ -12,12 +13,13 @@ if TYPE_CHECKING:
 MODULES = {
     "AnyOf": "nmt_cli.translating.request",
     "Constraints": "nmt_cli.translating.request",
+    "Glossary": "nmt_cli.translating.glossary",
     "Request": "nmt_cli.translating.request",
     "Rescorer": "nmt_cli.translating.rescorer",
     "Sampling": "nmt_cli.search.sampling",
     "Translator": "nmt_cli.translating.translator",
 }
-__all__ = ["AnyOf", "Constraints", "Request", "Rescorer", "Sampling", "Translator"]
+__all__ = ["AnyOf", "Constraints", "Glossary", "Request", "Rescorer", "Sampling", "Translator"]
 
 
 def __getattr__(name: str) -> object:

@@ -53,7 +53,7 @@ OPTIONS = {
     | {"--token-scores", "--alignments", "--replace-unknown", "--resume", "--shard", "--ensemble"}
     | {"--sample", "--temperature", "--sample-top-k", "--sample-top-p", "--seed"}
     | {"--min-length", "--max-length", "--no-repeat-ngram", "--target-prefix"}
-    | {"--required", "--banned", "--input-format", "--workers", "--devices", "--tag"}
+    | {"--required", "--banned", "--glossary", "--input-format", "--workers", "--devices", "--tag"}
     | {"--engine", "--no-cuda-graphs", "--split-sentences", "--source-language", "--markup"},
     "rescore": MACHINE_OPTIONS
     | {"--ensemble", "--output", "--force", "--format", "--length-penalty"},

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from nmt_cli.command_line.options import number, together, whole_number
+from nmt_cli.command_line.options import PATH, number, together, whole_number
 from nmt_cli.messages.errors import WrongUsageError
 from nmt_cli.recipe.search_ranges import (
     MAX_LENGTH,
@@ -26,7 +26,7 @@ output_options = together(
         type=click.Choice(["text", "jsonl"]),
         default="text",
         help="jsonl is one JSON object for each line: text, and for this line alone prefix, "
-        "n_best, beam_size, length_penalty, required, banned, split and markup.",
+        "n_best, beam_size, length_penalty, required, banned, split, markup and glossary.",
     ),
     click.option(
         "--sample",
@@ -98,10 +98,16 @@ output_options = together(
         metavar="TEXT",
         help="Never write the pieces of TEXT; may be repeated.",
     ),
+    click.option(
+        "--glossary",
+        type=PATH,
+        metavar="FILE",
+        help="Terms and their translations, with a tab between them: lines with a term are "
+        "translated with its translation.",
+    ),
 )
 
 
-BETWEEN_FORMS = "|||"  # in --required; Moses separates fields in this way
 # Each option of sampling by its field in ``Sampling``.
 SAMPLING = {
     "temperature": "--temperature",
@@ -123,6 +129,10 @@ def grouped(options: dict[str, Any]) -> dict[str, Any]:
         {name: value for name in names if (value := others.pop(name)) is not None}
         for names in (SAMPLING, Constraints._fields)
     )
+    if "glossary" in constraints:
+        from nmt_cli.translating.glossary import Glossary
+
+        constraints["glossary"] = Glossary.read(constraints["glossary"])
     constraints["required"] = [_forms(text) for text in constraints["required"]]
     if others.pop("sample"):
         from nmt_cli.search.sampling import Sampling  # imports numpy
@@ -138,6 +148,7 @@ def grouped(options: dict[str, Any]) -> dict[str, Any]:
 
 def _forms(text: str) -> Any:
     """Return a required text, or the forms that it separates, one of which is required."""
+    from nmt_cli.translating.glossary import BETWEEN_FORMS
     from nmt_cli.translating.request import AnyOf
 
     forms = [form.strip() for form in text.split(BETWEEN_FORMS)]

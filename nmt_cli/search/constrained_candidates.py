@@ -188,7 +188,7 @@ class ConstrainedCandidates:
         normalizer, so_far = normalizer.reshape(*scores.shape, 1), scores[:, :, None]
         totals, tokens = values.reshape(shape) - normalizer + so_far, tokens.reshape(shape)
         found = best_of(totals, tokens, self._number)
-        # What is filled up is an existing token: what follows no hypothesis is computed too.
+        # What fills up is an existing token: the model also computes what follows no hypothesis.
         pieces = automata.pieces.clip(min=0)[:, None].repeat(states.beam_size, axis=1)
         in_turns = self._in_turns(
             automata,

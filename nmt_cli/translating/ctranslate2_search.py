@@ -119,5 +119,6 @@ def _refused(options: Mapping[str, Any], ensemble: Sequence[Path | str]) -> Iter
         "--no-repeat-ngram": constraints.no_repeat_ngram is not None,
         "--required": constraints.required,
         "--banned": constraints.banned,
+        "--glossary": constraints.glossary is not None,
     }
     yield from (name for name, is_given in given.items() if is_given)

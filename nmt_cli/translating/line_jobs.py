@@ -25,6 +25,7 @@ from nmt_cli.translating.over_long import Part, parts_within
 from nmt_cli.translating.request import Request
 from nmt_cli.translating.segmenter import Segmenter
 from nmt_cli.translating.segments import Layout, Output, SegmentsError
+from nmt_cli.translating.target_phrases import ContradictionError
 from nmt_cli.translating.translation import Translation
 from nmt_cli.translating.wanted_output import (
     NO_PLACE,
@@ -201,12 +202,14 @@ class LineJobs:
             return
         job.parts = parts
         words = job.words if len(parts) == 1 and not job.truncated else ()
-        pieces = [part.tokens for part in parts]
         need_units = list[bool]()
         if job.layout is not None:
             of_segments = zip(job.layout.need_spans, job.parts_of_each, strict=True)
             need_units = [need for need, number in of_segments for _ in range(number)]
-        job.sentences = self._outputs.sentences(pieces, words, job.wanted, need_units)
+        try:
+            job.sentences = self._outputs.sentences(parts, words, job.wanted, need_units)
+        except ContradictionError as error:  # of terms that occur in it
+            job.parts, job.error = [], str(error)
 
     def _parts(self, job: Job, text: str, tokens: Sequence[int]) -> list[Part]:
         """Return the parts of a segment, or none and give ``job`` the reason."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Literal, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from nmt_cli.messages.errors import WrongUsageError
 from nmt_cli.recipe.search_ranges import (
@@ -12,6 +12,9 @@ from nmt_cli.recipe.search_ranges import (
     NO_REPEAT_NGRAM,
     refuse_outside,
 )
+
+if TYPE_CHECKING:
+    from nmt_cli.translating.glossary import Glossary
 
 TextOrPieces = str | Sequence[str]  # text, which the tokenizer cuts into pieces, or a list of them
 
@@ -31,6 +34,7 @@ class Constraints(NamedTuple):
     prefix: TextOrPieces = ""  # what outputs begin with
     required: Sequence[TextOrPieces | AnyOf] = ()
     banned: Sequence[TextOrPieces] = ()
+    glossary: Glossary | None = None  # terms and their translations, required where a term occurs
 
     def refuse_wrong(self) -> None:
         """Raise UserError if a number, an option of translate, is out of range."""
@@ -45,7 +49,7 @@ class Constraints(NamedTuple):
 
     def more_than_max_length(self) -> bool:
         """Return whether anything but the longest length is restricted."""
-        phrases = self.prefix or self.required or self.banned
+        phrases = self.prefix or self.required or self.banned or self.glossary
         return bool(self.min_length or self.no_repeat_ngram or phrases)
 
 
@@ -74,6 +78,8 @@ class Request(NamedTuple):
     split: bool | None = None  # whether each of its sentences is translated by itself
     markup: Literal["html", "xml", "none"] | None = None  # what the text is written in
     error: str | None = None
+    # Each term and its translation, or a list of its forms; beside the terms of all lines.
+    glossary: Mapping[str, str | Sequence[str]] | None = None
 
 
 def numbered(lines: Iterable[str | Request], first: int = 1) -> Iterator[Request]:

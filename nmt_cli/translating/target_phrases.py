@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import unicodedata
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import NamedTuple
@@ -17,13 +16,9 @@ from nmt_cli.files.lines import why_not_unicode
 from nmt_cli.messages.errors import NoTextError
 from nmt_cli.search.beams import Array
 from nmt_cli.search.rules.phrases import Alternative, Phrase
+from nmt_cli.translating.glossary import is_in_word
 from nmt_cli.translating.request import AnyOf, TextOrPieces
 
-# Thai, Lao, Tibetan, Myanmar, Khmer, kana and Han.
-WITHOUT_SPACES = re.compile(
-    "[\u0e00-\u109f\u1780-\u17ff\u3005-\u30ff\u3400-\u9fff\uf900-\ufaff\uff66-\uff9f"
-    "\U00020000-\U0003ffff]"
-)
 BYTE = re.compile("<0x[0-9A-F]{2}>")  # a piece of SentencePiece for one byte of a character
 MOST_SHOWN = 80  # characters
 
@@ -151,15 +146,6 @@ class TargetPhrases:
         marks = (self._tokenizer.bos_id, self._tokenizer.eos_id)
         ids = ((piece, token) for token, piece in enumerate(self._pieces) if piece)
         return {piece: token for piece, token in ids if token not in marks}
-
-
-def is_in_word(character: str) -> bool:
-    """Return whether ``character`` is part of a word that spaces or punctuation separate.
-
-    In some scripts, such as Chinese and Thai, nothing separates words.
-    """
-    is_letter = character.isalnum() or unicodedata.category(character or " ")[0] == "M"
-    return is_letter and not WITHOUT_SPACES.match(character)
 
 
 def _continues(piece: str) -> bool:

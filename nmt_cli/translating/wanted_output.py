@@ -21,8 +21,10 @@ from nmt_cli.search.rules.phrases import (
 )
 from nmt_cli.search.sampling import Sampling
 from nmt_cli.search.sentences import Sentence
+from nmt_cli.translating.glossary import Glossary
 from nmt_cli.translating.output_limits import OutputLimits
-from nmt_cli.translating.request import Constraints, Request
+from nmt_cli.translating.over_long import Part
+from nmt_cli.translating.request import AnyOf, Constraints, Request
 from nmt_cli.translating.target_phrases import (
     ContradictionError,
     OneOf,
@@ -37,6 +39,9 @@ FOR_SAMPLES = "required phrases are for a search, not for samples"
 PARSES = "this model parses; of all rules about the output only --max-length is possible"
 
 
+Encoded = tuple[TargetPhrase, ...]
+
+
 class Wanted(NamedTuple):
     """What is wanted for a line, or why that is impossible."""
 
@@ -48,6 +53,9 @@ class Wanted(NamedTuple):
     prefix: Phrase = ()
     required: RequiredPhrases | None = None
     banned: Phrases | None = None
+    # The phrases as they were encoded: to add those of terms, which each part of a line has.
+    phrases: tuple[Encoded, tuple[OneOf, ...], Encoded] = ((), (), ())
+    glossary: Glossary | None = None
     error: str | None = None
 
     @property
@@ -111,6 +119,9 @@ class WantedOutputs:
             self._banned_by_all = Phrases(phrase.ids for phrase in self._banned)
             self._prefix = self._phrases.encode_all(_given(constraints.prefix))
             self._for_all = self._checked(self._prefix, self._required, self._banned)
+            self._for_all = self._for_all._replace(glossary=constraints.glossary)
+            if constraints.glossary is not None and sampling is not None:
+                raise ContradictionError(FOR_SAMPLES)
         except ContradictionError as error:
             raise UserError(f"{error}; change one of these options.") from None
         # Whether the sentences made so far have required phrases, or a prefix or banned phrases.
@@ -123,7 +134,8 @@ class WantedOutputs:
         if error is not None:
             return Wanted(error=error)
         wanted = self._for_all
-        if request.prefix is not None or request.required or request.banned:
+        own = request.required or request.banned or request.glossary
+        if request.prefix is not None or own:
             try:
                 wanted = self._for_line(request)
             except ContradictionError as contradiction:
@@ -157,37 +169,51 @@ class WantedOutputs:
 
     def sentences(
         self,
-        parts: Sequence[Sequence[int]],
+        parts: Sequence[Part],
         words: Sequence[str],
         wanted: Wanted,
         need_units: Sequence[bool] = (),
     ) -> list[Sentence]:
         """Return what is searched for a line: a sentence for each part, or samples of each.
 
-        ``parts`` are the pieces of each part, and ``words`` the leaves of its tree. The prefix is
-        that of the first part. An output may be as long as its minimum length, its prefix and its
-        required phrases need. ``need_units`` says which parts need what their units attend to.
+        ``words`` are the leaves of its tree. The prefix is that of the first part, and each part
+        has the terms that occur in it. An output may be as long as its minimum length, its prefix
+        and its required phrases need. ``need_units`` says which parts need what their units attend
+        to. Raises ContradictionError if terms contradict other wishes.
         """
-        of_phrases, sentences = wanted.rule_data, list[Sentence]()
-        self._note(wanted)
+        sentences = list[Sentence]()
         for number, part in enumerate(parts):
-            tokens = [*self._marks.tag, *part]
+            of_part = self._with_terms(wanted, part.text, is_first=number == 0)
+            self._note(of_part)
+            tokens = [*self._marks.tag, *part.tokens]
             longest, of_trees = self._limits.of_source(len(tokens), words)
             sentence = Sentence(
                 [*tokens, *self._marks.end],
-                max(longest, wanted.shortest),
-                {**of_trees, **of_phrases},
-                wanted.n_best,
-                beam_size=wanted.beam_size,
-                length_penalty=wanted.length_penalty,
-                shares_beam=wanted.required is not None,
+                max(longest, of_part.shortest),
+                {**of_trees, **of_part.rule_data},
+                of_part.n_best,
+                beam_size=of_part.beam_size,
+                length_penalty=of_part.length_penalty,
+                shares_beam=of_part.required is not None,
                 needs_units=bool(need_units and need_units[number]),
             )
             sentences.append(sentence)
-            of_phrases.pop(FORCED_PREFIX, None)
         if self._sampling is not None:
             return self._sampling.samples_of(sentences, wanted.line, wanted.n_best)
         return sentences
+
+    def _with_terms(self, wanted: Wanted, text: str, *, is_first: bool) -> Wanted:
+        """Return what is wanted for a part of a line, with the terms that occur in its text."""
+        terms = wanted.glossary.found_in(text) if wanted.glossary is not None else ()
+        if not terms:
+            return wanted if is_first else wanted._replace(prefix=())
+        prefix, required, banned = wanted.phrases
+        forms = [AnyOf(term.targets) for term in terms]
+        required = (*required, *self._phrases.encode_constraints(forms))
+        checked = self._checked(prefix if is_first else (), required, banned)
+        return wanted._replace(
+            shortest=checked.shortest, required=checked.required, prefix=checked.prefix
+        )
 
     def _note(self, wanted: Wanted) -> None:
         self.has_required |= wanted.required is not None
@@ -196,11 +222,11 @@ class WantedOutputs:
     def have_rules_for(self, wanted: Wanted) -> bool:
         """Return whether rules restrict the output of a line."""
         rules = self._constraints.min_length, self._constraints.no_repeat_ngram, wanted.rule_data
-        return any(rules)
+        return any(rules) or wanted.glossary is not None
 
     def _for_line(self, request: Request) -> Wanted:
         if self._is_parser:
-            if request.prefix or request.required or request.banned:
+            if request.prefix or request.required or request.banned or request.glossary:
                 raise ContradictionError(PARSES)
             return self._for_all
         prefix = self._prefix
@@ -208,7 +234,20 @@ class WantedOutputs:
             prefix = self._phrases.encode_all(_given(request.prefix))
         required = (*self._required, *self._phrases.encode_constraints(request.required))
         banned = (*self._banned, *self._phrases.encode_all(request.banned))
-        return self._checked(prefix, required, banned)
+        return self._checked(prefix, required, banned)._replace(glossary=self._terms(request))
+
+    def _terms(self, request: Request) -> Glossary | None:
+        """Return the terms of a line. Raises ContradictionError if its own ones are wrong."""
+        of_all = self._constraints.glossary
+        if not request.glossary:
+            return of_all
+        if self._sampling is not None:
+            raise ContradictionError(FOR_SAMPLES)
+        try:
+            own = Glossary.of(request.glossary)
+        except ValueError as error:
+            raise ContradictionError(str(error)) from None
+        return own if of_all is None else of_all.with_more(own)
 
     def _checked(
         self,
@@ -230,6 +269,7 @@ class WantedOutputs:
             prefix=start,
             required=all_required,
             banned=self._banned_phrases(banned),
+            phrases=(prefix, required, banned),
         )
 
     def _refuse_many(self, required: tuple[OneOf, ...]) -> None:

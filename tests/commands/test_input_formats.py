@@ -50,7 +50,7 @@ def test_a_required_phrase_may_have_several_forms():
         (
             '{"text": "a", "\\u001b": 2}',
             'the key "\\u001b" is unknown; known keys: text, prefix, n_best, beam_size, '
-            "length_penalty, required, banned, split, markup",
+            "length_penalty, required, banned, split, markup, glossary",
         ),
         ('{"text": null}', "text must be a string"),
         ('{"text": "a", "n_best": true}', "n_best must be a whole number, at least 1"),
@@ -74,6 +74,10 @@ def test_a_required_phrase_may_have_several_forms():
                 "or an any_of of these",
             )
             for value in ('{"any_of": []}', '{"any": ["a"]}', '{"any_of": "a"}')
+        ),
+        (
+            '{"text": "a", "glossary": {"b": 1}}',
+            "glossary must be an object, in which each term has a string or a list of strings",
         ),
         (
             '{"text": "a", "banned": [["b", 1]]}',

@@ -81,6 +81,19 @@ def test_rules_of_the_command_hold_in_beam_search_and_in_samples(model):
                 assert len(set(pairwise(words))) == len(words) - 1
 
 
+def test_lines_with_a_term_of_the_glossary_have_its_translation(model, tmp_path):
+    path = tmp_path / "terms.tsv"
+    path.write_text("cat\tfox gnu ||| bee\ndog\then\n")
+    lines = ["cat ant", "ant", "dog cat"]
+    texts = run(model, "--glossary", str(path), lines=lines).stdout.splitlines()
+    assert len(texts) == len(lines)
+    assert all(any(form in text for form in ("fox gnu", "bee")) for text in texts[::2])
+    assert "hen" in texts[2]
+    path.write_text("cat\n")
+    refused = run(model, "--glossary", str(path)).stderr
+    assert refused.startswith(f"Error: {path}:1: a line has 2 or 3 columns")
+
+
 def test_lines_for_which_nothing_is_left_fail(model):
     banned = [option for word in WORDS[1:] for option in ("--banned", word)]
     rules = [*banned, "--no-repeat-ngram", "1", "--min-length", "3"]  # ant, <unk> and no third

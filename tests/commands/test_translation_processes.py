@@ -28,6 +28,8 @@ from nmt_cli.hardware.device import set_num_threads
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
 from nmt_cli.model.transformer import Transformer
+from nmt_cli.translating.glossary import Glossary, Term
+from nmt_cli.translating.request import Constraints
 from nmt_cli.translating.translation import Translation
 from nmt_cli.translating.translator import Translator
 from nmt_cli.translating.workers.starter import Starter
@@ -82,8 +84,9 @@ def test_workers_write_what_one_process_writes(model, monkeypatch):
         return connection, process
 
     monkeypatch.setattr(Starter, "start", start_and_kill_the_first)
-    shared = translated(model, "shared", threads=1, workers=2)
-    assert shared == translated(model, "alone", threads=1)
+    rules = Constraints(glossary=Glossary([Term("bee", ("ant", "dog cat"))]))
+    shared = translated(model, "shared", threads=1, workers=2, constraints=rules)
+    assert shared == translated(model, "alone", threads=1, constraints=rules)
     assert len(processes) == 3
     assert set(threads) == {1}  # others would be missing in the processes that are forked
 

@@ -14,6 +14,7 @@ from nmt_cli.search.sampled_candidates import SampledCandidates
 from nmt_cli.search.sampling import Sampling
 from nmt_cli.translating.model_search import choice_for, rules_for
 from nmt_cli.translating.output_limits import OutputLimits
+from nmt_cli.translating.over_long import Part
 from nmt_cli.translating.request import Constraints, Request
 from nmt_cli.translating.wanted_output import Bounds, Marks, WantedOutputs
 from tests.fake_models import EOS, tiny_recipe
@@ -96,7 +97,7 @@ CASES = [
 def test_the_outputs_of_a_wide_beam_are_all_that_are_allowed(constraints):
     outputs = wanted_outputs(constraints, longest=constraints.max_length)
     wanted = outputs.wanted(Request("x"))
-    (sentence,) = outputs.sentences([[3, 4]], (), wanted)  # 2 pieces and 2 more
+    (sentence,) = outputs.sentences([Part([3, 4], "")], (), wanted)  # 2 pieces and 2 more
     table = random_table(7)
     beam_size = len(EVERYTHING)
     sentence = sentence._replace(n_best=None)
@@ -121,7 +122,7 @@ def test_samples_are_outputs_that_are_allowed(constraints):
         return torch.zeros(7)
 
     outputs = wanted_outputs(constraints, longest=constraints.max_length)
-    (sentence,) = outputs.sentences([[3, 4]], (), outputs.wanted(Request("x")))
+    (sentence,) = outputs.sentences([Part([3, 4], "")], (), outputs.wanted(Request("x")))
     sampling = Sampling(seed=3)
     samples = sampling.samples_of([sentence], 1, 400)
     choice = SampledCandidates(sampling)
@@ -146,7 +147,7 @@ def test_sentences_with_and_without_wishes_share_a_search():
         Request("x", prefix="", required=["c"]),
     ] * 3
     sentences = [
-        outputs.sentences([[3] * (n % 5)], (), outputs.wanted(request))[0]
+        outputs.sentences([Part([3] * (n % 5), "")], (), outputs.wanted(request))[0]
         for n, request in enumerate(requests)
     ]
     table, rules = random_table(7), rules_of(outputs, constraints)
@@ -187,9 +188,11 @@ def test_wishes_of_a_line_join_those_of_all_lines_but_its_prefix_is_its_own():
 
 def test_longest_outputs_make_room_for_what_must_be_written():
     outputs = wanted_outputs(Constraints(min_length=5), extra_length=1, longest=6)
-    assert outputs.sentences([[3]], (), outputs.wanted(Request("x")))[0].longest_output == 5
+    assert (
+        outputs.sentences([Part([3], "")], (), outputs.wanted(Request("x")))[0].longest_output == 5
+    )
     (first, second) = outputs.sentences(
-        [[3, 4], [3]], (), outputs.wanted(Request("x", prefix="a b a b a b"))
+        [Part([3, 4], ""), Part([3], "")], (), outputs.wanted(Request("x", prefix="a b a b a b"))
     )
     assert first.longest_output == 6
     assert first.rule_data.keys() == {"forced_prefix"}

@@ -14,7 +14,7 @@ from nmt_cli.translating.translation import Translation
 Reader = Callable[[int, Line], Request]
 KEYS = (
     *("text", "prefix", "n_best", "beam_size", "length_penalty", "required", "banned", "split"),
-    "markup",
+    *("markup", "glossary"),
 )
 MARKUP = ("html", "xml", "none")
 
@@ -115,6 +115,9 @@ def _request(record: dict[str, Any]) -> Request:
     _require(is_list, "banned", f"a list, in which each phrase is {what}")
     is_list = isinstance(required, list) and all(map(_is_constraint, required))
     _require(is_list, "required", f"a list, in which each phrase is {what}, or an any_of of these")
+    glossary = record.get("glossary", {})
+    is_map = isinstance(glossary, dict) and all(map(_is_phrase, glossary.values()))
+    _require(is_map, "glossary", "an object, in which each term has a string or a list of strings")
     if required:
         record["required"] = [_constraint(each) for each in required]
     return Request(**record)

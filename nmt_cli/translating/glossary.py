@@ -1,0 +1,184 @@
+"""Terms and how they are translated: a file of them, and where they occur in a text."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from nmt_cli.files.text_files import read_text
+from nmt_cli.messages.errors import UserError
+
+BETWEEN_FORMS = "|||"  # as Moses separates fields
+CASES = ("exact", "any")
+SHOWN_PROBLEMS = 5
+# Thai, Lao, Tibetan, Myanmar, Khmer, kana and Han.
+WITHOUT_SPACES = re.compile(
+    "[\u0e00-\u109f\u1780-\u17ff\u3005-\u30ff\u3400-\u9fff\uf900-\ufaff\uff66-\uff9f"
+    "\U00020000-\U0003ffff]"
+)
+
+
+class Term(NamedTuple):
+    """A term of the source, and the forms that its translation may have."""
+
+    source: str
+    targets: tuple[str, ...]
+    case: str | None = None  # "exact", "any"; None: exact if a text has a capital letter
+
+    def occurs_in(self, text: str) -> bool:
+        """Return whether a form of the translation occurs in ``text``, between word borders."""
+        return any(_occurs(form, text, self.case) for form in self.targets)
+
+
+class Glossary:
+    """Terms, found in a text by the longest match between word borders."""
+
+    def __init__(self, terms: Iterable[Term], name: str = "terms") -> None:
+        """Messages and records call it ``name``. Of equal terms, the last one counts."""
+        self.terms = {(term.source, term.case): term for term in terms}
+        self._name = name
+        self._by_text: dict[str, list[Term]] = defaultdict(list)
+        for term in self.terms.values():
+            self._by_text[_lowered(term.source)].append(term)
+        self._lengths = sorted({len(text) for text in self._by_text}, reverse=True)
+
+    def __str__(self) -> str:
+        return self._name
+
+    @classmethod
+    def of(cls, terms: Mapping[str, str | Sequence[str]]) -> Glossary:
+        """Return a glossary of ``terms``, which have one form or a list of forms each.
+
+        Raises ValueError if a text is blank or no text.
+        """
+        return cls(_term(source, forms) for source, forms in terms.items())
+
+    @classmethod
+    def read(cls, path: Path | str) -> Glossary:
+        """Return the terms of a file with the columns source, target forms and case.
+
+        Tabs separate the columns, and ``|||`` the forms; the case is optional. Blank lines and
+        those that begin with # are left out. Raises UserError if the file cannot be read, or, with
+        their numbers, for lines that are wrong.
+        """
+        path = Path(path)
+        text, terms = read_text(path), dict[tuple[str, str | None], Term]()
+        problems = []
+        for number, line in enumerate(text.split("\n"), start=1):
+            if line.strip() and not line.startswith("#"):
+                try:
+                    term = _term_of(line.removesuffix("\r"))
+                    if (term.source, term.case) in terms:
+                        raise ValueError(f"the term {term.source!r} is given twice")
+                    terms[term.source, term.case] = term
+                except ValueError as error:
+                    problems.append(f"{path}:{number:,}: {error}")
+        if problems:
+            more = len(problems) - SHOWN_PROBLEMS
+            also = f"; and {more:,} more lines are wrong" if more > 0 else ""
+            raise UserError(f"{'; '.join(problems[:SHOWN_PROBLEMS])}{also}.")
+        return cls(terms.values(), f"{path}, {fingerprint(text)}")
+
+    def with_more(self, others: Glossary) -> Glossary:
+        """Return a glossary with the terms of ``others``, too; they replace equal ones."""
+        replaced = {term.source for term in others.terms.values()}
+        kept = [term for term in self.terms.values() if term.source not in replaced]
+        return Glossary([*kept, *others.terms.values()])
+
+    def found_in(self, text: str) -> list[Term]:
+        """Return the different terms that occur in ``text``, in the order of their first places."""
+        return list(dict.fromkeys(self._matches(text)))
+
+    def _matches(self, text: str) -> Iterator[Term]:
+        lowered, place = _lowered(text), 0
+        while place < len(text):
+            term = self._match(text, lowered, place) if _is_border(text, place) else None
+            if term is not None:
+                yield term
+            place += 1 if term is None else len(term.source)
+
+    def _match(self, text: str, lowered: str, place: int) -> Term | None:
+        for length in self._lengths:
+            end = place + length
+            if end <= len(text) and lowered[place:end] in self._by_text and _is_border(text, end):
+                written = text[place:end]
+                terms = self._by_text[lowered[place:end]]
+                exact = [term for term in terms if term.source == written]
+                for term in (*exact, *terms):
+                    if term.source == written or _is_any_case(term.source, term.case):
+                        return term
+        return None
+
+
+def fingerprint(text: str) -> str:
+    """Return some digits of a checksum of ``text``."""
+    import hashlib
+
+    return f"sha256 {hashlib.sha256(text.encode()).hexdigest()[:12]}"
+
+
+def is_in_word(character: str) -> bool:
+    """Return whether ``character`` is part of a word that spaces or punctuation separate.
+
+    In some scripts, such as Chinese and Thai, nothing separates words.
+    """
+    is_letter = character.isalnum() or unicodedata.category(character or " ")[0] == "M"
+    return is_letter and not WITHOUT_SPACES.match(character)
+
+
+def _is_border(text: str, place: int) -> bool:
+    is_inside = 0 < place < len(text)
+    return not (is_inside and is_in_word(text[place - 1]) and is_in_word(text[place]))
+
+
+def _is_any_case(text: str, case: str | None) -> bool:
+    return case == "any" or (case is None and text == _lowered(text))
+
+
+def _lowered(text: str) -> str:
+    """Return ``text`` in small letters, of the same length: a few letters would become two."""
+    lowered = text.lower()
+    if len(lowered) == len(text):
+        return lowered
+    return "".join(each if len(each.lower()) > 1 else each.lower() for each in text)
+
+
+def _occurs(form: str, text: str, case: str | None) -> bool:
+    if _is_any_case(form, case):
+        form, text = _lowered(form), _lowered(text)
+    place = text.find(form)
+    while place >= 0:
+        if _is_border(text, place) and _is_border(text, place + len(form)):
+            return True
+        place = text.find(form, place + 1)
+    return False
+
+
+def _term_of(line: str) -> Term:
+    """Return the term of a line. Raises ValueError if the line is wrong."""
+    columns = [column.strip() for column in line.split("\t")]
+    if not 2 <= len(columns) <= 3:
+        raise ValueError(
+            f"a line has 2 or 3 columns with a tab between them (source, target forms, case), "
+            f"but this one has {len(columns)}"
+        )
+    case = columns[2] if len(columns) > 2 and columns[2] else None
+    if case is not None and case not in CASES:
+        raise ValueError(f"the case is {case!r}, but must be {' or '.join(CASES)}")
+    return _term(columns[0], columns[1].split(BETWEEN_FORMS))._replace(case=case)
+
+
+def _term(source: str, forms: str | Sequence[str]) -> Term:
+    """Return a term. Raises ValueError if a text is blank or no text."""
+    targets = [forms] if isinstance(forms, str) else list(forms)
+    if not all(isinstance(text, str) for text in (source, *targets)):
+        raise ValueError("a glossary has a text or a list of texts for each term")
+    if not source.strip():
+        raise ValueError("the source is blank")
+    if not targets or not all(target.strip() for target in targets):
+        raise ValueError(f"a target form of {source!r} is blank")
+    return Term(source.strip(), tuple(target.strip() for target in targets))

@@ -1,0 +1,112 @@
+"""Terms: their file, where they occur, and translations that have them."""
+
+import pytest
+
+from nmt_cli.messages.errors import UserError
+from nmt_cli.search.sampling import Sampling
+from nmt_cli.translating.glossary import Glossary, Term
+from nmt_cli.translating.request import Constraints, Request
+from nmt_cli.translating.wanted_output import FOR_SAMPLES
+from tests.translating.test_wanted_translations import of_words
+
+
+def found(text, *sources, case=None):
+    glossary = Glossary(Term(source, ("x",), case) for source in sources)
+    return [term.source for term in glossary.found_in(text)]
+
+
+def test_the_longest_term_is_found_at_word_borders():
+    terms = ("New York", "New York City", "York", "cat")
+    assert found("From New York City to York, (cat) concat cats", *terms) == [
+        "New York City",
+        "York",
+        "cat",
+    ]
+    assert found("New York Cit", *terms) == ["New York"]
+    assert found("C++ or x-cat's C++17", "C++", "cat") == ["C++", "cat"]
+    assert found("cat cat", "cat") == ["cat"]
+    assert found("我爱猫和狗", "猫", "狗") == ["猫", "狗"]  # no spaces between words
+    assert found("naïve cafe\u0301", "na", "cafe") == []  # an accent is part of its word
+
+
+def test_terms_in_small_letters_are_found_in_any_case():
+    assert found("Cat CAT Apple APPLE apple", "cat", "Apple") == ["cat", "Apple"]
+    assert found("CAT", "cat", case="exact") == []
+    assert found("APPLE", "Apple", case="any") == ["Apple"]
+    assert found("İstanbul ISTANBUL", "istanbul") == ["istanbul"]
+    both = Glossary([Term("us", ("wir",), "exact"), Term("US", ("USA",), "any")])
+    assert [term.targets for term in both.found_in("us Us US")] == [("wir",), ("USA",)]
+
+
+def test_a_file_has_terms_forms_and_cases(tmp_path):
+    path = tmp_path / "terms.tsv"
+    path.write_text(
+        "# English\tGerman\n\nMrs Smith\tFrau Schmidt ||| Frau Schmidts\r\nIT\tEDV\tany\n"
+    )
+    glossary = Glossary.read(path)
+    assert list(glossary.terms.values()) == [
+        Term("Mrs Smith", ("Frau Schmidt", "Frau Schmidts")),
+        Term("IT", ("EDV",), "any"),
+    ]
+    assert str(glossary).startswith(f"{path}, sha256 ")
+
+
+def test_bad_lines_are_one_message(tmp_path):
+    path = tmp_path / "terms.tsv"
+    path.write_text(
+        "cat\n\tKatze\ncat\t \ncat\tKatze\ncat\tKater\tany\ncat\tKater\ndog\tHund\tno\nx\n"
+    )
+    with pytest.raises(UserError) as caught:
+        Glossary.read(path)
+    columns = "a line has 2 or 3 columns with a tab between them (source, target forms, case)"
+    assert str(caught.value) == (
+        f"{path}:1: {columns}, but this one has 1; {path}:2: the source is blank; "
+        f"{path}:3: a target form of 'cat' is blank; {path}:6: the term 'cat' is given twice; "
+        f"{path}:7: the case is 'no', but must be exact or any; and 1 more lines are wrong."
+    )
+
+
+GLOSSARY = Glossary([Term("cat", ("hen gnu", "bee")), Term("dog", ("fox",))])
+
+
+def test_lines_with_a_term_have_its_translation():
+    lines = [
+        "cat ant",
+        "eel ant",
+        "eel dog cat",
+        Request("gnu cat", glossary={"gnu": "dog", "cat": "ant"}),
+    ]
+    translator = of_words(constraints=Constraints(glossary=GLOSSARY), beam_size=4)
+    cat, plain, both, own = translator.translate(lines)
+    assert "hen gnu" in cat.text or "bee" in cat.tokens
+    assert "fox" in both.tokens
+    assert "hen gnu" in both.text or "bee" in both.tokens
+    assert {"dog", "ant"} <= set(own.tokens)
+    (unchanged,) = of_words(beam_size=4).translate(["eel ant"])
+    assert plain.tokens == unchanged.tokens
+
+
+def test_each_part_of_a_long_line_has_its_own_terms():
+    line = "cat ant eel gnu dog ant eel gnu ant eel"
+    (whole,) = of_words(max_length=4, constraints=Constraints(glossary=GLOSSARY)).translate([line])
+    assert whole.num_parts > 1
+    assert "fox" in whole.tokens
+    assert "hen gnu" in whole.text or "bee" in whole.tokens
+    assert whole.tokens.count("fox") < whole.num_parts
+
+
+def test_terms_that_contradict_other_rules_are_an_error_of_the_line():
+    rules = Constraints(glossary=GLOSSARY, banned=["fox"])
+    good, bad, wrong = of_words(constraints=rules).translate(
+        ["cat", "dog", Request("cat", glossary={"cat": []})]
+    )
+    assert good.error is None
+    assert bad.error == 'the required phrase "fox" contains the banned phrase "fox"'
+    assert wrong.error == "a target form of 'cat' is blank"
+
+
+def test_terms_are_not_for_samples():
+    with pytest.raises(UserError, match=FOR_SAMPLES):
+        of_words(sampling=Sampling(), constraints=Constraints(glossary=GLOSSARY))
+    (failed,) = of_words(sampling=Sampling()).translate([Request("cat", glossary={"cat": "bee"})])
+    assert failed.error == FOR_SAMPLES
