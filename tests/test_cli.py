@@ -58,7 +58,7 @@ OPTIONS = {
     "rescore": MACHINE_OPTIONS
     | {"--ensemble", "--output", "--force", "--format", "--length-penalty"},
     "score": {"--metric", "--parameters", "--tokenize", "--lowercase", "--format", "--quiet"}
-    | {"--paper", "--ter", "--compare", "--test", "--samples", "--seed"},
+    | {"--terms", "--source", "--paper", "--ter", "--compare", "--test", "--samples", "--seed"},
     "export": {"--format", "--output", "--quantization", "--verify", "--sentences", "--force"}
     | {"--threads", "--quiet"},
     "import": {"--from", "--output", "--source-language", "--target-language"}

@@ -40,6 +40,13 @@ from nmt_cli.metrics.scorer import METHOD, NUM_SAMPLES, SEED, TOKENIZATION, Toke
 )
 @click.option("--ter", is_flag=True, help="Also print TER, the translation edit rate.")
 @click.option(
+    "--terms",
+    type=PATH,
+    metavar="FILE",
+    help="Also print how many of the terms of a --glossary that occur in --source were rendered.",
+)
+@click.option("--source", type=PATH, help="The text that was translated; for --terms.")
+@click.option(
     "--compare",
     "compared",
     type=PATH,

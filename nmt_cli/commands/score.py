@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 from nmt_cli.commands.lines.pipes import StandardOutput, name_of_input, read_inputs
 from nmt_cli.commands.score_comparison import Comparison, NamedText, compare
@@ -29,11 +29,29 @@ from nmt_cli.metrics.scorer import (
     Tokenization,
 )
 from nmt_cli.metrics.ter import ter_scorer
+from nmt_cli.translating.glossary import Glossary
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 LONG_FOR_TER = 200  # words
+
+
+class RenderedTerms(NamedTuple):
+    """How many of the terms in a source have one of their forms in the translation."""
+
+    rendered: int
+    occurred: int  # different terms of each line
+
+    @property
+    def share(self) -> float | None:
+        """The percentage that was rendered; None if no term occurs."""
+        return 100 * self.rendered / self.occurred if self.occurred else None
+
+    def __str__(self) -> str:
+        if self.share is None:
+            return "Terms: none occurs in the source"
+        return f"Terms {self.share:.2f}  {self.rendered:,} of {self.occurred:,} rendered"
 
 
 class ScoreOptions(TypedDict, total=False):
@@ -43,6 +61,8 @@ class ScoreOptions(TypedDict, total=False):
     lowercase: bool
     paper: str | None
     ter: bool
+    terms: Path | None
+    source: Path | None
     compared: Sequence[Path]
     test: Method | None
     samples: int | None
@@ -59,7 +79,10 @@ def run(hypotheses: Path, references: Sequence[Path], **options: Unpack[ScoreOpt
     scorers, resampling = _scorers(options), _resampling(options)
     compared = options.get("compared", ())
     _check_that_systems_differ([hypotheses, *compared])
-    texts = _read_texts([hypotheses, *references, *compared])
+    glossary, source = _glossary(options), options.get("source")
+    sources = [source] if source is not None else []
+    texts = _read_texts([hypotheses, *references, *compared, *sources])
+    source_lines = texts.pop().lines if sources else []
     _warn_of_odd_text(
         texts,
         may_be_tokenized=options.get("tokenize") == "none",
@@ -74,11 +97,37 @@ def run(hypotheses: Path, references: Sequence[Path], **options: Unpack[ScoreOpt
     if compared:
         systems = [baseline, *others[len(references) :]]
         comparison = compare(systems, reference_lines, scorers, resampling)
+    terms = None
+    if glossary is not None:
+        terms = rendered_terms(glossary, source_lines, baseline.lines)
     if options.get("output_format") == "json":
-        output = _as_json(len(baseline.lines), scores, comparison)
+        output = _as_json(len(baseline.lines), scores, terms, comparison)
     else:
-        output = _as_text(scores, comparison)
+        output = _as_text(scores, terms, comparison)
     StandardOutput().write(f"{output}\n".encode())
+
+
+def _glossary(options: ScoreOptions) -> Glossary | None:
+    """Return the terms to look for. Raises UserError if one of the two options is missing."""
+    terms = options.get("terms")
+    if (terms is None) != (options.get("source") is None):
+        raise UserError(
+            "--terms and --source go together: --source is the text that was translated, where "
+            "the terms of --terms occur."
+        )
+    return None if terms is None else Glossary.read(terms)
+
+
+def rendered_terms(
+    glossary: Glossary, sources: Sequence[str], hypotheses: Sequence[str]
+) -> RenderedTerms:
+    """Count the terms of ``sources``, and those whose translation is in the hypothesis."""
+    are_rendered = [
+        term.occurs_in(hypothesis)
+        for source, hypothesis in zip(sources, hypotheses, strict=True)
+        for term in glossary.found_in(source)
+    ]
+    return RenderedTerms(sum(are_rendered), len(are_rendered))
 
 
 def _scorers(options: ScoreOptions) -> list[Scorer[Score]]:
@@ -182,14 +231,23 @@ def _warn_of_long_segments(texts: Sequence[NamedText]) -> None:
                 return
 
 
-def _as_json(num_lines: int, scores: Mapping[str, Score], comparison: Comparison | None) -> str:
+def _as_json(
+    num_lines: int,
+    scores: Mapping[str, Score],
+    terms: RenderedTerms | None,
+    comparison: Comparison | None,
+) -> str:
     figures: dict[str, Any] = {"lines": num_lines}
     figures.update((key, score._asdict()) for key, score in scores.items())
+    if terms is not None:
+        figures["terms"] = {"score": terms.share, **terms._asdict()}
     if comparison:
         figures["comparison"] = comparison.as_figures()
     return json.dumps(figures, indent=2)
 
 
-def _as_text(scores: Mapping[str, Score], comparison: Comparison | None) -> str:
-    text = "\n".join(map(str, scores.values()))
+def _as_text(
+    scores: Mapping[str, Score], terms: RenderedTerms | None, comparison: Comparison | None
+) -> str:
+    text = "\n".join(map(str, (*scores.values(), *([] if terms is None else [terms]))))
     return f"{text}\n\n{comparison.as_text()}" if comparison else text

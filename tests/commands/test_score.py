@@ -176,3 +176,34 @@ def test_long_segments_are_named_before_ter(files, capsys):
     same = [LINES[0], "a b " * 101]
     score.run(files("hyp", same), [files("ref", same)], ter=True)
     assert "hyp:2: 202 words; TER takes seconds to minutes" in capsys.readouterr().err
+
+
+SOURCES = ["Die Katze sass auf der Matte.", "Ein Hund bellte laut.", "Es regnet Katzen und Hunde."]
+TERMS = [
+    "Katze\tcat ||| tomcat",
+    "Hund\thound ||| Dog",
+    "matte\tmat\tany",
+    "Katzen\trains",
+    "es\tit",
+]
+
+
+def test_terms_of_the_source_that_were_rendered_are_counted(files, capsys):
+    paths = files("hyp", LINES), [files("ref", OTHERS)]
+    options = {"terms": files("terms.tsv", TERMS), "source": files("source", SOURCES)}
+    score.run(*paths, **options)
+    assert capsys.readouterr().out.splitlines()[2:] == ["Terms 80.00  4 of 5 rendered"]
+    score.run(*paths, **options, output_format="json")
+    figures = json.loads(capsys.readouterr().out)
+    assert figures["terms"] == {"score": 80.0, "rendered": 4, "occurred": 5}
+    score.run(*paths, **{**options, "terms": files("none.tsv", ["Maus\tmouse"])})
+    assert capsys.readouterr().out.splitlines()[2:] == ["Terms: none occurs in the source"]
+
+
+def test_terms_need_a_source_of_as_many_lines(files):
+    paths, terms = (files("hyp", LINES), [files("ref", OTHERS)]), files("terms.tsv", TERMS)
+    for options in ({"terms": terms}, {"source": paths[0]}):
+        with pytest.raises(UserError, match="--terms and --source go together"):
+            score.run(*paths, **options)
+    with pytest.raises(UserError, match=r"has 3 segments, .*short has 2"):
+        score.run(*paths, terms=terms, source=files("short", LINES[:2]))
