@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import unicodedata
 from collections import defaultdict
@@ -37,17 +38,18 @@ class Term(NamedTuple):
 class Glossary:
     """Terms, found in a text by the longest match between word borders."""
 
-    def __init__(self, terms: Iterable[Term], name: str = "terms") -> None:
-        """Messages and records call it ``name``. Of equal terms, the last one counts."""
+    def __init__(self, terms: Iterable[Term]) -> None:
+        """Of terms with the same source and case, the last one counts."""
         self.terms = {(term.source, term.case): term for term in terms}
-        self._name = name
         self._by_text: dict[str, list[Term]] = defaultdict(list)
         for term in self.terms.values():
             self._by_text[_lowered(term.source)].append(term)
         self._lengths = sorted({len(text) for text in self._by_text}, reverse=True)
 
     def __str__(self) -> str:
-        return self._name
+        """Return a checksum of the terms, by which a record shows whether they have changed."""
+        terms = repr([tuple(term) for term in self.terms.values()])
+        return f"sha256 {hashlib.sha256(terms.encode()).hexdigest()[:12]}"
 
     @classmethod
     def of(cls, terms: Mapping[str, str | Sequence[str]]) -> Glossary:
@@ -81,7 +83,7 @@ class Glossary:
             more = len(problems) - SHOWN_PROBLEMS
             also = f"; and {more:,} more lines are wrong" if more > 0 else ""
             raise UserError(f"{'; '.join(problems[:SHOWN_PROBLEMS])}{also}.")
-        return cls(terms.values(), f"{path}, {fingerprint(text)}")
+        return cls(terms.values())
 
     def with_more(self, others: Glossary) -> Glossary:
         """Return a glossary with the terms of ``others``, too; they replace equal ones."""
@@ -112,13 +114,6 @@ class Glossary:
                     if term.source == written or _is_any_case(term.source, term.case):
                         return term
         return None
-
-
-def fingerprint(text: str) -> str:
-    """Return some digits of a checksum of ``text``."""
-    import hashlib
-
-    return f"sha256 {hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
 
 def is_in_word(character: str) -> bool:
