@@ -16,7 +16,7 @@ REFERENCES = {
     "xml": ["&amp;", "&lt;b&gt;", "&#160;", "&#233;", "&#x41;", "&quot;"],
 }
 INLINE = ["b", "i", "a", "span", "em", "strong", "u", "sub", "small"]
-BLOCKS = ["div", "section", "h1", "blockquote", "td", "figure"]
+BLOCKS = ["div", "section", "h1", "blockquote", "nav", "figure"]
 ATTRIBUTES = ["", "", ' class="x y"', " id='a\"b'", ' href="?a=1&amp;b=2"', ' title="5 > 4"']
 KEPT = {
     "html": [

@@ -57,7 +57,7 @@ def _is_inside(before: str, after: str) -> bool:
 
 def _is_spaced_letter(character: str) -> bool:
     """Return whether words of such letters have spaces between them; also true of bytes."""
-    if not character.isalnum() and not unicodedata.combining(character):
+    if unicodedata.category(character)[0] not in "LMN":
         return character in "<>"  # as bytes begin and end, such as <0xE2>
     name = unicodedata.name(character, "").partition(" ")[0]
     return name not in WITHOUT_SPACES

@@ -24,6 +24,15 @@ VOID = _names("area base basefont br col embed frame hr img input link meta para
 OPTIONAL_END = _names(
     "body colgroup dd dt head html li optgroup option p tbody td tfoot th thead tr"
 )
+_CELLS = {"td", "th"}
+_ROWS = {"tbody", "tfoot", "thead", "tr", *_CELLS}
+# The elements that each of these ends where it begins, if they have no end tag.
+ENDS = {
+    **{"dd": {"dd", "dt"}, "dt": {"dd", "dt"}, "li": {"li"}, "p": {"p"}},
+    **{"optgroup": {"optgroup", "option"}, "option": {"option"}},
+    **{"tbody": _ROWS, "tfoot": _ROWS, "thead": _ROWS, "tr": {"tr", *_CELLS}},
+    **{"td": _CELLS, "th": _CELLS},
+}
 # Elements that separate the text before from the text after.
 SEPARATING = _names(
     """address article aside audio base basefont blockquote body br button canvas caption center col
@@ -113,12 +122,12 @@ class Block:
     def add(self, node: Element | Token, parent: Inline) -> None:
         """Add what follows, which is inside of ``parent``."""
         if isinstance(node, Token) and node.kind is Kind.TEXT:
-            for raw, meaning in node.characters:
+            for raw, meaning in node.parts:
                 if raw != meaning:
                     self.raw_of[self._length] = raw, self._length + len(meaning)
                     self._references.setdefault(meaning, raw)
                 else:
-                    self._plain.add(raw)
+                    self._plain.update(raw)
                 self._texts.append(meaning)
                 self._length += len(meaning)
         elif isinstance(node, Token) or not node.has_text:
@@ -151,6 +160,8 @@ def _fill(root: Element, tokens: Sequence[Token], markup: Markup) -> None:
         is_void = token.kind is Kind.EMPTY or (markup == "html" and token.name in VOID)
         if token.kind is Kind.START or token.kind is Kind.EMPTY:
             element = Element(token)
+            if markup == "html":
+                _end_before(token.name, stack)
             stack[-1].children.append(element)
             if not is_void:
                 stack.append(element)
@@ -165,6 +176,17 @@ def _fill(root: Element, tokens: Sequence[Token], markup: Markup) -> None:
     while len(stack) > 1:
         _end_missing(stack.pop())
     _separate(root, markup, is_inside=False)
+
+
+def _end_before(name: str, stack: list[Element]) -> None:
+    """End the elements without an end tag that end where an element ``name`` begins."""
+    ended = ENDS.get(name, set())
+    place, others = len(stack) - 1, SEPARATING - ended
+    while place > 0 and stack[place].start.name not in others:
+        if stack[place].start.name in ended:
+            while len(stack) > place:
+                _end_missing(stack.pop())
+        place -= 1
 
 
 def _end_missing(element: Element) -> None:
@@ -238,7 +260,7 @@ def _has_text(node: Element | Token) -> bool:
     """Return whether there is text to translate in ``node``."""
     if isinstance(node, Element):
         return node.has_text
-    return not all(is_blank(meaning) for _, meaning in node.characters)
+    return not all(is_blank(meaning) for _, meaning in node.parts)
 
 
 def _is_visible(node: Element | Token) -> bool:

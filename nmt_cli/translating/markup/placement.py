@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -90,18 +90,20 @@ class _Writer:
         last = min(last, len(self._cells))
         within = enumerate(self._cells[first:last], first)
         words = [(place, cell) for place, cell in within if cell.of is not None]
-        intervals = self._intervals(node, words, (first, last))
-        placed = {interval.of for interval in intervals}
-        points = [
-            (self._gap(child, (first, last), words, intervals), child)
-            for child in node.children
-            if child not in placed
-        ]
-        points.sort(key=lambda point: point[0])  # of equal gaps in the order of the source
-        place, waiting = first, list(reversed(points))
+        begin, end = self._without_spaces(node)
+        intervals = list[_Interval]()
+        if words:
+            parts = [each for each in node.children if each.begin < each.end]
+            if len(parts) == 1 and parts[0].begin <= begin and parts[0].end >= end:
+                intervals = [_Interval(words[0][0], words[-1][0] + 1, parts[0])]
+            else:
+                intervals = _intervals(node, words)
+            intervals = self._with_spaces(intervals, first, last)
+        points = self._points(node, words, intervals, first, last)
+        place = first
         for interval in [*intervals, _Interval(last, last, node)]:
-            while waiting and waiting[-1][0] <= interval.first:
-                gap, child = waiting.pop()
+            while points and points[-1][0] <= interval.first:
+                gap, child = points.pop()
                 yield from (cell.raw for cell in self._cells[place:gap])
                 place = gap
                 yield from self._point(child, place)
@@ -112,72 +114,60 @@ class _Writer:
                 yield from self.written(interval.of, interval.first, interval.last)
                 yield interval.of.end_tag
 
-    def _intervals(
-        self, node: Inline, words: Sequence[_Word], around: tuple[int, int]
-    ) -> list[_Interval]:
-        """Return disjoint cells for each child of ``node`` that has ``words``, in order."""
-        owners = [(place, _child_of(node, cell.of)) for place, cell in words]
-        counts = Counter(child for _, child in owners if child is not None)
-        intervals = list[_Interval]()
-        for child in sorted(counts, key=lambda each: -counts[each]):
-            if self._is_all(child, node):
-                whole = _Interval(words[0][0], words[-1][0] + 1, child)
-                return self._with_spaces([whole], around)
-            if (found := _best(child, owners, intervals)) is not None:
-                intervals.append(found)
-        placed = {interval.of for interval in intervals}
-        for place, cell in words:
-            for other in (_child_of(node, each) for each in cell.others):
-                is_free = all(not each.first <= place < each.last for each in intervals)
-                if other is not None and other not in placed and is_free:
-                    intervals.append(_Interval(place, place + 1, other))
-                    placed.add(other)
-        return self._with_spaces(sorted(intervals, key=lambda interval: interval.first), around)
+    def _without_spaces(self, node: Inline) -> tuple[int, int]:
+        """Return the begin and the end of the text of ``node`` without white space around it."""
+        text = self._text[node.begin : node.end]
+        return node.end - len(text.lstrip()), node.begin + len(text.rstrip())
 
     def _with_spaces(
-        self, intervals: Sequence[_Interval], around: tuple[int, int]
+        self, intervals: Sequence[_Interval], begin: int, last: int
     ) -> list[_Interval]:
         """Return ``intervals`` with the white space that their elements begin or end with."""
-        spaced, (at, last) = list[_Interval](), around
+        spaced = list[_Interval]()
         nexts = [*(interval.first for interval in intervals[1:]), last]
         for (first, end, child), following in zip(intervals, nexts, strict=False):
-            if self._text[child.begin].isspace() and first > at and self._is_space(first - 1):
+            if self._text[child.begin].isspace() and first > begin and self._is_space(first - 1):
                 first -= 1
             if self._text[child.end - 1].isspace() and end < following and self._is_space(end):
                 end += 1
             spaced.append(_Interval(first, end, child))
-            at = end
+            begin = end
         return spaced
 
     def _is_space(self, place: int) -> bool:
         return self._cells[place].raw.isspace()
 
-    def _is_all(self, child: Inline, node: Inline) -> bool:
-        around = self._text[node.begin : child.begin] + self._text[child.end : node.end]
-        return not around.strip()
-
-    def _gap(
+    def _points(
         self,
-        point: Inline,
-        around: tuple[int, int],
+        node: Inline,
         words: Sequence[_Word],
         intervals: Sequence[_Interval],
-    ) -> int:
-        """Return before which cell to write ``point``, which has no words here."""
-        node, at = point.parent, point.begin
-        assert node is not None
-        first, last = around
-        if not self._text[node.begin : at].strip():
-            return first
-        if not self._text[point.end : node.end].strip():
-            return last
-        before = [(cell.end, place + 1) for place, cell in words if cell.end <= at]
-        after = [(cell.begin, place) for place, cell in words if cell.begin >= at]
-        gap = max(before)[1] if before else min(after)[1] if after else last
-        for interval in intervals:
-            if interval.first < gap < interval.last:
-                return interval.last
-        return gap
+        first: int,
+        last: int,
+    ) -> list[tuple[int, Inline]]:
+        """Return the children of ``node`` without words, and before which cell each is written.
+
+        The last one comes first. It is written after the word that ends before it in the source.
+        """
+        begin, end = self._without_spaces(node)
+        ends = sorted((cell.end, place + 1) for place, cell in words)
+        begins = sorted((cell.begin, place) for place, cell in words)
+        places, placed = [each.first for each in intervals], {each.of for each in intervals}
+        points = list[tuple[int, Inline]]()
+        for child in node.children:
+            if child in placed:
+                continue
+            num_before = bisect_right(ends, (child.begin, len(self._cells)))
+            following = begins[bisect_left(begins, (child.begin, 0)) :][:1]
+            gap = ends[num_before - 1][1] if num_before else following[0][1] if following else last
+            if child.begin <= begin or child.end >= end:
+                gap = first if child.begin <= begin else last
+            inside = intervals[bisect_left(places, gap) - 1] if intervals else None
+            if inside is not None and inside.first < gap < inside.last:
+                gap = inside.last
+            points.append((gap, child))
+        points.sort(key=lambda point: point[0])  # of equal gaps in the order of the source
+        return points[::-1]
 
     def _point(self, point: Inline, place: int) -> Iterator[str]:
         """Yield what has no words here; around what is visible, with spaces as in the source."""
@@ -196,13 +186,6 @@ class _Writer:
             yield "" if self._cells[place].raw[0].isspace() else " "
 
 
-def _child_of(node: Inline, inner: Inline | None) -> Inline | None:
-    """Return the child of ``node`` that ``inner`` is in, or is itself."""
-    while inner is not None and inner.parent is not node:
-        inner = inner.parent
-    return inner
-
-
 def _without_words(inline: Inline) -> Iterator[str]:
     yield inline.raw
     for child in inline.children:
@@ -210,18 +193,53 @@ def _without_words(inline: Inline) -> Iterator[str]:
     yield inline.end_tag
 
 
+def _intervals(node: Inline, words: Sequence[_Word]) -> list[_Interval]:
+    """Return disjoint cells for each child of ``node`` that ``words`` belong to, in order."""
+    owners = [_child_of(node, cell.of) for _, cell in words]
+    own: dict[Inline, list[int]] = {}
+    for number, child in enumerate(owners):
+        if child is not None:
+            own.setdefault(child, []).append(number)
+    numbers, taken = dict[Inline, range](), bytearray(len(words))
+    for child in sorted(own, key=lambda each: -len(own[each])):
+        found = _best(child, owners, taken, range(own[child][0], own[child][-1] + 1))
+        if found:
+            numbers[child] = found
+            taken[found.start : found.stop] = b"\1" * len(found)
+    for number, (_, cell) in enumerate(words):
+        for other in (_child_of(node, each) for each in cell.others):
+            if other is not None and other not in numbers and not taken[number]:
+                numbers[other], taken[number] = range(number, number + 1), True
+    intervals = [
+        _Interval(words[each[0]][0], words[each[-1]][0] + 1, child)
+        for child, each in numbers.items()
+    ]
+    return sorted(intervals, key=lambda interval: interval.first)
+
+
+def _child_of(node: Inline, inner: Inline | None) -> Inline | None:
+    """Return the child of ``node`` that ``inner`` is in, or is itself."""
+    while inner is not None and inner.parent is not node:
+        inner = inner.parent
+    return inner
+
+
 def _best(
-    child: Inline, words: Sequence[tuple[int, Inline | None]], taken: Sequence[_Interval]
-) -> _Interval | None:
-    """Return the free cells with the most words of ``child`` and the fewest others."""
-    best, best_sum, total, start = None, 0.0, 0.0, 0
-    for place, owner in words:
-        if any(interval.first <= place < interval.last for interval in taken):
+    child: Inline, owners: Sequence[Inline | None], taken: bytearray, numbers: range
+) -> range:
+    """Return the words that are not ``taken`` with the most of ``child`` and the fewest others.
+
+    ``numbers`` are those from its first to its last word.
+    """
+    best, best_sum, total, start = range(0), 0.0, 0.0, 0
+    for number in numbers:
+        if taken[number]:
             total = 0.0
             continue
         if total <= 0:
-            total, start = 0.0, place
+            total, start = 0.0, number
+        owner = owners[number]
         total += 1.0 if owner is child else OF_NO_ELEMENT if owner is None else OF_ANOTHER
         if owner is child and total > best_sum:
-            best, best_sum = _Interval(start, place + 1, child), total
+            best, best_sum = range(start, number + 1), total
     return best

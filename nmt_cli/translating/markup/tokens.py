@@ -40,8 +40,8 @@ class Token(NamedTuple):
     raw: str  # as it is in the source
     name: str = ""  # of a tag
     attributes: Mapping[str, str | None] = {}
-    # Of a text: what each part of the source stands for; most stand for themselves.
-    characters: Sequence[tuple[str, str]] = ()
+    # Of a text: its parts as they are in the source, and what they mean; references are parts.
+    parts: Sequence[tuple[str, str]] = ()
 
 
 def html_tokens(source: str) -> list[Token]:
@@ -49,6 +49,8 @@ def html_tokens(source: str) -> list[Token]:
 
     Raises SegmentsError for what the parser of this version of Python cannot read.
     """
+    # What follows the last tag holds none. The parser would look for one again and again.
+    source, rest = source[: source.rfind(">") + 1], source[source.rfind(">") + 1 :]
     reader = _HTMLReader(source)
     try:
         reader.feed(source)
@@ -64,8 +66,7 @@ def html_tokens(source: str) -> list[Token]:
             continue
         raw_text = name if kind is Kind.START and name in RAW_TEXT else None
         if kind is Kind.TEXT:
-            is_unfinished = raw.startswith("<") and ">" not in source[place:]
-            tokens += _html_text(f"&lt;{raw[1:]}" if is_unfinished else raw, data)
+            tokens += _html_text(raw, data)
         elif kind is Kind.OTHER:
             tokens.append(Token(kind, _ended(raw)))
         elif kind is Kind.END:
@@ -74,7 +75,11 @@ def html_tokens(source: str) -> list[Token]:
             tokens.append(Token(kind, data, name, attributes))
             if raw_text is not None and len(raw) > len(data):  # it never ends
                 tokens.append(Token(Kind.OTHER, raw[len(data) :]))
-    return tokens
+    if raw_text is not None:
+        return [*tokens, Token(Kind.OTHER, rest)]
+    text, comment, inside = rest.partition("<!--")
+    tokens += _html_text(text.replace("<", "&lt;"), html.unescape(text))
+    return [*tokens, Token(Kind.OTHER, _ended(comment + inside))] if comment else tokens
 
 
 class _HTMLReader(HTMLParser):
@@ -124,15 +129,14 @@ def _html_text(raw: str, data: str) -> list[Token]:
     """Return the token of a text, whose source is the beginning of ``raw``."""
     if html.unescape(raw) != data:  # markup follows that the parser ignores
         raw = raw[: len(data)] if raw.startswith("<") else raw.partition("<")[0]
-    characters, place = list[tuple[str, str]](), 0
+    parts, place = list[tuple[str, str]](), 0
     for match in REFERENCE.finditer(raw):
         meaning = html.unescape(match[0])
         if meaning != match[0]:
-            characters += [(each, each) for each in raw[place : match.start()]]
-            characters.append((match[0], meaning))
+            parts += [(raw[place : match.start()],) * 2, (match[0], meaning)]
             place = match.end()
-    characters += [(each, each) for each in raw[place:]]
-    return [Token(Kind.TEXT, raw, characters=characters)] if raw else []
+    parts.append((raw[place:], raw[place:]))
+    return [Token(Kind.TEXT, raw, parts=parts)] if raw else []
 
 
 def _without_ignored(raw: str) -> str:
@@ -176,9 +180,7 @@ def xml_tokens(source: str) -> list[Token]:
         if kind is Kind.START and raw.endswith("/>"):
             kind = Kind.EMPTY
         if kind is Kind.TEXT:
-            same = raw == meaning
-            characters = [(each, each) for each in raw] if same else [(raw, meaning)]
-            tokens.append(Token(kind, raw, characters=characters))
+            tokens.append(Token(kind, raw, parts=[(raw, meaning)]))
         elif raw:
             tokens.append(Token(kind, raw, name, attributes))
     return tokens
