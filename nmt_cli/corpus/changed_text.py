@@ -86,5 +86,8 @@ def _changed_tokenizer(manifest: Mapping[str, Any]) -> list[Path]:
         return []
     if Path(model).is_dir():  # that of model.from
         return changed_tokenizer_files(Path(model), manifest["files"])
+    present = _sha256_of(Path(model))
+    if present is None:  # it was removed, or was that of model.from
+        return []
     prepared = manifest["files"][SENTENCEPIECE_MODEL]["sha256"]
-    return [] if _sha256_of(Path(model)) in {None, prepared} else [Path(model)]
+    return [] if present == prepared else [Path(model)]
