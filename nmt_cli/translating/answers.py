@@ -170,7 +170,9 @@ class Answers:
             text = layout.filled(outputs)
             alternatives.append(self._alternative(each, every_part, text, repairs=None))
         num_parts = 1 + sum(max(0, count - 1) for count in counts)
-        return Translation.of(alternatives, num_parts=num_parts, truncated=truncated)
+        return Translation.of(
+            alternatives, num_parts=num_parts, truncated=truncated, is_joined=True
+        )
 
     def _ranking(
         self, found: Sequence[tuple[Hypothesis, ...]], alpha: float | None

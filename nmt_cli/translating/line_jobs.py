@@ -162,7 +162,8 @@ class LineJobs:
         if not found:
             if job.layout is None or job.error is not None:
                 return Translation(error=job.error)
-            return Translation(job.layout.filled([Output("")] * len(job.layout.texts)))
+            text = job.layout.filled([Output("")] * len(job.layout.texts))
+            return Translation(text, is_joined=True)
         alpha, truncated = job.wanted.length_penalty, job.truncated
         if job.layout is None:
             return self._answers.joined(

@@ -36,10 +36,16 @@ class Translation(NamedTuple):
     log_probability: float = 0.0  # of all pieces and </s>
     token_scores: tuple[float, ...] = ()  # log-probability of each piece and of </s>, if asked for
     alignment: Links = ()  # of words, if asked for
+    is_joined: bool = False  # from segments; what is between them may hold line ends
 
     @classmethod
     def of(
-        cls, ranked: Sequence[Alternative], *, num_parts: int = 1, truncated: bool = False
+        cls,
+        ranked: Sequence[Alternative],
+        *,
+        num_parts: int = 1,
+        truncated: bool = False,
+        is_joined: bool = False,
     ) -> Translation:
         """Return the translation whose n best are ``ranked``, best first."""
         best, *others = ranked
@@ -47,6 +53,7 @@ class Translation(NamedTuple):
             alternatives=tuple(others),
             num_parts=num_parts,
             truncated=truncated,
+            is_joined=is_joined,
             **best._asdict(),
         )
 

@@ -129,7 +129,8 @@ def as_jsonl(number: int, line: Line, translation: Translation) -> str:
         "truncated": translation.truncated,
         **_if_asked_for(translation),
     }
-    return json.dumps(record, ensure_ascii=False).translate(ESCAPED_LINE_ENDS) + "\n"
+    row = json.dumps(record, ensure_ascii=False)
+    return (row.translate(ESCAPED_LINE_ENDS) if translation.is_joined else one_line(row)) + "\n"
 
 
 def _record(other: Alternative) -> dict[str, Any]:
