@@ -21,6 +21,7 @@ from nmt_cli.translating.segments import SegmentsError
 REFERENCE = re.compile(r"&(?:#[0-9]+;?|#[xX][0-9a-fA-F]+;?|[^\t\n\f <&#;]{1,32};?)")
 # Elements whose content is text to the parsers of browsers, whatever it looks like.
 RAW_TEXT = {"script", "style", "textarea", "xmp", "iframe", "noembed", "noframes", "plaintext"}
+ENDS_OF_TOKENS = {"<!--": ("-->", "--!>"), "<![CDATA[": ("]]>",), "<": (">",)}
 
 
 class Kind(Enum):
@@ -70,7 +71,7 @@ def html_tokens(source: str) -> list[Token]:
         elif kind is Kind.OTHER:
             tokens.append(Token(kind, _ended(raw)))
         elif kind is Kind.END:
-            tokens.append(Token(kind, _without_ignored(raw), name))
+            tokens.append(Token(kind, raw[: raw.index(">") + 1], name))
         else:
             tokens.append(Token(kind, data, name, attributes))
             if raw_text is not None and len(raw) > len(data):  # it never ends
@@ -139,20 +140,14 @@ def _html_text(raw: str, data: str) -> list[Token]:
     return [Token(Kind.TEXT, raw, parts=parts)] if raw else []
 
 
-def _without_ignored(raw: str) -> str:
-    """Return a token without what follows it and is ignored."""
-    while raw.endswith("></>"):
-        raw = raw.removesuffix("</>")
-    return raw
-
-
 def _ended(raw: str) -> str:
-    """Return a comment or declaration with its end, which it lacks at the end of a text."""
-    raw = _without_ignored(raw)
-    if raw.startswith("<!--"):
-        is_ended = raw.endswith(("-->", "--!>")) or raw in {"<!-->", "<!--->"}
-        return raw if is_ended else f"{raw}-->"
-    return raw if raw.endswith(">") else f"{raw}>"
+    """Return a token with its end, which it may lack, and without what follows and is ignored."""
+    if raw in {"<!-->", "<!--->"}:
+        return raw
+    ends = next(ends for start, ends in ENDS_OF_TOKENS.items() if raw.startswith(start))
+    first = len("<!--") if raw.startswith("<!--") else 0
+    found = [raw.index(end, first) + len(end) for end in ends if end in raw[first:]]
+    return raw[: min(found)] if found else raw + ends[0]
 
 
 def xml_tokens(source: str) -> list[Token]:
