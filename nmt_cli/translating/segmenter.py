@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from nmt_cli.messages.errors import UserError
+from nmt_cli.messages.errors import UserError, WrongUsageError
 from nmt_cli.translating.markup.blocks import Block, Markup, blocks_of
 from nmt_cli.translating.markup.placement import filled_block
 from nmt_cli.translating.request import Request
@@ -27,8 +27,8 @@ class Segmenter:
     """Cuts lines into sentences, and markup into its blocks of text.
 
     ``language`` is a code, such as "de"; its rules cut sentences. A line may ask for something else
-    than ``split_sentences`` and ``markup``. Raises UserError if they are not possible;
-    ``markup_refused`` is why markup is not.
+    than ``split_sentences`` and ``markup``. Raises UserError if they are not possible with the
+    model, and WrongUsageError if ``markup_refused`` says why markup is not with another option.
     """
 
     def __init__(
@@ -46,9 +46,12 @@ class Segmenter:
         for option, is_given in (("--split-sentences", split_sentences), ("--markup", markup)):
             try:
                 if is_given:
-                    self._cut(is_split=split_sentences, is_markup=bool(markup))("a")
+                    is_markup = option == "--markup"
+                    self._cut(is_split=not is_markup, is_markup=is_markup)("a")
             except SegmentsError as error:
-                raise UserError(f"{option}: {error}.") from None
+                is_contrary = str(error) == markup_refused  # another option, not the model
+                kind = WrongUsageError if is_contrary else UserError
+                raise kind(f"{option}: {error}.") from None
 
     def layout(self, request: Request) -> Layout | None:
         """Return the segments of a line; None if the line is one segment, or blank, as it is.

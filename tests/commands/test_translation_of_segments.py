@@ -150,5 +150,5 @@ def test_markup_of_a_record_is_its_own_and_broken_xml_fails(model):
 
 def test_ctranslate2_gives_no_attention_for_markup(model):
     found = piped(model, ["cat"], "--engine", "ctranslate2", "--markup", "html")
-    assert found.exit_code == 1
+    assert found.exit_code == 2
     assert "--engine ctranslate2 has no --markup; leave it out" in found.stderr

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nmt_cli.corpus.tokenizers.piece_words import units_of_pieces
-from nmt_cli.messages.errors import UserError
+from nmt_cli.messages.errors import UserError, WrongUsageError
 from nmt_cli.recipe.model_settings import TextSettings
 from nmt_cli.recipe.schema import Normalization
 from nmt_cli.search.beams import Attended, Hypothesis
@@ -132,7 +132,7 @@ def test_each_line_may_be_of_its_own_kind():
     ],
 )
 def test_options_that_markup_cannot_have_are_refused(options, message):
-    with pytest.raises(UserError, match=message):
+    with pytest.raises(WrongUsageError, match=message):
         load("format_2/sentencepiece", markup="html", **options)
     (found,) = load("format_2/sentencepiece", **options).translate([Request("a", markup="html")])
     assert f"--markup: {found.error}".startswith(message)
