@@ -20,6 +20,7 @@ from nmt_cli.interchange.ctranslate2.sentence_driver import Threads
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import LinesFailedError, UserError
 from nmt_cli.search.sampling import Sampling
+from nmt_cli.translating.glossary import Glossary
 from nmt_cli.translating.request import Constraints, Request
 from nmt_cli.translating.translator import Translator
 from tests.imported_modules import ended
@@ -245,6 +246,7 @@ def test_a_bug_names_its_line_and_keeps_the_lines_before(marked):
         ({"constraints": Constraints(no_repeat_ngram=3)}, "--no-repeat-ngram"),
         ({"constraints": Constraints(required=["mole"])}, "--required"),
         ({"constraints": Constraints(banned=["mole"])}, "--banned"),
+        ({"constraints": Constraints(glossary=Glossary([]))}, "--glossary"),
         ({"precision": "fp64"}, "--precision must be"),
     ],
 )
