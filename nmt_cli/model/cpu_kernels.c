@@ -152,7 +152,7 @@ static void weigh(float *scores, const float *mask, long E, float scale) {
    [S, H, D, E], values [S, H, E, D], mask [S*H, K, E], output [S*K, H*D]; D is a multiple of LANES */
 void attend(const float *queries, long stride, const float *keys, const float *values,
             const float *mask, long S, long K, long H, long D, long E, float *output) {
-    float scores[BEAM][MOST_ENTRIES];
+    float scores[BEAM * MOST_ENTRIES];
     for (long sh = 0; sh < S * H; sh++, keys += D * E, values += E * D, mask += K * E) {
         const float *of_slot = queries + sh / H * K * stride + sh % H * D;
         float *to = output + (sh / H * K * H + sh % H) * D;
@@ -160,20 +160,21 @@ void attend(const float *queries, long stride, const float *keys, const float *v
             const float *rows[BEAM]; /* the last hypothesis again where there are fewer */
             for (int k = 0; k < BEAM; k++)
                 rows[k] = of_slot + (first + k < K ? first + k : K - 1) * stride;
-            for (long e = 0; e + LANES <= E; e += LANES) score(rows, keys + e, D, E, *scores + e);
-            if (E % LANES && E > LANES) score(rows, keys + E - LANES, D, E, *scores + E - LANES);
+            for (long e = 0; e + LANES <= E; e += LANES) score(rows, keys + e, D, E, scores + e);
+            if (E % LANES && E > LANES) score(rows, keys + E - LANES, D, E, scores + E - LANES);
             for (long e = 0; E < LANES && e < E; e++)
                 for (int k = 0; k < BEAM; k++) {
-                    scores[k][e] = 0.f;
-                    for (long d = 0; d < D; d++) scores[k][e] += rows[k][d] * keys[d * E + e];
+                    scores[k * MOST_ENTRIES + e] = 0.f;
+                    for (long d = 0; d < D; d++)
+                        scores[k * MOST_ENTRIES + e] += rows[k][d] * keys[d * E + e];
                 }
             for (int k = 0; k < BEAM && first + k < K; k++)
-                weigh(scores[k], mask + (first + k) * E, E, 1.f / sqrtf((float)D));
+                weigh(scores + k * MOST_ENTRIES, mask + (first + k) * E, E, 1.f / sqrtf((float)D));
             for (long d = 0; d < D; d += LANES) {
                 floats sums[BEAM] = {ZERO, ZERO, ZERO, ZERO};
                 for (long e = 0; e < E; e++) {
                     floats value = load(values + e * D + d);
-                    for (int k = 0; k < BEAM; k++) sums[k] += scores[k][e] * value;
+                    for (int k = 0; k < BEAM; k++) sums[k] += scores[k * MOST_ENTRIES + e] * value;
                 }
                 for (int k = 0; k < BEAM && first + k < K; k++)
                     store(to + (first + k) * H * D + d, sums[k]);
