@@ -94,6 +94,8 @@ class Kernels:
         for of_part, (keys, values), mask, out in zip(
             queries.split(sizes), parts, masks, output.split(sizes), strict=True
         ):
+            # Of one slot, it is the same memory for all heads.
+            mask = mask.contiguous()
             self._library.attend(
                 *(of_part.data_ptr(), of_part.stride(0), keys.data_ptr(), values.data_ptr()),
                 *(mask.data_ptr(), len(keys), mask.shape[1], num_heads, d_k, keys.shape[3]),

@@ -59,6 +59,16 @@ def test_rows_are_rounded_to_the_same_integers(kernels, width):
     assert scales[2:4].isnan().all()
 
 
+def test_the_mask_of_one_slot_is_the_same_memory_for_all_heads(kernels):
+    cached = KeysValues(torch.randn(1, 3, 16, 20), torch.randn(1, 3, 20, 16))
+    queries = torch.randn(2, 48)
+    mask = additive_mask(torch.rand(1, 2, 20) < 0.5, 3, queries)
+    assert mask.stride(0) == 0
+    expected = attend(queries, [cached], [mask])
+    with use_kernels(kernels):
+        assert torch.allclose(attend(queries, [cached], [mask]), expected, rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.parametrize("beam_size", [1, 4, 6])
 @pytest.mark.parametrize("room", [3, 16, 37])
 def test_attention_is_that_of_torch_for_each_slot_alone(kernels, beam_size, room):
