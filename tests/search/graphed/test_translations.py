@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 
+from nmt_cli.model_directory import load_model
 from nmt_cli.search.graphed.caches import Storage
 from nmt_cli.search.graphed.model import GraphedTransformer
 from nmt_cli.search.incremental import IncrementalTransformer
@@ -27,7 +28,10 @@ def lines_of_unlike_length(number):
 
 def running_ahead(**options):
     """Return a translator that searches on a CPU as on a GPU."""
-    translator: Any = Translator.load(MODEL, **CPU, **options)
+    return searching_ahead(Translator.load(MODEL, **CPU, **options))
+
+
+def searching_ahead(translator: Any) -> Any:
     starter = translator._engine
     starter._graphed = GraphedTransformer(starter._model._model, starter.settings)
     return translator
@@ -144,9 +148,10 @@ def test_memory_kept_from_earlier_calls_is_given_up_when_it_is_needed(monkeypatc
 
 def test_a_model_may_be_converted_between_calls():
     lines = lines_of_unlike_length(8)
-    translator = running_ahead()
+    settings, tokenizer, model, *_ = load_model(MODEL)
+    translator = searching_ahead(Translator(settings, tokenizer, model, precision="fp32"))
     list(translator.translate(lines))
-    translator._engine._model._model.to(torch.bfloat16)
+    model.to(torch.bfloat16)
     found = list(translator.translate(lines))
     assert [translation.error for translation in found] == [None] * len(lines)
 
