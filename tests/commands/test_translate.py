@@ -147,6 +147,7 @@ def test_failed_lines_are_empty_and_named(monkeypatch, capsys):
     def fails(line):
         return "RuntimeError: no\x1b[31m way" if line.startswith("bad") else None
 
+    logs.configure(quiet=False)
     pipe = Pipe(monkeypatch, TaggingTranslator(fails))
     lines = ["good", "bad", "good", "bad one", "good"]
     out = pipe("\n".join(lines).encode() + b"\n").decode().split("\n")
