@@ -54,7 +54,7 @@ OPTIONS = {
     | {"--sample", "--temperature", "--sample-top-k", "--sample-top-p", "--seed"}
     | {"--min-length", "--max-length", "--no-repeat-ngram", "--target-prefix"}
     | {"--required", "--banned", "--glossary", "--input-format", "--workers", "--devices", "--tag"}
-    | {"--engine", "--no-cuda-graphs", "--compile"}
+    | {"--engine", "--no-cuda-graphs"}
     | {"--split-sentences", "--source-language", "--markup"},
     "rescore": MACHINE_OPTIONS
     | {"--ensemble", "--output", "--force", "--format", "--length-penalty"},

@@ -151,12 +151,6 @@ from nmt_cli.recipe.search_ranges import (
     "rules, samples, alignments or ensembles.",
 )
 @click.option(
-    "--compile",
-    is_flag=True,
-    help="On a CPU, compile the operations between matrix products; faster, above all in int8. "
-    "Needs a C compiler, and a second the first time.",
-)
-@click.option(
     "--no-cuda-graphs",
     is_flag=True,
     help="On a GPU, do not repeat steps of the search as CUDA graphs; to avoid a fault in them.",

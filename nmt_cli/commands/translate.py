@@ -207,7 +207,7 @@ def _affecting(options: Mapping[str, Any]) -> dict[str, Any]:
     return {
         name: value
         for name, value in options.items()
-        if name not in {*OF_THE_MACHINE, "no_cuda_graphs", "compile"}
+        if name not in {*OF_THE_MACHINE, "no_cuda_graphs"}
     }
 
 

@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import Tensor, nn
 
-from nmt_cli.model.cpu_kernels import kernels_in_use
 from nmt_cli.model.packed_linear import USUAL_ROWS
 
 # Of rows [R, I] in int8 and the weight's scales [O]: the product [R, O] in fp32.
@@ -24,8 +23,6 @@ SCALES = ".scales"  # ends the name of a matrix's scales
 
 def rounded_rows(rows: Tensor) -> tuple[Tensor, Tensor]:
     """Return the scale [R, 1] of each of ``rows`` [R, I], and the rows over it as int8."""
-    if (kernels := kernels_in_use()) is not None:
-        return kernels.rounded_rows(rows, SMALLEST_SCALE)
     # These two are faster than the maximum of absolute values, or than both in one call.
     largest, smallest = rows.amax(dim=1, keepdim=True), rows.amin(dim=1, keepdim=True)
     scales = largest.maximum(smallest.neg_()).clamp_(min=SMALLEST_SCALE).div_(LARGEST)

@@ -14,7 +14,6 @@ from torch import Tensor, nn
 
 from nmt_cli.hardware.device import sent_to
 from nmt_cli.model.attention import MemoryAttention, SelfAttention
-from nmt_cli.model.cpu_kernels import can_attend, kernels_in_use
 from nmt_cli.search.slot_parts import HeadShape, KeysValues, Run, SlotParts
 
 # The room for the past grows by 16 entries, or by an eighth if that is more.
@@ -41,9 +40,6 @@ def attend(queries: Tensor, parts: Sequence[KeysValues], masks: Sequence[Tensor]
     the keys and values they share are read once. Two products and a softmax take two thirds of the
     time of ``scaled_dot_product_attention``, which is slow with masks.
     """
-    kernels = kernels_in_use()
-    if kernels is not None and all(can_attend(*part) for part in parts):
-        return kernels.attend(queries, parts, masks)
     _, num_heads, d_k, _ = parts[0].keys.shape
     beam_size, d_v = masks[0].shape[1], parts[0].values.shape[3]
     heads = queries.view(-1, beam_size, num_heads, d_k).transpose(1, 2).flatten(0, 1)  # S*H K D
@@ -175,13 +171,10 @@ class PastCache(DecoderState):
     def _append(self, layer: int, keys: Tensor, values: Tensor) -> list[KeysValues]:
         """Write the new entries [S*K, H*D] of ``layer``; return all entries of each part."""
         rows = [at.places.numel() for at in self._places]
-        parts, kernels = self._parts.layer(layer), kernels_in_use()
+        parts = self._parts.layer(layer)
         for part, (slots, places), new_keys, new_values in zip(
             parts, self._places, keys.split(rows), values.split(rows), strict=True
         ):
-            if kernels is not None and can_attend(*part):
-                kernels.append((new_keys, new_values), places, *part)
-                continue
             shape = (*places.shape, self._num_heads, -1)  # S K H D
             part.keys[slots, :, :, places] = new_keys.view(shape)
             part.values[slots, :, places] = new_values.view(shape)

@@ -69,7 +69,6 @@ class TranslatorOptions(TypedDict, total=False):
     precision: str
     fp32_products: str
     no_cuda_graphs: bool
-    compile: bool
     well_formed_trees: bool | None
     sampling: Sampling | None
     constraints: Constraints
@@ -101,8 +100,7 @@ class Translator:
     sentences in the search, which ``max_tokens_per_device`` limits. If memory is full, it searches
     fewer at a time from then on. On a GPU, searches of ``translate`` without rules repeat their
     steps as CUDA graphs, unless ``no_cuda_graphs``. Translators that share a model must then not
-    translate at the same time. With ``compile``, a C compiler makes the operations between the
-    products of a CPU, once for each kind of CPU.
+    translate at the same time.
 
     Threads may share it: windows of ``translate`` and the lines of ``submit`` use the model in the
     order in which they came. One thread may hold several iterators of ``translate`` open and
@@ -134,7 +132,6 @@ class Translator:
         precision: str = AUTO,
         fp32_products: str = AUTO,
         no_cuda_graphs: bool = False,
-        compile: bool = False,
         well_formed_trees: bool | None = None,
         sampling: Sampling | None = None,
         constraints: Constraints = Constraints(),  # noqa: B008 - it cannot be changed
@@ -182,9 +179,7 @@ class Translator:
             is_parser=is_parser,
             markup_refused=_why_no_markup(model, keep_pieces=keep_pieces, alignments=alignments),
         )
-        computing = Computing(
-            precision, fp32_products, max_tokens_per_device, not no_cuda_graphs, compile
-        )
+        computing = Computing(precision, fp32_products, max_tokens_per_device, not no_cuda_graphs)
         self._engine: Engine
         if isinstance(model, CTranslate2Model):
             self._engine = CTranslate2Search(model, search, computing)
