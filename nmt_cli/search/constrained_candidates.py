@@ -41,7 +41,7 @@ class _Places(NamedTuple):
 
 
 class _Automata(NamedTuple):
-    """The automata of B slots in common tables. Numbers of constraints and pieces are filled up."""
+    """The automata of B slots in common tables, padded to the most constraints and pieces."""
 
     slots: Array  # B
     data: list[RequiredPhrases]  # B
@@ -50,8 +50,8 @@ class _Automata(NamedTuple):
     met: Array  # N Q
     stays_met: Array  # N Q
     begun: Array  # N Q
-    fewest: Array  # B Q; what is filled up needs 0 pieces
-    pieces: Array  # B T; -1 fills up
+    fewest: Array  # B Q; padding needs 0 pieces
+    pieces: Array  # B T; padding is -1
     continuing: Array  # V, the pieces that continue a word; V = 0 if there are none
 
     @classmethod
@@ -64,12 +64,12 @@ class _Automata(NamedTuple):
         roots = sizes.cumsum() - sizes
         following = np.empty((sizes.sum(), num_pieces + 1), np.int64)
         for root, size, one in zip(roots, sizes, each, strict=True):
-            following[root : root + size] = root  # of columns that are filled up
+            following[root : root + size] = root  # also in columns of padding
             following[root : root + size, : len(one.pieces)] = root + one.next[:, :-1]
 
-        def joined(tables: list[Array], fill: int, width: int) -> Array:
+        def joined(tables: list[Array], padding: int, width: int) -> Array:
             wide = [
-                np.pad(table, ((0, 0), (0, width - table.shape[1])), constant_values=fill)
+                np.pad(table, ((0, 0), (0, width - table.shape[1])), constant_values=padding)
                 for table in tables
             ]
             return np.concatenate(wide)
@@ -138,8 +138,8 @@ class _Automata(NamedTuple):
     def fit(self, places: _Places, missing: Array, room: Array) -> Array:
         """Return where ``room`` [B] suffices for the ``missing`` pieces [B, K, C + T].
 
-        Phrases that overlap need fewer pieces than ``missing``, which is only looked for where it
-        decides.
+        Phrases that overlap need fewer pieces than ``missing``. How many takes longer to compute,
+        so it is computed only where ``missing`` does not fit.
         """
         fits = missing <= room[:, None, None]
         for place in np.argwhere(~fits).tolist():
@@ -188,7 +188,7 @@ class ConstrainedCandidates:
         normalizer, so_far = normalizer.reshape(*scores.shape, 1), scores[:, :, None]
         totals, tokens = values.reshape(shape) - normalizer + so_far, tokens.reshape(shape)
         found = best_of(totals, tokens, self._number)
-        # What fills up is an existing token: the model also computes what follows no hypothesis.
+        # The padding is an existing token, because the model also computes rows of no hypothesis.
         pieces = automata.pieces.clip(min=0)[:, None].repeat(states.beam_size, axis=1)
         in_turns = self._in_turns(
             automata,
@@ -203,9 +203,10 @@ class ConstrainedCandidates:
     def _taken_out(
         self, logits: Tensor, automata: _Automata, missing: Array, states: SlotStates
     ) -> Array:
-        """Return the logits [B, K, T] of the pieces of phrases; forbid these, and early ends.
+        """Return the logits [B, K, T] of the pieces of phrases, and set them to -inf.
 
-        So each continuation is found once.
+        So the best tokens and the pieces of phrases are different continuations. The logits of the
+        end are set to -inf, too, while constraints are ``missing``.
         """
         rows = rows_of(automata.slots, states)  # B K
         is_piece = (automata.pieces >= 0)[:, None].repeat(states.beam_size, axis=1)
@@ -242,8 +243,7 @@ class ConstrainedCandidates:
         exists &= automata.fit(after, np.where(exists, missing, 0), room)
         flat = (len(totals), -1)
         totals = np.where(exists, totals, -np.inf).reshape(flat)
-        ranks = _ranks_in_turns(totals, missing.reshape(flat))
-        order = np.argsort(ranks, axis=1, kind="stable")[:, : self._number]
+        order = _order_of_turns(totals, missing.reshape(flat))[:, : self._number]
         return Candidates(
             np.take_along_axis(totals, order, 1),
             order // tokens.shape[2],
@@ -251,10 +251,9 @@ class ConstrainedCandidates:
         )
 
 
-def _ranks_in_turns(totals: Array, banks: Array) -> Array:
-    """Return ranks [B, M]: by the turn, then by the bank; what has no total comes last."""
-    is_nothing = totals == -np.inf
-    banks = np.where(is_nothing, NO_BANK, banks)
+def _order_of_turns(totals: Array, banks: Array) -> Array:
+    """Return the order of continuations [B, M]: by turn, bank and total; -inf comes last."""
+    banks = np.where(totals == -np.inf, NO_BANK, banks)
     by_total = np.argsort(-totals, axis=1, kind="stable")
     sorted_banks = np.take_along_axis(banks, by_total, 1)
     by_bank = np.argsort(sorted_banks, axis=1, kind="stable")
@@ -264,8 +263,8 @@ def _ranks_in_turns(totals: Array, banks: Array) -> Array:
     is_first[:, 1:] = sorted_banks[:, 1:] != sorted_banks[:, :-1]
     in_bank = places - np.maximum.accumulate(np.where(is_first, places, 0), axis=1)
     turns = np.where(sorted_banks == sorted_banks[:, :1], in_bank // PLACES_OF_NEAREST, in_bank)
-    ranks = np.empty_like(turns)
-    order = np.take_along_axis(by_total, by_bank, 1)
-    np.put_along_axis(ranks, order, turns * (1 + banks.max(initial=0)) + sorted_banks, 1)
-    ranks[is_nothing] = np.iinfo(ranks.dtype).max
-    return ranks
+    ranks = turns * (1 + banks.max(initial=0)) + sorted_banks
+    ranks[sorted_banks == NO_BANK] = np.iinfo(ranks.dtype).max
+    # A stable sort: the best of the continuations that one bank gets in one turn comes first.
+    by_rank = np.argsort(ranks, axis=1, kind="stable")
+    return np.take_along_axis(np.take_along_axis(by_total, by_bank, 1), by_rank, 1)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from nmt_cli.search.beams import length_penalty
-from nmt_cli.search.constrained_candidates import ConstrainedCandidates, _ranks_in_turns
+from nmt_cli.search.constrained_candidates import ConstrainedCandidates, _order_of_turns
 from nmt_cli.search.rules.phrases import REQUIRED, Alternative, RequiredPhrases
 from nmt_cli.search.sentences import Sentence
 from tests.fake_models import EOS
@@ -109,8 +109,10 @@ def test_sentences_get_what_they_get_alone_beside_others_and_in_wider_searches()
 def test_the_nearest_bank_gets_two_places_in_each_turn_and_what_is_impossible_none():
     totals = np.array([[-1.0, -2.0, -3.0, -4.0, -5.0, -6.0, -7.0, -np.inf, -np.inf]])
     banks = np.array([[2, 2, 1, 1, 1, 3, 2, 0, 1]])
-    order = np.argsort(_ranks_in_turns(totals, banks), axis=1, kind="stable")
-    assert order.tolist() == [[2, 3, 0, 5, 4, 1, 6, 7, 8]]
+    assert _order_of_turns(totals, banks).tolist() == [[2, 3, 0, 5, 4, 1, 6, 7, 8]]
+    # The better of the two is first, wherever it stands.
+    backwards = _order_of_turns(totals[:, ::-1], banks[:, ::-1])
+    assert backwards.tolist() == [[6, 5, 8, 3, 4, 7, 2, 0, 1]]
 
 
 def test_a_phrase_in_the_middle_is_found_although_it_is_unlikely_at_first():
