@@ -59,7 +59,7 @@ def sent_to(device: torch.device, numbers: Sequence[Any] | NDArray[Any] | Tensor
 
 
 def sent_together(device: torch.device, tensors: Sequence[Tensor]) -> list[Tensor]:
-    """Return ``tensors`` of the CPU on ``device``, by a single copy that no GPU is waited for."""
+    """Return ``tensors`` of the CPU on ``device``, by a single copy, without waiting for a GPU."""
     if device.type != "cuda":
         return list(tensors)
     sizes = [-(-tensor.nbytes // ALIGNMENT) * ALIGNMENT for tensor in tensors]
@@ -76,9 +76,9 @@ def _as_in(part: Tensor, tensor: Tensor) -> Tensor:
 
 
 def prefer_flash_attention(device: torch.device) -> None:
-    """Let this process use no attention of cuDNN: it plans for each shape, and ours all differ.
+    """Turn off cuDNN's attention in this process, which torch prefers on new GPUs.
 
-    On new GPUs torch would prefer it.
+    It makes a plan for each shape, and the shapes of our batches all differ.
     """
     if device.type == "cuda":
         torch.backends.cuda.enable_cudnn_sdp(False)
@@ -86,10 +86,15 @@ def prefer_flash_attention(device: torch.device) -> None:
 
 def allow_tf32(device: torch.device, precision: str) -> None:
     """Let products of ``precision`` fp32 be in TF32 on a GPU that has it, and log that."""
-    if device.type != "cuda" or precision != "fp32" or not bf16_is_fast(device):
-        return  # both came with Ampere
-    torch.set_float32_matmul_precision("high")
-    logs.info("fp32 products are computed in TF32, with 10 bits after the point instead of 23.")
+    if training_products(device, precision) == "tf32":
+        torch.set_float32_matmul_precision("high")
+        logs.info("fp32 products are computed in TF32, with 10 bits after the point instead of 23.")
+
+
+def training_products(device: torch.device, precision: str) -> str:
+    """Return the type of the products of a training in ``precision``: fp32, tf32 or bf16."""
+    has_tf32 = device.type == "cuda" and bf16_is_fast(device)  # both came with Ampere
+    return "tf32" if precision == "fp32" and has_tf32 else precision
 
 
 def finish_work(device: torch.device) -> None:

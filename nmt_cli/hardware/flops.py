@@ -17,7 +17,7 @@ TERA = 1e12
 def peak_flops(device: torch.device, precision: str) -> float | None:
     """Return the FLOPs a second of the device's datasheet; None where it is not known.
 
-    Dense products (no sparsity), bf16 with fp32 sums on tensor cores, fp32 without TF32.
+    Dense products (no sparsity): bf16 with fp32 sums on tensor cores, fp32 without TF32, or tf32.
     """
     if device.type != "cuda":
         return None  # a CPU's depends on its clock, which depends on its work
@@ -38,6 +38,11 @@ class Peaks(NamedTuple):
 
     fp32: float
     bf16: float | None
+
+    @property
+    def tf32(self) -> float | None:
+        """Half of bf16 on all of these GPUs."""
+        return None if self.bf16 is None else self.bf16 / 2
 
 
 # NVIDIA's datasheets and architecture whitepapers. Where they print sparse figures, half of them.

@@ -12,6 +12,7 @@ from nmt_cli.corpus.loader import Batch, load_batches
 from nmt_cli.corpus.piece_sampler import sampler_of
 from nmt_cli.costs.flops import training_flops
 from nmt_cli.files.file_names import METRICS
+from nmt_cli.hardware.device import training_products
 from nmt_cli.hardware.flops import peak_flops
 from nmt_cli.hardware.memory import FullMemoryError, give_up_memory_of, noticing_full_memory
 from nmt_cli.launch.stop_signals import StopRequest
@@ -82,7 +83,7 @@ class _LaunchedStep(NamedTuple):
     learning_rate: float
     started: float
     data_wait_seconds: float
-    validation: Mapping[str, Any] | None  # of the step before
+    validation: Mapping[str, Any] | None  # that of the step before, if this one is skipped
 
 
 class Trainer:
@@ -191,7 +192,8 @@ class Trainer:
             self.training.count_skipped(batch, gradient)
             return []
         if state.average is not None:
-            # In place, without memory; the parameters already hold the next gradient.
+            # Without ``_update_average``: on a GPU this takes no memory, and the gradients that it
+            # would free are those of the next step.
             state.average.update(state.model, state.progress.step)
         started = max(step.started, self._last_read)
         self._last_read = time.monotonic()
@@ -320,8 +322,8 @@ def update_weights(
 ) -> float:
     """Move the weights by the gradient that they hold, count the step, return the learning rate.
 
-    The weights stay as they are if a ``LaunchedGradient`` is not finite. Their average has to
-    follow once that is known; otherwise it follows at once.
+    The weights stay as they are if a ``LaunchedGradient`` is not finite. Only after it is read does
+    the caller update the moving average; that of a ``Gradient`` is updated here.
     """
     model, step = state.model, state.progress.step + 1
     if recipe.training.clip_norm is not None:
@@ -357,7 +359,8 @@ def _update_average(average: MovingAverage, model: Transformer, step: int) -> No
 def flop_utilization(batch: Batch, seconds: float, objective: Objective) -> float | None:
     """Return the share of the ranks' peak FLOPs that the model used; None if it is not known."""
     machine, model = objective.machine, objective.model
-    peak = peak_flops(machine.device, machine.precision)
+    products = training_products(machine.device, machine.precision)
+    peak = peak_flops(machine.device, products)
     if peak is None:
         return None
     sides = zip(*batch.micro_batches, strict=True)

@@ -69,6 +69,8 @@ def test_tf32_is_used_for_fp32_on_gpus_that_have_it_and_logged(
     device.allow_tf32(torch.device(name), precision)
     assert chosen == expected
     assert ("computed in TF32" in capsys.readouterr().err) == bool(expected)
+    products = device.training_products(torch.device(name), precision)
+    assert products == ("tf32" if expected else precision)
 
 
 def test_tensors_sent_together_arrive_as_they_were(monkeypatch):

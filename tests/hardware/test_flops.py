@@ -31,6 +31,12 @@ def test_a_peak_is_known_of_exactly_this_gpu(name, fp32, bf16):
         assert peak_flops_of(name, precision) == expected
 
 
+def test_tf32_has_half_the_peak_of_bf16():
+    assert peak_flops_of("NVIDIA A100-SXM4-80GB", "tf32") == pytest.approx(156e12)
+    assert peak_flops_of("NVIDIA H100 80GB HBM3", "tf32") == pytest.approx(494.7e12)
+    assert peak_flops_of("Tesla V100-SXM2-16GB", "tf32") is None
+
+
 def test_the_peak_of_a_gpu_is_that_of_its_name(monkeypatch):
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: f"NVIDIA H20{device.index}")
     assert peak_flops(torch.device("cuda:0"), "bf16") == pytest.approx(989.4e12)
