@@ -189,7 +189,7 @@ def test_wrong_use_is_status_2(arguments):
 @pytest.mark.parametrize(
     "arguments",
     ["score hyp ref --samples 200", "score hyp ref --paper en-de --lowercase",
-     "score hyp ref --compare hyp",
+     "score hyp ref --compare hyp", "score hyp ref --terms t.tsv", "score hyp ref --source hyp",
      "score - -", "train base --nnodes 2", "run base --until train --force-from score",
      "translate m --resume", "translate m --shard 1/2", "translate m --workers 2 --devices 2",
      "translate m --n-best 2", "translate m --format tsv --token-scores",

@@ -108,10 +108,10 @@ def run(hypotheses: Path, references: Sequence[Path], **options: Unpack[ScoreOpt
 
 
 def _glossary(options: ScoreOptions) -> Glossary | None:
-    """Return the terms to look for. Raises UserError if one of the two options is missing."""
+    """Return the terms to look for. Raises WrongUsageError if one of the options is missing."""
     terms = options.get("terms")
     if (terms is None) != (options.get("source") is None):
-        raise UserError(
+        raise WrongUsageError(
             "--terms and --source go together: --source is the text that was translated, where "
             "the terms of --terms occur."
         )

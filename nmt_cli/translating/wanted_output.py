@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
-from nmt_cli.messages.errors import UserError
+from nmt_cli.messages.errors import UserError, WrongUsageError
 from nmt_cli.recipe.search_ranges import LENGTH_PENALTY, MOST_SAMPLES
 from nmt_cli.search.beams import SearchSettings
 from nmt_cli.search.rules.phrases import (
@@ -35,7 +35,7 @@ from nmt_cli.translating.target_phrases import (
 NOTHING_FOUND = "the search found no translation that all its rules allow"
 NO_PLACE = "it is too long for one part, and its required phrases have no certain part"
 NO_SENTENCE = "it has several sentences, and its required phrases have no certain one"
-FOR_SAMPLES = "required phrases are for a search, not for samples"
+FOR_SAMPLES = "required phrases and glossaries are for a search, not for samples"
 PARSES = "this model parses; of all rules about the output only --max-length is possible"
 
 
@@ -106,13 +106,18 @@ class WantedOutputs:
         sampling: Sampling | None = None,
         is_parser: bool = False,
     ) -> None:
-        """Raises UserError if ``constraints`` do not suit the model or contradict each other."""
+        """Raises UserError if ``constraints`` do not suit the model or contradict each other.
+
+        Raises WrongUsageError if they ask for phrases that ``sampling`` cannot have.
+        """
         self._limits, self._constraints, self._bounds = limits, constraints, bounds
         self._marks, self._sampling, self._is_parser = marks, sampling, is_parser
         self._phrases = TargetPhrases(tokenizer)
         self._automata: dict[tuple[OneOf, ...], RequiredPhrases] = {}  # the last one
         if is_parser and constraints.more_than_max_length():
             raise UserError(f"{PARSES}.")
+        if sampling is not None and (constraints.required or constraints.glossary is not None):
+            raise WrongUsageError(f"{FOR_SAMPLES}; change one of these options.")
         try:
             self._required = self._phrases.encode_constraints(constraints.required)
             self._banned = self._phrases.encode_all(constraints.banned)
@@ -120,8 +125,6 @@ class WantedOutputs:
             self._prefix = self._phrases.encode_all(_given(constraints.prefix))
             self._for_all = self._checked(self._prefix, self._required, self._banned)
             self._for_all = self._for_all._replace(glossary=constraints.glossary)
-            if constraints.glossary is not None and sampling is not None:
-                raise ContradictionError(FOR_SAMPLES)
         except ContradictionError as error:
             raise UserError(f"{error}; change one of these options.") from None
         # Whether the sentences made so far have required phrases, or a prefix or banned phrases.

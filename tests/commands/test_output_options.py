@@ -15,6 +15,7 @@ from nmt_cli.files.atomic_files import directory_appearing_whole
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.search.sampling import Sampling
 from nmt_cli.translating.translator import Translator
+from nmt_cli.translating.wanted_output import FOR_SAMPLES
 from tests.fake_models import save_as_model, tiny_recipe
 
 WORDS = ["ant", "bee", "cat", "dog", "eel", "fox", "gnu", "hen"]
@@ -124,7 +125,7 @@ def test_records_have_their_own_options(model):
         (text_only,) = records(run(model, *chosen[2:], "jsonl", *how, lines=["cat dog"]))
         assert {**plain, "score": None} == {**text_only, "score": None}
         if how:
-            assert wished["error"] == "required phrases are for a search, not for samples"
+            assert wished["error"] == FOR_SAMPLES
         else:
             assert wished["text"].startswith("hen")
             assert len(wished["alternatives"]) == 2
@@ -159,11 +160,7 @@ def test_records_have_their_own_options(model):
         (["--temperature", "2"], 2, "--temperature has an effect only with --sample; add --sample"),
         (["--sample-top-k", "2"], 2, "--sample-top-k has an effect only with --sample"),
         (["--sample", "--beam-size", "2"], 2, "--beam-size is not for --sample"),
-        (
-            ["--sample", "--required", "cat"],
-            1,
-            "required phrases are for a search, not for samples; c",
-        ),
+        (["--sample", "--required", "cat"], 2, f"{FOR_SAMPLES}; change one of these options."),
     ],
 )
 def test_options_that_contradict_each_other(model, options, status, message):

@@ -7,7 +7,7 @@ import sacrebleu
 
 from nmt_cli.commands import score
 from nmt_cli.commands.lines.pipes import STANDARD_INPUT
-from nmt_cli.messages.errors import UserError
+from nmt_cli.messages.errors import UserError, WrongUsageError
 
 LINES = ["The cat sat on the mat.", "A dog barked loudly at night.", "It rains."]
 OTHERS = ["The cat lay on the mat.", "A dog barked loudly at us.", "It rained."]
@@ -203,7 +203,7 @@ def test_terms_of_the_source_that_were_rendered_are_counted(files, capsys):
 def test_terms_need_a_source_of_as_many_lines(files):
     paths, terms = (files("hyp", LINES), [files("ref", OTHERS)]), files("terms.tsv", TERMS)
     for options in ({"terms": terms}, {"source": paths[0]}):
-        with pytest.raises(UserError, match="--terms and --source go together"):
+        with pytest.raises(WrongUsageError, match="--terms and --source go together"):
             score.run(*paths, **options)
     with pytest.raises(UserError, match=r"has 3 segments, .*short has 2"):
         score.run(*paths, terms=terms, source=files("short", LINES[:2]))
