@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from nmt_cli.files.text_files import read_text
 from nmt_cli.messages.errors import UserError
+from nmt_cli.messages.figures import counted
 
 BETWEEN_FORMS = "|||"  # as Moses separates fields
 CASES = ("exact", "any")
@@ -81,7 +82,7 @@ class Glossary:
                     problems.append(f"{path}:{number:,}: {error}")
         if problems:
             more = len(problems) - SHOWN_PROBLEMS
-            also = f"; and {more:,} more lines are wrong" if more > 0 else ""
+            also = f"; and {counted(more, 'more problem')}" if more > 0 else ""
             raise UserError(f"{'; '.join(problems[:SHOWN_PROBLEMS])}{also}.")
         return cls(terms.values())
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nmt_cli.messages.errors import UserError
+from nmt_cli.messages.errors import UserError, WrongUsageError
 from nmt_cli.search.sampling import Sampling
 from nmt_cli.translating.glossary import Glossary, Term
 from nmt_cli.translating.request import Constraints, Request
@@ -64,7 +64,7 @@ def test_bad_lines_are_one_message(tmp_path):
     assert str(caught.value) == (
         f"{path}:1: {columns}, but this one has 1; {path}:2: the source is blank; "
         f"{path}:3: a target form of 'cat' is blank; {path}:6: the term 'cat' is given twice; "
-        f"{path}:7: the case is 'no', but must be exact or any; and 1 more lines are wrong."
+        f"{path}:7: the case is 'no', but must be exact or any; and 1 more problem."
     )
 
 
@@ -108,7 +108,7 @@ def test_terms_that_contradict_other_rules_are_an_error_of_the_line():
 
 
 def test_terms_are_not_for_samples():
-    with pytest.raises(UserError, match=FOR_SAMPLES):
+    with pytest.raises(WrongUsageError, match=FOR_SAMPLES):
         of_words(sampling=Sampling(), constraints=Constraints(glossary=GLOSSARY))
     (failed,) = of_words(sampling=Sampling()).translate([Request("cat", glossary={"cat": "bee"})])
     assert failed.error == FOR_SAMPLES
