@@ -28,7 +28,9 @@ def test_a_plain_step_stays_within_its_budget(rehearse):
     report = rehearse("translate", kind="plain", precision="fp32")
     assert (report.illegal, report.error) == ([], None)
     assert report.result == {"lines": 6, "errors": []}
-    for step in report.between("step begins", "step ends"):
+    steps = report.between("step begins", "step ends")
+    assert steps
+    for step in steps:
         assert num_kernels(step) <= PLAIN_BUDGET
         assert sum(map(blocks, step)) <= PLAIN_WAITS
 

@@ -54,6 +54,8 @@ def test_a_resumed_training_goes_on_after_a_full_memory(rehearse):
 def test_ranks_exchange_gradients_on_the_device_and_little_else(rehearse):
     report = rehearse("train", ranks=2, changes={"validation": {"bleu": "off"}})
     assert (report.illegal, report.error) == ([], None)
-    for step in report.between("step begins", "step ends"):
+    steps = report.between("step begins", "step ends")
+    assert len(steps) == STEPS
+    for step in steps:
         collectives = [event.what for event in step if event.what.startswith("collective")]
         assert collectives == ["collective on cpu", "collective on cuda"]

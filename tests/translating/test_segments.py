@@ -6,16 +6,11 @@ import sys
 from pathlib import Path
 
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nmt_cli.corpus.tokenizers.normalization import Normalizer
-from nmt_cli.corpus.tokenizers.whitespace_tokenizer import CONTROL, WhitespaceTokenizer
 from nmt_cli.files.lines import is_blank
 from nmt_cli.messages.errors import UserError
-from nmt_cli.model.transformer import Transformer
-from nmt_cli.search import engine
 from nmt_cli.search.beams import Hypothesis
 from nmt_cli.search.sampling import Sampling
 from nmt_cli.translating.answers import Ranked, best_sums
@@ -24,7 +19,8 @@ from nmt_cli.translating.segmenter import LANGUAGE_MISSING
 from nmt_cli.translating.segments import Output, sentences
 from nmt_cli.translating.translator import Translator
 from nmt_cli.translating.wanted_output import NO_SENTENCE
-from tests.fake_models import ByteTokenizer, CopyModel, tiny_recipe, translator_of
+from tests import fake_models
+from tests.fake_models import tiny_recipe
 
 SMALL = {"num_layers": 1, "d_model": 8, "num_heads": 2, "d_ff": 8}
 WORDS = ["Ant.", "Bee.", "Cat!", "dog", "Eel?", "fox"]
@@ -56,20 +52,12 @@ TEXTS = [
 
 
 def copying(monkeypatch, *, fails=lambda sources: None, data=(), **options):
-    recipe = tiny_recipe(data=dict(data))
-    model = CopyModel(ByteTokenizer.size, fails)
-    monkeypatch.setattr(engine, "CachedTransformer", lambda _: model)
-    transformer = Transformer(recipe.model, ByteTokenizer.size)
-    options = {"precision": "fp32", "split_sentences": True, **options}
-    return translator_of(recipe, ByteTokenizer(), transformer, **options), model
+    options = {"split_sentences": True, **options}
+    return fake_models.copying(monkeypatch, fails, tiny_recipe(data=dict(data)), **options)
 
 
 def untrained(**options):
-    recipe = tiny_recipe(model=SMALL)
-    tokenizer = WhitespaceTokenizer([*CONTROL, *WORDS], Normalizer(recipe.data), None)
-    torch.manual_seed(3)
-    transformer = Transformer(recipe.model, tokenizer.size)
-    return translator_of(recipe, tokenizer, transformer, precision="fp32", **options)
+    return fake_models.untrained(WORDS, tiny_recipe(model=SMALL), **options)
 
 
 def test_what_is_not_translated_stays_as_it_is_to_the_character(monkeypatch):
