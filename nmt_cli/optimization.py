@@ -17,7 +17,8 @@ class Adam(torch.optim.Adam):
     1.5 s and 70 MB, and the optimizer is never compiled here.
     """
 
-    # If it is set and 1, a step changes nothing; torch reads it. A GPU is not waited for.
+    # torch reads this attribute: if it holds 1, a step changes nothing. The CPU does not wait for
+    # the number.
     found_inf: Tensor | None = None
 
     add_param_group = unwrap(torch.optim.Adam.add_param_group)

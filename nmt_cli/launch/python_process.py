@@ -1,4 +1,4 @@
-"""How this program starts Python, with the modules that it uses itself, and its own commands."""
+"""The commands by which this program starts Python, and its own commands in another process."""
 
 import sys
 from collections.abc import Mapping

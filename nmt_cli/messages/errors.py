@@ -17,7 +17,7 @@ class UserError(Exception):
 
 
 class WrongUsageError(UserError):
-    """Wrong use of the command line, whatever files, models and the machine are.
+    """Wrong use of the command line, which no file, model or machine makes right.
 
     An option has no such value, needs another option, or contradicts one.
     """

@@ -48,8 +48,8 @@ def change_precision(model: Transformer, precision: DecodingPrecision) -> None:
 def arrange_fp32(model: Transformer, fp32_products: str) -> None:
     """Arrange the weights of ``model``, in fp32 on a CPU, as their products read them.
 
-    For translating only. Products by few rows then take half the time, those by many rows 0.95 of
-    it on AMD Zen 4. MKL's are by the plain matrices, only that of the output is put in order.
+    For translating only. With oneDNN, products by few rows then take half the time, those by many
+    rows 0.95 of it, on AMD Zen 4. For MKL only the output's matrix is arranged.
     """
     if fp32_products == "onednn" and PackedLinear.is_possible(model.output_weight):
         _replace_linears(model, PackedLinear)

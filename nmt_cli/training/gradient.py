@@ -36,15 +36,14 @@ class Gradient(NamedTuple):
 
 
 class LaunchedGradient:
-    """The gradient of a batch whose figures a GPU may still compute."""
+    """The gradient of a batch; a GPU may still be computing it and its figures."""
 
     def __init__(self, sums: Tensor, norm: Tensor, num_tokens: int) -> None:
         """``sums`` are the loss and the nll of all target tokens, ``norm`` that of the gradient."""
         self.norm, self.num_tokens = norm, num_tokens
         figures = torch.stack([*sums, norm.to(sums.dtype)])
-        self.is_infinite = (
-            figures[::2].isfinite().all().logical_not().float()
-        )  # loss and norm; 0 or 1
+        # 1 if the loss or the norm is not finite, else 0.
+        self.is_infinite = figures[::2].isfinite().all().logical_not().float()
         self._figures = Readback()
         self._figures.add(figures)
 
@@ -96,7 +95,7 @@ class Objective(NamedTuple):
     def launched(self, batch: Batch) -> LaunchedGradient:
         """Leave the gradient of ``batch`` in the parameters, as ``gradient`` does on a single rank.
 
-        A GPU is not waited for. Raises FullMemoryError if the memory is full.
+        Does not wait for a GPU. Raises FullMemoryError if the memory is full.
         """
         assert self.machine.ranks.size == 1, "ranks exchange what the CPU has read"
         self.model.zero_grad(set_to_none=True)

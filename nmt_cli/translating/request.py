@@ -68,10 +68,9 @@ class Request(NamedTuple):
     line: int | None = None  # the line's number, which decides what is sampled; by default its
     # place, counted from 1, among the lines of the call
     prefix: TextOrPieces | None = None  # what the translation begins with; "": nothing is forced
-    required: Sequence[
-        TextOrPieces | AnyOf
-    ] = ()  # phrases that occur in it, beside those of all lines
-    banned: Sequence[TextOrPieces] = ()  # phrases that do not, beside those of all lines
+    # Phrases that occur in it, and those that do not, beside those of all lines.
+    required: Sequence[TextOrPieces | AnyOf] = ()
+    banned: Sequence[TextOrPieces] = ()
     n_best: int | None = None  # how many translations
     beam_size: int | None = None  # at most that of the translator
     length_penalty: float | None = None

@@ -27,8 +27,9 @@ class Segmenter:
     """Cuts lines into sentences, and markup into its blocks of text.
 
     ``language`` is a code, such as "de"; its rules cut sentences. A line may ask for something else
-    than ``split_sentences`` and ``markup``. Raises UserError if they are not possible with the
-    model, and WrongUsageError if ``markup_refused`` says why markup is not with another option.
+    than ``split_sentences`` and ``markup``. ``markup_refused`` is the reason why another option
+    excludes markup; None: there is none. Raises UserError if the model excludes one of the two, and
+    WrongUsageError if ``markup`` is given although another option excludes it.
     """
 
     def __init__(
@@ -49,8 +50,8 @@ class Segmenter:
                     is_markup = option == "--markup"
                     self._cut(is_split=not is_markup, is_markup=is_markup)("a")
             except SegmentsError as error:
-                is_contrary = str(error) == markup_refused  # another option, not the model
-                kind = WrongUsageError if is_contrary else UserError
+                is_by_option = str(error) == markup_refused
+                kind = WrongUsageError if is_by_option else UserError
                 raise kind(f"{option}: {error}.") from None
 
     def layout(self, request: Request) -> Layout | None:

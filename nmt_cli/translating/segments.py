@@ -23,7 +23,8 @@ class Span(NamedTuple):
     end: int
     source_begin: int
     source_end: int
-    attending: tuple[int, ...] = ()  # begins of words of the source to which no word attends more
+    # Where words of the source begin that this word attends to more than all other words do.
+    attending: tuple[int, ...] = ()
 
     def moved(self, by: int, source_by: int) -> Span:
         """Return the span in a text with ``by`` characters before this one."""

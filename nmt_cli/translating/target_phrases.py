@@ -32,7 +32,7 @@ class TargetPhrase(NamedTuple):
 
     ids: Phrase
     shown: str
-    ends_in_a_word: bool = False  # which pieces can continue
+    ends_in_a_word: bool = False  # so that a next piece may continue its last word
 
     @property
     def alternative(self) -> Alternative:
@@ -117,9 +117,9 @@ class TargetPhrases:
 
     @cached_property
     def continuing(self) -> Array | None:
-        """Which pieces continue the word of the piece before; None if no piece does.
+        """Which pieces continue the word of the piece before.
 
-        Of text in pieces, the piece before says whether its word goes on.
+        None for models of text in pieces: there the joiner of the piece before continues a word.
         """
         if isinstance(self._tokenizer, WhitespaceTokenizer):
             return None

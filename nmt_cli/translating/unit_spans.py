@@ -11,9 +11,8 @@ from nmt_cli.recipe.model_settings import TextSettings
 from nmt_cli.search.beams import Hypothesis
 from nmt_cli.translating.segments import Span
 
-NEAR = (
-    32  # characters in which a piece is looked for if normalization has changed the text before it
-)
+# Characters in which a piece is looked for if normalization has changed the text before it.
+NEAR = 32
 
 
 def unit_spans(

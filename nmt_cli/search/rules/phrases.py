@@ -26,13 +26,14 @@ class Phrases:
         grouped: dict[int, list[Phrase]] = defaultdict(list)
         for phrase in self.phrases:
             grouped[len(phrase)].append(phrase)
-        self.by_length = {length: np.array(each) for length, each in grouped.items()}  # Q m
+        # Arrays [number of phrases, length].
+        self.by_length = {length: np.array(each) for length, each in grouped.items()}
 
 
 # These limits bound the time of a step, which looks at every piece after every hypothesis.
 MOST_PHRASES, MOST_PIECES = 50, 500
-# Phrases that overlap need fewer pieces than one after another do. The order with the fewest is
-# looked for if so many constraints, or fewer, are not met; it takes up to 0.1 s.
+# Phrases that overlap need fewer pieces than one after another do. If at most this many constraints
+# are not met, all orders are tried, which takes up to 0.1 s.
 MOST_ORDERED = 8
 ROOT = 0  # the state in which no phrase is begun
 
@@ -74,7 +75,10 @@ class RequiredPhrases:
         self._sums: dict[tuple[int, int], int] = {}
 
     def _link(self) -> list[int]:
-        """Make the table of following states; return the state of the next shorter end of each."""
+        """Make ``next`` [N, T + 1], the state that follows each state after each piece.
+
+        Returns for each state that of its longest end that is shorter and begins a phrase.
+        """
         # The last column is for all pieces that are in no phrase.
         self.next = np.full((len(self._beginnings), len(self.pieces) + 1), ROOT)
         shorter = [ROOT] * len(self._beginnings)

@@ -26,7 +26,7 @@ OPTIONAL_END = _names(
 )
 _CELLS = {"td", "th"}
 _ROWS = {"tbody", "tfoot", "thead", "tr", *_CELLS}
-# The elements that each of these ends where it begins, if they have no end tag.
+# By name of an element: the elements without an end tag that end where it begins.
 ENDS = {
     **{"dd": {"dd", "dt"}, "dt": {"dd", "dt"}, "li": {"li"}, "p": {"p"}},
     **{"optgroup": {"optgroup", "option"}, "option": {"option"}},
@@ -83,7 +83,7 @@ class Inline:
     end: int = 0
     end_tag: str = ""
     children: list[Inline] = field(default_factory=list)
-    is_visible: bool = False  # only of what holds no text
+    is_visible: bool = False  # on a page; only set for what holds no text
 
 
 class Block:

@@ -9,8 +9,9 @@ from typing import NamedTuple
 from nmt_cli.translating.markup.blocks import Block, Inline
 from nmt_cli.translating.segments import Output, Segments, Span
 
-# What words count that are inside of an element and do not belong to it. A word that does counts 1,
-# so "a, b" stays one element if the comma belongs to none, but not if it belongs to another one.
+# An element surrounds the words with the greatest sum: each of its own words counts 1, and other
+# words between them count this. So "a, b" stays one element if the comma belongs to no element, but
+# not if it belongs to another one.
 OF_NO_ELEMENT, OF_ANOTHER = -0.9, -2.0
 
 
@@ -21,7 +22,7 @@ class _Cell(NamedTuple):
     of: Inline | None = None  # the innermost element that the word belongs to
     begin: int = 0  # of its source, in the text of the block
     end: int = 0
-    others: tuple[Inline, ...] = ()  # elements of words that no other word attends to more
+    others: tuple[Inline, ...] = ()  # of words that this one attends to more than all others do
 
 
 _Word = tuple[int, _Cell]  # the place of a word among the cells
@@ -147,7 +148,8 @@ class _Writer:
     ) -> list[tuple[int, Inline]]:
         """Return the children of ``node`` without words, and before which cell each is written.
 
-        The last one comes first. It is written after the word that ends before it in the source.
+        A child is written after the word that is before it in the source. The last one is returned
+        first, for ``pop``.
         """
         begin, end = self._without_spaces(node)
         ends = sorted((cell.end, place + 1) for place, cell in words)
@@ -170,7 +172,7 @@ class _Writer:
         return points[::-1]
 
     def _point(self, point: Inline, place: int) -> Iterator[str]:
-        """Yield what has no words here; around what is visible, with spaces as in the source."""
+        """Yield a child without words; a visible one has spaces around it as in the source."""
         begins, ends = point.begin, point.end
         is_after_space = self._text[max(0, begins - 1) : begins].isspace()
         if is_after_space and place > 0 and not self._cells[place - 1].raw[-1:].isspace():
