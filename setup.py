@@ -68,6 +68,7 @@ setup(
             *TENSORBOARD,
             *TEXT,
             "hypothesis>=6.100",
+            "lxml>=5",
             "mypy>=1.15",
             "pre-commit>=4",
             "pytest>=8.3",
