@@ -69,7 +69,7 @@ class Glossary:
         their numbers, for lines that are wrong.
         """
         path = Path(path)
-        text, terms = read_text(path), dict[tuple[str, str | None], Term]()
+        text, terms = read_text(path).removeprefix("\ufeff"), dict[tuple[str, str | None], Term]()
         problems = []
         for number, line in enumerate(text.split("\n"), start=1):
             if line.strip() and not line.startswith("#"):

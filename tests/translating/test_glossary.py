@@ -53,6 +53,12 @@ def test_a_file_has_terms_forms_and_cases(tmp_path):
     assert str(glossary) != str(Glossary([]))
 
 
+def test_a_file_may_begin_with_a_byte_order_mark(tmp_path):
+    path = tmp_path / "terms.tsv"
+    path.write_text("\ufeffcat\tKatze\r\n", encoding="utf-8")
+    assert [term.source for term in Glossary.read(path).found_in("a cat")] == ["cat"]
+
+
 def test_bad_lines_are_one_message(tmp_path):
     path = tmp_path / "terms.tsv"
     path.write_text(

@@ -151,10 +151,18 @@ def test_hostile_html_is_quick(part):
 
 
 def test_elements_may_be_in_only_so_many_others():
-    source = f"{'<b>' * (DEEPEST - 1)}x{'</b>' * (DEEPEST - 1)}"
+    source = f"{'<b>' * DEEPEST}x{'</b>' * DEEPEST}"
     assert translated(source) == source
-    with pytest.raises(SegmentsError, match=f"more than {DEEPEST} elements in each other"):
-        translated("<b>" * 5_000 + "x")
+    for number in (DEEPEST + 1, 5_000):
+        with pytest.raises(SegmentsError, match=f"more than {DEEPEST} elements in each other"):
+            translated("<b>" * number + "x")
+
+
+@pytest.mark.parametrize("name", ["script", "style", "textarea"])
+def test_an_element_with_raw_text_is_not_ended_by_its_start_tag(name):
+    source = f"<p>ONE</p><{name} a='1' /></{name}><p>TWO</p><{name}/>b {{}}</{name}>"
+    assert layout(source).texts == ["ONE", "TWO"]
+    assert translated(source) == source
 
 
 @pytest.mark.parametrize(
@@ -187,6 +195,25 @@ def test_a_document_of_xml_keeps_its_declarations_and_entities():
     assert segments.filled(copied(segments.texts)) == source
     found = segments.filled([Output("EINS\x00\x1f ZWEI")])
     assert "EINS\ufffd\ufffd ZWEI" in found
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        '<!DOCTYPE d SYSTEM "d.dtd">',
+        '<!DOCTYPE d [<!ENTITY foo "x">]>',
+        "<!-- c --><!DOCTYPE d>",
+        "\n<?pi x?> <!-- c -->\n<!DOCTYPE d>",
+        "\ufeff<!DOCTYPE d>\n",
+        '\ufeff<?xml version="1.0"?>',
+        "<!-- c --><?pi x?>",
+    ],
+)
+def test_what_comes_before_the_first_element_stays(before):
+    source = f"{before}<d>one</d>"
+    segments = layout(source, "xml")
+    assert segments.texts == ["one"]
+    assert segments.filled(copied(segments.texts)) == source
 
 
 def counts_of_lxml(root):

@@ -165,7 +165,7 @@ def _fill(root: Element, tokens: Sequence[Token], markup: Markup) -> None:
             stack[-1].children.append(element)
             if not is_void:
                 stack.append(element)
-                if len(stack) > DEEPEST:
+                if len(stack) - 1 > DEEPEST:  # the first is the whole fragment
                     raise SegmentsError(f"it has more than {DEEPEST} elements in each other")
         elif token.kind is not Kind.END:
             stack[-1].children.append(token)

@@ -105,7 +105,11 @@ class _HTMLReader(HTMLParser):
         self._add(Kind.START, tag, attrs, self.get_starttag_text() or "")
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self._add(Kind.EMPTY, tag, attrs, self.get_starttag_text() or "")
+        if tag in RAW_TEXT:  # browsers ignore the / here
+            self.handle_starttag(tag, attrs)
+            self.set_cdata_mode(tag)
+        else:
+            self._add(Kind.EMPTY, tag, attrs, self.get_starttag_text() or "")
 
     def handle_endtag(self, tag: str) -> None:
         self._add(Kind.END, tag)
@@ -155,8 +159,9 @@ def xml_tokens(source: str) -> list[Token]:
 
     Raises SegmentsError if it is not well-formed.
     """
-    is_document = source.lstrip().startswith(("<?xml", "<!DOCTYPE"))
-    opening, closing = (b"", b"") if is_document else (b"<fragment>", b"</fragment>")
+    opening, closing = (b"<fragment>", b"</fragment>")
+    if _is_document(source):
+        opening = closing = b""
     data = opening + source.encode() + closing
     reader = _XMLReader(data)
     end = len(data) - len(closing)
@@ -170,6 +175,9 @@ def xml_tokens(source: str) -> list[Token]:
     events = [each for each in reader.events if len(opening) <= each[0] < end]
     ends = [*(place for place, *_ in events[1:]), end]
     tokens = list[Token]()
+    # Expat reports a DOCTYPE late, and a byte order mark not at all.
+    if events and (before_all := data[len(opening) : events[0][0]]):
+        tokens.append(Token(Kind.OTHER, before_all.decode()))
     for (place, kind, name, attributes, meaning), following in zip(events, ends, strict=False):
         raw = data[place:following].decode()
         if kind is Kind.START and raw.endswith("/>"):
@@ -179,6 +187,23 @@ def xml_tokens(source: str) -> list[Token]:
         elif raw:
             tokens.append(Token(kind, raw, name, attributes))
     return tokens
+
+
+def _is_document(source: str) -> bool:
+    """Return whether an XML declaration or a DOCTYPE comes before the first element."""
+    place = len(source) - len(source.removeprefix("\ufeff").lstrip())
+    if source.startswith("<?xml", place):
+        return True
+    while not source.startswith("<!DOCTYPE", place):
+        ends = {"<!--": "-->", "<?": "?>"}
+        end = next((ends[start] for start in ends if source.startswith(start, place)), None)
+        found = -1 if end is None else source.find(end, place)
+        if end is None or found < 0:
+            return False
+        place = found + len(end)
+        while source[place : place + 1].isspace():
+            place += 1
+    return True
 
 
 class _XMLReader:
