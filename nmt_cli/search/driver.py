@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar, cast
+from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 import torch
 
@@ -32,8 +32,14 @@ from nmt_cli.search.sentences import (
 REFILLED_SHARE = 1 / 16
 
 Ticket = TypeVar("Ticket")  # what the caller recognizes an item by
-# Completes what was found for items, such as by the attention of their tokens.
-Finish: TypeAlias = Callable[[list[Found], list[Item]], Iterable[Found]]
+
+
+@dataclass(frozen=True)
+class Finish(Generic[Item]):
+    """Completes what was found for some items, such as by the attention of their tokens."""
+
+    needs: Callable[[Item], bool]  # whether an item is to be completed
+    complete: Callable[[list[Found], list[Item]], Iterable[Found]]
 
 
 class SearchSize:
@@ -101,8 +107,8 @@ class Driver(Generic[Ticket, Item]):
         """``start(n, most)`` begins a search of ``n`` sentences, which may grow to ``most``.
 
         ``tokens_of`` returns how many tokens of ``size`` a sentence takes. ``give_up`` frees the
-        memory of a search that failed. ``finish`` completes what was found for sentences; in a
-        window it gets those of several steps at once.
+        memory of a search that failed. In a window ``finish`` gets the sentences of several steps
+        at once.
         """
         self._start, self.size, self._tokens_of = start, size, tokens_of
         self._give_up, self._finish = give_up, finish
@@ -301,15 +307,18 @@ class Driver(Generic[Ticket, Item]):
         self._found += [(self._inside.pop(found.number), found) for found in founds]
 
     def _finished(self, search: SlotSearch[Item]) -> list[tuple[_Entry[Ticket, Item], Found]]:
-        """Return the sentences that are done, after ``finish``; in a window, many at once."""
-        if self._finish is not None:
+        """Return the sentences that are done; in a window, ``finish`` gets many at once."""
+        finish, done, self._found = self._finish, self._found, []
+        if finish is not None:
+            needing = [each for each in done if finish.needs(each[0].item)]
+            done = [each for each in done if not finish.needs(each[0].item)]
             collects = self._supply.is_window and self._inside
-            if collects and len(self._found) < search.num_slots:
-                return []
-            entries, founds = [each for each, _ in self._found], [each for _, each in self._found]
-            founds = [*self._finish(founds, [entry.item for entry in entries])]
-            self._found = list(zip(entries, founds, strict=True))
-        done, self._found = self._found, []
+            if collects and len(needing) < search.num_slots:
+                self._found = needing
+            elif needing:
+                entries, founds = [each for each, _ in needing], [each for _, each in needing]
+                completed = finish.complete(founds, [entry.item for entry in entries])
+                done += zip(entries, completed, strict=True)
         for entry, _ in done:
             del self._suspects[entry]
         return done

@@ -54,15 +54,16 @@ class AttentionToSource:
         self._model, self._tokenizer, self._text = model, tokenizer, text
         self._tag_length, self._of_all = tag_length, of_all
 
+    def is_needed(self, sentence: Sentence) -> bool:
+        """Return whether the hypotheses of ``sentence`` get what they attend to."""
+        return self._of_all or sentence.needs_units
+
     def with_attention(
         self, founds: Sequence[Found], sentences: Sequence[Sentence]
     ) -> Iterator[Found]:
         """Yield what was found for each of ``sentences``, with ``attended`` of each hypothesis."""
         batch, pairs, num_tokens = list[tuple[Found, Sentence]](), list[SentencePair](), 0
         for found, sentence in zip(founds, sentences, strict=True):
-            if not self._of_all and not sentence.needs_units:
-                batch.append((found, sentence))
-                continue
             source = without_end(sentence.tokens, self._model.config)
             own = [SentencePair(source, each.tokens) for each in found.hypotheses]
             batch.append((found, sentence))
@@ -83,9 +84,6 @@ class AttentionToSource:
         forced = teacher_forced(self._model, pairs, self._tokenizer, layers_with_weights=layers)
         of_pairs = zip(pairs, forced.weights, strict=True)
         for found, sentence in founds:
-            if not self._of_all and not sentence.needs_units:
-                yield found
-                continue
             attended = [
                 self._attended(*next(of_pairs), with_units=sentence.needs_units)
                 for _ in found.hypotheses

@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from nmt_cli.model.transformer import Transformer
-    from nmt_cli.search.driver import Finish
     from nmt_cli.search.ensemble import Member
     from nmt_cli.search.rules.well_formed_trees import WellFormedTrees
 
@@ -185,6 +184,7 @@ class Translator:
             self._engine = CTranslate2Search(model, search, computing)
         else:
             # They import torch.
+            from nmt_cli.search.driver import Finish
             from nmt_cli.search.engine import SearchEngine
             from nmt_cli.translating.attention_to_source import AttentionToSource
             from nmt_cli.translating.model_search import choice_for, rules_for
@@ -194,7 +194,7 @@ class Translator:
                 of_first = AttentionToSource(
                     first, tokenizer, settings.text, tag_length, of_all=of_all
                 )
-                return of_first.with_attention
+                return Finish(of_first.is_needed, of_first.with_attention)
 
             self._engine = SearchEngine(
                 [model, *(each.model for each in ensemble)],
