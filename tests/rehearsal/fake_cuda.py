@@ -15,6 +15,8 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from tests.search.graphed.replayed_steps import tensors_in
+
 aten = torch.ops.aten
 CUDA = torch.device("cuda", 0)
 PRODUCTS = {aten.mm, aten.addmm, aten.addmm_, aten.bmm, aten.baddbmm, aten.dot, aten.mv, aten.addmv}
@@ -58,17 +60,6 @@ def place() -> str:
             return f"{path}: {frame.f_code.co_name}"
         frame = frame.f_back  # type: ignore[assignment]
     return "backward"  # autograd calls it from a thread of its own
-
-
-def tensors_in(tree: Any) -> list[Tensor]:
-    """Return the tensors in lists and dictionaries, faster than torch's ``tree_iter``."""
-    if isinstance(tree, Tensor):
-        return [tree]
-    if isinstance(tree, dict):
-        tree = list(tree.values())
-    if isinstance(tree, list | tuple):
-        return [tensor for each in tree for tensor in tensors_in(each)]
-    return []
 
 
 def changed_tensors(tree: Any, change: Callable[[Tensor], Any]) -> Any:

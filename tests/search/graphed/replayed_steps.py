@@ -19,6 +19,7 @@ INDEXING = {aten.index, aten.index_put_, aten.index_put, aten._index_put_impl_}
 
 
 def tensors_in(tree: Any) -> list[torch.Tensor]:
+    """Return the tensors in lists and dictionaries, faster than torch's ``tree_iter``."""
     if isinstance(tree, torch.Tensor):
         return [tree]
     if isinstance(tree, dict):
