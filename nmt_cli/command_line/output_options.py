@@ -147,7 +147,7 @@ def grouped(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _forms(text: str) -> Any:
-    """Return a required text, or the forms that it separates, one of which is required."""
+    """Return ``text``; or, if it holds several forms, the choice of one of them."""
     from nmt_cli.translating.glossary import BETWEEN_FORMS
     from nmt_cli.translating.request import AnyOf
 

@@ -30,7 +30,8 @@ class Sentence(NamedTuple):
     choice: Choice | None = None  # of its candidates; by default that of the search
     beam_size: int | None = None  # at most that of the settings, which is the default
     length_penalty: float | None = None  # by default that of the settings
-    shares_beam: bool = False  # between banks of hypotheses, only one of which can end
+    # Whether its beam is shared between banks; hypotheses of only one bank can end.
+    shares_beam: bool = False
     needs_units: bool = False  # whether its hypotheses need what their units attend to
 
 

@@ -20,7 +20,7 @@ TextOrPieces = str | Sequence[str]  # text, which the tokenizer cuts into pieces
 
 
 class AnyOf(NamedTuple):
-    """Phrases of which at least one is required, such as the forms of a word."""
+    """Several phrases, such as the forms of a word; an output must hold at least one of them."""
 
     phrases: Sequence[TextOrPieces]
 

@@ -64,8 +64,7 @@ class TargetPhrases:
 
         Raises ContradictionError also if ``phrases`` is one text and not a list.
         """
-        if isinstance(phrases, str):
-            raise ContradictionError(f"a list of phrases is needed in place of {shown(phrases)}")
+        _refuse_text(phrases)
         return tuple(map(self.encode, phrases))
 
     def encode_constraints(self, required: Iterable[TextOrPieces | AnyOf]) -> tuple[OneOf, ...]:
@@ -73,8 +72,7 @@ class TargetPhrases:
 
         Raises ContradictionError if a constraint has no other, or if ``required`` is one text.
         """
-        if isinstance(required, str):
-            raise ContradictionError(f"a list of phrases is needed in place of {shown(required)}")
+        _refuse_text(required)
         return tuple(map(self._encode_constraint, required))
 
     def _encode_constraint(self, constraint: TextOrPieces | AnyOf) -> OneOf:
@@ -146,6 +144,12 @@ class TargetPhrases:
         marks = (self._tokenizer.bos_id, self._tokenizer.eos_id)
         ids = ((piece, token) for token, piece in enumerate(self._pieces) if piece)
         return {piece: token for piece, token in ids if token not in marks}
+
+
+def _refuse_text(phrases: object) -> None:
+    """Raise ContradictionError if ``phrases`` is one text and not a list."""
+    if isinstance(phrases, str):
+        raise ContradictionError(f"a list of phrases is needed in place of {shown(phrases)}")
 
 
 def _continues(piece: str) -> bool:

@@ -180,7 +180,9 @@ def _fill(root: Element, tokens: Sequence[Token], markup: Markup) -> None:
 
 def _end_before(name: str, stack: list[Element]) -> None:
     """End the elements without an end tag that end where an element ``name`` begins."""
-    ended = ENDS.get(name, set())
+    ended = ENDS.get(name)
+    if ended is None:
+        return
     place, others = len(stack) - 1, SEPARATING - ended
     while place > 0 and stack[place].start.name not in others:
         if stack[place].start.name in ended:
