@@ -26,7 +26,7 @@ MOMENTS = [
 ]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def average(zygote, session_folder):
     def run(run_dir: Path, last: int, faults: Sequence[Fault] = ()) -> Ended:
         arguments = ["average-checkpoints", str(run_dir), f"--last={last}", "--force"]
@@ -36,7 +36,7 @@ def average(zygote, session_folder):
     return run
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def averaged(average, undisturbed_dir, session_folder):
     """A run with the average of its last checkpoint."""
     run_dir = session_folder / "averaged" / "run"
@@ -52,7 +52,7 @@ def sha256_of_model(run_dir):
     return hashlib.sha256((path / "model.safetensors").read_bytes()).hexdigest()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def old_and_new(average, averaged, session_folder):
     old = sha256_of_model(averaged)
     run_dir = session_folder / "renewed" / "run"
