@@ -26,7 +26,8 @@ output_options = together(
         type=click.Choice(["text", "jsonl"]),
         default="text",
         help="jsonl is one JSON object for each line: text, and for this line alone prefix, "
-        "n_best, beam_size, length_penalty, required, banned, split, markup and glossary.",
+        "n_best, beam_size, length_penalty, required, banned, split, markup, glossary and "
+        "alignments.",
     ),
     click.option(
         "--sample",

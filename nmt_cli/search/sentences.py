@@ -33,6 +33,7 @@ class Sentence(NamedTuple):
     # Whether its beam is shared between banks; hypotheses of only one bank can end.
     shares_beam: bool = False
     needs_units: bool = False  # whether its hypotheses need what their units attend to
+    needs_words: bool = False  # whether they need what their words attend to
 
 
 class Cause(Enum):

@@ -25,6 +25,7 @@ from nmt_cli.translating.unit_spans import unit_spans
 
 if TYPE_CHECKING:
     from nmt_cli.search.rules.well_formed_trees import WellFormedTrees
+    from nmt_cli.translating.wanted_output import Wanted
 
 
 class UnknownWords:
@@ -125,19 +126,19 @@ class Answers:
         parts: Sequence[Part],
         words: Sequence[str],
         found: Sequence[tuple[Hypothesis, ...]],
+        wanted: Wanted,
         *,
         truncated: bool,
-        alpha: float | None = None,
     ) -> Translation:
         """Return the translation of a line whose ``parts`` have the hypotheses ``found``.
 
         Its k-th best joins the k-th best of each part, or the part's last. ``words`` are the leaves
-        of its tree. ``truncated`` is whether the line was cut, ``alpha`` its own length penalty.
+        of its tree. ``truncated`` is whether the line was cut.
         """
-        ranking = self._ranking(found, alpha)
+        ranking = self._ranking(found, wanted.length_penalty)
         texts = [self._text(each.hypotheses, parts, words) for each in ranking]
         alternatives = [
-            self._alternative(each, parts, one_line(text), repairs)
+            self._alternative(each, parts, one_line(text), repairs, wanted)
             for each, (text, repairs) in zip(ranking, texts, strict=True)
         ]
         return Translation.of(alternatives, num_parts=len(parts), truncated=truncated)
@@ -147,18 +148,18 @@ class Answers:
         layout: Layout,
         parts: Sequence[Sequence[Part]],
         found: Sequence[Sequence[tuple[Hypothesis, ...]]],
+        wanted: Wanted,
         *,
-        n_best: int | None,
         truncated: bool,
-        alpha: float | None,
+        are_samples: bool,
     ) -> Translation:
         """Return the translation of a line of segments, with the parts and hypotheses of each.
 
         The n best are the choices of an output for each segment whose scores have the greatest
-        sums. Without ``n_best`` they are samples: the k-th joins the k-th of each segment.
+        sums. Of samples, the k-th joins the k-th of each segment.
         """
-        rankings = [self._ranking(of_segment, alpha) for of_segment in found]
-        ranking = kth_of_each(rankings) if n_best is None else best_sums(rankings, n_best)
+        rankings = [self._ranking(of_segment, wanted.length_penalty) for of_segment in found]
+        ranking = kth_of_each(rankings) if are_samples else best_sums(rankings, wanted.n_best)
         every_part = [part for of_segment in parts for part in of_segment]
         counts, alternatives = [len(of_segment) for of_segment in parts], []
         for each in ranking:
@@ -168,7 +169,7 @@ class Answers:
                 for of_segment in zip(of_each, parts, layout.texts, layout.need_spans, strict=True)
             ]
             text = layout.filled(outputs)
-            alternatives.append(self._alternative(each, every_part, text, repairs=None))
+            alternatives.append(self._alternative(each, every_part, text, None, wanted))
         num_parts = 1 + sum(max(0, count - 1) for count in counts)
         return Translation.of(
             alternatives, num_parts=num_parts, truncated=truncated, is_joined=True
@@ -211,9 +212,14 @@ class Answers:
         return Output(one_line(text), spans)
 
     def _alternative(
-        self, ranked: Ranked, parts: Sequence[Part], text: str, repairs: Repairs | None
+        self,
+        ranked: Ranked,
+        parts: Sequence[Part],
+        text: str,
+        repairs: Repairs | None,
+        wanted: Wanted,
     ) -> Alternative:
-        hypotheses = ranked.hypotheses
+        hypotheses, has_links = ranked.hypotheses, self._alignments or wanted.alignments
         return Alternative(
             text,
             ranked.score,
@@ -221,7 +227,7 @@ class Answers:
             repairs,
             sum(hypothesis.log_probability for hypothesis in hypotheses),
             tuple(chain.from_iterable(hypothesis.token_scores for hypothesis in hypotheses)),
-            aligned_words(hypotheses, parts) if self._alignments else (),
+            aligned_words(hypotheses, parts) if has_links else (),
         )
 
     def _text(

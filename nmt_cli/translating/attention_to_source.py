@@ -49,14 +49,14 @@ class AttentionToSource:
     ) -> None:
         """The first ``tag_length`` pieces of each source do not belong to its text.
 
-        Without ``of_all``, only hypotheses of sentences that need units get it.
+        Without ``of_all``, only hypotheses of sentences that need units or words get it.
         """
         self._model, self._tokenizer, self._text = model, tokenizer, text
         self._tag_length, self._of_all = tag_length, of_all
 
     def is_needed(self, sentence: Sentence) -> bool:
         """Return whether the hypotheses of ``sentence`` get what they attend to."""
-        return self._of_all or sentence.needs_units
+        return self._of_all or sentence.needs_units or sentence.needs_words
 
     def with_attention(
         self, founds: Sequence[Found], sentences: Sequence[Sentence]

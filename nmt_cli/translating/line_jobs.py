@@ -164,15 +164,12 @@ class LineJobs:
                 return Translation(error=job.error)
             text = job.layout.filled([Output("")] * len(job.layout.texts))
             return Translation(text, is_joined=True)
-        alpha, truncated = job.wanted.length_penalty, job.truncated
+        wanted, truncated = job.wanted, job.truncated
         if job.layout is None:
-            return self._answers.joined(
-                job.parts, job.words, found, truncated=truncated, alpha=alpha
-            )
+            return self._answers.joined(job.parts, job.words, found, wanted, truncated=truncated)
         of_each = in_groups(job.parts, job.parts_of_each), in_groups(found, job.parts_of_each)
-        n_best = None if are_samples else job.wanted.n_best
         return self._answers.of_segments(
-            job.layout, *of_each, n_best=n_best, truncated=truncated, alpha=alpha
+            job.layout, *of_each, wanted, truncated=truncated, are_samples=are_samples
         )
 
     def _reason(self, failure: Failure, wanted: Wanted) -> str:

@@ -79,6 +79,7 @@ class Request(NamedTuple):
     error: str | None = None
     # Each term and its translation, or a list of its forms; beside the terms of all lines.
     glossary: Mapping[str, str | Sequence[str]] | None = None
+    alignments: bool | None = None  # whether its words are aligned; those of all lines always are
 
 
 def numbered(lines: Iterable[str | Request], first: int = 1) -> Iterator[Request]:

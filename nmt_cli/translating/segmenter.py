@@ -11,6 +11,7 @@ from nmt_cli.translating.request import Request
 from nmt_cli.translating.segments import Layout, Output, Segments, SegmentsError, sentences, whole
 
 UNKNOWN_LANGUAGE = "und"  # the code of ISO 639 for a language that is not known
+ALIGNMENTS_OF_MARKUP = "alignments count the words of a text without tags"
 LANGUAGE_MISSING = (
     "the rules for cutting sentences depend on the language, and this model does not name its "
     "source language; give --source-language"
@@ -28,7 +29,8 @@ class Segmenter:
 
     ``language`` is a code, such as "de"; its rules cut sentences. A line may ask for something else
     than ``split_sentences`` and ``markup``. ``markup_refused`` is the reason why another option
-    excludes markup; None: there is none. Raises UserError if the model excludes one of the two, and
+    excludes markup, and ``alignments_refused`` why lines cannot ask for alignments; None: nothing
+    excludes them. Raises UserError if the model excludes one of the two, and
     WrongUsageError if ``markup`` is given although another option excludes it.
     """
 
@@ -40,10 +42,11 @@ class Segmenter:
         markup: Markup | None,
         is_parser: bool,
         markup_refused: str | None,
+        alignments_refused: str | None = None,
     ) -> None:
         self._language, self._is_parser = language, is_parser
         self._split_sentences, self._markup = split_sentences, markup
-        self._markup_refused = markup_refused
+        self._markup_refused, self._alignments_refused = markup_refused, alignments_refused
         for option, is_given in (("--split-sentences", split_sentences), ("--markup", markup)):
             try:
                 if is_given:
@@ -63,6 +66,10 @@ class Segmenter:
         markup = self._markup if request.markup is None else request.markup
         if markup == "none":
             markup = None
+        if request.alignments:
+            refused = ALIGNMENTS_OF_MARKUP if markup else self._alignments_refused
+            if refused is not None:
+                raise SegmentsError(refused)
         if not split and markup is None:
             return None
         try:

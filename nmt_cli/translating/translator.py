@@ -177,6 +177,7 @@ class Translator:
             markup=markup,
             is_parser=is_parser,
             markup_refused=_why_no_markup(model, keep_pieces=keep_pieces, alignments=alignments),
+            alignments_refused=_why_no_alignments(model, is_parser=is_parser),
         )
         computing = Computing(precision, fp32_products, max_tokens_per_device, not no_cuda_graphs)
         self._engine: Engine
@@ -366,6 +367,13 @@ def _why_no_markup(
     if alignments:
         return "--alignments count the words of a text without tags; leave one of them out"
     return None
+
+
+def _why_no_alignments(model: Transformer | CTranslate2Model, *, is_parser: bool) -> str | None:
+    """Return why a line cannot ask for the alignment of its words; None if it can."""
+    if isinstance(model, CTranslate2Model):
+        return "alignments follow attention, which --engine ctranslate2 does not have"
+    return "this model writes trees, which have no alignments" if is_parser else None
 
 
 Value = TypeVar("Value")

@@ -56,6 +56,7 @@ class Wanted(NamedTuple):
     # The phrases as they were encoded: to add those of terms, which each part of a line has.
     phrases: tuple[Encoded, tuple[OneOf, ...], Encoded] = ((), (), ())
     glossary: Glossary | None = None
+    alignments: bool = False
     error: str | None = None
 
     @property
@@ -148,6 +149,7 @@ class WantedOutputs:
             n_best=self._bounds.n_best if request.n_best is None else request.n_best,
             beam_size=request.beam_size,
             length_penalty=request.length_penalty,
+            alignments=bool(request.alignments),
         )
 
     def _error_in_numbers(self, request: Request) -> str | None:
@@ -199,6 +201,7 @@ class WantedOutputs:
                 length_penalty=of_part.length_penalty,
                 shares_beam=of_part.required is not None,
                 needs_units=bool(need_units and need_units[number]),
+                needs_words=wanted.alignments,
             )
             sentences.append(sentence)
         if self._sampling is not None:

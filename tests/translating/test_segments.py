@@ -160,6 +160,18 @@ def test_alignments_count_the_words_of_the_line():
     assert found.alignment == tuple(expected)
 
 
+def test_a_line_may_ask_for_its_alignments():
+    line, *others = "dog fox Ant.  Eel? dog dog Cat!", "dog fox", "<b>Eel</b>"
+    with_alignments = Request(line, alignments=True)
+    wrong = Request(line, markup="xml", alignments=True)
+    found = list(untrained(split_sentences=True).translate([with_alignments, *others, wrong]))
+    (expected,) = untrained(split_sentences=True, alignments=True).translate([line])
+    assert expected.alignment
+    assert (found[0].text, found[0].alignment) == (expected.text, expected.alignment)
+    assert not found[1].alignment
+    assert found[3].error == "alignments count the words of a text without tags"
+
+
 def test_a_sentence_that_fails_makes_the_line_fail(monkeypatch):
     def fails(sources):
         if any(b"Bad"[0] + 3 in source for source in sources):

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from nmt_cli.files.lines import Line, one_line
 from nmt_cli.messages.errors import WrongUsageError
+from nmt_cli.translating.line_records import record_of
 from nmt_cli.translating.translation import Alternative, Links, Translation
 
 if TYPE_CHECKING:
@@ -118,40 +118,9 @@ ESCAPED_LINE_ENDS = str.maketrans({mark: f"\\u{ord(mark):04x}" for mark in "\x85
 
 def as_jsonl(number: int, line: Line, translation: Translation) -> str:
     """Return one JSON object with everything that is known about the line."""
-    record = {
-        "line": number,
-        "text": translation.text,
-        "score": translation.score,
-        "tokens": translation.tokens,
-        "alternatives": [_record(other) for other in translation.alternatives],
-        "error": translation.error,
-        "num_parts": translation.num_parts,
-        "truncated": translation.truncated,
-        **_if_asked_for(translation),
-    }
+    record = {"line": number, **record_of(translation)}
     row = json.dumps(record, ensure_ascii=False)
     return (row.translate(ESCAPED_LINE_ENDS) if translation.is_joined else one_line(row)) + "\n"
-
-
-def _record(other: Alternative) -> dict[str, Any]:
-    fields = {"text": other.text, "score": other.score, "tokens": other.tokens}
-    return {**fields, **_if_asked_for(other)}
-
-
-def _if_asked_for(found: Translation | Alternative) -> dict[str, Any]:
-    """Return the scores of tokens, the alignment, and how often each rule of repair was applied.
-
-    What was not asked for, and the repairs of what is no parse, are left out.
-    """
-    fields: dict[str, Any] = {}
-    if found.token_scores:
-        fields["token_scores"] = found.token_scores
-    if found.alignment:
-        fields["alignment"] = found.alignment
-    if found.repairs is not None:
-        repairs = asdict(found.repairs).items()
-        fields["repairs"] = {rule: count for rule, count in repairs if count}
-    return fields
 
 
 FORMATS: dict[str, Formatter] = {
