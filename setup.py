@@ -11,6 +11,12 @@ DOCS = ["mkdocs-material>=9.6,<10"]
 HUGGINGFACE = ["transformers>=5,<6"]
 PARSING = ["nltk>=3.8"]
 REPORT = ["matplotlib>=3.10"]
+SERVE = [
+    "prometheus-client>=0.20",
+    "py3langid>=0.3",
+    "starlette>=0.40",
+    "uvicorn>=0.30",
+]
 TENSORBOARD = ["tensorboard>=2.17"]
 TEXT = ["sentencex>=1.0.32,<2"]
 
@@ -59,15 +65,20 @@ setup(
         "huggingface": HUGGINGFACE,
         "parsing": PARSING,
         "report": REPORT,
+        "serve": [*SERVE, *TEXT],
         "tensorboard": TENSORBOARD,
         "text": TEXT,
         "dev": [
             *DATA,
             *PARSING,
             *REPORT,
+            *SERVE,
             *TENSORBOARD,
             *TEXT,
+            "deep-translator>=1.11",
+            "deepl>=1.18",
             "hypothesis>=6.100",
+            "libretranslatepy>=2.1",
             "lxml>=5",
             "mypy>=1.15",
             "pre-commit>=4",

@@ -56,6 +56,7 @@ OPTIONS = {
     | {"--required", "--banned", "--glossary", "--input-format", "--workers", "--devices", "--tag"}
     | {"--engine", "--no-cuda-graphs"}
     | {"--split-sentences", "--source-language", "--markup"},
+    "serve": MACHINE_OPTIONS | {"--host", "--port", "--beam-size", "--length-penalty", "--workers"},
     "rescore": MACHINE_OPTIONS
     | {"--ensemble", "--output", "--force", "--format", "--length-penalty"},
     "score": {"--metric", "--parameters", "--tokenize", "--lowercase", "--format", "--quiet"}

@@ -8,7 +8,7 @@ from typing import Literal
 from nmt_cli.messages.errors import UserError
 from nmt_cli.messages.proposals import command
 
-Extra = Literal["ctranslate2", "data", "huggingface", "parsing", "report", "text"]
+Extra = Literal["ctranslate2", "data", "huggingface", "parsing", "report", "serve", "text"]
 # The packages of each extra that are imported here; messages name the first.
 PACKAGES: dict[Extra, tuple[str, ...]] = {
     "ctranslate2": ("ctranslate2",),
@@ -16,6 +16,7 @@ PACKAGES: dict[Extra, tuple[str, ...]] = {
     "huggingface": ("transformers",),
     "parsing": ("nltk",),
     "report": ("matplotlib",),
+    "serve": ("starlette", "uvicorn", "py3langid", "prometheus_client"),
     "text": ("sentencex",),
 }
 

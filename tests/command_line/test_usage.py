@@ -167,7 +167,7 @@ def test_what_does_not_exist_is_explained():
 @pytest.mark.parametrize(
     ("command", "names"),
     [
-        ("translate m", "stats verbose name port topk cache raw timeout sort width"),
+        ("translate m", "stats verbose name topk cache raw timeout sort width"),
         ("train base", "name profile amp-level loss min-lr power debug dry-run lora"),
         ("preprocess base", "clean merges dedup min-freq joint coverages-of"),
     ],

@@ -11,10 +11,13 @@ from __future__ import annotations
 import gc
 import os
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
+from functools import partial
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import recv_handle
 from typing import Protocol
@@ -75,6 +78,41 @@ def _answer(translator: LineTranslator, lines: Sequence[str | Request]) -> Done 
         return Bug(error.first, error.last, list(error.finished), report)
 
 
+def work_for_service(connection: Connection, load: Callable[[], Translator]) -> None:
+    """Translate lines in one search, which each joins when it comes, until the other end is closed.
+
+    A line comes as its number and a request; a number with None withdraws the line. Each line is
+    answered by its number and its translation, or a ``Bug``, unless it is withdrawn in time.
+    """
+    with suppress(EOFError, BrokenPipeError, ConnectionResetError):
+        try:
+            translator = load()
+        except UserError as error:
+            connection.send(Refused(str(error), error.exit_status))
+            return
+        connection.send(Ready(translator.chosen))
+        futures: dict[int, Future[Translation]] = {}
+        sending = threading.Lock()
+
+        def answer(number: int, future: Future[Translation]) -> None:
+            futures.pop(number, None)
+            if future.cancelled():
+                return
+            error, message = future.exception(), None
+            if error is not None:
+                message = Bug(0, 0, [], "".join(traceback.format_exception(error)))
+            with sending, suppress(OSError):  # the command has ended
+                connection.send((number, message or future.result()))
+
+        while True:
+            number, request = connection.recv()
+            if request is not None:
+                futures[number] = future = translator.submit(request)
+                future.add_done_callback(partial(answer, number))
+            elif (withdrawn := futures.get(number)) is not None:
+                withdrawn.cancel()
+
+
 def _serve(control: Connection) -> None:
     """Load the model and fork a worker for each request, until the command ends."""
     model: WorkerModel = control.recv()
@@ -122,7 +160,7 @@ def _be_worker(
             return Translator.load(model.path, **{**model.options, "device": f"cuda:{number}"})
 
         with following_load(useful_threads(choose_device("cpu")), warns=False):
-            work(connection, load)
+            (work_for_service if model.of_service else work)(connection, load)
         status = 0
     except BaseException:  # os._exit skips the interpreter's own traceback
         traceback.print_exc()

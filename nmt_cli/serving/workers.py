@@ -1,0 +1,257 @@
+"""The processes that translate for the service with one model, and the lines that each has.
+
+Everything here runs in the event loop of the HTTP process, which imports no torch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from itertools import count
+from multiprocessing.connection import Connection
+from typing import Any, NamedTuple, Protocol
+
+from nmt_cli.messages import logs
+from nmt_cli.messages.errors import UserError
+from nmt_cli.translating.request import Request
+from nmt_cli.translating.translation import Translation
+from nmt_cli.translating.workers.messages import Bug, Ready, Refused
+from nmt_cli.translating.workers.pool import WorkerStarter
+
+# Lines that a worker has at one time: as many as its search takes, so that the rest can still be
+# given to any worker, and a short request need not wait behind all lines of a long one.
+LINES_OF_A_WORKER = {"cpu": 128, "cuda": 512}
+# Deaths of workers with the same line until it is translated alone, and until it fails.
+DEATHS_UNTIL_ALONE, MOST_DEATHS = 2, 4
+MOST_FAILED_STARTS = 3
+BUG = "it met a bug in nmt-cli; the log of the server has its traceback"
+
+
+class Batch:
+    """The lines of one request, and their translations so far."""
+
+    def __init__(self, requests: Sequence[Request]) -> None:
+        self.requests = requests
+        self.translations: list[Translation | None] = [None] * len(requests)
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.num_taken = self.num_answered = 0
+        if not requests:
+            self.done.set_result(None)
+
+    @property
+    def has_waiting(self) -> bool:
+        """Whether lines of it wait that no worker has had."""
+        return self.num_taken < len(self.requests) and not self.done.done()
+
+    def answer(self, place: int, translation: Translation) -> None:
+        """Note the translation of a line."""
+        self.translations[place] = translation
+        self.num_answered += 1
+        if self.num_answered == len(self.requests) and not self.done.done():
+            self.done.set_result(None)
+
+
+class _Line(NamedTuple):
+    """A line of a batch; ``deaths`` counts the workers that died while they had it."""
+
+    batch: Batch
+    place: int
+    deaths: int = 0
+
+    @property
+    def is_alone(self) -> bool:
+        return self.deaths >= DEATHS_UNTIL_ALONE
+
+
+class Worker:
+    """A worker process; it is starting until it has sent its first message."""
+
+    def __init__(self, number: int, connection: Connection, process: int) -> None:
+        self.number, self.connection, self.process = number, connection, process
+        self.lines: dict[int, _Line] = {}  # by the numbers under which they were sent
+        self.is_starting = True
+        self.device = "cpu"
+
+    def has_room(self, line: _Line | None) -> bool:
+        """Return whether it may get ``line``, or any new line if that is None."""
+        if self.is_starting or any(each.is_alone for each in self.lines.values()):
+            return False
+        if line is not None and line.is_alone:
+            return not self.lines
+        return len(self.lines) < LINES_OF_A_WORKER[self.device]
+
+
+class Translating(Protocol):
+    """What translates the lines of requests with one model; ``ModelWorkers`` does."""
+
+    @property
+    def num_waiting(self) -> int:
+        """The lines that no worker has had yet."""
+        ...
+
+    def submit(self, requests: Sequence[Request]) -> Batch:
+        """Let lines join the search; ``done`` of the batch is set when all are translated."""
+        ...
+
+    def withdraw(self, batch: Batch) -> None:
+        """Translate no more of the batch."""
+        ...
+
+
+class ModelWorkers:
+    """The workers of one model, from ``open`` to ``close``.
+
+    Lines of several batches take turns. A worker that dies is replaced, and its lines are given to
+    others; a line with which several workers died is translated alone, and fails at last.
+    """
+
+    def __init__(self, starter: WorkerStarter, num_workers: int) -> None:
+        self.workers: list[Worker] = []
+        self.chosen: dict[str, str] = {}  # of the workers' translators
+        self._starter, self._num_workers = starter, num_workers
+        # The starter waits for the model, and is not to be shared between threads.
+        self._thread = ThreadPoolExecutor(1, "starter")
+        self._waiting: deque[Batch] = deque()
+        self._again: deque[_Line] = deque()  # lines of workers that have died
+        self._numbers = count()
+        self._failed_starts = 0
+        self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def num_waiting(self) -> int:
+        """The lines that no worker has had yet."""
+        return sum(len(batch.requests) - batch.num_taken for batch in self._waiting)
+
+    async def open(self) -> None:
+        """Start the workers, and wait for the first one. Raises UserError if they cannot start."""
+        for number in range(self._num_workers):
+            self._start(number)
+        await self._ready
+
+    async def close(self) -> None:
+        """Kill the workers."""
+        for worker in list(self.workers):
+            self._leave(worker)
+        for task in self._tasks:
+            task.cancel()
+        self._starter.close()
+        self._thread.shutdown(wait=False)
+
+    def submit(self, requests: Sequence[Request]) -> Batch:
+        """Let lines join the search; ``done`` of the batch is set when all are translated."""
+        batch = Batch(requests)
+        if batch.has_waiting:
+            self._waiting.append(batch)
+            self._assign()
+        return batch
+
+    def withdraw(self, batch: Batch) -> None:
+        """Translate no more of the batch."""
+        batch.done.cancel()
+        with suppress(ValueError):
+            self._waiting.remove(batch)
+        self._again = deque(line for line in self._again if line.batch is not batch)
+        for worker in self.workers:
+            for number in [n for n, line in worker.lines.items() if line.batch is batch]:
+                self._send(worker, number, None)
+                del worker.lines[number]
+        self._assign()
+
+    def _start(self, number: int) -> None:
+        task = asyncio.get_running_loop().create_task(self._started(number))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _started(self, number: int) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            found = await loop.run_in_executor(self._thread, self._starter.start, number)
+        except UserError as error:
+            self._fail(error)
+            return
+        worker = Worker(number, *found)
+        self.workers.append(worker)
+        loop.add_reader(worker.connection.fileno(), self._hear, worker)
+
+    def _fail(self, error: UserError) -> None:
+        if self._ready.done():
+            logs.warning(f"no worker can be started: {error}")
+        else:
+            self._ready.set_exception(error)
+
+    def _hear(self, worker: Worker) -> None:
+        try:
+            while True:
+                self._take(worker, worker.connection.recv())
+                if not worker.connection.poll():
+                    break
+        except (EOFError, OSError):
+            self._replace(worker)
+        self._assign()
+
+    def _take(self, worker: Worker, message: Any) -> None:
+        if isinstance(message, Refused):
+            self._fail(UserError(message.message))
+        elif isinstance(message, Ready):
+            worker.is_starting, self._failed_starts = False, 0
+            self.chosen = message.chosen
+            worker.device = message.chosen.get("device", "cpu")
+            if not self._ready.done():
+                self._ready.set_result(None)
+        else:
+            number, answer = message
+            line = worker.lines.pop(number, None)  # None: it was withdrawn
+            if line is None:
+                return
+            if isinstance(answer, Bug):
+                logs.warning(f"a line met a bug in a worker process:\n{answer.traceback}")
+                answer = Translation(error=BUG)
+            line.batch.answer(line.place, answer)
+
+    def _replace(self, dead: Worker) -> None:
+        self._leave(dead)
+        self._failed_starts += dead.is_starting
+        if self._failed_starts >= MOST_FAILED_STARTS:
+            self._fail(UserError("worker processes end before they can begin."))
+            return
+        logs.warning("a worker process has died; its lines are translated again.")
+        for line in reversed(dead.lines.values()):
+            if line.deaths + 1 >= MOST_DEATHS:
+                error = "the worker processes that translated it have died"
+                line.batch.answer(line.place, Translation(error=error))
+            else:
+                self._again.appendleft(line._replace(deaths=line.deaths + 1))
+        self._start(dead.number)
+
+    def _leave(self, worker: Worker) -> None:
+        asyncio.get_running_loop().remove_reader(worker.connection.fileno())
+        worker.connection.close()
+        self.workers.remove(worker)
+
+    def _assign(self) -> None:
+        """Give lines to workers, each to the one that has the fewest, as long as one has room."""
+        while self._again or self._waiting:
+            line = self._again[0] if self._again else None
+            free = [worker for worker in self.workers if worker.has_room(line)]
+            if not free:
+                return
+            worker = min(free, key=lambda each: len(each.lines))
+            if line is not None:
+                self._again.popleft()
+            else:
+                batch = self._waiting.popleft()
+                line = _Line(batch, batch.num_taken)
+                batch.num_taken += 1
+                if batch.has_waiting:
+                    self._waiting.append(batch)
+            number = next(self._numbers)
+            worker.lines[number] = line
+            self._send(worker, number, line.batch.requests[line.place])
+
+    def _send(self, worker: Worker, number: int, request: Request | None) -> None:
+        with suppress(OSError):  # it has died, which is heard next
+            worker.connection.send((number, request))

@@ -1,0 +1,77 @@
+"""A running service with two models, in this process: its workers are translators here."""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvicorn
+
+from nmt_cli.serving.app import app_of
+from nmt_cli.serving.models import Models, models_of
+from nmt_cli.serving.requests import Limits, Service
+from nmt_cli.serving.workers import Batch
+from nmt_cli.translating.translator import Translator
+
+REVERSING = Path(__file__).parents[1] / "formats/format_2/sentencepiece/run/average"
+ARGUMENTS = [f"{REVERSING}=en:de", f"{REVERSING}=de:fr"]
+
+
+class TranslatorHere:
+    """Translates the lines of requests by a translator of this process."""
+
+    def __init__(self, translator: Translator) -> None:
+        self.translator, self.num_waiting = translator, 0
+        self.withdrawn: list[Batch] = []
+
+    def submit(self, requests):
+        batch, loop = Batch(requests), asyncio.get_running_loop()
+
+        def answered(place, future):
+            loop.call_soon_threadsafe(batch.answer, place, future.result())
+
+        for place, request in enumerate(requests):
+            future = self.translator.submit(request)
+            future.add_done_callback(partial(answered, place))
+        return batch
+
+    def withdraw(self, batch):
+        self.withdrawn.append(batch)
+
+
+class Running:
+    """A service that listens; ``url`` is its address."""
+
+    def __init__(self, service: Service, url: str, here: TranslatorHere) -> None:
+        self.service, self.url, self.here = service, url, here
+
+
+@contextmanager
+def running(**limits: Any) -> Iterator[Running]:
+    models = Models(models_of(ARGUMENTS))
+    here = TranslatorHere(
+        Translator.load(REVERSING, device="cpu", precision="fp32", token_scores=True)
+    )
+    service = Service(models, {model.name: here for model in models.models}, Limits(**limits))
+    service.state = "ready"
+    config = uvicorn.Config(app_of(service), port=0, log_config=None, lifespan="off")
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    while not server.started:
+        thread.join(0.01)
+    port = server.servers[0].sockets[0].getsockname()[1]
+    yield Running(service, f"http://127.0.0.1:{port}", here)
+    server.should_exit = True
+    thread.join()
+    here.translator.close()
+
+
+@pytest.fixture(scope="session")
+def running_service() -> Iterator[Running]:
+    with running() as found:
+        yield found

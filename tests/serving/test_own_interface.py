@@ -1,0 +1,93 @@
+"""The interface under /v1: what a line of jsonl can ask for, by HTTP."""
+
+import requests
+
+from nmt_cli.translating.line_records import record_of
+from nmt_cli.translating.request import Request
+from tests.serving.conftest import REVERSING
+
+WORDS = "ant bee cat"
+
+
+def post(running, path, record, status=200):
+    answer = requests.post(f"{running.url}{path}", json=record, timeout=30)
+    assert answer.status_code == status, answer.text
+    return answer.json()
+
+
+def test_texts_are_translated_as_by_the_translator(running_service):
+    lines = ["ant bee cat", "", "dog eel fox gnu", "hen"]
+    answer = post(
+        running_service,
+        "/v1/translate",
+        {"text": lines, "source": "en", "n_best": 2, "alignments": True, "token_scores": True},
+    )
+    wanted = [Request(line, n_best=2, alignments=True) for line in lines]
+    expected = list(running_service.here.translator.translate(wanted))
+    assert {key: answer[key] for key in ("model", "source", "target")} == {
+        "model": "sentencepiece",
+        "source": "en",
+        "target": "de",
+    }
+    found = answer["translations"]
+    assert [each["text"] for each in found] == [each.text for each in expected]
+    for one, other in zip(found, expected, strict=True):
+        record = record_of(other)
+        assert set(one) == set(record)
+        assert len(one["alternatives"]) == len(other.alternatives)
+        assert one.get("alignment", []) == list(map(list, other.alignment))
+
+
+def test_a_text_alone_is_a_list_of_one(running_service):
+    answer = post(running_service, "/v1/translate", {"text": WORDS, "model": "sentencepiece-2"})
+    (found,) = answer["translations"]
+    assert (answer["source"], answer["target"]) == ("de", "fr")
+    assert found["text"]
+    assert "token_scores" not in found
+
+
+def test_what_a_line_cannot_have_is_an_error_of_this_line(running_service):
+    answer = post(running_service, "/v1/translate", {"text": WORDS, "source": "en", "n_best": 99})
+    (found,) = answer["translations"]
+    assert found["error"].startswith("n_best must be from 1 to 2")
+
+
+def test_wrong_requests_have_a_reason(running_service):
+    def error(record, status):
+        return post(running_service, "/v1/translate", record, status)["error"]
+
+    assert "name the source and the target" in error({"text": WORDS}, 404)
+    assert error({"text": WORDS, "source": "xx"}, 404).startswith(
+        "there is no model with source 'xx'; the models are sentencepiece (en to de), "
+    )
+    assert error({"source": "en"}, 400) == 'the key "text" is missing'
+    assert "the nearest is n_best" in error({"text": WORDS, "source": "en", "nbest": 2}, 400)
+    assert error({"text": [1], "source": "en"}, 400) == "text must be a string"
+    assert error({"text": "a", "source": 1}, 400) == "source, target and model must be strings"
+    assert error([], 400) == "the body is not a JSON object"
+    url = f"{running_service.url}/v1/translate"
+    for body in (b"", b"{", b"\xff{}", b"[" * 100_000):
+        answer = requests.post(url, data=body, timeout=30)
+        assert (answer.status_code, answer.json()["error"][:11]) == (400, "the body is")
+    assert requests.get(url, timeout=30).json() == {"error": "Method Not Allowed"}
+    assert requests.get(f"{running_service.url}/none", timeout=30).status_code == 404
+
+
+def test_sentences_and_gaps_are_the_text(running_service):
+    text = " One is here. Another one? \n\nLast"
+    answer = post(running_service, "/v1/sentences", {"text": text, "source": "en"})
+    assert answer["sentences"] == ["One is here.", "Another one?", "Last"]
+    joined = answer["gaps"][0]
+    for sentence, gap in zip(answer["sentences"], answer["gaps"][1:], strict=True):
+        joined += sentence + gap
+    assert joined == text
+
+
+def test_models_and_health(running_service):
+    answer = requests.get(f"{running_service.url}/v1/models", timeout=30).json()
+    assert [(m["name"], m["source"], m["target"]) for m in answer["models"]] == [
+        ("sentencepiece", "en", "de"),
+        ("sentencepiece-2", "de", "fr"),
+    ]
+    assert str(REVERSING) not in str(answer)
+    assert requests.get(f"{running_service.url}/health", timeout=30).json() == {"status": "ready"}
