@@ -161,7 +161,7 @@ def test_what_does_not_exist_is_explained():
     assert "--weight-decay: always Adam" in refusal("train base --weight-decay 0.1")
     assert "--overwrite: train never replaces a run." in refusal("train base --overwrite")
     assert "--unkpen: unknown words have no penalty" in refusal("translate m --unkpen 3")
-    assert "marian-server: there is no server; " in refusal("marian-server")
+    assert refusal("marian-server") == "No such command marian-server. Did you mean serve?"
 
 
 @pytest.mark.parametrize(
@@ -220,7 +220,7 @@ def test_a_wrong_name_of_a_command_gets_the_right_one(name, meant):
     assert refusal(name) == f"No such command {last}. Did you mean {meant}?"
 
 
-@pytest.mark.parametrize("name", ["serve", "base", "foo", "recipes print"])
+@pytest.mark.parametrize("name", ["base", "foo", "recipes print"])
 def test_no_command_is_proposed_where_none_is_near(name):
     assert refusal(name) == f"No such command {name.split()[-1]}."
 
