@@ -40,6 +40,7 @@ setup(
             "parsing/parseval.prm",
         ],
         "nmt_cli.pictures": ["page.html", "page.css", "page.js"],
+        "nmt_cli.serving": ["page.html", "page.css", "page.js"],
         "nmt_cli.shipped_recipes": ["**/*.yaml", "README.md"],
     },
     # `make dist` writes the man pages; `man` finds them beside the bin/ of an environment.

@@ -72,8 +72,8 @@ class Browser:
         assert "error" not in answer, (method, answer["error"])
         return answer["result"]
 
-    def open(self, path: Path, *, width=1280, height=800, scheme="light"):
-        """Show a file and wait until its script has run."""
+    def open(self, page: Path | str, *, width=1280, height=800, scheme="light"):
+        """Show a file, or what is at an address, and wait until its script has run."""
         media = [{"name": "prefers-color-scheme", "value": scheme}]
         self.call("Emulation.setEmulatedMedia", features=media)
         metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
@@ -81,7 +81,7 @@ class Browser:
         self.problems.clear()
         self.requests.clear()
         self._is_loaded = False
-        self.call("Page.navigate", url=path.as_uri())
+        self.call("Page.navigate", url=page if isinstance(page, str) else page.as_uri())
         while not self._is_loaded:
             self._receive()
 
@@ -96,6 +96,18 @@ class Browser:
             event = {"key": key, "code": key, "windowsVirtualKeyCode": KEYS[key]}
             self.call("Input.dispatchKeyEvent", type="keyDown", **event)
             self.call("Input.dispatchKeyEvent", type="keyUp", **event)
+
+    def write(self, text):
+        """Type a text where the focus is."""
+        self.call("Input.insertText", text=text)
+
+    def wait_for(self, expression):
+        """Wait until a JavaScript expression is true, and return its value."""
+        deadline = time.monotonic() + SECONDS
+        while not (value := self.evaluate(expression)):
+            assert time.monotonic() < deadline, f"not true: {expression}; {self.problems}"
+            time.sleep(0.02)
+        return value
 
     def move_to(self, x, y):
         self.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)

@@ -8,7 +8,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from nmt_cli.serving import own_interface
+from nmt_cli.serving import own_interface, page
 from nmt_cli.serving.requests import STATUS_CLIENT_GONE, RefusedError, Service
 
 
@@ -20,7 +20,7 @@ def app_of(service: Service) -> Starlette:
         return JSONResponse({"status": service.state}, status)
 
     return Starlette(
-        routes=[*own_interface.routes(service), Route("/health", health)],
+        routes=[*own_interface.routes(service), *page.routes(), Route("/health", health)],
         exception_handlers={
             RefusedError: _refused,
             HTTPException: _http_error,

@@ -1,0 +1,185 @@
+"""The page of the service in a real browser, used by its keyboard alone."""
+
+import pytest
+
+from nmt_cli.translating.request import Request
+from tests.browser import Browser, find_chromium
+
+CHROMIUM = find_chromium()
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        CHROMIUM is None, reason="no Chromium here to open the page with (apt-get install chromium)"
+    ),
+]
+FIRST, SECOND = "ant bee cat dog.", "eel fox gnu."
+TEXT = f"{FIRST}  {SECOND}"
+FOCUSED = "document.activeElement"
+SENTENCES = "[...document.querySelectorAll('.sentence')].map((span) => span.textContent)"
+STATUS = "document.getElementById('status').textContent"
+IS_OPEN = "!document.getElementById('sentence').hidden"
+CHOICES = "[...document.querySelectorAll('#alternatives label span:first-of-type')]"
+MARKED = "[...document.querySelectorAll('#mirror .marked')].map((span) => span.textContent)"
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    started = Browser(CHROMIUM, tmp_path_factory.mktemp("profile"))
+    yield started
+    started.close()
+
+
+@pytest.fixture
+def page(browser, running_service):
+    """The page with its languages; at the end nothing came from elsewhere, and nothing failed."""
+    browser.open(f"{running_service.url}/")
+    browser.wait_for("document.querySelectorAll('#target-language option').length")
+    yield browser
+    hosts = {url.split("/")[2] for url in browser.requests if url.startswith("http")}
+    assert hosts == {running_service.url.split("/")[2]}
+    assert browser.problems == []
+
+
+@pytest.fixture
+def submitted(running_service, monkeypatch):
+    """The texts that the service has given to the search, in order."""
+    texts, submit = [], running_service.here.translator.submit
+
+    def noting(request, **options):
+        texts.append(request.text)
+        return submit(request, **options)
+
+    monkeypatch.setattr(running_service.here.translator, "submit", noting)
+    return texts
+
+
+@pytest.fixture
+def translated(running_service):
+    def translate(text, **wishes):
+        (found,) = running_service.here.translator.translate([Request(text, **wishes)])
+        return found
+
+    return translate
+
+
+def tab_to(page, condition):
+    """Press the tab key until ``condition`` holds for the element that has the focus."""
+    for _ in range(20):
+        page.press("Tab")
+        if page.evaluate(f"{FOCUSED}.matches('{condition}')"):
+            return
+    raise AssertionError(f"the tab key does not come to {condition}")
+
+
+def type_text(page, text, count):
+    """Type where the focus is, which must be the text, and wait for ``count`` sentences."""
+    assert page.evaluate(f"{FOCUSED}.id") == "source"
+    page.write(text)
+    page.wait_for(f"{SENTENCES}.length === {count} && {STATUS} === 'Translated.'")
+
+
+def test_sentences_are_translated_while_one_types(page, translated, submitted):
+    type_text(page, TEXT, 2)
+    expected = [translated(text).text for text in (FIRST, SECOND)]
+    assert page.evaluate(SENTENCES) == expected
+    assert page.evaluate("document.getElementById('target').textContent") == "  ".join(expected)
+    page.press("End")
+    type_text(page, "\n\nhen ibis.", 3)
+    assert submitted == [FIRST, SECOND, "hen ibis."]
+
+
+def test_the_keyboard_reaches_alternatives_and_words(page, translated):
+    type_text(page, TEXT, 2)
+    tab_to(page, ".sentence")
+    assert page.evaluate(MARKED) == [FIRST]
+    page.press("Tab")
+    assert page.evaluate(MARKED) == [SECOND]
+    page.press("Enter")
+    page.wait_for(IS_OPEN)
+    best = translated(SECOND, n_best=2, alignments=True)
+    assert page.evaluate(f"{CHOICES}.map((span) => span.textContent)") == [
+        alternative.text for alternative in best.ranked
+    ]
+    scores = "[...document.querySelectorAll('.score')].map((span) => span.textContent)"
+    assert page.evaluate(scores) == [f"{each.score:.3f}" for each in best.ranked]
+    page.press("ArrowDown")
+    assert page.evaluate(SENTENCES)[1] == best.ranked[1].text
+    tab_to(page, "#source-words span")
+    page.press("End")
+    words, others = SECOND.split(), best.ranked[1].text.split()
+    linked = [others[other] for one, other in best.ranked[1].alignment if one == len(words) - 1]
+    shown = " ".join(linked) or "no word"
+    assert page.evaluate(STATUS) == f"“{words[-1]}” belongs to “{shown}”."
+    page.press("Escape")
+    assert not page.evaluate(IS_OPEN)
+    assert page.evaluate(f"{FOCUSED}.textContent") == best.ranked[1].text
+
+
+def test_languages_are_chosen_by_the_keyboard(page):
+    page.evaluate("document.getElementById('source-language').focus()")
+    page.press("ArrowDown")
+    shown = "['source', 'target'].map((side) => document.getElementById(`${side}-language`).value)"
+    assert page.evaluate(shown) == ["de", "fr"]
+    tab_to(page, "#source")
+    type_text(page, FIRST, 1)
+
+
+def test_terms_are_used_and_wrong_ones_named(page, translated):
+    type_text(page, FIRST, 1)
+    page.evaluate("document.querySelector('details').open = true")
+    tab_to(page, "#terms")
+    page.write("ant = kite")
+    expected = translated(FIRST, glossary={"ant": ["kite"]}).text
+    assert "kite" in expected
+    page.wait_for(f"{SENTENCES}[0] === {expected!r}")
+    page.write("\nbee")
+    page.wait_for(f"{STATUS} === 'Line 2 of the terms is not “term = translation”.'")
+
+
+def test_a_refused_request_is_explained(page, running_service, monkeypatch):
+    limits = running_service.service.limits._replace(characters=10)
+    monkeypatch.setattr(running_service.service, "limits", limits)
+    page.write(TEXT)
+    page.wait_for(f"{STATUS}.includes('characters are more than 10')")
+    page.problems.clear()  # the browser notes the status of the answer
+
+
+def test_text_is_never_taken_for_html(page):
+    page.write("<img src=x onerror=hacked=1> <script>hacked=1</script>")
+    page.wait_for(f"{SENTENCES}.length > 0")
+    assert page.evaluate("typeof hacked") == "undefined"
+    assert not page.evaluate("document.querySelector('main img, main script')")
+
+
+def test_marks_lie_behind_their_words(page):
+    """The copy of the text behind the text area breaks its lines where the text area does."""
+    text = "ant bee cat dog eel fox gnu hen ibis jay kite lark mole. " * 30
+    page.write(text)
+    page.wait_for(f"{SENTENCES}.length === 30")
+    heights = "['mirror', 'source'].map((id) => document.getElementById(id).scrollHeight)"
+    mirror, source = page.evaluate(heights)
+    assert abs(mirror - source) <= 1
+    page.evaluate("document.getElementById('source').scrollTop = 200")
+    page.wait_for("document.getElementById('mirror').scrollTop === 200")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_page_fits_a_telephone(browser, running_service, scheme):
+    browser.open(f"{running_service.url}/", width=360, scheme=scheme)
+    browser.wait_for("document.querySelectorAll('#target-language option').length")
+    assert browser.evaluate("document.documentElement.scrollWidth") <= 360
+    background = browser.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert (background == "rgb(255, 255, 255)") == (scheme == "light")
+
+
+def test_every_control_has_a_name(page):
+    type_text(page, FIRST, 1)
+    nodes = page.call("Accessibility.getFullAXTree")["nodes"]
+    controls = {"button", "combobox", "textbox", "status"}
+    named = [
+        (node["role"]["value"], node.get("name", {}).get("value", ""))
+        for node in nodes
+        if not node["ignored"] and node["role"]["value"] in controls
+    ]
+    assert {role for role, _ in named} == controls
+    assert [role for role, name in named if not name and role != "status"] == []
