@@ -7,7 +7,6 @@ from contextlib import nullcontext
 from pathlib import Path
 
 from nmt_cli.commands.lines.pipes import StandardOutput
-from nmt_cli.corpus.tokenizers.sentence_marks import source_end, start_id
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
 from nmt_cli.files.atomic_files import file_appearing_whole, refuse_file
 from nmt_cli.files.lines import is_blank
@@ -21,15 +20,18 @@ from nmt_cli.messages.figures import first_outside
 from nmt_cli.model_directory import LoadedModel, load_model
 from nmt_cli.pictures.attention import KINDS, Attention, as_json
 from nmt_cli.pictures.page import as_html
-from nmt_cli.recipe.model_config import ModelConfig
-from nmt_cli.recipe.model_settings import length_limits
-from nmt_cli.search.teacher_forcing import SentencePair, teacher_forced
+from nmt_cli.translating.shown_attention import (
+    Shown,
+    Target,
+    attention_between,
+    common_counts,
+    refuse_too_long,
+)
 from nmt_cli.translating.translator import Translator
 
 ALL = "all"
 DEFAULT_OUTPUT = Path("attention.html")
 FORMATS = {".html": "html", ".htm": "html", ".png": "png", ".json": "json"}
-MOST_WEIGHTS = 10_000_000  # a page of so many has about 30 MB
 
 
 def run(  # noqa: PLR0913 - the options of a command are its parameters
@@ -65,16 +67,22 @@ def run(  # noqa: PLR0913 - the options of a command are its parameters
     _refuse_no_text(texts)
     with claimed(output, "--output") if output is not None else nullcontext():
         loaded = load_model(model, choose_device(device))
-        num_layers, num_heads = _common_counts(loaded.settings.architecture, kind)
+        settings, tokenizer, first, *_ = loaded
+        kinds = list(KINDS) if kind == ALL else [kind]
+        num_layers, num_heads = common_counts(settings.architecture, kinds)
         if layers is None and output_format == "png":
             layers = [range(num_layers, num_layers + 1)]
-        attention = _attention(
-            loaded,
-            texts,
-            list(KINDS) if kind == ALL else [kind],
-            _chosen(layers, num_layers, "layers"),
-            _chosen(heads, num_heads, "heads"),
+        shown = Shown(
+            kinds, _chosen(layers, num_layers, "layers"), _chosen(heads, num_heads, "heads")
         )
+        refuse_too_long(settings, tokenizer.encode(source, "source"), "source")
+        if target is None:
+            shown_target = _translated(loaded, source)
+        else:
+            tokens = tokenizer.encode(target, "target")
+            shown_target = Target(target, tokens, is_given=True)
+        name = str(loaded.path)
+        attention = attention_between(settings, tokenizer, first, name, source, shown_target, shown)
         content = write(attention)
         if output is None:
             StandardOutput().write(content)
@@ -116,14 +124,6 @@ def _refuse_no_text(texts: dict[str, str]) -> None:
             raise UserError(f"the {name} is blank{hint}.")
 
 
-def _common_counts(architecture: ModelConfig, kind: str) -> tuple[int, int]:
-    """Return how many layers, and heads of each, all attention of ``kind`` has."""
-    stacks = [architecture.encoder] if kind == "encoder" else [architecture.decoder]
-    if kind == ALL:
-        stacks.append(architecture.encoder)
-    return min(each.num_layers for each in stacks), min(each.num_heads for each in stacks)
-
-
 def _chosen(ranges: Sequence[range] | None, count: int, name: str) -> list[int]:
     """Return the numbers of ``ranges``, all from 1 to ``count``, in order; all if it is None."""
     if ranges is None:
@@ -134,87 +134,18 @@ def _chosen(ranges: Sequence[range] | None, count: int, name: str) -> list[int]:
     return sorted({number for numbers in ranges for number in numbers})
 
 
-def _attention(
-    loaded: LoadedModel,
-    texts: dict[str, str],
-    kinds: Sequence[str],
-    layers: Sequence[int],
-    heads: Sequence[int],
-) -> Attention:
-    settings, tokenizer, model, *_ = loaded
-    source = tokenizer.encode(texts["source"], "source")
-    _refuse_too_long(loaded, source, "source")
-    if "target" in texts:
-        text, target = texts["target"], tokenizer.encode(texts["target"], "target")
-        _refuse_too_long(loaded, target, "target")
-    else:
-        text, target = _translated(loaded, texts["source"])
-    num_layers = len(layers)
-    _refuse_too_many(kinds, num_layers * len(heads), len(source) + 1, len(target) + 1)
-    forced = teacher_forced(
-        model,
-        [SentencePair(source, target)],
-        tokenizer,
-        layers_with_weights=[layer - 1 for layer in layers],
-    )
-    weights = forced.weights[0]._asdict()
-    places = [head - 1 for head in heads]
-    languages = settings.text
-    end = tokenizer.pieces([tokenizer.eos_id])
-    start = tokenizer.pieces([start_id(model.config, tokenizer)])
-    end_of_source = tokenizer.pieces(source_end(model.config, tokenizer))
-    source_pieces, target_pieces = tokenizer.pieces(source, "source"), tokenizer.pieces(target)
-    return Attention(
-        str(loaded.path),
-        texts["source"],
-        text,
-        "target" in texts,
-        {
-            "source": (*source_pieces, *end_of_source),
-            "target_input": (*start, *target_pieces),
-            "target_output": (*target_pieces, *end),
-        },
-        {
-            "source": languages.source_language.replace("_", "-"),
-            "target_input": languages.target_language.replace("_", "-"),
-            "target_output": languages.target_language.replace("_", "-"),
-        },
-        tuple(layers),
-        tuple(heads),
-        {kind: weights[kind][:, places].cpu().numpy() for kind in kinds},
-    )
-
-
-def _refuse_too_long(loaded: LoadedModel, tokens: Sequence[int], name: str) -> None:
-    limits = length_limits(loaded.settings)
-    limit = limits.source if name == "source" else limits.target
-    if limit is not None and len(tokens) > limit:
-        raise UserError(
-            f"the {name} has {len(tokens):,} pieces, the model takes {limit:,}; give a shorter one."
-        )
-
-
-def _translated(loaded: LoadedModel, source: str) -> tuple[str, list[int]]:
-    """Return the model's translation as text and as the ids of its pieces."""
+def _translated(loaded: LoadedModel, source: str) -> Target:
+    """Return the model's translation of ``source``."""
     translator = Translator(loaded.settings, loaded.tokenizer, loaded.model, too_long="error")
     (translation,) = translator.translate([source])
     if translation.error is not None:
         raise UserError(f"the source could not be translated: {translation.error}.")
     logs.info(f"Translation: {translation.text}")
-    return translation.text, _ids_of(loaded.tokenizer, translation.tokens)
+    tokens = _ids_of(loaded.tokenizer, translation.tokens)
+    return Target(translation.text, tokens, is_given=False)
 
 
 def _ids_of(tokenizer: Tokenizer, pieces: Sequence[str]) -> list[int]:
     """Return the ids of ``pieces``; to encode their text could give other pieces."""
     ids = {piece: token for token, piece in enumerate(tokenizer.pieces(range(tokenizer.size)))}
     return [ids[piece] for piece in pieces]
-
-
-def _refuse_too_many(kinds: Sequence[str], num_heads: int, source: int, target: int) -> None:
-    pairs = {"encoder": source * source, "decoder": target * target, "memory": target * source}
-    count = num_heads * sum(pairs[kind] for kind in kinds)
-    if count > MOST_WEIGHTS:
-        raise UserError(
-            f"{count:,} weights are more than a page can show ({MOST_WEIGHTS:,}); choose fewer "
-            "--layers or --heads, one --kind, or a shorter sentence."
-        )

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from nmt_cli.messages.errors import UserError, WrongUsageError
+from nmt_cli.translating.ctranslate2_search import CTranslate2Model
 from nmt_cli.translating.markup.blocks import Block, Markup, blocks_of
 from nmt_cli.translating.markup.placement import filled_block
 from nmt_cli.translating.request import Request
 from nmt_cli.translating.segments import Layout, Output, Segments, SegmentsError, sentences, whole
+
+if TYPE_CHECKING:
+    from nmt_cli.model.transformer import Transformer
 
 UNKNOWN_LANGUAGE = "und"  # the code of ISO 639 for a language that is not known
 ALIGNMENTS_OF_MARKUP = "alignments count the words of a text without tags"
@@ -126,3 +131,23 @@ class MarkupSegments:
                 ]
             filled.append(filled_block(part, segments, of_block))
         return "".join(filled)
+
+
+def why_no_markup(
+    model: Transformer | CTranslate2Model, *, keep_pieces: bool, alignments: bool
+) -> str | None:
+    """Return why a translator cannot translate markup; None if it can."""
+    if isinstance(model, CTranslate2Model):
+        return "tags follow attention, which --engine ctranslate2 does not have"
+    if keep_pieces:
+        return "tags are placed in text, but --keep-pieces asks for pieces"
+    if alignments:
+        return "--alignments count the words of a text without tags; leave one of them out"
+    return None
+
+
+def why_no_alignments(model: Transformer | CTranslate2Model, *, is_parser: bool) -> str | None:
+    """Return why a line cannot ask for the alignment of its words; None if it can."""
+    if isinstance(model, CTranslate2Model):
+        return "alignments follow attention, which --engine ctranslate2 does not have"
+    return "this model writes trees, which have no alignments" if is_parser else None

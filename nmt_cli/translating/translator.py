@@ -13,7 +13,7 @@ from nmt_cli.corpus.tokenizers.sentence_marks import source_end, start_id
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
 from nmt_cli.hardware.choices import AUTO, CTRANSLATE2, OWN_ENGINE, Computing, EngineName
 from nmt_cli.interchange.ctranslate2.sentence_driver import Threads
-from nmt_cli.messages.errors import LinesFailedError
+from nmt_cli.messages.errors import LinesFailedError, UserError
 from nmt_cli.parsing.tree_output import Tokenize, splitter
 from nmt_cli.recipe.model_settings import ModelSettings, length_limits
 from nmt_cli.recipe.search_ranges import DEFAULT_TOKENIZE, DEFAULT_TOO_LONG, N_BEST
@@ -32,8 +32,8 @@ from nmt_cli.translating.line_jobs import LineJobs, TooLong, longest_first
 from nmt_cli.translating.markup.blocks import Markup
 from nmt_cli.translating.output_limits import OutputLimits
 from nmt_cli.translating.request import Constraints, Request, numbered, require_lines, windows_of
-from nmt_cli.translating.segmenter import Segmenter
-from nmt_cli.translating.service import Engine, Service
+from nmt_cli.translating.segmenter import Segmenter, why_no_alignments, why_no_markup
+from nmt_cli.translating.service import Service
 from nmt_cli.translating.slow_lines import SlowLines
 from nmt_cli.translating.translation import Translation
 from nmt_cli.translating.wanted_output import Bounds, Marks, WantedOutputs
@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from nmt_cli.model.transformer import Transformer
+    from nmt_cli.pictures.attention import Attention
+    from nmt_cli.search.engine import SearchEngine
     from nmt_cli.search.ensemble import Member
     from nmt_cli.search.rules.well_formed_trees import WellFormedTrees
 
@@ -176,11 +178,11 @@ class Translator:
             split_sentences=split_sentences,
             markup=markup,
             is_parser=is_parser,
-            markup_refused=_why_no_markup(model, keep_pieces=keep_pieces, alignments=alignments),
-            alignments_refused=_why_no_alignments(model, is_parser=is_parser),
+            markup_refused=why_no_markup(model, keep_pieces=keep_pieces, alignments=alignments),
+            alignments_refused=why_no_alignments(model, is_parser=is_parser),
         )
         computing = Computing(precision, fp32_products, max_tokens_per_device, not no_cuda_graphs)
-        self._engine: Engine
+        self._engine: CTranslate2Search | SearchEngine
         if isinstance(model, CTranslate2Model):
             self._engine = CTranslate2Search(model, search, computing)
         else:
@@ -217,6 +219,7 @@ class Translator:
             words_of=words_of if is_parser else None,
         )
         self._service = Service(self._jobs, self._engine)
+        self._settings, self._tokenizer = settings, tokenizer
 
     @classmethod
     def load(
@@ -326,6 +329,30 @@ class Translator:
         """
         return self._service.submit(line, most_waiting, timeout)
 
+    def attention(self, source: str, target: str, name: str) -> Attention:
+        """Return all attention of the first model between a sentence and its translation.
+
+        The picture calls the model ``name``. Waits for the lines that were submitted before. Raises
+        UserError if the texts are too long, or if the engine is CTranslate2's.
+        """
+        if isinstance(self._engine, CTranslate2Search):
+            raise UserError("--engine ctranslate2 shows no attention.")
+        # They import torch.
+        from nmt_cli.translating.shown_attention import Shown, Target, attention_between
+
+        settings, tokenizer = self._settings, self._tokenizer
+        tokens = tokenizer.encode(target, "target")
+        with self._service.paused(), self._engine.computing():
+            return attention_between(
+                settings,
+                tokenizer,
+                self._engine.models[0],
+                name,
+                source,
+                Target(target, tokens, is_given=True),
+                Shown.everything(settings.architecture),
+            )
+
     def close(self, *, cancel_futures: bool = False) -> None:
         """End ``submit``: wait for the submitted lines, or cancel those that wait for room.
 
@@ -354,26 +381,6 @@ def _rule_of_trees(tokenizer: Tokenizer, settings: ModelSettings) -> WellFormedT
     from nmt_cli.search.rules.well_formed_trees import WellFormedTrees
 
     return WellFormedTrees.of_model(tokenizer, settings.trees)
-
-
-def _why_no_markup(
-    model: Transformer | CTranslate2Model, *, keep_pieces: bool, alignments: bool
-) -> str | None:
-    """Return why a translator cannot translate markup; None if it can."""
-    if isinstance(model, CTranslate2Model):
-        return "tags follow attention, which --engine ctranslate2 does not have"
-    if keep_pieces:
-        return "tags are placed in text, but --keep-pieces asks for pieces"
-    if alignments:
-        return "--alignments count the words of a text without tags; leave one of them out"
-    return None
-
-
-def _why_no_alignments(model: Transformer | CTranslate2Model, *, is_parser: bool) -> str | None:
-    """Return why a line cannot ask for the alignment of its words; None if it can."""
-    if isinstance(model, CTranslate2Model):
-        return "alignments follow attention, which --engine ctranslate2 does not have"
-    return "this model writes trees, which have no alignments" if is_parser else None
 
 
 Value = TypeVar("Value")

@@ -11,16 +11,18 @@ from click.testing import CliRunner
 from PIL import Image
 
 from nmt_cli import cli
-from nmt_cli.commands import attention as command
 from nmt_cli.corpus.tokenizers.normalization import Normalizer
 from nmt_cli.corpus.tokenizers.sentencepiece_tokenizer import SentencePieceTokenizer, train_model
 from nmt_cli.corpus.tokenizers.whitespace_tokenizer import CONTROL, WhitespaceTokenizer
 from nmt_cli.files.atomic_files import directory_appearing_whole
 from nmt_cli.files.locks import claimed
+from nmt_cli.messages.errors import UserError
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.model_directory import load_model
 from nmt_cli.pictures import figure
+from nmt_cli.pictures.attention import as_json
 from nmt_cli.search.teacher_forcing import SentencePair, teacher_forced
+from nmt_cli.translating import shown_attention
 from nmt_cli.translating.translator import Translator
 from tests.fake_models import save_as_model, tiny_recipe
 
@@ -87,6 +89,16 @@ def test_json_holds_the_weights_of_the_given_translation(call, models):
     (expected,) = teacher_forced(model, [pair], tokenizer, layers_with_weights=[0, 1]).weights
     for name, weights in record["weights"].items():
         assert np.allclose(weights, getattr(expected, name), atol=1e-5)
+
+
+def test_a_translator_returns_the_attention_that_the_command_writes(call, models):
+    expected = record_of(call(SOURCE, TARGET, "--format", "json"))
+    translator = Translator.load(models / "words", device="cpu", precision="fp32")
+    attention = translator.attention(SOURCE, TARGET, expected["model"])
+    assert json.loads(as_json(attention)) == expected
+    assert attention.languages["source"] == "en"
+    with pytest.raises(UserError, match=r"the target has 41 pieces, the model takes \d+;"):
+        translator.attention(SOURCE, "ant " * 41, "words")
 
 
 def test_layers_heads_and_kind_choose_from_all_weights(call):
@@ -202,7 +214,7 @@ def test_a_list_of_numbers_must_be_one(call):
 
 
 def test_more_weights_than_a_page_holds_are_refused(call, monkeypatch):
-    monkeypatch.setattr(command, "MOST_WEIGHTS", 400)
+    monkeypatch.setattr(shown_attention, "MOST_WEIGHTS", 400)
     message = call(SOURCE, TARGET, status=1).stderr
     # 2 layers, 5 heads; 4 source pieces with </s>, 5 of the target with <s>
     assert message.startswith(f"Error: {2 * 5 * (16 + 25 + 20)} weights are more than a page can")

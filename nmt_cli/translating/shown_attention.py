@@ -1,0 +1,122 @@
+"""The attention of a model within a sentence and its translation, for a picture."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from nmt_cli.corpus.tokenizers.normalization import Side
+from nmt_cli.corpus.tokenizers.sentence_marks import source_end, start_id
+from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
+from nmt_cli.messages.errors import UserError
+from nmt_cli.model.transformer import Transformer
+from nmt_cli.pictures.attention import KINDS, Attention
+from nmt_cli.recipe.model_config import ModelConfig
+from nmt_cli.recipe.model_settings import ModelSettings, length_limits
+from nmt_cli.search.teacher_forcing import SentencePair, teacher_forced
+
+MOST_WEIGHTS = 10_000_000  # a page of so many has about 30 MB
+
+
+class Target(NamedTuple):
+    """A translation, and the ids of its pieces."""
+
+    text: str
+    tokens: Sequence[int]
+    is_given: bool  # it does not come from the model
+
+
+class Shown(NamedTuple):
+    """What is shown: names of KINDS, and layers and heads counted from 1."""
+
+    kinds: Sequence[str]
+    layers: Sequence[int]
+    heads: Sequence[int]
+
+    @classmethod
+    def everything(cls, architecture: ModelConfig) -> Shown:
+        """Return all layers and heads that every kind of attention has."""
+        num_layers, num_heads = common_counts(architecture, tuple(KINDS))
+        return cls(tuple(KINDS), range(1, num_layers + 1), range(1, num_heads + 1))
+
+
+def common_counts(architecture: ModelConfig, kinds: Sequence[str]) -> tuple[int, int]:
+    """Return how many layers, and heads of each, all attention of ``kinds`` has."""
+    stacks = [architecture.encoder if kind == "encoder" else architecture.decoder for kind in kinds]
+    return min(each.num_layers for each in stacks), min(each.num_heads for each in stacks)
+
+
+def attention_between(
+    settings: ModelSettings,
+    tokenizer: Tokenizer,
+    model: Transformer,
+    name: str,
+    source: str,
+    target: Target,
+    shown: Shown,
+) -> Attention:
+    """Return the attention of ``model``, which the picture calls ``name``.
+
+    Raises UserError if a sentence is too long for the model, or both together for a page.
+    """
+    pieces = tokenizer.encode(source, "source")
+    refuse_too_long(settings, pieces, "source")
+    refuse_too_long(settings, target.tokens, "target")
+    _refuse_too_many(shown, len(pieces) + 1, len(target.tokens) + 1)
+    forced = teacher_forced(
+        model,
+        [SentencePair(pieces, target.tokens)],
+        tokenizer,
+        layers_with_weights=[layer - 1 for layer in shown.layers],
+    )
+    weights = forced.weights[0]._asdict()
+    heads = [head - 1 for head in shown.heads]
+    end = tokenizer.pieces([tokenizer.eos_id])
+    start = tokenizer.pieces([start_id(model.config, tokenizer)])
+    end_of_source = tokenizer.pieces(source_end(model.config, tokenizer))
+    source_pieces, target_pieces = (
+        tokenizer.pieces(pieces, "source"),
+        tokenizer.pieces(target.tokens),
+    )
+    source_language = settings.text.source_language.replace("_", "-")
+    target_language = settings.text.target_language.replace("_", "-")
+    return Attention(
+        name,
+        source,
+        target.text,
+        target.is_given,
+        {
+            "source": (*source_pieces, *end_of_source),
+            "target_input": (*start, *target_pieces),
+            "target_output": (*target_pieces, *end),
+        },
+        {
+            "source": source_language,
+            "target_input": target_language,
+            "target_output": target_language,
+        },
+        tuple(shown.layers),
+        tuple(shown.heads),
+        {kind: weights[kind][:, heads].float().cpu().numpy() for kind in shown.kinds},
+    )
+
+
+def refuse_too_long(settings: ModelSettings, tokens: Sequence[int], side: Side) -> None:
+    """Raise UserError if a sentence has more pieces than the model takes."""
+    limits = length_limits(settings)
+    limit = limits.source if side == "source" else limits.target
+    if limit is not None and len(tokens) > limit:
+        raise UserError(
+            f"the {side} has {len(tokens):,} pieces, the model takes {limit:,}; give a shorter one."
+        )
+
+
+def _refuse_too_many(shown: Shown, source: int, target: int) -> None:
+    pairs = {"encoder": source * source, "decoder": target * target, "memory": target * source}
+    num_heads = len(shown.layers) * len(shown.heads)
+    count = num_heads * sum(pairs[kind] for kind in shown.kinds)
+    if count > MOST_WEIGHTS:
+        raise UserError(
+            f"{count:,} weights are more than a page can show ({MOST_WEIGHTS:,}); choose fewer "
+            "--layers or --heads, one --kind, or a shorter sentence."
+        )
