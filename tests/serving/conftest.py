@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -12,9 +12,10 @@ import pytest
 import uvicorn
 
 from nmt_cli.serving.app import app_of
-from nmt_cli.serving.models import Models, models_of
-from nmt_cli.serving.requests import Limits, Service
-from nmt_cli.serving.workers import Batch
+from nmt_cli.serving.models import Models, glossaries_of, models_of
+from nmt_cli.serving.requests import Limits
+from nmt_cli.serving.service import Service
+from nmt_cli.serving.workers import Batch, Figures
 from nmt_cli.translating.translator import Translator
 
 REVERSING = Path(__file__).parents[1] / "formats/format_2/sentencepiece/run/average"
@@ -42,6 +43,9 @@ class TranslatorHere:
     def withdraw(self, batch):
         self.withdrawn.append(batch)
 
+    def figures(self):
+        return Figures()
+
 
 class Running:
     """A service that listens; ``url`` is its address."""
@@ -51,14 +55,19 @@ class Running:
 
 
 @contextmanager
-def running(**limits: Any) -> Iterator[Running]:
-    models = Models(models_of(ARGUMENTS))
+def running(
+    arguments: Sequence[str] = ARGUMENTS,
+    origins: Sequence[str] = (),
+    limits: Limits = Limits(),  # noqa: B008 - it cannot be changed
+    **options: Any,
+) -> Iterator[Running]:
+    models = Models(models_of(arguments))
     here = TranslatorHere(
         Translator.load(REVERSING, device="cpu", precision="fp32", token_scores=True)
     )
-    service = Service(models, {model.name: here for model in models.models}, Limits(**limits))
+    service = Service(models, {model.name: here for model in models.models}, limits, **options)
     service.state = "ready"
-    config = uvicorn.Config(app_of(service), port=0, log_config=None, lifespan="off")
+    config = uvicorn.Config(app_of(service, origins), port=0, log_config=None, lifespan="off")
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
@@ -72,6 +81,8 @@ def running(**limits: Any) -> Iterator[Running]:
 
 
 @pytest.fixture(scope="session")
-def running_service() -> Iterator[Running]:
-    with running() as found:
+def running_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    path = tmp_path_factory.mktemp("glossaries") / "animals.tsv"
+    path.write_text("ant\tlark\nbee\tfox ||| hen\n")
+    with running(glossaries=glossaries_of([str(path)], models_of(ARGUMENTS))) as found:
         yield found

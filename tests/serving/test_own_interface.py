@@ -56,11 +56,12 @@ def test_wrong_requests_have_a_reason(running_service):
     def error(record, status):
         return post(running_service, "/v1/translate", record, status)["error"]
 
-    assert "name the source and the target" in error({"text": WORDS}, 404)
-    assert error({"text": WORDS, "source": "xx"}, 404).startswith(
+    assert "name the source and the target" in error({"text": WORDS}, 400)
+    assert error({"text": WORDS, "source": "xx"}, 400).startswith(
         "there is no model with source 'xx'; the models are sentencepiece (en to de), "
     )
-    assert error({"source": "en"}, 400) == 'the key "text" is missing'
+    for record in ({"source": "en"}, {"source": "en", "text": []}):
+        assert error(record, 400).startswith("text must be a string, or a list")
     assert "the nearest is n_best" in error({"text": WORDS, "source": "en", "nbest": 2}, 400)
     assert error({"text": [1], "source": "en"}, 400) == "text must be a string"
     assert error({"text": "a", "source": 1}, 400) == "source, target and model must be strings"
