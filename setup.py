@@ -13,7 +13,7 @@ PARSING = ["nltk>=3.8"]
 REPORT = ["matplotlib>=3.10"]
 SERVE = [
     "prometheus-client>=0.20",
-    "py3langid>=0.3",
+    "py3langid>=0.4",
     "starlette>=0.40",
     "uvicorn>=0.30",
 ]

@@ -94,7 +94,8 @@ class Browser:
     def press(self, *keys):
         for key in keys:
             event = {"key": key, "code": key, "windowsVirtualKeyCode": KEYS[key]}
-            self.call("Input.dispatchKeyEvent", type="keyDown", **event)
+            text = {"text": "\r"} if key == "Enter" else {}  # without it, buttons do nothing
+            self.call("Input.dispatchKeyEvent", type="keyDown", **event, **text)
             self.call("Input.dispatchKeyEvent", type="keyUp", **event)
 
     def write(self, text):

@@ -56,7 +56,10 @@ OPTIONS = {
     | {"--required", "--banned", "--glossary", "--input-format", "--workers", "--devices", "--tag"}
     | {"--engine", "--no-cuda-graphs"}
     | {"--split-sentences", "--source-language", "--markup"},
-    "serve": MACHINE_OPTIONS | {"--host", "--port", "--beam-size", "--length-penalty", "--workers"},
+    "serve": MACHINE_OPTIONS
+    | {"--host", "--port", "--beam-size", "--length-penalty", "--workers", "--glossary"}
+    | {"--api-keys", "--open", "--allow-origin", "--log-text", "--drain-seconds", "--max-seconds"}
+    | {"--max-body-bytes", "--max-characters", "--max-lines", "--max-waiting-lines"},
     "rescore": MACHINE_OPTIONS
     | {"--ensemble", "--output", "--force", "--format", "--length-penalty"},
     "score": {"--metric", "--parameters", "--tokenize", "--lowercase", "--format", "--quiet"}

@@ -6,6 +6,7 @@ import click
 
 from nmt_cli.command_line import completion
 from nmt_cli.command_line.options import (
+    PATH,
     cli_command,
     decoding_precision_option,
     device_option,
@@ -54,6 +55,65 @@ from nmt_cli.recipe.search_ranges import BEAM_SIZE, LENGTH_PENALTY
     help="Most tokens of all hypotheses in the search of a process at one time.  [default: what "
     "keeps the device busy]",
 )
+@click.option(
+    "--glossary",
+    "glossaries",
+    multiple=True,
+    metavar="FILE",
+    help="Terms that requests may ask for by the file's name; FILE=en:de names their languages, "
+    "by default those of the first model; may be repeated.",
+)
+@click.option(
+    "--api-keys",
+    type=PATH,
+    metavar="FILE",
+    help="Answer only requests with one of the keys in FILE, one a line.",
+)
+@click.option(
+    "--open", "is_open", is_flag=True, help="Let other machines use the service without a key."
+)
+@click.option(
+    "--allow-origin",
+    "origins",
+    multiple=True,
+    metavar="ORIGIN",
+    help="Let pages of ORIGIN, such as https://example.org, use the service in browsers (CORS); "
+    "may be repeated.",
+)
+@click.option(
+    "--max-body-bytes",
+    type=click.IntRange(min=1),
+    default=1 << 20,
+    help="Largest body of a request.",
+)
+@click.option(
+    "--max-characters", type=click.IntRange(min=1), default=100_000, help="Most in a request."
+)
+@click.option(
+    "--max-lines",
+    type=click.IntRange(min=1),
+    default=10_000,
+    help="Most in a request; each text of /v1 is a line.",
+)
+@click.option(
+    "--max-waiting-lines",
+    type=click.IntRange(min=1),
+    default=20_000,
+    help="Most of all requests; further requests are refused with status 503.",
+)
+@click.option(
+    "--max-seconds",
+    type=click.FloatRange(min=0, min_open=True),
+    default=60.0,
+    help="Longest time for a body to come, for its translation, and for the answer to be read.",
+)
+@click.option(
+    "--drain-seconds",
+    type=click.FloatRange(min=0),
+    default=30.0,
+    help="After SIGTERM, finish for so long what was accepted.",
+)
+@click.option("--log-text", is_flag=True, help="Log every line and its translation.")
 @quiet_option
 def serve(models: tuple[str, ...], quiet: bool, **options: Any) -> None:
     """Translate what comes by HTTP, with one or several models.

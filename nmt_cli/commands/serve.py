@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 from collections.abc import Sequence
 from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nmt_cli.commands.lines.translation_processes import num_gpus
+from nmt_cli.files.text_files import read_text
 from nmt_cli.hardware.choices import AUTO
 from nmt_cli.hardware.cpu import cores
 from nmt_cli.messages import logs
+from nmt_cli.messages.errors import UserError, WrongUsageError
 from nmt_cli.messages.extras import importing
-from nmt_cli.serving.models import Models, models_of
 from nmt_cli.translating.workers.messages import WorkerModel
 from nmt_cli.translating.workers.starter import Starter
 
@@ -22,29 +25,76 @@ if TYPE_CHECKING:
     from nmt_cli.translating.translator import TranslatorOptions
 
 
-def run(
+def run(  # noqa: PLR0913 - the options of the command are its parameters
     models: Sequence[str],
     *,
     host: str = "127.0.0.1",
     port: int = 5000,
+    glossaries: Sequence[str] = (),
+    api_keys: Path | None = None,
+    is_open: bool = False,
+    origins: Sequence[str] = (),
     device: str = AUTO,
     threads: int | None = None,
     workers: int | None = None,
+    drain_seconds: float = 30.0,
+    log_text: bool = False,
+    max_body_bytes: int = 1 << 20,
+    max_characters: int = 100_000,
+    max_lines: int = 10_000,
+    max_waiting_lines: int = 20_000,
+    max_seconds: float = 60.0,
     **options: Unpack[TranslatorOptions],
 ) -> None:
     """Serve ``models`` until SIGTERM or SIGINT. Raises UserError if one or an option is wrong."""
+    if api_keys is None and not is_open and not _is_local(host):
+        raise WrongUsageError(
+            f"--host {host} can be reached from other machines; give --api-keys FILE, or --open if "
+            "everybody may use this service."
+        )
     with importing("serve", "serve answers HTTP"):
+        from nmt_cli.serving.models import Models, glossaries_of, models_of
         from nmt_cli.serving.requests import Limits
-        from nmt_cli.serving.server import Address, serve
-    served = Models(models_of(models))
+        from nmt_cli.serving.server import Options, listening_socket, serve
+    found = models_of(models)
+    if (beam_size := options.get("beam_size")) is not None:
+        found = [model._replace(beam_size=beam_size) for model in found]
+    limits = Limits(max_body_bytes, max_characters, max_lines, max_waiting_lines, max_seconds)
+    keys = None if api_keys is None else _keys_in(api_keys)
+    chosen = Options(
+        limits, glossaries_of(glossaries, found), keys, origins, drain_seconds, log_text
+    )
     gpus = num_gpus(device)
     number = workers or gpus or max(1, int(cores().usable))
-    with ExitStack() as stack:
+    on_device: TranslatorOptions = {"token_scores": True, **options}
+    with listening_socket(host, port) as listener, ExitStack() as stack:
         starters = {}
-        for model in served.models:
-            starters[model.name] = starter = stack.enter_context(Starter())
-            together = {"token_scores": True, **options, "device": device if gpus else "cpu"}
-            each = threads or (1 if number > 1 else None)
-            quiet = logs.are_quiet()
-            starter.load(WorkerModel(model.path, together, each, bool(gpus), quiet, True))
-        asyncio.run(serve(Address(host, port), served, starters, number, Limits()))
+        for model in found:
+            starters[model.name] = stack.enter_context(Starter())
+            starters[model.name].load(
+                WorkerModel(
+                    model.path,
+                    {**on_device, "device": device if gpus else "cpu"},
+                    threads or (1 if number > 1 else None),
+                    on_gpus=bool(gpus),
+                    quiet=logs.are_quiet(),
+                    of_service=True,
+                )
+            )
+        asyncio.run(serve(listener, Models(found), starters, number, chosen))
+
+
+def _is_local(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _keys_in(path: Path) -> list[str]:
+    """Return the keys in a file, one a line. Raises UserError if there is none."""
+    lines = (line.strip() for line in read_text(path).split("\n"))
+    keys = [line for line in lines if line and not line.startswith("#")]
+    if not keys:
+        raise UserError(f"{path} holds no key; write one on each line.")
+    return keys

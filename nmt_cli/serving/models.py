@@ -1,9 +1,11 @@
-"""The models that a service has: their names, their languages, and which one a request means."""
+"""The models and glossaries of a service: names, languages, and which one a request means."""
 
 from __future__ import annotations
 
+import html
 import re
 from collections.abc import Sequence
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,8 +14,11 @@ from nmt_cli.files.atomic_files import read_manifest
 from nmt_cli.files.file_names import AVERAGE, CHECKPOINTS
 from nmt_cli.messages.errors import UserError, WrongUsageError
 from nmt_cli.recipe.model_settings import read_settings
+from nmt_cli.serving.languages import fits
+from nmt_cli.translating.glossary import Glossary
 
-LANGUAGES = re.compile(r"(?P<path>.+)=(?P<source>[\w]+(?:-\w+)?):(?P<target>[\w]+(?:-\w+)?)")
+WITH_LANGUAGES = re.compile(r"(?P<path>.+)=(?P<source>[\w-]+):(?P<target>[\w-]+)")
+TAG = re.compile("<[^<>]*>")
 UNKNOWN_LANGUAGE = "und"
 UNTOLD_NAMES = {AVERAGE, CHECKPOINTS, "run"}  # folders that do not name the model in them
 
@@ -45,9 +50,7 @@ def models_of(arguments: Sequence[str]) -> list[Model]:
 
 
 def _model_of(argument: str) -> Model:
-    path, languages = Path(argument), None
-    if not path.exists() and (match := LANGUAGES.fullmatch(argument)):
-        path, languages = Path(match["path"]), (match["source"], match["target"])
+    path, languages = _with_languages(argument)
     folder = find_model(path)
     settings = read_settings(folder, read_manifest(folder))
     source, target = languages or (settings.text.source_language, settings.text.target_language)
@@ -59,6 +62,13 @@ def _model_of(argument: str) -> Model:
     return Model(_name(path), path, source, target, settings.decoding.beam_size, parses)
 
 
+def _with_languages(argument: str) -> tuple[Path, tuple[str, str] | None]:
+    path = Path(argument)
+    if not path.exists() and (match := WITH_LANGUAGES.fullmatch(argument)):
+        return Path(match["path"]), (match["source"], match["target"])
+    return path, None
+
+
 def _name(path: Path) -> str:
     """Return the last part of ``path`` that tells models apart."""
     parts = [
@@ -67,6 +77,48 @@ def _name(path: Path) -> str:
         if part not in UNTOLD_NAMES and not CHECKPOINT_NAME.fullmatch(part)
     ]
     return parts[-1]
+
+
+class ServedGlossary(NamedTuple):
+    """A glossary of a service; its name is that of its file."""
+
+    name: str
+    source: str
+    target: str
+    terms: Glossary
+    read_at: datetime
+
+    def fits(self, model: Model) -> bool:
+        """Return whether it is for the languages of ``model``."""
+        return fits(self.source, model.source) and fits(self.target, model.target)
+
+    def for_line(self, text: str, markup: str | None) -> Glossary | None:
+        """Return the terms that a line needs: no process that translates has the others."""
+        if markup in {"html", "xml"}:  # a term may have tags in it
+            text = f"{html.unescape(TAG.sub('', text))}\n{html.unescape(TAG.sub(' ', text))}"
+        found = self.terms.found_in(text)
+        return Glossary(found) if found else None
+
+
+def glossaries_of(arguments: Sequence[str], models: Sequence[Model]) -> list[ServedGlossary]:
+    """Return the glossaries that the options of the command name.
+
+    An argument is a path, or PATH=SOURCE:TARGET with the codes of the languages; by default they
+    are those of the first model. Raises UserError if a file is no glossary, or if no model has its
+    languages.
+    """
+    glossaries: dict[str, ServedGlossary] = {}
+    for argument in arguments:
+        path, languages = _with_languages(argument)
+        source, target = languages or (models[0].source, models[0].target)
+        now = datetime.now(timezone.utc)
+        glossary = ServedGlossary(path.stem, source, target, Glossary.read(path), now)
+        if path.stem in glossaries:
+            raise WrongUsageError(f"two glossaries have the name {path.stem}; rename a file.")
+        if not any(map(glossary.fits, models)):
+            raise WrongUsageError(f"no model translates from {source} to {target}, as {path} does.")
+        glossaries[path.stem] = glossary
+    return list(glossaries.values())
 
 
 class UnknownModelError(UserError):
@@ -85,7 +137,7 @@ class Models(NamedTuple):
 
     def targets_of(self, source: str) -> list[str]:
         """Return the languages that ``source`` can be translated into."""
-        return list(dict.fromkeys(m.target for m in self.models if m.source == source))
+        return list(dict.fromkeys(m.target for m in self.models if fits(source, m.source)))
 
     def find(self, source: str | None, target: str | None, name: str | None = None) -> Model:
         """Return the model of this name and languages; what is None is left to the model.
@@ -96,8 +148,8 @@ class Models(NamedTuple):
             model
             for model in self.models
             if name in {None, model.name}
-            and source in {None, model.source}
-            and target in {None, model.target}
+            and (source is None or fits(source, model.source))
+            and (target is None or fits(target, model.target))
         ]
         asked = {"model": name, "source": source, "target": target}
         shown = ", ".join(f"{key} {value!r}" for key, value in asked.items() if value is not None)

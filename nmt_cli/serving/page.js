@@ -83,7 +83,7 @@ function showChoices() {
 async function modelFor(text, signal) {
   const [from, to] = [chosenSource(), byId("target-language").value];
   if (from !== DETECT) return models.find((model) => model.name === byId("model").value);
-  const [found] = await ask("detect", { q: text, api_key: sessionStorage.getItem("key") }, signal);
+  const [found] = await ask("detect", { q: text }, signal);
   const model = fitting(found?.language, to)[0];
   if (model) return model;
   const language = found ? languageName.of(found.language) : "This language";

@@ -5,14 +5,13 @@ from __future__ import annotations
 from importlib import resources
 
 from starlette.requests import Request
-from starlette.responses import Response
-from starlette.routing import Route
+from starlette.responses import HTMLResponse, Response
 
-FILES = {
-    "/": ("page.html", "text/html"),
-    "/page.css": ("page.css", "text/css"),
-    "/page.js": ("page.js", "text/javascript"),
-}
+from nmt_cli.files.lines import is_blank
+from nmt_cli.serving.requests import RefusedError
+from nmt_cli.serving.service import Service
+from nmt_cli.translating.workers.messages import AttentionOf
+
 HEADERS = {
     # The page runs no other script, and sends nothing to another host.
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
@@ -24,15 +23,41 @@ HEADERS = {
 }
 
 
-def routes() -> list[Route]:
-    """Return the paths of the page and its files."""
-    return [_route(path, *file) for path, file in FILES.items()]
+async def html(_: Service, __: Request) -> Response:
+    """Return the page."""
+    return _answer("page.html", "text/html")
 
 
-def _route(path: str, name: str, media_type: str) -> Route:
+async def style(_: Service, __: Request) -> Response:
+    """Return its style sheet."""
+    return _answer("page.css", "text/css")
+
+
+async def script(_: Service, __: Request) -> Response:
+    """Return its script."""
+    return _answer("page.js", "text/javascript")
+
+
+def _answer(name: str, media_type: str) -> Response:
     content = resources.files("nmt_cli.serving").joinpath(name).read_bytes()
+    return Response(content, media_type=media_type, headers=HEADERS)
 
-    async def answer(_: Request) -> Response:
-        return Response(content, media_type=media_type, headers=HEADERS)
 
-    return Route(path, answer)
+async def attention(service: Service, http: Request) -> Response:
+    """Return a page with the attention between a text and its translation."""
+    fields = await service.fields(http)
+    text, translation, name = (str(fields.get(key, "")) for key in ("text", "translation", "model"))
+    if is_blank(text) or is_blank(translation):
+        raise RefusedError(400, "text and translation must not be blank")
+    model = service.model(None, None, name)
+    shown = await service.attention(http, model, AttentionOf(text, translation, model.name))
+    # The page names the only script that it may run.
+    return HTMLResponse(shown, headers={"X-Frame-Options": "SAMEORIGIN"})
+
+
+PATHS = [
+    ("GET", "/", html),
+    ("GET", "/page.css", style),
+    ("GET", "/page.js", script),
+    ("POST", "/v1/attention", attention),
+]

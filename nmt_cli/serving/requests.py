@@ -1,20 +1,19 @@
-"""What every interface of the service does with a request: limits, reading, waiting for answers."""
+"""Reading requests: their limits, the fields of their bodies, and the reasons to refuse them."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from email.parser import BytesParser
+from email.policy import HTTP
 from typing import Any, NamedTuple
+from urllib.parse import parse_qsl
 
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 
-from nmt_cli.serving.models import Model, Models
-from nmt_cli.serving.workers import Translating
-from nmt_cli.translating.request import Request as Line
-from nmt_cli.translating.translation import Translation
-
-STATUS_CLIENT_GONE = 499  # nobody gets it; it is counted
+FORM, FORM_WITH_FILES = "application/x-www-form-urlencoded", "multipart/form-data"
+MOST_FIELDS = 100_000  # of a form
 
 
 class RefusedError(Exception):
@@ -22,12 +21,8 @@ class RefusedError(Exception):
 
     def __init__(self, status: int, message: str, retry_after: int | None = None) -> None:
         super().__init__(message)
-        self.status, self.message, self.retry_after = status, message, retry_after
-
-    @property
-    def headers(self) -> dict[str, str]:
-        """The headers of the answer."""
-        return {} if self.retry_after is None else {"Retry-After": str(self.retry_after)}
+        self.status, self.message = status, message
+        self.headers = {} if retry_after is None else {"Retry-After": str(retry_after)}
 
 
 class Limits(NamedTuple):
@@ -36,95 +31,109 @@ class Limits(NamedTuple):
     body_bytes: int = 1 << 20
     characters: int = 100_000
     lines: int = 10_000
-    waiting_lines: int = 20_000
-    seconds: float = 300.0  # from the first byte of a request to its answer
+    waiting_lines: int = 20_000  # of all requests, beside those that are being translated
+    seconds: float = 60.0  # for a body to come, for its translation, and for the answer to go
 
 
-class Service:
-    """The models of the service and what translates with each, for all interfaces.
+async def read_body(http: Request, limits: Limits) -> bytes:
+    """Return the body. Raises RefusedError if it is too large or comes too slowly."""
 
-    ``state`` is "starting", "ready" or "draining".
-    """
-
-    def __init__(
-        self, models: Models, translating: Mapping[str, Translating], limits: Limits
-    ) -> None:
-        """``translating`` has an entry for the name of each model."""
-        self.models, self.limits, self.state = models, limits, "starting"
-        self._translating = translating
-
-    async def translate(
-        self, http: Request, model: Model, lines: Sequence[Line]
-    ) -> list[Translation]:
-        """Return the translation of each line.
-
-        Raises RefusedError if there are too many, or if they take too long, and ClientDisconnect
-        if the client goes away: then they are withdrawn.
-        """
-        self._refuse_many(model, lines)
-        workers = self._translating[model.name]
-        batch = workers.submit(lines)
-        gone = asyncio.ensure_future(_gone(http))
-        first, seconds = asyncio.FIRST_COMPLETED, self.limits.seconds
-        try:
-            await asyncio.wait({batch.done, gone}, timeout=seconds, return_when=first)
-            if not batch.done.done():
-                if gone.done():
-                    raise ClientDisconnect
-                message = f"the translation took longer than {seconds:g} seconds"
-                raise RefusedError(503, message, retry_after=1)
-        finally:
-            gone.cancel()
-            if not batch.done.done():
-                workers.withdraw(batch)
-        return [translation for translation in batch.translations if translation is not None]
-
-    def _refuse_many(self, model: Model, lines: Sequence[Line]) -> None:
-        if self.state != "ready":
-            raise RefusedError(503, f"the service is {self.state}", retry_after=1)
-        if len(lines) > self.limits.lines:
-            raise RefusedError(
-                413, f"{len(lines):,} lines are more than {self.limits.lines:,} in a request"
-            )
-        num_characters = sum(len(line.text) for line in lines)
-        if num_characters > self.limits.characters:
-            raise RefusedError(
-                413, f"{num_characters:,} characters are more than {self.limits.characters:,}"
-            )
-        num_waiting = self._translating[model.name].num_waiting
-        if num_waiting and num_waiting + len(lines) > self.limits.waiting_lines:
-            raise RefusedError(503, f"{num_waiting:,} lines wait already", retry_after=1)
-
-    async def body(self, http: Request) -> bytes:
-        """Return the body. Raises RefusedError if it is too large or comes too slowly."""
-        try:
-            return await asyncio.wait_for(self._read(http), self.limits.seconds)
-        except asyncio.TimeoutError:  # another one than TimeoutError in Python 3.10
-            raise RefusedError(408, "the body did not come in time") from None
-
-    async def _read(self, http: Request) -> bytes:
-        most, parts, size = self.limits.body_bytes, list[bytes](), 0
+    async def read() -> bytes:
+        parts, size = list[bytes](), 0
         async for part in http.stream():
             parts.append(part)
             size += len(part)
-            if size > most:
-                raise RefusedError(413, f"the body has more than {most:,} bytes")
+            if size > limits.body_bytes:
+                refuse()
         return b"".join(parts)
 
-    async def record(self, http: Request) -> dict[str, Any]:
-        """Return the JSON object in the body. Raises RefusedError if there is none."""
+    def refuse() -> None:
+        # The rest of the body would be read before the next request of this connection.
+        message = f"the body has more than {limits.body_bytes:,} bytes"
+        error = RefusedError(413, message)
+        error.headers["Connection"] = "close"
+        raise error
+
+    length = http.headers.get("content-length", "0")
+    if length.isdecimal() and int(length[:20]) > limits.body_bytes:
+        refuse()
+    try:
+        return await asyncio.wait_for(read(), limits.seconds)
+    except asyncio.TimeoutError:  # another one than TimeoutError in Python 3.10
+        raise RefusedError(408, "the body did not come in time") from None
+
+
+def json_object(body: bytes) -> dict[str, Any]:
+    """Return the JSON object in a body. Raises RefusedError if there is none."""
+    try:
+        record = json.loads(body)
+    except UnicodeDecodeError:
+        raise RefusedError(400, "the body is not UTF-8") from None
+    except (ValueError, RecursionError) as error:
+        raise RefusedError(400, f"the body is not JSON: {error}") from None
+    if not isinstance(record, dict):
+        raise RefusedError(400, "the body is not a JSON object")
+    return record
+
+
+async def read_fields(http: Request, limits: Limits) -> dict[str, Any]:
+    """Return the fields of a JSON object or a form, and those of the query.
+
+    A field that is given several times is a list. Raises RefusedError if they cannot be read.
+    """
+    fields = _joined(http.query_params.multi_items())
+    body = await read_body(http, limits)
+    kind = http.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind == FORM_WITH_FILES:
+        return fields | _joined(_parts(http.headers["content-type"], body))
+    if kind == FORM and not body.lstrip().startswith(b"{"):
         try:
-            record = json.loads(await self.body(http))
+            pairs = parse_qsl(body.decode(), True, errors="strict", max_num_fields=MOST_FIELDS)
         except UnicodeDecodeError:
             raise RefusedError(400, "the body is not UTF-8") from None
-        except (ValueError, RecursionError) as error:
-            raise RefusedError(400, f"the body is not JSON: {error}") from None
-        if not isinstance(record, dict):
-            raise RefusedError(400, "the body is not a JSON object")
-        return record
+        except ValueError:
+            raise RefusedError(400, "the form cannot be read") from None
+        return fields | _joined(pairs)
+    return fields | json_object(body) if body else fields
 
 
-async def _gone(http: Request) -> None:
-    """Wait until the client has gone away; the body must have been read."""
-    while (await http.receive())["type"] != "http.disconnect":
-        pass
+def _parts(content_type: str, body: bytes) -> Iterable[tuple[str, str]]:
+    """Yield the fields of a form in several parts."""
+    header = f"Content-Type: {content_type}\r\n\r\n".encode()
+    for part in BytesParser(policy=HTTP).parsebytes(header + body).iter_parts():
+        name = part.get_param("name", header="content-disposition")
+        value = part.get_payload(decode=True)
+        if isinstance(name, str) and isinstance(value, bytes):
+            try:
+                yield name, value.decode()
+            except UnicodeDecodeError:
+                raise RefusedError(400, "the body is not UTF-8") from None
+
+
+def _joined(pairs: Iterable[tuple[str, str]]) -> dict[str, Any]:
+    lists: dict[str, list[str]] = {}
+    for name, value in pairs:
+        lists.setdefault(name, []).append(value)
+    return {name: values if len(values) > 1 else values[0] for name, values in lists.items()}
+
+
+def texts_of(fields: Mapping[str, Any], key: str) -> list[str]:
+    """Return the texts of a field, which is one or a list. Raises RefusedError if it has none."""
+    value = fields.get(key)
+    values = value if isinstance(value, list) else [value]
+    texts = [text for text in values if isinstance(text, str)]
+    if not texts or len(texts) < len(values):
+        raise RefusedError(400, f"{key} must be a text or a list of texts")
+    return texts
+
+
+def whole_number(fields: Mapping[str, Any], key: str, default: int) -> int:
+    """Return the number of a field. Raises RefusedError if it is none, or is negative."""
+    value = fields.get(key, default)
+    try:
+        number = int(value) if isinstance(value, str | int) else -1
+    except ValueError:
+        number = -1
+    if number < 0:
+        raise RefusedError(400, f"{key} must be a whole number, at least 0")
+    return number

@@ -4,84 +4,143 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Iterable, Iterator, Mapping
+import socket
+from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import uvicorn
+from starlette.applications import Starlette
 
 from nmt_cli.messages import logs
+from nmt_cli.messages.errors import UserError
 from nmt_cli.serving.app import app_of
-from nmt_cli.serving.models import Models
-from nmt_cli.serving.requests import Limits, Service
+from nmt_cli.serving.models import Models, ServedGlossary
+from nmt_cli.serving.requests import Limits
+from nmt_cli.serving.service import Service
 from nmt_cli.serving.workers import ModelWorkers
 from nmt_cli.translating.workers.pool import WorkerStarter
 
-
-class Address(NamedTuple):
-    """Where the service listens; port 0 is any free one."""
-
-    host: str
-    port: int
+MOST_CONNECTIONS = 10_000  # more are refused with status 503
+SECONDS_BETWEEN_LOOKS = 1.0  # at connections without a request in progress
 
 
-async def _opened(workers: Iterable[ModelWorkers]) -> None:
-    await asyncio.gather(*(each.open() for each in workers))
+def listening_socket(host: str, port: int) -> socket.socket:
+    """Return a socket that listens; port 0 is any free one. Raises UserError if it cannot."""
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, *_, place = found[0]
+        return socket.create_server(place[:2], family=family, backlog=2048)
+    except OSError as error:
+        raise UserError(f"cannot listen on {host}, port {port}: {error.strerror}.") from None
 
 
-class _Server(uvicorn.Server):
-    """A server that leaves signals to the service."""
+class Server(uvicorn.Server):
+    """A server that leaves signals to the service, and closes connections that do nothing."""
+
+    def __init__(self, app: Starlette, seconds: float) -> None:
+        """``seconds`` a connection may be without a request in progress that it has begun."""
+        config = uvicorn.Config(
+            app,
+            log_config=None,
+            access_log=False,
+            lifespan="off",
+            server_header=False,
+            limit_concurrency=MOST_CONNECTIONS,
+            timeout_graceful_shutdown=2,
+        )
+        super().__init__(config)
+        self._seconds = seconds
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
+        """Handle no signal."""
         yield
+
+    async def close_idle_connections(self) -> None:
+        """Close those that send no complete head, or do not read their answer, for too long.
+
+        Others are closed elsewhere: by uvicorn five seconds after an answer was read, and while a
+        request is in progress by the time that it may take.
+        """
+        idle: dict[Any, tuple[Any, float]] = {}  # the last request of each, and since when
+        while True:
+            await asyncio.sleep(SECONDS_BETWEEN_LOOKS)
+            now, before, idle = asyncio.get_running_loop().time(), idle, {}
+            for connection in self.server_state.connections:
+                cycle = connection.cycle  # type: ignore[union-attr]
+                if cycle is None or cycle.response_complete:
+                    last, since = before.get(connection, (cycle, now))
+                    idle[connection] = (cycle, since if last is cycle else now)
+                    if now - idle[connection][1] > self._seconds:
+                        connection.transport.abort()
+
+
+class Options(NamedTuple):
+    """What operators choose beside the models; ``Service`` explains the first three."""
+
+    limits: Limits
+    glossaries: Sequence[ServedGlossary] = ()
+    keys: Sequence[str] | None = None
+    origins: Sequence[str] = ()  # of pages that may ask in browsers
+    drain_seconds: float = 30.0  # for what was accepted, after a signal
+    logs_text: bool = False
 
 
 async def serve(
-    address: Address,
+    listener: socket.socket,
     models: Models,
     starters: Mapping[str, WorkerStarter],
     num_workers: int,
-    limits: Limits,
+    options: Options,
 ) -> None:
     """Serve until SIGTERM or SIGINT; then finish what was accepted.
 
     ``starters`` start the workers of each model. Raises UserError if they cannot be started.
     """
     async with AsyncExitStack() as stack:
-        workers = {}
-        for name, starter in starters.items():
-            workers[name] = ModelWorkers(starter, num_workers)
-            stack.push_async_callback(workers[name].close)
-        service = Service(models, workers, limits)
-        config = uvicorn.Config(
-            app_of(service),
-            host=address.host,
-            port=address.port,
-            log_config=None,
-            access_log=False,
-            lifespan="off",
-            server_header=False,
-        )
-        server = _Server(config)
+        workers = {name: ModelWorkers(each, num_workers) for name, each in starters.items()}
+        for each in workers.values():
+            stack.callback(each.close)
+        limits, glossaries, keys, origins, drain_seconds, logs_text = options
+        service = Service(models, workers, limits, glossaries=glossaries, keys=keys)
+        service.logs_text = logs_text
+        server, ending = Server(app_of(service, origins), limits.seconds), asyncio.Event()
 
         def end() -> None:
-            service.state, server.should_exit = "draining", True
+            server.force_exit = ending.is_set()  # a second signal
+            service.state = "draining"
+            ending.set()
 
+        loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, end)
-        listening = asyncio.create_task(server.serve())
-        opening = asyncio.create_task(_opened(workers.values()))
-        await asyncio.wait({listening, opening}, return_when=asyncio.FIRST_COMPLETED)
-        if opening.done():
-            try:
-                await opening
-            except BaseException:
-                server.should_exit = True
-                await listening
-                raise
-            if service.state == "starting":
-                service.state = "ready"
-                port = server.servers[0].sockets[0].getsockname()[1]
-                logs.info(f"Serving on http://{address.host}:{port}")
-        await listening
+            loop.add_signal_handler(number, end)
+        listening = loop.create_task(server.serve([listener]))
+        stack.push_async_callback(_ended, server, listening)
+        watching = loop.create_task(server.close_idle_connections())
+        stack.callback(watching.cancel)
+        await _until(ending, [each.opened() for each in workers.values()])
+        if not ending.is_set():
+            service.state = "ready"
+            host, port = listener.getsockname()[:2]
+            logs.info(f"Serving on http://{f'[{host}]' if ':' in host else host}:{port}")
+        await _until(ending, [each.broken for each in workers.values()])
+        await service.drained(drain_seconds)
+
+
+async def _until(event: asyncio.Event, others: Iterable[Awaitable[None]]) -> None:
+    """Wait for the event, or for all of ``others``; raises an error of one of these at once."""
+    waiting = asyncio.ensure_future(event.wait())
+    together = asyncio.gather(*others)
+    both: set[asyncio.Future[Any]] = {waiting, together}
+    await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+    waiting.cancel()
+    if together.done():
+        together.result()
+    else:
+        together.cancel()
+
+
+async def _ended(server: Server, listening: asyncio.Task[None]) -> None:
+    server.should_exit = True
+    await listening

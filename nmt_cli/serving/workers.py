@@ -6,8 +6,9 @@ Everything here runs in the event loop of the HTTP process, which imports no tor
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from itertools import count
@@ -18,7 +19,7 @@ from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
 from nmt_cli.translating.request import Request
 from nmt_cli.translating.translation import Translation
-from nmt_cli.translating.workers.messages import Bug, Ready, Refused
+from nmt_cli.translating.workers.messages import AttentionOf, Bug, Ready, Refused
 from nmt_cli.translating.workers.pool import WorkerStarter
 
 # Lines that a worker has at one time: as many as its search takes, so that the rest can still be
@@ -33,7 +34,7 @@ BUG = "it met a bug in nmt-cli; the log of the server has its traceback"
 class Batch:
     """The lines of one request, and their translations so far."""
 
-    def __init__(self, requests: Sequence[Request]) -> None:
+    def __init__(self, requests: Sequence[Request | AttentionOf]) -> None:
         self.requests = requests
         self.translations: list[Translation | None] = [None] * len(requests)
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -45,6 +46,10 @@ class Batch:
     def has_waiting(self) -> bool:
         """Whether lines of it wait that no worker has had."""
         return self.num_taken < len(self.requests) and not self.done.done()
+
+    def found(self) -> list[Translation]:
+        """Return the translation of each line, in order; the batch is done."""
+        return [translation for translation in self.translations if translation is not None]
 
     def answer(self, place: int, translation: Translation) -> None:
         """Note the translation of a line."""
@@ -66,6 +71,18 @@ class _Line(NamedTuple):
         return self.deaths >= DEATHS_UNTIL_ALONE
 
 
+class Figures(NamedTuple):
+    """What the workers of a model have done, and have to do."""
+
+    num_lines: int = 0  # translated
+    num_pieces: int = 0  # of the translations
+    num_deaths: int = 0  # of workers
+    num_waiting: int = 0  # lines
+    num_inside: int = 0  # lines that workers have
+    busy_seconds: Mapping[int, float] = {}  # by the number of the worker
+    processes: Mapping[int, int] = {}
+
+
 class Worker:
     """A worker process; it is starting until it has sent its first message."""
 
@@ -74,6 +91,7 @@ class Worker:
         self.lines: dict[int, _Line] = {}  # by the numbers under which they were sent
         self.is_starting = True
         self.device = "cpu"
+        self.busy_since: float | None = None
 
     def has_room(self, line: _Line | None) -> bool:
         """Return whether it may get ``line``, or any new line if that is None."""
@@ -92,12 +110,16 @@ class Translating(Protocol):
         """The lines that no worker has had yet."""
         ...
 
-    def submit(self, requests: Sequence[Request]) -> Batch:
+    def submit(self, requests: Sequence[Request | AttentionOf]) -> Batch:
         """Let lines join the search; ``done`` of the batch is set when all are translated."""
         ...
 
     def withdraw(self, batch: Batch) -> None:
         """Translate no more of the batch."""
+        ...
+
+    def figures(self) -> Figures:
+        """Return what was done, and what is to be done."""
         ...
 
 
@@ -118,7 +140,11 @@ class ModelWorkers:
         self._again: deque[_Line] = deque()  # lines of workers that have died
         self._numbers = count()
         self._failed_starts = 0
-        self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._num_lines = self._num_pieces = self._num_deaths = 0
+        self._busy_seconds = dict.fromkeys(range(num_workers), 0.0)
+        loop = asyncio.get_running_loop()
+        self._ready: asyncio.Future[None] = loop.create_future()
+        self.broken: asyncio.Future[None] = loop.create_future()  # has the error if no more start
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
@@ -126,13 +152,29 @@ class ModelWorkers:
         """The lines that no worker has had yet."""
         return sum(len(batch.requests) - batch.num_taken for batch in self._waiting)
 
-    async def open(self) -> None:
-        """Start the workers, and wait for the first one. Raises UserError if they cannot start."""
+    def opened(self) -> asyncio.Future[None]:
+        """Start the workers; the future is done when the first one is ready, or has its error."""
         for number in range(self._num_workers):
             self._start(number)
-        await self._ready
+        return self._ready
 
-    async def close(self) -> None:
+    def figures(self) -> Figures:
+        """Return what was done, and what is to be done."""
+        now, busy = time.monotonic(), dict(self._busy_seconds)
+        for worker in self.workers:
+            if worker.busy_since is not None:
+                busy[worker.number] += now - worker.busy_since
+        return Figures(
+            self._num_lines,
+            self._num_pieces,
+            self._num_deaths,
+            self.num_waiting,
+            sum(len(worker.lines) for worker in self.workers),
+            busy,
+            {worker.number: worker.process for worker in self.workers},
+        )
+
+    def close(self) -> None:
         """Kill the workers."""
         for worker in list(self.workers):
             self._leave(worker)
@@ -141,7 +183,7 @@ class ModelWorkers:
         self._starter.close()
         self._thread.shutdown(wait=False)
 
-    def submit(self, requests: Sequence[Request]) -> Batch:
+    def submit(self, requests: Sequence[Request | AttentionOf]) -> Batch:
         """Let lines join the search; ``done`` of the batch is set when all are translated."""
         batch = Batch(requests)
         if batch.has_waiting:
@@ -159,6 +201,7 @@ class ModelWorkers:
             for number in [n for n, line in worker.lines.items() if line.batch is batch]:
                 self._send(worker, number, None)
                 del worker.lines[number]
+            self._note_work(worker)
         self._assign()
 
     def _start(self, number: int) -> None:
@@ -178,10 +221,9 @@ class ModelWorkers:
         loop.add_reader(worker.connection.fileno(), self._hear, worker)
 
     def _fail(self, error: UserError) -> None:
-        if self._ready.done():
-            logs.warning(f"no worker can be started: {error}")
-        else:
-            self._ready.set_exception(error)
+        future = self.broken if self._ready.done() else self._ready
+        if not future.done():
+            future.set_exception(error)
 
     def _hear(self, worker: Worker) -> None:
         try:
@@ -210,16 +252,30 @@ class ModelWorkers:
             if isinstance(answer, Bug):
                 logs.warning(f"a line met a bug in a worker process:\n{answer.traceback}")
                 answer = Translation(error=BUG)
+            self._num_lines += 1
+            self._num_pieces += len(answer.tokens)
             line.batch.answer(line.place, answer)
+        self._note_work(worker)
+
+    def _note_work(self, worker: Worker) -> None:
+        """Note when a worker begins to have lines, and when it has none any more."""
+        if worker.lines and worker.busy_since is None:
+            worker.busy_since = time.monotonic()
+        elif not worker.lines and worker.busy_since is not None:
+            self._busy_seconds[worker.number] += time.monotonic() - worker.busy_since
+            worker.busy_since = None
 
     def _replace(self, dead: Worker) -> None:
         self._leave(dead)
+        lines, dead.lines = dead.lines, {}
+        self._note_work(dead)
+        self._num_deaths += 1
         self._failed_starts += dead.is_starting
         if self._failed_starts >= MOST_FAILED_STARTS:
             self._fail(UserError("worker processes end before they can begin."))
             return
         logs.warning("a worker process has died; its lines are translated again.")
-        for line in reversed(dead.lines.values()):
+        for line in reversed(lines.values()):
             if line.deaths + 1 >= MOST_DEATHS:
                 error = "the worker processes that translated it have died"
                 line.batch.answer(line.place, Translation(error=error))
@@ -251,7 +307,8 @@ class ModelWorkers:
             number = next(self._numbers)
             worker.lines[number] = line
             self._send(worker, number, line.batch.requests[line.place])
+            self._note_work(worker)
 
-    def _send(self, worker: Worker, number: int, request: Request | None) -> None:
+    def _send(self, worker: Worker, number: int, request: Request | AttentionOf | None) -> None:
         with suppress(OSError):  # it has died, which is heard next
             worker.connection.send((number, request))

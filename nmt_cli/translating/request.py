@@ -77,8 +77,8 @@ class Request(NamedTuple):
     split: bool | None = None  # whether each of its sentences is translated by itself
     markup: Literal["html", "xml", "none"] | None = None  # what the text is written in
     error: str | None = None
-    # Each term and its translation, or a list of its forms; beside the terms of all lines.
-    glossary: Mapping[str, str | Sequence[str]] | None = None
+    # Terms beside those of all lines: a mapping has the translation of each, or a list of forms.
+    glossary: Glossary | Mapping[str, str | Sequence[str]] | None = None
     alignments: bool | None = None  # whether its words are aligned; those of all lines always are
 
 

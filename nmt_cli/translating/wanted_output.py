@@ -245,12 +245,13 @@ class WantedOutputs:
     def _terms(self, request: Request) -> Glossary | None:
         """Return the terms of a line. Raises ContradictionError if its own ones are wrong."""
         of_all = self._constraints.glossary
-        if not request.glossary:
+        own = request.glossary
+        if not own:
             return of_all
         if self._sampling is not None:
             raise ContradictionError(FOR_SAMPLES)
         try:
-            own = Glossary.of(request.glossary)
+            own = own if isinstance(own, Glossary) else Glossary.of(own)
         except ValueError as error:
             raise ContradictionError(str(error)) from None
         return own if of_all is None else of_all.with_more(own)

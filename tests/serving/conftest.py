@@ -2,7 +2,8 @@
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -12,10 +13,13 @@ import pytest
 import uvicorn
 
 from nmt_cli.serving.app import app_of
-from nmt_cli.serving.models import Models, models_of
-from nmt_cli.serving.requests import Limits, Service
-from nmt_cli.serving.workers import Batch
+from nmt_cli.serving.models import Models, glossaries_of, models_of
+from nmt_cli.serving.requests import Limits
+from nmt_cli.serving.service import Service
+from nmt_cli.serving.workers import Batch, Figures
 from nmt_cli.translating.translator import Translator
+from nmt_cli.translating.workers.messages import AttentionOf
+from nmt_cli.translating.workers.process import attention_page
 
 REVERSING = Path(__file__).parents[1] / "formats/format_2/sentencepiece/run/average"
 ARGUMENTS = [f"{REVERSING}=en:de", f"{REVERSING}=de:fr"]
@@ -26,6 +30,7 @@ class TranslatorHere:
 
     def __init__(self, translator: Translator) -> None:
         self.translator, self.num_waiting = translator, 0
+        self.drawing = ThreadPoolExecutor(1)
         self.withdrawn: list[Batch] = []
 
     def submit(self, requests):
@@ -35,12 +40,18 @@ class TranslatorHere:
             loop.call_soon_threadsafe(batch.answer, place, future.result())
 
         for place, request in enumerate(requests):
-            future = self.translator.submit(request)
+            if isinstance(request, AttentionOf):
+                future = self.drawing.submit(attention_page, self.translator, request)
+            else:
+                future = self.translator.submit(request)
             future.add_done_callback(partial(answered, place))
         return batch
 
     def withdraw(self, batch):
         self.withdrawn.append(batch)
+
+    def figures(self):
+        return Figures()
 
 
 class Running:
@@ -51,14 +62,19 @@ class Running:
 
 
 @contextmanager
-def running(**limits: Any) -> Iterator[Running]:
-    models = Models(models_of(ARGUMENTS))
+def running(
+    arguments: Sequence[str] = ARGUMENTS,
+    origins: Sequence[str] = (),
+    limits: Limits = Limits(),  # noqa: B008 - it cannot be changed
+    **options: Any,
+) -> Iterator[Running]:
+    models = Models(models_of(arguments))
     here = TranslatorHere(
         Translator.load(REVERSING, device="cpu", precision="fp32", token_scores=True)
     )
-    service = Service(models, {model.name: here for model in models.models}, Limits(**limits))
+    service = Service(models, {model.name: here for model in models.models}, limits, **options)
     service.state = "ready"
-    config = uvicorn.Config(app_of(service), port=0, log_config=None, lifespan="off")
+    config = uvicorn.Config(app_of(service, origins), port=0, log_config=None, lifespan="off")
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
@@ -72,6 +88,8 @@ def running(**limits: Any) -> Iterator[Running]:
 
 
 @pytest.fixture(scope="session")
-def running_service() -> Iterator[Running]:
-    with running() as found:
+def running_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    path = tmp_path_factory.mktemp("glossaries") / "animals.tsv"
+    path.write_text("ant\tlark\nbee\tfox ||| hen\n")
+    with running(glossaries=glossaries_of([str(path)], models_of(ARGUMENTS))) as found:
         yield found

@@ -1,7 +1,10 @@
 """The interface under /v1: what a line of jsonl can ask for, by HTTP."""
 
+import re
+
 import requests
 
+from nmt_cli.pictures.page import as_html
 from nmt_cli.translating.line_records import record_of
 from nmt_cli.translating.request import Request
 from tests.serving.conftest import REVERSING
@@ -56,11 +59,12 @@ def test_wrong_requests_have_a_reason(running_service):
     def error(record, status):
         return post(running_service, "/v1/translate", record, status)["error"]
 
-    assert "name the source and the target" in error({"text": WORDS}, 404)
-    assert error({"text": WORDS, "source": "xx"}, 404).startswith(
+    assert "name the source and the target" in error({"text": WORDS}, 400)
+    assert error({"text": WORDS, "source": "xx"}, 400).startswith(
         "there is no model with source 'xx'; the models are sentencepiece (en to de), "
     )
-    assert error({"source": "en"}, 400) == 'the key "text" is missing'
+    for record in ({"source": "en"}, {"source": "en", "text": []}):
+        assert error(record, 400).startswith("text must be a string, or a list")
     assert "the nearest is n_best" in error({"text": WORDS, "source": "en", "nbest": 2}, 400)
     assert error({"text": [1], "source": "en"}, 400) == "text must be a string"
     assert error({"text": "a", "source": 1}, 400) == "source, target and model must be strings"
@@ -91,3 +95,29 @@ def test_models_and_health(running_service):
     ]
     assert str(REVERSING) not in str(answer)
     assert requests.get(f"{running_service.url}/health", timeout=30).json() == {"status": "ready"}
+
+
+def test_attention_is_a_page_of_its_own(running_service):
+    url, here = f"{running_service.url}/v1/attention", running_service.here
+    fields = {"text": WORDS, "translation": "cat bee ant", "model": "sentencepiece"}
+    answer = requests.post(url, data=fields, timeout=30)
+    attention = here.translator.attention(WORDS, "cat bee ant", "sentencepiece")
+    assert answer.text == as_html(attention)
+    assert answer.headers["X-Frame-Options"] == "SAMEORIGIN"
+    for key, wrong, reason in (
+        ("model", "none", "there is no model with model 'none'"),
+        ("translation", " ", "text and translation must not be blank"),
+        ("text", "ant " * 400, "the source has"),
+    ):
+        answer = requests.post(url, data={**fields, key: wrong}, timeout=30)
+        assert (answer.status_code, answer.json()["error"][: len(reason)]) == (400, reason)
+
+
+def test_the_page_loads_nothing_from_elsewhere(running_service):
+    answer = requests.get(f"{running_service.url}/", timeout=30)
+    assert answer.headers["Content-Security-Policy"].startswith("default-src 'none';")
+    links = re.findall(r'(?:src|href|action)="([^"]*)"', answer.text)
+    assert set(links) == {"data:,", "page.css", "page.js", "docs", "v1/attention"}
+    for name in ("page.css", "page.js"):
+        found = requests.get(f"{running_service.url}/{name}", timeout=30)
+        assert (found.status_code, "://" in found.text) == (200, False)

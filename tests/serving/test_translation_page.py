@@ -115,6 +115,18 @@ def test_the_keyboard_reaches_alternatives_and_words(page, translated):
     assert page.evaluate(f"{FOCUSED}.textContent") == best.ranked[1].text
 
 
+def test_attention_is_shown_in_the_page(page):
+    type_text(page, FIRST, 1)
+    tab_to(page, ".sentence")
+    page.press("Enter")
+    page.wait_for(IS_OPEN)
+    tab_to(page, "#attention button")
+    page.press("Enter")
+    frame = "document.querySelector('iframe').contentDocument"
+    page.wait_for(f"{frame}?.querySelectorAll('.figure line').length > 0")
+    assert FIRST in page.evaluate(f"{frame}.querySelector('dl').textContent")
+
+
 def test_languages_are_chosen_by_the_keyboard(page):
     page.evaluate("document.getElementById('source-language').focus()")
     page.press("ArrowDown")

@@ -17,6 +17,14 @@ class WorkerModel(NamedTuple):
     of_service: bool = False  # workers get single lines, at any time, in place of windows
 
 
+class AttentionOf(NamedTuple):
+    """Asks a worker of a service for a page, which shows the attention of a sentence pair."""
+
+    text: str
+    translation: str
+    model: str  # what the page calls it
+
+
 class Loaded(NamedTuple):
     """The starter has loaded the model, unless each worker loads it onto a GPU."""
 

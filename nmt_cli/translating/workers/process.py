@@ -15,7 +15,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from multiprocessing.connection import Connection
@@ -28,10 +28,12 @@ from nmt_cli.hardware.thread_waiting import following_load
 from nmt_cli.launch.node_workers import die_with_parent
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import LinesFailedError, UserError
+from nmt_cli.pictures.page import as_html
 from nmt_cli.translating.request import Request
 from nmt_cli.translating.translation import Translation
 from nmt_cli.translating.translator import Translator
 from nmt_cli.translating.workers.messages import (
+    AttentionOf,
     Bug,
     Done,
     Loaded,
@@ -92,6 +94,7 @@ def work_for_service(connection: Connection, load: Callable[[], Translator]) -> 
             return
         connection.send(Ready(translator.chosen))
         futures: dict[int, Future[Translation]] = {}
+        drawing = ThreadPoolExecutor(1)  # it waits until no line is in the search
         sending = threading.Lock()
 
         def answer(number: int, future: Future[Translation]) -> None:
@@ -107,10 +110,23 @@ def work_for_service(connection: Connection, load: Callable[[], Translator]) -> 
         while True:
             number, request = connection.recv()
             if request is not None:
-                futures[number] = future = translator.submit(request)
+                if isinstance(request, AttentionOf):
+                    future = drawing.submit(attention_page, translator, request)
+                else:
+                    future = translator.submit(request)
+                futures[number] = future
                 future.add_done_callback(partial(answer, number))
             elif (withdrawn := futures.get(number)) is not None:
                 withdrawn.cancel()
+
+
+def attention_page(translator: Translator, wanted: AttentionOf) -> Translation:
+    """Return a translation whose text is the page that is wanted, or which has an error."""
+    try:
+        attention = translator.attention(*wanted)
+    except UserError as error:
+        return Translation(error=str(error))
+    return Translation(as_html(attention))
 
 
 def _serve(control: Connection) -> None:

@@ -1,0 +1,142 @@
+"""DeepL's interface as its client ``deepl`` speaks it; written from its public documentation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+
+from nmt_cli.serving.languages import base_of, name_of
+from nmt_cli.serving.models import ServedGlossary
+from nmt_cli.serving.requests import RefusedError, texts_of
+from nmt_cli.serving.service import Service, Texts
+from nmt_cli.translating.glossary import BETWEEN_FORMS
+
+# Wishes that would change the translation, and that no model here can fulfil.
+REFUSED = (
+    *("glossary_ids", "style_id", "custom_instructions", "translation_memory_id"),
+    *("non_splitting_tags", "splitting_tags", "ignore_tags"),
+)
+IMPARTIAL = {None, "default", "prefer_more", "prefer_less"}  # formality that may be ignored
+MOST_CHARACTERS = 10**12  # of an account; clients want a limit
+# The client refuses these codes, and asks for one of the regions.
+REGIONS = {"en": ("EN-GB", "EN-US"), "pt": ("PT-BR", "PT-PT")}
+
+
+async def translate(service: Service, http: Request) -> Response:
+    """Translate texts, also in HTML or XML."""
+    fields = await service.fields(http)
+    asked = _asked(service, fields)
+    found = await service.translate_texts(http, asked)
+    return JSONResponse(
+        {
+            "translations": [
+                {
+                    "detected_source_language": base_of(model.source).upper(),
+                    "text": best,
+                    "billed_characters": len(text),
+                }
+                for text, model, (best, *_) in zip(asked.texts, asked.models, found, strict=True)
+            ]
+        }
+    )
+
+
+def _asked(service: Service, fields: Mapping[str, Any]) -> Texts:
+    """Return what the fields ask for. Raises RefusedError if no model can do it."""
+    texts = texts_of(fields, "text")
+    for key in REFUSED:
+        if fields.get(key):
+            raise RefusedError(400, f"{key} is not supported")
+    if fields.get("formality") not in IMPARTIAL:
+        raise RefusedError(400, "no model here has a choice of formality")
+    markup = fields.get("tag_handling") or None
+    if markup not in {None, "html", "xml"}:
+        raise RefusedError(400, "tag_handling must be html or xml")
+    source, target = fields.get("source_lang"), str(fields.get("target_lang", ""))
+    languages = [source or service.detector.detect(text)[0].language for text in texts]
+    models = [service.model(str(language), target) for language in languages]
+    name, cuts = fields.get("glossary_id"), str(fields.get("split_sentences", "1")) != "0"
+    glossary = service.glossary(str(name), models[0]) if name else None
+    return Texts(texts, models, markup, cuts=cuts, glossary=glossary)
+
+
+async def languages(service: Service, http: Request) -> Response:
+    """List the languages to translate from, or with ``type=target`` those to translate into."""
+    fields = await service.fields(http)
+    if fields.get("type") != "target":
+        sources = service.models.sources
+        return JSONResponse([{"language": _upper(c), "name": name_of(c)} for c in sources])
+    codes = dict.fromkeys(model.target for model in service.models.models)
+    return JSONResponse(
+        [
+            {"language": region, "name": name_of(code), "supports_formality": False}
+            for code in codes
+            for region in REGIONS.get(code.lower(), (_upper(code),))
+        ]
+    )
+
+
+async def usage(service: Service, http: Request) -> Response:
+    """Count the characters that were translated since the service began."""
+    await service.fields(http)
+    count = service.num_characters
+    return JSONResponse({"character_count": count, "character_limit": MOST_CHARACTERS})
+
+
+async def glossaries(service: Service, http: Request) -> Response:
+    """List the glossaries."""
+    await service.fields(http)
+    return JSONResponse({"glossaries": [_described(each) for each in service.glossaries]})
+
+
+async def pairs(service: Service, http: Request) -> Response:
+    """List the languages of the models in pairs, as a glossary may have them."""
+    await service.fields(http)
+    every = dict.fromkeys((base_of(m.source), base_of(m.target)) for m in service.models.models)
+    shown = [{"source_lang": source, "target_lang": target} for source, target in every]
+    return JSONResponse({"supported_languages": shown})
+
+
+async def glossary(service: Service, http: Request) -> Response:
+    """Describe a glossary."""
+    await service.fields(http)
+    return JSONResponse(_described(service.glossary(http.path_params["name"])))
+
+
+async def entries(service: Service, http: Request) -> Response:
+    """Return the terms of a glossary, a line for each: source, tab, target forms."""
+    await service.fields(http)
+    terms = service.glossary(http.path_params["name"]).terms.terms.values()
+    between = f" {BETWEEN_FORMS} "
+    rows = [f"{term.source}\t{between.join(term.targets)}" for term in terms]
+    return PlainTextResponse("\n".join(rows), media_type="text/tab-separated-values")
+
+
+def _upper(code: str) -> str:
+    return code.replace("_", "-").upper()
+
+
+def _described(glossary: ServedGlossary) -> dict[str, Any]:
+    return {
+        "glossary_id": glossary.name,
+        "name": glossary.name,
+        "ready": True,
+        "source_lang": base_of(glossary.source),
+        "target_lang": base_of(glossary.target),
+        "creation_time": glossary.read_at.isoformat(),
+        "entry_count": len(glossary.terms.terms),
+    }
+
+
+PATHS = [
+    ("POST", "/v2/translate", translate),
+    ("GET", "/v2/languages", languages),
+    ("GET", "/v2/usage", usage),
+    ("GET", "/v2/glossary-language-pairs", pairs),
+    ("GET", "/v2/glossaries", glossaries),
+    ("GET", "/v2/glossaries/{name}", glossary),
+    ("GET", "/v2/glossaries/{name}/entries", entries),
+]

@@ -1,0 +1,110 @@
+"""What operators ask the service: whether it is ready, and figures for Prometheus."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from prometheus_client.registry import Collector
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+if TYPE_CHECKING:
+    from nmt_cli.serving.service import Service
+
+SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)  # of the histogram
+
+
+class Figures:
+    """Counts of requests, and what is read from the service when somebody asks."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self._requests = Counter(
+            "nmt_cli_requests", "Answers.", ["path", "status"], registry=self.registry
+        )
+        self._seconds = Histogram(
+            "nmt_cli_request_seconds",
+            "From the head of a request to its answer.",
+            ["path"],
+            registry=self.registry,
+            buckets=SECONDS,
+        )
+
+    def count(self, path: str, status: int, seconds: float) -> None:
+        """Count an answer."""
+        self._requests.labels(path, status).inc()
+        self._seconds.labels(path).observe(seconds)
+
+    def read_from(self, service: Service) -> None:
+        """Also show the figures of ``service``."""
+        self.registry.register(_OfService(service))
+
+
+class _OfService(Collector):
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    def describe(self) -> Iterable[Metric]:
+        return ()
+
+    def collect(self) -> Iterable[Metric]:
+        service = self._service
+        ready = GaugeMetricFamily("nmt_cli_ready", "1 if requests are translated.")
+        ready.add_metric([], float(service.state == "ready"))
+        yield ready
+        characters = CounterMetricFamily("nmt_cli_characters", "Characters to translate.")
+        characters.add_metric([], service.num_characters)
+        yield characters
+        names = ["model"]
+        lines = CounterMetricFamily("nmt_cli_lines", "Lines translated.", labels=names)
+        pieces = CounterMetricFamily("nmt_cli_pieces", "Pieces written.", labels=names)
+        deaths = CounterMetricFamily("nmt_cli_worker_deaths", "Workers died.", labels=names)
+        waiting = GaugeMetricFamily("nmt_cli_waiting_lines", "That no worker has.", labels=names)
+        inside = GaugeMetricFamily("nmt_cli_worker_lines", "That workers have.", labels=names)
+        names = ["model", "worker"]
+        busy = CounterMetricFamily(
+            "nmt_cli_worker_busy_seconds", "Its rate is the busy share.", labels=names
+        )
+        resident = GaugeMetricFamily(
+            "nmt_cli_resident_bytes", "Resident memory; workers share the model.", labels=names
+        )
+        resident.add_metric(["", "http"], resident_bytes(os.getpid()))
+        for name, figures in service.figures_of_models().items():
+            lines.add_metric([name], figures.num_lines)
+            pieces.add_metric([name], figures.num_pieces)
+            deaths.add_metric([name], figures.num_deaths)
+            waiting.add_metric([name], figures.num_waiting)
+            inside.add_metric([name], figures.num_inside)
+            for number, seconds in figures.busy_seconds.items():
+                busy.add_metric([name, str(number)], seconds)
+            for number, process in figures.processes.items():
+                resident.add_metric([name, str(number)], resident_bytes(process))
+        yield from (lines, pieces, deaths, waiting, inside, busy, resident)
+
+
+def resident_bytes(process: int) -> int:
+    """Return the resident memory of a process; 0 if it has ended."""
+    try:
+        pages = int(Path(f"/proc/{process}/statm").read_text().split()[1])
+    except OSError:
+        return 0
+    return pages * os.sysconf("SC_PAGESIZE")
+
+
+async def health(service: Service, _: Request) -> Response:
+    """Return the state of the service; the status is 200 if it is ready, else 503."""
+    return JSONResponse({"status": service.state}, 200 if service.state == "ready" else 503)
+
+
+async def metrics(service: Service, _: Request) -> Response:
+    """Return the figures in the text format of Prometheus."""
+    return Response(generate_latest(service.figures.registry), media_type=CONTENT_TYPE_LATEST)
+
+
+PATHS = [("GET", "/health", health), ("GET", "/metrics", metrics)]

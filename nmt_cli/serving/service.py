@@ -1,0 +1,256 @@
+"""What the service does with a request of any interface: it waits for the translations."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from starlette.requests import ClientDisconnect, Request
+
+from nmt_cli.messages import logs
+from nmt_cli.serving.languages import Detector
+from nmt_cli.serving.models import Model, Models, ServedGlossary, UnknownModelError
+from nmt_cli.serving.operation import Figures
+from nmt_cli.serving.requests import (
+    Limits,
+    RefusedError,
+    json_object,
+    read_body,
+    read_fields,
+)
+from nmt_cli.serving.workers import Batch, Translating
+from nmt_cli.serving.workers import Figures as WorkerFigures
+from nmt_cli.translating.request import Request as Line
+from nmt_cli.translating.translation import Translation
+from nmt_cli.translating.workers.messages import AttentionOf
+
+KEY_FIELDS = ("api_key", "auth_key")
+KEY_SCHEMES = ("bearer", "deepl-auth-key")
+
+
+class Texts(NamedTuple):
+    """Texts of several lines, or markup, and the model for each."""
+
+    texts: Sequence[str]
+    models: Sequence[Model]
+    markup: Any = None  # "html", "xml"
+    num_alternatives: int = 0
+    cuts: bool = True  # whether each sentence is translated by itself
+    glossary: ServedGlossary | None = None
+
+
+class Service:
+    """The models of the service and what translates with each, for all interfaces.
+
+    ``state`` is "starting", "ready" or "draining". It runs in one event loop.
+    """
+
+    def __init__(
+        self,
+        models: Models,
+        translating: Mapping[str, Translating],
+        limits: Limits,
+        *,
+        glossaries: Sequence[ServedGlossary] = (),
+        keys: Sequence[str] | None = None,
+    ) -> None:
+        """``translating`` has an entry for the name of each model.
+
+        Requests need one of ``keys``; None: they need none.
+        """
+        self.models, self.limits, self.glossaries = models, limits, glossaries
+        self.state, self.detector = "starting", Detector(models.sources)
+        self.num_characters = self._num_inside = 0
+        self.logs_text = False
+        self.figures = Figures()
+        self.figures.read_from(self)
+        self._translating = translating
+        self._keys = None if keys is None else [_digest(key) for key in keys]
+
+    @property
+    def has_keys(self) -> bool:
+        """Whether requests need a key."""
+        return self._keys is not None
+
+    async def record(self, http: Request) -> dict[str, Any]:
+        """Return the JSON object in the body of a request.
+
+        Raises RefusedError if there is none, or if the key of the request is wrong.
+        """
+        record = json_object(await read_body(http, self.limits))
+        self._refuse_strangers(http, record)
+        return record
+
+    async def fields(self, http: Request) -> dict[str, Any]:
+        """Return the fields of a JSON object, a form or the query; raises as ``record`` does."""
+        fields = await read_fields(http, self.limits)
+        self._refuse_strangers(http, fields)
+        return fields
+
+    def _refuse_strangers(self, http: Request, fields: dict[str, Any]) -> None:
+        scheme, _, given = http.headers.get("authorization", "").partition(" ")
+        keys = [given.strip()] if scheme.lower() in KEY_SCHEMES else []
+        keys += [str(fields.pop(name)) for name in KEY_FIELDS if name in fields]
+        if self._keys is None:
+            return
+        # All are compared, so that the time says nothing about them.
+        found = [hmac.compare_digest(_digest(k), known) for k in keys for known in self._keys]
+        if not any(found):
+            what = "this is no key of this service" if keys else "this service needs an API key"
+            raise RefusedError(403, what)
+
+    def model(self, source: str | None, target: str | None, name: str | None = None) -> Model:
+        """Return the model for a request. Raises RefusedError if there is none."""
+        try:
+            return self.models.find(source, target, name)
+        except UnknownModelError as error:
+            raise RefusedError(400, str(error)) from None
+
+    def glossary(self, name: str, model: Model | None = None) -> ServedGlossary:
+        """Return the glossary of this name, for ``model``. Raises RefusedError if there is none."""
+        for glossary in self.glossaries:
+            if glossary.name == name and (model is None or glossary.fits(model)):
+                return glossary
+        raise RefusedError(404, f"there is no glossary {name!r} for these languages")
+
+    async def translate_texts(self, http: Request, asked: Texts) -> list[list[str]]:
+        """Return for each text its translation, and after it the alternatives, best first.
+
+        Each line of a text is translated by itself. Raises RefusedError if one cannot be.
+        """
+        lines, models, counts = list[Line](), list[Model](), list[int]()
+        for text, model in zip(asked.texts, asked.models, strict=True):
+            of_text = [text] if asked.markup else text.split("\n")
+            n_best = min(1 + asked.num_alternatives, model.beam_size)
+            for each in of_text:
+                line = Line(each, n_best=n_best, split=asked.cuts and not model.parses)
+                if asked.glossary is not None:
+                    line = line._replace(glossary=asked.glossary.for_line(each, asked.markup))
+                lines.append(line._replace(markup=asked.markup))
+            models += [model] * len(of_text)
+            counts.append(len(of_text))
+        translations = iter(await self.translate(http, models, lines))
+        return [_joined([next(translations) for _ in range(count)]) for count in counts]
+
+    async def translate(
+        self, http: Request, models: Sequence[Model], lines: Sequence[Line]
+    ) -> list[Translation]:
+        """Return the translation of each line by the model at its place.
+
+        Raises RefusedError if there are too many, or if they take too long, and ClientDisconnect
+        if the client goes away: then they are withdrawn.
+        """
+        translations = await self._answers(http, models, lines)
+        if self.logs_text:
+            for line, translation in zip(lines, translations, strict=True):
+                logs.info(f"{line.text!r} -> {translation.text!r}")
+        return translations
+
+    async def attention(self, http: Request, model: Model, wanted: AttentionOf) -> str:
+        """Return a page with the attention of a sentence pair; raises as ``translate`` does."""
+        (answer,) = await self._answers(http, [model], [wanted])
+        if answer.error is not None:
+            raise RefusedError(400, answer.error)
+        return answer.text
+
+    async def _answers(
+        self, http: Request, models: Sequence[Model], lines: Sequence[Line | AttentionOf]
+    ) -> list[Translation]:
+        self._refuse_many(lines)
+        places: dict[str, list[int]] = {}
+        for place, model in enumerate(models):
+            places.setdefault(model.name, []).append(place)
+        batches = {
+            name: self._translating[name].submit([lines[place] for place in of_model])
+            for name, of_model in places.items()
+        }
+        self._num_inside += 1
+        try:
+            await self._wait(http, [batch.done for batch in batches.values()])
+        finally:
+            self._num_inside -= 1
+            for name, batch in batches.items():
+                if not batch.done.done():
+                    self._translating[name].withdraw(batch)
+        return _in_order(places, batches)
+
+    async def drained(self, seconds: float) -> None:
+        """Wait until no request is being translated, but no longer than ``seconds``."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + seconds
+        while self._num_inside and loop.time() < deadline:
+            await asyncio.sleep(0.05)
+
+    def figures_of_models(self) -> dict[str, WorkerFigures]:
+        """Return the figures of what translates, by the name of the model."""
+        return {name: each.figures() for name, each in self._translating.items()}
+
+    def _refuse_many(self, lines: Sequence[Line | AttentionOf]) -> None:
+        if self.state != "ready":
+            raise RefusedError(503, f"the service is {self.state}", retry_after=1)
+        limits = self.limits
+        if len(lines) > limits.lines:
+            raise RefusedError(413, f"{len(lines):,} lines are more than {limits.lines:,}")
+        num_characters = sum(len(line.text) for line in lines)
+        if num_characters > limits.characters:
+            message = f"{num_characters:,} characters are more than {limits.characters:,}"
+            raise RefusedError(413, message)
+        num_waiting = sum(each.num_waiting for each in self._translating.values())
+        if num_waiting and num_waiting + len(lines) > limits.waiting_lines:
+            raise RefusedError(503, f"{num_waiting:,} lines wait already", retry_after=1)
+        self.num_characters += num_characters
+
+    async def _wait(self, http: Request, dones: Sequence[asyncio.Future[None]]) -> None:
+        """Wait until all are done. Raises ClientDisconnect, or RefusedError after too long."""
+        gone = asyncio.ensure_future(_gone(http))
+        deadline = asyncio.get_running_loop().time() + self.limits.seconds
+        try:
+            for done in dones:
+                seconds = max(0.0, deadline - asyncio.get_running_loop().time())
+                first = asyncio.FIRST_COMPLETED
+                await asyncio.wait({done, gone}, timeout=seconds, return_when=first)
+                if not done.done() and gone.done():
+                    raise ClientDisconnect
+                if not done.done():
+                    message = f"it was not translated within {self.limits.seconds:g} seconds"
+                    raise RefusedError(503, message, retry_after=1)
+        finally:
+            gone.cancel()
+
+
+async def _gone(http: Request) -> None:
+    """Wait until the client has gone away; the body must have been read."""
+    while (await http.receive())["type"] != "http.disconnect":
+        pass
+
+
+def _digest(key: str) -> bytes:
+    return hashlib.sha256(key.encode(errors="surrogatepass")).digest()
+
+
+def _in_order(
+    places: Mapping[str, Sequence[int]], batches: Mapping[str, Batch]
+) -> list[Translation]:
+    """Return the translations of all batches, each at its place."""
+    found: dict[int, Translation] = {}
+    for name, of_model in places.items():
+        found.update(zip(of_model, batches[name].found(), strict=True))
+    return [found[place] for place in range(len(found))]
+
+
+def _joined(lines: Sequence[Translation]) -> list[str]:
+    """Return the n best translations of a text of these lines, each with line feeds between them.
+
+    The k-th joins the k-th of each line, or its last. Raises RefusedError if a line has failed.
+    """
+    for line in lines:
+        if line.error is not None:
+            raise RefusedError(400, f"the text could not be translated: {line.error}")
+    of_each = [[line.text, *(each.text for each in line.alternatives)] for line in lines]
+    return [
+        "\n".join(texts[min(k, len(texts) - 1)] for texts in of_each)
+        for k in range(max(map(len, of_each)))
+    ]

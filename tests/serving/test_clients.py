@@ -1,0 +1,167 @@
+"""The service answers the clients of LibreTranslate and DeepL, unchanged from their registries."""
+
+from contextlib import nullcontext
+
+import deepl
+import pytest
+import requests
+from deep_translator import LibreTranslator
+from libretranslatepy import LibreTranslateAPI
+
+from nmt_cli.translating.request import Request
+from tests.serving.conftest import running
+
+TEXTS = ["ant bee cat", "dog eel fox gnu", "hen ibis"]
+SENTENCE = "The cat sees a dog."
+
+
+@pytest.fixture(scope="module")
+def expected(running_service):
+    """The translations of the texts by the translator itself, and by how many ways each."""
+    found = running_service.here.translator.translate([Request(t, n_best=2) for t in TEXTS])
+    return [[each.text for each in translation.ranked] for translation in found]
+
+
+def test_libretranslatepy(running_service, expected):
+    client = LibreTranslateAPI(running_service.url)
+    assert [client.translate(text, "en", "de") for text in TEXTS] == [e[0] for e in expected]
+    assert client.translate("\n".join([*TEXTS, ""]), "en", "de") == "\n".join(
+        [*(each[0] for each in expected), ""]
+    )
+    assert client.detect("Das ist ein deutscher Satz.")[0] == {
+        "confidence": 100.0,
+        "language": "de",
+    }
+    assert client.languages() == [
+        {"code": "en", "name": "English", "targets": ["de"]},
+        {"code": "de", "name": "German", "targets": ["fr"]},
+        {"code": "fr", "name": "French", "targets": []},
+    ]
+
+
+def test_deep_translator(running_service, expected):
+    url = f"{running_service.url}/"
+    client = LibreTranslator("en", "de", api_key="any", custom_url=url)
+    assert client.translate_batch(TEXTS) == [each[0] for each in expected]
+
+
+def libre(running, **fields):
+    return requests.post(f"{running.url}/translate", json=fields, timeout=30)
+
+
+def test_libretranslate_in_json(running_service, expected):
+    both = {"source": "en", "target": "de"}
+    answer = libre(running_service, q=TEXTS, **both, alternatives=1).json()
+    assert answer["translatedText"] == [each[0] for each in expected]
+    assert answer["alternatives"] == [each[1:] for each in expected]
+    answer = libre(running_service, q=SENTENCE, source="auto", target="de").json()
+    assert set(answer) == {"translatedText", "detectedLanguage"}
+    assert answer["detectedLanguage"]["language"] == "en"
+    answer = libre(running_service, q="<p>ant <b>bee</b></p>", **both, format="html").json()
+    assert answer["translatedText"].startswith("<p>")
+    assert requests.get(f"{running_service.url}/frontend/settings", timeout=30).json()["language"][
+        "target"
+    ] == {"code": "de", "name": "German"}
+
+
+def test_libretranslate_in_forms(running_service, expected):
+    url, both = f"{running_service.url}/translate", {"source": "en", "target": "de-DE"}
+    for form in (
+        {"data": {"q": TEXTS[0], **both}},
+        {"files": {key: (None, value) for key, value in {"q": TEXTS[0], **both}.items()}},
+        {"params": {"q": TEXTS[0], **both}},
+    ):
+        answer = requests.post(url, timeout=30, **form)
+        assert answer.json() == {"translatedText": expected[0][0]}
+
+
+@pytest.mark.parametrize(
+    ("fields", "error"),
+    [
+        ({"source": "en", "target": "de"}, "q must be a text or a list of texts"),
+        ({"q": ["a", 1]}, "q must be a text or a list of texts"),
+        ({"q": []}, "q must be a text or a list of texts"),
+        ({"q": "a", "source": "xx", "target": "de"}, "there is no model with source 'xx', target"),
+        ({"q": "a", "source": "en", "target": "fr"}, "there is no model with source 'en', target"),
+        ({"q": "a", "source": "en", "target": "de", "format": "md"}, "format must be text or html"),
+        ({"q": "a", "source": "en", "target": "de", "alternatives": -1}, "alternatives must be"),
+        ({"q": "\ud800", "source": "en", "target": "de"}, "the text could not be translated: "),
+    ],
+)
+def test_libretranslate_says_what_is_wrong(running_service, fields, error):
+    answer = libre(running_service, **fields)
+    assert answer.status_code == 400
+    assert answer.json()["error"].startswith(error)
+
+
+@pytest.fixture
+def client(running_service):
+    found = deepl.DeepLClient("any", server_url=running_service.url)
+    yield found
+    found.close()
+
+
+def test_deepl(running_service, expected, client):
+    found = client.translate_text(TEXTS, source_lang="EN", target_lang="DE")
+    assert [each.text for each in found] == [each[0] for each in expected]
+    assert {each.detected_source_lang for each in found} == {"EN"}
+    before = client.get_usage().character.count
+    one = client.translate_text("Das ist ein deutscher Satz.", target_lang="FR")
+    assert (one.detected_source_lang, one.billed_characters) == ("DE", 27)
+    assert client.get_usage().character.count == before + 27
+    for handling in ("html", "xml"):
+        one = client.translate_text(
+            "<p>ant <b>bee</b></p>", source_lang="EN", target_lang="DE", tag_handling=handling
+        )
+        assert one.text.startswith("<p>")
+    assert [(each.code, each.name) for each in client.get_source_languages()] == [
+        ("EN", "English"),
+        ("DE", "German"),
+    ]
+    assert [each.code for each in client.get_target_languages()] == ["DE", "FR"]
+
+
+def test_deepl_uses_the_glossaries_of_the_service(running_service, client):
+    (glossary,) = client.list_glossaries()
+    assert (glossary.name, glossary.source_lang, glossary.target_lang) == ("animals", "EN", "DE")
+    assert client.get_glossary(glossary.glossary_id).entry_count == 2
+    assert client.get_glossary_entries(glossary) == {"ant": "lark", "bee": "fox ||| hen"}
+    assert len(client.get_glossary_languages()) == 2
+    found = client.translate_text("cat ant", source_lang="EN", target_lang="DE", glossary="animals")
+    assert "lark" in found.text
+    record = {"text": "cat ant", "source": "en", "glossary": "animals"}
+    answer = requests.post(f"{running_service.url}/v1/translate", json=record, timeout=30).json()
+    assert answer["translations"][0]["text"] == found.text
+    with pytest.raises(deepl.GlossaryNotFoundException):
+        client.get_glossary("none")
+
+
+def test_deepl_says_what_is_wrong(client):
+    wrong = {"text": "a", "source_lang": "EN", "target_lang": "DE"}
+    for fields, error in (
+        ({"target_lang": "IT"}, "Bad request, message: there is no model with source 'EN'"),
+        ({"formality": "more"}, "no model here has a choice of formality"),
+        ({"tag_handling": "md"}, "tag_handling must be html or xml"),
+        ({"ignore_tags": "a"}, "ignore_tags is not supported"),
+        ({"glossary": "none"}, "Not found, message: there is no glossary 'none'"),
+    ):
+        with pytest.raises(deepl.DeepLException, match=error):
+            client.translate_text(**{**wrong, **fields})
+
+
+def test_clients_give_their_keys():
+    with running(keys=["right", "other"]) as service:
+        assert LibreTranslateAPI(service.url, "right").translate("ant", "en", "de")
+        for key in ("other", "wrong"):
+            client = deepl.DeepLClient(key, server_url=service.url)
+            with nullcontext() if key == "other" else pytest.raises(deepl.AuthorizationException):
+                client.get_usage()
+            client.close()
+        url, record = f"{service.url}/v1/translate", {"text": "ant", "source": "en"}
+        for header, status in ({}, 403), ({"Authorization": "Bearer right"}, 200):
+            assert requests.post(url, json=record, headers=header, timeout=30).status_code == status
+        assert libre(service, q="ant", source="en", target="de", api_key="wrong").json() == {
+            "error": "this is no key of this service"
+        }
+        settings = requests.get(f"{service.url}/frontend/settings", timeout=30).json()
+        assert settings["keyRequired"] is True
