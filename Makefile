@@ -28,6 +28,7 @@ test: setup
 # With the programs that models are exported to, and those of the how-tos.
 test-all: setup
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt $(PIP_ARGS) --editable ".[ctranslate2,huggingface]" "ray[data]"
+	-npm install --silent --prefix build/npm libretranslate@1.0.1
 	$(BIN)/python -m pytest --numprocesses 3 --dist worksteal -m ""
 
 lint: setup

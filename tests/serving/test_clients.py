@@ -1,6 +1,9 @@
 """The service answers the clients of LibreTranslate and DeepL, unchanged from their registries."""
 
+import json
+import subprocess
 from contextlib import nullcontext
+from pathlib import Path
 
 import deepl
 import pytest
@@ -12,6 +15,7 @@ from nmt_cli.translating.request import Request
 from tests.serving.conftest import running
 
 TEXTS = ["ant bee cat", "dog eel fox gnu", "hen ibis"]
+NPM_CLIENT = Path(__file__).parents[2] / "build/npm/node_modules/libretranslate"
 SENTENCE = "The cat sees a dog."
 
 
@@ -43,6 +47,22 @@ def test_deep_translator(running_service, expected):
     url = f"{running_service.url}/"
     client = LibreTranslator("en", "de", api_key="any", custom_url=url)
     assert client.translate_batch(TEXTS) == [each[0] for each in expected]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    not NPM_CLIENT.is_dir(), reason="libretranslate of npm is not in build/npm (make test-all)"
+)
+def test_libretranslate_of_npm(running_service, expected):
+    program = """
+        const { translate } = require(process.argv[1]);
+        const [apiurl, ...texts] = process.argv.slice(2);
+        const all = texts.map((query) => translate({query, source: "en", target: "de", apiurl}));
+        Promise.all(all).then((found) => console.log(JSON.stringify(found)));
+    """
+    words = ["node", "-e", program, str(NPM_CLIENT), running_service.url, *TEXTS]
+    found = subprocess.run(words, stdout=subprocess.PIPE, check=True, timeout=60).stdout
+    assert json.loads(found) == [each[0] for each in expected]
 
 
 def libre(running, **fields):
