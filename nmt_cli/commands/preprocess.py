@@ -1,6 +1,7 @@
 """``nmt-cli preprocess``: makes a tokenizer and files of token ids from raw parallel text."""
 
 import importlib.metadata
+import os
 import shutil
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,14 +17,15 @@ from nmt_cli.corpus.binarized import (
     writing_binarized,
 )
 from nmt_cli.corpus.changed_text import tokenizer_of_model
-from nmt_cli.corpus.encoding import EncodingJob, encode_in_order, useful_workers
+from nmt_cli.corpus.chunk_pool import in_order, useful_workers
+from nmt_cli.corpus.encoding import PAIRS_WORTH_A_WORKER, EncodingJob
 from nmt_cli.corpus.text.cleaning import RULES, HeldOut, LengthLimits, training_limits
 from nmt_cli.corpus.text.parallel_corpora import ParallelCorpora
 from nmt_cli.corpus.text.parallel_text import ParallelText
 from nmt_cli.corpus.text.recipe_text import RecipeText, text_of
 from nmt_cli.corpus.tokenizers.normalization import SIDES, Side
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer, train_tokenizer
-from nmt_cli.files.atomic_files import directory_appearing_whole
+from nmt_cli.files.atomic_files import directory_appearing_whole, sha256_of_each
 from nmt_cli.files.file_names import MANIFEST, RECIPE
 from nmt_cli.files.folders import PREPARED
 from nmt_cli.files.lines import one_line
@@ -60,11 +62,12 @@ def run(
     """
     recipe_file = read_recipe(recipe, overrides)
     directory = output or recipe_file.prepared
+    threads = _hashing_threads(workers)
     _refuse_foreign(directory)
     try:
         with (
             claimed(directory, "--prepared"),
-            directory_appearing_whole(directory, replace=force) as partial,
+            directory_appearing_whole(directory, replace=force, threads=threads) as partial,
         ):
             partial.facts.update(_prepare(recipe_file.recipe, partial.path, workers))
             facts = partial.facts
@@ -94,7 +97,9 @@ def _prepare(recipe: Recipe, directory: Path, workers: int | None) -> dict[str, 
             reading = _Reading(counter, map(text.plain, [*data.train, data.validation]))
             validation.look_over(folder, reading.advance)
             test = _held_out_test(text, data.test)
-            training.look_over(folder, reading.advance, validation=held_out, test=test)
+            training.look_over(
+                folder, reading.advance, validation=held_out, test=test, workers=workers
+            )
         _refuse_blank(validation)
         _refuse_blank(training)
         _warn(text_warnings.on_text(training.reports, validation.reports[0], recipe, held_out))
@@ -109,6 +114,11 @@ def _prepare(recipe: Recipe, directory: Path, workers: int | None) -> dict[str, 
             "train": encoder.encode("train", training, training_limits(data)),
             "validation": encoder.encode("validation", validation, LengthLimits(data.max_length)),
         }
+    reports = [*training.reports, *validation.reports]
+    hashes = sha256_of_each(
+        (path for report in reports for path in (report.files.source, report.files.target)),
+        _hashing_threads(workers),
+    )
     return {
         "kind": PREPARED,
         **sections_that_matter(recipe),
@@ -118,8 +128,8 @@ def _prepare(recipe: Recipe, directory: Path, workers: int | None) -> dict[str, 
         "corpus_sizes": [report.pairs_kept for report in training.reports],
         "tokens": {part: count.tokens for part, count in counts.items()},
         "unknown": {part: count.unknown for part, count in counts.items()},
-        "train": [report.facts() for report in training.reports],
-        "validation": validation.reports[0].facts(),
+        "train": [report.facts(hashes) for report in training.reports],
+        "validation": validation.reports[0].facts(hashes),
         "versions": _versions(data),
     }
 
@@ -184,10 +194,10 @@ def _make_tokenizer(recipe: Recipe, training: ParallelCorpora, symbols: Sequence
         logs.info(f"Training a {config.algorithm} tokenizer on {num_sentences:,} sentences.")
     else:
         logs.info("Making a vocabulary of the pieces in the text.")
-    pairs = ((pair.source, pair.target) for pair in training.text_pairs())
     if config.model is None:
         every = dict.fromkeys([*config.user_defined_symbols, *symbols])
         config = config.model_copy(update={"user_defined_symbols": tuple(every)})
+    pairs = training.text_pairs()
     return train_tokenizer(config, recipe.data, pairs, num_pairs, recipe.training.seed)
 
 
@@ -203,11 +213,12 @@ class _Encoder:
     def encode(self, part: str, corpora: ParallelCorpora, limits: LengthLimits) -> TokenCounts:
         """Write the token files of ``part``; count kept and dropped pairs in ``corpora``."""
         recipe, num_pairs = self._recipe, corpora.num_text_pairs
+        num_read = sum(report.pairs_read for report in corpora.reports)
         job = EncodingJob(self._directory, text_settings(recipe.tokenizer, recipe.data), limits)
-        workers = useful_workers(self._workers, num_pairs)
+        workers = useful_workers(self._workers, num_pairs, PAIRS_WORTH_A_WORKER)
         unknown: dict[Side, int] = dict.fromkeys(SIDES, 0)
         with ExitStack() as stack:
-            counter = stack.enter_context(logs.progress(f"encoding {part}", "pairs", num_pairs))
+            counter = stack.enter_context(logs.progress(f"encoding {part}", "pairs", num_read))
             writers = {
                 side: stack.enter_context(
                     writing_binarized(
@@ -219,14 +230,12 @@ class _Encoder:
                 )
                 for side in SIDES
             }
-            pairs = corpora.text_pairs(count_dropped=True)
-            for chunk, encoded in encode_in_order(pairs, job, workers):
-                for pair, broken in zip(chunk, encoded.broken.tolist(), strict=True):
-                    corpora.reports[pair.corpus].count(pair.line, broken)
+            for chunk, encoded in in_order(corpora.chunks(), job, workers, "encoding"):
+                corpora.reports[chunk.corpus].count(encoded.broken, chunk.lines.num_before + 1)
                 for side, written in zip(SIDES, (encoded.source, encoded.target), strict=True):
                     writers[side].append(written.tokens, written.lengths)
                     unknown[side] += written.num_unknown
-                counter.advance(len(chunk))
+                counter.advance(chunk.lines.num_lines)
         _refuse_nothing_kept(corpora)
         return TokenCounts({side: writers[side].tokens.count for side in SIDES}, unknown)
 
@@ -268,6 +277,10 @@ def _refuse_foreign(directory: Path) -> None:
             f"{directory} holds {foreign}, which preprocess did not write; "
             "choose another --prepared."
         )
+
+
+def _hashing_threads(workers: int | None) -> int:
+    return workers if workers is not None else len(os.sched_getaffinity(0))
 
 
 def _versions(data: DataConfig) -> dict[str, str]:

@@ -6,7 +6,8 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -39,13 +40,15 @@ class Partial(NamedTuple):
 
 
 @contextmanager
-def directory_appearing_whole(directory: Path, *, replace: bool = False) -> Iterator[Partial]:
+def directory_appearing_whole(
+    directory: Path, *, replace: bool = False, threads: int = 1
+) -> Iterator[Partial]:
     """Yield a partial directory that becomes ``directory`` if the block ends without an error.
 
-    Every file is hashed into ``manifest.json`` and fsynced before the rename. With ``replace``, an
-    existing ``directory`` is removed after the new one is complete. Raises UserError if
-    ``directory`` cannot be written, or exists and ``replace`` is false; OutputError if the disk is
-    full.
+    Every file is hashed into ``manifest.json``, ``threads`` of them at a time, and fsynced before
+    the rename. With ``replace``, an existing ``directory`` is removed after the new one is
+    complete. Raises UserError if ``directory`` cannot be written, or exists and ``replace`` is
+    false; OutputError if the disk is full.
     """
     refuse_directory(directory, replace=replace)
     partial = Partial(temporary_path(directory, "partial"), {})
@@ -54,7 +57,7 @@ def directory_appearing_whole(directory: Path, *, replace: bool = False) -> Iter
         partial.path.mkdir()
         try:
             yield partial
-            write_manifest(partial.path, partial.facts)
+            write_manifest(partial.path, partial.facts, threads)
             _sync_tree(partial.path)
             replaced = _set_aside(directory) if replace else None
             try:
@@ -147,13 +150,11 @@ def rewrite_manifest_without(directory: Path, name: str) -> None:
     (directory / name).unlink(missing_ok=True)
 
 
-def write_manifest(directory: Path, facts: Mapping[str, Any]) -> None:
+def write_manifest(directory: Path, facts: Mapping[str, Any], threads: int = 1) -> None:
     """Write ``manifest.json``: the facts, and size and sha256 of every file beside it."""
-    files = {
-        path.name: {"bytes": path.stat().st_size, "sha256": sha256(path)}
-        for path in sorted(directory.iterdir())
-        if path.name != MANIFEST
-    }
+    paths = [path for path in sorted(directory.iterdir()) if path.name != MANIFEST]
+    hashes = sha256_of_each(paths, threads)
+    files = {path.name: {"bytes": path.stat().st_size, "sha256": hashes[path]} for path in paths}
     version = written_version(facts.get("kind"))
     manifest = {"format_version": version, **facts, "files": files}
     (directory / MANIFEST).write_bytes(_as_json(manifest))
@@ -229,6 +230,15 @@ def sha256(path: Path, advance: Callable[[], None] = lambda: None) -> str:
             digest.update(chunk)
             advance()
     return digest.hexdigest()
+
+
+def sha256_of_each(paths: Iterable[Path], threads: int) -> dict[Path, str]:
+    """Return the sha256 of each file; ``threads`` files are read at a time."""
+    chosen = list(dict.fromkeys(paths))
+    if threads == 1:
+        return {path: sha256(path) for path in chosen}
+    with ThreadPoolExecutor(threads) as pool:
+        return dict(zip(chosen, pool.map(sha256, chosen), strict=True))
 
 
 def is_failed_write(error: OSError) -> bool:

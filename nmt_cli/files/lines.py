@@ -43,7 +43,7 @@ def read_lines(stream: BinaryIO, num_lines_before: int = 0) -> Iterator[Line]:
         number += 1
         newline = raw.endswith(b"\n")
         if not newline and len(raw) == LONGEST_LINE:
-            raise _endless(stream, number)
+            raise endless_line(stream, number)
         byte_order_mark = number == 1 and raw.startswith(BYTE_ORDER_MARK)
         if byte_order_mark:
             raw = raw[len(BYTE_ORDER_MARK) :]
@@ -79,7 +79,7 @@ class LineTexts:
             more = len(block) == READ_AT_ONCE  # a terminal reports its end only once
             ended, newline, rest = block.rpartition(b"\n")
             if len(begun) + (block.index(b"\n") if newline else len(rest)) >= LONGEST_LINE:
-                raise _endless(self._stream, self._num_lines + 1)
+                raise endless_line(self._stream, self._num_lines + 1)
             if newline:
                 yield self._texts(bytes(begun + ended))
                 begun.clear()
@@ -88,16 +88,29 @@ class LineTexts:
             yield self._texts(bytes(begun))
 
     def _texts(self, block: bytes) -> list[str]:
-        if self._num_lines == 0:
-            block = block.removeprefix(BYTE_ORDER_MARK)
-        try:
-            texts = block.decode().split("\n")
-        except UnicodeDecodeError:
-            decoded = [_decode(raw) for raw in block.split(b"\n")]
-            texts = [text for text, _ in decoded]
-            self.num_invalid += sum(replaced > 0 for _, replaced in decoded)
+        texts, num_invalid = texts_in(block, is_first=self._num_lines == 0)
         self._num_lines += len(texts)
-        return [text.removesuffix("\r") for text in texts] if b"\r" in block else texts
+        self.num_invalid += num_invalid
+        return texts
+
+
+def texts_in(block: bytes, *, is_first: bool) -> tuple[list[str], int]:
+    """Return the ``text`` of each line in ``block``, and how many of the lines have bad bytes.
+
+    The last line is without its line feed. ``is_first`` is whether the block begins the text.
+    """
+    num_invalid = 0
+    if is_first:
+        block = block.removeprefix(BYTE_ORDER_MARK)
+    try:
+        texts = block.decode().split("\n")
+    except UnicodeDecodeError:
+        decoded = [_decode(raw) for raw in block.split(b"\n")]
+        texts = [text for text, _ in decoded]
+        num_invalid = sum(replaced > 0 for _, replaced in decoded)
+    if b"\r" in block:
+        texts = [text.removesuffix("\r") for text in texts]
+    return texts, num_invalid
 
 
 def is_blank(text: str) -> bool:
@@ -130,7 +143,8 @@ def _decode(raw: bytes) -> tuple[str, int]:
         return text, text.count(REPLACEMENT) - raw.count(REPLACEMENT.encode())
 
 
-def _endless(stream: BinaryIO, number: int) -> UserError:
+def endless_line(stream: BinaryIO, number: int) -> UserError:
+    """Return the error for the line ``number`` of ``stream``, which reaches ``LONGEST_LINE``."""
     name = getattr(stream, "name", None)
     return UserError(
         f"line {number:,} of {name if isinstance(name, str) else 'the input'} is longer than "

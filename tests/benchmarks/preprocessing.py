@@ -12,17 +12,21 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from itertools import chain
 from pathlib import Path
 from statistics import median
 
 import sentencepiece
 
 from nmt_cli.commands import preprocess
-from nmt_cli.corpus.encoding import EncodingJob, encode_in_order
+from nmt_cli.corpus.chunk_pool import in_order
+from nmt_cli.corpus.encoding import EncodingJob
 from nmt_cli.corpus.text.cleaning import training_limits
-from nmt_cli.corpus.text.parallel_corpora import TextPair
+from nmt_cli.corpus.text.parallel_corpora import CorpusChunk
+from nmt_cli.corpus.text.parallel_text import ParallelText
 from nmt_cli.recipe.model_settings import text_settings
 from nmt_cli.recipe.reader import read_recipe
+from nmt_cli.recipe.schema import ParallelFiles
 
 ROUNDS = 15
 
@@ -30,38 +34,38 @@ ROUNDS = 15
 def main() -> None:
     """Print one line of JSON."""
     corpus, text = Path(sys.argv[1]), Path(sys.argv[2])
-    sources, targets = (_lines(text / f"train.{language}") for language in ("en", "de"))
-    pairs = [
-        TextPair(0, line, source, target)
-        for line, (source, target) in enumerate(zip(sources, targets, strict=True))
-    ]
-    rates = encoding_rates(corpus, pairs)
+    files = ParallelFiles(source=text / "train.en", target=text / "train.de")
+    chunks = [CorpusChunk(0, c.num_before, c, None) for c in ParallelText(files).chunks()]
+    rates = encoding_rates(corpus, chunks)
+    num_pairs = sum(chunk.lines.num_lines for chunk in chunks)
     with tempfile.TemporaryDirectory() as folder:
-        rates["whole"] = whole_rate(corpus, 2 * len(pairs), Path(folder))
+        rates["whole"] = whole_rate(corpus, 2 * num_pairs, Path(folder))
     sys.stdout.write(json.dumps(rates) + "\n")
 
 
-def encoding_rates(corpus: Path, pairs: list[TextPair]) -> dict[str, float]:
+def encoding_rates(corpus: Path, chunks: list[CorpusChunk]) -> dict[str, float]:
     """Return sentences a second on one core, of SentencePiece and of us, taking turns."""
     recipe = read_recipe(str(corpus / "recipe.yaml")).recipe
     job = EncodingJob(
         corpus, text_settings(recipe.tokenizer, recipe.data), training_limits(recipe.data)
     )
     processor = sentencepiece.SentencePieceProcessor(model_file=str(corpus / "tokenizer.model"))
-    sides = [pair.source for pair in pairs], [pair.target for pair in pairs]
+    texts = [chunk.lines.texts() for chunk in chunks]
+    sides = [list(chain.from_iterable(side)) for side in list(zip(*texts, strict=True))[:2]]
 
     def theirs() -> None:
         for sentences in sides:
             processor.encode(sentences, out_type=int, num_threads=1)
 
     def ours() -> None:
-        for _ in encode_in_order(pairs, job, workers=1):
+        for _ in in_order(chunks, job, workers=1):
             pass
 
+    num_sentences = sum(map(len, sides))
     seconds = [(_seconds(theirs), _seconds(ours)) for _ in range(ROUNDS)]
     return {
-        "sentencepiece": 2 * len(pairs) / median(pair[0] for pair in seconds),
-        "ours": 2 * len(pairs) / median(pair[1] for pair in seconds),
+        "sentencepiece": num_sentences / median(pair[0] for pair in seconds),
+        "ours": num_sentences / median(pair[1] for pair in seconds),
     }
 
 
@@ -79,10 +83,6 @@ def whole_rate(corpus: Path, num_sentences: int, folder: Path) -> float:
         workers=1,
     )
     return num_sentences / (time.process_time() - started)
-
-
-def _lines(path: Path) -> list[str]:
-    return path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
 
 
 def _seconds(work: Callable[[], None]) -> float:

@@ -9,8 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nmt_cli.corpus import encoding
-from nmt_cli.corpus.text import parallel_corpora
+from nmt_cli.corpus import chunk_pool
+from nmt_cli.corpus.chunk_pool import useful_workers
+from nmt_cli.corpus.text import parallel_text
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
 from tests.real_text import real_file
@@ -50,8 +51,10 @@ def test_the_same_input_gives_the_same_bytes_anywhere(corpus, tmp_path_factory, 
     (elsewhere / "data").symlink_to(corpus.folder / "data")
     (elsewhere / "small.yaml").write_text(Path("small.yaml").read_text())
     code = (
-        "from nmt_cli.corpus import encoding; from nmt_cli.commands.preprocess import run;"
-        "encoding.PAIRS_IN_CHUNK = 7; run(recipe='./small.yaml', workers=2)"
+        "from nmt_cli.corpus import chunk_pool; from nmt_cli.corpus.text import parallel_text;"
+        "from nmt_cli.commands.preprocess import run;"
+        "chunk_pool.PAIRS_IN_CHUNK = parallel_text.PAIRS_IN_CHUNK = 7;"
+        "run(recipe='./small.yaml', workers=2)"
     )
     subprocess.run(
         [sys.executable, "-c", code],
@@ -66,18 +69,18 @@ def test_the_same_input_gives_the_same_bytes_anywhere(corpus, tmp_path_factory, 
 
 def test_chunks_of_any_size_give_the_same_bytes(corpus, monkeypatch):
     first = corpus.prepare(workers=1)
-    monkeypatch.setattr(encoding, "PAIRS_IN_CHUNK", 3)
-    monkeypatch.setattr(encoding, "CHARACTERS_IN_CHUNK", 50)
+    monkeypatch.setattr(parallel_text, "PAIRS_IN_CHUNK", 3)
+    monkeypatch.setattr(parallel_text, "READ_AT_ONCE", 50)
     assert corpus.prepare(workers=1, force=True) == first
 
 
 def test_no_more_workers_than_pay_off(monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)))
-    assert encoding.useful_workers(None, 100) == 1
-    assert encoding.useful_workers(None, 50_000) == 3
-    assert encoding.useful_workers(None, 10**9) == 8
-    assert encoding.useful_workers(3, 10**9) == 3
-    assert encoding.useful_workers(3, 100) == 1
+    assert useful_workers(None, 100, 20_000) == 1
+    assert useful_workers(None, 50_000, 20_000) == 3
+    assert useful_workers(None, 10**9, 20_000) == 8
+    assert useful_workers(3, 10**9, 20_000) == 3
+    assert useful_workers(3, 100, 20_000) == 1
 
 
 def die(_):
@@ -85,8 +88,8 @@ def die(_):
 
 
 def test_a_dead_encoding_process_is_reported(corpus, monkeypatch):
-    monkeypatch.setattr(encoding, "PAIRS_IN_CHUNK", 7)
-    monkeypatch.setattr(encoding, "_encode_in_worker", die)
+    monkeypatch.setattr(chunk_pool, "PAIRS_IN_CHUNK", 70)  # which makes one chunk of each corpus
+    monkeypatch.setattr(chunk_pool, "_work_in_worker", die)
     with pytest.raises(UserError, match=r"^one of 2 encoding processes died, perhaps because "):
         corpus.prepare(workers=2)
     assert not Path("prepared").exists()
@@ -147,7 +150,7 @@ def test_what_is_only_found_is_counted_and_kept(corpus):
     corpus.prepare()
     first, second = corpus.opened().manifest["train"]
     assert first["found"] == {
-        "duplicates": 2,
+        "duplicates": None,  # looked for only where they are removed
         "equal_sides": 1,
         "also_in_validation": 3,
         "also_in_test": 0,
@@ -219,8 +222,8 @@ def test_the_report_states_what_was_kept_and_where(corpus, monkeypatch):
 def test_reading_shows_about_how_many_pairs_there_are(corpus, capsys, monkeypatch):
     logs.configure(quiet=False)
     monkeypatch.setattr(logs, "SECONDS_BETWEEN_PLAIN_REPORTS", 0.0)
-    monkeypatch.setattr(parallel_corpora, "PAIRS_BETWEEN_REPORTS", 10)
-    monkeypatch.setattr("nmt_cli.files.lines.READ_AT_ONCE", 200)
+    monkeypatch.setattr(parallel_text, "PAIRS_IN_CHUNK", 10)
+    monkeypatch.setattr(parallel_text, "READ_AT_ONCE", 200)
     monkeypatch.setattr("nmt_cli.files.text_files.READ_AT_ONCE", 200)
     corpus.prepare()
     lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("reading: ")]

@@ -260,7 +260,9 @@ def test_text_prepared_before_sizes_were_kept_is_compared_too(corpus, capsys, mo
     monkeypatch.setattr(
         CorpusReport,
         "facts",
-        lambda self: {n: v for n, v in facts(self).items() if not n.endswith("_bytes")},
+        lambda self, hashes: {
+            n: v for n, v in facts(self, hashes).items() if not n.endswith("_bytes")
+        },
     )
     corpus.prepare()
     capsys.readouterr()

@@ -5,10 +5,11 @@ import sys
 import numpy as np
 import pytest
 
-from nmt_cli.corpus import encoding
-from nmt_cli.corpus.encoding import EncodingJob, encode_in_order
+from nmt_cli.corpus.chunk_pool import CHUNKS_IN_FLIGHT, in_order
+from nmt_cli.corpus.encoding import EncodingJob
 from nmt_cli.corpus.text.cleaning import KEPT, RULES, LengthLimits
-from nmt_cli.corpus.text.parallel_corpora import TextPair
+from nmt_cli.corpus.text.parallel_corpora import CorpusChunk
+from nmt_cli.corpus.text.parallel_text import Chunk
 from nmt_cli.corpus.tokenizers.normalization import Normalizer
 from nmt_cli.corpus.tokenizers.whitespace_tokenizer import CONTROL, WhitespaceTokenizer
 from nmt_cli.recipe.model_settings import text_settings
@@ -61,15 +62,26 @@ def pair(number):
     rng = random.Random(number)
     words = [*PIECES, "owl"]
     source, target = (" ".join(rng.choices(words, k=rng.randint(1, 8))) for _ in range(2))
-    return TextPair(0, number, source, target)
+    return (source, target) if number % 20 else (source, " ")
+
+
+def chunk_of(first, count):
+    pairs = [pair(number) for number in range(first, first + count)]
+    sides = ("\n".join(side).encode() for side in zip(*pairs, strict=True))
+    repeated = np.arange(first, first + count) % 20 == 7
+    return CorpusChunk(0, first, Chunk(first, count, *sides), repeated)
 
 
 def ids(text):
     return [PIECES.index(w) + len(CONTROL) if w in PIECES else 0 for w in text.split()]
 
 
-def rule_broken(pair):
-    shorter, longer = sorted(len(text.split()) for text in (pair.source, pair.target))
+def rule_broken(number):
+    if number % 20 == 0:
+        return RULES.index("empty")
+    if number % 20 == 7:
+        return RULES.index("duplicate")
+    shorter, longer = sorted(len(text.split()) for text in pair(number))
     if longer > 6:
         return RULES.index("too_long")
     if shorter < 2:
@@ -78,44 +90,41 @@ def rule_broken(pair):
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_each_side_is_its_pieces_and_an_end_for_every_kept_pair(job, workers, monkeypatch):
-    monkeypatch.setattr(encoding, "PAIRS_IN_CHUNK", 50)
-    pairs = [pair(number) for number in range(180)]
-    seen = []
-    for chunk, encoded in encode_in_order(pairs, job, workers):
-        assert encoded.broken.tolist() == [rule_broken(pair) for pair in chunk]
-        kept = [pair for pair in chunk if rule_broken(pair) == KEPT]
-        assert 0 < len(kept) < len(chunk)
-        for side, texts in (
-            (encoded.source, [pair.source for pair in kept]),
-            (encoded.target, [pair.target for pair in kept]),
-        ):
+def test_each_side_is_its_pieces_and_an_end_for_every_kept_pair(job, workers):
+    chunks, first = [chunk_of(first, 30) for first in range(0, 180, 30)], 0
+    for chunk, encoded in in_order(chunks, job, workers):
+        assert chunk.first_index == first
+        broken = [rule_broken(number) for number in range(first, first + 30)]
+        assert encoded.broken.tolist() == broken
+        assert encoded.broken.dtype == np.int8
+        kept = [pair(first + place) for place, rule in enumerate(broken) if rule == KEPT]
+        assert 0 < len(kept) < 28
+        sides = zip(*kept, strict=True)
+        for side, texts in zip((encoded.source, encoded.target), sides, strict=True):
             sentences = [[*ids(text), 2] for text in texts]
             assert side.lengths.tolist() == [len(sentence) for sentence in sentences]
             assert side.tokens.tolist() == [token for sentence in sentences for token in sentence]
             assert side.num_unknown == sum(sentence.count(0) for sentence in sentences) > 0
-            assert side.tokens.dtype == side.lengths.dtype == np.uint32
-        seen += chunk
-    assert seen == pairs
+            assert side.tokens.dtype == np.uint16
+        first += 30
+    assert first == 180
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_no_more_pairs_are_read_than_are_in_the_works(job, workers, monkeypatch):
-    monkeypatch.setattr(encoding, "PAIRS_IN_CHUNK", 10)
+def test_no_more_chunks_are_read_than_are_in_the_works(job, workers):
     num_read = 0
 
-    def pairs():
+    def chunks():
         nonlocal num_read
-        for num_read in range(1, 301):
-            yield pair(num_read)
+        for num_read in range(1, 31):
+            yield chunk_of(10 * num_read, 10)
 
     num_done, most_ahead = 0, 0
-    for chunk, _ in encode_in_order(pairs(), job, workers):
+    for _ in in_order(chunks(), job, workers):
         most_ahead = max(most_ahead, num_read - num_done)
-        num_done += len(chunk)
-    assert num_done == 300
-    chunks = 1 if workers == 1 else encoding.CHUNKS_IN_FLIGHT * workers
-    assert most_ahead == chunks * 10
+        num_done += 1
+    assert num_done == 30
+    assert most_ahead == (1 if workers == 1 else CHUNKS_IN_FLIGHT * workers)
 
 
 def write_corpus(folder, num_pairs):

@@ -1,11 +1,13 @@
 """Reads the corpora of a recipe one after the other, and counts what it finds in their text."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
+from nmt_cli.corpus.chunk_pool import in_order, useful_workers
 from nmt_cli.corpus.text.cleaning import (
     DUPLICATE,
     EMPTY,
@@ -15,26 +17,100 @@ from nmt_cli.corpus.text.cleaning import (
     DuplicateFinder,
     HeldOut,
     Marks,
-    has_empty_side,
-    pair_hash,
+    hash_records,
+    repeated_in,
 )
-from nmt_cli.corpus.text.parallel_text import ParallelText
-from nmt_cli.corpus.tokenizers.normalization import Side
-from nmt_cli.files.atomic_files import sha256
+from nmt_cli.corpus.text.parallel_text import Chunk, ParallelText, Texts
+from nmt_cli.corpus.tokenizers.normalization import SIDES, Side
+from nmt_cli.files.lines import VISIBLE
 from nmt_cli.messages.errors import UserError
 from nmt_cli.recipe.schema import ParallelFiles
 
-PAIRS_BETWEEN_REPORTS = 1000
+PAIRS_WORTH_A_WORKER = 150_000  # looking over them takes about as long as starting a process
+BYTES_OF_A_PAIR = 100  # of text, at least, if little is known
 IN_PIECES = "@@ "  # subword-nmt ends a piece with it if the word goes on in the next piece
 
 
-class TextPair(NamedTuple):
-    """A pair to encode, with its corpus and line number."""
+class CorpusChunk(NamedTuple):
+    """Lines of one of the corpora, and which of them repeat an earlier pair of any corpus."""
 
     corpus: int
-    line: int
-    source: str
-    target: str
+    first_index: int  # of its first pair among those of all corpora
+    lines: Chunk
+    repeated: npt.NDArray[np.bool_] | None  # None if repeated pairs are kept
+
+    def text_pairs(self) -> tuple[npt.NDArray[np.int8], Texts]:
+        """Return the rule that each pair breaks, or ``KEPT``, and the pairs that break none.
+
+        The rules are ``EMPTY`` and ``DUPLICATE``; those about lengths are for encoded pairs.
+        """
+        texts = self.lines.texts()
+        broken = np.full(self.lines.num_lines, KEPT, dtype=np.int8)
+        if self.repeated is not None:
+            broken[self.repeated] = RULES.index(DUPLICATE)
+        broken[blank_pairs(texts)] = RULES.index(EMPTY)
+        if (broken == KEPT).all():
+            return broken, texts
+        kept = np.flatnonzero(broken == KEPT).tolist()
+        sources, targets = ([side[place] for place in kept] for side in texts[:2])
+        return broken, Texts(sources, targets, texts.num_invalid)
+
+
+class ChunkFindings(NamedTuple):
+    """What was found in the lines of a chunk."""
+
+    num_blank: int
+    num_equal: int  # pairs whose sides are equal
+    num_in_pieces: int
+    num_invalid: dict[Side, int]
+    in_validation: list[bytes]  # hashes of the pairs that are held out
+    in_test: list[bytes]
+    records: npt.NDArray[np.void] | None  # of the hashes of all pairs, for ``DuplicateFinder``
+
+
+class LookingOver(NamedTuple):
+    """What a process needs to look over chunks."""
+
+    validation: HeldOut
+    test: HeldOut
+    hashes_pairs: bool
+
+    def start(self) -> Callable[[CorpusChunk], ChunkFindings]:
+        """Return the function that looks over a chunk."""
+        return self._look_over
+
+    def _look_over(self, chunk: CorpusChunk) -> ChunkFindings:
+        broken, (sources, targets, num_invalid) = chunk.text_pairs()
+        pairs, records = list(zip(sources, targets, strict=True)), None
+        if self.hashes_pairs:
+            indices = chunk.first_index + np.flatnonzero(broken == KEPT)
+            records = hash_records(sources, targets, indices)
+        return ChunkFindings(
+            num_blank=len(broken) - len(pairs),
+            num_equal=sum(source == target for source, target in pairs),
+            num_in_pieces=sum(
+                IN_PIECES in source or IN_PIECES in target for source, target in pairs
+            ),
+            num_invalid=num_invalid,
+            in_validation=self.validation.found(sources, targets),
+            in_test=self.test.found(sources, targets),
+            records=records,
+        )
+
+
+class LookingForRepeated(NamedTuple):
+    """Finds the repeated pairs in a part of a ``DuplicateFinder``."""
+
+    def start(self) -> Callable[["npt.NDArray[np.void] | Path"], npt.NDArray[np.int64]]:
+        """Return the function that does it."""
+        return repeated_in
+
+
+def blank_pairs(texts: Texts) -> list[int]:
+    """Return the places of the pairs with a blank side; ``is_blank`` for many texts at once."""
+    found = VISIBLE.search
+    pairs = enumerate(zip(texts.sources, texts.targets, strict=True))
+    return [place for place, (s, t) in pairs if found(s) is None or found(t) is None]
 
 
 class CorpusReport:
@@ -43,25 +119,35 @@ class CorpusReport:
     def __init__(self, files: ParallelFiles) -> None:
         self.files = files
         self.pairs_read = self.pairs_kept = 0
-        self.empty = self.duplicates = self.equal_sides = self.in_pieces = 0
+        self.empty = self.equal_sides = self.in_pieces = 0
+        self.duplicates: int | None = None  # None if they were not looked for
         self.in_validation = self.in_test = 0
         self.invalid_utf8: dict[Side, int] = {"source": 0, "target": 0}  # lines
         self.dropped = DroppedLines()
 
-    def count(self, line: int, broken: int) -> None:
-        """Count the encoded pair at ``line``; ``broken`` is an index of ``RULES`` or ``KEPT``."""
-        if broken == KEPT:
-            self.pairs_kept += 1
-        else:
-            self.dropped.add(RULES[broken], line)
+    def add(self, found: ChunkFindings, num_pairs: int) -> None:
+        """Count what was found in a chunk of ``num_pairs``."""
+        self.pairs_read += num_pairs
+        self.empty += found.num_blank
+        self.equal_sides += found.num_equal
+        self.in_pieces += found.num_in_pieces
+        self.in_validation += len(found.in_validation)
+        self.in_test += len(found.in_test)
+        for side in SIDES:
+            self.invalid_utf8[side] += found.num_invalid[side]
 
-    def facts(self) -> dict[str, Any]:
-        """Return the manifest's entry for this corpus."""
+    def count(self, broken: npt.NDArray[np.int8], first_line: int) -> None:
+        """Count encoded pairs of adjacent lines by the rule that each broke, or ``KEPT``."""
+        self.pairs_kept += int((broken == KEPT).sum())
+        self.dropped.add(broken, first_line)
+
+    def facts(self, hashes: Mapping[Path, str]) -> dict[str, Any]:
+        """Return the manifest's entry for this corpus; ``hashes`` are those of its two files."""
         return {
             "source": str(self.files.source),
             "target": str(self.files.target),
-            "source_sha256": sha256(self.files.source),
-            "target_sha256": sha256(self.files.target),
+            "source_sha256": hashes[self.files.source],
+            "target_sha256": hashes[self.files.target],
             "source_bytes": self.files.source.stat().st_size,
             "target_bytes": self.files.target.stat().st_size,
             "pairs_read": self.pairs_read,
@@ -92,7 +178,7 @@ class ParallelCorpora:
         self._plain = plain
         self.reports = [CorpusReport(parallel_files) for parallel_files in files]
         self._remove_duplicates = remove_duplicates
-        self._repeated = Marks(0)
+        self._repeated: Marks | None = None
 
     def look_over(
         self,
@@ -101,79 +187,96 @@ class ParallelCorpora:
         *,
         validation: HeldOut | None = None,
         test: HeldOut | None = None,
+        workers: int | None = 1,
     ) -> None:
-        """Read every corpus once, to check its files and to count duplicates and overlaps.
+        """Read every corpus once, to check its files and to count repeated pairs and overlaps.
 
-        Hashes that do not fit in memory are written to ``directory``. ``advance`` is called with
-        the numbers of pairs and bytes read since its last call. ``validation`` and ``test`` hold
-        the pairs to look for. Raises UserError if a file cannot be read, is damaged or empty, or if
-        the two files of a corpus have different numbers of lines.
+        Repeated pairs are looked for only if they are to be removed. Their hashes are written to
+        ``directory`` if they do not fit in memory. ``advance`` is called with the numbers of pairs
+        and bytes read since its last call. ``validation`` and ``test`` hold the pairs to look for.
+        Raises UserError if a file cannot be read, is damaged or empty, or if the two files of a
+        corpus have different numbers of lines.
         """
         finder = DuplicateFinder(directory)
-        validation, test = validation or HeldOut(), test or HeldOut()
-        index = 0
-        for report in self.reports:
-            text, first = ParallelText(self._plain(report.files)), index
-            num_pairs = num_bytes = 0  # already reported by ``advance``
-            for index, (source, target) in enumerate(text, first + 1):
-                if has_empty_side(source, target):
-                    report.empty += 1
-                else:
-                    digest = pair_hash(source, target)
-                    finder.add(digest, index - 1)
-                    report.in_validation += validation.meets(digest)
-                    report.in_test += test.meets(digest)
-                    report.equal_sides += source == target
-                    report.in_pieces += IN_PIECES in source or IN_PIECES in target
-                if index % PAIRS_BETWEEN_REPORTS == 0:
-                    advance(index - first - num_pairs, text.num_bytes - num_bytes)
-                    num_pairs, num_bytes = index - first, text.num_bytes
-            report.pairs_read = index - first
-            advance(report.pairs_read - num_pairs, text.num_bytes - num_bytes)
-            report.invalid_utf8 = text.num_invalid
-        self._mark_repeated(finder)
+        job = LookingOver(validation or HeldOut(), test or HeldOut(), self._remove_duplicates)
+        workers = useful_workers(workers, self._estimated_pairs(), PAIRS_WORTH_A_WORKER)
+        num_bytes: list[int] = []  # read since the last call of ``advance``
+        for chunk, found in in_order(self._all_chunks(num_bytes.append), job, workers):
+            self.reports[chunk.corpus].add(found, chunk.lines.num_lines)
+            job.validation.count(found.in_validation)
+            job.test.count(found.in_test)
+            if found.records is not None:
+                finder.add(found.records)
+            advance(chunk.lines.num_lines, sum(num_bytes))
+            num_bytes.clear()
+        if self._remove_duplicates:
+            self._mark_repeated(finder, workers)
 
     @property
     def num_text_pairs(self) -> int:
         """The number of pairs that ``text_pairs`` yields."""
         return sum(
-            report.pairs_read - report.empty - self._remove_duplicates * report.duplicates
-            for report in self.reports
+            report.pairs_read - report.empty - (report.duplicates or 0) for report in self.reports
         )
 
-    def text_pairs(self, *, count_dropped: bool = False) -> Iterator[TextPair]:
-        """Yield the pairs that are neither empty nor dropped as duplicates.
+    def text_pairs(self) -> Iterator[tuple[str, str]]:
+        """Yield the pairs that are neither empty nor repeated; raises as ``chunks`` does."""
+        for chunk in self.chunks():
+            _, texts = chunk.text_pairs()
+            yield from zip(texts.sources, texts.targets, strict=True)
 
-        Call ``look_over`` first. Raises UserError if a file has changed since then.
+    def chunks(self) -> Iterator[CorpusChunk]:
+        """Yield all lines. Call ``look_over`` first.
+
+        Raises UserError if a file has changed since then.
         """
         index = 0
         for corpus, report in enumerate(self.reports):
-            number = 0
-            text = ParallelText(self._plain(report.files))
-            for number, (source, target) in enumerate(text, 1):
-                _refuse_change(report, number <= report.pairs_read)
-                rule = self._rule_broken(source, target, index)
-                index += 1
-                if rule is None:
-                    yield TextPair(corpus, number, source, target)
-                elif count_dropped:
-                    report.dropped.add(rule, number)
-            _refuse_change(report, number == report.pairs_read)
+            num_read = 0
+            for chunk in self._chunks_of(corpus, index):
+                num_read += chunk.lines.num_lines
+                _refuse_change(report, num_read <= report.pairs_read)
+                if self._repeated is not None:
+                    part = slice(chunk.first_index, chunk.first_index + chunk.lines.num_lines)
+                    chunk = chunk._replace(repeated=self._repeated[part])
+                yield chunk
+            _refuse_change(report, num_read == report.pairs_read)
+            index += num_read
 
-    def _rule_broken(self, source: str, target: str, index: int) -> str | None:
-        if has_empty_side(source, target):
-            return EMPTY
-        return DUPLICATE if self._remove_duplicates and index in self._repeated else None
+    def _chunks_of(
+        self, corpus: int, first_index: int, advance: Callable[[int], None] = lambda num_bytes: None
+    ) -> Iterator[CorpusChunk]:
+        """Yield the lines of one corpus; ``advance`` gets the bytes read since its last call."""
+        text, num_bytes = ParallelText(self._plain(self.reports[corpus].files)), 0
+        for lines in text.chunks():
+            advance(text.num_bytes - num_bytes)
+            num_bytes = text.num_bytes
+            yield CorpusChunk(corpus, first_index + lines.num_before, lines, repeated=None)
 
-    def _mark_repeated(self, finder: DuplicateFinder) -> None:
+    def _all_chunks(self, advance: Callable[[int], None]) -> Iterator[CorpusChunk]:
+        index = 0
+        for corpus in range(len(self.reports)):
+            for chunk in self._chunks_of(corpus, index, advance):
+                yield chunk
+            index = chunk.first_index + chunk.lines.num_lines
+
+    def _estimated_pairs(self) -> int:
+        """Return about how many pairs there are, by the sizes of the files."""
+        plain = [self._plain(report.files) for report in self.reports]
+        paths = [path for files in plain for path in (files.source, files.target)]
+        return sum(path.stat().st_size for path in paths if path.is_file()) // BYTES_OF_A_PAIR
+
+    def _mark_repeated(self, finder: DuplicateFinder, workers: int) -> None:
         ends = np.cumsum([report.pairs_read for report in self.reports])
         self._repeated = Marks(int(ends[-1]))
-        for indices in finder.repeated():
+        counts = np.zeros(len(self.reports), dtype=np.int64)
+        parts = finder.parts()
+        for _, indices in in_order(parts, LookingForRepeated(), min(workers, len(parts))):
             self._repeated.add(indices)
             corpora = np.searchsorted(ends, indices, side="right")
-            counts = np.bincount(corpora, minlength=len(self.reports))
-            for report, count in zip(self.reports, counts, strict=True):
-                report.duplicates += int(count)
+            counts += np.bincount(corpora, minlength=len(self.reports))
+        for report, count in zip(self.reports, counts.tolist(), strict=True):
+            report.duplicates = count
 
 
 def _refuse_change(report: CorpusReport, unchanged: bool) -> None:

@@ -2,20 +2,47 @@
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
 from itertools import chain, zip_longest
 from pathlib import Path
-from typing import BinaryIO, TypeVar, cast
+from typing import BinaryIO, NamedTuple, TypeVar, cast
+
+import numpy as np
 
 from nmt_cli.corpus.tokenizers.normalization import Side
-from nmt_cli.files.lines import LineTexts
-from nmt_cli.files.text_files import bytes_read, open_text
+from nmt_cli.files.lines import LONGEST_LINE, endless_line, texts_in
+from nmt_cli.files.text_files import READ_AT_ONCE, bytes_read, open_text
 from nmt_cli.messages.errors import UserError
 from nmt_cli.messages.figures import counted
 from nmt_cli.recipe.schema import ParallelFiles
 
 First = TypeVar("First")
 Second = TypeVar("Second")
+
+PAIRS_IN_CHUNK = 2000
+LINE_FEED = ord("\n")
+
+
+class Texts(NamedTuple):
+    """The two sides of some pairs as lists, and how many lines of each side have bad bytes."""
+
+    sources: list[str]
+    targets: list[str]
+    num_invalid: dict[Side, int]
+
+
+class Chunk(NamedTuple):
+    """Adjacent lines of both files, not yet decoded."""
+
+    num_before: int  # lines of the text
+    num_lines: int
+    source: bytes  # without the last line feed
+    target: bytes
+
+    def texts(self) -> Texts:
+        """Return the text of the lines."""
+        sources, bad_sources = texts_in(self.source, is_first=self.num_before == 0)
+        targets, bad_targets = texts_in(self.target, is_first=self.num_before == 0)
+        return Texts(sources, targets, {"source": bad_sources, "target": bad_targets})
 
 
 class ParallelText:
@@ -34,25 +61,82 @@ class ParallelText:
     def __iter__(self) -> Iterator[tuple[str, str]]:
         """Yield source and target of each pair; ``num_invalid`` is set after the last one.
 
-        Raises UserError if a file cannot be read, is damaged, empty or a pipe, or at the end if one
-        file has more lines than the other.
+        Raises UserError as ``chunks`` does.
         """
-        files, is_empty = self._files, True
+        self.num_invalid = {"source": 0, "target": 0}
+        for chunk in self.chunks():
+            texts = chunk.texts()
+            yield from zip(texts.sources, texts.targets, strict=True)
+            for side, number in texts.num_invalid.items():
+                self.num_invalid[side] += number
+
+    def chunks(self) -> Iterator[Chunk]:
+        """Yield all lines in chunks of at most ``PAIRS_IN_CHUNK``; they do not need decoding here.
+
+        The chunks of a text are always the same. Raises UserError if a file cannot be read, is
+        damaged, empty or a pipe, or at the end if one file has more lines than the other.
+        """
+        files = self._files
         for path in (files.source, files.target):
             refuse_pipes(path)
         with open_text(files.source) as source_stream, open_text(files.target) as target_stream:
             self._streams = [source_stream, target_stream]
-            source_texts, target_texts = LineTexts(source_stream), LineTexts(target_stream)
-            unequal = partial(_unequal, files)
-            for pair in in_pairs(source_texts, target_texts, unequal):
-                is_empty = False
-                yield pair
-        if is_empty:
+            source, target = _Side(source_stream), _Side(target_stream)
+            while count := min(source.hold(PAIRS_IN_CHUNK), target.hold(PAIRS_IN_CHUNK)):
+                num_before = source.num_taken
+                yield Chunk(num_before, count, source.take(count), target.take(count))
+            num_pairs = source.num_taken
+            num_sources, num_targets = source.count_all(), target.count_all()
+        if num_sources != num_targets:
+            raise _unequal(files, num_sources, num_targets)
+        if not num_pairs:
             raise _empty(files.source)
-        self.num_invalid = {
-            "source": source_texts.num_invalid,
-            "target": target_texts.num_invalid,
-        }
+
+
+class _Side:
+    """The lines of one file, held as bytes until as many lines of the other file are there."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream, self._has_ended = stream, False
+        self._held = bytearray()
+        self._ends = np.empty(0, dtype=np.int64)  # of the whole lines that are held
+        self.num_taken = 0  # lines
+
+    def hold(self, wanted: int) -> int:
+        """Read until ``wanted`` lines are held, or fewer long ones; return how many may be taken.
+
+        Raises UserError if a line is longer than ``LONGEST_LINE``.
+        """
+        while len(self._ends) < wanted and not self._has_ended:
+            if len(self._ends) and len(self._held) >= READ_AT_ONCE:
+                break
+            block = self._stream.read(READ_AT_ONCE)
+            self._has_ended = len(block) < READ_AT_ONCE
+            ends = np.flatnonzero(np.frombuffer(block, dtype=np.uint8) == LINE_FEED)
+            begun = len(self._held) - (int(self._ends[-1]) + 1 if len(self._ends) else 0)
+            if begun + (int(ends[0]) if len(ends) else len(block)) >= LONGEST_LINE:
+                raise endless_line(self._stream, self.num_taken + len(self._ends) + 1)
+            self._ends = np.concatenate([self._ends, ends + len(self._held)])
+            self._held += block
+            if self._has_ended and len(self._held) > (self._ends[-1] + 1 if len(self._ends) else 0):
+                self._ends = np.append(self._ends, len(self._held))  # a line without a line feed
+        return min(wanted, len(self._ends))
+
+    def take(self, count: int) -> bytes:
+        """Return the first ``count`` lines that are held, without the last line feed."""
+        end = int(self._ends[count - 1])
+        with memoryview(self._held) as held:
+            lines = held[:end].tobytes()
+        del self._held[: end + 1]
+        self._ends = self._ends[count:] - (end + 1)
+        self.num_taken += count
+        return lines
+
+    def count_all(self) -> int:
+        """Read the rest of the file; return the number of all its lines."""
+        while count := self.hold(PAIRS_IN_CHUNK):
+            self.take(count)
+        return self.num_taken
 
 
 def in_pairs(
