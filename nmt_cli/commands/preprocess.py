@@ -17,7 +17,7 @@ from nmt_cli.corpus.binarized import (
     writing_binarized,
 )
 from nmt_cli.corpus.changed_text import tokenizer_of_model
-from nmt_cli.corpus.chunk_pool import in_order, useful_workers
+from nmt_cli.corpus.chunk_pool import ChunkPool
 from nmt_cli.corpus.encoding import PAIRS_WORTH_A_WORKER, EncodingJob
 from nmt_cli.corpus.text.cleaning import RULES, HeldOut, LengthLimits, training_limits
 from nmt_cli.corpus.text.parallel_corpora import ParallelCorpora
@@ -86,20 +86,19 @@ def _prepare(recipe: Recipe, directory: Path, workers: int | None) -> dict[str, 
     """Write every file but the manifest into ``directory``; return the facts for the manifest."""
     data = recipe.data
     _warn(text_warnings.on_encodings(data))
-    with _work_folder(directory) as folder:
+    with _work_folder(directory) as folder, ChunkPool(folder, workers) as pool:
         text = text_of(recipe, folder)
         held_out = _write_validation_text(text, data.validation, directory)
-        training = ParallelCorpora(
-            data.train, remove_duplicates=data.filters.remove_duplicates, plain=text.plain
+        removes = data.filters.remove_duplicates
+        training = ParallelCorpora(data.train, pool, remove_duplicates=removes, plain=text.plain)
+        validation = ParallelCorpora(
+            [data.validation], pool, remove_duplicates=False, plain=text.plain
         )
-        validation = ParallelCorpora([data.validation], remove_duplicates=False, plain=text.plain)
         with logs.progress("reading", "pairs") as counter:
             reading = _Reading(counter, map(text.plain, [*data.train, data.validation]))
             validation.look_over(folder, reading.advance)
             test = _held_out_test(text, data.test)
-            training.look_over(
-                folder, reading.advance, validation=held_out, test=test, workers=workers
-            )
+            training.look_over(folder, reading.advance, validation=held_out, test=test)
         _refuse_blank(validation)
         _refuse_blank(training)
         _warn(text_warnings.on_text(training.reports, validation.reports[0], recipe, held_out))
@@ -109,7 +108,7 @@ def _prepare(recipe: Recipe, directory: Path, workers: int | None) -> dict[str, 
         (directory / RECIPE).write_text(dump_recipe(recipe), encoding="utf-8", newline="\n")
 
         largest_vocabulary = max(tokenizer.size, tokenizer.source_size or 0)
-        encoder = _Encoder(recipe, directory, largest_vocabulary, workers)
+        encoder = _Encoder(recipe, directory, largest_vocabulary, pool)
         counts = {
             "train": encoder.encode("train", training, training_limits(data)),
             "validation": encoder.encode("validation", validation, LengthLimits(data.max_length)),
@@ -197,25 +196,24 @@ def _make_tokenizer(recipe: Recipe, training: ParallelCorpora, symbols: Sequence
     if config.model is None:
         every = dict.fromkeys([*config.user_defined_symbols, *symbols])
         config = config.model_copy(update={"user_defined_symbols": tuple(every)})
-    pairs = training.text_pairs()
-    return train_tokenizer(config, recipe.data, pairs, num_pairs, recipe.training.seed)
+    return train_tokenizer(config, recipe.data, training, num_pairs, recipe.training.seed)
 
 
 class _Encoder:
     """Writes parts of the corpus as token ids."""
 
     def __init__(
-        self, recipe: Recipe, directory: Path, vocabulary_size: int, workers: int | None
+        self, recipe: Recipe, directory: Path, vocabulary_size: int, pool: ChunkPool
     ) -> None:
         self._recipe, self._directory = recipe, directory
-        self._vocabulary_size, self._workers = vocabulary_size, workers
+        self._vocabulary_size, self._pool = vocabulary_size, pool
 
     def encode(self, part: str, corpora: ParallelCorpora, limits: LengthLimits) -> TokenCounts:
         """Write the token files of ``part``; count kept and dropped pairs in ``corpora``."""
         recipe, num_pairs = self._recipe, corpora.num_text_pairs
         num_read = sum(report.pairs_read for report in corpora.reports)
         job = EncodingJob(self._directory, text_settings(recipe.tokenizer, recipe.data), limits)
-        workers = useful_workers(self._workers, num_pairs, PAIRS_WORTH_A_WORKER)
+        workers = self._pool.useful_workers(num_pairs, PAIRS_WORTH_A_WORKER)
         unknown: dict[Side, int] = dict.fromkeys(SIDES, 0)
         with ExitStack() as stack:
             counter = stack.enter_context(logs.progress(f"encoding {part}", "pairs", num_read))
@@ -230,7 +228,7 @@ class _Encoder:
                 )
                 for side in SIDES
             }
-            for chunk, encoded in in_order(corpora.chunks(), job, workers, "encoding"):
+            for chunk, encoded in self._pool.in_order(corpora.chunks(), job, workers, "encoding"):
                 corpora.reports[chunk.corpus].count(encoded.broken, chunk.lines.num_before + 1)
                 for side, written in zip(SIDES, (encoded.source, encoded.target), strict=True):
                     writers[side].append(written.tokens, written.lengths)

@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import pickle
 import signal
 import threading
 from collections import deque
@@ -9,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.connection import wait
+from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from nmt_cli.corpus.text.parallel_text import PAIRS_IN_CHUNK
@@ -30,62 +32,95 @@ class Job(Protocol[Item_contra, Result_co]):
         ...
 
 
-def useful_workers(asked_for: int | None, num_pairs: int, worth_a_worker: int) -> int:
-    """Return how many processes to use: those asked for, or as many as save time.
+class ChunkPool:
+    """Processes that do one job after another; they start when the first job needs them.
 
-    Working on ``worth_a_worker`` pairs takes about as long as starting a process.
+    Use it in a ``with`` block, and from one thread. Jobs are sent to the processes as files in
+    ``folder``. ``asked_for`` is how many processes there shall be; None for as many as save time.
     """
-    if asked_for is not None:
-        return max(1, min(asked_for, -(-num_pairs // PAIRS_IN_CHUNK)))
-    return min(len(os.sched_getaffinity(0)), 1 + num_pairs // worth_a_worker)
 
+    def __init__(self, folder: Path, asked_for: int | None = 1) -> None:
+        self._folder, self._asked_for = folder, asked_for
+        self._pool: ProcessPoolExecutor | None = None
+        self._size = self._num_jobs = 0
 
-def in_order(
-    items: Iterable[Item], job: Job[Item, Result], workers: int, doing: str = "reading"
-) -> Iterator[tuple[Item, Result]]:
-    """Yield each item with the result of ``job``; ``workers`` does not change the results.
+    def __enter__(self) -> "ChunkPool":
+        return self
 
-    With one worker, this process does the work. Raises UserError if a process dies; its message
-    has what the processes were ``doing``.
-    """
-    if workers == 1:
-        work = job.start()
-        for item in items:
-            yield item, work(item)
-        return
-    # A forked process would inherit locks that threads of numpy and sentencepiece hold.
-    context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(workers, context, initializer=_start_worker, initargs=(job,))
-    waiting: deque[tuple[Item, Future[Result]]] = deque()
-    try:
-        for item in items:
-            waiting.append((item, pool.submit(_work_in_worker, item)))
-            if len(waiting) >= CHUNKS_IN_FLIGHT * workers:
+    def __exit__(self, *_: object) -> None:
+        self.end_processes()
+
+    def end_processes(self) -> None:
+        """End the processes, which frees their memory; the next job starts new ones."""
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+            self._pool = None
+
+    def useful_workers(self, num_pairs: int, worth_a_worker: int) -> int:
+        """Return how many processes to use: those asked for, or as many as save time.
+
+        Working on ``worth_a_worker`` pairs takes about as long as starting a process.
+        """
+        if self._asked_for is not None:
+            return max(1, min(self._asked_for, -(-num_pairs // PAIRS_IN_CHUNK)))
+        return min(len(os.sched_getaffinity(0)), 1 + num_pairs // worth_a_worker)
+
+    def in_order(
+        self, items: Iterable[Item], job: Job[Item, Result], workers: int, doing: str = "reading"
+    ) -> Iterator[tuple[Item, Result]]:
+        """Yield each item with the result of ``job``; ``workers`` does not change the results.
+
+        With one worker, this process does the work. No other job may begin before the end of this
+        one. Raises UserError if a process dies; its message has what the processes were ``doing``.
+        """
+        if workers == 1:
+            work = job.start()
+            for item in items:
+                yield item, work(item)
+            return
+        pool, path = self._started(workers), self._sent(job)
+        waiting: deque[tuple[Item, Future[Result]]] = deque()
+        try:
+            for item in items:
+                waiting.append((item, pool.submit(_work_in_worker, path, item)))
+                if len(waiting) >= CHUNKS_IN_FLIGHT * workers:
+                    done, future = waiting.popleft()
+                    yield done, future.result()
+            while waiting:
                 done, future = waiting.popleft()
                 yield done, future.result()
-        while waiting:
-            done, future = waiting.popleft()
-            yield done, future.result()
-    except BrokenProcessPool:
-        raise UserError(
-            f"one of {workers} {doing} processes died, perhaps because memory was full; "
-            "run again with fewer --workers."
-        ) from None
-    finally:
-        pool.shutdown(cancel_futures=True)
+        except BrokenProcessPool:
+            raise UserError(
+                f"one of {workers} {doing} processes died, perhaps because memory was full; "
+                "run again with fewer --workers."
+            ) from None
+
+    def _started(self, workers: int) -> ProcessPoolExecutor:
+        if self._pool is None or workers > self._size:
+            self.end_processes()
+            # A forked process would inherit locks that threads of numpy and sentencepiece hold.
+            context = multiprocessing.get_context("spawn")
+            self._pool, self._size = ProcessPoolExecutor(workers, context, _start_worker), workers
+        return self._pool
+
+    def _sent(self, job: Job[Any, Any]) -> Path:
+        self._num_jobs += 1
+        path = self._folder / f"job-{self._num_jobs}"
+        path.write_bytes(pickle.dumps(job))
+        return path
 
 
 class _Worker:
-    """What a process keeps between chunks."""
+    """What a process keeps between chunks: the file of its job, and the function that does it."""
 
+    path: Path | None = None
     work: Callable[[Any], Any]
 
 
-def _start_worker(job: Job[Any, Any]) -> None:
+def _start_worker() -> None:
     for number in (signal.SIGINT, signal.SIGHUP):  # they reach all; the parent ends the pool
         signal.signal(number, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    _Worker.work = job.start()
 
 
 def _end_with_parent() -> None:
@@ -96,5 +131,7 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
-def _work_in_worker(item: Any) -> Any:
+def _work_in_worker(path: Path, item: Any) -> Any:
+    if _Worker.path != path:
+        _Worker.path, _Worker.work = path, pickle.loads(path.read_bytes()).start()
     return _Worker.work(item)

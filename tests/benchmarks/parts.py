@@ -31,6 +31,7 @@ from tests.benchmarks.data import (
 )
 from tests.benchmarks.decoding import part as decoding
 from tests.benchmarks.hardware import this_machine
+from tests.benchmarks.large_corpus import PAIRS
 from tests.benchmarks.padding import measure_padding
 from tests.benchmarks.processes import HUGGING_FACE, OURS, PEERS, Toolkit, Worker
 from tests.benchmarks.shapes import PRECISIONS, SEED, SHAPES, Setup, Shape
@@ -44,7 +45,7 @@ ROUNDS = {
 }
 LOSS_STEPS = {"S": 300, "base": 60}
 LOSS_TAIL = 0.1  # of the steps, whose mean loss is compared
-QUICK_TOKENS, QUICK_LOSS_STEPS = 512, 10
+QUICK_TOKENS, QUICK_LOSS_STEPS, QUICK_PAIRS = 512, 10, 100_000
 
 Record = dict[str, Any]
 
@@ -125,6 +126,7 @@ class Benchmark:
             "text": text.name,
             "planner": _run_module("planner"),
             "preprocessing": _run_module("preprocessing", corpus.folder, text.folder),
+            "workers": _run_module("large_corpus", QUICK_PAIRS if self._options.quick else PAIRS),
             "padding": measure_padding(plan, *sides)._asdict(),
         }
 
@@ -270,7 +272,7 @@ def _expected_seconds(record: Record, name: str, steps: int) -> float:
     return sum(tokens / rows[precision]["rate"] for precision in PRECISIONS if precision in rows)
 
 
-def _run_module(name: str, *arguments: Path) -> dict[str, Any]:
+def _run_module(name: str, *arguments: Path | int) -> dict[str, Any]:
     logs.info(f"{name} ...")
     command = [sys.executable, "-m", f"tests.benchmarks.{name}", *map(str, arguments)]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)

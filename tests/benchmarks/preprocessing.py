@@ -19,7 +19,6 @@ from statistics import median
 import sentencepiece
 
 from nmt_cli.commands import preprocess
-from nmt_cli.corpus.chunk_pool import in_order
 from nmt_cli.corpus.encoding import EncodingJob
 from nmt_cli.corpus.text.cleaning import training_limits
 from nmt_cli.corpus.text.parallel_corpora import CorpusChunk
@@ -58,8 +57,9 @@ def encoding_rates(corpus: Path, chunks: list[CorpusChunk]) -> dict[str, float]:
             processor.encode(sentences, out_type=int, num_threads=1)
 
     def ours() -> None:
-        for _ in in_order(chunks, job, workers=1):
-            pass
+        encode = job.start()
+        for chunk in chunks:
+            encode(chunk)
 
     num_sentences = sum(map(len, sides))
     seconds = [(_seconds(theirs), _seconds(ours)) for _ in range(ROUNDS)]

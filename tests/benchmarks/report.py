@@ -11,7 +11,7 @@ from tests.benchmarks.processes import EOLE, HUGGING_FACE, OURS, PEERS, TORCH
 from tests.benchmarks.shapes import DROPOUT, PRECISIONS, SHAPES
 from tests.benchmarks.targets import verdict
 
-GB = 1e9
+GB, MB = 1e9, 1e6
 PLAIN = tuple(peer.name for peer in (HUGGING_FACE, EOLE, TORCH))
 ALL_PEERS = tuple(peer.name for peer in PEERS)
 # The targets were set against the first. The others show whether we are the fastest of all.
@@ -310,7 +310,9 @@ def _loss(measured: Record) -> str:
 
 
 def _data(measured: Record) -> str:
-    planner, rates, padding = (measured[key] for key in ("planner", "preprocessing", "padding"))
+    planner, rates, workers, padding = (
+        measured[key] for key in ("planner", "preprocessing", "workers", "padding")
+    )
     ratio = rates["ours"] / rates["sentencepiece"]
     is_planned = (
         planner["seconds"] <= targets.MAX_PLANNER_SECONDS
@@ -330,6 +332,15 @@ def _data(measured: Record) -> str:
             f"{verdict(ratio >= targets.MIN_ENCODING_RATIO)}",
         ],
         ["the whole of preprocess, by CPU time", f"{rates['whole']:,.0f}", ""],
+        [
+            f"two --workers against one, {workers['pairs']:,} short pairs",
+            f"{workers['times_as_fast']:.2f} times as fast, by CPU time {workers['by_cpu']:.2f}; "
+            f"{workers['microseconds_a_pair']:.1f} µs a pair, "
+            f"{workers['serial_microseconds_a_pair']:.1f} of them in one process only; "
+            f"at most {workers['memory'] / MB:.0f} MB each",
+            f"{targets.MIN_SPEED_OF_TWO_WORKERS:g} times: "
+            f"{verdict(workers['times_as_fast'] >= targets.MIN_SPEED_OF_TWO_WORKERS)}",
+        ],
         *(
             [
                 f"padding in attention, of {what}",

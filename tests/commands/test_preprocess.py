@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from nmt_cli.corpus import chunk_pool
-from nmt_cli.corpus.chunk_pool import useful_workers
+from nmt_cli.corpus.chunk_pool import ChunkPool
 from nmt_cli.corpus.text import parallel_text
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
@@ -76,14 +76,15 @@ def test_chunks_of_any_size_give_the_same_bytes(corpus, monkeypatch):
 
 def test_no_more_workers_than_pay_off(monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)))
-    assert useful_workers(None, 100, 20_000) == 1
-    assert useful_workers(None, 50_000, 20_000) == 3
-    assert useful_workers(None, 10**9, 20_000) == 8
-    assert useful_workers(3, 10**9, 20_000) == 3
-    assert useful_workers(3, 100, 20_000) == 1
+    by_default, three = ChunkPool(Path(), None), ChunkPool(Path(), 3)
+    assert by_default.useful_workers(100, 20_000) == 1
+    assert by_default.useful_workers(50_000, 20_000) == 3
+    assert by_default.useful_workers(10**9, 20_000) == 8
+    assert three.useful_workers(10**9, 20_000) == 3
+    assert three.useful_workers(100, 20_000) == 1
 
 
-def die(_):
+def die(*_):
     os._exit(1)
 
 

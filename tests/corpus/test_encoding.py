@@ -5,7 +5,7 @@ import sys
 import numpy as np
 import pytest
 
-from nmt_cli.corpus.chunk_pool import CHUNKS_IN_FLIGHT, in_order
+from nmt_cli.corpus.chunk_pool import CHUNKS_IN_FLIGHT, ChunkPool
 from nmt_cli.corpus.encoding import EncodingJob
 from nmt_cli.corpus.text.cleaning import KEPT, RULES, LengthLimits
 from nmt_cli.corpus.text.parallel_corpora import CorpusChunk
@@ -89,10 +89,15 @@ def rule_broken(number):
     return RULES.index("length_ratio") if longer > 3 * shorter else KEPT
 
 
+def by_pool(chunks, job, workers):
+    with ChunkPool(job.directory, workers) as pool:
+        yield from pool.in_order(chunks, job, workers)
+
+
 @pytest.mark.parametrize("workers", [1, 2])
 def test_each_side_is_its_pieces_and_an_end_for_every_kept_pair(job, workers):
     chunks, first = [chunk_of(first, 30) for first in range(0, 180, 30)], 0
-    for chunk, encoded in in_order(chunks, job, workers):
+    for chunk, encoded in by_pool(chunks, job, workers):
         assert chunk.first_index == first
         broken = [rule_broken(number) for number in range(first, first + 30)]
         assert encoded.broken.tolist() == broken
@@ -120,7 +125,7 @@ def test_no_more_chunks_are_read_than_are_in_the_works(job, workers):
             yield chunk_of(10 * num_read, 10)
 
     num_done, most_ahead = 0, 0
-    for _ in in_order(chunks(), job, workers):
+    for _ in by_pool(chunks(), job, workers):
         most_ahead = max(most_ahead, num_read - num_done)
         num_done += 1
     assert num_done == 30

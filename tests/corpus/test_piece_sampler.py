@@ -20,6 +20,7 @@ from nmt_cli.files.file_names import SENTENCEPIECE_MODEL
 from nmt_cli.messages.errors import UserError
 from nmt_cli.recipe.schema import TokenizerConfig
 from tests.corpus.test_tokenizer import SPECIAL, data
+from tests.listed_pairs import ListedPairs
 
 SYLLABLES = ["ba", "do", "kin", "lu", "me", "no", "pü", "ra", "sil", "ta", "ve", "zo"]
 WORDS = ["".join(random.Random(seed).choices(SYLLABLES, k=1 + seed % 3)) for seed in range(150)]
@@ -44,7 +45,7 @@ def tokenizer(algorithm):
     settings = {"vocabulary_size": 340, "algorithm": algorithm, "user_defined_symbols": SYMBOLS}
     config = TokenizerConfig.model_validate(settings)
     pairs = text_pairs(150)
-    return train_tokenizer(config, data(), pairs, len(pairs), seed=1)
+    return train_tokenizer(config, data(), ListedPairs(pairs), len(pairs), seed=1)
 
 
 @pytest.fixture(scope="module")
@@ -260,10 +261,11 @@ def test_a_model_of_words_cannot_sample(tmp_path):
     )
     file = f"{model}.model"
     config = {"model": file, "vocabulary_size": None}
-    assert train_tokenizer(TokenizerConfig.model_validate(config), data(), [], 0, seed=1).size == 60
+    of_file, no_text = TokenizerConfig.model_validate(config), ListedPairs([])
+    assert train_tokenizer(of_file, data(), no_text, 0, seed=1).size == 60
     sampling = TokenizerConfig.model_validate({**config, "sampling": 0.1})
     with pytest.raises(UserError) as caught:
-        train_tokenizer(sampling, data(), [], 0, seed=1)
+        train_tokenizer(sampling, data(), no_text, 0, seed=1)
     assert str(caught.value) == (
         f"{file} is neither a bpe nor a unigram model, and tokenizer.sampling needs one of them; "
         "give another model, or tokenizer.sampling: null."

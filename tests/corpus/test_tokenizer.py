@@ -13,6 +13,7 @@ from nmt_cli.files.file_names import VOCABULARY
 from nmt_cli.messages.errors import DamagedError, NoTextError, UserError
 from nmt_cli.recipe.model_settings import text_settings
 from nmt_cli.recipe.schema import DataConfig, TokenizerConfig
+from tests.listed_pairs import ListedPairs
 
 LETTERS = "abcdefghijklmnopqrstuvwxyzäöüß"
 WORDS = [
@@ -43,7 +44,7 @@ def text_pairs(num_pairs=150, seed=1):
 def train(config, pairs=None, normalization=None, seed=1):
     pairs = text_pairs() if pairs is None else pairs
     settings = {"normalization": normalization} if normalization else {}
-    return train_tokenizer(config, data(**settings), pairs, len(pairs), seed)
+    return train_tokenizer(config, data(**settings), ListedPairs(pairs), len(pairs), seed)
 
 
 def config(**settings):
@@ -202,7 +203,7 @@ def test_an_error_while_reading_is_not_lost_in_the_trainer():
         raise UserError("text.en.gz is damaged.")
 
     with pytest.raises(UserError, match=r"^text\.en\.gz is damaged\.$"):
-        train_tokenizer(config(), data(), broken(), 10**6, seed=1)
+        train_tokenizer(config(), data(), ListedPairs(broken()), 10**6, seed=1)
 
 
 def test_nfc_makes_two_spellings_one():

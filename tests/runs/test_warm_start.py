@@ -16,6 +16,7 @@ from nmt_cli.messages.errors import UserError
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.runs.warm_start import start_from
 from tests.fake_models import save_as_model
+from tests.listed_pairs import ListedPairs
 
 MATRICES = ("source_embedding.weight", "target_embedding.weight", "output_weight")
 WORDS = ["hummel", "biene", "ameise", "kater", "hund", "aal", "fuchs", "gnu", "henne", "esel"]
@@ -49,7 +50,7 @@ def sentencepiece(recipe, words, seed):
     generator = random.Random(seed)
     texts = [" ".join(generator.choices(words, k=6)) for _ in range(200)]
     pairs = list(zip(texts, texts, strict=True))
-    tokenizer = train_tokenizer(config, recipe.data, pairs, len(pairs), seed)
+    tokenizer = train_tokenizer(config, recipe.data, ListedPairs(pairs), len(pairs), seed)
     return recipe.model_copy(update={"tokenizer": config}), tokenizer
 
 

@@ -1,13 +1,17 @@
 """Reads the corpora of a recipe one after the other, and counts what it finds in their text."""
 
+from array import array
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import count, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from nmt_cli.corpus.chunk_pool import in_order, useful_workers
+from nmt_cli.corpus.chunk_pool import ChunkPool
 from nmt_cli.corpus.text.cleaning import (
     DUPLICATE,
     EMPTY,
@@ -21,10 +25,10 @@ from nmt_cli.corpus.text.cleaning import (
     repeated_in,
 )
 from nmt_cli.corpus.text.parallel_text import Chunk, ParallelText, Texts
-from nmt_cli.corpus.tokenizers.normalization import SIDES, Side
+from nmt_cli.corpus.tokenizers.normalization import SIDES, Normalizer, Side
 from nmt_cli.files.lines import VISIBLE
 from nmt_cli.messages.errors import UserError
-from nmt_cli.recipe.schema import ParallelFiles
+from nmt_cli.recipe.schema import DataConfig, ParallelFiles
 
 PAIRS_WORTH_A_WORKER = 150_000  # looking over them takes about as long as starting a process
 BYTES_OF_A_PAIR = 100  # of text, at least, if little is known
@@ -96,6 +100,42 @@ class LookingOver(NamedTuple):
             in_test=self.test.found(sources, targets),
             records=records,
         )
+
+
+class TakingChosen(NamedTuple):
+    """Takes the chosen ones of the text pairs of a chunk."""
+
+    def start(self) -> Callable[[tuple[CorpusChunk, npt.NDArray[np.bool_]]], Texts | None]:
+        """Return the function that does it; it returns None if there are more or fewer pairs."""
+        return self._take
+
+    def _take(self, item: tuple[CorpusChunk, npt.NDArray[np.bool_]]) -> Texts | None:
+        chunk, is_chosen = item
+        _, texts = chunk.text_pairs()
+        if len(is_chosen) != len(texts.sources):
+            return None
+        places = np.flatnonzero(is_chosen).tolist()
+        sources, targets = ([side[place] for place in places] for side in texts[:2])
+        return texts._replace(sources=sources, targets=targets)
+
+
+class CountingWords(NamedTuple):
+    """Counts the words between white space in the text pairs of a chunk."""
+
+    data: DataConfig
+
+    def start(self) -> Callable[[CorpusChunk], Counter[str]]:
+        """Return the function that counts them in the normalized text."""
+        return partial(self._count, Normalizer(self.data))
+
+    @staticmethod
+    def _count(normalizer: Normalizer, chunk: CorpusChunk) -> Counter[str]:
+        _, texts = chunk.text_pairs()
+        counts: Counter[str] = Counter()
+        for side, sentences in zip(SIDES, texts[:2], strict=True):
+            for sentence in sentences:
+                counts.update(normalizer(sentence, side).split())
+        return counts
 
 
 class LookingForRepeated(NamedTuple):
@@ -170,15 +210,18 @@ class ParallelCorpora:
     def __init__(
         self,
         files: Sequence[ParallelFiles],
+        pool: ChunkPool,
         *,
         remove_duplicates: bool,
         plain: Callable[[ParallelFiles], ParallelFiles] = lambda files: files,
     ) -> None:
         """Take the corpora; ``plain`` returns the text files of a corpus that is no text."""
-        self._plain = plain
+        self._pool, self._plain = pool, plain
         self.reports = [CorpusReport(parallel_files) for parallel_files in files]
         self._remove_duplicates = remove_duplicates
         self._repeated: Marks | None = None
+        self._num_blank = array("I")  # pairs of each chunk
+        self._workers = 1
 
     def look_over(
         self,
@@ -187,7 +230,6 @@ class ParallelCorpora:
         *,
         validation: HeldOut | None = None,
         test: HeldOut | None = None,
-        workers: int | None = 1,
     ) -> None:
         """Read every corpus once, to check its files and to count repeated pairs and overlaps.
 
@@ -199,10 +241,13 @@ class ParallelCorpora:
         """
         finder = DuplicateFinder(directory)
         job = LookingOver(validation or HeldOut(), test or HeldOut(), self._remove_duplicates)
-        workers = useful_workers(workers, self._estimated_pairs(), PAIRS_WORTH_A_WORKER)
+        self._workers = self._pool.useful_workers(self._estimated_pairs(), PAIRS_WORTH_A_WORKER)
         num_bytes: list[int] = []  # read since the last call of ``advance``
-        for chunk, found in in_order(self._all_chunks(num_bytes.append), job, workers):
+        for chunk, found in self._pool.in_order(
+            self._all_chunks(num_bytes.append), job, self._workers
+        ):
             self.reports[chunk.corpus].add(found, chunk.lines.num_lines)
+            self._num_blank.append(found.num_blank)
             job.validation.count(found.in_validation)
             job.test.count(found.in_test)
             if found.records is not None:
@@ -210,20 +255,50 @@ class ParallelCorpora:
             advance(chunk.lines.num_lines, sum(num_bytes))
             num_bytes.clear()
         if self._remove_duplicates:
-            self._mark_repeated(finder, workers)
+            self._mark_repeated(finder)
 
     @property
     def num_text_pairs(self) -> int:
-        """The number of pairs that ``text_pairs`` yields."""
+        """The number of pairs that are neither empty nor repeated."""
         return sum(
             report.pairs_read - report.empty - (report.duplicates or 0) for report in self.reports
         )
 
-    def text_pairs(self) -> Iterator[tuple[str, str]]:
-        """Yield the pairs that are neither empty nor repeated; raises as ``chunks`` does."""
-        for chunk in self.chunks():
-            _, texts = chunk.text_pairs()
-            yield from zip(texts.sources, texts.targets, strict=True)
+    def chosen(self, flags: Iterator[bool]) -> Iterator[tuple[str, str]]:
+        """Yield the text pairs whose flag, the next one of ``flags``, is true.
+
+        Text pairs are those that are neither empty nor repeated. Raises UserError as ``chunks``
+        does.
+        """
+
+        def with_flags() -> Iterator[tuple[CorpusChunk, npt.NDArray[np.bool_]]]:
+            for chunk, num_blank in zip(self.chunks(), self._num_blank, strict=True):
+                num_repeated = 0 if chunk.repeated is None else int(chunk.repeated.sum())
+                num_texts = chunk.lines.num_lines - num_blank - num_repeated
+                is_chosen = np.fromiter(islice(flags, num_texts), np.bool_)
+                if is_chosen.any():
+                    yield chunk, is_chosen
+
+        for (chunk, _), texts in self._pool.in_order(with_flags(), TakingChosen(), self._workers):
+            _refuse_change(self.reports[chunk.corpus], texts is not None)
+            if texts is not None:
+                yield from zip(texts.sources, texts.targets, strict=True)
+        self._pool.end_processes()  # the trainer, which now has the text, may need the memory
+
+    def count_words(self, data: DataConfig) -> Counter[str]:
+        """Return how often each word between white space occurs in the normalized text pairs.
+
+        Raises UserError as ``chunks`` does.
+        """
+        numbers: defaultdict[str, int] = defaultdict(count().__next__)  # of the words seen
+        totals = np.zeros(0, dtype=np.int64)
+        job = CountingWords(data)
+        for _, counts in self._pool.in_order(self.chunks(), job, self._workers):
+            # Counter.update would take ten times as long, and only this process can do it.
+            places = np.fromiter(map(numbers.__getitem__, counts), np.int64, len(counts))
+            totals.resize(max(len(totals), len(numbers)), refcheck=False)
+            totals[places] += np.fromiter(counts.values(), np.int64, len(counts))
+        return Counter(dict(zip(numbers, totals.tolist(), strict=True)))
 
     def chunks(self) -> Iterator[CorpusChunk]:
         """Yield all lines. Call ``look_over`` first.
@@ -266,17 +341,18 @@ class ParallelCorpora:
         paths = [path for files in plain for path in (files.source, files.target)]
         return sum(path.stat().st_size for path in paths if path.is_file()) // BYTES_OF_A_PAIR
 
-    def _mark_repeated(self, finder: DuplicateFinder, workers: int) -> None:
+    def _mark_repeated(self, finder: DuplicateFinder) -> None:
         ends = np.cumsum([report.pairs_read for report in self.reports])
         self._repeated = Marks(int(ends[-1]))
         counts = np.zeros(len(self.reports), dtype=np.int64)
         parts = finder.parts()
-        for _, indices in in_order(parts, LookingForRepeated(), min(workers, len(parts))):
+        workers = min(self._workers, len(parts))
+        for _, indices in self._pool.in_order(parts, LookingForRepeated(), workers):
             self._repeated.add(indices)
             corpora = np.searchsorted(ends, indices, side="right")
             counts += np.bincount(corpora, minlength=len(self.reports))
-        for report, count in zip(self.reports, counts.tolist(), strict=True):
-            report.duplicates = count
+        for report, num_repeated in zip(self.reports, counts.tolist(), strict=True):
+            report.duplicates = num_repeated
 
 
 def _refuse_change(report: CorpusReport, unchanged: bool) -> None:

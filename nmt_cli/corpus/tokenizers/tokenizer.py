@@ -1,6 +1,7 @@
 """Text to token ids and back: the interface of all tokenizers, and how one is loaded or trained."""
 
 import random
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
@@ -59,6 +60,18 @@ class Tokenizer(Protocol):
         ...
 
 
+class TrainingText(Protocol):
+    """The pairs of text that a tokenizer is made from, in order."""
+
+    def chosen(self, flags: Iterator[bool]) -> Iterable[tuple[str, str]]:
+        """Return the pairs whose flag, the next one of ``flags``, is true."""
+        ...
+
+    def count_words(self, data: DataConfig) -> Counter[str]:
+        """Return how often each word between white space occurs in the normalized text."""
+        ...
+
+
 def load_tokenizer(directory: Path, text: TextSettings) -> Tokenizer:
     """Return the tokenizer of the model or the export ``directory``, with its normalization.
 
@@ -83,11 +96,11 @@ def load_tokenizer(directory: Path, text: TextSettings) -> Tokenizer:
 def train_tokenizer(
     config: TokenizerConfig,
     data: DataConfig,
-    pairs: Iterable[tuple[str, str]],
+    text: TrainingText,
     num_pairs: int,
     seed: int,
 ) -> Tokenizer:
-    """Return a tokenizer made from ``pairs`` of text, or from the model file the recipe names.
+    """Return a tokenizer made from the pairs of ``text``, or from the model file the recipe names.
 
     Raises UserError if the recipe asks for what this text or model file does not allow, and
     DamagedError if the model file is damaged.
@@ -96,11 +109,10 @@ def train_tokenizer(
     if config.model is not None:
         return sentencepiece_tokenizer.existing_tokenizer(config, normalizer, config.model)
     if config.type == "whitespace":
-        sentences = _normalized(pairs, normalizer)
-        vocabulary = whitespace_tokenizer.count_vocabulary(sentences, config)
+        vocabulary = whitespace_tokenizer.make_vocabulary(text.count_words(data), config)
         return whitespace_tokenizer.WhitespaceTokenizer(vocabulary, normalizer, config.joiner)
     num_sampled = min(num_pairs, max(1, config.training_sentences // 2))
-    sampled = _sample(pairs, num_pairs, num_sampled, seed)
+    sampled = text.chosen(sample_flags(num_pairs, num_sampled, seed))
     model = sentencepiece_tokenizer.train_model(
         _normalized(sampled, normalizer), config, 2 * num_sampled, seed
     )
@@ -113,13 +125,10 @@ def _normalized(pairs: Iterable[tuple[str, str]], normalizer: Normalizer) -> Ite
         yield normalizer(target, "target")
 
 
-def _sample(
-    pairs: Iterable[tuple[str, str]], num_pairs: int, num_sampled: int, seed: int
-) -> Iterator[tuple[str, str]]:
-    """Yield exactly ``num_sampled`` of the pairs in order; all subsets are equally likely."""
-    generator = random.Random(seed)
-    needed = num_sampled
-    for remaining, pair in zip(range(num_pairs, 0, -1), pairs, strict=False):
-        if generator.random() * remaining < needed:
-            needed -= 1
-            yield pair
+def sample_flags(num_pairs: int, num_sampled: int, seed: int) -> Iterator[bool]:
+    """Yield whether each pair is sampled: exactly ``num_sampled``, all subsets equally likely."""
+    draw, needed = random.Random(seed).random, num_sampled
+    for remaining in range(num_pairs, 0, -1):
+        is_sampled = draw() * remaining < needed
+        needed -= is_sampled
+        yield is_sampled

@@ -1,7 +1,7 @@
 """A tokenizer for text that is already in pieces, with white space between them."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from nmt_cli.corpus.tokenizers.normalization import Normalizer, Side
@@ -96,14 +96,13 @@ def _ids_of(vocabulary: Sequence[str]) -> dict[str, int]:
     return {piece: first + place for place, piece in enumerate(vocabulary[first:])}
 
 
-def count_vocabulary(sentences: Iterable[str], config: TokenizerConfig) -> list[str]:
+def make_vocabulary(counts: Counter[str], config: TokenizerConfig) -> list[str]:
     """Return control pieces, declared symbols, then the pieces of the text, most frequent first.
+
+    ``counts`` are those of the pieces; those of declared symbols are removed from it.
 
     Raises UserError if the text is blank, or if vocabulary_size leaves no room for pieces.
     """
-    counts: Counter[str] = Counter()
-    for sentence in sentences:
-        counts.update(sentence.split())
     if not counts:
         raise UserError("there is no text to make a vocabulary of; every line is blank.")
     symbols, size = config.user_defined_symbols, config.vocabulary_size

@@ -1,0 +1,23 @@
+"""Text pairs in memory, from which a tokenizer is made."""
+
+from collections import Counter
+from itertools import compress
+
+from nmt_cli.corpus.tokenizers.normalization import SIDES, Normalizer
+
+
+class ListedPairs:
+    """The pairs of any iterable; it is what ``train_tokenizer`` takes."""
+
+    def __init__(self, pairs):
+        self._pairs = pairs
+
+    def chosen(self, flags):
+        return compress(self._pairs, flags)
+
+    def count_words(self, data):
+        normalizer, counts = Normalizer(data), Counter[str]()
+        for pair in self._pairs:
+            for side, text in zip(SIDES, pair, strict=True):
+                counts.update(normalizer(text, side).split())
+        return counts
