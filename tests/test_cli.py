@@ -36,7 +36,15 @@ OPTIONS = {
     "train": RECIPE_OPTIONS
     | MACHINE_OPTIONS
     | {"--prepared", "--run-dir", "--resume", "--allow-change", "--init-from", "--max-time"}
-    | {"--compile", "--deterministic", "--devices", "--nnodes", "--rdzv-endpoint", "--rdzv-id"}
+    | {
+        "--compile",
+        "--deterministic",
+        "--devices",
+        "--exchange",
+        "--nnodes",
+        "--rdzv-endpoint",
+        "--rdzv-id",
+    }
     | {"--in-run"},  # hidden
     "compare": RECIPE_OPTIONS
     | (MACHINE_OPTIONS - {"--max-tokens-per-device"})
@@ -44,7 +52,7 @@ OPTIONS = {
     "run": RECIPE_OPTIONS
     | MACHINE_OPTIONS
     | {"--prepared", "--run-dir", "--resume", "--max-time", "--workers", "--until", "--force-from"}
-    | {"--allow-change", "--compile", "--deterministic", "--devices", "--init-from"},
+    | {"--allow-change", "--compile", "--deterministic", "--devices", "--exchange", "--init-from"},
     "average-checkpoints": {"--last", "--checkpoints", "--output", "--precision", "--force"}
     | {"--quiet"},
     "translate": MACHINE_OPTIONS

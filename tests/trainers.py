@@ -12,10 +12,10 @@ CPU = Machine(torch.device("cpu"), "fp32")
 ONE_PIECE = BatchCut(120)  # the toy recipe's tokens_per_step
 
 
-def new_trainer(toy, run_dir, recipe=None, cut=None, ranks=ALONE, *, resume=False):
+def new_trainer(toy, run_dir, recipe=None, cut=None, ranks=ALONE, *, resume=False, machine=None):
     """Return a trainer on this rank, of a new run or of the run's newest checkpoint."""
     run_dir.mkdir(exist_ok=True)
-    recipe, machine = recipe or toy.recipe, CPU._replace(ranks=ranks)
+    recipe, machine = recipe or toy.recipe, (machine or CPU)._replace(ranks=ranks)
     cut = cut or ONE_PIECE._replace(multiple_of=ranks.size)
     training = prepare_training(recipe, toy.corpus, run_dir, machine, cut, is_resumed=resume)
     return Trainer(training)

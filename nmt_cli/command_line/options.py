@@ -156,6 +156,12 @@ training_machine_options = together(
         help="Make a GPU compute the same bits each time, more slowly; a CPU always does.",
     ),
     click.option(
+        "--exchange",
+        type=click.Choice(["fp32", "bf16"]),
+        default="fp32",
+        help="How several devices send gradients; bf16 rounds them, and sends half the bytes.",
+    ),
+    click.option(
         "--devices",
         type=click.IntRange(1, 1024),
         help="GPUs, or processes on a CPU, of this machine.  [default: all GPUs, or one process]",

@@ -23,6 +23,7 @@ class MachineOptions(TypedDict, total=False):
     max_tokens_per_device: int | None
     compile: bool
     deterministic: bool
+    exchange: Literal["fp32", "bf16"]  # of gradients between ranks
 
 
 class Computing(NamedTuple):

@@ -74,6 +74,10 @@ class Readback:
             self._arrival = torch.cuda.Event()
         self._arrival.record(torch.cuda.current_stream(tensor.device))
 
+    def have_arrived(self) -> bool:
+        """Return whether ``read`` would not wait."""
+        return self._arrival is None or self._arrival.query()
+
     def read(self) -> list[Tensor]:
         """Wait for the copies; return them."""
         if self._arrival is not None:

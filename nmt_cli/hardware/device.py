@@ -103,6 +103,27 @@ def finish_work(device: torch.device) -> None:
         torch.cuda.current_stream(device).synchronize()
 
 
+Mark = torch.cuda.Event
+
+
+def mark_of_work(device: torch.device) -> Mark | None:
+    """Return a mark behind all work of a GPU so far; None on a CPU, whose work is done."""
+    if device.type != "cuda":
+        return None
+    mark = torch.cuda.Event()
+    mark.record(torch.cuda.current_stream(device))
+    return mark
+
+
+def use_new_stream(device: torch.device, after: Mark | None) -> None:
+    """Let later work on a GPU wait for the mark ``after``, and for nothing else."""
+    if device.type == "cuda":
+        stream = torch.cuda.Stream(device)
+        if after is not None:
+            stream.wait_event(after)
+        torch.cuda.set_stream(stream)
+
+
 def _unknown_device(name: str) -> UserError:
     return WrongUsageError(f"--device must be auto, cpu, cuda or cuda:N, but is {name}.")
 

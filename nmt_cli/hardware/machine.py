@@ -16,6 +16,7 @@ import torch
 from nmt_cli.hardware.choices import AUTO, MachineOptions
 from nmt_cli.hardware.cpu import threads_of_each
 from nmt_cli.hardware.device import (
+    Precision,
     allow_tf32,
     choose_device,
     choose_precision,
@@ -45,6 +46,7 @@ class Machine(NamedTuple):
     is_deterministic: bool = False  # on a GPU too
     fp32_products: Fp32Products = "mkl"
     is_fp32_products_chosen: bool = False  # by the user, so a checkpoint does not change it
+    exchange: Precision = "fp32"  # of gradients between ranks
 
     def describe(self) -> dict[str, Any]:
         """Return the versions and the hardware, for the log of a run."""
@@ -70,6 +72,7 @@ class Machine(NamedTuple):
             "compiled": self.is_compiled,
             "deterministic": self.is_deterministic,
             "fp32_products": self.fp32_products,
+            "exchange": self.exchange,
         }
 
 
@@ -136,6 +139,7 @@ def choose_machine(device: torch.device, worker: Worker | None, options: Machine
         is_deterministic=is_deterministic,
         fp32_products=choose_fp32_products(products, device, precision),
         is_fp32_products_chosen=products != AUTO,
+        exchange=options.get("exchange", "fp32"),
     )
 
 
@@ -169,7 +173,7 @@ def _be_deterministic() -> None:
 
 def log_changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     """Log which facts of the machine ``now`` differ from those of a checkpoint, ``before``."""
-    older = {"compiled": False, "deterministic": False, "fp32_products": "mkl"}
+    older = {"compiled": False, "deterministic": False, "fp32_products": "mkl", "exchange": "fp32"}
     before = {**older, **before}  # older checkpoints lack these facts
     changes = [f"{k} (was {before[k]}, is {v})" for k, v in now.items() if before.get(k, v) != v]
     if changes:

@@ -4,11 +4,12 @@ All ranks take the same decisions, because they exchange the numbers that they d
 process is a group of one, whose exchanges change nothing.
 """
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -18,12 +19,20 @@ from nmt_cli.launch.node_workers import Worker
 from nmt_cli.messages.errors import InterruptedTrainingError, UserError
 
 TIMEOUT_SECONDS = 600.0  # how long a rank waits for another, which may still save or validate
+POLL_SECONDS = 0.0001
 
 Item = TypeVar("Item")
 
 
 class PeerLostError(UserError):
     """Another rank has ended or does not answer; the log of that rank has the reason."""
+
+
+class Pending(Protocol):
+    """An exchange that has begun."""
+
+    def wait(self) -> Any:
+        """Let the device's later work wait for it, or the CPU if there is no other device."""
 
 
 class Ranks:
@@ -53,37 +62,34 @@ class Ranks:
         self._exchange(lambda: dist.all_reduce(sums))
         return sums.tolist()
 
-    def collect_gradients(self, parameters: Iterable[torch.nn.Parameter]) -> Tensor | None:
-        """Return all gradients as one flat tensor for ``sum_gradients``; None for a single rank.
+    def begin_sum(self, tensor: Tensor) -> Pending:
+        """Begin to add up ``tensor`` over all ranks, in place; ``finish`` waits for it.
 
-        This allocates memory and may fail, so call it before the ranks agree to exchange
-        gradients; the exchange itself allocates none.
+        A GPU adds it up beside its other work. All ranks begin their sums in the same order.
+        """
+        pending: Pending = self._exchange(lambda: dist.all_reduce(tensor, async_op=True))
+        return pending
+
+    def finish(self, pending: Pending) -> None:
+        """Let the device wait for a sum; on a CPU, return once it is there."""
+        self._exchange(pending.wait)
+
+    def wait_for(self, has_come: Callable[[], bool], timeout: float) -> None:
+        """Return once ``has_come``; several ranks raise PeerLostError after ``timeout`` seconds.
+
+        NCCL never ends by itself when another rank has died, so the CPU must not wait for the
+        result of an exchange on GPUs in any other way.
         """
         if self.size == 1:
-            return None
-        parts = []
-        for parameter in parameters:
-            if parameter.grad is None:  # this rank had no micro-batch
-                parameter.grad = torch.zeros_like(parameter)
-            parts.append(parameter.grad.flatten())
-        return torch.cat(parts)
-
-    def sum_gradients(
-        self, parameters: Iterable[torch.nn.Parameter], collected: Tensor | None
-    ) -> None:
-        """Replace every gradient by its sum over all ranks; ``collected`` holds this rank's.
-
-        They are exchanged as one flat tensor, so that the order of summation is the same after a
-        resume.
-        """
-        if collected is None:
             return
-        self._exchange(lambda: dist.all_reduce(collected))
-        gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
-        parts = collected.split([gradient.numel() for gradient in gradients])
-        torch._foreach_copy_(
-            gradients, [part.view_as(g) for part, g in zip(parts, gradients, strict=True)]
-        )
+        deadline = time.monotonic() + timeout
+        while not has_come():
+            if time.monotonic() > deadline:
+                raise PeerLostError(
+                    f"rank {self.rank} lost another rank and ends: gradients were not exchanged "
+                    f"within {timeout:g} seconds"
+                )
+            time.sleep(POLL_SECONDS)
 
     def from_main(self, value: Item) -> Item:
         """Return the main rank's ``value``."""
@@ -112,9 +118,9 @@ class Ranks:
         self._exchange(lambda: dist.all_gather_object(values, value))
         return values
 
-    def _exchange(self, collective: Callable[[], Any]) -> None:
+    def _exchange(self, collective: Callable[[], Any]) -> Any:
         try:
-            collective()
+            return collective()
         except RuntimeError as error:  # gloo and NCCL name no narrower one
             reason = str(error).partition("\n")[0]
             raise PeerLostError(f"rank {self.rank} lost another rank and ends: {reason}") from error

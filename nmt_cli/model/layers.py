@@ -76,8 +76,14 @@ class Residual(nn.Module):
         Post-norm normalizes the sum.
         """
         total: Tensor = self.dropout.add(rows, branch)
+        if self.pre_norm:
+            return total
+        kind = total.device.type
+        if torch.is_autocast_enabled(kind) and self.norm.weight.dtype is total.dtype:
+            with torch.autocast(kind, enabled=False):  # no conversion to fp32 and back
+                return self.norm(total)
         # On GPUs, LayerNorm under autocast returns fp32; post-norm keeps the products' dtype.
-        return total if self.pre_norm else self.norm(total).to(branch.dtype)
+        return self.norm(total).to(branch.dtype)
 
 
 Attention = TypeVar("Attention", bound=MultiHeadAttention)

@@ -233,7 +233,7 @@ def try_micro_batch(pairs: SentencePairs, state: TrainingState, objective: Objec
     """
     state.model.train()
     room = room_to_leave(state, objective.machine)
-    (objective.loss_sums(pairs).loss / len(pairs.target.tokens)).backward()
+    objective.try_gradient(pairs)
     state.model.zero_grad(set_to_none=True)
     del room
 
@@ -258,11 +258,10 @@ def largest_micro_batches(
 def room_to_leave(state: TrainingState, machine: Machine) -> list[torch.Tensor]:
     """Return tensors as large as what a probe must leave free.
 
-    That is what steps allocate later (Adam's moments, gradients in one tensor for the exchange, the
-    trained weights while their average is validated), and on a GPU the headroom.
+    That is what steps allocate later (Adam's moments, the trained weights while their average is
+    validated), and on a GPU the headroom.
     """
-    copies = (0 if state.optimizer.state else 2) + (machine.ranks.size > 1)
-    copies += state.average is not None
+    copies = (0 if state.optimizer.state else 2) + (state.average is not None)
     parameters = list(state.model.parameters())
     room = [torch.empty_like(parameter) for parameter in parameters for _ in range(copies)]
     if machine.device.type == "cuda":

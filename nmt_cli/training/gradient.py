@@ -4,6 +4,7 @@ Legend: T target tokens, D d_model.
 """
 
 import math
+from contextlib import nullcontext
 from typing import NamedTuple
 
 import numpy as np
@@ -15,10 +16,13 @@ from nmt_cli.corpus.batching import derived_bits
 from nmt_cli.corpus.loader import Batch, SentencePairs
 from nmt_cli.hardware.cuda_graphs import Readback
 from nmt_cli.hardware.machine import Machine
-from nmt_cli.hardware.memory import FullMemoryError, noticing_full_memory
+from nmt_cli.hardware.memory import FullMemoryError, give_up_memory_of, noticing_full_memory
+from nmt_cli.hardware.ranks import TIMEOUT_SECONDS
 from nmt_cli.model.packing import Packed, on_device, pack_on_cpu
 from nmt_cli.model.transformer import Transformer
+from nmt_cli.training.flat_gradient import FlatGradient
 from nmt_cli.training.loss import LossSums, label_smoothed_cross_entropy
+from nmt_cli.training.rounded_weights import RoundedWeights
 
 
 class Gradient(NamedTuple):
@@ -36,20 +40,48 @@ class Gradient(NamedTuple):
 
 
 class LaunchedGradient:
-    """The gradient of a batch; a GPU may still be computing it and its figures."""
+    """The gradient of a batch; a GPU may still be computing it and its figures.
 
-    def __init__(self, sums: Tensor, norm: Tensor, num_tokens: int) -> None:
-        """``sums`` are the loss and the nll of all target tokens, ``norm`` that of the gradient."""
-        self.norm, self.num_tokens = norm, num_tokens
-        figures = torch.stack([*sums, norm.to(sums.dtype)])
-        # 1 if the loss or the norm is not finite, else 0.
-        self.is_infinite = figures[::2].isfinite().all().logical_not().float()
-        self._figures = Readback()
-        self._figures.add(figures)
+    ``finish`` comes before everything else.
+    """
 
-    def read(self) -> Gradient:
-        """Wait until the figures are known; return them."""
-        ((loss, nll, norm),) = (figures.tolist() for figures in self._figures.read())
+    def __init__(self, objective: "Objective", sums: Tensor, num_tokens: int) -> None:
+        """``sums`` are the loss and the nll of all target tokens of this rank."""
+        self._objective, self._sums, self.num_tokens = objective, sums, num_tokens
+
+    def finish(self) -> None:
+        """Let the device wait for the other ranks; leave the gradient in the parameters.
+
+        Raises FullMemoryError if the memory is full, and PeerLostError if a rank is lost.
+        """
+        model, flat = self._objective.model, self._objective.flat
+        sums, failures = self._sums, []
+        with noticing_full_memory():
+            if flat is not None:
+                flat.finish()
+            if flat is not None and self._objective.machine.ranks.size > 1:
+                sums, failed = flat.figures()
+                failures = [failed.double()]
+            found = [p.grad for p in model.parameters() if p.grad is not None]
+            self.norm = torch.nn.utils.get_total_norm(found)
+            figures = torch.stack([*sums, self.norm.to(sums.dtype), *failures])
+            # 1 if the weights must stay as they are, else 0.
+            self.is_infinite = figures[::2].isfinite().all().logical_not().float()
+            if failures:
+                self.is_infinite = (self.is_infinite + failures[0]).clamp(max=1.0).float()
+            self._figures = Readback()
+            self._figures.add(figures)
+
+    def read(self, timeout: float = TIMEOUT_SECONDS) -> Gradient:
+        """Wait until the figures are known; return them.
+
+        Raises FullMemoryError if the memory of a rank was full; then all ranks raise it. Raises
+        PeerLostError if the other ranks have not answered after ``timeout`` seconds.
+        """
+        self._objective.machine.ranks.wait_for(self._figures.have_arrived, timeout)
+        ((loss, nll, norm, *failures),) = (figures.tolist() for figures in self._figures.read())
+        if any(failures):
+            raise FullMemoryError(on_all_ranks=True)
         return Gradient(loss / self.num_tokens, nll / self.num_tokens, norm, self.num_tokens)
 
 
@@ -61,6 +93,8 @@ class Objective(NamedTuple):
     smoothing: float
     seed: int  # of dropout
     machine: Machine
+    flat: FlatGradient | None = None  # that of the weights; several ranks need it
+    rounded: RoundedWeights | None = None
 
     def gradient(self, batch: Batch) -> Gradient:
         """Leave the gradient of the batch's mean token loss in the parameters, equal on all ranks.
@@ -70,63 +104,85 @@ class Objective(NamedTuple):
         micro-batch. Raises FullMemoryError on all ranks if one of them runs out of memory, and
         PeerLostError if a rank is lost.
         """
-        parameters, ranks = list(self.model.parameters()), self.machine.ranks
-        self.model.zero_grad(set_to_none=True)
-        failure, gradients = None, None
-        try:
-            with noticing_full_memory():
-                losses = self._accumulate(batch).tolist()
-                gradients = ranks.collect_gradients(parameters)
-        except FullMemoryError as error:
-            losses, failure = [math.nan, math.nan], error
-        loss, nll, failures = ranks.sum([*losses, float(failure is not None)])
-        if failures:
-            try:
-                raise FullMemoryError(on_all_ranks=True) from failure
-            finally:
-                failure = None  # its traceback would keep this frame and all activations alive
-        num_tokens, norm = batch.num_target_tokens, math.nan
-        if math.isfinite(loss):
-            ranks.sum_gradients(parameters, gradients)
-            found = [p.grad for p in parameters if p.grad is not None]
-            norm = torch.nn.utils.get_total_norm(found).item()
-        return Gradient(loss / num_tokens, nll / num_tokens, norm, num_tokens)
+        launched = self.launched(batch)
+        launched.finish()
+        return launched.read()
 
     def launched(self, batch: Batch) -> LaunchedGradient:
-        """Leave the gradient of ``batch`` in the parameters, as ``gradient`` does on a single rank.
+        """Begin what ``gradient`` does, without waiting for a GPU or another rank.
 
-        Does not wait for a GPU. Raises FullMemoryError if the memory is full.
+        Raises FullMemoryError if the memory of a single rank is full.
         """
-        assert self.machine.ranks.size == 1, "ranks exchange what the CPU has read"
         self.model.zero_grad(set_to_none=True)
-        with noticing_full_memory():
-            sums = self._accumulate(batch)
-            found = [p.grad for p in self.model.parameters() if p.grad is not None]
-            norm = torch.nn.utils.get_total_norm(found)
-            return LaunchedGradient(sums, norm, batch.num_target_tokens)
+        if self.flat is not None:
+            self.flat.begin()
+        if self.rounded is not None:
+            self.rounded.refresh()
+        try:
+            with noticing_full_memory():
+                sums = self._accumulate(batch)
+        except FullMemoryError as error:
+            if self.flat is None or self.machine.ranks.size == 1:
+                raise
+            give_up_memory_of(error)
+            self.flat.fail()  # the others learn of it when they read the figures
+            sums = torch.zeros(2)
+        return LaunchedGradient(self, sums, batch.num_target_tokens)
 
     def _accumulate(self, batch: Batch) -> Tensor:
         """Add up the gradients of this rank's micro-batches; return their summed losses."""
         sums = torch.zeros(2, dtype=torch.float64, device=self.machine.device)
-        for index, pairs in self.machine.ranks.share(batch.micro_batches):
-            if not len(pairs.target.lengths):
-                continue  # the batch has fewer pairs than micro-batches
+        # Some batches have fewer pairs than micro-batches.
+        mine = [
+            (index, pairs)
+            for index, pairs in self.machine.ranks.share(batch.micro_batches)
+            if len(pairs.target.lengths)
+        ]
+        share = None
+        for number, (index, pairs) in enumerate(mine, 1):
             torch.manual_seed(micro_batch_seed(self.seed, batch.number, index))
             losses = self.loss_sums(pairs)
-            (losses.loss / batch.num_target_tokens).backward()
             sums += torch.stack([losses.loss.detach(), losses.nll])
+            if share is None:
+                share = torch.ones_like(losses.loss) / batch.num_target_tokens
+            if self.flat is None:
+                losses.loss.backward(share)
+            else:
+                self.flat.receive(losses.loss, share, sums if number == len(mine) else None)
+        if self.flat is not None and not mine:
+            self.flat.receive_none(sums)
         return sums
+
+    def try_gradient(self, pairs: SentencePairs) -> None:
+        """Compute the gradient of a micro-batch, to see whether the memory is enough."""
+        loss = self.loss_sums(pairs).loss
+        share = torch.ones_like(loss) / len(pairs.target.tokens)
+        if self.flat is None:
+            loss.backward(share)
+        else:
+            self.flat.begin()
+            self.flat.receive(loss, share)
 
     def loss_sums(self, pairs: SentencePairs) -> LossSums:
         """Return the summed loss of a micro-batch; products are in the machine's precision."""
         source, target_input, target_output = self.tensors(pairs)
         is_bf16 = self.machine.precision == "bf16"
-        with torch.autocast(self.machine.device.type, torch.bfloat16, enabled=is_bf16):
+        # Validation measures weights that were not rounded for a step.
+        rounded = self.rounded if torch.is_grad_enabled() else None
+        with (
+            rounded.in_place() if rounded is not None else nullcontext(),
+            torch.autocast(self.machine.device.type, torch.bfloat16, enabled=is_bf16),
+        ):
             rows = self.model(source, target_input)  # T D
         if is_bf16:
             rows = rows.bfloat16()
         return label_smoothed_cross_entropy(
-            rows, self.model.output_weight, target_output, self.smoothing, self.model.output_bias
+            rows,
+            self.model.output_weight,
+            target_output,
+            self.smoothing,
+            self.model.output_bias,
+            None if rounded is None else rounded.output_weight,
         )
 
     def tensors(self, pairs: SentencePairs) -> tuple[Packed, Packed, Tensor]:

@@ -25,6 +25,7 @@ def label_smoothed_cross_entropy(
     targets: Tensor,
     smoothing: float,
     output_bias: Tensor | None = None,
+    rounded_weight: Tensor | None = None,
 ) -> LossSums:
     """Return the summed loss of the first T ``rows`` [.., D] against ``targets`` [T].
 
@@ -32,11 +33,15 @@ def label_smoothed_cross_entropy(
     is computed with them, so that no T x V tensor is kept for the backward pass. The products run
     in the type of ``rows``; the softmax and all sums are in fp32 or better. With smoothing e, the
     target distribution is (1 - e) one-hot + e/V, as in ``F.cross_entropy(label_smoothing=e)``.
+    ``rounded_weight`` is ``output_weight`` in the type of ``rows``, if the caller has it.
     """
-    wants_gradient = torch.is_grad_enabled() and (rows.requires_grad or output_weight.requires_grad)
+    if not torch.is_grad_enabled():
+        rows, output_weight = rows.detach(), output_weight.detach()
+    if rounded_weight is None:
+        rounded_weight = output_weight.detach().to(rows.dtype)
     return LossSums(
         *_FusedCrossEntropy.apply(  # type: ignore[no-untyped-call]
-            rows, output_weight, output_bias, targets, smoothing, wants_gradient
+            rows, output_weight, rounded_weight, output_bias, targets, smoothing
         )
     )
 
@@ -54,18 +59,18 @@ class _FusedCrossEntropy(torch.autograd.Function):
         ctx,  # noqa: ANN001
         rows: Tensor,
         output_weight: Tensor,
+        weight: Tensor,
         output_bias: Tensor | None,
         targets: Tensor,
         smoothing: float,
-        wants_gradient: bool,
     ) -> tuple[Tensor, Tensor]:
-        weight = output_weight.to(rows.dtype)
+        wants_gradient = ctx.needs_input_grad[0] or ctx.needs_input_grad[1]
+        ctx.set_materialize_grads(False)  # of the nll, which has none
         sum_dtype = torch.promote_types(rows.dtype, torch.float32)
         nll = torch.zeros((), dtype=sum_dtype, device=rows.device)
         target_logits = torch.zeros_like(nll)
         if wants_gradient:
-            rows_gradient = torch.empty_like(rows)
-            weight_gradient = torch.zeros_like(output_weight)
+            rows_gradient, weight_gradient = torch.empty_like(rows), torch.zeros_like(output_weight)
             bias_gradient = None if output_bias is None else torch.zeros_like(output_bias)
         size = CHUNK_ROWS[rows.device.type]
         for start in range(0, len(rows), size):
@@ -77,12 +82,12 @@ class _FusedCrossEntropy(torch.autograd.Function):
             if output_bias is not None:
                 logits += output_bias
             softmax = logits.softmax(1)  # one kernel, which sums in fp32
-            chunk_target_logits = logits[place]
-            target_logits += chunk_target_logits.sum(dtype=sum_dtype)
-            nll += _nll(logits, softmax, place, chunk_target_logits).sum(dtype=sum_dtype)
+            target_logits += (chosen := logits[place]).sum(dtype=sum_dtype)
+            nll += _nll(logits, softmax, place, chosen).sum(dtype=sum_dtype)
             if not wants_gradient:
                 continue
-            softmax[num_targets:] = 0.0
+            if num_targets < len(softmax):
+                softmax[num_targets:] = 0.0
             softmax[:num_targets][place] -= 1.0 - smoothing
             torch.mm(softmax, weight, out=rows_gradient[start : start + size])
             _add_product(weight_gradient, softmax.T, chunk_rows)
@@ -109,8 +114,8 @@ class _FusedCrossEntropy(torch.autograd.Function):
         _: Tensor,
     ) -> tuple[Tensor | None, ...]:
         gradients = ctx.saved_tensors
-        scaled = (None if each is None else each * loss_gradient for each in gradients)
-        return *scaled, None, None, None
+        rows, weight, bias = (None if g is None else g * loss_gradient for g in gradients)
+        return rows, weight, None, bias, None, None
 
 
 def _add_product(total: Tensor, left: Tensor, right: Tensor) -> None:
@@ -138,4 +143,5 @@ def _nll(
     num_targets = len(target_logits)
     largest, column = logits[:num_targets].max(1, keepdim=True)
     most_likely = softmax[:num_targets].gather(1, column)
-    return (largest.to(wide) - most_likely.to(wide).log()).squeeze(1) - target_logits.to(wide)
+    # Kernels convert what they read to the wider type.
+    return (largest - most_likely.to(wide).log()).squeeze(1) - target_logits

@@ -2,77 +2,36 @@
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Any, NamedTuple, NoReturn, TypeVar
 
-import numpy as np
 import torch
 
 from nmt_cli.corpus.loader import Batch, load_batches
 from nmt_cli.corpus.piece_sampler import sampler_of
-from nmt_cli.costs.flops import training_flops
 from nmt_cli.files.file_names import METRICS
-from nmt_cli.hardware.device import training_products
-from nmt_cli.hardware.flops import peak_flops
+from nmt_cli.hardware.device import Mark, mark_of_work, use_new_stream
 from nmt_cli.hardware.memory import FullMemoryError, give_up_memory_of, noticing_full_memory
+from nmt_cli.hardware.ranks import TIMEOUT_SECONDS, PeerLostError
 from nmt_cli.launch.stop_signals import StopRequest
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import InterruptedTrainingError
-from nmt_cli.messages.figures import perplexity_of, short_number
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.optimization import MovingAverage, learning_rate
 from nmt_cli.recipe.schema import Recipe
 from nmt_cli.runs.checkpoint import CheckpointKind, TrainingState
 from nmt_cli.runs.metrics_log import MetricsLog
 from nmt_cli.training.batch_cut import gradient_within_memory
-from nmt_cli.training.gradient import Gradient, LaunchedGradient, Objective
+from nmt_cli.training.gradient import Gradient, LaunchedGradient
 from nmt_cli.training.saving import Saver
+from nmt_cli.training.step_report import StepReport, flop_utilization
 from nmt_cli.training.training import Training
 from nmt_cli.training.validation import Validator
 
+# How long the step before is waited for once a rank is lost; other ranks may still compute it.
+GRACE_SECONDS = 10.0
+
 AnyGradient = TypeVar("AnyGradient", Gradient, LaunchedGradient)
-
-
-class StepReport(NamedTuple):
-    """What one step did, and how long it took."""
-
-    step: int
-    batch: Batch
-    gradient: Gradient
-    learning_rate: float
-    seconds: float
-    data_wait_seconds: float
-    utilization: float | None  # of the devices' peak FLOPs; None if that is not known
-
-    def as_record(self) -> dict[str, Any]:
-        """Return the line of ``metrics.jsonl``."""
-        return {
-            "step": self.step,
-            "batch_index": self.batch.number,
-            "loss": self.gradient.loss,
-            "nll": self.gradient.nll,
-            "gradient_norm": self.gradient.norm,
-            "learning_rate": self.learning_rate,
-            "target_tokens": self.gradient.num_tokens,
-            "source_tokens": self.batch.num_source_tokens,
-            "seconds": round(self.seconds, 4),
-            "data_wait_seconds": round(self.data_wait_seconds, 4),
-            "flop_utilization": self.utilization,
-        }
-
-    def as_notes(self) -> str:
-        """Return the text beside the progress bar."""
-        gradient = self.gradient
-        notes = [
-            f"loss {short_number(gradient.loss, 3)}, "
-            f"perplexity {short_number(perplexity_of(gradient.nll), 2)}",
-            f"lr {self.learning_rate:.2e}, norm {short_number(gradient.norm, 2)}",
-            f"{gradient.num_tokens / self.seconds:,.0f} target tokens/s",
-        ]
-        if self.utilization is not None:
-            notes.append(f"MFU {self.utilization:.1%}")
-        notes.append(f"data wait {self.data_wait_seconds / self.seconds:.1%}")
-        return ", ".join(notes)
 
 
 class _LaunchedStep(NamedTuple):
@@ -99,12 +58,12 @@ class Trainer:
         self._validator = Validator(training.recipe, training.corpus, training.objective)
         self._saver = Saver(training)
         self._metrics: MetricsLog | None = None  # the main rank's
-        # On one GPU the figures of a step are read while the next gradient is computed. Until then
-        # the step counts as done.
-        machine = training.machine
-        self.reads_late = machine.device.type == "cuda" and machine.ranks.size == 1
+        # On GPUs the figures of a step are read while the next gradient is computed. Until then the
+        # step counts as done.
+        self.reads_late = training.machine.device.type == "cuda"
         self._launched: _LaunchedStep | None = None
         self._last_read = 0.0  # monotonic time
+        self._last_update: Mark | None = None  # of the weights and their average
 
     def train(self, stop: StopRequest) -> None:
         """Train until the recipe's end, which is measured and saved.
@@ -168,42 +127,87 @@ class Trainer:
         batch = next(batches)
         waited = time.monotonic() - started
         gradient = self._gradient(batch, training.objective.launched)
+        missed = self._launched
         reports = self._read_launched()  # while the device computes the gradient
+        if reports is None:
+            assert missed is not None
+            with self._saving_before_failure("while the ranks exchanged gradients"):
+                gradient.finish()  # the other ranks wait for it
+            return [*self._step(iter([missed.batch])), *self._step(iter([batch]))]
         before = self.state.validation
         rate = self._update(batch, gradient)
         self._launched = _LaunchedStep(batch, gradient, rate, started, waited, before)
         if training.is_validation_due() or training.is_checkpoint_due() or training.is_finished():
-            reports += self._read_launched()
+            last = self._read_launched()
+            reports += self._step(iter([batch])) if last is None else last
         return reports
 
-    def _read_launched(self) -> list[StepReport]:
+    def _read_launched(self) -> list[StepReport] | None:
         """Wait for the step that was launched, if there is one; return its report.
 
-        If its gradient was not finite, it is no longer counted as done, and there is no report.
+        If its gradient was not finite, it is no longer counted as done, and there is no report. The
+        result is None if the memory of a rank was full: then no rank has updated its weights, and
+        its batch has to be used again, as all ranks know by now.
         """
+        with self._saving_before_failure("while the figures of a step were read"):
+            return self._read(TIMEOUT_SECONDS)
+
+    def _read(self, timeout: float) -> list[StepReport] | None:
+        """Do what ``_read_launched`` does. Raises PeerLostError if it takes longer than this."""
         if self._launched is None:
             return []
         step, self._launched = self._launched, None
-        batch, gradient, state = step.batch, step.gradient.read(), self.state
+        batch, state = step.batch, self.state
+        try:
+            gradient = step.gradient.read(timeout)
+        except (FullMemoryError, PeerLostError) as error:
+            self._take_back(step)
+            state.progress.batch_index = batch.number
+            if isinstance(error, PeerLostError):
+                raise
+            return None
         if not gradient.is_finite:
-            state.progress.step -= 1
-            state.progress.target_tokens -= gradient.num_tokens
-            state.validation = step.validation
+            self._take_back(step)
             self.training.count_skipped(batch, gradient)
             return []
         if state.average is not None:
             # Without ``_update_average``: on a GPU this takes no memory, and the gradients that it
             # would free are those of the next step.
             state.average.update(state.model, state.progress.step)
+        self._last_update = mark_of_work(self.training.machine.device)
         started = max(step.started, self._last_read)
         self._last_read = time.monotonic()
         wait = step.data_wait_seconds
         return [self._report(batch, gradient, step.learning_rate, started, wait)]
 
+    def _take_back(self, step: _LaunchedStep) -> None:
+        """Count a step that was launched as not done; it has changed no weight."""
+        state = self.state
+        state.progress.step -= 1
+        state.progress.target_tokens -= step.gradient.num_tokens
+        state.validation = step.validation
+
+    @contextmanager
+    def _saving_before_failure(self, where: str) -> Iterator[None]:
+        """Do what the saver's ``saving_before_failure`` does.
+
+        If a rank is lost, a GPU waits for it forever in the exchange of gradients, and all later
+        work with it. The last step that was exchanged is saved beside that.
+        """
+        with self._saver.saving_before_failure(where):
+            try:
+                yield
+            except PeerLostError:
+                use_new_stream(self.training.machine.device, self._last_update)
+                with suppress(PeerLostError):
+                    self._record_rest(self._read(GRACE_SECONDS))
+                    use_new_stream(self.training.machine.device, self._last_update)
+                raise
+
     def _gradient(self, batch: Batch, compute: Callable[[Batch], AnyGradient]) -> AnyGradient:
         training, ranks = self.training, self.training.machine.ranks
         where = f"in {batch}, even with one sentence pair at a time"
-        with self._saver.saving_before_failure(where):
+        with self._saving_before_failure(where):
             try:
                 gradient, training.cut = gradient_within_memory(
                     batch, training.cut, compute, training.corpus.longest, ranks.size
@@ -217,7 +221,9 @@ class Trainer:
         """Update the weights, and count the step; return the learning rate."""
         progress = self.state.progress
         where = f"while the gradient of batch {batch.number:,} was applied"
-        with self._saver.saving_before_failure(where):
+        with self._saving_before_failure(where):
+            if isinstance(gradient, LaunchedGradient):
+                gradient.finish()
             rate = update_weights(self.state, gradient, self.training.recipe)
         progress.batch_index = batch.number + 1
         progress.target_tokens += gradient.num_tokens
@@ -233,7 +239,10 @@ class Trainer:
 
     def _read_rest(self) -> None:
         """Wait for the step that was launched, if there is one, and record it."""
-        for report in self._read_launched():
+        self._record_rest(self._read_launched())
+
+    def _record_rest(self, reports: list[StepReport] | None) -> None:
+        for report in reports or []:
             self._record(report.as_record())
 
     def _validate_and_save_if_due(self, stop: StopRequest) -> None:
@@ -258,7 +267,7 @@ class Trainer:
 
     def _save(self, kind: CheckpointKind, stop: StopRequest, *, forgiving: bool = True) -> None:
         where = f"while step {self.state.progress.step:,} was saved"
-        with self._saver.saving_before_failure(where):
+        with self._saving_before_failure(where):
             seconds = self._saver.save(kind, forgiving=forgiving)
         stop.note_seconds("save", seconds)
 
@@ -267,7 +276,7 @@ class Trainer:
         training, progress = self.training, self.state.progress
         model, average = self.state.model, self.state.average
         started = time.monotonic()
-        with self._saver.saving_before_failure(f"while step {progress.step:,} was validated"):
+        with self._saving_before_failure(f"while step {progress.step:,} was validated"):
             with average.in_place_of(model) if average is not None else nullcontext():
                 validation = self._validator.validate(training.cut.max_tokens, stop)
             model.train()
@@ -296,7 +305,7 @@ class Trainer:
 
     def _leave_if_asked(self, stop: StopRequest) -> None:
         """Exchange the requests to stop with the other ranks; save and leave if there is one."""
-        with self._saver.saving_before_failure("while the ranks agreed on stopping"):
+        with self._saving_before_failure("while the ranks agreed on stopping"):
             stop.agree(self.training.machine.ranks.sum(stop.flags()))
         if stop.agreed:
             self._read_rest()
@@ -354,16 +363,3 @@ def _update_average(average: MovingAverage, model: Transformer, step: int) -> No
         give_up_memory_of(error)
     model.zero_grad(set_to_none=True)
     average.update(model, step)
-
-
-def flop_utilization(batch: Batch, seconds: float, objective: Objective) -> float | None:
-    """Return the share of the ranks' peak FLOPs that the model used; None if it is not known."""
-    machine, model = objective.machine, objective.model
-    products = training_products(machine.device, machine.precision)
-    peak = peak_flops(machine.device, products)
-    if peak is None:
-        return None
-    sides = zip(*batch.micro_batches, strict=True)
-    source, target = (np.concatenate([part.lengths for part in side]) for side in sides)
-    flops = training_flops(model.config, len(model.output_weight), source, target)
-    return flops / (seconds * peak * machine.ranks.size)

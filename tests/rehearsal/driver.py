@@ -37,10 +37,13 @@ class _Stream:
 
 class _Event:
     def __init__(self, mode: FakeCuda) -> None:
-        self._mode = mode
+        self._mode, self._is_stuck = mode, False
 
     def record(self, stream: Any = None) -> None:
-        pass
+        self._is_stuck = self._mode.stream is self._mode.stuck
+
+    def query(self) -> bool:
+        return not self._is_stuck
 
     def synchronize(self) -> None:
         self._mode.note_wait("event.synchronize")
@@ -85,6 +88,7 @@ def be_the_driver(mode: FakeCuda) -> None:
     cuda.Event = lambda *_, **__: _Event(mode)
     cuda.CUDAGraph = lambda *_, **__: _Graph(mode)
     cuda.graph, cuda.stream, cuda.set_device = recording, _nothing, _nothing
+    cuda.set_stream = lambda stream: setattr(mode, "stream", stream)
     cuda.graph_pool_handle = lambda: (0, 1)
     cuda.empty_cache = cuda._lazy_init = lambda: None
     # Otherwise operations on many tensors would be taken apart, as for tensors of other classes.

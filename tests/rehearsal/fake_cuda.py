@@ -85,6 +85,8 @@ class FakeCuda(TorchDispatchMode):
         self.events: list[Event] = []
         self.illegal: list[str] = []
         self.is_recording = False
+        self.stream: object = None  # the current one; None is the default stream
+        self.stuck: object = ()  # the stream that waits forever for a rank that has died
         # Fills a tensor on the CPU as if the device had written it.
         self.invent: Callable[[Tensor], object] = Tensor.zero_
         self._num_searches = Counter[str]()  # for entries that are not zero, by place
@@ -97,6 +99,8 @@ class FakeCuda(TorchDispatchMode):
 
     def note_wait(self, what: str) -> None:
         """Note that the CPU waits for the device."""
+        if self.stream is self.stuck:
+            self.refuse(f"{what} waits forever, {place()}")
         self._note(Event("wait", what, place(), is_recorded=self.is_recording))
 
     def _note(self, event: Event) -> None:

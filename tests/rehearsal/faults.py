@@ -88,7 +88,7 @@ FAULTS = {
         "devices of aten._foreach_lerp_",
     ),
     "a product of two types": Fault(
-        "train", LOSS, "output_weight.to(rows.dtype)", "output_weight", "types of aten.mm"
+        "train", LOSS, "chunk_rows @ weight.T", "chunk_rows @ output_weight.T", "types of aten.mm"
     ),
     "a sum in another type": Fault(
         "train",
@@ -100,8 +100,8 @@ FAULTS = {
     "casts to fp32 and back": Fault(
         "train",
         "nmt_cli.model.layers:Residual.close",
-        "self.norm(total).to(branch.dtype)",
-        "self.norm(total).to(branch.dtype).float().to(branch.dtype)",
+        "enabled=False",
+        "enabled=True",
         "operations in a step",
     ),
     "a look at the device's numbers": Fault(
@@ -121,8 +121,8 @@ FAULTS = {
     "a boolean index": Fault(
         "train",
         LOSS,
-        "softmax[num_targets:] = 0.0",
-        "softmax[torch.arange(len(softmax), device=softmax.device) >= num_targets] = 0.0",
+        "if num_targets < len(softmax):",
+        "if len(softmax[torch.arange(len(softmax), device=softmax.device) >= num_targets]):",
         "wait in a step: boolean index, training/loss.py: forward",
     ),
     "a wait behind the update": Fault(

@@ -4,17 +4,20 @@ import functools
 import itertools
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
 
 from nmt_cli.corpus.binarized import PreparedCorpus, open_prepared
+from nmt_cli.hardware.device import Precision
 from nmt_cli.hardware.machine import Machine
-from nmt_cli.hardware.ranks import ALONE, Ranks
+from nmt_cli.hardware.ranks import ALONE, PeerLostError, Ranks
 from nmt_cli.launch.stop_signals import StopRequest
 from nmt_cli.messages import logs
 from nmt_cli.model.transformer import Transformer
+from nmt_cli.optimization import Adam
 from nmt_cli.recipe.model_settings import settings_of
 from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.recipe.schema import Recipe
@@ -22,7 +25,7 @@ from nmt_cli.search.ensemble import Member
 from nmt_cli.search.graphed.device_beams import StepReport
 from nmt_cli.search.sampling import Sampling
 from nmt_cli.search.search import Search
-from nmt_cli.training import gradient
+from nmt_cli.training import gradient, trainer
 from nmt_cli.training.batch_cut import BatchCut
 from nmt_cli.training.starting import prepare_training
 from nmt_cli.training.trainer import Trainer
@@ -145,23 +148,25 @@ def train(
     ranks: int = 1,
     resumes: bool = False,
     only_a_step: bool = False,
+    exchange: Precision = "fp32",
 ) -> dict[str, Any]:
     """Train to the end of the recipe, and resume with a full memory in a step if it ``resumes``."""
     recipe = changed(recipe, training={"clip_norm": 1.0, "ema_decay": 0.99})
     recipe = changed(recipe, **(changes or {}))
     if ranks > 1:
         _stub_collectives(mode, ranks)
-    machine = Machine(torch.device("cuda"), precision, Ranks(0, ranks) if ranks > 1 else ALONE)
-    _marked(mode, Trainer, "_step" if ranks > 1 else "_step_ahead", "step")
+    group = Ranks(0, ranks) if ranks > 1 else ALONE
+    machine = Machine(torch.device("cuda"), precision, group, exchange=exchange)
+    _marked(mode, Trainer, "_step_ahead", "step")
     mode.invent = _ending_soon(mode, corpus.tokenizer.eos_id)
     cut = BatchCut(80, ranks)  # two micro-batches a step
     training = prepare_training(recipe, corpus, run_dir, machine, cut)
     if only_a_step:
         training.state.model.train()
         training.state.optimizer.make_moments()
-        trainer = Trainer(training)
-        trainer._step_ahead(trainer._batches())
-        trainer._read_rest()
+        stepping = Trainer(training)
+        stepping._step_ahead(stepping._batches())
+        stepping._read_rest()
         return {}
     Trainer(training).train(StopRequest())
     if resumes:
@@ -176,12 +181,45 @@ def train(
     }
 
 
-def _stub_collectives(mode: FakeCuda, ranks: int) -> None:
-    """Let the other ranks send the same as this one."""
-    collectives: Any = dist
+def lose_a_rank(
+    mode: FakeCuda, recipe: Recipe, corpus: PreparedCorpus, run_dir: Path, *, step: int
+) -> dict[str, Any]:
+    """Train on two ranks, of which the other dies in ``step``."""
+    recipe = changed(recipe, training={"max_steps": 9, "ema_decay": 0.99})
+    recipe = changed(recipe, checkpoints={"every_steps": 9}, validation={"every_steps": 9})
+    _stub_collectives(mode, 2, dies_in_step=step)
+    machine = Machine(torch.device("cuda"), "bf16", Ranks(0, 2))
+    training = prepare_training(recipe, corpus, run_dir, machine, BatchCut(80, 2))
+    optimizer: Any = Adam
+    has_completed = optimizer.has_completed
+    # It waits, but the number of steps that it then compares is invented.
+    optimizer.has_completed = lambda *arguments: [has_completed(*arguments)] != []
+    try:
+        Trainer(training).train(StopRequest())
+    except PeerLostError as error:
+        progress, kept = training.state.progress, (run_dir / "checkpoints").iterdir()
+        counts = (progress.step, progress.batch_index)
+        return {"error": str(error), "counts": counts, "checkpoints": [p.name for p in kept]}
+    return {}
 
-    def noted(tensor: torch.Tensor, *_: Any, **__: Any) -> None:
+
+def _stub_collectives(mode: FakeCuda, ranks: int, dies_in_step: int | None = None) -> None:
+    """Let the other ranks send the same as this one, until they die.
+
+    Then the stream that waits for them waits forever, as with NCCL.
+    """
+    collectives: Any = dist
+    impatient: Any = trainer
+    steps = itertools.count(1)
+
+    def wait() -> None:
+        if next(steps) == dies_in_step:
+            mode.stuck = mode.stream
+            impatient.TIMEOUT_SECONDS = impatient.GRACE_SECONDS = 0.01
+
+    def noted(tensor: torch.Tensor, *_: Any, **__: Any) -> Any:
         mode.mark(f"collective on {tensor.device.type}")
+        return SimpleNamespace(wait=wait)
 
     def gathered(values: list[Any], value: Any) -> None:
         values[:] = [value] * ranks
@@ -247,4 +285,8 @@ def translate(
     return {"lines": len(translations), "errors": errors}
 
 
-SCENARIOS: dict[str, Callable[..., dict[str, Any]]] = {"train": train, "translate": translate}
+SCENARIOS: dict[str, Callable[..., dict[str, Any]]] = {
+    "train": train,
+    "lose a rank": lose_a_rank,
+    "translate": translate,
+}

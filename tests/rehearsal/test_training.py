@@ -1,5 +1,7 @@
 """The real training on a GPU that is not there."""
 
+import pytest
+
 from tests.rehearsal.findings import KNOWN_IN_STEP, STEP_BUDGET, findings, num_kernels
 from tests.rehearsal.scenarios import STEPS
 
@@ -51,11 +53,21 @@ def test_a_resumed_training_goes_on_after_a_full_memory(rehearse):
     }
 
 
-def test_ranks_exchange_gradients_on_the_device_and_little_else(rehearse):
-    report = rehearse("train", ranks=2, changes={"validation": {"bleu": "off"}})
-    assert (report.illegal, report.error) == ([], None)
+@pytest.mark.parametrize("exchange", ["fp32", "bf16"])
+def test_ranks_exchange_gradients_on_the_device_without_a_wait(exchange, rehearse):
+    changes = {"validation": {"bleu": "off"}}
+    report = rehearse("train", ranks=2, exchange=exchange, changes=changes)
+    assert findings(report, budget=STEP_BUDGET + 15) == KNOWN_IN_STEP
     steps = report.between("step begins", "step ends")
     assert len(steps) == STEPS
     for step in steps:
-        collectives = [event.what for event in step if event.what.startswith("collective")]
-        assert collectives == ["collective on cpu", "collective on cuda"]
+        marks = [event.what for event in step if event.what.startswith("collective")]
+        assert marks == ["collective on cuda"] * (1 if exchange == "fp32" else 2)
+
+
+def test_a_rank_that_dies_in_an_exchange_is_noticed_and_the_step_before_is_saved(rehearse):
+    report = rehearse("lose a rank", step=3)
+    assert (report.illegal, report.error) == ([], None)
+    assert "lost another rank and ends: gradients were not exchanged" in report.result["error"]
+    assert report.result["counts"] == (2, 2)
+    assert report.result["checkpoints"] == kept(2)

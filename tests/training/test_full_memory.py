@@ -10,7 +10,7 @@ import torch
 
 from nmt_cli.checkpoints import list_checkpoints
 from nmt_cli.corpus.binarized import Sentences
-from nmt_cli.hardware.ranks import ALONE, PeerLostError, Ranks
+from nmt_cli.hardware.ranks import ALONE, PeerLostError
 from nmt_cli.launch.stop_signals import StopRequest
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
@@ -24,6 +24,7 @@ from nmt_cli.training.batch_cut import (
     room_to_leave,
     try_micro_batch,
 )
+from nmt_cli.training.flat_gradient import FlatGradient
 from nmt_cli.training.gradient import Objective
 from tests.forked_ranks import run_ranks
 from tests.trainers import CPU, ONE_PIECE, changed, new_trainer, weights_of
@@ -199,16 +200,16 @@ def test_a_full_memory_of_one_rank_cuts_the_batch_on_all(toy, tmp_path, monkeypa
 
 
 def test_a_rank_without_memory_for_the_exchange_leaves_none_waiting(toy, tmp_path, monkeypatch):
-    collect = Ranks.collect_gradients
+    collect = FlatGradient._collect
     calls = []
 
-    def limited(ranks, parameters):
-        calls.append(ranks.rank)
-        if ranks.rank == 1 and len(calls) == 3:
+    def limited(flat, bucket):
+        calls.append(bucket)
+        if flat._ranks.rank == 1 and len(calls) == 3:
             raise torch.OutOfMemoryError("CUDA out of memory")
-        return collect(ranks, parameters)
+        return collect(flat, bucket)
 
-    monkeypatch.setattr(Ranks, "collect_gradients", limited)
+    monkeypatch.setattr(FlatGradient, "_collect", limited)
 
     def work(ranks):
         trainer, error = train(toy, tmp_path / "run", ranks=ranks)
@@ -483,7 +484,6 @@ def test_a_probe_leaves_headroom_and_room_for_what_steps_allocate(toy, tmp_path,
         return sum(t.numel() for t in room_to_leave(state, machine))
 
     assert room(CPU) == 3 * size  # two moments, and the trained weights beside the average
-    assert room(CPU._replace(ranks=Ranks(0, 2))) == 4 * size  # gradients in one piece
     state.optimizer.make_moments()
     assert room(CPU) == size
     empty = torch.empty

@@ -1,0 +1,194 @@
+"""The gradient of all weights as one tensor, which ranks exchange while it is computed."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from nmt_cli.hardware.ranks import Pending, Ranks
+
+BUCKET_BYTES = 25 << 20  # enough for a fast exchange, and few enough to begin the first one early
+ALIGNMENT = 4  # numbers; kernels read 16 bytes at a time
+NUM_FIGURES = 2 * ALIGNMENT  # behind the gradient: loss and nll in two parts each, and failures
+
+
+class _Bucket(NamedTuple):
+    """Neighbours in the flat tensor, which are exchanged together."""
+
+    members: range  # their numbers
+    place: slice  # in the flat tensor; that of the last bucket includes the figures
+
+
+class FlatGradient:
+    """The gradient of a batch; each weight's own gradient is a part of one tensor.
+
+    Call ``begin``, then ``receive`` for each micro-batch, then ``finish``. During the last backward
+    pass a bucket is sent to the other ranks as soon as its gradients are there. The buckets are
+    always the same and are sent in the same order, the last weights first, so that the order of
+    summation is the same after a resume.
+    """
+
+    def __init__(
+        self,
+        parameters: Iterable[nn.Parameter],
+        ranks: Ranks,
+        *,
+        is_exchanged_in_bf16: bool = False,
+        leaves: Mapping[nn.Parameter, Tensor] | None = None,
+    ) -> None:
+        """``leaves`` are the tensors by which the model computes in place of its parameters."""
+        self._parameters = list(parameters)[::-1]  # the backward pass begins with the last ones
+        self._leaves = [(leaves or {}).get(each, each) for each in self._parameters]
+        self._ranks = ranks
+        sizes = [-(-each.numel() // ALIGNMENT) * ALIGNMENT for each in self._parameters]
+        like = self._parameters[0]
+        self._flat = like.new_zeros(sum(sizes) + NUM_FIGURES, requires_grad=False)
+        *parts, self._figures = self._flat.split([*sizes, NUM_FIGURES])
+        self._views = [
+            part[: each.numel()].view_as(each)
+            for part, each in zip(parts, self._parameters, strict=True)
+        ]
+        self._rounded: Tensor | None = None
+        if is_exchanged_in_bf16 and ranks.size > 1:
+            self._rounded = torch.zeros_like(self._flat, dtype=torch.bfloat16)
+        self._buckets = list(_buckets(sizes, like.element_size()))
+        self._bucket_of = [
+            number for number, bucket in enumerate(self._buckets) for _ in bucket.members
+        ]
+        for number, leaf in enumerate(self._leaves):
+            leaf.register_post_accumulate_grad_hook(partial(self._arrived, number))
+        self._is_receiving = False
+        self.begin()
+
+    def begin(self) -> None:
+        """Give up the gradient of the batch before."""
+        for parameter in self._parameters:
+            parameter.grad = None
+        self._num_received, self._num_sent = 0, 0
+        self._missing = [0 for _ in self._buckets]
+        self._pending: list[Pending] = []
+
+    def receive(self, loss: Tensor, share: Tensor, sums: Tensor | None = None) -> None:
+        """Add the gradient of ``loss`` times ``share``.
+
+        After the last micro-batch of this rank, ``sums`` are the loss and the nll of all of them.
+        """
+        self._missing = [len(bucket.members) for bucket in self._buckets]
+        if sums is not None:
+            self._set_figures(sums)
+        self._is_last, self._is_receiving = sums is not None, True
+        try:
+            loss.backward(share)
+        finally:
+            self._is_receiving = False
+        for number, missing in enumerate(self._missing):
+            if missing:  # this micro-batch does not need every weight
+                self._collect(number)
+        self._num_received += 1
+
+    def receive_none(self, sums: Tensor) -> None:
+        """Take a gradient of zero, because this rank has no micro-batch."""
+        self._flat.zero_()
+        self._set_figures(sums)
+
+    def fail(self) -> None:
+        """Tell the other ranks that this one could not compute its gradient."""
+        self._figures.zero_()
+        self._figures[-1] = 1.0
+
+    def finish(self) -> None:
+        """Send what was not sent; let the device wait until all is summed up, in the parameters.
+
+        Raises PeerLostError if a rank is lost.
+        """
+        if self._ranks.size > 1:
+            self._send_in_order(len(self._buckets))
+            for pending in self._pending:
+                self._ranks.finish(pending)
+            if self._rounded is not None:
+                self._flat[:-NUM_FIGURES].copy_(self._rounded[:-NUM_FIGURES])
+        self._pending = []
+        for parameter, view in zip(self._parameters, self._views, strict=True):
+            parameter.grad = view
+
+    def figures(self) -> tuple[Tensor, Tensor]:
+        """Return loss and nll of all ranks, and the number of ranks that failed."""
+        high, low = self._figures[:4].double().view(2, 2)
+        return high + low, self._figures[-1]
+
+    def _set_figures(self, sums: Tensor) -> None:
+        if self._ranks.size == 1:
+            return
+        # Two parts, because fp32 would round loss and nll.
+        high = sums.to(self._flat.dtype)
+        low = (sums - high).nan_to_num(0.0).to(self._flat.dtype)
+        self._figures.zero_()
+        self._figures[:4].copy_(torch.cat([high, low]))
+
+    @torch.no_grad()
+    def _arrived(self, number: int, _: Tensor) -> None:
+        if not self._is_receiving:
+            return
+        bucket = self._bucket_of[number]
+        self._missing[bucket] -= 1
+        if self._missing[bucket]:
+            return
+        self._collect(bucket)
+        if self._is_last and self._ranks.size > 1:
+            incomplete = (n for n, missing in enumerate(self._missing) if missing)
+            self._send_in_order(next(incomplete, len(self._buckets)))
+
+    def _collect(self, bucket: int) -> None:
+        """Move the gradients of the leaves of ``bucket`` to their places in the flat tensor."""
+        of_types: dict[torch.dtype, tuple[list[Tensor], list[Tensor]]] = {}
+        for number in self._buckets[bucket].members:
+            leaf, view = self._leaves[number], self._views[number]
+            gradient, leaf.grad = leaf.grad, None
+            if gradient is not None:
+                totals, gradients = of_types.setdefault(gradient.dtype, ([], []))
+                totals.append(view)
+                gradients.append(gradient)
+            elif self._num_received == 0:
+                view.zero_()
+        for totals, gradients in of_types.values():
+            if self._num_received == 0:
+                torch._foreach_copy_(totals, gradients)
+            else:
+                _add(totals, gradients)
+
+    def _send_in_order(self, end: int) -> None:
+        """Send the buckets before ``end`` that were not sent yet."""
+        for bucket in self._buckets[self._num_sent : end]:
+            self._num_sent += 1
+            sent = self._flat[bucket.place]
+            is_last = self._num_sent == len(self._buckets)
+            if self._rounded is not None:
+                place = slice(bucket.place.start, bucket.place.stop - NUM_FIGURES * is_last)
+                sent = self._rounded[place].copy_(self._flat[place])
+            self._pending.append(self._ranks.begin_sum(sent))
+            if self._rounded is not None and is_last:
+                self._pending.append(self._ranks.begin_sum(self._figures))
+
+
+def _buckets(sizes: Sequence[int], bytes_of_number: int) -> Iterator[_Bucket]:
+    """Yield the buckets of parts with these ``sizes``, each full or more than full."""
+    first = start = end = 0
+    for number, size in enumerate(sizes, 1):
+        end += size
+        if number == len(sizes):
+            yield _Bucket(range(first, number), slice(start, end + NUM_FIGURES))
+        elif (end - start) * bytes_of_number >= BUCKET_BYTES:
+            yield _Bucket(range(first, number), slice(start, end))
+            first, start = number, end
+
+
+def _add(totals: list[Tensor], gradients: list[Tensor]) -> None:
+    """Add ``gradients``, all of one type, to ``totals``."""
+    if gradients[0].dtype != totals[0].dtype:
+        # Kernels for many tensors copy from one type to another, but do not add two types.
+        wide = [torch.empty_like(total) for total in totals]
+        torch._foreach_copy_(wide, gradients)
+        gradients = wide
+    torch._foreach_add_(totals, gradients)

@@ -1,0 +1,67 @@
+"""What is reported of each step, and how much of the device it used."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from nmt_cli.corpus.loader import Batch
+from nmt_cli.costs.flops import training_flops
+from nmt_cli.hardware.device import training_products
+from nmt_cli.hardware.flops import peak_flops
+from nmt_cli.messages.figures import perplexity_of, short_number
+from nmt_cli.training.gradient import Gradient, Objective
+
+
+class StepReport(NamedTuple):
+    """What one step did, and how long it took."""
+
+    step: int
+    batch: Batch
+    gradient: Gradient
+    learning_rate: float
+    seconds: float
+    data_wait_seconds: float
+    utilization: float | None  # of the devices' peak FLOPs; None if that is not known
+
+    def as_record(self) -> dict[str, Any]:
+        """Return the line of ``metrics.jsonl``."""
+        return {
+            "step": self.step,
+            "batch_index": self.batch.number,
+            "loss": self.gradient.loss,
+            "nll": self.gradient.nll,
+            "gradient_norm": self.gradient.norm,
+            "learning_rate": self.learning_rate,
+            "target_tokens": self.gradient.num_tokens,
+            "source_tokens": self.batch.num_source_tokens,
+            "seconds": round(self.seconds, 4),
+            "data_wait_seconds": round(self.data_wait_seconds, 4),
+            "flop_utilization": self.utilization,
+        }
+
+    def as_notes(self) -> str:
+        """Return the text beside the progress bar."""
+        gradient = self.gradient
+        notes = [
+            f"loss {short_number(gradient.loss, 3)}, "
+            f"perplexity {short_number(perplexity_of(gradient.nll), 2)}",
+            f"lr {self.learning_rate:.2e}, norm {short_number(gradient.norm, 2)}",
+            f"{gradient.num_tokens / self.seconds:,.0f} target tokens/s",
+        ]
+        if self.utilization is not None:
+            notes.append(f"MFU {self.utilization:.1%}")
+        notes.append(f"data wait {self.data_wait_seconds / self.seconds:.1%}")
+        return ", ".join(notes)
+
+
+def flop_utilization(batch: Batch, seconds: float, objective: Objective) -> float | None:
+    """Return the share of the ranks' peak FLOPs that the model used; None if it is not known."""
+    machine, model = objective.machine, objective.model
+    products = training_products(machine.device, machine.precision)
+    peak = peak_flops(machine.device, products)
+    if peak is None:
+        return None
+    sides = zip(*batch.micro_batches, strict=True)
+    source, target = (np.concatenate([part.lengths for part in side]) for side in sides)
+    flops = training_flops(model.config, len(model.output_weight), source, target)
+    return flops / (seconds * peak * machine.ranks.size)

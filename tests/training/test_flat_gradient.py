@@ -1,0 +1,154 @@
+"""Gradients in one tensor, against those that autograd leaves in the parameters."""
+
+import itertools
+import json
+
+import pytest
+import torch
+
+from nmt_cli.hardware.machine import Machine
+from nmt_cli.hardware.ranks import ALONE, Ranks
+from nmt_cli.launch.stop_signals import StopRequest
+from nmt_cli.training import flat_gradient
+from nmt_cli.training.batch_cut import BatchCut
+from nmt_cli.training.flat_gradient import FlatGradient
+from nmt_cli.training.gradient import Objective
+from nmt_cli.training.rounded_weights import RoundedWeights
+from tests.forked_ranks import run_ranks
+from tests.trainers import CPU, changed, new_trainer, weights_of
+
+
+@pytest.fixture
+def trainer(toy, tmp_path):
+    return new_trainer(toy, tmp_path / "run")
+
+
+def gradients(objective, batch):
+    objective.gradient(batch)
+    return [parameter.grad.clone() for parameter in objective.model.parameters()]
+
+
+def small_buckets(monkeypatch, num_bytes=4_000):
+    monkeypatch.setattr(flat_gradient, "BUCKET_BYTES", num_bytes)
+
+
+def test_it_is_what_autograd_adds_up(trainer, monkeypatch):
+    small_buckets(monkeypatch)
+    objective, batches = trainer.training.objective, trainer._batches()
+    batch = next(batches).cut(40, 1)
+    assert len(batch.micro_batches) > 2
+    expected = gradients(objective, batch)
+    flat = FlatGradient(objective.model.parameters(), ALONE)
+    assert len(flat._buckets) > 3
+    for _ in range(2):  # the second batch finds what the first left
+        found = gradients(objective._replace(flat=flat), batch)
+        assert all(map(torch.equal, found, expected))
+
+
+def test_weights_in_bf16_give_the_gradient_of_autocast(trainer):
+    objective, batch = trainer.training.objective, next(trainer._batches()).cut(40, 1)
+    objective = objective._replace(machine=Machine(torch.device("cpu"), "bf16"))
+    expected = gradients(objective, batch)
+    rounded = RoundedWeights(objective.model)
+    flat = FlatGradient(objective.model.parameters(), ALONE, leaves=rounded.leaves)
+    with torch.no_grad():
+        for leaf in rounded.leaves.values():
+            leaf.zero_()  # what an earlier step left
+    found = gradients(objective._replace(flat=flat, rounded=rounded), batch)
+    for one, other in zip(found, expected, strict=True):
+        assert one.dtype == torch.float32
+        assert torch.nn.functional.cosine_similarity(one.flatten(), other.flatten(), 0) > 0.99
+    assert all(parameter.dtype == torch.float32 for parameter in objective.model.parameters())
+
+
+def test_buckets_are_sent_in_one_order_during_the_last_backward_pass(trainer, monkeypatch):
+    small_buckets(monkeypatch)
+    objective, sent = trainer.training.objective, []
+    batch = next(trainer._batches()).cut(40, 2)
+    ranks = Ranks(0, 2)
+    monkeypatch.setattr(Ranks, "begin_sum", lambda _, tensor: sent.append(tensor.data_ptr()))
+    monkeypatch.setattr(Ranks, "finish", lambda _, pending: sent.append("waits"))
+    flat = FlatGradient(objective.model.parameters(), ranks)
+    backward, passes = torch.Tensor.backward, itertools.count(1)
+
+    def noted(loss, share):
+        backward(loss, share)
+        sent.append(f"end of pass {next(passes)}")
+
+    monkeypatch.setattr(torch.Tensor, "backward", noted)
+    machine = CPU._replace(ranks=ranks)
+    objective = objective._replace(machine=machine, flat=flat)
+    objective.gradient(batch)
+    num_passes, num_buckets = next(passes) - 1, len(flat._buckets)
+    assert num_passes > 1
+    places = [flat._flat[bucket.place].data_ptr() for bucket in flat._buckets]
+    before = [f"end of pass {number}" for number in range(1, num_passes)]
+    assert sent == [*before, *places, f"end of pass {num_passes}", *["waits"] * num_buckets]
+
+
+def train(toy, run_dir, ranks, *, exchange="fp32", reads_late=False):
+    recipe = changed(
+        toy.recipe,
+        model={"dropout": 0.0},
+        training={"max_steps": 6, "ema_decay": 0.9},
+        validation={"every_steps": 3, "bleu": "off"},
+    )
+    machine = CPU._replace(exchange=exchange)
+    cut = BatchCut(60, ranks.size)
+    trainer = new_trainer(toy, run_dir, recipe, cut, ranks, machine=machine)
+    trainer.reads_late = reads_late
+    trainer.train(StopRequest())
+    return weights_of(trainer), losses(run_dir), trainer.training.cut.max_tokens
+
+
+def losses(run_dir):
+    records = map(json.loads, (run_dir / "metrics.jsonl").read_text().splitlines())
+    return [record["loss"] for record in records if "loss" in record]
+
+
+def test_eight_ranks_in_many_buckets_train_as_one(toy, tmp_path, monkeypatch):
+    small_buckets(monkeypatch)
+    alone, expected, _ = train(toy, tmp_path / "alone", ALONE)
+    found = run_ranks(8, tmp_path, lambda ranks: train(toy, tmp_path / "run", ranks))
+    assert all(torch.equal(weights, found[0][0]) for weights, *_ in found)
+    assert torch.allclose(found[0][0], alone, atol=1e-5)
+    assert found[0][1] == pytest.approx(expected, abs=1e-5)
+
+
+def test_an_exchange_in_bf16_changes_the_loss_little(toy, tmp_path):
+    def work(ranks):
+        exact, expected, _ = train(toy, tmp_path / "fp32", ranks)
+        rounded, found, _ = train(toy, tmp_path / "bf16", ranks, exchange="bf16")
+        return exact, expected, rounded, found
+
+    (exact, expected, rounded, found), (*_, other, _) = run_ranks(2, tmp_path, work)
+    assert torch.equal(rounded, other)  # the ranks do not drift apart
+    assert not torch.equal(rounded, exact)
+    assert found[0] == expected[0]  # figures are not rounded
+    assert found == pytest.approx(expected, rel=0.005)
+
+
+@pytest.mark.parametrize("is_full", [False, True], ids=["enough memory", "full memory"])
+def test_ranks_that_read_late_train_as_those_that_do_not(toy, tmp_path, monkeypatch, is_full):
+    loss_sums = Objective.loss_sums
+
+    def limited(objective, pairs):
+        is_large = torch.is_grad_enabled() and len(pairs.target.tokens) > 30
+        if is_full and is_large and torch.distributed.get_rank() == 1:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return loss_sums(objective, pairs)
+
+    monkeypatch.setattr(Objective, "loss_sums", limited)
+
+    def work(ranks):
+        at_once = train(toy, tmp_path / "at once", ranks)
+        return at_once, train(toy, tmp_path / "late", ranks, reads_late=True)
+
+    for (weights, expected, limit), (late_weights, found, late_limit) in run_ranks(
+        2, tmp_path, work
+    ):
+        assert found == expected
+        assert torch.equal(late_weights, weights)
+        assert len(found) == 6
+        assert (limit < 60) == is_full
+        assert late_limit == limit
