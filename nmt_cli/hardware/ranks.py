@@ -4,6 +4,7 @@ All ranks take the same decisions, because they exchange the numbers that they d
 process is a group of one, whose exchanges change nothing.
 """
 
+import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -74,20 +75,20 @@ class Ranks:
         """Let the device wait for a sum; on a CPU, return once it is there."""
         self._exchange(pending.wait)
 
-    def wait_for(self, has_come: Callable[[], bool], timeout: float) -> None:
-        """Return once ``has_come``; several ranks raise PeerLostError after ``timeout`` seconds.
+    def wait_for(self, has_come: Callable[[], bool], timeout: Callable[[], float]) -> None:
+        """Return once ``has_come``; several ranks raise PeerLostError after ``timeout()`` seconds.
 
         NCCL never ends by itself when another rank has died, so the CPU must not wait for the
-        result of an exchange on GPUs in any other way.
+        result of an exchange on GPUs in any other way. ``timeout`` may change meanwhile.
         """
         if self.size == 1:
             return
-        deadline = time.monotonic() + timeout
+        started = time.monotonic()
         while not has_come():
-            if time.monotonic() > deadline:
+            if time.monotonic() - started > timeout():
                 raise PeerLostError(
                     f"rank {self.rank} lost another rank and ends: gradients were not exchanged "
-                    f"within {timeout:g} seconds"
+                    f"within {timeout():g} seconds"
                 )
             time.sleep(POLL_SECONDS)
 
@@ -141,6 +142,8 @@ def connected_ranks(worker: Worker | None, device: torch.device) -> Iterator[Non
         yield
         return
     backend = "gloo" if device.type == "cpu" else "cpu:gloo,cuda:nccl"
+    # torch would end the process, unsaved, when an exchange has failed: ``wait_for`` notices that.
+    os.environ.setdefault("TORCH_NCCL_ASYNC_ERROR_HANDLING", "0")
     try:
         dist.init_process_group(
             backend,

@@ -4,6 +4,7 @@ Legend: T target tokens, D d_model.
 """
 
 import math
+from collections.abc import Callable
 from contextlib import nullcontext
 from typing import NamedTuple
 
@@ -72,11 +73,11 @@ class LaunchedGradient:
             self._figures = Readback()
             self._figures.add(figures)
 
-    def read(self, timeout: float = TIMEOUT_SECONDS) -> Gradient:
+    def read(self, timeout: Callable[[], float] = lambda: TIMEOUT_SECONDS) -> Gradient:
         """Wait until the figures are known; return them.
 
         Raises FullMemoryError if the memory of a rank was full; then all ranks raise it. Raises
-        PeerLostError if the other ranks have not answered after ``timeout`` seconds.
+        PeerLostError if the other ranks have not answered after ``timeout()`` seconds.
         """
         self._objective.machine.ranks.wait_for(self._figures.have_arrived, timeout)
         ((loss, nll, norm, *failures),) = (figures.tolist() for figures in self._figures.read())

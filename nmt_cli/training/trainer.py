@@ -28,8 +28,7 @@ from nmt_cli.training.step_report import StepReport, flop_utilization
 from nmt_cli.training.training import Training
 from nmt_cli.training.validation import Validator
 
-# How long the step before is waited for once a rank is lost; other ranks may still compute it.
-GRACE_SECONDS = 10.0
+GRACE_SECONDS = 8.0  # torchrun ends a worker 30 seconds after its signal
 
 AnyGradient = TypeVar("AnyGradient", Gradient, LaunchedGradient)
 
@@ -64,6 +63,7 @@ class Trainer:
         self._launched: _LaunchedStep | None = None
         self._last_read = 0.0  # monotonic time
         self._last_update: Mark | None = None  # of the weights and their average
+        self._stop, self._longest_step = StopRequest(), 0.0  # seconds
 
     def train(self, stop: StopRequest) -> None:
         """Train until the recipe's end, which is measured and saved.
@@ -73,6 +73,7 @@ class Trainer:
         memory, a full disk, a lost rank, ranks whose weights differ, or a line of the validation
         text that cannot be translated.
         """
+        self._stop = stop
         training, step = self.training, self.state.progress.step
         if training.machine.ranks.is_main:
             self._metrics = MetricsLog(training.run_dir / METRICS, keep_until_step=step)
@@ -87,6 +88,7 @@ class Trainer:
                 reports = self._step_ahead(batches) if self.reads_late else self._step(batches)
                 for report in reports:
                     stop.note_seconds("step", report.seconds)
+                    self._longest_step = max(self._longest_step, report.seconds)
                     self._record(report.as_record())
                     bar.advance(1, report.as_notes())
                 self._validate_and_save_if_due(stop)
@@ -150,10 +152,17 @@ class Trainer:
         its batch has to be used again, as all ranks know by now.
         """
         with self._saving_before_failure("while the figures of a step were read"):
-            return self._read(TIMEOUT_SECONDS)
+            return self._read(lambda: self._grace() if self._stop.reason else TIMEOUT_SECONDS)
 
-    def _read(self, timeout: float) -> list[StepReport] | None:
-        """Do what ``_read_launched`` does. Raises PeerLostError if it takes longer than this."""
+    def _grace(self) -> float:
+        """Return how long a step may still take once a rank is lost, or training is to stop.
+
+        Another rank that dies lets torchrun send a signal to this one, and end it soon after.
+        """
+        return GRACE_SECONDS + 2 * self._longest_step
+
+    def _read(self, timeout: Callable[[], float]) -> list[StepReport] | None:
+        """Do what ``_read_launched`` does. Raises PeerLostError after ``timeout()`` seconds."""
         if self._launched is None:
             return []
         step, self._launched = self._launched, None
@@ -200,7 +209,7 @@ class Trainer:
             except PeerLostError:
                 use_new_stream(self.training.machine.device, self._last_update)
                 with suppress(PeerLostError):
-                    self._record_rest(self._read(GRACE_SECONDS))
+                    self._record_rest(self._read(self._grace))
                     use_new_stream(self.training.machine.device, self._last_update)
                 raise
 

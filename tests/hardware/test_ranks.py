@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from nmt_cli.checkpoints import list_checkpoints
-from nmt_cli.hardware.ranks import ALONE, PeerLostError
+from nmt_cli.hardware.ranks import ALONE, PeerLostError, Ranks
 from nmt_cli.launch.stop_signals import StopRequest
 from nmt_cli.messages.errors import InterruptedTrainingError, UserError
 from nmt_cli.training import trainer as trainer_module
@@ -244,3 +244,11 @@ def test_a_lost_rank_is_an_error_of_the_others(folder):
             ranks.sum([1.0])
 
     run_ranks(2, path, work)
+
+
+def test_an_exchange_is_waited_for_until_its_time_is_over():
+    polls = iter([False, False, True])
+    Ranks(0, 2).wait_for(lambda: next(polls), lambda: 60.0)
+    with pytest.raises(PeerLostError, match="were not exchanged within 0 seconds"):
+        Ranks(0, 2).wait_for(lambda: False, iter([60.0, 0.0, 0.0]).__next__)
+    ALONE.wait_for(lambda: False, lambda: 0.0)  # there is nobody to lose
