@@ -1,6 +1,7 @@
 """The device that computes, its precision, and the CPU threads; int8 is for translating only."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Literal, cast, get_args
 
 import torch
@@ -84,11 +85,23 @@ def prefer_flash_attention(device: torch.device) -> None:
         torch.backends.cuda.enable_cudnn_sdp(False)
 
 
-def allow_tf32(device: torch.device, precision: str) -> None:
-    """Let products of ``precision`` fp32 be in TF32 on a GPU that has it, and log that."""
-    if training_products(device, precision) == "tf32":
-        torch.set_float32_matmul_precision("high")
-        logs.info("fp32 products are computed in TF32, with 10 bits after the point instead of 23.")
+@contextmanager
+def tf32_allowed(device: torch.device, precision: str) -> Iterator[None]:
+    """Let products of ``precision`` fp32 be in TF32 on a GPU that has it; log that.
+
+    The setting is that of the whole process; after the block it is as before.
+    """
+    if training_products(device, precision) != "tf32":
+        yield
+        return
+    logs.info("fp32 products are computed in TF32, with 10 bits after the point instead of 23.")
+    products: Any = torch.backends.cuda.matmul
+    before = products.fp32_precision
+    products.fp32_precision = "tf32"
+    try:
+        yield
+    finally:
+        products.fp32_precision = before
 
 
 def training_products(device: torch.device, precision: str) -> str:

@@ -17,7 +17,6 @@ from nmt_cli.hardware.choices import AUTO, MachineOptions
 from nmt_cli.hardware.cpu import threads_of_each
 from nmt_cli.hardware.device import (
     Precision,
-    allow_tf32,
     choose_device,
     choose_precision,
     prefer_flash_attention,
@@ -129,7 +128,6 @@ def choose_machine(device: torch.device, worker: Worker | None, options: Machine
     if threads is not None:
         set_num_threads(threads)
     precision = choose_precision(options.get("precision", AUTO), device)
-    allow_tf32(device, precision)
     products = options.get("fp32_products", AUTO)
     return Machine(
         device,

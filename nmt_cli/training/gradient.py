@@ -97,6 +97,23 @@ class Objective(NamedTuple):
     flat: FlatGradient | None = None  # that of the weights; several ranks need it
     rounded: RoundedWeights | None = None
 
+    def with_buffers(self) -> "Objective":
+        """Return this objective with the buffers beside the parameters that suit its machine."""
+        machine, rounded = self.machine, None
+        is_gpu = machine.device.type == "cuda"
+        if not is_gpu and machine.ranks.size == 1:
+            return self  # the gradients that autograd makes are used as they are
+        # Compiled kernels keep the parameters that they were compiled with.
+        if is_gpu and machine.precision == "bf16" and not machine.is_compiled:
+            rounded = RoundedWeights(self.model)
+        flat = FlatGradient(
+            self.model.parameters(),
+            machine.ranks,
+            is_exchanged_in_bf16=machine.exchange == "bf16",
+            leaves=None if rounded is None else rounded.leaves,
+        )
+        return self._replace(flat=flat, rounded=rounded)
+
     def gradient(self, batch: Batch) -> Gradient:
         """Leave the gradient of the batch's mean token loss in the parameters, equal on all ranks.
 

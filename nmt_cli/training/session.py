@@ -14,7 +14,7 @@ from nmt_cli.corpus.changed_text import changed_text
 from nmt_cli.corpus.loader import refuse_longer
 from nmt_cli.files.file_names import CHECKPOINT_GLOB, CHECKPOINTS
 from nmt_cli.hardware.choices import AUTO, MachineOptions
-from nmt_cli.hardware.device import useful_threads
+from nmt_cli.hardware.device import tf32_allowed, useful_threads
 from nmt_cli.hardware.fp32_products import use_fp32_products
 from nmt_cli.hardware.machine import choose_machine, choose_rank_device
 from nmt_cli.hardware.ranks import PeerLostError, connected_ranks
@@ -140,6 +140,7 @@ def train(job: Job, worker: Worker | None = None) -> None:
             )
             is_resumed = job.check_run_directory(is_restart=is_restart)
         stack.enter_context(connected_ranks(worker, device))
+        stack.enter_context(tf32_allowed(device, machine.precision))
         training = prepare_training(
             recipe,
             corpus,

@@ -28,9 +28,7 @@ from nmt_cli.recipe.schema import Recipe
 from nmt_cli.runs.checkpoint import Progress, Saved, TrainingState, load_newest
 from nmt_cli.runs.warm_start import start_from
 from nmt_cli.training.batch_cut import BatchCut, fit_to_memory
-from nmt_cli.training.flat_gradient import FlatGradient
 from nmt_cli.training.gradient import Objective
-from nmt_cli.training.rounded_weights import RoundedWeights
 from nmt_cli.training.training import Training
 
 FIGURES = {"loss": "the loss", "bleu": "BLEU", "parseval": "F1"}
@@ -72,16 +70,13 @@ def prepare_training(
     machine = agree_on_products(machine, facts)
     if facts is not None:
         log_changes(facts, machine.facts())
-    rounded, flat = _buffers(state.model, machine)
     objective = Objective(
         state.model,
         start_id(recipe.model, corpus.tokenizer),
         recipe.training.label_smoothing,
         recipe.training.seed,
         machine,
-        flat,
-        rounded,
-    )
+    ).with_buffers()
     training = Training(run_dir, recipe, corpus, plan, objective, state, cut)
     if not training.is_complete():
         training.cut = fit_to_memory(cut, state, objective, corpus, facts)
@@ -98,23 +93,6 @@ def _new_state(recipe: Recipe, corpus: PreparedCorpus, machine: Machine) -> Trai
         model.parameters(), betas=training.adam_betas, eps=training.adam_epsilon, fused=True
     )
     return TrainingState(model, optimizer, average=_new_average(recipe, model))
-
-
-def _buffers(
-    model: Transformer, machine: Machine
-) -> tuple[RoundedWeights | None, FlatGradient | None]:
-    """Return the buffers beside the parameters of ``model`` that suit the machine."""
-    is_gpu, ranks = machine.device.type == "cuda", machine.ranks
-    # Compiled kernels keep the parameters that they were compiled with.
-    is_rounded = is_gpu and machine.precision == "bf16" and not machine.is_compiled
-    rounded = RoundedWeights(model) if is_rounded else None
-    if not is_gpu and ranks.size == 1:
-        return rounded, None  # the gradients that autograd makes are used as they are
-    leaves = rounded.leaves if rounded is not None else None
-    in_bf16 = machine.exchange == "bf16"
-    return rounded, FlatGradient(
-        model.parameters(), ranks, is_exchanged_in_bf16=in_bf16, leaves=leaves
-    )
 
 
 def _new_average(recipe: Recipe, model: Transformer) -> MovingAverage | None:

@@ -24,10 +24,10 @@ from nmt_cli.hardware.machine import Machine
 from nmt_cli.hardware.memory import keep_freed_memory
 from nmt_cli.hardware.thread_waiting import following_load
 from nmt_cli.model.transformer import Transformer
-from nmt_cli.optimization import learning_rate
+from nmt_cli.optimization import Adam, learning_rate
 from nmt_cli.recipe.model_config import ModelConfig
 from nmt_cli.recipe.schema import TrainingConfig
-from nmt_cli.training.gradient import Objective
+from nmt_cli.training.gradient import LaunchedGradient, Objective
 from tests.benchmarks.ceiling import BareProducts, forward_products
 from tests.benchmarks.padded import BOS_ID
 from tests.benchmarks.shapes import DROPOUT, PRECISIONS, SEED, Setup, Shape
@@ -50,8 +50,12 @@ class ListedBatches:
 class OurLoop:
     """What ``nmt_cli.training.trainer`` does between two reports: loader, gradient, fused Adam."""
 
-    def __init__(self, setup: Setup) -> None:
+    def __init__(self, setup: Setup, *, reads_late: bool = False) -> None:
+        """Make the loop; if it ``reads_late``, as training does on a GPU, call ``finish``."""
         keep_freed_memory()
+        self._reads_late = reads_late
+        self._launched: LaunchedGradient | None = None
+        self._objectives: dict[Machine, Objective] = {}
         shape = setup.shape
         self._fp32_products = cast(Fp32Products, setup.fp32_products)
         self._tokens, self._vocabulary_size = shape.tokens, shape.vocabulary_size
@@ -69,7 +73,7 @@ class OurLoop:
         torch.manual_seed(SEED)
         self._model = Transformer(self._config, shape.vocabulary_size).to(self._device)
         self._model.train()
-        self._optimizer = torch.optim.Adam(
+        self._optimizer = Adam(
             self._model.parameters(),
             betas=self._training.adam_betas,
             eps=self._training.adam_epsilon,
@@ -96,21 +100,34 @@ class OurLoop:
             if kind.startswith("ceiling"):
                 return self._multiply(batch, self._objective(machine))
             loss = self._train(batch, self._objective(machine))
-        self._finish()
+        if not self._reads_late:
+            self._wait()
         return Step(batch.num_target_tokens, loss, waited)
 
     def _objective(self, machine: Machine) -> Objective:
-        smoothing, seed = self._training.label_smoothing, self._training.seed
-        return Objective(self._model, BOS_ID, smoothing, seed, machine)
+        if machine not in self._objectives:
+            smoothing, seed = self._training.label_smoothing, self._training.seed
+            objective = Objective(self._model, BOS_ID, smoothing, seed, machine)
+            self._objectives[machine] = objective.with_buffers()
+        return self._objectives[machine]
 
     def _train(self, batch: Batch, objective: Objective) -> float:
-        gradient = objective.gradient(batch)
+        """Train; return the loss, or that of the step before if this reads late."""
+        launched = objective.launched(batch)
+        loss = self.finish() if self._reads_late else 0.0
+        launched.finish()
+        self._launched, self._optimizer.found_inf = launched, launched.is_infinite
         self._num_steps += 1
         rate = learning_rate(self._num_steps, self._training, self._config.d_model)
         for group in self._optimizer.param_groups:
             group["lr"] = rate
         self._optimizer.step()
-        return gradient.loss
+        return loss if self._reads_late else self.finish()
+
+    def finish(self) -> float:
+        """Wait for the last step; return its loss, or 0 if there was none."""
+        launched, self._launched = self._launched, None
+        return launched.read().loss if launched is not None else 0.0
 
     def _multiply(self, batch: Batch, objective: Objective) -> Step:
         products, precision = [], objective.machine.precision
@@ -118,10 +135,10 @@ class OurLoop:
             source, target_input, _ = objective.tensors(tokens)
             products += forward_products(self._config, self._vocabulary_size, source, target_input)
         bare = self._bare.setdefault(precision, BareProducts(self._device, precision))
-        self._finish()
+        self._wait()
         started = time.perf_counter()
         bare.run(products)
-        self._finish()
+        self._wait()
         return Step(batch.num_target_tokens, 0.0, 0.0, time.perf_counter() - started)
 
     def _next_batch(self, variant: str, index: int) -> Batch:
@@ -132,7 +149,7 @@ class OurLoop:
         assert batch.number == index, "turns of a variant follow one another"
         return batch
 
-    def _finish(self) -> None:
+    def _wait(self) -> None:
         if self._device.type == "cuda":
             torch.cuda.synchronize()
 

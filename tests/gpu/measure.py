@@ -40,7 +40,7 @@ def _loop(name: str, folder: str) -> OurLoop:
     shape = SHAPES[name]
     corpus = random_corpus(Path(folder), PAIRS, shape.vocabulary_size, NEWS)
     write_batches(corpus, shape.tokens, WARM_UP + COUNTED)
-    return OurLoop(Setup(shape, folder, torch.get_num_threads()))
+    return OurLoop(Setup(shape, folder, torch.get_num_threads()), reads_late=True)
 
 
 def training() -> None:
@@ -51,8 +51,10 @@ def training() -> None:
             tokens, started = 0, time.perf_counter()
             for index in range(WARM_UP + COUNTED):
                 if index == WARM_UP:
+                    loop.finish()
                     tokens, started = 0, time.perf_counter()
                 tokens += loop.step("bf16", index).target_tokens
+            loop.finish()
             rate = tokens / (time.perf_counter() - started)
             facts: dict[str, Any] = loop.facts
             peak = facts["peak_flops"]["bf16"]
@@ -106,6 +108,7 @@ def profile() -> None:
         with torch.profiler.profile(activities=activities) as profiler:
             for index in range(WARM_UP, WARM_UP + 3):
                 loop.step("bf16", index)
+            loop.finish()
         key = "self_cuda_time_total" if torch.cuda.is_available() else "self_cpu_time_total"
         table = profiler.key_averages().table(sort_by=key, row_limit=40, max_name_column_width=60)
         _say(table)

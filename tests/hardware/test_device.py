@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 import torch
 
@@ -53,22 +55,23 @@ def test_unknown_precision():
 @pytest.mark.parametrize(
     ("name", "precision", "capability", "expected"),
     [
-        ("cuda", "fp32", (8, 0), ["high"]),
-        ("cuda", "fp32", (7, 5), []),
-        ("cuda", "bf16", (9, 0), []),
-        ("cpu", "fp32", (9, 0), []),
+        ("cuda", "fp32", (8, 0), True),
+        ("cuda", "fp32", (7, 5), False),
+        ("cuda", "bf16", (9, 0), False),
+        ("cpu", "fp32", (9, 0), False),
     ],
 )
-def test_tf32_is_used_for_fp32_on_gpus_that_have_it_and_logged(
+def test_tf32_is_used_for_a_training_in_fp32_on_gpus_that_have_it_and_logged(
     name, precision, capability, expected, monkeypatch, capsys
 ):
-    chosen: list[str] = []
     logs.configure(quiet=False)
-    monkeypatch.setattr(torch, "set_float32_matmul_precision", chosen.append)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
-    device.allow_tf32(torch.device(name), precision)
-    assert chosen == expected
-    assert ("computed in TF32" in capsys.readouterr().err) == bool(expected)
+    setting: Any = torch.backends.cuda.matmul
+    before = setting.fp32_precision
+    with device.tf32_allowed(torch.device(name), precision):
+        assert (setting.fp32_precision == "tf32") == expected
+    assert setting.fp32_precision == before != "tf32"  # what follows in this process
+    assert ("computed in TF32" in capsys.readouterr().err) == expected
     products = device.training_products(torch.device(name), precision)
     assert products == ("tf32" if expected else precision)
 

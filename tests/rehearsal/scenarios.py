@@ -32,6 +32,9 @@ from nmt_cli.training.trainer import Trainer
 from nmt_cli.translating.request import Constraints
 from nmt_cli.translating.rescorer import Rescorer
 from nmt_cli.translating.translator import Translator
+from tests.benchmarks.data import NEWS, random_corpus, write_batches
+from tests.benchmarks.ours import OurLoop
+from tests.benchmarks.shapes import SHAPES, Setup
 from tests.rehearsal import faults
 from tests.rehearsal.driver import be_the_driver
 from tests.rehearsal.fake_cuda import Event, FakeCuda
@@ -181,6 +184,23 @@ def train(
     }
 
 
+def measure(
+    mode: FakeCuda, recipe: Recipe, corpus: PreparedCorpus, run_dir: Path
+) -> dict[str, Any]:
+    """Train as ``make gpu`` measures it."""
+    mode.invent = _ending_soon(mode, corpus.tokenizer.eos_id)
+    shape = SHAPES["S"]._replace(num_layers=1, vocabulary_size=300, tokens=200)
+    write_batches(random_corpus(run_dir, 60, shape.vocabulary_size, NEWS), shape.tokens, STEPS)
+    _marked(mode, OurLoop, "step", "step")
+    cuda: Any = torch.cuda
+    cuda.is_available = lambda: True
+    loop = OurLoop(Setup(shape, str(run_dir), 1), reads_late=True)
+    for index in range(STEPS):
+        loop.step("bf16", index)
+    loop.finish()
+    return {}
+
+
 def lose_a_rank(
     mode: FakeCuda, recipe: Recipe, corpus: PreparedCorpus, run_dir: Path, *, step: int
 ) -> dict[str, Any]:
@@ -288,5 +308,6 @@ def translate(
 SCENARIOS: dict[str, Callable[..., dict[str, Any]]] = {
     "train": train,
     "lose a rank": lose_a_rank,
+    "measure": measure,
     "translate": translate,
 }

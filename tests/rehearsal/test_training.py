@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.rehearsal.findings import KNOWN_IN_STEP, STEP_BUDGET, findings, num_kernels
+from tests.rehearsal.findings import KNOWN_IN_STEP, STEP_BUDGET, blocks, findings, num_kernels
 from tests.rehearsal.scenarios import STEPS
 
 OTHER_MODEL = {
@@ -71,3 +71,11 @@ def test_a_rank_that_dies_in_an_exchange_is_noticed_and_the_step_before_is_saved
     assert "lost another rank and ends: gradients were not exchanged" in report.result["error"]
     assert report.result["counts"] == (2, 2)
     assert report.result["checkpoints"] == kept(2)
+
+
+def test_what_make_gpu_measures_reads_figures_as_late_as_training(rehearse):
+    report = rehearse("measure")
+    assert (report.illegal, report.error) == ([], None)
+    steps = report.between("step begins", "step ends")
+    waits = [{event.where for event in step if blocks(event)} for step in steps]
+    assert waits == [set(), {"hardware/cuda_graphs.py: read"}]
