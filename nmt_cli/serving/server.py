@@ -6,7 +6,7 @@ import asyncio
 import signal
 import socket
 from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import AsyncExitStack, contextmanager, suppress
 from typing import Any, NamedTuple
 
 import uvicorn
@@ -139,6 +139,8 @@ async def _until(event: asyncio.Event, others: Iterable[Awaitable[None]]) -> Non
         together.result()
     else:
         together.cancel()
+        with suppress(asyncio.CancelledError):
+            await together
 
 
 async def _ended(server: Server, listening: asyncio.Task[None]) -> None:

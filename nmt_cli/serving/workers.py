@@ -20,7 +20,7 @@ from nmt_cli.messages.errors import UserError
 from nmt_cli.translating.request import Request
 from nmt_cli.translating.translation import Translation
 from nmt_cli.translating.workers.messages import AttentionOf, Bug, Ready, Refused
-from nmt_cli.translating.workers.pool import WorkerStarter
+from nmt_cli.translating.workers.pool import WorkerStarter, reason_of
 
 # Lines that a worker has at one time: as many as its search takes, so that the rest can still be
 # given to any worker, and a short request need not wait behind all lines of a long one.
@@ -204,15 +204,20 @@ class ModelWorkers:
             self._note_work(worker)
         self._assign()
 
-    def _start(self, number: int) -> None:
-        task = asyncio.get_running_loop().create_task(self._started(number))
+    def _start(self, number: int, dead: Worker | None = None) -> None:
+        task = asyncio.get_running_loop().create_task(self._started(number, dead))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _started(self, number: int) -> None:
-        loop = asyncio.get_running_loop()
+    async def _started(self, number: int, dead: Worker | None) -> None:
+        """Start a worker, if need be in place of a dead one."""
+        loop, starter = asyncio.get_running_loop(), self._starter
+        if dead is not None:
+            status = await loop.run_in_executor(self._thread, starter.status_of, dead.process)
+            what = f"a worker process has died ({reason_of(status)})"
+            logs.warning(f"{what}; its lines are translated again.")
         try:
-            found = await loop.run_in_executor(self._thread, self._starter.start, number)
+            found = await loop.run_in_executor(self._thread, starter.start, number)
         except UserError as error:
             self._fail(error)
             return
@@ -274,14 +279,13 @@ class ModelWorkers:
         if self._failed_starts >= MOST_FAILED_STARTS:
             self._fail(UserError("worker processes end before they can begin."))
             return
-        logs.warning("a worker process has died; its lines are translated again.")
         for line in reversed(lines.values()):
             if line.deaths + 1 >= MOST_DEATHS:
                 error = "the worker processes that translated it have died"
                 line.batch.answer(line.place, Translation(error=error))
             else:
                 self._again.appendleft(line._replace(deaths=line.deaths + 1))
-        self._start(dead.number)
+        self._start(dead.number, dead)
 
     def _leave(self, worker: Worker) -> None:
         asyncio.get_running_loop().remove_reader(worker.connection.fileno())

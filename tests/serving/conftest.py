@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import uvicorn
 
 from nmt_cli.serving.app import app_of
 from nmt_cli.serving.models import Models, glossaries_of, models_of
 from nmt_cli.serving.requests import Limits
+from nmt_cli.serving.server import Server, listening_socket
 from nmt_cli.serving.service import Service
 from nmt_cli.serving.workers import Batch, Figures
 from nmt_cli.translating.translator import Translator
@@ -54,11 +54,37 @@ class TranslatorHere:
         return Figures()
 
 
+class Silent:
+    """Takes the lines of requests, and answers those of a batch when ``answer`` is called."""
+
+    def __init__(self) -> None:
+        self.batches: list[Batch] = []
+        self.withdrawn: list[Batch] = []
+        self.num_waiting = 0
+
+    def submit(self, requests):
+        self.batches.append(Batch(requests))
+        return self.batches[-1]
+
+    def withdraw(self, batch):
+        batch.done.cancel()
+        self.withdrawn.append(batch)
+
+    def figures(self):
+        return Figures(num_waiting=self.num_waiting)
+
+
 class Running:
     """A service that listens; ``url`` is its address."""
 
-    def __init__(self, service: Service, url: str, here: TranslatorHere) -> None:
+    def __init__(self, service: Service, url: str, here: Any) -> None:
         self.service, self.url, self.here = service, url, here
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """The host and the port."""
+        host, port = self.url.removeprefix("http://").split(":")
+        return host, int(port)
 
 
 @contextmanager
@@ -66,25 +92,33 @@ def running(
     arguments: Sequence[str] = ARGUMENTS,
     origins: Sequence[str] = (),
     limits: Limits = Limits(),  # noqa: B008 - it cannot be changed
-    **options: Any,
+    here: Any = None,
+    **service_options: Any,
 ) -> Iterator[Running]:
     models = Models(models_of(arguments))
-    here = TranslatorHere(
-        Translator.load(REVERSING, device="cpu", precision="fp32", token_scores=True)
+    if here is None:
+        options: Any = {"device": "cpu", "precision": "fp32", "token_scores": True}
+        here = TranslatorHere(Translator.load(REVERSING, **options))
+    service = Service(
+        models, {model.name: here for model in models.models}, limits, **service_options
     )
-    service = Service(models, {model.name: here for model in models.models}, limits, **options)
     service.state = "ready"
-    config = uvicorn.Config(app_of(service, origins), port=0, log_config=None, lifespan="off")
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run, daemon=True)
+    listener = listening_socket("127.0.0.1", 0)
+    server = Server(app_of(service, origins), limits.seconds)
+
+    async def serve() -> None:
+        watching = asyncio.create_task(server.close_idle_connections())
+        await server.serve([listener])
+        watching.cancel()
+
+    thread = threading.Thread(target=asyncio.run, args=[serve()], daemon=True)
     thread.start()
-    while not server.started:
-        thread.join(0.01)
-    port = server.servers[0].sockets[0].getsockname()[1]
-    yield Running(service, f"http://127.0.0.1:{port}", here)
+    yield Running(service, f"http://127.0.0.1:{listener.getsockname()[1]}", here)
     server.should_exit = True
     thread.join()
-    here.translator.close()
+    listener.close()
+    if isinstance(here, TranslatorHere):
+        here.translator.close()
 
 
 @pytest.fixture(scope="session")

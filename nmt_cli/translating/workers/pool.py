@@ -231,7 +231,7 @@ class WorkerPool:
     def _replace(self, dead: _Worker) -> None:
         """Start a worker in place of a dead one, and let another one have its piece."""
         dead.connection.close()
-        reason = _reason(self._starter.status_of(dead.process))
+        reason = reason_of(self._starter.status_of(dead.process))
         self._deaths_in_a_row += 1
         self._failed_starts += dead.is_starting
         if self._failed_starts >= MOST_FAILED_STARTS:
@@ -316,7 +316,8 @@ class _WindowReader:
         os.write(self._signalling, b"x")
 
 
-def _reason(status: int | None) -> str:
+def reason_of(status: int | None) -> str:
+    """Return why a process has ended, from its exit status; None if that is unknown."""
     if status is None:
         return "status unknown"
     if status >= 0:

@@ -1,0 +1,143 @@
+"""What the service refuses, and what it does with clients that are slow or go away."""
+
+import json
+import socket
+import time
+
+import pytest
+import requests
+
+from nmt_cli.serving import server
+from nmt_cli.serving.requests import Limits
+from tests.serving.conftest import Silent, running
+
+RECORD = {"text": "ant bee", "source": "en", "target": "de"}
+BODY = json.dumps(RECORD).encode()
+
+
+@pytest.fixture(scope="module")
+def silent():
+    """A service that answers nothing until it is told to."""
+    limits = Limits(2_000, characters=100, lines=5, waiting_lines=20, seconds=0.4)
+    with running(limits=limits, here=Silent(), origins=["https://example.org"]) as found:
+        yield found
+
+
+def post(service, path="/v1/translate", **options):
+    return requests.post(f"{service.url}{path}", timeout=30, **options)
+
+
+def until(condition):
+    """Wait until a condition holds, at most ten seconds."""
+    deadline = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def head(length, path="/v1/translate"):
+    lines = (f"POST {path} HTTP/1.1", "Host: here", f"Content-Length: {length}")
+    return "".join(f"{line}\r\n" for line in (*lines, "")).encode()
+
+
+@pytest.mark.parametrize(
+    ("record", "error"),
+    [
+        ({"text": "a" * 101}, "101 characters are more than 100"),
+        ({"text": ["a"] * 6}, "6 lines are more than 5"),
+        ({"text": "a" * 2_000}, "the body has more than 2,000 bytes"),
+    ],
+)
+def test_large_requests_are_refused(silent, record, error):
+    answer = post(silent, json={**RECORD, **record})
+    assert (answer.status_code, answer.json()) == (413, {"error": error})
+
+
+def test_a_body_without_a_length_is_limited_too(silent):
+    answer = post(silent, data=iter([b" " * 1_500, b" " * 1_500]))
+    assert (answer.status_code, answer.headers["Connection"]) == (413, "close")
+
+
+def test_more_lines_than_may_wait_are_refused(silent):
+    record = {"text": ["a"], "source_lang": "EN", "target_lang": "DE"}
+    silent.here.num_waiting = 10  # for each of two models
+    answer = post(silent, "/v2/translate", json=record)
+    silent.here.num_waiting = 0
+    assert (answer.status_code, answer.headers["Retry-After"]) == (503, "1")
+    assert answer.json() == {"message": "20 lines wait already"}
+
+
+@pytest.mark.parametrize("state", ["starting", "draining"])
+def test_a_service_that_is_not_ready_refuses(silent, state):
+    silent.service.state = state
+    answer, health = post(silent, json=RECORD), requests.get(f"{silent.url}/health", timeout=30)
+    silent.service.state = "ready"
+    assert (answer.status_code, answer.headers["Retry-After"]) == (503, "1")
+    assert (health.status_code, health.json()) == (503, {"status": state})
+
+
+def test_a_translation_that_takes_too_long_is_withdrawn(silent):
+    answer = post(silent, json=RECORD)
+    assert (answer.status_code, answer.headers["Retry-After"]) == (503, "1")
+    assert answer.json() == {"error": "it was not translated within 0.4 seconds"}
+    assert silent.here.withdrawn[-1] is silent.here.batches[-1]
+
+
+def test_what_a_client_that_goes_away_asked_for_is_withdrawn(silent):
+    before = len(silent.here.withdrawn)
+    for _ in range(20):
+        with socket.create_connection(silent.address) as client:
+            client.sendall(head(len(BODY)) + BODY)
+    until(lambda: len(silent.here.withdrawn) == before + 20)
+    metrics = requests.get(f"{silent.url}/metrics", timeout=30).text
+    assert 'nmt_cli_requests_total{path="/v1/translate",status="499"}' in metrics
+
+
+def test_a_body_that_does_not_come_is_not_waited_for(silent):
+    with socket.create_connection(silent.address) as client:
+        client.sendall(head(len(BODY)) + BODY[:10])
+        assert client.recv(100).startswith(b"HTTP/1.1 408")
+
+
+def test_connections_that_do_nothing_are_closed(silent, monkeypatch):
+    monkeypatch.setattr(server, "SECONDS_BETWEEN_LOOKS", 0.05)
+    with (
+        socket.create_connection(silent.address) as mute,
+        socket.create_connection(silent.address) as slow,
+    ):
+        slow.sendall(head(len(BODY))[:20])
+        for client in (mute, slow):
+            client.settimeout(10)
+            assert client.recv(100) == b""
+
+
+@pytest.mark.parametrize("data", [b"\x00\xff" * 50, b"GET\r\n\r\n"])
+def test_what_is_no_http_is_refused(silent, data):
+    with socket.create_connection(silent.address) as client:
+        client.sendall(data)
+        assert client.recv(100).startswith(b"HTTP/1.1 400")
+
+
+def test_only_pages_of_the_given_origins_may_ask(silent):
+    for origin, allowed in ("https://example.org", "https://example.org"), ("https://a.org", None):
+        answer = requests.get(f"{silent.url}/v1/models", headers={"Origin": origin}, timeout=30)
+        assert answer.headers.get("Access-Control-Allow-Origin") == allowed
+
+
+@pytest.mark.parametrize(
+    "path", ["/etc/passwd", "/../../../etc/passwd", "/%2e%2e/%2e%2e/etc/passwd"]
+)
+def test_no_file_is_reachable(silent, path):
+    with socket.create_connection(silent.address) as client:
+        client.sendall(f"GET {path} HTTP/1.1\r\nHost: here\r\n\r\n".encode())
+        assert client.recv(100).startswith(b"HTTP/1.1 404")
+
+
+def test_forms_that_cannot_be_read_are_refused(silent):
+    form = {"Content-Type": "application/x-www-form-urlencoded"}
+    for body in (b"q=%ff", b"q=\xff"):
+        answer = post(silent, "/translate", data=body, headers=form)
+        assert (answer.status_code, answer.json()) == (400, {"error": "the body is not UTF-8"})
+    several = {"Content-Type": "multipart/form-data; boundary=x"}
+    answer = post(silent, "/translate", data=b"--x\r\nnothing", headers=several)
+    assert answer.json() == {"error": "q must be a text or a list of texts"}

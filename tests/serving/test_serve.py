@@ -1,0 +1,148 @@
+"""The command: workers, their deaths, and the end after a signal."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import requests
+from click.testing import CliRunner
+
+from nmt_cli import cli
+from nmt_cli.translating.translator import Translator
+from tests.serving.conftest import REVERSING
+
+WORDS = ["ant", "bee", "cat", "dog", "eel", "fox", "gnu", "hen"]
+TEXTS = [f"{one} {other} {one}" for one in WORDS for other in WORDS]
+
+
+class Command:
+    """``nmt-cli serve`` in a process."""
+
+    def __init__(self, *arguments: str) -> None:
+        command = [sys.executable, "-m", "nmt_cli", "serve", *arguments, "--port=0"]
+        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        self.log, self.url = "", ""
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self.log += line
+
+    def wait_for(self, pattern: str) -> re.Match[str]:
+        deadline = time.monotonic() + 60
+        while (found := re.search(pattern, self.log)) is None:
+            assert self.process.poll() is None, self.log
+            assert time.monotonic() < deadline, self.log
+            time.sleep(0.02)
+        return found
+
+    def workers(self) -> dict[int, int]:
+        """Return the process of each worker."""
+        starters = children(self.process.pid)
+        found = [child for starter in starters for child in children(starter)]
+        return dict(enumerate(found))
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        self._reader.join()
+        assert self.process.stderr is not None
+        self.process.stderr.close()
+
+
+def children(parent: int) -> list[int]:
+    tasks = Path(f"/proc/{parent}/task").glob("*/children")
+    return [int(child) for path in tasks for child in path.read_text().split()]
+
+
+@pytest.fixture(scope="module")
+def command():
+    found = Command(str(REVERSING), "--workers=2", "--precision=fp32", "--device=cpu")
+    found.url = found.wait_for(r"http://\S+").group()
+    yield found
+    found.close()
+
+
+def translated(command, texts):
+    record = {"text": texts, "source": "en"}
+    answer = requests.post(f"{command.url}/v1/translate", json=record, timeout=60)
+    assert answer.status_code == 200, answer.text
+    return [each["text"] for each in answer.json()["translations"]]
+
+
+def metric(command, name):
+    text = requests.get(f"{command.url}/metrics", timeout=30).text
+    return sum(float(line.split()[-1]) for line in text.splitlines() if line.startswith(name))
+
+
+def test_no_answer_is_lost_or_swapped_when_a_worker_dies(command):
+    translator = Translator.load(REVERSING, device="cpu", precision="fp32")
+    expected = [each.text for each in translator.translate(TEXTS)]
+    assert len(set(expected)) > 30
+    with ThreadPoolExecutor(8) as pool:
+        futures = [pool.submit(translated, command, [text] * 3) for text in TEXTS]
+        futures[5].result()
+        victim = command.workers()[0]
+        os.kill(victim, signal.SIGKILL)
+        found = [future.result() for future in futures]
+    assert found == [[text] * 3 for text in expected]
+    command.wait_for("a worker process has died \\(signal SIGKILL\\); its lines are translated")
+    assert metric(command, "nmt_cli_worker_deaths_total") == 1
+    assert metric(command, "nmt_cli_lines_total") >= 3 * len(TEXTS)
+    assert metric(command, "nmt_cli_worker_busy_seconds_total") > 0
+    assert metric(command, "nmt_cli_resident_bytes") > 1e8
+    assert victim not in command.workers().values()
+
+
+def test_the_http_process_imports_no_torch(command):
+    assert "libtorch" not in Path(f"/proc/{command.process.pid}/maps").read_text()
+
+
+def test_what_was_accepted_is_finished_after_a_signal(command):
+    text = " ".join(WORDS)
+    with ThreadPoolExecutor(1) as pool:
+        future = pool.submit(translated, command, [text] * 2_000)
+        while not metric(command, "nmt_cli_worker_lines"):
+            time.sleep(0.01)
+        command.process.send_signal(signal.SIGTERM)
+        health = requests.get(f"{command.url}/health", timeout=30)
+        assert (health.status_code, health.json()) == (503, {"status": "draining"})
+        assert len(future.result()) == 2_000
+    assert command.process.wait(30) == 0
+    assert not any(word in command.log for word in WORDS)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "message"),
+    [
+        (["--host=0.0.0.0"], 2, "--host 0.0.0.0 can be reached from other machines; give --api"),
+        (["--host=here"], 2, "--host here can be reached from other machines; give --api-keys"),
+        (["--host=192.0.2.1", "--open"], 1, "cannot listen on 192.0.2.1, port 5000: "),
+        (["--glossary=none.tsv"], 1, "none.tsv"),
+        (["--glossary=terms.tsv=en:it"], 2, "no model translates from en to it, as terms.tsv"),
+        (["--api-keys=empty"], 1, "empty holds no key; write one on each line."),
+    ],
+)
+def test_wrong_options_are_refused(tmp_path, monkeypatch, arguments, status, message):
+    monkeypatch.chdir(tmp_path)
+    Path("empty").write_text("# none\n")
+    Path("terms.tsv").write_text("a\tb\n")
+    result = CliRunner().invoke(cli.main, ["serve", str(REVERSING), *arguments])
+    assert (result.exit_code, result.stderr.count("\n")) == (status, 1)
+    assert message in result.stderr
+
+
+def test_a_model_must_name_its_languages():
+    path = REVERSING.parents[3] / "format_4/imported_separate/run/average"
+    result = CliRunner().invoke(cli.main, ["serve", str(path)])
+    assert result.exit_code == 2
+    assert f"such as {path}=en:de." in result.stderr
