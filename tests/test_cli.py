@@ -61,7 +61,17 @@ OPTIONS = {
     | {"--token-scores", "--alignments", "--replace-unknown", "--resume", "--shard", "--ensemble"}
     | {"--sample", "--temperature", "--sample-top-k", "--sample-top-p", "--seed"}
     | {"--min-length", "--max-length", "--no-repeat-ngram", "--target-prefix"}
-    | {"--required", "--banned", "--glossary", "--input-format", "--workers", "--devices", "--tag"}
+    | {
+        "--required",
+        "--banned",
+        "--glossary",
+        "--protect",
+        "--protect-strict",
+        "--input-format",
+        "--workers",
+        "--devices",
+        "--tag",
+    }
     | {"--engine", "--no-cuda-graphs"}
     | {"--split-sentences", "--source-language", "--markup"},
     "serve": MACHINE_OPTIONS

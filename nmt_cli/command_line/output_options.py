@@ -26,8 +26,8 @@ output_options = together(
         type=click.Choice(["text", "jsonl"]),
         default="text",
         help="jsonl is one JSON object for each line: text, and for this line alone prefix, "
-        "n_best, beam_size, length_penalty, required, banned, split, markup, glossary and "
-        "alignments.",
+        "n_best, beam_size, length_penalty, required, banned, split, markup, glossary, protect, "
+        "protect_strict and alignments.",
     ),
     click.option(
         "--sample",
@@ -106,6 +106,18 @@ output_options = together(
         help="Terms and their translations, with a tab between them: lines with a term are "
         "translated with its translation.",
     ),
+    click.option(
+        "--protect",
+        multiple=True,
+        metavar="PATTERN",
+        help="Copy what matches this regular expression exactly once; common stands for addresses, "
+        "placeholders, versions and emoji; may be repeated.",
+    ),
+    click.option(
+        "--protect-strict",
+        is_flag=True,
+        help="A line fails if --protect cannot be kept.  [default: it is translated, and counted]",
+    ),
 )
 
 
@@ -143,6 +155,12 @@ def grouped(options: dict[str, Any]) -> dict[str, Any]:
         option = SAMPLING[next(iter(sampling))]
         raise WrongUsageError(
             f"{option} has an effect only with --sample; add --sample or omit it."
+        )
+    if constraints["protect_strict"] and not (
+        constraints["protect"] or others["input_format"] == "jsonl"
+    ):
+        raise WrongUsageError(
+            "--protect-strict has an effect only with --protect; add --protect or omit it."
         )
     return {**others, "constraints": Constraints(**constraints)}
 

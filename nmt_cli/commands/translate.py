@@ -278,6 +278,7 @@ class _Tally:
         self._truncated = _Numbers()
         self._with_bad_bytes = _Numbers()
         self._num_replaced = 0  # byte sequences
+        self._not_copied = _Numbers()
         self._repaired_trees = _Numbers()
         self._num_trees, self._repairs = 0, Repairs()
         self._started, self._num_before = time.monotonic(), 0
@@ -298,6 +299,8 @@ class _Tally:
             self._in_parts.add(number)
         if translation.truncated:
             self._truncated.add(number)
+        if translation.not_copied:
+            self._not_copied.add(number)
         if translation.repairs is not None:
             self._num_trees += 1
             self._repairs += translation.repairs
@@ -328,6 +331,8 @@ class _Tally:
             logs.warning(f"too long for the model, translated in parts: {self._in_parts}.")
         if self._truncated.count:
             logs.warning(f"too long for the model, end cut off: {self._truncated}.")
+        if self._not_copied.count:
+            logs.warning(f"protected text not copied exactly once: {self._not_copied}.")
         if self._with_bad_bytes.count:
             sequences = counted(self._num_replaced, "byte sequence")
             logs.warning(f"Bad UTF-8: {sequences} became U+FFFD in {self._with_bad_bytes}.")

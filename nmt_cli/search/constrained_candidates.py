@@ -22,7 +22,7 @@ from torch import Tensor
 from nmt_cli.search.beams import Array, Candidates
 from nmt_cli.search.choice import BestCandidates, best_of
 from nmt_cli.search.rules.logits_rule import SlotStates, rows_of
-from nmt_cli.search.rules.phrases import REQUIRED, RequiredPhrases
+from nmt_cli.search.rules.phrases import ANY_NUMBER, REQUIRED, RequiredPhrases
 from nmt_cli.search.top_k import top_k
 
 # How many continuations the bank that needs the fewest pieces gets in each turn; others get one.
@@ -35,7 +35,7 @@ class _Places(NamedTuple):
     """Where hypotheses of B slots are in the automata of their slots."""
 
     states: Array  # B any
-    # B any Q, constraints that are met whatever follows. Those that the state meets are met too,
+    # B any Q, how often constraints are met whatever follows. The state may meet them once more,
     # but a next piece that continues the last word of a phrase breaks it.
     met_before: Array
 
@@ -51,6 +51,8 @@ class _Automata(NamedTuple):
     stays_met: Array  # N Q
     begun: Array  # N Q
     fewest: Array  # B Q; padding needs 0 pieces
+    least: Array  # B Q, how often a constraint must be met
+    most: Array  # B Q, how often it may be met
     pieces: Array  # B T; padding is -1
     continuing: Array  # V, the pieces that continue a word; V = 0 if there are none
 
@@ -83,6 +85,8 @@ class _Automata(NamedTuple):
             joined([one.stays_met for one in each], False, num_constraints),
             joined([one.begun for one in each], 0, num_constraints),
             joined([one.fewest[None] for one in each], 0, num_constraints),
+            joined([one.least[None] for one in each], 0, num_constraints),
+            joined([one.most[None] for one in each], ANY_NUMBER, num_constraints),
             joined([np.array([one.pieces]) for one in each], -1, num_pieces),
             next((one.continuing for one in each if one.continuing is not None), np.zeros(0, bool)),
         )
@@ -100,7 +104,7 @@ class _Automata(NamedTuple):
         columns, continuing = self._columns(tokens), self.continue_words(tokens)
         places = _Places(
             np.repeat(self.roots[:, None], states.beam_size, axis=1),
-            np.zeros((*tokens.shape[:2], self.met.shape[1]), np.bool_),
+            np.zeros((*tokens.shape[:2], self.met.shape[1]), np.int16),
         )
         for position in range(tokens.shape[2]):
             following = self.follow(places, columns[:, :, position], continuing[:, :, position])
@@ -126,14 +130,23 @@ class _Automata(NamedTuple):
         met = np.where(
             continuing[..., None], self.stays_met[places.states], self.met[places.states]
         )
-        return _Places(self.next[places.states, columns], places.met_before | met)
+        return _Places(self.next[places.states, columns], places.met_before + met)
+
+    def times_met(self, places: _Places) -> Array:
+        """Return how often each constraint is met if no word goes on, [B, any, Q]."""
+        return places.met_before + self.met[places.states]
 
     def missing(self, places: _Places) -> Array:
         """Return how many pieces meet all constraints if phrases do not overlap, [B, any]."""
-        is_unmet = ~(places.met_before | self.met[places.states])
-        fewest = self.fewest.reshape(len(self.fewest), *[1] * (is_unmet.ndim - 2), -1)
-        saved = (self.begun[places.states] * is_unmet).max(axis=-1)
-        return (fewest * is_unmet).sum(axis=-1) - saved
+        left = (_like(self.least, places.states) - self.times_met(places)).clip(min=0)
+        saved = (self.begun[places.states] * (left > 0)).max(axis=-1)
+        return (_like(self.fewest, places.states) * left).sum(axis=-1) - saved
+
+    def are_too_many(self, places: _Places) -> Array:
+        """Return where a constraint is met more often than it may be, [B, any]."""
+        if (self.most == ANY_NUMBER).all():
+            return np.zeros(places.states.shape, np.bool_)
+        return np.any(self.times_met(places) > _like(self.most, places.states), axis=-1)
 
     def fit(self, places: _Places, missing: Array, room: Array) -> Array:
         """Return where ``room`` [B] suffices for the ``missing`` pieces [B, K, C + T].
@@ -145,18 +158,23 @@ class _Automata(NamedTuple):
         for place in np.argwhere(~fits).tolist():
             number, state = place[0], int(places.states[tuple(place)])
             own = self.data[number]
-            met = (places.met_before[tuple(place)] | self.met[state])[: len(own.constraints)]
-            fewest = own.fewest_from(state - int(self.roots[number]), met)
+            met = places.met_before[tuple(place)] + self.met[state]
+            fewest = own.fewest_from(state - int(self.roots[number]), met[: len(own.constraints)])
             fits[tuple(place)] = fewest <= room[number]
         return fits
+
+
+def _like(of_slots: Array, states: Array) -> Array:
+    """Return ``of_slots`` [B, Q] in a shape that fits a value of each of ``states`` [B, any]."""
+    return of_slots.reshape(len(of_slots), *[1] * (states.ndim - 1), -1)
 
 
 class ConstrainedCandidates:
     """The best continuations of each bank in turns; the best ones of slots without constraints.
 
     ``Sentence.rule_data`` holds ``RequiredPhrases``. Each hypothesis is continued by its best
-    tokens and by all pieces of its phrases. No candidate ends before all constraints are met, and
-    none leaves too little room for those that are not.
+    tokens and by all pieces of its phrases. No candidate ends before all constraints are met, none
+    leaves too little room for those that are not, and none meets one more often than it may.
     """
 
     name = REQUIRED
@@ -239,7 +257,7 @@ class ConstrainedCandidates:
         before = _Places(places.states[:, :, None], places.met_before[:, :, None])
         after = automata.follow(before, columns, automata.continue_words(tokens))
         missing = automata.missing(after)
-        exists = totals > -np.inf
+        exists = (totals > -np.inf) & ~automata.are_too_many(after)
         exists &= automata.fit(after, np.where(exists, missing, 0), room)
         flat = (len(totals), -1)
         totals = np.where(exists, totals, -np.inf).reshape(flat)

@@ -18,6 +18,8 @@ from nmt_cli.parsing.repair import Repairs
 from nmt_cli.parsing.tree_output import TreeText, tree_of
 from nmt_cli.recipe.model_settings import ModelSettings, TextSettings
 from nmt_cli.search.beams import Hypothesis, length_penalty
+from nmt_cli.translating.copied_outputs import CopiedOutputs
+from nmt_cli.translating.copies import ProtectedText
 from nmt_cli.translating.over_long import Part
 from nmt_cli.translating.segments import Layout, Output, Span
 from nmt_cli.translating.translation import Alternative, Links, Translation
@@ -110,7 +112,8 @@ class Answers:
 
         Raises UserError if an option does not suit the model.
         """
-        self._tokenizer, self._keep_pieces = tokenizer, keep_pieces
+        self._tokenizer, self.keep_pieces = tokenizer, keep_pieces
+        self._copied = CopiedOutputs(tokenizer)
         self._length_penalty, self._settings = length_penalty, settings.text
         self._form, self._trees = settings.trees, trees
         if alignments and settings.trees is not None:
@@ -127,25 +130,29 @@ class Answers:
         words: Sequence[str],
         found: Sequence[tuple[Hypothesis, ...]],
         wanted: Wanted,
+        protected: Sequence[ProtectedText] = (),
         *,
         truncated: bool,
     ) -> Translation:
         """Return the translation of a line whose ``parts`` have the hypotheses ``found``.
 
         Its k-th best joins the k-th best of each part, or the part's last. ``words`` are the leaves
-        of its tree. ``truncated`` is whether the line was cut.
+        of its tree. ``protected`` has the line if text of it is copied. ``truncated`` is whether
+        the line was cut.
         """
         ranking = self._ranking(found, wanted.length_penalty)
         texts = [self._text(each.hypotheses, parts, words) for each in ranking]
         alternatives = [
-            self._alternative(each, parts, one_line(text), repairs, wanted)
+            self._alternative(each, parts, one_line(text), repairs, wanted)._replace(
+                not_copied=_not_copied(protected, [one_line(text)])
+            )
             for each, (text, repairs) in zip(ranking, texts, strict=True)
         ]
         return Translation.of(alternatives, num_parts=len(parts), truncated=truncated)
 
     def of_segments(
         self,
-        layout: Layout,
+        segments: tuple[Layout, Sequence[ProtectedText]],
         parts: Sequence[Sequence[Part]],
         found: Sequence[Sequence[tuple[Hypothesis, ...]]],
         wanted: Wanted,
@@ -155,9 +162,12 @@ class Answers:
     ) -> Translation:
         """Return the translation of a line of segments, with the parts and hypotheses of each.
 
-        The n best are the choices of an output for each segment whose scores have the greatest
-        sums. Of samples, the k-th joins the k-th of each segment.
+        ``segments`` are its layout and, if text of it is copied, the text of each. The n best are
+        the choices of an output for each segment whose scores have the greatest sums. Of samples,
+        the k-th joins the k-th of each segment.
         """
+        layout, protected = segments
+        texts = protected or list(map(ProtectedText, layout.texts))
         rankings = [self._ranking(of_segment, wanted.length_penalty) for of_segment in found]
         ranking = kth_of_each(rankings) if are_samples else best_sums(rankings, wanted.n_best)
         every_part = [part for of_segment in parts for part in of_segment]
@@ -166,10 +176,12 @@ class Answers:
             of_each = in_groups(each.hypotheses, counts)
             outputs = [
                 self._output(*of_segment)
-                for of_segment in zip(of_each, parts, layout.texts, layout.need_spans, strict=True)
+                for of_segment in zip(of_each, parts, texts, layout.need_spans, strict=True)
             ]
             text = layout.filled(outputs)
-            alternatives.append(self._alternative(each, every_part, text, None, wanted))
+            alternative = self._alternative(each, every_part, text, None, wanted)
+            not_copied = _not_copied(protected, [output.text for output in outputs])
+            alternatives.append(alternative._replace(not_copied=not_copied))
         num_parts = 1 + sum(max(0, count - 1) for count in counts)
         return Translation.of(
             alternatives, num_parts=num_parts, truncated=truncated, is_joined=True
@@ -189,16 +201,22 @@ class Answers:
         return ranking
 
     def _output(
-        self, hypotheses: Sequence[Hypothesis], parts: Sequence[Part], source: str, has_spans: bool
+        self,
+        hypotheses: Sequence[Hypothesis],
+        parts: Sequence[Part],
+        source: ProtectedText,
+        has_spans: bool,
     ) -> Output:
-        """Return the translation of a segment, the text ``source``; ``has_spans`` if asked for."""
+        """Return the translation of the segment ``source``; ``has_spans`` if asked for."""
+        if source.is_only_copies:
+            return source.kept()
         text, _ = self._text(hypotheses, parts, ())
         if not has_spans:
             return Output(one_line(text))
         spans, written, read = list[Span](), "", 0
         for hypothesis, part in zip(hypotheses, parts, strict=True):
             written += part.separator if written else ""
-            read = max(read, source.find(part.text, read))
+            read = max(read, source.text.find(part.text, read))
             of_part = unit_spans(
                 hypothesis,
                 self._tokenizer.pieces(hypothesis.tokens),
@@ -209,6 +227,8 @@ class Answers:
             )
             spans += [span.moved(len(written), read) for span in of_part]
             written += self._part(hypothesis, part)
+        if source.with_placeholders is not None:
+            spans = [span.with_source(source.source_place) for span in spans]
         return Output(one_line(text), spans)
 
     def _alternative(
@@ -234,20 +254,26 @@ class Answers:
         self, hypotheses: Sequence[Hypothesis], parts: Sequence[Part], words: Sequence[str]
     ) -> tuple[str, Repairs | None]:
         texts = [self._part(*each) for each in zip(hypotheses, parts, strict=True)]
-        if self._form is not None and not self._keep_pieces:
+        if self._form is not None and not self.keep_pieces:
             exact = self._exact_tree(self._form, hypotheses, words)
             return exact or tree_of(texts, words, self._form)
         whole = ""
         for text, part in zip(texts, parts, strict=True):
             if whole:
-                whole += " " if self._keep_pieces else part.separator
+                whole += " " if self.keep_pieces else part.separator
             whole += text
         return whole, None
 
     def _part(self, hypothesis: Hypothesis, part: Part) -> str:
+        text_of = partial(self._without_copies, part=part)
+        if not part.copies:
+            return text_of(hypothesis)
+        return self._copied.written(hypothesis, part, text_of)
+
+    def _without_copies(self, hypothesis: Hypothesis, part: Part) -> str:
         if self._unknown_words is not None:
-            return self._unknown_words.replaced(hypothesis, part, keep_pieces=self._keep_pieces)
-        return self._tokenizer.decode(hypothesis.tokens, keep_pieces=self._keep_pieces)
+            return self._unknown_words.replaced(hypothesis, part, keep_pieces=self.keep_pieces)
+        return self._tokenizer.decode(hypothesis.tokens, keep_pieces=self.keep_pieces)
 
     def _exact_tree(
         self, form: Linearization, hypotheses: Sequence[Hypothesis], words: Sequence[str]
@@ -260,6 +286,14 @@ class Answers:
             return None
         without_words = replace(form, words="dropped")
         return tree_of([self._tokenizer.decode(symbols)], words, without_words)
+
+
+def _not_copied(protected: Sequence[ProtectedText], outputs: Sequence[str]) -> tuple[str, ...]:
+    """Return the texts that some output has more or less often than its source."""
+    if not protected:
+        return ()
+    each = zip(protected, outputs, strict=True)
+    return tuple(dict.fromkeys(text for source, out in each for text in source.not_copied(out)))
 
 
 Item = TypeVar("Item")

@@ -116,8 +116,7 @@ def _refused(options: Mapping[str, Any], ensemble: Sequence[Path | str]) -> Iter
         "--fp32-products": options.get("fp32_products", AUTO) != AUTO,
         "--min-length": constraints.min_length,
         "--no-repeat-ngram": constraints.no_repeat_ngram is not None,
-        "--required": constraints.required,
         "--banned": constraints.banned,
-        "--glossary": constraints.glossary is not None,
     }
     yield from (name for name, is_given in given.items() if is_given)
+    yield from constraints.for_a_search()

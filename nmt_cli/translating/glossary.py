@@ -99,7 +99,7 @@ class Glossary:
     def _matches(self, text: str) -> Iterator[Term]:
         lowered, place = _lowered(text), 0
         while place < len(text):
-            term = self._match(text, lowered, place) if _is_border(text, place) else None
+            term = self._match(text, lowered, place) if is_border(text, place) else None
             if term is not None:
                 yield term
             place += 1 if term is None else len(term.source)
@@ -107,7 +107,7 @@ class Glossary:
     def _match(self, text: str, lowered: str, place: int) -> Term | None:
         for length in self._lengths:
             end = place + length
-            if end <= len(text) and lowered[place:end] in self._by_text and _is_border(text, end):
+            if end <= len(text) and lowered[place:end] in self._by_text and is_border(text, end):
                 written = text[place:end]
                 terms = self._by_text[lowered[place:end]]
                 exact = [term for term in terms if term.source == written]
@@ -126,7 +126,8 @@ def is_in_word(character: str) -> bool:
     return is_letter and not WITHOUT_SPACES.match(character)
 
 
-def _is_border(text: str, place: int) -> bool:
+def is_border(text: str, place: int) -> bool:
+    """Return whether no word of ``text`` goes on at ``place``."""
     is_inside = 0 < place < len(text)
     return not (is_inside and is_in_word(text[place - 1]) and is_in_word(text[place]))
 
@@ -148,7 +149,7 @@ def _occurs(form: str, text: str, case: str | None) -> bool:
         form, text = _lowered(form), _lowered(text)
     place = text.find(form)
     while place >= 0:
-        if _is_border(text, place) and _is_border(text, place + len(form)):
+        if is_border(text, place) and is_border(text, place + len(form)):
             return True
         place = text.find(form, place + 1)
     return False

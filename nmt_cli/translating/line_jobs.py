@@ -10,6 +10,7 @@ from typing import Literal
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
 from nmt_cli.files.lines import is_blank, why_not_unicode
 from nmt_cli.messages.errors import LinesFailedError
+from nmt_cli.search.beams import Hypothesis
 from nmt_cli.search.sampling import gathered
 from nmt_cli.search.sentences import (
     Cause,
@@ -20,12 +21,13 @@ from nmt_cli.search.sentences import (
     own_failure,
 )
 from nmt_cli.translating.answers import Answers, in_groups
+from nmt_cli.translating.copies import CollapsedText, ProtectedText, are_possible
 from nmt_cli.translating.encoded_texts import encode_each
 from nmt_cli.translating.over_long import Part, parts_within
 from nmt_cli.translating.request import Request
 from nmt_cli.translating.segmenter import Segmenter
 from nmt_cli.translating.segments import Layout, Output, SegmentsError
-from nmt_cli.translating.target_phrases import ContradictionError
+from nmt_cli.translating.target_phrases import ContradictionError, shown
 from nmt_cli.translating.translation import Translation
 from nmt_cli.translating.wanted_output import (
     NO_PLACE,
@@ -36,6 +38,7 @@ from nmt_cli.translating.wanted_output import (
 )
 
 TooLong = Literal["split", "truncate", "error"]
+KEEPS_PIECES = "protected text is put in place of its pieces, but --keep-pieces asks for pieces"
 
 
 @dataclass(eq=False)
@@ -45,6 +48,7 @@ class Job:
     wanted: Wanted
     error: str | None = None
     layout: Layout | None = None  # of its segments; None: the line is one
+    protected: Sequence[ProtectedText] = ()  # the segments, where text of them is copied
     parts: Sequence[Part] = ()
     parts_of_each: Sequence[int] = ()  # how many of the parts each segment has
     truncated: bool = False
@@ -65,11 +69,11 @@ class Job:
 Ticket = tuple[Job, int]  # a line, and which of its sentences
 
 
-def longest_first(jobs: Iterable[Job]) -> list[tuple[Ticket, Sentence]]:
-    """Return the sentences of ``jobs``, the longest one first."""
-    entries = [entry for job in jobs for entry in job.entries()]
-    entries.sort(key=lambda entry: len(entry[1].tokens), reverse=True)
-    return entries
+def longest_first(
+    entries: Iterable[tuple[Ticket, Sentence]],
+) -> list[tuple[Ticket, Sentence]]:
+    """Return the sentences of lines, the longest one first."""
+    return sorted(entries, key=lambda entry: len(entry[1].tokens), reverse=True)
 
 
 class LineJobs:
@@ -125,17 +129,23 @@ class LineJobs:
         job.error = why_not_unicode(request.text) or job.wanted.error
         if job.error is not None:
             return ()
+        protection = job.wanted.protection
         try:
-            job.layout = self._segmenter.layout(request)
+            job.layout = self._segmenter.layout(request, protection)
+            texts: Sequence[str] = () if is_blank(request.text) else (request.text,)
+            texts = texts if job.layout is None else job.layout.texts
+            if protection is None:
+                return texts
+            if self._answers.keep_pieces:
+                job.error = KEEPS_PIECES
+                return ()
+            job.protected = [self._outputs.protected(text, protection) for text in texts]
+            return [each.text for each in job.protected]
         except SegmentsError as error:
             job.error = str(error)
-            return ()
         except Exception as error:
             job.error = _own_failure_of(number, error).reason
-            return ()
-        if job.layout is not None:
-            return job.layout.texts
-        return () if is_blank(request.text) else (request.text,)
+        return ()
 
     def answers(self, jobs: Sequence[Job]) -> list[Translation]:
         """Return the translation of each line. Raises LinesFailedError for a bug."""
@@ -160,17 +170,54 @@ class LineJobs:
                     raise outcome.bug
                 return Translation(error=self._reason(outcome, job.wanted))
         if not found:
-            if job.layout is None or job.error is not None:
+            kept = [protected.kept() for protected in job.protected]
+            if job.error is not None or (job.layout is None and not kept):
                 return Translation(error=job.error)
-            text = job.layout.filled([Output("")] * len(job.layout.texts))
+            if job.layout is None:
+                return Translation(kept[0].text)
+            text = job.layout.filled(kept or [Output("")] * len(job.layout.texts))
             return Translation(text, is_joined=True)
+        translation = self._translation(job, found, are_samples=are_samples)
+        return strict(translation) if job.wanted.is_strict else translation
+
+    def _translation(
+        self, job: Job, found: Sequence[tuple[Hypothesis, ...]], *, are_samples: bool
+    ) -> Translation:
         wanted, truncated = job.wanted, job.truncated
         if job.layout is None:
-            return self._answers.joined(job.parts, job.words, found, wanted, truncated=truncated)
+            return self._answers.joined(
+                job.parts, job.words, found, wanted, job.protected, truncated=truncated
+            )
         of_each = in_groups(job.parts, job.parts_of_each), in_groups(found, job.parts_of_each)
         return self._answers.of_segments(
-            job.layout, *of_each, wanted, truncated=truncated, are_samples=are_samples
+            (job.layout, job.protected),
+            *of_each,
+            wanted,
+            truncated=truncated,
+            are_samples=are_samples,
         )
+
+    def again(self, job: Job) -> list[tuple[Ticket, Sentence]]:
+        """Return sentences to search again: those without any output that copies their text."""
+        places = {
+            place
+            for place, outcome in job.outcomes.items()
+            if isinstance(outcome, Failure)
+            and outcome.cause is Cause.IMPOSSIBLE
+            and place < len(job.parts)
+            and job.parts[place].copies
+            and not job.wanted.is_strict
+        }
+        if not places:
+            return []
+        for place in places:
+            del job.outcomes[place]
+        job.parts = [
+            part._replace(copies=()) if place in places else part
+            for place, part in enumerate(job.parts)
+        ]
+        job.sentences = self._outputs.sentences(job.parts, (), job.wanted, self._need_units(job))
+        return [entry for entry in job.entries() if entry[0][1] in places]
 
     def _reason(self, failure: Failure, wanted: Wanted) -> str:
         """Return why a line has no translation; rules may be why no output is possible."""
@@ -183,11 +230,12 @@ class LineJobs:
     ) -> None:
         """Give ``job`` its parts and its sentences, or the reason why it has none."""
         of_each: list[list[Part]] = []
-        for text, tokens in zip(texts, encoded, strict=True):
+        for number, (text, tokens) in enumerate(zip(texts, encoded, strict=True)):
             if isinstance(tokens, Failure):
                 job.error = tokens.reason
             else:
-                of_each.append(self._parts(job, text, tokens))
+                protected = job.protected[number] if job.protected else ProtectedText(text)
+                of_each.append(self._parts(job, protected, tokens))
             if job.error is not None:
                 return
         if job.layout is not None:
@@ -200,31 +248,68 @@ class LineJobs:
             return
         job.parts = parts
         words = job.words if len(parts) == 1 and not job.truncated else ()
-        need_units = list[bool]()
-        if job.layout is not None:
-            of_segments = zip(job.layout.need_spans, job.parts_of_each, strict=True)
-            need_units = [need for need, number in of_segments for _ in range(number)]
         try:
+            need_units = self._need_units(job)
             job.sentences = self._outputs.sentences(parts, words, job.wanted, need_units)
-        except ContradictionError as error:  # of terms that occur in it
+        except ContradictionError as error:  # of terms that occur in it, or of copies
             job.parts, job.error = [], str(error)
 
-    def _parts(self, job: Job, text: str, tokens: Sequence[int]) -> list[Part]:
+    def _need_units(self, job: Job) -> list[bool]:
+        """Return which parts of a line need what the units of their outputs attend to."""
+        if job.layout is None:
+            return []
+        of_segments = zip(job.layout.need_spans, job.parts_of_each, strict=True)
+        return [need for need, number in of_segments for _ in range(number)]
+
+    def _parts(self, job: Job, protected: ProtectedText, tokens: Sequence[int]) -> list[Part]:
         """Return the parts of a segment, or none and give ``job`` the reason."""
         num_pieces, longest = len(tokens), self._longest
+        text, copies = protected.text, protected.copies
+        if protected.is_only_copies:
+            return []
+        if self._too_long == "split" and (num_pieces > longest or not are_possible(copies)):
+            return self._cut(protected, tokens)
         if num_pieces <= longest:
             is_nothing = not tokens and self._words_of is None  # a parse needs no pieces
-            return [] if is_nothing else [Part(tokens, "", text)]
-        if self._too_long == "split":
-            return parts_within(text, tokens, longest, self._tokenizer.encode)
+            return [] if is_nothing else [Part(tokens, "", text, copies)]
         if self._too_long == "truncate":
             job.truncated = True
-            return [Part(tokens[:longest], "", text)]
+            return [Part(tokens[:longest], "", text, copies)]
         job.error = (
             f"it has {num_pieces:,} pieces, the model takes {longest:,}; "
             "--too-long split translates it in parts"
         )
         return []
+
+    def _cut(self, protected: ProtectedText, tokens: Sequence[int]) -> list[Part]:
+        """Return the parts of a segment; no part begins or ends within a copy."""
+        longest, encode = self._longest, self._tokenizer.encode
+        if not protected.copies:
+            return parts_within(protected.text, tokens, longest, encode)
+        collapsed = CollapsedText(protected, lambda text: len(encode(text)) <= longest)
+        parts = parts_within(
+            collapsed.text,
+            tokens,
+            longest,
+            lambda text: encode(collapsed.expanded(text)),
+            lambda text: are_possible(collapsed.copies(text)),
+        )
+        return [
+            part._replace(text=collapsed.expanded(part.text), copies=collapsed.copies(part.text))
+            for part in parts
+        ]
+
+
+def strict(translation: Translation) -> Translation:
+    """Return the translation without outputs that do not copy all, or an error if none does."""
+    ranked = [each for each in translation.ranked if not each.not_copied]
+    if len(ranked) == len(translation.ranked):
+        return translation
+    if not ranked:
+        first = shown(translation.not_copied[0])
+        return Translation(error=f"the protected text {first} is not copied exactly once")
+    best, *others = ranked
+    return translation._replace(alternatives=tuple(others), **best._asdict())
 
 
 def _own_failure_of(number: int, error: Exception) -> Failure:

@@ -13,7 +13,7 @@ from nmt_cli.translating.translation import Alternative, Translation
 
 KEYS = (
     *("text", "prefix", "n_best", "beam_size", "length_penalty", "required", "banned", "split"),
-    *("markup", "glossary", "alignments"),
+    *("markup", "glossary", "protect", "protect_strict", "alignments"),
 )
 MARKUP = ("html", "xml", "none")
 
@@ -37,8 +37,11 @@ def request_of(record: dict[str, Any]) -> Request:
     alpha = record.get("length_penalty", 0)
     is_number = isinstance(alpha, int | float) and not isinstance(alpha, bool)
     _require(is_number, "length_penalty", "a number")
-    for key in ("split", "alignments"):
+    for key in ("split", "protect_strict", "alignments"):
         _require(isinstance(record.get(key, False), bool), key, "true or false")
+    protect = record.get("protect", [])
+    is_list = isinstance(protect, list) and all(isinstance(each, str) for each in protect)
+    _require(is_list, "protect", "a list of patterns")
     _require(record.get("markup", "none") in MARKUP, "markup", "html, xml or none")
     what = "a string or a list of pieces"
     _require(_is_phrase(record.get("prefix", "")), "prefix", what)
@@ -98,7 +101,7 @@ def _record(other: Alternative) -> dict[str, Any]:
 
 
 def _if_asked_for(found: Translation | Alternative) -> dict[str, Any]:
-    """Return the scores of tokens, the alignment, and how often each rule of repair was applied.
+    """Return token scores, alignment, text that is not copied, and how often rules repaired it.
 
     What was not asked for, and the repairs of what is no parse, are left out.
     """
@@ -107,6 +110,8 @@ def _if_asked_for(found: Translation | Alternative) -> dict[str, Any]:
         fields["token_scores"] = found.token_scores
     if found.alignment:
         fields["alignment"] = found.alignment
+    if found.not_copied:
+        fields["not_copied"] = found.not_copied
     if found.repairs is not None:
         repairs = asdict(found.repairs).items()
         fields["repairs"] = {rule: count for rule, count in repairs if count}

@@ -5,6 +5,8 @@ import unicodedata
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from nmt_cli.translating.copies import Copy
+
 SENTENCE_END = re.compile(r"""[.!?…]+["'»”’)\]]*(?=\s)|[。！？]+[」』”]*""")
 WHITE_SPACE = re.compile(r"\s+")
 ZERO_WIDTH_JOINER = "\u200d"
@@ -16,17 +18,22 @@ class Part(NamedTuple):
     tokens: Sequence[int]
     separator: str  # put between the translations of the previous part and of this one
     text: str = ""
+    copies: Sequence[Copy] = ()  # what its translation copies of it
 
 
 def parts_within(
-    text: str, tokens: Sequence[int], limit: int, encode: Callable[[str], Sequence[int]]
+    text: str,
+    tokens: Sequence[int],
+    limit: int,
+    encode: Callable[[str], Sequence[int]],
+    fits: Callable[[str], bool] = lambda text: True,
 ) -> list[Part]:
-    """Return ``text``, encoded as ``tokens``, in parts of at most ``limit`` pieces."""
+    """Return ``text``, encoded as ``tokens``, in parts of at most ``limit`` pieces that ``fit``."""
     parts = []
     waiting = [(text, tokens, "")]
     while waiting:
         text, tokens, separator = waiting.pop()
-        if len(tokens) <= limit:
+        if len(tokens) <= limit and (fits(text) or len(text) == 1):
             if tokens:
                 parts.append(Part(tokens, separator, text))
         elif len(text) == 1:  # one character in several pieces: bytes

@@ -12,6 +12,7 @@ from nmt_cli.recipe.search_ranges import (
     NO_REPEAT_NGRAM,
     refuse_outside,
 )
+from nmt_cli.translating.protection import Protection
 
 if TYPE_CHECKING:
     from nmt_cli.translating.glossary import Glossary
@@ -35,6 +36,9 @@ class Constraints(NamedTuple):
     required: Sequence[TextOrPieces | AnyOf] = ()
     banned: Sequence[TextOrPieces] = ()
     glossary: Glossary | None = None  # terms and their translations, required where a term occurs
+    # Patterns of text that is copied exactly once, and whether a line fails where it is not.
+    protect: Sequence[str] = ()
+    protect_strict: bool = False
 
     def refuse_wrong(self) -> None:
         """Raise UserError if a number, an option of translate, is out of range."""
@@ -46,10 +50,23 @@ class Constraints(NamedTuple):
                 f"--max-length {self.max_length:,} is less than --min-length {self.min_length:,}; "
                 "give a larger one."
             )
+        try:
+            Protection(self.protect)
+        except ValueError as error:
+            raise WrongUsageError(f"--protect: {error}.") from None
+
+    def for_a_search(self) -> Iterator[str]:
+        """Yield the options that have an effect, and are for a search that shares its beam."""
+        given = {
+            "--required": self.required,
+            "--glossary": self.glossary is not None,
+            "--protect": self.protect,
+        }
+        yield from (name for name, is_given in given.items() if is_given)
 
     def more_than_max_length(self) -> bool:
         """Return whether anything but the longest length is restricted."""
-        phrases = self.prefix or self.required or self.banned or self.glossary
+        phrases = self.prefix or self.required or self.banned or self.glossary or self.protect
         return bool(self.min_length or self.no_repeat_ngram or phrases)
 
 
@@ -80,6 +97,9 @@ class Request(NamedTuple):
     # Terms beside those of all lines: a mapping has the translation of each, or a list of forms.
     glossary: Glossary | Mapping[str, str | Sequence[str]] | None = None
     alignments: bool | None = None  # whether its words are aligned; those of all lines always are
+    # Patterns of text that is copied, beside those of all lines; whether it fails where it is not.
+    protect: Sequence[str] = ()
+    protect_strict: bool | None = None
 
 
 def numbered(lines: Iterable[str | Request], first: int = 1) -> Iterator[Request]:

@@ -9,6 +9,7 @@ from nmt_cli.messages.errors import UserError, WrongUsageError
 from nmt_cli.translating.ctranslate2_search import CTranslate2Model
 from nmt_cli.translating.markup.blocks import Block, Markup, blocks_of
 from nmt_cli.translating.markup.placement import filled_block
+from nmt_cli.translating.protection import Protection
 from nmt_cli.translating.request import Request
 from nmt_cli.translating.segments import Layout, Output, Segments, SegmentsError, sentences, whole
 
@@ -62,10 +63,11 @@ class Segmenter:
                 kind = WrongUsageError if is_by_option else UserError
                 raise kind(f"{option}: {error}.") from None
 
-    def layout(self, request: Request) -> Layout | None:
+    def layout(self, request: Request, protection: Protection | None = None) -> Layout | None:
         """Return the segments of a line; None if the line is one segment, or blank, as it is.
 
-        Raises SegmentsError if the line cannot be cut.
+        No sentence ends within what ``protection`` finds. Raises SegmentsError if the line cannot
+        be cut.
         """
         split = self._split_sentences if request.split is None else request.split
         markup = self._markup if request.markup is None else request.markup
@@ -78,14 +80,16 @@ class Segmenter:
         if not split and markup is None:
             return None
         try:
-            cut = self._cut(is_split=split, is_markup=markup is not None)
+            cut = self._cut(is_split=split, is_markup=markup is not None, protection=protection)
             if markup is None:
                 return cut(request.text)
             return MarkupSegments(blocks_of(request.text, markup), markup, cut)
         except UserError as error:
             raise SegmentsError(str(error)) from None
 
-    def _cut(self, *, is_split: bool, is_markup: bool) -> Callable[[str], Segments]:
+    def _cut(
+        self, *, is_split: bool, is_markup: bool, protection: Protection | None = None
+    ) -> Callable[[str], Segments]:
         """Return what cuts a text. Raises SegmentsError if that is not possible."""
         if self._is_parser:
             raise SegmentsError(PARSES)
@@ -95,7 +99,7 @@ class Segmenter:
             return whole
         if self._language == UNKNOWN_LANGUAGE:
             raise SegmentsError(LANGUAGE_MISSING)
-        return lambda text: sentences(text, self._language)
+        return lambda text: sentences(text, self._language, protection)
 
 
 class MarkupSegments:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 from nmt_cli.files.lines import is_blank
 from nmt_cli.messages.extras import importing
+from nmt_cli.translating.protection import Protection
 
 
 class SegmentsError(ValueError):
@@ -35,6 +36,14 @@ class Span(NamedTuple):
             source_begin + source_by,
             source_end + source_by,
             tuple(place + source_by for place in attending),
+        )
+
+    def with_source(self, place_of: Callable[[int], int]) -> Span:
+        """Return the span with other places in the source: what ``place_of`` returns for each."""
+        return self._replace(
+            source_begin=place_of(self.source_begin),
+            source_end=place_of(self.source_end),
+            attending=tuple(map(place_of, self.attending)),
         )
 
 
@@ -99,16 +108,18 @@ def whole(text: str) -> Segments:
     return Segments([segment], [text[:start], text[start + len(segment) :]])
 
 
-def sentences(text: str, language: str) -> Segments:
+def sentences(text: str, language: str, protection: Protection | None = None) -> Segments:
     """Return the sentences of ``text``, by the rules of ``language`` or those of English.
 
-    White space and invisible characters between sentences belong to none of them. Raises UserError
-    if sentencex is not installed.
+    No sentence ends within what ``protection`` finds. White space and invisible characters between
+    sentences belong to none of them. Raises UserError if sentencex is not installed.
     """
     with importing("text", "sentences are cut"):
         import sentencex
     pieces = sentencex.segment(language, text)
     assert "".join(pieces) == text, "sentencex has changed the text"
+    if protection is not None:
+        pieces = list(_joined_within(pieces, [m[:2] for m in protection.found_in(text)]))
     texts, gaps = list[str](), [""]
     for piece in pieces:
         if is_blank(piece):
@@ -120,3 +131,18 @@ def sentences(text: str, language: str) -> Segments:
         texts.append(sentence)
         gaps.append(piece[start + len(sentence) :])
     return Segments(texts, gaps)
+
+
+def _joined_within(pieces: Iterable[str], places: Sequence[tuple[int, int]]) -> Iterator[str]:
+    """Yield pieces of a text; those that a border within one of ``places`` separates are joined."""
+    waiting, end, rest = "", 0, iter(places)
+    begin_of, end_of = next(rest, (0, 0))
+    for piece in pieces:
+        waiting, end = waiting + piece, end + len(piece)
+        while end_of and end_of <= end:
+            begin_of, end_of = next(rest, (0, 0))
+        if not begin_of < end < end_of:
+            yield waiting
+            waiting = ""
+    if waiting:
+        yield waiting

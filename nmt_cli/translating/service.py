@@ -201,7 +201,10 @@ class Service:
         for (job, place), outcome in self._engine.driver.run(take, watch):
             job.outcomes[place] = outcome
             if job.is_done:
-                self._answer(job)
+                if again := self._jobs.again(job):
+                    waiting.extendleft(reversed(again))
+                else:
+                    self._answer(job)
 
     def _begun(self, line: SubmittedLine) -> list[tuple[Ticket, Sentence]]:
         """Return the sentences of ``line``; answer it if it has none."""

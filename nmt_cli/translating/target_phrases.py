@@ -4,21 +4,33 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
+from nmt_cli.corpus.tokenizers.normalization import SIDES
+from nmt_cli.corpus.tokenizers.sentencepiece_tokenizer import SPACE_IN_PIECES
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
 from nmt_cli.corpus.tokenizers.whitespace_tokenizer import WhitespaceTokenizer
 from nmt_cli.files.lines import why_not_unicode
 from nmt_cli.messages.errors import NoTextError
 from nmt_cli.search.beams import Array
-from nmt_cli.search.rules.phrases import Alternative, Phrase
+from nmt_cli.search.rules.phrases import (
+    MOST_PHRASES,
+    MOST_PIECES,
+    Alternative,
+    Constraint,
+    Phrase,
+    are_too_many,
+)
 from nmt_cli.translating.glossary import is_in_word
 from nmt_cli.translating.request import AnyOf, TextOrPieces
 
+# What a vocabulary calls pieces that stand for other text, such as <ph>, <url>, [PH1] or ⟨num⟩.
+PLACEHOLDER = re.compile(r"[<⟨｟\[{@_]+([A-Za-z]+)[-_]?\d*[>⟩｠\]}@_]+")
 BYTE = re.compile("<0x[0-9A-F]{2}>")  # a piece of SentencePiece for one byte of a character
 MOST_SHOWN = 80  # characters
 
@@ -113,13 +125,54 @@ class TargetPhrases:
                 raise ContradictionError(f"the vocabulary has no piece {shown(piece)}")
         return tuple(self._ids[piece] for piece in pieces)
 
+    def forms_of_copy(self, text: str, *, is_spaced: bool, goes_on: bool) -> Constraint:
+        """Return the pieces of ``text``, a part of a source; ``<unk>`` may be one of them.
+
+        ``is_spaced`` says whether a space or nothing comes before it in the source: otherwise there
+        is a second form, without a space. ``goes_on`` says whether it ends within a word there.
+        """
+        ids = tuple(self._tokenizer.encode(text, "target"))
+        forms, pieces = [ids] if ids else [], self._pieces
+        if ids and not is_spaced and pieces[ids[0]].startswith(SPACE_IN_PIECES):
+            rest = pieces[ids[0]].removeprefix(SPACE_IN_PIECES)
+            first = self._ids.get(rest)
+            if rest and first is not None:
+                forms.append((first, *ids[1:]))
+            elif not rest and len(ids) > 1:
+                forms.append(ids[1:])
+        return tuple(Alternative(form, is_text=not goes_on) for form in forms)
+
+    @cached_property
+    def placeholders(self) -> Mapping[str, Sequence[str]]:
+        """The pieces that may stand for other text, such as ``<ph>`` and ``<url>``, by name."""
+        found = defaultdict[str, list[str]](list)
+        for piece in self._pieces:
+            match = PLACEHOLDER.fullmatch(piece)
+            if match is not None and self._is_one_piece(piece):
+                found[match[1].lower()].append(piece)
+        return {name: tuple(pieces) for name, pieces in found.items()}
+
+    def _is_one_piece(self, piece: str) -> bool:
+        """Return whether a text of this piece is cut into it alone, on both sides."""
+        for side in SIDES:
+            ids = self._tokenizer.encode(piece, side)
+            found = [each for each in self._tokenizer.pieces(ids, side) if each != SPACE_IN_PIECES]
+            if [each.removeprefix(SPACE_IN_PIECES) for each in found] != [piece]:
+                return False
+        return True
+
+    @property
+    def have_spaces(self) -> bool:
+        """Whether spaces separate all pieces, as in text in pieces."""
+        return isinstance(self._tokenizer, WhitespaceTokenizer)
+
     @cached_property
     def continuing(self) -> Array | None:
         """Which pieces continue the word of the piece before.
 
         None for models of text in pieces: there the joiner of the piece before continues a word.
         """
-        if isinstance(self._tokenizer, WhitespaceTokenizer):
+        if self.have_spaces:
             return None
         return np.array([_continues(piece) for piece in self._pieces], np.bool_)
 
@@ -162,3 +215,18 @@ def shown(phrase: TextOrPieces) -> str:
     if len(text) > MOST_SHOWN:
         text = f"{text[:MOST_SHOWN]}..."
     return json.dumps(text, ensure_ascii=False).encode(errors="backslashreplace").decode()
+
+
+def refuse_many(phrases: Sequence[Phrase]) -> None:
+    """Raise ContradictionError if ``phrases`` are more than a search can require."""
+    if are_too_many(phrases):
+        raise ContradictionError(
+            f"at most {MOST_PHRASES} phrases of {MOST_PIECES} pieces together can be required, but "
+            f"there are {len(phrases)} of {sum(map(len, phrases)):,}"
+        )
+
+
+def given_prefix(prefix: str | Sequence[str]) -> list[str | Sequence[str]]:
+    """Return a list with ``prefix``, or an empty one if it is blank."""
+    is_blank = not prefix or (isinstance(prefix, str) and not prefix.strip())
+    return [] if is_blank else [prefix]

@@ -20,6 +20,7 @@ class Alternative(NamedTuple):
     log_probability: float = 0.0  # of all pieces and </s>
     token_scores: tuple[float, ...] = ()  # log-probability of each piece and of </s>, if asked for
     alignment: Links = ()  # of words, if asked for
+    not_copied: tuple[str, ...] = ()  # protected texts that it has more or less often than the line
 
 
 class Translation(NamedTuple):
@@ -36,6 +37,7 @@ class Translation(NamedTuple):
     log_probability: float = 0.0  # of all pieces and </s>
     token_scores: tuple[float, ...] = ()  # log-probability of each piece and of </s>, if asked for
     alignment: Links = ()  # of words, if asked for
+    not_copied: tuple[str, ...] = ()  # protected texts that it has more or less often than the line
     is_joined: bool = False  # from segments; what is between them may hold line ends
 
     @classmethod

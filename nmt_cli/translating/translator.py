@@ -13,7 +13,7 @@ from nmt_cli.corpus.tokenizers.sentence_marks import source_end, start_id
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
 from nmt_cli.hardware.choices import AUTO, CTRANSLATE2, OWN_ENGINE, Computing, EngineName
 from nmt_cli.interchange.ctranslate2.sentence_driver import Threads
-from nmt_cli.messages.errors import LinesFailedError, UserError
+from nmt_cli.messages.errors import LinesFailedError, UserError, WrongUsageError
 from nmt_cli.parsing.tree_output import Tokenize, splitter
 from nmt_cli.recipe.model_settings import ModelSettings, length_limits
 from nmt_cli.recipe.search_ranges import DEFAULT_TOKENIZE, DEFAULT_TOO_LONG, N_BEST
@@ -28,7 +28,7 @@ from nmt_cli.translating.ctranslate2_search import (
     refuse_for_ctranslate2,
 )
 from nmt_cli.translating.encoded_texts import tag_pieces
-from nmt_cli.translating.line_jobs import LineJobs, TooLong, longest_first
+from nmt_cli.translating.line_jobs import KEEPS_PIECES, LineJobs, TooLong, longest_first
 from nmt_cli.translating.markup.blocks import Markup
 from nmt_cli.translating.output_limits import OutputLimits
 from nmt_cli.translating.request import Constraints, Request, numbered, require_lines, windows_of
@@ -151,6 +151,8 @@ class Translator:
             search = sampling.search_settings(search, n_best, beam_size)
         search.refuse_wrong()
         constraints.refuse_wrong()
+        if keep_pieces and constraints.protect:
+            raise WrongUsageError(f"--protect: {KEEPS_PIECES}.")
         marks = Marks(tag_pieces(tag, tokenizer), source_end(settings.architecture, tokenizer))
         only_trees = _given(well_formed_trees, decoding.well_formed_trees)
         trees = _rule_of_trees(tokenizer, settings) if only_trees else None
@@ -368,12 +370,14 @@ class Translator:
 
     def _translate_together(self, requests: Sequence[Request]) -> list[Translation]:
         jobs = self._jobs.prepare(requests)
-        entries = longest_first(jobs)
+        entries = longest_first(entry for job in jobs for entry in job.entries())
         slow_lines = SlowLines()
         with naming_lines(lambda ticket: jobs.index(ticket[0])), self._engine.computing():
-            found = self._engine.driver.run_window(entries, slow_lines.look)
-            for (job, place), outcome in found:
-                job.outcomes[place] = outcome
+            while entries:
+                found = self._engine.driver.run_window(entries, slow_lines.look)
+                for (job, place), outcome in found:
+                    job.outcomes[place] = outcome
+                entries = longest_first(entry for job in jobs for entry in self._jobs.again(job))
         return self._jobs.answers(jobs)
 
 

@@ -30,7 +30,7 @@ def unit_spans(
     """
     assert hypothesis.attended is not None, "the search was not asked for attention"
     numbers = [number for (number,) in units_of_pieces(source_pieces, settings)]
-    places = _places(source_pieces, source)
+    places = places_of_pieces(source_pieces, source)
     of_sources: dict[int, tuple[int, int]] = {}
     for number, (begin, end) in zip(numbers, places, strict=True):
         if end > begin:
@@ -63,7 +63,7 @@ def unit_spans(
     return spans
 
 
-def _places(pieces: Sequence[str], text: str) -> list[tuple[int, int]]:
+def places_of_pieces(pieces: Sequence[str], text: str) -> list[tuple[int, int]]:
     """Return the begin and the end of each piece in ``text``.
 
     Pieces that normalization has changed share what is between the pieces around them.

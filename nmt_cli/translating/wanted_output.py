@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
@@ -12,30 +12,34 @@ from nmt_cli.search.beams import SearchSettings
 from nmt_cli.search.rules.phrases import (
     BANNED,
     FORCED_PREFIX,
-    MOST_PHRASES,
-    MOST_PIECES,
     REQUIRED,
+    Constraint,
     Phrase,
     Phrases,
     RequiredPhrases,
 )
 from nmt_cli.search.sampling import Sampling
 from nmt_cli.search.sentences import Sentence
+from nmt_cli.translating.copies import Copy, ProtectedText, SourceCopies, are_ambiguous, limits_of
 from nmt_cli.translating.glossary import Glossary
 from nmt_cli.translating.output_limits import OutputLimits
 from nmt_cli.translating.over_long import Part
+from nmt_cli.translating.protection import Protection
 from nmt_cli.translating.request import AnyOf, Constraints, Request
 from nmt_cli.translating.target_phrases import (
     ContradictionError,
     OneOf,
     TargetPhrase,
     TargetPhrases,
+    given_prefix,
+    refuse_many,
+    shown,
 )
 
 NOTHING_FOUND = "the search found no translation that all its rules allow"
 NO_PLACE = "it is too long for one part, and its required phrases have no certain part"
 NO_SENTENCE = "it has several sentences, and its required phrases have no certain one"
-FOR_SAMPLES = "required phrases and glossaries are for a search, not for samples"
+FOR_SAMPLES = "required phrases, glossaries and protected text are for a search, not for samples"
 PARSES = "this model parses; of all rules about the output only --max-length is possible"
 
 
@@ -57,6 +61,8 @@ class Wanted(NamedTuple):
     phrases: tuple[Encoded, tuple[OneOf, ...], Encoded] = ((), (), ())
     glossary: Glossary | None = None
     alignments: bool = False
+    protection: Protection | None = None  # what is copied
+    is_strict: bool = False  # whether the line fails if that is not copied exactly once
     error: str | None = None
 
     @property
@@ -84,6 +90,27 @@ class Bounds(NamedTuple):
         if is_sampled:
             return cls(n_best, MOST_SAMPLES, None, prefix)
         return cls(n_best, search.beam_size, search.beam_size, prefix)
+
+    def why_not(self, request: Request) -> str | None:
+        """Return why the numbers that a line asks for are not possible; None if they are."""
+        beam_size, most = request.beam_size, self.most
+        if beam_size is not None:
+            if self.beam_size is None:
+                return "beam_size is not for samples"
+            if not 1 <= beam_size <= self.beam_size:
+                return (
+                    f"beam_size must be from 1 to that of all lines, {self.beam_size:,}, "
+                    f"but is {beam_size}"
+                )
+            most = beam_size
+        n_best = self.n_best if request.n_best is None else request.n_best
+        if not 1 <= n_best <= most:
+            of_beam = "" if self.beam_size is None else ", the beam size"
+            return f"n_best must be from 1 to {most:,}{of_beam}, but is {n_best}"
+        alpha = request.length_penalty
+        if alpha is not None and not LENGTH_PENALTY.holds(alpha):
+            return f"length_penalty must be {LENGTH_PENALTY}, but is {alpha}"
+        return None
 
 
 class Marks(NamedTuple):
@@ -114,18 +141,22 @@ class WantedOutputs:
         self._limits, self._constraints, self._bounds = limits, constraints, bounds
         self._marks, self._sampling, self._is_parser = marks, sampling, is_parser
         self._phrases = TargetPhrases(tokenizer)
-        self._automata: dict[tuple[OneOf, ...], RequiredPhrases] = {}  # the last one
+        self._copies = SourceCopies(tokenizer, self._phrases)
+        self._automata: dict[Any, RequiredPhrases] = {}  # the last one
         if is_parser and constraints.more_than_max_length():
             raise UserError(f"{PARSES}.")
-        if sampling is not None and (constraints.required or constraints.glossary is not None):
-            raise WrongUsageError(f"{FOR_SAMPLES}; change one of these options.")
+        for option in constraints.for_a_search() if sampling is not None else ():
+            raise WrongUsageError(f"{FOR_SAMPLES}; leave out {option} or --sample.")
         try:
             self._required = self._phrases.encode_constraints(constraints.required)
             self._banned = self._phrases.encode_all(constraints.banned)
             self._banned_by_all = Phrases(phrase.ids for phrase in self._banned)
-            self._prefix = self._phrases.encode_all(_given(constraints.prefix))
+            self._prefix = self._phrases.encode_all(given_prefix(constraints.prefix))
             self._for_all = self._checked(self._prefix, self._required, self._banned)
-            self._for_all = self._for_all._replace(glossary=constraints.glossary)
+            self._for_all = self._for_all._replace(
+                glossary=constraints.glossary,
+                protection=Protection(constraints.protect) if constraints.protect else None,
+            )
         except ContradictionError as error:
             raise UserError(f"{error}; change one of these options.") from None
         # Whether the sentences made so far have required phrases, or a prefix or banned phrases.
@@ -134,43 +165,29 @@ class WantedOutputs:
 
     def wanted(self, request: Request) -> Wanted:
         """Return what is wanted for a line, or why it is impossible."""
-        error = request.error or self._error_in_numbers(request)
+        error = request.error or self._bounds.why_not(request)
         if error is not None:
             return Wanted(error=error)
         wanted = self._for_all
-        own = request.required or request.banned or request.glossary
+        own = request.required or request.banned or request.glossary or request.protect
         if request.prefix is not None or own:
             try:
                 wanted = self._for_line(request)
             except ContradictionError as contradiction:
                 return Wanted(error=str(contradiction))
+        strict = request.protect_strict
         return wanted._replace(
             line=request.line or 0,
             n_best=self._bounds.n_best if request.n_best is None else request.n_best,
             beam_size=request.beam_size,
             length_penalty=request.length_penalty,
             alignments=bool(request.alignments),
+            is_strict=self._constraints.protect_strict if strict is None else strict,
         )
 
-    def _error_in_numbers(self, request: Request) -> str | None:
-        beam_size, most = request.beam_size, self._bounds.most
-        if beam_size is not None:
-            if self._bounds.beam_size is None:
-                return "beam_size is not for samples"
-            if not 1 <= beam_size <= self._bounds.beam_size:
-                return (
-                    f"beam_size must be from 1 to that of all lines, {self._bounds.beam_size:,}, "
-                    f"but is {beam_size}"
-                )
-            most = beam_size
-        n_best = self._bounds.n_best if request.n_best is None else request.n_best
-        if not 1 <= n_best <= most:
-            of_beam = "" if self._bounds.beam_size is None else ", the beam size"
-            return f"n_best must be from 1 to {most:,}{of_beam}, but is {n_best}"
-        alpha = request.length_penalty
-        if alpha is not None and not LENGTH_PENALTY.holds(alpha):
-            return f"length_penalty must be {LENGTH_PENALTY}, but is {alpha}"
-        return None
+    def protected(self, text: str, protection: Protection) -> ProtectedText:
+        """Return ``text`` with the spans that its translation copies."""
+        return self._copies.of(text, protection.found_in(text))
 
     def sentences(
         self,
@@ -182,13 +199,13 @@ class WantedOutputs:
         """Return what is searched for a line: a sentence for each part, or samples of each.
 
         ``words`` are the leaves of its tree. The prefix is that of the first part, and each part
-        has the terms that occur in it. An output may be as long as its minimum length, its prefix
-        and its required phrases need. ``need_units`` says which parts need what their units attend
-        to. Raises ContradictionError if terms contradict other wishes.
+        has the terms that occur in it, and its own copies. An output may be as long as its minimum
+        length, its prefix and its required phrases need. ``need_units`` says which parts need what
+        their units attend to. Raises ContradictionError if terms contradict other wishes.
         """
         sentences = list[Sentence]()
         for number, part in enumerate(parts):
-            of_part = self._with_terms(wanted, part.text, is_first=number == 0)
+            of_part = self._of_part(wanted, part, is_first=number == 0)
             self._note(of_part)
             tokens = [*self._marks.tag, *part.tokens]
             longest, of_trees = self._limits.of_source(len(tokens), words)
@@ -200,23 +217,36 @@ class WantedOutputs:
                 beam_size=of_part.beam_size,
                 length_penalty=of_part.length_penalty,
                 shares_beam=of_part.required is not None,
-                needs_units=bool(need_units and need_units[number]),
                 needs_words=wanted.alignments,
+                needs_units=bool(need_units and need_units[number]) or are_ambiguous(part.copies),
             )
             sentences.append(sentence)
         if self._sampling is not None:
             return self._sampling.samples_of(sentences, wanted.line, wanted.n_best)
         return sentences
 
-    def _with_terms(self, wanted: Wanted, text: str, *, is_first: bool) -> Wanted:
-        """Return what is wanted for a part of a line, with the terms that occur in its text."""
+    def _of_part(self, wanted: Wanted, part: Part, *, is_first: bool) -> Wanted:
+        """Return what is wanted for a part of a line, with its terms and its copies.
+
+        If its copies contradict other wishes, they are left out, unless that fails the line.
+        """
+        if part.copies and not wanted.is_strict:
+            try:
+                return self._with_terms(wanted, part.text, part.copies, is_first=is_first)
+            except ContradictionError:
+                part = part._replace(copies=())
+        return self._with_terms(wanted, part.text, part.copies, is_first=is_first)
+
+    def _with_terms(
+        self, wanted: Wanted, text: str, copies: Sequence[Copy], *, is_first: bool
+    ) -> Wanted:
         terms = wanted.glossary.found_in(text) if wanted.glossary is not None else ()
-        if not terms:
+        if not terms and not copies:
             return wanted if is_first else wanted._replace(prefix=())
         prefix, required, banned = wanted.phrases
         forms = [AnyOf(term.targets) for term in terms]
         required = (*required, *self._phrases.encode_constraints(forms))
-        checked = self._checked(prefix if is_first else (), required, banned)
+        checked = self._checked(prefix if is_first else (), required, banned, copies)
         return wanted._replace(
             shortest=checked.shortest, required=checked.required, prefix=checked.prefix
         )
@@ -228,24 +258,38 @@ class WantedOutputs:
     def have_rules_for(self, wanted: Wanted) -> bool:
         """Return whether rules restrict the output of a line."""
         rules = self._constraints.min_length, self._constraints.no_repeat_ngram, wanted.rule_data
-        return any(rules) or wanted.glossary is not None
+        return any(rules) or wanted.glossary is not None or wanted.protection is not None
 
     def _for_line(self, request: Request) -> Wanted:
         if self._is_parser:
-            if request.prefix or request.required or request.banned or request.glossary:
+            own = request.prefix or request.required or request.banned or request.glossary
+            if own or request.protect:
                 raise ContradictionError(PARSES)
             return self._for_all
         prefix = self._prefix
         if request.prefix is not None:
-            prefix = self._phrases.encode_all(_given(request.prefix))
+            prefix = self._phrases.encode_all(given_prefix(request.prefix))
         required = (*self._required, *self._phrases.encode_constraints(request.required))
         banned = (*self._banned, *self._phrases.encode_all(request.banned))
-        return self._checked(prefix, required, banned)._replace(glossary=self._terms(request))
+        return self._checked(prefix, required, banned)._replace(
+            glossary=self._terms(request), protection=self._protection(request)
+        )
+
+    def _protection(self, request: Request) -> Protection | None:
+        """Return the patterns of a line. Raises ContradictionError if its own ones are wrong."""
+        if not request.protect:
+            return self._for_all.protection
+        if self._sampling is not None:
+            raise ContradictionError(FOR_SAMPLES)
+        try:
+            own = Protection(request.protect)
+        except ValueError as error:
+            raise ContradictionError(f"protect: {error}") from None
+        return own if self._for_all.protection is None else self._for_all.protection.with_more(own)
 
     def _terms(self, request: Request) -> Glossary | None:
         """Return the terms of a line. Raises ContradictionError if its own ones are wrong."""
-        of_all = self._constraints.glossary
-        own = request.glossary
+        of_all, own = self._constraints.glossary, request.glossary
         if not own:
             return of_all
         if self._sampling is not None:
@@ -261,16 +305,21 @@ class WantedOutputs:
         prefix: tuple[TargetPhrase, ...],  # one or none
         required: tuple[OneOf, ...],
         banned: tuple[TargetPhrase, ...],
+        copies: Sequence[Copy] = (),
     ) -> Wanted:
         """Return what is wanted. Raises ContradictionError if it contradicts itself."""
         if required and self._sampling is not None:
             raise ContradictionError(FOR_SAMPLES)
-        self._refuse_many(required)
+        limits = limits_of(copies, self._phrases.continuing) if copies else {}
+        phrases = [phrase.ids for each in required for phrase in each]
+        refuse_many([*phrases, *(form.ids for forms in limits for form in forms)])
         start = prefix[0].ids if prefix else ()
         for phrase in prefix:
             self._refuse_forbidden(f"the prefix {phrase.shown}", phrase, banned)
         possible = tuple(self._possible(each, banned) for each in required)
-        all_required = self._required_phrases(possible)
+        for copy in copies:
+            self._possible(self._phrases_of(copy), banned)
+        all_required = self._required_phrases(possible, limits)
         return Wanted(
             shortest=self._shortest(start, all_required),
             prefix=start,
@@ -278,14 +327,6 @@ class WantedOutputs:
             banned=self._banned_phrases(banned),
             phrases=(prefix, required, banned),
         )
-
-    def _refuse_many(self, required: tuple[OneOf, ...]) -> None:
-        lengths = [len(phrase.ids) for each in required for phrase in each]
-        if len(lengths) > MOST_PHRASES or sum(lengths) > MOST_PIECES:
-            raise ContradictionError(
-                f"at most {MOST_PHRASES} phrases of {MOST_PIECES} pieces together can be "
-                f"required, but there are {len(lengths)} of {sum(lengths):,}"
-            )
 
     def _possible(self, one_of: OneOf, banned: tuple[TargetPhrase, ...]) -> OneOf:
         """Return the phrases that are not forbidden. Raises ContradictionError if all are."""
@@ -300,15 +341,24 @@ class WantedOutputs:
             raise contradiction
         return tuple(possible)
 
-    def _required_phrases(self, required: tuple[OneOf, ...]) -> RequiredPhrases | None:
+    def _phrases_of(self, copy: Copy) -> OneOf:
+        """Return the pieces of a copy as phrases. Raises ContradictionError if there are none."""
+        if not copy.forms:
+            raise ContradictionError(f"no pieces can stand for the text {shown(copy.text)}")
+        return tuple(TargetPhrase(form.ids, shown(copy.text)) for form in copy.forms)
+
+    def _required_phrases(
+        self, required: tuple[OneOf, ...], limits: Mapping[Constraint, tuple[int, int]]
+    ) -> RequiredPhrases | None:
         """Return the constraints as the search takes them."""
-        if not required:
+        if not required and not limits:
             return None
-        if required not in self._automata:
+        key = required, tuple(limits.items())
+        if key not in self._automata:
             constraints = [tuple(phrase.alternative for phrase in each) for each in required]
             self._automata.clear()  # lines that follow each other often want the same
-            self._automata[required] = RequiredPhrases(constraints, self._phrases.continuing)
-        return self._automata[required]
+            self._automata[key] = RequiredPhrases(constraints, self._phrases.continuing, limits)
+        return self._automata[key]
 
     def _banned_phrases(self, banned: tuple[TargetPhrase, ...]) -> Phrases | None:
         if not banned:
@@ -348,9 +398,3 @@ class WantedOutputs:
                 "possible"
             )
         return max(of_phrases, self._constraints.min_length)
-
-
-def _given(prefix: str | Sequence[str]) -> list[str | Sequence[str]]:
-    """Return a list with ``prefix``, or an empty one if it is blank."""
-    is_blank = not prefix or (isinstance(prefix, str) and not prefix.strip())
-    return [] if is_blank else [prefix]

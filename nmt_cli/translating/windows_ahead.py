@@ -70,7 +70,8 @@ class WindowsAhead:
             jobs = self._jobs.prepare(requests)
         except LinesFailedError:
             return _Begun(requests)
-        return _Begun(requests, jobs, self._driver.begin(longest_first(jobs)))
+        entries = longest_first(entry for job in jobs for entry in job.entries())
+        return _Begun(requests, jobs, self._driver.begin(entries))
 
     def _finished(self, begun: _Begun) -> list[Translation] | None:
         """Return the translations of a window; None if a bug was met."""

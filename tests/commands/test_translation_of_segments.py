@@ -1,4 +1,7 @@
-"""Sentences and markup through the command: formats, workers, shards, interruptions."""
+"""Sentences, markup, terms and protected text through the command.
+
+Formats, workers, shards and interruptions.
+"""
 
 import json
 import random
@@ -17,6 +20,8 @@ from nmt_cli.corpus.tokenizers.whitespace_tokenizer import CONTROL, WhitespaceTo
 from nmt_cli.files.atomic_files import directory_appearing_whole
 from nmt_cli.messages.errors import UserError
 from nmt_cli.model.transformer import Transformer
+from nmt_cli.translating.glossary import Glossary
+from nmt_cli.translating.request import Constraints
 from tests.fake_models import save_as_model, tiny_recipe
 
 WORDS = ["Ant.", "Bee!", "cat", "dog", "Eel?", "fox"]
@@ -40,16 +45,17 @@ def model(tmp_path_factory):
     ]
     (folder / "in").write_bytes("".join(f"{line}\n" for line in lines).encode())
     marked = [
-        line.replace("cat", "<b>cat dog</b> fox").replace("Bee!", "<br>Bee!<!-- c -->")
+        line.replace("cat", "<b>cat dog</b> {a} fox").replace("Bee!", "<br>Bee!<!-- c -->")
         for line in lines
     ]
     (folder / "marked").write_bytes("".join(f"{line}\n" for line in marked).encode())
+    (folder / "terms.tsv").write_text("Eel?\tAnt. dog\n")
     return folder / "model"
 
 
 @pytest.fixture(params=["in", "marked"])
 def source(request):
-    """A text, whose lines are cut into sentences, and one of HTML."""
+    """A text, whose lines are cut into sentences, and one of HTML with terms and placeholders."""
     return request.param
 
 
@@ -57,6 +63,10 @@ def translated(model, source, name, **options):
     """Return the output of the text ``source`` beside ``model``."""
     path = model.with_name(name)
     path.unlink(missing_ok=True)
+    rules = Constraints()
+    if source == "marked":
+        terms = Glossary.read(model.with_name("terms.tsv"))
+        rules = Constraints(glossary=terms, protect=["common"], protect_strict=True)
     status = translate.run(
         model,
         input_path=model.with_name(source),
@@ -66,6 +76,7 @@ def translated(model, source, name, **options):
         threads=1,
         split_sentences=True,
         markup="html" if source == "marked" else None,
+        constraints=rules,
         arguments=["nmt-cli", "translate"],
         **options,
     )
@@ -84,9 +95,9 @@ def test_workers_and_shards_write_what_one_process_writes(model, monkeypatch):
     monkeypatch.setitem(line_windows.STEADY_WINDOW, "cpu", 10)
     whole = translated(model, source, "whole")
     text = model.with_name(source).read_bytes()
-    assert [whole.count(each) for each in (b"\n", b"<b>", b"<br>", b"<!-- c -->")] == [
-        text.count(each) for each in (b"\n", b"<b>", b"<br>", b"<!-- c -->")
-    ]
+    kept = (b"\n", b"<b>", b"<br>", b"<!-- c -->", b"{a}")
+    assert [whole.count(each) for each in kept] == [text.count(each) for each in kept]
+    assert whole.count(b"Ant. dog") >= text.count(b"Eel?")
     assert translated(model, source, "shared", workers=2) == whole
     shards = [
         translated(model, source, f"shard-{place}", shard=Shard(place, 3)) for place in (1, 2, 3)
@@ -146,6 +157,58 @@ def test_markup_of_a_record_is_its_own_and_broken_xml_fails(model):
     bold, failed, empty, plain = found.stdout.splitlines()
     assert (bold.count("<b>"), bold.count("</b>"), failed, empty.count("<i/>")) == (1, 1, "", 1)
     assert plain == piped(model, ["cat"]).stdout.rstrip("\n")
+
+
+@pytest.mark.parametrize("output_format", ["text", "tsv", "moses", "fairseq", "jsonl"])
+def test_every_format_has_what_is_protected(model, output_format):
+    texts = ["cat {a} dog {a}", "{b}", "dog"]
+    found = piped(model, texts, "--protect", "common", "--format", output_format)
+    assert found.exit_code == 0
+    assert "not copied" not in found.stderr
+    rows = found.stdout.splitlines()
+    if output_format == "fairseq":
+        rows = [row for row in rows if row.startswith("D-")]
+    assert [row.count("{a}") for row in rows] == [2, 0, 0]
+    assert "{b}" in rows[1]
+    if output_format == "jsonl":
+        assert not any("not_copied" in row for row in rows)
+
+
+def test_lines_with_text_that_is_not_copied_are_counted_or_fail(model):
+    lines = [
+        {"text": "cat {a} {b}", "banned": [["<unk>"]]},
+        {"text": "cat {a}"},
+        {"text": "dog {a}", "protect": ["("]},
+        {"text": "cat dog", "protect": ["cat"], "banned": ["cat"], "protect_strict": True},
+    ]
+    options = ["--input-format", "jsonl", "--format", "jsonl", "--protect", "common"]
+    found = piped(model, map(json.dumps, lines), *options)
+    assert found.exit_code == 3
+    records = [json.loads(row) for row in found.stdout.splitlines()]
+    assert [record.get("not_copied") for record in records] == [["{a}", "{b}"], None, None, None]
+    assert [record["error"] is None for record in records] == [True, True, False, False]
+    assert "protected text not copied exactly once: line 1." in found.stderr
+    assert "protect: '(' is no regular expression: missing )" in found.stderr
+    strict = piped(model, map(json.dumps, lines[:2]), *options, "--protect-strict")
+    assert strict.exit_code == 3
+    assert 'line 1 could not be translated: the required phrase "{a}" contains' in strict.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--protect", "("], "--protect: '(' is no regular expression: missing ), unterminated"),
+        (["--protect", "a*"], "--protect: 'a*' matches the empty string"),
+        (["--protect-strict"], "--protect-strict has an effect only with --protect"),
+        (["--protect", "a", "--sample"], "leave out --protect or --sample"),
+        (["--protect", "a", "--keep-pieces"], "but --keep-pieces asks for pieces"),
+        (["--protect", "a", "--engine", "ctranslate2"], "ctranslate2 has no --protect"),
+    ],
+)
+def test_what_protected_text_excludes(model, options, message):
+    found = piped(model, ["cat"], *options)
+    assert (found.exit_code, found.stdout) == (2, "")
+    assert message in found.stderr
 
 
 def test_ctranslate2_gives_no_attention_for_markup(model):

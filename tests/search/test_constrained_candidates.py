@@ -37,9 +37,10 @@ def is_met(constraint, output):
     return False
 
 
-def asking(constraints, source=(3, 4), longest=LONGEST, **options):
-    required = {REQUIRED: RequiredPhrases(constraints, CONTINUING)} if constraints else {}
-    return Sentence(source, longest, required, shares_beam=bool(constraints), **options)
+def asking(constraints, source=(3, 4), longest=LONGEST, limited=None, **options):
+    phrases = RequiredPhrases(constraints, CONTINUING, limited or {})
+    required = {REQUIRED: phrases} if constraints or limited else {}
+    return Sentence(source, longest, required, shares_beam=bool(required), **options)
 
 
 def searched(sentences, beam_size, num_slots=3, table=None, **options):
@@ -75,6 +76,49 @@ def test_a_wide_beam_finds_the_best_of_all_outputs_that_meet_the_constraints(con
         (found,) = searched([asking(constraints, source, n_best=3)], len(OUTPUTS))
         assert [each.tokens for each in found] == ranked[:3]
         assert found[0].score == pytest.approx(scores[ranked[0]], abs=1e-4)
+
+
+def is_met_within(constraint, output, least, most):
+    """Return what limits of a constraint mean: the most holds at each place, whatever follows."""
+    num_met = 0
+    for end in range(1, len(output) + 1):
+        ended = [
+            is_text for ids, is_text in constraint if output[max(0, end - len(ids)) : end] == ids
+        ]
+        if num_met + bool(ended) > most:
+            return False
+        goes_on = end < len(output) and output[end] == S
+        num_met += bool(ended) and not (goes_on and all(ended))
+    return num_met >= least
+
+
+@pytest.mark.parametrize(
+    "limited",
+    [
+        {(text(A),): (1, 1)},
+        {(text(A),): (2, 2)},
+        {(pieces(A), pieces(X, A)): (1, 1), (text(B),): (2, 2)},
+        {(text(A, B),): (1, 1), (text(B),): (2, 2)},
+        {(text(A),): (1, 2), (pieces(A, S),): (1, 1)},
+    ],
+    ids=str,
+)
+def test_the_best_output_that_has_phrases_a_number_of_times(limited):
+    table = random_table(6)
+    scores = {
+        out: log_probability(table, (4, 3), out) / length_penalty(len(out) + 1, 0.6)
+        for out in OUTPUTS
+        if is_met((text(X), text(A)), out)
+        and all(is_met_within(each, out, *limits) for each, limits in limited.items())
+    }
+    ranked = sorted(scores, key=lambda out: -scores[out])
+    assert 0 < len(ranked) < len(OUTPUTS)
+    asked = asking([(text(X), text(A))], (4, 3), limited=limited, n_best=3)
+    (found,) = searched([asked], len(OUTPUTS))
+    assert [each.tokens for each in found] == ranked[:3]
+    for beam_size in (1, 2, 4):
+        ((best,),) = searched([asking([], (4, 3), 30, limited)], beam_size)
+        assert all(is_met_within(each, best.tokens, *limits) for each, limits in limited.items())
 
 
 @pytest.mark.parametrize("beam_size", [1, 2, 3, 7])

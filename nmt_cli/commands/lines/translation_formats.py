@@ -35,7 +35,7 @@ def as_fairseq(number: int, line: Line, translation: Translation) -> str:
     """
     place = number - 1
     rows = [f"S-{place}\t{_column(line.text)}"]
-    for found in translation.ranked or (NOTHING if translation.error is None else FAILED,):
+    for found in _ranked(translation):
         score = f"{found.score / LN_2:.6f}"
         of_tokens = " ".join(f"{each / LN_2:.4f}" for each in found.token_scores)
         rows += [
@@ -57,6 +57,12 @@ NOTHING = Alternative("", 0.0, ())  # the translation of a blank line
 FAILED = Alternative("", float("-inf"), (), log_probability=float("-inf"))
 
 
+def _ranked(translation: Translation) -> Sequence[Alternative]:
+    """Return the n best; of a line without a score, what it stays or that it failed."""
+    without = FAILED if translation.error is not None else NOTHING._replace(text=translation.text)
+    return translation.ranked or (without,)
+
+
 def as_moses(number: int, line: Line, translation: Translation) -> str:
     """Return ``id ||| text ||| F0= log-probability ||| score`` of each of the n best.
 
@@ -64,7 +70,7 @@ def as_moses(number: int, line: Line, translation: Translation) -> str:
     asked for are a fifth column.
     """
     rows = []
-    for found in translation.ranked or (NOTHING if translation.error is None else FAILED,):
+    for found in _ranked(translation):
         columns = [
             str(number - 1),
             in_a_row(found.text).replace(SEPARATOR, ESCAPED),

@@ -6,7 +6,8 @@ Legend: Q constraints of a sentence; N states, T different pieces of the phrases
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -36,6 +37,12 @@ MOST_PHRASES, MOST_PIECES = 50, 500
 # are not met, all orders are tried, which takes up to 0.1 s.
 MOST_ORDERED = 8
 ROOT = 0  # the state in which no phrase is begun
+ANY_NUMBER = 1 << 14  # more often than a phrase can occur
+
+
+def are_too_many(phrases: Sequence[Phrase]) -> bool:
+    """Return whether a search cannot require all of ``phrases``."""
+    return len(phrases) > MOST_PHRASES or sum(map(len, phrases)) > MOST_PIECES
 
 
 class Alternative(NamedTuple):
@@ -55,15 +62,24 @@ class RequiredPhrases:
     Phrases may overlap. Sentences with the same constraints should share one object.
     """
 
-    def __init__(self, constraints: Iterable[Constraint], continuing: Array | None = None) -> None:
-        """``continuing`` [V] are the pieces that continue a word; None: there are none.
+    def __init__(
+        self,
+        constraints: Iterable[Constraint],
+        continuing: Array | None = None,
+        limited: Mapping[Constraint, tuple[int, int]] = MappingProxyType({}),
+    ) -> None:
+        """Each of ``constraints`` is met once or more; ``limited`` has the least and the most.
 
-        Raises ValueError if there are more than ``MOST_PHRASES`` or ``MOST_PIECES``.
+        ``continuing`` [V] are the pieces that continue a word; None: there are none. Raises
+        ValueError if there are more than ``MOST_PHRASES`` or ``MOST_PIECES``.
         """
-        self.constraints = tuple(dict.fromkeys(constraints))
+        self.constraints = tuple(dict.fromkeys([*constraints, *limited]))
         self.continuing = continuing
+        # How often each constraint must be met, and how often it may be, Q.
+        of_each = [limited.get(each, (1, ANY_NUMBER)) for each in self.constraints]
+        self.least, self.most = np.array(of_each, np.int16).reshape(-1, 2).T
         phrases = [each.ids for constraint in self.constraints for each in constraint]
-        if len(phrases) > MOST_PHRASES or sum(map(len, phrases)) > MOST_PIECES:
+        if are_too_many(phrases):
             raise ValueError(f"more than {MOST_PHRASES} phrases or {MOST_PIECES} pieces")
         self.pieces = tuple(dict.fromkeys(piece for phrase in phrases for piece in phrase))  # T
         begun = {phrase[:n] for phrase in phrases for n in range(len(phrase) + 1)}
@@ -117,22 +133,25 @@ class RequiredPhrases:
 
     def fewest_after(self, tokens: Sequence[int]) -> int:
         """Return the fewest pieces with which an output that begins with ``tokens`` meets all."""
-        state, met = ROOT, np.zeros(len(self.constraints), np.bool_)
+        state, times_met = ROOT, np.zeros(len(self.constraints), np.int16)
         for token in tokens:
             state = int(self.next[state, self._columns.get(token, -1)])
-            met |= self.met[state]
-        return self.fewest_from(state, met)
+            times_met += self.met[state]
+        return self.fewest_from(state, times_met)
 
-    def fewest_from(self, state: int, met: Array) -> int:
+    def fewest_from(self, state: int, times_met: Array) -> int:
         """Return the fewest pieces that meet all constraints from ``state`` on.
 
-        ``met`` [Q] are those that are met already. If more than ``MOST_ORDERED`` are not, their
-        phrases are counted as if they did not overlap.
+        ``times_met`` [Q] is how often each is met already. If more than ``MOST_ORDERED`` are not
+        met, their phrases are counted as if they did not overlap, and so are those that are left
+        when each is met once.
         """
-        unmet = np.flatnonzero(~met).tolist()
+        left = (self.least - times_met).clip(min=0)
+        unmet = np.flatnonzero(left).tolist()
         if len(unmet) > MOST_ORDERED:
-            return int(self.fewest[unmet].sum() - self.begun[state, unmet].max())
-        return self._fewest_in_order(state, _bits(~met))
+            return int((self.fewest * left).sum() - self.begun[state, unmet].max())
+        again = int((self.fewest * (left - 1).clip(min=0)).sum())
+        return again + self._fewest_in_order(state, _bits(left > 0))
 
     def _fewest_in_order(self, state: int, unmet: int) -> int:
         """Return the fewest pieces over all orders; bit n of ``unmet`` is the n-th constraint."""

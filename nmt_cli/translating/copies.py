@@ -1,0 +1,274 @@
+"""Spans of a source that its translation copies, and the pieces that stand for them in the search.
+
+These are the pieces of the span, or one that the vocabulary has for such spans, as ``<ph>``. The
+search writes them, as it does with required phrases, and then the text of the span replaces them
+(``copied_outputs.py``). So a span may have characters that the vocabulary lacks: ``<unk>`` stands
+for these.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
+from nmt_cli.files.lines import is_blank
+from nmt_cli.search.beams import Array
+from nmt_cli.search.rules.phrases import Alternative, Constraint, Phrase, are_too_many
+from nmt_cli.translating.glossary import is_border, is_in_word
+from nmt_cli.translating.protection import Match
+from nmt_cli.translating.segments import Output, Span
+from nmt_cli.translating.target_phrases import TargetPhrases
+
+# Names of pieces that stand for any span; those with other names stand for matches of this name.
+FOR_ANY = ("ph", "placeholder", "entity", "ent", "protected")
+FIRST_PRIVATE = 0xF0000  # characters without a meaning
+LAST_CHARACTER = 0x10FFFF
+
+
+class Copy(NamedTuple):
+    """A span of a source that the translation copies."""
+
+    text: str  # as it is in the source
+    begin: int  # in the text that the model gets
+    written: str  # what stands for it there: its text, or a placeholder
+    forms: Constraint  # its pieces, or those of the placeholder; none if nothing can stand for it
+    is_exact: bool  # whether these pieces are written as its text
+
+    @property
+    def end(self) -> int:
+        """The end of what stands for it, in the text that the model gets."""
+        return self.begin + len(self.written)
+
+
+class ProtectedText(NamedTuple):
+    """A text of a source, and the spans that its translation copies."""
+
+    source: str
+    matches: Sequence[Match] = ()
+    copies: Sequence[Copy] = ()  # of the matches
+    with_placeholders: str | None = None  # None: nothing stands for a span
+
+    @property
+    def text(self) -> str:
+        """The text as the model gets it."""
+        return self.source if self.with_placeholders is None else self.with_placeholders
+
+    @property
+    def is_only_copies(self) -> bool:
+        """Whether nothing but white space is around the spans; then it needs no model."""
+        if not self.matches:
+            return False
+        ends = [0, *(match.end for match in self.matches)]
+        begins = [*(match.begin for match in self.matches), len(self.source)]
+        between = zip(ends, begins, strict=True)
+        return all(is_blank(self.source[end:begin]) for end, begin in between)
+
+    def kept(self) -> Output:
+        """Return the text as its own translation, if it is nothing but spans; else none."""
+        if not self.is_only_copies:
+            return Output("")
+        words = re.finditer(r"\S+", self.source)
+        return Output(self.source, [Span(*word.span(), *word.span()) for word in words])
+
+    def source_place(self, place: int) -> int:
+        """Return the place in ``source`` of a place in ``text``."""
+        number = bisect_left([copy.end for copy in self.copies], place)
+        if number < len(self.copies) and self.copies[number].begin < place:
+            inside, match = place - self.copies[number].begin, self.matches[number]
+            at_end = place == self.copies[number].end
+            return match.end if at_end else min(match.begin + inside, match.end - 1)
+        if number == 0:
+            return place
+        return self.matches[number - 1].end + place - self.copies[number - 1].end
+
+    def not_copied(self, output: str) -> tuple[str, ...]:
+        """Return the texts of spans that ``output`` has more or less often than the source."""
+        wanted = Counter(copy.text for copy in self.copies)
+        if not wanted:
+            return ()
+        begin_words, end_words = set[str](), set[str]()
+        for match, copy in zip(self.matches, self.copies, strict=True):
+            if is_border(self.source, match.begin):
+                begin_words.add(copy.text)
+            if is_border(self.source, match.end):
+                end_words.add(copy.text)
+        longest_first = sorted(wanted, key=len, reverse=True)
+        pattern = re.compile("|".join(map(re.escape, longest_first)))
+        found, place = Counter[str](), 0
+        while (match_here := pattern.search(output, place)) is not None:
+            text, (begin, end) = match_here[0], match_here.span()
+            is_one = (text not in begin_words or is_border(output, begin)) and (
+                text not in end_words or is_border(output, end)
+            )
+            found[text] += is_one
+            place = end if is_one else begin + 1
+        return tuple(text for text in wanted if found[text] != wanted[text])
+
+
+class CollapsedText:
+    """A text in which one character stands for each span, so that no cut is within a span."""
+
+    def __init__(self, protected: ProtectedText, fits: Callable[[str], bool]) -> None:
+        """A span is only kept whole if what stands for it ``fits`` into a part."""
+        first = max(FIRST_PRIVATE, max(map(ord, protected.text), default=0) + 1)
+        copies = [copy for copy in protected.copies if copy.forms and fits(copy.written)]
+        copies = copies[: max(0, LAST_CHARACTER + 1 - first)]
+        self._copies = {chr(first + number): copy for number, copy in enumerate(copies)}
+        parts, place = list[str](), 0
+        for character, copy in self._copies.items():
+            parts += [protected.text[place : copy.begin], character]
+            place = copy.end
+        self.text = "".join([*parts, protected.text[place:]])
+
+    def expanded(self, text: str) -> str:
+        """Return a part of the collapsed text with its spans."""
+        return "".join(
+            self._copies[each].written if each in self._copies else each for each in text
+        )
+
+    def copies(self, text: str) -> list[Copy]:
+        """Return the spans in a part of the collapsed text, with their places in the part."""
+        found, place = list[Copy](), 0
+        for character in text:
+            copy = self._copies.get(character)
+            if copy is not None:
+                found.append(copy._replace(begin=place))
+            place += 1 if copy is None else len(copy.written)
+        return found
+
+
+class SourceCopies:
+    """Finds the pieces of the spans of sources, for one tokenizer."""
+
+    def __init__(self, tokenizer: Tokenizer, phrases: TargetPhrases) -> None:
+        self._tokenizer, self._phrases = tokenizer, phrases
+
+    def of(self, source: str, matches: Sequence[Match]) -> ProtectedText:
+        """Return ``source`` with the spans that match, and with those that are placeholders."""
+        matches = self._with_placeholders(source, matches)
+        numbers = defaultdict[Sequence[str], dict[str, int]](dict)  # of texts, by placeholders
+        text, place, copies = "", 0, list[Copy]()
+        for match in matches:
+            span = source[match.begin : match.end]
+            written, pieces = span, self._placeholders(source, match)
+            if pieces:
+                of_pieces = numbers[pieces]
+                number = of_pieces.setdefault(span, len(of_pieces))
+                written = pieces[min(number, len(pieces) - 1)]
+            is_spaced = source[: match.begin][-1:].strip() == ""
+            text += source[place : match.begin]
+            following = source[match.end : match.end + 1]
+            # The pieces of other characters than ASCII may be bytes, which continue a word.
+            goes_on = is_in_word(following) or not (following.isascii() or following.isspace())
+            forms = self._phrases.forms_of_copy(written, is_spaced=is_spaced, goes_on=goes_on)
+            if are_too_many([form.ids for form in forms]):
+                forms = ()
+            is_exact = bool(forms) and self._tokenizer.decode(forms[0].ids) == span
+            copies.append(Copy(span, len(text), written, forms, is_exact))
+            text, place = text + written, match.end
+        return ProtectedText(source, matches, _with_equal_forms(copies), text + source[place:])
+
+    def _with_placeholders(self, source: str, matches: Sequence[Match]) -> Sequence[Match]:
+        """Return ``matches`` and, in place of those that overlap them, placeholders in the text."""
+        names = [*FOR_ANY, *(match.kind for match in matches)]
+        pieces = {piece for name in names for piece in self._phrases.placeholders.get(name, ())}
+        if not pieces:
+            return matches
+        pattern = "|".join(map(re.escape, sorted(pieces, key=len, reverse=True)))
+        own = [Match(*each.span(), "") for each in re.finditer(pattern, source)]
+        others = [
+            match
+            for match in matches
+            if not any(match.begin < each.end and each.begin < match.end for each in own)
+        ]
+        return sorted([*own, *others])
+
+    def _placeholders(self, source: str, match: Match) -> Sequence[str]:
+        """Return the pieces that may stand for a match; none if its own pieces do."""
+        known = self._phrases.placeholders
+        span = source[match.begin : match.end]
+        around = source[: match.begin][-1:] + source[match.end : match.end + 1]
+        is_joined = self._phrases.have_spaces and around.strip() != ""
+        if is_joined or any(character.isspace() for character in span):
+            return ()
+        return next((known[name] for name in (match.kind, *FOR_ANY) if name in known), ())
+
+
+def _with_equal_forms(copies: Sequence[Copy]) -> list[Copy]:
+    """Return ``copies``, of which those with the same pieces have all forms that one of them has.
+
+    A next piece may continue the word of all if it may continue that of one.
+    """
+    together = defaultdict[Phrase, list[Alternative]](list)
+    for copy in copies:
+        together[_first_ids(copy)] += copy.forms
+    forms = dict[Phrase, Constraint]()
+    for first, each in together.items():
+        is_text = all(form.is_text for form in each)
+        different = sorted({form.ids for form in each}, key=len, reverse=True)
+        forms[first] = tuple(Alternative(ids, is_text) for ids in different)
+    return [copy._replace(forms=forms[_first_ids(copy)]) for copy in copies]
+
+
+def _first_ids(copy: Copy) -> Phrase:
+    return copy.forms[0].ids if copy.forms else ()
+
+
+def are_ambiguous(copies: Sequence[Copy]) -> bool:
+    """Return whether different spans have the same pieces."""
+    texts = defaultdict[Constraint, set[str]](set)
+    for copy in copies:
+        texts[copy.forms].add(copy.text)
+    return any(len(each) > 1 for each in texts.values())
+
+
+def limits_of(
+    copies: Sequence[Copy], continuing: Array | None
+) -> dict[Constraint, tuple[int, int]]:
+    """Return how often an output has the pieces of each of ``copies``, at least and at most.
+
+    Those that are also a part of the pieces of another span are there in addition. If the word goes
+    on behind them, they are only counted until it does, so they raise the most alone.
+    """
+    own = Counter(copy.forms for copy in copies if copy.forms)
+    limits = dict[Constraint, tuple[int, int]]()
+    for forms, number in own.items():
+        least = most = number
+        for other in own.keys() - {forms}:
+            of_least, of_most = _times_within(forms, other, continuing)
+            least, most = least + of_least * own[other], most + of_most * own[other]
+        limits[forms] = least, most
+    return limits
+
+
+def are_possible(copies: Sequence[Copy]) -> bool:
+    """Return whether a search can require all ``copies``."""
+    return not are_too_many([form.ids for each in {copy.forms for copy in copies} for form in each])
+
+
+def _times_within(
+    forms: Constraint, others: Constraint, continuing: Array | None
+) -> tuple[int, int]:
+    """Return how often ``forms`` are in ``others`` if no word goes on behind them, and at all."""
+    counts = list[tuple[int, int]]()
+    for other in others:
+        ends = [
+            (end, form.is_text)
+            for end in range(1, len(other.ids) + 1)
+            for form in forms
+            if other.ids[max(0, end - len(form.ids)) : end] == form.ids
+        ]
+        broken = {
+            end
+            for end, is_text in ends
+            if is_text
+            and continuing is not None
+            and any(continuing[list(other.ids[end : end + 1])])
+        }
+        different = {end for end, _ in ends}
+        counts.append((len(different - broken), len(different)))
+    return max(least for least, _ in counts), max(most for _, most in counts)
