@@ -12,6 +12,7 @@ HUGGINGFACE = ["transformers>=5,<6"]
 PARSING = ["nltk>=3.8"]
 REPORT = ["matplotlib>=3.10"]
 SERVE = [
+    "httptools>=0.6",  # uvicorn reads HTTP with it in half the time
     "prometheus-client>=0.20",
     "py3langid>=0.4",
     "starlette>=0.40",

@@ -6,13 +6,16 @@ Everything here runs in the event loop of the HTTP process, which imports no tor
 from __future__ import annotations
 
 import asyncio
+import os
+import pickle
+import socket
+import struct
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from itertools import count
-from multiprocessing.connection import Connection
 from typing import Any, NamedTuple, Protocol
 
 from nmt_cli.messages import logs
@@ -28,6 +31,7 @@ LINES_OF_A_WORKER = {"cpu": 128, "cuda": 512}
 # Deaths of workers with the same line until it is translated alone, and until it fails.
 DEATHS_UNTIL_ALONE, MOST_DEATHS = 2, 4
 MOST_FAILED_STARTS = 3
+LENGTH = struct.Struct("!i")  # in front of a message, as multiprocessing.Connection has it
 BUG = "it met a bug in nmt-cli; the log of the server has its traceback"
 
 
@@ -83,11 +87,19 @@ class Figures(NamedTuple):
     processes: Mapping[int, int] = {}
 
 
-class Worker:
-    """A worker process; it is starting until it has sent its first message."""
+class Worker(asyncio.Protocol):
+    """A worker process; it is starting until it has sent its first message.
 
-    def __init__(self, number: int, connection: Connection, process: int) -> None:
-        self.number, self.connection, self.process = number, connection, process
+    This is the end of its connection that never blocks; the worker has a ``Connection``.
+    """
+
+    def __init__(
+        self, number: int, process: int, hear: Callable[[Worker, Sequence[Any] | None], None]
+    ) -> None:
+        """``hear`` gets the messages that have come, or None when the worker has died."""
+        self.number, self.process, self._hear = number, process, hear
+        self._transport: asyncio.WriteTransport | None = None
+        self._received = bytearray()
         self.lines: dict[int, _Line] = {}  # by the numbers under which they were sent
         self.is_starting = True
         self.device = "cpu"
@@ -100,6 +112,43 @@ class Worker:
         if line is not None and line.is_alone:
             return not self.lines
         return len(self.lines) < LINES_OF_A_WORKER[self.device]
+
+    def send(self, message: Any) -> None:
+        """Send a message, without waiting until it is read; to nobody if the worker has died."""
+        assert self._transport is not None
+        if not self._transport.is_closing():
+            data = pickle.dumps(message)
+            self._transport.write(LENGTH.pack(len(data)) + data)
+
+    def close(self) -> None:
+        """Close the connection, so that the worker ends; nothing is heard of it any more."""
+        self._hear = lambda _, __: None
+        if self._transport is not None:
+            self._transport.abort()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep what writes."""
+        assert isinstance(transport, asyncio.WriteTransport)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        """Take messages from what has come so far."""
+        self._received += data
+        messages, place = [], 0
+        while len(self._received) >= place + LENGTH.size:
+            begin = place + LENGTH.size
+            end = begin + LENGTH.unpack_from(self._received, place)[0]
+            if len(self._received) < end:
+                break
+            messages.append(pickle.loads(memoryview(self._received)[begin:end]))
+            place = end
+        del self._received[:place]
+        if messages:
+            self._hear(self, messages)
+
+    def connection_lost(self, _: Exception | None) -> None:
+        """Report that the worker has died."""
+        self._hear(self, None)
 
 
 class Translating(Protocol):
@@ -199,7 +248,7 @@ class ModelWorkers:
         self._again = deque(line for line in self._again if line.batch is not batch)
         for worker in self.workers:
             for number in [n for n, line in worker.lines.items() if line.batch is batch]:
-                self._send(worker, number, None)
+                worker.send((number, None))
                 del worker.lines[number]
             self._note_work(worker)
         self._assign()
@@ -217,27 +266,27 @@ class ModelWorkers:
             what = f"a worker process has died ({reason_of(status)})"
             logs.warning(f"{what}; its lines are translated again.")
         try:
-            found = await loop.run_in_executor(self._thread, starter.start, number)
+            connection, process = await loop.run_in_executor(self._thread, starter.start, number)
         except UserError as error:
             self._fail(error)
             return
-        worker = Worker(number, *found)
+        with connection:
+            end = socket.socket(fileno=os.dup(connection.fileno()))
+        worker = Worker(number, process, self._hear)
         self.workers.append(worker)
-        loop.add_reader(worker.connection.fileno(), self._hear, worker)
+        await loop.create_unix_connection(lambda: worker, sock=end)
 
     def _fail(self, error: UserError) -> None:
         future = self.broken if self._ready.done() else self._ready
         if not future.done():
             future.set_exception(error)
 
-    def _hear(self, worker: Worker) -> None:
-        try:
-            while True:
-                self._take(worker, worker.connection.recv())
-                if not worker.connection.poll():
-                    break
-        except (EOFError, OSError):
+    def _hear(self, worker: Worker, messages: Sequence[Any] | None) -> None:
+        if messages is None:
             self._replace(worker)
+        else:
+            for message in messages:
+                self._take(worker, message)
         self._assign()
 
     def _take(self, worker: Worker, message: Any) -> None:
@@ -288,8 +337,7 @@ class ModelWorkers:
         self._start(dead.number, dead)
 
     def _leave(self, worker: Worker) -> None:
-        asyncio.get_running_loop().remove_reader(worker.connection.fileno())
-        worker.connection.close()
+        worker.close()
         self.workers.remove(worker)
 
     def _assign(self) -> None:
@@ -310,9 +358,5 @@ class ModelWorkers:
                     self._waiting.append(batch)
             number = next(self._numbers)
             worker.lines[number] = line
-            self._send(worker, number, line.batch.requests[line.place])
+            worker.send((number, line.batch.requests[line.place]))
             self._note_work(worker)
-
-    def _send(self, worker: Worker, number: int, request: Request | AttentionOf | None) -> None:
-        with suppress(OSError):  # it has died, which is heard next
-            worker.connection.send((number, request))
