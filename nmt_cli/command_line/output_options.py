@@ -4,11 +4,15 @@ If one of them is not given, its default is that of the field of the same name i
 ``Constraints``.
 """
 
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import click
 
 from nmt_cli.command_line.options import PATH, number, together, whole_number
+from nmt_cli.hardware.choices import CTRANSLATE2
 from nmt_cli.messages.errors import WrongUsageError
 from nmt_cli.recipe.search_ranges import (
     MAX_LENGTH,
@@ -101,10 +105,11 @@ output_options = together(
     ),
     click.option(
         "--glossary",
+        multiple=True,
         type=PATH,
         metavar="FILE",
         help="Terms and their translations, with a tab between them: lines with a term are "
-        "translated with its translation.",
+        "translated with its translation; may be repeated.",
     ),
     click.option(
         "--protect",
@@ -142,10 +147,8 @@ def grouped(options: dict[str, Any]) -> dict[str, Any]:
         {name: value for name in names if (value := others.pop(name)) is not None}
         for names in (SAMPLING, Constraints._fields)
     )
-    if "glossary" in constraints:
-        from nmt_cli.translating.glossary import Glossary
-
-        constraints["glossary"] = Glossary.read(constraints["glossary"])
+    _refuse_without_effect(constraints, others)
+    constraints["glossary"] = _glossary(constraints["glossary"], others["engine_name"])
     constraints["required"] = [_forms(text) for text in constraints["required"]]
     if others.pop("sample"):
         from nmt_cli.search.sampling import Sampling  # imports numpy
@@ -156,19 +159,54 @@ def grouped(options: dict[str, Any]) -> dict[str, Any]:
         raise WrongUsageError(
             f"{option} has an effect only with --sample; add --sample or omit it."
         )
-    if constraints["protect_strict"] and not (
-        constraints["protect"] or others["input_format"] == "jsonl"
-    ):
-        raise WrongUsageError(
-            "--protect-strict has an effect only with --protect; add --protect or omit it."
-        )
     return {**others, "constraints": Constraints(**constraints)}
 
 
+def _refuse_without_effect(constraints: dict[str, Any], others: dict[str, Any]) -> None:
+    """Raise WrongUsageError for an option that needs another one, or for a blank phrase."""
+    is_for_lines = others["input_format"] == "jsonl"  # a line may ask for the other option
+    if constraints["protect_strict"] and not (constraints["protect"] or is_for_lines):
+        raise WrongUsageError(
+            "--protect-strict has an effect only with --protect; add --protect or omit it."
+        )
+    if others["source_language"] is not None and not (others["split_sentences"] or is_for_lines):
+        raise WrongUsageError(
+            "--source-language has an effect only with --split-sentences; add --split-sentences or "
+            "omit it."
+        )
+    if not all(text.strip() for text in constraints["banned"]):
+        raise WrongUsageError("--banned needs a text that is not blank.")
+
+
+def _glossary(paths: Sequence[Path], engine_name: str) -> Any:
+    """Return the terms of the files, of which the last counts for equal terms; None: no files."""
+    if not paths:
+        return None
+    from nmt_cli.translating.glossary import Glossary  # imports sentencepiece
+
+    found: Glossary | None = None
+    for path in paths:
+        if engine_name == CTRANSLATE2:
+            raise WrongUsageError(
+                "--engine ctranslate2 has no --glossary; leave it out, or translate without "
+                "--engine."
+            )
+        if str(path) in {"-", "."}:
+            raise WrongUsageError("--glossary needs the name of a file.")
+        terms = Glossary.read(path)
+        found = terms if found is None else found.with_more(terms)
+    return found
+
+
 def _forms(text: str) -> Any:
-    """Return ``text``; or, if it holds several forms, the choice of one of them."""
+    """Return ``text``; or, if it holds several forms, the choice of one of them.
+
+    Raises WrongUsageError if one is blank.
+    """
     from nmt_cli.translating.glossary import BETWEEN_FORMS
     from nmt_cli.translating.request import AnyOf
 
     forms = [form.strip() for form in text.split(BETWEEN_FORMS)]
+    if not all(forms):
+        raise WrongUsageError(f"--required {shlex.quote(text)} has a blank form; give a text.")
     return AnyOf(forms) if len(forms) > 1 else text

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
@@ -97,6 +97,7 @@ def run(  # noqa: PLR0913 - the options of the command are its parameters
         "shard": None if shard is None else str(shard),
         "engine": None if engine_name == OWN_ENGINE else engine_name,
     }
+    counts = device, threads, workers, devices
     asked = _asked(device, options)
     if resume and not force and output_path is not None and is_finished(output_path):
         with _source(input_path, shard) as source:
@@ -108,14 +109,7 @@ def run(  # noqa: PLR0913 - the options of the command are its parameters
         _keep_choices(options, output.made_with)
         together = {**options, "ensemble": ensemble}
         if engine_name == OWN_ENGINE:
-            limit = threads or options.get("max_tokens_per_device")
-            processes = _processes(device, workers, devices, limit, source, output)
-            if not processes.are_workers:
-                begun_with = output.machine.get("threads")  # maybe on a machine of more cores
-                is_possible = begun_with is not None and begun_with <= cores().allowed
-                threads = threads or (begun_with if is_possible else None)
-            opened_here = opened_engine(model, processes, device, threads, together)
-            engine = stack.enter_context(opened_here)
+            engine = stack.enter_context(_own_engine(model, counts, together, source, output))
         else:
             engine = opened_ctranslate2(model, device, workers, devices, threads, together)
         if isinstance(output, ResumableOutput):
@@ -127,6 +121,27 @@ def run(  # noqa: PLR0913 - the options of the command are its parameters
         tally = _translate_all(engine, source, output, input_format, output_format)
     tally.report()
     return STATUS_SOME_LINES_FAILED if tally.num_failed else 0
+
+
+def _own_engine(
+    model: Path,
+    counts: tuple[str, int | None, int | None, int | None],
+    options: dict[str, Any],
+    source: BinaryIO | ShardText,
+    output: Stream | ResumableOutput,
+) -> AbstractContextManager[Engine]:
+    """Return the engine of the processes that ``counts`` ask for.
+
+    These are the device, the threads, the workers and the devices.
+    """
+    device, threads, workers, devices = counts
+    limit = threads or options.get("max_tokens_per_device")
+    processes = _processes(device, workers, devices, limit, source, output)
+    if not processes.are_workers:
+        begun_with = output.machine.get("threads")  # maybe on a machine of more cores
+        is_possible = begun_with is not None and begun_with <= cores().allowed
+        threads = threads or (begun_with if is_possible else None)
+    return opened_engine(model, processes, device, threads, options)
 
 
 def _processes(

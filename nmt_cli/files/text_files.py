@@ -282,6 +282,20 @@ def decoded(content: bytes, path: Path) -> str:
         raise DamagedError(f"{path} is not UTF-8 text; it is damaged.") from None
 
 
+def read_packed_text(path: Path) -> str:
+    """Return the text of a plain, .gz, .xz or .zst file.
+
+    Raises UserError if it cannot be read, is too large or is no UTF-8.
+    """
+    if (name := other_encoding(path)) is not None:
+        raise UserError(f"{path} is {name} text; convert it to UTF-8.")
+    with open_text(path) as stream:
+        content = stream.read(LARGEST_FILE + 1)
+    if len(content) > LARGEST_FILE:
+        raise UserError(f"{path} has more than {LARGEST_FILE >> 20:,} MiB of text.")
+    return decoded(content, path)
+
+
 def read_text(path: Path) -> str:
     """Return the text of a file; raises as ``read_content`` and ``decoded`` do."""
     return decoded(read_content(path), path)

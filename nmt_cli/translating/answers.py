@@ -210,12 +210,13 @@ class Answers:
         """Return the translation of the segment ``source``; ``has_spans`` if asked for."""
         if source.is_only_copies:
             return source.kept()
-        text, _ = self._text(hypotheses, parts, ())
+        texts = [self._part(*each) for each in zip(hypotheses, parts, strict=True)]
+        whole = self._joined(texts, parts)
         if not has_spans:
-            return Output(one_line(text))
-        spans, written, read = list[Span](), "", 0
-        for hypothesis, part in zip(hypotheses, parts, strict=True):
-            written += part.separator if written else ""
+            return Output(one_line(whole))
+        spans, written, read = list[Span](), 0, 0
+        for hypothesis, part, text in zip(hypotheses, parts, texts, strict=True):
+            written += len(part.separator) if written else 0
             read = max(read, source.text.find(part.text, read))
             of_part = unit_spans(
                 hypothesis,
@@ -225,11 +226,11 @@ class Answers:
                 part.text,
                 partial(self._part, part=part),
             )
-            spans += [span.moved(len(written), read) for span in of_part]
-            written += self._part(hypothesis, part)
+            spans += [span.moved(written, read) for span in of_part]
+            written += len(text)
         if source.with_placeholders is not None:
             spans = [span.with_source(source.source_place) for span in spans]
-        return Output(one_line(text), spans)
+        return Output(one_line(whole), spans)
 
     def _alternative(
         self,
@@ -257,12 +258,16 @@ class Answers:
         if self._form is not None and not self.keep_pieces:
             exact = self._exact_tree(self._form, hypotheses, words)
             return exact or tree_of(texts, words, self._form)
+        return self._joined(texts, parts), None
+
+    def _joined(self, texts: Sequence[str], parts: Sequence[Part]) -> str:
+        """Return the texts of all parts with what separates the parts."""
         whole = ""
         for text, part in zip(texts, parts, strict=True):
             if whole:
                 whole += " " if self.keep_pieces else part.separator
             whole += text
-        return whole, None
+        return whole
 
     def _part(self, hypothesis: Hypothesis, part: Part) -> str:
         text_of = partial(self._without_copies, part=part)

@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import hashlib
-import re
 import unicodedata
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from nmt_cli.files.text_files import read_text
+from nmt_cli.corpus.tokenizers.piece_words import WITHOUT_SPACES
+from nmt_cli.files.text_files import read_packed_text
 from nmt_cli.messages.errors import UserError
 from nmt_cli.messages.figures import counted
 
 BETWEEN_FORMS = "|||"  # as Moses separates fields
 CASES = ("exact", "any")
 SHOWN_PROBLEMS = 5
-# Thai, Lao, Tibetan, Myanmar, Khmer, kana and Han.
-WITHOUT_SPACES = re.compile(
-    "[\u0e00-\u109f\u1780-\u17ff\u3005-\u30ff\u3400-\u9fff\uf900-\ufaff\uff66-\uff9f"
-    "\U00020000-\U0003ffff]"
-)
 
 
 class Term(NamedTuple):
@@ -33,7 +28,8 @@ class Term(NamedTuple):
 
     def occurs_in(self, text: str) -> bool:
         """Return whether a form of the translation occurs in ``text``, between word borders."""
-        return any(_occurs(form, text, self.case) for form in self.targets)
+        text = _normal(text)
+        return any(_occurs(_normal(form), text, self.case) for form in self.targets)
 
 
 class Glossary:
@@ -44,7 +40,7 @@ class Glossary:
         self.terms = {(term.source, term.case): term for term in terms}
         self._by_text: dict[str, list[Term]] = defaultdict(list)
         for term in self.terms.values():
-            self._by_text[_lowered(term.source)].append(term)
+            self._by_text[_lowered(_normal(term.source))].append(term)
         self._lengths = sorted({len(text) for text in self._by_text}, reverse=True)
 
     def __str__(self) -> str:
@@ -65,11 +61,14 @@ class Glossary:
         """Return the terms of a file with the columns source, target forms and case.
 
         Tabs separate the columns, and ``|||`` the forms; the case is optional. Blank lines and
-        those that begin with # are left out. Raises UserError if the file cannot be read, or, with
-        their numbers, for lines that are wrong.
+        those that begin with # are left out. The file may be compressed. Raises UserError if it
+        cannot be read, or, with their numbers, for lines that are wrong.
         """
         path = Path(path)
-        text, terms = read_text(path).removeprefix("\ufeff"), dict[tuple[str, str | None], Term]()
+        text, terms = (
+            read_packed_text(path).removeprefix("\ufeff"),
+            dict[tuple[str, str | None], Term](),
+        )
         problems = []
         for number, line in enumerate(text.split("\n"), start=1):
             if line.strip() and not line.startswith("#"):
@@ -93,8 +92,11 @@ class Glossary:
         return Glossary([*kept, *others.terms.values()])
 
     def found_in(self, text: str) -> list[Term]:
-        """Return the different terms that occur in ``text``, in the order of their first places."""
-        return list(dict.fromkeys(self._matches(text)))
+        """Return the different terms that occur in ``text``, in the order of their first places.
+
+        Different white space is equal, and so are characters and their compositions (NFC).
+        """
+        return list(dict.fromkeys(self._matches(_normal(text))))
 
     def _matches(self, text: str) -> Iterator[Term]:
         lowered, place = _lowered(text), 0
@@ -102,7 +104,7 @@ class Glossary:
             term = self._match(text, lowered, place) if is_border(text, place) else None
             if term is not None:
                 yield term
-            place += 1 if term is None else len(term.source)
+            place += 1 if term is None else len(_normal(term.source))
 
     def _match(self, text: str, lowered: str, place: int) -> Term | None:
         for length in self._lengths:
@@ -110,9 +112,9 @@ class Glossary:
             if end <= len(text) and lowered[place:end] in self._by_text and is_border(text, end):
                 written = text[place:end]
                 terms = self._by_text[lowered[place:end]]
-                exact = [term for term in terms if term.source == written]
+                exact = [term for term in terms if _normal(term.source) == written]
                 for term in (*exact, *terms):
-                    if term.source == written or _is_any_case(term.source, term.case):
+                    if term in exact or _is_any_case(term.source, term.case):
                         return term
         return None
 
@@ -130,6 +132,10 @@ def is_border(text: str, place: int) -> bool:
     """Return whether no word of ``text`` goes on at ``place``."""
     is_inside = 0 < place < len(text)
     return not (is_inside and is_in_word(text[place - 1]) and is_in_word(text[place]))
+
+
+def _normal(text: str) -> str:
+    return " ".join(unicodedata.normalize("NFC", text).split())
 
 
 def _is_any_case(text: str, case: str | None) -> bool:

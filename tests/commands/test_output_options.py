@@ -161,6 +161,13 @@ def test_records_have_their_own_options(model):
         (["--sample-top-k", "2"], 2, "--sample-top-k has an effect only with --sample"),
         (["--sample", "--beam-size", "2"], 2, "--beam-size is not for --sample"),
         (["--sample", "--required", "cat"], 2, f"{FOR_SAMPLES}; leave out --required or --sample."),
+        (["--required", ""], 2, "--required '' has a blank form; give a text."),
+        (["--required", "cat ||| "], 2, "--required 'cat ||| ' has a blank form; give a text."),
+        (["--banned", " "], 2, "--banned needs a text that is not blank."),
+        (["--glossary", ""], 2, "--glossary needs the name of a file."),
+        (["--glossary", "-"], 2, "--glossary needs the name of a file."),
+        (["--engine", "ctranslate2", "--glossary", "none"], 2, "--engine ctranslate2 has no --glossary"),
+        (["--source-language", "de"], 2, "--source-language has an effect only with --split-sent"),
     ],
 )
 def test_options_that_contradict_each_other(model, options, status, message):

@@ -223,9 +223,7 @@ def test_another_model_other_options_and_another_input_are_refused(translate, mo
         "beam_size: 4 -> 5; n_best: 1 -> 2; format: text -> tsv; keep_pieces: not given -> True."
     ) in message(*options)
     wanted = ("--beam-size", "4", "--banned", "no", "--sample", "--seed", "7")
-    assert (
-        "sampling.seed: not given -> 7; constraints.banned: not given -> ['no']. Give"
-    ) in message(*wanted)
+    assert ("sampling.seed: not given -> 7; banned: not given -> 'no'. Give") in message(*wanted)
     with monkeypatch.context() as patch:
         patch.setitem(WindowTranslator.chosen, "model", "b" * 64)
         assert "model: aaaaaaaaaaaa -> bbbbbbbbbbbb." in message("--beam-size", "4")

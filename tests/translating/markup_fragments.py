@@ -107,6 +107,8 @@ class Tags(HTMLParser):
         super().__init__()
         self.counts, self.open, self.faults = Counter[str](), list[str](), list[str]()
         self._raw_text: str | None = None
+        # Of tags such as <i/>, which browsers end only where an end tag follows.
+        self.may_be_void, self._num_ended = list[bool](), Counter[str]()
         self.feed(source)
         self.close()
         self._end_those_after(0)
@@ -117,12 +119,16 @@ class Tags(HTMLParser):
         self.counts[self.get_starttag_text() or ""] += 1
         if tag not in VOID:
             self.open.append(tag)
+            self.may_be_void.append(False)
         self._raw_text = tag if tag in RAW_TEXT else None
 
     def handle_startendtag(self, tag, attrs):
         if self._raw_text is not None:
             return
         self.counts[self.get_starttag_text() or ""] += 1
+        if tag not in VOID:
+            self.open.append(tag)
+            self.may_be_void.append(True)
 
     def handle_endtag(self, tag):
         if self._raw_text not in {None, tag}:
@@ -133,8 +139,13 @@ class Tags(HTMLParser):
             return
         last = len(self.open) - 1 - self.open[::-1].index(tag)
         self._end_those_after(last + 1)
-        self.open.pop()
+        self._num_ended[self.open.pop()] += self.may_be_void[last]
+        self.may_be_void.pop()
 
     def _end_those_after(self, number):
-        self.faults += [f"<{tag}>" for tag in self.open[number:] if tag not in OPTIONAL_END]
-        del self.open[number:]
+        for tag, may_be_void in zip(self.open[number:], self.may_be_void[number:], strict=True):
+            if self._num_ended[tag] and not may_be_void:  # the end tag of <i/> was that of <i>
+                self._num_ended[tag] -= 1
+            elif not may_be_void and tag not in OPTIONAL_END:
+                self.faults.append(f"<{tag}>")
+        del self.open[number:], self.may_be_void[number:]

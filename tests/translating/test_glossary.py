@@ -1,5 +1,7 @@
 """Terms: their file, where they occur, and translations that have them."""
 
+import gzip
+
 import pytest
 
 from nmt_cli.messages.errors import UserError, WrongUsageError
@@ -51,6 +53,26 @@ def test_a_file_has_terms_forms_and_cases(tmp_path):
     same = Glossary(glossary.terms.values())
     assert str(glossary) == str(same)
     assert str(glossary) != str(Glossary([]))
+
+
+def test_white_space_and_compositions_are_equal():
+    assert found("a New\u00a0 York caf\u00e9", "New York", "cafe\u0301") == [
+        "New York",
+        "cafe\u0301",
+    ]
+    assert Term("x", ("Caf\u00e9 au  lait",)).occurs_in("ein Cafe\u0301 au lait")
+
+
+def test_a_file_may_be_compressed_and_another_encoding_is_named(tmp_path):
+    packed, other = tmp_path / "terms.tsv.gz", tmp_path / "terms.tsv"
+    packed.write_bytes(gzip.compress(b"cat\tKatze\n"))
+    assert [term.source for term in Glossary.read(packed).found_in("a cat")] == ["cat"]
+    other.write_bytes("cat\tKatze\n".encode("utf-16"))
+    with pytest.raises(UserError, match="is UTF-16 text; convert it to UTF-8"):
+        Glossary.read(other)
+    other.write_bytes(packed.read_bytes())
+    with pytest.raises(UserError, match=r"\.gz"):
+        Glossary.read(other)
 
 
 def test_a_file_may_begin_with_a_byte_order_mark(tmp_path):

@@ -290,3 +290,22 @@ def test_random_broken_html(number):
         except SegmentsError:
             continue
         assert normalized(found) == normalized(with_xml)
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("<div/>ant</div>bee", "<div/>ANT</div>BEE"),
+        ("<p>ant <i/> bee</p>", "<p>ANT <i/> BEE</p>"),
+        ("<p>ant <i/>bee</i></p>", "<p>ANT <i/>BEE</i></p>"),
+        (
+            "<p>ant <svg><foreignObject><p>x</p></foreignObject></svg> bee</p>",
+            "<p>ANT <svg><foreignObject><p>x</p></foreignObject></svg> BEE</p>",
+        ),
+        ("<svg><g><g/></g></svg> ant", "<svg><g><g/></g></svg> ANT"),
+    ],
+)
+def test_tags_that_end_at_once_and_foreign_elements_of_html(source, expected):
+    segments = MarkupSegments(blocks_of(source, "html"), "html", whole)
+    outputs = [each._replace(text=each.text.upper()) for each in copied(segments.texts, WORD)]
+    assert segments.filled(outputs) == expected

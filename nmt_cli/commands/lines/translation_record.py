@@ -122,7 +122,8 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]
     """Yield what differs between two mappings of ``as_recorded``, as ``name: old -> new``."""
     for name in dict.fromkeys([*old, *new]):
         if old.get(name) != new.get(name):
-            yield f"{name}: {_shown(old.get(name))} -> {_shown(new.get(name))}"
+            shown = name.removeprefix("constraints.")
+            yield f"{shown}: {_shown(old.get(name))} -> {_shown(new.get(name))}"
 
 
 def text_of(line: Line) -> bytes:
@@ -135,7 +136,18 @@ def text_of(line: Line) -> bytes:
 def _shown(value: object) -> str:
     if isinstance(value, str) and len(value) == 2 * hashlib.sha256().digest_size:
         return value[:SHOWN_OF_A_HASH]
+    if isinstance(value, list):
+        return ", ".join(_shown_phrase(each) for each in value)
     return "not given" if value is None else str(value)
+
+
+def _shown_phrase(phrase: object) -> str:
+    """Return a phrase, its pieces, or its forms: a record has these as a list in a list."""
+    if not isinstance(phrase, list):
+        return repr(phrase)
+    if len(phrase) == 1 and isinstance(phrase[0], list):
+        return " ||| ".join(_shown_phrase(form) for form in phrase[0])
+    return repr(phrase)
 
 
 def is_finished(path: Path) -> bool:

@@ -1,5 +1,6 @@
 """Which words the pieces of a text belong to; words are what spaces separate."""
 
+import re
 import unicodedata
 from collections.abc import Sequence
 
@@ -7,7 +8,11 @@ from nmt_cli.corpus.tokenizers.sentencepiece_tokenizer import SPACE_IN_PIECES
 from nmt_cli.recipe.model_settings import TextSettings
 
 INSIDE_WORDS = "'’-‐_"
-WITHOUT_SPACES = {"CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN"}
+# Thai, Lao, Tibetan, Myanmar, Khmer, kana and Han.
+WITHOUT_SPACES = re.compile(
+    "[\u0e00-\u109f\u1780-\u17ff\u3005-\u30ff\u3400-\u9fff\uf900-\ufaff\uff66-\uff9f"
+    "\U00020000-\U0003ffff]"
+)
 
 
 def words_of_pieces(pieces: Sequence[str], text: TextSettings) -> list[list[int]]:
@@ -59,8 +64,7 @@ def _is_spaced_letter(character: str) -> bool:
     """Return whether words of such letters have spaces between them; also true of bytes."""
     if unicodedata.category(character)[0] not in "LMN":
         return character in "<>"  # as bytes begin and end, such as <0xE2>
-    name = unicodedata.name(character, "").partition(" ")[0]
-    return name not in WITHOUT_SPACES
+    return not WITHOUT_SPACES.match(character)
 
 
 def _words_by_joiner(pieces: Sequence[str], joiner: str | None) -> list[list[int]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -49,6 +50,10 @@ INLINE = _names(
 # Elements whose content stays as it is.
 KEPT = RAW_TEXT | {"code", "math", "pre", "rp", "rt", "svg"}
 INVISIBLE = {"script", "style", "wbr"}
+# Elements with rules of their own: there a tag such as <g/> has no end tag. Within the second ones
+# those of HTML hold again.
+FOREIGN = {"math", "svg"}
+OF_HTML = {"annotation-xml", "desc", "foreignobject"}
 DEEPEST = 256  # elements in each other, as in libxml2; browsers stop at 512
 
 
@@ -155,13 +160,14 @@ def blocks_of(source: str, markup: Markup) -> list[str | Block]:
 
 def _fill(root: Element, tokens: Sequence[Token], markup: Markup) -> None:
     """Put ``tokens`` into the elements that they are in."""
-    stack = [root]
-    for token in tokens:
-        is_void = token.kind is Kind.EMPTY or (markup == "html" and token.name in VOID)
+    stack, with_end = [root], _with_end(tokens) if markup == "html" else set()
+    for place, token in enumerate(tokens):
         if token.kind is Kind.START or token.kind is Kind.EMPTY:
-            element = Element(token)
+            element, is_void = Element(token), token.kind is Kind.EMPTY
             if markup == "html":
                 _end_before(token.name, stack)
+                is_start = place in with_end and not _is_foreign(token.name, stack)
+                is_void = token.name in VOID or (is_void and not is_start)
             stack[-1].children.append(element)
             if not is_void:
                 stack.append(element)
@@ -178,12 +184,39 @@ def _fill(root: Element, tokens: Sequence[Token], markup: Markup) -> None:
     _separate(root, markup, is_inside=False)
 
 
+def _is_foreign(name: str, stack: Sequence[Element]) -> bool:
+    """Return whether an element ``name`` that begins here follows other rules than HTML's."""
+    around = (element.start.name for element in reversed(stack))
+    nearest = next((each for each in around if each in FOREIGN or each in OF_HTML), "")
+    return name in FOREIGN or nearest in FOREIGN
+
+
+def _with_end(tokens: Sequence[Token]) -> set[int]:
+    """Return the places of tags such as ``<div/>`` that have an end tag, as browsers ignore the /.
+
+    An end tag is that of a start tag without a / if there is one. A tag without one is kept as it
+    is.
+    """
+    num_starts, empty = Counter[str](), defaultdict[str, list[int]](list)
+    places = set[int]()
+    for place, token in enumerate(tokens):
+        if token.kind is Kind.START:
+            num_starts[token.name] += 1
+        elif token.kind is Kind.EMPTY:
+            empty[token.name].append(place)
+        elif token.kind is Kind.END and num_starts[token.name]:
+            num_starts[token.name] -= 1
+        elif token.kind is Kind.END and empty[token.name]:
+            places.add(empty[token.name].pop())
+    return places
+
+
 def _end_before(name: str, stack: list[Element]) -> None:
     """End the elements without an end tag that end where an element ``name`` begins."""
     ended = ENDS.get(name)
     if ended is None:
         return
-    place, others = len(stack) - 1, SEPARATING - ended
+    place, others = len(stack) - 1, (SEPARATING - ended) | FOREIGN | OF_HTML
     while place > 0 and stack[place].start.name not in others:
         if stack[place].start.name in ended:
             while len(stack) > place:

@@ -2,7 +2,8 @@
 
 python -m tests.benchmarks.decoding.constraints MODEL SOURCE REFERENCE [--lines N]
 
-A word that occurs twice in a reference is one constraint. Times are the CPU's, of one thread.
+A word that occurs twice in a reference is one constraint. A line that is also at the length limit
+without constraints is not there because of them. Times are the CPU's, of one thread.
 """
 
 import argparse
@@ -16,8 +17,11 @@ import click
 import torch
 
 from nmt_cli import Request, Translator
+from nmt_cli.corpus.tokenizers.tokenizer import load_tokenizer
+from nmt_cli.files.file_names import CONFIG
 from nmt_cli.metrics.bleu import bleu_scorer
 from nmt_cli.metrics.scorer import TOKENIZATION
+from nmt_cli.recipe.model_settings import read_config
 
 MOST_WORDS = 4
 
@@ -49,9 +53,15 @@ def main() -> None:
         for path in (arguments.source, arguments.reference)
     )
     list(translator.translate(sources[:20]))  # warms up
-    click.echo("| words | BLEU | lines that have them all | longest output, pieces | CPU time |")
-    click.echo("|---|---|---|---|---|")
-    unconstrained = 0.0
+    settings = read_config(arguments.model / CONFIG)
+    encoded = load_tokenizer(arguments.model, settings.text).encode_batch(sources)
+    limits = [len(tokens) + settings.decoding.max_extra_length for tokens in encoded]
+    click.echo(
+        "| words | BLEU | lines that have them all | lines at the length limit because of them "
+        "| longest output, pieces | CPU time |"
+    )
+    click.echo("|---|---|---|---|---|---|")
+    unconstrained, without = 0.0, set[int]()
     for number in range(MOST_WORDS + 1):
         wanted = [random_words(text, number, seed) for seed, text in enumerate(references)]
         requests = [
@@ -64,9 +74,12 @@ def main() -> None:
         texts = [each.text for each in translations]
         bleu = bleu_scorer(TOKENIZATION, lowercase=False).score(texts, [references])
         num_met = sum(map(has_words, texts, wanted))
-        longest = max(len(each.tokens) for each in translations)
+        lengths = [len(each.tokens) for each in translations]
+        at_limit = {n for n, length in enumerate(lengths) if length >= limits[n]}
+        without = without if number else at_limit
         click.echo(
-            f"| {number} | {bleu.score:.2f} | {num_met / len(texts):.1%} | {longest} "
+            f"| {number} | {bleu.score:.2f} | {num_met / len(texts):.1%} "
+            f"| {len(at_limit - without)} | {max(lengths)} "
             f"| {seconds:.1f} s, {seconds / unconstrained:.2f} |"
         )
 
