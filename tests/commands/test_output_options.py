@@ -166,7 +166,11 @@ def test_records_have_their_own_options(model):
         (["--banned", " "], 2, "--banned needs a text that is not blank."),
         (["--glossary", ""], 2, "--glossary needs the name of a file."),
         (["--glossary", "-"], 2, "--glossary needs the name of a file."),
-        (["--engine", "ctranslate2", "--glossary", "none"], 2, "--engine ctranslate2 has no --glossary"),
+        (
+            ["--engine", "ctranslate2", "--glossary", "none"],
+            2,
+            "--engine ctranslate2 has no --glossary",
+        ),
         (["--source-language", "de"], 2, "--source-language has an effect only with --split-sent"),
     ],
 )
