@@ -18,7 +18,7 @@ from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
 from nmt_cli.files.lines import is_blank
 from nmt_cli.search.beams import Array
 from nmt_cli.search.rules.phrases import Alternative, Constraint, Phrase, are_too_many
-from nmt_cli.translating.glossary import is_border, is_in_word
+from nmt_cli.translating.glossary import is_border
 from nmt_cli.translating.protection import Match
 from nmt_cli.translating.segments import Output, Span
 from nmt_cli.translating.target_phrases import TargetPhrases
@@ -162,8 +162,7 @@ class SourceCopies:
             is_spaced = source[: match.begin][-1:].strip() == ""
             text += source[place : match.begin]
             following = source[match.end : match.end + 1]
-            # The pieces of other characters than ASCII may be bytes, which continue a word.
-            goes_on = is_in_word(following) or not (following.isascii() or following.isspace())
+            goes_on = self._phrases.continues(following)
             forms = self._phrases.forms_of_copy(written, is_spaced=is_spaced, goes_on=goes_on)
             if are_too_many([form.ids for form in forms]):
                 forms = ()

@@ -17,6 +17,10 @@ _EMOJI = (
 # A skin tone, the choice of a picture, or the tags of a flag.
 _CHANGED = "(?:[\ufe0e\ufe0f\U0001f3fb-\U0001f3ff]|[\U000e0020-\U000e007e]+\U000e007f)*"
 _NOT_AT_THE_END = r"""[^\s<>()"'.,;:!?\]}»”’。，、！？；：）」』】]"""
+_FORMAT = (
+    r"%(?:\d+\$|\(\w+\))?[-+#0]*(?:\d+|\*)?(?:\.(?:\d+|\*))?(?:hh?|ll?|[jztL])?"
+    "[diouxXeEfFgGaAcspn@]"
+)
 COMMON_PATTERNS = {
     "url": (
         r"(?:(?<![A-Za-z0-9])(?:https?|ftps?|file)://|(?<![\w.@/-])www\.(?=\w))"
@@ -25,11 +29,8 @@ COMMON_PATTERNS = {
     ),
     "email": r"(?<![\w.%+-])[\w%+-](?:[\w.%+-]*[\w%+-])?@[\w-]+(?:\.[\w-]*\w)+",
     "placeholder": r"\$?\{[^{}\s]*\}|\{\{[^{}\n]{1,99}\}\}",
-    # Not behind a number: "100 %ig" is German.
-    "format": (
-        r"(?<![\d%])(?<!\d[ \u00a0\u202f])%(?:\d+\$|\(\w+\))?[-+#0]*(?:\d+|\*)?(?:\.(?:\d+|\*))?"
-        r"(?:hh?|ll?|[jztL])?[diouxXeEfFgGaAcspn@]"
-    ),
+    # Not within a word behind a number: "100 %ig" is German.
+    "format": rf"(?<!%){_FORMAT}(?![^\W\d_])|(?<![\d%])(?<!\d[ \u00a0\u202f]){_FORMAT}",
     # Neither dates, such as 24.12.2026, nor numbers, such as 1.000.000.
     "version": (
         r"(?<![\w.])(?!\d{1,2}\.\d{1,2}\.\d{4}(?![\w.]))(?!\d{1,3}(?:\.\d{3})+(?![\w.]))"

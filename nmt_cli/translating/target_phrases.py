@@ -142,6 +142,11 @@ class TargetPhrases:
                 forms.append(ids[1:])
         return tuple(Alternative(form, is_text=not goes_on) for form in forms)
 
+    def continues(self, character: str) -> bool:
+        """Return whether the pieces of ``character`` continue the word before; bytes always do."""
+        pieces = self._tokenizer.pieces(self._tokenizer.encode(character, "target"))
+        return _continues("".join(pieces).removeprefix(SPACE_IN_PIECES))
+
     @cached_property
     def placeholders(self) -> Mapping[str, Sequence[str]]:
         """The pieces that may stand for other text, such as ``<ph>`` and ``<url>``, by name."""
@@ -206,7 +211,7 @@ def _refuse_text(phrases: object) -> None:
 
 
 def _continues(piece: str) -> bool:
-    return is_in_word(piece[:1]) or BYTE.fullmatch(piece) is not None
+    return is_in_word(piece[:1]) or BYTE.match(piece) is not None
 
 
 def shown(phrase: TextOrPieces) -> str:
