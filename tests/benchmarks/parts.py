@@ -24,6 +24,7 @@ from tests.benchmarks.data import (
     CAPTIONS,
     NEWS,
     Corpus,
+    Text,
     parallel_text,
     prepared_corpus,
     random_corpus,
@@ -34,6 +35,7 @@ from tests.benchmarks.hardware import this_machine
 from tests.benchmarks.large_corpus import PAIRS
 from tests.benchmarks.padding import measure_padding
 from tests.benchmarks.processes import HUGGING_FACE, OURS, PEERS, Toolkit, Worker
+from tests.benchmarks.serving import part as serving
 from tests.benchmarks.shapes import PRECISIONS, SEED, SHAPES, Setup, Shape
 
 BUILD = Path("build/benchmark")
@@ -99,6 +101,13 @@ class Benchmark:
             if name in decoding.TRAININGS:
                 for kind in self._options.texts:
                     yield Step("decoding", f"{name} {kind}", partial(self._decoding_of, name, kind))
+
+    def _serving(self) -> Iterator[Step]:
+        if self.hardware.gpu:
+            return
+        for name in self._options.shapes:
+            if name in decoding.TRAININGS:
+                yield Step("serving", name, partial(self._serving_of, name))
 
     def _waiting(self) -> Iterator[Step]:
         if not self.hardware.gpu:
@@ -180,10 +189,7 @@ class Benchmark:
         """Measure translating: every engine with the same weights, on one kind of text."""
         text = parallel_text(BUILD, self._shared)
         shape = SHAPES[name]._replace(vocabulary_size=text.pieces)
-        trained = BUILD / f"decoding-{name}-{text.folder.name}"  # a model of each text
-        model = decoding.trained_model(trained, name, shape, text)
-        folder = BUILD / f"{trained.name}-{kind}"
-        sample = decoding.write_test_text(folder, model, text, name, as_news=kind == "news")
+        folder, sample = self._test_text(name, kind, text)
         setup = Setup(shape, str(folder), self._options.threads)
         logs.info(f"{len(sample.references):,} lines")
 
@@ -196,6 +202,25 @@ class Benchmark:
         threads = self._options.threads
         measured = decoding.measure(folder, sample, precisions, threads, open_worker)
         return {**measured, "text": text.name, "lines": len(sample.references)}
+
+    def _serving_of(self, name: str, _: Record) -> Record:
+        """Measure the service with captions, and CTranslate2 behind Starlette."""
+        text, is_quick = parallel_text(BUILD, self._shared), self._options.quick
+        folder, sample = self._test_text(name, "captions", text)
+        lines = sample.sample.lines[: 128 if is_quick else None]
+        rounds = 1 if is_quick else serving.ROUNDS
+        threads = self._options.threads
+        measured = serving.measure(folder / "model", folder, lines, threads, rounds)
+        return {**measured, "text": text.name, "lines": len(lines)}
+
+    def _test_text(self, name: str, kind: str, text: Text) -> tuple[Path, decoding.TestText]:
+        """Return the folder with a model of ``text``, and lines to translate by it."""
+        shape = SHAPES[name]._replace(vocabulary_size=text.pieces)
+        trained = BUILD / f"decoding-{name}-{text.folder.name}"  # a model of each text
+        model = decoding.trained_model(trained, name, shape, text)
+        folder = BUILD / f"{trained.name}-{kind}"
+        sample = decoding.write_test_text(folder, model, text, name, as_news=kind == "news")
+        return folder, sample
 
     def _loss_at(self, name: str, record: Record) -> Record:
         """Compare the loss in bf16 with the loss in fp32: same seed, same batches."""

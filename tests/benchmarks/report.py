@@ -8,6 +8,7 @@ from tests.benchmarks import targets
 from tests.benchmarks.decoding import table as decoding_table
 from tests.benchmarks.memory_of_a_step import Peak, memory_at
 from tests.benchmarks.processes import EOLE, HUGGING_FACE, OURS, PEERS, TORCH
+from tests.benchmarks.serving import part as serving
 from tests.benchmarks.shapes import DROPOUT, PRECISIONS, SHAPES
 from tests.benchmarks.targets import verdict
 
@@ -31,6 +32,8 @@ def markdown(record: Record) -> str:
     if record.get("decoding"):
         kind = targets.kind_of(record["hardware"]["flag"])
         parts.append(decoding_table.markdown(record["decoding"], kind, table))
+    if record.get("serving"):
+        parts.append(serving.markdown(record["serving"], table))
     parts_below = (
         ("kernels", _kernels),
         ("waiting", _waiting),

@@ -84,6 +84,8 @@ MAX_ATTENTION_PADDING = 0.05
 MAX_WAIT_SHARE = 0.01
 MIN_ENCODING_RATIO = 0.8  # of SentencePiece's own rate
 MIN_SPEED_OF_TWO_WORKERS = 1.7  # of preprocess, of that of one
+SERVING_SHARE = Target(0.8, 0.9)  # of the sentences that translate does in the same CPU time
+MOST_MILLISECONDS_OF_HTTP = 10.0  # more than a sentence takes by Translator
 MAX_PLANNER_SECONDS, MAX_PLANNER_MEMORY = 6.0, 700_000_000
 
 

@@ -1,0 +1,201 @@
+"""The part ``serving`` of a run: clients with real sentences, through HTTP.
+
+The clients share the cores with the service, so its speed is compared by CPU time: that of all its
+processes while it translates, against that of ``translate`` on the same lines. Latencies are those
+that clients see, against CTranslate2 behind Starlette, which gets the same clients in turns.
+"""
+
+import asyncio
+import os
+import resource
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
+from pathlib import Path
+from statistics import median, quantiles
+from typing import Any, NamedTuple
+
+from nmt_cli.messages import logs
+from tests.benchmarks import targets
+from tests.benchmarks.decoding.sample import EXPORTED
+from tests.benchmarks.targets import verdict
+from tests.serving.load import translate_all
+
+CLIENTS = (1, 8, 64)
+ROUNDS = 3  # of each server in turn
+LINES_ALONE = 40
+COMMON = ("--device=cpu", "--precision=fp32")
+TICKS = os.sysconf("SC_CLK_TCK")
+
+Figures = dict[str, Any]
+
+
+class Server(NamedTuple):
+    """A service that runs; ``process`` has started all of its processes."""
+
+    process: int
+    port: int
+
+    def cpu_seconds(self) -> float:
+        """Return what all of its processes have used so far."""
+        return sum(map(_cpu_seconds, _with_children(self.process)))
+
+
+def measure(
+    model: Path, folder: Path, lines: Sequence[str], threads: int, rounds: int = ROUNDS
+) -> Figures:
+    """Return the figures of our service and of the peer with each of its settings.
+
+    ``folder`` holds the export for CTranslate2.
+    """
+    servers: dict[str, Callable[[], AbstractContextManager[Server]]] = {
+        "ours": partial(_ours, model)
+    }
+    for setting in dict.fromkeys((f"{threads}x1", f"1x{threads}")):
+        servers[setting] = partial(_peer, model, folder / EXPORTED, setting)
+    found: Figures = {name: {str(n): [] for n in CLIENTS} for name in servers}
+    for number in range(1, rounds + 1):
+        for name, start in servers.items():
+            logs.info(f"serving: {name}, round {number}")
+            with start() as server:
+                translated(server, 8, lines[:64])  # warms up
+                for num_clients in CLIENTS:
+                    few = lines[:LINES_ALONE] if num_clients == 1 else lines
+                    found[name][str(num_clients)].append(translated(server, num_clients, few))
+    return {
+        "rows": {
+            name: {clients: _medians(of_rounds) for clients, of_rounds in of_server.items()}
+            for name, of_server in found.items()
+        },
+        "translate": _cpu_rate_of_translate(model, lines, rounds),
+        "alone": _seconds_alone(model, lines[:LINES_ALONE]),
+    }
+
+
+def _medians(rounds: Sequence[dict[str, float]]) -> dict[str, float]:
+    return {key: median(each[key] for each in rounds) for key in rounds[0]}
+
+
+def translated(server: Server, num_clients: int, lines: Sequence[str]) -> dict[str, float]:
+    """Let clients translate the lines; return rates and latencies, those in seconds."""
+    before, loop = server.cpu_seconds(), asyncio.new_event_loop()
+    started = loop.time()
+    place = ("127.0.0.1", server.port)
+    found = loop.run_until_complete(translate_all(place, num_clients, lines))
+    seconds = loop.time() - started
+    loop.close()
+    latencies = [each for _, _, each in found]
+    assert len(latencies) == len(lines)
+    return {
+        "rate": len(lines) / seconds,
+        "cpu_rate": len(lines) / (server.cpu_seconds() - before),
+        "median": median(latencies),
+        "percentile": quantiles(latencies, n=20, method="inclusive")[-1],
+    }
+
+
+@contextmanager
+def _ours(model: Path) -> Iterator[Server]:
+    command = [sys.executable, "-m", "nmt_cli", "serve", str(model), "--port=0", *COMMON]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stderr is not None
+            line = next(line for line in process.stderr if "http://" in line)
+            yield Server(process.pid, int(line.rpartition(":")[2]))
+        finally:
+            process.terminate()
+
+
+@contextmanager
+def _peer(model: Path, exported: Path, setting: str) -> Iterator[Server]:
+    module = "tests.benchmarks.serving.peer"
+    command = [sys.executable, "-m", module, str(model), str(exported), setting]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            yield Server(process.pid, int(process.stdout.readline()))
+        finally:
+            process.kill()
+
+
+def _cpu_rate_of_translate(model: Path, lines: Sequence[str], rounds: int) -> float:
+    """Return lines a second of CPU time by ``translate``, without that of its start."""
+
+    def seconds_of(lines: Sequence[str]) -> float:
+        # A process of one thread, of which the service and a long text have several: the kernel
+        # does not add up the time of processes that are killed, as workers are.
+        command = [sys.executable, "-m", "nmt_cli", "translate", str(model), "--quiet", *COMMON]
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run(
+            [*command, "--workers=1", "--threads=1"],
+            input="".join(f"{line}\n" for line in lines),
+            text=True,
+            check=True,
+            stdout=subprocess.DEVNULL,
+        )
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+    seconds = median(seconds_of(lines) - seconds_of(lines[:1]) for _ in range(rounds))
+    return (len(lines) - 1) / seconds
+
+
+def _seconds_alone(model: Path, lines: Sequence[str]) -> float:
+    command = [sys.executable, "-m", "tests.benchmarks.serving.alone", str(model)]
+    text = "".join(f"{line}\n" for line in lines)
+    done = subprocess.run(command, input=text, text=True, check=True, stdout=subprocess.PIPE)
+    return float(done.stdout)
+
+
+def _with_children(process: int) -> Iterator[int]:
+    yield process
+    for path in Path(f"/proc/{process}/task").glob("*/children"):
+        for child in path.read_text().split():
+            yield from _with_children(int(child))
+
+
+def _cpu_seconds(process: int) -> float:
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICKS
+
+
+def markdown(measured: Figures, write_table: Callable[[list[str], list[list[str]]], str]) -> str:
+    """Return a table for each shape, with the targets and whether they are met."""
+    parts = ["## Serving by HTTP"]
+    for name, figures in measured.items():
+        rows = figures["rows"]
+        head = ["", *(f"{n} client{'s' * (n > 1)}" for n in CLIENTS)]
+        lines = [[server, *(_shown(rows[server][str(n)]) for n in CLIENTS)] for server in rows]
+        lines.append(["of the peer's best", *(_against_peers(rows, str(n)) for n in CLIENTS)])
+        share = rows["ours"]["64"]["cpu_rate"] / figures["translate"]
+        more = 1000 * (rows["ours"]["1"]["median"] - figures["alone"])
+        least, most = targets.SERVING_SHARE, targets.MOST_MILLISECONDS_OF_HTTP
+        parts.append(
+            f"### {name}: {figures['lines']} lines of {figures['text']}\n\n"
+            f"{write_table(head, lines)}\n\n"
+            "Sentences/s, those of a second of the server's CPU time, and the median and the 95th "
+            "percentile of the latency in milliseconds; the peer is CTranslate2 in float32 behind "
+            "Starlette, by processes x threads. With 64 clients, the service translates "
+            f"{share:.2f} of the sentences that `translate` does in the same CPU time "
+            f"({verdict(share >= least.least)}: at least {least.least:g}, aim {least.aim:g}). One "
+            f"sentence alone takes {more:.1f} ms longer than by `Translator` "
+            f"({verdict(more <= most)}: at most {most:g})."
+        )
+    return "\n\n".join(parts)
+
+
+def _shown(row: dict[str, float]) -> str:
+    rates = f"{row['rate']:,.1f}/s, {row['cpu_rate']:,.1f} by CPU"
+    return f"{rates}; {1000 * row['median']:,.0f}, {1000 * row['percentile']:,.0f}"
+
+
+def _against_peers(rows: Figures, num_clients: str) -> str:
+    """Return both latencies over those of the peer's setting with the lower one of each."""
+    peers = [rows[server][num_clients] for server in rows if server != "ours"]
+    ratios = [
+        rows["ours"][num_clients][key] / min(peer[key] for peer in peers)
+        for key in ("median", "percentile")
+    ]
+    return f"{ratios[0]:.2f}, {ratios[1]:.2f} {verdict(max(ratios) <= 1)}"
