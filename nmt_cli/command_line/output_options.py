@@ -179,7 +179,7 @@ def _refuse_without_effect(constraints: dict[str, Any], others: dict[str, Any]) 
 
 
 def _glossary(paths: Sequence[Path], engine_name: str) -> Any:
-    """Return the terms of the files, of which the last counts for equal terms; None: no files."""
+    """Return the terms of all files; None if there are none. Later files replace equal terms."""
     if not paths:
         return None
     from nmt_cli.translating.glossary import Glossary  # imports sentencepiece

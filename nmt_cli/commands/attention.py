@@ -75,8 +75,8 @@ def run(  # noqa: PLR0913 - the options of a command are its parameters
         shown = Shown(
             kinds, _chosen(layers, num_layers, "layers"), _chosen(heads, num_heads, "heads")
         )
-        refuse_too_long(settings, tokenizer.encode(source, "source"), "source")
         if target is None:
+            refuse_too_long(settings, tokenizer.encode(source, "source"), "source")
             shown_target = _translated(loaded, source)
         else:
             tokens = tokenizer.encode(target, "target")

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from nmt_cli.commands.lines.translation_processes import num_gpus
 from nmt_cli.files.text_files import read_text
-from nmt_cli.hardware.choices import AUTO
 from nmt_cli.hardware.cpu import cores
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError, WrongUsageError
@@ -28,22 +27,22 @@ if TYPE_CHECKING:
 def run(  # noqa: PLR0913 - the options of the command are its parameters
     models: Sequence[str],
     *,
-    host: str = "127.0.0.1",
-    port: int = 5000,
-    glossaries: Sequence[str] = (),
-    api_keys: Path | None = None,
-    is_open: bool = False,
-    origins: Sequence[str] = (),
-    device: str = AUTO,
-    threads: int | None = None,
-    workers: int | None = None,
-    drain_seconds: float = 30.0,
-    log_text: bool = False,
-    max_body_bytes: int = 1 << 20,
-    max_characters: int = 100_000,
-    max_lines: int = 10_000,
-    max_waiting_lines: int = 20_000,
-    max_seconds: float = 60.0,
+    host: str,
+    port: int,
+    glossaries: Sequence[str],
+    api_keys: Path | None,
+    is_open: bool,
+    origins: Sequence[str],
+    device: str,
+    threads: int | None,
+    workers: int | None,
+    drain_seconds: float,
+    log_text: bool,
+    max_body_bytes: int,
+    max_characters: int,
+    max_lines: int,
+    max_waiting_lines: int,
+    max_seconds: float,
     **options: Unpack[TranslatorOptions],
 ) -> None:
     """Serve ``models`` until SIGTERM or SIGINT. Raises UserError if one or an option is wrong."""

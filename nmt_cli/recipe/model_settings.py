@@ -19,6 +19,7 @@ from nmt_cli.recipe.schema import DataConfig, Normalization, Recipe, TokenizerCo
 from nmt_cli.recipe.smaller_sections import DecodingConfig, TreebankConfig
 
 LARGEST_CONFIG = 1_000_000  # bytes
+UNKNOWN_LANGUAGE = "und"  # the code of ISO 639 for a language that is not known
 # The keys of architectures; dropout is not among them, and is always 0 in these settings.
 ARCHITECTURE = set(ModelConfig.model_fields) - set(DROPOUTS)
 OF_THE_PAPER = ARCHITECTURE & set(PaperModel.model_fields)

@@ -13,14 +13,13 @@ from nmt_cli.checkpoints import CHECKPOINT_NAME, find_model
 from nmt_cli.files.atomic_files import read_manifest
 from nmt_cli.files.file_names import AVERAGE, CHECKPOINTS
 from nmt_cli.messages.errors import UserError, WrongUsageError
-from nmt_cli.recipe.model_settings import read_settings
+from nmt_cli.recipe.model_settings import UNKNOWN_LANGUAGE, read_settings
 from nmt_cli.serving.languages import fits
 from nmt_cli.translating.glossary import Glossary
 
 WITH_LANGUAGES = re.compile(r"(?P<path>.+)=(?P<source>[\w-]+):(?P<target>[\w-]+)")
 TAG = re.compile("<[^<>]*>")
-UNKNOWN_LANGUAGE = "und"
-UNTOLD_NAMES = {AVERAGE, CHECKPOINTS, "run"}  # folders that do not name the model in them
+COMMON_NAMES = {AVERAGE, CHECKPOINTS, "run"}  # folders of every run
 
 
 class Model(NamedTuple):
@@ -70,11 +69,11 @@ def _with_languages(argument: str) -> tuple[Path, tuple[str, str] | None]:
 
 
 def _name(path: Path) -> str:
-    """Return the last part of ``path`` that tells models apart."""
+    """Return the last part of ``path`` that is not the name of a folder in every run."""
     parts = [
         part
         for part in path.resolve().parts
-        if part not in UNTOLD_NAMES and not CHECKPOINT_NAME.fullmatch(part)
+        if part not in COMMON_NAMES and not CHECKPOINT_NAME.fullmatch(part)
     ]
     return parts[-1]
 

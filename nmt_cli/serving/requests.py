@@ -28,11 +28,11 @@ class RefusedError(Exception):
 class Limits(NamedTuple):
     """What requests may ask for."""
 
-    body_bytes: int = 1 << 20
-    characters: int = 100_000
-    lines: int = 10_000
-    waiting_lines: int = 20_000  # of all requests, beside those that are being translated
-    seconds: float = 60.0  # for a body to come, for its translation, and for the answer to go
+    body_bytes: int
+    characters: int
+    lines: int
+    waiting_lines: int  # of all requests, beside those that are being translated
+    seconds: float  # for a body to come, for its translation, and for the answer to go
 
 
 async def read_body(http: Request, limits: Limits) -> bytes:

@@ -80,11 +80,11 @@ class Options(NamedTuple):
     """What operators choose beside the models; ``Service`` explains the first three."""
 
     limits: Limits
-    glossaries: Sequence[ServedGlossary] = ()
-    keys: Sequence[str] | None = None
-    origins: Sequence[str] = ()  # of pages that may ask in browsers
-    drain_seconds: float = 30.0  # for what was accepted, after a signal
-    logs_text: bool = False
+    glossaries: Sequence[ServedGlossary]
+    keys: Sequence[str] | None
+    origins: Sequence[str]  # of pages that may ask in browsers
+    drain_seconds: float  # for what was accepted, after a signal
+    logs_text: bool
 
 
 async def serve(

@@ -94,7 +94,7 @@ class FlatGradient:
         self._set_figures(sums)
 
     def fail(self) -> None:
-        """Tell the other ranks that this one could not compute its gradient."""
+        """Send a failure with the figures, because this rank could not compute its gradient."""
         self._figures.zero_()
         self._figures[-1] = 1.0
 

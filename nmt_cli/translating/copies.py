@@ -198,9 +198,9 @@ class SourceCopies:
 
 
 def _with_equal_forms(copies: Sequence[Copy]) -> list[Copy]:
-    """Return ``copies``, of which those with the same pieces have all forms that one of them has.
+    """Return ``copies``; those with the same pieces get the forms of all of them.
 
-    A next piece may continue the word of all if it may continue that of one.
+    If a next piece may continue the word of one of them, it may continue that of all.
     """
     together = defaultdict[Phrase, list[Alternative]](list)
     for copy in copies:

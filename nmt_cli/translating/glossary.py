@@ -65,11 +65,8 @@ class Glossary:
         cannot be read, or, with their numbers, for lines that are wrong.
         """
         path = Path(path)
-        text, terms = (
-            read_packed_text(path).removeprefix("\ufeff"),
-            dict[tuple[str, str | None], Term](),
-        )
-        problems = []
+        text = read_packed_text(path).removeprefix("\ufeff")
+        terms, problems = dict[tuple[str, str | None], Term](), []
         for number, line in enumerate(text.split("\n"), start=1):
             if line.strip() and not line.startswith("#"):
                 try:

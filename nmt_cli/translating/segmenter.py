@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from nmt_cli.messages.errors import UserError, WrongUsageError
+from nmt_cli.recipe.model_settings import UNKNOWN_LANGUAGE
 from nmt_cli.translating.ctranslate2_search import CTranslate2Model
 from nmt_cli.translating.markup.blocks import Block, Markup, blocks_of
 from nmt_cli.translating.markup.placement import filled_block
@@ -16,7 +17,6 @@ from nmt_cli.translating.segments import Layout, Output, Segments, SegmentsError
 if TYPE_CHECKING:
     from nmt_cli.model.transformer import Transformer
 
-UNKNOWN_LANGUAGE = "und"  # the code of ISO 639 for a language that is not known
 ALIGNMENTS_OF_MARKUP = "alignments count the words of a text without tags"
 LANGUAGE_MISSING = (
     "the rules for cutting sentences depend on the language, and this model does not name its "

@@ -22,6 +22,7 @@ from nmt_cli.translating.workers.messages import AttentionOf
 from nmt_cli.translating.workers.process import attention_page
 
 REVERSING = Path(__file__).parents[1] / "formats/format_2/sentencepiece/run/average"
+LIMITS = Limits(1 << 20, characters=100_000, lines=10_000, waiting_lines=20_000, seconds=60.0)
 ARGUMENTS = [f"{REVERSING}=en:de", f"{REVERSING}=de:fr"]
 
 
@@ -91,7 +92,7 @@ class Running:
 def running(
     arguments: Sequence[str] = ARGUMENTS,
     origins: Sequence[str] = (),
-    limits: Limits = Limits(),  # noqa: B008 - it cannot be changed
+    limits: Limits = LIMITS,
     here: Any = None,
     **service_options: Any,
 ) -> Iterator[Running]:

@@ -20,7 +20,7 @@ from contextlib import suppress
 from functools import partial
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import recv_handle
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from nmt_cli.hardware.device import choose_device, set_num_threads, useful_threads
 from nmt_cli.hardware.memory import keep_freed_memory
@@ -53,18 +53,29 @@ class LineTranslator(Protocol):
         ...
 
 
+AnyTranslator = TypeVar("AnyTranslator", bound=LineTranslator)
+
+
+def _announced(connection: Connection, load: Callable[[], AnyTranslator]) -> AnyTranslator | None:
+    """Load a translator and send that it is ready, or why it cannot be; return it."""
+    try:
+        translator = load()
+    except UserError as error:
+        connection.send(Refused(str(error), error.exit_status))
+        return None
+    connection.send(Ready(translator.chosen))
+    return translator
+
+
 def work(connection: Connection, load: Callable[[], LineTranslator]) -> None:
     """Translate the lists of lines that come, until the other end is closed.
 
     With each list comes the number of threads to use from now on; None leaves it as it is.
     """
     with suppress(EOFError, BrokenPipeError, ConnectionResetError):
-        try:
-            translator = load()
-        except UserError as error:
-            connection.send(Refused(str(error), error.exit_status))
+        translator = _announced(connection, load)
+        if translator is None:
             return
-        connection.send(Ready(translator.chosen))
         while True:
             lines, threads = connection.recv()
             if threads is not None:
@@ -87,12 +98,9 @@ def work_for_service(connection: Connection, load: Callable[[], Translator]) -> 
     answered by its number and its translation, or a ``Bug``, unless it is withdrawn in time.
     """
     with suppress(EOFError, BrokenPipeError, ConnectionResetError):
-        try:
-            translator = load()
-        except UserError as error:
-            connection.send(Refused(str(error), error.exit_status))
+        translator = _announced(connection, load)
+        if translator is None:
             return
-        connection.send(Ready(translator.chosen))
         futures: dict[int, Future[Translation]] = {}
         drawing = ThreadPoolExecutor(1)  # it waits until no line is in the search
         sending = threading.Lock()
