@@ -10,6 +10,8 @@ import subprocess
 import time
 from pathlib import Path
 
+import pytest
+
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
 FLAGS = (
     *("--headless", "--remote-debugging-pipe", "--no-sandbox", "--disable-gpu", "--no-first-run"),
@@ -21,8 +23,10 @@ KEYS = {"Tab": 9, "Enter": 13, "Escape": 27, " ": 32, "End": 35, "Home": 36, "Ar
         "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40}  # fmt: skip
 
 
-def find_chromium():
-    return next((path for path in map(shutil.which, PROGRAMS) if path), None)
+CHROMIUM = next((path for path in map(shutil.which, PROGRAMS) if path), None)
+needs_chromium = pytest.mark.skipif(
+    CHROMIUM is None, reason="no Chromium here to open the page with (apt-get install chromium)"
+)
 
 
 class Browser:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 
 from nmt_cli.messages import logs
+from tests.browser import CHROMIUM, Browser
 from tests.loopback_server import Server, running_server
 
 if TYPE_CHECKING:
@@ -110,6 +111,14 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     logs.configure(quiet=True)
     with running_server() as running:
         yield running
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    """A Chromium; its tests have the mark ``needs_chromium``."""
+    started = Browser(CHROMIUM, tmp_path_factory.mktemp("profile"))
+    yield started
+    started.close()
 
 
 def write_pairs(folder: Path, name: str, count: int, seed: int) -> None:

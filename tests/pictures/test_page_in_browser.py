@@ -8,13 +8,10 @@ import pytest
 from nmt_cli.pictures import colours
 from nmt_cli.pictures.attention import KINDS
 from nmt_cli.pictures.page import as_html
-from tests.browser import Browser, find_chromium
+from tests.browser import needs_chromium
 from tests.fake_attention import attention_of, words
 
-CHROMIUM = find_chromium()
-pytestmark = pytest.mark.skipif(
-    CHROMIUM is None, reason="no Chromium here to open the page with (apt-get install chromium)"
-)
+pytestmark = needs_chromium
 HOSTILE = (
     "<script>hacked=1</script>",
     "</script><img src=x onerror=hacked=1>",
@@ -60,13 +57,6 @@ BOXES = """
 """
 FOCUS = "document.activeElement.dataset.side + ' ' + document.activeElement.dataset.place"
 CHOSEN = "[...document.querySelectorAll('[aria-selected=true]')].map((word) => word.textContent)"
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    started = Browser(CHROMIUM, tmp_path_factory.mktemp("profile"))
-    yield started
-    started.close()
 
 
 @pytest.fixture

@@ -45,7 +45,7 @@ def built_shim(compiler: str) -> str:
 
 
 def _command(compiler: str) -> list[str]:
-    (libraries, *_) = cpp_extension.library_paths()
+    libraries = cpp_extension.TORCH_LIB_PATH
     return [
         *(compiler, "-O0", "-shared", "-fPIC", "-std=c++20", str(SOURCE)),
         *(f"-I{folder}" for folder in cpp_extension.include_paths()),

@@ -3,15 +3,9 @@
 import pytest
 
 from nmt_cli.translating.request import Request
-from tests.browser import Browser, find_chromium
+from tests.browser import needs_chromium
 
-CHROMIUM = find_chromium()
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(
-        CHROMIUM is None, reason="no Chromium here to open the page with (apt-get install chromium)"
-    ),
-]
+pytestmark = [pytest.mark.slow, needs_chromium]
 FIRST, SECOND = "ant bee cat dog.", "eel fox gnu."
 TEXT = f"{FIRST}  {SECOND}"
 FOCUSED = "document.activeElement"
@@ -20,13 +14,6 @@ STATUS = "document.getElementById('status').textContent"
 IS_OPEN = "!document.getElementById('sentence').hidden"
 CHOICES = "[...document.querySelectorAll('#alternatives label span:first-of-type')]"
 MARKED = "[...document.querySelectorAll('#mirror .marked')].map((span) => span.textContent)"
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    started = Browser(CHROMIUM, tmp_path_factory.mktemp("profile"))
-    yield started
-    started.close()
 
 
 @pytest.fixture
