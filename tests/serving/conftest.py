@@ -122,7 +122,8 @@ def running(
         here.translator.close()
 
 
-@pytest.fixture(scope="session")
+# Not for the session: the clocks that other tests replace would stop its event loop.
+@pytest.fixture(scope="module")
 def running_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     path = tmp_path_factory.mktemp("glossaries") / "animals.tsv"
     path.write_text("ant\tlark\nbee\tfox ||| hen\n")
