@@ -149,7 +149,7 @@ class _Automata(NamedTuple):
         return np.any(self.times_met(places) > _like(self.most, places.states), axis=-1)
 
     def fit(self, places: _Places, missing: Array, room: Array) -> Array:
-        """Return where ``room`` [B] suffices for the ``missing`` pieces [B, K, C + T].
+        """Return where ``room`` [B] suffices for the ``missing`` pieces [B, K, C + T + 1].
 
         Phrases that overlap need fewer pieces than ``missing``. How many takes longer to compute,
         so it is computed only where ``missing`` does not fit.
@@ -173,8 +173,10 @@ class ConstrainedCandidates:
     """The best continuations of each bank in turns; the best ones of slots without constraints.
 
     ``Sentence.rule_data`` holds ``RequiredPhrases``. Each hypothesis is continued by its best
-    tokens and by all pieces of its phrases. No candidate ends before all constraints are met, none
-    leaves too little room for those that are not, and none meets one more often than it may.
+    tokens, by all pieces of its phrases and by its end. No candidate ends before all constraints
+    are met, none leaves too little room for those that are not, and none meets one more often than
+    it may. The best end comes first: behind a phrase that the model finds unlikely, repetitions may
+    be likelier than every end until the room is used up.
     """
 
     name = REQUIRED
@@ -207,7 +209,7 @@ class ConstrainedCandidates:
         totals, tokens = values.reshape(shape) - normalizer + so_far, tokens.reshape(shape)
         found = best_of(totals, tokens, self._number)
         # The padding is an existing token, because the model also computes rows of no hypothesis.
-        pieces = automata.pieces.clip(min=0)[:, None].repeat(states.beam_size, axis=1)
+        pieces = self._with_end(automata).clip(min=0)[:, None].repeat(states.beam_size, axis=1)
         in_turns = self._in_turns(
             automata,
             places,
@@ -218,27 +220,31 @@ class ConstrainedCandidates:
         found.put(slots, in_turns)
         return found
 
+    def _with_end(self, automata: _Automata) -> Array:
+        """Return the pieces of phrases and the end [B, T + 1]."""
+        return np.pad(automata.pieces, ((0, 0), (0, 1)), constant_values=self._eos_id)
+
     def _taken_out(
         self, logits: Tensor, automata: _Automata, missing: Array, states: SlotStates
     ) -> Array:
-        """Return the logits [B, K, T] of the pieces of phrases, and set them to -inf.
+        """Return the logits [B, K, T + 1] of the pieces of phrases and the end; set them to -inf.
 
-        So the best tokens and the pieces of phrases are different continuations. The logits of the
-        end are set to -inf, too, while constraints are ``missing``.
+        So they and the best tokens are different continuations. Where constraints are ``missing``,
+        there is no end.
         """
         rows = rows_of(automata.slots, states)  # B K
-        is_piece = (automata.pieces >= 0)[:, None].repeat(states.beam_size, axis=1)
+        wanted = self._with_end(automata)
+        is_piece = (wanted >= 0)[:, None].repeat(states.beam_size, axis=1)
         of_pieces = np.full(is_piece.shape, -np.inf, np.float32)
         number, hypothesis, column = is_piece.nonzero()
         places = (
             torch.from_numpy(each).to(logits.device)
-            for each in (rows[number, hypothesis], automata.pieces[number, column])
+            for each in (rows[number, hypothesis], wanted[number, column])
         )
         indices = tuple(places)
         of_pieces[is_piece] = logits[indices].float().cpu().numpy()
         logits[indices] = -torch.inf
-        early = torch.from_numpy(rows[missing > 0]).to(logits.device)
-        logits[early, self._eos_id] = -torch.inf
+        of_pieces[missing > 0, -1] = -np.inf
         return of_pieces
 
     def _in_turns(
@@ -248,20 +254,22 @@ class ConstrainedCandidates:
 
         In each turn, each bank gets a place for its best continuation that has none; the bank that
         needs the fewest pieces comes first and gets ``PLACES_OF_NEAREST``. ``totals`` and
-        ``tokens`` [B, K, C + T] are the scores and last tokens of continuations. The last T of
-        these are all pieces of phrases.
+        ``tokens`` [B, K, C + T + 1] are the scores and last tokens of continuations. The last of
+        these are all pieces of phrases and the end.
         """
         num_pieces = automata.pieces.shape[1]
         columns = np.full(tokens.shape[2], num_pieces)
-        columns[-num_pieces:] = np.arange(num_pieces)
+        columns[-num_pieces - 1 :] = np.arange(num_pieces + 1)
         before = _Places(places.states[:, :, None], places.met_before[:, :, None])
         after = automata.follow(before, columns, automata.continue_words(tokens))
         missing = automata.missing(after)
         exists = (totals > -np.inf) & ~automata.are_too_many(after)
         exists &= automata.fit(after, np.where(exists, missing, 0), room)
         flat = (len(totals), -1)
-        totals = np.where(exists, totals, -np.inf).reshape(flat)
-        order = _order_of_turns(totals, missing.reshape(flat))[:, : self._number]
+        totals = np.where(exists, totals, -np.inf)
+        best_end = totals[:, :, -1].argmax(axis=1) * totals.shape[2] + totals.shape[2] - 1
+        totals = totals.reshape(flat)
+        order = _order_of_turns(totals, missing.reshape(flat), best_end)[:, : self._number]
         return Candidates(
             np.take_along_axis(totals, order, 1),
             order // tokens.shape[2],
@@ -269,8 +277,11 @@ class ConstrainedCandidates:
         )
 
 
-def _order_of_turns(totals: Array, banks: Array) -> Array:
-    """Return the order of continuations [B, M]: by turn, bank and total; -inf comes last."""
+def _order_of_turns(totals: Array, banks: Array, first: Array) -> Array:
+    """Return the order of continuations [B, M]: by turn, bank and total; -inf comes last.
+
+    ``first`` [B] comes before the others if it is not -inf.
+    """
     banks = np.where(totals == -np.inf, NO_BANK, banks)
     by_total = np.argsort(-totals, axis=1, kind="stable")
     sorted_banks = np.take_along_axis(banks, by_total, 1)
@@ -282,7 +293,9 @@ def _order_of_turns(totals: Array, banks: Array) -> Array:
     in_bank = places - np.maximum.accumulate(np.where(is_first, places, 0), axis=1)
     turns = np.where(sorted_banks == sorted_banks[:, :1], in_bank // PLACES_OF_NEAREST, in_bank)
     ranks = turns * (1 + banks.max(initial=0)) + sorted_banks
+    by_total = np.take_along_axis(by_total, by_bank, 1)
+    ranks[by_total == first[:, None]] = -1
     ranks[sorted_banks == NO_BANK] = np.iinfo(ranks.dtype).max
     # A stable sort: the best of the continuations that one bank gets in one turn comes first.
     by_rank = np.argsort(ranks, axis=1, kind="stable")
-    return np.take_along_axis(np.take_along_axis(by_total, by_bank, 1), by_rank, 1)
+    return np.take_along_axis(by_total, by_rank, 1)

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from nmt_cli.search.beams import length_penalty
 from nmt_cli.search.constrained_candidates import ConstrainedCandidates, _order_of_turns
@@ -153,10 +154,33 @@ def test_sentences_get_what_they_get_alone_beside_others_and_in_wider_searches()
 def test_the_nearest_bank_gets_two_places_in_each_turn_and_what_is_impossible_none():
     totals = np.array([[-1.0, -2.0, -3.0, -4.0, -5.0, -6.0, -7.0, -np.inf, -np.inf]])
     banks = np.array([[2, 2, 1, 1, 1, 3, 2, 0, 1]])
-    assert _order_of_turns(totals, banks).tolist() == [[2, 3, 0, 5, 4, 1, 6, 7, 8]]
+    impossible, last = np.array([8]), np.array([6])
+    assert _order_of_turns(totals, banks, impossible).tolist() == [[2, 3, 0, 5, 4, 1, 6, 7, 8]]
+    assert _order_of_turns(totals, banks, last).tolist() == [[6, 2, 3, 0, 5, 4, 1, 7, 8]]
     # The better of the two is first, wherever it stands.
-    backwards = _order_of_turns(totals[:, ::-1], banks[:, ::-1])
+    backwards = _order_of_turns(totals[:, ::-1], banks[:, ::-1], np.array([0]))
     assert backwards.tolist() == [[6, 5, 8, 3, 4, 7, 2, 0, 1]]
+
+
+def test_a_line_ends_where_many_tokens_are_always_likelier_than_the_end():
+    """Behind an unlikely phrase a model may repeat itself for as long as there is room."""
+    vocabulary_size, beam_size, longest = 40, 5, 50
+
+    def logits(source, prefix):
+        row = torch.zeros(vocabulary_size)
+        row[EOS] = -1.0
+        return row
+
+    phrases = RequiredPhrases([(text(A, B),)], np.zeros(vocabulary_size, np.bool_), {})
+    sentence = Sentence((3, 4), longest, {REQUIRED: phrases}, shares_beam=True)
+    ((best,),) = searched([sentence], beam_size, table=logits)
+    # The more pieces, the less likely: log-probabilities fall faster than the penalty grows.
+    scores = [
+        log_probability(logits, (3, 4), each) / length_penalty(len(each) + 1, 0.6)
+        for each in [(A, B), (A, B, X), (A, B, *[X] * (longest - 2))]
+    ]
+    assert scores == sorted(scores, reverse=True)
+    assert best.tokens == (A, B)
 
 
 def test_a_phrase_in_the_middle_is_found_although_it_is_unlikely_at_first():
