@@ -108,6 +108,7 @@ for command in (
     experiments.run,
     experiments.compare,
     training.preprocess,
+    training.align,
     training.train,
     training.average_checkpoints,
     training.report,

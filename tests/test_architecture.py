@@ -19,7 +19,7 @@ LAYERS = [
     {"recipe"},
     {"checkpoints"},
     {"corpus", "costs", "hardware", "metrics", "pictures", "report"},
-    {"model"},
+    {"alignment", "model"},
     {"datasets", "model_directory", "optimization"},
     {"search"},
     {"interchange"},

@@ -53,6 +53,8 @@ OPTIONS = {
     | MACHINE_OPTIONS
     | {"--prepared", "--run-dir", "--resume", "--max-time", "--workers", "--until", "--force-from"}
     | {"--allow-change", "--compile", "--deterministic", "--devices", "--exchange", "--init-from"},
+    "align": {"--symmetrization", "--iterations", "--lowercase", "--output", "--workers", "--force"}
+    | {"--quiet"},
     "average-checkpoints": {"--last", "--checkpoints", "--output", "--precision", "--force"}
     | {"--quiet"},
     "translate": MACHINE_OPTIONS

@@ -1,4 +1,4 @@
-"""The command that measures translations and parses."""
+"""The command that measures translations, parses and word alignments."""
 
 from pathlib import Path
 from typing import Any, get_args
@@ -16,9 +16,9 @@ from nmt_cli.metrics.scorer import METHOD, NUM_SAMPLES, SEED, TOKENIZATION, Toke
 @click.argument("references", type=PATH, nargs=-1, required=True)
 @click.option(
     "--metric",
-    type=click.Choice(["bleu", "parseval"]),
+    type=click.Choice(["bleu", "parseval", "aer"]),
     default="bleu",
-    help="bleu is BLEU and chrF of text; parseval compares trees.",
+    help="bleu is BLEU and chrF of text; parseval compares trees, aer word alignments.",
 )
 @click.option(
     "--parameters",
@@ -77,6 +77,9 @@ def score(hypotheses: Path, references: tuple[Path, ...], quiet: bool, **options
 
     With --metric parseval, print the bracket scores of the parses in HYPOTHESES against the gold
     trees in REFERENCES, one file; each line of both is a tree in Penn Treebank brackets.
+
+    With --metric aer, print the alignment error rate of the links in HYPOTHESES, such as 0-0 2-1,
+    against the gold links in REFERENCES, one file; there 2p1 is a link that is possible only.
     """
     logs.configure(quiet=quiet)
     metric, parameters = options.pop("metric"), options.pop("parameters")
@@ -86,6 +89,12 @@ def score(hypotheses: Path, references: tuple[Path, ...], quiet: bool, **options
         from nmt_cli.commands import score_trees
 
         score_trees.run(hypotheses, references, parameters, options["output_format"])
+        return
+    if metric == "aer":
+        refuse_options_except("metric", "output_format", "quiet", choice="--metric aer")
+        from nmt_cli.commands import score_alignments
+
+        score_alignments.run(hypotheses, references, options["output_format"])
         return
     if parameters is not None:
         raise click.UsageError("--parameters needs --metric parseval.")

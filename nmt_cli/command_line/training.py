@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from nmt_cli.alignment.symmetrization import SYMMETRIZATIONS
 from nmt_cli.command_line import completion
 from nmt_cli.command_line.options import (
     PATH,
@@ -38,6 +39,36 @@ def preprocess(quiet: bool, **options: Any) -> None:
     """Turn the raw parallel text of RECIPE into a subword model and binary token files."""
     logs.configure(quiet=quiet)
     from nmt_cli.commands import preprocess as command
+
+    command.run(**options)
+
+
+@cli_command()
+@click.argument("source", type=PATH)
+@click.argument("target", type=PATH)
+@click.option(
+    "--symmetrization",
+    type=click.Choice(list(SYMMETRIZATIONS)),
+    default=next(iter(SYMMETRIZATIONS)),
+    help="How the links of both directions become one alignment; forward has a source word for "
+    "each target word, backward a target word for each source word.",
+)
+@click.option(
+    "--iterations", type=click.IntRange(1, 100), default=5, help="How often the model is estimated."
+)
+@click.option("--lowercase", is_flag=True, help="Ignore case.")
+@click.option("--output", "output_path", type=PATH, help="File to write.  [default: stdout]")
+@workers_option
+@force_option
+@quiet_option
+def align(quiet: bool, **options: Any) -> None:
+    """Align the words of each line of SOURCE with those of its translation in TARGET.
+
+    Words are what white space separates. Each line of the output has the links of a line as pairs
+    of word numbers, from 0: source-target.
+    """
+    logs.configure(quiet=quiet)
+    from nmt_cli.commands import align as command
 
     command.run(**options)
 

@@ -8,6 +8,7 @@ from functools import partial
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from nmt_cli.alignment.links import Links
 from nmt_cli.corpus.tokenizers.piece_words import words_of_pieces
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
 from nmt_cli.corpus.tokenizers.whitespace_tokenizer import WhitespaceTokenizer
@@ -22,7 +23,7 @@ from nmt_cli.translating.copied_outputs import CopiedOutputs
 from nmt_cli.translating.copies import ProtectedText
 from nmt_cli.translating.over_long import Part
 from nmt_cli.translating.segments import Layout, Output, Span
-from nmt_cli.translating.translation import Alternative, Links, Translation
+from nmt_cli.translating.translation import Alternative, Translation
 from nmt_cli.translating.unit_spans import unit_spans
 
 if TYPE_CHECKING:

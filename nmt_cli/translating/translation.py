@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from nmt_cli.alignment.links import Links
 from nmt_cli.parsing.repair import Repairs
-
-Links = tuple[tuple[int, int], ...]  # numbers of a source word and a target word, from 0
 
 
 class Alternative(NamedTuple):

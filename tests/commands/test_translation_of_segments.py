@@ -5,6 +5,7 @@ Formats, workers, shards and interruptions.
 
 import json
 import random
+import re
 
 import pytest
 import torch
@@ -97,7 +98,8 @@ def test_workers_and_shards_write_what_one_process_writes(model, monkeypatch):
     text = model.with_name(source).read_bytes()
     kept = (b"\n", b"<b>", b"<br>", b"<!-- c -->", b"{a}")
     assert [whole.count(each) for each in kept] == [text.count(each) for each in kept]
-    assert whole.count(b"Ant. dog") >= text.count(b"Eel?")
+    without_tags = re.sub(rb"</?b>", b"", whole)  # which may stand within a term's translation
+    assert without_tags.count(b"Ant. dog") >= text.count(b"Eel?")
     assert translated(model, source, "shared", workers=2) == whole
     shards = [
         translated(model, source, f"shard-{place}", shard=Shard(place, 3)) for place in (1, 2, 3)

@@ -7,10 +7,11 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from nmt_cli.alignment.links import pharaoh
 from nmt_cli.files.lines import Line, one_line
 from nmt_cli.messages.errors import WrongUsageError
 from nmt_cli.translating.line_records import record_of
-from nmt_cli.translating.translation import Alternative, Links, Translation
+from nmt_cli.translating.translation import Alternative, Translation
 
 if TYPE_CHECKING:
     from nmt_cli.translating.translator import TranslatorOptions
@@ -80,11 +81,6 @@ def as_moses(number: int, line: Line, translation: Translation) -> str:
         columns += [pharaoh(found.alignment)] if found.alignment else []
         rows.append(f" {SEPARATOR} ".join(columns) + "\n")
     return "".join(rows)
-
-
-def pharaoh(links: Links) -> str:
-    """Return the links in the format of Pharaoh, such as ``0-0 2-1``: source word, target word."""
-    return " ".join(f"{source}-{target}" for source, target in links)
 
 
 Formatter = Callable[[int, Line, Translation], str]

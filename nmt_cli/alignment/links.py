@@ -1,0 +1,39 @@
+"""Word alignments of a line as links, in the format of Pharaoh: ``0-0 2-1``."""
+
+import re
+from typing import NamedTuple
+
+Links = tuple[tuple[int, int], ...]  # numbers of a source word and a target word, from 0
+LINK = re.compile(r"(\d+)([-p])(\d+)", re.ASCII)
+
+
+class GoldLinks(NamedTuple):
+    """The links that people made of one line: ``sure`` ones, and those that are ``possible``."""
+
+    sure: frozenset[tuple[int, int]]
+    possible: frozenset[tuple[int, int]]  # the sure ones, too
+
+
+def pharaoh(links: Links) -> str:
+    """Return the links as text, such as ``0-0 2-1``: source word, target word."""
+    return " ".join(f"{source}-{target}" for source, target in links)
+
+
+def read_links(text: str) -> GoldLinks:
+    """Return the links of a line; ``2-1`` is sure, ``2p1`` is possible only.
+
+    Raises ValueError, with the words of a message, for anything else.
+    """
+    sure, possible = set(), set()
+    for word in text.split():
+        match = LINK.fullmatch(word)
+        if match is None:
+            raise ValueError(
+                f"{word} is not a link; a link is 2-1 (source word 2 and target word 1, from 0), "
+                "or 2p1 if it is possible only"
+            )
+        link = (int(match[1]), int(match[3]))
+        possible.add(link)
+        if match[2] == "-":
+            sure.add(link)
+    return GoldLinks(frozenset(sure), frozenset(possible))
