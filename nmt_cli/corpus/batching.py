@@ -8,7 +8,7 @@ import hashlib
 import itertools
 import math
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -44,7 +44,9 @@ class BatchPlan:
 
     In every epoch, each pair of a corpus of weight w appears floor(w) times, and a random share
     w - floor(w) of its pairs, drawn by ``seed``, appears once more. Batch numbers go on from epoch
-    to epoch. Threads may share a plan.
+    to epoch. An epoch is planned when one of its batches is needed. It takes 4 bytes of memory for
+    each of its pairs, 5 while it is planned, and 4 more for each pair of such a share. Threads may
+    share a plan.
 
     Raises UserError if a sentence has more than ``tokens_per_step`` tokens, or if the weights leave
     no pair.
@@ -59,19 +61,28 @@ class BatchPlan:
         corpora: Sequence[tuple[int, float]] | None = None,  # (number of pairs, weight) of each
     ) -> None:
         self._source, self._target = source_lengths, target_lengths
-        longest = max(int(source_lengths.max()), int(target_lengths.max()))
-        if longest > tokens_per_step:
+        self._longest = max(int(source_lengths.max()), int(target_lengths.max()))
+        if self._longest > tokens_per_step:
             raise UserError(
-                f"one sentence pair has {longest:,} tokens, more than training.tokens_per_step "
-                f"{tokens_per_step:,}; raise it or lower data.max_length."
+                f"one sentence pair has {self._longest:,} tokens, more than "
+                f"training.tokens_per_step {tokens_per_step:,}; raise it or lower data.max_length."
             )
         self._tokens_per_step, self._seed = tokens_per_step, seed
         self._corpora = corpora if corpora is not None else [(len(source_lengths), 1.0)]
-        self._buckets = _buckets(source_lengths, target_lengths)
+        if not any(size * math.floor(w) + _share_of(size, w) for size, w in self._corpora):
+            raise UserError("the weights of data.train leave no pair; raise one of them.")
         self._lock = threading.RLock()
-        self._first_batches = [0]  # of each epoch planned so far
-        self._epoch_number, self._epoch = 0, self._plan_epoch(0)
-        self._first_batches.append(len(self._epoch))
+        # The first batch of ``_first_epoch``, and of each epoch after it that was counted so far.
+        self._first_epoch, self._first_batches = 0, [0]
+        self._planned: tuple[int, Epoch] | None = None  # the epoch that was used last
+
+    def begin_at(self, epoch: int, first_batch: int) -> None:
+        """Number the batches of ``epoch`` from ``first_batch`` on, without planning earlier epochs.
+
+        Afterwards the plan has no batches of earlier epochs.
+        """
+        with self._lock:
+            self._first_epoch, self._first_batches = epoch, [first_batch]
 
     def batch(self, batch_index: int) -> Indices:
         """Return the pair numbers of the batch; batches of all epochs are counted from 0."""
@@ -82,92 +93,102 @@ class BatchPlan:
     def locate(self, batch_index: int) -> tuple[int, int]:
         """Return the epoch of the batch and its number within that epoch, both from 0."""
         with self._lock:
-            while batch_index >= self._first_batches[-1]:
+            while batch_index > self._first_batches[-1]:
                 self._count_another_epoch()
-        epoch_number = bisect.bisect_right(self._first_batches, batch_index) - 1
-        return epoch_number, batch_index - self._first_batches[epoch_number]
+        place = bisect.bisect_right(self._first_batches, batch_index) - 1
+        return self._first_epoch + place, batch_index - self._first_batches[place]
+
+    def epoch_of(self, batch_index: int) -> tuple[int, int]:
+        """Return the epoch of the batch and the first batch of that epoch."""
+        epoch, index = self.locate(batch_index)
+        return epoch, batch_index - index
 
     def batches_of(self, epoch: int) -> range:
         """Return the numbers of the epoch's batches, counted through all epochs."""
+        place = epoch - self._first_epoch
         with self._lock:
-            while epoch + 1 >= len(self._first_batches):
+            while place + 1 >= len(self._first_batches):
                 self._count_another_epoch()
-        return range(self._first_batches[epoch], self._first_batches[epoch + 1])
+        return range(self._first_batches[place], self._first_batches[place + 1])
 
     def _count_another_epoch(self) -> None:
-        epoch = self._load(len(self._first_batches) - 1)
+        epoch = self._load(self._first_epoch + len(self._first_batches) - 1)
         self._first_batches.append(self._first_batches[-1] + len(epoch))
 
     def _load(self, number: int) -> Epoch:
-        if number != self._epoch_number:
-            self._epoch_number, self._epoch = number, self._plan_epoch(number)
-        return self._epoch
+        if self._planned is None or self._planned[0] != number:
+            self._planned = None  # its memory is free before the next epoch takes as much
+            self._planned = number, self._plan_epoch(number)
+        return self._planned[1]
 
     def _plan_epoch(self, number: int) -> Epoch:
         rng = np.random.Generator(np.random.PCG64([self._seed, number]))
-        pairs = self._pairs(rng)
-        order = _order_by_bucket(pairs, self._buckets, rng)
+        order, ends = self._sorted_by_bucket(self._shares(rng))
+        for start, end in itertools.pairwise([0, *ends]):
+            rng.shuffle(order[start:end])
         bounds = _bounds_of_batches(order, self._source, self._target, self._tokens_per_step)
         return Epoch(order, bounds, rng.permutation(len(bounds) - 1))
 
-    def _pairs(self, rng: np.random.Generator) -> NDArray[np.uint32] | None:
-        """Return the pairs of an epoch, or None if each appears exactly once."""
+    def _shares(self, rng: np.random.Generator) -> list[NDArray[np.uint32]]:
+        """Return the pairs of each corpus that appear once more than the others of their corpus."""
         if all(weight == 1.0 for _, weight in self._corpora):
-            return None
-        chosen, first = [], 0
+            return [np.empty(0, dtype=np.uint32) for _ in self._corpora]
+        shares, first = [], 0
         for size, weight in self._corpora:
             pairs = np.arange(first, first + size, dtype=np.uint32)
-            whole = math.floor(weight)
-            share = rng.permutation(pairs)[: round((weight - whole) * size)]
-            chosen += [np.tile(pairs, whole), share]
+            rng.shuffle(pairs)
+            shares.append(pairs[: _share_of(size, weight)].copy())
             first += size
-        pairs = np.concatenate(chosen)
-        if not len(pairs):
-            raise UserError("the weights of data.train leave no pair; raise one of them.")
-        return pairs
+        return shares
+
+    def _parts(self, shares: list[NDArray[np.uint32]]) -> Iterator[NDArray[np.uint32]]:
+        """Yield the pairs of an epoch in parts: each corpus floor(weight) times, then its share."""
+        first = 0
+        for (size, weight), share in zip(self._corpora, shares, strict=True):
+            repeated = size * math.floor(weight)
+            for start in range(0, repeated, PAIRS_AT_ONCE):
+                places = np.arange(start, min(repeated, start + PAIRS_AT_ONCE))
+                yield (first + (places if repeated == size else places % size)).astype(np.uint32)
+            for start in range(0, len(share), PAIRS_AT_ONCE):
+                yield share[start : start + PAIRS_AT_ONCE]
+            first += size
+
+    def _sorted_by_bucket(
+        self, shares: list[NDArray[np.uint32]]
+    ) -> tuple[NDArray[np.uint32], list[int]]:
+        """Return the pairs of an epoch in a stable order by bucket, and the end of each bucket.
+
+        This is a counting sort in parts; the result of numpy's would need eight bytes per pair.
+        """
+        bucket_of_length = _bucket_of_length(self._longest)
+        buckets, counts = [], []
+        for pairs in self._parts(shares):
+            longer = np.maximum(self._source[pairs], self._target[pairs])
+            buckets.append(bucket_of_length[longer])
+            counts.append(np.bincount(buckets[-1], minlength=256))
+        of_each = np.sum(counts, axis=0)
+        ends = np.cumsum(of_each)
+        free = ends - of_each  # the first place of each bucket that is not filled yet
+        order = np.empty(int(ends[-1]), dtype=np.uint32)
+        for pairs, of_part, count in zip(self._parts(shares), buckets, counts, strict=True):
+            members = pairs[np.argsort(of_part, kind="stable")]
+            for bucket, run in enumerate(np.split(members, np.cumsum(count)[:-1])):
+                order[free[bucket] : free[bucket] + len(run)] = run
+            free += count
+        return order, ends.tolist()
 
 
-def _buckets(source_lengths: Lengths, target_lengths: Lengths) -> NDArray[np.uint8]:
-    """Return the length bucket of each pair, by its longer side."""
+def _share_of(size: int, weight: float) -> int:
+    """Return how many of ``size`` pairs appear once more than the others."""
+    return round((weight - math.floor(weight)) * size)
+
+
+def _bucket_of_length(longest: int) -> NDArray[np.uint8]:
+    """Return the bucket of each length of the longer side, up to ``longest``."""
     bounds = [8]
     while bounds[-1] < 2**32:
         bounds.append(max(bounds[-1] + 1, int(bounds[-1] * BUCKET_GROWTH)))
-    longest = max(int(source_lengths.max()), int(target_lengths.max()))
-    bucket_of_length = np.searchsorted(bounds, np.arange(longest + 1)).astype(np.uint8)
-    buckets = np.empty(len(source_lengths), dtype=np.uint8)
-    for start in range(0, len(buckets), PAIRS_AT_ONCE):
-        part = slice(start, start + PAIRS_AT_ONCE)
-        longer = np.maximum(source_lengths[part], target_lengths[part])
-        buckets[part] = bucket_of_length[longer]
-    return buckets
-
-
-def _order_by_bucket(
-    pairs: NDArray[np.uint32] | None, buckets: NDArray[np.uint8], rng: np.random.Generator
-) -> NDArray[np.uint32]:
-    """Return the pairs bucket by bucket, in random order within each."""
-    order, ends = _sorted_by_bucket(buckets if pairs is None else buckets[pairs])
-    for start, end in itertools.pairwise([0, *ends]):
-        rng.shuffle(order[start:end])
-    return order if pairs is None else pairs[order]
-
-
-def _sorted_by_bucket(buckets: NDArray[np.uint8]) -> tuple[NDArray[np.uint32], list[int]]:
-    """Return the indices of ``buckets`` in a stable order by bucket, and the end of each bucket.
-
-    This is a counting sort in parts; the result of numpy's would need eight bytes per pair.
-    """
-    parts = range(0, len(buckets), PAIRS_AT_ONCE)
-    counts = np.array([np.bincount(buckets[p : p + PAIRS_AT_ONCE], minlength=256) for p in parts])
-    ends = np.cumsum(counts.sum(axis=0))
-    free = ends - counts.sum(axis=0)  # the first place of each bucket that is not filled yet
-    order = np.empty(len(buckets), dtype=np.uint32)
-    for start, of_part in zip(parts, counts, strict=True):
-        members = np.argsort(buckets[start : start + PAIRS_AT_ONCE], kind="stable") + start
-        for bucket, run in enumerate(np.split(members, np.cumsum(of_part)[:-1])):
-            order[free[bucket] : free[bucket] + len(run)] = run
-        free += of_part
-    return order, ends.tolist()
+    return np.searchsorted(bounds, np.arange(longest + 1)).astype(np.uint8)
 
 
 def _bounds_of_batches(

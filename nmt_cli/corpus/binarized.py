@@ -124,6 +124,7 @@ class BinarizedText:
     def __init__(self, tokens: Numbers, lengths: Numbers) -> None:
         self._tokens, self.lengths = tokens, lengths
         self._block_starts = _starts_of_blocks(lengths)
+        self.longest = int(lengths.max(initial=0))  # tokens, with the ``</s>``
 
     @classmethod
     def open(cls, directory: Path, name: str) -> "BinarizedText":
@@ -210,7 +211,7 @@ class PreparedCorpus(NamedTuple):
     def longest(self) -> int:
         """The number of tokens of the longest sentence of all four sides."""
         sides = (self.source, self.target, self.validation_source, self.validation_target)
-        return max(int(side.lengths.max(initial=0)) for side in sides)
+        return max(side.longest for side in sides)
 
     @property
     def labels(self) -> Labels | None:

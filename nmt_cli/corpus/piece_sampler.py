@@ -89,5 +89,5 @@ def sampler_of(recipe: Recipe, corpus: PreparedCorpus) -> PieceSampler | None:
             "them and a vocabulary; remove tokenizer.sampling."
         )
     ways = corpus.tokenizer.ways_to_cut(strength, str(corpus.directory / SENTENCEPIECE_MODEL))
-    longest = max(int(side.lengths.max()) for side in (corpus.source, corpus.target))
+    longest = max(corpus.source.longest, corpus.target.longest)
     return PieceSampler(ways, recipe.training.seed, longest)

@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 import numpy as np
 import torch
 
+from nmt_cli.corpus.batching import PAIRS_AT_ONCE, Indices, Lengths
 from nmt_cli.corpus.binarized import BinarizedText, PreparedCorpus
 from nmt_cli.corpus.loader import Batch, SentencePairs
 from nmt_cli.costs.parameters import BYTES_OF_FP32, activation_bytes_per_token, count_parameters
@@ -247,12 +248,27 @@ def largest_micro_batches(
     sides for everything else, because only they fill both sides of a micro-batch.
     """
     sides = (source.lengths, target.lengths)
-    for key in (np.maximum(*sides), np.minimum(*sides)):
-        pairs = np.argsort(key, kind="stable")[::-1][:max_tokens].astype(np.int64)
+    for key in (np.maximum, np.minimum):
+        pairs = largest_pairs(sides, key, max_tokens)
         ends = [np.cumsum(lengths[pairs], dtype=np.int64) for lengths in sides]
         count = min(int(end.searchsorted(max_tokens, side="right")) for end in ends)
         pairs = pairs[: max(1, count)]
         yield SentencePairs(source.gather(pairs), target.gather(pairs))
+
+
+def largest_pairs(sides: tuple[Lengths, Lengths], key: np.ufunc, number: int) -> Indices:
+    """Return the ``number`` pairs with the largest ``key(source, target)``, the largest first.
+
+    Of equal ones, the last in the corpus come first. The corpus is read in parts, and not sorted.
+    """
+    largest, values = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
+    for start in range(0, len(sides[0]), PAIRS_AT_ONCE):
+        part = key(*(side[start : start + PAIRS_AT_ONCE] for side in sides))
+        new = np.flatnonzero(part >= (values.min() if len(values) == number else 0))
+        largest, values = np.append(largest, start + new), np.append(values, part[new])
+        kept = np.sort(np.argsort(values, kind="stable")[-number:])  # in the order of the corpus
+        largest, values = largest[kept], values[kept]
+    return largest[np.argsort(values, kind="stable")[::-1]]
 
 
 def room_to_leave(state: TrainingState, machine: Machine) -> list[torch.Tensor]:

@@ -140,10 +140,13 @@ class Saver:
     def _facts(self, kind: CheckpointKind) -> dict[str, Any]:
         """Return what the manifest of a checkpoint holds besides its files."""
         recipe = self._training.recipe
+        epoch, first_batch = self._training.plan.epoch_of(self._state.progress.batch_index)
         return {
             "kind": kind,
             "step": self._state.progress.step,
             "batch_index": self._state.progress.batch_index,
+            "epoch": epoch,
+            "first_batch_of_epoch": first_batch,
             "validation": self._state.validation,
             "recipe_sha256": section_hash(recipe, *type(recipe).model_fields),
             "prepared_files": self._training.corpus.manifest["files"],

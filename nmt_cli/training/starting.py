@@ -65,6 +65,8 @@ def prepare_training(
         state.average = _new_average(recipe, state.model)
     if ranks.size > 1:
         _require_same_training(recipe, corpus, machine)
+        # The other ranks are at batch 0 until the state is copied, so they plan nothing here.
+        plan.begin_at(*ranks.from_main(plan.epoch_of(state.progress.batch_index)))
         _copy_from_main(ranks, state)
         facts = ranks.from_main(facts)
     machine = agree_on_products(machine, facts)
@@ -113,8 +115,12 @@ def _resume(
     _refuse_other_text(run_dir, corpus, manifest["prepared_files"])
     logs.info(f"Resuming from {checkpoint.path}, batch {state.progress.batch_index:,}.")
     before = read_recipe(str(checkpoint.path / RECIPE)).recipe
-    if _what_plans(before) != _what_plans(recipe):
-        move_to_plan(state.progress, plan_batches(before, corpus), plan)
+    is_same_plan = _what_plans(before) == _what_plans(recipe)
+    plan_before = plan if is_same_plan else plan_batches(before, corpus)
+    if "epoch" in manifest:  # earlier versions did not store it; then all epochs are planned
+        plan_before.begin_at(manifest["epoch"], manifest["first_batch_of_epoch"])
+    if not is_same_plan:
+        move_to_plan(state.progress, plan_before, plan)
     _begin_anew_after_changes(state.progress, before, recipe)
     state.saved = Saved(checkpoint.step, manifest["kind"], state.validation is not None)
     return manifest

@@ -1,4 +1,5 @@
 import math
+import tracemalloc
 from collections.abc import Sequence
 
 import numpy as np
@@ -88,6 +89,46 @@ def test_locate_finds_the_ends_of_epochs(lengths):
     assert [i for i in range(count + 3) if plan.locate(i + 1)[1] == 0] == [count - 1]
 
 
+@pytest.fixture
+def planned(monkeypatch):
+    """Return a list that receives the number of each epoch that is planned."""
+    numbers: list[int] = []
+    plan_epoch = BatchPlan._plan_epoch
+
+    def noted(plan, number):
+        numbers.append(number)
+        return plan_epoch(plan, number)
+
+    monkeypatch.setattr(BatchPlan, "_plan_epoch", noted)
+    return numbers
+
+
+def test_a_plan_begins_in_a_later_epoch_without_the_earlier_ones(lengths, planned):
+    whole = BatchPlan(lengths[0], lengths[1], 300, seed=1)
+    expected = {index: whole.batch(index).tolist() for index in range(whole.batches_of(3).stop)}
+    third = whole.batches_of(2)
+    assert {whole.epoch_of(index) for index in third} == {(2, third.start)}
+    planned.clear()
+    later = BatchPlan(lengths[0], lengths[1], 300, seed=1)
+    later.begin_at(2, third.start)
+    for index in range(third.start, len(expected)):
+        assert later.batch(index).tolist() == expected[index]
+        assert later.locate(index) == whole.locate(index)
+    assert [later.batches_of(number) for number in (2, 3)] == [third, whole.batches_of(3)]
+    assert sorted(set(planned)) == [2, 3]
+
+
+def test_no_epoch_is_planned_before_a_batch_of_it_is_needed(lengths, planned):
+    plan = BatchPlan(lengths[0], lengths[1], 300, seed=1)
+    assert plan.locate(0) == plan.epoch_of(0) == (0, 0)
+    assert planned == []
+    end = plan.batches_of(0).stop
+    assert plan.epoch_of(end) == (1, end)  # of a checkpoint at the end of an epoch
+    assert planned == [0]
+    plan.locate(end + 1)
+    assert planned == [0, 1]
+
+
 def test_a_corpus_of_weight_0_is_left_out(lengths):
     source, target = lengths
     size = len(source)
@@ -133,6 +174,26 @@ def test_a_batch_is_found_without_reading_of_every_epoch_before(lengths, monkeyp
     monkeypatch.setattr(plan, "_first_batches", of_epochs)
     assert plan.locate(7 * 3000 + 5) == (3000, 5)
     assert of_epochs.reads <= 20
+
+
+@pytest.mark.parametrize(
+    ("corpora", "most"), [(None, 5), ([(1 / 2, 1.0), (1 / 4, 0.5), (1 / 4, 2.5)], 5 + 4 / 5)]
+)
+def test_planning_takes_few_bytes_for_each_pair_of_an_epoch(corpora, most, monkeypatch):
+    """5 bytes, and 4 for each pair of a share; they are counted as growth, without the parts."""
+    monkeypatch.setattr(batching, "PAIRS_AT_ONCE", 1 << 15)
+    peaks, sizes = [], []
+    for size in (400_000, 1_200_000):
+        lengths = np.random.default_rng(1).integers(4, 90, size).astype(np.uint16)
+        parts = [(int(part * size), weight) for part, weight in corpora or [(1, 1.0)]]
+        tracemalloc.start()
+        plan = BatchPlan(lengths, lengths, 25_000, seed=1, corpora=parts)
+        plan.batch(plan.batches_of(0).stop)  # of epoch 1; epoch 0 is given up before
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+        sizes.append(sum(len(plan.batch(index)) for index in plan.batches_of(1)))
+    bytes_a_pair = (peaks[1] - peaks[0]) / (sizes[1] - sizes[0])
+    assert most - 0.1 < bytes_a_pair < most + 0.2  # the bounds of batches take a little
 
 
 def test_a_pair_longer_than_a_step_is_refused():

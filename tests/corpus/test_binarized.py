@@ -53,6 +53,7 @@ def test_gathered_sentences_are_those_written(tmp_path, sentences, monkeypatch):
     text = BinarizedText.open(tmp_path, "train.source")
     assert len(text) == len(sentences)
     assert text.num_tokens == sum(map(len, sentences))
+    assert text.longest == max(map(len, sentences))
     assert text.lengths.tolist() == list(map(len, sentences))
     rng = np.random.default_rng(4)
     for indices in (
@@ -73,6 +74,7 @@ def test_any_number_of_sentences_can_be_read(tmp_path, sentences, num_sentences)
     text = BinarizedText.open(tmp_path, "train.source")
     tokens, _ = text.gather(np.arange(num_sentences))
     assert tokens.tolist() == [token for s in sentences[:num_sentences] for token in s.tolist()]
+    assert text.longest == max(map(len, sentences[:num_sentences]), default=0)
 
 
 def test_tokens_take_two_bytes_where_they_can(tmp_path):

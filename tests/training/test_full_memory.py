@@ -385,6 +385,17 @@ def test_the_probe_takes_the_longest_pairs_and_those_long_on_both_sides(toy):
         assert 60 - lengths.max() < len(pairs.target.tokens) <= 60
 
 
+@pytest.mark.parametrize("number", [1, 7, 90, 400, 5_000])
+def test_the_largest_pairs_are_found_in_parts_as_in_a_sorted_corpus(number, monkeypatch):
+    monkeypatch.setattr(batch_cut, "PAIRS_AT_ONCE", 50)
+    rng = np.random.default_rng(number)
+    source, target = (rng.integers(1, 12, 990).astype(np.uint16) for _ in range(2))  # many equal
+    for key in (np.maximum, np.minimum):
+        expected = np.argsort(key(source, target), kind="stable")[::-1][:number]
+        found = batch_cut.largest_pairs((source, target), key, number)
+        assert found.tolist() == expected.tolist()
+
+
 def of_pairs(*pairs):
     """Return source and target of these lengths, as the probe reads them."""
 

@@ -8,11 +8,12 @@ import torch
 
 from nmt_cli.checkpoints import list_checkpoints
 from nmt_cli.corpus.batching import BatchPlan
+from nmt_cli.files.atomic_files import write_manifest
 from nmt_cli.hardware.ranks import ALONE
 from nmt_cli.launch.stop_signals import StopRequest
 from nmt_cli.messages import logs
 from nmt_cli.runs.checkpoint import Progress
-from nmt_cli.training.starting import move_to_plan
+from nmt_cli.training.starting import move_to_plan, plan_batches
 from tests.forked_ranks import run_ranks
 from tests.trainers import changed, new_trainer, weights_of
 
@@ -93,6 +94,51 @@ def test_resuming_with_other_tokens_per_step_stays_in_the_epoch(toy, tmp_path, c
         f"The changed recipe plans other batches: {stopped_at} of the {num_old} batches of epoch 1 "
         f"were used, and training goes on after {half} of its {num_new} new ones."
     ) in capsys.readouterr().err
+
+
+def epochs_planned_by(work):
+    """Return what ``work()`` returns, and the numbers of the epochs that were planned for it."""
+    numbers, plan_epoch = [], BatchPlan._plan_epoch
+
+    def noted(plan, number):
+        numbers.append(number)
+        return plan_epoch(plan, number)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(BatchPlan, "_plan_epoch", noted)
+        return work(), set(numbers)
+
+
+def forget_epochs(run_dir):
+    """Make the checkpoints of a run those of a version that did not store their epoch."""
+    for checkpoint in list_checkpoints(run_dir):
+        facts = {n: v for n, v in checkpoint.manifest.items() if n not in {"epoch", "files"}}
+        write_manifest(checkpoint.path, facts)
+
+
+@pytest.mark.parametrize(("num_ranks", "has_epoch"), [(1, True), (2, True), (2, False)])
+def test_a_resumed_run_plans_only_the_epochs_that_it_uses(toy, tmp_path, num_ranks, has_epoch):
+    recipe = changed(toy.recipe, validation={"bleu": "off"}, training={"tokens_per_step": 240})
+    num_batches = len(plan_batches(recipe, toy.corpus).batches_of(0))
+    stop, end = 3 * num_batches - 1, 3 * num_batches + 1  # in epoch 2 and in epoch 3
+
+    def train_to(max_steps, run_dir):
+        until = changed(recipe, training={"max_steps": max_steps})
+
+        def on_rank(ranks):
+            return trained(toy, run_dir, until, ranks, resume=bool(list_checkpoints(run_dir)))
+
+        return run_ranks(num_ranks, tmp_path, lambda r: epochs_planned_by(lambda: on_rank(r)))
+
+    expected = [weights for weights, _ in train_to(end, tmp_path / "whole")]
+    train_to(stop, tmp_path / "run")
+    if not has_epoch:
+        forget_epochs(tmp_path / "run")
+    found = train_to(end, tmp_path / "run")
+    for (weights, epochs), whole, earlier in zip(found, expected, [{0, 1}, set()], strict=False):
+        assert torch.equal(weights, whole)
+        assert epochs == {2, 3} | (set() if has_epoch else earlier)
+    assert batch_indices(tmp_path / "run") == batch_indices(tmp_path / "whole")
 
 
 def test_the_plan_that_counts_is_that_of_the_checkpoint_and_not_of_the_last_start(toy, tmp_path):
