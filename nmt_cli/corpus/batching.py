@@ -8,12 +8,14 @@ import hashlib
 import itertools
 import math
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from nmt_cli.corpus.node_memory import Arrays, NodeMemory, Order
 from nmt_cli.messages.errors import UserError
 
 Lengths = NDArray[np.uint16] | NDArray[np.uint32]
@@ -21,22 +23,38 @@ Indices = NDArray[np.int64]
 
 BUCKET_GROWTH = 1.1  # lengths of a bucket differ by at most a tenth
 PAIRS_AT_ONCE = 1 << 20  # handled by one numpy call, which bounds temporary memory
+# The last batches of an epoch are copied, so that its memory is free when the first rank plans the
+# next epoch. Ranks are fewer batches apart, because each step waits for all of them.
+LAST_BATCHES = 8
 
 
 class Epoch(NamedTuple):
     """The batches of one pass over the corpus."""
 
-    order: NDArray[np.uint32]  # pair numbers; the pairs of a batch are adjacent
+    order: Order  # pair numbers; the pairs of a batch are adjacent
     bounds: Indices  # batch i of the unshuffled order is order[bounds[i]:bounds[i + 1]]
     shuffled: Indices  # the order in which the batches come
+    first: int = 0  # batches before it are left out
 
     def __len__(self) -> int:
-        return len(self.shuffled)
+        return self.first + len(self.shuffled)
 
     def batch(self, index: int) -> Indices:
         """Return the pair numbers of batch ``index`` of this epoch."""
-        chosen = self.shuffled[index]
+        chosen = self.shuffled[index - self.first]
         return self.order[self.bounds[chosen] : self.bounds[chosen + 1]].astype(np.int64)
+
+    def last(self, number: int) -> "Epoch":
+        """Return the last ``number`` batches of this epoch, in memory of their own."""
+        first = max(0, len(self) - number)
+        batches = [self.batch(index) for index in range(first, len(self))]
+        bounds = np.cumsum([0, *map(len, batches)])
+        order = np.concatenate(batches).astype(np.uint32)
+        return Epoch(order, bounds, np.arange(len(batches)), first)
+
+
+def _new_order(num_pairs: int) -> Order:
+    return np.empty(num_pairs, dtype=np.uint32)
 
 
 class BatchPlan:
@@ -75,6 +93,12 @@ class BatchPlan:
         # The first batch of ``_first_epoch``, and of each epoch after it that was counted so far.
         self._first_epoch, self._first_batches = 0, [0]
         self._planned: tuple[int, Epoch] | None = None  # the epoch that was used last
+        self._memory: NodeMemory | None = None
+
+    def share(self, memory: NodeMemory) -> None:
+        """Plan the next epochs together with the processes that share ``memory``."""
+        with self._lock:
+            self._memory = memory
 
     def begin_at(self, epoch: int, first_batch: int) -> None:
         """Number the batches of ``epoch`` from ``first_batch`` on, without planning earlier epochs.
@@ -87,8 +111,14 @@ class BatchPlan:
     def batch(self, batch_index: int) -> Indices:
         """Return the pair numbers of the batch; batches of all epochs are counted from 0."""
         with self._lock:
-            epoch, index = self.locate(batch_index)
-            return self._load(epoch).batch(index)
+            number, index = self.locate(batch_index)
+            epoch = self._load(number, index)
+            if epoch.first == 0 and index >= len(epoch) - LAST_BATCHES:
+                epoch = epoch.last(LAST_BATCHES)
+                self._planned = number, epoch
+                if self._memory is not None:
+                    self._memory.give_up()
+            return epoch.batch(index)
 
     def locate(self, batch_index: int) -> tuple[int, int]:
         """Return the epoch of the batch and its number within that epoch, both from 0."""
@@ -112,24 +142,28 @@ class BatchPlan:
         return range(self._first_batches[place], self._first_batches[place + 1])
 
     def _count_another_epoch(self) -> None:
-        epoch = self._load(self._first_epoch + len(self._first_batches) - 1)
-        self._first_batches.append(self._first_batches[-1] + len(epoch))
+        number = self._first_epoch + len(self._first_batches) - 1
+        num_batches = len(self._load(number, 0))
+        self._first_batches.append(self._first_batches[-1] + num_batches)
 
-    def _load(self, number: int) -> Epoch:
-        if self._planned is None or self._planned[0] != number:
+    def _load(self, number: int, index: int) -> Epoch:
+        """Return an epoch, with its batches from ``index`` on."""
+        if self._planned is None or self._planned[0] != number or self._planned[1].first > index:
             self._planned = None  # its memory is free before the next epoch takes as much
-            self._planned = number, self._plan_epoch(number)
+            plan = partial(self._plan_epoch, number)
+            arrays = plan() if self._memory is None else self._memory.epoch(number, plan)
+            self._planned = number, Epoch(*arrays)
         return self._planned[1]
 
-    def _plan_epoch(self, number: int) -> Epoch:
+    def _plan_epoch(self, number: int, new_order: Callable[[int], Order] = _new_order) -> Arrays:
         rng = np.random.Generator(np.random.PCG64([self._seed, number]))
-        order, ends = self._sorted_by_bucket(self._shares(rng))
+        order, ends = self._sorted_by_bucket(self._shares(rng), new_order)
         for start, end in itertools.pairwise([0, *ends]):
             rng.shuffle(order[start:end])
         bounds = _bounds_of_batches(order, self._source, self._target, self._tokens_per_step)
-        return Epoch(order, bounds, rng.permutation(len(bounds) - 1))
+        return order, bounds, rng.permutation(len(bounds) - 1)
 
-    def _shares(self, rng: np.random.Generator) -> list[NDArray[np.uint32]]:
+    def _shares(self, rng: np.random.Generator) -> list[Order]:
         """Return the pairs of each corpus that appear once more than the others of their corpus."""
         if all(weight == 1.0 for _, weight in self._corpora):
             return [np.empty(0, dtype=np.uint32) for _ in self._corpora]
@@ -141,7 +175,7 @@ class BatchPlan:
             first += size
         return shares
 
-    def _parts(self, shares: list[NDArray[np.uint32]]) -> Iterator[NDArray[np.uint32]]:
+    def _parts(self, shares: list[Order]) -> Iterator[Order]:
         """Yield the pairs of an epoch in parts: each corpus floor(weight) times, then its share."""
         first = 0
         for (size, weight), share in zip(self._corpora, shares, strict=True):
@@ -154,8 +188,8 @@ class BatchPlan:
             first += size
 
     def _sorted_by_bucket(
-        self, shares: list[NDArray[np.uint32]]
-    ) -> tuple[NDArray[np.uint32], list[int]]:
+        self, shares: list[Order], new_order: Callable[[int], Order]
+    ) -> tuple[Order, list[int]]:
         """Return the pairs of an epoch in a stable order by bucket, and the end of each bucket.
 
         This is a counting sort in parts; the result of numpy's would need eight bytes per pair.
@@ -169,7 +203,7 @@ class BatchPlan:
         of_each = np.sum(counts, axis=0)
         ends = np.cumsum(of_each)
         free = ends - of_each  # the first place of each bucket that is not filled yet
-        order = np.empty(int(ends[-1]), dtype=np.uint32)
+        order = new_order(int(ends[-1]))
         for pairs, of_part, count in zip(self._parts(shares), buckets, counts, strict=True):
             members = pairs[np.argsort(of_part, kind="stable")]
             for bucket, run in enumerate(np.split(members, np.cumsum(count)[:-1])):
@@ -192,7 +226,7 @@ def _bucket_of_length(longest: int) -> NDArray[np.uint8]:
 
 
 def _bounds_of_batches(
-    order: NDArray[np.uint32], source: Lengths, target: Lengths, tokens_per_step: int
+    order: Order, source: Lengths, target: Lengths, tokens_per_step: int
 ) -> Indices:
     """Return the bounds that cut ``order`` into the longest runs within the limit on both sides."""
     # A part must be longer than a batch, which has at most a pair for each token.

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from nmt_cli.corpus.batching import BatchPlan
 from nmt_cli.corpus.binarized import PreparedCorpus
+from nmt_cli.corpus.node_memory import NodeMemory
 from nmt_cli.corpus.tokenizers.sentence_marks import start_id
 from nmt_cli.files.file_names import FURTHER_TOKENIZER_FILES, RECIPE, TOKENIZER_FILES
 from nmt_cli.hardware.machine import Machine, agree_on_products, log_changes
@@ -68,6 +69,7 @@ def prepare_training(
         # The other ranks are at batch 0 until the state is copied, so they plan nothing here.
         plan.begin_at(*ranks.from_main(plan.epoch_of(state.progress.batch_index)))
         _copy_from_main(ranks, state)
+        _share_plan(plan, ranks)
         facts = ranks.from_main(facts)
     machine = agree_on_products(machine, facts)
     if facts is not None:
@@ -173,6 +175,26 @@ def _require_same_training(recipe: Recipe, corpus: PreparedCorpus, machine: Mach
                     f"the {what} of rank {ranks.rank} and of rank {rank} differ; "
                     "make them the same on all nodes, and start again with --resume."
                 )
+
+
+def _share_plan(plan: BatchPlan, ranks: Ranks) -> None:
+    """Let the ranks of each machine plan an epoch once, in memory that they share."""
+    memory = NodeMemory()
+    own = memory.offer()
+    together = [offer for offer in ranks.gather(own) if offer.machine == own.machine]
+    failure = None
+    if len(together) > 1:
+        try:
+            memory.join(together[0])
+            plan.share(memory)
+        except OSError as error:
+            failure = f"{error.filename}: {error.strerror}"
+    for rank, reason in enumerate(ranks.gather(failure)):
+        if reason is not None:
+            logs.warning(
+                f"rank {rank} plans the batches in memory of its own, because it cannot use that "
+                f"of another rank on its machine ({reason})."
+            )
 
 
 def _copy_from_main(ranks: Ranks, state: TrainingState) -> None:

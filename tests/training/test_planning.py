@@ -1,13 +1,15 @@
 """A resumed training whose recipe plans other batches goes on at the same place of the text."""
 
 import json
+import re
 
 import numpy as np
 import pytest
 import torch
 
 from nmt_cli.checkpoints import list_checkpoints
-from nmt_cli.corpus.batching import BatchPlan
+from nmt_cli.corpus.batching import LAST_BATCHES, BatchPlan
+from nmt_cli.corpus.node_memory import NodeMemory
 from nmt_cli.files.atomic_files import write_manifest
 from nmt_cli.hardware.ranks import ALONE
 from nmt_cli.launch.stop_signals import StopRequest
@@ -100,9 +102,9 @@ def epochs_planned_by(work):
     """Return what ``work()`` returns, and the numbers of the epochs that were planned for it."""
     numbers, plan_epoch = [], BatchPlan._plan_epoch
 
-    def noted(plan, number):
+    def noted(plan, number, *new_order):
         numbers.append(number)
-        return plan_epoch(plan, number)
+        return plan_epoch(plan, number, *new_order)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(BatchPlan, "_plan_epoch", noted)
@@ -135,10 +137,39 @@ def test_a_resumed_run_plans_only_the_epochs_that_it_uses(toy, tmp_path, num_ran
     if not has_epoch:
         forget_epochs(tmp_path / "run")
     found = train_to(end, tmp_path / "run")
-    for (weights, epochs), whole, earlier in zip(found, expected, [{0, 1}, set()], strict=False):
+    for (weights, _), whole in zip(found, expected, strict=True):
         assert torch.equal(weights, whole)
-        assert epochs == {2, 3} | (set() if has_epoch else earlier)
+    planned = set.union(*(epochs for _, epochs in found))
+    assert planned == {2, 3} | (set() if has_epoch else {0, 1})
     assert batch_indices(tmp_path / "run") == batch_indices(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("is_possible", [True, False])
+def test_ranks_of_one_machine_plan_once_if_they_can(toy, tmp_path, monkeypatch, is_possible):
+    recipe = changed(toy.recipe, training={"tokens_per_step": 60, "max_steps": 3})
+
+    def refuse(memory, offer):
+        raise PermissionError(13, "Permission denied", offer.path)
+
+    if not is_possible:
+        monkeypatch.setattr(NodeMemory, "join", refuse)
+
+    def on_rank(ranks):
+        warnings: list[str] = []
+        monkeypatch.setattr(logs, "warning", warnings.append)
+        weights, epochs = epochs_planned_by(
+            lambda: trained(toy, tmp_path / str(is_possible), recipe, ranks)
+        )
+        return weights, epochs, warnings
+
+    (first, epochs, warnings), (second, other_epochs, _) = run_ranks(2, tmp_path, on_rank)
+    assert torch.equal(first, second)
+    assert len(plan_batches(recipe, toy.corpus).batches_of(0)) > LAST_BATCHES
+    assert sorted([*epochs, *other_epochs]) == ([0] if is_possible else [0, 0])
+    assert len(warnings) == (0 if is_possible else 2)
+    for rank, warning in enumerate(warnings):
+        assert warning.startswith(f"rank {rank} plans the batches in memory of its own")
+        assert re.search(r"\(/proc/\d+/fd/\d+: Permission denied\)\.$", warning)
 
 
 def test_the_plan_that_counts_is_that_of_the_checkpoint_and_not_of_the_last_start(toy, tmp_path):
