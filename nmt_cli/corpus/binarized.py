@@ -214,6 +214,11 @@ class PreparedCorpus(NamedTuple):
         return max(side.longest for side in sides)
 
     @property
+    def num_bytes(self) -> int:
+        """The bytes of all its files."""
+        return sum(facts["bytes"] for facts in self.manifest["files"].values())
+
+    @property
     def labels(self) -> Labels | None:
         """The labels of the training treebanks; None if the text is no treebank."""
         labels = self.manifest.get("treebank")
@@ -228,12 +233,16 @@ class PreparedCorpus(NamedTuple):
         return texts_of(validation_text(self.directory, side))
 
 
-def open_prepared(directory: Path, recipe: Recipe, preprocess: str) -> PreparedCorpus:
+def open_prepared(
+    directory: Path, recipe: Recipe, preprocess: str, *, is_checked_elsewhere: bool = False
+) -> PreparedCorpus:
     """Return the corpus that preprocess wrote for ``recipe``, after checking every byte of it.
 
-    Messages propose ``preprocess``, the command that writes the folder. Raises UserError if the
-    folder is missing, is something else or was made for other text or another tokenizer, and
-    DamagedError if a file in it is damaged.
+    If another process of this machine checks every byte of the training text
+    (``is_checked_elsewhere``), only the sizes of its files and the lengths of its sentences are
+    compared here. Messages propose ``preprocess``, the command that writes the folder. Raises
+    UserError if the folder is missing, is something else or was made for other text or another
+    tokenizer, and DamagedError if a file in it is damaged.
     """
     restore_replaced(directory)
     refuse_broken_link(directory)
@@ -242,7 +251,8 @@ def open_prepared(directory: Path, recipe: Recipe, preprocess: str) -> PreparedC
     _refuse_other_folder(directory)
     try:
         refuse_stale(directory, read_manifest(directory), recipe, preprocess)
-        corpus = _open(directory, verify(directory), recipe)
+        unread_prefix = "train." if is_checked_elsewhere else None
+        corpus = _open(directory, verify(directory, unread_prefix=unread_prefix), recipe)
     except DamagedError as error:
         raise DamagedError(f"{error} Run: {_command_again(directory, preprocess)}") from None
     if corpus.tokenizer.source_size != recipe.model.source_vocabulary_size:

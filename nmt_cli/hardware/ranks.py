@@ -132,11 +132,14 @@ _CPU = torch.device("cpu")
 
 
 @contextmanager
-def connected_ranks(worker: Worker | None, device: torch.device) -> Iterator[None]:
+def connected_ranks(
+    worker: Worker | None, device: torch.device, timeout_seconds: float = TIMEOUT_SECONDS
+) -> Iterator[None]:
     """Connect this process with the other ranks while the block runs.
 
     A process that torchrun did not start trains alone. Tensors on a GPU are exchanged by NCCL,
-    everything else by gloo. Raises PeerLostError if the ranks cannot connect.
+    everything else by gloo, which waits at most ``timeout_seconds`` for another rank. Raises
+    PeerLostError if the ranks cannot connect.
     """
     if worker is None:
         yield
@@ -147,7 +150,7 @@ def connected_ranks(worker: Worker | None, device: torch.device) -> Iterator[Non
     try:
         dist.init_process_group(
             backend,
-            timeout=timedelta(seconds=TIMEOUT_SECONDS),
+            timeout=timedelta(seconds=timeout_seconds),
             device_id=device if device.type == "cuda" else None,
         )
     except RuntimeError as error:

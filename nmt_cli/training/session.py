@@ -17,7 +17,7 @@ from nmt_cli.hardware.choices import AUTO, MachineOptions
 from nmt_cli.hardware.device import tf32_allowed, useful_threads
 from nmt_cli.hardware.fp32_products import use_fp32_products
 from nmt_cli.hardware.machine import choose_machine, choose_rank_device
-from nmt_cli.hardware.ranks import PeerLostError, connected_ranks
+from nmt_cli.hardware.ranks import TIMEOUT_SECONDS, PeerLostError, connected_ranks
 from nmt_cli.hardware.thread_waiting import following_load
 from nmt_cli.launch.node_workers import Worker, die_with_parent, started_at, status_of_this_launch
 from nmt_cli.launch.stop_signals import StopRequest, handled
@@ -38,6 +38,8 @@ from nmt_cli.training.trainer import Trainer
 from nmt_cli.training.training import Training
 
 TEXT_KEYS = ("data", "tokenizer", "model.from")  # of a recipe; preprocess depends on them alone
+
+SLOWEST_DISK = 50e6  # bytes a second
 
 
 class TrainOptions(MachineOptions, total=False):
@@ -69,11 +71,19 @@ class Job(NamedTuple):
     def open_corpus(self, worker: Worker | None = None) -> PreparedCorpus:
         """Return the prepared text after checking every file of it; warn if it is out of date.
 
-        Raises UserError if it is missing, is damaged or was made with another recipe.
+        The bytes of the training text are read once on each machine: by our launcher, or else by
+        the first of the workers that torchrun started there. Raises UserError if it is missing, is
+        damaged or was made with another recipe.
         """
         prepared = self.options.get("prepared") or self.file.prepared
         try:
-            corpus = open_prepared(prepared, self.file.recipe, self._preprocess_command())
+            corpus = open_prepared(
+                prepared,
+                self.file.recipe,
+                self._preprocess_command(),
+                is_checked_elsewhere=worker is not None
+                and (worker.outcome is not None or worker.local_rank > 0),
+            )
         except UserError:
             if self.options.get("resume") and self.run_dir.is_dir():
                 self.check_run_directory()  # what cannot change within a run comes first
@@ -139,7 +149,9 @@ def train(job: Job, worker: Worker | None = None) -> None:
                 worker.restarts > 0 or status_of_this_launch(worker, job.run_dir) is not None
             )
             is_resumed = job.check_run_directory(is_restart=is_restart)
-        stack.enter_context(connected_ranks(worker, device))
+        # The other ranks may wait here while one of them checks the text.
+        timeout = TIMEOUT_SECONDS + corpus.num_bytes / SLOWEST_DISK
+        stack.enter_context(connected_ranks(worker, device, timeout))
         stack.enter_context(tf32_allowed(device, machine.precision))
         training = prepare_training(
             recipe,

@@ -1,13 +1,19 @@
 """An error of training workers: the lowest rank reports it, and no restart tries again."""
 
 import os
+import shutil
 import socket
 import warnings
+from pathlib import Path
 
 import pytest
 
-from nmt_cli.launch.node_workers import OUTCOME
+from nmt_cli.files import atomic_files
+from nmt_cli.launch.node_workers import OUTCOME, Worker
 from nmt_cli.launch.run_status import read_status
+from nmt_cli.messages.errors import DamagedError
+from nmt_cli.recipe.reader import read_recipe
+from nmt_cli.training.session import Job
 from tests.faults.zygote import be_the_command
 
 
@@ -63,3 +69,40 @@ def test_an_error_of_all_workers_is_reported_once_and_not_repeated(train, tmp_pa
     ended, stderr = train(restarts=1)  # which would train now
     assert (ended, stderr) == ([1, 1], ["", ""])
     assert not (tmp_path / "run" / "checkpoints").exists()
+
+
+OUR_LAUNCHER, SIDES = Path("outcome"), ("source", "target")
+
+
+@pytest.mark.parametrize(
+    ("worker", "reads_training_text"),
+    [
+        (None, True),
+        (Worker(0, 2, 0, 2, "launch", 0, OUR_LAUNCHER), False),  # which has read it before
+        (Worker(0, 4, 0, 2, "launch", 0, None), True),
+        (Worker(1, 4, 1, 2, "launch", 0, None), False),
+        (Worker(2, 4, 0, 2, "launch", 0, None), True),  # the first of another machine
+    ],
+)
+def test_the_training_text_is_read_once_on_each_machine(
+    toy, tmp_path, monkeypatch, worker, reads_training_text
+):
+    prepared, read = tmp_path / "prepared", []
+    shutil.copytree(toy.prepared, prepared)
+    sha256 = atomic_files.sha256
+
+    def noted(path, advance):
+        read.append(path.name)
+        return sha256(path, advance)
+
+    monkeypatch.setattr(atomic_files, "sha256", noted)
+    job = Job("toy", read_recipe(str(toy.recipe_path)), tmp_path / "run", {"prepared": prepared})
+    job.open_corpus(worker)
+    expected = {path.name for path in prepared.iterdir()} - {"manifest.json"}
+    if not reads_training_text:
+        expected -= {f"train.{side}.{what}" for side in SIDES for what in ("tokens", "lengths")}
+    assert sorted(read) == sorted(expected)
+    with (prepared / "train.target.tokens").open("ab") as stream:
+        stream.write(b"..")
+    with pytest.raises(DamagedError, match=r"train\.target\.tokens has .* bytes, manifest\.json"):
+        job.open_corpus(worker)
