@@ -104,11 +104,23 @@ INDICES_AT_ONCE = 1 << 14
 Indices = npt.NDArray[np.int64]
 
 
-class Sentences(NamedTuple):
+class Sentences:
     """Sentences of one side: their tokens one after the other, and how many tokens each has."""
 
-    tokens: Indices  # each sentence with its ``</s>``
-    lengths: Indices
+    def __init__(self, tokens: Indices, lengths: Indices) -> None:
+        self._tokens: Indices | None = tokens
+        self.lengths = lengths
+
+    @property
+    def tokens(self) -> Indices:
+        """The tokens of all sentences, each with its ``</s>``."""
+        assert self._tokens is not None
+        return self._tokens
+
+    def __iter__(self) -> Iterator[Indices]:
+        """Yield the tokens and the lengths."""
+        yield self.tokens
+        yield self.lengths
 
     def parts(self, slices: Iterable[slice]) -> "Iterator[Sentences]":
         """Yield the sentences of each slice."""
@@ -116,6 +128,31 @@ class Sentences(NamedTuple):
         for part in slices:
             tokens = self.tokens[ends[part.start] : ends[part.stop]]
             yield Sentences(tokens, self.lengths[part])
+
+
+class SentencesOnDisk(Sentences):
+    """Sentences of a text whose tokens are read when they are first used.
+
+    So a rank reads only the parts that it computes.
+    """
+
+    def __init__(self, text: "BinarizedText", indices: Indices) -> None:
+        self._text, self._indices, self._tokens = text, indices, None
+        self.lengths = text.lengths[indices].astype(np.int64)
+
+    @property
+    def tokens(self) -> Indices:
+        """The tokens of all sentences, each with its ``</s>``."""
+        if self._tokens is None:
+            self._tokens = self._text.read(self._indices, self.lengths)
+        return self._tokens
+
+    def parts(self, slices: Iterable[slice]) -> Iterator[Sentences]:
+        """Yield the sentences of each slice; what was not read before is not read now."""
+        if self._tokens is not None:
+            yield from super().parts(slices)
+        else:
+            yield from (SentencesOnDisk(self._text, self._indices[part]) for part in slices)
 
 
 class BinarizedText:
@@ -152,7 +189,10 @@ class BinarizedText:
 
     def gather(self, indices: Indices) -> Sentences:
         """Return the sentences at ``indices``, in that order."""
-        lengths = self.lengths[indices].astype(np.int64)
+        return SentencesOnDisk(self, indices)
+
+    def read(self, indices: Indices, lengths: Indices) -> Indices:
+        """Return the tokens of the sentences at ``indices``, which have these ``lengths``."""
         ends = np.cumsum(lengths)
         num_tokens = int(ends[-1]) if len(ends) else 0
         # Token t of the result is token t + shift on disk; a sentence has one shift.
@@ -160,7 +200,7 @@ class BinarizedText:
         starts = [self._starts(indices[part : part + INDICES_AT_ONCE]) for part in parts]
         shifts = np.concatenate([*starts, ends[:0]]) - (ends - lengths)
         places = np.arange(num_tokens) + np.repeat(shifts, lengths)
-        return Sentences(self._tokens[places].astype(np.int64), lengths)
+        return self._tokens[places].astype(np.int64)
 
     def _starts(self, indices: Indices) -> Indices:
         blocks, places = np.divmod(indices, BLOCK)

@@ -2,7 +2,7 @@
 
 import bisect
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
@@ -36,7 +36,7 @@ class Batch(NamedTuple):
     @property
     def largest_side(self) -> int:
         """The number of tokens on the largest side of any micro-batch."""
-        return max(len(side.tokens) for pairs in self.micro_batches for side in pairs)
+        return max(int(side.lengths.sum()) for pairs in self.micro_batches for side in pairs)
 
     @property
     def longest(self) -> int:
@@ -48,12 +48,12 @@ class Batch(NamedTuple):
     @property
     def num_source_tokens(self) -> int:
         """The number of source tokens of all micro-batches, including each ``</s>``."""
-        return sum(len(pairs.source.tokens) for pairs in self.micro_batches)
+        return sum(int(pairs.source.lengths.sum()) for pairs in self.micro_batches)
 
     @property
     def num_target_tokens(self) -> int:
         """The number of target tokens of all micro-batches, including each ``</s>``."""
-        return sum(len(pairs.target.tokens) for pairs in self.micro_batches)
+        return sum(int(pairs.target.lengths.sum()) for pairs in self.micro_batches)
 
     def cut(self, max_tokens: int, multiple_of: int = 1) -> "Batch":
         """Return the pairs of this uncut batch in micro-batches of at most ``max_tokens`` a side.
@@ -74,11 +74,12 @@ def load_batches(
     target: BinarizedText,
     first_index: int,
     sampler: PieceSampler | None = None,
+    prepare: Callable[[Batch], Batch] = lambda batch: batch,
 ) -> Iterator[Batch]:
     """Yield the batches of the plan without end, uncut, from ``first_index`` on.
 
-    A thread reads the next batch while the caller computes. A ``sampler`` cuts the text into other
-    pieces.
+    A thread takes the next batch and calls ``prepare`` while the caller computes. Without a
+    ``sampler``, which cuts all of the text into other pieces, tokens are read when they are used.
     """
 
     def load(index: int) -> Batch:
@@ -87,7 +88,7 @@ def load_batches(
         if sampler is not None:
             sides = whole._asdict().items()
             whole = SentencePairs(**{n: sampler.sample(side, index, n) for n, side in sides})
-        return Batch(index, (whole,))
+        return prepare(Batch(index, (whole,)))
 
     with ThreadPoolExecutor(max_workers=1, thread_name_prefix="loader") as pool:
         index, upcoming = first_index, pool.submit(load, first_index)

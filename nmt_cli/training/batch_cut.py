@@ -25,6 +25,7 @@ from nmt_cli.hardware.memory import (
     largest_that_runs,
     noticing_full_memory,
 )
+from nmt_cli.hardware.ranks import Ranks
 from nmt_cli.launch.node_workers import Worker
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
@@ -284,6 +285,15 @@ def room_to_leave(state: TrainingState, machine: Machine) -> list[torch.Tensor]:
         spare = int(HEADROOM * torch.cuda.mem_get_info(machine.device)[1])
         room.append(torch.empty(spare, dtype=torch.uint8, device=machine.device))
     return room
+
+
+def read_ahead(batch: Batch, cut: BatchCut, ranks: Ranks) -> Batch:
+    """Return ``batch`` after reading the micro-batches of this rank, if it is cut by ``cut``."""
+    own = batch if ranks.size == 1 else cut.of(batch)
+    for _, pairs in ranks.share(own.micro_batches):
+        for side in pairs:
+            _ = side.tokens
+    return batch
 
 
 def computed_within_memory(

@@ -21,7 +21,7 @@ from nmt_cli.optimization import MovingAverage, learning_rate
 from nmt_cli.recipe.schema import Recipe
 from nmt_cli.runs.checkpoint import CheckpointKind, TrainingState
 from nmt_cli.runs.metrics_log import MetricsLog
-from nmt_cli.training.batch_cut import gradient_within_memory
+from nmt_cli.training.batch_cut import gradient_within_memory, read_ahead
 from nmt_cli.training.gradient import Gradient, LaunchedGradient
 from nmt_cli.training.saving import Saver
 from nmt_cli.training.step_report import StepReport, flop_utilization
@@ -103,7 +103,14 @@ class Trainer:
         training, corpus = self.training, self.training.corpus
         sampler = sampler_of(training.recipe, corpus)
         first = self.state.progress.batch_index
-        return load_batches(training.plan, corpus.source, corpus.target, first, sampler)
+        return load_batches(
+            training.plan,
+            corpus.source,
+            corpus.target,
+            first,
+            sampler,
+            lambda batch: read_ahead(batch, training.cut, training.machine.ranks),
+        )
 
     def _step(self, batches: Iterator[Batch]) -> list[StepReport]:
         """Use one batch; return no report if its gradient was not finite and it was skipped."""

@@ -1,9 +1,14 @@
+import threading
+from itertools import chain
+
 import pytest
 import torch
 
+from nmt_cli.corpus.binarized import BinarizedText
 from nmt_cli.costs.parameters import activation_bytes_per_token
 from nmt_cli.hardware.machine import Machine
 from nmt_cli.launch.node_workers import Worker
+from nmt_cli.launch.stop_signals import StopRequest
 from nmt_cli.messages import logs
 from nmt_cli.model.cpu_attention import MAX_KEYS
 from nmt_cli.recipe.model_config import ModelConfig
@@ -16,6 +21,8 @@ from nmt_cli.training.batch_cut import (
     default_max_tokens,
     report_other_limit,
 )
+from tests.forked_ranks import run_ranks
+from tests.trainers import changed, new_trainer
 
 CPU = Machine(torch.device("cpu"), "fp32")
 
@@ -141,3 +148,30 @@ def test_more_than_products_need_or_a_step_holds_is_never_taken(monkeypatch):
         default_max_tokens(ModelConfig(), 37_000, CPU.device, 25_000) == batch_cut.MAX_TOKENS_ON_CPU
     )
     assert default_max_tokens(ModelConfig(), 37_000, CPU.device, 700) == 700
+
+
+@pytest.mark.parametrize("num_ranks", [1, 2])
+def test_each_rank_reads_only_its_own_micro_batches(toy, tmp_path, num_ranks):
+    recipe = changed(toy.recipe, validation={"bleu": "off"}, training={"max_steps": 3})
+
+    def on_rank(ranks):
+        found, read = [], BinarizedText.read
+
+        def noted(text, indices, lengths):
+            if text is toy.corpus.source:
+                found.append((threading.current_thread().name, indices.tolist()))
+            return read(text, indices, lengths)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(BinarizedText, "read", noted)
+            trainer = new_trainer(toy, tmp_path / "run", recipe, ranks=ranks)
+            trainer.train(StopRequest())
+        return found, [trainer.training.plan.batch(index).tolist() for index in range(3)]
+
+    outcomes = run_ranks(num_ranks, tmp_path, on_rank)
+    ahead = [[p for name, p in found if name.startswith("loader")] for found, _ in outcomes]
+    # Micro-batch n is that of rank n. The loader may be at the batch after the last one.
+    together = [list(chain(*parts)) for parts in zip(*ahead, strict=False)]
+    assert together[:3] == outcomes[0][1]
+    read = [set(chain(*(pairs for _, pairs in found))) for found, _ in outcomes]
+    assert not set.intersection(*read) or num_ranks == 1
