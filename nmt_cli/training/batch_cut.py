@@ -187,16 +187,18 @@ def fit_to_memory(
     state: TrainingState,
     objective: Objective,
     corpus: PreparedCorpus,
+    tokens_per_step: int | None,
     before: Mapping[str, Any] | None = None,
 ) -> BatchCut:
     """Return ``cut``, lowered until its micro-batches fit the memory of every rank.
 
-    On a GPU they are halved until the gradient of the largest ones can be computed. On a CPU there
-    is no probe, because the kernel kills a process that takes too much; the estimate is used as it
-    is. ``before`` are the facts of the checkpoint that the run continues from: its limit is used
-    again if it is about the one found here, and one line reports any other. Raises UserError if a
-    single sentence pair does not fit, or micro-batches of the ``--max-tokens-per-device`` that the
-    user chose.
+    On a GPU they are halved until the gradient of the largest ones can be computed, of those that a
+    rank gets of steps of ``tokens_per_step``, if steps have a limit. On a CPU there is no probe,
+    because the kernel kills a process that takes too much; the estimate is used as it is.
+    ``before`` are the facts of the checkpoint that the run continues from: its limit is used again
+    if it is about the one found here, and one line reports any other. Raises UserError if a single
+    sentence pair does not fit, or micro-batches of the ``--max-tokens-per-device`` that the user
+    chose.
     """
     longest, machine = corpus.longest, objective.machine
     if before is not None:
@@ -206,6 +208,9 @@ def fit_to_memory(
     if machine.device.type == "cuda" and not is_too_low:
 
         def attempt(max_tokens: int) -> None:
+            if tokens_per_step is not None:
+                # The parts of a step have equal costs, except for the pairs on their borders.
+                max_tokens = min(max_tokens, -(-tokens_per_step // cut.multiple_of) + longest)
             for pairs in largest_micro_batches(corpus.source, corpus.target, max_tokens):
                 try_micro_batch(pairs, state, objective)
 

@@ -83,7 +83,10 @@ def prepare_training(
     ).with_buffers()
     training = Training(run_dir, recipe, corpus, plan, objective, state, cut)
     if not training.is_complete():
-        training.cut = fit_to_memory(cut, state, objective, corpus, facts)
+        # Sampled pieces are more than the plain ones that tokens_per_step counts.
+        is_sampled = recipe.tokenizer.sampling is not None
+        limit = None if is_sampled else recipe.training.tokens_per_step
+        training.cut = fit_to_memory(cut, state, objective, corpus, limit, facts)
     return training
 
 

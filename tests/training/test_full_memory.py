@@ -9,7 +9,9 @@ import pytest
 import torch
 
 from nmt_cli.checkpoints import list_checkpoints
+from nmt_cli.corpus.batching import BatchPlan
 from nmt_cli.corpus.binarized import Sentences
+from nmt_cli.corpus.loader import cut_into_micro_batches
 from nmt_cli.hardware.ranks import ALONE, PeerLostError
 from nmt_cli.launch.stop_signals import StopRequest
 from nmt_cli.messages import logs
@@ -440,7 +442,22 @@ def probe(cut, limit, tried, monkeypatch, before=None):
     state: Any = None
     on_gpu: Any = Cuda()
     objective: Any = SimpleNamespace(machine=CPU._replace(device=on_gpu))
-    return fit_to_memory(cut, state, objective, corpus, before).max_tokens
+    return fit_to_memory(cut, state, objective, corpus, 120, before).max_tokens
+
+
+def test_the_probe_tries_no_more_than_a_rank_gets(monkeypatch):
+    tried: list[int] = []
+    four = ONE_PIECE._replace(multiple_of=4)
+    assert probe(four, 45, tried, monkeypatch) == 120  # a rank gets a quarter of it
+    assert 30 < max(tried) <= 30 + 12
+    assert probe(four, 21, [], monkeypatch) == 15
+    rng = np.random.default_rng(1)
+    lengths = [rng.integers(2, 12, 800).astype(np.uint16) for _ in "st"]
+    plan = BatchPlan(lengths[0], lengths[1], 120, seed=1)
+    for index in plan.batches_of(0):
+        sides = [side[plan.batch(index)].astype(np.int64) for side in lengths]
+        for part in cut_into_micro_batches(sides[0], sides[1], 120, 4):
+            assert sum(side[part].sum() for side in sides) <= 2 * (30 + 12)
 
 
 def test_on_a_gpu_the_micro_batches_are_made_to_fit(monkeypatch):
