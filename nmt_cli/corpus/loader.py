@@ -2,9 +2,10 @@
 
 import bisect
 import itertools
+from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -12,6 +13,8 @@ from nmt_cli.corpus.batching import BatchPlan, Indices, Lengths
 from nmt_cli.corpus.binarized import BinarizedText, Sentences
 from nmt_cli.corpus.piece_sampler import PieceSampler
 from nmt_cli.messages.errors import UserError
+
+BATCHES_AHEAD = 2  # one that is ready, and one that is being read
 
 
 class SentencePairs(NamedTuple):
@@ -26,6 +29,8 @@ class Batch(NamedTuple):
 
     number: int  # the batch_index of the plan, counted through all epochs
     micro_batches: tuple[SentencePairs, ...]
+    sent: Any = None  # what training has sent to a GPU ahead of the use of these micro-batches
+    cut_ahead: "CutAhead | None" = None  # of an uncut batch
 
     def __str__(self) -> str:
         return (
@@ -61,11 +66,21 @@ class Batch(NamedTuple):
         Their number is the smallest multiple of ``multiple_of`` that is enough. Raises UserError if
         a sentence has more than ``max_tokens``.
         """
+        if self.cut_ahead is not None and self.cut_ahead[:2] == (max_tokens, multiple_of):
+            return self.cut_ahead.batch
         (whole,) = self.micro_batches
         lengths = whole.source.lengths, whole.target.lengths
         parts = cut_into_micro_batches(*lengths, max_tokens, multiple_of)
         sides = whole.source.parts(parts), whole.target.parts(parts)
         return Batch(self.number, tuple(map(SentencePairs, *sides)))
+
+
+class CutAhead(NamedTuple):
+    """A batch that was cut ahead of its use, and how."""
+
+    max_tokens: int
+    multiple_of: int
+    batch: Batch
 
 
 def load_batches(
@@ -78,7 +93,7 @@ def load_batches(
 ) -> Iterator[Batch]:
     """Yield the batches of the plan without end, uncut, from ``first_index`` on.
 
-    A thread takes the next batch and calls ``prepare`` while the caller computes. Without a
+    A thread takes the next batches and calls ``prepare`` while the caller computes. Without a
     ``sampler``, which cuts all of the text into other pieces, tokens are read when they are used.
     """
 
@@ -91,11 +106,10 @@ def load_batches(
         return prepare(Batch(index, (whole,)))
 
     with ThreadPoolExecutor(max_workers=1, thread_name_prefix="loader") as pool:
-        index, upcoming = first_index, pool.submit(load, first_index)
-        while True:
-            batch = upcoming.result()
-            index += 1
-            upcoming = pool.submit(load, index)
+        upcoming = deque(pool.submit(load, first_index + n) for n in range(BATCHES_AHEAD))
+        for index in itertools.count(first_index + BATCHES_AHEAD):
+            batch = upcoming.popleft().result()
+            upcoming.append(pool.submit(load, index))
             yield batch
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Literal, cast, get_args
+from typing import Any, Generic, Literal, TypeVar, cast, get_args
 
 import torch
 from numpy.typing import NDArray
@@ -20,6 +20,8 @@ ALIGNMENT = 64  # bytes; kernels read up to 16 at a time
 FIRST_CUDA_WITH_BF16 = (8, 0)  # Ampere
 # CPUs with one of them multiply int8 faster than fp32: four times on Zen 4.
 INT8_FLAGS = frozenset({"avx512_vnni", "avx_vnni", "amx_int8"})
+
+Parts = TypeVar("Parts")
 
 
 def choose_device(name: str) -> torch.device:
@@ -59,21 +61,79 @@ def sent_to(device: torch.device, numbers: Sequence[Any] | NDArray[Any] | Tensor
     return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor
 
 
-def sent_together(device: torch.device, tensors: Sequence[Tensor]) -> list[Tensor]:
-    """Return ``tensors`` of the CPU on ``device``, by a single copy, without waiting for a GPU."""
+def sent_together(device: torch.device, parts: Parts) -> Parts:
+    """Return ``parts`` on ``device``, by a single copy, without waiting for a GPU.
+
+    ``parts`` are tensors of the CPU in tuples within tuples; all else in them stays as it is.
+    """
     if device.type != "cuda":
-        return list(tensors)
+        return parts
+    tensors = list({id(tensor): tensor for tensor in _tensors_in(parts)}.values())
     sizes = [-(-tensor.nbytes // ALIGNMENT) * ALIGNMENT for tensor in tensors]
     buffer = torch.empty(sum(sizes), dtype=torch.uint8, pin_memory=True)
     for part, tensor in zip(buffer.split(sizes), tensors, strict=True):
         _as_in(part, tensor).copy_(tensor)
     sent = buffer.to(device, non_blocking=True).split(sizes)
-    return [_as_in(part, tensor) for part, tensor in zip(sent, tensors, strict=True)]
+    there = {id(old): _as_in(part, old) for part, old in zip(sent, tensors, strict=True)}
+    return cast(Parts, _replaced(parts, there))
+
+
+def _tensors_in(parts: Any) -> Iterator[Tensor]:
+    if isinstance(parts, Tensor):
+        yield parts
+    elif isinstance(parts, tuple):
+        for part in parts:
+            yield from _tensors_in(part)
+
+
+def _replaced(parts: Any, by_id: dict[int, Tensor]) -> Any:
+    """Return ``parts`` with other tensors in place of its own."""
+    if isinstance(parts, Tensor):
+        return by_id[id(parts)]
+    if not isinstance(parts, tuple):
+        return parts
+    replaced = [_replaced(part, by_id) for part in parts]
+    return type(parts)(*replaced) if hasattr(parts, "_fields") else tuple(replaced)
 
 
 def _as_in(part: Tensor, tensor: Tensor) -> Tensor:
     """Return the bytes of ``part`` in the type and shape of ``tensor``."""
     return part[: tensor.nbytes].view(tensor.dtype).view(tensor.shape)
+
+
+class Sent(Generic[Parts]):
+    """Parts of a batch on their way to a GPU."""
+
+    def __init__(self, parts: Parts, arrival: "Mark") -> None:
+        self._parts, self._arrival = parts, arrival
+
+    def received(self) -> Parts:
+        """Return the parts; the GPU's current stream waits for them, the CPU does not."""
+        tensor = next(_tensors_in(self._parts))
+        stream = torch.cuda.current_stream(tensor.device)
+        stream.wait_event(self._arrival)
+        # All parts share the memory of one copy. Once they are given up, torch must not use it
+        # again before this stream has done its work.
+        tensor.record_stream(stream)
+        return self._parts
+
+
+class Sender:
+    """Sends to a GPU on a stream of its own, beside the computations on the other streams.
+
+    It may be used in another thread than what it sends.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._device, self._stream = device, torch.cuda.Stream(device)
+
+    def send(self, parts: Parts) -> Sent[Parts]:
+        """Begin to send ``parts`` as ``sent_together`` does; at least one of them is a tensor."""
+        with torch.cuda.stream(self._stream):  # which also makes its GPU that of this thread
+            sent = sent_together(self._device, parts)
+            arrival = torch.cuda.Event()
+            arrival.record(self._stream)
+        return Sent(sent, arrival)
 
 
 def prefer_flash_attention(device: torch.device) -> None:

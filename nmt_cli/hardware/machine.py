@@ -9,7 +9,7 @@ import shutil
 import sysconfig
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 
@@ -35,6 +35,9 @@ CUBLAS_WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"  # read at the first product
 REPORTED_PACKAGES = ("nmt-cli", "torch", "numpy", "sentencepiece", "sacrebleu", "safetensors")
 
 
+Attention = Literal["varlen", "padded"]
+
+
 class Machine(NamedTuple):
     """The device of one rank, its arithmetic, and the ranks that train together."""
 
@@ -46,6 +49,7 @@ class Machine(NamedTuple):
     fp32_products: Fp32Products = "mkl"
     is_fp32_products_chosen: bool = False  # by the user, so a checkpoint does not change it
     exchange: Precision = "fp32"  # of gradients between ranks
+    attention: Attention | None = None  # how a GPU computes it, once training has chosen
 
     def describe(self) -> dict[str, Any]:
         """Return the versions and the hardware, for the log of a run."""
@@ -72,6 +76,7 @@ class Machine(NamedTuple):
             "deterministic": self.is_deterministic,
             "fp32_products": self.fp32_products,
             "exchange": self.exchange,
+            **({} if self.attention is None else {"attention": self.attention}),
         }
 
 

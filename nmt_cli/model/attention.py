@@ -20,17 +20,16 @@ LARGEST_WIDTH, WIDTH_STEP = 192, 8  # of a head; wider heads train on some GPUs 
 EVERYTHING, THE_PAST = (-1, -1), (-1, 0)  # rows that a row attends to, back and ahead; -1: all
 
 
-def suits_varlen(rows: Tensor, width: int, layout: AttentionLayout) -> bool:
-    """Return whether ``attend_varlen`` supports rows like ``rows`` with heads of this width."""
+def supports_varlen(device: torch.device, dtype: torch.dtype, width: int) -> bool:
+    """Return whether ``attend_varlen`` supports rows of ``dtype`` with heads of this width."""
     return (
-        rows.device.type == "cuda"
-        and rows.dtype in DTYPES
+        device.type == "cuda"
+        and dtype in DTYPES
         and width <= LARGEST_WIDTH
         and width % WIDTH_STEP == 0
-        and not layout.has_spare_rows
         and torch.version.hip is None
         and torch.backends.cuda.is_flash_attention_available()
-        and torch.cuda.get_device_capability(rows.device) >= LEAST_CAPABILITY
+        and torch.cuda.get_device_capability(device) >= LEAST_CAPABILITY
     )
 
 
@@ -109,7 +108,8 @@ class MultiHeadAttention(nn.Module, ABC):
         """
         if self._suits_batched_products(projected[0], layout):
             return attend_packed(layout, self.num_heads, causal, *projected)
-        if self._is_plain and suits_varlen(projected[0], self.d_k, layout):
+        is_padded = layout.is_padded or layout.has_spare_rows
+        if not is_padded and self.supports_varlen(projected[0].device, projected[0].dtype):
             heads = (part.unflatten(1, (self.num_heads, -1)) for part in self._parts(*projected))
             return attend_varlen(layout, causal, *heads)
         sides = (layout.queries, layout.keys)  # one tensor has the first side only
@@ -123,6 +123,10 @@ class MultiHeadAttention(nn.Module, ABC):
             and self._is_plain
             and all(group.key_length <= MAX_KEYS for group in layout.groups)
         )
+
+    def supports_varlen(self, device: torch.device, dtype: torch.dtype) -> bool:
+        """Return whether ``attend_varlen`` can attend to rows of ``dtype`` on ``device``."""
+        return self._is_plain and supports_varlen(device, dtype, self.d_k)
 
     @property
     def _is_plain(self) -> bool:

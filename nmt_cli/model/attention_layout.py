@@ -13,7 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from nmt_cli.hardware.device import sent_to, sent_together
+from nmt_cli.hardware.device import sent_together
 from nmt_cli.model.packing import Packed
 
 # The cost of one more group, which is one more call of attention, in query-key pairs.
@@ -64,6 +64,14 @@ class Group(NamedTuple):
     keep: Tensor | None  # B 1 1 L, True = attend; None if there is no padding
 
 
+class PaddedGroups(NamedTuple):
+    """Groups of sentences of similar length, which are padded together, and their rows."""
+
+    groups: tuple[Group, ...]
+    queries: PaddedRows
+    keys: PaddedRows  # and values
+
+
 class AttentionLayout:
     """The indices for attention of sentence i of ``queries`` to sentence i of ``keys``.
 
@@ -71,31 +79,36 @@ class AttentionLayout:
     layers share them.
     """
 
-    def __init__(self, queries: Packed, keys: Packed) -> None:
+    def __init__(self, queries: Packed, keys: Packed, padded: PaddedGroups | None = None) -> None:
+        """If ``padded`` is given, attention is computed in these groups on every device."""
         self.query_sentences, self.key_sentences = queries, keys
+        self.is_padded = padded is not None
+        self._padded = padded
         self._head_rows: dict[tuple[bool, int, int], HeadRows] = {}
 
-    @cached_property
+    @property
+    def padded(self) -> PaddedGroups:
+        """The padded groups of sentences, and their rows."""
+        if self._padded is None:
+            device = self.query_sentences.tokens.device
+            groups = padded_groups(self.query_sentences, self.key_sentences, device)
+            self._padded = sent_together(device, groups)
+        return self._padded
+
+    @property
     def groups(self) -> tuple[Group, ...]:
         """The groups of sentences of similar length, which are padded together."""
-        return tuple(
-            _group(
-                [self.query_sentences.lengths[i] for i in members],
-                [self.key_sentences.lengths[i] for i in members],
-                self.query_sentences.tokens.device,
-            )
-            for members in self._members
-        )
+        return self.padded.groups
 
-    @cached_property
+    @property
     def queries(self) -> PaddedRows:
         """The indices of the rows of queries."""
-        return _side(self.query_sentences, self._members)
+        return self.padded.queries
 
-    @cached_property
+    @property
     def keys(self) -> PaddedRows:
         """The indices of the rows of keys and values."""
-        return self.queries if self._is_within else _side(self.key_sentences, self._members)
+        return self.padded.keys
 
     def head_rows(self, num_parts: int, num_heads: int, *, of_keys: bool = False) -> HeadRows:
         """Return the indices of the heads' vectors of one side."""
@@ -117,15 +130,20 @@ class AttentionLayout:
             for side in (self.query_sentences, self.key_sentences)
         )
 
-    @property
-    def _is_within(self) -> bool:
-        return self.query_sentences is self.key_sentences
 
-    @cached_property
-    def _members(self) -> list[list[int]]:
-        is_cpu = self.query_sentences.tokens.device.type == "cpu"
-        overhead = GROUP_OVERHEAD if is_cpu else GROUP_OVERHEAD_ON_GPU
-        return _group_by_length(self.query_sentences.lengths, self.key_sentences.lengths, overhead)
+def padded_groups(queries: Packed, keys: Packed, device: torch.device) -> PaddedGroups:
+    """Return the groups of a layout on the CPU, for attention on ``device``.
+
+    Only the lengths of ``queries`` and ``keys`` matter, which may be on any device.
+    """
+    overhead = GROUP_OVERHEAD if device.type == "cpu" else GROUP_OVERHEAD_ON_GPU
+    members = _group_by_length(queries.lengths, keys.lengths, overhead)
+    groups = tuple(
+        _group([queries.lengths[i] for i in group], [keys.lengths[i] for i in group])
+        for group in members
+    )
+    rows = _side(queries, members)
+    return PaddedGroups(groups, rows, rows if keys is queries else _side(keys, members))
 
 
 def unpack(rows: Tensor, side: PaddedRows) -> Tensor:
@@ -182,12 +200,11 @@ def _group_by_length(queries: Sequence[int], keys: Sequence[int], overhead: int)
     return groups
 
 
-def _group(queries: list[int], keys: list[int], device: torch.device) -> Group:
+def _group(queries: list[int], keys: list[int]) -> Group:
     longest = max(keys)
     keep = None
     if min(keys) < longest:
-        keep = torch.arange(longest) < torch.tensor(keys)[:, None]  # B L
-        keep = sent_to(device, keep[:, None, None, :])
+        keep = (torch.arange(longest) < torch.tensor(keys)[:, None])[:, None, None, :]  # B 1 1 L
     return Group(len(queries), max(queries), longest, keep)
 
 
@@ -205,8 +222,7 @@ def _side(batch: Packed, members: list[list[int]]) -> PaddedRows:
     to_packed[to_padded[is_real]] = is_real.nonzero().flatten()
     holes = is_real.logical_not().nonzero().flatten()
     spare = torch.arange(batch.num_tokens, len(batch.tokens))
-    indices = (to_padded, to_packed, holes, spare)
-    return PaddedRows(*sent_together(batch.tokens.device, indices))
+    return PaddedRows(to_padded, to_packed, holes, spare)
 
 
 def _head_rows(

@@ -47,12 +47,11 @@ def pack(
 
     ``round_up`` adds spare rows, at most 1/32, so that fewer different numbers of rows occur.
     """
-    (packed,), _ = on_device([pack_on_cpu(tokens, lengths, round_up=round_up)], (), device)
-    return packed
+    return sent_together(torch.device(device), pack_on_cpu(tokens, lengths, round_up=round_up))
 
 
 def pack_on_cpu(tokens: Tensor, lengths: Sequence[int], *, round_up: bool = False) -> Packed:
-    """Return what ``pack`` returns, for ``on_device``."""
+    """Return what ``pack`` returns, for ``sent_together``."""
     counts = torch.tensor(lengths, dtype=torch.int64)
     bounds = F.pad(counts.cumsum(0), (1, 0))
     positions = torch.arange(len(tokens)) - bounds[:-1].repeat_interleave(counts)
@@ -60,16 +59,6 @@ def pack_on_cpu(tokens: Tensor, lengths: Sequence[int], *, round_up: bool = Fals
         spare = rounded_up(len(tokens)) - len(tokens)
         tokens, positions = F.pad(tokens, (0, spare)), F.pad(positions, (0, spare))
     return Packed(tokens.long(), positions, tuple(lengths), bounds.int())
-
-
-def on_device(
-    sides: Sequence[Packed], others: Sequence[Tensor], device: torch.device | str
-) -> tuple[list[Packed], list[Tensor]]:
-    """Return ``sides`` and ``others`` on ``device``; a GPU gets all of them by one copy."""
-    tensors = [each for side in sides for each in (side.tokens, side.positions, side.bounds)]
-    sent = iter(sent_together(torch.device(device), [*tensors, *others]))
-    moved = [Packed(next(sent), next(sent), side.lengths, next(sent)) for side in sides]
-    return moved, list(sent)
 
 
 def rounded_up(count: int) -> int:

@@ -4,16 +4,31 @@ Legend: S source rows, T target rows, D d_model.
 """
 
 import math
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from nmt_cli.model.attention_layout import AttentionLayout
+from nmt_cli.model.attention_layout import AttentionLayout, PaddedGroups, padded_groups
 from nmt_cli.model.embeddings import Embedding, LearnedPositions, SinusoidalPositions
 from nmt_cli.model.layers import DecoderLayer, EncoderLayer, final_norm, new_embedding_weight
 from nmt_cli.model.packing import Packed
 from nmt_cli.recipe.model_config import ModelConfig
+
+
+class PaddedPairs(NamedTuple):
+    """The padded groups of all attention to some sentence pairs."""
+
+    source: PaddedGroups
+    target: PaddedGroups
+    memory: PaddedGroups  # of the target's queries, and the source's keys
+
+    @classmethod
+    def of(cls, source: Packed, target: Packed, device: torch.device) -> "PaddedPairs":
+        """Return the groups on the CPU, for attention on ``device``."""
+        sides = ((source, source), (target, target), (target, source))
+        return cls(*(padded_groups(queries, keys, device) for queries, keys in sides))
 
 
 class Transformer(nn.Module):
@@ -49,22 +64,35 @@ class Transformer(nn.Module):
         )
         self.decoder_norm = final_norm(config)
 
-    def forward(self, source: Packed, target_input: Packed) -> Tensor:
-        """Return the decoder's output [T, D] before the softmax projection."""
-        return self.decode(target_input, self.encode(source), source)
+    def forward(
+        self, source: Packed, target_input: Packed, padded: PaddedPairs | None = None
+    ) -> Tensor:
+        """Return the decoder's output [T, D] before the softmax projection.
 
-    def encode(self, source: Packed) -> Tensor:
+        If ``padded`` is given, all attention is computed in these groups.
+        """
+        memory = self.encode(source, None if padded is None else padded.source)
+        return self.decode(target_input, memory, source, padded)
+
+    def encode(self, source: Packed, padded: PaddedGroups | None = None) -> Tensor:
         """Return the memory [S, D] that the decoder attends to."""
-        layout = AttentionLayout(source, source)
+        layout = AttentionLayout(source, source, padded)
         rows = self.source_embedding(source)
         for layer in self.encoder_layers:
             rows = layer(rows, layout)
         return self.encoder_norm(rows)
 
-    def decode(self, target_input: Packed, memory: Tensor, source: Packed) -> Tensor:
+    def decode(
+        self,
+        target_input: Packed,
+        memory: Tensor,
+        source: Packed,
+        padded: PaddedPairs | None = None,
+    ) -> Tensor:
         """Return the decoder's output [T, D]; each row attends to its past and the memory."""
-        within = AttentionLayout(target_input, target_input)
-        to_memory = AttentionLayout(target_input, source)
+        of_target, of_memory = (None, None) if padded is None else padded[1:]
+        within = AttentionLayout(target_input, target_input, of_target)
+        to_memory = AttentionLayout(target_input, source, of_memory)
         rows = self.target_embedding(target_input)
         for layer in self.decoder_layers:
             rows = layer(rows, memory, within, to_memory)

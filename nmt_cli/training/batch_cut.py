@@ -8,6 +8,7 @@ memory is full later, ``gradient_within_memory`` lowers the size.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
@@ -15,8 +16,9 @@ import torch
 
 from nmt_cli.corpus.batching import PAIRS_AT_ONCE, Indices, Lengths
 from nmt_cli.corpus.binarized import BinarizedText, PreparedCorpus
-from nmt_cli.corpus.loader import Batch, SentencePairs
+from nmt_cli.corpus.loader import Batch, CutAhead, SentencePairs
 from nmt_cli.costs.parameters import BYTES_OF_FP32, activation_bytes_per_token, count_parameters
+from nmt_cli.hardware.device import Sender, sent_together
 from nmt_cli.hardware.machine import Machine
 from nmt_cli.hardware.memory import (
     FullMemoryError,
@@ -240,7 +242,7 @@ def try_micro_batch(pairs: SentencePairs, state: TrainingState, objective: Objec
     """
     state.model.train()
     room = room_to_leave(state, objective.machine)
-    objective.try_gradient(pairs)
+    objective.try_gradient(sent_together(objective.machine.device, objective.on_cpu(pairs)))
     state.model.zero_grad(set_to_none=True)
     del room
 
@@ -293,12 +295,28 @@ def room_to_leave(state: TrainingState, machine: Machine) -> list[torch.Tensor]:
 
 
 def read_ahead(batch: Batch, cut: BatchCut, ranks: Ranks) -> Batch:
-    """Return ``batch`` after reading the micro-batches of this rank, if it is cut by ``cut``."""
+    """Return ``batch`` after reading the micro-batches of this rank, cut by ``cut``."""
     own = batch if ranks.size == 1 else cut.of(batch)
     for _, pairs in ranks.share(own.micro_batches):
         for side in pairs:
             _ = side.tokens
-    return batch
+    return batch if own is batch else _with_cut(batch, cut, own)
+
+
+def sent_ahead(batch: Batch, cut: BatchCut, objective: Objective, sender: Sender) -> Batch:
+    """Return ``batch``, cut by ``cut`` and on its way to a GPU.
+
+    Another cut sends it again. So does the trainer if the GPU's memory is full now: it can cut the
+    batch smaller.
+    """
+    smaller = cut.of(batch)
+    with suppress(FullMemoryError), noticing_full_memory():
+        smaller = objective.sent_ahead(smaller, sender)
+    return _with_cut(batch, cut, smaller)
+
+
+def _with_cut(batch: Batch, cut: BatchCut, smaller: Batch) -> Batch:
+    return batch._replace(cut_ahead=CutAhead(cut.max_tokens, cut.multiple_of, smaller))
 
 
 def computed_within_memory(

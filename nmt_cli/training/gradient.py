@@ -4,7 +4,7 @@ Legend: T target tokens, D d_model.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from typing import NamedTuple
 
@@ -16,14 +16,24 @@ from torch import Tensor
 from nmt_cli.corpus.batching import derived_bits
 from nmt_cli.corpus.loader import Batch, SentencePairs
 from nmt_cli.hardware.cuda_graphs import Readback
+from nmt_cli.hardware.device import Sender, sent_together
 from nmt_cli.hardware.machine import Machine
 from nmt_cli.hardware.memory import FullMemoryError, give_up_memory_of, noticing_full_memory
 from nmt_cli.hardware.ranks import TIMEOUT_SECONDS
-from nmt_cli.model.packing import Packed, on_device, pack_on_cpu
-from nmt_cli.model.transformer import Transformer
+from nmt_cli.model.packing import Packed, pack_on_cpu
+from nmt_cli.model.transformer import PaddedPairs, Transformer
 from nmt_cli.training.flat_gradient import FlatGradient
 from nmt_cli.training.loss import LossSums, label_smoothed_cross_entropy
 from nmt_cli.training.rounded_weights import RoundedWeights
+
+
+class MicroBatch(NamedTuple):
+    """The tensors of a micro-batch."""
+
+    source: Packed
+    target_input: Packed  # the target moved by one
+    target_output: Tensor
+    padded: PaddedPairs | None  # if attention is computed in padded groups on a GPU
 
 
 class Gradient(NamedTuple):
@@ -150,16 +160,11 @@ class Objective(NamedTuple):
     def _accumulate(self, batch: Batch) -> Tensor:
         """Add up the gradients of this rank's micro-batches; return their summed losses."""
         sums = torch.zeros(2, dtype=torch.float64, device=self.machine.device)
-        # Some batches have fewer pairs than micro-batches.
-        mine = [
-            (index, pairs)
-            for index, pairs in self.machine.ranks.share(batch.micro_batches)
-            if len(pairs.target.lengths)
-        ]
-        share = None
+        mine, share = self._own(batch), None
+        sent: Sequence[MicroBatch] = () if batch.sent is None else batch.sent.received()
         for number, (index, pairs) in enumerate(mine, 1):
             torch.manual_seed(micro_batch_seed(self.seed, batch.number, index))
-            losses = self.loss_sums(pairs)
+            losses = self.losses(sent[number - 1]) if sent else self.loss_sums(pairs)
             sums += torch.stack([losses.loss.detach(), losses.nll])
             if share is None:
                 share = torch.ones_like(losses.loss) / batch.num_target_tokens
@@ -171,10 +176,21 @@ class Objective(NamedTuple):
             self.flat.receive_none(sums)
         return sums
 
-    def try_gradient(self, pairs: SentencePairs) -> None:
-        """Compute the gradient of a micro-batch, to see whether the memory is enough."""
-        loss = self.loss_sums(pairs).loss
-        share = torch.ones_like(loss) / len(pairs.target.tokens)
+    def _own(self, batch: Batch) -> list[tuple[int, SentencePairs]]:
+        """Return the micro-batches of this rank, each with its number."""
+        shared = self.machine.ranks.share(batch.micro_batches)
+        # Some batches have fewer pairs than micro-batches.
+        return [(index, pairs) for index, pairs in shared if len(pairs.target.lengths)]
+
+    def sent_ahead(self, batch: Batch, sender: Sender) -> Batch:
+        """Return ``batch``, whose micro-batches for this rank travel to its GPU, by one copy."""
+        own = tuple(self.on_cpu(pairs) for _, pairs in self._own(batch))
+        return batch._replace(sent=sender.send(own)) if own else batch
+
+    def try_gradient(self, tensors: MicroBatch) -> None:
+        """Compute the gradient of a micro-batch, for its memory or its time."""
+        loss = self.losses(tensors).loss
+        share = torch.ones_like(loss) / len(tensors.target_output)
         if self.flat is None:
             loss.backward(share)
         else:
@@ -182,8 +198,11 @@ class Objective(NamedTuple):
             self.flat.receive(loss, share)
 
     def loss_sums(self, pairs: SentencePairs) -> LossSums:
+        """Return what ``losses`` returns, of a micro-batch that is not on its device yet."""
+        return self.losses(sent_together(self.machine.device, self.on_cpu(pairs)))
+
+    def losses(self, tensors: MicroBatch) -> LossSums:
         """Return the summed loss of a micro-batch; products are in the machine's precision."""
-        source, target_input, target_output = self.tensors(pairs)
         is_bf16 = self.machine.precision == "bf16"
         # Validation measures weights that were not rounded for a step.
         rounded = self.rounded if torch.is_grad_enabled() else None
@@ -191,23 +210,23 @@ class Objective(NamedTuple):
             rounded.in_place() if rounded is not None else nullcontext(),
             torch.autocast(self.machine.device.type, torch.bfloat16, enabled=is_bf16),
         ):
-            rows = self.model(source, target_input)  # T D
+            rows = self.model(tensors.source, tensors.target_input, tensors.padded)  # T D
         if is_bf16:
             rows = rows.bfloat16()
         return label_smoothed_cross_entropy(
             rows,
             self.model.output_weight,
-            target_output,
+            tensors.target_output,
             self.smoothing,
             self.model.output_bias,
             None if rounded is None else rounded.output_weight,
         )
 
-    def tensors(self, pairs: SentencePairs) -> tuple[Packed, Packed, Tensor]:
-        """Return a micro-batch on its device: source, target input and target output.
+    def on_cpu(self, pairs: SentencePairs) -> MicroBatch:
+        """Return the tensors of a micro-batch on the CPU.
 
-        The target's input is its output moved by one. The output has no spare rows. The last token
-        of each source, its ``</s>``, is left out if the model was made so.
+        The output has no spare rows. The last token of each source, its ``</s>``, is left out if
+        the model was made so.
         """
         source_tokens, source_lengths = pairs.source
         target_tokens, target_lengths = pairs.target
@@ -217,13 +236,12 @@ class Objective(NamedTuple):
         shifted = np.roll(target_tokens, 1)
         starts = np.cumsum(target_lengths) - target_lengths
         shifted[starts] = self.start_id
-        sides = [
-            _packed(source_tokens, source_lengths, self.machine),
-            _packed(shifted, target_lengths, self.machine),
-        ]
-        outputs = [torch.from_numpy(target_tokens)]
-        (source, target_input), (target_output,) = on_device(sides, outputs, self.machine.device)
-        return source, target_input, target_output
+        source = _packed(source_tokens, source_lengths, self.machine)
+        target_input = _packed(shifted, target_lengths, self.machine)
+        padded = None
+        if self.machine.attention == "padded":
+            padded = PaddedPairs.of(source, target_input, self.machine.device)
+        return MicroBatch(source, target_input, torch.from_numpy(target_tokens), padded)
 
 
 def micro_batch_seed(seed: int, batch_index: int, micro_batch: int) -> int:

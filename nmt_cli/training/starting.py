@@ -28,6 +28,7 @@ from nmt_cli.recipe.reader import read_recipe, section_hash
 from nmt_cli.recipe.schema import Recipe
 from nmt_cli.runs.checkpoint import Progress, Saved, TrainingState, load_newest
 from nmt_cli.runs.warm_start import start_from
+from nmt_cli.training.attention_choice import choose_attention
 from nmt_cli.training.batch_cut import BatchCut, fit_to_memory
 from nmt_cli.training.gradient import Objective
 from nmt_cli.training.training import Training
@@ -72,8 +73,6 @@ def prepare_training(
         _share_plan(plan, ranks)
         facts = ranks.from_main(facts)
     machine = agree_on_products(machine, facts)
-    if facts is not None:
-        log_changes(facts, machine.facts())
     objective = Objective(
         state.model,
         start_id(recipe.model, corpus.tokenizer),
@@ -83,10 +82,16 @@ def prepare_training(
     ).with_buffers()
     training = Training(run_dir, recipe, corpus, plan, objective, state, cut)
     if not training.is_complete():
+        first = state.progress.batch_index
+        machine = choose_attention(objective, corpus, plan, first, cut, facts)
+        training.objective = objective._replace(machine=machine)
+    if facts is not None:
+        log_changes(facts, machine.facts())
+    if not training.is_complete():
         # Sampled pieces are more than the plain ones that tokens_per_step counts.
         is_sampled = recipe.tokenizer.sampling is not None
         limit = None if is_sampled else recipe.training.tokens_per_step
-        training.cut = fit_to_memory(cut, state, objective, corpus, limit, facts)
+        training.cut = fit_to_memory(cut, state, training.objective, corpus, limit, facts)
     return training
 
 

@@ -10,7 +10,7 @@ import torch
 from nmt_cli.corpus.loader import Batch, load_batches
 from nmt_cli.corpus.piece_sampler import sampler_of
 from nmt_cli.files.file_names import METRICS
-from nmt_cli.hardware.device import Mark, mark_of_work, use_new_stream
+from nmt_cli.hardware.device import Mark, Sender, mark_of_work, use_new_stream
 from nmt_cli.hardware.memory import FullMemoryError, give_up_memory_of, noticing_full_memory
 from nmt_cli.hardware.ranks import TIMEOUT_SECONDS, PeerLostError
 from nmt_cli.launch.stop_signals import StopRequest
@@ -21,7 +21,7 @@ from nmt_cli.optimization import MovingAverage, learning_rate
 from nmt_cli.recipe.schema import Recipe
 from nmt_cli.runs.checkpoint import CheckpointKind, TrainingState
 from nmt_cli.runs.metrics_log import MetricsLog
-from nmt_cli.training.batch_cut import gradient_within_memory, read_ahead
+from nmt_cli.training.batch_cut import gradient_within_memory, read_ahead, sent_ahead
 from nmt_cli.training.gradient import Gradient, LaunchedGradient
 from nmt_cli.training.saving import Saver
 from nmt_cli.training.step_report import StepReport, flop_utilization
@@ -102,14 +102,14 @@ class Trainer:
     def _batches(self) -> Iterator[Batch]:
         training, corpus = self.training, self.training.corpus
         sampler = sampler_of(training.recipe, corpus)
-        first = self.state.progress.batch_index
+        what = training.plan, corpus.source, corpus.target, self.state.progress.batch_index, sampler
+        if training.machine.device.type != "cuda":
+            return load_batches(
+                *what, lambda batch: read_ahead(batch, training.cut, training.machine.ranks)
+            )
+        sender = Sender(training.machine.device)
         return load_batches(
-            training.plan,
-            corpus.source,
-            corpus.target,
-            first,
-            sampler,
-            lambda batch: read_ahead(batch, training.cut, training.machine.ranks),
+            *what, lambda batch: sent_ahead(batch, training.cut, training.objective, sender)
         )
 
     def _step(self, batches: Iterator[Batch]) -> list[StepReport]:

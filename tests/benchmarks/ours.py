@@ -17,7 +17,7 @@ from nmt_cli.corpus.batching import BatchPlan
 from nmt_cli.corpus.binarized import BinarizedText
 from nmt_cli.corpus.loader import Batch, load_batches
 from nmt_cli.costs.flops import training_flops
-from nmt_cli.hardware.device import choose_device
+from nmt_cli.hardware.device import choose_device, sent_together
 from nmt_cli.hardware.flops import peak_flops
 from nmt_cli.hardware.fp32_products import Fp32Products, use_fp32_products
 from nmt_cli.hardware.machine import Machine
@@ -132,7 +132,7 @@ class OurLoop:
     def _multiply(self, batch: Batch, objective: Objective) -> Step:
         products, precision = [], objective.machine.precision
         for tokens in batch.micro_batches:
-            source, target_input, _ = objective.tensors(tokens)
+            source, target_input, *_ = sent_together(self._device, objective.on_cpu(tokens))
             products += forward_products(self._config, self._vocabulary_size, source, target_input)
         bare = self._bare.setdefault(precision, BareProducts(self._device, precision))
         self._wait()

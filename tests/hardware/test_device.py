@@ -1,4 +1,4 @@
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -7,6 +7,12 @@ from nmt_cli.hardware import device
 from nmt_cli.hardware.device import choose_device
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
+
+
+class Parts(NamedTuple):
+    tensors: Any
+    other: Any
+    last: Any
 
 
 def test_devices(monkeypatch):
@@ -78,15 +84,21 @@ def test_tf32_is_used_for_a_training_in_fp32_on_gpus_that_have_it_and_logged(
 
 def test_tensors_sent_together_arrive_as_they_were(monkeypatch):
     """In one buffer, as for a GPU, which is the CPU here."""
-    tensors = [torch.arange(5), torch.tensor([[1, 2, 3]], dtype=torch.int32), torch.zeros(0)]
-    tensors.append(torch.tensor([True, False]))
+    tensors = (torch.arange(5), torch.tensor([[1, 2, 3]], dtype=torch.int32), torch.zeros(0))
+    parts = Parts(tensors, (3, 1), Parts((torch.tensor([True, False]),), None, tensors[0]))
     empty = torch.empty
     monkeypatch.setattr(torch, "empty", lambda *size, pin_memory, **kinds: empty(*size, **kinds))
     monkeypatch.setattr(torch.Tensor, "to", lambda tensor, *_, **__: tensor)
-    for found in (
-        device.sent_together(torch.device("cuda"), tensors),
-        device.sent_together(torch.device("cpu"), tensors),
+    found = device.sent_together(torch.device("cuda"), parts)
+    assert isinstance(found.last, Parts)
+    assert found.last.last is found.tensors[0]  # it is sent once
+    assert (found.other, found.last.other) == ((3, 1), None)
+    for ours, theirs in zip(
+        [*found.tensors, *found.last.tensors], [*tensors, *parts.last.tensors], strict=True
     ):
-        for ours, theirs in zip(found, tensors, strict=True):
-            assert ours.dtype == theirs.dtype
-            assert torch.equal(ours, theirs)
+        assert ours.dtype == theirs.dtype
+        assert torch.equal(ours, theirs)
+    of_one_copy = {each.untyped_storage().data_ptr() for each in found.tensors}
+    assert of_one_copy.isdisjoint(each.untyped_storage().data_ptr() for each in tensors)
+    assert len(of_one_copy) == 1
+    assert device.sent_together(torch.device("cpu"), parts) is parts

@@ -77,7 +77,7 @@ def test_sentences_are_handed_over_where_they_lie(kind, monkeypatch):
     )
     monkeypatch.setattr(attention, "MAX_KEYS", 0)  # no batched products on a CPU
     expected = with_gradients(layer, kind, target, source, rows, memory)
-    monkeypatch.setattr(attention, "suits_varlen", lambda *_: True)
+    monkeypatch.setattr(attention, "supports_varlen", lambda *_: True)
     monkeypatch.setattr("torch.nn.attention.varlen.varlen_attn", sentence_by_sentence)
     monkeypatch.setattr(layer, "_attend_padded", Mock(side_effect=AssertionError))
     found = with_gradients(layer, kind, target, source, rows, memory)

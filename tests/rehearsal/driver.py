@@ -5,6 +5,7 @@ They replace torch's own for the rest of the process, which therefore is one of 
 
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any
 
@@ -13,8 +14,16 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils import _foreach_utils
 
+from nmt_cli.corpus import loader
 from nmt_cli.runs import checkpoint
-from tests.rehearsal.fake_cuda import CUDA, FakeCuda, changed_tensors, is_fake
+from tests.rehearsal.fake_cuda import (
+    CUDA,
+    LOADER,
+    FakeCuda,
+    changed_tensors,
+    is_fake,
+    storage_of,
+)
 
 MEMORY = 80 << 30
 
@@ -29,7 +38,7 @@ class _Stream:
         pass  # the device waits, not the CPU
 
     def wait_event(self, event: Any) -> None:
-        pass
+        self._mode.arrived |= {(self._mode.stream, storage) for storage in event.sent}
 
     def synchronize(self) -> None:
         self._mode.note_wait("stream.synchronize")
@@ -37,10 +46,11 @@ class _Stream:
 
 class _Event:
     def __init__(self, mode: FakeCuda) -> None:
-        self._mode, self._is_stuck = mode, False
+        self._mode, self._is_stuck, self.sent = mode, False, set[int]()
 
     def record(self, stream: Any = None) -> None:
         self._is_stuck = self._mode.stream is self._mode.stuck
+        self.sent = {key for key, (on, _) in self._mode.sent.items() if on is self._mode.stream}
 
     def query(self) -> bool:
         return not self._is_stuck
@@ -49,17 +59,34 @@ class _Event:
         self._mode.note_wait("event.synchronize")
 
 
+class _InTurn:
+    """A pool of one thread, for which the caller waits: fake tensors are not for two threads."""
+
+    def __init__(self, **_: Any) -> None:
+        pass
+
+    def __enter__(self) -> "_InTurn":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def submit(self, function: Callable[..., Any], *arguments: Any) -> "Future[Any]":
+        future = Future[Any]()
+        thread = threading.Thread(
+            target=lambda: future.set_result(function(*arguments)), name=LOADER
+        )
+        thread.start()
+        thread.join()
+        return future
+
+
 class _Graph:
     def __init__(self, mode: FakeCuda) -> None:
         self._mode = mode
 
     def replay(self) -> None:
         self._mode.mark("replay")
-
-
-@contextmanager
-def _nothing(*_: Any) -> Iterator[None]:
-    yield
 
 
 def be_the_driver(mode: FakeCuda) -> None:
@@ -83,12 +110,8 @@ def be_the_driver(mode: FakeCuda) -> None:
     cuda.is_bf16_supported = lambda *_, **__: True
     cuda.amp.common.amp_definitely_not_available = lambda: False
     torch.backends.cuda.is_flash_attention_available = lambda: True
-    cuda.Stream = lambda *_, **__: _Stream(mode)
-    cuda.current_stream = lambda *_: _Stream(mode)
-    cuda.Event = lambda *_, **__: _Event(mode)
     cuda.CUDAGraph = lambda *_, **__: _Graph(mode)
-    cuda.graph, cuda.stream, cuda.set_device = recording, _nothing, _nothing
-    cuda.set_stream = lambda stream: setattr(mode, "stream", stream)
+    cuda.graph, cuda.set_device = recording, lambda *_: None
     cuda.graph_pool_handle = lambda: (0, 1)
     cuda.empty_cache = cuda._lazy_init = lambda: None
     # Otherwise operations on many tensors would be taken apart, as for tensors of other classes.
@@ -103,6 +126,28 @@ def be_the_driver(mode: FakeCuda) -> None:
 
     threading.Thread.run = run_in_mode  # type: ignore[method-assign, assignment]
     checkpoint._write = _writing_zeros(mode, checkpoint._write)
+    _have_streams(mode)
+
+
+def _have_streams(mode: FakeCuda) -> None:
+    @contextmanager
+    def on_stream(stream: Any) -> Iterator[None]:
+        before, mode.stream = mode.stream, stream
+        try:
+            yield
+        finally:
+            mode.stream = before
+
+    cuda: Any = torch.cuda
+    cuda.Stream = lambda *_, **__: _Stream(mode)
+    cuda.current_stream = lambda *_: _Stream(mode)
+    cuda.Event = lambda *_, **__: _Event(mode)
+    cuda.stream = on_stream
+    cuda.set_stream = lambda stream: setattr(mode, "stream", stream)
+    fake: Any = FakeTensor
+    fake.record_stream = lambda tensor, _: mode.kept.add(storage_of(tensor))
+    pools: Any = loader
+    pools.ThreadPoolExecutor = _InTurn
 
 
 def _moved_with_ties(

@@ -6,8 +6,9 @@ device are invented.
 """
 
 import sys
+import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import torch
@@ -17,6 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from tests.search.graphed.replayed_steps import tensors_in
 
+LOADER = "loader"  # the name of the thread that reads ahead
 aten = torch.ops.aten
 CUDA = torch.device("cuda", 0)
 PRODUCTS = {aten.mm, aten.addmm, aten.addmm_, aten.bmm, aten.baddbmm, aten.dot, aten.mv, aten.addmv}
@@ -49,6 +51,7 @@ class Event(NamedTuple):
     # product: the type of its factors.
     how: str = ""
     is_recorded: bool = False  # in a CUDA graph
+    is_ahead: bool = False  # in the thread of the loader
 
 
 def place() -> str:
@@ -77,6 +80,10 @@ def is_fake(tensor: Tensor) -> bool:
     return isinstance(tensor, FakeTensor)
 
 
+def storage_of(tensor: Tensor) -> int:
+    return tensor.untyped_storage()._cdata
+
+
 class FakeCuda(TorchDispatchMode):
     """While it is entered, "cuda" is a device whose tensors have no numbers."""
 
@@ -87,6 +94,12 @@ class FakeCuda(TorchDispatchMode):
         self.is_recording = False
         self.stream: object = None  # the current one; None is the default stream
         self.stuck: object = ()  # the stream that waits forever for a rank that has died
+        # What was sent on a stream of its own, by storage; kept, so that its address stays valid.
+        self.sent = dict[int, tuple[object, Tensor]]()
+        self.arrived = set[tuple[object, int]]()  # for which a stream has waited
+        self.kept = set[int]()  # until the stream that uses it has done its work
+        self.costs: Mapping[str, float] = {}  # seconds of a kernel, by the place that launches it
+        self.seconds = self._seconds_launched = 0.0  # the clock after the last wait
         # Fills a tensor on the CPU as if the device had written it.
         self.invent: Callable[[Tensor], object] = Tensor.zero_
         self._num_searches = Counter[str]()  # for entries that are not zero, by place
@@ -101,9 +114,12 @@ class FakeCuda(TorchDispatchMode):
         """Note that the CPU waits for the device."""
         if self.stream is self.stuck:
             self.refuse(f"{what} waits forever, {place()}")
+        self.seconds = self._seconds_launched
         self._note(Event("wait", what, place(), is_recorded=self.is_recording))
 
     def _note(self, event: Event) -> None:
+        if threading.current_thread().name == LOADER:
+            event = event._replace(is_ahead=True)
         is_repeated = event.kind == "wait" and self.events and self.events[-1] == event
         if not is_repeated:  # the items of one list arrive together
             self.events.append(event)
@@ -172,15 +188,30 @@ class FakeCuda(TorchDispatchMode):
 
     def _run(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         packet, inputs = func.overloadpacket, tensors_in((args, kwargs))
+        is_sent = packet is aten._to_copy and not is_fake(args[0]) and self.stream is not None
         if not all(map(is_fake, inputs)):
             args, kwargs = changed_tensors((args, kwargs), self._faked)
         with self._fake:
             out = func(*args, **kwargs)
+        if is_sent:
+            self.sent[storage_of(out)] = self.stream, out
         if not (func.is_view or packet in ALLOCATIONS or packet in VIEWS):
+            self._refuse_unsynchronized(inputs)
             how = str(inputs[0].dtype).removeprefix("torch.") if packet in PRODUCTS else ""
             name = str(packet).removeprefix("aten.")
+            self._seconds_launched += self.costs.get(place(), 0.0)
             self._note(Event("kernel", name, place(), how, self.is_recording))
         return out
+
+    def _refuse_unsynchronized(self, inputs: list[Tensor]) -> None:
+        """Refuse the use of what was sent on another stream, unless this one has waited for it."""
+        for storage in {storage_of(tensor) for tensor in inputs if is_fake(tensor)}:
+            if self.sent.get(storage, (self.stream,))[0] is self.stream:
+                continue
+            if (self.stream, storage) not in self.arrived:
+                self.refuse(f"used before it has arrived, {place()}")
+            if storage not in self.kept:
+                self.refuse(f"memory that is given to others while it is used, {place()}")
 
     def _faked(self, tensor: Tensor) -> Tensor:
         return tensor if is_fake(tensor) else self._fake.from_tensor(tensor)

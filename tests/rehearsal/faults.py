@@ -26,16 +26,16 @@ CACHES = "nmt_cli.search.graphed.caches"
 FAULTS = {
     "targets stay on the CPU": Fault(
         "train",
-        "nmt_cli.training.gradient:Objective.tensors",
-        "on_device(sides, outputs, self.machine.device)",
-        "on_device(sides, (), self.machine.device)[0], outputs",
+        "nmt_cli.training.gradient:Objective.losses",
+        "tensors.target_output,",
+        "torch.zeros(tensors.target_output.shape, dtype=torch.int64),",
         "copy in a step: to the device, training/loss.py: forward",
     ),
     "positions stay on the CPU": Fault(
         "train",
-        "nmt_cli.model.packing:on_device",
-        "Packed(next(sent), next(sent),",
-        "Packed(next(sent), (next(sent), side.positions)[1],",
+        "nmt_cli.model.embeddings:Embedding.forward",
+        "batch.positions,",
+        "torch.zeros(batch.positions.shape, dtype=torch.int64),",
         "devices of aten.embedding",
     ),
     "bounds of 64 bits": Fault(
@@ -47,9 +47,9 @@ FAULTS = {
     ),
     "bounds stay on the CPU": Fault(
         "train",
-        "nmt_cli.model.packing:on_device",
-        "side.lengths, next(sent)",
-        "side.lengths, (next(sent), side.bounds)[1]",
+        "nmt_cli.model.attention:attend_varlen",
+        "layout.query_sentences.bounds",
+        "torch.zeros(layout.query_sentences.bounds.shape, dtype=torch.int32)",
         "devices of torch_attn._varlen_attn",
     ),
     "batches sent from pageable memory": Fault(
@@ -58,6 +58,34 @@ FAULTS = {
         "pin_memory=True",
         "pin_memory=False",
         "copy in a step: to the device, hardware/device.py: sent_together",
+    ),
+    "batches sent by the thread that trains": Fault(
+        "train",
+        "nmt_cli.training.batch_cut:sent_ahead",
+        "smaller = objective.sent_ahead(smaller, sender)",
+        "pass",
+        "copy in a step: to the device, hardware/device.py: sent_together",
+    ),
+    "a batch used before it has arrived": Fault(
+        "train",
+        "nmt_cli.hardware.device:Sent.received",
+        "stream.wait_event(self._arrival)",
+        "pass",
+        "used before it has arrived, model/embeddings.py: embed",
+    ),
+    "an arrival that is not noted": Fault(
+        "train",
+        "nmt_cli.hardware.device:Sender.send",
+        "arrival.record(self._stream)",
+        "pass",
+        "used before it has arrived, model/embeddings.py: embed",
+    ),
+    "memory of a batch that is not kept": Fault(
+        "train",
+        "nmt_cli.hardware.device:Sent.received",
+        "tensor.record_stream(stream)",
+        "pass",
+        "memory that is given to others while it is used, model/embeddings.py: embed",
     ),
     "a norm read for clipping": Fault(
         "train",

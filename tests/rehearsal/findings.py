@@ -20,6 +20,7 @@ def findings(report: Report, budget: int = STEP_BUDGET) -> set[str]:
     found = {*report.illegal, *([report.error] if report.error else [])}
     for step in report.between("step begins", "step ends"):
         found |= {_named(event, "in a step") for event in step if blocks(event)}
+        found |= {_named(event, "in a step") for event in step if is_sent_late(event)}
         if num_kernels(step) > budget:
             found.add(f"{num_kernels(step)} operations in a step")
     return found
@@ -37,8 +38,13 @@ def blocks(event: Event) -> bool:
     return event.kind == "wait" or (event.kind == "copy" and event.how == "blocking")
 
 
+def is_sent_late(event: Event) -> bool:
+    """Return whether the training thread sends something, which the loader's could have sent."""
+    return event.kind == "copy" and event.what == "to the device" and not event.is_ahead
+
+
 def num_kernels(events: list[Event]) -> int:
-    return sum(event.kind == "kernel" for event in events)
+    return sum(event.kind == "kernel" and not event.is_ahead for event in events)
 
 
 def _named(event: Event, when: str) -> str:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import torch
 import torch.distributed as dist
 
+from nmt_cli.checkpoints import list_checkpoints
 from nmt_cli.corpus.binarized import PreparedCorpus, open_prepared
 from nmt_cli.hardware.device import Precision
 from nmt_cli.hardware.machine import Machine
@@ -25,7 +26,7 @@ from nmt_cli.search.ensemble import Member
 from nmt_cli.search.graphed.device_beams import StepReport
 from nmt_cli.search.sampling import Sampling
 from nmt_cli.search.search import Search
-from nmt_cli.training import gradient, trainer
+from nmt_cli.training import attention_choice, gradient, trainer
 from nmt_cli.training.batch_cut import BatchCut
 from nmt_cli.training.starting import prepare_training
 from nmt_cli.training.trainer import Trainer
@@ -162,6 +163,8 @@ def train(
     machine = Machine(torch.device("cuda"), precision, group, exchange=exchange)
     _marked(mode, Trainer, "_step_ahead", "step")
     mode.invent = _ending_soon(mode, corpus.tokenizer.eos_id)
+    untimed: Any = attention_choice
+    untimed._faster = lambda *_: "varlen"
     cut = BatchCut(80, ranks)  # two micro-batches a step
     training = prepare_training(recipe, corpus, run_dir, machine, cut)
     if only_a_step:
@@ -182,6 +185,42 @@ def train(
         "max_tokens": training.cut.max_tokens,
         "checkpoints": sorted(path.name for path in (run_dir / "checkpoints").iterdir()),
     }
+
+
+def choose_attention(
+    mode: FakeCuda,
+    recipe: Recipe,
+    corpus: PreparedCorpus,
+    run_dir: Path,
+    *,
+    costs: list[dict[str, float]],
+    forgets: int,
+) -> dict[str, Any]:
+    """Train a step in each of several sessions, in which kernels have these ``costs``.
+
+    The session ``forgets`` saves a checkpoint as older versions did, which does not name a way.
+    """
+    lines: list[str] = []
+    replaced: Any = attention_choice
+    replaced.perf_counter = lambda: mode.seconds
+    replaced.logs = SimpleNamespace(info=lines.append)
+    replaced.NUM_BATCHES = replaced.TURNS = 2
+    machines: Any = Machine
+    facts = Machine.facts
+
+    def nameless(machine: Machine) -> dict[str, Any]:
+        return facts(machine._replace(attention=None))
+
+    machine, cut = Machine(torch.device("cuda"), "bf16"), BatchCut(80)
+    recipe = changed(recipe, validation={"bleu": "off"}, checkpoints={"every_steps": 1})
+    _marked(mode, Trainer, "_step_ahead", "step")
+    for step, mode.costs in enumerate(costs, 1):
+        machines.facts = nameless if step == forgets else facts
+        recipe = changed(recipe, training={"max_steps": step})
+        training = prepare_training(recipe, corpus, run_dir, machine, cut, is_resumed=step > 1)
+        Trainer(training).train(StopRequest())
+    saved = list_checkpoints(run_dir)
+    return {"lines": lines, "attention": [each.manifest.get("attention") for each in saved]}
 
 
 def measure(
@@ -307,6 +346,7 @@ def translate(
 
 SCENARIOS: dict[str, Callable[..., dict[str, Any]]] = {
     "train": train,
+    "choose attention": choose_attention,
     "lose a rank": lose_a_rank,
     "measure": measure,
     "translate": translate,

@@ -33,7 +33,7 @@ def gradient_of(model, batch, seed=1):
 def test_target_input_is_the_output_moved_by_one(toy):
     batch = batch_of(toy, 1_000)
     objective = Objective(model_of(toy), 1, 0.1, 1, MACHINE)
-    _, target_input, target_output = objective.tensors(batch.micro_batches[0])
+    _, target_input, target_output, _ = objective.on_cpu(batch.micro_batches[0])
     lengths = list(target_input.lengths)
     for given, wanted in zip(
         target_input.tokens.split(lengths), target_output.split(lengths), strict=True
@@ -70,7 +70,7 @@ def test_where_onednn_multiplies_there_are_spare_rows(
     pairs = batch_of(toy, 1_000).micro_batches[0]
     # meta stands for a GPU
     machine = Machine(torch.device(device), precision, fp32_products=fp32_products)
-    *sides, _ = Objective(model_of(toy), 1, 0.1, 1, machine).tensors(pairs)
+    sides = Objective(model_of(toy), 1, 0.1, 1, machine).on_cpu(pairs)[:2]
     assert any(len(side.tokens) > side.num_tokens for side in sides) == is_rounded
 
 
@@ -91,7 +91,7 @@ def test_the_gradient_is_that_of_the_mean_token_loss(toy):
     batch = batch_of(toy, 1_000)
     report, found = gradient_of(model, batch)
     objective = Objective(model, 1, 0.1, 1, MACHINE)
-    source, target_input, target_output = objective.tensors(batch.micro_batches[0])
+    source, target_input, target_output, _ = objective.on_cpu(batch.micro_batches[0])
     logits = model.project(model(source, target_input))
     loss = F.cross_entropy(logits, target_output, label_smoothing=0.1)
     expected = torch.cat([g.flatten() for g in torch.autograd.grad(loss, model.parameters())])
