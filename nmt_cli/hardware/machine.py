@@ -97,8 +97,9 @@ def count_devices(devices: int | None, device: str) -> int:
 def choose_rank_device(name: str, worker: Worker | None) -> torch.device:
     """Return the device called ``name``; each worker of a node gets a GPU of its own.
 
-    Raises UserError if there are not enough.
+    The GPU is the current one from then on. Raises UserError if there are not enough.
     """
+    keep_freed_memory()
     device = choose_device(name)
     if worker is None or device.type == "cpu":
         return device
@@ -122,7 +123,6 @@ def choose_machine(device: torch.device, worker: Worker | None, options: Machine
     is_deterministic = options.get("deterministic", False)
     if is_compiled and (missing := missing_for_compiling(device)):
         raise UserError(f"--compile needs {missing}, or leave --compile out.")
-    keep_freed_memory()
     prefer_flash_attention(device)
     if device.type == "cuda" and is_deterministic:
         _be_deterministic()

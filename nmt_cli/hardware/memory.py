@@ -45,9 +45,10 @@ def keep_freed_memory() -> None:
 
     Each micro-batch, or step of a search, asks for the same blocks again. To get them from the
     kernel each time, page by page, costs up to 15 % of a step on a CPU. Call this before the first
-    tensor is made; it does nothing if the C library is not glibc.
+    tensor is made, and before a GPU is chosen; it does nothing if the C library is not glibc.
     """
-    # torch reads both at its first allocation, on a CPU and on a GPU.
+    # torch reads the first at its first allocation on a CPU, the other when it initializes CUDA,
+    # which ``torch.cuda.set_device`` does.
     os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
     if os.environ.keys().isdisjoint(GPU_ALLOCATOR_VARIABLES):
         # Segments that grow leave fewer gaps: every micro-batch has other sizes.

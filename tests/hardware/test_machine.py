@@ -3,13 +3,16 @@ import os
 import pytest
 import torch
 
+from nmt_cli.hardware import memory
 from nmt_cli.hardware.choices import MachineOptions
 from nmt_cli.hardware.machine import (
     Machine,
     choose_machine,
+    choose_rank_device,
     count_devices,
     log_changes,
 )
+from nmt_cli.launch.node_workers import Worker
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
 
@@ -56,6 +59,24 @@ def test_compiling_needs_a_compiler_and_headers(monkeypatch):
     monkeypatch.setattr("shutil.which", lambda _: None)
     with pytest.raises(UserError, match=r"needs a compiler, and neither g\+\+ nor clang\+\+ nor"):
         choose()
+
+
+def test_a_worker_sets_up_the_allocator_before_torch_initializes_its_gpu(monkeypatch):
+    """torch reads the variable in ``set_device``."""
+    for name in memory.GPU_ALLOCATOR_VARIABLES:
+        monkeypatch.setenv(name, "")  # so that it is restored
+        monkeypatch.delenv(name)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    found: list[tuple[torch.device, str | None]] = []
+
+    def set_device(device):
+        found.append((device, os.environ.get("PYTORCH_ALLOC_CONF")))
+
+    monkeypatch.setattr(torch.cuda, "set_device", set_device)
+    worker = Worker(3, 4, 1, 2, "launch", 0, None)
+    assert choose_rank_device("auto", worker) == torch.device("cuda", 1)
+    assert found == [(torch.device("cuda", 1), "expandable_segments:True")]
 
 
 @pytest.mark.parametrize("is_asked_for", [True, False])

@@ -103,6 +103,8 @@ def rehearse(
     except Exception as raised:
         cause = raised.__cause__ or raised
         error = f"{type(cause).__name__}: {cause}"
+    if name == "translate" and torch.backends.cuda.cudnn_sdp_enabled():
+        mode.illegal.append("attention by cuDNN, which makes a plan for each shape")
     return Report(mode.events, mode.illegal, error, result)
 
 

@@ -53,6 +53,7 @@ def test_the_cpu_waits_for_no_more_than_it_is_known_to(rehearse):
     assert all(num_kernels(step) > 0.95 * STEP_BUDGET for step in steps)  # it is a close limit
     assert types_of_products(report) == {"bfloat16"}
     assert batches_sent(steps) == [1 + BATCHES_AHEAD, 1]
+    assert any(event.what == "replay" for event in report.events)  # graphs, in the validation
 
 
 def test_the_padded_groups_of_another_model_are_sent_with_its_batches(rehearse):
