@@ -189,6 +189,9 @@ def test_the_processes_that_options_ask_for(monkeypatch):
         choose_processes("cpu", 1, 2)
     with pytest.raises(UserError, match="give one of them"):
         choose_processes("cpu", 2, 2)
+    monkeypatch.setattr(translation_processes, "num_gpus", lambda device: 0)
+    with pytest.raises(UserError, match="--devices 2 asked for, 0 GPUs are visible"):
+        choose_processes("auto", 1, 2)
     monkeypatch.setattr(translation_processes, "num_gpus", lambda device: 2)
     assert choose_processes("auto", 1, 2) == Processes(2, True, True)
     assert choose_processes("auto", 1, 1) == Processes(1, False, True)

@@ -20,7 +20,7 @@ from tests.search.graphed.replayed_steps import tensors_in
 
 LOADER = "loader"  # the name of the thread that reads ahead
 aten = torch.ops.aten
-CUDA = torch.device("cuda", 0)
+CUDA = torch.device("cuda", 0)  # the device of all scenarios but one
 PRODUCTS = {aten.mm, aten.addmm, aten.addmm_, aten.bmm, aten.baddbmm, aten.dot, aten.mv, aten.addmv}
 EQUAL_TYPES = {*PRODUCTS, aten.native_layer_norm, aten.native_layer_norm_backward}
 INDEXING = {aten.index, aten.index_put_, aten.index_put, aten._index_put_impl_}
@@ -91,6 +91,7 @@ class FakeCuda(TorchDispatchMode):
         super().__init__()
         self.events: list[Event] = []
         self.illegal: list[str] = []
+        self.devices = set[str]()  # that have computed
         self.is_recording = False
         self.stream: object = None  # the current one; None is the default stream
         self.stuck: object = ()  # the stream that waits forever for a rank that has died
@@ -201,6 +202,7 @@ class FakeCuda(TorchDispatchMode):
             name = str(packet).removeprefix("aten.")
             self._seconds_launched += self.costs.get(place(), 0.0)
             self._note(Event("kernel", name, place(), how, self.is_recording))
+            self.devices |= {str(each.device) for each in tensors_in(out)}
         return out
 
     def _refuse_unsynchronized(self, inputs: list[Tensor]) -> None:
@@ -240,8 +242,8 @@ class FakeCuda(TorchDispatchMode):
             return not place().startswith("search/")
         return 1.0 if dtype.is_floating_point else 1
 
-    def _indices(self, *shape: int) -> Tensor:
-        kwargs = {"dtype": torch.int64, "device": CUDA}
+    def _indices(self, of: Any, *shape: int) -> Tensor:
+        kwargs = {"dtype": torch.int64, "device": of.device}
         return self._run(aten.zeros.default, (list(shape),), kwargs)
 
     def _of_unknown_length(self, packet: Any, args: Any, kwargs: dict[str, Any]) -> Tensor:
@@ -249,9 +251,9 @@ class FakeCuda(TorchDispatchMode):
         if packet is aten.nonzero:
             self._num_searches[place()] += 1
             # One is found and none is found in turns, so that recursions end.
-            return self._indices(self._num_searches[place()] % 2, args[0].dim())
+            return self._indices(args[0], self._num_searches[place()] % 2, args[0].dim())
         if packet is aten.bincount:
-            return self._indices(max(1, kwargs.get("minlength", 0)))
+            return self._indices(args[0], max(1, kwargs.get("minlength", 0)))
         raise NotImplementedError(f"{packet} at {place()}")
 
     def _with_indices_on_device(self, func: Any, args: Any) -> Any:
@@ -259,10 +261,10 @@ class FakeCuda(TorchDispatchMode):
         for index in args[1]:
             if isinstance(index, Tensor) and index.dtype in (torch.bool, torch.uint8):
                 self.note_wait("boolean index")
-                indices += [self._indices(1)] * index.dim()
+                indices += [self._indices(args[0], 1)] * index.dim()
             elif isinstance(index, Tensor) and not is_fake(index):
                 self._note_copy("to the device", index, False)
-                indices.append(self._indices(*index.shape))
+                indices.append(self._indices(args[0], *index.shape))
             else:
                 indices.append(index)
         if len(args) > 2 and isinstance(args[2], Tensor) and args[2].dtype != args[0].dtype:

@@ -2,16 +2,23 @@
 
 import functools
 import itertools
+import json
+import multiprocessing
+import os
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 import torch.distributed as dist
 
 from nmt_cli.checkpoints import list_checkpoints
+from nmt_cli.commands import translate as translate_command
+from nmt_cli.commands.lines import line_windows
 from nmt_cli.corpus.binarized import PreparedCorpus, open_prepared
+from nmt_cli.files.atomic_files import directory_appearing_whole
 from nmt_cli.hardware.device import Precision
 from nmt_cli.hardware.machine import Machine
 from nmt_cli.hardware.ranks import ALONE, PeerLostError, Ranks
@@ -36,10 +43,12 @@ from nmt_cli.translating.translator import Translator
 from tests.benchmarks.data import NEWS, random_corpus, write_batches
 from tests.benchmarks.ours import OurLoop
 from tests.benchmarks.shapes import SHAPES, Setup
+from tests.fake_models import save_as_model
 from tests.rehearsal import faults
 from tests.rehearsal.driver import be_the_driver
 from tests.rehearsal.fake_cuda import Event, FakeCuda
 from tests.trainers import changed
+from tests.translating.test_worker_starter import Forked
 
 VOCABULARY = 8003  # of the models that translate: enough for all ways to find the best pieces
 STEPS = 2  # of a training, which then validates and saves
@@ -346,10 +355,51 @@ def translate(
     return {"lines": len(translations), "errors": errors}
 
 
+def share_a_text(
+    mode: FakeCuda, recipe: Recipe, corpus: PreparedCorpus, run_dir: Path, *, lines: list[str]
+) -> dict[str, Any]:
+    """Translate ``lines`` by the command with ``--devices 2``, two lines a window."""
+    cuda, processes, tokenizer = torch.cuda, cast(Any, subprocess), corpus.tokenizer
+    cuda.device_count = lambda: 2
+    processes.Popen = Forked  # so that the workers have this mode, too
+    line_windows.STEADY_WINDOW["cuda"] = 2
+    model = Transformer(recipe.model, tokenizer.size)
+    with directory_appearing_whole(run_dir / "model") as partial:
+        save_as_model(partial, recipe, tokenizer, model)
+        partial.facts["kind"] = "average"
+    (run_dir / "in").write_text("".join(f"{line}\n" for line in lines))
+    mode.invent = _ending_soon(mode, tokenizer.eos_id)
+    all_have_one = multiprocessing.get_context("fork").Barrier(2)  # so that each gets a window
+    whole, seen = Translator.translate_window, list[list[str]]()
+
+    def noting(translator: Translator, requests: Any) -> Any:
+        if not seen:
+            all_have_one.wait(timeout=60)
+        seen.append([request.text for request in requests])
+        translations = whole(translator, requests)
+        noted = {"lines": seen, "devices": sorted(mode.devices), "illegal": mode.illegal}
+        (run_dir / f"worker-{os.getpid()}").write_text(json.dumps(noted))
+        return translations
+
+    Translator.translate_window = noting  # type: ignore[method-assign, assignment]
+    output = run_dir / "out"
+    status = translate_command.run(
+        run_dir / "model",
+        input_path=run_dir / "in",
+        output_path=output,
+        device="cuda",
+        devices=2,
+        precision="bf16",
+    )
+    workers = [json.loads(path.read_text()) for path in run_dir.glob("worker-*")]
+    return {"status": status, "output": output.read_text().splitlines(), "workers": workers}
+
+
 SCENARIOS: dict[str, Callable[..., dict[str, Any]]] = {
     "train": train,
     "choose attention": choose_attention,
     "lose a rank": lose_a_rank,
     "measure": measure,
     "translate": translate,
+    "share a text": share_a_text,
 }

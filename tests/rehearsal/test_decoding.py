@@ -42,3 +42,16 @@ def test_every_way_translates(kind, rehearse):
     report = rehearse("translate", kind=kind, num_lines=4)
     assert (report.illegal, report.error) == ([], None)
     assert report.result == {"lines": 4, "errors": []}
+
+
+def test_two_devices_share_a_text(rehearse):
+    lines = [f"ant {word}" if word else "" for word in ("bee", "", "cat", "dog", "", "", "elk")]
+    report = rehearse("share a text", lines=lines)
+    assert (report.illegal, report.error) == ([], None)
+    assert report.result["status"] == 0
+    assert [bool(line) for line in report.result["output"]] == [bool(line) for line in lines]
+    workers = report.result["workers"]
+    assert sorted(worker["devices"] for worker in workers) == [["cuda:0"], ["cuda:1"]]
+    assert [worker["illegal"] for worker in workers] == [[], []]
+    windows = [lines[first : first + 2] for first in range(0, len(lines), 2)]
+    assert sorted(window for worker in workers for window in worker["lines"]) == sorted(windows)
