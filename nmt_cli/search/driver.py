@@ -97,14 +97,14 @@ class Driver(Generic[Ticket, Item]):
 
     def __init__(
         self,
-        start: Callable[[int, int], SlotSearch[Item]],
+        start: Callable[[Sequence[Item], int], SlotSearch[Item]],
         size: SearchSize,
         tokens_of: Callable[[Item], int],
         *,
         give_up: Callable[[], None] = lambda: None,
         finish: Finish[Item] | None = None,
     ) -> None:
-        """``start(n, most)`` begins a search of ``n`` sentences, which may grow to ``most``.
+        """``start(items, most)`` begins a search for ``items``, which may grow to ``most`` of them.
 
         ``tokens_of`` returns how many tokens of ``size`` a sentence takes. ``give_up`` frees the
         memory of a search that failed. In a window ``finish`` gets the sentences of several steps
@@ -282,7 +282,8 @@ class Driver(Generic[Ticket, Item]):
         is_window, most = self._supply.is_window, self.size.num_slots(self._longest)
         if self._search is None:
             comes_no_more = is_window or self._supply.take is _none
-            self._search = self._start(len(newcomers), len(newcomers) if comes_no_more else most)
+            items = [entry.item for entry in newcomers]
+            self._search = self._start(items, len(items) if comes_no_more else most)
         search = self._search
         if search.num_slots > most and self._inside:
             self._leave(search.drop_free_slots())
@@ -350,7 +351,7 @@ def search_all(
     ``start`` begins the search of so many slots.
     """
     size = SearchSize(num_slots)
-    driver = Driver[int, Item](lambda number, _: start(number), size, lambda sentence: 1)
+    driver = Driver[int, Item](lambda items, _: start(len(items)), size, lambda sentence: 1)
     return driver.founds(sentences)
 
 

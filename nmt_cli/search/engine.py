@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from itertools import compress
 from typing import Any
 
 import torch
@@ -33,6 +34,23 @@ MOST_TOKENS = {"cpu": 1 << 14, "cuda": 1 << 16}
 CACHED_ON_CPU = 1 << 28
 # Sentences, however long: every step reads all weights, whether for few hypotheses or for many.
 LEAST_SENTENCES = 8
+
+
+Entry = tuple[Any, Sentence]  # a sentence, and what its line recognizes it by
+
+
+class SearchOfRules(Search):
+    """A search for sentences with rules where CUDA graphs search those without, which is faster.
+
+    Sentences without rules may only join while one with rules is in the search. So a search that
+    other sentences join again and again ends, and one with graphs can follow.
+    """
+
+    def accepts(self, sentence: Sentence) -> bool:
+        """Return whether ``sentence`` may join now."""
+        inside = compress(self._sentences, self._beams.is_busy)
+        of_rules = any(each is not None and each.has_rules for each in (sentence, *inside))
+        return of_rules and super().accepts(sentence)
 
 
 class SearchEngine:
@@ -72,7 +90,7 @@ class SearchEngine:
         if len(models) > 1:
             others = map(CachedTransformer, self.models[1:])
             self._model = Ensemble([self._model, *others])
-        self._graphed: GraphedTransformer | None = None
+        self._graphed: GraphedTransformer | None = None  # for sentences without rules
         if computing.cuda_graphs and len(models) == 1 and self._device.type == "cuda":
             self._graphed = GraphedTransformer(first, settings)
         size = _search_size(first.config, self._device, computing.max_tokens)
@@ -100,20 +118,35 @@ class SearchEngine:
             self._graphed.wait()
         self._model.reset(0, 1)
 
-    def _start(self, number: int, most: int) -> BeamSearch[Any]:
-        """Return a search for ``number`` sentences which may get ``most`` slots.
+    def groups(self, entries: list[Entry]) -> list[list[Entry]]:
+        """Return ``entries`` in groups to be searched one after another.
+
+        Sentences without rules are one group if there are CUDA graphs for them.
+        """
+        if self._graphed is None:
+            return [entries]
+        groups = [
+            [entry for entry in entries if entry[1].has_rules == has_rules]
+            for has_rules in (False, True)
+        ]
+        return [group for group in groups if group]
+
+    def _start(self, sentences: Sequence[Sentence], most: int) -> BeamSearch[Any]:
+        """Return a search for ``sentences`` which may get ``most`` slots.
 
         It repeats CUDA graphs, except with rules or a choice, which need the CPU, and except for a
         single slot: then the graphs free their memory, which a long sentence may need. A new search
         ends the one before.
         """
-        rules, choice = self._rules(), self._choice()
-        if self._graphed is not None and not rules and choice is None and most > 1:
-            num_slots = min(size_for(number), size_within(most))
+        have_rules = any(each.has_rules for each in sentences)
+        if self._graphed is not None and not have_rules and most > 1:
+            num_slots = min(size_for(len(sentences)), size_within(most))
             return SearchAhead(self._graphed, num_slots, self.settings)
-        if self._graphed is not None:
+        if self._graphed is not None and most == 1:
             self._graphed.release()
-        return Search(self._model, number, self.settings, rules, choice)
+        rules, choice = self._rules(), self._choice()
+        search = Search if self._graphed is None or not have_rules else SearchOfRules
+        return search(self._model, len(sentences), self.settings, rules, choice)
 
     def _tokens_of(self, sentence: Sentence) -> int:
         return max(len(sentence.tokens), SHORTEST_COUNTED) * self.settings.beam_size

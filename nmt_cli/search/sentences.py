@@ -35,6 +35,11 @@ class Sentence(NamedTuple):
     needs_units: bool = False  # whether its hypotheses need what their units attend to
     needs_words: bool = False  # whether they need what their words attend to
 
+    @property
+    def has_rules(self) -> bool:
+        """Whether rules or a choice of its own decide what may follow."""
+        return self.choice is not None or bool(self.rule_data)
+
 
 class Cause(Enum):
     """Why a sentence has no hypothesis."""

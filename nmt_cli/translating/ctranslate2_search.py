@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer, load_tokenizer
 from nmt_cli.files.file_names import SETTINGS
@@ -25,6 +25,8 @@ from nmt_cli.messages.errors import UserError, WrongUsageError
 from nmt_cli.recipe.model_settings import ModelSettings, read_config
 from nmt_cli.search.beams import SearchSettings
 from nmt_cli.translating.request import Constraints
+
+Entry = TypeVar("Entry")
 
 
 class CTranslate2Model(NamedTuple):
@@ -65,6 +67,10 @@ class CTranslate2Search:
             "engine": CTRANSLATE2,
             "model": model.folder.fingerprint,
         }
+
+    def groups(self, entries: list[Entry]) -> list[list[Entry]]:
+        """Return ``entries`` in the groups that are searched one after another: a single one."""
+        return [entries]
 
     def computing(self) -> AbstractContextManager[None]:
         """Return the context in which sentences are searched: nothing has to be set."""

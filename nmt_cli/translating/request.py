@@ -55,6 +55,14 @@ class Constraints(NamedTuple):
         except ValueError as error:
             raise WrongUsageError(f"--protect: {error}.") from None
 
+    @property
+    def for_every_line(self) -> bool:
+        """Whether a rule holds for every line, also for those whose sentences have no data for it.
+
+        Then no sentence can be searched by CUDA graphs.
+        """
+        return bool(self.min_length or self.no_repeat_ngram)
+
     def for_a_search(self) -> Iterator[str]:
         """Yield the options that have an effect, and are for a search that shares its beam."""
         given = {

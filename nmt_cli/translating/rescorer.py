@@ -93,7 +93,7 @@ class Rescorer:
         models = [model, *(each.model for each in ensemble)]
         models = [at_precision(each.eval(), precision) for each in models]
         self._driver = Driver[int, SentencePair](
-            lambda number, most: PairScores(number, models, tokenizer, self._alpha),
+            lambda pairs, most: PairScores(len(pairs), models, tokenizer, self._alpha),
             SearchSize(max_tokens or DEFAULT_MAX_TOKENS[self._device.type]),
             _tokens_of,
         )

@@ -183,7 +183,9 @@ class Translator:
             markup_refused=why_no_markup(model, keep_pieces=keep_pieces, alignments=alignments),
             alignments_refused=why_no_alignments(model, is_parser=is_parser),
         )
-        computing = Computing(precision, fp32_products, max_tokens_per_device, not no_cuda_graphs)
+        all_have_rules = sampling is not None or constraints.for_every_line
+        cuda_graphs = not (no_cuda_graphs or all_have_rules)
+        computing = Computing(precision, fp32_products, max_tokens_per_device, cuda_graphs)
         self._engine: CTranslate2Search | SearchEngine
         if isinstance(model, CTranslate2Model):
             self._engine = CTranslate2Search(model, search, computing)
@@ -374,9 +376,10 @@ class Translator:
         slow_lines = SlowLines()
         with naming_lines(lambda ticket: jobs.index(ticket[0])), self._engine.computing():
             while entries:
-                found = self._engine.driver.run_window(entries, slow_lines.look)
-                for (job, place), outcome in found:
-                    job.outcomes[place] = outcome
+                for group in self._engine.groups(entries):
+                    found = self._engine.driver.run_window(group, slow_lines.look)
+                    for (job, place), outcome in found:
+                        job.outcomes[place] = outcome
                 entries = longest_first(entry for job in jobs for entry in self._jobs.again(job))
         return self._jobs.answers(jobs)
 

@@ -37,7 +37,7 @@ from nmt_cli.training import attention_choice, gradient, trainer
 from nmt_cli.training.batch_cut import BatchCut
 from nmt_cli.training.starting import prepare_training
 from nmt_cli.training.trainer import Trainer
-from nmt_cli.translating.request import Constraints
+from nmt_cli.translating.request import Constraints, Request
 from nmt_cli.translating.rescorer import Rescorer
 from nmt_cli.translating.translator import Translator
 from tests.benchmarks.data import NEWS, random_corpus, write_batches
@@ -331,6 +331,7 @@ def translate(
         "plain": {"no_cuda_graphs": True},
         "nucleus": {"sampling": Sampling(top_p=0.9), "n_best": 2},
         "top k": {"sampling": Sampling(top_k=5)},
+        "a phrase": {},
         "rules": {"constraints": Constraints(min_length=2, no_repeat_ngram=3)},
         "alignments": {"alignments": True},
         "ensemble": {"ensemble": [Member(settings, other)]},
@@ -338,6 +339,9 @@ def translate(
     _marked(mode, Search, "step", "step")
     mode.invent = _ending_soon(mode, tokenizer.eos_id)
     lines = [" ".join(["ant", "bee", "cat"] * (1 + number % 3)) for number in range(num_lines)]
+    requests: list[str | Request] = list(lines)
+    if kind == "a phrase":
+        requests[1] = Request(lines[1], banned=["bee"])
     if kind == "rescoring":
         rescorer = Rescorer(settings, tokenizer, model, precision=precision)
         found = list(rescorer.rescore(zip(lines, lines, strict=True)))
@@ -346,11 +350,11 @@ def translate(
         settings, tokenizer, model, precision=precision, max_tokens_per_device=1200, **options[kind]
     )
     if kind == "submit":
-        futures = [translator.submit(line) for line in lines]
+        futures = [translator.submit(request) for request in requests]
         translations = [future.result(timeout=60) for future in futures]
         translator.close()
     else:
-        translations = list(translator.translate(lines))
+        translations = list(translator.translate(requests))
     errors = [each.error for each in translations if each.error]
     return {"lines": len(translations), "errors": errors}
 

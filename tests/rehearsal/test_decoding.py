@@ -44,6 +44,15 @@ def test_every_way_translates(kind, rehearse):
     assert report.result == {"lines": 4, "errors": []}
 
 
+def test_graphs_translate_the_lines_beside_one_with_a_phrase(rehearse):
+    report = rehearse("translate", kind="a phrase", num_lines=4)
+    assert (report.illegal, report.error) == ([], None)
+    assert report.result == {"lines": 4, "errors": []}
+    marks = [event.what for event in report.events if event.kind == "mark"]
+    assert marks.index("replay") < marks.index("step begins")  # the line with the phrase comes last
+    assert "replay" not in marks[marks.index("step begins") :]
+
+
 def test_two_devices_share_a_text(rehearse):
     lines = [f"ant {word}" if word else "" for word in ("bee", "", "cat", "dog", "", "", "elk")]
     report = rehearse("share a text", lines=lines)

@@ -22,7 +22,7 @@ class Line:
     def __init__(self, logits, *, max_tokens=1000, chosen=None):
         self.model, chosen = TableModel(logits), chosen or settings(BEAM)
         self.driver = Driver[Any, Sentence](
-            lambda number, most: Search(self.model, number, chosen),
+            lambda items, most: Search(self.model, len(items), chosen),
             SearchSize(max_tokens),
             lambda sentence: len(sentence.tokens),
         )
@@ -159,10 +159,10 @@ def test_a_sentence_that_the_search_has_no_rules_for_waits_for_the_next_search()
         line.waiting.extend(later)
         later.clear()
 
-    def start(number, most):
+    def start(items, most):
         rules = [NoRule()] if starts else []
-        starts.append(number)
-        return Search(line.model, number, settings(BEAM), rules)
+        starts.append(len(items))
+        return Search(line.model, len(items), settings(BEAM), rules)
 
     line.driver._start = start
     line.waiting.append((0, lasting(4)))

@@ -53,7 +53,7 @@ class SearchAhead(BeamSearch[GraphedTransformer]):
 
     def accepts(self, sentence: Sentence) -> bool:
         """Return whether ``sentence`` needs neither rules nor a choice of its own."""
-        return sentence.choice is None and super().accepts(sentence)
+        return not sentence.has_rules
 
     def slots_within(self, most: int) -> int:
         """Return the largest size for graphs that is not above ``most``."""

@@ -12,6 +12,7 @@ from nmt_cli.search.graphed.caches import Storage
 from nmt_cli.search.graphed.model import GraphedTransformer
 from nmt_cli.search.incremental import IncrementalTransformer
 from nmt_cli.search.sampling import Sampling
+from nmt_cli.translating import translator as translator_module
 from nmt_cli.translating.request import AnyOf, Constraints, Request
 from nmt_cli.translating.translator import Translator
 
@@ -41,6 +42,18 @@ def never(*_):
     raise AssertionError("this search is not to be used")
 
 
+def calls_of(owner, name, monkeypatch, note=lambda *_: None):
+    """Return a list that gets what ``note`` returns for the arguments of each call."""
+    whole, calls = getattr(owner, name), list[Any]()
+
+    def noting(*arguments):
+        calls.append(note(*arguments))
+        return whole(*arguments)
+
+    monkeypatch.setattr(owner, name, noting)
+    return calls
+
+
 def assert_same(found, expected):
     for one, other in zip(found, expected, strict=True):
         assert (one.error, one.alignment) == (other.error, other.alignment)
@@ -66,20 +79,41 @@ def test_options_without_rules(options, monkeypatch):
         assert_same(list(translator.translate(lines)), expected)
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"constraints": Constraints(min_length=4)},
-        {"constraints": Constraints(required=["mole jay", AnyOf(["fox", "gnu"])])},
-        {"sampling": Sampling(seed=3), "n_best": 2},
-    ],
-)
-def test_rules_and_sampling_read_each_step(options, monkeypatch):
+def test_the_steps_of_phrases_for_all_lines_are_read_one_by_one(monkeypatch):
+    options: Any = {"constraints": Constraints(required=["mole jay", AnyOf(["fox", "gnu"])])}
     lines = lines_of_unlike_length(20)
     expected = list(Translator.load(MODEL, **CPU, **options).translate(lines))
     translator = running_ahead(**options)
     monkeypatch.setattr(GraphedTransformer, "steps", never)
     assert_same(list(translator.translate(lines)), expected)
+
+
+WISHES: list[Any] = [{"banned": ["fox"]}, {"required": ["fox jay", "kite"]}, {"prefix": "gnu"}]
+
+
+@pytest.mark.parametrize("wish", WISHES)
+def test_lines_with_rules_leave_graphs_to_the_others(wish, monkeypatch):
+    lines: list[Any] = lines_of_unlike_length(40)
+    lines[9], lines[30] = Request(lines[9], **wish), Request(lines[30], **wish)
+    expected = list(Translator.load(MODEL, **CPU).translate(lines))
+    translator = running_ahead()
+    plain = translator._engine._model
+    slots = calls_of(plain, "step", monkeypatch, lambda state: len(state.tokens))
+    assert_same(list(translator.translate(lines)), expected)
+    assert max(slots) == 2  # only the lines with the rule
+    monkeypatch.setattr(plain, "step", never)
+    assert_same(list(translator.translate(lines[:9])), expected[:9])
+
+
+@pytest.mark.parametrize("options", [{"constraints": Constraints(min_length=4)},
+                                     {"constraints": Constraints(no_repeat_ngram=2)},
+                                     {"sampling": Sampling(seed=3), "n_best": 2}])  # fmt: skip
+def test_there_are_no_graphs_where_every_line_has_rules(options, monkeypatch):
+    made = calls_of(translator_module, "Computing", monkeypatch, lambda *given: given[3])
+    Translator.load(MODEL, **CPU, **options)
+    Translator.load(MODEL, **CPU)
+    Translator.load(MODEL, **CPU, no_cuda_graphs=True)
+    assert made == [False, True, False]
 
 
 @pytest.mark.parametrize("options", [{}, {"max_tokens_per_device": 700, "alignments": True}])
@@ -93,14 +127,21 @@ def test_submitted_lines_run_ahead_too(options, monkeypatch):
         assert_same([future.result() for future in futures], expected)
 
 
-@pytest.mark.parametrize("wish", [{"banned": ["the"]}, {"required": ["fox jay", "kite"]}])
-def test_a_submitted_line_with_a_phrase_waits_for_a_search_that_reads_each_step(wish):
-    lines: list[Any] = lines_of_unlike_length(20)
+@pytest.mark.parametrize("wish", WISHES)
+def test_lines_submitted_after_one_with_a_phrase_run_ahead_again(wish, monkeypatch):
+    """Lines come without a pause, so that no search ends because nothing is left to do."""
+    lines: list[Any] = lines_of_unlike_length(60)
     lines[9] = Request(lines[9], **wish)
     expected = list(Translator.load(MODEL, **CPU).translate(lines))
-    with running_ahead() as translator:
+    with running_ahead(max_tokens_per_device=600) as translator:
+        engine = translator._engine
+        starts = calls_of(engine.driver, "_start", monkeypatch)
+        plain_steps = calls_of(engine._model, "step", monkeypatch, lambda *_: len(starts))
+        steps_ahead = calls_of(engine._graphed, "steps", monkeypatch, lambda *_: len(starts))
         futures = [translator.submit(line) for line in lines]
         assert_same([future.result() for future in futures], expected)
+    assert set(plain_steps) == {2}  # the second search
+    assert set(steps_ahead) == {1, 3}
 
 
 def test_a_call_in_inference_mode_may_be_followed_by_one_outside():
