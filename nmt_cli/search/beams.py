@@ -136,17 +136,17 @@ class Beams:
         self.numbers = np.full(num_slots, -1)  # the sentence in each slot; -1: free
         self.lengths = np.zeros(num_slots, np.int64)  # tokens so far, equal in all of a beam
         self.longest = np.zeros(num_slots, np.int64)  # tokens allowed before </s>
-        self._n_best = np.ones(num_slots, np.int64)  # hypotheses to find, at most K
+        self.n_best = np.ones(num_slots, np.int64)  # hypotheses to find, at most K
         self.beam_sizes = np.full(num_slots, settings.beam_size)  # live hypotheses, at most K
-        self._enough = np.full(num_slots, settings.beam_size)  # hypotheses that ended, to be done
-        self._alphas = np.full(num_slots, float(settings.length_penalty))
+        self.enough = np.full(num_slots, settings.beam_size)  # hypotheses that ended, to be done
+        self.alphas = np.full(num_slots, float(settings.length_penalty))
         self.scores = np.full(shape, -np.inf, np.float32)  # -inf: no hypothesis there
         self.tokens = np.full(shape, settings.bos_id)
         self.parents = np.tile(np.arange(settings.beam_size), (num_slots, 1))
         self._prefixes = np.zeros((*shape, 32), np.int32)  # S K L
         self._history = ScoreHistory(*shape) if settings.token_scores else None
-        self._ended: list[list[Hypothesis]] = [[] for _ in range(num_slots)]
-        self._num_ended = np.zeros(num_slots, np.int64)
+        self.ended: list[list[Hypothesis]] = [[] for _ in range(num_slots)]  # best first
+        self.num_ended = np.zeros(num_slots, np.int64)
         self._to_beat = np.full(num_slots, -np.inf)  # score of the n-th best that ended
 
     @property
@@ -167,15 +167,15 @@ class Beams:
     ) -> None:
         """Begin a sentence in each of ``slots``, with one empty hypothesis."""
         settings = self.settings
-        self._clear(slots)
+        self.free(slots)
         self.numbers[slots] = numbers
         self.longest[slots] = [each.longest_output for each in sentences]
-        self._n_best[slots] = [each.n_best or settings.n_best for each in sentences]
+        self.n_best[slots] = [each.n_best or settings.n_best for each in sentences]
         self.beam_sizes[slots] = [each.beam_size or settings.beam_size for each in sentences]
         is_shared = np.array([each.shares_beam for each in sentences])
-        half = np.maximum(self._n_best[slots], (self.beam_sizes[slots] + 1) // 2)
-        self._enough[slots] = np.where(is_shared, half, self.beam_sizes[slots])
-        self._alphas[slots] = [
+        half = np.maximum(self.n_best[slots], (self.beam_sizes[slots] + 1) // 2)
+        self.enough[slots] = np.where(is_shared, half, self.beam_sizes[slots])
+        self.alphas[slots] = [
             settings.length_penalty if each.length_penalty is None else each.length_penalty
             for each in sentences
         ]
@@ -202,14 +202,14 @@ class Beams:
             np.take_along_axis(scores, chosen, 1),
             -np.inf,
         )
-        self._clear(slots[~self.is_busy[slots]])
+        self.free(slots[~self.is_busy[slots]])
         self._append_tokens(slots)
         return [self._release(slot) for slot in np.flatnonzero(self._is_done()).tolist()]
 
     def fail(self, slot: int, error: str) -> Found:
         """Free ``slot``; return its sentence as failed with ``error``."""
         found = Found(int(self.numbers[slot]), (), error)
-        self._clear([slot])
+        self.free([slot])
         return found
 
     def keep(self, slots: Sequence[int]) -> None:
@@ -217,19 +217,19 @@ class Beams:
         self.numbers, self.lengths = self.numbers[slots], self.lengths[slots]
         self.longest, self.scores = self.longest[slots], self.scores[slots]
         self.tokens, self.parents = self.tokens[slots], self.parents[slots]
-        self._num_ended, self._to_beat = self._num_ended[slots], self._to_beat[slots]
-        self._n_best, self._prefixes = self._n_best[slots], self._prefixes[slots]
-        self.beam_sizes, self._alphas = self.beam_sizes[slots], self._alphas[slots]
-        self._enough = self._enough[slots]
+        self.num_ended, self._to_beat = self.num_ended[slots], self._to_beat[slots]
+        self.n_best, self._prefixes = self.n_best[slots], self._prefixes[slots]
+        self.beam_sizes, self.alphas = self.beam_sizes[slots], self.alphas[slots]
+        self.enough = self.enough[slots]
         if self._history is not None:
             self._history.keep(slots)
-        self._ended = [self._ended[slot] for slot in slots]
+        self.ended = [self.ended[slot] for slot in slots]
 
     def add(self, number: int) -> None:
         """Add so many free slots at the end."""
         old = len(self.numbers)
         self.keep([*range(old), *[0] * number])  # what the copies hold is cleared
-        self._clear(range(old, old + number))
+        self.free(range(old, old + number))
 
     def _append_tokens(self, slots: Array) -> None:
         lengths, parents = self.lengths[slots], self.parents[slots]
@@ -243,41 +243,42 @@ class Beams:
         self.lengths[slots] += self.is_busy[slots]
 
     def _end(self, slot: int, parent: int, log_probability: float) -> None:
-        length, n_best = int(self.lengths[slot]), int(self._n_best[slot])
-        score = log_probability / length_penalty(length + 1, float(self._alphas[slot]))
+        length, n_best = int(self.lengths[slot]), int(self.n_best[slot])
+        score = log_probability / length_penalty(length + 1, float(self.alphas[slot]))
         tokens = tuple(self._prefixes[slot, parent, :length].tolist())
         of_tokens: tuple[float, ...] = ()
         if self._history is not None:
             of_tokens = self._history.token_scores(slot, parent, length, log_probability)
-        best = [*self._ended[slot], Hypothesis(tokens, log_probability, score, of_tokens)]
+        best = [*self.ended[slot], Hypothesis(tokens, log_probability, score, of_tokens)]
         best.sort(key=lambda hypothesis: -hypothesis.score)
-        self._ended[slot] = best[:n_best]
-        self._num_ended[slot] += 1
+        self.ended[slot] = best[:n_best]
+        self.num_ended[slot] += 1
         if len(best) >= n_best:
             self._to_beat[slot] = best[n_best - 1].score
 
     def _is_done(self) -> Array:
         best_live = self.scores.max(axis=1).astype(np.float64)
-        cannot_win = best_live / length_penalty(self.longest + 1, self._alphas) <= self._to_beat
-        does_not_win = best_live / length_penalty(self.lengths, self._alphas) <= self._to_beat
-        enough = self._num_ended >= self._enough
+        cannot_win = best_live / length_penalty(self.longest + 1, self.alphas) <= self._to_beat
+        does_not_win = best_live / length_penalty(self.lengths, self.alphas) <= self._to_beat
+        enough = self.num_ended >= self.enough
         return self.is_busy & (cannot_win | (enough & does_not_win))
 
     def _release(self, slot: int) -> Found:
-        found = Found(int(self.numbers[slot]), tuple(self._ended[slot]))
-        self._clear([slot])
+        found = Found(int(self.numbers[slot]), tuple(self.ended[slot]))
+        self.free([slot])
         return found
 
-    def _clear(self, slots: Sequence[int] | Array) -> None:
+    def free(self, slots: Sequence[int] | Array) -> None:
+        """Let ``slots`` hold no sentence."""
         self.numbers[slots] = -1
         self.lengths[slots] = 0
         self.scores[slots] = -np.inf
         self.tokens[slots] = self.settings.bos_id
         self.parents[slots] = np.arange(self.settings.beam_size)
-        self._num_ended[slots] = 0
+        self.num_ended[slots] = 0
         self._to_beat[slots] = -np.inf
         for slot in slots:
-            self._ended[slot] = []
+            self.ended[slot] = []
 
 
 class ScoreHistory:

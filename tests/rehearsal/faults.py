@@ -192,8 +192,8 @@ FAULTS = {
     "shapes that depend on numbers in a recording": Fault(
         "translate",
         f"{BEAMS}.choose",
-        "is_busy = (scores > -torch.inf).any(dim=1, keepdim=True)",
-        "is_busy = (scores > -torch.inf).any(dim=1, keepdim=True); is_busy.nonzero()",
+        "lives = exist > end",
+        "lives = exist > end; lives.nonzero()",
         "wait in a recording: nonzero, search/graphed/device_beams.py: choose",
     ),
     "reports in pageable memory": Fault(

@@ -141,13 +141,15 @@ def _ending_soon(mode: FakeCuda, eos_id: int) -> Callable[[torch.Tensor], object
         if tensor.dtype is torch.int64:  # candidates of a step
             tensor.fill_(eos_id if next(reports) % OUTPUT == 0 else 5)
         elif tensor.dtype is torch.int32 and tensor.dim() == 2:  # the report of a graph's step
-            number = next(reports)
-            count = (tensor.shape[1] - 2) // 3
-            assert StepReport.width(count) == tensor.shape[1]
-            scores = torch.linspace(-number, -number - 0.5, count)
-            tensor[:, :count] = scores.view(torch.int32)
-            tensor[:, 2 * count : 3 * count] = eos_id if number % OUTPUT == 0 else 5
+            beam_size = (tensor.shape[1] - 2) // 3
+            assert StepReport.width(beam_size) == tensor.shape[1]
+            tensor[:, 2 * beam_size : 3 * beam_size] = 5  # tokens
+            if next(reports) % (2 * OUTPUT) >= OUTPUT:  # no hypothesis lives
+                tensor[:, :beam_size] = torch.tensor(-torch.inf).view(torch.int32)
             tensor[:, -1] = 8 * OUTPUT  # places of the past
+        elif tensor.dtype is torch.float64 and tensor.dim() == 3:  # the hypotheses that have ended
+            tensor[:, 0] = torch.tensor([-1.0, -2.0, 3.0 * tensor.shape[1]])  # one of two tokens
+            tensor[:, 1:, 0] = -torch.inf
 
     return invent
 

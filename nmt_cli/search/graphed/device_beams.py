@@ -1,7 +1,7 @@
-"""The live hypotheses of each slot, as tensors on the device.
+"""The hypotheses of each slot, live and ended, as tensors on the device.
 
-A step extends them without the CPU. It also writes its candidates into a report, from which
-``Beams`` on the CPU repeats the step and finds which sentences are done.
+A step extends them without the CPU, and finds which sentences are done. It also writes its new beam
+into a report. From these the CPU reads the tokens of a sentence when it is done.
 
 Legend: S slots, K beam, R = S*K rows, C candidates of a slot, V vocabulary.
 """
@@ -17,109 +17,140 @@ from nmt_cli.hardware.device import sent_to
 from nmt_cli.search.beams import (
     Array,
     Beams,
-    Candidates,
     SearchSettings,
-    are_live,
+    length_penalty,
     ranks_in_beam,
 )
 from nmt_cli.search.top_k import best_of_all, log_normalizers_in_fixed_shapes, top_k_in_fixed_shapes
 
 
 class StepReport(NamedTuple):
-    """The candidates of a step, and what else the CPU needs.
+    """The new beam of a step, and what else the CPU needs.
 
-    Packed in one int32 tensor [S, 3C+2]: C scores (the bits of fp32), C parents, C tokens, whether
-    a logit was not a number, and the highest used place of the past + 1.
+    Packed in one int32 tensor [S, 3K+2]: K scores (the bits of fp32), K parents, K tokens, whether
+    the sentence has failed, and the highest used place of the past + 1.
     """
 
-    candidates: Candidates
-    is_nan: Array  # S
+    beams: Array  # S 3 K
+    have_failed: Array  # S, because a logit was not a number
     num_places: int  # the highest used place of the past + 1, over all slots
 
+    @property
+    def are_free(self) -> Array:
+        """Whether no hypothesis [S] lives: the sentence is done, or has failed."""
+        return np.asarray((self.beams[:, 0].view(np.float32) == -np.inf).all(axis=1))
+
     @staticmethod
-    def width(num_candidates: int) -> int:
-        """Return the columns of a packed report with so many candidates (C)."""
-        return 3 * num_candidates + 2
+    def width(beam_size: int) -> int:
+        """Return the columns of a packed report (K = ``beam_size``)."""
+        return 3 * beam_size + 2
 
     @staticmethod
     def packed(
-        scores: Tensor, parents: Tensor, tokens: Tensor, is_nan: Tensor, num_places: Tensor
+        scores: Tensor, parents: Tensor, tokens: Tensor, failed: Tensor, num_places: Tensor
     ) -> Tensor:
-        """Return the report of candidates [S, C], ``is_nan`` [S] and ``num_places`` [S]."""
-        parts = scores.view(torch.int32), parents, tokens, is_nan[:, None], num_places[:, None]
+        """Return the report of a beam [S, K], of ``failed`` [S] and of ``num_places`` [S]."""
+        parts = scores.view(torch.int32), parents, tokens, failed[:, None], num_places[:, None]
         return torch.cat([part.to(torch.int32) for part in parts], dim=1)
 
     @classmethod
     def unpacked(cls, report: Tensor) -> Self:
         """Return what ``packed`` returned, from its copy on the CPU."""
-        *candidates, others = np.split(report.numpy(), _ends(report.shape[1]), axis=1)
-        scores, parents, tokens = candidates
-        scores = np.ascontiguousarray(scores).view(np.float32)
-        return cls(
-            Candidates(scores, parents.astype(np.int64), tokens.astype(np.int64)),
-            others[:, 0] != 0,
-            int(others[:, 1].max()),
-        )
-
-
-def _ends(width: int) -> list[int]:
-    num_candidates = (width - 2) // 3
-    return [num_candidates, 2 * num_candidates, 3 * num_candidates]
+        numbers = report.numpy()
+        beams = numbers[:, :-2].reshape(len(numbers), 3, -1)
+        return cls(beams, numbers[:, -2] != 0, int(numbers[:, -1].max()))
 
 
 class DeviceBeams:
-    """The live hypotheses, in tensors that keep their addresses.
+    """The hypotheses, in tensors that keep their addresses.
 
-    A step chooses the new beam by the rules of ``Beams.advance``, so the parents in a report are
-    places in the beam that ``Beams`` has. NeverStart, LongestOutput and BestCandidates have another
-    form here, in fixed shapes; tests compare the two.
+    A step chooses the new beam by the rules of ``Beams.advance``, and a sentence is done when it is
+    done there. NeverStart, LongestOutput and BestCandidates have another form here, in fixed
+    shapes; tests compare the two. Each operation is a kernel of all steps, so there are few.
 
-    A slot is free when no hypothesis lives in it.
+    A slot is free when no hypothesis lives in it; then its ``ended`` stay as they are.
     """
 
     def __init__(self, num_slots: int, settings: SearchSettings, device: torch.device) -> None:
         """Make beams with free slots."""
         self._settings, self._num_candidates = settings, 2 * settings.beam_size
         self._order = torch.arange(settings.beam_size, device=device)
+        self._one = torch.ones(1, dtype=torch.float64, device=device)
         zeros = torch.zeros(num_slots, dtype=torch.int64, device=device)
-        self.tokens = zeros[:, None] + torch.full_like(self._order, settings.bos_id)  # S K
-        self.parents = zeros[:, None] + self._order  # S K
-        self.scores = torch.full((num_slots, settings.beam_size), -torch.inf, device=device)
+        of_hypotheses = zeros[:, None] + torch.zeros_like(self._order)
+        self.tokens = of_hypotheses + settings.bos_id  # S K
+        self.parents = of_hypotheses + self._order  # S K
+        self.scores = torch.full_like(of_hypotheses, -torch.inf, dtype=torch.float32)  # S K
+        self.fits = of_hypotheses == 0  # S K, whether the place is in the beam of its sentence
         self.lengths, self.longest = zeros, zeros.clone()  # S
-        self.beam_sizes = zeros + settings.beam_size  # S
-        width = StepReport.width(self._num_candidates)
+        self.failed = zeros.clone()  # S, not 0 if a logit was not a number
+        self.ranks = torch.zeros_like(zeros[:, None].expand(-1, 2)).contiguous()  # S 2, see _done
+        self.alphas = zeros.double()  # S
+        # S 2, length penalties: of hypotheses that end in this step, and of the longest output
+        self.penalties = self.ranks.double() + 1.0
+        # S K 3, best first: the score, -inf if there are fewer; the log-probability; and the place
+        # of the last token: the length with </s> times K plus the place in the beam.
+        self.ended = torch.full_like(of_hypotheses[:, :, None].expand(-1, -1, 3), 0).double()
+        self.ended -= torch.inf
+        width = StepReport.width(settings.beam_size)
         self.report = torch.zeros((num_slots, width), dtype=torch.int32, device=device)
 
     @property
     def state(self) -> list[Tensor]:
         """All that steps read and change; the first dimension is S."""
-        return [self.tokens, self.parents, self.scores, self.lengths, self.longest, self.beam_sizes]
+        of_hypotheses = [self.tokens, self.parents, self.scores, self.fits, self.ended]
+        of_sentences = [self.lengths, self.longest, self.failed, self.ranks]
+        return [*of_hypotheses, *of_sentences, self.alphas, self.penalties]
 
     def clear(self) -> None:
         """Free all slots."""
         self.tokens.fill_(self._settings.bos_id)
         self.parents.copy_(self._order.expand_as(self.parents))
-        self.scores.fill_(-torch.inf)
-        self.lengths.zero_()
         self.longest.zero_()
+        self.ranks.zero_()
+        self.alphas.zero_()
+        self.penalties.fill_(1.0)
+        self.ended.fill_(-torch.inf)
+        self.free_from(0)
+
+    def free_from(self, first: int) -> None:
+        """Free the slots from number ``first`` on."""
+        self.scores[first:].fill_(-torch.inf)
+        self.lengths[first:].zero_()
 
     def copy_from(self, beams: Beams, slots: Sequence[int]) -> None:
-        """Copy the hypotheses in ``slots`` of ``beams``."""
+        """Copy the sentences in ``slots`` of ``beams``, whose hypotheses have at most one token."""
+        number, beam_size = len(slots), self._settings.beam_size
+        ended = np.full((number, beam_size, 3), (-np.inf, 0.0, 0.0))
+        for row, slot in enumerate(slots):
+            for place, hypothesis in enumerate(beams.ended[slot]):
+                ended[row, place] = hypothesis.score, hypothesis.log_probability, beam_size
+        alphas, longest = beams.alphas[slots], beams.longest[slots]
+        last_penalties = length_penalty(longest + 1, alphas)
+        singles = np.stack([slots, beams.lengths[slots], longest], axis=1)
         columns = (
-            np.array(slots)[:, None],
-            beams.lengths[slots, None],
-            beams.longest[slots, None],
-            beams.beam_sizes[slots, None],
+            singles,
+            np.stack([beams.n_best[slots], beams.enough[slots]], axis=1) - 1,
+            np.stack([alphas, last_penalties], axis=1).view(np.int64),
             beams.tokens[slots],
             beams.parents[slots],
             beams.scores[slots].view(np.int32),
+            np.arange(beam_size) < beams.beam_sizes[slots, None],
+            ended.reshape(number, 3 * beam_size).view(np.int64),
         )
-        numbers = sent_to(self.tokens.device, np.concatenate(columns, axis=1).astype(np.int64))
-        at, lengths, longest, beam_sizes = numbers[:, :4].unbind(1)
-        tokens, parents, scores = numbers[:, 4:].chunk(3, dim=1)
-        self.lengths[at], self.longest[at], self.beam_sizes[at] = lengths, longest, beam_sizes
-        self.tokens[at], self.parents[at] = tokens, parents
+        sent = sent_to(self.tokens.device, np.concatenate(columns, axis=1).astype(np.int64))
+        parts = sent.split([column.shape[1] for column in columns], dim=1)
+        (at, lengths, longest_outputs), ranks = parts[0].unbind(1), parts[1]
+        penalties, of_ended = (
+            parts[part].contiguous().view(torch.float64) for part in (2, len(parts) - 1)
+        )
+        tokens, parents, scores, fits = parts[3:-1]
+        self.lengths[at], self.longest[at], self.ranks[at] = lengths, longest_outputs, ranks
+        self.failed[at] = torch.zeros_like(at)
+        self.alphas[at], self.penalties[at] = penalties[:, 0], penalties
+        self.tokens[at], self.parents[at], self.fits[at] = tokens, parents, fits.bool()
         self.scores[at] = scores.int().view(torch.float32)
+        self.ended[at] = of_ended.view(number, beam_size, 3)
 
     def advance(self, logits: Tensor, num_places: Tensor) -> None:
         """Replace the hypotheses by their best continuations by ``logits`` [R, V]; report them.
@@ -132,8 +163,9 @@ class DeviceBeams:
         if self._settings.bos_id != self._settings.eos_id:
             logits[:, self._settings.bos_id].fill_(-torch.inf)
         scores, parents, tokens = self._candidates(logits, normalizers)
-        self.report.copy_(StepReport.packed(scores, parents, tokens, is_nan, num_places))
-        self.choose(scores, parents, tokens)
+        self.choose(scores, parents, tokens, is_nan)
+        beam = self.scores, self.parents, self.tokens
+        self.report.copy_(StepReport.packed(*beam, self.failed, num_places))
 
     def _candidates(self, logits: Tensor, normalizers: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return the scores, parents and tokens [S, C] of candidates, best first."""
@@ -148,16 +180,47 @@ class DeviceBeams:
         best = best_of_all(totals, self._num_candidates)
         return best.values, best.indices // values.shape[1], tokens.gather(1, best.indices)
 
-    def choose(self, scores: Tensor, parents: Tensor, tokens: Tensor) -> None:
-        """Let the best of candidates [S, C] that do not end be the new beam of ``beam_sizes``."""
-        lives = are_live(scores, tokens, self._settings.eos_id)
+    def choose(self, scores: Tensor, parents: Tensor, tokens: Tensor, is_nan: Tensor) -> None:
+        """Let the best of candidates [S, C] that do not end be the new beam.
+
+        A slot is free after this step if its sentence is done, or if it ``is_nan`` [S].
+        """
+        exist, end = scores > -torch.inf, tokens == self._settings.eos_id
+        self._set_aside(scores, parents, exist & end)
+        lives = exist > end
         ranks = ranks_in_beam(lives, torch.arange(self._num_candidates, device=scores.device))
         chosen = ranks.topk(len(self._order), dim=1, largest=False).indices  # S K
-        scores = scores.masked_fill(~lives, -torch.inf).gather(1, chosen)
-        scores = scores.masked_fill(self._order >= self.beam_sizes[:, None], -torch.inf)
-        is_busy = (scores > -torch.inf).any(dim=1, keepdim=True)
-        tokens, parents = tokens.gather(1, chosen), parents.gather(1, chosen)
-        self.tokens.copy_(torch.where(is_busy, tokens, self._settings.bos_id))
-        self.parents.copy_(torch.where(is_busy, parents, self._order))
-        self.scores.copy_(scores)
-        self.lengths.copy_((self.lengths + 1) * is_busy.squeeze(1))
+        scores = torch.where(lives, scores, -torch.inf).gather(1, chosen)
+        scores = torch.where(self.fits, scores, -torch.inf)
+        is_free = self._are_done(scores) | is_nan
+        torch.gather(tokens, 1, chosen, out=self.tokens)
+        torch.gather(parents, 1, chosen, out=self.parents)
+        self.scores.copy_(scores.masked_fill(is_free[:, None], -torch.inf))
+        self.failed += self.lengths * is_nan
+        self.lengths.copy_((self.lengths + 1).masked_fill(is_free, 0))
+
+    def _set_aside(self, scores: Tensor, parents: Tensor, ends: Tensor) -> None:
+        """Put those of the best K candidates that end [S, C] among the ended hypotheses."""
+        best = slice(len(self._order))
+        lengths = self.lengths + self._one  # with </s>
+        self.penalties[:, 0] = length_penalty(lengths, self.alphas)
+        of_ended = scores[:, best] / self.penalties[:, :1]
+        of_ended = torch.where(ends[:, best] & self.fits, of_ended, -torch.inf)
+        places = torch.add(parents[:, best], lengths[:, None], alpha=len(self._order))
+        new = torch.stack([of_ended, scores[:, best], places], dim=2)
+        together = torch.cat([self.ended, new], dim=1)  # S 2K 3
+        # Equal scores stay in the order in which the hypotheses ended.
+        order = together[:, :, 0].sort(dim=1, descending=True, stable=True).indices[:, best]
+        torch.gather(together, 1, order[:, :, None].expand(-1, -1, 3), out=self.ended)
+
+    def _are_done(self, scores: Tensor) -> Tensor:
+        """Return which sentences [S] with live hypotheses of ``scores`` [S, K] are done.
+
+        They are if no live one can win, or if enough have ended and no live one wins now; see
+        ``Beams``. ``ranks`` are the places in ``ended`` of the score to beat, and of the one that
+        makes them enough.
+        """
+        to_beat, last_of_enough = self.ended[:, :, 0].gather(1, self.ranks).unbind(1)
+        best_live = scores.amax(dim=1, keepdim=True)
+        wins_not, cannot_win = (best_live / self.penalties <= to_beat[:, None]).unbind(1)
+        return cannot_win | (wins_not & (last_of_enough > -torch.inf))

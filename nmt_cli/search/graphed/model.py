@@ -109,7 +109,7 @@ class GraphedTransformer(IncrementalTransformer):
         self._current().beams.copy_from(beams, slots)
 
     def steps(self, number: int, num_places: int, num_positions: int) -> Readback:
-        """Launch ``number`` steps without waiting; return their reports, one for each step.
+        """Launch ``number`` steps without waiting; return their reports and the ended hypotheses.
 
         All steps together use at most ``num_places`` places of the past of each slot, and tokens at
         positions below ``num_positions``.
@@ -123,11 +123,16 @@ class GraphedTransformer(IncrementalTransformer):
         for _ in range(number):
             step.repeat()
             reports.add(step.beams.report)
+        reports.add(step.beams.ended)
         return reports
 
     def keep_slots(self, slots: Sequence[int]) -> None:
         """Drop all slots but these, which are one of the sizes; ``slots[i]`` becomes slot i."""
         self._move(self._current().shape._replace(num_slots=len(slots)), slots)
+
+    def free_from(self, first: int) -> None:
+        """Free the slots from number ``first`` on."""
+        self._current().beams.free_from(first)
 
     @torch.no_grad()
     def _grow_positions(self, number: int) -> None:
