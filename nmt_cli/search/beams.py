@@ -269,7 +269,7 @@ class Beams:
         return found
 
     def free(self, slots: Sequence[int] | Array) -> None:
-        """Let ``slots`` hold no sentence."""
+        """Free ``slots``; nothing is kept of their sentences."""
         self.numbers[slots] = -1
         self.lengths[slots] = 0
         self.scores[slots] = -np.inf

@@ -4,7 +4,8 @@ A sentence that makes a search fail does not affect the others.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, NamedTuple, TypeVar, cast
@@ -32,6 +33,8 @@ from nmt_cli.search.sentences import (
 REFILLED_SHARE = 1 / 16
 
 Ticket = TypeVar("Ticket")  # what the caller recognizes an item by
+# Gets the tickets of the sentences inside after a step; may return some that are to leave.
+Watch = Callable[[Iterable[Ticket]], Iterable[Ticket] | None]
 
 
 @dataclass(frozen=True)
@@ -76,7 +79,7 @@ class _Supply(NamedTuple):
     """Where sentences come from."""
 
     take: Callable[[], tuple[Any, Any] | None]  # the next one; None: there is none now
-    watch: Callable[[Iterable[Any]], bool | None]  # sees who is inside after a step; False: stop
+    watch: Watch[Any]
     # A window of lines: sentences that wait are prepared together, and a bug ends the search.
     # Otherwise a sentence that waits may be withdrawn, and the others go on after a bug.
     is_window: bool
@@ -117,20 +120,20 @@ class Driver(Generic[Ticket, Item]):
     def run(
         self,
         take: Callable[[], tuple[Ticket, Item] | None],
-        watch: Callable[[Iterable[Ticket]], bool | None] = lambda inside: None,
+        watch: Watch[Ticket] = lambda inside: None,
     ) -> Iterator[tuple[Ticket, Outcome]]:
         """Yield the outcome of each sentence when it is done, until none is left and none comes.
 
         ``take`` returns the next sentence and its ticket, or None if there is none now. After each
-        step ``watch`` gets the tickets of the sentences inside; if it returns False, the run ends.
-        A bug is the outcome of the sentence that meets it alone.
+        step ``watch`` gets the tickets of the sentences inside, and the sentences whose tickets it
+        returns leave without an outcome. A bug is the outcome of the sentence that meets it alone.
         """
         return self._run(deque(), _Supply(take, watch, is_window=False))
 
     def run_window(
         self,
         sentences: Iterable[tuple[Ticket, Item]],
-        watch: Callable[[Iterable[Ticket]], bool | None] = lambda inside: None,
+        watch: Watch[Ticket] = lambda inside: None,
     ) -> Iterator[tuple[Ticket, Outcome]]:
         """Yield the outcome of each sentence when it is done; ``sentences`` are longest first.
 
@@ -220,13 +223,26 @@ class Driver(Generic[Ticket, Item]):
             self._leave(search.step())
             yield from self._finished(search)
             inside = (entry.ticket for entry in self._inside.values())
-            if self._supply.watch(inside) is False:
-                return
+            if unwanted := self._supply.watch(inside):
+                self._withdraw(search, set(unwanted), waiting)
             is_prepared = bool(waiting) and waiting[0].prepared is not None
             if not self._inside and (self._is_ending or not is_prepared):
                 for entry in waiting:
                     entry.prepared = None
                 self._clear()
+
+    def _withdraw(
+        self, search: SlotSearch[Item], unwanted: Collection[Ticket], waiting: _Waiting
+    ) -> None:
+        """Let sentences leave without an outcome, from the search or from ``waiting``."""
+        numbers = [n for n, entry in self._inside.items() if entry.ticket in unwanted]
+        search.withdraw(numbers)
+        leaving = [self._inside.pop(number) for number in numbers]
+        leaving += [entry for entry in waiting if entry.ticket in unwanted]
+        for entry in leaving:
+            self._suspects.pop(entry, None)
+            with suppress(ValueError):
+                waiting.remove(entry)
 
     def _fill(self, waiting: _Waiting) -> None:
         """Let sentences join while there is room."""

@@ -209,6 +209,10 @@ class BeamSearch(SlotSearch[Sentence], Generic[Model]):
         self._num_admitted += len(prepared)
         return numbers
 
+    def withdraw(self, numbers: Sequence[int]) -> None:
+        """Free the slots of the sentences with these numbers, which have taken part in a step."""
+        self._beams.free(np.flatnonzero(np.isin(self._beams.numbers, numbers)))
+
     def _begin(self) -> list[Found]:
         """Give the newcomers their first tokens; return the sentences that are done."""
         beams = self._beams

@@ -150,6 +150,13 @@ class SlotSearch(ABC, Generic[Item]):
         A sentence is also done, with an error, if the model's output for it is not a number.
         """
 
+    @abstractmethod
+    def withdraw(self, numbers: Sequence[int]) -> None:
+        """Free the slots of the sentences with these numbers, which have taken part in a step.
+
+        Nothing is found for them.
+        """
+
     def add_slots(self, number: int, most: int) -> list[Found]:
         """Make room for ``number`` more sentences, as far as ``most`` slots allow.
 

@@ -236,6 +236,11 @@ class PairScores(SlotSearch[SentencePair]):
         self._num_admitted += len(pairs)
         return numbers
 
+    def withdraw(self, numbers: Sequence[int]) -> None:
+        """Let the pairs with these numbers not take part in the next step."""
+        for number in numbers:
+            del self._pairs[number]
+
     def step(self) -> list[Found]:
         """Return each pair with its target as the only hypothesis."""
         pairs, self._pairs = self._pairs, {}

@@ -30,12 +30,12 @@ class SentenceDriver(Protocol):
     def run(  # noqa: D102
         self,
         take: Callable[[], tuple[Ticket, Sentence] | None],
-        watch: Callable[[Iterable[Ticket]], bool | None],
+        watch: Callable[[Iterable[Ticket]], Iterable[Ticket] | None],
     ) -> Iterator[tuple[Ticket, Outcome]]: ...
     def run_window(  # noqa: D102
         self,
         sentences: Iterable[tuple[Ticket, Sentence]],
-        watch: Callable[[Iterable[Ticket]], bool | None],
+        watch: Callable[[Iterable[Ticket]], Iterable[Ticket] | None],
     ) -> Iterator[tuple[Ticket, Outcome]]: ...
 
 
@@ -194,11 +194,18 @@ class Service:
                 waiting.extend(self._begun(line))
             return waiting.popleft() if waiting else None
 
-        def watch(inside: Iterable[Ticket]) -> bool:
+        def watch(inside: Iterable[Ticket]) -> list[Ticket]:
             slow_lines.look(inside)
-            return not self._is_stopped
+            unwanted = [ticket for job in self._unwanted() for ticket, _ in job.entries()]
+            if unwanted and waiting:
+                kept = [entry for entry in waiting if entry[0] not in unwanted]
+                waiting.clear()
+                waiting.extend(kept)
+            return unwanted
 
         for (job, place), outcome in self._engine.driver.run(take, watch):
+            if job not in self._unanswered:  # it was cancelled while a search failed
+                continue
             job.outcomes[place] = outcome
             if job.is_done:
                 if again := self._jobs.again(job):
@@ -206,12 +213,21 @@ class Service:
                 else:
                     self._answer(job)
 
+    def _unwanted(self) -> list[Job]:
+        """Return the lines that the search has and nobody waits for, once if it was cancelled."""
+        if self._is_stopped:
+            return list(self._unanswered)
+        jobs = [job for job, line in self._unanswered.items() if line.future.cancelled()]
+        for job in jobs:
+            self._unanswered.pop(job).future.set_running_or_notify_cancel()
+        return jobs
+
     def _begun(self, line: SubmittedLine) -> list[tuple[Ticket, Sentence]]:
         """Return the sentences of ``line``; answer it if it has none."""
         try:
             (job,) = self._jobs.prepare([line.request])
         except Exception as error:
-            line.future.set_exception(_bug_of(error))
+            _settle(line.future, _bug_of(error))
             return []
         self._unanswered[job] = line
         if not job.sentences:
@@ -223,16 +239,16 @@ class Service:
         try:
             (translation,) = self._jobs.answers([job])
         except LinesFailedError as error:
-            future.set_exception(_bug_of(error))
+            _settle(future, _bug_of(error))
         else:
-            future.set_result(translation)
+            _settle(future, translation)
 
     def _fail(self, error: BaseException) -> None:
         """Answer all lines that were taken, and have no answer, with ``error``."""
         while self._unanswered:
             _, line = self._unanswered.popitem()
             with suppress(BaseException):  # a callback raised SystemExit or the like
-                line.future.set_exception(error)
+                _settle(line.future, error)
 
     def _wait(self) -> bool:
         """Wait until a line may use the model; return False if the thread has to end."""
@@ -259,15 +275,16 @@ class Service:
                 while self._waiting and self._next_pause() is None:
                     line = self._waiting.popleft()
                     self._num_taken += 1
-                    if not line.future.set_running_or_notify_cancel():
-                        continue
-                    if line.deadline is None or time.monotonic() < line.deadline:
+                    if line.future.cancelled():
+                        line.future.set_running_or_notify_cancel()
+                    elif line.deadline is None or time.monotonic() < line.deadline:
                         return line
-                    late.append(line)
+                    else:
+                        late.append(line)
             return None
         finally:
             for line in late:  # callbacks of futures run without the lock
-                line.future.set_result(Translation(error=TOO_LATE))
+                _settle(line.future, Translation(error=TOO_LATE))
 
     def _next_pause(self) -> Pause | None:
         """Return the pause whose turn is before that of the lines that wait, if there is one."""
@@ -282,6 +299,16 @@ class Service:
     def _stop(self) -> None:
         self._is_stopped = True
         self.close(cancel_futures=True)
+
+
+def _settle(future: Future[Translation], answer: Translation | BaseException) -> None:
+    """Answer a line, unless it was cancelled."""
+    if not future.set_running_or_notify_cancel():
+        return
+    if isinstance(answer, BaseException):
+        future.set_exception(answer)
+    else:
+        future.set_result(answer)
 
 
 def _bug_of(error: Exception) -> BaseException:

@@ -324,8 +324,9 @@ class Translator:
 
         A thread of the translator translates the lines of all callers in one search, which a line
         joins as soon as there is room, and leaves when it is done. A line that cannot be translated
-        gets a translation with an ``error``; a bug becomes the exception of the future. A line that
-        waits for room may be cancelled, and after ``timeout`` seconds of waiting it gets an error.
+        gets a translation with an ``error``; a bug becomes the exception of the future. A line may
+        be cancelled: it leaves the search after the step in progress. A line that waits for room
+        gets an error after ``timeout`` seconds.
         Lines are numbered in the order in which they are submitted, which decides what is sampled.
         Callbacks of futures run in that thread, so they should be short.
 

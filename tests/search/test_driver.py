@@ -29,6 +29,7 @@ class Line:
         self.waiting: deque[tuple[Any, Sentence]] = deque()
         self.outcomes: dict[Any, Any] = {}
         self.inside: list[Any] = []  # after the last step
+        self.leaving: list[Any] = []  # without an outcome, after the next step
 
     def run(self, after_step=lambda: None):
         """Search until no sentence is left; ``after_step`` may add some."""
@@ -36,6 +37,7 @@ class Line:
         def watch(inside):
             self.inside = list(inside)
             after_step()
+            return self.leaving
 
         def take():
             return self.waiting.popleft() if self.waiting else None
@@ -139,10 +141,34 @@ def test_a_run_that_is_stopped_leaves_nothing_for_the_next_one():
     line = Line(counts_down)
     line.waiting.append(("lost", lasting(9)))
     take = lambda: line.waiting.popleft() if line.waiting else None  # noqa: E731
-    assert list(line.driver.run(take, lambda inside: False)) == []
+    assert list(line.driver.run(take, list)) == []
     line.waiting.append(("kept", lasting(0)))
     line.run()
     assert list(line.outcomes) == ["kept"]
+
+
+def test_a_sentence_that_leaves_frees_its_slot_for_the_next_step():
+    line, steps = Line(counts_down, max_tokens=2), []
+    line.waiting.extend((name, lasting(20)) for name in ("first", "second", "third"))
+
+    def after_step():
+        steps.append(list(line.inside))
+        line.leaving = ["second"] if len(steps) == 3 else []
+
+    line.run(after_step)
+    assert steps[:3] == [["first", "second"]] * 3
+    assert steps[3:5] == [["first", "third"]] * 2
+    assert list(line.outcomes) == ["first", "third"]
+    assert sum(line.model.num_rows) == BEAM * (20 + 3 + 20)  # the first token needs no step
+
+
+def test_a_sentence_may_leave_while_it_waits_for_room():
+    line = Line(counts_down, max_tokens=1)
+    line.waiting.extend((name, lasting(3)) for name in ("first", "second", "third"))
+    line.leaving = ["second"]
+    line.run()
+    assert list(line.outcomes) == ["first", "third"]
+    assert line.model.num_started == [1, 1]
 
 
 def test_a_sentence_that_the_search_has_no_rules_for_waits_for_the_next_search():

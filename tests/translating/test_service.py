@@ -6,8 +6,10 @@ import random
 import subprocess
 import sys
 import threading
+import time
 import weakref
-from concurrent.futures import CancelledError
+from concurrent.futures import CancelledError, as_completed
+from multiprocessing import Pipe
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,8 @@ from nmt_cli.translating import service as service_module
 from nmt_cli.translating.request import AnyOf, Constraints, Request
 from nmt_cli.translating.translation import Translation
 from nmt_cli.translating.translator import Translator
+from nmt_cli.translating.workers.messages import Ready
+from nmt_cli.translating.workers.process import work_for_service
 from tests import fake_models
 from tests.fake_models import ByteTokenizer, copying, tiny_recipe
 
@@ -144,11 +148,64 @@ def test_a_cancelled_line_is_not_translated(monkeypatch):
     assert gate.reached.wait(SECONDS)
     futures = [translator.submit(text) for text in ("second", "third", "fourth")]
     assert futures[1].cancel()
-    assert not first.cancel()
     gate.opened.set()
+    assert first.result(SECONDS).text == "first"
     assert [future.result(SECONDS).text for future in futures[::2]] == ["second", "fourth"]
     assert model.num_sentences == 3
     translator.close()
+
+
+@pytest.mark.parametrize(
+    ("max_tokens", "sentences_in_steps"), [(1, [1, 1, 1, 0, 0]), (1000, [3, 3, 3])]
+)
+def test_a_cancelled_line_leaves_the_search_after_the_step(
+    monkeypatch, max_tokens, sentences_in_steps
+):
+    sentences, others, steps = ["It goes on.", "Another sentence.", "A third."], ["b", "c"], []
+
+    def fails(sources):
+        steps.append(len({*sentences} & {*texts_of(sources)}))
+        if len(steps) == 3:
+            assert future.cancel()
+
+    options = {"split_sentences": True, "max_tokens_per_device": max_tokens}
+    translator, _ = copying(monkeypatch, fails, **options)
+    with translator:
+        with translator._service.paused():
+            future = translator.submit(" ".join(sentences))
+            futures = [translator.submit(text) for text in others]
+        assert [each.result(SECONDS).text for each in futures] == others
+        assert [*as_completed([future], timeout=SECONDS)] == [future]
+    assert future.cancelled()
+    assert steps == sentences_in_steps
+
+
+def test_a_line_that_a_worker_is_told_to_withdraw_leaves_its_search(monkeypatch):
+    gate, steps = Gate(), []
+
+    def fails(sources):
+        steps.append(texts_of(sources))
+        if len(steps) == 3:
+            gate(sources)
+
+    translator, _ = copying(monkeypatch, fails)
+    ours, theirs = Pipe()
+    worker = threading.Thread(target=work_for_service, args=[theirs, lambda: translator])
+    worker.start()
+    assert isinstance(ours.recv(), Ready)
+    ours.send((1, Request("a line of many pieces")))
+    assert gate.reached.wait(SECONDS)
+    ours.send((1, None))
+    ours.send((2, Request("b")))
+    while translator._service._num_submitted < 2:  # then the first line is withdrawn
+        time.sleep(0.001)
+    gate.opened.set()
+    number, translation = ours.recv()
+    assert (number, translation.text) == (2, "b")
+    translator.close()
+    assert len(steps) == 4
+    ours.close()
+    worker.join(SECONDS)
 
 
 def test_close_waits_or_cancels_and_then_no_line_is_taken(monkeypatch):

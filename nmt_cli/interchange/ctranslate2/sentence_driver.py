@@ -119,21 +119,26 @@ class CTranslate2Driver(Generic[Ticket]):
     def run(
         self,
         take: Callable[[], Entry[Ticket] | None],
-        watch: Callable[[Iterable[Ticket]], bool | None] = lambda inside: None,
+        watch: Callable[[Iterable[Ticket]], Iterable[Ticket] | None] = lambda inside: None,
     ) -> Iterator[tuple[Ticket, Outcome]]:
-        """Yield the outcome of each sentence when it is done; see ``search.driver.Driver.run``."""
+        """Yield the outcome of each sentence when it is done; see ``search.driver.Driver.run``.
+
+        A sentence can leave only before its batch begins.
+        """
         while True:
             entries: list[Entry[Ticket]] = []
             while len(entries) < SENTENCES_OF_A_BATCH and (entry := take()) is not None:
                 entries.append(entry)
-            if not entries or watch([ticket for ticket, _ in entries]) is False:
+            if not entries:
                 return
+            unwanted = set(watch([ticket for ticket, _ in entries]) or ())
+            entries = [entry for entry in entries if entry[0] not in unwanted]
             yield from self.outcomes(self.begin(entries), bugs_are_outcomes=True)
 
     def run_window(
         self,
         sentences: Iterable[Entry[Ticket]],
-        watch: Callable[[Iterable[Ticket]], bool | None] = lambda inside: None,
+        watch: Callable[[Iterable[Ticket]], Iterable[Ticket] | None] = lambda inside: None,
     ) -> Iterator[tuple[Ticket, Outcome]]:
         """Yield the outcome of each sentence when it is done. Raises BugError for a bug."""
         del watch

@@ -71,6 +71,12 @@ class SearchAhead(BeamSearch[GraphedTransformer]):
             done += self._read_oldest()
         return done
 
+    def withdraw(self, numbers: Sequence[int]) -> None:
+        """Free the slots of these sentences; the device ends them at the next launch."""
+        was_busy = self._beams.is_busy
+        super().withdraw(numbers)
+        self._changed.update(np.flatnonzero(was_busy & ~self._beams.is_busy).tolist())
+
     def add_slots(self, number: int, most: int) -> list[Found]:
         """Read all reports, and make room for ``number`` more sentences, as far as ``most`` allows.
 

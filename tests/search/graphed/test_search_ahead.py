@@ -10,7 +10,7 @@ import torch
 from nmt_cli.hardware.cuda_graphs import GraphRecorder
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.search.beams import NOT_A_NUMBER, SearchSettings
-from nmt_cli.search.driver import beam_search, search_all
+from nmt_cli.search.driver import Driver, SearchSize, beam_search, search_all
 from nmt_cli.search.graphed import model as model_module
 from nmt_cli.search.graphed import search as search_module
 from nmt_cli.search.graphed.caches import Storage
@@ -104,6 +104,36 @@ def test_finds_what_the_other_search_finds(config, beam_size, n_best):
     assert len(lengths) > 5
     for num_slots in (5, 40):
         assert_same(search_ahead(model, sentences, num_slots, settings), expected)
+
+
+@pytest.mark.parametrize("number", [4, 8])
+def test_a_sentence_that_leaves_changes_nothing_for_the_others(replayed, monkeypatch, number):
+    model, settings = endless_model(), settings_of(2)
+    sentences = [Sentence([5 + n, 6, 7], 8 + n) for n in range(number)]
+    expected = plain_search(model, sentences, number, settings)
+    graphed, steps, copied = GraphedTransformer(model, settings), list[set[int]](), list[int]()
+    copy_beams = graphed.copy_beams
+
+    def copying(beams, slots):
+        copied.extend(slot for slot in slots if not beams.is_busy[slot])
+        copy_beams(beams, slots)
+
+    def watch(inside):
+        steps.append(set(inside))
+        return [2] if len(steps) == 2 else None
+
+    monkeypatch.setattr(graphed, "copy_beams", copying)
+    search = partial(SearchAhead, graphed, settings=settings)
+    driver = Driver[int, Sentence](lambda n, _: search(n), SearchSize(4), lambda sentence: 1)
+    waiting = iter(enumerate(sentences))
+    found = dict(driver.run(lambda: next(waiting, None), watch))
+    assert sorted(found) == [n for n in range(number) if n != 2]
+    for ticket, outcome in found.items():
+        assert isinstance(outcome, tuple)
+        assert outcome[0].tokens == expected[ticket].hypotheses[0].tokens
+    assert 2 in steps[1]
+    assert not any(2 in inside for inside in steps[2:])
+    assert 2 in copied or number > 4  # then another sentence gets its slot at once
 
 
 @pytest.mark.parametrize("config", VARIANTS[1::2])
