@@ -164,9 +164,10 @@ async function translate() {
     }
     const translations = keys.map((key) => found.get(key));
     show({ model, glossary, sentences, gaps, translations });
-    const failed = translations.find((translation) => translation.error);
+    const [failed, ...others] = translations.filter((translation) => translation.error);
     const detected = chosenSource() === DETECT ? ` from ${languageName.of(model.source)}` : "";
-    if (failed) say(`A sentence was not translated: ${failed.error}.`, true);
+    if (others.length) say(`${1 + others.length} sentences were not translated.`, true);
+    else if (failed) say(`A sentence was not translated: ${failed.error}.`, true);
     else say(`Translated${detected}.`);
   } catch (error) {
     report(error);

@@ -1,8 +1,11 @@
 """The page of the service in a real browser, used by its keyboard alone."""
 
+from concurrent.futures import Future
+
 import pytest
 
 from nmt_cli.translating.request import Request
+from nmt_cli.translating.translation import Translation
 from tests.browser import needs_chromium
 
 pytestmark = [pytest.mark.slow, needs_chromium]
@@ -141,6 +144,29 @@ def test_a_refused_request_is_explained(page, running_service, monkeypatch):
     page.write(TEXT)
     page.wait_for(f"{STATUS}.includes('characters are more than 10')")
     page.problems.clear()  # the browser notes the status of the answer
+
+
+def test_sentences_that_fail_are_read_as_such(page, running_service, monkeypatch):
+    failed: Future[Translation] = Future()
+    failed.set_result(Translation(error="no reason"))
+    submit = running_service.here.translator.submit
+
+    def fails(request):
+        return failed if request.text == SECOND else submit(request)
+
+    monkeypatch.setattr(running_service.here.translator, "submit", fails)
+    page.write(TEXT)
+    page.wait_for(f"{STATUS} === 'A sentence was not translated: no reason.'")
+    nodes = page.call("Accessibility.getFullAXTree")["nodes"]
+    read = [
+        (node["name"]["value"], node.get("description", {}).get("value", ""))
+        for node in nodes
+        if node.get("role", {}).get("value") == "button" and not node["ignored"]
+    ]
+    assert (f"[not translated] {SECOND}", "no reason") in read
+    assert page.evaluate("document.getElementById('target').textContent").endswith(f"  {SECOND}")
+    page.write(f"  {SECOND}")
+    page.wait_for(f"{STATUS} === '2 sentences were not translated.'")
 
 
 def test_text_is_never_taken_for_html(page):
