@@ -25,9 +25,9 @@ $(INSTALLED): setup.py pyproject.toml constraints.txt
 test: setup
 	$(BIN)/python -m pytest --numprocesses 3 --dist worksteal
 
-# With the programs that models are exported to, and those of the how-tos.
+# With the programs that models are exported to, those of the how-tos, and the rules of OpenAPI.
 test-all: setup
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt $(PIP_ARGS) --editable ".[ctranslate2,huggingface]" "ray[data]"
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt $(PIP_ARGS) --editable ".[ctranslate2,huggingface]" "ray[data]" openapi-spec-validator
 	-npm install --silent --prefix build/npm libretranslate@1.0.1
 	$(BIN)/python -m pytest --numprocesses 3 --dist worksteal -m ""
 

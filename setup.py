@@ -80,6 +80,7 @@ setup(
             "deep-translator>=1.11",
             "deepl>=1.18",
             "hypothesis>=6.100",
+            "jsonschema>=4.20",
             "libretranslatepy>=2.1",
             "lxml>=5",
             "mypy>=1.15",

@@ -3,14 +3,21 @@
 python -m tests.reference_pages
 """
 
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import click
 from click.testing import CliRunner
 
 from nmt_cli.cli import main
 from nmt_cli.recipe.documentation import described_keys
+from nmt_cli.serving import openapi
+from nmt_cli.serving.models import Models
+from nmt_cli.serving.requests import Limits
+from nmt_cli.serving.service import Service
+from nmt_cli.serving.workers import Figures as WorkerFigures
 
 ROOT = Path(__file__).parents[1]
 WIDTH = 100
@@ -49,6 +56,69 @@ def commands() -> str:
     return "\n".join(lines)
 
 
+def http() -> str:
+    """Return the page of the service's paths, limits, errors and figures."""
+    blocks = [
+        openapi.Block("h1", "The interface of the service"),
+        openapi.Block("p", "`nmt-cli serve MODEL...` answers HTTP on `--host` and `--port`."),
+        openapi.Block(
+            "p",
+            f"{openapi.INTRODUCTION} `/docs` shows the paths, keys and errors below.",
+        ),
+        *openapi.blocks(),
+        openapi.Block("h2", "Limits"),
+        openapi.Block(
+            "p",
+            "A request beyond `--max-body-bytes`, `--max-characters` or `--max-lines` has status "
+            "413. A body that takes more than `--max-seconds` has 408. Lines beyond "
+            "`--max-waiting-lines`, and a translation that takes longer than `--max-seconds`, have "
+            "503. A connection that sends no head of a request, or does not read its answer, is "
+            "closed after `--max-seconds`.",
+        ),
+        openapi.Block("table", rows=[("option", "default", "meaning"), *_limits()]),
+        openapi.Block("h2", "Figures for Prometheus"),
+        openapi.Block("table", rows=[("name", "labels", "meaning"), *_figures()]),
+    ]
+    return "\n".join(map(_markdown, blocks))
+
+
+def _limits() -> Iterator[tuple[str, ...]]:
+    options = {option.name: option for option in main.commands["serve"].params}
+    for name in Limits._fields:
+        option = options[f"max_{name}"]
+        assert isinstance(option, click.Option)
+        yield f"`{option.opts[0]}`", f"{option.default:,}", option.help or ""
+
+
+class _Idle:
+    """Workers of a model that have nothing to do."""
+
+    def figures(self) -> WorkerFigures:
+        return WorkerFigures(busy_seconds={0: 0.0}, processes={0: 0})
+
+
+def _figures() -> Iterator[tuple[str, ...]]:
+    idle: Any = _Idle()
+    service = Service(Models([]), {"": idle}, Limits(0, 0, 0, 0, 0))
+    service.figures.count("", 200, 0.0)
+    for metric in service.figures.registry.collect():
+        samples = [each for each in metric.samples if not each.name.endswith("_created")]
+        names = ", ".join(f"`{name}`" for name in dict.fromkeys(each.name for each in samples))
+        labels = ", ".join(dict.fromkeys(label for each in samples for label in each.labels))
+        yield names, labels, metric.documentation
+
+
+def _markdown(block: openapi.Block) -> str:
+    if block.kind == "table":
+        head, *rows = (f"| {' | '.join(row)} |" for row in block.rows)
+        return "\n".join([head, "|---" * len(block.rows[0]) + "|", *rows, ""])
+    if block.kind.startswith("h"):
+        return f"{'#' * int(block.kind[1])} {block.text}\n"
+    if block.kind == "pre":
+        return f"    {block.text}\n"
+    return textwrap.fill(block.text, WIDTH, break_on_hyphens=False) + "\n"
+
+
 def _paths(command: click.Command, path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
     yield path
     if isinstance(command, click.Group):
@@ -69,6 +139,7 @@ def completed_keys() -> str:
 PAGES = {
     "docs/reference/recipe-keys.md": recipe_keys,
     "docs/reference/commands.md": commands,
+    "docs/reference/http.md": http,
     "nmt_cli/command_line/recipe_keys.txt": completed_keys,
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import traceback
 from collections.abc import Awaitable, Callable, Sequence
 
 from starlette.applications import Starlette
@@ -13,16 +14,13 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from nmt_cli.serving import deepl, libretranslate, operation, own_interface, page
-from nmt_cli.serving.requests import RefusedError
+from nmt_cli.messages import logs
+from nmt_cli.serving.openapi import interfaces, key_of_errors
+from nmt_cli.serving.requests import Endpoint, RefusedError
 from nmt_cli.serving.service import Service
 
 STATUS_CLIENT_GONE = 499  # nobody gets it; it is counted
-INTERFACES = (own_interface, libretranslate, deepl, operation, page)
-PATHS = [path for interface in INTERFACES for path in interface.PATHS]
-
-Answer = Callable[[Service, Request], Awaitable[Response]]
-Endpoint = Callable[[Request], Awaitable[Response]]
+PATHS = [endpoint for _, endpoints in interfaces().values() for endpoint in endpoints]
 
 
 def app_of(service: Service, origins: Sequence[str] = ()) -> Starlette:
@@ -32,38 +30,37 @@ def app_of(service: Service, origins: Sequence[str] = ()) -> Starlette:
     )
     return Starlette(
         routes=[
-            Route(path, _endpoint(service, path, answer), methods=[method])
-            for method, path, answer in PATHS
+            Route(each.path, _answering(service, each), methods=[each.method]) for each in PATHS
         ],
         middleware=[cors] if origins else [],
         exception_handlers={HTTPException: _http_error},
     )
 
 
-def _endpoint(service: Service, path: str, answer: Answer) -> Endpoint:
-    """Return what answers requests for ``path``, also if they are refused, and counts them."""
+def _answering(service: Service, endpoint: Endpoint) -> Callable[[Request], Awaitable[Response]]:
+    """Return what answers requests for a path, also if they fail, and counts the answers."""
+    path = endpoint.path
 
-    async def endpoint(http: Request) -> Response:
+    async def answering(http: Request) -> Response:
         started = time.perf_counter()
         try:
-            response = await answer(service, http)
+            response = await endpoint.answer(service, http)
         except RefusedError as error:
-            record = {_key_of_errors(path): error.message}
+            record = {key_of_errors(path): error.message}
             response = JSONResponse(record, error.status, error.headers)
         except ClientDisconnect:
             response = Response(status_code=STATUS_CLIENT_GONE)
+        except Exception:
+            logs.warning(f"{endpoint.method} {path} met a bug:\n{traceback.format_exc()}")
+            record = {key_of_errors(path): "it met a bug; the log of the server has its traceback"}
+            response = JSONResponse(record, 500)
         service.figures.count(path, response.status_code, time.perf_counter() - started)
         return response
 
-    return endpoint
+    return answering
 
 
 async def _http_error(http: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    record = {_key_of_errors(http.url.path): error.detail}
+    record = {key_of_errors(http.url.path): error.detail}
     return JSONResponse(record, error.status_code, error.headers)
-
-
-def _key_of_errors(path: str) -> str:
-    """Return the key under which clients of an interface expect the reason of an error."""
-    return "message" if path.startswith("/v2/") else "error"

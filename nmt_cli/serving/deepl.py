@@ -1,4 +1,4 @@
-"""DeepL's interface as its client ``deepl`` speaks it; written from its public documentation."""
+"""For clients of DeepL, such as `deepl` of PyPI; written from its public documentation."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from nmt_cli.serving.languages import base_of, name_of
 from nmt_cli.serving.models import ServedGlossary
-from nmt_cli.serving.requests import RefusedError, texts_of
+from nmt_cli.serving.requests import CODE, TEXTS, Endpoint, RefusedError, texts_of
 from nmt_cli.serving.service import Service, Texts
 from nmt_cli.translating.glossary import BETWEEN_FORMS
+from nmt_cli.translating.record_keys import FROM_0, NULL, STRING, TRUTH, Key, objects
 
 # Wishes that would change the translation, and that no model here can fulfil.
 REFUSED = (
@@ -26,7 +27,11 @@ REGIONS = {"en": ("EN-GB", "EN-US"), "pt": ("PT-BR", "PT-PT")}
 
 
 async def translate(service: Service, http: Request) -> Response:
-    """Translate texts, also in HTML or XML."""
+    """Translate texts, also in HTML or XML.
+
+    Each line of a text without markup is translated by itself. Keys that only change how a request
+    is processed, such as `model_type`, are ignored.
+    """
     fields = await service.fields(http)
     asked = _asked(service, fields)
     found = await service.translate_texts(http, asked)
@@ -64,7 +69,7 @@ def _asked(service: Service, fields: Mapping[str, Any]) -> Texts:
 
 
 async def languages(service: Service, http: Request) -> Response:
-    """List the languages to translate from, or with ``type=target`` those to translate into."""
+    """List the languages to translate from, or with `type=target` those to translate into."""
     fields = await service.fields(http)
     if fields.get("type") != "target":
         sources = service.models.sources
@@ -131,12 +136,68 @@ def _described(glossary: ServedGlossary) -> dict[str, Any]:
     }
 
 
+REQUEST = {
+    "text": Key("a string or a list of strings", "what to translate", TEXTS, is_needed=True),
+    "source_lang": CODE._replace(
+        meaning="code of the language of the texts; by default it is detected", is_needed=False
+    ),
+    "target_lang": CODE._replace(meaning="code of the language of the translations"),
+    "tag_handling": Key("html or xml", "what the texts are written in", {"enum": ["html", "xml"]}),
+    "split_sentences": Key("0, 1 or nonewlines", "0: a text is one sentence", STRING),
+    "glossary_id": Key("a string", "name of a glossary of the service", STRING),
+    "formality": Key(
+        ", ".join(sorted(each for each in IMPARTIAL if each)),
+        "ignored; others are refused",
+        {"enum": sorted(each for each in IMPARTIAL if each)},
+    ),
+    **dict.fromkeys(REFUSED, Key("null", "no model here has it", NULL)),
+}
+TRANSLATED = {
+    "text": Key("a string", "the translation", STRING, is_needed=True),
+    "detected_source_language": CODE,
+    "billed_characters": Key("a number", "those of the text", FROM_0, is_needed=True),
+}
+ANSWER = {"translations": objects("that of each text, in order", TRANSLATED)}
+LANGUAGE = {
+    "language": CODE,
+    "name": Key("a string", "in English", STRING, is_needed=True),
+    "supports_formality": Key("false", "of targets", TRUTH),
+}
+USAGE = {
+    "character_count": Key("a number", "since the service began", FROM_0, is_needed=True),
+    "character_limit": Key("a number", "never reached", FROM_0, is_needed=True),
+}
+PAIR = {"source_lang": CODE, "target_lang": CODE}
+PAIRS = {"supported_languages": objects("the pairs", PAIR)}
+GLOSSARY = {
+    "glossary_id": Key("a string", "its name", STRING, is_needed=True),
+    "name": Key("a string", "that of its file", STRING, is_needed=True),
+    "ready": Key("true", "it can be used", TRUTH, is_needed=True),
+    **PAIR,
+    "creation_time": Key("a string", "when the service read it", STRING, is_needed=True),
+    "entry_count": Key("a number", "how many terms", FROM_0, is_needed=True),
+}
+GLOSSARIES = {"glossaries": objects("each glossary", GLOSSARY)}
+WHICH = {"type": Key("source or target", "which languages", {"enum": ["source", "target"]})}
 PATHS = [
-    ("POST", "/v2/translate", translate),
-    ("GET", "/v2/languages", languages),
-    ("GET", "/v2/usage", usage),
-    ("GET", "/v2/glossary-language-pairs", pairs),
-    ("GET", "/v2/glossaries", glossaries),
-    ("GET", "/v2/glossaries/{name}", glossary),
-    ("GET", "/v2/glossaries/{name}/entries", entries),
+    Endpoint(
+        "POST",
+        "/v2/translate",
+        translate,
+        REQUEST,
+        ANSWER,
+        example={"text": ["A cat."], "source_lang": "EN", "target_lang": "DE"},
+    ),
+    Endpoint("GET", "/v2/languages", languages, WHICH, LANGUAGE, returns_list=True),
+    Endpoint("GET", "/v2/usage", usage, {}, USAGE),
+    Endpoint("GET", "/v2/glossary-language-pairs", pairs, {}, PAIRS),
+    Endpoint("GET", "/v2/glossaries", glossaries, {}, GLOSSARIES),
+    Endpoint("GET", "/v2/glossaries/{name}", glossary, {}, GLOSSARY),
+    Endpoint(
+        "GET",
+        "/v2/glossaries/{name}/entries",
+        entries,
+        {},
+        media_type="text/tab-separated-values",
+    ),
 ]

@@ -1,4 +1,4 @@
-"""What operators ask the service: whether it is ready, and figures for Prometheus."""
+"""Whether the service is ready, and its figures."""
 
 from __future__ import annotations
 
@@ -14,6 +14,9 @@ from prometheus_client.registry import Collector
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from nmt_cli.serving.requests import Endpoint
+from nmt_cli.translating.record_keys import Key
+
 if TYPE_CHECKING:
     from nmt_cli.serving.service import Service
 
@@ -26,7 +29,10 @@ class Figures:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         self._requests = Counter(
-            "nmt_cli_requests", "Answers.", ["path", "status"], registry=self.registry
+            "nmt_cli_requests",
+            "Answers; the status is 499 if the client went away.",
+            ["path", "status"],
+            registry=self.registry,
         )
         self._seconds = Histogram(
             "nmt_cli_request_seconds",
@@ -58,21 +64,29 @@ class _OfService(Collector):
         ready = GaugeMetricFamily("nmt_cli_ready", "1 if requests are translated.")
         ready.add_metric([], float(service.state == "ready"))
         yield ready
-        characters = CounterMetricFamily("nmt_cli_characters", "Characters to translate.")
+        characters = CounterMetricFamily(
+            "nmt_cli_characters", "Characters of the texts to translate."
+        )
         characters.add_metric([], service.num_characters)
         yield characters
         names = ["model"]
         lines = CounterMetricFamily("nmt_cli_lines", "Lines translated.", labels=names)
-        pieces = CounterMetricFamily("nmt_cli_pieces", "Pieces written.", labels=names)
-        deaths = CounterMetricFamily("nmt_cli_worker_deaths", "Workers died.", labels=names)
-        waiting = GaugeMetricFamily("nmt_cli_waiting_lines", "That no worker has.", labels=names)
-        inside = GaugeMetricFamily("nmt_cli_worker_lines", "That workers have.", labels=names)
+        pieces = CounterMetricFamily("nmt_cli_pieces", "Pieces of the translations.", labels=names)
+        deaths = CounterMetricFamily("nmt_cli_worker_deaths", "Workers that died.", labels=names)
+        waiting = GaugeMetricFamily(
+            "nmt_cli_waiting_lines", "Lines that no worker has.", labels=names
+        )
+        inside = GaugeMetricFamily("nmt_cli_worker_lines", "Lines that workers have.", labels=names)
         names = ["model", "worker"]
         busy = CounterMetricFamily(
-            "nmt_cli_worker_busy_seconds", "Its rate is the busy share.", labels=names
+            "nmt_cli_worker_busy_seconds",
+            "Time in which it had lines; the rate is the busy share.",
+            labels=names,
         )
         resident = GaugeMetricFamily(
-            "nmt_cli_resident_bytes", "Resident memory; workers share the model.", labels=names
+            "nmt_cli_resident_bytes",
+            "Resident memory; workers share that of the model.",
+            labels=names,
         )
         resident.add_metric(["", "http"], resident_bytes(os.getpid()))
         for name, figures in service.figures_of_models().items():
@@ -98,7 +112,10 @@ def resident_bytes(process: int) -> int:
 
 
 async def health(service: Service, _: Request) -> Response:
-    """Return the state of the service; the status is 200 if it is ready, else 503."""
+    """Return the state of the service; the status is 200 if it is ready, else 503.
+
+    It is starting until the models are loaded, and draining after SIGTERM.
+    """
     return JSONResponse({"status": service.state}, 200 if service.state == "ready" else 503)
 
 
@@ -107,4 +124,15 @@ async def metrics(service: Service, _: Request) -> Response:
     return Response(generate_latest(service.figures.registry), media_type=CONTENT_TYPE_LATEST)
 
 
-PATHS = [("GET", "/health", health), ("GET", "/metrics", metrics)]
+STATE = {
+    "status": Key(
+        "starting, ready or draining",
+        "the state",
+        {"enum": ["starting", "ready", "draining"]},
+        is_needed=True,
+    )
+}
+PATHS = [
+    Endpoint("GET", "/health", health, returns=STATE),
+    Endpoint("GET", "/metrics", metrics, media_type="text/plain"),
+]

@@ -1,4 +1,4 @@
-"""The service's own interface, under ``/v1``: all that a line of jsonl can ask for."""
+"""All that a line of jsonl can ask for, and all that is known of a translation."""
 
 from __future__ import annotations
 
@@ -9,21 +9,36 @@ from starlette.responses import JSONResponse, Response
 
 from nmt_cli.messages.errors import UserError
 from nmt_cli.serving.models import Model
-from nmt_cli.serving.requests import RefusedError
+from nmt_cli.serving.requests import CODE, Endpoint, RefusedError, refuse_wrong_keys
 from nmt_cli.serving.service import Service
 from nmt_cli.translating.line_records import record_of, request_of
+from nmt_cli.translating.record_keys import (
+    COUNT,
+    LINE,
+    STRING,
+    TRANSLATION,
+    TRUTH,
+    Key,
+    list_of,
+    objects,
+)
 from nmt_cli.translating.request import Request as Line
 from nmt_cli.translating.segments import sentences
 from nmt_cli.translating.translation import Translation
 
 
 async def translate(service: Service, http: Request) -> Response:
-    """Translate a text or a list of texts, with all that is known of each translation."""
+    """Translate a text or a list of texts, with all that is known of each translation.
+
+    Keys other than `text`, `source`, `target`, `model` and `token_scores` are those of a line of
+    jsonl, and hold for each text. With `split` each sentence of a text is translated by itself, and
+    the answer is that of the whole text. A client that shows pairs of sentences first cuts the text
+    by `/v1/sentences`, and sends the sentences as a list.
+    """
     record = await service.record(http)
-    model, texts = _model_of(service, record), record.pop("text", None)
+    refuse_wrong_keys(record, REQUEST)
+    model, texts = _model_of(service, record), record.pop("text")
     with_scores = record.pop("token_scores", False)
-    if not isinstance(with_scores, bool):
-        raise RefusedError(400, "token_scores must be true or false")
     lines = _lines(service, model, record, texts if isinstance(texts, list) else [texts])
     translations = await service.translate(http, [model] * len(lines), lines)
     return JSONResponse(
@@ -37,13 +52,18 @@ async def translate(service: Service, http: Request) -> Response:
 
 
 async def cut(service: Service, http: Request) -> Response:
-    """Cut a text into sentences."""
+    """Cut a text into sentences, by the rules of its language.
+
+    The text is `gaps[0] + sentences[0] + gaps[1] + ...`, and a translation is put together in the
+    same way.
+    """
     record = await service.record(http)
-    text, source = record.get("text"), record.get("source")
-    if not isinstance(text, str) or source not in service.models.sources:
-        raise RefusedError(400, "text must be a string, and source the language of a model")
+    refuse_wrong_keys(record, CUT)
+    text, source = record["text"], record["source"]
+    if source not in service.models.sources:
+        raise RefusedError(400, "source must be the language of a model")
     try:
-        segments = sentences(text, str(source))
+        segments = sentences(text, source)
     except UserError as error:
         raise RefusedError(501, str(error)) from None
     return JSONResponse({"sentences": segments.texts, "gaps": segments.gaps})
@@ -56,16 +76,11 @@ async def models(service: Service, _: Request) -> Response:
 
 
 def _model_of(service: Service, record: dict[str, Any]) -> Model:
-    wanted = [record.pop(key, None) for key in ("source", "target", "model")]
-    if not all(isinstance(each, str | None) for each in wanted):
-        raise RefusedError(400, "source, target and model must be strings")
-    return service.model(*wanted)
+    return service.model(*(record.pop(key, None) for key in ("source", "target", "model")))
 
 
-def _lines(service: Service, model: Model, record: dict[str, Any], texts: list[Any]) -> list[Line]:
-    """Return what is wanted of each text. Raises RefusedError if a key or a value is wrong."""
-    if not texts or texts == [None]:
-        raise RefusedError(400, "text must be a string, or a list of strings that is not empty")
+def _lines(service: Service, model: Model, record: dict[str, Any], texts: list[str]) -> list[Line]:
+    """Return what is wanted of each text. Raises RefusedError if one is not Unicode."""
     glossary = None
     if isinstance(record.get("glossary"), str):
         glossary = service.glossary(record.pop("glossary"), model)
@@ -99,8 +114,84 @@ def _shown(translation: Translation, with_scores: bool) -> dict[str, Any]:
     return record
 
 
+REQUEST = {
+    **LINE,
+    "text": Key(
+        "a string, or a list of strings that is not empty",
+        "what to translate; each text of a list by itself",
+        {"anyOf": [STRING, list_of(STRING, 1)]},
+        is_needed=True,
+    ),
+    "source": CODE._replace(
+        meaning="code of the language of the text, such as en or pt-BR; may be left out where the "
+        "models leave no choice",
+        is_needed=False,
+    ),
+    "target": CODE._replace(meaning="that of the translation", is_needed=False),
+    "model": Key(
+        "a string",
+        "name of a model of `/v1/models`; by default the first for these languages",
+        STRING,
+    ),
+    "glossary": Key(
+        f"a string, or {LINE['glossary'].allowed}",
+        "name of a glossary that the service was started with, or the terms of this request",
+        {"anyOf": [STRING, LINE["glossary"].schema]},
+    ),
+    "token_scores": Key("true or false", "whether the answer has the score of each piece", TRUTH),
+}
+ANSWER = {
+    "model": Key("a string", "name of the model that was chosen", STRING, is_needed=True),
+    "source": CODE,
+    "target": CODE,
+    "translations": objects(
+        "for each text, in order, what `translate --format jsonl` writes", TRANSLATION
+    ),
+}
+CUT = {
+    "text": Key("a string", "what to cut", STRING, is_needed=True),
+    "source": CODE._replace(meaning="the language of a model"),
+}
+PARTS = {
+    "sentences": Key("a list of strings", "each sentence", list_of(STRING), is_needed=True),
+    "gaps": Key(
+        "a list of strings",
+        "the white space before, between and after them, one more than there are sentences",
+        list_of(STRING, 1),
+        is_needed=True,
+    ),
+}
+MODEL = {
+    "name": Key("a string", "by which requests choose it", STRING, is_needed=True),
+    "source": CODE,
+    "target": CODE,
+    "beam_size": Key("a number", "the most that a request may ask for", COUNT, is_needed=True),
+    "parses": Key("true or false", "whether it writes trees", TRUTH, is_needed=True),
+    "glossaries": Key(
+        "a list of strings", "names of those for its languages", list_of(STRING), is_needed=True
+    ),
+}
+MODELS = {"models": objects("each model", MODEL)}
 PATHS = [
-    ("POST", "/v1/translate", translate),
-    ("POST", "/v1/sentences", cut),
-    ("GET", "/v1/models", models),
+    Endpoint(
+        "POST",
+        "/v1/translate",
+        translate,
+        REQUEST,
+        ANSWER,
+        example={"text": ["A cat.", "Two cats."], "source": "en", "n_best": 2},
+        is_closed=True,
+        only_json=True,
+    ),
+    Endpoint(
+        "POST",
+        "/v1/sentences",
+        cut,
+        CUT,
+        PARTS,
+        example={"text": "A cat. Two cats.", "source": "en"},
+        is_closed=True,
+        only_json=True,
+    ),
+    Endpoint("GET", "/v1/models", models, returns=MODELS),
 ]

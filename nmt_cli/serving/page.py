@@ -1,4 +1,4 @@
-"""The page at ``/``, with which a person tries the models; it needs nothing from elsewhere."""
+"""The page at `/`, with which a person tries the models; it needs nothing from elsewhere."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from nmt_cli.files.lines import is_blank
-from nmt_cli.serving.requests import RefusedError
+from nmt_cli.serving.requests import Endpoint, RefusedError, refuse_wrong_keys
 from nmt_cli.serving.service import Service
+from nmt_cli.translating.record_keys import STRING, Key
 from nmt_cli.translating.workers.messages import AttentionOf
 
 HEADERS = {
@@ -49,9 +50,13 @@ def _content(name: str) -> bytes:
 
 
 async def attention(service: Service, http: Request) -> Response:
-    """Return a page with the attention between a text and its translation."""
+    """Return a page with the attention between a text and its translation.
+
+    Workers compute it between lines: under load it comes when the lines before it are translated.
+    """
     fields = await service.fields(http)
-    text, translation, name = (str(fields.get(key, "")) for key in ("text", "translation", "model"))
+    refuse_wrong_keys(fields, PAIR)
+    text, translation, name = (fields[key] for key in PAIR)
     if is_blank(text) or is_blank(translation):
         raise RefusedError(400, "text and translation must not be blank")
     model = service.model(None, None, name)
@@ -60,9 +65,14 @@ async def attention(service: Service, http: Request) -> Response:
     return HTMLResponse(shown, headers={"X-Frame-Options": "SAMEORIGIN"})
 
 
+PAIR = {
+    "text": Key("a string", "the source", STRING, is_needed=True),
+    "translation": Key("a string", "its translation", STRING, is_needed=True),
+    "model": Key("a string", "name of a model of `/v1/models`", STRING, is_needed=True),
+}
 PATHS = [
-    ("GET", "/", html),
-    ("GET", "/page.css", style),
-    ("GET", "/page.js", script),
-    ("POST", "/v1/attention", attention),
+    Endpoint("GET", "/", html, media_type="text/html"),
+    Endpoint("GET", "/page.css", style, media_type="text/css"),
+    Endpoint("GET", "/page.js", script, media_type="text/javascript"),
+    Endpoint("POST", "/v1/attention", attention, PAIR, media_type="text/html", is_closed=True),
 ]

@@ -4,16 +4,60 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from email.parser import BytesParser
 from email.policy import HTTP
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import parse_qsl
 
 from starlette.requests import Request
+from starlette.responses import Response
+
+from nmt_cli.translating.record_keys import STRING, Key, list_of, refuse_wrong
+
+if TYPE_CHECKING:
+    from nmt_cli.serving.service import Service
 
 FORM, FORM_WITH_FILES = "application/x-www-form-urlencoded", "multipart/form-data"
 MOST_FIELDS = 100_000  # of a form
+
+
+TEXTS = {"anyOf": [STRING, list_of(STRING, 1)]}
+CODE = Key("a string", "code of a language, such as en or pt-BR", STRING, is_needed=True)
+
+
+class Endpoint(NamedTuple):
+    """A path of an interface: what answers it, and its description beside that answer's docstring.
+
+    It takes a JSON object, or the same keys in a form or in the query.
+    """
+
+    method: str
+    path: str
+    answer: Callable[[Service, Request], Awaitable[Response]]
+    takes: Mapping[str, Key] | None = None  # beside the key of a user; None: it reads nothing
+    returns: Mapping[str, Key] = {}  # the keys of a JSON object
+    returns_list: bool = False  # of these objects
+    media_type: str = "application/json"
+    example: Mapping[str, Any] = {}  # a request
+    is_closed: bool = False  # further keys are refused
+    only_json: bool = False
+
+
+# The statuses of errors.
+ERRORS = {
+    400: "the request cannot be read, a key or a value is wrong, no model has these languages, or "
+    "a text cannot be translated",
+    403: "the key is wrong, or missing",
+    404: "there is no such path or glossary",
+    405: "the path has another method",
+    408: "the body did not come in time",
+    413: "the body, the texts or their number are larger than the service allows",
+    500: "a bug; the log of the service has its traceback",
+    501: "the service lacks a package that cuts sentences",
+    503: "the service is starting, draining or full, or a translation took too long; after as many "
+    "seconds as the header `Retry-After` has, try again",
+}
 
 
 class RefusedError(Exception):
@@ -115,6 +159,14 @@ def _joined(pairs: Iterable[tuple[str, str]]) -> dict[str, Any]:
     for name, value in pairs:
         lists.setdefault(name, []).append(value)
     return {name: values if len(values) > 1 else values[0] for name, values in lists.items()}
+
+
+def refuse_wrong_keys(fields: Mapping[str, Any], keys: Mapping[str, Key]) -> None:
+    """Raise RefusedError if a key is unknown or missing, or if a value is wrong."""
+    try:
+        refuse_wrong(fields, keys)
+    except ValueError as error:
+        raise RefusedError(400, str(error)) from None
 
 
 def texts_of(fields: Mapping[str, Any], key: str) -> list[str]:

@@ -1,0 +1,182 @@
+"""The keys of the JSON objects that ask for the translation of a line, and that hold it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from nmt_cli.messages.proposals import nearest
+
+Schema = dict[str, Any]  # a JSON Schema; those of requests have only the keywords of ``fits``
+
+
+class Key(NamedTuple):
+    """A key of a JSON object."""
+
+    allowed: str  # its values, in words
+    meaning: str
+    schema: Schema
+    is_needed: bool = False
+    of_each: Mapping[str, Key] = {}  # the keys of the objects, if the value is a list of these
+
+
+def list_of(items: Schema, least: int = 0) -> Schema:
+    """Return the schema of a list."""
+    return {"type": "array", "items": items, **({"minItems": least} if least else {})}
+
+
+def object_of(keys: Mapping[str, Key], *, is_closed: bool = False) -> Schema:
+    """Return the schema of an object with these keys; a closed one has no others."""
+    found: Schema = {
+        "type": "object",
+        "properties": {
+            name: {**key.schema, "description": f"{key.allowed}: {key.meaning}"}
+            for name, key in keys.items()
+        },
+    }
+    if needed := [name for name, key in keys.items() if key.is_needed]:
+        found["required"] = needed
+    return {**found, "additionalProperties": False} if is_closed else found
+
+
+def objects(meaning: str, keys: Mapping[str, Key]) -> Key:
+    """Return a key whose value is a list of objects with ``keys``; it is always there."""
+    return Key("a list of objects", meaning, list_of(object_of(keys)), True, keys)
+
+
+STRING, NUMBER, NULL = ({"type": name} for name in ("string", "number", "null"))
+TRUTH: Schema = {"type": "boolean"}
+COUNT: Schema = {"type": "integer", "minimum": 1}
+FROM_0: Schema = {"type": "integer", "minimum": 0}
+PHRASE: Schema = {"anyOf": [STRING, list_of(STRING)]}
+FORMS: Schema = {
+    "type": "object",
+    "properties": {"any_of": list_of(PHRASE, 1)},
+    "required": ["any_of"],
+    "additionalProperties": False,
+}
+
+# What a line may ask for.
+LINE: Mapping[str, Key] = {
+    "text": Key("a string", "what to translate", STRING, is_needed=True),
+    "prefix": Key("a string or a list of pieces", "what the translation begins with", PHRASE),
+    "n_best": Key("a whole number, at least 1", "how many translations", COUNT),
+    "beam_size": Key("a whole number, at least 1", "hypotheses of its search", COUNT),
+    "length_penalty": Key("a number", "exponent of the length penalty, from 0 to 10", NUMBER),
+    "required": Key(
+        "a list, in which each phrase is a string or a list of pieces, or an any_of of these",
+        "phrases that occur in the translation",
+        list_of({"anyOf": [*PHRASE["anyOf"], FORMS]}),
+    ),
+    "banned": Key(
+        "a list, in which each phrase is a string or a list of pieces",
+        "phrases that do not occur",
+        list_of(PHRASE),
+    ),
+    "split": Key("true or false", "whether each sentence is translated by itself", TRUTH),
+    "markup": Key(
+        "html, xml or none", "what the text is written in", {"enum": ["html", "xml", "none"]}
+    ),
+    "glossary": Key(
+        "an object, in which each term has a string or a list of strings",
+        "terms, and their translation or its forms",
+        {"type": "object", "additionalProperties": PHRASE},
+    ),
+    "protect": Key(
+        "a list of patterns", "regular expressions of text that is copied", list_of(STRING)
+    ),
+    "protect_strict": Key("true or false", "whether the line fails if it is not", TRUTH),
+    "alignments": Key("true or false", "whether words are aligned", TRUTH),
+}
+
+# What is known of one translation. What need not be there was not asked for, or is empty.
+ALTERNATIVE: Mapping[str, Key] = {
+    "text": Key("a string", "the translation", STRING, is_needed=True),
+    "score": Key("a number", "log-probability over the length penalty", NUMBER, is_needed=True),
+    "tokens": Key("a list of strings", "its pieces", list_of(STRING), is_needed=True),
+    "token_scores": Key(
+        "a list of numbers", "log-probability of each piece and of `</s>`", list_of(NUMBER)
+    ),
+    "alignment": Key(
+        "a list of pairs",
+        "a source word and the target word that attends to it, counted from 0; words are what "
+        "white space separates",
+        list_of(list_of(FROM_0)),
+    ),
+    "not_copied": Key(
+        "a list of strings", "protected text that it does not have as often", list_of(STRING)
+    ),
+    "repairs": Key("an object", "how often each rule made it a tree", {"type": "object"}),
+}
+TRANSLATION: Mapping[str, Key] = {
+    "text": Key(
+        "a string", "the best translation; empty if the text is blank or failed", STRING, True
+    ),
+    "score": Key(
+        "a number or null",
+        "log-probability over the length penalty; null if there is no translation",
+        {"anyOf": [NUMBER, NULL]},
+        is_needed=True,
+    ),
+    "tokens": ALTERNATIVE["tokens"],
+    "alternatives": Key(
+        "a list of objects",
+        "the second to `n_best`-th translations, best first: `text`, `score`, `tokens` and the "
+        "last four keys",
+        list_of(object_of(ALTERNATIVE, is_closed=True)),
+        is_needed=True,
+    ),
+    "error": Key(
+        "a string or null",
+        "why this text could not be translated: also a wish that it cannot have, such as an "
+        "`n_best` above the beam size",
+        {"anyOf": [STRING, NULL]},
+        is_needed=True,
+    ),
+    "num_parts": Key("a number", "more than 1 if it was too long as a whole", FROM_0, True),
+    "truncated": Key("true or false", "whether its end was cut off", TRUTH, is_needed=True),
+    **{name: key for name, key in ALTERNATIVE.items() if not key.is_needed},
+}
+
+
+def refuse_wrong(record: Mapping[str, Any], keys: Mapping[str, Key]) -> None:
+    """Raise ValueError if a key of an object is unknown or missing, or if a value is wrong."""
+    for name in record:
+        if name not in keys:
+            near = nearest(name, keys)
+            proposal = f"the nearest is {near[0]}" if near else f"known keys: {', '.join(keys)}"
+            raise ValueError(f"the key {json.dumps(name)} is unknown; {proposal}")
+    for name, key in keys.items():
+        if name in record and not fits(record[name], key.schema):
+            raise ValueError(f"{name} must be {key.allowed}")
+        if name not in record and key.is_needed:
+            raise ValueError(f'the key "{name}" is missing')
+
+
+def fits(value: Any, schema: Schema) -> bool:
+    """Return whether a value of JSON is one of ``schema``."""
+    if "anyOf" in schema:
+        return any(fits(value, each) for each in schema["anyOf"])
+    if "enum" in schema:
+        return value in schema["enum"]
+    if schema["type"] in {"integer", "number"}:
+        kinds = int if schema["type"] == "integer" else int | float
+        is_number = isinstance(value, kinds) and not isinstance(value, bool)
+        return is_number and value >= schema.get("minimum", value)
+    if schema["type"] == "array":
+        is_list = isinstance(value, list) and len(value) >= schema.get("minItems", 0)
+        return is_list and all(fits(each, schema["items"]) for each in value)
+    if schema["type"] == "object":
+        return isinstance(value, dict) and _fit(value, schema)
+    return isinstance(value, str if schema["type"] == "string" else bool)
+
+
+def _fit(record: Mapping[str, Any], schema: Schema) -> bool:
+    """Return whether an object has the keys of ``schema``, and each its values."""
+    known, others = schema.get("properties", {}), schema["additionalProperties"]
+    has_all = all(name in record for name in schema.get("required", ()))
+    return has_all and all(
+        fits(value, known[name]) if name in known else others and fits(value, others)
+        for name, value in record.items()
+    )
