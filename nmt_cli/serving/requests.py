@@ -117,7 +117,18 @@ def json_object(body: bytes) -> dict[str, Any]:
         raise RefusedError(400, f"the body is not JSON: {error}") from None
     if not isinstance(record, dict):
         raise RefusedError(400, "the body is not a JSON object")
+    if b"\\u" in body and not _is_unicode(record):
+        raise RefusedError(400, "the body has half of a surrogate pair")
     return record
+
+
+def _is_unicode(record: dict[str, Any]) -> bool:
+    """Return whether an answer can have what is in ``record``: escapes may be no characters."""
+    try:
+        json.dumps(record, ensure_ascii=False).encode()
+    except (UnicodeEncodeError, RecursionError):
+        return False
+    return True
 
 
 async def read_fields(http: Request, limits: Limits) -> dict[str, Any]:

@@ -105,7 +105,7 @@ def test_libretranslate_in_forms(running_service, expected):
         ({"q": "a", "source": "en", "target": "fr"}, "there is no model with source 'en', target"),
         ({"q": "a", "source": "en", "target": "de", "format": "md"}, "format must be text or html"),
         ({"q": "a", "source": "en", "target": "de", "alternatives": -1}, "alternatives must be"),
-        ({"q": "\ud800", "source": "en", "target": "de"}, "the text could not be translated: "),
+        ({"q": "\ud800", "source": "en", "target": "de"}, "the body has half of a surrogate pair"),
     ],
 )
 def test_libretranslate_says_what_is_wrong(running_service, fields, error):

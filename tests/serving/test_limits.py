@@ -99,6 +99,14 @@ def test_a_body_that_does_not_come_is_not_waited_for(silent):
         assert client.recv(100).startswith(b"HTTP/1.1 408")
 
 
+def test_an_answer_does_not_wait_for_the_client_to_acknowledge_its_head():
+    with server.listening_socket("127.0.0.1", 0) as listener:
+        with socket.create_connection(listener.getsockname()):
+            connection, _ = listener.accept()
+        with connection:
+            assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
 def test_connections_that_do_nothing_are_closed(silent, monkeypatch):
     monkeypatch.setattr(server, "SECONDS_BETWEEN_LOOKS", 0.05)
     with (

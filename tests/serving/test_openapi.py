@@ -1,6 +1,7 @@
 """The description of the interface, and what the program takes and answers."""
 
 import ast
+import itertools
 import json
 import re
 import shlex
@@ -16,6 +17,7 @@ from nmt_cli.serving import app, deepl
 from nmt_cli.serving.openapi import TITLE, Block, as_html, command_of, document
 from nmt_cli.serving.requests import ERRORS, FORM
 from nmt_cli.serving.service import KEY_FIELDS, Service
+from nmt_cli.translating.translation import Translation
 from tests.serving.conftest import Silent, running
 
 DOCUMENT = document()
@@ -121,6 +123,26 @@ def test_answers_are_as_described(running_service, endpoint):
     rows = answer.json() if isinstance(answer.json(), list) else [answer.json()]
     for row in rows:
         assert set(row) <= set(endpoint.returns)
+
+
+ODD: tuple[Any, ...] = ([], {}, [[]], {"a": {}}, 1, -0.5, True, None, "\ud800", 10**400, ["\ud800"])
+
+
+class Instant(Silent):
+    def submit(self, requests):
+        batch = super().submit(requests)
+        for place, request in enumerate(requests):
+            batch.answer(place, Translation(f"not {request.text}", -1.0))
+        return batch
+
+
+def test_no_value_of_a_key_is_a_bug():
+    with running(here=Instant()) as service, requests.Session() as session:
+        for endpoint in (each for each in TAKING if each.example):
+            for key, value in itertools.product(endpoint.takes or (), ODD):
+                body = json.dumps({**endpoint.example, key: value})
+                answer = session.post(service.url + endpoint.path, data=body, timeout=30)
+                assert answer.status_code in {200, 400, 404}, (key, value, answer.text)
 
 
 @pytest.mark.parametrize("endpoint", [each for each in app.PATHS if each.example])
