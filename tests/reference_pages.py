@@ -63,7 +63,8 @@ def http() -> str:
         openapi.Block("p", "`nmt-cli serve MODEL...` answers HTTP on `--host` and `--port`."),
         openapi.Block(
             "p",
-            f"{openapi.INTRODUCTION} `/docs` shows the paths, keys and errors below.",
+            f"{openapi.INTRODUCTION} `/docs` shows the paths, keys and errors below. "
+            "[Run a service](../how-to/serve.md) is for operators.",
         ),
         *openapi.blocks(),
         openapi.Block("h2", "Limits"),

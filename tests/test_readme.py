@@ -19,6 +19,9 @@ from nmt_cli.translating.translator import Translator
 from tests import reference_pages
 
 ROOT = Path(__file__).parents[1]
+COMMAND = re.compile(
+    r"    (?:.*(?:\||srun|parallel|docker run .*) +)?(?:\S*bin/)?nmt-cli ([a-z].*)"
+)
 PAGES = sorted((ROOT / "docs").glob("**/*.md"))
 DOCUMENTS = [ROOT / "README.md", ROOT / "recipes/README.md", ROOT / "data/README.md", *PAGES]
 
@@ -27,7 +30,7 @@ def documented_commands():
     for document in DOCUMENTS:
         text = document.read_text(encoding="utf-8").replace("\\\n", " ")
         for line in text.splitlines():
-            match = re.match(r"    (?:.*(?:\||srun|parallel) )?(?:\S*bin/)?nmt-cli ([a-z].*)", line)
+            match = COMMAND.match(line)
             if match:
                 command = re.split(r" [<>|]|   #| +->", match.group(1))[0]
                 command = re.sub(r"\{\}/16|\$n\b", "1/16", command).replace("$SLURM_NNODES", "2")

@@ -71,7 +71,10 @@ def _asked(service: Service, fields: Mapping[str, Any]) -> Texts:
 async def languages(service: Service, http: Request) -> Response:
     """List the languages to translate from, or with `type=target` those to translate into."""
     fields = await service.fields(http)
-    if fields.get("type") != "target":
+    which = fields.get("type", "source")
+    if which not in ("source", "target"):  # any value of JSON
+        raise RefusedError(400, "type must be source or target")
+    if which == "source":
         sources = service.models.sources
         return JSONResponse([{"language": _upper(c), "name": name_of(c)} for c in sources])
     codes = dict.fromkeys(model.target for model in service.models.models)

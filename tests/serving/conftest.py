@@ -17,6 +17,7 @@ from nmt_cli.serving.requests import Limits
 from nmt_cli.serving.server import Server, listening_socket
 from nmt_cli.serving.service import Service
 from nmt_cli.serving.workers import Batch, Figures
+from nmt_cli.translating.translation import Translation
 from nmt_cli.translating.translator import Translator
 from nmt_cli.translating.workers.messages import AttentionOf
 from nmt_cli.translating.workers.process import attention_page
@@ -73,6 +74,16 @@ class Silent:
 
     def figures(self):
         return Figures(num_waiting=self.num_waiting)
+
+
+class Instant(Silent):
+    """Answers at once that a line is not its text."""
+
+    def submit(self, requests):
+        batch = super().submit(requests)
+        for place, request in enumerate(requests):
+            batch.answer(place, Translation(f"not {request.text}", -1.0))
+        return batch
 
 
 class Running:

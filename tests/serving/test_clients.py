@@ -156,8 +156,13 @@ def test_deepl_uses_the_glossaries_of_the_service(running_service, client):
         client.get_glossary("none")
 
 
-def test_deepl_says_what_is_wrong(client):
+def test_deepl_says_what_is_wrong(running_service, client):
     wrong = {"text": "a", "source_lang": "EN", "target_lang": "DE"}
+    answer = requests.get(f"{running_service.url}/v2/languages?type=all", timeout=30)
+    assert (answer.status_code, answer.json()) == (
+        400,
+        {"message": "type must be source or target"},
+    )
     for fields, error in (
         ({"target_lang": "IT"}, "Bad request, message: there is no model with source 'EN'"),
         ({"formality": "more"}, "no model here has a choice of formality"),

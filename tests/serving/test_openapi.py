@@ -17,8 +17,7 @@ from nmt_cli.serving import app, deepl
 from nmt_cli.serving.openapi import TITLE, Block, as_html, command_of, document
 from nmt_cli.serving.requests import ERRORS, FORM
 from nmt_cli.serving.service import KEY_FIELDS, Service
-from nmt_cli.translating.translation import Translation
-from tests.serving.conftest import Silent, running
+from tests.serving.conftest import Instant, Silent, running
 
 DOCUMENT = document()
 OPERATIONS = [
@@ -126,14 +125,6 @@ def test_answers_are_as_described(running_service, endpoint):
 
 
 ODD: tuple[Any, ...] = ([], {}, [[]], {"a": {}}, 1, -0.5, True, None, "\ud800", 10**400, ["\ud800"])
-
-
-class Instant(Silent):
-    def submit(self, requests):
-        batch = super().submit(requests)
-        for place, request in enumerate(requests):
-            batch.answer(place, Translation(f"not {request.text}", -1.0))
-        return batch
 
 
 def test_no_value_of_a_key_is_a_bug():
