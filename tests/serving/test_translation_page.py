@@ -14,6 +14,7 @@ TEXT = f"{FIRST}  {SECOND}"
 FOCUSED = "document.activeElement"
 SENTENCES = "[...document.querySelectorAll('.sentence')].map((span) => span.textContent)"
 STATUS = "document.getElementById('status').textContent"
+WIDTH = "document.documentElement.scrollWidth"
 IS_OPEN = "!document.getElementById('sentence').hidden"
 CHOICES = "[...document.querySelectorAll('#alternatives label span:first-of-type')]"
 MARKED = "[...document.querySelectorAll('#mirror .marked')].map((span) => span.textContent)"
@@ -192,9 +193,12 @@ def test_marks_lie_behind_their_words(page):
 def test_the_page_fits_a_telephone(browser, running_service, scheme):
     browser.open(f"{running_service.url}/", width=360, scheme=scheme)
     browser.wait_for("document.querySelectorAll('#target-language option').length")
-    assert browser.evaluate("document.documentElement.scrollWidth") <= 360
+    assert browser.evaluate(WIDTH) <= 360
     background = browser.evaluate("getComputedStyle(document.body).backgroundColor")
     assert (background == "rgb(255, 255, 255)") == (scheme == "light")
+    browser.open(f"{running_service.url}/docs", width=360, scheme=scheme)
+    assert browser.evaluate(WIDTH) <= 360
+    assert browser.problems == []
 
 
 def test_every_control_has_a_name(page):
