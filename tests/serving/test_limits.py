@@ -28,8 +28,8 @@ def post(service, path="/v1/translate", **options):
 
 
 def until(condition):
-    """Wait until a condition holds, at most ten seconds."""
-    deadline = time.monotonic() + 10
+    """Wait until a condition holds, at most half a minute."""
+    deadline = time.monotonic() + 30
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.01)
