@@ -7,8 +7,6 @@ from nmt_cli.files.file_names import CONFIG, CTRANSLATE2_MODEL
 from nmt_cli.files.folders import IMPORTED, is_model, is_run, refuse_output
 from nmt_cli.files.locks import claimed
 from nmt_cli.interchange.ctranslate2.importer import import_ctranslate2
-from nmt_cli.interchange.eole.importer import WEIGHTS as EOLE
-from nmt_cli.interchange.eole.importer import import_eole
 from nmt_cli.interchange.fairseq.files import is_checkpoint as is_fairseq
 from nmt_cli.interchange.fairseq.importer import import_fairseq
 from nmt_cli.interchange.files import NO_FILES, TextFiles, read_config
@@ -17,8 +15,10 @@ from nmt_cli.interchange.imported_model import write_model
 from nmt_cli.interchange.marian.files import WEIGHTS as MARIAN
 from nmt_cli.interchange.marian.files import weights_in
 from nmt_cli.interchange.marian.importer import import_marian
-from nmt_cli.interchange.opennmt.checkpoint import is_checkpoint as is_opennmt
+from nmt_cli.interchange.opennmt.eole import WEIGHTS as EOLE
+from nmt_cli.interchange.opennmt.eole import import_eole
 from nmt_cli.interchange.opennmt.importer import import_opennmt
+from nmt_cli.interchange.opennmt.importer import is_checkpoint as is_opennmt
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
 from nmt_cli.messages.proposals import command, missing_hint

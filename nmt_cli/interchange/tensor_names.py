@@ -1,7 +1,14 @@
-"""The names that a program gives to the tensors of its Transformers, for import and export."""
+"""The names of the tensors of other programs, and the order of their dimensions."""
 
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Collection
+from itertools import product
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nmt_cli.interchange.files import Array
+from nmt_cli.model.embeddings import sinusoids
 
 
 class Pair(NamedTuple):
@@ -47,5 +54,54 @@ def dotted(name: str) -> Pair:
     return Pair(f"{name}.weight", f"{name}.bias")
 
 
+def names_of_layer(side: str, number: int, prefix: str = "") -> LayerNames:
+    """Return fairseq's names for a layer; Hugging Face has the same ones behind ``prefix``."""
+    layer = f"{prefix}{side}.layers.{number}"
+
+    def attention(name: str) -> AttentionNames:
+        inputs = tuple(dotted(f"{layer}.{name}.{part}_proj") for part in "qkv")
+        output, norm = dotted(f"{layer}.{name}.out_proj"), dotted(f"{layer}.{name}_layer_norm")
+        return AttentionNames(inputs, output, norm)
+
+    return LayerNames(
+        attention("self_attn"),
+        attention("encoder_attn") if side == "decoder" else None,
+        dotted(f"{layer}.fc1"),
+        dotted(f"{layer}.fc2"),
+        dotted(f"{layer}.final_layer_norm"),
+    )
+
+
 # How many of queries, keys and values each of the inputs of an attention holds.
 PARTS_OF_INPUTS = {1: (3,), 2: (1, 2), 3: (1, 1, 1)}
+
+FREQUENCIES = ("paper", "tensor2tensor")
+FIRST_POSITIONS = range(4)
+
+
+def sines_first(d_model: int) -> NDArray[np.intp]:
+    """Return the places of the even dimensions, then those of the odd ones."""
+    return np.concatenate([np.arange(0, d_model, 2), np.arange(1, d_model, 2)])
+
+
+def order_from_sines_first(d_model: int) -> NDArray[np.intp]:
+    """Return the places of our dimensions in vectors with the sines first."""
+    return np.argsort(sines_first(d_model))
+
+
+def known_sinusoids(tables: Collection[Array], tolerance: float) -> dict[str, Any] | None:
+    """Return the options of the sinusoids that all ``tables`` [positions, D] hold.
+
+    Sines and cosines are in turn, as ours. None if a table holds anything else.
+    """
+    for frequencies, first in product(FREQUENCIES, FIRST_POSITIONS):
+        if all(_are_sinusoids(table, frequencies, first, tolerance) for table in tables):
+            return {"sinusoid_frequencies": frequencies, "first_position": first}
+    return None
+
+
+def _are_sinusoids(table: Array, frequencies: str, first_position: int, tolerance: float) -> bool:
+    if table.shape[1] % 2:
+        return False
+    ours = sinusoids(len(table), table.shape[1], frequencies, first_position).numpy()
+    return bool(np.abs(table - ours).max(initial=0.0) < tolerance)

@@ -11,9 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nmt_cli.corpus.tokenizers.normalization import Side
-from nmt_cli.interchange.files import SIDES, Array, Weights
+from nmt_cli.interchange.files import SIDES, Array, Weights, refuse
 from nmt_cli.interchange.imported_model import ImportedModel
-from nmt_cli.interchange.options import refuse
 from nmt_cli.interchange.tensor_names import (
     PARTS_OF_INPUTS,
     AttentionNames,

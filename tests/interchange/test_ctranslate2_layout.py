@@ -4,8 +4,12 @@ import numpy as np
 import pytest
 import torch
 
-from nmt_cli.interchange.ctranslate2.exporter import renamed_pieces, vocabulary_of
-from nmt_cli.interchange.ctranslate2.layout import ctranslate2_variables, head_width
+from nmt_cli.interchange.ctranslate2.exporter import (
+    ctranslate2_variables,
+    head_width,
+    renamed_pieces,
+    vocabulary_of,
+)
 from nmt_cli.interchange.exported_model import ExportedModel
 from nmt_cli.messages.errors import UserError
 from nmt_cli.model_directory import load_model

@@ -9,8 +9,8 @@ import pytest
 import safetensors.numpy
 
 from nmt_cli.corpus.tokenizers import sentencepiece_tokenizer
-from nmt_cli.interchange.eole.importer import import_eole
 from nmt_cli.interchange.files import TextFiles
+from nmt_cli.interchange.opennmt.eole import import_eole
 from nmt_cli.messages.errors import DamagedError, UserError
 from nmt_cli.model_directory import load_model
 from nmt_cli.translating.rescorer import Rescorer

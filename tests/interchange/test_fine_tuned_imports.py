@@ -9,8 +9,7 @@ import torch
 from click.testing import CliRunner
 
 from nmt_cli import cli
-from nmt_cli.interchange.ctranslate2.exporter import vocabulary_of
-from nmt_cli.interchange.ctranslate2.layout import ctranslate2_variables
+from nmt_cli.interchange.ctranslate2.exporter import ctranslate2_variables, vocabulary_of
 from nmt_cli.interchange.exported_model import ExportedModel
 from nmt_cli.model_directory import load_model
 from tests.architectures import random_model

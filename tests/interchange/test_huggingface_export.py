@@ -7,7 +7,7 @@ import torch
 
 from nmt_cli.commands import export
 from nmt_cli.interchange.huggingface import exporter as huggingface_export
-from nmt_cli.interchange.huggingface.layout import huggingface_tensors
+from nmt_cli.interchange.huggingface.exporter import huggingface_tensors
 from nmt_cli.messages.errors import UserError
 from nmt_cli.model_directory import load_model
 from nmt_cli.search.teacher_forcing import SentencePair, token_scores

@@ -8,12 +8,13 @@ import pytest
 
 from nmt_cli.interchange.exported_model import ExportedModel
 from nmt_cli.interchange.huggingface.exporter import (
+    has_pad,
+    huggingface_tensors,
     reasons_against,
     write_huggingface,
     write_tokenizer,
 )
-from nmt_cli.interchange.huggingface.layout import has_pad, huggingface_tensors
-from nmt_cli.interchange.known_sinusoids import sines_first
+from nmt_cli.interchange.tensor_names import sines_first
 from nmt_cli.model_directory import load_model
 from nmt_cli.search.teacher_forcing import SentencePair, teacher_forced
 from tests.interchange.conftest import ARCHITECTURES

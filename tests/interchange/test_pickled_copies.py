@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from nmt_cli.interchange.huggingface.importer import PICKLED, read_tensors
-from nmt_cli.interchange.opennmt.checkpoint import read_checkpoint
+from nmt_cli.interchange.opennmt.importer import read_checkpoint
 from nmt_cli.interchange.pickled_tensors import refuse_copies
 from nmt_cli.messages.errors import DamagedError
 from tests.interchange.hostile_pickles import zipped

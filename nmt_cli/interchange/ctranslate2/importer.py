@@ -1,8 +1,4 @@
-"""Imports a Transformer of CTranslate2.
-
-Its matrices are [out, in] as ours are. Q, K and V of self-attention are one matrix, as are K and V
-of attention to the memory.
-"""
+"""Imports a Transformer of CTranslate2, whose tensors have the names that the export gives them."""
 
 import math
 import re
@@ -15,18 +11,24 @@ from numpy.typing import NDArray
 
 from nmt_cli.corpus.tokenizers.normalization import Side
 from nmt_cli.files.file_names import CTRANSLATE2_MODEL
+from nmt_cli.interchange.ctranslate2.exporter import NAMES, OUTPUT
 from nmt_cli.interchange.ctranslate2.files import (
     Variables,
     marks_of,
     read_variables,
     read_vocabularies,
 )
-from nmt_cli.interchange.ctranslate2.layout import NAMES, OUTPUT
-from nmt_cli.interchange.files import NO_FILES, SIDES, Array, TextFiles, read_config
+from nmt_cli.interchange.files import (
+    NO_FILES,
+    SIDES,
+    Array,
+    TextFiles,
+    of_sides,
+    read_config,
+    refusing,
+)
 from nmt_cli.interchange.imported_model import ImportedModel
-from nmt_cli.interchange.known_sinusoids import known_sinusoids, order_from_sines_first
-from nmt_cli.interchange.options import of_sides, refusing
-from nmt_cli.interchange.tensor_names import AttentionNames
+from nmt_cli.interchange.tensor_names import AttentionNames, known_sinusoids, order_from_sines_first
 from nmt_cli.interchange.vocabularies import Vocabulary, read_sentencepiece
 from nmt_cli.interchange.weights_taken import TensorsTaken, WeightsTaken
 from nmt_cli.messages.errors import UserError

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from nmt_cli.corpus.tokenizers.normalization import Side
 from nmt_cli.interchange.fairseq.files import (
     MARKS,
@@ -17,14 +19,60 @@ from nmt_cli.interchange.fairseq.files import (
     read_checkpoint,
     read_vocabularies,
 )
-from nmt_cli.interchange.fairseq.names import OUTPUT, names_of_layer, with_new_names
-from nmt_cli.interchange.files import NO_FILES, SIDES, TextFiles
+from nmt_cli.interchange.files import (
+    NO_FILES,
+    SIDES,
+    Array,
+    TextFiles,
+    activation,
+    count,
+    of_sides,
+    refuse,
+    refusing,
+    shown,
+)
 from nmt_cli.interchange.imported_model import ImportedModel
-from nmt_cli.interchange.known_sinusoids import order_from_sines_first
-from nmt_cli.interchange.options import activation, count, of_sides, refuse, refusing, shown
-from nmt_cli.interchange.tensor_names import StackNames, dotted
+from nmt_cli.interchange.tensor_names import (
+    StackNames,
+    dotted,
+    names_of_layer,
+    order_from_sines_first,
+)
 from nmt_cli.interchange.vocabularies import joiner_of, read_named_models
 from nmt_cli.interchange.weights_taken import TensorsTaken, WeightsTaken
+
+NORMS = {
+    "encoder": ("self_attn_layer_norm", "final_layer_norm"),
+    "decoder": ("self_attn_layer_norm", "encoder_attn_layer_norm", "final_layer_norm"),
+}
+OLD_NORM = re.compile(r"((encoder|decoder)\.layers\.\d+)\.layer_norms\.([0-2])\.(weight|bias)")
+JOINED = re.compile(r"(.*_attn)\.in_proj_(weight|bias)")  # queries, keys, values
+OLD_OUTPUT, OUTPUT = "decoder.embed_out", "decoder.output_projection.weight"
+
+
+def with_new_names(tensors: Mapping[str, Array]) -> dict[str, Array]:
+    """Return the tensors with new names; an old one stays if there is a new one beside it."""
+    found: dict[str, Array] = {}
+    for name, array in tensors.items():
+        renamed = _renamed(name, array)
+        found |= {name: array} if tensors.keys() & renamed.keys() else renamed
+    return found
+
+
+def _renamed(name: str, array: Array) -> dict[str, Array]:
+    """Return a tensor with its new name, or its three parts."""
+    norm, joined = OLD_NORM.fullmatch(name), JOINED.fullmatch(name)
+    if name == OLD_OUTPUT:
+        return {OUTPUT: array}
+    if norm is not None and int(norm[3]) < len(NORMS[norm[2]]):
+        return {f"{norm[1]}.{NORMS[norm[2]][int(norm[3])]}.{norm[4]}": array}
+    if joined is not None and array.ndim and len(array) % len("qkv") == 0:
+        parts = np.split(array, len("qkv"))
+        return {
+            f"{joined[1]}.{q}_proj.{joined[2]}": part for q, part in zip("qkv", parts, strict=True)
+        }
+    return {name: array}
+
 
 NAMES = StackNames(
     names_of_layer,

@@ -10,36 +10,38 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from nmt_cli.corpus.tokenizers.mapped_sentencepiece import END, START, UNKNOWN, read_ids
 from nmt_cli.corpus.tokenizers.normalization import Side
+from nmt_cli.corpus.tokenizers.sentencepiece_tokenizer import load_processor
 from nmt_cli.files.file_names import CONFIG, WEIGHTS
 from nmt_cli.interchange.files import (
+    LARGEST,
     NO_FILES,
     SIDES,
     Array,
     TextFiles,
+    activation,
     as_fp32,
+    of_sides,
     read_config,
     read_safetensors,
+    refuse,
+    refusing,
+    shown,
 )
-from nmt_cli.interchange.huggingface.exporter import EPSILON
-from nmt_cli.interchange.huggingface.layout import (
+from nmt_cli.interchange.huggingface.exporter import (
     BIAS,
     EMBEDDINGS,
+    EPSILON,
     NAMES,
     OUTPUT,
     POSITIONS,
     SHARED,
 )
-from nmt_cli.interchange.huggingface.vocabularies import (
-    Vocabularies,
-    read_vocabularies,
-    start_of_decoder,
-)
 from nmt_cli.interchange.imported_model import ImportedModel
-from nmt_cli.interchange.known_sinusoids import known_sinusoids, order_from_sines_first
-from nmt_cli.interchange.options import LARGEST, activation, of_sides, refuse, refusing, shown
 from nmt_cli.interchange.pickled_tensors import read_pickled_tensors
-from nmt_cli.interchange.vocabularies import PEGASUS_MODEL, Vocabulary, read_sentencepiece
+from nmt_cli.interchange.tensor_names import known_sinusoids, order_from_sines_first
+from nmt_cli.interchange.vocabularies import PEGASUS_MODEL, Vocabulary, read_sentencepiece, rename
 from nmt_cli.interchange.weights_taken import TensorsTaken, WeightsTaken
 from nmt_cli.messages.errors import UserError
 
@@ -59,6 +61,88 @@ DEFAULTS: dict[str, dict[str, Any]] = {
 IMPLIED = {"normalize_embedding": {"marian": False, "pegasus": False},
            "normalize_before": {"marian": False, "pegasus": True},
            "add_final_layer_norm": {"marian": False, "pegasus": True}}  # fmt: skip
+
+
+FILES: dict[Side, str] = {"source": "vocab.json", "target": "target_vocab.json"}
+# What Pegasus has behind <pad> and </s>, and before the other pieces of its SentencePiece model.
+MASKS = ("<mask_1>", "<mask_2>", *(f"<unk_{number}>" for number in range(2, 103)))
+MARKS = {"unk": UNKNOWN, "eos": END, "pad": "<pad>"}  # unless tokenizer_config.json has others
+
+
+class Vocabularies(NamedTuple):
+    """The pieces of both sides by id, with our names of unknown pieces and of the end."""
+
+    pieces: dict[Side, list[str]]
+    pad: str
+    are_separate: bool
+
+
+def read_vocabularies(
+    folder: Path,
+    models: Mapping[Side, bytes] | None,
+    eos_id: int,
+    sizes: Mapping[Side, int],
+    reasons: list[str],
+) -> Vocabularies:
+    """Return the vocabularies; ``sizes`` are the rows of their matrices.
+
+    Without a file of their own, they are those of the SentencePiece model in ``models``. The
+    reasons against them are added to ``reasons``. Raises as ``read_ids`` does.
+    """
+    config = read_config(folder, "tokenizer_config.json")
+    names = {key: _name(config.get(f"{key}_token"), name) for key, name in MARKS.items()}
+    are_separate = bool(config.get("separate_vocabs", False))
+    model = None if (folder / FILES["source"]).exists() else (models or {}).get("source")
+    if model is not None and config.get("offset", len(MASKS)) != len(MASKS):
+        reasons.append(f"its tokenizer has the offset {config['offset']}, not {len(MASKS)}")
+    found: dict[Side, list[str]] = {}
+    for side, size in sizes.items():
+        file = FILES[side if are_separate else "source"] if model is None else PEGASUS_MODEL
+        ids = read_ids(folder / file) if model is None else _ids_of_pegasus(model, names)
+        pieces = sorted(ids, key=ids.__getitem__)
+        if sorted(ids.values()) != list(range(len(ids))):
+            reasons.append(f"the numbers in {file} are not 0 to {len(ids) - 1:,}, each once")
+        elif len(pieces) != size:
+            reasons.append(f"{file} has {len(pieces):,} pieces, its matrix {size:,} rows")
+        elif not 0 <= eos_id < size or pieces[eos_id] != names["eos"]:
+            reasons.append(f"eos_token_id is {eos_id:,}, which is not {names['eos']} in {file}")
+        elif names["unk"] not in pieces:
+            reasons.append(f"{file} has no {names['unk']}")
+        else:
+            rename(pieces, ids[names["unk"]], UNKNOWN, reasons)
+            rename(pieces, eos_id, END, reasons)
+        found[side] = pieces
+    return Vocabularies(found, names["pad"], are_separate)
+
+
+def _ids_of_pegasus(model: bytes, names: Mapping[str, str]) -> dict[str, int]:
+    processor = load_processor(model, PEGASUS_MODEL)
+    own = processor.id_to_piece(list(range(2, processor.get_piece_size())))
+    pieces = (names["pad"], names["eos"], *MASKS, *own)
+    return {piece: number for number, piece in enumerate(pieces)}
+
+
+def start_of_decoder(
+    vocabularies: Vocabularies, start_id: int, eos_id: int, reasons: list[str]
+) -> str:
+    """Return ``model.decoder_start`` of a decoder whose first vector is not zero."""
+    pieces = vocabularies.pieces["target"]
+    if start_id == eos_id:
+        return "eos"
+    if pieces[start_id] not in {vocabularies.pad, START}:
+        reasons.append(f"its decoder starts with {pieces[start_id]}, which texts may have")
+        return "bos"
+    rename(pieces, start_id, START, reasons)
+    if not vocabularies.are_separate:
+        vocabularies.pieces["source"][:] = pieces
+    return "bos"
+
+
+def _name(value: Any, default: str) -> str:
+    """Return the name of a mark; older files hold it in an object."""
+    if isinstance(value, dict):
+        value = value.get("content")
+    return value if isinstance(value, str) else default
 
 
 def import_huggingface(folder: Path, files: TextFiles = NO_FILES) -> ImportedModel:

@@ -11,13 +11,17 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from nmt_cli.corpus.tokenizers.normalization import Side
-from nmt_cli.interchange.files import NO_FILES, SIDES, Array, TextFiles
+from nmt_cli.interchange.files import NO_FILES, SIDES, Array, TextFiles, of_sides, refuse, refusing
 from nmt_cli.interchange.imported_model import ImportedModel
-from nmt_cli.interchange.known_sinusoids import order_from_sines_first
 from nmt_cli.interchange.marian.files import SETTINGS, find_files, read_archive, read_settings
 from nmt_cli.interchange.marian.vocabularies import read_vocabularies
-from nmt_cli.interchange.options import of_sides, refuse, refusing
-from nmt_cli.interchange.tensor_names import AttentionNames, LayerNames, Pair, StackNames
+from nmt_cli.interchange.tensor_names import (
+    AttentionNames,
+    LayerNames,
+    Pair,
+    StackNames,
+    order_from_sines_first,
+)
 from nmt_cli.interchange.vocabularies import Vocabulary
 from nmt_cli.interchange.weights_taken import NAMED, TensorsTaken, WeightsTaken
 from nmt_cli.messages import logs

@@ -12,8 +12,14 @@ from typing import Any, NamedTuple
 from nmt_cli.corpus.tokenizers.normalization import Side
 from nmt_cli.interchange.files import SIDES, Array
 from nmt_cli.interchange.imported_model import ImportedModel
-from nmt_cli.interchange.known_sinusoids import known_sinusoids, order_from_sines_first
-from nmt_cli.interchange.tensor_names import AttentionNames, Pair, StackNames, dotted
+from nmt_cli.interchange.tensor_names import (
+    AttentionNames,
+    Pair,
+    StackNames,
+    dotted,
+    known_sinusoids,
+    order_from_sines_first,
+)
 from nmt_cli.interchange.vocabularies import Vocabulary, joiner_of, marks_first, problems_of_pieces
 from nmt_cli.interchange.weights_taken import TensorsTaken, WeightsTaken
 

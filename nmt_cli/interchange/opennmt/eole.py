@@ -10,7 +10,20 @@ from typing import Any
 
 from nmt_cli.corpus.tokenizers.normalization import Side
 from nmt_cli.files.file_names import CONFIG
-from nmt_cli.interchange.files import NO_FILES, SIDES, TextFiles, read_config, read_parts
+from nmt_cli.interchange.files import (
+    LARGEST,
+    NO_FILES,
+    SIDES,
+    TextFiles,
+    activation,
+    count,
+    of_sides,
+    read_config,
+    read_parts,
+    refuse,
+    refusing,
+    shown,
+)
 from nmt_cli.interchange.imported_model import ImportedModel
 from nmt_cli.interchange.opennmt.model import (
     LEARNED,
@@ -21,15 +34,6 @@ from nmt_cli.interchange.opennmt.model import (
     Tokens,
     attention_names,
     make_model,
-)
-from nmt_cli.interchange.options import (
-    LARGEST,
-    activation,
-    count,
-    of_sides,
-    refuse,
-    refusing,
-    shown,
 )
 from nmt_cli.interchange.tensor_names import LayerNames, StackNames, dotted
 from nmt_cli.interchange.vocabularies import list_of_texts, read_models, read_named_models
