@@ -13,7 +13,7 @@ from nmt_cli.messages.errors import UserError
 from nmt_cli.model_directory import load_model
 from nmt_cli.parsing.labels import Labels
 from nmt_cli.parsing.parseval import score_trees
-from nmt_cli.parsing.reader import read_trees
+from nmt_cli.parsing.tree import read_trees
 from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.translating.translator import Translator
 from tests.random_trees import linearization

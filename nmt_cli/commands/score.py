@@ -14,12 +14,14 @@ from nmt_cli.messages.errors import UserError, WrongUsageError
 from nmt_cli.messages.figures import counted
 from nmt_cli.messages.proposals import slips
 from nmt_cli.metrics.bleu import (
+    PAPER_PAIRS,
     bleu_scorer,
     chrf_scorer,
     looks_in_pieces,
     looks_tokenized,
+    paper_bleu_scorer,
+    ter_scorer,
 )
-from nmt_cli.metrics.paper_bleu import PAPER_PAIRS, paper_bleu_scorer
 from nmt_cli.metrics.scorer import (
     TOKENIZATION,
     Method,
@@ -28,7 +30,6 @@ from nmt_cli.metrics.scorer import (
     Scorer,
     Tokenization,
 )
-from nmt_cli.metrics.ter import ter_scorer
 from nmt_cli.translating.glossary import Glossary
 
 if TYPE_CHECKING:

@@ -11,8 +11,7 @@ from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
 from nmt_cli.messages.proposals import missing_hint
 from nmt_cli.parsing.labels import with_root, without_functions, without_traces
-from nmt_cli.parsing.reader import read_trees
-from nmt_cli.parsing.tree import Tree
+from nmt_cli.parsing.tree import Tree, read_trees
 
 # The file's name holds the section, so the folders around it may have any names: wsj/02/ of
 # LDC99T42, combined/ of other releases, in capitals on some discs.

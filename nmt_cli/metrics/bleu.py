@@ -1,19 +1,21 @@
-"""BLEU and chrF of sacrebleu, each with the signature that states its settings."""
+"""BLEU, chrF, TER and the paper's BLEU by sacrebleu, each with a signature of its settings."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from sacrebleu.metrics.base import Signature
 from sacrebleu.metrics.bleu import BLEU, BLEUScore
 from sacrebleu.metrics.chrf import CHRF, CHRFScore
+from sacrebleu.metrics.ter import TER, TERScore
+from sacrebleu.tokenizers.tokenizer_base import BaseTokenizer
 
 from nmt_cli.metrics.scorer import TOKENIZATION, Scorer, Tokenization
 
 if TYPE_CHECKING:
     from typing_extensions import Self
-
 
 # Untokenized text has no space before a full stop or a comma. Moses' tokenizer puts one there, and
 # escapes some characters.
@@ -106,3 +108,110 @@ def looks_in_pieces(lines: Sequence[str]) -> bool:
 
 def _share_with(sign: re.Pattern[str], lines: Sequence[str]) -> float:
     return sum(sign.search(line) is not None for line in lines) / max(1, len(lines))
+
+
+class Ter(NamedTuple):
+    """The translation edit rate of a corpus: edits per 100 words of the reference."""
+
+    score: float  # 0 or more; 0 is best
+    signature: str
+    edits: int
+    reference_length: float  # in words; the mean of several references
+
+    @classmethod
+    def of(cls, score: TERScore, signature: str) -> Self:
+        """Return the figures of sacrebleu's ``score``."""
+        return cls(score.score, signature, score.num_edits, float(score.ref_length))
+
+    def __str__(self) -> str:
+        return (
+            f"TER {self.score:.2f}  ({self.edits:,} edits, reference "
+            f"{self.reference_length:,.0f} words)  {self.signature}"
+        )
+
+
+class _RememberedTer(TER):
+    """TER that computes each segment once, because that is slow and paired tests ask again."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._known: dict[tuple[str, str], list[float]] = {}
+
+    def _compute_segment_statistics(
+        self, hypothesis: str, ref_kwargs: dict[str, Any]
+    ) -> list[float]:
+        key = (hypothesis, repr(ref_kwargs["ref_words"]))
+        if key not in self._known:
+            self._known[key] = super()._compute_segment_statistics(hypothesis, ref_kwargs)
+        return self._known[key]
+
+
+def ter_scorer() -> Scorer[Ter]:
+    """Return sacrebleu's TER (Snover et al., 2006) with its default settings, which ignore case."""
+    return Scorer("ter", "TER", _RememberedTer(), Ter.of, higher_is_better=False)
+
+
+LAST_PERIOD = re.compile(r"(?<=[^\s.])\.\s*$")
+COMPOUND = re.compile(r"(\S)-(\S)")
+
+
+class PaperTokens(NamedTuple):
+    """How the text of a language is cut into tokens."""
+
+    language: str
+    splits_compounds: bool
+
+
+# The language pairs of the paper's Table 2.
+PAPER_PAIRS = {"en-de": PaperTokens("de", True), "en-fr": PaperTokens("fr", False)}
+
+
+class PaperBleu(Bleu):
+    """The BLEU of a corpus, of the paper's tokens."""
+
+    def __str__(self) -> str:
+        return f"paper's {super().__str__()}"
+
+
+class _MosesTokenizer(BaseTokenizer):
+    def __init__(self, tokens: PaperTokens) -> None:
+        from sacremoses import MosesTokenizer  # takes half a second, so only if it is needed
+
+        self._tokens = tokens
+        self._moses = MosesTokenizer(lang=tokens.language)
+
+    def signature(self) -> str:
+        compounds = "+split-compounds" if self._tokens.splits_compounds else ""
+        return f"moses-{self._tokens.language}{compounds}"
+
+    def __call__(self, line: str) -> str:
+        text = self._moses.tokenize(line, return_str=True)
+        # tokenizer.perl splits the period off the last word even if it is an abbreviation;
+        # sacremoses does not.
+        text = LAST_PERIOD.sub(" .", text)
+        if self._tokens.splits_compounds:
+            text = COMPOUND.sub(r"\1 ##AT##-##AT## \2", text)
+        return text
+
+
+class _MosesBleu(BLEU):
+    def __init__(self, tokens: PaperTokens) -> None:
+        super().__init__(tokenize="none", force=True)
+        self.tokenizer = _MosesTokenizer(tokens)
+        self.tokenizer_signature = self.tokenizer.signature()
+
+    def get_signature(self) -> Signature:
+        from sacremoses import __version__
+
+        signature = super().get_signature()
+        signature.update("sacremoses", __version__)
+        return signature
+
+
+def paper_bleu_scorer(tokens: PaperTokens) -> Scorer[PaperBleu]:
+    """Return the paper's BLEU of untokenized text: of Moses' tokens, and of the parts of compounds.
+
+    The same steps as tokenizer.perl, the compound splitting of Tensor2Tensor's get_ende_bleu.sh and
+    multi-bleu.perl.
+    """
+    return Scorer("paper_bleu", "paper's BLEU", _MosesBleu(tokens), PaperBleu.of)

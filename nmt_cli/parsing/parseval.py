@@ -12,7 +12,7 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from nmt_cli.parsing.parseval_parameters import Parameters, default_parameters
-from nmt_cli.parsing.reader import bracket_tokens
+from nmt_cli.parsing.tree import bracket_tokens
 
 FUNCTION = re.compile("[-=].*")  # EVALB keeps the second choice of a label, such as ADVP|PRT
 

@@ -9,8 +9,8 @@ from nmt_cli.messages.extras import importing
 from nmt_cli.messages.figures import counted
 from nmt_cli.parsing.labels import PENN_TREEBANK, with_fitting_tags, with_root, without_root
 from nmt_cli.parsing.linearization import Linearization
-from nmt_cli.parsing.reader import read_trees, words_of
 from nmt_cli.parsing.repair import Repairs, repair
+from nmt_cli.parsing.tree import read_trees, words_of
 
 Tokenize = Literal["none", "penn"]
 

@@ -16,8 +16,7 @@ from matplotlib.lines import Line2D
 
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
-from nmt_cli.pictures import colours
-from nmt_cli.pictures.attention import HEADINGS, Attention, Kind
+from nmt_cli.pictures.attention import HEADINGS, LIGHT, Attention, Kind, colour_of, dashes_of
 
 DOTS_PER_INCH = 150
 LARGEST_AREA = 2_000.0  # square inches; drawing takes a byte for each of four colours of a dot
@@ -157,10 +156,10 @@ def _draw(axes: Axes, attention: Attention, panel: _Panel, gap: float) -> None:
             LineCollection(
                 [[(0, q + shift), (1, k + shift)] for q, k in zip(queries, keys, strict=True)],
                 colors=[
-                    to_rgba(colours.LIGHT[colours.colour_of(head)], float(min(weight, 1.0)))
+                    to_rgba(LIGHT[colour_of(head)], float(min(weight, 1.0)))
                     for weight in of_head[queries, keys]
                 ],
-                linestyles=_dashes_of(head),
+                linestyles=DASHES[dashes_of(head)],
                 linewidths=1.2,
             ),
             autolim=False,
@@ -168,12 +167,10 @@ def _draw(axes: Axes, attention: Attention, panel: _Panel, gap: float) -> None:
 
 
 def _line_of(place: int, label: str) -> Line2D:
-    colour = colours.LIGHT[colours.colour_of(place)]
-    return Line2D([], [], color=colour, linestyle=_dashes_of(place), linewidth=2, label=label)
-
-
-def _dashes_of(place: int) -> Any:
-    return DASHES[colours.dashes_of(place)]
+    colour = LIGHT[colour_of(place)]
+    return Line2D(
+        [], [], color=colour, linestyle=DASHES[dashes_of(place)], linewidth=2, label=label
+    )
 
 
 def _shortened(piece: str) -> str:

@@ -9,8 +9,16 @@ from string import Template
 
 import numpy as np
 
-from nmt_cli.pictures import colours
-from nmt_cli.pictures.attention import HEADINGS, Attention
+from nmt_cli.pictures.attention import (
+    DARK,
+    DARK_PAGE,
+    HEADINGS,
+    LIGHT,
+    LIGHT_PAGE,
+    Attention,
+    colour_of,
+    dashes_of,
+)
 
 THOUSANDTHS = 1000  # whole numbers take half the space of decimal fractions
 LONGEST_TITLE = 60
@@ -54,8 +62,8 @@ def _colours() -> str:
         lines += [f".colour-{i} {{ --head: {colour}; }}" for i, colour in enumerate(palette)]
         return "\n".join(lines)
 
-    dark = rules(colours.DARK_PAGE, colours.DARK)
-    light = rules(colours.LIGHT_PAGE, colours.LIGHT)
+    dark = rules(DARK_PAGE, DARK)
+    light = rules(LIGHT_PAGE, LIGHT)
     return f"{light}\n@media (prefers-color-scheme: dark) {{\n{dark}\n}}"
 
 
@@ -67,7 +75,7 @@ def _data(attention: Attention) -> str:
         "layers": attention.layers,
         "heads": attention.heads,
         "styles": [
-            f"colour-{colours.colour_of(place)} dashes-{colours.dashes_of(place)}"
+            f"colour-{colour_of(place)} dashes-{dashes_of(place)}"
             for place in range(len(attention.heads))
         ],
         "kinds": [

@@ -19,7 +19,7 @@ from nmt_cli.hardware.fp32_products import choose_fp32_products, use_fp32_produc
 from nmt_cli.messages.errors import UserError
 from nmt_cli.model.precision import at_precision
 from nmt_cli.model.transformer import Transformer
-from nmt_cli.parsing.reader import words_of
+from nmt_cli.parsing.tree import words_of
 from nmt_cli.parsing.tree_output import linearized
 from nmt_cli.recipe.model_settings import ModelSettings, length_limits
 from nmt_cli.recipe.search_ranges import RESCORING_PENALTY, refuse_outside

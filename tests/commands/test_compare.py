@@ -13,13 +13,13 @@ from click.testing import CliRunner
 
 from nmt_cli import cli
 from nmt_cli.commands import compare
-from nmt_cli.commands.compare import Training
-from nmt_cli.commands.experiments.comparison_table import (
+from nmt_cli.commands.compare import (
     OURS,
     PAPERS,
     ROWS,
     ComparedRow,
     PaperRow,
+    Training,
     as_table,
     row_of,
 )

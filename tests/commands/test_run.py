@@ -16,8 +16,12 @@ from nmt_cli.files.locks import claimed
 from nmt_cli.files.temporary_names import temporary_path
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import InterruptedTrainingError, UserError
-from nmt_cli.metrics.bleu import bleu_scorer, chrf_scorer
-from nmt_cli.metrics.paper_bleu import PAPER_PAIRS, paper_bleu_scorer
+from nmt_cli.metrics.bleu import (
+    PAPER_PAIRS,
+    bleu_scorer,
+    chrf_scorer,
+    paper_bleu_scorer,
+)
 from nmt_cli.report.run_history import read_runs
 from nmt_cli.training.trainer import update_weights
 from nmt_cli.translating.translator import Translator

@@ -4,8 +4,12 @@ import pytest
 import sacrebleu
 import sacremoses
 
-from nmt_cli.metrics.bleu import bleu_scorer
-from nmt_cli.metrics.paper_bleu import PAPER_PAIRS, PaperTokens, paper_bleu_scorer
+from nmt_cli.metrics.bleu import (
+    PAPER_PAIRS,
+    PaperTokens,
+    bleu_scorer,
+    paper_bleu_scorer,
+)
 from tests.real_text import real_lines
 
 GERMAN = [

@@ -7,10 +7,9 @@ from itertools import product
 import pytest
 import sacrebleu
 
-from nmt_cli.metrics.bleu import bleu_scorer, chrf_scorer
+from nmt_cli.metrics.bleu import bleu_scorer, chrf_scorer, ter_scorer
 from nmt_cli.metrics.scorer import Resampling
 from nmt_cli.metrics.significance import memory_needed, paired_test
-from nmt_cli.metrics.ter import ter_scorer
 
 REFERENCE = [
     "the small cat sat on the old mat",

@@ -1,8 +1,7 @@
 import pytest
 import sacrebleu
 
-from nmt_cli.metrics.bleu import chrf_scorer
-from nmt_cli.metrics.ter import ter_scorer
+from nmt_cli.metrics.bleu import chrf_scorer, ter_scorer
 from tests.real_text import real_lines
 
 

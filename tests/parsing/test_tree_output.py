@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from nmt_cli.messages.errors import UserError
 from nmt_cli.parsing.labels import Labels
-from nmt_cli.parsing.reader import read_trees, words_of
+from nmt_cli.parsing.tree import read_trees, words_of
 from nmt_cli.parsing.tree_output import splitter, tree_of
 from tests.random_trees import PIECES, every_form
 

@@ -3,8 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nmt_cli.messages.errors import UserError
-from nmt_cli.parsing.reader import read_trees
-from nmt_cli.parsing.tree import Close, Leaf, Open, Tree
+from nmt_cli.parsing.tree import Close, Leaf, Open, Tree, read_trees
 from tests.random_trees import as_text, deep_text, nested_trees, words_of
 from tests.real_text import real_lines
 

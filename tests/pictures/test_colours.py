@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_rgb
 
-from nmt_cli.pictures import colours
+from nmt_cli.pictures.attention import DARK, DARK_PAGE, LIGHT, LIGHT_PAGE, colour_of, dashes_of
 
-PALETTES = [(colours.LIGHT, colours.LIGHT_PAGE), (colours.DARK, colours.DARK_PAGE)]
+PALETTES = [(LIGHT, LIGHT_PAGE), (DARK, DARK_PAGE)]
 
 
 def luminance(colour):
@@ -24,7 +24,7 @@ def test_lines_contrast_with_the_page(palette, page):
         assert (lighter + 0.05) / (darker + 0.05) >= 3, colour
 
 
-@pytest.mark.parametrize("palette", [colours.LIGHT, colours.DARK])
+@pytest.mark.parametrize("palette", [LIGHT, DARK])
 def test_colours_differ_also_to_the_colour_blind(palette):
     """Machado et al. (2009): how deuteranopes and protanopes see sRGB."""
     deuteranope = [[0.367, 0.861, -0.228], [0.280, 0.673, 0.047], [-0.012, 0.043, 0.969]]
@@ -38,5 +38,5 @@ def test_colours_differ_also_to_the_colour_blind(palette):
 
 
 def test_thirty_two_heads_have_styles_of_their_own():
-    styles = {(colours.colour_of(place), colours.dashes_of(place)) for place in range(32)}
+    styles = {(colour_of(place), dashes_of(place)) for place in range(32)}
     assert len(styles) == 32

@@ -5,8 +5,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from nmt_cli.pictures import colours
-from nmt_cli.pictures.attention import KINDS
+from nmt_cli.pictures.attention import DARK, DARK_PAGE, KINDS, LIGHT, LIGHT_PAGE
 from nmt_cli.pictures.page import as_html
 from tests.browser import needs_chromium
 from tests.fake_attention import attention_of, words
@@ -231,7 +230,7 @@ def test_text_is_only_text(show):
 
 @pytest.mark.parametrize(
     ("scheme", "page", "palette"),
-    [("light", colours.LIGHT_PAGE, colours.LIGHT), ("dark", colours.DARK_PAGE, colours.DARK)],
+    [("light", LIGHT_PAGE, LIGHT), ("dark", DARK_PAGE, DARK)],
 )
 def test_light_and_dark(show, scheme, page, palette):
     browser = show(attention_of(words(5, 1), words(5, 2)), scheme=scheme)

@@ -13,8 +13,7 @@ from nmt_cli.messages.errors import UserError
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.model_directory import load_model
 from nmt_cli.parsing.linearization import Tag
-from nmt_cli.parsing.reader import read_trees, words_of
-from nmt_cli.parsing.tree import Close, Open
+from nmt_cli.parsing.tree import Close, Open, read_trees, words_of
 from nmt_cli.recipe.model_settings import settings_of
 from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.search.rules.tree_pieces import TreePieces

@@ -50,8 +50,12 @@ from nmt_cli.launch.run_status import read_status
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import DamagedError, UserError
 from nmt_cli.messages.extras import not_installed
-from nmt_cli.metrics.bleu import bleu_scorer, chrf_scorer
-from nmt_cli.metrics.paper_bleu import PAPER_PAIRS, paper_bleu_scorer
+from nmt_cli.metrics.bleu import (
+    PAPER_PAIRS,
+    bleu_scorer,
+    chrf_scorer,
+    paper_bleu_scorer,
+)
 from nmt_cli.metrics.scorer import Score, Scorer
 from nmt_cli.parsing.parseval import score_trees
 from nmt_cli.recipe.changes import needs_training
