@@ -17,7 +17,6 @@ from nmt_cli.command_line import (
     recipes,
     scoring,
     serving,
-    setting_up,
     training,
     translation,
 )
@@ -48,6 +47,7 @@ class ErrorsInOneLine(HelpfulGroup):
         """Run a command; a UserError becomes one line and an exit status."""
         try:
             _prepare_streams_and_signals()
+            logs.configure(quiet=False)
             spin_long()
             result = super().invoke(ctx)
             sys.stdout.flush()  # here a failure still gets an exit status
@@ -121,8 +121,8 @@ for command in (
     interchange.import_model,
     recipes.recipes,
     recipes.inspect,
-    setting_up.data,
-    setting_up.doctor,
+    training.data,
+    recipes.doctor,
     completion.completion,
 ):
     main.add_command(command)

@@ -50,16 +50,15 @@ STAGE = click.Choice(STAGE_NAMES)
 @init_from_option
 @max_time_option
 @quiet_option
-def run(recipe: str, quiet: bool, resume: bool, **options: Any) -> None:
+def run(recipe: str, resume: bool, **options: Any) -> None:
     """Run the experiment of RECIPE: preprocess, train, average, translate, score, report.
 
     A stage whose inputs and settings have not changed is skipped, and an interrupted training goes
     on. Ends with one line on stdout: the scores of the test text.
     """
-    logs.configure(quiet=quiet)
     from nmt_cli.commands import run as command
 
-    command.run(recipe, quiet=quiet, **options)
+    command.run(recipe, quiet=logs.are_quiet(), **options)
 
 
 @cli_command()
@@ -86,17 +85,14 @@ def run(recipe: str, quiet: bool, resume: bool, **options: Any) -> None:
 @threads_option
 @format_option
 @quiet_option
-def compare(
-    recipes: tuple[str, ...], seeds: tuple[range, ...] | None, quiet: bool, **options: Any
-) -> None:
+def compare(recipes: tuple[str, ...], seeds: tuple[range, ...] | None, **options: Any) -> None:
     """Train each RECIPE as run does; print a table of perplexity and BLEU beside the paper's.
 
     A folder of recipes, yours or a shipped one such as table3, stands for all of them. What is
     finished is skipped, and what was interrupted goes on. The paper's figures are those of its
     Table 3, for recipes with the names of its rows.
     """
-    logs.configure(quiet=quiet)
     from nmt_cli.commands import compare as command
 
     listed = [seed for part in seeds or () for seed in part]
-    command.run(recipes, seeds=listed, quiet=quiet, **options)
+    command.run(recipes, seeds=listed, quiet=logs.are_quiet(), **options)

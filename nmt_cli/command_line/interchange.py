@@ -15,7 +15,6 @@ from nmt_cli.command_line.options import (
     quiet_option,
     threads_option,
 )
-from nmt_cli.messages import logs
 
 
 @cli_command()
@@ -53,14 +52,13 @@ from nmt_cli.messages import logs
 @force_option
 @threads_option
 @quiet_option
-def export(model: Path, quiet: bool, **options: Any) -> None:
+def export(model: Path, **options: Any) -> None:
     """Write MODEL for another program, and verify that it computes the same there.
 
     MODEL is a model directory, a checkpoint or a run directory. The folder has a README.md that
     says how to use it and what differs. Needs the other program: the Python
     package ctranslate2 or transformers.
     """
-    logs.configure(quiet=quiet)
     if options["sentences"] is not None and not options["verify"]:
         raise click.UsageError("--sentences is for a check, and --verify 0 leaves it out.")
     from nmt_cli.commands import export as command
@@ -111,13 +109,12 @@ def language(text: str) -> str:
 @click.option("--target-sentencepiece", type=PATH, help="The target's, if it has its own.")
 @force_option
 @quiet_option
-def import_model(path: Path, quiet: bool, **options: Any) -> None:
+def import_model(path: Path, **options: Any) -> None:
     """Make a model directory of a model of another program, at PATH.
 
     The result can be translated with, and computes what the other program computes. All reasons
     why a model cannot be imported are listed at once.
     """
-    logs.configure(quiet=quiet)
     from nmt_cli.commands import import_model as command
     from nmt_cli.interchange.files import TextFiles
 

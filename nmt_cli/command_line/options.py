@@ -9,8 +9,9 @@ import click
 from nmt_cli.command_line import completion
 from nmt_cli.command_line.usage import HelpfulCommand, HelpfulGroup
 from nmt_cli.hardware.choices import AUTO
+from nmt_cli.messages import logs
 from nmt_cli.messages.figures import parse_duration
-from nmt_cli.recipe.search_ranges import Range
+from nmt_cli.recipe.search_ranges import LENGTH_PENALTY, Range
 
 
 def parsed_by(
@@ -56,7 +57,13 @@ ensemble_option = click.option(
     metavar="MODEL",
     help="Another model of the same vocabulary, used together with MODEL; may be repeated.",
 )
-quiet_option = click.option("--quiet", is_flag=True, help="Show only warnings and errors.")
+quiet_option = click.option(
+    "--quiet",
+    is_flag=True,
+    expose_value=False,
+    callback=lambda _, __, is_quiet: logs.configure(quiet=is_quiet),
+    help="Show only warnings and errors.",
+)
 force_option = click.option("--force", is_flag=True, help="Replace what already exists.")
 format_option = click.option(
     "--format",
@@ -97,6 +104,11 @@ allow_change_option = click.option(
     multiple=True,
     metavar="KEY",
     help="Resume although this key of the recipe changed, such as training.clip_norm.",
+)
+length_penalty_option = click.option(
+    "--length-penalty",
+    type=number(LENGTH_PENALTY),
+    help="Exponent of the length penalty; 0 is none.  [default: the recipe's]",
 )
 init_from_option = click.option(
     "--init-from",

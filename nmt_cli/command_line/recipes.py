@@ -1,4 +1,4 @@
-"""Commands that show and check recipes, and what their models cost."""
+"""Commands that show and check recipes, what their models cost, and what this machine has."""
 
 import re
 from typing import Any
@@ -13,7 +13,6 @@ from nmt_cli.command_line.options import (
     overrides_option,
     parsed_by,
 )
-from nmt_cli.messages import logs
 
 LENGTHS = re.compile(r"(\d{1,9})(?:,(\d{1,9}))?", re.ASCII)
 LONGEST = 1_000_000  # tokens; the largest data.max_length
@@ -65,7 +64,6 @@ def schema() -> None:
 @overrides_option
 def check(recipe: str, overrides: tuple[str, ...]) -> None:
     """Check RECIPE, the files it names and the folders that commands would write."""
-    logs.configure(quiet=False)
     from nmt_cli.commands import recipes as command
 
     command.check(recipe, overrides)
@@ -117,7 +115,18 @@ def inspect(recipe_or_model: str, **options: Any) -> None:
     MODEL is a model directory, a checkpoint or a run directory. Nothing is trained or loaded: all
     figures come from formulas.
     """
-    logs.configure(quiet=False)
     from nmt_cli.commands import inspect as command
 
     command.run(recipe_or_model, **options)
+
+
+@cli_command()
+@format_option
+def doctor(output_format: str) -> None:
+    """Print versions, devices, cores, memory and disks, and what would be slow.
+
+    For bug reports: one "name: value" per line, then a line of advice for each problem.
+    """
+    from nmt_cli.commands import doctor as command
+
+    command.run(output_format=output_format)

@@ -7,7 +7,6 @@ import click
 
 from nmt_cli.command_line.options import PATH, cli_command, format_option, quiet_option
 from nmt_cli.command_line.usage import refuse_options_except
-from nmt_cli.messages import logs
 from nmt_cli.metrics.scorer import METHOD, NUM_SAMPLES, SEED, TOKENIZATION, Tokenization
 
 
@@ -72,7 +71,7 @@ from nmt_cli.metrics.scorer import METHOD, NUM_SAMPLES, SEED, TOKENIZATION, Toke
     help=f"Equal seeds draw equal samples.  [default: {SEED}]",
 )
 @quiet_option
-def score(hypotheses: Path, references: tuple[Path, ...], quiet: bool, **options: Any) -> None:
+def score(hypotheses: Path, references: tuple[Path, ...], **options: Any) -> None:
     """Print BLEU and chrF of HYPOTHESES against one or several REFERENCES; - is stdin.
 
     With --metric parseval, print the bracket scores of the parses in HYPOTHESES against the gold
@@ -81,7 +80,6 @@ def score(hypotheses: Path, references: tuple[Path, ...], quiet: bool, **options
     With --metric aer, print the alignment error rate of the links in HYPOTHESES, such as 0-0 2-1,
     against the gold links in REFERENCES, one file; there 2p1 is a link that is possible only.
     """
-    logs.configure(quiet=quiet)
     metric, parameters = options.pop("metric"), options.pop("parameters")
     if metric == "parseval":
         applicable = ("metric", "parameters", "output_format", "quiet")

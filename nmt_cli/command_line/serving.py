@@ -11,13 +11,12 @@ from nmt_cli.command_line.options import (
     decoding_precision_option,
     device_option,
     fp32_products_option,
-    number,
+    length_penalty_option,
     quiet_option,
     threads_option,
     whole_number,
 )
-from nmt_cli.messages import logs
-from nmt_cli.recipe.search_ranges import BEAM_SIZE, LENGTH_PENALTY
+from nmt_cli.recipe.search_ranges import BEAM_SIZE
 
 
 @cli_command()
@@ -35,11 +34,7 @@ from nmt_cli.recipe.search_ranges import BEAM_SIZE, LENGTH_PENALTY
     type=whole_number(BEAM_SIZE),
     help="Most hypotheses that a request may ask for, and the default.  [default: the recipe's]",
 )
-@click.option(
-    "--length-penalty",
-    type=number(LENGTH_PENALTY),
-    help="Exponent of the length penalty; 0 is none.  [default: the recipe's]",
-)
+@length_penalty_option
 @device_option
 @decoding_precision_option
 @fp32_products_option
@@ -115,13 +110,12 @@ from nmt_cli.recipe.search_ranges import BEAM_SIZE, LENGTH_PENALTY
 )
 @click.option("--log-text", is_flag=True, help="Log every line and its translation.")
 @quiet_option
-def serve(models: tuple[str, ...], quiet: bool, **options: Any) -> None:
+def serve(models: tuple[str, ...], **options: Any) -> None:
     """Translate what comes by HTTP, with one or several models.
 
     MODEL is a model directory, a checkpoint or a run directory; MODEL=en:de names the languages of
     a model that does not name them.
     """
-    logs.configure(quiet=quiet)
     from nmt_cli.commands import serve as command
 
     command.run(models, **options)

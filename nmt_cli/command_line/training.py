@@ -1,4 +1,4 @@
-"""Commands from raw text to a trained model."""
+"""Commands from public data and raw text to a trained model."""
 
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from nmt_cli.command_line.options import (
     PATH,
     allow_change_option,
     cli_command,
+    cli_group,
     force_option,
     init_from_option,
     max_time_option,
@@ -21,6 +22,33 @@ from nmt_cli.command_line.options import (
     workers_option,
 )
 from nmt_cli.messages import logs
+
+
+@cli_group()
+def data() -> None:
+    """Get the data that the shipped recipes name."""
+
+
+@data.command()
+@click.argument("name")
+@click.option("--output", type=PATH, help="Directory to write.  [default: data/NAME]")
+@click.option(
+    "--downloads",
+    type=PATH,
+    help="Directory of the archives.  [default: downloads beside --output]",
+)
+@click.option("--treebank", type=PATH, help="Your copy of the Penn Treebank; for wsj.")
+@force_option
+@quiet_option
+def get(name: str, **options: Any) -> None:
+    """Get the data set NAME: wmt14-en-de, wmt14-en-fr or wsj.
+
+    If a download breaks off, the same command continues it. Downloads need requests.
+    wsj downloads nothing; it is made of the .mrg files below --treebank.
+    """
+    from nmt_cli.commands import data_get as command
+
+    command.run(name, **options)
 
 
 @cli_command()
@@ -35,9 +63,8 @@ from nmt_cli.messages import logs
 @workers_option
 @force_option
 @quiet_option
-def preprocess(quiet: bool, **options: Any) -> None:
+def preprocess(**options: Any) -> None:
     """Turn the raw parallel text of RECIPE into a subword model and binary token files."""
-    logs.configure(quiet=quiet)
     from nmt_cli.commands import preprocess as command
 
     command.run(**options)
@@ -97,12 +124,11 @@ def align(quiet: bool, **options: Any) -> None:
 @click.option("--in-run", is_flag=True, hidden=True, help="Propose no next command; run goes on.")
 @max_time_option
 @quiet_option
-def train(recipe: str, quiet: bool, **options: Any) -> None:
+def train(recipe: str, **options: Any) -> None:
     """Train the model of RECIPE from what preprocess wrote."""
-    logs.configure(quiet=quiet)
     from nmt_cli.commands import train as command
 
-    command.run(recipe, quiet=quiet, **options)
+    command.run(recipe, quiet=logs.are_quiet(), **options)
 
 
 @cli_command("average-checkpoints")
@@ -128,9 +154,8 @@ def train(recipe: str, quiet: bool, **options: Any) -> None:
 )
 @force_option
 @quiet_option
-def average_checkpoints(run: Path, quiet: bool, **options: Any) -> None:
+def average_checkpoints(run: Path, **options: Any) -> None:
     """Average the weights of the last checkpoints of RUN into one model."""
-    logs.configure(quiet=quiet)
     if options["last"] is not None and options["checkpoints"]:
         raise click.UsageError("give --last or --checkpoints, not both.")
     from nmt_cli.commands import average_checkpoints as command
@@ -150,13 +175,12 @@ def average_checkpoints(run: Path, quiet: bool, **options: Any) -> None:
 )
 @force_option
 @quiet_option
-def report(runs: tuple[Path, ...], quiet: bool, **options: Any) -> None:
+def report(runs: tuple[Path, ...], **options: Any) -> None:
     """Draw loss, perplexity, BLEU or F1, learning rate and speed of runs, side by side.
 
     Writes PNG files, and index.html, a page that contains all of them and opens anywhere. A run may
     still be training. Needs matplotlib.
     """
-    logs.configure(quiet=quiet)
     from nmt_cli.commands import report as command
 
     command.run(runs, **options)

@@ -15,6 +15,7 @@ from nmt_cli.command_line.options import (
     ensemble_option,
     force_option,
     fp32_products_option,
+    length_penalty_option,
     number,
     parsed_by,
     quiet_option,
@@ -25,13 +26,11 @@ from nmt_cli.command_line.output_options import grouped, output_options
 from nmt_cli.command_line.usage import words_of_this_command
 from nmt_cli.corpus.text.shard_text import parse_shard
 from nmt_cli.hardware.choices import CTRANSLATE2, OWN_ENGINE
-from nmt_cli.messages import logs
 from nmt_cli.messages.figures import parse_number_list
 from nmt_cli.recipe.search_ranges import (
     BEAM_SIZE,
     DEFAULT_TOKENIZE,
     DEFAULT_TOO_LONG,
-    LENGTH_PENALTY,
     N_BEST,
     RESCORING_PENALTY,
 )
@@ -90,11 +89,7 @@ from nmt_cli.recipe.search_ranges import (
     type=whole_number(BEAM_SIZE),
     help="Hypotheses kept for a sentence; 1 is greedy.  [default: the recipe's]",
 )
-@click.option(
-    "--length-penalty",
-    type=number(LENGTH_PENALTY),
-    help="Exponent of the length penalty; 0 is none.  [default: the recipe's]",
-)
+@length_penalty_option
 @click.option(
     "--n-best",
     type=whole_number(N_BEST),
@@ -172,7 +167,7 @@ from nmt_cli.recipe.search_ranges import (
     "device busy]",
 )
 @quiet_option
-def translate(model: Path, quiet: bool, **options: Any) -> None:
+def translate(model: Path, **options: Any) -> None:
     """Translate lines from stdin to stdout with MODEL, one line for each line.
 
     A model that was trained on a treebank writes a tree for each line.
@@ -180,7 +175,6 @@ def translate(model: Path, quiet: bool, **options: Any) -> None:
     MODEL is a model directory, a checkpoint or a run directory. Of a run, the average is used, else
     the best checkpoint, else the last.
     """
-    logs.configure(quiet=quiet)
     from nmt_cli.commands import translate as command
 
     sys.exit(command.run(model, arguments=words_of_this_command(), **grouped(options)))
@@ -217,13 +211,12 @@ def translate(model: Path, quiet: bool, **options: Any) -> None:
     "busy]",
 )
 @quiet_option
-def rescore(model: Path, source: Path, target: Path, quiet: bool, **options: Any) -> None:
+def rescore(model: Path, source: Path, target: Path, **options: Any) -> None:
     """Print the log-probability that MODEL gives each line of TARGET as translation of SOURCE.
 
     Line n of TARGET translates line n of SOURCE; one of them may be -, stdin. The last line on
     stderr is the perplexity. Of a model that parses, TARGET holds trees in brackets, one a line.
     """
-    logs.configure(quiet=quiet)
     from nmt_cli.commands import rescore as command
 
     sys.exit(command.run(model, source, target, **options))
@@ -264,13 +257,12 @@ def rescore(model: Path, source: Path, target: Path, quiet: bool, **options: Any
 @device_option
 @threads_option
 @quiet_option
-def attention(model: Path, source: str, target: str | None, quiet: bool, **options: Any) -> None:
+def attention(model: Path, source: str, target: str | None, **options: Any) -> None:
     """Draw what the pieces of SOURCE and TARGET attend to in MODEL, as in the paper's figures.
 
     SOURCE is a sentence and TARGET its translation; without TARGET, MODEL translates the sentence.
     Writes a page that opens in any browser, or a picture (PNG files need matplotlib).
     """
-    logs.configure(quiet=quiet)
     from nmt_cli.commands import attention as command
 
     command.run(model, source, target, **options)
