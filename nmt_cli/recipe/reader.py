@@ -4,6 +4,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -104,6 +105,7 @@ def read_resolved_recipe(path: Path) -> Recipe:
     return _validated(tree)
 
 
+@lru_cache(maxsize=4)  # each checkpoint of a training holds the same recipe
 def dump_recipe(recipe: Recipe, run: str | None = None) -> str:
     """Return the recipe as YAML with every default; it reads back as the same recipe.
 

@@ -34,6 +34,8 @@ def import_what_training_needs() -> None:
         "encodings.utf_8_sig", "multiprocessing.synchronize", "numpy.ctypeslib",
         "torch.utils.serialization", "nmt_cli.cli", "nmt_cli.commands.train",
         "nmt_cli.training.session", "sacrebleu.tokenizers.tokenizer_13a",
+        "nmt_cli.commands.average_checkpoints", "nmt_cli.commands.translate",
+        "nmt_cli.translating.model_search", "nmt_cli.translating.attention_to_source",
     ):  # fmt: skip
         importlib.import_module(name)
     read_recipe("base")
@@ -88,6 +90,7 @@ def serve() -> None:
     import_what_training_needs()
     if len(list(Path("/proc/self/task").iterdir())) > 1:
         raise RuntimeError("other threads would be missing in every child")
+    gc.disable()  # children end before garbage fills the memory
     gc.freeze()
     for line in sys.stdin:
         sys.stdout.write(f"{answer(json.loads(line))}\n")
