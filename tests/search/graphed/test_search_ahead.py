@@ -124,7 +124,7 @@ def test_a_sentence_that_leaves_changes_nothing_for_the_others(replayed, monkeyp
 
     monkeypatch.setattr(graphed, "copy_beams", copying)
     search = partial(SearchAhead, graphed, settings=settings)
-    driver = Driver[int, Sentence](lambda n, _: search(n), SearchSize(4), lambda sentence: 1)
+    driver = Driver[int, Sentence](lambda _, n: search(n), SearchSize(4), lambda sentence: 1)
     waiting = iter(enumerate(sentences))
     found = dict(driver.run(lambda: next(waiting, None), watch))
     assert sorted(found) == [n for n in range(number) if n != 2]
