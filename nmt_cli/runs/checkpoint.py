@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, NamedTuple
@@ -71,36 +72,63 @@ class TrainingState:
     saved: Saved = field(default_factory=Saved)  # last, or what training was resumed from
 
 
+class Contents(NamedTuple):
+    """What a checkpoint saves of a training."""
+
+    progress: Progress
+    trained: dict[str, Tensor]  # weights
+    average: dict[str, Tensor] | None
+    moments: Moments
+
+    @classmethod
+    def of(cls, state: TrainingState, *, are_copied: bool = False) -> "Contents":
+        """Return the contents of ``state``; if they ``are_copied`` to the CPU, it may change."""
+
+        def kept(tensors: Mapping[Any, Tensor]) -> dict[Any, Tensor]:
+            tensors = {name: tensor.detach() for name, tensor in tensors.items()}
+            if not are_copied:
+                return tensors
+            return {name: each.to("cpu", copy=True) for name, each in tensors.items()}
+
+        # Without the settings of the optimizer, which come from the recipe.
+        moments = state.optimizer.state_dict()["state"]
+        return cls(
+            deepcopy(state.progress),
+            kept(dict(state.model.named_parameters())),
+            None if state.average is None else kept(state.average.weights()),
+            {index: kept(of_weight) for index, of_weight in moments.items()},
+        )
+
+
 def save_checkpoint(
     run_dir: Path,
-    state: TrainingState,
+    contents: Contents,
     recipe: Recipe,
     tokenizer: Tokenizer,
     facts: dict[str, Any],
     labels: Labels | None = None,
 ) -> None:
-    """Write the checkpoint of this step, with ``facts`` in its manifest.
+    """Write the checkpoint of a step, with ``facts`` in its manifest.
 
     ``labels`` are those of the recipe's treebanks, if it has any.
 
     Raises UserError if a weight is not finite, and OutputError if the disk is full; earlier
     checkpoints stay as they were.
     """
-    trained: dict[str, Tensor] = dict(state.model.named_parameters())
+    step, trained, average = contents.progress.step, contents.trained, contents.average
     for name, weight in trained.items():
         if not weight.isfinite().all():
             raise UserError(
-                f"{name} is not finite after step {state.progress.step:,}; nothing was saved. "
+                f"{name} is not finite after step {step:,}; nothing was saved. "
                 "Lower training.learning_rate_factor (or peak_learning_rate) or set "
                 "training.clip_norm, and continue with --resume."
             )
-    directory = run_dir / CHECKPOINTS / checkpoint_name(state.progress.step)
-    _require_space(run_dir, trained, copies=3 if state.average is None else 4)
-    saved = {"optimizer": _plain(state.optimizer), "progress": asdict(state.progress)}
-    weights = trained
-    if state.average is not None:
-        weights = state.average.weights()
-        saved["trained_weights"] = {name: w.detach().cpu() for name, w in trained.items()}
+    directory = run_dir / CHECKPOINTS / checkpoint_name(step)
+    _require_space(run_dir, trained, copies=3 if average is None else 4)
+    saved = {"optimizer": contents.moments, "progress": asdict(contents.progress)}
+    if average is not None:
+        saved["trained_weights"] = trained
+    weights = trained if average is None else average
     with directory_appearing_whole(directory, replace=True) as partial:
         settings = settings_of(recipe, tokenizer.size, labels)
         save_model(partial, settings, dump_recipe(recipe).encode(), tokenizer, weights)
@@ -182,11 +210,6 @@ def _restore(checkpoint: Checkpoint, state: TrainingState) -> None:
     state.progress = progress
     state.validation = checkpoint.manifest.get("validation")
     state.origin = checkpoint.manifest.get("initialized_from")
-
-
-def _plain(optimizer: Adam) -> dict[int, dict[str, Tensor]]:
-    """Return the moments without the settings, which come from the recipe."""
-    return optimizer.state_dict()["state"]
 
 
 def _checked_moments(moments: Moments, model: Transformer, path: Path) -> Moments:

@@ -1,14 +1,21 @@
-"""Saves checkpoints: only weights that all ranks have, also after a full memory or a lost rank."""
+"""Saves checkpoints: only weights that all ranks have, also after a full memory or a lost rank.
+
+On a GPU a thread writes them while training goes on, from a copy in the memory of the host. On a
+CPU the copy would take as long as the writing, and more memory than most have.
+"""
 
 import hashlib
 import os
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from tempfile import TemporaryFile
-from typing import Any
+from typing import Any, NamedTuple
 
+from nmt_cli.hardware.machine import Machine
 from nmt_cli.hardware.memory import (
     FullMemoryError,
     give_up_memory_of,
@@ -19,58 +26,110 @@ from nmt_cli.messages import logs
 from nmt_cli.messages.errors import OutputError, UserError
 from nmt_cli.messages.figures import counted
 from nmt_cli.recipe.reader import section_hash
-from nmt_cli.runs.checkpoint import CheckpointKind, Saved, prune, save_checkpoint
+from nmt_cli.runs.checkpoint import CheckpointKind, Contents, Saved, prune, save_checkpoint
 from nmt_cli.training.training import Training
 
 MAX_FAILED_SAVES = 3
 SAMPLE_BYTES = 16 << 20  # that are written to estimate the time of a save
 
 
+class _Writing(NamedTuple):
+    """A checkpoint that is being written."""
+
+    saved: Saved  # once it is written
+    forgiving: bool
+    is_done: Callable[[], bool]
+    result: Callable[[], float]  # waits for the end; the seconds it took, or its error
+
+
 class Saver:
-    """Saves the checkpoints of one run, each once; only the main rank writes files."""
+    """Saves the checkpoints of one run, each once; only the main rank writes files.
+
+    A thread may write one checkpoint at a time. The state changes, errors are raised and failures
+    are logged in the thread of the caller, by ``finish`` or the next ``save``. Call ``close`` at
+    the end, whatever has happened.
+    """
 
     def __init__(self, training: Training) -> None:
         self._training, self._state = training, training.state
         self._ranks, self._run_dir = training.machine.ranks, training.run_dir
         self._compared_step = training.state.progress.step  # its weights are the same on all ranks
         self._num_failed_in_a_row = 0
+        self._writing: _Writing | None = None
+        self._thread: ThreadPoolExecutor | None = None
+        if writes_in_thread(training.machine) and self._ranks.is_main:
+            self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="saver")
 
     def save(self, kind: CheckpointKind, *, forgiving: bool = True) -> float:
-        """Save a checkpoint unless it is the one that was saved last; return the seconds it took.
+        """Save a checkpoint unless it is the one that was saved last; return what ``finish`` does.
 
-        Raises UserError if the weights differ between ranks or one is not finite, and OutputError
-        if the disk is full. If ``forgiving``, the first two failures for want of space in a row are
-        only logged.
+        Raises UserError if
+        the weights differ between ranks or one is not finite, and OutputError if the disk is full.
+        If ``forgiving``, a thread may write it, and the first two failures for want of space in a
+        row are only logged.
         """
+        self.finish()
         self.require_same_weights()
         return self._save(kind, forgiving=forgiving)
 
-    def _save(self, kind: CheckpointKind, *, forgiving: bool = True) -> float:
-        progress, training = self._state.progress, self._training
-        new = Saved(progress.step, kind, is_measured=progress.validated_step == progress.step)
-        if new == self._state.saved:
+    def finish(self, *, wait: bool = True) -> float:
+        """Note that the checkpoint that is being written was written; ``wait`` until it is.
+
+        Returns 0 if there is none, else the seconds that a save may take, which waits for the one
+        before it. Raises what ``save`` raises.
+        """
+        writing = self._writing
+        if writing is None or not (wait or writing.is_done()):
             return 0.0
-        started = time.monotonic()
+        self._writing = None
         try:
-            if self._ranks.is_main:
-                save_checkpoint(
-                    self._run_dir,
-                    self._state,
-                    training.recipe,
-                    training.corpus.tokenizer,
-                    self._facts(kind),
-                    training.corpus.labels,
-                )
-                prune(self._run_dir, training.recipe.checkpoints.keep_for_average, new.step)
+            seconds = writing.result()
         except OutputError as error:
             self._num_failed_in_a_row += 1
-            if not forgiving or self._num_failed_in_a_row >= MAX_FAILED_SAVES:
+            if not writing.forgiving or self._num_failed_in_a_row >= MAX_FAILED_SAVES:
                 raise
             logs.warning(f"{error} Training goes on; the next checkpoint tries again.")
             return 0.0
         self._num_failed_in_a_row = 0
-        self._state.saved = new
-        return time.monotonic() - started
+        self._state.saved = writing.saved
+        return seconds * self._num_in_turn
+
+    def close(self) -> None:
+        """Wait for the checkpoint that is being written; only log an error of it."""
+        try:
+            self.finish()
+        except Exception as error:
+            logs.warning(f"a checkpoint was not saved: {error}")
+        if self._thread is not None:
+            self._thread.shutdown()
+
+    def _save(self, kind: CheckpointKind, *, forgiving: bool) -> float:
+        """Do what ``save`` does, when nothing is being written."""
+        progress = self._state.progress
+        new = Saved(progress.step, kind, is_measured=progress.validated_step == progress.step)
+        if new == self._state.saved:
+            return 0.0
+        write = partial(_timed, self._writer(kind), time.monotonic())
+        if self._thread is None:
+            self._writing = _Writing(new, forgiving, lambda: True, write)
+        else:
+            future = self._thread.submit(write)
+            self._writing = _Writing(new, forgiving, future.done, future.result)
+        return self.finish(wait=self._thread is None or not forgiving)
+
+    def _writer(self, kind: CheckpointKind) -> Callable[[], None]:
+        """Return what writes this step, also when the state has changed if a thread calls it."""
+        if not self._ranks.is_main:
+            return lambda: None
+        training, facts = self._training, self._facts(kind)
+        contents = Contents.of(self._state, are_copied=self._thread is not None)
+
+        def write() -> None:
+            step, recipe, corpus = contents.progress.step, training.recipe, training.corpus
+            save_checkpoint(self._run_dir, contents, recipe, corpus.tokenizer, facts, corpus.labels)
+            prune(self._run_dir, recipe.checkpoints.keep_for_average, step)
+
+        return write
 
     def require_same_weights(self) -> None:
         """Raise UserError if the ranks' weights differ; they are compared once for each step."""
@@ -80,7 +139,7 @@ class Saver:
             self._compared_step = step
 
     def estimated_seconds(self) -> float:
-        """Return about how long a save takes, from its bytes and the rate of writing some of them.
+        """Return about how long a save may take, from its bytes and the rate of writing some.
 
         Returns 0 on ranks that save nothing, and if nothing can be written.
         """
@@ -99,7 +158,13 @@ class Saver:
                 hashlib.sha256(sample)  # of the manifest
         except OSError:
             return 0.0
-        return (time.monotonic() - started) * num_bytes / max(1, len(sample))
+        seconds = (time.monotonic() - started) * num_bytes / max(1, len(sample))
+        return seconds * self._num_in_turn
+
+    @property
+    def _num_in_turn(self) -> int:
+        """The most checkpoints that are written one after the other until a save ends."""
+        return 1 if self._thread is None else 2
 
     @contextmanager
     def saving_before_failure(self, where: str) -> Iterator[None]:
@@ -129,11 +194,12 @@ class Saver:
 
     def _save_for_safety(self) -> None:
         step = self._state.progress.step
-        if step <= self._state.saved.step or not self._state.optimizer.has_completed(step):
-            return
         try:
             with noticing_full_memory():
-                self._save("safety")
+                self.finish()
+                if step > self._state.saved.step and self._state.optimizer.has_completed(step):
+                    self._save("safety", forgiving=True)
+                    self.finish()
         except FullMemoryError:
             logs.warning(f"memory was too full to save step {step:,}.")
 
@@ -154,6 +220,17 @@ class Saver:
             **self._training.machine.facts(),
             **self._training.cut.facts(),
         }
+
+
+def writes_in_thread(machine: Machine) -> bool:
+    """Return whether a thread writes checkpoints while training goes on."""
+    return machine.device.type == "cuda"
+
+
+def _timed(write: Callable[[], None], started: float) -> float:
+    """Call ``write``; return the seconds since the monotonic time ``started``."""
+    write()
+    return time.monotonic() - started
 
 
 def refuse_different_weights(training: Training) -> None:

@@ -48,8 +48,9 @@ class Trainer:
     """Trains one model in one run directory, on one rank of those that train it together.
 
     A new trainer is ready for ``train``, which is called once and changes the state of the
-    training. Everything happens in the calling thread, except that the next batch is read ahead in
-    another. Only the stop request may be set from elsewhere, such as a signal handler.
+    training. Everything happens in the calling thread, except that batches are read ahead in
+    another, and that on a GPU a third writes checkpoints. Only the stop request may be set from
+    elsewhere, such as a signal handler.
     """
 
     def __init__(self, training: Training) -> None:
@@ -77,7 +78,13 @@ class Trainer:
         training, step = self.training, self.state.progress.step
         if training.machine.ranks.is_main:
             self._metrics = MetricsLog(training.run_dir / METRICS, keep_until_step=step)
-        batches = self._batches()
+        try:
+            self._train(self._batches(), stop)
+        finally:
+            self._saver.close()
+
+    def _train(self, batches: Iterator[Batch], stop: StopRequest) -> None:
+        training, step = self.training, self.state.progress.step
         self.state.model.train()
         self.state.optimizer.make_moments()
         if stop.has_deadline:
@@ -266,6 +273,7 @@ class Trainer:
         training = self.training
         if self.state.progress.step == 0:
             return
+        self._note_saved(stop)
         improved = False
         if training.is_validation_due():
             if not training.machine.ranks.from_main(stop.has_time_to_validate()):
@@ -286,6 +294,11 @@ class Trainer:
         with self._saving_before_failure(where):
             seconds = self._saver.save(kind, forgiving=forgiving)
         stop.note_seconds("save", seconds)
+
+    def _note_saved(self, stop: StopRequest) -> None:
+        """Note a checkpoint that a thread has written, if there is one."""
+        with self._saving_before_failure("while a checkpoint was written"):
+            stop.note_seconds("save", self._saver.finish(wait=False))
 
     def _validate(self, stop: StopRequest) -> bool:
         """Measure on the validation text; return whether it was the best so far."""
@@ -330,6 +343,7 @@ class Trainer:
 
     def _leave(self, reason: str) -> NoReturn:
         training, step = self.training, self.state.progress.step
+        self._saver.finish()
         if step > 0 and self.state.saved.step != step:
             self._saver.save("safety", forgiving=False)
         training.machine.ranks.wait_for_main()  # the message is true only once it has saved

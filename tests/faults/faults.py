@@ -180,3 +180,10 @@ def set_items(where: str, items: dict[str, Any]) -> None:
     """Change entries of the dictionary ``module:NAME``."""
     module, name = where.split(":")
     getattr(importlib.import_module(module), name).update(items)
+
+
+def save_in_thread() -> None:
+    """Let a thread write the checkpoints while training goes on, as on a GPU."""
+    from nmt_cli.training import saving
+
+    saving.writes_in_thread = lambda machine: True

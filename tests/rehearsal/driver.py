@@ -15,13 +15,10 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils import _foreach_utils
 
 from nmt_cli.corpus import loader
-from nmt_cli.runs import checkpoint
+from nmt_cli.training import saving
 from tests.rehearsal.fake_cuda import (
     CUDA,
-    LOADER,
     FakeCuda,
-    changed_tensors,
-    is_fake,
     storage_of,
 )
 
@@ -62,8 +59,8 @@ class _Event:
 class _InTurn:
     """A pool of one thread, for which the caller waits: fake tensors are not for two threads."""
 
-    def __init__(self, **_: Any) -> None:
-        pass
+    def __init__(self, *, thread_name_prefix: str, **_: Any) -> None:
+        self._name = thread_name_prefix
 
     def __enter__(self) -> "_InTurn":
         return self
@@ -73,12 +70,20 @@ class _InTurn:
 
     def submit(self, function: Callable[..., Any], *arguments: Any) -> "Future[Any]":
         future = Future[Any]()
-        thread = threading.Thread(
-            target=lambda: future.set_result(function(*arguments)), name=LOADER
-        )
+
+        def run() -> None:
+            try:
+                future.set_result(function(*arguments))
+            except Exception as error:
+                future.set_exception(error)
+
+        thread = threading.Thread(target=run, name=self._name)
         thread.start()
         thread.join()
         return future
+
+    def shutdown(self) -> None:
+        pass
 
 
 class _Graph:
@@ -125,7 +130,6 @@ def be_the_driver(mode: FakeCuda) -> None:
             run(thread)
 
     threading.Thread.run = run_in_mode  # type: ignore[method-assign, assignment]
-    checkpoint._write = _writing_zeros(mode, checkpoint._write)
     _have_streams(mode)
 
 
@@ -146,8 +150,9 @@ def _have_streams(mode: FakeCuda) -> None:
     cuda.set_stream = lambda stream: setattr(mode, "stream", stream)
     fake: Any = FakeTensor
     fake.record_stream = lambda tensor, _: mode.kept.add(storage_of(tensor))
-    pools: Any = loader
-    pools.ThreadPoolExecutor = _InTurn
+    pools: Any
+    for pools in (loader, saving):
+        pools.ThreadPoolExecutor = _InTurn
 
 
 def _moved_with_ties(
@@ -173,15 +178,3 @@ def _moved_with_ties(
         store: dict[str, Any] = module._parameters if name in module._parameters else {}
         (store or module._buffers)[name] = moved[id(tensor)][0]
     return module
-
-
-def _writing_zeros(mode: FakeCuda, write: Callable[..., None]) -> Callable[..., None]:
-    """Return ``write`` of a checkpoint, which brings tensors back to the CPU without operations."""
-
-    def brought_back(tensor: Tensor) -> Tensor:
-        if not is_fake(tensor):
-            return tensor
-        mode.note_wait("torch.save")
-        return torch.zeros(tensor.shape, dtype=tensor.dtype)
-
-    return lambda saved, stream: write(changed_tensors(saved, brought_back), stream)

@@ -8,7 +8,7 @@ from nmt_cli.files.file_names import TRAINING_STATE, WEIGHTS
 from nmt_cli.messages.errors import OutputError, UserError
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.optimization import Adam
-from nmt_cli.runs.checkpoint import TrainingState, load_newest, prune, save_checkpoint
+from nmt_cli.runs.checkpoint import Contents, TrainingState, load_newest, prune, save_checkpoint
 
 
 def new_state(toy, seed=1):
@@ -29,7 +29,7 @@ def take_a_step(state):
 def save(toy, run_dir, state, kind="regular", quality=None):
     validation = None if quality is None else {"quality": quality}
     facts = {"kind": kind, "step": state.progress.step, "validation": validation}
-    save_checkpoint(run_dir, state, toy.recipe, toy.corpus.tokenizer, facts)
+    save_checkpoint(run_dir, Contents.of(state), toy.recipe, toy.corpus.tokenizer, facts)
 
 
 def names(run_dir):

@@ -28,6 +28,7 @@ from nmt_cli.training.batch_cut import (
 )
 from nmt_cli.training.flat_gradient import FlatGradient
 from nmt_cli.training.gradient import Objective
+from nmt_cli.training.trainer import Trainer
 from tests.forked_ranks import run_ranks
 from tests.trainers import CPU, ONE_PIECE, changed, new_trainer, weights_of
 
@@ -143,12 +144,14 @@ def test_a_save_without_memory_is_tried_again_without_the_gradients(
 
     def limited(*arguments):
         if arguments[1].progress.step == 6 and len(failures) < num_failures:
-            failures.append(any(p.grad is not None for p in arguments[1].model.parameters()))
+            (trainer,) = trainers
+            failures.append(any(p.grad is not None for p in trainer.state.model.parameters()))
             raise RuntimeError(FULL)
         return save_checkpoint(*arguments)
 
+    trainers: list[Trainer] = []
     monkeypatch.setattr(saving, "save_checkpoint", limited)
-    _, error = train(toy, tmp_path / "run")
+    _, error = train(toy, tmp_path / "run", before=trainers.append)
     assert error is not None
     saved = 6 if num_failures == 1 else 3
     where = "out of memory while step 6 was saved"
