@@ -10,6 +10,7 @@ import signal
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -133,16 +134,19 @@ def log_updates(output: str) -> None:
 
 
 def log_seeds(output: str) -> None:
-    """Write every seed that is given to torch, a line each."""
+    """Write every seed that is given to torch, or to its generator for the CPU, a line each."""
     stream = Path(output).open("a", encoding="utf-8")  # noqa: SIM115 - to the end
-    manual_seed = torch.manual_seed
 
-    def logged(seed: int) -> torch.Generator:
-        stream.write(f"{seed}\n")
-        stream.flush()
-        return manual_seed(seed)
+    def logging(manual_seed: Any) -> Any:
+        def logged(seed: int) -> torch.Generator:
+            stream.write(f"{seed}\n")
+            stream.flush()
+            return manual_seed(seed)
 
-    torch.manual_seed = logged
+        return logged
+
+    of_cpu: Any = SimpleNamespace(manual_seed=logging(torch.default_generator.manual_seed))
+    torch.manual_seed, torch.default_generator = logging(torch.manual_seed), of_cpu
 
 
 def jump_clock() -> None:
