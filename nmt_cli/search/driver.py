@@ -31,6 +31,10 @@ from nmt_cli.search.sentences import (
 
 # Free slots are refilled when they are this share of all, so that sentences are encoded in batches.
 REFILLED_SHARE = 1 / 16
+# Sentences that come one by one: encoding one of them stops all others for about a step, and
+# encoding several together hardly takes longer. So they join when the steps that they have waited,
+# added up, are this share of the sentences inside. The sum of all waiting is least around it.
+WAITED_SHARE = 1 / 2
 
 Ticket = TypeVar("Ticket")  # what the caller recognizes an item by
 # Gets the tickets of the sentences inside after a step; may return some that are to leave.
@@ -169,6 +173,7 @@ class Driver(Generic[Ticket, Item]):
         self._suspects: dict[_Entry[Ticket, Item], None] = {}
         self._longest = 0  # tokens of a slot
         self._is_ending = False
+        self._num_waited = 0  # steps, of all newcomers that could join
 
     def _run(self, waiting: _Waiting, supply: _Supply) -> Iterator[tuple[Ticket, Outcome]]:
         while True:
@@ -218,7 +223,7 @@ class Driver(Generic[Ticket, Item]):
             search = self._search
             if search is None:
                 return
-            if search.has_slots_to_drop:
+            if search.has_slots_to_drop and not self._num_waited:
                 self._leave(search.drop_free_slots())
             self._leave(search.step())
             yield from self._finished(search)
@@ -258,7 +263,15 @@ class Driver(Generic[Ticket, Item]):
             if not waiting or not self._has_room(waiting[0].item, newcomers):
                 break
             newcomers.append(waiting.popleft())
-        if newcomers:
+        if not newcomers:
+            self._num_waited = 0  # those that waited have left
+            return
+        self._num_waited += len(newcomers)
+        waits = self._num_waited < WAITED_SHARE * len(self._inside)
+        if waits and not is_window and not self._is_ending:
+            waiting.extendleft(reversed(newcomers))
+        else:
+            self._num_waited = 0
             self._admit(newcomers, waiting)
 
     def _has_room(self, item: Item, newcomers: Sequence[_Entry[Ticket, Item]]) -> bool:

@@ -96,6 +96,51 @@ def test_the_slots_follow_the_number_of_sentences():
     assert list(line.outcomes) == [*range(10), "first"]
 
 
+@pytest.mark.parametrize(("num_inside", "together"), [(1, 1), (2, 1), (3, 2), (8, 3), (20, 4)])
+def test_newcomers_wait_for_each_other_the_longer_the_more_they_stop(num_inside, together):
+    line, joined = Line(counts_down), list[int]()
+    line.waiting.extend((number, lasting(40)) for number in range(num_inside))
+
+    def after_step():  # one comes after each of the first steps
+        joined.append(len(line.inside) - num_inside)
+        if len(joined) <= together:
+            line.waiting.append((f"newcomer {len(joined)}", lasting(5)))
+
+    line.run(after_step)
+    assert joined[: together + 1] == [0] * together + [together]
+    assert line.model.num_started == [num_inside, together]
+    assert len(line.outcomes) == num_inside + together
+
+
+def test_a_slot_is_kept_for_a_newcomer_that_waits():
+    line, left = Line(counts_down), list[int]()
+    line.waiting.extend((number, lasting(20 if number else 1)) for number in range(8))
+
+    def after_step():
+        left.append(len(line.inside))
+        if left.count(7) == 1 and left[-1] == 7:
+            line.waiting.append(("newcomer", lasting(9)))
+
+    line.run(after_step)
+    assert left[:6] == [7, 7, 7, 7, 8, 8]
+    assert line.model.num_rows[:12] == [8 * BEAM] * 12
+
+
+def test_a_newcomer_that_leaves_while_it_waits_stops_nobody():
+    line, steps = Line(counts_down), []
+    line.waiting.extend((number, lasting(3 + 20 * (number < 2))) for number in range(8))
+
+    def after_step():
+        steps.append(list(line.inside))
+        if len(steps) == 1:
+            line.waiting.append(("newcomer", lasting(9)))
+        line.leaving = ["newcomer"] if len(steps) == 2 else []
+
+    line.run(after_step)
+    assert line.model.num_started == [8]
+    assert line.model.num_rows[-1] == 2 * BEAM  # the slots of the others were dropped
+
+
 def test_a_long_sentence_waits_until_few_enough_are_left():
     line = Line(counts_down, max_tokens=100)
     line.waiting.extend((number, lasting(3 + number, length=5)) for number in range(8))
