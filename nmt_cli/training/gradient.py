@@ -162,8 +162,11 @@ class Objective(NamedTuple):
         sums = torch.zeros(2, dtype=torch.float64, device=self.machine.device)
         mine, share = self._own(batch), None
         sent: Sequence[MicroBatch] = () if batch.sent is None else batch.sent.received()
+        # Without a GPU, torch.manual_seed formats the stack of calls for each kind of GPU.
+        is_on_cpu = self.machine.device.type == "cpu"
+        set_seed = torch.default_generator.manual_seed if is_on_cpu else torch.manual_seed
         for number, (index, pairs) in enumerate(mine, 1):
-            torch.manual_seed(micro_batch_seed(self.seed, batch.number, index))
+            set_seed(micro_batch_seed(self.seed, batch.number, index))
             losses = self.losses(sent[number - 1]) if sent else self.loss_sums(pairs)
             sums += torch.stack([losses.loss.detach(), losses.nll])
             if share is None:
