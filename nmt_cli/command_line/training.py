@@ -88,13 +88,12 @@ def preprocess(**options: Any) -> None:
 @workers_option
 @force_option
 @quiet_option
-def align(quiet: bool, **options: Any) -> None:
+def align(**options: Any) -> None:
     """Align the words of each line of SOURCE with those of its translation in TARGET.
 
     Words are what white space separates. Each line of the output has the links of a line as pairs
     of word numbers, from 0: source-target.
     """
-    logs.configure(quiet=quiet)
     from nmt_cli.commands import align as command
 
     command.run(**options)
