@@ -54,10 +54,11 @@ class _Automata(NamedTuple):
     least: Array  # B Q, how often a constraint must be met
     most: Array  # B Q, how often it may be met
     pieces: Array  # B T; padding is -1
+    added: Array  # B T+1, what each hypothesis is also continued by: the pieces and the end
     continuing: Array  # V, the pieces that continue a word; V = 0 if there are none
 
     @classmethod
-    def of(cls, data: Mapping[int, RequiredPhrases]) -> Self:
+    def of(cls, data: Mapping[int, RequiredPhrases], eos_id: int) -> Self:
         """Join the tables of ``data``, those of the sentence in each slot."""
         each = list(data.values())
         num_pieces = max(len(one.pieces) for one in each)
@@ -76,6 +77,7 @@ class _Automata(NamedTuple):
             ]
             return np.concatenate(wide)
 
+        pieces = joined([np.array([one.pieces]) for one in each], -1, num_pieces)
         return cls(
             np.array(list(data)),
             each,
@@ -87,7 +89,8 @@ class _Automata(NamedTuple):
             joined([one.fewest[None] for one in each], 0, num_constraints),
             joined([one.least[None] for one in each], 0, num_constraints),
             joined([one.most[None] for one in each], ANY_NUMBER, num_constraints),
-            joined([np.array([one.pieces]) for one in each], -1, num_pieces),
+            pieces,
+            np.pad(pieces, ((0, 0), (0, 1)), constant_values=eos_id),
             next((one.continuing for one in each if one.continuing is not None), np.zeros(0, bool)),
         )
 
@@ -196,10 +199,11 @@ class ConstrainedCandidates:
             return self._best.candidates(logits, normalizers, scores, states)
         if self._automata is None or states.data != self._data:
             # The tables are made anew only when sentences come or go.
-            self._data, self._automata = dict(states.data), _Automata.of(states.data)
+            self._data = dict(states.data)
+            self._automata = _Automata.of(self._data, self._eos_id)
         automata, slots = self._automata, self._automata.slots
         places = automata.read(states)
-        of_pieces = self._taken_out(logits, automata, automata.missing(places), states)
+        taken = self._taken_out(logits, automata, automata.missing(places), states)
         best = top_k(logits, self._number)
         values, tokens, normalizer = (
             part.cpu().numpy() for part in (best.values, best.indices, normalizers)
@@ -209,23 +213,20 @@ class ConstrainedCandidates:
         totals, tokens = values.reshape(shape) - normalizer + so_far, tokens.reshape(shape)
         found = best_of(totals, tokens, self._number)
         # The padding is an existing token, because the model also computes rows of no hypothesis.
-        pieces = self._with_end(automata).clip(min=0)[:, None].repeat(states.beam_size, axis=1)
+        added = automata.added.clip(min=0)[:, None].repeat(states.beam_size, axis=1)
         in_turns = self._in_turns(
             automata,
             places,
-            np.concatenate([totals[slots], of_pieces - normalizer[slots] + so_far[slots]], axis=2),
-            np.concatenate([tokens[slots], pieces], axis=2),
+            np.concatenate([totals[slots], taken - normalizer[slots] + so_far[slots]], axis=2),
+            np.concatenate([tokens[slots], added], axis=2),
             (states.longest - states.lengths - 1)[slots].clip(min=0),
         )
         found.put(slots, in_turns)
         return found
 
-    def _with_end(self, automata: _Automata) -> Array:
-        """Return the pieces of phrases and the end [B, T + 1]."""
-        return np.pad(automata.pieces, ((0, 0), (0, 1)), constant_values=self._eos_id)
-
+    @staticmethod
     def _taken_out(
-        self, logits: Tensor, automata: _Automata, missing: Array, states: SlotStates
+        logits: Tensor, automata: _Automata, missing: Array, states: SlotStates
     ) -> Array:
         """Return the logits [B, K, T + 1] of the pieces of phrases and the end; set them to -inf.
 
@@ -233,19 +234,18 @@ class ConstrainedCandidates:
         there is no end.
         """
         rows = rows_of(automata.slots, states)  # B K
-        wanted = self._with_end(automata)
-        is_piece = (wanted >= 0)[:, None].repeat(states.beam_size, axis=1)
-        of_pieces = np.full(is_piece.shape, -np.inf, np.float32)
-        number, hypothesis, column = is_piece.nonzero()
+        exists = (automata.added >= 0)[:, None].repeat(states.beam_size, axis=1)
+        taken = np.full(exists.shape, -np.inf, np.float32)
+        number, hypothesis, column = exists.nonzero()
         places = (
             torch.from_numpy(each).to(logits.device)
-            for each in (rows[number, hypothesis], wanted[number, column])
+            for each in (rows[number, hypothesis], automata.added[number, column])
         )
         indices = tuple(places)
-        of_pieces[is_piece] = logits[indices].float().cpu().numpy()
+        taken[exists] = logits[indices].float().cpu().numpy()
         logits[indices] = -torch.inf
-        of_pieces[missing > 0, -1] = -np.inf
-        return of_pieces
+        taken[missing > 0, -1] = -np.inf
+        return taken
 
     def _in_turns(
         self, automata: _Automata, places: _Places, totals: Array, tokens: Array, room: Array
