@@ -6,9 +6,8 @@ from pathlib import Path
 
 from nmt_cli.alignment.error_rate import AlignmentScore
 from nmt_cli.alignment.links import GoldLinks, read_links
-from nmt_cli.commands.lines.pipes import StandardOutput, name_of_input, read_inputs
+from nmt_cli.commands.lines.pipes import StandardOutput, name_of_input, read_compared
 from nmt_cli.messages.errors import UserError, WrongUsageError
-from nmt_cli.messages.figures import counted
 
 
 def run(alignments: Path, golds: Sequence[Path], output_format: str = "text") -> None:
@@ -22,17 +21,10 @@ def run(alignments: Path, golds: Sequence[Path], output_format: str = "text") ->
         raise WrongUsageError(
             f"--metric aer compares with one file of gold links, not with {len(golds)}."
         )
-    paths = [alignments, golds[0]]
-    found, gold = read_inputs(paths)
-    if len(found) != len(gold):
-        raise UserError(
-            f"{name_of_input(paths[0])} has {counted(len(found), 'line')}, "
-            f"{name_of_input(paths[1])} has {len(gold):,}; line n of one must be the alignment of "
-            "the same sentences as line n of the other."
-        )
-    if not gold:
-        raise UserError(f"{name_of_input(paths[1])} is empty; there is nothing to score.")
-    score = AlignmentScore.of(zip(_links(found, paths[0]), _links(gold, paths[1]), strict=True))
+    paths = alignments, golds[0]
+    texts = read_compared(*paths, "line", "the alignment of the same sentences")
+    found, gold = map(_links, texts, paths)
+    score = AlignmentScore.of(zip(found, gold, strict=True))
     if output_format == "json":
         rates = {"aer": score.error_rate, "precision": score.precision, "recall": score.recall}
         output = json.dumps({**rates, **score._asdict()}, indent=2)

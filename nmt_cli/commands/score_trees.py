@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from nmt_cli.commands.lines.pipes import StandardOutput, name_of_input, read_inputs
+from nmt_cli.commands.lines.pipes import StandardOutput, name_of_input, read_compared
 from nmt_cli.files.lines import LineTexts
 from nmt_cli.files.text_files import open_text
 from nmt_cli.messages import logs
@@ -48,8 +48,7 @@ def run(
         )
     gold = golds[0]
     rules = _parameters(parameters)
-    ours, theirs = read_inputs([predicted, gold])
-    _check_numbers(predicted, len(ours), gold, len(theirs))
+    ours, theirs = read_compared(predicted, gold, "tree", "a tree of the same sentence")
     trees = [_gold_tree(text, rules, gold, line) for line, text in enumerate(theirs, 1)]
     sentences = [
         score_sentence(_predicted_tree(text, rules), tree, rules)
@@ -76,17 +75,6 @@ def _parameters(path: Path | None) -> Parameters:
         return default_parameters()
     with open_text(path) as stream:
         return read_parameters(LineTexts(stream), str(path))
-
-
-def _check_numbers(predicted: Path, num_predicted: int, gold: Path, num_gold: int) -> None:
-    if num_predicted != num_gold:
-        raise UserError(
-            f"{name_of_input(predicted)} has {counted(num_predicted, 'tree')}, "
-            f"{name_of_input(gold)} has {num_gold:,}; line n of one must be a tree of the "
-            "same sentence as line n of the other."
-        )
-    if not num_gold:
-        raise UserError(f"{name_of_input(gold)} is empty; there is nothing to score.")
 
 
 def _gold_tree(text: str, rules: Parameters, path: Path, line: int) -> Brackets:

@@ -10,6 +10,7 @@ from typing import BinaryIO
 from nmt_cli.files.lines import LineTexts, texts_of
 from nmt_cli.files.output_streams import CLOSED_STDOUT, OutputReader, reader_of
 from nmt_cli.messages.errors import OutputError, UserError, WrongUsageError
+from nmt_cli.messages.figures import counted
 
 STANDARD_INPUT = Path("-")  # how users name stdin
 
@@ -84,6 +85,23 @@ def read_inputs(paths: Sequence[Path]) -> list[list[str]]:
         list(LineTexts(standard_input())) if path == STANDARD_INPUT else texts_of(path)
         for path in paths
     ]
+
+
+def read_compared(path: Path, gold: Path, unit: str, what: str) -> list[list[str]]:
+    """Return the lines of ``path`` and of ``gold``; line n of one is compared with line n there.
+
+    A line of ``path`` is a ``unit``, and must be ``what``. Raises UserError as ``read_inputs``
+    does, and if the files are empty or have different numbers of lines.
+    """
+    lines, gold_lines = read_inputs([path, gold])
+    if len(lines) != len(gold_lines):
+        raise UserError(
+            f"{name_of_input(path)} has {counted(len(lines), unit)}, {name_of_input(gold)} has "
+            f"{len(gold_lines):,}; line n of one must be {what} as line n of the other."
+        )
+    if not gold_lines:
+        raise UserError(f"{name_of_input(gold)} is empty; there is nothing to score.")
+    return [lines, gold_lines]
 
 
 def name_of_input(path: Path) -> str:
