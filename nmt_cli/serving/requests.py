@@ -13,6 +13,7 @@ from urllib.parse import parse_qsl
 from starlette.requests import Request
 from starlette.responses import Response
 
+from nmt_cli.files.lines import why_not_unicode
 from nmt_cli.translating.record_keys import STRING, Key, list_of, refuse_wrong
 
 if TYPE_CHECKING:
@@ -125,10 +126,9 @@ def json_object(body: bytes) -> dict[str, Any]:
 def _is_unicode(record: dict[str, Any]) -> bool:
     """Return whether an answer can have what is in ``record``: escapes may be no characters."""
     try:
-        json.dumps(record, ensure_ascii=False).encode()
-    except (UnicodeEncodeError, RecursionError):
+        return why_not_unicode(json.dumps(record, ensure_ascii=False)) is None
+    except RecursionError:
         return False
-    return True
 
 
 async def read_fields(http: Request, limits: Limits) -> dict[str, Any]:
