@@ -63,10 +63,9 @@ class Saver:
     def save(self, kind: CheckpointKind, *, forgiving: bool = True) -> float:
         """Save a checkpoint unless it is the one that was saved last; return what ``finish`` does.
 
-        Raises UserError if
-        the weights differ between ranks or one is not finite, and OutputError if the disk is full.
-        If ``forgiving``, a thread may write it, and the first two failures for want of space in a
-        row are only logged.
+        Raises UserError if the weights differ between ranks or one is not finite, and OutputError
+        if the disk is full. If ``forgiving``, a thread may write it, and the first two failures for
+        want of space in a row are only logged.
         """
         self.finish()
         self.require_same_weights()
