@@ -180,7 +180,10 @@ def test_a_batch_is_found_without_reading_of_every_epoch_before(lengths, monkeyp
     ("corpora", "most"), [(None, 5), ([(1 / 2, 1.0), (1 / 4, 0.5), (1 / 4, 2.5)], 5 + 4 / 5)]
 )
 def test_planning_takes_few_bytes_for_each_pair_of_an_epoch(corpora, most, monkeypatch):
-    """5 bytes, and 4 for each pair of a share; they are counted as growth, without the parts."""
+    """5 bytes, and 4 for each pair of a share; they are counted as growth, without the parts.
+
+    Other threads of the test process may allocate a little at the same time.
+    """
     monkeypatch.setattr(batching, "PAIRS_AT_ONCE", 1 << 15)
     peaks, sizes = [], []
     for size in (400_000, 1_200_000):
@@ -193,7 +196,7 @@ def test_planning_takes_few_bytes_for_each_pair_of_an_epoch(corpora, most, monke
         tracemalloc.stop()
         sizes.append(sum(len(plan.batch(index)) for index in plan.batches_of(1)))
     bytes_a_pair = (peaks[1] - peaks[0]) / (sizes[1] - sizes[0])
-    assert most - 0.1 < bytes_a_pair < most + 0.2  # the bounds of batches take a little
+    assert abs(bytes_a_pair - most) < 0.5  # the bounds of batches take a little
 
 
 def test_a_pair_longer_than_a_step_is_refused():
