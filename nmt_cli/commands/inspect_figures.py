@@ -10,6 +10,7 @@ from typing import NamedTuple
 from nmt_cli.corpus.binarized import BinarizedText, refuse_stale
 from nmt_cli.corpus.tokenizers.tokenizer import load_tokenizer
 from nmt_cli.costs.flops import BACKWARD_AND_FORWARD, ForwardFlops, forward_flops
+from nmt_cli.costs.gpu_forecast import Machines, step_forecast
 from nmt_cli.costs.parameters import (
     Parameters,
     TrainingMemory,
@@ -42,8 +43,6 @@ from nmt_cli.recipe.reader import SUFFIXES, RecipeFile, read_recipe
 from nmt_cli.recipe.schema import TrainingConfig
 from nmt_cli.recipe.shipped import is_near_shipped, shipped_file
 
-# Assumed, not measured: NVIDIA's fastest entry of this model in MLPerf 0.7 reached 41 % of 8 A100.
-UTILIZATION = 0.4
 GPU, PRECISION = "H200", "bf16"  # an H100 SXM has the same peak
 GPU_COUNTS = (1, 8)
 THIS_MACHINE = "this machine"
@@ -265,7 +264,7 @@ def _costs(
     if training is None:
         return None
     on_papers_gpus = _time_on_papers_gpus(subject, config, training)
-    times = [on_papers_gpus, *_times_on_gpus(training)]
+    times = [on_papers_gpus, *_times_on_gpus(subject, config, training)]
     if target_tokens_per_second is not None:
         seconds = training.target_tokens / target_tokens_per_second
         basis = f"at the {target_tokens_per_second:,.0f} target tokens/s that you gave"
@@ -284,10 +283,19 @@ def _time_on_papers_gpus(subject: Subject, config: TrainingConfig, training: Tra
     return Time(machine, training.flops / rate, basis)
 
 
-def _times_on_gpus(training: Training) -> Iterator[Time]:
+def _times_on_gpus(subject: Subject, config: TrainingConfig, training: Training) -> Iterator[Time]:
     peak = peak_flops_of(GPU, PRECISION)
     assert peak is not None
-    basis = f"assumed: {UTILIZATION:.0%} of {with_prefix(peak, 'FLOP/s')} each in {PRECISION}"
     for count in GPU_COUNTS:
-        seconds = training.flops / (count * peak * UTILIZATION)
-        yield Time(f"{count} H100 or {GPU}", seconds, basis)
+        forecast = step_forecast(
+            subject.architecture,
+            subject.vocabulary_size,
+            subject.lengths,
+            config.tokens_per_step,
+            Machines(1, count),
+            peak,
+        )
+        share = f"{forecast.utilization:.0%} of {with_prefix(peak, 'FLOP/s')}"
+        limit = f"limited by the {forecast.limit}"
+        basis = f"forecast, not measured: {share} each in {PRECISION}, {limit}"
+        yield Time(f"{count} H100 or {GPU}", training.steps * forecast.seconds, basis)

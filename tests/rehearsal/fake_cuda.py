@@ -33,6 +33,7 @@ DYNAMIC = {
     aten.unique_dim,
     aten.repeat_interleave,
 }
+LOOKING_UP = {aten.embedding, aten.index, aten.index_select, aten.gather}
 ALLOCATIONS = {aten.empty, aten.empty_like, aten.empty_strided, aten.new_empty, aten.detach}
 VIEWS = {aten._unsafe_view, aten._reshape_alias, aten.lift_fresh}
 
@@ -52,6 +53,7 @@ class Event(NamedTuple):
     how: str = ""
     is_recorded: bool = False  # in a CUDA graph
     is_ahead: bool = False  # in the thread of the loader
+    num_bytes: int = 0  # that a kernel reads and writes; 0 for products and attention
 
 
 def place() -> str:
@@ -74,6 +76,21 @@ def changed_tensors(tree: Any, change: Callable[[Tensor], Any]) -> Any:
     if isinstance(tree, list | tuple):
         return type(tree)([changed_tensors(each, change) for each in tree])
     return tree
+
+
+def bytes_of_kernel(func: Any, args: Any, inputs: list[Tensor], out: Any) -> int:
+    """Return the bytes that a kernel reads and writes; 0 for products and attention."""
+    packet = func.overloadpacket
+    if packet in PRODUCTS or "attn" in str(packet):
+        return 0
+    written = tensors_in(out)
+    if func._schema.is_mutable:
+        pairs = zip(func._schema.arguments, args, strict=False)
+        changed = [value for argument, value in pairs if argument.is_write]
+        written = tensors_in(changed)
+    read = written if packet in LOOKING_UP else inputs
+    # Of an expanded tensor only what is in memory.
+    return sum(min(each.nbytes, each.untyped_storage().nbytes()) for each in [*read, *written])
 
 
 def is_fake(tensor: Tensor) -> bool:
@@ -201,7 +218,9 @@ class FakeCuda(TorchDispatchMode):
             how = str(inputs[0].dtype).removeprefix("torch.") if packet in PRODUCTS else ""
             name = str(packet).removeprefix("aten.")
             self._seconds_launched += self.costs.get(place(), 0.0)
-            self._note(Event("kernel", name, place(), how, self.is_recording))
+            size = bytes_of_kernel(func, args, tensors_in((args, kwargs)), out)
+            event = Event("kernel", name, place(), how, self.is_recording, num_bytes=size)
+            self._note(event)
             self.devices |= {str(each.device) for each in tensors_in(out)}
         return out
 

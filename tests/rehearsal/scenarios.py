@@ -18,6 +18,7 @@ from nmt_cli.checkpoints import list_checkpoints
 from nmt_cli.commands import translate as translate_command
 from nmt_cli.commands.lines import line_windows
 from nmt_cli.corpus.binarized import PreparedCorpus, open_prepared
+from nmt_cli.corpus.loader import Batch
 from nmt_cli.files.atomic_files import directory_appearing_whole
 from nmt_cli.hardware.device import Precision
 from nmt_cli.hardware.machine import Machine
@@ -42,7 +43,7 @@ from nmt_cli.translating.rescorer import Rescorer
 from nmt_cli.translating.translator import Translator
 from tests.benchmarks.data import NEWS, random_corpus, write_batches
 from tests.benchmarks.ours import OurLoop
-from tests.benchmarks.shapes import SHAPES, Setup
+from tests.benchmarks.shapes import Setup, Shape
 from tests.fake_models import save_as_model
 from tests.rehearsal import faults
 from tests.rehearsal.driver import be_the_driver
@@ -237,20 +238,36 @@ def choose_attention(
 
 
 def measure(
-    mode: FakeCuda, recipe: Recipe, corpus: PreparedCorpus, run_dir: Path
+    mode: FakeCuda,
+    recipe: Recipe,
+    corpus: PreparedCorpus,
+    run_dir: Path,
+    *,
+    num_layers: int = 1,
+    d_model: int = 256,
+    vocabulary_size: int = 300,
+    tokens: int = 200,
 ) -> dict[str, Any]:
-    """Train as ``make gpu`` measures it."""
+    """Train as ``make gpu`` measures it; return the tokens of the last step."""
     mode.invent = _ending_soon(mode, corpus.tokenizer.eos_id)
-    shape = SHAPES["S"]._replace(num_layers=1, vocabulary_size=300, tokens=200)
-    write_batches(random_corpus(run_dir, 60, shape.vocabulary_size, NEWS), shape.tokens, STEPS)
+    shape = Shape(num_layers, d_model, 4 * d_model, d_model // 64, vocabulary_size, tokens)
+    num_pairs = max(60, 4 * STEPS * tokens // 27)
+    write_batches(random_corpus(run_dir, num_pairs, vocabulary_size, NEWS), tokens, STEPS)
     _marked(mode, OurLoop, "step", "step")
     cuda: Any = torch.cuda
     cuda.is_available = lambda: True
     loop = OurLoop(Setup(shape, str(run_dir), 1), reads_late=True)
+    read, batches = loop._next_batch, list[Batch]()
+
+    def noting(*turn: Any) -> Batch:
+        batches.append(read(*turn))
+        return batches[-1]
+
+    loop._next_batch = noting  # type: ignore[method-assign, assignment]
     for index in range(STEPS):
         loop.step("bf16", index)
     loop.finish()
-    return {}
+    return {"source": batches[-1].num_source_tokens, "target": batches[-1].num_target_tokens}
 
 
 def lose_a_rank(
