@@ -8,16 +8,25 @@ tokenizer.model | vocabulary.txt  recipe.yaml  manifest.json
 (with model.from, the files of that model's tokenizer)
 """
 
+import mmap
 import re
-import struct
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from nmt_cli.corpus.number_files import (
+    HEADER,
+    ArrayWriter,
+    Numbers,
+    dtype_holding,
+    map_numbers,
+    writing_numbers,
+)
 from nmt_cli.corpus.tokenizers.normalization import Side
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer, load_tokenizer
 from nmt_cli.files.atomic_files import read_manifest, refuse_broken_link, verify
@@ -31,67 +40,6 @@ from nmt_cli.parsing.labels import Labels
 from nmt_cli.recipe.changes import leaves
 from nmt_cli.recipe.model_settings import labels_from_json, text_settings
 from nmt_cli.recipe.schema import Recipe, sections_that_matter
-
-HEADER = struct.Struct("<8sIIQ40x")  # earlier versions wrote a checksum into the rest
-MAGIC = b"NMT-CLI\0"
-VERSION = 1
-DTYPES: dict[int, np.dtype[Any]] = {2: np.dtype("<u2"), 4: np.dtype("<u4")}
-
-Numbers = npt.NDArray[np.uint16] | npt.NDArray[np.uint32]
-
-
-def dtype_holding(largest: int) -> np.dtype[Any]:
-    """Return the smaller of the two types that can hold ``largest``."""
-    return DTYPES[2] if largest < 1 << 16 else DTYPES[4]
-
-
-class ArrayWriter:
-    """Appends numbers to a file, and counts them."""
-
-    def __init__(self, stream: BinaryIO, dtype: np.dtype[Any]) -> None:
-        self._stream, self._dtype = stream, dtype
-        self.count = 0
-
-    def append(self, numbers: npt.NDArray[Any]) -> None:
-        """Write more numbers; each must fit the type."""
-        self._stream.write(numbers.astype(self._dtype).tobytes())
-        self.count += len(numbers)
-
-
-@contextmanager
-def writing_numbers(path: Path, dtype: np.dtype[Any]) -> Iterator[ArrayWriter]:
-    """Yield a writer of numbers to ``path``; the header comes last, when their count is known."""
-    with path.open("wb") as stream:
-        stream.write(bytes(HEADER.size))
-        writer = ArrayWriter(stream, dtype)
-        yield writer
-        stream.seek(0)
-        stream.write(HEADER.pack(MAGIC, VERSION, dtype.itemsize, writer.count))
-
-
-def map_numbers(path: Path) -> Numbers:
-    """Return the numbers of ``path``, memory-mapped.
-
-    Their checksum is in the manifest of their folder; here only the header is checked. Raises
-    DamagedError if the file cannot be read or its header is wrong.
-    """
-    try:
-        with path.open("rb") as stream:
-            header = stream.read(HEADER.size)
-        size = path.stat().st_size
-    except OSError as error:
-        raise DamagedError(f"{path} cannot be read: {error.strerror}.") from None
-    if len(header) < HEADER.size or header[: len(MAGIC)] != MAGIC:
-        raise DamagedError(f"{path} is damaged: its header is not that of a file of numbers.")
-    _, version, itemsize, count = HEADER.unpack(header)
-    if version != VERSION:
-        raise DamagedError(f"{path} has format version {version}, this nmt-cli reads {VERSION}.")
-    if itemsize not in DTYPES or size != HEADER.size + count * itemsize:
-        raise DamagedError(f"{path} is damaged: its header and its {size:,} bytes disagree.")
-    if count == 0:
-        return np.empty(0, dtype=DTYPES[itemsize])
-    return np.memmap(path, dtype=DTYPES[itemsize], mode="r", offset=HEADER.size, shape=(count,))
-
 
 OWN_FILE = re.compile(
     r"(train|validation)\.(source|target)\.(tokens|lengths|txt)|"
@@ -122,6 +70,9 @@ class Sentences:
         yield self.tokens
         yield self.lengths
 
+    def expect(self) -> None:
+        """Let the system begin to read the tokens, if they are on a disk."""
+
     def parts(self, slices: Iterable[slice]) -> "Iterator[Sentences]":
         """Yield the sentences of each slice."""
         ends = np.concatenate([[0], np.cumsum(self.lengths)])
@@ -144,8 +95,12 @@ class SentencesOnDisk(Sentences):
     def tokens(self) -> Indices:
         """The tokens of all sentences, each with its ``</s>``."""
         if self._tokens is None:
-            self._tokens = self._text.read(self._indices, self.lengths)
+            self._tokens = self._text.read(self._starts, self.lengths)
         return self._tokens
+
+    def expect(self) -> None:
+        """Let the system begin to read the tokens, if they are on a disk."""
+        self._text.expect(self._starts, self.lengths)
 
     def parts(self, slices: Iterable[slice]) -> Iterator[Sentences]:
         """Yield the sentences of each slice; what was not read before is not read now."""
@@ -153,6 +108,10 @@ class SentencesOnDisk(Sentences):
             yield from super().parts(slices)
         else:
             yield from (SentencesOnDisk(self._text, self._indices[part]) for part in slices)
+
+    @cached_property
+    def _starts(self) -> Indices:
+        return self._text.starts_of(self._indices)
 
 
 class BinarizedText:
@@ -191,16 +150,34 @@ class BinarizedText:
         """Return the sentences at ``indices``, in that order."""
         return SentencesOnDisk(self, indices)
 
-    def read(self, indices: Indices, lengths: Indices) -> Indices:
-        """Return the tokens of the sentences at ``indices``, which have these ``lengths``."""
+    def starts_of(self, indices: Indices) -> Indices:
+        """Return the token at which each of the sentences at ``indices`` starts."""
+        parts = range(0, len(indices), INDICES_AT_ONCE)
+        starts = [self._starts(indices[part : part + INDICES_AT_ONCE]) for part in parts]
+        return np.concatenate([*starts, indices[:0]])
+
+    def read(self, starts: Indices, lengths: Indices) -> Indices:
+        """Return the tokens of sentences that start at ``starts`` and have these ``lengths``."""
         ends = np.cumsum(lengths)
         num_tokens = int(ends[-1]) if len(ends) else 0
         # Token t of the result is token t + shift on disk; a sentence has one shift.
-        parts = range(0, len(indices), INDICES_AT_ONCE)
-        starts = [self._starts(indices[part : part + INDICES_AT_ONCE]) for part in parts]
-        shifts = np.concatenate([*starts, ends[:0]]) - (ends - lengths)
+        shifts = starts - (ends - lengths)
         places = np.arange(num_tokens) + np.repeat(shifts, lengths)
         return self._tokens[places].astype(np.int64)
+
+    def expect(self, starts: Indices, lengths: Indices) -> None:
+        """Let the system read what ``read`` of the same will need, all sentences at the same time.
+
+        Otherwise each sentence that is not in memory is read when it is needed, one after the
+        other, and the system reads megabytes around it.
+        """
+        mapped, size = self._tokens.base, self._tokens.itemsize
+        if not isinstance(mapped, mmap.mmap):
+            return  # there are no tokens
+        pages = (HEADER.size + starts * size) // mmap.PAGESIZE * mmap.PAGESIZE
+        num_bytes = HEADER.size + (starts + lengths) * size - pages
+        for page, number in zip(pages.tolist(), num_bytes.tolist(), strict=True):
+            mapped.madvise(mmap.MADV_WILLNEED, page, number)
 
     def _starts(self, indices: Indices) -> Indices:
         blocks, places = np.divmod(indices, BLOCK)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from nmt_cli.corpus.binarized import dtype_holding
+from nmt_cli.corpus.number_files import dtype_holding
 from nmt_cli.corpus.text.cleaning import KEPT, LengthLimits, rules_broken
 from nmt_cli.corpus.text.parallel_corpora import CorpusChunk
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer, load_tokenizer

@@ -3,8 +3,9 @@
 import bisect
 import itertools
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +16,7 @@ from nmt_cli.corpus.piece_sampler import PieceSampler
 from nmt_cli.messages.errors import UserError
 
 BATCHES_AHEAD = 2  # one that is ready, and one that is being read
+BATCHES_BEGUN = 2  # the one that is being read, and the next one
 
 
 class SentencePairs(NamedTuple):
@@ -83,27 +85,46 @@ class CutAhead(NamedTuple):
     batch: Batch
 
 
+def read_whole(batch: Batch) -> Batch:
+    """Return ``batch`` after reading all of it."""
+    for side in chain(*batch.micro_batches):
+        _ = side.tokens
+    return batch
+
+
 def load_batches(
     plan: BatchPlan,
     source: BinarizedText,
     target: BinarizedText,
     first_index: int,
     sampler: PieceSampler | None = None,
-    prepare: Callable[[Batch], Batch] = lambda batch: batch,
+    prepare: Callable[[Batch], Batch] = read_whole,
+    own: Callable[[Batch], Iterable[SentencePairs]] = lambda batch: batch.micro_batches,
 ) -> Iterator[Batch]:
     """Yield the batches of the plan without end, uncut, from ``first_index`` on.
 
-    A thread takes the next batches and calls ``prepare`` while the caller computes. Without a
-    ``sampler``, which cuts all of the text into other pieces, tokens are read when they are used.
+    A thread takes the next batches while the caller computes, and calls ``prepare``, which reads
+    their tokens. The system begins to read those of ``own(batch)`` a batch earlier. A ``sampler``
+    cuts the text into other pieces, and needs all of it.
     """
+    begun: deque[Batch] = deque()
+
+    def begin(index: int) -> Batch:
+        pairs = plan.batch(index)
+        batch = Batch(index, (SentencePairs(source.gather(pairs), target.gather(pairs)),))
+        for side in chain(*(own(batch) if sampler is None else batch.micro_batches)):
+            side.expect()
+        return batch
 
     def load(index: int) -> Batch:
-        pairs = plan.batch(index)
-        whole = SentencePairs(source.gather(pairs), target.gather(pairs))
+        while len(begun) < BATCHES_BEGUN:
+            begun.append(begin(index + len(begun)))
+        batch = begun.popleft()
         if sampler is not None:
-            sides = whole._asdict().items()
+            sides = batch.micro_batches[0]._asdict().items()
             whole = SentencePairs(**{n: sampler.sample(side, index, n) for n, side in sides})
-        return prepare(Batch(index, (whole,)))
+            batch = Batch(index, (whole,))
+        return prepare(batch)
 
     with ThreadPoolExecutor(max_workers=1, thread_name_prefix="loader") as pool:
         upcoming = deque(pool.submit(load, first_index + n) for n in range(BATCHES_AHEAD))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from itertools import chain
 from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
@@ -294,13 +295,19 @@ def room_to_leave(state: TrainingState, machine: Machine) -> list[torch.Tensor]:
     return room
 
 
+def own_pairs(batch: Batch, cut: BatchCut, ranks: Ranks) -> Iterator[SentencePairs]:
+    """Yield what this rank computes of ``batch``: all of it, uncut, if there is no other rank."""
+    parts = batch if ranks.size == 1 else cut.of(batch)
+    yield from (pairs for _, pairs in ranks.share(parts.micro_batches))
+
+
 def read_ahead(batch: Batch, cut: BatchCut, ranks: Ranks) -> Batch:
     """Return ``batch`` after reading the micro-batches of this rank, cut by ``cut``."""
-    own = batch if ranks.size == 1 else cut.of(batch)
-    for _, pairs in ranks.share(own.micro_batches):
-        for side in pairs:
-            _ = side.tokens
-    return batch if own is batch else _with_cut(batch, cut, own)
+    if ranks.size > 1:
+        batch = _with_cut(batch, cut, cut.of(batch))
+    for side in chain(*own_pairs(batch, cut, ranks)):
+        _ = side.tokens
+    return batch
 
 
 def sent_ahead(batch: Batch, cut: BatchCut, objective: Objective, sender: Sender) -> Batch:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, NoReturn, TypeVar
 
 import torch
 
-from nmt_cli.corpus.loader import Batch, load_batches
+from nmt_cli.corpus.loader import Batch, SentencePairs, load_batches
 from nmt_cli.corpus.piece_sampler import sampler_of
 from nmt_cli.files.file_names import METRICS
 from nmt_cli.hardware.device import Mark, Sender, mark_of_work, use_new_stream
@@ -21,7 +21,7 @@ from nmt_cli.optimization import MovingAverage, learning_rate
 from nmt_cli.recipe.schema import Recipe
 from nmt_cli.runs.checkpoint import CheckpointKind, TrainingState
 from nmt_cli.runs.metrics_log import MetricsLog
-from nmt_cli.training.batch_cut import gradient_within_memory, read_ahead, sent_ahead
+from nmt_cli.training.batch_cut import gradient_within_memory, own_pairs, read_ahead, sent_ahead
 from nmt_cli.training.gradient import Gradient, LaunchedGradient
 from nmt_cli.training.saving import Saver
 from nmt_cli.training.step_report import StepReport, flop_utilization
@@ -108,16 +108,20 @@ class Trainer:
 
     def _batches(self) -> Iterator[Batch]:
         training, corpus = self.training, self.training.corpus
-        sampler = sampler_of(training.recipe, corpus)
-        what = training.plan, corpus.source, corpus.target, self.state.progress.batch_index, sampler
-        if training.machine.device.type != "cuda":
-            return load_batches(
-                *what, lambda batch: read_ahead(batch, training.cut, training.machine.ranks)
-            )
-        sender = Sender(training.machine.device)
-        return load_batches(
-            *what, lambda batch: sent_ahead(batch, training.cut, training.objective, sender)
-        )
+        device, ranks = training.machine.device, training.machine.ranks
+        sender = Sender(device) if device.type == "cuda" else None
+
+        def prepare(batch: Batch) -> Batch:
+            if sender is not None:
+                return sent_ahead(batch, training.cut, training.objective, sender)
+            return read_ahead(batch, training.cut, ranks)
+
+        def own(batch: Batch) -> Iterator[SentencePairs]:
+            return own_pairs(batch, training.cut, ranks)
+
+        first, sampler = self.state.progress.batch_index, sampler_of(training.recipe, corpus)
+        text = corpus.source, corpus.target
+        return load_batches(training.plan, *text, first, sampler, prepare, own)
 
     def _step(self, batches: Iterator[Batch]) -> list[StepReport]:
         """Use one batch; return no report if its gradient was not finite and it was skipped."""

@@ -9,12 +9,10 @@ from nmt_cli.corpus import binarized
 from nmt_cli.corpus.binarized import (
     BLOCK,
     BinarizedText,
-    dtype_holding,
-    map_numbers,
     open_prepared,
     writing_binarized,
-    writing_numbers,
 )
+from nmt_cli.corpus.number_files import dtype_holding, map_numbers, writing_numbers
 from nmt_cli.files.atomic_files import write_manifest
 from nmt_cli.files.file_names import MANIFEST
 from nmt_cli.messages.errors import DamagedError, UserError

@@ -1,6 +1,7 @@
 import threading
 from itertools import chain
 
+import numpy as np
 import pytest
 import torch
 
@@ -151,16 +152,18 @@ def test_more_than_products_need_or_a_step_holds_is_never_taken(monkeypatch):
 
 
 @pytest.mark.parametrize("num_ranks", [1, 2])
-def test_each_rank_reads_only_its_own_micro_batches(toy, tmp_path, num_ranks):
+def test_each_rank_reads_only_its_own_pairs(toy, tmp_path, num_ranks):
     recipe = changed(toy.recipe, validation={"bleu": "off"}, training={"max_steps": 3})
 
     def on_rank(ranks):
-        found, read = [], BinarizedText.read
+        found, text = [], toy.corpus.source
+        starts, read = text.starts_of(np.arange(len(text))), BinarizedText.read
 
-        def noted(text, indices, lengths):
-            if text is toy.corpus.source:
-                found.append((threading.current_thread().name, indices.tolist()))
-            return read(text, indices, lengths)
+        def noted(of, starts_read, lengths):
+            if of is text:
+                pairs = np.searchsorted(starts, starts_read).tolist()
+                found.append((threading.current_thread().name, pairs))
+            return read(of, starts_read, lengths)
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(BinarizedText, "read", noted)

@@ -91,7 +91,7 @@ def test_a_batch_that_finds_no_memory_ahead_is_left_to_the_trainer(toy):
 
 
 @pytest.mark.parametrize("rank", [0, 1])
-def test_a_rank_sends_its_own_micro_batches(toy, rank):
+def test_a_rank_sends_its_own_pairs(toy, rank):
     objective = objective_of(toy, ranks=Ranks(rank, 2))
     cut = BatchCut(60, 2)
     sender: Any = Sender()
