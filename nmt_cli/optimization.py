@@ -7,7 +7,7 @@ from inspect import unwrap
 import torch
 from torch import Tensor, nn
 
-from nmt_cli.recipe.schema import TrainingConfig
+from nmt_cli.recipe.training_config import TrainingConfig
 
 
 class Adam(torch.optim.Adam):

@@ -13,7 +13,7 @@ from nmt_cli.corpus.text.parallel_text import ParallelText
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
 from nmt_cli.messages.figures import counted
-from nmt_cli.recipe.schema import ParallelFiles
+from nmt_cli.recipe.data_config import ParallelFiles
 
 PAIRS_WORTH_A_WORKER = 5_000  # aligning them takes about as long as starting a process
 

@@ -40,8 +40,8 @@ from nmt_cli.messages.proposals import as_argument, command, missing_hint
 from nmt_cli.recipe.model_config import ModelConfig
 from nmt_cli.recipe.model_settings import read_settings
 from nmt_cli.recipe.reader import SUFFIXES, RecipeFile, read_recipe
-from nmt_cli.recipe.schema import TrainingConfig
 from nmt_cli.recipe.shipped import is_near_shipped, shipped_file
+from nmt_cli.recipe.training_config import TrainingConfig
 
 GPU, PRECISION = "H200", "bf16"  # an H100 SXM has the same peak
 GPU_COUNTS = (1, 8)

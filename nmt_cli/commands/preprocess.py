@@ -33,9 +33,10 @@ from nmt_cli.files.locks import claimed
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
 from nmt_cli.messages.figures import counted
+from nmt_cli.recipe.data_config import DataConfig, ParallelFiles
 from nmt_cli.recipe.model_settings import text_settings
 from nmt_cli.recipe.reader import dump_recipe, read_recipe
-from nmt_cli.recipe.schema import DataConfig, ParallelFiles, Recipe, sections_that_matter
+from nmt_cli.recipe.schema import Recipe, sections_that_matter
 
 WORK = "work"  # folder for data that does not fit in memory; removed before the manifest is written
 

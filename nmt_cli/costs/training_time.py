@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from nmt_cli.costs.flops import LengthSums, sum_lengths, training_flops, training_flops_of_sums
 from nmt_cli.recipe.model_config import ModelConfig
-from nmt_cli.recipe.schema import TrainingConfig
+from nmt_cli.recipe.training_config import TrainingConfig
 
 ASSUMED_LENGTH = 27  # pieces: about the mean of WMT 2014 English-German with 37,000 of them
 PAIRS_AT_ONCE = 1 << 20

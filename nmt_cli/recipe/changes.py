@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from nmt_cli.recipe.keys import fields_to
 from nmt_cli.recipe.schema import Recipe
-from nmt_cli.recipe.smaller_sections import ValidationConfig
+from nmt_cli.recipe.training_config import ValidationConfig
 from nmt_cli.recipe.values import ChangeKind
 
 

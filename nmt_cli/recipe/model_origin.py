@@ -13,7 +13,8 @@ from nmt_cli.messages.proposals import missing_hint
 from nmt_cli.recipe.messages import dotted, place_of, shown
 from nmt_cli.recipe.model_config import DROPOUTS
 from nmt_cli.recipe.model_settings import ARCHITECTURE, ModelSettings, read_config, settings_of
-from nmt_cli.recipe.schema import ONLY_FOR_TRAINING, Recipe, TokenizerConfig
+from nmt_cli.recipe.schema import Recipe
+from nmt_cli.recipe.tokenizer_config import ONLY_FOR_TRAINING, TokenizerConfig
 from nmt_cli.recipe.values import Section
 from nmt_cli.recipe.yaml_tree import Finding, KeyPath, Place, Tree, error_of, shortened
 

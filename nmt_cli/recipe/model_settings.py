@@ -14,9 +14,10 @@ from nmt_cli.files.formats import written_version
 from nmt_cli.messages.errors import DamagedError, RecipeError
 from nmt_cli.parsing.labels import Labels
 from nmt_cli.parsing.linearization import Linearization
+from nmt_cli.recipe.data_config import DataConfig, Normalization, TreebankConfig
 from nmt_cli.recipe.model_config import DROPOUTS, NO_DROPOUT, ModelConfig, PaperModel
-from nmt_cli.recipe.schema import DataConfig, Normalization, Recipe, TokenizerConfig
-from nmt_cli.recipe.smaller_sections import DecodingConfig, TreebankConfig
+from nmt_cli.recipe.schema import DecodingConfig, Recipe
+from nmt_cli.recipe.tokenizer_config import TokenizerConfig
 
 LARGEST_CONFIG = 1_000_000  # bytes
 UNKNOWN_LANGUAGE = "und"  # the code of ISO 639 for a language that is not known

@@ -2,292 +2,34 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field, create_model
 
-from nmt_cli.messages.figures import counted
+from nmt_cli.recipe.data_config import DataConfig
 from nmt_cli.recipe.model_config import ModelConfig
-from nmt_cli.recipe.smaller_sections import (
-    CheckpointsConfig,
-    DecodingConfig,
-    TreebankConfig,
-    ValidationConfig,
-)
-from nmt_cli.recipe.values import (
-    DECLARED,
-    FREE,
-    Count,
-    DataPath,
-    Epochs,
-    Flag,
-    Language,
-    Number,
-    Pieces,
-    Problem,
-    Rate,
-    Section,
-    Steps,
-    Word,
-)
-
-# Byte fallback needs 256 pieces; <unk>, <s> and </s> are three more.
-RESERVED_PIECES = 259
-RESERVED_NAMES = ("<unk>", "<s>", "</s>")
-ONLY_FOR_TRAINING = {"sampling"}  # keys of tokenizer that do not change what preprocess writes
+from nmt_cli.recipe.search_ranges import BEAM_SIZE, LENGTH_PENALTY
+from nmt_cli.recipe.tokenizer_config import ONLY_FOR_TRAINING, TokenizerConfig
+from nmt_cli.recipe.training_config import CheckpointsConfig, TrainingConfig, ValidationConfig
+from nmt_cli.recipe.values import FREE, Count, DataPath, Flag, Number, Problem, Section
 
 
-class ParallelFiles(Section):
-    """Two text files; line n of one translates line n of the other.
+class DecodingConfig(Section):
+    """The beam search of section 6.1."""
 
-    With data.treebank, the target is a file of trees; the source is the same file, or a text file
-    whose line n is the words of tree n.
-    """
-
-    source: DataPath = Field(description="Text file of the source side, also .gz, .xz or .zst.")
-    target: DataPath = Field(description="Text file of the target side, also .gz, .xz or .zst.")
-
-
-class Corpus(ParallelFiles):
-    """Training text and how often it appears in an epoch."""
-
-    weight: Annotated[Number, Field(ge=0, le=1_000_000), DECLARED] = Field(
-        default=1.0,
-        description="How often this corpus appears in an epoch; a fraction adds a random share of "
-        "its pairs, drawn by the seed, 0 leaves it out.",
+    beam_size: Annotated[Count, Field(ge=BEAM_SIZE.least, le=BEAM_SIZE.most)] = Field(
+        default=4, description="Hypotheses kept for a sentence; 1 is greedy."
     )
-
-
-class Normalization(Section):
-    """Changes to the text before it is cut into pieces; translate applies them to its input."""
-
-    nfc: Flag = Field(default=False, description="Compose characters (Unicode NFC).")
-    punctuation: Flag = Field(
-        default=False, description="Normalize punctuation as the Moses scripts do."
+    length_penalty: Annotated[Number, Field(ge=LENGTH_PENALTY.least, le=LENGTH_PENALTY.most)] = (
+        Field(default=0.6, description="Alpha of the length penalty ((5 + length) / 6) ^ alpha.")
     )
-
-
-class Filters(Section):
-    """Training pairs to leave out; each rule is counted in the manifest."""
-
-    max_length_ratio: Annotated[Number, Field(ge=1, le=1_000_000)] | None = Field(
-        default=None,
-        description="Drop pairs whose longer side has more than this many times the pieces "
-        "of the other.",
+    max_extra_length: Annotated[Count, Field(ge=0, le=1_000_000)] = Field(
+        default=50, description="Longest output: this many pieces more than the input."
     )
-    min_length: Pieces = Field(
-        default=1, description="Drop pairs with a side of fewer pieces than this."
+    well_formed_trees: Flag = Field(
+        default=False,
+        description="Search only trees of exactly the sentence's words; needs data.treebank.",
     )
-    remove_duplicates: Flag = Field(
-        default=False, description="Keep only the first of exactly equal pairs."
-    )
-
-
-class DataConfig(Section):
-    """The text: its files, and how it is changed and filtered."""
-
-    source_language: Language = Field(description="Code of the language translated from.")
-    target_language: Language = Field(description="Code of the language translated into.")
-    train: tuple[Corpus, ...] = Field(
-        min_length=1,
-        max_length=10_000,
-        description="Corpora to train on, each with its source and target.",
-    )
-    validation: ParallelFiles = Field(
-        description="Text on which loss, BLEU or F1 are measured while training."
-    )
-    test: Annotated[ParallelFiles | None, FREE] = Field(
-        default=None, description="Text held out for the final score; training never reads it."
-    )
-    treebank: TreebankConfig | None = Field(
-        default=None,
-        description="How trees are written as tokens. If given, each target is a treebank: trees "
-        "in the brackets of the Penn Treebank; source is the same file, or the words of a tree a "
-        "line. The model then parses.",
-    )
-    normalization: Normalization = Field(
-        default_factory=Normalization,
-        description="Changes to the text before it is cut into pieces.",
-    )
-    filters: Filters = Field(default_factory=Filters, description="Training pairs to leave out.")
-    max_length: Pieces = Field(
-        default=1024,
-        description="Longest side of a training pair, in pieces; longer pairs are dropped and "
-        "counted. Also the longest input of translate; see its --too-long.",
-    )
-    prepared: Annotated[DataPath | None, FREE] = Field(
-        default=None,
-        description="Folder that preprocess writes and train reads; by default prepared/NAME.",
-    )
-
-    def problems(self) -> Iterator[Problem]:
-        """Yield limits on length that no pair can meet, and changes to the tokens of trees."""
-        if self.treebank is not None and self.normalization.punctuation:
-            text = "must be false beside treebank, because it would change tags such as ``"
-            yield Problem("normalization.punctuation", text, "treebank")
-        if self.filters.min_length > self.max_length:
-            yield Problem(
-                "filters.min_length",
-                f"must be at most data.max_length {self.max_length:,}, "
-                f"but is {self.filters.min_length:,}",
-                "max_length",
-            )
-
-
-class TokenizerConfig(Section):
-    """How text becomes pieces; source and target share one vocabulary."""
-
-    alternatives = (frozenset({"model", "vocabulary_size"}),)
-
-    type: Literal["sentencepiece", "whitespace"] = Field(
-        default="sentencepiece",
-        description="sentencepiece cuts raw text; whitespace takes text already in pieces.",
-    )
-    algorithm: Literal["bpe", "unigram"] = Field(
-        default="bpe", description="How SentencePiece is trained."
-    )
-    vocabulary_size: Annotated[Count, Field(ge=4, le=1_000_000)] | None = Field(
-        default=None,
-        description="Pieces in the vocabulary. Needed unless model names a file; for whitespace "
-        "text an optional limit to the most frequent.",
-    )
-    model: DataPath | None = Field(
-        default=None,
-        description="An existing SentencePiece file to use instead of training one; beside "
-        "model.from, the folder named there.",
-    )
-    joiner: Word | None = Field(
-        default=None,
-        description="Whitespace only: mark at the end of a piece whose word continues in the next "
-        'piece ("@@"); translate removes it.',
-    )
-    user_defined_symbols: tuple[Word, ...] = Field(
-        default=(),
-        max_length=100_000,
-        description="Texts that are one piece each, such as tree brackets or language tags.",
-    )
-    character_coverage: Annotated[Number, Field(ge=0.98, le=1)] = Field(
-        default=1.0, description="Share of the training characters that get a piece of their own."
-    )
-    training_sentences: Annotated[Count, Field(ge=1, le=10**9)] = Field(
-        default=10_000_000,
-        description="At most this many sampled sentences train the SentencePiece model.",
-    )
-    sampling: Annotated[Annotated[Number, Field(gt=0, lt=1)] | None, DECLARED] = Field(
-        default=None,
-        description="SentencePiece only: cut the training text into other pieces in each epoch, "
-        "drawn by the seed. With bpe, the probability that a merge is left out (BPE dropout; "
-        "usual is 0.1). With unigram, alpha, the exponent of the probabilities of all ways to cut "
-        "a text (usual is 0.1 to 0.5; less is more random). Null always cuts a text in one way.",
-    )
-
-    def problems(self) -> Iterator[Problem]:
-        """Yield settings that do not fit the type of tokenizer, and wrong sizes and symbols."""
-        if self.type == "whitespace" and self.sampling is not None:
-            yield Problem("sampling", "needs type sentencepiece, but type is whitespace", "type")
-        if self.type == "sentencepiece":
-            if self.joiner is not None:
-                yield Problem("joiner", "needs type whitespace, but type is sentencepiece", "type")
-            yield from self._problems_of_size()
-        yield from self._problems_of_symbols()
-
-    def _problems_of_size(self) -> Iterator[Problem]:
-        size, symbols = self.vocabulary_size, len(self.user_defined_symbols)
-        least = RESERVED_PIECES + symbols + 1
-        text = ""
-        if self.model is None and size is None:
-            text = "is missing; say how many pieces, such as 32000"
-        elif self.model is not None and size is not None:
-            text = "must be null beside model, whose file decides the size"
-        elif size is not None and size < least:
-            text = (
-                f"must be at least {least:,} (256 bytes, 3 marks, {counted(symbols, 'symbol')} "
-                f"and a piece), but is {size:,}"
-            )
-        if text:
-            yield Problem("vocabulary_size", text, "model")
-
-    def _problems_of_symbols(self) -> Iterator[Problem]:
-        seen: set[str] = set()
-        for index, symbol in enumerate(self.user_defined_symbols):
-            key = f"user_defined_symbols.{index}"
-            if symbol in RESERVED_NAMES:
-                yield Problem(key, f"{symbol} is a mark of the model itself; choose another text")
-            if symbol in seen:
-                yield Problem(key, f"{symbol} is listed twice")
-            seen.add(symbol)
-
-
-class TrainingConfig(Section):
-    """Size, number and learning rate of the optimizer's steps (section 5)."""
-
-    alternatives = (frozenset({"learning_rate_factor", "peak_learning_rate"}),)
-
-    tokens_per_step: Annotated[Count, Field(ge=2, le=10**9), DECLARED] = Field(
-        default=25_000,
-        description="Most tokens of either side in one step, over all devices and micro-batches; "
-        "with tokenizer.sampling, counted before the pieces are drawn.",
-    )
-    max_steps: Annotated[Steps | None, FREE] = Field(
-        default=100_000,
-        description="Stop after this many steps; null if only max_epochs ends training.",
-    )
-    max_epochs: Annotated[Epochs | None, FREE] = Field(
-        default=None, description="Stop after this many epochs, if that comes first."
-    )
-    warmup_steps: Annotated[Steps, DECLARED] = Field(
-        default=4000, description="Steps in which the learning rate rises."
-    )
-    learning_rate_factor: Annotated[Number, Field(gt=0, le=1_000_000), DECLARED] = Field(
-        default=1.0, description="Factor by which the learning rate of section 5.3 is multiplied."
-    )
-    peak_learning_rate: Annotated[Annotated[Number, Field(gt=0, le=100)] | None, DECLARED] = Field(
-        default=None,
-        description="Learning rate at the end of warm-up, in place of section 5.3's; the shape of "
-        "the schedule stays.",
-    )
-    warmup_start: Annotated[Number, Field(ge=0, le=100), DECLARED] = Field(
-        default=0.0, description="Learning rate that warm-up to peak_learning_rate starts from."
-    )
-    label_smoothing: Annotated[Rate, DECLARED] = Field(
-        default=0.1, description="Label smoothing (section 5.4)."
-    )
-    adam_betas: Annotated[tuple[Rate, Rate], DECLARED] = Field(
-        default=(0.9, 0.98), description="Adam's decay rates of the two moments."
-    )
-    adam_epsilon: Annotated[Number, Field(gt=0, le=1), DECLARED] = Field(
-        default=1e-9, description="Adam's epsilon."
-    )
-    clip_norm: Annotated[Annotated[Number, Field(gt=0, le=1_000_000)] | None, DECLARED] = Field(
-        default=None,
-        description="Largest norm of the gradient; null, as in the paper, does not clip.",
-    )
-    ema_decay: Annotated[Number, Field(gt=0, lt=1)] | None = Field(
-        default=None,
-        description="Decay of an exponential moving average of the weights: the share that it "
-        "keeps at each step, such as 0.999. The average is then validated and saved instead of the "
-        "weights. Null keeps no average.",
-    )
-    seed: Annotated[Count, Field(ge=0, lt=2**63), DECLARED] = Field(
-        default=1, description="Decides initial weights, order of the data and dropout."
-    )
-
-    def problems(self) -> Iterator[Problem]:
-        """Yield a training without an end, and learning rates that contradict each other."""
-        if self.max_steps is None and self.max_epochs is None:
-            text = "must be a number if max_epochs is null, but both are null"
-            yield Problem("max_steps", text, "max_epochs")
-        peak, start = self.peak_learning_rate, self.warmup_start
-        factor = self.learning_rate_factor
-        if peak is None and start > 0:
-            text = "needs peak_learning_rate, which is null"
-            yield Problem("warmup_start", text, "peak_learning_rate")
-        if peak is not None and start > peak:
-            text = f"must be at most peak_learning_rate {peak:g}, but is {start:g}"
-            yield Problem("warmup_start", text, "peak_learning_rate")
-        if peak is not None and factor != 1:
-            text = f"must be 1.0 beside peak_learning_rate, but is {factor:g}"
-            yield Problem("learning_rate_factor", text, "peak_learning_rate")
 
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from nmt_cli.hardware.machine import Machine
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
 from nmt_cli.messages.figures import counted, short_number
-from nmt_cli.recipe.schema import Recipe, TrainingConfig
-from nmt_cli.recipe.smaller_sections import CheckpointsConfig, ValidationConfig
+from nmt_cli.recipe.schema import Recipe
+from nmt_cli.recipe.training_config import CheckpointsConfig, TrainingConfig, ValidationConfig
 from nmt_cli.runs.checkpoint import TrainingState
 from nmt_cli.training.batch_cut import BatchCut
 from nmt_cli.training.gradient import Gradient, Objective

@@ -24,7 +24,7 @@ from nmt_cli.metrics import bleu
 from nmt_cli.parsing.parseval import score_trees
 from nmt_cli.recipe.model_settings import settings_of
 from nmt_cli.recipe.schema import Recipe
-from nmt_cli.recipe.smaller_sections import ValidationSearch
+from nmt_cli.recipe.training_config import ValidationSearch
 from nmt_cli.training.batch_cut import BatchCut, computed_within_memory
 from nmt_cli.training.gradient import Objective
 from nmt_cli.translating.translator import Translator

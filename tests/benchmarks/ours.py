@@ -26,7 +26,7 @@ from nmt_cli.hardware.thread_waiting import following_load
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.optimization import Adam, learning_rate
 from nmt_cli.recipe.model_config import ModelConfig
-from nmt_cli.recipe.schema import TrainingConfig
+from nmt_cli.recipe.training_config import TrainingConfig
 from nmt_cli.training.gradient import LaunchedGradient, Objective
 from tests.benchmarks.ceiling import BareProducts, forward_products
 from tests.benchmarks.padded import BOS_ID

@@ -2,8 +2,7 @@ import pytest
 
 from nmt_cli.corpus.text.treebank import read_sentences, write_sentences
 from nmt_cli.messages.errors import UserError
-from nmt_cli.recipe.schema import ParallelFiles
-from nmt_cli.recipe.smaller_sections import TreebankConfig
+from nmt_cli.recipe.data_config import ParallelFiles, TreebankConfig
 
 RAW = """\
 ( (S (NP-SBJ-1 (DT the) (NN rain))

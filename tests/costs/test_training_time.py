@@ -18,7 +18,7 @@ from nmt_cli.costs.training_time import (
     sum_of_text,
 )
 from nmt_cli.recipe.model_config import ModelConfig
-from nmt_cli.recipe.schema import TrainingConfig
+from nmt_cli.recipe.training_config import TrainingConfig
 
 SENTENCES = equal_pairs(27, 27, "assumed")
 

@@ -1,7 +1,7 @@
 import pytest
 
 from nmt_cli.optimization import inverse_sqrt, learning_rate, peaked_inverse_sqrt
-from nmt_cli.recipe.schema import TrainingConfig
+from nmt_cli.recipe.training_config import TrainingConfig
 
 
 def test_learning_rate_peaks_when_warmup_ends():

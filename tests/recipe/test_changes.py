@@ -10,7 +10,7 @@ from nmt_cli.recipe.changes import (
 )
 from nmt_cli.recipe.keys import key_paths
 from nmt_cli.recipe.reader import read_recipe
-from nmt_cli.recipe.smaller_sections import ValidationConfig
+from nmt_cli.recipe.training_config import ValidationConfig
 from nmt_cli.recipe.values import ChangeKind
 
 

@@ -6,10 +6,10 @@ import re
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
+from nmt_cli.recipe.data_config import TreebankConfig
 from nmt_cli.recipe.documentation import described_keys, limits_of, with_comments
 from nmt_cli.recipe.keys import key_paths
 from nmt_cli.recipe.reader import read_recipe
-from nmt_cli.recipe.smaller_sections import TreebankConfig
 from tests.recipe.conftest import problems_of
 from tests.recipe.test_reader import recipes, value_at
 

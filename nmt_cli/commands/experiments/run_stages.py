@@ -59,8 +59,9 @@ from nmt_cli.metrics.bleu import (
 from nmt_cli.metrics.scorer import Score, Scorer
 from nmt_cli.parsing.parseval import score_trees
 from nmt_cli.recipe.changes import needs_training
+from nmt_cli.recipe.data_config import ParallelFiles
 from nmt_cli.recipe.reader import RecipeFile, read_recipe
-from nmt_cli.recipe.schema import ParallelFiles, Recipe
+from nmt_cli.recipe.schema import Recipe
 from nmt_cli.runs.run_directory import locked, record_changes
 
 if TYPE_CHECKING:

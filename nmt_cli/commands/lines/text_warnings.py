@@ -17,7 +17,8 @@ from nmt_cli.corpus.text.parallel_corpora import CorpusReport
 from nmt_cli.corpus.tokenizers.normalization import SIDES, Side
 from nmt_cli.files.text_files import other_encoding
 from nmt_cli.messages.figures import counted
-from nmt_cli.recipe.schema import DataConfig, ParallelFiles, Recipe
+from nmt_cli.recipe.data_config import DataConfig, ParallelFiles
+from nmt_cli.recipe.schema import Recipe
 
 LEAST_IN_PIECES = 0.01  # of the pairs; raw text has almost none
 LEAST_DROPPED = 0.5  # of the pairs

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nmt_cli.files.lines import is_blank
-from nmt_cli.recipe.schema import DataConfig
+from nmt_cli.recipe.data_config import DataConfig
 
 EMPTY, DUPLICATE = "empty", "duplicate"
 TOO_LONG, TOO_SHORT, LENGTH_RATIO = "too_long", "too_short", "length_ratio"

@@ -28,7 +28,7 @@ from nmt_cli.corpus.text.parallel_text import Chunk, ParallelText, Texts
 from nmt_cli.corpus.tokenizers.normalization import SIDES, Normalizer, Side
 from nmt_cli.files.lines import VISIBLE
 from nmt_cli.messages.errors import UserError
-from nmt_cli.recipe.schema import DataConfig, ParallelFiles
+from nmt_cli.recipe.data_config import DataConfig, ParallelFiles
 
 PAIRS_WORTH_A_WORKER = 150_000  # looking over them takes about as long as starting a process
 BYTES_OF_A_PAIR = 100  # of text, at least, if little is known

@@ -13,7 +13,7 @@ from nmt_cli.files.lines import LONGEST_LINE, endless_line, texts_in
 from nmt_cli.files.text_files import READ_AT_ONCE, bytes_read, open_text
 from nmt_cli.messages.errors import UserError
 from nmt_cli.messages.figures import counted
-from nmt_cli.recipe.schema import ParallelFiles
+from nmt_cli.recipe.data_config import ParallelFiles
 
 First = TypeVar("First")
 Second = TypeVar("Second")

@@ -13,9 +13,10 @@ from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
 from nmt_cli.parsing.labels import Labels
 from nmt_cli.parsing.tree import Tree
+from nmt_cli.recipe.data_config import DataConfig, ParallelFiles, TreebankConfig
 from nmt_cli.recipe.model_settings import labels_as_json
-from nmt_cli.recipe.schema import RESERVED_NAMES, DataConfig, ParallelFiles, Recipe
-from nmt_cli.recipe.smaller_sections import TreebankConfig
+from nmt_cli.recipe.schema import Recipe
+from nmt_cli.recipe.tokenizer_config import RESERVED_NAMES
 
 TREEBANK = "treebank"  # key of the labels in the manifest
 NO_LABELS = Labels(frozenset(), frozenset())

@@ -13,8 +13,7 @@ from nmt_cli.messages.errors import UserError
 from nmt_cli.messages.figures import counted
 from nmt_cli.parsing.labels import with_root, without_functions, without_root, without_traces
 from nmt_cli.parsing.tree import Tree, read_trees, words_of
-from nmt_cli.recipe.schema import ParallelFiles
-from nmt_cli.recipe.smaller_sections import TreebankConfig
+from nmt_cli.recipe.data_config import ParallelFiles, TreebankConfig
 
 
 class ParsedSentence(NamedTuple):

@@ -4,8 +4,8 @@ import unicodedata
 from collections.abc import Callable
 from typing import Literal
 
+from nmt_cli.recipe.data_config import DataConfig
 from nmt_cli.recipe.model_settings import TextSettings
-from nmt_cli.recipe.schema import DataConfig
 
 Side = Literal["source", "target"]
 SIDES: tuple[Side, Side] = ("source", "target")

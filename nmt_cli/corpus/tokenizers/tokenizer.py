@@ -16,8 +16,9 @@ from nmt_cli.files.file_names import (
     TARGET_PIECES,
     VOCABULARY,
 )
+from nmt_cli.recipe.data_config import DataConfig
 from nmt_cli.recipe.model_settings import TextSettings
-from nmt_cli.recipe.schema import DataConfig, TokenizerConfig
+from nmt_cli.recipe.tokenizer_config import TokenizerConfig
 
 
 class Tokenizer(Protocol):

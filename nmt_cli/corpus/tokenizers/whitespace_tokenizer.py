@@ -9,7 +9,7 @@ from nmt_cli.files.file_names import SOURCE_VOCABULARY, VOCABULARY
 from nmt_cli.files.text_files import decoded, read_content
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import DamagedError, NoTextError, UserError
-from nmt_cli.recipe.schema import TokenizerConfig
+from nmt_cli.recipe.tokenizer_config import TokenizerConfig
 
 CONTROL = ("<unk>", "<s>", "</s>")  # ids 0, 1 and 2
 MANY_PIECES = 100_000

@@ -1,0 +1,147 @@
+"""The section of a recipe on its text: corpora, filters, treebank."""
+
+from collections.abc import Iterator
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from nmt_cli.parsing.labels import Labels
+from nmt_cli.parsing.linearization import Linearization, Notation
+from nmt_cli.recipe.values import (
+    DECLARED,
+    FREE,
+    DataPath,
+    Flag,
+    Language,
+    Number,
+    Pieces,
+    Problem,
+    Section,
+)
+
+
+class ParallelFiles(Section):
+    """Two text files; line n of one translates line n of the other.
+
+    With data.treebank, the target is a file of trees; the source is the same file, or a text file
+    whose line n is the words of tree n.
+    """
+
+    source: DataPath = Field(description="Text file of the source side, also .gz, .xz or .zst.")
+    target: DataPath = Field(description="Text file of the target side, also .gz, .xz or .zst.")
+
+
+class Corpus(ParallelFiles):
+    """Training text and how often it appears in an epoch."""
+
+    weight: Annotated[Number, Field(ge=0, le=1_000_000), DECLARED] = Field(
+        default=1.0,
+        description="How often this corpus appears in an epoch; a fraction adds a random share of "
+        "its pairs, drawn by the seed, 0 leaves it out.",
+    )
+
+
+class Normalization(Section):
+    """Changes to the text before it is cut into pieces; translate applies them to its input."""
+
+    nfc: Flag = Field(default=False, description="Compose characters (Unicode NFC).")
+    punctuation: Flag = Field(
+        default=False, description="Normalize punctuation as the Moses scripts do."
+    )
+
+
+class Filters(Section):
+    """Training pairs to leave out; each rule is counted in the manifest."""
+
+    max_length_ratio: Annotated[Number, Field(ge=1, le=1_000_000)] | None = Field(
+        default=None,
+        description="Drop pairs whose longer side has more than this many times the pieces "
+        "of the other.",
+    )
+    min_length: Pieces = Field(
+        default=1, description="Drop pairs with a side of fewer pieces than this."
+    )
+    remove_duplicates: Flag = Field(
+        default=False, description="Keep only the first of exactly equal pairs."
+    )
+
+
+class TreebankConfig(Section):
+    """How a treebank is cleaned, and how its trees are written as tokens."""
+
+    notation: Notation = Field(
+        default="angles",
+        description="angles writes (NP <NN> )NP, brackets (NP NN )NP as Vinyals et al., slashes "
+        "NP NN /NP as Tensor2Tensor.",
+    )
+    tags: Literal["kept", "XX"] = Field(
+        default="kept",
+        description="XX writes XX in place of each word's tag; parses then have XX too.",
+    )
+    words: Literal["dropped", "kept"] = Field(
+        default="dropped", description="Whether each word follows its tag."
+    )
+    closing: Literal["typed", "plain"] = Field(
+        default="typed", description="typed writes )NP where a constituent ends, plain only )."
+    )
+    remove_traces: Flag = Field(
+        default=True, description="Remove traces (-NONE-) and the constituents left empty."
+    )
+    remove_functions: Flag = Field(
+        default=True, description="Remove functions and indices from labels: NP of NP-SBJ-1."
+    )
+
+    def linearization(self, labels: Labels | None) -> Linearization:
+        """Return the notation for trees with ``labels``; None allows all, except for slashes."""
+        return Linearization(self.notation, self.tags, self.words, self.closing, labels)
+
+
+class DataConfig(Section):
+    """The text: its files, and how it is changed and filtered."""
+
+    source_language: Language = Field(description="Code of the language translated from.")
+    target_language: Language = Field(description="Code of the language translated into.")
+    train: tuple[Corpus, ...] = Field(
+        min_length=1,
+        max_length=10_000,
+        description="Corpora to train on, each with its source and target.",
+    )
+    validation: ParallelFiles = Field(
+        description="Text on which loss, BLEU or F1 are measured while training."
+    )
+    test: Annotated[ParallelFiles | None, FREE] = Field(
+        default=None, description="Text held out for the final score; training never reads it."
+    )
+    treebank: TreebankConfig | None = Field(
+        default=None,
+        description="How trees are written as tokens. If given, each target is a treebank: trees "
+        "in the brackets of the Penn Treebank; source is the same file, or the words of a tree a "
+        "line. The model then parses.",
+    )
+    normalization: Normalization = Field(
+        default_factory=Normalization,
+        description="Changes to the text before it is cut into pieces.",
+    )
+    filters: Filters = Field(default_factory=Filters, description="Training pairs to leave out.")
+    max_length: Pieces = Field(
+        default=1024,
+        description="Longest side of a training pair, in pieces; longer pairs are dropped and "
+        "counted. Also the longest input of translate; see its --too-long.",
+    )
+    prepared: Annotated[DataPath | None, FREE] = Field(
+        default=None,
+        description="Folder that preprocess writes and train reads; by default prepared/NAME.",
+    )
+
+    def problems(self) -> Iterator[Problem]:
+        """Yield limits on length that no pair can meet, and changes to the tokens of trees."""
+        if self.treebank is not None and self.normalization.punctuation:
+            text = "must be false beside treebank, because it would change tags such as ``"
+            yield Problem("normalization.punctuation", text, "treebank")
+        if self.filters.min_length > self.max_length:
+            yield Problem(
+                "filters.min_length",
+                f"must be at most data.max_length {self.max_length:,}, "
+                f"but is {self.filters.min_length:,}",
+                "max_length",
+            )

@@ -1,0 +1,130 @@
+"""The sections of a recipe on training: steps, validation, checkpoints."""
+
+from collections.abc import Iterator
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from nmt_cli.recipe.values import (
+    DECLARED,
+    FREE,
+    Count,
+    Epochs,
+    Interval,
+    Number,
+    Problem,
+    Rate,
+    Section,
+    Steps,
+)
+
+
+class TrainingConfig(Section):
+    """Size, number and learning rate of the optimizer's steps (section 5)."""
+
+    alternatives = (frozenset({"learning_rate_factor", "peak_learning_rate"}),)
+
+    tokens_per_step: Annotated[Count, Field(ge=2, le=10**9), DECLARED] = Field(
+        default=25_000,
+        description="Most tokens of either side in one step, over all devices and micro-batches; "
+        "with tokenizer.sampling, counted before the pieces are drawn.",
+    )
+    max_steps: Annotated[Steps | None, FREE] = Field(
+        default=100_000,
+        description="Stop after this many steps; null if only max_epochs ends training.",
+    )
+    max_epochs: Annotated[Epochs | None, FREE] = Field(
+        default=None, description="Stop after this many epochs, if that comes first."
+    )
+    warmup_steps: Annotated[Steps, DECLARED] = Field(
+        default=4000, description="Steps in which the learning rate rises."
+    )
+    learning_rate_factor: Annotated[Number, Field(gt=0, le=1_000_000), DECLARED] = Field(
+        default=1.0, description="Factor by which the learning rate of section 5.3 is multiplied."
+    )
+    peak_learning_rate: Annotated[Annotated[Number, Field(gt=0, le=100)] | None, DECLARED] = Field(
+        default=None,
+        description="Learning rate at the end of warm-up, in place of section 5.3's; the shape of "
+        "the schedule stays.",
+    )
+    warmup_start: Annotated[Number, Field(ge=0, le=100), DECLARED] = Field(
+        default=0.0, description="Learning rate that warm-up to peak_learning_rate starts from."
+    )
+    label_smoothing: Annotated[Rate, DECLARED] = Field(
+        default=0.1, description="Label smoothing (section 5.4)."
+    )
+    adam_betas: Annotated[tuple[Rate, Rate], DECLARED] = Field(
+        default=(0.9, 0.98), description="Adam's decay rates of the two moments."
+    )
+    adam_epsilon: Annotated[Number, Field(gt=0, le=1), DECLARED] = Field(
+        default=1e-9, description="Adam's epsilon."
+    )
+    clip_norm: Annotated[Annotated[Number, Field(gt=0, le=1_000_000)] | None, DECLARED] = Field(
+        default=None,
+        description="Largest norm of the gradient; null, as in the paper, does not clip.",
+    )
+    ema_decay: Annotated[Number, Field(gt=0, lt=1)] | None = Field(
+        default=None,
+        description="Decay of an exponential moving average of the weights: the share that it "
+        "keeps at each step, such as 0.999. The average is then validated and saved instead of the "
+        "weights. Null keeps no average.",
+    )
+    seed: Annotated[Count, Field(ge=0, lt=2**63), DECLARED] = Field(
+        default=1, description="Decides initial weights, order of the data and dropout."
+    )
+
+    def problems(self) -> Iterator[Problem]:
+        """Yield a training without an end, and learning rates that contradict each other."""
+        if self.max_steps is None and self.max_epochs is None:
+            text = "must be a number if max_epochs is null, but both are null"
+            yield Problem("max_steps", text, "max_epochs")
+        peak, start = self.peak_learning_rate, self.warmup_start
+        factor = self.learning_rate_factor
+        if peak is None and start > 0:
+            text = "needs peak_learning_rate, which is null"
+            yield Problem("warmup_start", text, "peak_learning_rate")
+        if peak is not None and start > peak:
+            text = f"must be at most peak_learning_rate {peak:g}, but is {start:g}"
+            yield Problem("warmup_start", text, "peak_learning_rate")
+        if peak is not None and factor != 1:
+            text = f"must be 1.0 beside peak_learning_rate, but is {factor:g}"
+            yield Problem("learning_rate_factor", text, "peak_learning_rate")
+
+
+ValidationSearch = Literal["beam", "greedy", "off"]
+
+
+class ValidationConfig(Interval):
+    """When and how to validate, which checkpoint is the best, and when to stop early."""
+
+    bleu: Annotated[ValidationSearch, FREE] = Field(
+        default="beam", description="How the validation text is translated for BLEU."
+    )
+    parseval: Annotated[ValidationSearch, FREE] = Field(
+        default="off",
+        description="How the validation text is parsed for F1 (PARSEVAL); needs data.treebank.",
+    )
+    best_by: Literal["loss", "bleu", "parseval"] = Field(
+        default="loss", description="Measure that decides which checkpoint is the best."
+    )
+    patience: Annotated[Epochs | None, FREE] = Field(
+        default=None, description="Stop after this many validations without improvement."
+    )
+
+    def problems(self) -> Iterator[Problem]:
+        """Yield the problems of the interval, and a best_by that is not measured."""
+        yield from super().problems()
+        by = self.best_by
+        if (by == "bleu" and self.bleu == "off") or (by == "parseval" and self.parseval == "off"):
+            text = f"must be loss if {by} is off, but is {by}; give best_by: loss, or {by}: beam"
+            yield Problem("best_by", text, by)
+
+
+class CheckpointsConfig(Interval):
+    """When to save a checkpoint, and how many to keep for the average (section 6.1)."""
+
+    keep_for_average: Annotated[Count, Field(ge=1, le=10_000)] = Field(
+        default=5,
+        description="How many of the newest checkpoints are kept; average-checkpoints averages "
+        "them.",
+    )
