@@ -172,7 +172,7 @@ class Objective(NamedTuple):
             if share is None:
                 share = torch.ones_like(losses.loss) / batch.num_target_tokens
             if self.flat is None:
-                losses.loss.backward(share)
+                (losses.loss * share).backward()  # backward(share) would import sympy: 0.4 s
             else:
                 self.flat.receive(losses.loss, share, sums if number == len(mine) else None)
         if self.flat is not None and not mine:
@@ -195,7 +195,7 @@ class Objective(NamedTuple):
         loss = self.losses(tensors).loss
         share = torch.ones_like(loss) / len(tensors.target_output)
         if self.flat is None:
-            loss.backward(share)
+            (loss * share).backward()
         else:
             self.flat.begin()
             self.flat.receive(loss, share)
