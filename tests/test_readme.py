@@ -127,8 +127,8 @@ def test_documented_recipes_are_complete(block, tmp_path, monkeypatch):
     corpora = [files for files in corpora if files is not None]
     if parent == "quickstart" or not corpora:
         theirs = read_recipe(parent).recipe.data
-        of_parent = [*theirs.train, theirs.validation, theirs.test]
-        corpora += [files.model_dump() for files in of_parent if files is not None]
+        of_parent = [*theirs.train, *theirs.validation_sets, *theirs.test_sets]
+        corpora += [files.model_dump() for files in of_parent]
     named = [Path(files[side]) for files in corpora for side in ("source", "target")]
     if tokenizer := recipe.get("tokenizer", {}).get("model"):
         named.append(Path(tokenizer))

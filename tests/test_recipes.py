@@ -223,7 +223,7 @@ def test_recipes_of_parsers_need_no_list_of_symbols_and_choose_by_f1(name):
 def test_no_recipe_names_a_file_outside_the_folder_one_is_in():
     for name in shipped_recipes():
         data = read_recipe(name).recipe.data
-        files = [*data.train, data.validation, *([data.test] if data.test else [])]
+        files = [*data.train, *data.validation_sets, *data.test_sets]
         for pair in files:
             assert pair.source.parts[0] == pair.target.parts[0] == "data"
             assert ".." not in pair.source.parts + pair.target.parts

@@ -13,7 +13,7 @@ import os
 import shlex
 import subprocess
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import SimpleQueue
@@ -286,6 +286,7 @@ OURS = (
     "Our perplexity is per piece, of the validation text at the last step. Our BLEU (sacreBLEU) "
     "or F1 (PARSEVAL) is that of the test text, translated by the average."
 )
+OF_SETS = "A column with the name of a test set holds its BLEU or F1."
 PAPERS = "The paper's figures are those of its Table 3: of newstest2013, by the last checkpoint."
 HEADINGS = (
     "recipe", "seeds", "10⁶ parameters", "paper", "perplexity", "paper", "BLEU", "paper", "F1",
@@ -301,11 +302,14 @@ class ComparedRow(NamedTuple):
     bleus: list[float]  # sacreBLEU of the test text, by the average; empty without a test text
     f1s: list[float]  # PARSEVAL's, of test trees; empty without any
     paper: PaperRow | None
+    test_sets: Mapping[str, list[float]] = {}  # such BLEU or F1 of each set that has a name
 
     def facts(self) -> dict[str, Any]:
         """Return the row for JSON."""
-        paper = self.paper._asdict() if self.paper is not None else None
-        return {**self._asdict(), "paper": paper}
+        facts = {**self._asdict(), "paper": self.paper._asdict() if self.paper else None}
+        if not self.test_sets:
+            del facts["test_sets"]
+        return facts
 
 
 def as_rows(names: Sequence[str], histories: Sequence[RunHistory]) -> list[ComparedRow]:
@@ -324,15 +328,23 @@ def _row(name: str, histories: Sequence[RunHistory]) -> ComparedRow:
         for metric, figure in (("bleu", "score"), ("parseval", "f1"))
     )
     parameters = histories[0].num_parameters or 0
-    return ComparedRow(name, parameters, perplexities, bleus, f1s, row_of(name))
+    tests: dict[str, list[float]] = {}
+    for of_set, scores in (item for history in histories for item in history.test_sets.items()):
+        score = scores["parseval"]["f1"] if "parseval" in scores else scores["bleu"]["score"]
+        tests.setdefault(of_set, []).append(score)
+    return ComparedRow(name, parameters, perplexities, bleus, f1s, row_of(name), tests)
 
 
 def as_table(rows: Sequence[ComparedRow]) -> str:
     """Return the table without empty columns as text, and below it what its figures measure."""
     papers = [PAPERS] if any(row.paper is not None for row in rows) else []
-    columns = zip(HEADINGS, *map(_cells, rows), strict=True)
+    names = list(dict.fromkeys(name for row in rows for name in row.test_sets))
+    cells = [
+        (*_cells(row), *(_summary(row.test_sets.get(name, [])) for name in names)) for row in rows
+    ]
+    columns = zip((*HEADINGS, *names), *cells, strict=True)
     table = zip(*(column for column in columns if any(column[1:])), strict=True)
-    return "\n".join([*aligned(table), "", OURS, *papers])
+    return "\n".join([*aligned(table), "", OURS, *([OF_SETS] if names else []), *papers])
 
 
 def _cells(row: ComparedRow) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ import shutil
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,24 +17,24 @@ from nmt_cli.corpus.binarized import (
     validation_text,
     writing_binarized,
 )
-from nmt_cli.corpus.changed_text import tokenizer_of_model
+from nmt_cli.corpus.changed_text import tokenizer_of_model, validation_facts
 from nmt_cli.corpus.chunk_pool import ChunkPool
 from nmt_cli.corpus.encoding import PAIRS_WORTH_A_WORKER, EncodingJob
-from nmt_cli.corpus.text.cleaning import RULES, HeldOut, LengthLimits, training_limits
+from nmt_cli.corpus.text.cleaning import MOST_PAIRS, RULES, HeldOut, LengthLimits, training_limits
 from nmt_cli.corpus.text.parallel_corpora import ParallelCorpora
 from nmt_cli.corpus.text.parallel_text import ParallelText
 from nmt_cli.corpus.text.recipe_text import RecipeText, text_of
 from nmt_cli.corpus.tokenizers.normalization import SIDES, Side
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer, train_tokenizer
 from nmt_cli.files.atomic_files import directory_appearing_whole, sha256_of_each
-from nmt_cli.files.file_names import MANIFEST, RECIPE
+from nmt_cli.files.file_names import MANIFEST, RECIPE, validation_part
 from nmt_cli.files.folders import PREPARED
 from nmt_cli.files.lines import one_line
 from nmt_cli.files.locks import claimed
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
 from nmt_cli.messages.figures import counted
-from nmt_cli.recipe.data_config import DataConfig, ParallelFiles
+from nmt_cli.recipe.data_config import DataConfig, HeldOutFiles, ParallelFiles
 from nmt_cli.recipe.model_settings import text_settings
 from nmt_cli.recipe.reader import dump_recipe, read_recipe
 from nmt_cli.recipe.schema import Recipe, sections_that_matter
@@ -89,20 +90,25 @@ def _prepare(recipe: Recipe, directory: Path, workers: int | None) -> dict[str, 
     _warn(text_warnings.on_encodings(data))
     with _work_folder(directory) as folder, ChunkPool(folder, workers) as pool:
         text = text_of(recipe, folder)
-        held_out = _write_validation_text(text, data.validation, directory)
+        held_out = _write_validation_text(text, data.validation_sets, directory)
         removes = data.filters.remove_duplicates
         training = ParallelCorpora(data.train, pool, remove_duplicates=removes, plain=text.plain)
-        validation = ParallelCorpora(
-            [data.validation], pool, remove_duplicates=False, plain=text.plain
-        )
+        validation = {
+            validation_part(files.name): ParallelCorpora(
+                [files], pool, remove_duplicates=False, plain=text.plain
+            )
+            for files in data.validation_sets
+        }
         with logs.progress("reading", "pairs") as counter:
-            reading = _Reading(counter, map(text.plain, [*data.train, data.validation]))
-            validation.look_over(folder, reading.advance)
-            test = _held_out_test(text, data.test)
+            reading = _Reading(counter, map(text.plain, [*data.train, *data.validation_sets]))
+            for corpora in validation.values():
+                corpora.look_over(folder, reading.advance)
+            test = _held_out_test(text, data.test_sets)
             training.look_over(folder, reading.advance, validation=held_out, test=test)
-        _refuse_blank(validation)
-        _refuse_blank(training)
-        _warn(text_warnings.on_text(training.reports, validation.reports[0], recipe, held_out))
+        for corpora in (*validation.values(), training):
+            _refuse_blank(corpora)
+        measured = [report for corpora in validation.values() for report in corpora.reports]
+        _warn(text_warnings.on_text(training.reports, measured, recipe, held_out))
 
         tokenizer = _make_tokenizer(recipe, training, text.symbols())
         tokenizer.save(directory)
@@ -110,11 +116,10 @@ def _prepare(recipe: Recipe, directory: Path, workers: int | None) -> dict[str, 
 
         largest_vocabulary = max(tokenizer.size, tokenizer.source_size or 0)
         encoder = _Encoder(recipe, directory, largest_vocabulary, pool)
-        counts = {
-            "train": encoder.encode("train", training, training_limits(data)),
-            "validation": encoder.encode("validation", validation, LengthLimits(data.max_length)),
-        }
-    reports = [*training.reports, *validation.reports]
+        counts = {"train": encoder.encode("train", training, training_limits(data))}
+        for part, corpora in validation.items():
+            counts[part] = encoder.encode(part, corpora, LengthLimits(data.max_length))
+    reports = [*training.reports, *measured]
     hashes = sha256_of_each(
         (path for report in reports for path in (report.files.source, report.files.target)),
         _hashing_threads(workers),
@@ -129,7 +134,7 @@ def _prepare(recipe: Recipe, directory: Path, workers: int | None) -> dict[str, 
         "tokens": {part: count.tokens for part, count in counts.items()},
         "unknown": {part: count.unknown for part, count in counts.items()},
         "train": [report.facts(hashes) for report in training.reports],
-        "validation": validation.reports[0].facts(hashes),
+        "validation": _facts_of_sets(data, [report.facts(hashes) for report in measured]),
         "versions": _versions(data),
     }
 
@@ -150,28 +155,40 @@ class _Reading:
         self._counter.advance(num_pairs)
 
 
-def _write_validation_text(text: RecipeText, files: ParallelFiles, directory: Path) -> HeldOut:
-    """Write all validation lines for BLEU, or trees for PARSEVAL; return the pairs."""
-    pairs = ParallelText(text.plain(files))
-    held_out = HeldOut(pairs)
-    written = text.measured(files)
-    with ExitStack() as stack:
-        streams = [
-            stack.enter_context(validation_text(directory, side).open("wb")) for side in SIDES
-        ]
-        for pair in ParallelText(written):
-            for stream, line in zip(streams, pair, strict=True):
-                stream.write(f"{one_line(line)}\n".encode())
+def _facts_of_sets(
+    data: DataConfig, facts: Sequence[dict[str, Any]]
+) -> dict[str, Any] | list[dict[str, Any]]:
+    """Return the manifest's entry for the validation sets: a list if they have names."""
+    names = [files.name for files in data.validation_sets]
+    if names == [None]:
+        return facts[0]
+    return [{"name": name, **each} for name, each in zip(names, facts, strict=True)]
+
+
+def _write_validation_text(
+    text: RecipeText, sets: Sequence[HeldOutFiles], directory: Path
+) -> HeldOut:
+    """Write all validation lines for BLEU, or trees for PARSEVAL; return the pairs of all sets."""
+    held_out = HeldOut(chain.from_iterable(ParallelText(text.plain(files)) for files in sets))
+    for files in sets:
+        paths = [validation_text(directory, files.name, side) for side in SIDES]
+        with ExitStack() as stack:
+            streams = [stack.enter_context(path.open("wb")) for path in paths]
+            for pair in ParallelText(text.measured(files)):
+                for stream, line in zip(streams, pair, strict=True):
+                    stream.write(f"{one_line(line)}\n".encode())
     return held_out
 
 
-def _held_out_test(text: RecipeText, files: ParallelFiles | None) -> HeldOut:
-    """Return the pairs of the test text, or none if it cannot be read; it may not exist yet."""
-    try:
-        return HeldOut(text.pairs(files) if files is not None else ())
-    except UserError as error:
-        logs.info(f"The training text was not compared with data.test: {error}")
-        return HeldOut()
+def _held_out_test(text: RecipeText, sets: Sequence[HeldOutFiles]) -> HeldOut:
+    """Return the pairs of the test sets that can be read; they may not exist yet."""
+    pairs: list[tuple[str, str]] = []
+    for files in sets:
+        try:
+            pairs += list(islice(text.pairs(files), MOST_PAIRS - len(pairs)))
+        except UserError as error:
+            logs.info(f"The training text was not compared with data.test: {error}")
+    return HeldOut(pairs)
 
 
 @contextmanager
@@ -290,7 +307,7 @@ def _versions(data: DataConfig) -> dict[str, str]:
 
 
 def _report(directory: Path, facts: Mapping[str, Any]) -> None:
-    reports, validation = facts["train"], facts["validation"]
+    reports = facts["train"]
     pairs_read = sum(report["pairs_read"] for report in reports)
     dropped = text_warnings.dropped_in_words(
         {rule: report["dropped"][rule]["count"] for rule in RULES} for report in reports
@@ -302,13 +319,15 @@ def _report(directory: Path, facts: Mapping[str, Any]) -> None:
         unknown = f"{text_warnings.share_unknown(facts, 'train', side):.2%} unknown"
         logs.info(f"  {side:11s} {facts['tokens']['train'][side]:,} tokens, {unknown}")
     logs.info(f"  vocabulary  {facts['vocabulary_size']:,} pieces")
-    unknown = " and ".join(
-        f"{text_warnings.share_unknown(facts, 'validation', side):.2%} of {side}" for side in SIDES
-    )
-    logs.info(
-        f"  validation  {counted(validation['pairs_read'], 'pair')}, "
-        f"{validation['pairs_kept']:,} of them for the loss, {unknown} unknown"
-    )
+    for part, validation in validation_facts(facts).items():
+        unknown = " and ".join(
+            f"{text_warnings.share_unknown(facts, part, side):.2%} of {side}" for side in SIDES
+        )
+        name = f"{validation['name']}: " if "name" in validation else ""
+        logs.info(
+            f"  validation  {name}{counted(validation['pairs_read'], 'pair')}, "
+            f"{validation['pairs_kept']:,} of them for the loss, {unknown} unknown"
+        )
     _warn(text_warnings.on_dropped(facts))
     _warn(text_warnings.on_unknown(facts))
 

@@ -10,6 +10,7 @@ from nmt_cli.checkpoints import warn_of_few_checkpoints
 from nmt_cli.files.file_names import RUNS
 from nmt_cli.messages.errors import RecipeError
 from nmt_cli.messages.proposals import any_of, missing_hint
+from nmt_cli.recipe.data_config import sets_by_key
 from nmt_cli.recipe.documentation import described_keys, limits_of, recipe_schema, with_comments
 from nmt_cli.recipe.keys import keys_meant
 from nmt_cli.recipe.messages import shown
@@ -86,11 +87,12 @@ def _unreadable(recipe_file: RecipeFile) -> Iterator[str]:
 
 def _named_files(recipe: Recipe) -> Iterator[tuple[str, Path]]:
     data = recipe.data
-    parts = {f"data.train.{index}": corpus for index, corpus in enumerate(data.train)}
-    for key, files in {**parts, "data.validation": data.validation, "data.test": data.test}.items():
-        if files is not None:
-            yield f"{key}.source", files.source
-            yield f"{key}.target", files.target
+    train = {f"data.train.{index}": corpus for index, corpus in enumerate(data.train)}
+    validation = sets_by_key("data.validation", data.validation)
+    test = sets_by_key("data.test", data.test)
+    for key, files in {**train, **validation, **test}.items():
+        yield f"{key}.source", files.source
+        yield f"{key}.target", files.target
     if recipe.tokenizer.model is not None and recipe.origin is None:
         yield "tokenizer.model", recipe.tokenizer.model
 

@@ -22,6 +22,7 @@ from nmt_cli.files.lines import texts_of
 from nmt_cli.launch.node_workers import PARENT, die_with_parent
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import InterruptedTrainingError, UserError, WrongUsageError
+from nmt_cli.recipe.data_config import sets_by_key
 from nmt_cli.recipe.model_origin import first_model
 from nmt_cli.recipe.reader import RecipeFile, read_recipe
 from nmt_cli.runs.run_directory import foreign_name
@@ -42,7 +43,7 @@ def run(
     force_from: StageName | None = None,
     **options: Unpack[RunOptions],
 ) -> None:
-    """Take ``recipe_name`` through its stages; write one line with the scores to stdout.
+    """Take ``recipe_name`` through its stages; write the scores to stdout, a line a test set.
 
     A stage is skipped if its result is there and was made from the present inputs and settings. An
     interrupted training is resumed. From the stage ``force_from`` on, everything is made again.
@@ -73,7 +74,8 @@ def run(
             with _naming(name):
                 _do(name, experiment, is_forced=is_forced)
     if until == "report":
-        StandardOutput().write(f"{run_stages.result_line(experiment)}\n".encode())
+        lines = run_stages.result_lines(experiment)
+        StandardOutput().write("".join(f"{line}\n" for line in lines).encode())
 
 
 def _report_stages(
@@ -147,21 +149,20 @@ def _refuse_foreign(run_dir: Path, *, is_removed: bool) -> None:
 
 
 def _refuse_missing_test(file: RecipeFile) -> None:
-    """Raise UserError if the test text cannot be read or its sides differ in length."""
-    test, treebank = file.recipe.data.test, file.recipe.data.treebank
-    if test is None:
-        return
-    if reason := file.why_missing("data.test.source", test.source):
-        raise UserError(f"{test.source} does not exist{reason}.")
-    if treebank is not None:
-        sum(1 for _ in read_sentences(test, treebank))  # it raises what is wrong
-        return
-    sizes = {path: len(texts_of(path)) for path in (test.source, test.target)}
-    if len(set(sizes.values())) > 1:
-        found = " and ".join(f"{path} {size:,}" for path, size in sizes.items())
-        raise UserError(f"the test text has different numbers of lines: {found}; correct it.")
-    if not any(sizes.values()):
-        raise UserError(f"{test.source} is empty; give another data.test, or null.")
+    """Raise UserError if a test set cannot be read or its sides differ in length."""
+    data = file.recipe.data
+    for key, test in sets_by_key("data.test", data.test).items():
+        if reason := file.why_missing(f"{key}.source", test.source):
+            raise UserError(f"{test.source} does not exist{reason}.")
+        if data.treebank is not None:
+            sum(1 for _ in read_sentences(test, data.treebank))  # it raises what is wrong
+            continue
+        sizes = {path: len(texts_of(path)) for path in (test.source, test.target)}
+        if len(set(sizes.values())) > 1:
+            found = " and ".join(f"{path} {size:,}" for path, size in sizes.items())
+            raise UserError(f"the test text has different numbers of lines: {found}; correct it.")
+        if not any(sizes.values()):
+            raise UserError(f"{test.source} is empty; give another data.test, or null.")
 
 
 def refuse_other_origin(

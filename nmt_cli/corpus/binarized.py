@@ -4,6 +4,7 @@ train.source.tokens      token ids of all sentences, one after the other, each w
 train.source.lengths     number of tokens of each sentence, including </s>
 train.target.*  validation.source.*  validation.target.*                        likewise
 validation.source.txt  validation.target.txt             text, to translate while training
+validation.NAME.*        likewise for each validation set, if they have names
 tokenizer.model | vocabulary.txt  recipe.yaml  manifest.json
 (with model.from, the files of that model's tokenizer)
 """
@@ -27,10 +28,16 @@ from nmt_cli.corpus.number_files import (
     map_numbers,
     writing_numbers,
 )
-from nmt_cli.corpus.tokenizers.normalization import Side
+from nmt_cli.corpus.tokenizers.normalization import SIDES, Side
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer, load_tokenizer
 from nmt_cli.files.atomic_files import read_manifest, refuse_broken_link, verify
-from nmt_cli.files.file_names import FURTHER_TOKENIZER_FILES, MANIFEST, RECIPE, TOKENIZER_FILES
+from nmt_cli.files.file_names import (
+    FURTHER_TOKENIZER_FILES,
+    MANIFEST,
+    RECIPE,
+    TOKENIZER_FILES,
+    validation_part,
+)
 from nmt_cli.files.folders import PREPARED, kind_of, what_to_give
 from nmt_cli.files.lines import texts_of
 from nmt_cli.files.locks import restore_replaced
@@ -40,9 +47,10 @@ from nmt_cli.parsing.labels import Labels
 from nmt_cli.recipe.changes import leaves
 from nmt_cli.recipe.model_settings import labels_from_json, text_settings
 from nmt_cli.recipe.schema import Recipe, sections_that_matter
+from nmt_cli.recipe.values import SET_NAME
 
 OWN_FILE = re.compile(
-    r"(train|validation)\.(source|target)\.(tokens|lengths|txt)|"
+    rf"(train|validation(\.{SET_NAME.pattern})?)\.(source|target)\.(tokens|lengths|txt)|"
     + "|".join(map(re.escape, (MANIFEST, RECIPE, *TOKENIZER_FILES, *FURTHER_TOKENIZER_FILES)))
 )
 BLOCK = 64  # sentences; RAM holds one offset of 8 bytes for each block
@@ -212,23 +220,51 @@ def writing_binarized(
         yield BinarizedWriter(tokens, lengths)
 
 
+class ValidationSet(NamedTuple):
+    """A text to measure a model on."""
+
+    directory: Path
+    name: str | None  # None if it is the only one and has no name
+    source: BinarizedText
+    target: BinarizedText
+
+    @classmethod
+    def open(cls, directory: Path, name: str | None) -> "ValidationSet":
+        """Map the files of a set. Raises DamagedError as ``BinarizedText.open`` does."""
+        part = validation_part(name)
+        sides = (BinarizedText.open(directory, f"{part}.{side}") for side in SIDES)
+        return cls(directory, name, *sides)
+
+    def lines(self, side: Side) -> list[str]:
+        """Return all lines of one side, also those that have no loss.
+
+        Pairs that are too long or have an empty side have no loss. Target lines are trees in
+        brackets if the text is a treebank.
+        """
+        return texts_of(validation_text(self.directory, self.name, side))
+
+
 class PreparedCorpus(NamedTuple):
     """The prepared text and its tokenizer, as train uses them."""
 
     directory: Path
     source: BinarizedText
     target: BinarizedText
-    validation_source: BinarizedText
-    validation_target: BinarizedText
+    validation: tuple[ValidationSet, ...]  # in the order of the recipe
     corpus_sizes: tuple[int, ...]  # pairs kept of each entry of data.train, stored in that order
     tokenizer: Tokenizer
     manifest: dict[str, Any]
 
     @property
     def longest(self) -> int:
-        """The number of tokens of the longest sentence of all four sides."""
-        sides = (self.source, self.target, self.validation_source, self.validation_target)
-        return max(side.longest for side in sides)
+        """The number of tokens of the longest sentence."""
+        return max(side.longest for side in self.sides)
+
+    @property
+    def sides(self) -> list[BinarizedText]:
+        """Both sides of the training text and of each validation set."""
+        of_sets = [side for each in self.validation for side in (each.source, each.target)]
+        return [self.source, self.target, *of_sets]
 
     @property
     def num_bytes(self) -> int:
@@ -240,14 +276,6 @@ class PreparedCorpus(NamedTuple):
         """The labels of the training treebanks; None if the text is no treebank."""
         labels = self.manifest.get("treebank")
         return None if labels is None else labels_from_json(labels)
-
-    def validation_lines(self, side: Side) -> list[str]:
-        """Return all lines of one side's validation text, also those that have no loss.
-
-        Pairs that are too long or have an empty side have no loss. Target lines are trees in
-        brackets if the text is a treebank.
-        """
-        return texts_of(validation_text(self.directory, side))
 
 
 def open_prepared(
@@ -290,9 +318,9 @@ def _command_again(directory: Path, preprocess: str) -> str:
     )
 
 
-def validation_text(directory: Path, side: Side) -> Path:
-    """Return the path of the validation text of one side."""
-    return directory / f"validation.{side}.txt"
+def validation_text(directory: Path, name: str | None, side: Side) -> Path:
+    """Return the path of the text of one side of a validation set."""
+    return directory / f"{validation_part(name)}.{side}.txt"
 
 
 def foreign_file(directory: Path) -> str | None:
@@ -329,11 +357,10 @@ def refuse_stale(
 
 
 def _open(directory: Path, manifest: dict[str, Any], recipe: Recipe) -> PreparedCorpus:
-    source, target, validation_source, validation_target = (
-        BinarizedText.open(directory, f"{part}.{side}")
-        for part in ("train", "validation")
-        for side in ("source", "target")
-    )
+    source, target = (BinarizedText.open(directory, f"train.{side}") for side in SIDES)
+    validation = [
+        ValidationSet.open(directory, files.name) for files in recipe.data.validation_sets
+    ]
     tokenizer = load_tokenizer(directory, text_settings(recipe.tokenizer, recipe.data))
     corpus_sizes = tuple(manifest["corpus_sizes"])
     if len({len(source), len(target), sum(corpus_sizes)}) > 1:
@@ -341,14 +368,7 @@ def _open(directory: Path, manifest: dict[str, Any], recipe: Recipe) -> Prepared
             f"{directory} is damaged: {len(source):,} source and {len(target):,} target sentences."
         )
     return PreparedCorpus(
-        directory,
-        source,
-        target,
-        validation_source,
-        validation_target,
-        corpus_sizes,
-        tokenizer,
-        manifest,
+        directory, source, target, tuple(validation), corpus_sizes, tokenizer, manifest
     )
 
 

@@ -11,6 +11,7 @@ from nmt_cli.files.file_names import (
     MANIFEST,
     SENTENCEPIECE_MODEL,
     TOKENIZER_FILES,
+    validation_part,
 )
 from nmt_cli.files.folders import is_model, verify_model, what_to_give
 from nmt_cli.messages.errors import UserError
@@ -59,10 +60,17 @@ def changed_text(directory: Path, manifest: Mapping[str, Any]) -> list[Path]:
     may have only the prepared text.
     """
     prepared_at = (directory / MANIFEST).stat().st_mtime_ns
-    corpora = [*manifest["train"], manifest["validation"]]
+    corpora = [*manifest["train"], *validation_facts(manifest).values()]
     changed = [path for corpus in corpora for path in _changed(corpus, prepared_at)]
     changed += _changed_tokenizer(manifest)
     return list(dict.fromkeys(changed))
+
+
+def validation_facts(manifest: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """Return what the manifest holds about the text of each validation set, by its part."""
+    facts = manifest["validation"]
+    each = facts if isinstance(facts, list) else [facts]
+    return {validation_part(one.get("name")): one for one in each}
 
 
 def _changed(corpus: Mapping[str, Any], prepared_at: int) -> Iterator[Path]:

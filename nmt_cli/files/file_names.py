@@ -38,9 +38,10 @@ LOCK = "run.lock"  # locked by the process that trains
 TENSORBOARD = "tensorboard"  # folder of event files
 
 # In a run that ``run`` made.
-TEST = "test"  # folder of the translated test text
-SCORES = "scores"  # folder of its scores
+TEST = "test"  # folder of the translated test sets
+SCORES = "scores"  # folder of their scores
 SCORES_FILE = "scores.json"  # in that folder
+SETS = "sets"  # key of the figures of each set by its name, there and in METRICS
 
 # In a model of CTranslate2; the others only in an export, whose config.json is CTranslate2's own.
 CTRANSLATE2_MODEL = "model.bin"
@@ -52,3 +53,8 @@ PAGE = "index.html"
 
 # In the working directory, unless an option names another place.
 RUNS = "runs"  # folder of the runs
+
+
+def validation_part(name: str | None) -> str:
+    """Return how the files of a validation set begin."""
+    return "validation" if name is None else f"validation.{name}"

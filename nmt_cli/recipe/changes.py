@@ -25,9 +25,9 @@ class Change(NamedTuple):
 # A name ending in a dot stands for all keys below it.
 # For each validation.best_by, the keys after whose change earlier qualities cannot be compared.
 DECIDES_QUALITY = {
-    "loss": ("training.label_smoothing",),
-    "bleu": ("validation.bleu", "decoding."),
-    "parseval": ("validation.parseval", "decoding."),
+    "loss": ("validation.best_on", "training.label_smoothing"),
+    "bleu": ("validation.best_on", "validation.bleu", "decoding."),
+    "parseval": ("validation.best_on", "validation.parseval", "decoding."),
 }
 USED_AFTERWARDS = ("description", "data.prepared", "data.test", "decoding.")  # after training
 

@@ -1,9 +1,9 @@
 """The section of a recipe on its text: corpora, filters, treebank."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Discriminator, Field, Tag
 
 from nmt_cli.parsing.labels import Labels
 from nmt_cli.parsing.linearization import Linearization, Notation
@@ -17,6 +17,7 @@ from nmt_cli.recipe.values import (
     Pieces,
     Problem,
     Section,
+    SetName,
 )
 
 
@@ -39,6 +40,34 @@ class Corpus(ParallelFiles):
         description="How often this corpus appears in an epoch; a fraction adds a random share of "
         "its pairs, drawn by the seed, 0 leaves it out.",
     )
+
+
+class HeldOutFiles(ParallelFiles):
+    """A validation or test set."""
+
+    name: SetName | None = Field(
+        default=None,
+        description="Name of the set in logs, metrics, scores and reports; required in a list.",
+    )
+
+
+ONE_SET, SEVERAL_SETS = "(a set)", "(a list of sets)"  # no key of a recipe is called so
+HeldOutSets = Annotated[
+    Annotated[HeldOutFiles, Tag(ONE_SET)]
+    | Annotated[tuple[HeldOutFiles, ...], Field(min_length=1, max_length=100), Tag(SEVERAL_SETS)],
+    Discriminator(lambda value: SEVERAL_SETS if isinstance(value, list | tuple) else ONE_SET),
+]
+
+
+def sets_by_key(
+    key: str, held_out: HeldOutFiles | tuple[HeldOutFiles, ...] | None
+) -> dict[str, HeldOutFiles]:
+    """Return the sets that ``key`` of a recipe holds, with the key of each: data.test.0."""
+    if held_out is None:
+        return {}
+    if isinstance(held_out, HeldOutFiles):
+        return {key: held_out}
+    return {f"{key}.{index}": files for index, files in enumerate(held_out)}
 
 
 class Normalization(Section):
@@ -106,11 +135,14 @@ class DataConfig(Section):
         max_length=10_000,
         description="Corpora to train on, each with its source and target.",
     )
-    validation: ParallelFiles = Field(
-        description="Text on which loss, BLEU or F1 are measured while training."
+    validation: HeldOutSets = Field(
+        description="Text on which loss, BLEU or F1 are measured while training; a list holds "
+        "several sets, each with a name."
     )
-    test: Annotated[ParallelFiles | None, FREE] = Field(
-        default=None, description="Text held out for the final score; training never reads it."
+    test: Annotated[HeldOutSets | None, FREE] = Field(
+        default=None,
+        description="Text held out for the final score; training never reads it. A list holds "
+        "several sets, each with a name.",
     )
     treebank: TreebankConfig | None = Field(
         default=None,
@@ -133,8 +165,21 @@ class DataConfig(Section):
         description="Folder that preprocess writes and train reads; by default prepared/NAME.",
     )
 
+    @property
+    def validation_sets(self) -> tuple[HeldOutFiles, ...]:
+        """The validation sets; one without a name is the only one."""
+        return tuple(sets_by_key("validation", self.validation).values())
+
+    @property
+    def test_sets(self) -> tuple[HeldOutFiles, ...]:
+        """The test sets, or none; one without a name is the only one."""
+        return tuple(sets_by_key("test", self.test).values())
+
     def problems(self) -> Iterator[Problem]:
-        """Yield limits on length that no pair can meet, and changes to the tokens of trees."""
+        """Yield unnamed sets, limits on length that no pair can meet, and changes to trees."""
+        for key, held_out in (("validation", self.validation), ("test", self.test)):
+            if isinstance(held_out, tuple):
+                yield from _problems_of_names(sets_by_key(key, held_out))
         if self.treebank is not None and self.normalization.punctuation:
             text = "must be false beside treebank, because it would change tags such as ``"
             yield Problem("normalization.punctuation", text, "treebank")
@@ -145,3 +190,12 @@ class DataConfig(Section):
                 f"but is {self.filters.min_length:,}",
                 "max_length",
             )
+
+
+def _problems_of_names(sets: Mapping[str, HeldOutFiles]) -> Iterator[Problem]:
+    first: dict[str, str] = {}
+    for key, files in sets.items():
+        if files.name is None:
+            yield Problem(f"{key}.name", "is missing; each set of a list needs a name")
+        elif (other := first.setdefault(files.name, key)) != key:
+            yield Problem(f"{key}.name", f"must not be that of data.{other} too: {files.name}")

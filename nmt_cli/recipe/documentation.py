@@ -92,11 +92,12 @@ def _key(name: str, prop: JsonSchema, schema: JsonSchema) -> Key:
 
 def _section_of(prop: JsonSchema, schema: JsonSchema) -> JsonSchema | None:
     """Return the section that a key may hold, also in a list; None if it only holds values."""
-    for candidate in (prop, prop.get("items", {}), *prop.get("anyOf", ())):
+    for candidate in (prop, prop.get("items", {})):
         if "$ref" in candidate:
             section: JsonSchema = schema["$defs"][candidate["$ref"].rpartition("/")[2]]
             return section
-    return None
+    options = (_section_of(option, schema) for option in prop.get("anyOf", ()))
+    return next((section for section in options if section is not None), None)
 
 
 def _allowed(prop: JsonSchema, schema: JsonSchema) -> str:
@@ -136,8 +137,10 @@ def _number(limit: float) -> str:
 
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
-# For types with a validator function, pydantic writes limits under its own names.
-LIMITS = {
+# For types with a validator function, pydantic writes limits under its own names. Where it
+# distinguishes a section from a list of sections, oneOf would mean the same as anyOf.
+STANDARD_WORDS = {
+    "oneOf": "anyOf",
     "ge": "minimum",
     "gt": "exclusiveMinimum",
     "le": "maximum",
@@ -181,7 +184,7 @@ def _in_standard_words(schema: Any) -> Any:
     if not isinstance(schema, dict):
         return schema
     return {
-        LIMITS.get(name, name): _in_standard_words(value)
+        STANDARD_WORDS.get(name, name): _in_standard_words(value)
         for name, value in schema.items()
         if not (name == "title" and isinstance(value, str))
     }

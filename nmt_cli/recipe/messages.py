@@ -8,10 +8,12 @@ from pydantic_core import ErrorDetails
 
 from nmt_cli.messages.other_toolkits import missing_here, names_of_keys
 from nmt_cli.messages.proposals import plain
+from nmt_cli.recipe.data_config import ONE_SET, SEVERAL_SETS
 from nmt_cli.recipe.keys import keys_called, keys_meant, last_name, section_at
 from nmt_cli.recipe.values import Problem
 from nmt_cli.recipe.yaml_tree import MAX_SHOWN, Finding, KeyPath, Place, shortened
 
+FORMS = (ONE_SET, SEVERAL_SETS)  # pydantic adds to a path which of the two it is
 PLAIN_WORD = re.compile(r"[\w.+-]+")
 RULES = {
     "greater_than": "must be greater than {gt}",
@@ -34,6 +36,8 @@ def findings_of(error: ValidationError, places: Mapping[KeyPath, Place]) -> list
     """Return every problem of the recipe, each with the file and line of its value."""
     findings: list[Finding] = []
     errors = error.errors(include_url=False)
+    for details in errors:
+        details["loc"] = tuple(step for step in details["loc"] if step not in FORMS)
     holders = {
         details["loc"][:length] for details in errors for length in range(len(details["loc"]))
     }

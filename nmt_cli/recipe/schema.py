@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field, create_model
 
+from nmt_cli.messages.proposals import any_of
 from nmt_cli.recipe.data_config import DataConfig
 from nmt_cli.recipe.model_config import ModelConfig
 from nmt_cli.recipe.search_ranges import BEAM_SIZE, LENGTH_PENALTY
@@ -78,6 +79,12 @@ class Recipe(Section):
     def problems(self) -> Iterator[Problem]:
         """Yield limits that the longest sentence would exceed, and what does not suit the data."""
         yield from self._problems_of_trees()
+        names = [files.name for files in self.data.validation_sets if files.name is not None]
+        best_on = self.validation.best_on
+        if best_on is not None and best_on not in names:
+            allowed = any_of(names) if names else "left out, because no validation set has a name"
+            text = f"must be {allowed}, but is {best_on}"
+            yield Problem("validation.best_on", text, "data.validation")
         if self.origin is None:
             yield from self._problems_of_a_new_tokenizer()
         elif self.tokenizer.model != self.origin:

@@ -15,6 +15,7 @@ from nmt_cli.recipe.values import (
     Problem,
     Rate,
     Section,
+    SetName,
     Steps,
 )
 
@@ -106,6 +107,10 @@ class ValidationConfig(Interval):
     )
     best_by: Literal["loss", "bleu", "parseval"] = Field(
         default="loss", description="Measure that decides which checkpoint is the best."
+    )
+    best_on: SetName | None = Field(
+        default=None,
+        description="Name of the validation set whose measure decides; by default the first one.",
     )
     patience: Annotated[Epochs | None, FREE] = Field(
         default=None, description="Stop after this many validations without improvement."

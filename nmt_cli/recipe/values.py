@@ -17,6 +17,7 @@ WHOLE_NUMBER = re.compile(r"[-+]?(0|[1-9][0-9]{0,18})", re.ASCII)
 DECIMAL_NUMBER = re.compile(
     r"[-+]?((0|[1-9][0-9]*)(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]+)?", re.ASCII
 )
+SET_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{,39}")  # it becomes part of names of files
 CONTROL_CHARACTER = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
@@ -52,6 +53,12 @@ def _path_text(value: object) -> object:
     raise PydanticCustomError("path", "must be the path of a file or folder")
 
 
+def _set_name(value: str) -> str:
+    if not SET_NAME.fullmatch(value):
+        raise PydanticCustomError("set_name", "must be 1 to 40 of the characters A-Z a-z 0-9 _ -")
+    return value
+
+
 def _one_word(value: str) -> str:
     if not value or any(character.isspace() for character in value):
         raise PydanticCustomError("one_word", "must be text without white space")
@@ -65,6 +72,7 @@ Number = Annotated[float, BeforeValidator(_decimal_number)]
 Flag = Annotated[bool, BeforeValidator(_true_or_false)]
 DataPath = Annotated[Path, BeforeValidator(_path_text)]
 Word = Annotated[str, AfterValidator(_one_word)]
+SetName = Annotated[str, AfterValidator(_set_name)]
 LANGUAGE, LONGEST_LANGUAGE = r"^[A-Za-z][A-Za-z0-9_-]*$", 32
 Language = Annotated[str, Field(pattern=LANGUAGE, max_length=LONGEST_LANGUAGE)]
 Rate = Annotated[Number, Field(ge=0, lt=1)]  # of dropout, label smoothing or decay

@@ -111,25 +111,45 @@ def _learning_rate(run: RunHistory) -> Curve:
     return Curve(run.training.steps, run.training.column("learning_rate"))
 
 
-def _validation(name: str) -> Callable[[RunHistory], Curve]:
-    return lambda run: Curve(run.validation.steps, run.validation.column(name))
+def _validation(figure: str, of_set: str | None = None) -> Callable[[RunHistory], Curve]:
+    def curve(run: RunHistory) -> Curve:
+        figures = run.validated(of_set)
+        return Curve(figures.steps, figures.column(figure))
+
+    return curve
 
 
 SMOOTHED, RINGED = f"smoothed over {SHARE_OF_RUN:.0%} of a run", "best ringed"
 NATS = "nats per target token"
+VALIDATION_CHARTS = {
+    "loss": Chart("validation_loss", "Validation loss", NATS, _validation("loss"), RINGED,
+                  best=min, log_from=DIVERGED),
+    "perplexity": Chart("validation_perplexity", "Validation perplexity", "perplexity of a piece",
+                        _validation("perplexity"), RINGED, best=min, log_from=4.0),
+    "bleu": Chart("validation_bleu", "Validation BLEU", "BLEU", _validation("bleu"), RINGED,
+                  best=max),
+    "parseval": Chart("validation_f1", "Validation F1", "F1 (PARSEVAL)", _validation("parseval"),
+                      RINGED, best=max),
+}  # fmt: skip
 CHARTS = (
     Chart("training_loss", "Training loss", NATS, _training_loss, SMOOTHED, log_from=DIVERGED),
-    Chart("validation_loss", "Validation loss", NATS, _validation("loss"), RINGED,
-          best=min, log_from=DIVERGED),
-    Chart("validation_perplexity", "Validation perplexity", "perplexity of a piece",
-          _validation("perplexity"), RINGED, best=min, log_from=4.0),
-    Chart("validation_bleu", "Validation BLEU", "BLEU", _validation("bleu"), RINGED, best=max),
-    Chart("validation_f1", "Validation F1", "F1 (PARSEVAL)", _validation("parseval"), RINGED,
-          best=max),
+    *VALIDATION_CHARTS.values(),
     Chart("learning_rate", "Learning rate", "learning rate", _learning_rate, from_zero=True),
     Chart("speed", "Training speed", "target tokens per second", _speed, SMOOTHED,
           from_zero=True),
 )  # fmt: skip
+
+
+def _charts_of_set(name: str) -> list[Chart]:
+    """Return the charts of a validation set with a name."""
+    return [
+        chart._replace(
+            name=f"{chart.name}_{name}",
+            title=f"{chart.title} of {name}",
+            curve_of=_validation(figure, name),
+        )
+        for figure, chart in VALIDATION_CHARTS.items()
+    ]
 
 
 def draw_charts(runs: Sequence[RunHistory]) -> dict[Chart, bytes]:
@@ -142,8 +162,10 @@ def draw_charts(runs: Sequence[RunHistory]) -> dict[Chart, bytes]:
 
 def charts_of(runs: Sequence[RunHistory]) -> list[Chart]:
     """Return the charts that at least one of the runs has figures for."""
+    names = dict.fromkeys(name for run in runs for name in run.validation_sets)
+    charts = [*CHARTS, *(chart for name in names for chart in _charts_of_set(name))]
     return [
-        chart for chart in CHARTS if any(len(_measured(chart.curve_of(run)).steps) for run in runs)
+        chart for chart in charts if any(len(_measured(chart.curve_of(run)).steps) for run in runs)
     ]
 
 

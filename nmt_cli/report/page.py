@@ -2,7 +2,7 @@
 
 import base64
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from html import escape
 from typing import Any, NamedTuple
 
@@ -43,7 +43,7 @@ def as_html(runs: Sequence[RunHistory], charts: Mapping[Chart, bytes]) -> str:
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
         f"<style>{CSS}</style></head><body>",
         f"<h1>Training of {escape(names)}</h1>",
-        _table(runs, {row.name: [row.of(run) for run in runs] for row in SUMMARY}),
+        _table(runs, {row.name: [row.of(run) for run in runs] for row in _summary(runs)}),
         *[_image(chart, png) for chart, png in charts.items()],
         *_differences(runs),
         *[_recipe(run) for run in runs if run.recipe is not None],
@@ -155,20 +155,26 @@ def _utilization(run: RunHistory) -> str:
     return f"{np.nanmedian(utilization):.1%}" if np.isfinite(utilization).any() else ""
 
 
-def _best(name: str, digits: int, *, highest: bool = False) -> Callable[[RunHistory], str]:
+def _best(
+    name: str, digits: int, *, highest: bool = False, of_set: str | None = None
+) -> Callable[[RunHistory], str]:
     def best(run: RunHistory) -> str:
-        values = run.validation.column(name)
+        figures = run.validated(of_set)
+        values = figures.column(name)
         if not np.isfinite(values).any():
             return ""
         at = np.nanargmax(values) if highest else np.nanargmin(values)
-        return f"{short_number(values[at], digits)} (step {run.validation.steps[at]:,.0f})"
+        return f"{short_number(values[at], digits)} (step {figures.steps[at]:,.0f})"
 
     return best
 
 
-def _test_score(metric: str, figure: str = "score") -> Callable[[RunHistory], str]:
+def _test_score(
+    metric: str, figure: str = "score", of_set: str | None = None
+) -> Callable[[RunHistory], str]:
     def score(run: RunHistory) -> str:
-        figures = run.scores.get(metric)
+        scores = run.scores if of_set is None else run.test_sets.get(of_set, {})
+        figures = scores.get(metric)
         return short_number(figures[figure], 2) if isinstance(figures, dict) else ""
 
     return score
@@ -193,21 +199,25 @@ def _sessions(run: RunHistory) -> str:
     return f"{len(run.sessions):,}" if len(run.sessions) > 1 else ""
 
 
-SUMMARY = (
-    Row("steps", _steps),
-    Row("target tokens", _target_tokens),
-    Row("time in steps", _time),
-    Row("target tokens per second", _speed),
-    Row("waiting for data", _data_wait),
-    Row("model FLOP utilization", _utilization),
-    Row("best validation loss", _best("loss", 4)),
-    Row("best validation perplexity", _best("perplexity", 3)),
-    Row("best validation BLEU", _best("bleu", 2, highest=True)),
-    Row("best validation F1", _best("parseval", 2, highest=True)),
-    Row("BLEU of the test text", _test_score("bleu")),
-    Row("chrF2 of the test text", _test_score("chrf")),
-    Row("F1 of the test text", _test_score("parseval", "f1")),
-    Row("parameters", _parameters),
-    Row("device", _machines),
-    Row("starts", _sessions),
-)
+def _summary(runs: Sequence[RunHistory]) -> Iterator[Row]:
+    """Yield the rows of the table of all runs."""
+    yield Row("steps", _steps)
+    yield Row("target tokens", _target_tokens)
+    yield Row("time in steps", _time)
+    yield Row("target tokens per second", _speed)
+    yield Row("waiting for data", _data_wait)
+    yield Row("model FLOP utilization", _utilization)
+    for name in (None, *dict.fromkeys(name for run in runs for name in run.validation_sets)):
+        on = f" of {name}" if name is not None else ""
+        yield Row(f"best validation loss{on}", _best("loss", 4, of_set=name))
+        yield Row(f"best validation perplexity{on}", _best("perplexity", 3, of_set=name))
+        yield Row(f"best validation BLEU{on}", _best("bleu", 2, highest=True, of_set=name))
+        yield Row(f"best validation F1{on}", _best("parseval", 2, highest=True, of_set=name))
+    for name in (None, *dict.fromkeys(name for run in runs for name in run.test_sets)):
+        text = "the test text" if name is None else f"the test set {name}"
+        yield Row(f"BLEU of {text}", _test_score("bleu", of_set=name))
+        yield Row(f"chrF2 of {text}", _test_score("chrf", of_set=name))
+        yield Row(f"F1 of {text}", _test_score("parseval", "f1", of_set=name))
+    yield Row("parameters", _parameters)
+    yield Row("device", _machines)
+    yield Row("starts", _sessions)

@@ -19,6 +19,7 @@ from nmt_cli.files.file_names import (
     SCORES,
     SCORES_FILE,
     SESSIONS,
+    SETS,
     WEIGHTS,
 )
 from nmt_cli.files.folders import is_run, what_to_give
@@ -27,6 +28,7 @@ from nmt_cli.messages.errors import DamagedError, RecipeError, UserError
 from nmt_cli.messages.figures import counted
 from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.recipe.schema import Recipe
+from nmt_cli.recipe.values import SET_NAME
 
 LARGEST_HEADER = 100_000_000  # bytes; safetensors' own limit
 
@@ -49,11 +51,19 @@ class RunHistory(NamedTuple):
 
     label: str
     training: Figures
-    validation: Figures
+    validation: Figures  # of the set that decides which checkpoint is the best
+    validation_sets: dict[str, Figures]  # of each set by its name; empty if it has none
     recipe: Recipe | None  # None if this version cannot read it
     sessions: list[dict[str, Any]]
     num_parameters: int | None  # None before the first checkpoint
     scores: dict[str, Any]  # of the test text, as ``run`` wrote them; empty before
+    test_sets: dict[str, dict[str, Any]]  # such scores of each set by its name, if it has one
+
+    def validated(self, name: str | None) -> Figures:
+        """Return the figures of the validation set ``name``, or by default of that that decides."""
+        if name is None:
+            return self.validation
+        return self.validation_sets.get(name, Figures(np.empty(0), {}))
 
 
 def read_runs(paths: Sequence[Path]) -> list[RunHistory]:
@@ -91,11 +101,14 @@ def _read_run(path: Path, label: str) -> RunHistory:
         raise UserError(f"{path} holds no {METRICS}; run report after the first step.")
     records = list(_records_in(path / METRICS))
     training = _figures_of(record for record in records if "validation" not in record)
+    validated = [record for record in records if isinstance(record.get("validation"), dict)]
     validation = _figures_of(
-        {**record["validation"], "step": record.get("step")}
-        for record in records
-        if isinstance(record.get("validation"), dict)
+        {**record["validation"], "step": record.get("step")} for record in validated
     )
+    sets: dict[str, list[dict[str, Any]]] = {}
+    for record in validated:
+        for name, figures in _sets_in(record["validation"]).items():
+            sets.setdefault(name, []).append({**figures, "step": record.get("step")})
     if not len(training.steps) and not len(validation.steps):
         raise UserError(f"{path / METRICS} holds no step yet; draw it when training has begun.")
     sessions = list(_records_in(path / SESSIONS)) if (path / SESSIONS).is_file() else []
@@ -104,8 +117,25 @@ def _read_run(path: Path, label: str) -> RunHistory:
     )
     scores = _scores_of(path, last_step)
     return RunHistory(
-        label, training, validation, _recipe_of(path), sessions, _size_of(path), scores
+        label,
+        training,
+        validation,
+        {name: _figures_of(iter(of_set)) for name, of_set in sets.items()},
+        _recipe_of(path),
+        sessions,
+        _size_of(path),
+        scores,
+        _sets_in(scores),
     )
+
+
+def _sets_in(figures: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return the figures of each set with a name; a report writes files of these names."""
+    sets = figures.get(SETS)
+    if not isinstance(sets, dict):
+        return {}
+    named = {name: of for name, of in sets.items() if SET_NAME.fullmatch(name)}
+    return {name: of_set for name, of_set in named.items() if isinstance(of_set, dict)}
 
 
 def _records_in(path: Path) -> Iterator[dict[str, Any]]:

@@ -18,6 +18,7 @@ from tensorboard.compat.proto.summary_pb2 import Summary  # type: ignore[import-
 from tensorboard.summary.writer.record_writer import RecordWriter  # type: ignore[import-untyped]
 
 from nmt_cli.files.atomic_files import is_failed_write
+from nmt_cli.files.file_names import SETS
 from nmt_cli.messages import logs
 from nmt_cli.runs.metrics_log import append_whole
 
@@ -63,9 +64,18 @@ class TensorboardLog:
 
 
 def scalars_of(record: Mapping[str, Any]) -> dict[str, float]:
-    """Return the finite figures of a record, named ``train/...`` or ``validation/...``."""
+    """Return the finite figures of a record, named ``train/...`` or ``validation/...``.
+
+    Those of a validation set with a name are called ``validation/NAME/...``.
+    """
     if "validation" in record:
-        return {f"validation/{name}": value for name, value in _figures(record["validation"])}
+        sets = record["validation"].get(SETS, {})
+        parts = {"": record["validation"], **{f"{name}/": sets[name] for name in sets}}
+        return {
+            f"validation/{part}{name}": value
+            for part, figures in parts.items()
+            for name, value in _figures(figures)
+        }
     scalars = {f"train/{name}": value for name, value in _figures(record)}
     if "train/nll" in scalars:
         scalars["train/perplexity"] = math.exp(min(scalars["train/nll"], LARGEST_EXPONENT))

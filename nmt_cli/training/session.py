@@ -203,8 +203,7 @@ def train_as_worker(job: Job, worker: Worker) -> int:
 def _train(job: Job, worker: Worker | None, training: Training) -> None:
     """Describe the session in the run directory, and train until the recipe's end."""
     corpus, machine = training.corpus, training.machine
-    sides = (corpus.source, corpus.target, corpus.validation_source, corpus.validation_target)
-    refuse_longer(training.cut.max_tokens, *(side.lengths for side in sides))
+    refuse_longer(training.cut.max_tokens, *(side.lengths for side in corpus.sides))
     if machine.ranks.is_main:
         from_step = {"from_step": training.state.progress.step}
         facts = {**from_step, **machine.describe(), **training.cut.facts()}

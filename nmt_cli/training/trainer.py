@@ -324,7 +324,7 @@ class Trainer:
         self.state.validation = {**record, "quality_since": progress.quality_since}
         self._record({"step": progress.step, "validation": record})
         improved = training.count_validation(validation.quality)
-        logs.info(f"step {progress.step:,}: {validation}{' (best)' if improved else ''}")
+        validation.log(progress.step, is_best=improved)
         if divergence is not None:
             logs.warning(
                 f"step {progress.step:,}: {divergence}; "

@@ -1,17 +1,18 @@
-"""Loss, perplexity, and BLEU or F1 on the validation text."""
+"""Loss, perplexity, and BLEU or F1 on the validation sets."""
 
 import math
 import time
 from collections.abc import Sequence
-from itertools import zip_longest
-from typing import NamedTuple
+from itertools import chain, zip_longest
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from nmt_cli.corpus.binarized import PreparedCorpus
+from nmt_cli.corpus.binarized import PreparedCorpus, ValidationSet
 from nmt_cli.corpus.loader import Batch, SentencePairs
+from nmt_cli.files.file_names import SETS
 from nmt_cli.hardware.memory import (
     FullMemoryError,
     give_up_memory_of,
@@ -29,30 +30,52 @@ from nmt_cli.training.batch_cut import BatchCut, computed_within_memory
 from nmt_cli.training.gradient import Objective
 from nmt_cli.translating.translator import Translator
 
+NUM_SUMS = 5  # those that ``Validator._loss_sums`` returns
 LINES_BETWEEN_POLLS = 500  # of the validation text, after which requests to stop are exchanged
 
 
 class Validation(NamedTuple):
-    """Figures of the validation text; losses are in nats, means of a target token."""
+    """Figures of a validation set; losses are in nats, means of a target token."""
 
     loss: float  # label-smoothed, as in training
     nll: float
     bleu: float | None
     quality: float | None  # what "best" compares, higher is better; None is never the best
     parseval: float | None = None  # F1 of the parses, if the text is a treebank
+    name: str | None = None  # of the set
+    sets: "tuple[Validation, ...]" = ()  # all sets, if they have names; this one decides
 
     @property
     def perplexity(self) -> float:
         """exp(nll): the perplexity of a piece."""
         return perplexity_of(self.nll)
 
-    def as_record(self) -> dict[str, float | None]:
-        """Return the figures for a manifest or a log; None replaces those that are not finite."""
+    def as_record(self) -> dict[str, Any]:
+        """Return the figures for a manifest or a log; None replaces those that are not finite.
+
+        If the sets have names, ``sets`` holds the figures of each, also of the one that decides.
+        """
+        record: dict[str, Any] = self._figures()
+        if self.sets:
+            record[SETS] = {each.name: each._figures() for each in self.sets}
+            for figures in record[SETS].values():
+                del figures["quality"]
+        return record
+
+    def _figures(self) -> dict[str, float | None]:
         figures = {**self._asdict(), "perplexity": self.perplexity}
+        del figures["name"], figures["sets"]
         return {
             name: figure if figure is not None and math.isfinite(figure) else None
             for name, figure in figures.items()
         }
+
+    def log(self, step: int, *, is_best: bool) -> None:
+        """Log the figures; if the sets have names, a line for each set."""
+        for each in self.sets or (self,):
+            of_set = f", {each.name}" if each.name is not None else ""
+            mark = " (best)" if is_best and each.name == self.name else ""
+            logs.info(f"step {step:,}{of_set}: {each}{mark}")
 
     def __str__(self) -> str:
         loss, perplexity = short_number(self.loss, 4), short_number(self.perplexity, 3)
@@ -63,7 +86,7 @@ class Validation(NamedTuple):
 
 
 class Validator:
-    """Measures the model of an objective on the validation text of a recipe."""
+    """Measures the model of an objective on the validation sets of a recipe."""
 
     def __init__(self, recipe: Recipe, corpus: PreparedCorpus, objective: Objective) -> None:
         self._recipe, self._corpus, self._objective = recipe, corpus, objective
@@ -71,40 +94,57 @@ class Validator:
     def validate(self, max_tokens: int, stop: StopRequest) -> Validation | None:
         """Return the figures of the model as it is now, or None if ``stop`` came meanwhile.
 
-        The micro-batches hold at most ``max_tokens`` a side. The model is left in evaluation mode.
-        Each rank measures a share of the text, and all return the same figures. Raises
+        If the sets have names, they are those of the set that decides, and hold those of all. The
+        micro-batches hold at most ``max_tokens`` a side. The model is left in evaluation mode.
+        Each rank measures a share of each set, and all return the same figures. Raises
         FullMemoryError on all ranks if a sentence pair does not fit the memory of one of them, and
         UserError if a line cannot be translated.
         """
         self._objective.model.eval()
         config, ranks = self._recipe.validation, self._objective.machine.ranks
+        sets = self._corpus.validation
         search = config.parseval if self._has_trees else config.bleu
-        sums = self._loss_sums(max_tokens, stop)
+        sums = [self._loss_sums(each, max_tokens, stop) for each in sets]
         hypotheses = [] if search == "off" else self._translate(search, stop)
-        loss, nll, num_tokens, cuts, failures, *asked = ranks.sum([*sums, *stop.flags()])
-        if failures:
+        totals = ranks.sum([*chain.from_iterable(sums), *stop.flags()])
+        of_sets = [totals[at : at + NUM_SUMS] for at in range(0, NUM_SUMS * len(sets), NUM_SUMS)]
+        if any(failures for *_, failures in of_sets):
             raise FullMemoryError(on_all_ranks=True)
-        if cuts:
+        if any(cuts for *_, cuts, _ in of_sets):
             logs.warning(
                 "memory was full while the validation loss was measured; it was measured in "
                 "smaller micro-batches."
             )
-        stop.agree(asked)
+        stop.agree(totals[NUM_SUMS * len(sets) :])
         if stop.agreed:
             return None
-        score = None if search == "off" else self._score(ranks.gather(hypotheses))
+        by_rank = [] if search == "off" else ranks.gather(hypotheses)
+        found = [
+            self._measured(each, of_set, [of_rank[number] for of_rank in by_rank])
+            for number, (each, of_set) in enumerate(zip(sets, of_sets, strict=True))
+        ]
+        decides = next(each for each in found if config.best_on in (None, each.name))
+        return decides if decides.name is None else decides._replace(sets=tuple(found))
+
+    def _measured(
+        self, measured: ValidationSet, sums: Sequence[float], by_rank: list[list[str]]
+    ) -> Validation:
+        """Return the figures of a set from its ``_loss_sums`` and its translations, if any."""
+        loss, nll, num_tokens, *_ = sums
         loss, nll = loss / max(1, num_tokens), nll / max(1, num_tokens)
-        quality = -loss if score is None or config.best_by == "loss" else score
-        if self._has_trees:
-            return Validation(loss, nll, None, quality, parseval=score)
-        return Validation(loss, nll, score, quality)
+        score = self._score(measured, by_rank) if by_rank else None
+        is_by_loss = score is None or self._recipe.validation.best_by == "loss"
+        figures = Validation(loss, nll, score, -loss if is_by_loss else score, name=measured.name)
+        return figures._replace(bleu=None, parseval=score) if self._has_trees else figures
 
     @property
     def _has_trees(self) -> bool:
         return self._recipe.data.treebank is not None
 
     @torch.no_grad()
-    def _loss_sums(self, max_tokens: int, stop: StopRequest) -> list[float]:
+    def _loss_sums(
+        self, measured: ValidationSet, max_tokens: int, stop: StopRequest
+    ) -> list[float]:
         """Return sums over this rank's share: loss, nll, target tokens, cuts and failures.
 
         Cuts are micro-batches that were cut because memory was full. Failures is 1 if that did not
@@ -112,7 +152,8 @@ class Validator:
         """
         totals = np.zeros(3)
         cuts, cut = 0, BatchCut(max_tokens)
-        shared = list(self._objective.machine.ranks.share(self._micro_batches(max_tokens)))
+        micro_batches = _micro_batches(measured, max_tokens)
+        shared = list(self._objective.machine.ranks.share(micro_batches))
         num_pairs = sum(len(pairs.target.lengths) for _, pairs in shared)
         with logs.progress("validation loss", "pairs", num_pairs) as bar:
             for index, pairs in shared:
@@ -139,14 +180,11 @@ class Validator:
             totals += [sums.loss.item(), sums.nll.item(), len(pairs.target.tokens)]
         return totals
 
-    def _micro_batches(self, max_tokens: int) -> tuple[SentencePairs, ...]:
-        source, target = self._corpus.validation_source, self._corpus.validation_target
-        by_length = np.lexsort((source.lengths, target.lengths)).astype(np.int64)
-        pairs = SentencePairs(source.gather(by_length), target.gather(by_length))
-        return Batch(0, (pairs,)).cut(max_tokens).micro_batches
+    def _translate(self, search: ValidationSearch, stop: StopRequest) -> list[list[str]]:
+        """Return the translations of this rank's lines of each set.
 
-    def _translate(self, search: ValidationSearch, stop: StopRequest) -> list[str]:
-        """Return the translations of this rank's lines, fewer if ``stop`` came meanwhile."""
+        They are fewer if ``stop`` came meanwhile.
+        """
         model, machine = self._objective.model, self._objective.machine
         beam_size = 1 if search == "greedy" else None
         translator = Translator(
@@ -157,7 +195,12 @@ class Validator:
             precision=machine.precision,
             fp32_products=machine.fp32_products,
         )
-        source_lines = self._corpus.validation_lines("source")
+        return [self._translations(translator, each, stop) for each in self._corpus.validation]
+
+    def _translations(
+        self, translator: Translator, measured: ValidationSet, stop: StopRequest
+    ) -> list[str]:
+        machine, source_lines = self._objective.machine, measured.lines("source")
         shared = list(machine.ranks.share(source_lines))
         hypotheses: list[str] = []
         # All ranks exchange requests equally often: as often as the one with the most lines.
@@ -173,18 +216,25 @@ class Validator:
                 bar.advance(len(hypotheses) - start)
         return hypotheses
 
-    def _score(self, by_rank: list[list[str]]) -> float:
-        """Return the BLEU or F1 of the validation text, through the same code as translate | score.
+    def _score(self, measured: ValidationSet, by_rank: list[list[str]]) -> float:
+        """Return the BLEU or F1 of a set, through the same code as translate | score.
 
         If the text is in pieces, the pieces of hypotheses and references are joined before.
         """
         dealt = zip_longest(*by_rank)  # line i was translated by rank i modulo the number of ranks
         hypotheses = [text for texts in dealt for text in texts if text is not None]
+        targets = measured.lines("target")
         if self._has_trees:
-            return score_trees(hypotheses, self._corpus.validation_lines("target")).f1
-        tokenizer = self._corpus.tokenizer
-        references = [tokenizer.joined(line) for line in self._corpus.validation_lines("target")]
+            return score_trees(hypotheses, targets).f1
+        references = [self._corpus.tokenizer.joined(line) for line in targets]
         return bleu.corpus_bleu(hypotheses, [references]).score
+
+
+def _micro_batches(measured: ValidationSet, max_tokens: int) -> tuple[SentencePairs, ...]:
+    source, target = measured.source, measured.target
+    by_length = np.lexsort((source.lengths, target.lengths)).astype(np.int64)
+    pairs = SentencePairs(source.gather(by_length), target.gather(by_length))
+    return Batch(0, (pairs,)).cut(max_tokens).micro_batches
 
 
 def _translated(translator: Translator, numbered: Sequence[tuple[int, str]]) -> list[str]:

@@ -38,8 +38,8 @@ def test_all_pairs_of_all_corpora_come_back(corpus):
         *corpus.sentences(80, 1),
         *corpus.sentences(30, 3),
     ]
-    assert decoded(prepared.validation_source, prepared.tokenizer) == corpus.sentences(20, 4)
-    assert prepared.validation_lines("target") == corpus.sentences(20, 5)
+    assert decoded(prepared.validation[0].source, prepared.tokenizer) == corpus.sentences(20, 4)
+    assert prepared.validation[0].lines("target") == corpus.sentences(20, 5)
     assert prepared.manifest["tokens"]["train"]["source"] == prepared.source.num_tokens
     assert corpus.beside_output() == ["small"]
 
@@ -168,9 +168,9 @@ def test_validation_keeps_every_line_as_text_and_the_usual_ones_for_the_loss(cor
     settings = ["data.max_length=12", "tokenizer={type: whitespace}"]
     corpus.prepare(*settings)
     prepared = corpus.opened(*settings)
-    assert prepared.validation_lines("source") == ["one", "", "three ", "w " * 13, "five"]
-    assert prepared.validation_lines("target") == ["eins", "zwei", "drei", "v", "\u200b"]
-    assert len(prepared.validation_source) == len(prepared.validation_target) == 2
+    assert prepared.validation[0].lines("source") == ["one", "", "three ", "w " * 13, "five"]
+    assert prepared.validation[0].lines("target") == ["eins", "zwei", "drei", "v", "\u200b"]
+    assert len(prepared.validation[0].source) == len(prepared.validation[0].target) == 2
     dropped = prepared.manifest["validation"]["dropped"]
     assert dropped["empty"]["first_lines"] == [2, 5]
     assert dropped["too_long"]["first_lines"] == [4]
@@ -264,7 +264,7 @@ def test_real_text_with_odd_characters_keeps_its_pairs(corpus):
     assert prepared.manifest["train"][1]["dropped"]["empty"]["count"] == 35
     raw = raw_lines(Path(f"{news}.de"))
     assert any(b"\xc2\x85" in line for line in raw)
-    assert prepared.validation_lines("target") == [
+    assert prepared.validation[0].lines("target") == [
         line.decode().replace("\x85", " ").replace("\u2028", " ") for line in raw
     ]
 

@@ -56,6 +56,28 @@ def test_unknown_pieces_of_the_validation_text_are_reported(corpus, warnings, mo
     )
 
 
+def test_each_validation_set_is_reported_by_its_name(corpus, warnings, monkeypatch):
+    said: list[str] = []
+    monkeypatch.setattr(logs, "info", said.append)
+    corpus.write("data/new.en", ["this is new"] * 9 + [""] * 10)
+    corpus.write("data/new.de", corpus.sentences(19, 5))
+    files = ", ".join(
+        f"{{name: {name}, source: data/{name}.en, target: data/{name}.de}}"
+        for name in ("val", "new")
+    )
+    sets = f"data.validation=[{files}]"
+    found = warnings(WHITESPACE, sets)
+    known, new = (line for line in said if line.startswith("  validation"))
+    assert known.startswith("  validation  val: 20 pairs, 20 of them for the loss, 0.00% of source")
+    assert new.startswith("  validation  new: 19 pairs, 9 of them for the loss, 75.00% of source")
+    assert found == [
+        "10 of 19 new validation pairs were dropped (10 with an empty side); correct the text if "
+        "that is too many.",
+        "75% of the pieces of data/new.en are unknown, 0% of those of the training text; were both "
+        "tokenized and normalized in the same way?",
+    ]
+
+
 def test_one_file_for_source_and_target_is_reported(warnings):
     Path("data/link.en").symlink_to("a.en")
     for target in ("a.en", "link.en"):
@@ -191,6 +213,23 @@ def test_training_pairs_in_the_test_text_are_counted(corpus, warnings):
         "too, so its score will be too high; remove these pairs from the training text."
     ]
     assert corpus.opened(test).manifest["train"][0]["found"]["also_in_test"] == 3
+
+
+def test_pairs_of_all_sets_are_looked_for(corpus, warnings):
+    sets = []
+    for name, sentences in (("one", slice(0, 3)), ("two", slice(10, 12))):
+        corpus.write(f"data/{name}.en", corpus.sentences(80, 0)[sentences])
+        corpus.write(f"data/{name}.de", corpus.sentences(80, 1)[sentences])
+        sets.append(f"{{name: {name}, source: data/{name}.en, target: data/{name}.de}}")
+    missing = "{name: x, source: data/none.en, target: data/none.de}"
+    both = ", ".join(sets)
+    (warning,) = warnings(f"data.test=[{missing}, {both}]")
+    assert "data/one.en and data/one.de, data/two.en and data/two.de holds 5 pairs of" in warning
+    (warning,) = warnings(f"data.validation=[{both}]")
+    assert "text data/one.en and data/one.de, data/two.en and data/two.de is in the" in warning
+    known = "{name: val, source: data/val.en, target: data/val.de}"
+    (warning,) = warnings(f"data.validation=[{both}, {known}]")
+    assert warning == "the validation set holds 5 pairs of data/a.en and data/a.de too."
 
 
 def test_a_test_text_that_is_not_there_yet_does_not_stop_preprocess(corpus, warnings, monkeypatch):

@@ -152,8 +152,10 @@ def test_a_prepared_corpus_holds_its_text(folder):
     assert corpus.tokenizer.pieces(tokens.tolist()) == ["word2", "word2", "word2", "</s>"]
     assert lengths.tolist() == [4]
     assert corpus.corpus_sizes == (40,)
-    assert len(corpus.validation_source) == len(corpus.validation_lines("source")) == 40
-    assert corpus.validation_lines("target")[1] == "word2 word2 word2"
+    (measured,) = corpus.validation
+    assert measured.name is None
+    assert len(measured.source) == len(measured.lines("source")) == 40
+    assert measured.lines("target")[1] == "word2 word2 word2"
 
 
 def test_a_missing_corpus_names_the_command(tmp_path, folder):

@@ -58,6 +58,24 @@ def test_validation_is_measured_on_trees_in_brackets(linearized):
     assert measured == [("snow", "(TOP (SBAR (NN snow)))")]
 
 
+def test_each_validation_set_has_trees_of_its_own(tmp_path):
+    files = {}
+    for name, trees in (("train", TRAIN), ("dev", DEV), ("more", TRAIN + DEV)):
+        (tmp_path / name).write_text(trees)
+        files[name] = {"source": tmp_path / name, "target": tmp_path / name}
+    sets = [{"name": name, **files[name]} for name in ("more", "dev")]
+    data = DataConfig.model_validate(
+        {"source_language": "en", "target_language": "trees", "train": [files["train"]],
+         "validation": sets}
+    )  # fmt: skip
+    config = TreebankConfig()
+    text = LinearizedText(data, config, tmp_path, spaced=False, to_piece="_{}".format)
+    snow = ("snow", "(TOP (SBAR (NN snow)))")
+    more, dev = (list(ParallelText(text.measured(files))) for files in data.validation_sets)
+    assert dev == [snow]
+    assert more == [("rain falls", "(TOP (S (NP (NN rain)) (VP (VBZ falls))))"), snow]
+
+
 @pytest.mark.parametrize(
     ("config", "pieces"),
     [

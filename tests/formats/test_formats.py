@@ -124,8 +124,8 @@ def test_models_that_parse_parse_as_they_did(model):
     recipe = read_recipe(str(TREEBANK / "run/recipe.yaml")).recipe
     corpus = open_prepared(TREEBANK / "prepared", recipe, "")
     translator = Translator.load(TREEBANK / "run" / model, device="cpu", precision="fp32")
-    parses = list(translator.translate(corpus.validation_lines("source")))
-    assert [parse.text for parse in parses] == corpus.validation_lines("target")
+    parses = list(translator.translate(corpus.validation[0].lines("source")))
+    assert [parse.text for parse in parses] == corpus.validation[0].lines("target")
     assert [parse.repairs for parse in parses] == [Repairs()] * len(parses)
 
 

@@ -47,6 +47,7 @@ FREE = [
     "data.prepared",
     "data.test.source",
     "data.test.target",
+    "data.test.name",
     "training.max_steps",
     "training.max_epochs",
     "validation.every_steps",
@@ -78,6 +79,7 @@ DECLARED = [
     "training.adam_epsilon",
     "training.clip_norm",
     "training.seed",
+    "validation.best_on",
 ]
 
 
@@ -95,6 +97,8 @@ def test_every_key_may_change_as_the_schema_marks_it():
     [
         ("description=x", ChangeKind.FREE),
         ("data.test=null", ChangeKind.FREE),
+        ("data.test=[{name: a, source: x, target: y}]", ChangeKind.FREE),
+        ("data.validation=[{name: a, source: x, target: y}]", ChangeKind.FORBIDDEN),
         ("data.prepared=x", ChangeKind.FREE),
         ("training.max_epochs=3", ChangeKind.FREE),
         ("validation.every_epochs=3", ChangeKind.FREE),

@@ -33,11 +33,12 @@ def test_a_listed_default_is_what_a_recipe_without_the_key_has(write):
     recipe = read_recipe(
         write(
             "description: x\ndata: {source_language: a, target_language: b, train: [{source: a, "
-            "target: b}], validation: {source: a, target: b}, treebank: {}}\n"
+            "target: b}], validation: {source: a, target: b}, test: {source: a, target: b}, "
+            "treebank: {}}\n"
             "tokenizer: {vocabulary_size: 500}\nvalidation: {bleu: off}\n"
         )
     ).recipe.model_dump(mode="json")
-    given_here = {"tokenizer.vocabulary_size", "data.treebank", "validation.bleu"}
+    given_here = {"tokenizer.vocabulary_size", "data.treebank", "data.test", "validation.bleu"}
     defaults = {
         name: key.default
         for name, key in KEYS.items()

@@ -127,8 +127,8 @@ def test_overrides_are_taken():
 
 def test_of_several_overrides_of_a_key_the_last_one_counts():
     def test_of(*overrides):
-        test = read_recipe("quickstart", overrides).recipe.data.test
-        return test and (str(test.source), str(test.target))
+        tests = read_recipe("quickstart", overrides).recipe.data.test_sets
+        return next(((str(test.source), str(test.target)) for test in tests), None)
 
     seeds = [f"training.seed={seed}" for seed in (3, 1, 2)]
     assert read_recipe("quickstart", seeds).recipe.training.seed == 2

@@ -23,6 +23,19 @@ def test_figures_stand_in_the_order_of_their_steps(tmp_path):
     assert run.recipe is not None
 
 
+def test_figures_of_each_validation_set_are_found_by_its_name(tmp_path):
+    records = [validation_record(step, 5.0) for step in (2, 4)]
+    odd = {"../x": {"loss": 1.0}, "y": 3, "talks": {"loss": 7.0}}
+    for record, sets in zip(records, ({"news": {"loss": 5.0}}, odd), strict=True):
+        record["validation"]["sets"] = sets
+    (run,) = read_runs([write_run(tmp_path / "a", records)])
+    found = {name: of.column("loss").tolist() for name, of in run.validation_sets.items()}
+    assert found == {"news": [5], "talks": [7]}
+    assert run.validated("talks").steps.tolist() == [4]
+    assert run.validated("none").steps.tolist() == []
+    assert run.validated(None) is run.validation
+
+
 def test_of_a_step_the_later_record_counts(tmp_path):
     records = [step_record(s, loss=1.0) for s in (1, 2, 3)]
     records += [step_record(s, loss=9.0) for s in (2, 3, 4)]

@@ -137,6 +137,18 @@ def test_tensorboard_shows_what_was_logged(tmp_path):
         assert not scalars_in(tmp_path, tag)
 
 
+def test_tensorboard_shows_the_figures_of_each_validation_set_by_its_name(tmp_path):
+    log = MetricsLog(tmp_path / "metrics.jsonl", keep_until_step=0)
+    sets = {"news": {"loss": 2.0, "bleu": None}, "talks": {"loss": 3.0, "bleu": 20.0}}
+    log.append({"step": 3, "validation": {"loss": 2.0, "sets": sets}})
+    expected = {"loss": 2, "news/loss": 2, "talks/loss": 3, "talks/bleu": 20}
+    found = {
+        name: [event.value for event in scalars_in(tmp_path, f"validation/{name}")]
+        for name in (*expected, "news/bleu")
+    }
+    assert found == {**{name: [value] for name, value in expected.items()}, "news/bleu": []}
+
+
 def test_tensorboard_shows_each_step_once_after_a_resume(tmp_path):
     for keep_until_step, steps in ((0, (1, 2, 3)), (1, (2, 3, 4))):
         log = MetricsLog(tmp_path / "metrics.jsonl", keep_until_step=keep_until_step)

@@ -113,7 +113,7 @@ def test_a_token_that_one_of_two_models_forbids_has_half_the_probability_of_the_
 
 def test_the_search_gives_its_trees_the_same_scores():
     recipe = read_recipe(str(TREEBANK / "run/recipe.yaml")).recipe
-    lines = open_prepared(TREEBANK / "prepared", recipe, "").validation_lines("source")
+    lines = open_prepared(TREEBANK / "prepared", recipe, "").validation[0].lines("source")
     translator = Translator.load(TREEBANK / "run", device="cpu", precision="fp32")
     rescorer = Rescorer.load(TREEBANK / "run", device="cpu", precision="fp32", length_penalty=0.3)
     parses = list(translator.translate(lines))

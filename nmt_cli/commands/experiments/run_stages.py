@@ -39,6 +39,7 @@ from nmt_cli.files.file_names import (
     RUNS,
     SCORES,
     SCORES_FILE,
+    SETS,
     TEST,
     WEIGHTS,
 )
@@ -59,7 +60,7 @@ from nmt_cli.metrics.bleu import (
 from nmt_cli.metrics.scorer import Score, Scorer
 from nmt_cli.parsing.parseval import score_trees
 from nmt_cli.recipe.changes import needs_training
-from nmt_cli.recipe.data_config import ParallelFiles
+from nmt_cli.recipe.data_config import HeldOutFiles
 from nmt_cli.recipe.reader import RecipeFile, read_recipe
 from nmt_cli.recipe.schema import Recipe
 from nmt_cli.runs.run_directory import locked, record_changes
@@ -104,29 +105,37 @@ class Experiment(NamedTuple):
         return self.file.recipe
 
     @property
-    def translation(self) -> Path:
-        """The translation of the test text."""
-        return self.run_dir / TEST / f"test.{self.recipe.data.target_language}"
+    def translations(self) -> Path:
+        """The folder of the translated test sets."""
+        return self.run_dir / TEST
 
-    @property
-    def gold_trees(self) -> Path:
-        """The trees of the test text, one a line; only if the recipe has a treebank."""
-        return self.translation.with_name("gold.trees")
+    def translation(self, test: HeldOutFiles) -> Path:
+        """Return the path of the translation of a test set."""
+        return self.translations / _name_of("test", test, self.recipe.data.target_language)
 
-    @property
-    def reference(self) -> Path:
-        """What the translation of the test text is compared with."""
-        return self.gold_trees if self.recipe.data.treebank is not None else self.test().target
+    def gold_trees(self, test: HeldOutFiles) -> Path:
+        """Return the path of the trees of a test set, one a line, if the recipe has a treebank."""
+        return self.translations / _name_of("gold", test, "trees")
+
+    def reference(self, test: HeldOutFiles) -> Path:
+        """Return the path of what the translation of a test set is compared with."""
+        return self.gold_trees(test) if self.recipe.data.treebank is not None else test.target
 
     @property
     def scores(self) -> Path:
-        """The folder of the test text's scores."""
+        """The folder of the scores of the test sets."""
         return self.run_dir / SCORES
 
-    def test(self) -> ParallelFiles:
-        """Return the test text; call it only if there is one."""
-        assert self.recipe.data.test is not None
-        return self.recipe.data.test
+    def of_tests(self, facts_of: Callable[[HeldOutFiles], dict[str, Any]]) -> dict[str, Any]:
+        """Return the facts of the only test set, or those of several by their names: ``sets``."""
+        tests = self.recipe.data.test_sets
+        if tests[0].name is None:
+            return facts_of(tests[0])
+        return {SETS: {f"{test.name}": facts_of(test) for test in tests}}
+
+
+def _name_of(kind: str, test: HeldOutFiles, suffix: str) -> str:
+    return ".".join([kind, *([test.name] if test.name is not None else []), suffix])
 
 
 class Stage(NamedTuple):
@@ -208,53 +217,54 @@ def _to_average(experiment: Experiment) -> list[Checkpoint]:
 
 def _translate(experiment: Experiment, _: bool) -> None:
     recipe, options = experiment.recipe, experiment.options
-    made_from, source = _translated_from(experiment), experiment.test().source
-    with _replacing(experiment.translation.parent) as partial:
-        if recipe.data.treebank is not None:
-            source = partial.path / "sentences.txt"
-            gold = partial.path / experiment.gold_trees.name
-            write_sentences(experiment.test(), recipe.data.treebank, source, gold)
-        status = translate.run(
-            experiment.run_dir / AVERAGE,
-            input_path=source,
-            output_path=partial.path / experiment.translation.name,
-            device=options.get("device", AUTO),
-            threads=options.get("threads"),
-            precision=options.get("precision", AUTO),
-            fp32_products=options.get("fp32_products", AUTO),
-            **recipe.decoding.model_dump(),
-        )
-        if status:
-            raise UserError(
-                f"lines of {experiment.test().source} could not be translated; the warnings above "
-                "name them."
+    made_from = _translated_from(experiment)
+    with _replacing(experiment.translations) as partial:
+        for test in recipe.data.test_sets:
+            source = test.source
+            if recipe.data.treebank is not None:
+                source = partial.path / _name_of("sentences", test, "txt")
+                gold = partial.path / experiment.gold_trees(test).name
+                write_sentences(test, recipe.data.treebank, source, gold)
+            status = translate.run(
+                experiment.run_dir / AVERAGE,
+                input_path=source,
+                output_path=partial.path / experiment.translation(test).name,
+                device=options.get("device", AUTO),
+                threads=options.get("threads"),
+                precision=options.get("precision", AUTO),
+                fp32_products=options.get("fp32_products", AUTO),
+                **recipe.decoding.model_dump(),
             )
+            if status:
+                raise UserError(
+                    f"lines of {test.source} could not be translated; the warnings above name them."
+                )
         partial.facts.update(kind=TRANSLATION, made_from=made_from)
 
 
 def _translated_from(experiment: Experiment) -> dict[str, Any]:
-    """Return what the translation of the test text depends on."""
+    """Return what the translations of the test sets depend on."""
+    treebank = experiment.recipe.data.treebank
+
+    def facts_of(test: HeldOutFiles) -> dict[str, Any]:
+        facts = {"source": sha256(test.source)}
+        if treebank is None:
+            return facts
+        # Sentences and gold trees depend on them, too.
+        trees = {"trees": sha256(test.target), "treebank": treebank.model_dump(mode="json")}
+        return {**facts, **trees}
+
     files = read_manifest(experiment.run_dir / AVERAGE)["files"]
     return {
         "model": {name: entry["sha256"] for name, entry in files.items() if name != RECIPE},
-        "source": sha256(experiment.test().source),
+        **experiment.of_tests(facts_of),
         "decoding": experiment.recipe.decoding.model_dump(mode="json"),
         "precision": experiment.options.get("precision", AUTO),
-        **_treebank_of(experiment),
     }
 
 
-def _treebank_of(experiment: Experiment) -> dict[str, Any]:
-    """Return what the sentences and gold trees of a treebank depend on besides the source."""
-    treebank = experiment.recipe.data.treebank
-    if treebank is None:
-        return {}
-    trees = sha256(experiment.test().target)
-    return {"trees": trees, "treebank": treebank.model_dump(mode="json")}
-
-
 def _score(experiment: Experiment, _: bool) -> None:
-    figures = _figures(experiment, texts_of(experiment.translation))
+    figures = experiment.of_tests(lambda test: _figures(experiment, test))
     with _replacing(experiment.scores) as partial:
         (partial.path / SCORES_FILE).write_text(json.dumps(figures, indent=2), encoding="utf-8")
         averaged = read_manifest(experiment.run_dir / AVERAGE)["averaged"]
@@ -262,10 +272,11 @@ def _score(experiment: Experiment, _: bool) -> None:
         partial.facts.update(kind=SCORED, made_from=_scored_from(experiment), step=step)
 
 
-def _figures(experiment: Experiment, hypotheses: Sequence[str]) -> dict[str, Any]:
-    """Return the scores by the names of their metrics."""
+def _figures(experiment: Experiment, test: HeldOutFiles) -> dict[str, Any]:
+    """Return the scores of a test set by the names of their metrics."""
+    hypotheses = texts_of(experiment.translation(test))
     figures: dict[str, Any] = {"lines": len(hypotheses)}
-    reference = texts_of(experiment.reference)
+    reference = texts_of(experiment.reference(test))
     if experiment.recipe.data.treebank is not None:
         return {**figures, "parseval": score_trees(hypotheses, reference)._asdict()}
     for scorer in _scorers(experiment.recipe):
@@ -281,10 +292,12 @@ def _scorers(recipe: Recipe) -> list[Scorer[Score]]:
 
 
 def _scored_from(experiment: Experiment) -> dict[str, Any]:
-    return {
-        "translation": sha256(experiment.translation),
-        "reference": sha256(experiment.reference),
-    }
+    return experiment.of_tests(
+        lambda test: {
+            "translation": sha256(experiment.translation(test)),
+            "reference": sha256(experiment.reference(test)),
+        }
+    )
 
 
 @contextmanager
@@ -318,7 +331,7 @@ STAGES: dict[StageName, Stage] = {
     "train": Stage(_is_trained, _train),
     "average": Stage(_is_averaged, _average),
     "translate": Stage(
-        lambda each: _was_made_from(each.translation.parent, _translated_from(each)),
+        lambda each: _was_made_from(each.translations, _translated_from(each)),
         _translate,
         _without_test,
     ),
@@ -331,22 +344,32 @@ STAGES: dict[StageName, Stage] = {
 }
 
 
-def result_line(experiment: Experiment) -> str:
-    """Return the scores of the test text, or where the model is if there is no test text."""
-    if experiment.recipe.data.test is None:
-        return f"{experiment.file.name}: {experiment.run_dir / AVERAGE}"
-    figures = json.loads((experiment.scores / SCORES_FILE).read_text(encoding="utf-8"))
+def result_lines(experiment: Experiment) -> list[str]:
+    """Return the scores of each test set, or where the model is if there is no test set."""
+    name, tests = experiment.file.name, experiment.recipe.data.test_sets
+    if not tests:
+        return [f"{name}: {experiment.run_dir / AVERAGE}"]
+    scores = json.loads((experiment.scores / SCORES_FILE).read_text(encoding="utf-8"))
+    if tests[0].name is None:
+        return [f"{name}: {_scores_in_words(experiment.recipe, scores)}"]
+    return [
+        f"{name}, {of_set}: {_scores_in_words(experiment.recipe, figures)}"
+        for of_set, figures in scores[SETS].items()
+    ]
+
+
+def _scores_in_words(recipe: Recipe, figures: dict[str, Any]) -> str:
     if (parseval := figures.get("parseval")) is not None:
         return (
-            f"{experiment.file.name}: F1 {parseval['f1']:.2f} (PARSEVAL; "
+            f"F1 {parseval['f1']:.2f} (PARSEVAL; "
             f"recall {parseval['recall']:.2f}, precision {parseval['precision']:.2f}), "
             f"complete {parseval['complete_match']:.2f}, {figures['lines']:,} trees"
         )
     scores = (
         f"{scorer.name} {figures[scorer.key]['score']:.2f} ({figures[scorer.key]['signature']})"
-        for scorer in _scorers(experiment.recipe)
+        for scorer in _scorers(recipe)
     )
-    return f"{experiment.file.name}: {', '.join(scores)}, {figures['lines']:,} lines"
+    return f"{', '.join(scores)}, {figures['lines']:,} lines"
 
 
 def _manifest(folder: Path) -> dict[str, Any] | None:

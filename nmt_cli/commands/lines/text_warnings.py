@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from nmt_cli.commands.lines.opened_texts import on_encoding
+from nmt_cli.corpus.changed_text import validation_facts
 from nmt_cli.corpus.text.cleaning import (
     DUPLICATE,
     EMPTY,
@@ -40,28 +41,32 @@ KEYS = {
 
 def on_encodings(data: DataConfig) -> Iterator[str]:
     """Yield a warning for each file that is not UTF-8 but in another encoding of Unicode."""
-    texts = [*data.train, data.validation, *([data.test] if data.test else [])]
+    texts = [*data.train, *data.validation_sets, *data.test_sets]
     for path in dict.fromkeys(path for text in texts for path in (text.source, text.target)):
         if (warning := on_encoding(path)) is not None:
             yield warning
 
 
 def on_text(
-    training: Sequence[CorpusReport], validation: CorpusReport, recipe: Recipe, held_out: HeldOut
+    training: Sequence[CorpusReport],
+    validation: Sequence[CorpusReport],
+    recipe: Recipe,
+    held_out: HeldOut,
 ) -> Iterator[str]:
     """Yield a warning for each problem found in the text before it is cut into pieces.
 
-    ``held_out`` holds the pairs of the validation text, with which the training text was compared.
+    ``held_out`` holds the pairs of the validation sets, with which the training text was compared.
     """
-    for report in [*training, validation]:
+    for report in [*training, *validation]:
         yield from _on_bad_bytes(report)
         if recipe.data.treebank is None:
             yield from _on_equal_sides(report)
         if recipe.tokenizer.type == "sentencepiece":
             yield from _on_pieces(report)
     if held_out.is_all_met:
+        names = ", ".join(_names(report.files) for report in validation)
         yield (
-            f"every pair of the validation text {_names(validation.files)} is in the training text "
+            f"every pair of the validation text {names} is in the training text "
             "too, so validation measures only what the model has memorized; give other files as "
             "data.validation."
         )
@@ -74,9 +79,10 @@ def _on_overlaps(report: CorpusReport, data: DataConfig, *, is_all_met: bool) ->
     if report.in_validation and not is_all_met:
         pairs = counted(report.in_validation, "pair")
         yield f"the validation set holds {pairs} of {names} too."
-    if report.in_test and data.test is not None:
+    if report.in_test:
+        tests = ", ".join(map(_names, data.test_sets))
         yield (
-            f"the test text {_names(data.test)} holds {counted(report.in_test, 'pair')} of {names} "
+            f"the test text {tests} holds {counted(report.in_test, 'pair')} of {names} "
             "too, so its score will be too high; remove these pairs from the training text."
         )
 
@@ -108,7 +114,11 @@ def _on_pieces(report: CorpusReport) -> Iterator[str]:
 
 def on_dropped(facts: Mapping[str, Any]) -> Iterator[str]:
     """Yield a warning if most pairs were dropped."""
-    for name, reports in (("training", facts["train"]), ("validation", [facts["validation"]])):
+    validation = {
+        f"{report['name']} validation" if "name" in report else "validation": [report]
+        for report in validation_facts(facts).values()
+    }
+    for name, reports in {"training": facts["train"], **validation}.items():
         read = sum(report["pairs_read"] for report in reports)
         dropped = read - sum(report["pairs_kept"] for report in reports)
         if dropped <= LEAST_DROPPED * read:
@@ -130,19 +140,20 @@ def dropped_in_words(counts_of_corpora: Iterable[Mapping[str, int]]) -> str:
 
 
 def on_unknown(facts: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a warning for each side of the validation text with many unknown pieces."""
-    for side in SIDES:
-        trained, measured = (share_unknown(facts, part, side) for part in ("train", "validation"))
-        if measured > LEAST_UNKNOWN and measured > 2 * trained:
-            yield (
-                f"{measured:.0%} of the pieces of {facts['validation'][side]} are unknown, "
-                f"{trained:.0%} of those of the training text; "
-                "were both tokenized and normalized in the same way?"
-            )
+    """Yield a warning for each side of a validation set with many unknown pieces."""
+    for part, report in validation_facts(facts).items():
+        for side in SIDES:
+            trained, measured = (share_unknown(facts, of, side) for of in ("train", part))
+            if measured > LEAST_UNKNOWN and measured > 2 * trained:
+                yield (
+                    f"{measured:.0%} of the pieces of {report[side]} are unknown, "
+                    f"{trained:.0%} of those of the training text; "
+                    "were both tokenized and normalized in the same way?"
+                )
 
 
 def share_unknown(facts: Mapping[str, Any], part: str, side: Side) -> float:
-    """Return the share of unknown pieces on one side of the "train" or "validation" text."""
+    """Return the share of unknown pieces on one side of "train" or a validation set."""
     return facts["unknown"][part][side] / max(1, facts["tokens"][part][side])
 
 

@@ -65,16 +65,17 @@ class LinearizedText(RecipeText):
         to_piece: Callable[[str], str],
     ) -> None:
         self._config, self._spaced, self._to_piece = config, spaced, to_piece
-        self._gold = folder / "gold.trees"  # of the validation text, one a line
+        self._gold: dict[tuple[Path, Path], Path] = {}  # of each validation set, a tree a line
         self._labels = NO_LABELS  # of the training treebanks
         self._plain: dict[tuple[Path, Path], ParallelFiles] = {}
-        corpora = [*data.train, data.validation]
+        corpora = [*data.train, *data.validation_sets]
         known = self._labels_of(corpora) if config.notation == "slashes" else None
         self._form = config.linearization(known)
         with logs.progress("reading trees", "trees") as counter:
             for number, files in enumerate(corpora):
-                is_validation = number == len(data.train)
-                gold = self._gold if is_validation else None
+                is_validation, gold = number >= len(data.train), None
+                if is_validation:
+                    gold = self._gold[files.source, files.target] = folder / f"{number}.gold"
                 for sentence in self._written(files, folder / f"{number}", gold):
                     if not is_validation and sentence.tree is not None:
                         self._labels |= Labels.of([sentence.tree])
@@ -86,7 +87,8 @@ class LinearizedText(RecipeText):
 
     def measured(self, files: ParallelFiles) -> ParallelFiles:
         """Return the words of the validation sentences, and their trees in brackets."""
-        return ParallelFiles(source=self.plain(files).source, target=self._gold)
+        gold = self._gold[files.source, files.target]
+        return ParallelFiles(source=self.plain(files).source, target=gold)
 
     def pairs(self, files: ParallelFiles) -> Iterator[tuple[str, str]]:
         """Yield the words and the tokens of each tree, as texts."""
