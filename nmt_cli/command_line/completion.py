@@ -7,6 +7,7 @@ import click
 from click.shell_completion import CompletionItem, get_completion_class
 
 from nmt_cli.command_line.usage import HelpfulCommand
+from nmt_cli.messages.proposals import NAMES, OPUS
 
 KEYS = Path(__file__).with_name("recipe_keys.txt")  # made by: python -m tests.reference_pages
 VARIABLE = "_NMT_CLI_COMPLETE"  # click's name for it, made of the program's
@@ -16,6 +17,11 @@ def keys(_: click.Context, __: click.Parameter, incomplete: str) -> list[Complet
     """Return the keys of a recipe, as --set takes them."""
     known = KEYS.read_text(encoding="utf-8").splitlines()
     return [CompletionItem(f"{key}=") for key in known if key.startswith(incomplete)]
+
+
+def datasets(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Return the data sets of data get, and how the name of a corpus of OPUS begins."""
+    return [CompletionItem(name) for name in (*NAMES, OPUS) if name.startswith(incomplete)]
 
 
 def _shipped_recipes() -> list[str]:

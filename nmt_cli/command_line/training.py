@@ -26,12 +26,16 @@ from nmt_cli.messages import logs
 
 @cli_group()
 def data() -> None:
-    """Get the data that the shipped recipes name."""
+    """Get public data: that of the shipped recipes, and corpora of OPUS."""
 
 
 @data.command()
-@click.argument("name")
-@click.option("--output", type=PATH, help="Directory to write.  [default: data/NAME]")
+@click.argument("name", shell_complete=completion.datasets)
+@click.option(
+    "--output",
+    type=PATH,
+    help="Directory to write.  [default: data/NAME, of OPUS data/opus/CORPUS/en-de]",
+)
 @click.option(
     "--downloads",
     type=PATH,
@@ -41,8 +45,10 @@ def data() -> None:
 @force_option
 @quiet_option
 def get(name: str, **options: Any) -> None:
-    """Get the data set NAME: wmt14-en-de, wmt14-en-fr or wsj.
+    """Get the data set NAME: wmt14-en-de, wmt14-en-fr, wsj or a corpus of OPUS.
 
+    opus:CORPUS/en-de stands for the newest version of a corpus at opus.nlpl.eu, such as
+    opus:Europarl/en-de, and opus:CORPUS@v8/en-de for version 8.
     If a download breaks off, the same command continues it. Downloads need requests.
     wsj downloads nothing; it is made of the .mrg files below --treebank.
     """

@@ -1,7 +1,8 @@
-"""``nmt-cli data get``: brings public data into the files that the shipped recipes name."""
+"""``nmt-cli data get``: brings public data into files that recipes name."""
 
 from pathlib import Path
 
+from nmt_cli.datasets import opus
 from nmt_cli.datasets.assembly import download, write_evaluation_sets, write_train
 from nmt_cli.datasets.catalogue import CATALOGUE
 from nmt_cli.datasets.wsj_sections import write_splits
@@ -10,7 +11,7 @@ from nmt_cli.files.folders import DATASET, kind_of
 from nmt_cli.files.locks import claimed
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError, WrongUsageError
-from nmt_cli.messages.proposals import FOLDER, TREEBANK, any_of, nearest
+from nmt_cli.messages.proposals import FOLDER, OPUS, TREEBANK, any_of, nearest
 
 DOWNLOADS = "downloads"  # folder of the archives, beside the output
 
@@ -31,7 +32,7 @@ def run(
     """
     _refuse_unknown(name)
     _refuse_unfit(name, downloads, treebank)
-    output = output or FOLDER / name
+    output = output or FOLDER / name.replace(":", "/")
     _refuse_output(output, force=force)
     with claimed(output, "--output"):
         if treebank is None:
@@ -42,8 +43,15 @@ def run(
 
 
 def _assemble_parallel(name: str, downloads: Path, output: Path) -> None:
-    dataset = CATALOGUE[name]
+    if is_of_opus := name.startswith(OPUS):
+        found, dataset = opus.find_corpus(opus.parse_name(name))
+        name = str(found)
+    else:
+        dataset = CATALOGUE[name]
     downloaded = download(dataset, downloads)
+    if is_of_opus:
+        (archive,) = downloaded.archives.values()
+        dataset = opus.with_members(dataset, archive, found.corpus)
     with directory_appearing_whole(output, replace=output.exists()) as partial:
         test_sets = write_evaluation_sets(dataset, downloaded.evaluation_sets, partial.path)
         train = write_train(dataset, downloaded.archives, partial.path)
@@ -58,9 +66,12 @@ def _assemble_treebank(treebank: Path, output: Path) -> None:
 
 
 def _refuse_unknown(name: str) -> None:
+    if name.startswith(OPUS):
+        opus.parse_name(name)
+        return
     known = [*CATALOGUE, TREEBANK]
     if name not in known:
-        meant = nearest(name, known) or known
+        meant = nearest(name, known) or [*known, f"{OPUS}CORPUS/en-de"]
         raise WrongUsageError(
             f"{name} is not a data set of data get; did you mean {any_of(meant)}?"
         )

@@ -1,15 +1,19 @@
 """Downloads the parts of a parallel data set and joins them to one file for each language."""
 
+import errno
 import gzip
 import tarfile
+import zipfile
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, NamedTuple, cast
 
 from nmt_cli.datasets import evaluation_sets
 from nmt_cli.datasets.catalogue import Archive, EvaluationSet, ParallelDataset, Part
 from nmt_cli.datasets.evaluation_sets import DownloadedSet
+from nmt_cli.files.atomic_files import sha256
 from nmt_cli.files.lines import BYTE_ORDER_MARK
 from nmt_cli.files.text_files import READ_AT_ONCE
 from nmt_cli.messages import logs
@@ -51,7 +55,7 @@ def write_train(
     Raises UserError if an archive is damaged, or if the two sides of a part differ in length.
     """
     source_name, target_name = (f"train.{language}" for language in dataset.languages)
-    total = sum(2 * part.num_lines for part in dataset.train)
+    total = sum(2 * (part.num_lines or 0) for part in dataset.train) or None
     with (
         (folder / source_name).open("wb") as source,
         (folder / target_name).open("wb") as target,
@@ -64,7 +68,7 @@ def write_train(
             path = archives[part.archive]
             num_lines = append_members(path, outputs, counter.advance)
             _check_lines(part, path, num_lines)
-            facts.append(_facts(part, members, num_lines[members[0]]))
+            facts.append(_facts(part, path, members, num_lines[members[0]]))
     return facts
 
 
@@ -97,24 +101,32 @@ def _check_lines(part: Part, path: Path, num_lines: Mapping[str, int]) -> None:
             f"{path}: {one} has {counted(num_one, 'line')} but {other} has {num_other:,}; "
             "line n of one must translate line n of the other."
         )
-    if num_one != part.num_lines:
+    if part.num_lines not in (None, num_one):
         found = counted(num_one, "pair")
         logs.warning(f"{part.name} has {found}, {part.num_lines:,} were expected.")
 
 
-def _facts(part: Part, members: list[str], num_lines: int) -> dict[str, Any]:
+def _facts(part: Part, path: Path, members: list[str], num_lines: int) -> dict[str, Any]:
     return {
         "name": part.name,
         "url": part.archive.url,
         "bytes": part.archive.num_bytes,
-        "sha256": part.archive.sha256,
+        "sha256": part.archive.sha256 or sha256(path),
         "members": members,
         "lines": num_lines,
         "expected_lines": part.num_lines,
     }
 
 
-DAMAGED = (tarfile.TarError, EOFError, gzip.BadGzipFile, zlib.error)
+ZIP = ".zip"
+DAMAGED = (
+    tarfile.TarError,
+    EOFError,
+    gzip.BadGzipFile,
+    zlib.error,
+    zipfile.BadZipFile,
+    RuntimeError,  # zipfile's, of methods and encryption that it does not know
+)
 
 
 def append_members(
@@ -122,29 +134,63 @@ def append_members(
 ) -> dict[str, int]:
     """Append the text of each member to its output; return how many lines each member has.
 
-    The archive is read once, from beginning to end, and nothing else of it is unpacked.
+    A tar archive is read once, from beginning to end, and nothing else of it is unpacked.
     ``advance`` is called with the number of lines that were copied since its last call. Raises
     UserError if the archive is damaged or does not have a member.
     """
-    num_lines: dict[str, int] = {}
-    try:
-        with tarfile.open(archive, "r|*") as tar:
-            for member in tar:
-                name = str(PurePosixPath(member.name))  # without ./ in front
-                stream = tar.extractfile(member) if name in outputs else None
-                if stream is not None and name not in num_lines:
-                    text = _decompressed(cast(BinaryIO, stream), name)
-                    num_lines[name] = append_lines(text, outputs[name], advance)
-                if len(num_lines) == len(outputs):
-                    break
-    except DAMAGED as error:
-        raise UserError(
-            f"{archive} is damaged ({error}); remove it and run the same command again."
-        ) from None
+    append = _append_of_zip if archive.suffix == ZIP else _append_of_tar
+    with _reporting_damage(archive):
+        num_lines = append(archive, outputs, advance)
     for name in outputs:
         if name not in num_lines:
             raise UserError(f"{archive} has no file {name}; it is not the archive that we know.")
     return num_lines
+
+
+def _append_of_tar(
+    archive: Path, outputs: Mapping[str, BinaryIO], advance: Callable[[int], None]
+) -> dict[str, int]:
+    num_lines: dict[str, int] = {}
+    with tarfile.open(archive, "r|*") as tar:
+        for member in tar:
+            name = str(PurePosixPath(member.name))  # without ./ in front
+            stream = tar.extractfile(member) if name in outputs else None
+            if stream is not None and name not in num_lines:
+                text = _decompressed(cast(BinaryIO, stream), name)
+                num_lines[name] = append_lines(text, outputs[name], advance)
+            if len(num_lines) == len(outputs):
+                break
+    return num_lines
+
+
+def _append_of_zip(
+    archive: Path, outputs: Mapping[str, BinaryIO], advance: Callable[[int], None]
+) -> dict[str, int]:
+    num_lines: dict[str, int] = {}
+    with zipfile.ZipFile(archive) as file:
+        there = {*file.namelist()}
+        for name in (name for name in outputs if name in there):
+            with file.open(name) as text:
+                num_lines[name] = append_lines(cast(BinaryIO, text), outputs[name], advance)
+    return num_lines
+
+
+def names_in_zip(archive: Path) -> list[str]:
+    """Return the names of all files in a zip archive. Raises UserError if it is damaged."""
+    with _reporting_damage(archive), zipfile.ZipFile(archive) as file:
+        return file.namelist()
+
+
+@contextmanager
+def _reporting_damage(archive: Path) -> Iterator[None]:
+    try:
+        yield
+    except (*DAMAGED, OSError) as error:
+        if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
+            raise  # EINVAL: zipfile looks for something before the beginning of the file
+        raise UserError(
+            f"{archive} is damaged ({error}); remove it and run the same command again."
+        ) from None
 
 
 def append_lines(text: BinaryIO, output: BinaryIO, advance: Callable[[int], None]) -> int:

@@ -14,16 +14,17 @@ from typing import NamedTuple
 
 
 class Archive(NamedTuple):
-    """A tar archive on a server, compressed or not."""
+    """A tar archive on a server, compressed or not, or a zip archive."""
 
     url: str
     num_bytes: int
-    sha256: str
+    sha256: str | None  # None if it is not known before the download
+    file_name: str = ""  # by default the last part of the URL
 
     @property
     def name(self) -> str:
         """The name of its file."""
-        return self.url.rpartition("/")[2]
+        return self.file_name or self.url.rpartition("/")[2]
 
 
 class Part(NamedTuple):
@@ -32,7 +33,7 @@ class Part(NamedTuple):
     name: str
     archive: Archive
     members: str  # path in the archive, with {language}; .gz members are decompressed
-    num_lines: int  # expected; another number is only a warning
+    num_lines: int | None  # expected; another number is only a warning, None expects nothing
 
     def member(self, language: str) -> str:
         """Return the path of the text in ``language``."""

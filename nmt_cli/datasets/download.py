@@ -7,8 +7,9 @@ NAME.incomplete.
 import re
 import shutil
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import requests
 
@@ -45,15 +46,72 @@ def fetch(archive: Archive, folder: Path) -> Path:
             if problem is None:
                 incomplete.rename(path)
                 return path
-            if attempt < ATTEMPTS:
-                logs.warning(
-                    f"{archive.url} {problem}; trying again ({attempt + 1} of {ATTEMPTS})."
-                )
-                time.sleep(FIRST_PAUSE * 2 ** (attempt - 1))
+            _wait_after(attempt, archive.url, problem)
     raise UserError(
         f"{archive.url} {problem}, in the last of {ATTEMPTS} attempts. Run the same command again "
         "later: it continues where this one stopped."
     )
+
+
+def num_bytes_at(url: str) -> int | None:
+    """Return the size of the file at ``url``; None if there is none.
+
+    Raises UserError if the server cannot be asked, or gives no size above 0.
+    """
+    answer = _answer("HEAD", url)
+    if answer.status_code in (requests.codes.forbidden, requests.codes.not_found):
+        return None  # stores whose files cannot be listed call a missing file forbidden
+    size = answer.headers.get("Content-Length", "no")
+    if answer.status_code != requests.codes.ok or not (size.isdecimal() and int(size)):
+        found = f"{answer.status_code} {answer.reason}, with a size of {size} bytes"
+        raise UserError(f"{url} cannot be downloaded: {found}.")
+    return int(size)
+
+
+def json_at(url: str, parameters: Mapping[str, str]) -> Any:
+    """Return what the service at ``url`` answers. Raises UserError if it does not answer JSON."""
+    answer = _answer("GET", url, parameters)
+    try:
+        answer.raise_for_status()
+        return answer.json()
+    except requests.HTTPError:
+        problem = f"{answer.status_code} {answer.reason}"
+    except requests.JSONDecodeError:
+        problem = "something else than JSON"
+    raise UserError(f"{url} gave {problem}; try it again later.")
+
+
+def _answer(
+    method: str, url: str, parameters: Mapping[str, str] | None = None
+) -> requests.Response:
+    for attempt in range(1, ATTEMPTS + 1):
+        try:
+            # Without compression on the way, so that the size is that of the file.
+            answer = requests.request(
+                method,
+                url,
+                params=parameters,
+                headers={"Accept-Encoding": "identity"},
+                timeout=TIMEOUT_SECONDS,
+                allow_redirects=True,
+            )
+        except requests.RequestException as error:
+            problem = f"could not be asked{_why(error)}"
+        else:
+            if answer.status_code < 500 and answer.status_code not in WORTH_REPEATING:
+                return answer
+            problem = f"gave {answer.status_code} {answer.reason}"
+        _wait_after(attempt, url, problem)
+    raise UserError(
+        f"{url} {problem}, in the last of {ATTEMPTS} attempts. Run the same command again later."
+    )
+
+
+def _wait_after(attempt: int, url: str, problem: str) -> None:
+    """Warn of the problem of an attempt and wait before the next one, unless it was the last."""
+    if attempt < ATTEMPTS:
+        logs.warning(f"{url} {problem}; trying again ({attempt + 1} of {ATTEMPTS}).")
+        time.sleep(FIRST_PAUSE * 2 ** (attempt - 1))
 
 
 def refuse_small_disk(archives: Iterable[Archive], folder: Path) -> None:
@@ -116,11 +174,13 @@ def _attempt(archive: Archive, incomplete: Path) -> str | None:
 
 
 def _problem(path: Path, archive: Archive) -> str | None:
-    """Return what is wrong with the whole file ``path``; None if size and checksum are right."""
+    """Return what is wrong with the whole file ``path``; None if size and checksum are right.
+
+    Without a known checksum, the size decides.
+    """
     if _size(path) != archive.num_bytes:
         return f"has {_size(path):,} bytes instead of {archive.num_bytes:,}"
-    found = sha256(path)
-    if found != archive.sha256:
+    if archive.sha256 is not None and (found := sha256(path)) != archive.sha256:
         return f"has the SHA-256 sum {found} instead of {archive.sha256}"
     return None
 

@@ -106,6 +106,7 @@ def unused_name(path: Path) -> Path:
 FOLDER = Path("data")  # the folder of all data, as the shipped recipes name it
 TREEBANK = "wsj"
 NAMES = ("wmt14-en-de", "wmt14-en-fr", TREEBANK)
+OPUS = "opus:"  # the name of a corpus of OPUS: opus:CORPUS/en-de, written to data/opus/CORPUS/en-de
 # Treebanks of shipped recipes that no command writes, and where they are.
 ELSEWHERE = {
     FOLDER / "treebank/gum": "GUM is in https://github.com/amir-zeldes/gum, folder const/",
@@ -123,6 +124,8 @@ def data_get_hint(path: Path) -> str:
     if (place := ELSEWHERE.get(path.parent)) is not None and not path.parent.exists():
         return f"; {place}; write the trees one after the other into this file"
     name = path.parent.name
+    if path.parent.parts[:-2] == (FOLDER / OPUS[:-1]).parts and not path.parent.exists():
+        return f"; nmt-cli data get {OPUS}{path.parent.parent.name}/{name} writes it"
     if name not in NAMES or path.parent != FOLDER / name or path.parent.exists():
         return ""
     if name == TREEBANK:

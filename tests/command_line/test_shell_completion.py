@@ -32,6 +32,8 @@ def completed(words, folder):
         (["train", "base", "--set", "training.max_st"], ["plain,training.max_steps="]),
         (["translate", "ru"], ["file,ru", "plain,runs/mine", "plain,runs/other"]),
         (["report", "runs/mine", "runs/o"], ["file,runs/o", "plain,runs/other"]),
+        (["data", "get", "wmt14-en-d"], ["plain,wmt14-en-de"]),
+        (["data", "get", "op"], ["plain,opus:"]),
         (["inspect", "runs/m"], ["file,runs/m", "plain,runs/mine"]),
     ],
 )

@@ -65,6 +65,15 @@ def test_the_places_of_treebanks_that_no_command_writes_are_named_once_for_each_
     assert "data.validation.source, data.validation.target, data.test.source, " in lines[2]
 
 
+def test_a_corpus_of_opus_is_proposed_by_the_name_in_its_path():
+    path = Path("data/opus/Europarl@v8/en-de/train.en")
+    proposal = "; nmt-cli data get opus:Europarl@v8/en-de writes it"
+    assert missing_hint(path) == proposal
+    assert missing_hint(Path("data/opus/x/train.en")) == ""
+    path.parent.mkdir(parents=True)
+    assert missing_hint(path) == ""
+
+
 def test_data_get_is_not_proposed_for_a_folder_that_exists_or_is_not_its_own():
     Path("data/wmt14-en-de").mkdir(parents=True)
     for name in ("data/wmt14-en-de/a.en", "mine/wmt14-en-de/a.en", "data/mine/a.en"):
