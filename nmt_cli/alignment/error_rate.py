@@ -4,7 +4,7 @@ Alignment Models"), with precision and recall."""
 from collections.abc import Iterable
 from typing import NamedTuple, Self
 
-from nmt_cli.alignment.links import GoldLinks
+from nmt_cli.corpus.text.links import GoldLinks
 
 
 class AlignmentScore(NamedTuple):

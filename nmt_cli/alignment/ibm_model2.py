@@ -18,10 +18,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nmt_cli.alignment.links import Links, pharaoh
 from nmt_cli.alignment.pair_cells import Array, Cells, SentencePairs
 from nmt_cli.alignment.symmetrization import SYMMETRIZATIONS
 from nmt_cli.corpus.chunk_pool import ChunkPool
+from nmt_cli.corpus.text.links import Links, pharaoh
 
 MOST_CELLS = 1 << 22  # of a chunk, which needs about 200 MB while a process works on it
 NO_WORD = 0.08  # probability that a word comes from no word

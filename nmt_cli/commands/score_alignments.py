@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from nmt_cli.alignment.error_rate import AlignmentScore
-from nmt_cli.alignment.links import GoldLinks, read_links
 from nmt_cli.commands.lines.pipes import StandardOutput, name_of_input, read_compared
+from nmt_cli.corpus.text.links import GoldLinks, read_links
 from nmt_cli.messages.errors import UserError, WrongUsageError
 
 

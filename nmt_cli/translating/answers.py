@@ -8,7 +8,7 @@ from functools import partial
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from nmt_cli.alignment.links import Links
+from nmt_cli.corpus.text.links import Links
 from nmt_cli.corpus.tokenizers.piece_words import words_of_pieces
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
 from nmt_cli.corpus.tokenizers.whitespace_tokenizer import WhitespaceTokenizer

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from nmt_cli.alignment.links import Links
+from nmt_cli.corpus.text.links import Links
 from nmt_cli.parsing.repair import Repairs
 
 

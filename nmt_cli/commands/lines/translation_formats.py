@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from nmt_cli.alignment.links import pharaoh
+from nmt_cli.corpus.text.links import pharaoh
 from nmt_cli.files.lines import Line, one_line
 from nmt_cli.messages.errors import WrongUsageError
 from nmt_cli.translating.line_records import record_of
