@@ -1,8 +1,10 @@
-"""Adam, its learning rate (section 5.3), and the moving average of the weights."""
+"""Optimizers, the learning rate (section 5.3 and others), and the moving average of the weights."""
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from inspect import unwrap
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -22,23 +24,156 @@ class Adam(torch.optim.Adam):
     found_inf: Tensor | None = None
 
     add_param_group = unwrap(torch.optim.Adam.add_param_group)
-    state_dict = unwrap(torch.optim.Adam.state_dict)
-    load_state_dict = unwrap(torch.optim.Adam.load_state_dict)
     step = torch.no_grad()(unwrap(torch.optim.Adam.step))
+
+    def parameters(self) -> Iterator[nn.Parameter]:
+        """Yield the parameters that a step changes."""
+        for group in self.param_groups:
+            yield from group["params"]
+
+    def moments_of(self, parameter: nn.Parameter) -> tuple[str, ...]:
+        """Return the names of the moments of ``parameter``, tensors of its shape."""
+        return ("exp_avg", "exp_avg_sq")
 
     def make_moments(self) -> None:
         """Create the moments now, as zeros, so that no step has to allocate memory for them."""
-        for parameter in self.param_groups[0]["params"]:
+        for parameter in self.parameters():
             if not self.state[parameter]:
                 self.state[parameter].update(
                     step=torch.zeros((), dtype=torch.float32, device=parameter.device),
-                    exp_avg=torch.zeros_like(parameter),
-                    exp_avg_sq=torch.zeros_like(parameter),
+                    **{name: torch.zeros_like(parameter) for name in self.moments_of(parameter)},
                 )
 
     def has_completed(self, num_steps: int) -> bool:
         """Return whether ``num_steps`` steps updated every weight; False if one was interrupted."""
         return all(state["step"].item() == num_steps for state in self.state.values())
+
+
+class Muon(Adam):
+    """Muon for matrices, and Adam for all other parameters; both have the same learning rate.
+
+    A matrix moves by its momentum after a Newton-Schulz iteration, which makes its singular values
+    about equal. The update is scaled to the size of Adam's ("Muon is Scalable for LLM Training",
+    2025), so one learning rate suits both. Unlike torch's Muon, this one leaves all as it is if
+    ``found_inf`` holds 1, and takes matrices of one shape together.
+    """
+
+    MOMENTUM = 0.95  # this and the next are those of torch.optim.Muon
+    COEFFICIENTS = (3.4445, -4.7750, 2.0315)  # of s, s^3 and s^5 for a singular value s
+    ITERATIONS = 5
+
+    def __init__(
+        self,
+        others: list[dict[str, Any]],
+        matrices: Iterable[nn.Parameter],
+        *,
+        weight_decay: float = 0.0,
+        **settings: Any,
+    ) -> None:
+        """``others`` are Adam's groups with their ``settings``."""
+        super().__init__(others, **settings)
+        self._weight_decay = weight_decay
+        self._matrices: dict[torch.Size, list[nn.Parameter]] = {}
+        for matrix in matrices:
+            self._matrices.setdefault(matrix.shape, []).append(matrix)
+
+    def parameters(self) -> Iterator[nn.Parameter]:
+        """Yield the parameters that a step changes."""
+        yield from super().parameters()
+        yield from self._all_matrices()
+
+    def moments_of(self, parameter: nn.Parameter) -> tuple[str, ...]:
+        """Return the names of the moments of ``parameter``, tensors of its shape."""
+        is_matrix = any(parameter is matrix for matrix in self._all_matrices())
+        return ("momentum_buffer",) if is_matrix else super().moments_of(parameter)
+
+    def _all_matrices(self) -> Iterator[nn.Parameter]:
+        for matrices in self._matrices.values():
+            yield from matrices
+
+    @torch.no_grad()
+    def step(self) -> None:  # type: ignore[override]  # it takes no closure
+        """Change all weights; none is changed if there is no memory for the matrices' updates."""
+        self.make_moments()
+        matrices: list[Tensor] = list(self._all_matrices())
+        buffers = [self.state[matrix]["momentum_buffer"] for matrix in matrices]
+        gradients = [_gradient_of(matrix) for matrix in matrices]
+        counted = torch.ones((), device=buffers[0].device)  # 0 if this step changes nothing
+        if self.found_inf is not None:
+            counted -= self.found_inf
+            for buffer, gradient in zip(buffers, gradients, strict=True):
+                torch.where(counted > 0, gradient, buffer, out=gradient)
+        rate = self.param_groups[0]["lr"] * counted
+        updates: list[Tensor] = []
+        for of_shape in self._matrices.values():
+            updates += self._updates(of_shape, rate)
+        super().step()
+        torch._foreach_lerp_(buffers, gradients, 1 - self.MOMENTUM)
+        if self._weight_decay > 0:
+            torch._foreach_mul_(matrices, 1 - rate * self._weight_decay)
+        torch._foreach_add_(matrices, updates)
+        steps = [self.state[matrix]["step"] for matrix in matrices]
+        torch._foreach_add_(steps, [counted] * len(steps))
+
+    def _updates(self, matrices: list[nn.Parameter], rate: Tensor) -> Iterable[Tensor]:
+        """Return what is added to ``matrices``, which have one shape."""
+        buffers = torch.stack([self.state[matrix]["momentum_buffer"] for matrix in matrices])
+        gradients = torch.stack([_gradient_of(matrix) for matrix in matrices])
+        # Nesterov's momentum: the gradient, moved towards the buffer as it is after this step.
+        directions = orthogonalized(
+            torch.lerp(gradients, buffers, self.MOMENTUM**2), self.COEFFICIENTS, self.ITERATIONS
+        )
+        return (directions.float() * (-0.2 * math.sqrt(max(matrices[0].shape)) * rate)).unbind()
+
+
+def _gradient_of(parameter: Tensor) -> Tensor:
+    assert parameter.grad is not None
+    return parameter.grad
+
+
+def orthogonalized(
+    matrices: Tensor, coefficients: tuple[float, float, float], iterations: int
+) -> Tensor:
+    """Return ``matrices`` [N, R, C] with other singular values, by Newton-Schulz iterations.
+
+    A singular value s, as a share of the norm of its matrix, becomes a s + b s^3 + c s^5 in each
+    iteration. A GPU computes it in bf16, as torch's Muon does; most CPUs are slow at bf16.
+    """
+    a, b, c = coefficients
+    is_tall = matrices.shape[-2] > matrices.shape[-1]
+    if matrices.device.type == "cuda":
+        matrices = matrices.bfloat16()
+    found = matrices.mT if is_tall else matrices
+    found = found / found.flatten(1).norm(dim=1)[:, None, None].clamp(min=1e-7)
+    for _ in range(iterations):
+        squares = found @ found.mT
+        found = torch.baddbmm(
+            found, torch.baddbmm(squares, squares, squares, beta=b, alpha=c), found, beta=a
+        )
+    return found.mT if is_tall else found
+
+
+def new_optimizer(model: nn.Module, training: TrainingConfig) -> Adam:
+    """Return the optimizer of the recipe for all parameters of ``model``."""
+    settings: dict[str, Any] = {
+        "betas": training.adam_betas,
+        "eps": training.adam_epsilon,
+        "fused": True,
+        "decoupled_weight_decay": training.optimizer != "adam",
+    }
+    layers = [module for module in model.modules() if isinstance(module, nn.Linear)]
+    of_layers = {id(layer.weight) for layer in layers} if training.optimizer == "muon" else set()
+    matrices = [each for each in model.parameters() if id(each) in of_layers]
+    others = [each for each in model.parameters() if id(each) not in of_layers]
+    decay = training.weight_decay
+    groups: list[dict[str, Any]] = [{"params": others}]
+    if decay > 0:
+        vectors = [each for each in others if each.ndim < 2]  # norms and biases
+        decaying = [each for each in others if each.ndim >= 2]
+        groups = [{"params": decaying, "weight_decay": decay}, {"params": vectors}]
+    if training.optimizer == "muon":
+        return Muon(groups, matrices, weight_decay=decay, **settings)
+    return Adam(groups, **settings)
 
 
 def inverse_sqrt(step: int, d_model: int, warmup_steps: int) -> float:
@@ -55,11 +190,18 @@ def peaked_inverse_sqrt(step: int, peak: float, warmup_steps: int, start: float 
 
 def learning_rate(step: int, training: TrainingConfig, d_model: int) -> float:
     """Return the rate that the recipe gives to ``step``, counted from 1."""
-    if training.peak_learning_rate is None:
-        return training.learning_rate_factor * inverse_sqrt(step, d_model, training.warmup_steps)
-    return peaked_inverse_sqrt(
-        step, training.peak_learning_rate, training.warmup_steps, training.warmup_start
-    )
+    peak, warmup = training.peak_learning_rate, training.warmup_steps
+    if peak is None:
+        return training.learning_rate_factor * inverse_sqrt(step, d_model, warmup)
+    if step < warmup or training.schedule in ("noam", "inverse_sqrt"):
+        return peaked_inverse_sqrt(step, peak, warmup, training.warmup_start)
+    if training.decay_steps is None:
+        return peak
+    share = (step - warmup - (training.stable_steps or 0)) / training.decay_steps
+    share = min(1.0, max(0.0, share))  # of the decay that is done
+    left = (1 + math.cos(math.pi * share)) / 2 if training.schedule == "cosine" else 1 - share
+    final = training.final_learning_rate
+    return final + (peak - final) * left
 
 
 def decay_at(step: int, decay: float) -> float:

@@ -23,6 +23,7 @@ from nmt_cli.recipe.model_config import ModelConfig
 Row = tuple[str, ...]
 STACKS = ("encoder", "decoder")
 PARTS = {"self_attention": "self-attention", "feed_forward": "feed-forward"}
+MEMORY = {"moments": "moments of the optimizer"}
 NO_STEPS = (
     "Time: unknown, because training.max_epochs ends this training and its text is not prepared."
 )
@@ -170,7 +171,7 @@ def _parts(name: str, stack: StackParameters | StackFlops) -> Iterator[tuple[str
 
 def _memory(figures: Figures, memory: TrainingMemory) -> list[str]:
     rows = [
-        (name.replace("_", " ").replace("adam", "Adam's"), with_prefix(size, "B"))
+        (MEMORY.get(name, name.replace("_", " ")), with_prefix(size, "B"))
         for name, size in memory._asdict().items()
         if size
     ]

@@ -250,6 +250,7 @@ def figures_of(
         limit,
         round(max(lengths.mean_source, lengths.mean_target)),
         has_moving_average=training.ema_decay is not None,
+        optimizer=training.optimizer,
     )
     costs = _costs(subject, training, target_tokens_per_second)
     return figures._replace(max_tokens=limit, memory=memory, costs=costs)

@@ -74,7 +74,19 @@ def _of_stack(config: ModelConfig, shape: StackShape, *, num_attentions: int) ->
 
 
 BYTES_OF_FP32 = 4
-MOMENTS = 2  # Adam's, for each parameter
+
+
+def count_moments(config: ModelConfig, num_parameters: int, optimizer: str) -> int:
+    """Return the numbers that the optimizer of a recipe keeps for a model of ``num_parameters``.
+
+    Adam has two for each parameter, Muon one for each number in the matrices of the layers.
+    """
+    if optimizer != "muon":
+        return 2 * num_parameters
+    biases = {"attention_biases": False, "feed_forward_biases": False}
+    without_biases = count_parameters(config.model_copy(update=biases), 1)
+    stacks = (without_biases.encoder, without_biases.decoder)
+    return 2 * num_parameters - sum(stack.total - stack.norms for stack in stacks)
 
 
 class TrainingMemory(NamedTuple):
@@ -82,7 +94,7 @@ class TrainingMemory(NamedTuple):
 
     weights: int
     gradient: int
-    adam_moments: int
+    moments: int  # of the optimizer
     moving_average: int  # 0 if the recipe has none
     activations: int  # at most
 
@@ -99,6 +111,7 @@ def training_memory(
     num_keys: int,
     *,
     has_moving_average: bool,
+    optimizer: str = "adam",
 ) -> TrainingMemory:
     """Return the memory for micro-batches of at most ``max_tokens`` tokens on each side.
 
@@ -107,7 +120,8 @@ def training_memory(
     weights = BYTES_OF_FP32 * num_parameters
     activations = max_tokens * activation_bytes_per_token(config, num_keys)
     average = weights if has_moving_average else 0
-    return TrainingMemory(weights, weights, MOMENTS * weights, average, activations)
+    moments = BYTES_OF_FP32 * count_moments(config, num_parameters, optimizer)
+    return TrainingMemory(weights, weights, moments, average, activations)
 
 
 def activation_bytes_per_token(config: ModelConfig, num_keys: int) -> int:

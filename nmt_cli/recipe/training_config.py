@@ -19,6 +19,10 @@ from nmt_cli.recipe.values import (
     Steps,
 )
 
+Schedule = Literal["noam", "inverse_sqrt", "cosine", "wsd", "constant"]
+# The keys of the steps of a schedule, beside those of the warm-up that all have.
+STEPS_OF_SCHEDULE = {"cosine": ("decay_steps",), "wsd": ("stable_steps", "decay_steps")}
+
 
 class TrainingConfig(Section):
     """Size, number and learning rate of the optimizer's steps (section 5)."""
@@ -37,6 +41,23 @@ class TrainingConfig(Section):
     max_epochs: Annotated[Epochs | None, FREE] = Field(
         default=None, description="Stop after this many epochs, if that comes first."
     )
+    optimizer: Literal["adam", "adamw", "muon"] = Field(
+        default="adam",
+        description="adamw is adam whose weight decay leaves the moments alone. muon makes the "
+        "update of each matrix of the layers orthogonal; all other weights are adamw's.",
+    )
+    weight_decay: Annotated[Number, Field(ge=0, le=1), DECLARED] = Field(
+        default=0.0,
+        description="Share of each weight that a step takes away, times the learning rate; with "
+        "adam it is added to the gradient instead. Not of norms and biases.",
+    )
+    schedule: Annotated[Schedule, DECLARED] = Field(
+        default="noam",
+        description="The learning rate after warm-up. noam is section 5.3's; it and inverse_sqrt "
+        "fall with 1/sqrt(step), cosine and wsd (after stable_steps, in a straight line) to "
+        "final_learning_rate within decay_steps, constant never. All but noam need "
+        "peak_learning_rate.",
+    )
     warmup_steps: Annotated[Steps, DECLARED] = Field(
         default=4000, description="Steps in which the learning rate rises."
     )
@@ -50,6 +71,17 @@ class TrainingConfig(Section):
     )
     warmup_start: Annotated[Number, Field(ge=0, le=100), DECLARED] = Field(
         default=0.0, description="Learning rate that warm-up to peak_learning_rate starts from."
+    )
+    stable_steps: Annotated[Steps | None, DECLARED] = Field(
+        default=None, description="Schedule wsd: steps at the peak after warm-up."
+    )
+    decay_steps: Annotated[Steps | None, DECLARED] = Field(
+        default=None,
+        description="Schedules cosine and wsd: steps in which the learning rate falls, after those "
+        "of warm-up and stable_steps.",
+    )
+    final_learning_rate: Annotated[Number, Field(ge=0, le=100), DECLARED] = Field(
+        default=0.0, description="Schedules cosine and wsd: learning rate at the end of the decay."
     )
     label_smoothing: Annotated[Rate, DECLARED] = Field(
         default=0.1, description="Label smoothing (section 5.4)."
@@ -90,6 +122,37 @@ class TrainingConfig(Section):
         if peak is not None and factor != 1:
             text = f"must be 1.0 beside peak_learning_rate, but is {factor:g}"
             yield Problem("learning_rate_factor", text, "peak_learning_rate")
+        yield from self._problems_of_schedule()
+
+    def _problems_of_schedule(self) -> Iterator[Problem]:
+        schedule, peak, final = self.schedule, self.peak_learning_rate, self.final_learning_rate
+        if schedule != "noam" and peak is None:
+            text = f"is missing; schedule {schedule} needs one, such as 5e-4"
+            yield Problem("peak_learning_rate", text, "schedule")
+        needed = STEPS_OF_SCHEDULE.get(schedule, ())
+        for key in ("stable_steps", "decay_steps"):
+            steps = getattr(self, key)
+            if steps is None and key in needed:
+                yield Problem(key, f"is missing; schedule {schedule} needs a number", "schedule")
+            if steps is not None and key not in needed:
+                text = f"must be null with schedule {schedule}, but is {steps:,}"
+                yield Problem(key, text, "schedule")
+        if final > 0 and not needed:
+            text = f"must be 0 with schedule {schedule}, but is {final:g}"
+            yield Problem("final_learning_rate", text, "schedule")
+        if peak is not None and final > peak:
+            text = f"must be at most peak_learning_rate {peak:g}, but is {final:g}"
+            yield Problem("final_learning_rate", text, "peak_learning_rate")
+        keys = ("warmup_steps", *needed)
+        steps = [getattr(self, key) for key in keys]
+        if not needed or None in steps or final > 0 or self.max_steps is None:
+            return
+        if self.max_steps > sum(steps):
+            text = (
+                f"must be at most {sum(steps):,} ({' + '.join(keys)}), where the learning rate "
+                f"becomes 0, but is {self.max_steps:,}"
+            )
+            yield Problem("max_steps", text, "schedule")
 
 
 ValidationSearch = Literal["beam", "greedy", "off"]

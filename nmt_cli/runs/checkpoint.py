@@ -91,12 +91,12 @@ class Contents(NamedTuple):
             return {name: each.to("cpu", copy=True) for name, each in tensors.items()}
 
         # Without the settings of the optimizer, which come from the recipe.
-        moments = state.optimizer.state_dict()["state"]
+        moments = (state.optimizer.state[parameter] for parameter in state.model.parameters())
         return cls(
             deepcopy(state.progress),
             kept(dict(state.model.named_parameters())),
             None if state.average is None else kept(state.average.weights()),
-            {index: kept(of_weight) for index, of_weight in moments.items()},
+            {index: kept(of_weight) for index, of_weight in enumerate(moments)},
         )
 
 
@@ -190,7 +190,7 @@ def _restore(checkpoint: Checkpoint, state: TrainingState) -> None:
         saved = torch.load(path, map_location="cpu", weights_only=True)
         names = [name for name, _ in state.model.named_parameters()]
         moments = moments_of_today(saved["optimizer"], names)
-        moments = _checked_moments(moments, state.model, path)
+        moments = _checked_moments(moments, state, path)
         progress = Progress(**saved["progress"])
         trained = weights_of_today(saved["trained_weights"]) if state.average is not None else {}
     except DamagedError:
@@ -205,19 +205,20 @@ def _restore(checkpoint: Checkpoint, state: TrainingState) -> None:
         state.average.restore(weights)
         weights = trained
     load_weights(state.model, weights, checkpoint.path)
-    groups = state.optimizer.state_dict()["param_groups"]
-    state.optimizer.load_state_dict({"state": moments, "param_groups": groups})
+    for index, parameter in enumerate(state.model.parameters()):
+        of_weight = {name: moment.to(parameter.device) for name, moment in moments[index].items()}
+        state.optimizer.state[parameter] = of_weight
     state.progress = progress
     state.validation = checkpoint.manifest.get("validation")
     state.origin = checkpoint.manifest.get("initialized_from")
 
 
-def _checked_moments(moments: Moments, model: Transformer, path: Path) -> Moments:
-    parameters = list(model.named_parameters())
+def _checked_moments(moments: Moments, state: TrainingState, path: Path) -> Moments:
+    parameters = list(state.model.named_parameters())
     if sorted(moments) != list(range(len(parameters))):
         raise DamagedError(f"{path} has moments of {len(moments)} weights, not {len(parameters)}.")
     for index, (name, parameter) in enumerate(parameters):
-        for moment in ("exp_avg", "exp_avg_sq"):
+        for moment in state.optimizer.moments_of(parameter):
             tensor = moments[index][moment]
             fits = tensor.shape == parameter.shape and tensor.dtype == parameter.dtype
             if not (fits and tensor.is_contiguous() and tensor.isfinite().all()):

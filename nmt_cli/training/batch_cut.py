@@ -129,7 +129,10 @@ def default_max_tokens(
 
 
 def training_state_bytes(config: ModelConfig, vocabulary_size: int) -> int:
-    """Return the bytes of the weights, their gradient and two moments in each process."""
+    """Return the bytes of the weights, their gradient and Adam's two moments in each process.
+
+    Muon has fewer moments, but needs memory for the updates of a step.
+    """
     return 4 * BYTES_OF_FP32 * count_parameters(config, vocabulary_size).total
 
 
@@ -283,12 +286,14 @@ def largest_pairs(sides: tuple[Lengths, Lengths], key: np.ufunc, number: int) ->
 def room_to_leave(state: TrainingState, machine: Machine) -> list[torch.Tensor]:
     """Return tensors as large as what a probe must leave free.
 
-    That is what steps allocate later (Adam's moments, the trained weights while their average is
-    validated), and on a GPU the headroom.
+    That is what steps allocate later (the optimizer's moments, the trained weights while their
+    average is validated), and on a GPU the headroom.
     """
-    copies = (0 if state.optimizer.state else 2) + (state.average is not None)
-    parameters = list(state.model.parameters())
-    room = [torch.empty_like(parameter) for parameter in parameters for _ in range(copies)]
+    room = []
+    for parameter in state.model.parameters():
+        moments = () if state.optimizer.state else state.optimizer.moments_of(parameter)
+        copies = len(moments) + (state.average is not None)
+        room += [torch.empty_like(parameter) for _ in range(copies)]
     if machine.device.type == "cuda":
         spare = int(HEADROOM * torch.cuda.mem_get_info(machine.device)[1])
         room.append(torch.empty(spare, dtype=torch.uint8, device=machine.device))

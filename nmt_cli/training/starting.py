@@ -21,7 +21,7 @@ from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
 from nmt_cli.model.compiled_residual import compile_residuals
 from nmt_cli.model.transformer import Transformer
-from nmt_cli.optimization import Adam, MovingAverage
+from nmt_cli.optimization import MovingAverage, new_optimizer
 from nmt_cli.recipe.changes import changes_of_quality
 from nmt_cli.recipe.model_origin import first_model
 from nmt_cli.recipe.reader import read_recipe, section_hash
@@ -101,9 +101,7 @@ def _new_state(recipe: Recipe, corpus: PreparedCorpus, machine: Machine) -> Trai
     model = Transformer(recipe.model, corpus.tokenizer.size).to(machine.device)
     if machine.is_compiled:
         compile_residuals(model)
-    optimizer = Adam(
-        model.parameters(), betas=training.adam_betas, eps=training.adam_epsilon, fused=True
-    )
+    optimizer = new_optimizer(model, training)
     return TrainingState(model, optimizer, average=_new_average(recipe, model))
 
 
@@ -221,7 +219,7 @@ def _moments(state: TrainingState) -> Iterator[Tensor]:
     state.optimizer.make_moments()  # on the ranks that did not read the checkpoint
     for parameter in state.model.parameters():
         moments = state.optimizer.state[parameter]
-        yield from (moments[name] for name in ("step", "exp_avg", "exp_avg_sq"))
+        yield from (moments[name] for name in ("step", *state.optimizer.moments_of(parameter)))
 
 
 def plan_batches(recipe: Recipe, corpus: PreparedCorpus) -> BatchPlan:

@@ -66,6 +66,7 @@ IS_A_KEY = "It is a key of the recipe; write --set"
             f"{IS_A_KEY} 'training.adam_betas=[0.9, 0.98]'.",
         ),
         ("train base --lr 5e-4", f"{IS_A_KEY} training.peak_learning_rate=5e-4 (at the end of"),
+        ("train base --optimizer adam", f"{IS_A_KEY} training.optimizer=adam."),
         (  # sentences elsewhere, so the user's number would be wrong
             "train base --batch-size 64",
             f"{IS_A_KEY} training.tokens_per_step=25000 (tokens of either side in a whole step",
@@ -158,7 +159,6 @@ def test_a_single_letter_means_no_key(command_line):
 
 
 def test_what_does_not_exist_is_explained():
-    assert "--weight-decay: always Adam" in refusal("train base --weight-decay 0.1")
     assert "--overwrite: train never replaces a run." in refusal("train base --overwrite")
     assert "--unkpen: unknown words have no penalty" in refusal("translate m --unkpen 3")
     assert refusal("marian-server") == "No such command marian-server. Did you mean serve?"
@@ -168,7 +168,7 @@ def test_what_does_not_exist_is_explained():
     ("command", "names"),
     [
         ("translate m", "stats verbose name topk cache raw timeout sort width"),
-        ("train base", "name profile amp-level loss min-lr power debug dry-run lora"),
+        ("train base", "name profile amp-level loss power debug dry-run lora"),
         ("preprocess base", "clean merges dedup min-freq joint coverages-of"),
     ],
 )

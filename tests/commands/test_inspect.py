@@ -139,7 +139,7 @@ def test_memory_is_that_of_the_largest_micro_batch():
     )
     assert whole["max_tokens_per_device"] == 25_000
     assert whole["weights"] == whole["gradient"] == half["weights"]
-    assert whole["adam_moments"] == 2 * whole["weights"]
+    assert whole["moments"] == 2 * whole["weights"]
     assert whole["activations"] == 2 * half["activations"]
     assert whole["moving_average"] == 0
     average = as_json("base", "--set", "training.ema_decay=0.999")["memory_bytes"]

@@ -4,7 +4,9 @@ import torch
 
 from nmt_cli.costs.parameters import activation_bytes_per_token, count_parameters, training_memory
 from nmt_cli.model.transformer import Transformer
+from nmt_cli.optimization import new_optimizer
 from nmt_cli.recipe.model_config import ModelConfig
+from nmt_cli.recipe.training_config import TrainingConfig
 
 CONFIG = ModelConfig(num_layers=2, d_model=48, d_ff=96, num_heads=4, dropout=0.1)
 
@@ -42,6 +44,21 @@ def test_adam_keeps_two_moments_and_the_average_one_more_copy():
     assert memory.total == sum(memory)
     plain = training_memory(CONFIG, count, 100, 9, has_moving_average=False)
     assert plain.total == memory.total - weights
+
+
+def test_muon_keeps_one_moment_of_a_matrix():
+    config = CONFIG.model_copy(update={"attention_biases": True, "feed_forward_biases": True})
+    model = Transformer(config, 37)
+    optimizer = new_optimizer(model, TrainingConfig(optimizer="muon"))
+    optimizer.make_moments()
+    moments = [
+        optimizer.state[parameter][name].nbytes
+        for parameter in model.parameters()
+        for name in optimizer.moments_of(parameter)
+    ]
+    count = count_parameters(config, 37).total
+    memory = training_memory(config, count, 9, 9, has_moving_average=False, optimizer="muon")
+    assert memory.moments == sum(moments) < 2 * memory.weights
 
 
 def test_long_sentences_keep_more_attention_weights():

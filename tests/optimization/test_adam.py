@@ -1,29 +1,56 @@
-"""Our Adam is torch's."""
+"""Our Adam is torch's, with weight decay for matrices alone."""
 
+from typing import Any
+
+import pytest
 import torch
 
-from nmt_cli.optimization import Adam
+from nmt_cli.optimization import Adam, new_optimizer
+from nmt_cli.recipe.training_config import TrainingConfig
 
-SETTINGS = {"lr": 0.01, "betas": (0.9, 0.98), "eps": 1e-9, "fused": True}
+SETTINGS: dict[str, Any] = {"lr": 0.01, "betas": (0.9, 0.98), "eps": 1e-9, "fused": True}
 
 
-def trained(adam, resumed_at):
-    """Return the weights after five steps, the last of them by an optimizer read back."""
+def new_model():
     torch.manual_seed(1)
-    layer = torch.nn.Linear(5, 3)
-    optimizer = adam(layer.parameters(), **SETTINGS)
-    for step in range(5):
-        if step == resumed_at:
-            saved = optimizer.state_dict()
-            optimizer = adam(layer.parameters(), **SETTINGS)
-            optimizer.load_state_dict(saved)
-        layer(torch.randn(4, 5)).square().sum().backward()
+    return torch.nn.Sequential(torch.nn.Linear(5, 3), torch.nn.LayerNorm(3))
+
+
+def trained(model, optimizer, steps=5):
+    """Return the parameters after some steps."""
+    torch.manual_seed(2)
+    for _ in range(steps):
+        model(torch.randn(4, 5)).square().sum().backward()
         optimizer.step()
-        layer.zero_grad()
-    return torch.cat([layer.weight, layer.bias[:, None]], 1).detach()
+        model.zero_grad()
+    return [parameter.detach() for parameter in model.parameters()]
+
+
+def equal(found, expected):
+    return all(torch.equal(*pair) for pair in zip(found, expected, strict=True))
 
 
 def test_it_takes_the_steps_of_torchs_adam():
-    expected = trained(torch.optim.Adam, resumed_at=None)
-    assert torch.equal(trained(Adam, resumed_at=None), expected)
-    assert torch.equal(trained(Adam, resumed_at=3), expected)
+    ours, theirs = new_model(), new_model()
+    found = trained(ours, Adam(ours.parameters(), **SETTINGS))
+    assert equal(found, trained(theirs, torch.optim.Adam(theirs.parameters(), **SETTINGS)))
+
+
+@pytest.mark.parametrize(
+    ("name", "theirs"), [("adam", torch.optim.Adam), ("adamw", torch.optim.AdamW)]
+)
+def test_weights_decay_as_torchs_do_but_norms_and_biases_do_not(name, theirs):
+    model, expected = new_model(), new_model()
+    optimizer = new_optimizer(model, TrainingConfig(optimizer=name, weight_decay=0.5))
+    for group in optimizer.param_groups:
+        group["lr"] = SETTINGS["lr"]
+    linear, norm = expected
+    groups = [
+        {"params": [linear.weight], "weight_decay": 0.5},
+        {"params": [linear.bias, norm.weight, norm.bias], "weight_decay": 0.0},
+    ]
+    found = trained(model, optimizer)
+    assert equal(found, trained(expected, theirs(groups, **SETTINGS)))
+    without = new_model()
+    trained(without, new_optimizer(without, TrainingConfig()))
+    assert not torch.equal(found[0], without[0].weight)

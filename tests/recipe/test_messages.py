@@ -15,6 +15,7 @@ OPTIONAL_KEYS = {
     *("data.test", "data.prepared", "data.filters.max_length_ratio", "tokenizer.model"),
     *("tokenizer.joiner", "tokenizer.sampling", "model.d_k", "model.d_v", "training.max_epochs"),
     *("training.peak_learning_rate", "training.clip_norm", "training.ema_decay"),
+    *("training.stable_steps", "training.decay_steps"),
     *(
         "model.source_vocabulary_size",
         "model.decoder_num_layers",
@@ -28,6 +29,7 @@ OPTIONAL_KEYS = {
 NAMES_OF_SETS = {"data.validation.name", "data.test.name"}
 MAY_BE_ZERO = {
     *("model.dropout", "model.attention_dropout", "model.relu_dropout", "training.warmup_start"),
+    *("training.weight_decay", "training.final_learning_rate"),
     *("training.label_smoothing", "training.seed", "decoding.length_penalty"),
     *("decoding.max_extra_length", "model.first_position"),
 }
@@ -110,7 +112,7 @@ training:
   warmup_start: 1
 validation:
   bleu: none
-optimizr: {}
+gadgets: {}
 decoding: fast
 """
     )
@@ -126,7 +128,7 @@ decoding: fast
         ":10: training.adam_betas.1: is missing; the list has too few entries",
         ":12: training.seed: is given twice, first on line 11",
         ":15: validation.bleu: must be beam, greedy or off, but is none",
-        ":16: optimizr: is not a key of a recipe; known keys here: description, data, tokenizer, "
+        ":16: gadgets: is not a key of a recipe; known keys here: description, data, tokenizer, "
         "model, training, validation, checkpoints, decoding",
         ":17: decoding: must be a section, but is fast",
     ]

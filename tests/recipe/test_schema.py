@@ -9,6 +9,8 @@ from pydantic import ValidationError
 
 from nmt_cli.recipe.schema import Recipe
 
+COSINE = {"schedule": "cosine", "peak_learning_rate": 1e-3, "decay_steps": 5_000}
+
 MINIMAL: dict[str, Any] = {
     "description": "a test",
     "data": {
@@ -128,6 +130,43 @@ def test_paths_are_data_and_never_expanded():
             "training",
             {"learning_rate_factor": 2, "peak_learning_rate": 0.05},
             "learning_rate_factor: must be 1.0 beside peak_learning_rate, but is 2",
+        ),
+        ("training", {"schedule": "constant"}, "peak_learning_rate: is missing; schedule constant"),
+        (
+            "training",
+            {"schedule": "cosine", "peak_learning_rate": 1e-3},
+            "decay_steps: is missing; schedule cosine needs a number",
+        ),
+        (
+            "training",
+            {"schedule": "wsd", "peak_learning_rate": 1e-3, "decay_steps": 10},
+            "stable_steps: is missing; schedule wsd needs a number",
+        ),
+        (
+            "training",
+            {**COSINE, "stable_steps": 5},
+            "stable_steps: must be null with schedule cosine, but is 5",
+        ),
+        (
+            "training",
+            {"decay_steps": 5_000},
+            "decay_steps: must be null with schedule noam, but is 5,000",
+        ),
+        (
+            "training",
+            {"final_learning_rate": 1e-5},
+            "final_learning_rate: must be 0 with schedule noam, but is 1e-05",
+        ),
+        (
+            "training",
+            {**COSINE, "final_learning_rate": 2e-3},
+            "final_learning_rate: must be at most peak_learning_rate 0.001, but is 0.002",
+        ),
+        (
+            "training",
+            {**COSINE, "max_steps": 9_001},
+            "max_steps: must be at most 9,000 (warmup_steps + decay_steps), where the learning "
+            "rate becomes 0, but is 9,001",
         ),
         (
             "validation",

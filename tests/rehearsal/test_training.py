@@ -58,6 +58,15 @@ def test_the_cpu_waits_for_no_more_than_it_is_known_to(rehearse):
     assert any(event.what == "replay" for event in report.events)  # graphs, in the validation
 
 
+def test_a_step_of_muon_does_not_let_the_cpu_wait(rehearse):
+    training = {"optimizer": "muon", "weight_decay": 0.1}
+    report = rehearse("train", changes={"training": training, "validation": {"bleu": "off"}})
+    assert findings(report, budget=2 * STEP_BUDGET) == KNOWN_IN_STEP
+    assert report.result["step"] == STEPS
+    steps = report.between("step begins", "step ends")
+    assert {e.how for step in steps for e in step if e.what == "baddbmm"} == {"bfloat16"}
+
+
 def test_the_padded_groups_of_another_model_are_sent_with_its_batches(rehearse):
     """Varlen attention does not suit it."""
     changes = {"model": OTHER_MODEL, "validation": {"bleu": "off"}}

@@ -515,6 +515,8 @@ def test_a_probe_leaves_headroom_and_room_for_what_steps_allocate(toy, tmp_path,
         return sum(t.numel() for t in room_to_leave(state, machine))
 
     assert room(CPU) == 3 * size  # two moments, and the trained weights beside the average
+    of_muon = new_trainer(toy, tmp_path / "muon", recipe_of(toy, optimizer="muon")).state
+    assert size < sum(t.numel() for t in room_to_leave(of_muon, CPU)) < 2 * size
     state.optimizer.make_moments()
     assert room(CPU) == size
     empty = torch.empty
