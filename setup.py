@@ -9,12 +9,13 @@ DATA = ["requests>=2.31"]
 DIST = ["build>=1.2", "click-man>=0.5"]
 DOCS = ["mkdocs-material>=9.6,<10"]
 HUGGINGFACE = ["transformers>=5,<6"]
+LANGID = ["py3langid>=0.4"]
 PARSING = ["nltk>=3.8"]
 REPORT = ["matplotlib>=3.10"]
 SERVE = [
     "httptools>=0.6",  # uvicorn reads HTTP with it in half the time
     "prometheus-client>=0.20",
-    "py3langid>=0.4",
+    *LANGID,
     "starlette>=0.40",
     "uvicorn>=0.30",
 ]
@@ -65,6 +66,7 @@ setup(
         "dist": DIST,
         "docs": DOCS,
         "huggingface": HUGGINGFACE,
+        "langid": LANGID,
         "parsing": PARSING,
         "report": REPORT,
         "serve": [*SERVE, *TEXT],

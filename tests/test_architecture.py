@@ -50,7 +50,7 @@ DOORS = {
     "tensorboard": {"runs"},
     "starlette": {"serving"},
     "uvicorn": {"serving"},
-    "py3langid": {"serving"},
+    "py3langid": {"corpus", "serving"},
     "prometheus_client": {"serving"},
     "torch": {
         "hardware",

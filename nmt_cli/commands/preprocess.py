@@ -6,7 +6,7 @@ import shutil
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,8 +20,9 @@ from nmt_cli.corpus.binarized import (
 from nmt_cli.corpus.changed_text import tokenizer_of_model, validation_facts
 from nmt_cli.corpus.chunk_pool import ChunkPool
 from nmt_cli.corpus.encoding import PAIRS_WORTH_A_WORKER, EncodingJob
-from nmt_cli.corpus.text.cleaning import MOST_PAIRS, RULES, HeldOut, LengthLimits, training_limits
-from nmt_cli.corpus.text.parallel_corpora import ParallelCorpora
+from nmt_cli.corpus.text.cleaning import EMPTY, MOST_PAIRS, HeldOut, LengthLimits, training_limits
+from nmt_cli.corpus.text.looking_over import Cleaner
+from nmt_cli.corpus.text.parallel_corpora import ParallelCorpora, facts_of_files
 from nmt_cli.corpus.text.parallel_text import ParallelText
 from nmt_cli.corpus.text.recipe_text import RecipeText, text_of
 from nmt_cli.corpus.tokenizers.normalization import SIDES, Side
@@ -88,25 +89,25 @@ def _prepare(recipe: Recipe, directory: Path, workers: int | None) -> dict[str, 
     """Write every file but the manifest into ``directory``; return the facts for the manifest."""
     data = recipe.data
     _warn(text_warnings.on_encodings(data))
+    Cleaner(data)  # its errors come before the text is read
     with _work_folder(directory) as folder, ChunkPool(folder, workers) as pool:
         text = text_of(recipe, folder)
         held_out = _write_validation_text(text, data.validation_sets, directory)
-        removes = data.filters.remove_duplicates
-        training = ParallelCorpora(data.train, pool, remove_duplicates=removes, plain=text.plain)
+        training = ParallelCorpora(data.train, pool, data=data, plain=text.plain)
         validation = {
-            validation_part(files.name): ParallelCorpora(
-                [files], pool, remove_duplicates=False, plain=text.plain
-            )
+            validation_part(files.name): ParallelCorpora([files], pool, plain=text.plain)
             for files in data.validation_sets
         }
         with logs.progress("reading", "pairs") as counter:
             reading = _Reading(counter, map(text.plain, [*data.train, *data.validation_sets]))
             for corpora in validation.values():
                 corpora.look_over(folder, reading.advance)
-            test = _held_out_test(text, data.test_sets)
+            test = _held_out_test(text, data)
+            _refuse_held_out_in_part(data, held_out, test)
             training.look_over(folder, reading.advance, validation=held_out, test=test)
         for corpora in (*validation.values(), training):
             _refuse_blank(corpora)
+        _refuse_nothing_kept(training, training.num_text_pairs)
         measured = [report for corpora in validation.values() for report in corpora.reports]
         _warn(text_warnings.on_text(training.reports, measured, recipe, held_out))
 
@@ -120,9 +121,10 @@ def _prepare(recipe: Recipe, directory: Path, workers: int | None) -> dict[str, 
         for part, corpora in validation.items():
             counts[part] = encoder.encode(part, corpora, LengthLimits(data.max_length))
     reports = [*training.reports, *measured]
+    tests = _tests_that_decide(data)
+    files = [*(report.paths for report in reports), *tests]
     hashes = sha256_of_each(
-        (path for report in reports for path in (report.files.source, report.files.target)),
-        _hashing_threads(workers),
+        (path for paths in files for path in paths.values()), _hashing_threads(workers)
     )
     return {
         "kind": PREPARED,
@@ -135,6 +137,7 @@ def _prepare(recipe: Recipe, directory: Path, workers: int | None) -> dict[str, 
         "unknown": {part: count.unknown for part, count in counts.items()},
         "train": [report.facts(hashes) for report in training.reports],
         "validation": _facts_of_sets(data, [report.facts(hashes) for report in measured]),
+        **({"test": [facts_of_files(paths, hashes) for paths in tests]} if tests else {}),
         "versions": _versions(data),
     }
 
@@ -180,15 +183,38 @@ def _write_validation_text(
     return held_out
 
 
-def _held_out_test(text: RecipeText, sets: Sequence[HeldOutFiles]) -> HeldOut:
-    """Return the pairs of the test sets that can be read; they may not exist yet."""
-    pairs: list[tuple[str, str]] = []
-    for files in sets:
-        try:
-            pairs += list(islice(text.pairs(files), MOST_PAIRS - len(pairs)))
-        except UserError as error:
-            logs.info(f"The training text was not compared with data.test: {error}")
-    return HeldOut(pairs)
+def _held_out_test(text: RecipeText, data: DataConfig) -> HeldOut:
+    """Return the pairs of the test sets that can be read; they may not exist yet.
+
+    Raises UserError if one cannot be read but its pairs shall be removed from the training text.
+    """
+
+    def pairs() -> Iterator[tuple[str, str]]:
+        for files in data.test_sets:
+            try:
+                yield from text.pairs(files)
+            except UserError as error:
+                if data.filters.remove_held_out:
+                    raise
+                logs.info(f"The training text was not compared with data.test: {error}")
+
+    return HeldOut(pairs())
+
+
+def _tests_that_decide(data: DataConfig) -> list[dict[str, Path]]:
+    """Return the files of the test sets if the prepared text depends on them."""
+    if not data.filters.remove_held_out:
+        return []
+    return [{"source": files.source, "target": files.target} for files in data.test_sets]
+
+
+def _refuse_held_out_in_part(data: DataConfig, validation: HeldOut, test: HeldOut) -> None:
+    for key, held_out in (("validation", validation), ("test", test)):
+        if data.filters.remove_held_out and not held_out.is_whole:
+            raise UserError(
+                f"data.{key} has more than {MOST_PAIRS:,} pairs, with which "
+                "data.filters.remove_held_out cannot compare; give fewer, or leave it out."
+            )
 
 
 @contextmanager
@@ -247,26 +273,29 @@ class _Encoder:
                 for side in SIDES
             }
             for chunk, encoded in self._pool.in_order(corpora.chunks(), job, workers, "encoding"):
-                corpora.reports[chunk.corpus].count(encoded.broken, chunk.lines.num_before + 1)
+                corpora.reports[chunk.corpus].count(encoded.broken, chunk.lines)
                 for side, written in zip(SIDES, (encoded.source, encoded.target), strict=True):
                     writers[side].append(written.tokens, written.lengths)
                     unknown[side] += written.num_unknown
                 counter.advance(chunk.lines.num_lines)
-        _refuse_nothing_kept(corpora)
+        _refuse_nothing_kept(corpora, sum(report.pairs_kept for report in corpora.reports))
         return TokenCounts({side: writers[side].tokens.count for side in SIDES}, unknown)
 
 
 def _refuse_blank(corpora: ParallelCorpora) -> None:
-    if corpora.num_text_pairs == 0:
-        source, target = _names(corpora)
-        raise UserError(f"every line of {source} or its translation in {target} is blank.")
-
-
-def _refuse_nothing_kept(corpora: ParallelCorpora) -> None:
-    if any(report.pairs_kept for report in corpora.reports):
+    if any(report.empty < report.pairs_read for report in corpora.reports):
         return
     source, target = _names(corpora)
-    dropped = text_warnings.dropped_in_words(report.dropped.counts for report in corpora.reports)
+    raise UserError(f"every line of {source} or its translation in {target} is blank.")
+
+
+def _refuse_nothing_kept(corpora: ParallelCorpora, num_kept: int) -> None:
+    if num_kept:
+        return
+    source, target = _names(corpora)
+    dropped = text_warnings.dropped_in_words(
+        {**report.dropped.counts, EMPTY: report.empty} for report in corpora.reports
+    )
     raise UserError(
         f"no pair of {source} and {target} is left (dropped: {dropped}); "
         "correct the text, data.filters or data.max_length."
@@ -302,6 +331,7 @@ def _hashing_threads(workers: int | None) -> int:
 def _versions(data: DataConfig) -> dict[str, str]:
     """Return the versions of the software on which the prepared bytes depend."""
     packages = ["sentencepiece", *(["sacremoses"] if data.normalization.punctuation else [])]
+    packages += ["py3langid"] if data.filters.min_language is not None else []
     versions = {package: importlib.metadata.version(package) for package in packages}
     return {**versions, "unicode": unicodedata.unidata_version}
 
@@ -309,9 +339,7 @@ def _versions(data: DataConfig) -> dict[str, str]:
 def _report(directory: Path, facts: Mapping[str, Any]) -> None:
     reports = facts["train"]
     pairs_read = sum(report["pairs_read"] for report in reports)
-    dropped = text_warnings.dropped_in_words(
-        {rule: report["dropped"][rule]["count"] for rule in RULES} for report in reports
-    )
+    dropped = text_warnings.dropped_in_words(map(text_warnings.dropped_counts, reports))
     logs.info(f"{directory} holds {sum(facts['corpus_sizes']):,} of {pairs_read:,} training pairs.")
     if dropped:
         logs.info(f"  dropped     {dropped} (lines in {MANIFEST})")

@@ -93,6 +93,9 @@ def _named_files(recipe: Recipe) -> Iterator[tuple[str, Path]]:
     for key, files in {**train, **validation, **test}.items():
         yield f"{key}.source", files.source
         yield f"{key}.target", files.target
+    for key, corpus in train.items():
+        if corpus.scores is not None:
+            yield f"{key}.scores.file", corpus.scores.file
     if recipe.tokenizer.model is not None and recipe.origin is None:
         yield "tokenizer.model", recipe.tokenizer.model
 

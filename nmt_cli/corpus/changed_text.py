@@ -54,13 +54,13 @@ def _sha256_of(path: Path) -> str | None:
 def changed_text(directory: Path, manifest: Mapping[str, Any]) -> list[Path]:
     """Return the files that have changed since ``directory`` was prepared from them.
 
-    They are texts, and the recipe's tokenizer.model. A text has changed if its size differs. If its
-    size is the same but it is newer than the manifest, its hash decides. (The manifest holds no
-    times, so that the same text always gives the same bytes.) Missing files are ignored: a machine
-    may have only the prepared text.
+    They are texts, scores, and the recipe's tokenizer.model. A text has changed if its size
+    differs. If its size is the same but it is newer than the manifest, its hash decides. (The
+    manifest holds no times, so that the same text always gives the same bytes.) Missing files are
+    ignored: a machine may have only the prepared text.
     """
     prepared_at = (directory / MANIFEST).stat().st_mtime_ns
-    corpora = [*manifest["train"], *validation_facts(manifest).values()]
+    corpora = [*manifest["train"], *validation_facts(manifest).values(), *manifest.get("test", [])]
     changed = [path for corpus in corpora for path in _changed(corpus, prepared_at)]
     changed += _changed_tokenizer(manifest)
     return list(dict.fromkeys(changed))
@@ -74,7 +74,7 @@ def validation_facts(manifest: Mapping[str, Any]) -> dict[str, Mapping[str, Any]
 
 
 def _changed(corpus: Mapping[str, Any], prepared_at: int) -> Iterator[Path]:
-    for side in ("source", "target"):
+    for side in ("source", "target", *(["scores"] if "scores" in corpus else [])):
         path = Path(corpus[side])
         try:
             status = path.stat()

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from nmt_cli.corpus.number_files import dtype_holding
 from nmt_cli.corpus.text.cleaning import KEPT, LengthLimits, rules_broken
-from nmt_cli.corpus.text.parallel_corpora import CorpusChunk
+from nmt_cli.corpus.text.looking_over import CorpusChunk
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer, load_tokenizer
 from nmt_cli.recipe.model_settings import TextSettings
 

@@ -8,12 +8,15 @@ from typing import Literal
 from nmt_cli.messages.errors import UserError
 from nmt_cli.messages.proposals import command
 
-Extra = Literal["ctranslate2", "data", "huggingface", "parsing", "report", "serve", "text"]
+Extra = Literal[
+    "ctranslate2", "data", "huggingface", "langid", "parsing", "report", "serve", "text"
+]
 # The packages of each extra that are imported here; messages name the first.
 PACKAGES: dict[Extra, tuple[str, ...]] = {
     "ctranslate2": ("ctranslate2",),
     "data": ("requests",),
     "huggingface": ("transformers",),
+    "langid": ("py3langid",),
     "parsing": ("nltk",),
     "report": ("matplotlib",),
     "serve": ("starlette", "uvicorn", "py3langid", "prometheus_client"),

@@ -10,6 +10,7 @@ from nmt_cli.parsing.linearization import Linearization, Notation
 from nmt_cli.recipe.values import (
     DECLARED,
     FREE,
+    Count,
     DataPath,
     Flag,
     Language,
@@ -32,6 +33,18 @@ class ParallelFiles(Section):
     target: DataPath = Field(description="Text file of the target side, also .gz, .xz or .zst.")
 
 
+class Scores(Section):
+    """A file with a number for each pair of a corpus: the higher, the better is the pair."""
+
+    file: DataPath = Field(
+        description="Text file with one number a line, for the pair on the same line of source "
+        "and target; also .gz, .xz or .zst."
+    )
+    at_least: Number | None = Field(
+        default=None, description="Drop pairs with a lower number than this."
+    )
+
+
 class Corpus(ParallelFiles):
     """Training text and how often it appears in an epoch."""
 
@@ -39,6 +52,11 @@ class Corpus(ParallelFiles):
         default=1.0,
         description="How often this corpus appears in an epoch; a fraction adds a random share of "
         "its pairs, drawn by the seed, 0 leaves it out.",
+    )
+    scores: Scores | None = Field(
+        default=None,
+        description="Scores of the pairs. Where repeated pairs are removed, the one with the best "
+        "score stays.",
     )
 
 
@@ -79,10 +97,18 @@ class Normalization(Section):
     )
 
 
+# Those of the first version; manifests hold them also if they are not used.
+FIRST_FILTERS = ("max_length_ratio", "min_length", "remove_duplicates")
+Amount = Annotated[Count, Field(ge=1, le=10**6)]
+Ratio = Annotated[Number, Field(ge=1, le=1_000_000)]
+Share = Annotated[Number, Field(ge=0, le=1)]
+
+
 class Filters(Section):
     """Training pairs to leave out; each rule is counted in the manifest."""
 
-    max_length_ratio: Annotated[Number, Field(ge=1, le=1_000_000)] | None = Field(
+    # They are applied in the order of RULES in corpus/text/cleaning.py.
+    max_length_ratio: Ratio | None = Field(
         default=None,
         description="Drop pairs whose longer side has more than this many times the pieces "
         "of the other.",
@@ -91,8 +117,94 @@ class Filters(Section):
         default=1, description="Drop pairs with a side of fewer pieces than this."
     )
     remove_duplicates: Flag = Field(
-        default=False, description="Keep only the first of exactly equal pairs."
+        default=False,
+        description="Of exactly equal pairs, keep only the one with the best of data.train.scores, "
+        "or the first.",
     )
+    min_characters: Amount | None = Field(
+        default=None, description="Drop pairs with a side of fewer characters than this."
+    )
+    max_characters: Amount | None = Field(
+        default=None, description="Drop pairs with a side of more characters than this."
+    )
+    max_characters_ratio: Ratio | None = Field(
+        default=None,
+        description="Drop pairs whose longer side has more than this many times the characters of "
+        "the other.",
+    )
+    min_words: Amount | None = Field(
+        default=None, description="Drop pairs with a side of fewer words than this."
+    )
+    max_words: Amount | None = Field(
+        default=None, description="Drop pairs with a side of more words than this."
+    )
+    max_words_ratio: Ratio | None = Field(
+        default=None,
+        description="Drop pairs whose longer side has more than this many times the words of the "
+        "other. Words are what white space separates.",
+    )
+    max_word_length: Amount | None = Field(
+        default=None, description="Drop pairs with a word of more characters than this."
+    )
+    remove_copies: Flag = Field(
+        default=False, description="Drop pairs whose target is the source itself."
+    )
+    min_letters: Share | None = Field(
+        default=None,
+        description="Drop pairs if letters are less than this share of a side's characters; white"
+        " space is not counted.",
+    )
+    min_script: Share | None = Field(
+        default=None,
+        description="Drop pairs if less than this share of a side's letters are of the script of "
+        "its language.",
+    )
+    min_equal_digits: Share | None = Field(
+        default=None,
+        description="Drop pairs if less than this share of their digits 1 to 9 are on both sides."
+        " Order, zeros and separators do not matter.",
+    )
+    remove_different_urls: Flag = Field(
+        default=False,
+        description="Drop pairs whose sides have different URLs or e-mail addresses.",
+    )
+    max_urls: Share | None = Field(
+        default=None,
+        description="Drop pairs if URLs and e-mail addresses are more than this share of a side's"
+        " characters.",
+    )
+    max_repeated_ngrams: Share | None = Field(
+        default=None,
+        description="Drop pairs if more than this share of a side's sequences of three words "
+        "occurred earlier in the side; in languages without spaces, sequences of six "
+        "characters.",
+    )
+    min_language: Share | None = Field(
+        default=None,
+        description="Drop pairs if py3langid gives the language of a side a lower probability "
+        "than this.",
+    )
+    remove_held_out: Flag = Field(
+        default=False,
+        description="Drop pairs that are also in data.validation or data.test, also if they differ "
+        "in case, digits, punctuation or spaces.",
+    )
+    remove_duplicate_sources: Flag = Field(
+        default=False,
+        description="Of pairs with the same source, keep only the one with the best of "
+        "data.train.scores, or the first.",
+    )
+    remove_duplicate_targets: Flag = Field(
+        default=False, description="The same for pairs with the same target."
+    )
+
+    def problems(self) -> Iterator[Problem]:
+        """Yield limits that no pair can meet."""
+        for unit in ("characters", "words"):
+            least, most = getattr(self, f"min_{unit}"), getattr(self, f"max_{unit}")
+            if least is not None and most is not None and least > most:
+                text = f"must be at most max_{unit} {most:,}, but is {least:,}"
+                yield Problem(f"min_{unit}", text, f"max_{unit}")
 
 
 class TreebankConfig(Section):
@@ -183,6 +295,10 @@ class DataConfig(Section):
         if self.treebank is not None and self.normalization.punctuation:
             text = "must be false beside treebank, because it would change tags such as ``"
             yield Problem("normalization.punctuation", text, "treebank")
+        if self.treebank is not None:
+            text = "is for text; leave it out beside treebank"
+            for key in self._filters_of_text():
+                yield Problem(key, text, "treebank")
         if self.filters.min_length > self.max_length:
             yield Problem(
                 "filters.min_length",
@@ -190,6 +306,17 @@ class DataConfig(Section):
                 f"but is {self.filters.min_length:,}",
                 "max_length",
             )
+
+    def _filters_of_text(self) -> Iterator[str]:
+        """Yield the keys in use that filter parallel text by what is in it, or by its scores."""
+        of_pairs = {*FIRST_FILTERS, "remove_held_out"}
+        of_pairs |= {"remove_duplicate_sources", "remove_duplicate_targets"}
+        for name, value in self.filters:
+            if value is not None and value is not False and name not in of_pairs:
+                yield f"filters.{name}"
+        for number, corpus in enumerate(self.train):
+            if corpus.scores is not None:
+                yield f"train.{number}.scores"
 
 
 def _problems_of_names(sets: Mapping[str, HeldOutFiles]) -> Iterator[Problem]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import Field, create_model
 
 from nmt_cli.messages.proposals import any_of
-from nmt_cli.recipe.data_config import DataConfig
+from nmt_cli.recipe.data_config import FIRST_FILTERS, DataConfig
 from nmt_cli.recipe.model_config import ModelConfig
 from nmt_cli.recipe.search_ranges import BEAM_SIZE, LENGTH_PENALTY
 from nmt_cli.recipe.tokenizer_config import ONLY_FOR_TRAINING, TokenizerConfig
@@ -137,11 +137,20 @@ class Recipe(Section):
 def sections_that_matter(recipe: Recipe) -> dict[str, Any]:
     """Return the settings of the recipe that determine what preprocess writes.
 
-    The test set, the weights of corpora, the folder to write to and the sampling of pieces while
-    training are not among them.
+    The weights of corpora, the folder to write to and the sampling of pieces while training are
+    not among them, and the test set only if its pairs are removed from the training text. Filters
+    and scores are left out if they are not used, as in manifests written before there were any.
     """
-    data = recipe.data.model_dump(mode="json", exclude={"prepared", "test"})
+    excluded = {"prepared"} if recipe.data.filters.remove_held_out else {"prepared", "test"}
+    data = recipe.data.model_dump(mode="json", exclude=excluded)
+    data["filters"] = {
+        name: value
+        for name, value in data["filters"].items()
+        if name in FIRST_FILTERS or (value is not None and value is not False)
+    }
     for corpus in data["train"]:
         del corpus["weight"]
+        if corpus["scores"] is None:
+            del corpus["scores"]
     tokenizer = recipe.tokenizer.model_dump(mode="json", exclude=ONLY_FOR_TRAINING)
     return {"data": data, "tokenizer": tokenizer}

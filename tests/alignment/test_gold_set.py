@@ -31,7 +31,7 @@ def test_there_are_a_hundred_different_sentences_of_usual_length(pairs):
 
 
 def test_each_link_is_inside_its_sentence_and_only_listed_words_have_none(pairs):
-    without = {"source": set(), "target": set()}
+    without: dict[str, set[str]] = {"source": set(), "target": set()}
     for source, target, links in pairs:
         linked_source, linked_target = (set(each) for each in zip(*links.possible, strict=True))
         assert max(linked_source) < len(source)

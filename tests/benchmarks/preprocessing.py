@@ -21,7 +21,7 @@ import sentencepiece
 from nmt_cli.commands import preprocess
 from nmt_cli.corpus.encoding import EncodingJob
 from nmt_cli.corpus.text.cleaning import training_limits
-from nmt_cli.corpus.text.parallel_corpora import CorpusChunk
+from nmt_cli.corpus.text.looking_over import CorpusChunk
 from nmt_cli.corpus.text.parallel_text import ParallelText
 from nmt_cli.recipe.data_config import ParallelFiles
 from nmt_cli.recipe.model_settings import text_settings

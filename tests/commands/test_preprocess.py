@@ -150,14 +150,25 @@ def test_what_is_only_found_is_counted_and_kept(corpus):
     Path("data/b.de").write_bytes(b"\xff\n" + b"\xe2\x80 b \xfe\n" * 2 + "\ufffd\n".encode() * 27)
     corpus.prepare()
     first, second = corpus.opened().manifest["train"]
-    assert first["found"] == {
-        "duplicates": None,  # looked for only where they are removed
-        "equal_sides": 1,
-        "also_in_validation": 3,
-        "also_in_test": 0,
-        "in_pieces": 0,
-        "lines_with_invalid_utf8": {"source": 0, "target": 0},
-    }
+    assert (
+        first["found"]
+        == {
+            "duplicates": None,  # looked for only where they are removed
+            "equal_sides": 1,
+            "also_in_validation": 3,
+            "also_in_test": 0,
+            "in_pieces": 0,
+            "lines_with_invalid_utf8": {"source": 0, "target": 0},
+            "like_validation": {
+                "count": 3,
+                "first_lines": [2, 3, 4],
+                "examples": [
+                    {"line": line, "source": source, "target": target}
+                    for line, (source, target) in enumerate(validation[:3], 2)
+                ],
+            },
+        }
+    )
     assert second["found"]["lines_with_invalid_utf8"] == {"source": 0, "target": 3}
     assert corpus.opened().corpus_sizes == (7, 30)
 

@@ -9,6 +9,7 @@ from click.testing import CliRunner
 from nmt_cli import cli
 from nmt_cli.commands import recipes
 from nmt_cli.messages.errors import RecipeError
+from nmt_cli.recipe.data_config import Filters
 from nmt_cli.recipe.documentation import recipe_schema
 from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.recipe.shipped import shipped_recipes
@@ -97,6 +98,8 @@ def test_check_takes_overrides():
     recipes.check("mine.yaml", ["tokenizer.model=dev.en"])
     with pytest.raises(RecipeError, match=r"tokenizer\.model: none\.model does not exist"):
         recipes.check("mine.yaml", ["tokenizer.model=none.model"])
+    with pytest.raises(RecipeError, match=r"data\.train\.0\.scores\.file: no\.s does not exist"):
+        recipes.check("mine.yaml", ["data.train.0.scores={file: no.s}"])
 
 
 def test_check_warns_where_too_few_checkpoints_come_for_the_average(capsys):
@@ -126,7 +129,7 @@ def test_keys_are_listed_for_a_section_or_for_one_key():
     assert filters in every
     assert [line.split(":")[0] for line in filters.splitlines()[::2]] == [
         "data.filters",
-        *(f"data.filters.{key}" for key in ("max_length_ratio", "min_length", "remove_duplicates")),
+        *(f"data.filters.{key}" for key in Filters.model_fields),
     ]
     assert one == (
         "decoding.length_penalty: Alpha of the length penalty ((5 + length) / 6) ^ alpha.\n"

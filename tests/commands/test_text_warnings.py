@@ -210,7 +210,8 @@ def test_training_pairs_in_the_test_text_are_counted(corpus, warnings):
     test = "data.test={source: data/test.en, target: data/test.de}"
     assert warnings(test) == [
         "the test text data/test.en and data/test.de holds 3 pairs of data/a.en and data/a.de "
-        "too, so its score will be too high; remove these pairs from the training text."
+        "too, so its score will be too high; data.filters.remove_held_out: "
+        "true leaves these pairs out."
     ]
     assert corpus.opened(test).manifest["train"][0]["found"]["also_in_test"] == 3
 

@@ -8,7 +8,7 @@ import pytest
 from nmt_cli.corpus.chunk_pool import CHUNKS_IN_FLIGHT, ChunkPool
 from nmt_cli.corpus.encoding import EncodingJob
 from nmt_cli.corpus.text.cleaning import KEPT, RULES, LengthLimits
-from nmt_cli.corpus.text.parallel_corpora import CorpusChunk
+from nmt_cli.corpus.text.looking_over import CorpusChunk
 from nmt_cli.corpus.text.parallel_text import Chunk
 from nmt_cli.corpus.tokenizers.normalization import Normalizer
 from nmt_cli.corpus.tokenizers.whitespace_tokenizer import CONTROL, WhitespaceTokenizer
@@ -68,8 +68,9 @@ def pair(number):
 def chunk_of(first, count):
     pairs = [pair(number) for number in range(first, first + count)]
     sides = ("\n".join(side).encode() for side in zip(*pairs, strict=True))
-    repeated = np.arange(first, first + count) % 20 == 7
-    return CorpusChunk(0, first, Chunk(first, count, *sides), repeated)
+    is_repeated = np.arange(first, first + count) % 20 == 7
+    left_out = np.where(is_repeated, RULES.index("duplicate"), KEPT).astype(np.int8)
+    return CorpusChunk(0, first, Chunk(first, count, *sides), left_out)
 
 
 def ids(text):

@@ -59,6 +59,8 @@ OTHER_TEXT: list[tuple[str, str, Any]] = [
     ("data.filters.max_length_ratio", "null", 3.0),
     ("data.filters.min_length", "1", 2),
     ("data.filters.remove_duplicates", "false", True),
+    ("data.filters.remove_copies", "null", True),
+    ("data.filters.min_letters", "null", 0.5),
     ("data.max_length", "30", 31),
     ("tokenizer.vocabulary_size", "null", 16),
     ("tokenizer.joiner", "null", "@@"),

@@ -10,6 +10,10 @@ from nmt_cli.recipe.keys import key_paths
 from nmt_cli.recipe.reader import read_recipe
 from tests.recipe.conftest import problems_of
 
+SHARES = {
+    *("data.filters.min_letters", "data.filters.min_script", "data.filters.min_equal_digits"),
+    *("data.filters.max_urls", "data.filters.max_repeated_ngrams", "data.filters.min_language"),
+}
 # Every key of a recipe against every wrong value; the few pairs that are right are listed.
 OPTIONAL_KEYS = {
     *("data.test", "data.prepared", "data.filters.max_length_ratio", "tokenizer.model"),
@@ -25,6 +29,10 @@ OPTIONAL_KEYS = {
     ),
     *("validation.patience", "validation.every_epochs", "checkpoints.every_epochs"),
     *("data.validation.name", "data.test.name", "validation.best_on"),
+    *("data.filters.min_words", "data.filters.max_words", "data.filters.max_words_ratio"),
+    *("data.filters.min_characters", "data.filters.max_characters"),
+    *("data.filters.max_characters_ratio", "data.filters.max_word_length"),
+    *SHARES,
 }
 NAMES_OF_SETS = {"data.validation.name", "data.test.name"}
 MAY_BE_ZERO = {
@@ -32,6 +40,7 @@ MAY_BE_ZERO = {
     *("training.weight_decay", "training.final_learning_rate"),
     *("training.label_smoothing", "training.seed", "decoding.length_penalty"),
     *("decoding.max_extra_length", "model.first_position"),
+    *SHARES,
 }
 TAKES_ANY_TEXT = {
     *("description", "data.prepared", "data.validation.source", "data.validation.target"),
@@ -53,6 +62,9 @@ WRONG_VALUES = {
         "data.normalization.punctuation",
     }
     | {"data.filters.remove_duplicates", "data.source_language", "data.target_language"}
+    | {"data.filters.remove_duplicate_sources", "data.filters.remove_duplicate_targets"}
+    | {"data.filters.remove_held_out", "data.filters.remove_copies"}
+    | {"data.filters.remove_different_urls"}
     | {"model.attention_biases", "model.feed_forward_biases", "model.embedding_norm"}
     | {"model.scale_embeddings", "model.output_bias", "model.source_eos"},
     "": OPTIONAL_KEYS,
@@ -66,10 +78,13 @@ LEAVES = [key for key in KEYS if key not in SECTIONS and not key.startswith("dat
 
 
 def keys_of_each_section(keys):
-    """Yield keys together, at most one of each section."""
+    """Yield keys together, at most one of each section; model.from, which is read first, alone."""
     sections = defaultdict(list)
     for key in keys:
-        sections[key.split(".")[0]].append(key)
+        if key == "model.from":
+            yield [key]
+        else:
+            sections[key.split(".")[0]].append(key)
     for together in zip_longest(*sections.values()):
         yield [key for key in together if key is not None]
 

@@ -10,6 +10,7 @@ from nmt_cli.corpus.text.cleaning import (
     EMPTY,
     LENGTH_RATIO,
     RULES,
+    SCORES,
     TOO_LONG,
     TOO_SHORT,
     HeldOut,
@@ -31,11 +32,12 @@ RULE_NAMES = {
     TOO_SHORT: "too short",
     LENGTH_RATIO: "too unequal in length",
 }
-KEYS = {
+KEYS = {  # other rules have the names of their keys in data.filters
     TOO_LONG: "data.max_length",
     TOO_SHORT: "data.filters.min_length",
     LENGTH_RATIO: "data.filters.max_length_ratio",
     DUPLICATE: "data.filters.remove_duplicates",
+    SCORES: "data.train.scores",
 }
 
 
@@ -76,15 +78,28 @@ def on_text(
 
 def _on_overlaps(report: CorpusReport, data: DataConfig, *, is_all_met: bool) -> Iterator[str]:
     names = _names(report.files)
-    if report.in_validation and not is_all_met:
-        pairs = counted(report.in_validation, "pair")
-        yield f"the validation set holds {pairs} of {names} too."
-    if report.in_test:
+    if data.filters.remove_held_out:
+        return
+    if report.like_validation.count and not is_all_met:
+        found = _as_found(report.in_validation, report.like_validation.count, names)
+        yield f"the validation set holds {found}."
+    if report.like_test.count:
         tests = ", ".join(map(_names, data.test_sets))
+        found = _as_found(report.in_test, report.like_test.count, names)
         yield (
-            f"the test text {tests} holds {counted(report.in_test, 'pair')} of {names} "
-            "too, so its score will be too high; remove these pairs from the training text."
+            f"the test text {tests} holds {found}, so its score will be too high; "
+            "data.filters.remove_held_out: true leaves these pairs out."
         )
+
+
+def _as_found(num_equal: int, num_similar: int, names: str) -> str:
+    """Return how many pairs of a training text are held out, as text for a warning."""
+    similar = num_similar - num_equal
+    differing = "that differ at most in case, digits, punctuation and spaces"
+    if not num_equal:
+        return f"{counted(similar, 'pair')} of {names} {differing}"
+    also = f", and {similar:,} {differing}" if similar else ""
+    return f"{counted(num_equal, 'pair')} of {names} too{also}"
 
 
 def _on_bad_bytes(report: CorpusReport) -> Iterator[str]:
@@ -123,9 +138,10 @@ def on_dropped(facts: Mapping[str, Any]) -> Iterator[str]:
         dropped = read - sum(report["pairs_kept"] for report in reports)
         if dropped <= LEAST_DROPPED * read:
             continue
-        counts = [{rule: of["count"] for rule, of in r["dropped"].items()} for r in reports]
-        worst = max(counts[0], key=lambda rule: sum(count[rule] for count in counts))
-        where = "the text" if worst == EMPTY else f"the text or {KEYS[worst]}"
+        counts = [dropped_counts(report) for report in reports]
+        worst = max(RULES, key=lambda rule: sum(count.get(rule, 0) for count in counts))
+        key = KEYS.get(worst, f"data.filters.{worst}")
+        where = "the text" if worst == EMPTY else f"the text or {key}"
         yield (
             f"{dropped:,} of {read:,} {name} pairs were dropped ({dropped_in_words(counts)}); "
             f"correct {where} if that is too many."
@@ -135,8 +151,15 @@ def on_dropped(facts: Mapping[str, Any]) -> Iterator[str]:
 def dropped_in_words(counts_of_corpora: Iterable[Mapping[str, int]]) -> str:
     """Return how many pairs each rule dropped, as text for a message."""
     counts = list(counts_of_corpora)
-    totals = {rule: sum(count[rule] for count in counts) for rule in RULES}
-    return ", ".join(f"{total:,} {RULE_NAMES[rule]}" for rule, total in totals.items() if total)
+    totals = {rule: sum(count.get(rule, 0) for count in counts) for rule in RULES}
+    return ", ".join(
+        f"{total:,} {RULE_NAMES.get(rule, f'by {rule}')}" for rule, total in totals.items() if total
+    )
+
+
+def dropped_counts(report: Mapping[str, Any]) -> dict[str, int]:
+    """Return how many pairs each rule dropped, by the manifest's entry of a corpus."""
+    return {rule: facts["count"] for rule, facts in report["dropped"].items()}
 
 
 def on_unknown(facts: Mapping[str, Any]) -> Iterator[str]:

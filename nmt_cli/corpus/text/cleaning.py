@@ -1,6 +1,7 @@
 """Rules that leave out training pairs, also repeated ones, and counts of what each left out."""
 
 import hashlib
+import unicodedata
 import zlib
 from collections.abc import Iterable, Sequence
 from itertools import islice
@@ -10,14 +11,32 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from nmt_cli.corpus.text.filters import TEXT_FILTERS
+from nmt_cli.corpus.text.parallel_text import Chunk
 from nmt_cli.files.lines import is_blank
 from nmt_cli.recipe.data_config import DataConfig
 
-EMPTY, DUPLICATE = "empty", "duplicate"
+EMPTY, SCORES, HELD_OUT = "empty", "scores", "remove_held_out"
+DUPLICATE, SAME_SOURCE = "duplicate", "remove_duplicate_sources"
+SAME_TARGET = "remove_duplicate_targets"
 TOO_LONG, TOO_SHORT, LENGTH_RATIO = "too_long", "too_short", "length_ratio"
-RULES = (EMPTY, DUPLICATE, TOO_LONG, TOO_SHORT, LENGTH_RATIO)
+OF_LENGTHS = (TOO_LONG, TOO_SHORT, LENGTH_RATIO)  # in pieces
+# A pair is counted for the first rule that it breaks.
+RULES = (
+    EMPTY,
+    SCORES,
+    *TEXT_FILTERS,
+    HELD_OUT,
+    DUPLICATE,
+    SAME_SOURCE,
+    SAME_TARGET,
+    *OF_LENGTHS,
+)
+ALWAYS_COUNTED = (EMPTY, DUPLICATE, *OF_LENGTHS)
 KEPT = -1  # other values are indices of RULES
+COUNTED = -2  # the pair broke a rule, for which it was already counted
 LISTED_LINES = 1000  # line numbers kept for each rule and corpus; the count includes all lines
+EXAMPLES, LONGEST_EXAMPLE = 5, 200  # pairs shown for each filter and corpus; characters of a side
 
 
 class LengthLimits(NamedTuple):
@@ -55,52 +74,112 @@ def rules_broken(
     return broken
 
 
-class DroppedLines:
-    """Counts the pairs that each rule dropped from one corpus, and keeps the first line numbers."""
+class ListedPairs:
+    """Counts some pairs of a corpus, and keeps the first line numbers and examples."""
 
     def __init__(self) -> None:
-        self.counts = dict.fromkeys(RULES, 0)
-        self._lines: dict[str, list[int]] = {rule: [] for rule in RULES}
+        self.count = 0
+        self._lines: list[int] = []
+        self._examples: list[dict[str, Any]] = []
 
-    def add(self, broken: npt.NDArray[np.int8], first_line: int) -> None:
-        """Count the pairs of adjacent lines by the rule that each broke; others are ``KEPT``."""
-        for number in np.unique(broken[broken != KEPT]).tolist():
-            rule, places = RULES[number], np.flatnonzero(broken == number)
-            self.counts[rule] += len(places)
-            listed = self._lines[rule]
-            listed += (first_line + places[: LISTED_LINES - len(listed)]).tolist()
+    def add(self, places: npt.NDArray[np.intp], chunk: Chunk) -> None:
+        """Take the pairs at these places of ``chunk``."""
+        if not len(places):
+            return
+        first_line = chunk.num_before + 1
+        self.count += len(places)
+        self._lines += (first_line + places[: LISTED_LINES - len(self._lines)]).tolist()
+        shown = places[: EXAMPLES - len(self._examples)].tolist()
+        if shown:
+            sources, targets, _ = chunk.texts()
+            for place in shown:
+                sides = {"source": sources[place], "target": targets[place]}
+                cut = {side: text[:LONGEST_EXAMPLE] for side, text in sides.items()}
+                self._examples.append({"line": first_line + place, **cut})
+
+    def facts(self, *, has_examples: bool = True) -> dict[str, Any]:
+        """Return the manifest's entry; without examples if there are none."""
+        examples = {"examples": self._examples} if has_examples and self._examples else {}
+        return {"count": self.count, "first_lines": self._lines, **examples}
+
+
+class DroppedLines:
+    """Counts the pairs that each rule dropped from one corpus, and lists the first of them."""
+
+    def __init__(self) -> None:
+        self._listed = {rule: ListedPairs() for rule in RULES}
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """The number of pairs that each rule dropped."""
+        return {rule: listed.count for rule, listed in self._listed.items()}
+
+    def add(self, broken: npt.NDArray[np.int8], chunk: Chunk) -> None:
+        """Count the pairs of ``chunk`` by the rule that each broke, not ``KEPT`` or ``COUNTED``."""
+        for number in np.unique(broken[broken >= 0]).tolist():
+            self._listed[RULES[number]].add(np.flatnonzero(broken == number), chunk)
 
     def facts(self) -> dict[str, Any]:
-        """Return the manifest's entry: for each rule the count and the first line numbers."""
+        """Return the manifest's entry: for each rule the count, line numbers and examples.
+
+        Rules about text that dropped nothing are left out. Pairs that are empty or too long are no
+        examples.
+        """
         return {
-            rule: {"count": self.counts[rule], "first_lines": self._lines[rule]} for rule in RULES
+            rule: listed.facts(has_examples=rule not in {EMPTY, TOO_LONG})
+            for rule, listed in self._listed.items()
+            if listed.count or rule in ALWAYS_COUNTED
         }
 
 
-MOST_PAIRS = 1 << 18  # 30 MB of hashes; usual validation and test sets have a hundredth of that
+MOST_PAIRS = 1 << 18  # 40 MB of hashes; usual validation and test sets have a hundredth of that
+
+
+class LettersOnly(dict[int, int | None]):
+    """A table for ``str.translate``, which removes everything but letters and their marks."""
+
+    def __missing__(self, code: int) -> int | None:
+        self[code] = code if unicodedata.category(chr(code))[0] in "LM" else None
+        return self[code]
+
+
+LETTERS_ONLY = LettersOnly()
+HASHED = b"abcdefghjlmnopqrstuvwxyz"
+NOT_HASHED = bytes(code for code in range(256) if code not in HASHED)
+
+
+def letters_of(text: str) -> str:
+    """Return the letters of ``text`` in lower case; ``text`` itself if it has none."""
+    return text.lower().translate(LETTERS_ONLY) or text
 
 
 class HeldOut:
     """Hashes of held-out pairs, and which of them were not found in the training text so far."""
 
     def __init__(self, pairs: Iterable[tuple[str, str]] = ()) -> None:
-        chosen = [pair for pair in islice(pairs, MOST_PAIRS) if not has_empty_side(*pair)]
+        found = iter(pairs)
+        chosen = [pair for pair in islice(found, MOST_PAIRS) if not has_empty_side(*pair)]
+        self.is_whole = next(found, None) is None
         self._hashes = {pair_hash(source, target) for source, target in chosen}
+        self._of_letters = {_hash_of_letters(source, target) for source, target in chosen}
         self._sources = {_short_hash(source) for source, _ in chosen}
         self._unmet = set(self._hashes)
 
-    def found(self, sources: Sequence[str], targets: Sequence[str]) -> list[bytes]:
-        """Return the hashes of the training pairs that are held out, one for each such pair.
+    def found(
+        self, sources: Sequence[str], targets: Sequence[str], places: npt.NDArray[np.intp]
+    ) -> "FoundHeldOut":
+        """Return which of the training pairs, which are at ``places`` of a chunk, are held out.
 
-        Only pairs with a held-out source are hashed, in a fifth of the time.
+        Only pairs with about the letters of a held-out source are hashed, in a fifth of the time.
         """
         if not self._sources:
-            return []
-        known, hashes = self._sources, []
-        for source, target in zip(sources, targets, strict=True):
-            if _short_hash(source) in known:
-                hashes.append(pair_hash(source, target))
-        return [digest for digest in hashes if digest in self._hashes]
+            return FoundHeldOut([], places[:0])
+        known, equal, similar = self._sources, [], []
+        for number, source in enumerate(sources):
+            if _short_hash(source) in known and self._has_letters(source, targets[number]):
+                similar.append(number)
+                equal.append(pair_hash(source, targets[number]))
+        return FoundHeldOut([digest for digest in equal if digest in self._hashes], places[similar])
 
     def count(self, found: Iterable[bytes]) -> None:
         """Count the pairs with these hashes as found in the training text."""
@@ -111,42 +190,83 @@ class HeldOut:
         """Whether every held-out pair was found in the training text."""
         return bool(self._hashes) and not self._unmet
 
+    def _has_letters(self, source: str, target: str) -> bool:
+        return _hash_of_letters(source, target) in self._of_letters
+
+
+class FoundHeldOut(NamedTuple):
+    """Which of some training pairs are held out."""
+
+    equal: list[bytes]  # the hashes of the pairs that are equal to one that is held out
+    similar: npt.NDArray[np.intp]  # places of pairs whose letters are equal if case is ignored
+
+
+def _hash_of_letters(source: str, target: str) -> bytes:
+    return pair_hash(letters_of(source), letters_of(target))
+
 
 def _short_hash(text: str) -> int:
-    return zlib.crc32(text.encode())
+    """Return a hash that is equal for texts with equal ``letters_of``, if they have letters.
+
+    It is that of the ASCII letters but i and k, because only these two are also the lower case of
+    other letters (the dotted I and the sign of Kelvin).
+    """
+    return zlib.crc32(text.encode().lower().translate(None, NOT_HASHED))
 
 
 RECORD = np.dtype([("high", "<u8"), ("low", "<u8"), ("index", "<u8")])
+SCORED_RECORD = np.dtype([*RECORD.descr, ("worse", "<f8")])  # the lower, the better is the pair
 BUCKET_BITS = 10  # 10^9 pairs are 24 GB of records on disk, 24 MB in each of 1,024 buckets
 RECORDS_IN_MEMORY = 1 << 17  # a few megabytes
 
 
 def hash_records(
-    sources: Sequence[str], targets: Sequence[str], indices: npt.NDArray[np.int64]
+    rule: str,
+    sources: Sequence[str],
+    targets: Sequence[str],
+    indices: npt.NDArray[np.int64],
+    scores: npt.NDArray[np.float64] | None = None,
 ) -> npt.NDArray[np.void]:
-    """Return a record for each pair: its hash, and its index in the corpus."""
-    records = np.empty(len(indices), dtype=RECORD)
-    digests = b"".join(map(pair_hash, sources, targets))
+    """Return a record for each pair: a hash of what ``rule`` compares, and the pair's index.
+
+    If ``scores`` are given, the record has the negative score too.
+    """
+    records = np.empty(len(indices), dtype=RECORD if scores is None else SCORED_RECORD)
+    if rule == DUPLICATE:
+        digests = b"".join(map(pair_hash, sources, targets))
+    else:
+        digests = b"".join(map(_digest, sources if rule == SAME_SOURCE else targets))
     hashes = np.frombuffer(digests, dtype="<u8").reshape(-1, 2)
     records["high"], records["low"], records["index"] = hashes[:, 0], hashes[:, 1], indices
+    if scores is not None:
+        records["worse"] = -scores
     return records
 
 
 def pair_hash(source: str, target: str) -> bytes:
     """Return a hash of 128 bits, so that in practice two different pairs never have the same."""
     # No text contains a line feed, so different pairs give different bytes.
-    return hashlib.blake2b(f"{source}\n{target}".encode(), digest_size=16).digest()
+    return _digest(f"{source}\n{target}")
+
+
+def _digest(text: str) -> bytes:
+    return hashlib.blake2b(text.encode(), digest_size=16).digest()
 
 
 class DuplicateFinder:
-    """Takes the records of all pairs in order, then finds the pairs that repeat an earlier one.
+    """Takes the records of all pairs in order, so that those with the same hash are found together.
 
     When the records exceed the memory limit, they are written to buckets on disk by the first bits
     of their hash. Equal records are in the same bucket, so each bucket is sorted by itself.
     """
 
-    def __init__(self, directory: Path, records_in_memory: int = RECORDS_IN_MEMORY) -> None:
-        self._directory, self._limit = directory, records_in_memory
+    def __init__(
+        self,
+        directory: Path,
+        records_in_memory: int = RECORDS_IN_MEMORY,
+        dtype: np.dtype[np.void] = RECORD,
+    ) -> None:
+        self._directory, self._limit, self.dtype = directory, records_in_memory, dtype
         self._records: list[npt.NDArray[np.void]] = []
         self._num_held = 0
         self._buckets: set[int] = set()
@@ -170,7 +290,7 @@ class DuplicateFinder:
         return [self._path(bucket) for bucket in sorted(self._buckets)]
 
     def _held(self) -> npt.NDArray[np.void]:
-        return np.concatenate([*self._records, np.empty(0, dtype=RECORD)])
+        return np.concatenate([*self._records, np.empty(0, dtype=self.dtype)])
 
     def _spill(self) -> None:
         records = self._held()
@@ -189,15 +309,21 @@ class DuplicateFinder:
         return self._directory / f"hashes-{bucket:04d}"
 
 
-def repeated_in(part: "npt.NDArray[np.void] | Path") -> npt.NDArray[np.int64]:
-    """Return the indices of pairs that are equal to an earlier one; remove the file of the part."""
+def repeated_in(
+    part: "npt.NDArray[np.void] | Path", dtype: np.dtype[np.void] = RECORD
+) -> npt.NDArray[np.int64]:
+    """Return the indices of all pairs but one for each hash; remove the file of the part.
+
+    The one has the best score, and of equal scores it is the first.
+    """
     if isinstance(part, Path):
-        records = np.fromfile(part, dtype=RECORD)
+        records = np.fromfile(part, dtype=dtype)
         part.unlink()
     else:
         records = part
-    # Records come in the order of the pairs, and the sort by both halves of the hash keeps it.
-    records = records[np.lexsort((records["low"], records["high"]))]
+    # Records come in the order of the pairs, and the sort keeps it for equal hashes and scores.
+    worse = (records["worse"],) if dtype == SCORED_RECORD else ()
+    records = records[np.lexsort((*worse, records["low"], records["high"]))]
     high, low = records["high"], records["low"]
     same = (high[1:] == high[:-1]) & (low[1:] == low[:-1])
     return records["index"][1:][same].astype(np.int64)
@@ -206,15 +332,28 @@ def repeated_in(part: "npt.NDArray[np.void] | Path") -> npt.NDArray[np.int64]:
 class Marks:
     """One bit for each pair of a corpus."""
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int = 0) -> None:
         self._bits = np.zeros(size // 8 + 1, dtype=np.uint8)
 
     def __getitem__(self, part: slice) -> npt.NDArray[np.bool_]:
         """Return the bits of adjacent pairs."""
+        self._hold(part.stop)
         first = part.start >> 3
         bits = np.unpackbits(self._bits[first : (part.stop + 7) >> 3], bitorder="little")
         return bits[part.start - 8 * first : part.stop - 8 * first].astype(np.bool_)
 
     def add(self, indices: npt.NDArray[np.int64]) -> None:
         """Set the bits of all ``indices``."""
+        self._hold(int(indices.max(initial=0)))
         np.bitwise_or.at(self._bits, indices >> 3, (1 << (indices & 7)).astype(np.uint8))
+
+    def have(self, indices: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        """Return the bits of ``indices``."""
+        self._hold(int(indices.max(initial=0)))
+        return (self._bits[indices >> 3] >> (indices & 7).astype(np.uint8) & 1).astype(np.bool_)
+
+    def _hold(self, index: int) -> None:
+        if index >> 3 >= len(self._bits):
+            longer = np.zeros(max((index >> 3) + 1, len(self._bits) * 5 // 4), dtype=np.uint8)
+            longer[: len(self._bits)] = self._bits
+            self._bits = longer

@@ -13,93 +13,33 @@ import numpy.typing as npt
 
 from nmt_cli.corpus.chunk_pool import ChunkPool
 from nmt_cli.corpus.text.cleaning import (
+    COUNTED,
     DUPLICATE,
-    EMPTY,
     KEPT,
+    RECORD,
     RULES,
+    SCORED_RECORD,
     DroppedLines,
     DuplicateFinder,
     HeldOut,
+    ListedPairs,
     Marks,
-    hash_records,
     repeated_in,
+)
+from nmt_cli.corpus.text.looking_over import (
+    ChunkFindings,
+    CorpusChunk,
+    LookingOver,
+    compares_scores,
+    rules_of_duplicates,
 )
 from nmt_cli.corpus.text.parallel_text import Chunk, ParallelText, Texts
 from nmt_cli.corpus.tokenizers.normalization import SIDES, Normalizer, Side
-from nmt_cli.files.lines import VISIBLE
 from nmt_cli.messages.errors import UserError
-from nmt_cli.recipe.data_config import DataConfig, ParallelFiles
+from nmt_cli.recipe.data_config import Corpus, DataConfig, ParallelFiles
 
 PAIRS_WORTH_A_WORKER = 150_000  # looking over them takes about as long as starting a process
 BYTES_OF_A_PAIR = 100  # of text, at least, if little is known
-IN_PIECES = "@@ "  # subword-nmt ends a piece with it if the word goes on in the next piece
-
-
-class CorpusChunk(NamedTuple):
-    """Lines of one of the corpora, and which of them repeat an earlier pair of any corpus."""
-
-    corpus: int
-    first_index: int  # of its first pair among those of all corpora
-    lines: Chunk
-    repeated: npt.NDArray[np.bool_] | None  # None if repeated pairs are kept
-
-    def text_pairs(self) -> tuple[npt.NDArray[np.int8], Texts]:
-        """Return the rule that each pair breaks, or ``KEPT``, and the pairs that break none.
-
-        The rules are ``EMPTY`` and ``DUPLICATE``; those about lengths are for encoded pairs.
-        """
-        texts = self.lines.texts()
-        broken = np.full(self.lines.num_lines, KEPT, dtype=np.int8)
-        if self.repeated is not None:
-            broken[self.repeated] = RULES.index(DUPLICATE)
-        broken[blank_pairs(texts)] = RULES.index(EMPTY)
-        if (broken == KEPT).all():
-            return broken, texts
-        kept = np.flatnonzero(broken == KEPT).tolist()
-        sources, targets = ([side[place] for place in kept] for side in texts[:2])
-        return broken, Texts(sources, targets, texts.num_invalid)
-
-
-class ChunkFindings(NamedTuple):
-    """What was found in the lines of a chunk."""
-
-    num_blank: int
-    num_equal: int  # pairs whose sides are equal
-    num_in_pieces: int
-    num_invalid: dict[Side, int]
-    in_validation: list[bytes]  # hashes of the pairs that are held out
-    in_test: list[bytes]
-    records: npt.NDArray[np.void] | None  # of the hashes of all pairs, for ``DuplicateFinder``
-
-
-class LookingOver(NamedTuple):
-    """What a process needs to look over chunks."""
-
-    validation: HeldOut
-    test: HeldOut
-    hashes_pairs: bool
-
-    def start(self) -> Callable[[CorpusChunk], ChunkFindings]:
-        """Return the function that looks over a chunk."""
-        return self._look_over
-
-    def _look_over(self, chunk: CorpusChunk) -> ChunkFindings:
-        broken, (sources, targets, num_invalid) = chunk.text_pairs()
-        pairs, records = list(zip(sources, targets, strict=True)), None
-        if self.hashes_pairs:
-            indices = chunk.first_index + np.flatnonzero(broken == KEPT)
-            records = hash_records(sources, targets, indices)
-        return ChunkFindings(
-            num_blank=len(broken) - len(pairs),
-            num_equal=sum(source == target for source, target in pairs),
-            num_in_pieces=sum(
-                IN_PIECES in source or IN_PIECES in target for source, target in pairs
-            ),
-            num_invalid=num_invalid,
-            in_validation=self.validation.found(sources, targets),
-            in_test=self.test.found(sources, targets),
-            records=records,
-        )
 
 
 class TakingChosen(NamedTuple):
@@ -114,9 +54,7 @@ class TakingChosen(NamedTuple):
         _, texts = chunk.text_pairs()
         if len(is_chosen) != len(texts.sources):
             return None
-        places = np.flatnonzero(is_chosen).tolist()
-        sources, targets = ([side[place] for place in places] for side in texts[:2])
-        return texts._replace(sources=sources, targets=targets)
+        return texts.only(is_chosen)
 
 
 class CountingWords(NamedTuple):
@@ -139,18 +77,13 @@ class CountingWords(NamedTuple):
 
 
 class LookingForRepeated(NamedTuple):
-    """Finds the repeated pairs in a part of a ``DuplicateFinder``."""
+    """Finds the repeated pairs in a part of a ``DuplicateFinder``, whose records are ``dtype``."""
+
+    dtype: np.dtype[np.void]
 
     def start(self) -> Callable[["npt.NDArray[np.void] | Path"], npt.NDArray[np.int64]]:
         """Return the function that does it."""
-        return repeated_in
-
-
-def blank_pairs(texts: Texts) -> list[int]:
-    """Return the places of the pairs with a blank side; ``is_blank`` for many texts at once."""
-    found = VISIBLE.search
-    pairs = enumerate(zip(texts.sources, texts.targets, strict=True))
-    return [place for place, (s, t) in pairs if found(s) is None or found(t) is None]
+        return partial(repeated_in, dtype=self.dtype)
 
 
 class CorpusReport:
@@ -161,35 +94,45 @@ class CorpusReport:
         self.pairs_read = self.pairs_kept = 0
         self.empty = self.equal_sides = self.in_pieces = 0
         self.duplicates: int | None = None  # None if they were not looked for
+        self.filtered = self.repeated = 0  # pairs left out by filters, and then because they repeat
         self.in_validation = self.in_test = 0
+        self.like_validation, self.like_test = ListedPairs(), ListedPairs()
         self.invalid_utf8: dict[Side, int] = {"source": 0, "target": 0}  # lines
         self.dropped = DroppedLines()
 
-    def add(self, found: ChunkFindings, num_pairs: int) -> None:
-        """Count what was found in a chunk of ``num_pairs``."""
-        self.pairs_read += num_pairs
+    def add(self, found: ChunkFindings, lines: Chunk) -> None:
+        """Count what was found in ``lines``."""
+        self.pairs_read += lines.num_lines
         self.empty += found.num_blank
         self.equal_sides += found.num_equal
         self.in_pieces += found.num_in_pieces
-        self.in_validation += len(found.in_validation)
-        self.in_test += len(found.in_test)
+        self.in_validation += len(found.in_validation.equal)
+        self.in_test += len(found.in_test.equal)
+        self.like_validation.add(found.in_validation.similar, lines)
+        self.like_test.add(found.in_test.similar, lines)
+        if found.cleaned.broken is not None:
+            self.filtered += int((found.cleaned.broken != KEPT).sum())
+            self.dropped.add(found.cleaned.broken, lines)
         for side in SIDES:
             self.invalid_utf8[side] += found.num_invalid[side]
 
-    def count(self, broken: npt.NDArray[np.int8], first_line: int) -> None:
-        """Count encoded pairs of adjacent lines by the rule that each broke, or ``KEPT``."""
+    def count(self, broken: npt.NDArray[np.int8], lines: Chunk) -> None:
+        """Count the encoded pairs of ``lines`` by the rule that each broke, or ``KEPT``."""
         self.pairs_kept += int((broken == KEPT).sum())
-        self.dropped.add(broken, first_line)
+        self.dropped.add(broken, lines)
+
+    @property
+    def paths(self) -> dict[str, Path]:
+        """The files of the corpus."""
+        scores = scores_of(self.files)
+        paths = {"source": self.files.source, "target": self.files.target}
+        return {**paths, "scores": scores} if scores is not None else paths
 
     def facts(self, hashes: Mapping[Path, str]) -> dict[str, Any]:
-        """Return the manifest's entry for this corpus; ``hashes`` are those of its two files."""
+        """Return the manifest's entry for this corpus; ``hashes`` are those of its files."""
+        similar = {"like_validation": self.like_validation, "like_test": self.like_test}
         return {
-            "source": str(self.files.source),
-            "target": str(self.files.target),
-            "source_sha256": hashes[self.files.source],
-            "target_sha256": hashes[self.files.target],
-            "source_bytes": self.files.source.stat().st_size,
-            "target_bytes": self.files.target.stat().st_size,
+            **facts_of_files(self.paths, hashes),
             "pairs_read": self.pairs_read,
             "pairs_kept": self.pairs_kept,
             "dropped": self.dropped.facts(),
@@ -200,8 +143,23 @@ class CorpusReport:
                 "also_in_test": self.in_test,
                 "in_pieces": self.in_pieces,
                 "lines_with_invalid_utf8": self.invalid_utf8,
+                **{name: pairs.facts() for name, pairs in similar.items() if pairs.count},
             },
         }
+
+
+def facts_of_files(paths: Mapping[str, Path], hashes: Mapping[Path, str]) -> dict[str, Any]:
+    """Return path, hash and size of each file for the manifest."""
+    return {
+        **{name: str(path) for name, path in paths.items()},
+        **{f"{name}_sha256": hashes[path] for name, path in paths.items()},
+        **{f"{name}_bytes": path.stat().st_size for name, path in paths.items()},
+    }
+
+
+def scores_of(files: ParallelFiles) -> Path | None:
+    """Return the file of the scores of a corpus, if it has one."""
+    return files.scores.file if isinstance(files, Corpus) and files.scores else None
 
 
 class ParallelCorpora:
@@ -212,14 +170,16 @@ class ParallelCorpora:
         files: Sequence[ParallelFiles],
         pool: ChunkPool,
         *,
-        remove_duplicates: bool,
+        data: DataConfig | None = None,
         plain: Callable[[ParallelFiles], ParallelFiles] = lambda files: files,
     ) -> None:
-        """Take the corpora; ``plain`` returns the text files of a corpus that is no text."""
-        self._pool, self._plain = pool, plain
+        """Take the corpora. If they are those of ``data.train``, its filters are applied.
+
+        ``plain`` returns the text files of a corpus that is no text.
+        """
+        self._pool, self._plain, self._data = pool, plain, data
         self.reports = [CorpusReport(parallel_files) for parallel_files in files]
-        self._remove_duplicates = remove_duplicates
-        self._repeated: Marks | None = None
+        self._left_out: dict[int, Marks] = {}  # by rule; a pair has at most one
         self._num_blank = array("I")  # pairs of each chunk
         self._workers = 1
 
@@ -231,7 +191,7 @@ class ParallelCorpora:
         validation: HeldOut | None = None,
         test: HeldOut | None = None,
     ) -> None:
-        """Read every corpus once, to check its files and to count repeated pairs and overlaps.
+        """Read every corpus once, to check its files, to filter it and to count overlaps.
 
         Repeated pairs are looked for only if they are to be removed. Their hashes are written to
         ``directory`` if they do not fit in memory. ``advance`` is called with the numbers of pairs
@@ -239,42 +199,46 @@ class ParallelCorpora:
         Raises UserError if a file cannot be read, is damaged or empty, or if the two files of a
         corpus have different numbers of lines.
         """
-        finder = DuplicateFinder(directory)
-        job = LookingOver(validation or HeldOut(), test or HeldOut(), self._remove_duplicates)
+        finders = self._finders(directory)
+        job = LookingOver(validation or HeldOut(), test or HeldOut(), self._data)
         self._workers = self._pool.useful_workers(self._estimated_pairs(), PAIRS_WORTH_A_WORKER)
         num_bytes: list[int] = []  # read since the last call of ``advance``
         for chunk, found in self._pool.in_order(
             self._all_chunks(num_bytes.append), job, self._workers
         ):
-            self.reports[chunk.corpus].add(found, chunk.lines.num_lines)
+            self.reports[chunk.corpus].add(found, chunk.lines)
             self._num_blank.append(found.num_blank)
-            job.validation.count(found.in_validation)
-            job.test.count(found.in_test)
-            if found.records is not None:
-                finder.add(found.records)
+            job.validation.count(found.in_validation.equal)
+            job.test.count(found.in_test.equal)
+            if found.cleaned.broken is not None:
+                places = np.flatnonzero(found.cleaned.broken != KEPT)
+                self._left_out.setdefault(COUNTED, Marks()).add(chunk.first_index + places)
+            for finder, records in zip(finders.values(), found.cleaned.records, strict=True):
+                finder.add(records)
             advance(chunk.lines.num_lines, sum(num_bytes))
             num_bytes.clear()
-        if self._remove_duplicates:
-            self._mark_repeated(finder)
+        for rule, finder in finders.items():
+            self._mark_repeated(rule, finder)
 
     @property
     def num_text_pairs(self) -> int:
-        """The number of pairs that are neither empty nor repeated."""
+        """The number of pairs that are neither empty nor filtered nor repeated."""
         return sum(
-            report.pairs_read - report.empty - (report.duplicates or 0) for report in self.reports
+            report.pairs_read - report.empty - report.filtered - report.repeated
+            for report in self.reports
         )
 
     def chosen(self, flags: Iterator[bool]) -> Iterator[tuple[str, str]]:
         """Yield the text pairs whose flag, the next one of ``flags``, is true.
 
-        Text pairs are those that are neither empty nor repeated. Raises UserError as ``chunks``
-        does.
+        Text pairs are those that are neither empty nor filtered nor repeated. Raises UserError as
+        ``chunks`` does.
         """
 
         def with_flags() -> Iterator[tuple[CorpusChunk, npt.NDArray[np.bool_]]]:
             for chunk, num_blank in zip(self.chunks(), self._num_blank, strict=True):
-                num_repeated = 0 if chunk.repeated is None else int(chunk.repeated.sum())
-                num_texts = chunk.lines.num_lines - num_blank - num_repeated
+                left_out = 0 if chunk.left_out is None else int((chunk.left_out != KEPT).sum())
+                num_texts = chunk.lines.num_lines - num_blank - left_out
                 is_chosen = np.fromiter(islice(flags, num_texts), np.bool_)
                 if is_chosen.any():
                     yield chunk, is_chosen
@@ -311,10 +275,7 @@ class ParallelCorpora:
             for chunk in self._chunks_of(corpus, index):
                 num_read += chunk.lines.num_lines
                 _refuse_change(report, num_read <= report.pairs_read)
-                if self._repeated is not None:
-                    part = slice(chunk.first_index, chunk.first_index + chunk.lines.num_lines)
-                    chunk = chunk._replace(repeated=self._repeated[part])
-                yield chunk
+                yield self._without_left_out(chunk)
             _refuse_change(report, num_read == report.pairs_read)
             index += num_read
 
@@ -322,11 +283,12 @@ class ParallelCorpora:
         self, corpus: int, first_index: int, advance: Callable[[int], None] = lambda num_bytes: None
     ) -> Iterator[CorpusChunk]:
         """Yield the lines of one corpus; ``advance`` gets the bytes read since its last call."""
-        text, num_bytes = ParallelText(self._plain(self.reports[corpus].files)), 0
+        files, num_bytes = self.reports[corpus].files, 0
+        text = ParallelText(self._plain(files), scores_of(files))
         for lines in text.chunks():
             advance(text.num_bytes - num_bytes)
             num_bytes = text.num_bytes
-            yield CorpusChunk(corpus, first_index + lines.num_before, lines, repeated=None)
+            yield CorpusChunk(corpus, first_index + lines.num_before, lines, left_out=None)
 
     def _all_chunks(self, advance: Callable[[int], None]) -> Iterator[CorpusChunk]:
         index = 0
@@ -341,18 +303,42 @@ class ParallelCorpora:
         paths = [path for files in plain for path in (files.source, files.target)]
         return sum(path.stat().st_size for path in paths if path.is_file()) // BYTES_OF_A_PAIR
 
-    def _mark_repeated(self, finder: DuplicateFinder) -> None:
+    def _without_left_out(self, chunk: CorpusChunk) -> CorpusChunk:
+        if not self._left_out:
+            return chunk
+        part = slice(chunk.first_index, chunk.first_index + chunk.lines.num_lines)
+        left_out = np.full(chunk.lines.num_lines, KEPT, dtype=np.int8)
+        for rule, marks in self._left_out.items():
+            left_out[marks[part]] = rule
+        return chunk._replace(left_out=left_out)
+
+    def _finders(self, directory: Path) -> dict[str, DuplicateFinder]:
+        if self._data is None:
+            return {}
+        dtype, finders = SCORED_RECORD if compares_scores(self._data) else RECORD, {}
+        for rule in rules_of_duplicates(self._data.filters):
+            (directory / rule).mkdir()
+            finders[rule] = DuplicateFinder(directory / rule, dtype=dtype)
+        return finders
+
+    def _mark_repeated(self, rule: str, finder: DuplicateFinder) -> None:
         ends = np.cumsum([report.pairs_read for report in self.reports])
-        self._repeated = Marks(int(ends[-1]))
+        marks = Marks(int(ends[-1]))
         counts = np.zeros(len(self.reports), dtype=np.int64)
         parts = finder.parts()
         workers = min(self._workers, len(parts))
-        for _, indices in self._pool.in_order(parts, LookingForRepeated(), workers):
-            self._repeated.add(indices)
+        job = LookingForRepeated(finder.dtype)
+        for _, indices in self._pool.in_order(parts, job, workers):
+            for counted in self._left_out.values():
+                indices = indices[~counted.have(indices)]
+            marks.add(indices)
             corpora = np.searchsorted(ends, indices, side="right")
             counts += np.bincount(corpora, minlength=len(self.reports))
+        self._left_out[RULES.index(rule)] = marks
         for report, num_repeated in zip(self.reports, counts.tolist(), strict=True):
-            report.duplicates = num_repeated
+            report.repeated += num_repeated
+            if rule == DUPLICATE:
+                report.duplicates = num_repeated
 
 
 def _refuse_change(report: CorpusReport, unchanged: bool) -> None:

@@ -2,11 +2,13 @@
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
 from itertools import chain, zip_longest
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, TypeVar, cast
 
 import numpy as np
+import numpy.typing as npt
 
 from nmt_cli.corpus.tokenizers.normalization import Side
 from nmt_cli.files.lines import LONGEST_LINE, endless_line, texts_in
@@ -29,6 +31,14 @@ class Texts(NamedTuple):
     targets: list[str]
     num_invalid: dict[Side, int]
 
+    def only(self, is_chosen: npt.NDArray[np.bool_]) -> "Texts":
+        """Return the chosen pairs."""
+        if is_chosen.all():
+            return self
+        places = np.flatnonzero(is_chosen).tolist()
+        sources, targets = ([side[place] for place in places] for side in self[:2])
+        return self._replace(sources=sources, targets=targets)
+
 
 class Chunk(NamedTuple):
     """Adjacent lines of both files, not yet decoded."""
@@ -37,6 +47,7 @@ class Chunk(NamedTuple):
     num_lines: int
     source: bytes  # without the last line feed
     target: bytes
+    scores: bytes | None = None  # lines of a third file, if the corpus has scores
 
     def texts(self) -> Texts:
         """Return the text of the lines."""
@@ -44,18 +55,39 @@ class Chunk(NamedTuple):
         targets, bad_targets = texts_in(self.target, is_first=self.num_before == 0)
         return Texts(sources, targets, {"source": bad_sources, "target": bad_targets})
 
+    def numbers(self, path: Path) -> npt.NDArray[np.float64]:
+        """Return the scores, which are of the file ``path``.
+
+        Raises UserError if a line is no number.
+        """
+        assert self.scores is not None
+        lines, _ = texts_in(self.scores, is_first=self.num_before == 0)
+        numbers = np.empty(len(lines))
+        for place, line in enumerate(lines):
+            try:
+                numbers[place] = float(line)
+            except ValueError:
+                numbers[place] = np.nan
+            if not np.isfinite(numbers[place]):
+                number = self.num_before + place + 1
+                raise UserError(
+                    f"line {number:,} of {path} is {line[:40]!r}; it must be a number, the "
+                    "score of the pair on the same line of source and target."
+                )
+        return numbers
+
 
 class ParallelText:
-    """The pairs of two files, in order."""
+    """The pairs of two files, in order, and the scores of a corpus that has them."""
 
-    def __init__(self, files: ParallelFiles) -> None:
-        self._files = files
+    def __init__(self, files: ParallelFiles, scores: Path | None = None) -> None:
+        self._files, self._scores = files, scores
         self.num_invalid: dict[Side, int] = {"source": 0, "target": 0}  # lines with bad bytes
         self._streams: list[BinaryIO] = []
 
     @property
     def num_bytes(self) -> int:
-        """The number of bytes read so far from the two files, before decompression."""
+        """The number of bytes read so far from source and target, before decompression."""
         return sum(map(bytes_read, self._streams))
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
@@ -77,20 +109,26 @@ class ParallelText:
         damaged, empty or a pipe, or at the end if one file has more lines than the other.
         """
         files = self._files
-        for path in (files.source, files.target):
+        paths = [files.source, files.target, *([self._scores] if self._scores else [])]
+        for path in paths:
             refuse_pipes(path)
-        with open_text(files.source) as source_stream, open_text(files.target) as target_stream:
-            self._streams = [source_stream, target_stream]
-            source, target = _Side(source_stream), _Side(target_stream)
-            while count := min(source.hold(PAIRS_IN_CHUNK), target.hold(PAIRS_IN_CHUNK)):
-                num_before = source.num_taken
-                yield Chunk(num_before, count, source.take(count), target.take(count))
-            num_pairs = source.num_taken
-            num_sources, num_targets = source.count_all(), target.count_all()
-        if num_sources != num_targets:
-            raise _unequal(files, num_sources, num_targets)
-        if not num_pairs:
+        with ExitStack() as stack:
+            streams = [stack.enter_context(open_text(path)) for path in paths]
+            self._streams = streams[:2]
+            columns = [_Side(stream) for stream in streams]
+            while count := min(column.hold(PAIRS_IN_CHUNK) for column in columns):
+                num_before = columns[0].num_taken
+                yield Chunk(num_before, count, *(column.take(count) for column in columns))
+            totals = [column.count_all() for column in columns]
+        if totals[0] != totals[1]:
+            raise _unequal(files, totals[0], totals[1])
+        if not totals[0]:
             raise _empty(files.source)
+        if totals[-1] != totals[0]:
+            raise UserError(
+                f"{paths[-1]} has {counted(totals[-1], 'line')} but {files.source} has "
+                f"{totals[0]:,}; line n of one must be the score of line n of the other."
+            )
 
 
 class _Side:

@@ -1,0 +1,177 @@
+"""The first look at all lines of the corpora: what is in them, and which pairs are left out."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from nmt_cli.corpus.text.cleaning import (
+    DUPLICATE,
+    EMPTY,
+    HELD_OUT,
+    KEPT,
+    RULES,
+    SAME_SOURCE,
+    SAME_TARGET,
+    SCORES,
+    FoundHeldOut,
+    HeldOut,
+    hash_records,
+)
+from nmt_cli.corpus.text.filters import TEXT_FILTERS, TextFilters
+from nmt_cli.corpus.text.parallel_text import Chunk, Texts
+from nmt_cli.corpus.tokenizers.normalization import Side
+from nmt_cli.files.lines import VISIBLE
+from nmt_cli.recipe.data_config import Corpus, DataConfig, Filters
+
+IN_PIECES = "@@ "  # subword-nmt ends a piece with it if the word goes on in the next piece
+
+
+class CorpusChunk(NamedTuple):
+    """Lines of one of the corpora, and which pairs the first look at them left out."""
+
+    corpus: int
+    first_index: int  # of its first pair among those of all corpora
+    lines: Chunk
+    left_out: npt.NDArray[np.int8] | None  # the rule that each pair broke; None if none did
+
+    def text_pairs(self) -> tuple[npt.NDArray[np.int8], Texts]:
+        """Return the rule that each pair breaks, or ``KEPT``, and the pairs that break none.
+
+        The rules are ``EMPTY`` and those of ``left_out``; those about lengths in pieces are for
+        encoded pairs.
+        """
+        texts = self.lines.texts()
+        if self.left_out is None:
+            broken = np.full(self.lines.num_lines, KEPT, dtype=np.int8)
+        else:
+            broken = self.left_out.copy()
+        broken[blank_pairs(texts)] = RULES.index(EMPTY)
+        return broken, texts.only(broken == KEPT)
+
+
+class ChunkFindings(NamedTuple):
+    """What was found in the lines of a chunk; the places are those in the chunk."""
+
+    num_blank: int
+    num_equal: int  # pairs whose sides are equal
+    num_in_pieces: int
+    num_invalid: dict[Side, int]
+    in_validation: FoundHeldOut
+    in_test: FoundHeldOut
+    cleaned: "Cleaned"
+
+
+class LookingOver(NamedTuple):
+    """What a process needs to look over chunks."""
+
+    validation: HeldOut
+    test: HeldOut
+    data: DataConfig | None  # of the training text, whose filters are applied; otherwise None
+
+    def start(self) -> Callable[[CorpusChunk], ChunkFindings]:
+        """Return the function that looks over a chunk."""
+        cleaner = Cleaner(self.data) if self.data is not None else None
+        return partial(self._look_over, cleaner)
+
+    def _look_over(self, cleaner: "Cleaner | None", chunk: CorpusChunk) -> ChunkFindings:
+        broken, texts = chunk.text_pairs()
+        places = np.flatnonzero(broken == KEPT)
+        in_validation, in_test = (
+            held_out.found(texts.sources, texts.targets, places)
+            for held_out in (self.validation, self.test)
+        )
+        cleaned = Cleaned(None, [])
+        if cleaner is not None:
+            similar = np.concatenate([in_validation.similar, in_test.similar])
+            cleaned = cleaner.clean(chunk, texts, places, similar)
+        return ChunkFindings(
+            num_blank=len(broken) - len(places),
+            num_equal=sum(map(str.__eq__, texts.sources, texts.targets)),
+            num_in_pieces=sum(
+                IN_PIECES in source or IN_PIECES in target
+                for source, target in zip(texts.sources, texts.targets, strict=True)
+            ),
+            num_invalid=texts.num_invalid,
+            in_validation=in_validation,
+            in_test=in_test,
+            cleaned=cleaned,
+        )
+
+
+class Cleaned(NamedTuple):
+    """What filters found in a chunk."""
+
+    broken: npt.NDArray[np.int8] | None  # the filter that each pair breaks; None if none does
+    records: list[npt.NDArray[np.void]]  # of the other pairs, for the finder of each rule
+
+
+class Cleaner:
+    """Applies the filters of a recipe to its training text; each process makes its own."""
+
+    def __init__(self, data: DataConfig) -> None:
+        """Raises UserError as ``TextFilters`` does."""
+        self._data, self._filters = data, TextFilters(data)
+        self._duplicates = rules_of_duplicates(data.filters)
+        self._has_scores = compares_scores(data)
+
+    def clean(
+        self,
+        chunk: CorpusChunk,
+        texts: Texts,
+        places: npt.NDArray[np.intp],
+        held_out: npt.NDArray[np.intp],
+    ) -> Cleaned:
+        """Return the filter that each pair of ``chunk`` breaks, and the hashes of those left.
+
+        ``texts`` are those at ``places`` of the chunk, ``held_out`` the places of pairs that are
+        held out. Raises UserError if the scores of the corpus are no numbers.
+        """
+        corpus = self._data.train[chunk.corpus]
+        broken = np.full(chunk.lines.num_lines, KEPT, dtype=np.int8)
+        scores = _scores(corpus, chunk.lines)
+        if corpus.scores is not None and corpus.scores.at_least is not None:
+            broken[places[scores[places] < corpus.scores.at_least]] = RULES.index(SCORES)
+        first = self._filters.first_broken(texts.sources, texts.targets, broken[places] == KEPT)
+        broken[places[first >= 0]] = RULES.index(TEXT_FILTERS[0]) + first[first >= 0]
+        if self._data.filters.remove_held_out:
+            broken[held_out[broken[held_out] == KEPT]] = RULES.index(HELD_OUT)
+        is_left = broken[places] == KEPT
+        left, indices = texts.only(is_left), chunk.first_index + places[is_left]
+        compared = scores[places[is_left]] if self._has_scores else None
+        records = [
+            hash_records(rule, left.sources, left.targets, indices, compared)
+            for rule in self._duplicates
+        ]
+        return Cleaned(None if is_left.all() else broken, records)
+
+
+def rules_of_duplicates(filters: Filters) -> list[str]:
+    """Return the rules in use that compare each pair with all others."""
+    rules = {
+        DUPLICATE: filters.remove_duplicates,
+        SAME_SOURCE: filters.remove_duplicate_sources,
+        SAME_TARGET: filters.remove_duplicate_targets,
+    }
+    return [rule for rule, is_used in rules.items() if is_used]
+
+
+def compares_scores(data: DataConfig) -> bool:
+    """Return whether the scores of a corpus decide which of repeated pairs stays."""
+    return bool(rules_of_duplicates(data.filters)) and any(corpus.scores for corpus in data.train)
+
+
+def _scores(corpus: Corpus, lines: Chunk) -> npt.NDArray[np.float64]:
+    """Return the score of each pair; in a corpus without scores it is better than all others."""
+    if corpus.scores is None:
+        return np.full(lines.num_lines, np.inf)
+    return lines.numbers(corpus.scores.file)
+
+
+def blank_pairs(texts: Texts) -> list[int]:
+    """Return the places of the pairs with a blank side; ``is_blank`` for many texts at once."""
+    found = VISIBLE.search
+    pairs = enumerate(zip(texts.sources, texts.targets, strict=True))
+    return [place for place, (s, t) in pairs if found(s) is None or found(t) is None]
