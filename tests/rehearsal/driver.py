@@ -94,6 +94,15 @@ class _Graph:
         self._mode.mark("replay")
 
 
+def _class_for(mode: FakeCuda, kind: Any) -> type:
+    """Return a class, which annotations of other packages name, of ``kind`` with ``mode``."""
+
+    def begin(made: Any, *_: Any, **__: Any) -> None:
+        kind.__init__(made, mode)
+
+    return type(kind.__name__, (kind,), {"__init__": begin})
+
+
 def be_the_driver(mode: FakeCuda) -> None:
     """Let torch find a GPU of which ``mode`` keeps the books."""
 
@@ -115,7 +124,7 @@ def be_the_driver(mode: FakeCuda) -> None:
     cuda.is_bf16_supported = lambda *_, **__: True
     cuda.amp.common.amp_definitely_not_available = lambda: False
     torch.backends.cuda.is_flash_attention_available = lambda: True
-    cuda.CUDAGraph = lambda *_, **__: _Graph(mode)
+    cuda.CUDAGraph = _class_for(mode, _Graph)
     cuda.graph, cuda.set_device = recording, lambda *_: None
     cuda.graph_pool_handle = lambda: (0, 1)
     cuda.empty_cache = cuda._lazy_init = lambda: None
@@ -143,9 +152,8 @@ def _have_streams(mode: FakeCuda) -> None:
             mode.stream = before
 
     cuda: Any = torch.cuda
-    cuda.Stream = lambda *_, **__: _Stream(mode)
+    cuda.Stream, cuda.Event = _class_for(mode, _Stream), _class_for(mode, _Event)
     cuda.current_stream = lambda *_: _Stream(mode)
-    cuda.Event = lambda *_, **__: _Event(mode)
     cuda.stream = on_stream
     cuda.set_stream = lambda stream: setattr(mode, "stream", stream)
     fake: Any = FakeTensor

@@ -49,7 +49,7 @@ def _import_all() -> None:
 def serve(shim: str) -> None:
     """Answer requests until stdin ends."""
     if shim:
-        ctypes.CDLL(shim, ctypes.RTLD_GLOBAL)
+        ctypes.CDLL(shim)
     _import_all()
     assert threading.active_count() == 1, "other threads would be missing in every child"
     for line in sys.stdin:

@@ -15,6 +15,7 @@ import torch
 import torch.distributed as dist
 
 from nmt_cli.checkpoints import list_checkpoints
+from nmt_cli.commands import export as export_command
 from nmt_cli.commands import translate as translate_command
 from nmt_cli.commands.lines import line_windows
 from nmt_cli.corpus.binarized import PreparedCorpus, open_prepared
@@ -23,9 +24,11 @@ from nmt_cli.files.atomic_files import directory_appearing_whole
 from nmt_cli.hardware.device import Precision
 from nmt_cli.hardware.machine import Machine
 from nmt_cli.hardware.ranks import ALONE, PeerLostError, Ranks
+from nmt_cli.interchange.export_format import CARD
 from nmt_cli.launch.stop_signals import StopRequest
 from nmt_cli.messages import logs
 from nmt_cli.model.transformer import Transformer
+from nmt_cli.model_directory import load_model
 from nmt_cli.optimization import Adam
 from nmt_cli.recipe.model_settings import settings_of
 from nmt_cli.recipe.reader import read_recipe
@@ -45,6 +48,7 @@ from tests.benchmarks.data import NEWS, random_corpus, write_batches
 from tests.benchmarks.ours import OurLoop
 from tests.benchmarks.shapes import Setup, Shape
 from tests.fake_models import save_as_model
+from tests.interchange.test_verification import Imitation
 from tests.rehearsal import faults
 from tests.rehearsal.driver import be_the_driver
 from tests.rehearsal.fake_cuda import Event, FakeCuda
@@ -418,6 +422,34 @@ def share_a_text(
     return {"status": status, "output": output.read_text().splitlines(), "workers": workers}
 
 
+def export(
+    mode: FakeCuda,
+    recipe: Recipe,
+    corpus: PreparedCorpus,
+    run_dir: Path,
+    *,
+    output_format: str,
+    imitated: bool,
+) -> dict[str, Any]:
+    """Export a model and verify it on a machine with a GPU.
+
+    If it is ``imitated``, our own model takes the place of the other program.
+    """
+    cuda: Any = torch.cuda
+    cuda.is_available = lambda: True
+    model = Path(__file__).parents[1] / "formats/format_2/sentencepiece/run/average"
+    if imitated:
+        chosen = export_command.FORMATS[output_format]
+        export_command.FORMATS[output_format] = chosen._replace(
+            engine=lambda *_: Imitation(load_model(model))
+        )
+    card = run_dir / "out" / CARD
+    export_command.run(
+        model, output_format=output_format, output=card.parent, quantization="float32", verify=3
+    )
+    return {"card": card.read_text()}
+
+
 SCENARIOS: dict[str, Callable[..., dict[str, Any]]] = {
     "train": train,
     "choose attention": choose_attention,
@@ -425,4 +457,5 @@ SCENARIOS: dict[str, Callable[..., dict[str, Any]]] = {
     "measure": measure,
     "translate": translate,
     "share a text": share_a_text,
+    "export": export,
 }
