@@ -5,7 +5,9 @@ import json
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
+from nmt_cli.checkpoints import list_checkpoints
 from nmt_cli.hardware.machine import Machine
 from nmt_cli.hardware.ranks import ALONE, Ranks
 from nmt_cli.launch.stop_signals import StopRequest
@@ -86,16 +88,17 @@ def test_buckets_are_sent_in_one_order_during_the_last_backward_pass(trainer, mo
     assert sent == [*before, *places, f"end of pass {num_passes}", *["waits"] * num_buckets]
 
 
-def train(toy, run_dir, ranks, *, exchange="fp32", reads_late=False):
+def train(toy, run_dir, ranks, *, cut=None, precision="fp32", exchange="fp32", reads_late=False):
     recipe = changed(
         toy.recipe,
         model={"dropout": 0.0},
-        training={"max_steps": 6, "ema_decay": 0.9},
+        training={"max_steps": 6, "ema_decay": 0.9, "clip_norm": 0.5},
         validation={"every_steps": 3, "bleu": "off"},
     )
-    machine = CPU._replace(exchange=exchange)
-    cut = BatchCut(60, ranks.size)
-    trainer = new_trainer(toy, run_dir, recipe, cut, ranks, machine=machine)
+    machine = CPU._replace(precision=precision, exchange=exchange)
+    trainer = new_trainer(
+        toy, run_dir, recipe, cut or BatchCut(60, ranks.size), ranks, machine=machine
+    )
     trainer.reads_late = reads_late
     trainer.train(StopRequest())
     return weights_of(trainer), losses(run_dir), trainer.training.cut.max_tokens
@@ -106,13 +109,36 @@ def losses(run_dir):
     return [record["loss"] for record in records if "loss" in record]
 
 
-def test_eight_ranks_in_many_buckets_train_as_one(toy, tmp_path, monkeypatch):
+def averages_and_norms(run_dir):
+    """Return the moving averages of the last checkpoint, and the norms before clipping."""
+    last = list_checkpoints(run_dir)[-1].path
+    records = map(json.loads, (run_dir / "metrics.jsonl").read_text().splitlines())
+    norms = [record["gradient_norm"] for record in records if "gradient_norm" in record]
+    return load_file(last / "model.safetensors"), norms
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_ranks_train_as_one_in_many_buckets(toy, tmp_path, monkeypatch, precision):
+    """With clipping, a moving average and, but for eight ranks, several micro-batches on each."""
     small_buckets(monkeypatch)
-    alone, expected, _ = train(toy, tmp_path / "alone", ALONE)
-    found = run_ranks(8, tmp_path, lambda ranks: train(toy, tmp_path / "run", ranks))
-    assert all(torch.equal(weights, found[0][0]) for weights, *_ in found)
-    assert torch.allclose(found[0][0], alone, atol=1e-5)
-    assert found[0][1] == pytest.approx(expected, abs=1e-5)
+    cut = BatchCut(60, 8)
+    alone, expected, _ = train(toy, tmp_path / "1", ALONE, cut=cut, precision=precision)
+    averages, norms = averages_and_norms(tmp_path / "1")
+    assert min(norms) > 0.5
+    for size in (2, 4, 8):
+        run_dir = tmp_path / str(size)
+
+        def work(ranks, run_dir=run_dir):
+            return train(toy, run_dir, ranks, cut=cut, precision=precision)
+
+        found = run_ranks(size, tmp_path, work)
+        assert all(torch.equal(weights, found[0][0]) for weights, *_ in found)
+        assert torch.allclose(found[0][0], alone, atol=1e-5)
+        assert found[0][1] == pytest.approx(expected, abs=1e-5)
+        of_ranks, of_norms = averages_and_norms(run_dir)
+        assert of_norms == pytest.approx(norms, rel=1e-4)
+        for name, average in averages.items():
+            assert torch.allclose(of_ranks[name], average, atol=1e-5)
 
 
 def test_an_exchange_in_bf16_changes_the_loss_little(toy, tmp_path):
