@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
@@ -113,14 +114,15 @@ def check_pairs(folder, scores):
     best = [place for place, score in enumerate(scores) if score > statistics.median(scores)]
     kept = [place for place in best if sampled[place]]
     assert len(kept) > 20
-    assert lines_of(folder / "back.en") == [f"<bt> {sampled[place]}" for place in kept]
+    assert lines_of(folder / "back.en") == [sampled[place] for place in kept]
     assert lines_of(folder / "back.de") == [mono[place] for place in kept]
 
     recipe = read_recipe("runs/back/recipe.yaml").recipe
     assert recipe.tokenizer.sampling == 0.1
     corpus = open_prepared(folder / "prepared/back", recipe, "")
     assert corpus.corpus_sizes == (200, len(kept))
-    assert corpus.tokenizer.pieces(corpus.tokenizer.encode("<bt> The"))[1] == "<bt>"
+    assert corpus.tokenizer.pieces(corpus.tokenizer.encode("<bt> The"))[0] == "\u2581<bt>"
+    assert corpus.source.gather(np.array([200])).tokens[0] == corpus.tokenizer.encode("<bt>")[0]
     records = map(json.loads, lines_of(folder / "runs/back/metrics.jsonl"))
     assert [record["step"] for record in records if "loss" in record] == [1, 2, 3, 4]
 

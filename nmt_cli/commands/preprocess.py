@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import os
+import shlex
 import shutil
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -26,11 +27,12 @@ from nmt_cli.corpus.text.parallel_corpora import ParallelCorpora, facts_of_files
 from nmt_cli.corpus.text.parallel_text import ParallelText
 from nmt_cli.corpus.text.recipe_text import RecipeText, text_of
 from nmt_cli.corpus.tokenizers.normalization import SIDES, Side
-from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer, train_tokenizer
+from nmt_cli.corpus.tokenizers.sentencepiece_tokenizer import piece_of_word
+from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer, tag_ids, train_tokenizer
 from nmt_cli.files.atomic_files import directory_appearing_whole, sha256_of_each
 from nmt_cli.files.file_names import MANIFEST, RECIPE, validation_part
 from nmt_cli.files.folders import PREPARED
-from nmt_cli.files.lines import one_line
+from nmt_cli.files.lines import is_blank, one_line
 from nmt_cli.files.locks import claimed
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
@@ -111,7 +113,9 @@ def _prepare(recipe: Recipe, directory: Path, workers: int | None) -> dict[str, 
         measured = [report for corpora in validation.values() for report in corpora.reports]
         _warn(text_warnings.on_text(training.reports, measured, recipe, held_out))
 
-        tokenizer = _make_tokenizer(recipe, training, text.symbols())
+        symbols = [*text.symbols(), *_pieces_of_tags(recipe)]
+        tokenizer = _make_tokenizer(recipe, training, symbols)
+        _refuse_unknown_tags(recipe, tokenizer)
         tokenizer.save(directory)
         (directory / RECIPE).write_text(dump_recipe(recipe), encoding="utf-8", newline="\n")
 
@@ -177,8 +181,10 @@ def _write_validation_text(
         paths = [validation_text(directory, files.name, side) for side in SIDES]
         with ExitStack() as stack:
             streams = [stack.enter_context(path.open("wb")) for path in paths]
-            for pair in ParallelText(text.measured(files)):
-                for stream, line in zip(streams, pair, strict=True):
+            for source, target in ParallelText(text.measured(files)):
+                if files.tag is not None and not is_blank(source):
+                    source = f"{files.tag} {source}"
+                for stream, line in zip(streams, (source, target), strict=True):
                     stream.write(f"{one_line(line)}\n".encode())
     return held_out
 
@@ -243,6 +249,25 @@ def _make_tokenizer(recipe: Recipe, training: ParallelCorpora, symbols: Sequence
     return train_tokenizer(config, recipe.data, training, num_pairs, recipe.training.seed)
 
 
+def _pieces_of_tags(recipe: Recipe) -> list[str]:
+    """Return the pieces that a new tokenizer needs for the tags of the training text."""
+    to_piece = str if recipe.tokenizer.type == "whitespace" else piece_of_word
+    declared = recipe.tokenizer.user_defined_symbols
+    tags = dict.fromkeys(corpus.tag for corpus in recipe.data.train)
+    return [to_piece(tag) for tag in tags if tag is not None and tag not in declared]
+
+
+def _refuse_unknown_tags(recipe: Recipe, tokenizer: Tokenizer) -> None:
+    for key, tag in recipe.data.tags.items():
+        if tag_ids(tag, tokenizer) is None:
+            given = recipe.origin or recipe.tokenizer.model
+            whose, what = (f" of {given}", "one that is") if given else ("", "one of data.train's")
+            raise UserError(
+                f"data.{key}: {shlex.quote(tag)} is not one piece of the vocabulary{whose}; "
+                f"give {what}."
+            )
+
+
 class _Encoder:
     """Writes parts of the corpus as token ids."""
 
@@ -256,7 +281,9 @@ class _Encoder:
         """Write the token files of ``part``; count kept and dropped pairs in ``corpora``."""
         recipe, num_pairs = self._recipe, corpora.num_text_pairs
         num_read = sum(report.pairs_read for report in corpora.reports)
-        job = EncodingJob(self._directory, text_settings(recipe.tokenizer, recipe.data), limits)
+        settings = text_settings(recipe.tokenizer, recipe.data)
+        tags = [report.files.tag for report in corpora.reports]
+        job = EncodingJob(self._directory, settings, limits, tags)
         workers = self._pool.useful_workers(num_pairs, PAIRS_WORTH_A_WORKER)
         unknown: dict[Side, int] = dict.fromkeys(SIDES, 0)
         with ExitStack() as stack:

@@ -1,6 +1,6 @@
 """Encodes chunks of text pairs as token ids."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -12,7 +12,7 @@ import numpy.typing as npt
 from nmt_cli.corpus.number_files import dtype_holding
 from nmt_cli.corpus.text.cleaning import KEPT, LengthLimits, rules_broken
 from nmt_cli.corpus.text.looking_over import CorpusChunk
-from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer, load_tokenizer
+from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer, load_tokenizer, tag_ids
 from nmt_cli.recipe.model_settings import TextSettings
 
 PAIRS_WORTH_A_WORKER = 20_000  # encoding them takes about as long as starting a process
@@ -40,17 +40,29 @@ class EncodingJob(NamedTuple):
     directory: Path
     text: TextSettings
     limits: LengthLimits
+    tags: Sequence[str | None] = ()  # of each corpus; none has one if it is empty
 
     def start(self) -> Callable[[CorpusChunk], EncodedPairs]:
         """Load the tokenizer; return the function that encodes a chunk."""
         tokenizer = load_tokenizer(self.directory, self.text)
-        return partial(encode_chunk, tokenizer=tokenizer, limits=self.limits)
+        tags = [(tag and tag_ids(tag, tokenizer)) or [] for tag in self.tags]
+        return partial(encode_chunk, tokenizer=tokenizer, limits=self.limits, tags=tags)
 
 
-def encode_chunk(chunk: CorpusChunk, tokenizer: Tokenizer, limits: LengthLimits) -> EncodedPairs:
-    """Return the pairs as token ids, without those that break a rule."""
+def encode_chunk(
+    chunk: CorpusChunk,
+    tokenizer: Tokenizer,
+    limits: LengthLimits,
+    tags: Sequence[list[int]] = (),
+) -> EncodedPairs:
+    """Return the pairs as token ids, without those that break a rule.
+
+    The source of each pair begins with the pieces ``tags[chunk.corpus]``, if there are any.
+    """
     broken, pairs = chunk.text_pairs()
     sources = tokenizer.encode_batch(pairs.sources, "source")
+    if tags and tags[chunk.corpus]:
+        sources = [[*tags[chunk.corpus], *source] for source in sources]
     targets = tokenizer.encode_batch(pairs.targets, "target")
     of_lengths = rules_broken(_lengths(sources), _lengths(targets), limits)
     kept = np.flatnonzero(of_lengths == KEPT)

@@ -1,7 +1,7 @@
 """Subword regularization: the training text cut into other pieces, drawn anew for each batch."""
 
 import random
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from itertools import chain, pairwise
 
 import numpy as np
@@ -12,6 +12,7 @@ from nmt_cli.corpus.tokenizers.sentencepiece_tokenizer import (
     SPACE_IN_PIECES,
     SentencePieceTokenizer,
 )
+from nmt_cli.corpus.tokenizers.tokenizer import tag_ids
 from nmt_cli.corpus.tokenizers.ways_to_cut import Draw, WaysToCut
 from nmt_cli.files.file_names import SENTENCEPIECE_MODEL
 from nmt_cli.messages.errors import UserError
@@ -23,15 +24,17 @@ class PieceSampler:
 
     The pieces depend only on the seed, the number of the batch and its pairs: each epoch draws
     other pieces, and a resumed training, or one on more ranks, draws the same ones. What is no
-    plain text stays as it is, such as bytes, ``<unk>`` and user-defined symbols. A sentence keeps
-    its pieces if it would get more of them than the longest sentence has. Threads may share a
-    sampler.
+    plain text stays as it is, such as bytes, ``<unk>``, user-defined symbols and the pieces in
+    ``tags``. A sentence keeps its pieces if it would get more of them than the longest sentence
+    has. Threads may share a sampler.
     """
 
-    def __init__(self, ways: WaysToCut, seed: int, longest: int) -> None:
+    def __init__(
+        self, ways: WaysToCut, seed: int, longest: int, tags: Collection[int] = ()
+    ) -> None:
         self._ways, self._seed = ways, seed
         self._longest = longest  # tokens of the longest sentence, with its </s>
-        self._texts = {piece.id: text for text, piece in ways.pieces.items()}
+        self._texts = {piece.id: t for t, piece in ways.pieces.items() if piece.id not in tags}
         # Words are cut on their own, unless pieces reach over a space.
         if any(SPACE_IN_PIECES in text[1:] for text in ways.pieces):
             self._word_beginnings = frozenset[int]()
@@ -90,4 +93,6 @@ def sampler_of(recipe: Recipe, corpus: PreparedCorpus) -> PieceSampler | None:
         )
     ways = corpus.tokenizer.ways_to_cut(strength, str(corpus.directory / SENTENCEPIECE_MODEL))
     longest = max(corpus.source.longest, corpus.target.longest)
-    return PieceSampler(ways, recipe.training.seed, longest)
+    found = [tag_ids(tag, corpus.tokenizer) or [] for tag in recipe.data.tags.values()]
+    tags = {ids[-1] for ids in found if ids}
+    return PieceSampler(ways, recipe.training.seed, longest, tags)

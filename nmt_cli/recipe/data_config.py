@@ -19,6 +19,7 @@ from nmt_cli.recipe.values import (
     Problem,
     Section,
     SetName,
+    Word,
 )
 
 
@@ -31,6 +32,12 @@ class ParallelFiles(Section):
 
     source: DataPath = Field(description="Text file of the source side, also .gz, .xz or .zst.")
     target: DataPath = Field(description="Text file of the target side, also .gz, .xz or .zst.")
+    tag: Word | None = Field(
+        default=None,
+        description="Piece in front of the source of every pair, such as <2de> or <bt>; translate "
+        "takes it from --tag or from the line. A tokenizer that preprocess makes gets this piece; "
+        "any other must have it. It counts as a piece of the source.",
+    )
 
 
 class Scores(Section):
@@ -287,8 +294,18 @@ class DataConfig(Section):
         """The test sets, or none; one without a name is the only one."""
         return tuple(sets_by_key("test", self.test).values())
 
+    @property
+    def tags(self) -> dict[str, str]:
+        """The key of each tag of a corpus, with the tag, in the order of the recipe."""
+        corpora: dict[str, ParallelFiles] = {
+            **{f"train.{index}": corpus for index, corpus in enumerate(self.train)},
+            **sets_by_key("validation", self.validation),
+            **sets_by_key("test", self.test),
+        }
+        return {f"{key}.tag": each.tag for key, each in corpora.items() if each.tag is not None}
+
     def problems(self) -> Iterator[Problem]:
-        """Yield unnamed sets, limits on length that no pair can meet, and changes to trees."""
+        """Yield unnamed sets, limits that no pair can meet, and what does not suit trees."""
         for key, held_out in (("validation", self.validation), ("test", self.test)):
             if isinstance(held_out, tuple):
                 yield from _problems_of_names(sets_by_key(key, held_out))
@@ -299,6 +316,9 @@ class DataConfig(Section):
             text = "is for text; leave it out beside treebank"
             for key in self._filters_of_text():
                 yield Problem(key, text, "treebank")
+        for key, tag in self.tags.items() if self.treebank is not None else ():
+            text = f"must be null beside treebank, whose sentences have only words, but is {tag}"
+            yield Problem(key, text, "treebank")
         if self.filters.min_length > self.max_length:
             yield Problem(
                 "filters.min_length",

@@ -138,8 +138,8 @@ def sections_that_matter(recipe: Recipe) -> dict[str, Any]:
     """Return the settings of the recipe that determine what preprocess writes.
 
     The weights of corpora, the folder to write to and the sampling of pieces while training are
-    not among them, and the test set only if its pairs are removed from the training text. Filters
-    and scores are left out if they are not used, as in manifests written before there were any.
+    not among them, and the test set only if its pairs are removed from the training text. What is
+    not used is left out, as in manifests written before there was any of it.
     """
     excluded = {"prepared"} if recipe.data.filters.remove_held_out else {"prepared", "test"}
     data = recipe.data.model_dump(mode="json", exclude=excluded)
@@ -150,7 +150,11 @@ def sections_that_matter(recipe: Recipe) -> dict[str, Any]:
     }
     for corpus in data["train"]:
         del corpus["weight"]
-        if corpus["scores"] is None:
-            del corpus["scores"]
+    validation = data["validation"]
+    sets = validation if isinstance(validation, list) else [validation]
+    for corpus in [*data["train"], *sets]:
+        for key in {"tag", "name", "scores"} & corpus.keys():
+            if corpus[key] is None:
+                del corpus[key]
     tokenizer = recipe.tokenizer.model_dump(mode="json", exclude=ONLY_FOR_TRAINING)
     return {"data": data, "tokenizer": tokenizer}

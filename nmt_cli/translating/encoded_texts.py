@@ -4,8 +4,7 @@ import shlex
 from collections.abc import Sequence
 
 from nmt_cli.corpus.tokenizers.normalization import Side
-from nmt_cli.corpus.tokenizers.sentencepiece_tokenizer import SPACE_IN_PIECES
-from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
+from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer, tag_ids
 from nmt_cli.messages.errors import UserError
 from nmt_cli.search.sentences import BugError, Failure, own_failure
 
@@ -41,9 +40,8 @@ def tag_pieces(tag: str | None, tokenizer: Tokenizer) -> Sequence[int]:
     """
     if tag is None:
         return ()
-    pieces = tokenizer.encode(tag)
-    words = [piece for piece in tokenizer.pieces(pieces, "source") if piece != SPACE_IN_PIECES]
-    if len(words) != 1 or tokenizer.unk_id in pieces:
+    pieces = tag_ids(tag, tokenizer)
+    if pieces is None:
         raise UserError(
             f"--tag {shlex.quote(tag)} is not one piece in the vocabulary of this model's source; "
             "give one that the model was trained with."

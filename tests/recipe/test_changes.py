@@ -47,6 +47,7 @@ FREE = [
     "data.prepared",
     "data.test.source",
     "data.test.target",
+    "data.test.tag",
     "data.test.name",
     "training.max_steps",
     "training.max_epochs",

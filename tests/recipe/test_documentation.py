@@ -38,7 +38,7 @@ def test_a_listed_default_is_what_a_recipe_without_the_key_has(write):
             "tokenizer: {vocabulary_size: 500}\nvalidation: {bleu: off}\n"
         )
     ).recipe.model_dump(mode="json")
-    given_here = {"tokenizer.vocabulary_size", "data.treebank", "data.test", "validation.bleu"}
+    given_here = {"tokenizer.vocabulary_size", "data.test", "data.treebank", "validation.bleu"}
     defaults = {
         name: key.default
         for name, key in KEYS.items()

@@ -68,11 +68,11 @@ def test_the_sets_of_validation_decide_what_is_prepared_and_those_of_tests_do_no
         ),
         (
             ["data.validation=[x]"],
-            "data.validation.0: must be a section with keys of source, target, name, but is x",
+            "data.validation.0: must be a section with keys of source, target, tag, name, but is x",
         ),
         (
             ["data.test=x"],
-            "data.test: must be a section with keys of source, target, name, but is x",
+            "data.test: must be a section with keys of source, target, tag, name, but is x",
         ),
         (
             ["data.test.name=../x"],

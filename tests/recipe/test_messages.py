@@ -33,6 +33,7 @@ OPTIONAL_KEYS = {
     *("data.filters.min_characters", "data.filters.max_characters"),
     *("data.filters.max_characters_ratio", "data.filters.max_word_length"),
     *SHARES,
+    *("data.validation.tag", "data.test.tag"),
 }
 NAMES_OF_SETS = {"data.validation.name", "data.test.name"}
 MAY_BE_ZERO = {
@@ -45,9 +46,10 @@ MAY_BE_ZERO = {
 TAKES_ANY_TEXT = {
     *("description", "data.prepared", "data.validation.source", "data.validation.target"),
     *("data.test.source", "data.test.target", "tokenizer.model"),
+    *("data.validation.tag", "data.test.tag"),
 }
 WRONG_VALUES = {
-    "x y": TAKES_ANY_TEXT,
+    "x y": TAKES_ANY_TEXT - {"data.validation.tag", "data.test.tag"},
     "[[]]": set(),
     "{a: b}": set(),
     "null": OPTIONAL_KEYS,

@@ -156,7 +156,14 @@ def test_what_preprocess_does_not_depend_on_prepares_nothing_anew(write, change,
 
 
 @pytest.mark.parametrize(
-    "change", ["data.max_length=9", "tokenizer.vocabulary_size=9000", "data.train.0.source=x"]
+    "change",
+    [
+        "data.max_length=9",
+        "tokenizer.vocabulary_size=9000",
+        "data.train.0.source=x",
+        "data.train.0.tag=<x>",
+        "data.validation.tag=<x>",
+    ],
 )
 def test_what_preprocess_depends_on_is_prepared_anew(write, change, monkeypatch):
     write(Path("recipes/base.yaml").read_text(), "a.yaml")

@@ -229,6 +229,7 @@ def _translate(experiment: Experiment, _: bool) -> None:
                 experiment.run_dir / AVERAGE,
                 input_path=source,
                 output_path=partial.path / experiment.translation(test).name,
+                tag=test.tag,
                 device=options.get("device", AUTO),
                 threads=options.get("threads"),
                 precision=options.get("precision", AUTO),
@@ -248,6 +249,8 @@ def _translated_from(experiment: Experiment) -> dict[str, Any]:
 
     def facts_of(test: HeldOutFiles) -> dict[str, Any]:
         facts = {"source": sha256(test.source)}
+        if test.tag is not None:
+            facts["tag"] = test.tag
         if treebank is None:
             return facts
         # Sentences and gold trees depend on them, too.

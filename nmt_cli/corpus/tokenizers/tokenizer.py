@@ -9,6 +9,7 @@ from typing import Protocol
 from nmt_cli.corpus.tokenizers import sentencepiece_tokenizer, whitespace_tokenizer
 from nmt_cli.corpus.tokenizers.mapped_sentencepiece import load_mapped
 from nmt_cli.corpus.tokenizers.normalization import Normalizer, Side
+from nmt_cli.corpus.tokenizers.sentencepiece_tokenizer import SPACE_IN_PIECES
 from nmt_cli.files.file_names import (
     EXPORTED_SENTENCEPIECE,
     SENTENCEPIECE_MODEL,
@@ -59,6 +60,16 @@ class Tokenizer(Protocol):
     def save(self, directory: Path) -> None:
         """Write ``tokenizer.model`` or ``vocabulary.txt``, or the files of two models."""
         ...
+
+
+def tag_ids(tag: str, tokenizer: Tokenizer) -> list[int] | None:
+    """Return the ids of ``tag`` in front of a source; None if it is not one piece.
+
+    The piece of a space may precede it.
+    """
+    ids = tokenizer.encode(tag)
+    pieces = [piece for piece in tokenizer.pieces(ids, "source") if piece != SPACE_IN_PIECES]
+    return ids if len(pieces) == 1 and tokenizer.unk_id not in ids else None
 
 
 class TrainingText(Protocol):
