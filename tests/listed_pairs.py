@@ -15,9 +15,11 @@ class ListedPairs:
     def chosen(self, flags):
         return compress(self._pairs, flags)
 
-    def count_words(self, data):
+    def count_words(self, data, sides):
         normalizer, counts = Normalizer(data), Counter[str]()
         for pair in self._pairs:
             for side, text in zip(SIDES, pair, strict=True):
+                if side not in sides:
+                    continue
                 counts.update(normalizer(text, side).split())
         return counts

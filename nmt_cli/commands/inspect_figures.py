@@ -147,12 +147,16 @@ def _of_recipe(
             f"{file.path}: the size of the vocabulary is known only after the text is prepared. "
             f"Give it with --vocabulary-size N, or run: {preprocess}"
         )
-    chosen = _chosen_lengths(lengths, text)
-    return Subject(file.name, recipe.model, size, recipe.training, chosen)
+    chosen, architecture = _chosen_lengths(lengths, text), recipe.model
+    if not recipe.tokenizer.shared and architecture.source_vocabulary_size is None:
+        own = size if text is None else text.source_vocabulary_size
+        architecture = architecture.model_copy(update={"source_vocabulary_size": own})
+    return Subject(file.name, architecture, size, recipe.training, chosen)
 
 
 class _PreparedText(NamedTuple):
     vocabulary_size: int
+    source_vocabulary_size: int | None
     lengths: SentenceLengths
 
 
@@ -179,7 +183,8 @@ def _prepared_text(file: RecipeFile, preprocess: str) -> _PreparedText | None:
         )
     sums = sum_of_text(source, target)
     lengths = SentenceLengths(sums, len(source), str(prepared), pairs_per_epoch)
-    return _PreparedText(manifest["vocabulary_size"], lengths)
+    sizes = (manifest["vocabulary_size"], manifest.get("source_vocabulary_size"))
+    return _PreparedText(*sizes, lengths)
 
 
 def _chosen_lengths(lengths: Lengths | None, text: _PreparedText | None) -> SentenceLengths:

@@ -136,6 +136,7 @@ def _prepare(recipe: Recipe, directory: Path, workers: int | None) -> dict[str, 
         **text.facts(),
         "seed": recipe.training.seed,
         "vocabulary_size": tokenizer.size,
+        **({"source_vocabulary_size": tokenizer.source_size} if tokenizer.source_size else {}),
         "corpus_sizes": [report.pairs_kept for report in training.reports],
         "tokens": {part: count.tokens for part, count in counts.items()},
         "unknown": {part: count.unknown for part, count in counts.items()},
@@ -239,8 +240,9 @@ def _make_tokenizer(recipe: Recipe, training: ParallelCorpora, symbols: Sequence
     if config.model is not None:
         logs.info(f"Using the tokenizer {config.model}.")
     elif config.type == "sentencepiece":
-        num_sentences = min(2 * num_pairs, config.training_sentences)
-        logs.info(f"Training a {config.algorithm} tokenizer on {num_sentences:,} sentences.")
+        num_sentences = min((1 + config.shared) * num_pairs, config.training_sentences)
+        what = f"a {config.algorithm} tokenizer" + ("" if config.shared else " for each language")
+        logs.info(f"Training {what} on {num_sentences:,} sentences.")
     else:
         logs.info("Making a vocabulary of the pieces in the text.")
     if config.model is None:
@@ -373,7 +375,9 @@ def _report(directory: Path, facts: Mapping[str, Any]) -> None:
     for side in SIDES:
         unknown = f"{text_warnings.share_unknown(facts, 'train', side):.2%} unknown"
         logs.info(f"  {side:11s} {facts['tokens']['train'][side]:,} tokens, {unknown}")
-    logs.info(f"  vocabulary  {facts['vocabulary_size']:,} pieces")
+    own = facts.get("source_vocabulary_size")
+    of_source = "" if own is None else f", of the source {own:,}"
+    logs.info(f"  vocabulary  {facts['vocabulary_size']:,} pieces{of_source}")
     for part, validation in validation_facts(facts).items():
         unknown = " and ".join(
             f"{text_warnings.share_unknown(facts, part, side):.2%} of {side}" for side in SIDES

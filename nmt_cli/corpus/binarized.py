@@ -277,6 +277,13 @@ class PreparedCorpus(NamedTuple):
         labels = self.manifest.get("treebank")
         return None if labels is None else labels_from_json(labels)
 
+    def completed(self, recipe: Recipe) -> Recipe:
+        """Return ``recipe`` with the size of the source's own vocabulary, if it does not say it."""
+        if recipe.tokenizer.shared or recipe.model.source_vocabulary_size is not None:
+            return recipe
+        update = {"source_vocabulary_size": self.tokenizer.source_size}
+        return recipe.model_copy(update={"model": recipe.model.model_copy(update=update)})
+
 
 def open_prepared(
     directory: Path, recipe: Recipe, preprocess: str, *, is_checked_elsewhere: bool = False
@@ -300,10 +307,15 @@ def open_prepared(
         corpus = _open(directory, verify(directory, unread_prefix=unread_prefix), recipe)
     except DamagedError as error:
         raise DamagedError(f"{error} Run: {_command_again(directory, preprocess)}") from None
-    if corpus.tokenizer.source_size != recipe.model.source_vocabulary_size:
+    if corpus.completed(recipe).model.source_vocabulary_size != corpus.tokenizer.source_size:
+        made_with = (
+            f"the vocabularies of another model than {recipe.origin} is now"
+            if recipe.origin is not None
+            else f"{corpus.tokenizer.source_size:,} pieces of the source, but "
+            f"model.source_vocabulary_size is {recipe.model.source_vocabulary_size:,}"
+        )
         raise UserError(
-            f"{directory} was made with the vocabularies of another model than {recipe.origin} is "
-            f"now. Run: {_command_again(directory, preprocess)}"
+            f"{directory} was made with {made_with}. Run: {_command_again(directory, preprocess)}"
         )
     return corpus
 

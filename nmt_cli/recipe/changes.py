@@ -45,6 +45,9 @@ def needs_training(old: Recipe, new: Recipe) -> bool:
 def changed_keys(old: Recipe, new: Recipe) -> list[Change]:
     """Return every key whose value differs, in the order of the recipe."""
     before, after = (dict(leaves(recipe.model_dump(mode="json"))) for recipe in (old, new))
+    if not (old.tokenizer.shared or new.tokenizer.shared):
+        # A run has it from its text, and text that was made anew is refused by its files.
+        del before["model.source_vocabulary_size"], after["model.source_vocabulary_size"]
     return [
         Change(key, before.get(key), after.get(key), change_kind(key, new.validation))
         for key in {**before, **after}

@@ -151,8 +151,8 @@ class ModelConfig(PaperModel):
 
     source_vocabulary_size: Annotated[Count, Field(ge=4, le=10_000_000)] | None = Field(
         default=None,
-        description="Pieces of the source's own vocabulary, in models that were made elsewhere; "
-        "null if both languages share one.",
+        description="Pieces of the source's own vocabulary; null if both languages share one. With "
+        "tokenizer.shared: false, what preprocess has found.",
     )
 
     def problems(self) -> Iterator[Problem]:

@@ -10,7 +10,11 @@ from nmt_cli.messages.proposals import any_of
 from nmt_cli.recipe.data_config import FIRST_FILTERS, DataConfig
 from nmt_cli.recipe.model_config import ModelConfig
 from nmt_cli.recipe.search_ranges import BEAM_SIZE, LENGTH_PENALTY
-from nmt_cli.recipe.tokenizer_config import ONLY_FOR_TRAINING, TokenizerConfig
+from nmt_cli.recipe.tokenizer_config import (
+    OF_NEW_TOKENIZERS,
+    ONLY_FOR_TRAINING,
+    TokenizerConfig,
+)
 from nmt_cli.recipe.training_config import CheckpointsConfig, TrainingConfig, ValidationConfig
 from nmt_cli.recipe.values import FREE, Count, DataPath, Flag, Number, Problem, Section
 
@@ -111,9 +115,17 @@ class Recipe(Section):
         if self.tokenizer.type == "whitespace" and self.tokenizer.model is not None:
             text = "needs type sentencepiece, but type is whitespace"
             yield Problem("tokenizer.model", text, "tokenizer.type")
-        if self.model.source_vocabulary_size is not None:
-            text = "must be null, because the tokenizer of a recipe has one vocabulary for both"
-            yield Problem("model.source_vocabulary_size", f"{text} languages")
+        if self.tokenizer.shared:
+            if self.model.source_vocabulary_size is not None:
+                text = "must be null, because tokenizer.shared gives both languages one vocabulary"
+                yield Problem("model.source_vocabulary_size", text, "tokenizer.shared")
+            return
+        if self.model.tied_embeddings == "all":
+            text = "must be decoder or none with tokenizer.shared: false, but is all"
+            yield Problem("model.tied_embeddings", text, "tokenizer.shared")
+        if self.data.treebank is not None:
+            text = "must be true with data.treebank, because trees contain the words of the source"
+            yield Problem("tokenizer.shared", text, "data.treebank")
 
     def _problems_of_trees(self) -> Iterator[Problem]:
         treebank, validation = self.data.treebank, self.validation
@@ -157,4 +169,7 @@ def sections_that_matter(recipe: Recipe) -> dict[str, Any]:
             if corpus[key] is None:
                 del corpus[key]
     tokenizer = recipe.tokenizer.model_dump(mode="json", exclude=ONLY_FOR_TRAINING)
+    for key, default in OF_NEW_TOKENIZERS.items():
+        if tokenizer[key] == default:
+            del tokenizer[key]
     return {"data": data, "tokenizer": tokenizer}

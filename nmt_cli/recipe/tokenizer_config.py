@@ -10,20 +10,22 @@ from nmt_cli.recipe.values import (
     DECLARED,
     Count,
     DataPath,
+    Flag,
     Number,
     Problem,
     Section,
     Word,
 )
 
-# Byte fallback needs 256 pieces; <unk>, <s> and </s> are three more.
-RESERVED_PIECES = 259
+NUM_BYTES = 256  # pieces of byte fallback
 RESERVED_NAMES = ("<unk>", "<s>", "</s>")
 ONLY_FOR_TRAINING = {"sampling"}  # keys of tokenizer that do not change what preprocess writes
+# How a new tokenizer is made, with defaults; prepared text of earlier versions has no such keys.
+OF_NEW_TOKENIZERS = {"shared": True, "byte_fallback": True, "split_digits": False}
 
 
 class TokenizerConfig(Section):
-    """How text becomes pieces; source and target share one vocabulary."""
+    """How text becomes pieces, of one vocabulary or of one for each language."""
 
     alternatives = (frozenset({"model", "vocabulary_size"}),)
 
@@ -38,6 +40,20 @@ class TokenizerConfig(Section):
         default=None,
         description="Pieces in the vocabulary. Needed unless model names a file; for whitespace "
         "text an optional limit to the most frequent.",
+    )
+    shared: Flag = Field(
+        default=OF_NEW_TOKENIZERS["shared"],
+        description="Whether source and target share one vocabulary; false makes one for each, of "
+        "vocabulary_size pieces. model.tied_embeddings must then be decoder or none.",
+    )
+    byte_fallback: Flag = Field(
+        default=OF_NEW_TOKENIZERS["byte_fallback"],
+        description="SentencePiece only: cut characters that are no piece into bytes, which are "
+        "256 of the pieces. Without it they become <unk>.",
+    )
+    split_digits: Flag = Field(
+        default=OF_NEW_TOKENIZERS["split_digits"],
+        description="SentencePiece only: make each digit a piece of its own.",
     )
     model: DataPath | None = Field(
         default=None,
@@ -73,15 +89,30 @@ class TokenizerConfig(Section):
         """Yield settings that do not fit the type of tokenizer, and wrong sizes and symbols."""
         if self.type == "whitespace" and self.sampling is not None:
             yield Problem("sampling", "needs type sentencepiece, but type is whitespace", "type")
+        if not self.shared and self.sampling is not None:
+            text = "must be null with shared: false, because it needs one SentencePiece model"
+            yield Problem("sampling", text, "shared")
+        yield from self._problems_of_new_tokenizers()
         if self.type == "sentencepiece":
             if self.joiner is not None:
                 yield Problem("joiner", "needs type whitespace, but type is sentencepiece", "type")
             yield from self._problems_of_size()
         yield from self._problems_of_symbols()
 
+    def _problems_of_new_tokenizers(self) -> Iterator[Problem]:
+        for key, default in OF_NEW_TOKENIZERS.items():
+            value = getattr(self, key)
+            text = f"must be {str(default).lower()} {{}}, but is {str(value).lower()}"
+            if value != default and self.model is not None:
+                beside = "or left out beside model, which has its own vocabulary"
+                yield Problem(key, text.format(beside), "model")
+            elif value != default and self.type == "whitespace" and key != "shared":
+                yield Problem(key, text.format("with type whitespace"), "type")
+
     def _problems_of_size(self) -> Iterator[Problem]:
         size, symbols = self.vocabulary_size, len(self.user_defined_symbols)
-        least = RESERVED_PIECES + symbols + 1
+        least = NUM_BYTES * self.byte_fallback + len(RESERVED_NAMES) + symbols + 1
+        num_bytes = f"{NUM_BYTES} bytes, " if self.byte_fallback else ""
         text = ""
         if self.model is None and size is None:
             text = "is missing; say how many pieces, such as 32000"
@@ -89,7 +120,7 @@ class TokenizerConfig(Section):
             text = "must be null beside model, whose file decides the size"
         elif size is not None and size < least:
             text = (
-                f"must be at least {least:,} (256 bytes, 3 marks, {counted(symbols, 'symbol')} "
+                f"must be at least {least:,} ({num_bytes}3 marks, {counted(symbols, 'symbol')} "
                 f"and a piece), but is {size:,}"
             )
         if text:

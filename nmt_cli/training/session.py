@@ -135,9 +135,10 @@ def train(job: Job, worker: Worker | None = None) -> None:
 
     Raises UserError for input that cannot be trained on, InterruptedTrainingError after a signal.
     """
-    recipe, options = job.file.recipe, job.options
+    options = job.options
     device = choose_rank_device(options.get("device", AUTO), worker)
     corpus = job.open_corpus(worker)
+    recipe = corpus.completed(job.file.recipe)
     machine = choose_machine(device, worker, options)
     max_tokens = options.get("max_tokens_per_device")
     cut = choose_cut(recipe, corpus.tokenizer.size, corpus.longest, machine, worker, max_tokens)

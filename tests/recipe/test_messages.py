@@ -68,6 +68,7 @@ WRONG_VALUES = {
     | {"data.filters.remove_held_out", "data.filters.remove_copies"}
     | {"data.filters.remove_different_urls"}
     | {"model.attention_biases", "model.feed_forward_biases", "model.embedding_norm"}
+    | {"tokenizer.byte_fallback", "tokenizer.split_digits", "tokenizer.shared"}
     | {"model.scale_embeddings", "model.output_bias", "model.source_eos"},
     "": OPTIONAL_KEYS,
     "017": TAKES_ANY_TEXT | NAMES_OF_SETS,

@@ -102,7 +102,7 @@ def test_paths_are_data_and_never_expanded():
         (
             "model",
             {"source_vocabulary_size": 300, "tied_embeddings": "none"},
-            "model.source_vocabulary_size: must be null, because the tokenizer of a recipe has one",
+            "model.source_vocabulary_size: must be null, because tokenizer.shared gives both",
         ),
         (
             "model",
@@ -187,6 +187,32 @@ def test_paths_are_data_and_never_expanded():
         ("checkpoints", {"every_steps": 1, "every_epochs": 1}, "every_epochs: must be null beside"),
         ("data", {"max_length": 3, "filters": {"min_length": 4}}, "filters.min_length: must be at"),
         ("tokenizer", {"joiner": "@@"}, "joiner: needs type whitespace, but type is sentencepiece"),
+        (
+            "tokenizer",
+            {"shared": False},
+            "model.tied_embeddings: must be decoder or none with tokenizer.shared: false, but is",
+        ),
+        (
+            "tokenizer",
+            {"shared": False, "sampling": 0.1},
+            "sampling: must be null with shared: false, because it needs one SentencePiece model",
+        ),
+        (
+            "tokenizer",
+            {"split_digits": True, "vocabulary_size": None, "model": "m"},
+            "split_digits: must be false or left out beside model, which has its own vocabulary, "
+            "but is true",
+        ),
+        (
+            "tokenizer",
+            {"type": "whitespace", "byte_fallback": False},
+            "byte_fallback: must be true with type whitespace, but is false",
+        ),
+        (
+            "tokenizer",
+            {"byte_fallback": False, "vocabulary_size": 4, "user_defined_symbols": ["x"]},
+            "vocabulary_size: must be at least 5 (3 marks, 1 symbol and a piece), but is 4",
+        ),
         ("tokenizer", {"vocabulary_size": None}, "vocabulary_size: is missing"),
         ("tokenizer", {"model": "x.model"}, "vocabulary_size: must be null beside model"),
         ("tokenizer", {"vocabulary_size": 259}, "vocabulary_size: must be at least 260 "),

@@ -58,20 +58,20 @@ class TakingChosen(NamedTuple):
 
 
 class CountingWords(NamedTuple):
-    """Counts the words between white space in the text pairs of a chunk."""
+    """Counts the words between white space in the ``sides`` of the text pairs of a chunk."""
 
     data: DataConfig
+    sides: Sequence[Side]
 
     def start(self) -> Callable[[CorpusChunk], Counter[str]]:
         """Return the function that counts them in the normalized text."""
         return partial(self._count, Normalizer(self.data))
 
-    @staticmethod
-    def _count(normalizer: Normalizer, chunk: CorpusChunk) -> Counter[str]:
+    def _count(self, normalizer: Normalizer, chunk: CorpusChunk) -> Counter[str]:
         _, texts = chunk.text_pairs()
         counts: Counter[str] = Counter()
         for side, sentences in zip(SIDES, texts[:2], strict=True):
-            for sentence in sentences:
+            for sentence in sentences if side in self.sides else ():
                 counts.update(normalizer(sentence, side).split())
         return counts
 
@@ -249,14 +249,14 @@ class ParallelCorpora:
                 yield from zip(texts.sources, texts.targets, strict=True)
         self._pool.end_processes()  # the trainer, which now has the text, may need the memory
 
-    def count_words(self, data: DataConfig) -> Counter[str]:
-        """Return how often each word between white space occurs in the normalized text pairs.
+    def count_words(self, data: DataConfig, sides: Sequence[Side]) -> Counter[str]:
+        """Return how often each word between white space occurs in the normalized ``sides``.
 
         Raises UserError as ``chunks`` does.
         """
         numbers: defaultdict[str, int] = defaultdict(count().__next__)  # of the words seen
         totals = np.zeros(0, dtype=np.int64)
-        job = CountingWords(data)
+        job = CountingWords(data, sides)
         for _, counts in self._pool.in_order(self.chunks(), job, self._workers):
             # Counter.update would take ten times as long, and only this process can do it.
             places = np.fromiter(map(numbers.__getitem__, counts), np.int64, len(counts))

@@ -1,7 +1,10 @@
 """Two SentencePiece models, one for each language, and a vocabulary with the ids of their pieces.
 
-Marian's models are of this kind. The pieces of a model that the vocabulary lacks become ``<unk>``.
+Marian's models are of this kind, and those of recipes with ``tokenizer.shared: false``. The pieces
+of a model that the vocabulary lacks become ``<unk>``.
 """
+
+from __future__ import annotations
 
 import json
 import re
@@ -32,8 +35,9 @@ Ids = Mapping[str, int]
 class MappedSentencePieceTokenizer:
     """The models, and the vocabulary that both languages share, or one for each of them.
 
-    A tag such as ``>>deu<<`` in front of a source is one piece. Raises DamagedError if a model
-    cannot be loaded, UserError if a vocabulary lacks a mark. Errors call the folder ``name``.
+    If the vocabulary has tags such as ``>>deu<<``, one in front of a source is one piece. Raises
+    DamagedError if a model cannot be loaded, UserError if a vocabulary lacks a mark. Errors call
+    the folder ``name``.
     """
 
     def __init__(
@@ -57,8 +61,21 @@ class MappedSentencePieceTokenizer:
             if len(places) > 1 or None in places:
                 text = f"has no piece {mark}, or not at one place in both languages"
                 raise UserError(f"the vocabulary of {name} {text}.")
+        self._has_tags = any(TAG.fullmatch(piece) for piece in self._ids["source"])
         self.unk_id, self.eos_id = ids[UNKNOWN], ids[END]
         self.bos_id = ids.get(START, self.eos_id)
+
+    @classmethod
+    def of_models(
+        cls, models: Mapping[Side, bytes], normalizer: Normalizer, name: str
+    ) -> MappedSentencePieceTokenizer:
+        """Return a tokenizer whose vocabularies are those of the models."""
+        ids = {}
+        for side, model in models.items():
+            processor = load_processor(model, f"{name}: the model of the {side}")
+            pieces = processor.id_to_piece(list(range(processor.get_piece_size())))
+            ids[side] = {piece: token for token, piece in enumerate(pieces)}
+        return cls(models, ids["target"], normalizer, name, ids["source"])
 
     def encode(self, text: str, side: Side = "source") -> list[int]:
         """Return the ids of the pieces of ``text``, without marks of start and end."""
@@ -66,7 +83,8 @@ class MappedSentencePieceTokenizer:
 
     def encode_batch(self, texts: Sequence[str], side: Side = "source") -> list[list[int]]:
         """Return what ``encode`` returns for each text, in less time."""
-        tags = [TAG.match(text) if side == "source" else None for text in texts]
+        may_have_tags = self._has_tags and side == "source"
+        tags = [TAG.match(text) if may_have_tags else None for text in texts]
         rests = [
             self._normalizer(text[tag.end() if tag else 0 :], side)
             for text, tag in zip(texts, tags, strict=True)

@@ -1,4 +1,4 @@
-"""SentencePiece with byte fallback: any text can be encoded, but never as a control id."""
+"""SentencePiece: any text can be encoded, with byte fallback losslessly, never as a control id."""
 
 import io
 import re
@@ -194,7 +194,8 @@ def train_model(
             vocab_size=config.vocabulary_size,
             character_coverage=config.character_coverage,
             user_defined_symbols=list(config.user_defined_symbols),
-            byte_fallback=True,
+            byte_fallback=config.byte_fallback,
+            split_digits=config.split_digits,
             # Normalizer ran before; SentencePiece's default, NFKC, would change the target text.
             normalization_rule_name="identity",
             unk_id=0,

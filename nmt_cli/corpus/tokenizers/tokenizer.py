@@ -7,8 +7,11 @@ from pathlib import Path
 from typing import Protocol
 
 from nmt_cli.corpus.tokenizers import sentencepiece_tokenizer, whitespace_tokenizer
-from nmt_cli.corpus.tokenizers.mapped_sentencepiece import load_mapped
-from nmt_cli.corpus.tokenizers.normalization import Normalizer, Side
+from nmt_cli.corpus.tokenizers.mapped_sentencepiece import (
+    MappedSentencePieceTokenizer,
+    load_mapped,
+)
+from nmt_cli.corpus.tokenizers.normalization import SIDES, Normalizer, Side
 from nmt_cli.corpus.tokenizers.sentencepiece_tokenizer import SPACE_IN_PIECES
 from nmt_cli.files.file_names import (
     EXPORTED_SENTENCEPIECE,
@@ -20,6 +23,8 @@ from nmt_cli.files.file_names import (
 from nmt_cli.recipe.data_config import DataConfig
 from nmt_cli.recipe.model_settings import TextSettings
 from nmt_cli.recipe.tokenizer_config import TokenizerConfig
+
+NEW = "the new tokenizer"  # in messages
 
 
 class Tokenizer(Protocol):
@@ -79,8 +84,8 @@ class TrainingText(Protocol):
         """Return the pairs whose flag, the next one of ``flags``, is true."""
         ...
 
-    def count_words(self, data: DataConfig) -> Counter[str]:
-        """Return how often each word between white space occurs in the normalized text."""
+    def count_words(self, data: DataConfig, sides: Sequence[Side]) -> Counter[str]:
+        """Return how often each word between white space occurs in the normalized ``sides``."""
         ...
 
 
@@ -121,20 +126,38 @@ def train_tokenizer(
     if config.model is not None:
         return sentencepiece_tokenizer.existing_tokenizer(config, normalizer, config.model)
     if config.type == "whitespace":
-        vocabulary = whitespace_tokenizer.make_vocabulary(text.count_words(data), config)
-        return whitespace_tokenizer.WhitespaceTokenizer(vocabulary, normalizer, config.joiner)
-    num_sampled = min(num_pairs, max(1, config.training_sentences // 2))
-    sampled = text.chosen(sample_flags(num_pairs, num_sampled, seed))
-    model = sentencepiece_tokenizer.train_model(
-        _normalized(sampled, normalizer), config, 2 * num_sampled, seed
-    )
-    return sentencepiece_tokenizer.SentencePieceTokenizer(model, normalizer, "the new tokenizer")
+        *of_source, vocabulary = [
+            whitespace_tokenizer.make_vocabulary(text.count_words(data, sides), config)
+            for sides in _sides_together(config)
+        ]
+        own = of_source[0] if of_source else None
+        return whitespace_tokenizer.WhitespaceTokenizer(vocabulary, normalizer, config.joiner, own)
+    models: dict[Side, bytes] = {}
+    for sides in _sides_together(config):
+        num_sampled = min(num_pairs, max(1, config.training_sentences // len(sides)))
+        sampled = text.chosen(sample_flags(num_pairs, num_sampled, seed))
+        sentences = _normalized(sampled, normalizer, sides)
+        model = sentencepiece_tokenizer.train_model(
+            sentences, config, len(sides) * num_sampled, seed
+        )
+        models |= dict.fromkeys(sides, model)
+    if config.shared:
+        return sentencepiece_tokenizer.SentencePieceTokenizer(model, normalizer, NEW)
+    return MappedSentencePieceTokenizer.of_models(models, normalizer, NEW)
 
 
-def _normalized(pairs: Iterable[tuple[str, str]], normalizer: Normalizer) -> Iterator[str]:
-    for source, target in pairs:
-        yield normalizer(source, "source")
-        yield normalizer(target, "target")
+def _sides_together(config: TokenizerConfig) -> list[tuple[Side, ...]]:
+    """Return the sides that have a vocabulary together, the target's last."""
+    return [SIDES] if config.shared else [(side,) for side in SIDES]
+
+
+def _normalized(
+    pairs: Iterable[tuple[str, str]], normalizer: Normalizer, sides: Sequence[Side]
+) -> Iterator[str]:
+    for pair in pairs:
+        for side, text in zip(SIDES, pair, strict=True):
+            if side in sides:
+                yield normalizer(text, side)
 
 
 def sample_flags(num_pairs: int, num_sampled: int, seed: int) -> Iterator[bool]:
