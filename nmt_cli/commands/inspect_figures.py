@@ -174,8 +174,9 @@ def _prepared_text(file: RecipeFile, preprocess: str) -> _PreparedText | None:
     except UserError as error:
         logs.warning(f"{prepared} is not used: {error}")
         return None
-    corpora = zip(file.recipe.data.train, manifest["corpus_sizes"], strict=True)
-    pairs_per_epoch = sum(corpus.weight * size for corpus, size in corpora)
+    sizes = manifest["corpus_sizes"]
+    weights = file.recipe.data.weights(sizes)
+    pairs_per_epoch = sum(w * size for w, size in zip(weights, sizes, strict=True))
     if file.recipe.tokenizer.sampling is not None:
         logs.warning(
             f"the lengths are those of the plain pieces in {prepared}; tokenizer.sampling draws "

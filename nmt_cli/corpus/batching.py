@@ -26,6 +26,9 @@ PAIRS_AT_ONCE = 1 << 20  # handled by one numpy call, which bounds temporary mem
 # The last batches of an epoch are copied, so that its memory is free when the first rank plans the
 # next epoch. Ranks are fewer batches apart, because each step waits for all of them.
 LAST_BATCHES = 8
+EPOCHS_OF_A_STAGE = 1 << 40  # more than a training has
+
+Corpora = Sequence[tuple[int, float]]  # (number of pairs, weight) of each
 
 
 class Epoch(NamedTuple):
@@ -61,10 +64,10 @@ class BatchPlan:
     """Batches of pairs of similar length, at most ``tokens_per_step`` tokens on either side.
 
     In every epoch, each pair of a corpus of weight w appears floor(w) times, and a random share
-    w - floor(w) of its pairs, drawn by ``seed``, appears once more. Batch numbers go on from epoch
-    to epoch. An epoch is planned when one of its batches is needed. It takes 4 bytes of memory for
-    each of its pairs, 5 while it is planned, and 4 more for each pair of such a share. Threads may
-    share a plan.
+    w - floor(w) of its pairs, drawn by ``seed``, appears once more. Each stage has its weights.
+    Batch numbers go on from epoch to epoch and from stage to stage. An epoch is planned when one of
+    its batches is needed. It takes 4 bytes of memory for each of its pairs, 5 while it is planned,
+    and 4 more for each pair of such a share. Threads may share a plan.
 
     Raises UserError if a sentence has more than ``tokens_per_step`` tokens, or if the weights leave
     no pair.
@@ -76,7 +79,7 @@ class BatchPlan:
         target_lengths: Lengths,
         tokens_per_step: int,
         seed: int,
-        corpora: Sequence[tuple[int, float]] | None = None,  # (number of pairs, weight) of each
+        corpora: Corpora | None = None,
     ) -> None:
         self._source, self._target = source_lengths, target_lengths
         self._longest = max(int(source_lengths.max()), int(target_lengths.max()))
@@ -87,8 +90,8 @@ class BatchPlan:
             )
         self._tokens_per_step, self._seed = tokens_per_step, seed
         self._corpora = corpora if corpora is not None else [(len(source_lengths), 1.0)]
-        if not any(size * math.floor(w) + _share_of(size, w) for size, w in self._corpora):
-            raise UserError("the weights of data.train leave no pair; raise one of them.")
+        self._stage = 0
+        refuse_no_pair(self._corpora, "data.train")
         self._lock = threading.RLock()
         # The first batch of ``_first_epoch``, and of each epoch after it that was counted so far.
         self._first_epoch, self._first_batches = 0, [0]
@@ -107,6 +110,15 @@ class BatchPlan:
         """
         with self._lock:
             self._first_epoch, self._first_batches = epoch, [first_batch]
+
+    def begin_stage(self, stage: int, corpora: Corpora, epoch: int, first_batch: int) -> None:
+        """Plan ``corpora`` with other weights, from the beginning of ``epoch`` on.
+
+        Its batches are numbered from ``first_batch`` on, and the plan has no earlier ones.
+        """
+        with self._lock:
+            self._stage, self._corpora, self._planned = stage, corpora, None
+            self.begin_at(epoch, first_batch)
 
     def batch(self, batch_index: int) -> Indices:
         """Return the pair numbers of the batch; batches of all epochs are counted from 0."""
@@ -151,7 +163,9 @@ class BatchPlan:
         if self._planned is None or self._planned[0] != number or self._planned[1].first > index:
             self._planned = None  # its memory is free before the next epoch takes as much
             plan = partial(self._plan_epoch, number)
-            arrays = plan() if self._memory is None else self._memory.epoch(number, plan)
+            # A rank may read ahead in an epoch that others begin in the next stage.
+            name = self._stage * EPOCHS_OF_A_STAGE + number
+            arrays = plan() if self._memory is None else self._memory.epoch(name, plan)
             self._planned = number, Epoch(*arrays)
         return self._planned[1]
 
@@ -210,6 +224,12 @@ class BatchPlan:
                 order[free[bucket] : free[bucket] + len(run)] = run
             free += count
         return order, ends.tolist()
+
+
+def refuse_no_pair(corpora: Corpora, whose: str) -> None:
+    """Raise UserError if the weights of ``corpora`` leave no pair; they are those of ``whose``."""
+    if not any(size * math.floor(weight) + _share_of(size, weight) for size, weight in corpora):
+        raise UserError(f"the weights of {whose} leave no pair; raise one of them.")
 
 
 def _share_of(size: int, weight: float) -> int:

@@ -3,7 +3,7 @@
 import bisect
 import itertools
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 from typing import Any, NamedTuple
@@ -100,7 +100,7 @@ def load_batches(
     sampler: PieceSampler | None = None,
     prepare: Callable[[Batch], Batch] = read_whole,
     own: Callable[[Batch], Iterable[SentencePairs]] = lambda batch: batch.micro_batches,
-) -> Iterator[Batch]:
+) -> Generator[Batch, None, None]:
     """Yield the batches of the plan without end, uncut, from ``first_index`` on.
 
     A thread takes the next batches while the caller computes, and calls ``prepare``, which reads

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from nmt_cli.recipe.keys import fields_to
+from nmt_cli.recipe.keys import fields_to, section_at
 from nmt_cli.recipe.schema import Recipe
 from nmt_cli.recipe.training_config import ValidationConfig
 from nmt_cli.recipe.values import ChangeKind
@@ -75,7 +75,7 @@ def change_kind(key: str, validation: ValidationConfig) -> ChangeKind:
     """
     if _decides_quality(key, validation):
         return ChangeKind.DECLARED
-    fields = fields_to([int(name) if name.isdigit() else name for name in key.split(".")])
+    fields = fields_to(_steps(key))
     if fields[-1] is None:
         return ChangeKind.FORBIDDEN
     marks = [mark for field in fields if field is not None for mark in field.metadata]
@@ -87,9 +87,17 @@ def _stands_in(key: str, names: tuple[str, ...]) -> bool:
     return any(f"{key}.".startswith(name) if name[-1] == "." else key == name for name in names)
 
 
+def _steps(key: str) -> tuple[str | int, ...]:
+    return tuple(int(name) if name.isdigit() else name for name in key.split("."))
+
+
 def leaves(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield each value with its dotted key; a list is one value unless it holds sections."""
-    if isinstance(value, dict):
+    """Yield each value with its dotted key; a list is one value unless it holds sections.
+
+    So are numbers by name.
+    """
+    is_section = not prefix or section_at(_steps(prefix)) is not None
+    if isinstance(value, dict) and is_section:
         for key, below in value.items():
             yield from leaves(below, f"{prefix}.{key}" if prefix else key)
     elif isinstance(value, list) and value and isinstance(value[0], dict):

@@ -1,12 +1,13 @@
 """The section of a recipe on its text: corpora, filters, treebank."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Literal
 
 from pydantic import Discriminator, Field, Tag
 
 from nmt_cli.parsing.labels import Labels
 from nmt_cli.parsing.linearization import Linearization, Notation
+from nmt_cli.recipe.mixing_config import MixingConfig, Stage, problems_of_mixing, weights_of
 from nmt_cli.recipe.values import (
     DECLARED,
     FREE,
@@ -55,6 +56,9 @@ class Scores(Section):
 class Corpus(ParallelFiles):
     """Training text and how often it appears in an epoch."""
 
+    name: Annotated[Word | None, FREE] = Field(
+        default=None, description="Name of this corpus in data.stages."
+    )
     weight: Annotated[Number, Field(ge=0, le=1_000_000), DECLARED] = Field(
         default=1.0,
         description="How often this corpus appears in an epoch; a fraction adds a random share of "
@@ -254,6 +258,16 @@ class DataConfig(Section):
         max_length=10_000,
         description="Corpora to train on, each with its source and target.",
     )
+    mixing: MixingConfig = Field(
+        default_factory=MixingConfig,
+        description="Shares by size, in place of the weights of corpora.",
+    )
+    stages: Annotated[tuple[Stage, ...], DECLARED] = Field(
+        default=(),
+        max_length=1000,
+        description="Mixtures of the corpora, one after the other. Learning rate and optimizer go "
+        "on; a stage begins with a new epoch.",
+    )
     validation: HeldOutSets = Field(
         description="Text on which loss, BLEU or F1 are measured while training; a list holds "
         "several sets, each with a name."
@@ -304,6 +318,10 @@ class DataConfig(Section):
         }
         return {f"{key}.tag": each.tag for key, each in corpora.items() if each.tag is not None}
 
+    def weights(self, sizes: Sequence[int], stage: int = 0) -> list[float]:
+        """Return how often each corpus appears in an epoch; ``sizes`` are their pairs."""
+        return weights_of(self, sizes, stage)
+
     def problems(self) -> Iterator[Problem]:
         """Yield unnamed sets, limits that no pair can meet, and what does not suit trees."""
         for key, held_out in (("validation", self.validation), ("test", self.test)):
@@ -319,6 +337,7 @@ class DataConfig(Section):
         for key, tag in self.tags.items() if self.treebank is not None else ():
             text = f"must be null beside treebank, whose sentences have only words, but is {tag}"
             yield Problem(key, text, "treebank")
+        yield from problems_of_mixing(self)
         if self.filters.min_length > self.max_length:
             yield Problem(
                 "filters.min_length",

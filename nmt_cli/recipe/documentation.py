@@ -111,6 +111,8 @@ def _allowed(prop: JsonSchema, schema: JsonSchema) -> str:
     if "prefixItems" in prop:
         first = _allowed(prop["prefixItems"][0], schema)
         return f"list of {len(prop['prefixItems'])}, each a {first}"
+    if prop["type"] == "object":
+        return f"section of names, each with a {_allowed(prop['additionalProperties'], schema)}"
     if prop["type"] == "array":
         return f"list, each a {_allowed(prop['items'], schema)}"
     if prop["type"] == "string":

@@ -110,4 +110,9 @@ def last_name(key: str) -> str:
 
 @cache
 def _all_keys() -> tuple[str, ...]:
-    return tuple(key_paths())
+    """Return the keys that a message may propose.
+
+    A name means too many things, and the keys of stages need the place of their stage.
+    """
+    left_out = ("data.train.name", "data.stages.")
+    return tuple(key for key in key_paths() if not key.startswith(left_out))

@@ -26,6 +26,7 @@ RULES = {
     "string_too_long": "must have at most {max_length} characters",
     "string_pattern_mismatch": "must be a language code such as en",
     "tuple_type": "must be a list",
+    "dict_type": "must be a section of names with numbers",
     "too_short": "must have {min_length} or more entries",
     "too_long": "must have at most {max_length} entries",
     "literal_error": "must be {expected}",

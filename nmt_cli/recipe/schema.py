@@ -8,6 +8,7 @@ from pydantic import Field, create_model
 
 from nmt_cli.messages.proposals import any_of
 from nmt_cli.recipe.data_config import FIRST_FILTERS, DataConfig
+from nmt_cli.recipe.mixing_config import problems_of_ends
 from nmt_cli.recipe.model_config import ModelConfig
 from nmt_cli.recipe.search_ranges import BEAM_SIZE, LENGTH_PENALTY
 from nmt_cli.recipe.tokenizer_config import (
@@ -83,6 +84,7 @@ class Recipe(Section):
     def problems(self) -> Iterator[Problem]:
         """Yield limits that the longest sentence would exceed, and what does not suit the data."""
         yield from self._problems_of_trees()
+        yield from problems_of_ends(self.data.stages, self.training, self.validation)
         names = [files.name for files in self.data.validation_sets if files.name is not None]
         best_on = self.validation.best_on
         if best_on is not None and best_on not in names:
@@ -149,11 +151,14 @@ class Recipe(Section):
 def sections_that_matter(recipe: Recipe) -> dict[str, Any]:
     """Return the settings of the recipe that determine what preprocess writes.
 
-    The weights of corpora, the folder to write to and the sampling of pieces while training are
-    not among them, and the test set only if its pairs are removed from the training text. What is
-    not used is left out, as in manifests written before there was any of it.
+    The names and weights of corpora and how they are mixed, the folder to write to and the sampling
+    of pieces while training are not among them, and the test set only if its pairs are removed from
+    the training text. What is not used is left out, as in manifests written before there was any of
+    it.
     """
-    excluded = {"prepared"} if recipe.data.filters.remove_held_out else {"prepared", "test"}
+    excluded = {"prepared", "mixing", "stages"}
+    if not recipe.data.filters.remove_held_out:
+        excluded.add("test")
     data = recipe.data.model_dump(mode="json", exclude=excluded)
     data["filters"] = {
         name: value
@@ -161,7 +166,7 @@ def sections_that_matter(recipe: Recipe) -> dict[str, Any]:
         if name in FIRST_FILTERS or (value is not None and value is not False)
     }
     for corpus in data["train"]:
-        del corpus["weight"]
+        del corpus["weight"], corpus["name"]
     validation = data["validation"]
     sets = validation if isinstance(validation, list) else [validation]
     for corpus in [*data["train"], *sets]:

@@ -49,6 +49,18 @@ class Progress:
     validations_without_improvement: int = 0
     validated_step: int = 0
     quality_since: int = 0  # best quality and patience count only validations after this step
+    stage: int = 0  # of data.stages, and where it began
+    stage_step: int = 0
+    stage_epoch: int = 0
+    stage_batch: int = 0
+
+    def as_saved(self) -> dict[str, Any]:
+        """Return the counters; those of the first stage are left out, as in earlier versions."""
+        return {
+            name: value
+            for name, value in asdict(self).items()
+            if self.stage > 0 or not name.startswith("stage")
+        }
 
 
 class Saved(NamedTuple):
@@ -125,7 +137,7 @@ def save_checkpoint(
             )
     directory = run_dir / CHECKPOINTS / checkpoint_name(step)
     _require_space(run_dir, trained, copies=3 if average is None else 4)
-    saved = {"optimizer": contents.moments, "progress": asdict(contents.progress)}
+    saved = {"optimizer": contents.moments, "progress": contents.progress.as_saved()}
     if average is not None:
         saved["trained_weights"] = trained
     weights = trained if average is None else average

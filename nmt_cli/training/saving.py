@@ -204,14 +204,16 @@ class Saver:
 
     def _facts(self, kind: CheckpointKind) -> dict[str, Any]:
         """Return what the manifest of a checkpoint holds besides its files."""
-        recipe = self._training.recipe
-        epoch, first_batch = self._training.plan.epoch_of(self._state.progress.batch_index)
+        recipe, progress = self._training.recipe, self._state.progress
+        epoch, first_batch = self._training.plan.epoch_of(progress.batch_index)
+        stage = progress.stage
         return {
             "kind": kind,
             "step": self._state.progress.step,
             "batch_index": self._state.progress.batch_index,
             "epoch": epoch,
             "first_batch_of_epoch": first_batch,
+            **({"stage": stage, "stage_from_step": progress.stage_step} if stage else {}),
             "validation": self._state.validation,
             "recipe_sha256": section_hash(recipe, *type(recipe).model_fields),
             "prepared_files": self._training.corpus.manifest["files"],

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nmt_cli.corpus.batching import BatchPlan
+from nmt_cli.corpus.batching import BatchPlan, refuse_no_pair
 from nmt_cli.corpus.binarized import PreparedCorpus
 from nmt_cli.corpus.node_memory import NodeMemory
 from nmt_cli.corpus.tokenizers.sentence_marks import start_id
@@ -31,7 +31,7 @@ from nmt_cli.runs.warm_start import start_from
 from nmt_cli.training.attention_choice import choose_attention
 from nmt_cli.training.batch_cut import BatchCut, fit_to_memory
 from nmt_cli.training.gradient import Objective
-from nmt_cli.training.training import Training
+from nmt_cli.training.training import Training, corpora_of, enter_stage
 
 FIGURES = {"loss": "the loss", "bleu": "BLEU", "parseval": "F1"}
 
@@ -68,8 +68,11 @@ def prepare_training(
     if ranks.size > 1:
         _require_same_training(recipe, corpus, machine)
         # The other ranks are at batch 0 until the state is copied, so they plan nothing here.
-        plan.begin_at(*ranks.from_main(plan.epoch_of(state.progress.batch_index)))
+        place = ranks.from_main(plan.epoch_of(state.progress.batch_index))
         _copy_from_main(ranks, state)
+        if not ranks.is_main:
+            enter_stage(plan, recipe, corpus, state.progress)
+        plan.begin_at(*place)
         _share_plan(plan, ranks)
         facts = ranks.from_main(facts)
     machine = agree_on_products(machine, facts)
@@ -122,14 +125,19 @@ def _resume(
     manifest = checkpoint.manifest
     _refuse_other_text(run_dir, corpus, manifest["prepared_files"])
     logs.info(f"Resuming from {checkpoint.path}, batch {state.progress.batch_index:,}.")
-    before = read_recipe(str(checkpoint.path / RECIPE)).recipe
-    is_same_plan = _what_plans(before) == _what_plans(recipe)
+    before, progress = read_recipe(str(checkpoint.path / RECIPE)).recipe, state.progress
+    stage = min(progress.stage, max(0, len(recipe.data.stages) - 1))  # it may have fewer now
+    planned_by = _what_plans(before, corpus, progress.stage)
+    is_same_plan = planned_by == _what_plans(recipe, corpus, stage)
     plan_before = plan if is_same_plan else plan_batches(before, corpus)
+    enter_stage(plan_before, before, corpus, progress)
     if "epoch" in manifest:  # earlier versions did not store it; then all epochs are planned
         plan_before.begin_at(manifest["epoch"], manifest["first_batch_of_epoch"])
+    progress.stage = stage
     if not is_same_plan:
-        move_to_plan(state.progress, plan_before, plan)
-    _begin_anew_after_changes(state.progress, before, recipe)
+        enter_stage(plan, recipe, corpus, progress)
+        move_to_plan(progress, plan_before, plan)
+    _begin_anew_after_changes(progress, before, recipe)
     state.saved = Saved(checkpoint.step, manifest["kind"], state.validation is not None)
     return manifest
 
@@ -223,16 +231,22 @@ def _moments(state: TrainingState) -> Iterator[Tensor]:
 
 
 def plan_batches(recipe: Recipe, corpus: PreparedCorpus) -> BatchPlan:
-    """Return the plan of ``corpus``. Raises UserError if a pair does not fit into a step."""
-    tokens_per_step, seed, weights = _what_plans(recipe)
-    corpora = list(zip(corpus.corpus_sizes, weights, strict=True))
+    """Return the plan of ``corpus``, in its first stage.
+
+    Raises UserError if a pair does not fit into a step, or if the weights of a stage leave no pair.
+    """
+    for stage in range(len(recipe.data.stages)):
+        refuse_no_pair(corpora_of(recipe, corpus, stage), f"data.stages.{stage}")
+    tokens_per_step, seed, corpora = _what_plans(recipe, corpus)
     return BatchPlan(corpus.source.lengths, corpus.target.lengths, tokens_per_step, seed, corpora)
 
 
-def _what_plans(recipe: Recipe) -> tuple[int, int, list[float]]:
-    """Return all that decides which batches a text gives; the weights are those of its corpora."""
-    weights = [corpus.weight for corpus in recipe.data.train]
-    return recipe.training.tokens_per_step, recipe.training.seed, weights
+def _what_plans(
+    recipe: Recipe, corpus: PreparedCorpus, stage: int = 0
+) -> tuple[int, int, list[tuple[int, float]]]:
+    """Return all that decides which batches the text gives in a stage."""
+    corpora = corpora_of(recipe, corpus, stage)
+    return recipe.training.tokens_per_step, recipe.training.seed, corpora
 
 
 def move_to_plan(progress: Progress, old: BatchPlan, new: BatchPlan) -> None:

@@ -1,5 +1,6 @@
 """What is reported of each step, and how much of the device it used."""
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,7 +10,7 @@ from nmt_cli.costs.flops import training_flops
 from nmt_cli.hardware.device import training_products
 from nmt_cli.hardware.flops import peak_flops
 from nmt_cli.messages.figures import perplexity_of, short_number
-from nmt_cli.training.gradient import Gradient, Objective
+from nmt_cli.training.gradient import Gradient, LaunchedGradient, Objective
 
 
 class StepReport(NamedTuple):
@@ -52,6 +53,17 @@ class StepReport(NamedTuple):
             notes.append(f"MFU {self.utilization:.1%}")
         notes.append(f"data wait {self.data_wait_seconds / self.seconds:.1%}")
         return ", ".join(notes)
+
+
+class LaunchedStep(NamedTuple):
+    """A step whose figures the CPU has not read."""
+
+    batch: Batch
+    gradient: LaunchedGradient
+    learning_rate: float
+    started: float
+    data_wait_seconds: float
+    validation: Mapping[str, Any] | None  # that of the step before, if this one is skipped
 
 
 def flop_utilization(batch: Batch, seconds: float, objective: Objective) -> float | None:

@@ -1,9 +1,9 @@
 """The training loop: step, report, validate, save, until the recipe's end (section 5)."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
-from typing import Any, NamedTuple, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import torch
 
@@ -24,24 +24,13 @@ from nmt_cli.runs.metrics_log import MetricsLog
 from nmt_cli.training.batch_cut import gradient_within_memory, own_pairs, read_ahead, sent_ahead
 from nmt_cli.training.gradient import Gradient, LaunchedGradient
 from nmt_cli.training.saving import Saver
-from nmt_cli.training.step_report import StepReport, flop_utilization
+from nmt_cli.training.step_report import LaunchedStep, StepReport, flop_utilization
 from nmt_cli.training.training import Training
 from nmt_cli.training.validation import Validator
 
 GRACE_SECONDS = 8.0  # torchrun ends a worker 30 seconds after its signal
 
 AnyGradient = TypeVar("AnyGradient", Gradient, LaunchedGradient)
-
-
-class _LaunchedStep(NamedTuple):
-    """A step whose figures the CPU has not read."""
-
-    batch: Batch
-    gradient: LaunchedGradient
-    learning_rate: float
-    started: float
-    data_wait_seconds: float
-    validation: Mapping[str, Any] | None  # that of the step before, if this one is skipped
 
 
 class Trainer:
@@ -61,7 +50,7 @@ class Trainer:
         # On GPUs the figures of a step are read while the next gradient is computed. Until then the
         # step counts as done.
         self.reads_late = training.machine.device.type == "cuda"
-        self._launched: _LaunchedStep | None = None
+        self._launched: LaunchedStep | None = None
         self._last_read = 0.0  # monotonic time
         self._last_update: Mark | None = None  # of the weights and their average
         self._stop, self._longest_step = StopRequest(), 0.0  # seconds
@@ -79,11 +68,11 @@ class Trainer:
         if training.machine.ranks.is_main:
             self._metrics = MetricsLog(training.run_dir / METRICS, keep_until_step=step)
         try:
-            self._train(self._batches(), stop)
+            self._train(stop)
         finally:
             self._saver.close()
 
-    def _train(self, batches: Iterator[Batch], stop: StopRequest) -> None:
+    def _train(self, stop: StopRequest) -> None:
         training, step = self.training, self.state.progress.step
         self.state.model.train()
         self.state.optimizer.make_moments()
@@ -91,7 +80,11 @@ class Trainer:
             stop.note_seconds("save", self._saver.estimated_seconds())
         with logs.progress("train", "steps", training.recipe.training.max_steps, step) as bar:
             self._validate_and_save_if_due(stop)  # what a stop of the last session left undone
+            batches, stage = self._batches(), self.state.progress.stage
             while not training.is_finished():
+                if self.state.progress.stage != stage:
+                    batches.close()  # what was read ahead is of the stage before
+                    batches, stage = self._batches(), self.state.progress.stage
                 reports = self._step_ahead(batches) if self.reads_late else self._step(batches)
                 for report in reports:
                     stop.note_seconds("step", report.seconds)
@@ -106,7 +99,7 @@ class Trainer:
         log = logs.info if training.divergence() is None else logs.warning
         log(training.summary())
 
-    def _batches(self) -> Iterator[Batch]:
+    def _batches(self) -> Generator[Batch, None, None]:
         training, corpus = self.training, self.training.corpus
         device, ranks = training.machine.device, training.machine.ranks
         sender = Sender(device) if device.type == "cuda" else None
@@ -156,8 +149,9 @@ class Trainer:
             return [*self._step(iter([missed.batch])), *self._step(iter([batch]))]
         before = self.state.validation
         rate = self._update(batch, gradient)
-        self._launched = _LaunchedStep(batch, gradient, rate, started, waited, before)
-        if training.is_validation_due() or training.is_checkpoint_due() or training.is_finished():
+        self._launched = LaunchedStep(batch, gradient, rate, started, waited, before)
+        is_read = training.is_validation_due() or training.is_checkpoint_due()
+        if is_read or training.is_stage_over() or training.is_finished():
             last = self._read_launched()
             reports += self._step(iter([batch])) if last is None else last
         return reports
@@ -207,7 +201,7 @@ class Trainer:
         wait = step.data_wait_seconds
         return [self._report(batch, gradient, step.learning_rate, started, wait)]
 
-    def _take_back(self, step: _LaunchedStep) -> None:
+    def _take_back(self, step: LaunchedStep) -> None:
         """Count a step that was launched as not done; it has changed no weight."""
         state = self.state
         state.progress.step -= 1
@@ -275,6 +269,7 @@ class Trainer:
     def _validate_and_save_if_due(self, stop: StopRequest) -> None:
         """Do what the recipe asks for at this step; the last step is always measured and saved."""
         training = self.training
+        training.begin_stage_if_due()
         if self.state.progress.step == 0:
             return
         self._note_saved(stop)
@@ -285,6 +280,7 @@ class Trainer:
                 is_due = training.is_checkpoint_due()
                 self._save("regular" if is_due else "safety", stop)
             improved = self._validate(stop)
+            training.begin_stage_if_due()
         ended = training.is_finished()  # validation may have used up the patience
         if training.is_checkpoint_due():
             self._save("regular", stop, forgiving=not ended)

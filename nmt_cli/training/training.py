@@ -13,7 +13,7 @@ from nmt_cli.messages.errors import UserError
 from nmt_cli.messages.figures import counted, short_number
 from nmt_cli.recipe.schema import Recipe
 from nmt_cli.recipe.training_config import CheckpointsConfig, TrainingConfig, ValidationConfig
-from nmt_cli.runs.checkpoint import TrainingState
+from nmt_cli.runs.checkpoint import Progress, TrainingState
 from nmt_cli.training.batch_cut import BatchCut
 from nmt_cli.training.gradient import Gradient, Objective
 
@@ -26,8 +26,8 @@ MAX_SKIPPED_IN_WINDOW = 10
 class Training:
     """One training, as this rank holds it; all ranks hold the same.
 
-    Only ``state`` and ``cut`` change. The methods compare the state, as it is now, with what the
-    recipe asks for.
+    Only ``state``, ``cut`` and the stage of ``plan`` change. The methods compare the state, as it
+    is now, with what the recipe asks for.
     """
 
     run_dir: Path
@@ -61,6 +61,39 @@ class Training:
         saved = self.state.saved
         is_whole = saved.kind != "safety" and saved.is_measured
         return self.is_finished() and is_whole and saved.step == self.state.progress.step
+
+    def is_stage_over(self) -> bool:
+        """Return whether the stage of data.stages that is trained ends at this step."""
+        progress, stages = self.state.progress, self.recipe.data.stages
+        until = stages[progress.stage].until if stages else None
+        if until is None:
+            return False
+        if until.steps is not None:
+            return progress.step - progress.stage_step >= until.steps
+        if until.epochs is not None:
+            epoch, _ = self.plan.locate(progress.batch_index)
+            return epoch - progress.stage_epoch >= until.epochs
+        return progress.validations_without_improvement >= (until.patience or 0)
+
+    def begin_stage_if_due(self) -> None:
+        """Begin the next stage if the present one is over; what is left of its epoch is not used.
+
+        The patience counts anew; the best quality so far stays the one to exceed.
+        """
+        if not self.is_stage_over():
+            return
+        progress = self.state.progress
+        epoch, used = self.plan.locate(progress.batch_index)
+        progress.stage += 1
+        progress.stage_step, progress.stage_batch = progress.step, progress.batch_index
+        progress.stage_epoch = epoch + (used > 0)
+        progress.validations_without_improvement = 0
+        enter_stage(self.plan, self.recipe, self.corpus, progress)
+        mixture = mixture_in_words(self.recipe, self.corpus, progress.stage)
+        logs.info(
+            f"step {progress.step:,}: stage {progress.stage + 1} of "
+            f"{len(self.recipe.data.stages)} begins with {mixture}."
+        )
 
     def divergence(self) -> str | None:
         """Return why the model of this step counts as diverged; None if it does not."""
@@ -147,6 +180,28 @@ class Training:
         assert interval.every_epochs is not None  # the recipe has one or the other
         epoch, index = self.plan.locate(self.state.progress.batch_index)
         return index == 0 and epoch % interval.every_epochs == 0
+
+
+def enter_stage(
+    plan: BatchPlan, recipe: Recipe, corpus: PreparedCorpus, progress: Progress
+) -> None:
+    """Let ``plan`` continue in the stage of ``progress``, from the stage's first batch on."""
+    corpora = corpora_of(recipe, corpus, progress.stage)
+    plan.begin_stage(progress.stage, corpora, progress.stage_epoch, progress.stage_batch)
+
+
+def corpora_of(recipe: Recipe, corpus: PreparedCorpus, stage: int = 0) -> list[tuple[int, float]]:
+    """Return the pairs and the weight of each corpus in a stage."""
+    weights = recipe.data.weights(corpus.corpus_sizes, stage)
+    return list(zip(corpus.corpus_sizes, weights, strict=True))
+
+
+def mixture_in_words(recipe: Recipe, corpus: PreparedCorpus, stage: int) -> str:
+    """Return the share of each corpus in the pairs of a stage: ``60.0% original, 40.0% back``."""
+    pairs = [size * weight for size, weight in corpora_of(recipe, corpus, stage)]
+    names = [each.name or f"data.train.{n}" for n, each in enumerate(recipe.data.train)]
+    shares = zip(names, pairs, strict=True)
+    return ", ".join(f"{num / sum(pairs):.1%} {name}" for name, num in shares if num)
 
 
 def worse_than_guessing(

@@ -72,6 +72,28 @@ def test_each_epoch_is_planned_once_and_its_memory_is_free_before_the_next(plann
     assert num_epochs_in_memory() == 0  # these were the last batches of an epoch
 
 
+def test_an_epoch_read_ahead_in_one_stage_is_not_taken_for_that_of_the_next():
+    halves = [(1_500, 1.0), (1_500, 1.0)], [(1_500, 0.0), (1_500, 1.0)]
+
+    def read(memory, *, begins):
+        plan = BatchPlan(LENGTHS, LENGTHS, 400, 1, halves[0])
+        if memory is not None:
+            plan.share(memory)
+        first = new_plan().batches_of(0).stop
+        if begins:
+            plan.begin_stage(1, halves[1], 1, first)
+        else:
+            plan.begin_at(1, first)
+        return [plan.batch(index).tolist() for index in range(first, first + 3)]
+
+    expected = [read(None, begins=begins) for begins in (False, True)]
+    assert expected[0] != expected[1]
+    ahead, begun = new_memories(2)
+    assert read(ahead, begins=False) == expected[0]
+    assert read(begun, begins=True) == expected[1]
+    assert read(ahead, begins=False) == expected[0]
+
+
 def test_a_rank_waits_for_the_one_that_plans(monkeypatch):
     memories, has_begun = new_memories(2), threading.Event()
     plan_epoch, numbers = BatchPlan._plan_epoch, []

@@ -1,5 +1,7 @@
 """What a changed recipe means to a training that is resumed."""
 
+import re
+
 import pytest
 
 from nmt_cli.recipe.changes import (
@@ -44,6 +46,7 @@ def test_a_change_is_shown_as_recipes_write_values():
 
 FREE = [
     "description",
+    "data.train.0.name",
     "data.prepared",
     "data.test.source",
     "data.test.target",
@@ -66,6 +69,13 @@ FREE = [
 ]
 DECLARED = [
     "data.train.0.weight",
+    "data.mixing.temperature",
+    "data.mixing.over",
+    "data.stages.0.shares",
+    "data.stages.0.weights",
+    "data.stages.0.until.steps",
+    "data.stages.0.until.epochs",
+    "data.stages.0.until.patience",
     "model.dropout",
     "model.attention_dropout",
     "model.relu_dropout",
@@ -90,7 +100,7 @@ DECLARED = [
 
 
 def test_every_key_may_change_as_the_schema_marks_it():
-    keys = [key.replace("data.train.", "data.train.0.") for key in key_paths()]
+    keys = [re.sub(r"^data\.(train|stages)\.", r"data.\1.0.", key) for key in key_paths()]
     leaves = [key for key in keys if not any(other.startswith(f"{key}.") for other in keys)]
     kinds = {key: change_kind(key, ValidationConfig()) for key in leaves}
     for kind, expected in ((ChangeKind.FREE, FREE), (ChangeKind.DECLARED, DECLARED)):

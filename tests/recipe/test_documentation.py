@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from nmt_cli.recipe.data_config import Scores, TreebankConfig
 from nmt_cli.recipe.documentation import described_keys, limits_of, with_comments
 from nmt_cli.recipe.keys import key_paths
+from nmt_cli.recipe.mixing_config import Stage, Until
 from nmt_cli.recipe.reader import read_recipe
 from tests.recipe.conftest import problems_of
 from tests.recipe.test_reader import recipes, value_at
@@ -24,7 +25,7 @@ BEYOND = {
 
 
 def test_every_key_of_a_recipe_is_listed():
-    listed = [name.replace("data.train.0.", "data.train.") for name in KEYS if name != "extends"]
+    listed = [name.replace(".0.", ".") for name in KEYS if name != "extends"]
     assert listed == list(key_paths())
     assert all(key.description for key in KEYS.values())
 
@@ -42,7 +43,7 @@ def test_a_listed_default_is_what_a_recipe_without_the_key_has(write):
     defaults = {
         name: key.default
         for name, key in KEYS.items()
-        if key.default is not None and "train.0" not in name and name not in given_here
+        if key.default is not None and ".0." not in name and name not in given_here
     }
     assert len(defaults) > 30
     for name, default in defaults.items():
@@ -56,8 +57,8 @@ def test_a_listed_default_is_what_a_recipe_without_the_key_has(write):
 def test_a_value_beyond_a_listed_limit_is_refused():
     tried = 0
     for name, key in KEYS.items():
-        if key.allowed.startswith("list"):
-            continue
+        if key.allowed.startswith("list") or name.startswith("data.stages."):
+            continue  # the recipe has no stages
         for words, limit in re.findall(r"(at \w+|greater than|less than) ([\d,.]+\d)", key.allowed):
             number = float(limit.replace(",", ""))
             value = BEYOND[words](int(number) if number.is_integer() else number)
@@ -113,6 +114,9 @@ def test_comments_explain_every_key_above_it(name):
             ), line
             explained.add(key)
             comment = ""
-    # The recipe has no section treebank, and its corpora have no scores.
+    # The recipe has neither a treebank nor stages, and its corpora have no scores.
     in_null = {"extends", *TreebankConfig.model_fields, *Scores.model_fields}
-    assert explained == {name.rpartition(".")[2] for name in KEYS} - in_null
+    in_null |= {*Stage.model_fields, *Until.model_fields}
+    elsewhere = {"patience"}  # also a key of validation
+    names = {name.rpartition(".")[2] for name in KEYS}
+    assert explained == names - in_null | elsewhere

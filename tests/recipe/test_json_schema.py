@@ -66,7 +66,11 @@ def is_valid(value, schema=SCHEMA):
         "prefixItems": lambda items: all(map(is_valid, value, items)),
         "required": lambda names: set(names) <= set(value),
         "properties": lambda known: all(is_valid(value[k], known[k]) for k in value if k in known),
-        "additionalProperties": lambda _: set(value) <= set(schema["properties"]),
+        "additionalProperties": lambda each: (
+            all(is_valid(entry, each) for entry in value.values())
+            if isinstance(each, dict)
+            else set(value) <= set(schema["properties"])
+        ),
     }
     words = sorted(set(schema) - COMMENTS, key=lambda word: word != "type")  # the type first
     return all(checks[word](schema[word]) for word in words)
@@ -102,6 +106,8 @@ def test_the_schema_takes_every_recipe_as_it_is_shown():
         "data: {filters: {remove_duplicates: yes please}}",
         "validation: {bleu: never}",
         "optimizer: adam",
+        "data: {stages: [{weights: {a: -1}}]}",
+        "data: {stages: [{weights: [a]}]}",
     ],
 )
 def test_the_schema_refuses_what_the_reader_refuses(text, write):
@@ -117,6 +123,7 @@ def test_the_schema_refuses_what_the_reader_refuses(text, write):
         "data: {source_language: no}",
         "training: {adam_epsilon: 1e-9, clip_norm: null, max_steps: null, max_epochs: 3}",
         "data: {validation: {source: other.en}}",
+        "data: {train: [{source: a, target: b, name: c}], stages: [{weights: {c: 2}}]}",
     ],
 )
 def test_the_schema_accepts_what_a_child_may_contain(text, write):

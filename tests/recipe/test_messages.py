@@ -33,7 +33,7 @@ OPTIONAL_KEYS = {
     *("data.filters.min_characters", "data.filters.max_characters"),
     *("data.filters.max_characters_ratio", "data.filters.max_word_length"),
     *SHARES,
-    *("data.validation.tag", "data.test.tag"),
+    *("data.validation.tag", "data.test.tag", "data.mixing.temperature"),
 }
 NAMES_OF_SETS = {"data.validation.name", "data.test.name"}
 MAY_BE_ZERO = {
@@ -46,7 +46,7 @@ MAY_BE_ZERO = {
 TAKES_ANY_TEXT = {
     *("description", "data.prepared", "data.validation.source", "data.validation.target"),
     *("data.test.source", "data.test.target", "tokenizer.model"),
-    *("data.validation.tag", "data.test.tag"),
+    *("data.validation.tag", "data.test.tag", "data.mixing.temperature"),
 }
 WRONG_VALUES = {
     "x y": TAKES_ANY_TEXT - {"data.validation.tag", "data.test.tag"},
@@ -77,7 +77,8 @@ WRONG_VALUES = {
 KEYS = list(key_paths())
 REFERS_TO_A_NAME = "validation.best_on"  # any name may be right
 SECTIONS = {key.rpartition(".")[0] for key in KEYS}
-LEAVES = [key for key in KEYS if key not in SECTIONS and not key.startswith("data.train.")]
+IN_LISTS = ("data.train.", "data.stages.")
+LEAVES = [key for key in KEYS if key not in SECTIONS and not key.startswith(IN_LISTS)]
 
 
 def keys_of_each_section(keys):

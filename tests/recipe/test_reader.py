@@ -141,6 +141,9 @@ def test_names_and_paths(tmp_path, monkeypatch, write):
         "data.test={source: x, target: y}",
         "data.test=",
         "data.train.0.weight=2",
+        "data.train.0.name=x",
+        "data.mixing.temperature=5",
+        "data.stages=[{until: {steps: 9}}, {}]",
         "data.max_length=1024",  # the default, written out
         "tokenizer.sampling=0.1",
         "model.d_ff=8",

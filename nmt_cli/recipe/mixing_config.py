@@ -1,0 +1,211 @@
+"""The sections of a recipe on the shares of corpora: by temperature, and in stages."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Hashable, Iterator, Sequence
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import AfterValidator, Field
+
+from nmt_cli.recipe.values import (
+    DECLARED,
+    Epochs,
+    Number,
+    Problem,
+    Section,
+    Steps,
+    Word,
+)
+
+if TYPE_CHECKING:
+    from nmt_cli.recipe.data_config import DataConfig
+    from nmt_cli.recipe.training_config import TrainingConfig, ValidationConfig
+
+
+class NumbersByName(dict[str, float]):
+    """Numbers by name; nothing changes them, so that a recipe has a hash."""
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        return hash(frozenset(self.items()))
+
+
+Weight = Annotated[Number, Field(ge=0, le=1_000_000)]
+ByName = Annotated[dict[Word, Weight], AfterValidator(NumbersByName)]
+
+
+class MixingConfig(Section):
+    """Shares of the corpora by their sizes, in place of their weights."""
+
+    temperature: Annotated[Annotated[Number, Field(ge=1, le=1_000_000)] | None, DECLARED] = Field(
+        default=None,
+        description="Draw pairs in proportion to size ^ (1 / temperature): 1 keeps the sizes, a "
+        "higher one repeats small corpora (usual is 5). An epoch keeps its number of pairs. Null "
+        "uses the weights.",
+    )
+    over: Annotated[Literal["corpora", "tags"], DECLARED] = Field(
+        default="corpora",
+        description="What has a size: each corpus, or all corpora with the same tag together.",
+    )
+
+
+class Until(Section):
+    """The end of a stage, counted from its start; one of these keys."""
+
+    steps: Steps | None = Field(default=None, description="It ends after this many steps.")
+    epochs: Epochs | None = Field(default=None, description="It ends after this many epochs.")
+    patience: Epochs | None = Field(
+        default=None,
+        description="It ends after this many validations without improvement. They are counted "
+        "anew for each stage.",
+    )
+
+    def least_steps(self, validation: ValidationConfig) -> int:
+        """Return how many steps a stage with this end has at least."""
+        return self.steps or max(1, (self.patience or 0) * (validation.every_steps or 1))
+
+    def least_epochs(self, validation: ValidationConfig) -> int:
+        """Return how many epochs, whole or not, a stage with this end has at least."""
+        return self.epochs or max(1, (self.patience or 0) * (validation.every_epochs or 1))
+
+    def problems(self) -> Iterator[Problem]:
+        """Yield an end that is given twice or not at all."""
+        given = [key for key, value in self if value is not None]
+        if not given:
+            yield Problem("steps", "is null, and so are epochs and patience; give one of them")
+        for key in given[1:]:
+            yield Problem(key, f"must be null beside {given[0]}; give one of them", given[0])
+
+
+class Stage(Section):
+    """A mixture of the corpora, for a part of the training.
+
+    Without shares and weights it is that of the whole recipe.
+    """
+
+    shares: ByName | None = Field(
+        default=None,
+        description="Share of each corpus by its name, such as {original: 60, back: 40}; others "
+        "are left out. An epoch has as many pairs as these corpora have together.",
+    )
+    weights: ByName | None = Field(
+        default=None,
+        description="Weight of each corpus by its name, as in data.train; others are left out.",
+    )
+    until: Until | None = Field(
+        default=None, description="When the next stage begins; null for the last stage."
+    )
+
+    @property
+    def by_name(self) -> NumbersByName | None:
+        """The numbers of the corpora that the stage gives; None if it gives none."""
+        given = self.shares if self.shares is not None else self.weights
+        return None if given is None else NumbersByName(given)
+
+
+def weights_of(data: DataConfig, sizes: Sequence[int], stage: int = 0) -> list[float]:
+    """Return how often each corpus appears in an epoch of a stage; ``sizes`` are their pairs."""
+    chosen = data.stages[stage] if data.stages else Stage()
+    given = chosen.by_name
+    if given is not None:
+        weights = [given.get(corpus.name or "", 0.0) for corpus in data.train]
+        return weights if chosen.shares is None else _weights_of_shares(weights, sizes)
+    if data.mixing.temperature is None:
+        return [corpus.weight for corpus in data.train]
+    by_tag = data.mixing.over == "tags"
+    groups = [corpus.tag if by_tag else place for place, corpus in enumerate(data.train)]
+    return _weights_at(data.mixing.temperature, groups, sizes)
+
+
+def _weights_of_shares(shares: Sequence[float], sizes: Sequence[int]) -> list[float]:
+    drawn = [share if size else 0.0 for share, size in zip(shares, sizes, strict=True)]
+    num_pairs = sum(size for share, size in zip(drawn, sizes, strict=True) if share)
+    return [
+        share * num_pairs / (sum(drawn) * size) if share else 0.0
+        for share, size in zip(drawn, sizes, strict=True)
+    ]
+
+
+def _weights_at(
+    temperature: float, groups: Sequence[Hashable], sizes: Sequence[int]
+) -> list[float]:
+    """Return weights by which a group of n pairs has a share of n ^ (1 / temperature)."""
+    of_group: Counter[Hashable] = Counter()
+    for group, size in zip(groups, sizes, strict=True):
+        of_group[group] += size
+    power = 1 / temperature
+    scale = sum(sizes) / sum(size**power for size in of_group.values())
+    # At temperature 1 the powers are 1, and so are the weights, exactly.
+    return [
+        scale * of_group[group] ** (power - 1) if size else 0.0
+        for group, size in zip(groups, sizes, strict=True)
+    ]
+
+
+def problems_of_mixing(data: DataConfig) -> Iterator[Problem]:
+    """Yield names that no corpus or two have, and shares of corpora that contradict each other."""
+    names: dict[str, int] = {}
+    for place, corpus in enumerate(data.train):
+        if corpus.name is not None and names.setdefault(corpus.name, place) != place:
+            key = f"train.{names[corpus.name]}.name"
+            yield Problem(f"train.{place}.name", f"must not be that of {key}", key)
+    yield from _contradictions(data)
+    for place, stage in enumerate(data.stages):
+        key, is_last = f"stages.{place}", place == len(data.stages) - 1
+        if stage.shares is not None and stage.weights is not None:
+            yield Problem(f"{key}.weights", "must be null beside shares", f"{key}.shares")
+        if stage.until is None and not is_last:
+            yield Problem(f"{key}.until", "is missing, so the stages after it would never begin")
+        if stage.until is not None and is_last:
+            text = "must be null, because the last stage ends with the training"
+            yield Problem(f"{key}.until", text)
+        yield from _problems_of_names(stage, key, names)
+
+
+def _contradictions(data: DataConfig) -> Iterator[Problem]:
+    """Yield weights beside a temperature, and either of them beside stages that use neither."""
+    temperature = data.mixing.temperature
+    weights = {f"train.{place}.weight": each.weight for place, each in enumerate(data.train)}
+    weighted = next((key for key, weight in weights.items() if weight != 1), None)
+    given = [*(["mixing.temperature"] if temperature else []), *([weighted] if weighted else [])]
+    if temperature and weighted:
+        text = f"must be null beside {weighted} {weights[weighted]:g}"
+        yield Problem("mixing.temperature", text, weighted)
+    elif given and data.stages and all(stage.by_name is not None for stage in data.stages):
+        text = "has no effect, because each of data.stages has shares or weights"
+        yield Problem(given[0], text, "stages")
+    if data.mixing.over == "tags" and not any(corpus.tag for corpus in data.train):
+        yield Problem("mixing.over", "must be corpora, because no corpus has a tag, but is tags")
+
+
+def _problems_of_names(stage: Stage, key: str, names: Collection[str]) -> Iterator[Problem]:
+    if (given := stage.by_name) is None:
+        return
+    key += ".shares" if stage.shares is not None else ".weights"
+    for name in given:
+        if name not in names:
+            known = f"the names are {', '.join(names)}" if names else "none has a name"
+            yield Problem(key, f"no corpus of data.train has the name {name}; {known}")
+    if not any(given.values()):
+        yield Problem(key, "must leave a corpus with more than 0")
+
+
+def problems_of_ends(
+    stages: Sequence[Stage], training: TrainingConfig, validation: ValidationConfig
+) -> Iterator[Problem]:
+    """Yield the first stage that cannot end, because the training ends before."""
+    steps = epochs = 0
+    for place, stage in enumerate(stages[:-1]):
+        until = stage.until or Until(steps=1)
+        steps += until.least_steps(validation)
+        epochs += until.least_epochs(validation)
+        limits = {
+            "training.max_steps": (steps, training.max_steps),
+            "training.max_epochs": (epochs, training.max_epochs),
+            "validation.patience": (until.patience or 0, validation.patience),
+        }
+        for key, (least, limit) in limits.items():
+            if limit is not None and least >= limit:
+                text = f"is never reached, because {key} {limit:,} ends training before"
+                yield Problem(f"data.stages.{place}.until", text, key)
+                return
