@@ -16,7 +16,8 @@ from nmt_cli.files.file_names import CONFIG, MANIFEST, RECIPE, TRAINING_STATE, W
 from nmt_cli.messages.errors import DamagedError, UserError
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.model_directory import load_model, read_weights
-from nmt_cli.recipe.model_settings import settings_of
+from nmt_cli.recipe.model_settings import AlignmentHead, read_config, settings_of
+from nmt_cli.recipe.training_config import GuidedAlignmentConfig
 from tests.fake_models import save_as_model, tiny_recipe
 
 FORMAT_1 = Path(__file__).parent / "formats/format_1"
@@ -51,6 +52,23 @@ def test_a_model_is_what_was_saved(toy, tmp_path):
     assert not loaded.model.training
     for found, saved in zip(loaded.model.parameters(), model.parameters(), strict=True):
         assert torch.equal(found, saved)
+
+
+def test_the_head_that_aligns_words_is_named_only_in_models_that_have_one(toy, tmp_path):
+    write_model(toy, tmp_path / "plain")
+    assert "alignment" not in (tmp_path / "plain" / CONFIG).read_text()
+    assert load_model(tmp_path / "plain").settings.alignment is None
+    guided = GuidedAlignmentConfig(head=3)
+    training = toy.recipe.training.model_copy(update={"guided_alignment": guided})
+    recipe = toy.recipe.model_copy(update={"training": training})
+    write_model(toy._replace(recipe=recipe), tmp_path / "guided")
+    path = tmp_path / "guided" / CONFIG
+    assert json.loads(path.read_text())["alignment"] == {"layer": 1, "head": 3}
+    assert load_model(tmp_path / "guided").settings.alignment == AlignmentHead(0, 2)
+    for wrong in ({"layer": 2, "head": 3}, {"layer": 1, "head": 0}, {"layer": 1, "head": True}):
+        path.write_text(json.dumps({**json.loads(path.read_text()), "alignment": wrong}))
+        with pytest.raises(ValueError, match="its alignment is not a head of the decoder"):
+            read_config(path)
 
 
 def test_it_can_be_moved(toy, tmp_path):

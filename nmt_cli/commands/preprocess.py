@@ -14,13 +14,14 @@ from typing import Any, NamedTuple
 from nmt_cli.checkpoints import warn_of_few_checkpoints
 from nmt_cli.commands.lines import text_warnings
 from nmt_cli.corpus.binarized import (
+    LINKS,
     foreign_file,
     validation_text,
     writing_binarized,
 )
 from nmt_cli.corpus.changed_text import tokenizer_of_model, validation_facts
 from nmt_cli.corpus.chunk_pool import ChunkPool
-from nmt_cli.corpus.encoding import PAIRS_WORTH_A_WORKER, EncodingJob
+from nmt_cli.corpus.encoding import PAIRS_WORTH_A_WORKER, EncodedLinks, EncodingJob
 from nmt_cli.corpus.text.cleaning import EMPTY, MOST_PAIRS, HeldOut, LengthLimits, training_limits
 from nmt_cli.corpus.text.looking_over import Cleaner
 from nmt_cli.corpus.text.parallel_corpora import ParallelCorpora, facts_of_files
@@ -283,9 +284,10 @@ class _Encoder:
         """Write the token files of ``part``; count kept and dropped pairs in ``corpora``."""
         recipe, num_pairs = self._recipe, corpora.num_text_pairs
         num_read = sum(report.pairs_read for report in corpora.reports)
+        has_links = any(report.alignments is not None for report in corpora.reports)
         settings = text_settings(recipe.tokenizer, recipe.data)
         tags = [report.files.tag for report in corpora.reports]
-        job = EncodingJob(self._directory, settings, limits, tags)
+        job = EncodingJob(self._directory, settings, limits, tags, has_links)
         workers = self._pool.useful_workers(num_pairs, PAIRS_WORTH_A_WORKER)
         unknown: dict[Side, int] = dict.fromkeys(SIDES, 0)
         with ExitStack() as stack:
@@ -301,11 +303,23 @@ class _Encoder:
                 )
                 for side in SIDES
             }
+            of_links = None
+            if has_links:
+                # A pair has fewer words than pieces, and at most all links between them.
+                longest = recipe.data.max_length
+                writing = writing_binarized(self._directory, LINKS, longest, 2 * longest**2)
+                of_links = stack.enter_context(writing)
             for chunk, encoded in self._pool.in_order(corpora.chunks(), job, workers, "encoding"):
-                corpora.reports[chunk.corpus].count(encoded.broken, chunk.lines)
+                report = corpora.reports[chunk.corpus]
+                report.count(encoded.broken, chunk.lines)
                 for side, written in zip(SIDES, (encoded.source, encoded.target), strict=True):
                     writers[side].append(written.tokens, written.lengths)
                     unknown[side] += written.num_unknown
+                if of_links is not None:
+                    links = encoded.links or EncodedLinks.none(len(encoded.source.lengths))
+                    of_links.append(links.words, links.lengths)
+                    report.links += len(links.words) // 2
+                    report.pairs_of_other_words += links.num_of_other_words
                 counter.advance(chunk.lines.num_lines)
         _refuse_nothing_kept(corpora, sum(report.pairs_kept for report in corpora.reports))
         return TokenCounts({side: writers[side].tokens.count for side in SIDES}, unknown)
@@ -378,6 +392,9 @@ def _report(directory: Path, facts: Mapping[str, Any]) -> None:
     own = facts.get("source_vocabulary_size")
     of_source = "" if own is None else f", of the source {own:,}"
     logs.info(f"  vocabulary  {facts['vocabulary_size']:,} pieces{of_source}")
+    links = [report["links"] for report in reports if "links" in report]
+    if links:
+        logs.info(f"  links       {sum(links):,} between words")
     for part, validation in validation_facts(facts).items():
         unknown = " and ".join(
             f"{text_warnings.share_unknown(facts, part, side):.2%} of {side}" for side in SIDES
@@ -388,6 +405,7 @@ def _report(directory: Path, facts: Mapping[str, Any]) -> None:
             f"{validation['pairs_kept']:,} of them for the loss, {unknown} unknown"
         )
     _warn(text_warnings.on_dropped(facts))
+    _warn(text_warnings.on_links(facts))
     _warn(text_warnings.on_unknown(facts))
 
 

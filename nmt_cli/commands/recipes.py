@@ -96,6 +96,8 @@ def _named_files(recipe: Recipe) -> Iterator[tuple[str, Path]]:
     for key, corpus in train.items():
         if corpus.scores is not None:
             yield f"{key}.scores.file", corpus.scores.file
+        if corpus.alignments is not None:
+            yield f"{key}.alignments", corpus.alignments
     if recipe.tokenizer.model is not None and recipe.origin is None:
         yield "tokenizer.model", recipe.tokenizer.model
 

@@ -5,6 +5,8 @@ train.source.lengths     number of tokens of each sentence, including </s>
 train.target.*  validation.source.*  validation.target.*                        likewise
 validation.source.txt  validation.target.txt             text, to translate while training
 validation.NAME.*        likewise for each validation set, if they have names
+train.links.*            likewise the links of words, each a source word and a target word;
+                         only if a corpus has alignments
 tokenizer.model | vocabulary.txt  recipe.yaml  manifest.json
 (with model.from, the files of that model's tokenizer)
 """
@@ -51,8 +53,10 @@ from nmt_cli.recipe.values import SET_NAME
 
 OWN_FILE = re.compile(
     rf"(train|validation(\.{SET_NAME.pattern})?)\.(source|target)\.(tokens|lengths|txt)|"
+    r"train\.links\.(tokens|lengths)|"
     + "|".join(map(re.escape, (MANIFEST, RECIPE, *TOKENIZER_FILES, *FURTHER_TOKENIZER_FILES)))
 )
+LINKS = "train.links"
 BLOCK = 64  # sentences; RAM holds one offset of 8 bytes for each block
 BLOCKS_AT_ONCE = 1 << 14
 INDICES_AT_ONCE = 1 << 14
@@ -254,6 +258,7 @@ class PreparedCorpus(NamedTuple):
     corpus_sizes: tuple[int, ...]  # pairs kept of each entry of data.train, stored in that order
     tokenizer: Tokenizer
     manifest: dict[str, Any]
+    links: BinarizedText | None = None  # of words; each link is a source word and a target word
 
     @property
     def longest(self) -> int:
@@ -379,8 +384,22 @@ def _open(directory: Path, manifest: dict[str, Any], recipe: Recipe) -> Prepared
         raise DamagedError(
             f"{directory} is damaged: {len(source):,} source and {len(target):,} target sentences."
         )
+    links = None
+    if f"{LINKS}.tokens" in manifest["files"]:
+        links = BinarizedText.open(directory, LINKS)
+        if len(links) != len(source):
+            raise DamagedError(
+                f"{directory} is damaged: {len(links):,} pairs have links, {len(source):,} text."
+            )
     return PreparedCorpus(
-        directory, source, target, tuple(validation), corpus_sizes, tokenizer, manifest
+        directory,
+        source,
+        target,
+        tuple(validation),
+        corpus_sizes,
+        tokenizer,
+        manifest,
+        links,
     )
 
 

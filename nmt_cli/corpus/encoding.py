@@ -11,7 +11,11 @@ import numpy.typing as npt
 
 from nmt_cli.corpus.number_files import dtype_holding
 from nmt_cli.corpus.text.cleaning import KEPT, LengthLimits, rules_broken
+from nmt_cli.corpus.text.links import links_within
 from nmt_cli.corpus.text.looking_over import CorpusChunk
+from nmt_cli.corpus.text.parallel_text import Texts
+from nmt_cli.corpus.tokenizers.normalization import SIDES
+from nmt_cli.corpus.tokenizers.piece_words import WordFinder
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer, load_tokenizer, tag_ids
 from nmt_cli.recipe.model_settings import TextSettings
 
@@ -26,12 +30,26 @@ class EncodedSide(NamedTuple):
     num_unknown: int
 
 
+class EncodedLinks(NamedTuple):
+    """The links of some pairs, one after the other, each a source word and a target word."""
+
+    words: npt.NDArray[Any]
+    lengths: npt.NDArray[np.int64]  # numbers of each pair, two for each of its links
+    num_of_other_words: int  # pairs without links, because their pieces have other words
+
+    @classmethod
+    def none(cls, num_pairs: int) -> "EncodedLinks":
+        """Return those of pairs without links."""
+        return cls(np.zeros(0, np.uint32), np.zeros(num_pairs, np.int64), 0)
+
+
 class EncodedPairs(NamedTuple):
     """Encoded pairs: the rule that each pair broke, and the tokens of pairs that broke none."""
 
     broken: npt.NDArray[np.int8]
     source: EncodedSide
     target: EncodedSide
+    links: EncodedLinks | None = None  # if the corpus has alignments
 
 
 class EncodingJob(NamedTuple):
@@ -41,12 +59,18 @@ class EncodingJob(NamedTuple):
     text: TextSettings
     limits: LengthLimits
     tags: Sequence[str | None] = ()  # of each corpus; none has one if it is empty
+    has_links: bool = False  # whether a corpus has alignments
 
     def start(self) -> Callable[[CorpusChunk], EncodedPairs]:
         """Load the tokenizer; return the function that encodes a chunk."""
         tokenizer = load_tokenizer(self.directory, self.text)
         tags = [(tag and tag_ids(tag, tokenizer)) or [] for tag in self.tags]
-        return partial(encode_chunk, tokenizer=tokenizer, limits=self.limits, tags=tags)
+        finders = None
+        if self.has_links:
+            finders = [WordFinder(tokenizer, self.text, side) for side in SIDES]
+        return partial(
+            encode_chunk, tokenizer=tokenizer, limits=self.limits, tags=tags, finders=finders
+        )
 
 
 def encode_chunk(
@@ -54,22 +78,61 @@ def encode_chunk(
     tokenizer: Tokenizer,
     limits: LengthLimits,
     tags: Sequence[list[int]] = (),
+    finders: Sequence[WordFinder] | None = None,
 ) -> EncodedPairs:
     """Return the pairs as token ids, without those that break a rule.
 
     The source of each pair begins with the pieces ``tags[chunk.corpus]``, if there are any.
+    ``finders`` find the words of both sides, which links need.
     """
     broken, pairs = chunk.text_pairs()
     sources = tokenizer.encode_batch(pairs.sources, "source")
-    if tags and tags[chunk.corpus]:
-        sources = [[*tags[chunk.corpus], *source] for source in sources]
+    tag = tags[chunk.corpus] if tags else []
+    if tag:
+        sources = [[*tag, *source] for source in sources]
     targets = tokenizer.encode_batch(pairs.targets, "target")
     of_lengths = rules_broken(_lengths(sources), _lengths(targets), limits)
     kept = np.flatnonzero(of_lengths == KEPT)
     broken[broken == KEPT] = of_lengths
-    return EncodedPairs(
-        broken, _encoded_side(sources, kept, tokenizer), _encoded_side(targets, kept, tokenizer)
-    )
+    sides = [_encoded_side(side, kept, tokenizer) for side in (sources, targets)]
+    links = None
+    if pairs.links is not None:
+        links = _encoded_links(pairs, kept, sides, finders or (), has_tag=bool(tag))
+    return EncodedPairs(broken, sides[0], sides[1], links)
+
+
+def _encoded_links(
+    pairs: Texts,
+    kept: npt.NDArray[np.intp],
+    sides: Sequence[EncodedSide],
+    finders: Sequence[WordFinder],
+    *,
+    has_tag: bool,
+) -> EncodedLinks:
+    """Return the links of the ``kept`` ones of ``pairs``; a tag is the first word of each source.
+
+    A pair has none if normalization has joined or separated its words, so that they have other
+    numbers than in its text.
+    """
+    assert pairs.links is not None
+    found = [
+        finder.words(side.tokens, side.lengths).num_words.tolist()
+        for finder, side in zip(finders, sides, strict=True)
+    ]
+    numbers: list[list[int]] = []
+    num_of_other_words = 0
+    for place, *num_pieces_words in zip(kept.tolist(), *found, strict=True):
+        num_words = [len(side[place].split()) for side in (pairs.sources, pairs.targets)]
+        links = links_within(pairs.links[place], *num_words)
+        if has_tag:
+            num_words[0] += 1
+            links = tuple((source + 1, target) for source, target in links)
+        if num_words != num_pieces_words:
+            num_of_other_words += bool(links)
+            links = ()
+        numbers.append(list(chain.from_iterable(links)))
+    words = np.fromiter(chain.from_iterable(numbers), np.uint32)
+    return EncodedLinks(words, _lengths(numbers), num_of_other_words)
 
 
 def _lengths(encoded: list[list[int]]) -> npt.NDArray[np.int64]:

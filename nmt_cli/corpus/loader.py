@@ -3,9 +3,8 @@
 import bisect
 import itertools
 from collections import deque
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +12,7 @@ import numpy as np
 from nmt_cli.corpus.batching import BatchPlan, Indices, Lengths
 from nmt_cli.corpus.binarized import BinarizedText, Sentences
 from nmt_cli.corpus.piece_sampler import PieceSampler
+from nmt_cli.corpus.tokenizers.normalization import SIDES
 from nmt_cli.messages.errors import UserError
 
 BATCHES_AHEAD = 2  # one that is ready, and one that is being read
@@ -20,10 +20,27 @@ BATCHES_BEGUN = 2  # the one that is being read, and the next one
 
 
 class SentencePairs(NamedTuple):
-    """Both sides of some pairs."""
+    """Both sides of some pairs, and the links of their words if they are asked for."""
 
     source: Sentences
     target: Sentences
+    links: Sentences | None = None  # each link is two numbers: a source word and a target word
+
+    @property
+    def sides(self) -> tuple[Sentences, Sentences]:
+        """Source and target."""
+        return self.source, self.target
+
+    @property
+    def columns(self) -> tuple[Sentences, ...]:
+        """Source, target, and the links if there are any."""
+        return self.sides if self.links is None else (*self.sides, self.links)
+
+    def with_some_links(self) -> "SentencePairs":
+        """Return the pairs with a link between the first words of each."""
+        number = len(self.source.lengths)
+        links = Sentences(np.zeros(2 * number, np.int64), np.full(number, 2))
+        return self._replace(links=links)
 
 
 class Batch(NamedTuple):
@@ -43,13 +60,13 @@ class Batch(NamedTuple):
     @property
     def largest_side(self) -> int:
         """The number of tokens on the largest side of any micro-batch."""
-        return max(int(side.lengths.sum()) for pairs in self.micro_batches for side in pairs)
+        return max(int(side.lengths.sum()) for pairs in self.micro_batches for side in pairs.sides)
 
     @property
     def longest(self) -> int:
         """The number of tokens of the longest sentence."""
         return max(
-            int(side.lengths.max(initial=0)) for pairs in self.micro_batches for side in pairs
+            int(side.lengths.max(initial=0)) for pairs in self.micro_batches for side in pairs.sides
         )
 
     @property
@@ -73,8 +90,10 @@ class Batch(NamedTuple):
         (whole,) = self.micro_batches
         lengths = whole.source.lengths, whole.target.lengths
         parts = cut_into_micro_batches(*lengths, max_tokens, multiple_of)
-        sides = whole.source.parts(parts), whole.target.parts(parts)
-        return Batch(self.number, tuple(map(SentencePairs, *sides)))
+        return Batch(
+            self.number,
+            tuple(map(SentencePairs, *(each.parts(parts) for each in whole.columns))),
+        )
 
 
 class CutAhead(NamedTuple):
@@ -87,21 +106,23 @@ class CutAhead(NamedTuple):
 
 def read_whole(batch: Batch) -> Batch:
     """Return ``batch`` after reading all of it."""
-    for side in chain(*batch.micro_batches):
-        _ = side.tokens
+    for pairs in batch.micro_batches:
+        for column in pairs.columns:
+            _ = column.tokens
     return batch
 
 
 def load_batches(
     plan: BatchPlan,
-    source: BinarizedText,
-    target: BinarizedText,
+    texts: Sequence[BinarizedText],
     first_index: int,
     sampler: PieceSampler | None = None,
     prepare: Callable[[Batch], Batch] = read_whole,
     own: Callable[[Batch], Iterable[SentencePairs]] = lambda batch: batch.micro_batches,
 ) -> Generator[Batch, None, None]:
     """Yield the batches of the plan without end, uncut, from ``first_index`` on.
+
+    ``texts`` are the source, the target, and perhaps the links of their words.
 
     A thread takes the next batches while the caller computes, and calls ``prepare``, which reads
     their tokens. The system begins to read those of ``own(batch)`` a batch earlier. A ``sampler``
@@ -111,9 +132,10 @@ def load_batches(
 
     def begin(index: int) -> Batch:
         pairs = plan.batch(index)
-        batch = Batch(index, (SentencePairs(source.gather(pairs), target.gather(pairs)),))
-        for side in chain(*(own(batch) if sampler is None else batch.micro_batches)):
-            side.expect()
+        batch = Batch(index, (SentencePairs(*(text.gather(pairs) for text in texts)),))
+        for some in own(batch) if sampler is None else batch.micro_batches:
+            for column in some.columns:
+                column.expect()
         return batch
 
     def load(index: int) -> Batch:
@@ -121,9 +143,10 @@ def load_batches(
             begun.append(begin(index + len(begun)))
         batch = begun.popleft()
         if sampler is not None:
-            sides = batch.micro_batches[0]._asdict().items()
-            whole = SentencePairs(**{n: sampler.sample(side, index, n) for n, side in sides})
-            batch = Batch(index, (whole,))
+            (whole,) = batch.micro_batches
+            sides = zip(SIDES, whole.sides, strict=True)
+            drawn = {name: sampler.sample(side, index, name) for name, side in sides}
+            batch = Batch(index, (whole._replace(**drawn),))
         return prepare(batch)
 
     with ThreadPoolExecutor(max_workers=1, thread_name_prefix="loader") as pool:

@@ -69,6 +69,12 @@ class Corpus(ParallelFiles):
         description="Scores of the pairs. Where repeated pairs are removed, the one with the best "
         "score stays.",
     )
+    alignments: DataPath | None = Field(
+        default=None,
+        description="File with the links of the words of each pair, such as 0-0 2-1 (source word "
+        "2 and target word 1, from 0), for training.guided_alignment; nmt-cli align makes it. "
+        "Words are what white space separates in the text files.",
+    )
 
 
 class HeldOutFiles(ParallelFiles):
@@ -338,6 +344,10 @@ class DataConfig(Section):
             text = f"must be null beside treebank, whose sentences have only words, but is {tag}"
             yield Problem(key, text, "treebank")
         yield from problems_of_mixing(self)
+        for number, corpus in enumerate(self.train):
+            if self.treebank is not None and corpus.alignments is not None:
+                text = "must be null beside treebank, whose trees have no alignments"
+                yield Problem(f"train.{number}.alignments", text, "treebank")
         if self.filters.min_length > self.max_length:
             yield Problem(
                 "filters.min_length",

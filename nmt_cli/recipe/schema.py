@@ -91,6 +91,7 @@ class Recipe(Section):
             allowed = any_of(names) if names else "left out, because no validation set has a name"
             text = f"must be {allowed}, but is {best_on}"
             yield Problem("validation.best_on", text, "data.validation")
+        yield from self._problems_of_alignments()
         if self.origin is None:
             yield from self._problems_of_a_new_tokenizer()
         elif self.tokenizer.model != self.origin:
@@ -112,6 +113,22 @@ class Recipe(Section):
                 f"but is {self.model.max_positions:,}",
                 "data.max_length",
             )
+
+    def _problems_of_alignments(self) -> Iterator[Problem]:
+        guided, decoder = self.training.guided_alignment, self.model.decoder
+        if guided is None:
+            return
+        key = "training.guided_alignment"
+        if all(corpus.alignments is None for corpus in self.data.train):
+            text = "needs alignments of a corpus of data.train, but none has them"
+            yield Problem(key, text, "data.train")
+        for name, value, most in (
+            ("layer", guided.layer or 1, decoder.num_layers),
+            ("head", guided.head, decoder.num_heads),
+        ):
+            if value > most:
+                text = f"must be at most {most}, the {name}s of the decoder, but is {value}"
+                yield Problem(f"{key}.{name}", text)
 
     def _problems_of_a_new_tokenizer(self) -> Iterator[Problem]:
         if self.tokenizer.type == "whitespace" and self.tokenizer.model is not None:
@@ -170,7 +187,7 @@ def sections_that_matter(recipe: Recipe) -> dict[str, Any]:
     validation = data["validation"]
     sets = validation if isinstance(validation, list) else [validation]
     for corpus in [*data["train"], *sets]:
-        for key in {"tag", "name", "scores"} & corpus.keys():
+        for key in {"tag", "name", "scores", "alignments"} & corpus.keys():
             if corpus[key] is None:
                 del corpus[key]
     tokenizer = recipe.tokenizer.model_dump(mode="json", exclude=ONLY_FOR_TRAINING)

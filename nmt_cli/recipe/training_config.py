@@ -24,6 +24,29 @@ Schedule = Literal["noam", "inverse_sqrt", "cosine", "wsd", "constant"]
 STEPS_OF_SCHEDULE = {"cosine": ("decay_steps",), "wsd": ("stable_steps", "decay_steps")}
 
 
+class GuidedAlignmentConfig(Section):
+    """A head of the decoder that learns the links of data.train[].alignments."""
+
+    weight: Annotated[Number, Field(gt=0, le=1000), DECLARED] = Field(
+        default=0.1,
+        description="Weight of the head's cross-entropy, beside a weight of 1 of the loss of "
+        "tokens. Both are sums over the target tokens of a step, divided by their number.",
+    )
+    decay_steps: Annotated[Steps | None, DECLARED] = Field(
+        default=None,
+        description="Number of steps in which the weight falls to zero, each step by as much; null "
+        "keeps the weight.",
+    )
+    layer: Annotated[Annotated[Count, Field(ge=1, le=1000)] | None, DECLARED] = Field(
+        default=None,
+        description="Layer of the decoder, from 1; null stands for the last but one, or the last "
+        "of less than 6.",
+    )
+    head: Annotated[Count, Field(ge=1, le=4096), DECLARED] = Field(
+        default=1, description="Head of the layer's attention to the source, from 1."
+    )
+
+
 class TrainingConfig(Section):
     """Size, number and learning rate of the optimizer's steps (section 5)."""
 
@@ -101,6 +124,11 @@ class TrainingConfig(Section):
         description="Decay of an exponential moving average of the weights: the share that it "
         "keeps at each step, such as 0.999. The average is then validated and saved instead of the "
         "weights. Null keeps no average.",
+    )
+    guided_alignment: Annotated[GuidedAlignmentConfig | None, DECLARED] = Field(
+        default=None,
+        description="If given, a head of the decoder learns the links of data.train[].alignments, "
+        "and translate --alignments uses it.",
     )
     seed: Annotated[Count, Field(ge=0, lt=2**63), DECLARED] = Field(
         default=1, description="Decides initial weights, order of the data and dropout."

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from itertools import chain
 from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
@@ -244,6 +243,8 @@ def try_micro_batch(pairs: SentencePairs, state: TrainingState, objective: Objec
 
     Raises an error of a full memory if it does not fit.
     """
+    if objective.guidance is not None:  # the weights of the head need memory, too
+        pairs = pairs.with_some_links()
     state.model.train()
     room = room_to_leave(state, objective.machine)
     objective.try_gradient(sent_together(objective.machine.device, objective.on_cpu(pairs)))
@@ -310,8 +311,9 @@ def read_ahead(batch: Batch, cut: BatchCut, ranks: Ranks) -> Batch:
     """Return ``batch`` after reading the micro-batches of this rank, cut by ``cut``."""
     if ranks.size > 1:
         batch = _with_cut(batch, cut, cut.of(batch))
-    for side in chain(*own_pairs(batch, cut, ranks)):
-        _ = side.tokens
+    for pairs in own_pairs(batch, cut, ranks):
+        for column in pairs.columns:
+            _ = column.tokens
     return batch
 
 

@@ -11,7 +11,8 @@ from nmt_cli.hardware.ranks import Pending, Ranks
 
 BUCKET_BYTES = 25 << 20  # enough for a fast exchange, and few enough to begin the first one early
 ALIGNMENT = 4  # numbers; kernels read 16 bytes at a time
-NUM_FIGURES = 2 * ALIGNMENT  # behind the gradient: loss and nll in two parts each, and failures
+# Behind the gradient: loss, nll and perhaps that of alignment in two parts each, and failures.
+NUM_FIGURES = 2 * ALIGNMENT
 
 
 class _Bucket(NamedTuple):
@@ -73,7 +74,7 @@ class FlatGradient:
     def receive(self, loss: Tensor, share: Tensor, sums: Tensor | None = None) -> None:
         """Add the gradient of ``loss`` times ``share``.
 
-        After the last micro-batch of this rank, ``sums`` are the loss and the nll of all of them.
+        After the last micro-batch of this rank, ``sums`` are the losses of all of them.
         """
         self._missing = [len(bucket.members) for bucket in self._buckets]
         if sums is not None:
@@ -113,19 +114,19 @@ class FlatGradient:
         for parameter, view in zip(self._parameters, self._views, strict=True):
             parameter.grad = view
 
-    def figures(self) -> tuple[Tensor, Tensor]:
-        """Return loss and nll of all ranks, and the number of ranks that failed."""
-        high, low = self._figures[:4].double().view(2, 2)
+    def figures(self, num_sums: int = 2) -> tuple[Tensor, Tensor]:
+        """Return the sums of all ranks, such as loss and nll, and how many ranks failed."""
+        high, low = self._figures[: 2 * num_sums].double().view(2, num_sums)
         return high + low, self._figures[-1]
 
     def _set_figures(self, sums: Tensor) -> None:
         if self._ranks.size == 1:
             return
-        # Two parts, because fp32 would round loss and nll.
+        # Two parts, because fp32 would round the sums.
         high = sums.to(self._flat.dtype)
         low = (sums - high).nan_to_num(0.0).to(self._flat.dtype)
         self._figures.zero_()
-        self._figures[:4].copy_(torch.cat([high, low]))
+        self._figures[: 2 * len(sums)].copy_(torch.cat([high, low]))
 
     @torch.no_grad()
     def _arrived(self, number: int, _: Tensor) -> None:

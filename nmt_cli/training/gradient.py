@@ -5,7 +5,7 @@ Legend: T target tokens, D d_model.
 
 import math
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple
 
 import numpy as np
@@ -20,9 +20,11 @@ from nmt_cli.hardware.device import Sender, sent_together
 from nmt_cli.hardware.machine import Machine
 from nmt_cli.hardware.memory import FullMemoryError, give_up_memory_of, noticing_full_memory
 from nmt_cli.hardware.ranks import TIMEOUT_SECONDS
+from nmt_cli.model.attention_layout import padded_groups
 from nmt_cli.model.packing import Packed, pack_on_cpu
 from nmt_cli.model.transformer import PaddedPairs, Transformer
 from nmt_cli.training.flat_gradient import FlatGradient
+from nmt_cli.training.guided_alignment import Guidance, PieceLinks
 from nmt_cli.training.loss import LossSums, label_smoothed_cross_entropy
 from nmt_cli.training.rounded_weights import RoundedWeights
 
@@ -34,6 +36,7 @@ class MicroBatch(NamedTuple):
     target_input: Packed  # the target moved by one
     target_output: Tensor
     padded: PaddedPairs | None  # if attention is computed in padded groups on a GPU
+    links: PieceLinks | None = None  # if a head is guided
 
 
 class Gradient(NamedTuple):
@@ -43,6 +46,7 @@ class Gradient(NamedTuple):
     nll: float  # mean of a target token
     norm: float  # of the whole gradient, before clipping
     num_tokens: int  # target tokens
+    alignment: float | None = None  # the loss of a guided head, as a mean of a target token
 
     @property
     def is_finite(self) -> bool:
@@ -57,7 +61,8 @@ class LaunchedGradient:
     """
 
     def __init__(self, objective: "Objective", sums: Tensor, num_tokens: int) -> None:
-        """``sums`` are the loss and the nll of all target tokens of this rank."""
+        """``sums`` are the loss and the nll of all target tokens of this rank, and perhaps the
+        loss of a guided head."""
         self._objective, self._sums, self.num_tokens = objective, sums, num_tokens
 
     def finish(self) -> None:
@@ -71,13 +76,15 @@ class LaunchedGradient:
             if flat is not None:
                 flat.finish()
             if flat is not None and self._objective.machine.ranks.size > 1:
-                sums, failed = flat.figures()
+                sums, failed = flat.figures(len(sums))
                 failures = [failed.double()]
             found = [p.grad for p in model.parameters() if p.grad is not None]
             self.norm = torch.nn.utils.get_total_norm(found)
-            figures = torch.stack([*sums, self.norm.to(sums.dtype), *failures])
+            loss, nll, *others = sums
+            figures = torch.stack([loss, nll, self.norm.to(sums.dtype), *failures, *others])
             # 1 if the weights must stay as they are, else 0.
             self.is_infinite = figures[::2].isfinite().all().logical_not().float()
+            self._has_failures = bool(failures)
             if failures:
                 self.is_infinite = (self.is_infinite + failures[0]).clamp(max=1.0).float()
             self._figures = Readback()
@@ -90,10 +97,11 @@ class LaunchedGradient:
         PeerLostError if the other ranks have not answered after ``timeout()`` seconds.
         """
         self._objective.machine.ranks.wait_for(self._figures.have_arrived, timeout)
-        ((loss, nll, norm, *failures),) = (figures.tolist() for figures in self._figures.read())
-        if any(failures):
+        ((loss, nll, norm, *others),) = (figures.tolist() for figures in self._figures.read())
+        if self._has_failures and others.pop(0):
             raise FullMemoryError(on_all_ranks=True)
-        return Gradient(loss / self.num_tokens, nll / self.num_tokens, norm, self.num_tokens)
+        loss, nll, *others = (each / self.num_tokens for each in (loss, nll, *others))
+        return Gradient(loss, nll, norm, self.num_tokens, *others)
 
 
 class Objective(NamedTuple):
@@ -106,6 +114,15 @@ class Objective(NamedTuple):
     machine: Machine
     flat: FlatGradient | None = None  # that of the weights; several ranks need it
     rounded: RoundedWeights | None = None
+    guidance: Guidance | None = None  # of a head that learns to align words
+
+    def after(self, step: int) -> "Objective":
+        """Return the objective of the gradient that follows ``step`` steps."""
+        guidance = self.guidance
+        if guidance is not None:
+            weight = guidance.weight_at(step)
+            guidance = guidance._replace(weight=weight, decay_steps=None) if weight > 0 else None
+        return self._replace(guidance=guidance)
 
     def with_buffers(self) -> "Objective":
         """Return this objective with the buffers beside the parameters that suit its machine."""
@@ -154,12 +171,12 @@ class Objective(NamedTuple):
                 raise
             give_up_memory_of(error)
             self.flat.fail()  # the others learn of it when they read the figures
-            sums = torch.zeros(2)
+            sums = self._no_losses()
         return LaunchedGradient(self, sums, batch.num_target_tokens)
 
     def _accumulate(self, batch: Batch) -> Tensor:
         """Add up the gradients of this rank's micro-batches; return their summed losses."""
-        sums = torch.zeros(2, dtype=torch.float64, device=self.machine.device)
+        sums = self._no_losses()
         mine, share = self._own(batch), None
         sent: Sequence[MicroBatch] = () if batch.sent is None else batch.sent.received()
         # Without a GPU, torch.manual_seed formats the stack of calls for each kind of GPU.
@@ -168,16 +185,29 @@ class Objective(NamedTuple):
         for number, (index, pairs) in enumerate(mine, 1):
             set_seed(micro_batch_seed(self.seed, batch.number, index))
             losses = self.losses(sent[number - 1]) if sent else self.loss_sums(pairs)
-            sums += torch.stack([losses.loss.detach(), losses.nll])
+            total = self._total(losses)
+            sums[:2] += torch.stack([losses.loss.detach(), losses.nll])
+            if losses.alignment is not None:
+                sums[2] += losses.alignment.detach()
             if share is None:
-                share = torch.ones_like(losses.loss) / batch.num_target_tokens
+                share = torch.ones_like(total) / batch.num_target_tokens
             if self.flat is None:
-                (losses.loss * share).backward()  # backward(share) would import sympy: 0.4 s
+                (total * share).backward()  # backward(share) would import sympy: 0.4 s
             else:
-                self.flat.receive(losses.loss, share, sums if number == len(mine) else None)
+                self.flat.receive(total, share, sums if number == len(mine) else None)
         if self.flat is not None and not mine:
             self.flat.receive_none(sums)
         return sums
+
+    def _no_losses(self) -> Tensor:
+        number = 2 if self.guidance is None else 3
+        return torch.zeros(number, dtype=torch.float64, device=self.machine.device)
+
+    def _total(self, losses: LossSums) -> Tensor:
+        """Return what training lowers."""
+        if self.guidance is None or losses.alignment is None:
+            return losses.loss
+        return losses.loss + self.guidance.weight * losses.alignment
 
     def _own(self, batch: Batch) -> list[tuple[int, SentencePairs]]:
         """Return the micro-batches of this rank, each with its number."""
@@ -192,7 +222,7 @@ class Objective(NamedTuple):
 
     def try_gradient(self, tensors: MicroBatch) -> None:
         """Compute the gradient of a micro-batch, for its memory or its time."""
-        loss = self.losses(tensors).loss
+        loss = self._total(self.losses(tensors))
         share = torch.ones_like(loss) / len(tensors.target_output)
         if self.flat is None:
             (loss * share).backward()
@@ -209,14 +239,21 @@ class Objective(NamedTuple):
         is_bf16 = self.machine.precision == "bf16"
         # Validation measures weights that were not rounded for a step.
         rounded = self.rounded if torch.is_grad_enabled() else None
+        guidance, links, alignment = self.guidance, tensors.links, None
+        watching: AbstractContextManager[list[Tensor]] = nullcontext([])
+        if guidance is not None and links is not None:
+            watching = guidance.watching(self.model)
         with (
             rounded.in_place() if rounded is not None else nullcontext(),
             torch.autocast(self.machine.device.type, torch.bfloat16, enabled=is_bf16),
+            watching as entered,
         ):
             rows = self.model(tensors.source, tensors.target_input, tensors.padded)  # T D
+            if guidance is not None and links is not None:
+                alignment = guidance.loss(self.model, entered[0], entered[1], links)
         if is_bf16:
             rows = rows.bfloat16()
-        return label_smoothed_cross_entropy(
+        losses = label_smoothed_cross_entropy(
             rows,
             self.model.output_weight,
             tensors.target_output,
@@ -224,6 +261,7 @@ class Objective(NamedTuple):
             self.model.output_bias,
             None if rounded is None else rounded.output_weight,
         )
+        return losses._replace(alignment=alignment)
 
     def on_cpu(self, pairs: SentencePairs) -> MicroBatch:
         """Return the tensors of a micro-batch on the CPU.
@@ -244,7 +282,12 @@ class Objective(NamedTuple):
         padded = None
         if self.machine.attention == "padded":
             padded = PaddedPairs.of(source, target_input, self.machine.device)
-        return MicroBatch(source, target_input, torch.from_numpy(target_tokens), padded)
+        links = None
+        if self.guidance is not None and pairs.links is not None:
+            device = self.machine.device
+            groups = padded.memory if padded else padded_groups(target_input, source, device)
+            links = self.guidance.piece_links(pairs, groups)
+        return MicroBatch(source, target_input, torch.from_numpy(target_tokens), padded, links)
 
 
 def micro_batch_seed(seed: int, batch_index: int, micro_batch: int) -> int:

@@ -17,6 +17,7 @@ class LossSums(NamedTuple):
 
     loss: Tensor  # label-smoothed, what training minimizes; carries the gradient
     nll: Tensor  # negative log-likelihood, what perplexity is made of; in nats
+    alignment: Tensor | None = None  # the loss of a guided head; carries its gradient
 
 
 def label_smoothed_cross_entropy(

@@ -31,6 +31,7 @@ from nmt_cli.runs.warm_start import start_from
 from nmt_cli.training.attention_choice import choose_attention
 from nmt_cli.training.batch_cut import BatchCut, fit_to_memory
 from nmt_cli.training.gradient import Objective
+from nmt_cli.training.guided_alignment import guidance_of
 from nmt_cli.training.training import Training, corpora_of, enter_stage
 
 FIGURES = {"loss": "the loss", "bleu": "BLEU", "parseval": "F1"}
@@ -82,6 +83,7 @@ def prepare_training(
         recipe.training.label_smoothing,
         recipe.training.seed,
         machine,
+        guidance=guidance_of(recipe, corpus),
     ).with_buffers()
     training = Training(run_dir, recipe, corpus, plan, objective, state, cut)
     if not training.is_complete():

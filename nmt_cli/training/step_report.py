@@ -26,11 +26,13 @@ class StepReport(NamedTuple):
 
     def as_record(self) -> dict[str, Any]:
         """Return the line of ``metrics.jsonl``."""
+        alignment = self.gradient.alignment
         return {
             "step": self.step,
             "batch_index": self.batch.number,
             "loss": self.gradient.loss,
             "nll": self.gradient.nll,
+            **({} if alignment is None else {"alignment_loss": alignment}),
             "gradient_norm": self.gradient.norm,
             "learning_rate": self.learning_rate,
             "target_tokens": self.gradient.num_tokens,
@@ -73,7 +75,7 @@ def flop_utilization(batch: Batch, seconds: float, objective: Objective) -> floa
     peak = peak_flops(machine.device, products)
     if peak is None:
         return None
-    sides = zip(*batch.micro_batches, strict=True)
+    sides = zip(*(pairs.sides for pairs in batch.micro_batches), strict=True)
     source, target = (np.concatenate([part.lengths for part in side]) for side in sides)
     flops = training_flops(model.config, len(model.output_weight), source, target)
     return flops / (seconds * peak * machine.ranks.size)

@@ -113,8 +113,7 @@ class Trainer:
             return own_pairs(batch, training.cut, ranks)
 
         first, sampler = self.state.progress.batch_index, sampler_of(training.recipe, corpus)
-        text = corpus.source, corpus.target
-        return load_batches(training.plan, *text, first, sampler, prepare, own)
+        return load_batches(training.plan, training.texts, first, sampler, prepare, own)
 
     def _step(self, batches: Iterator[Batch]) -> list[StepReport]:
         """Use one batch; return no report if its gradient was not finite and it was skipped."""
@@ -122,7 +121,7 @@ class Trainer:
         started = time.monotonic()
         batch = next(batches)
         waited = time.monotonic() - started
-        gradient = self._gradient(batch, training.objective.gradient)
+        gradient = self._gradient(batch, training.next_objective.gradient)
         if not gradient.is_finite:
             progress.batch_index = batch.number + 1
             training.count_skipped(batch, gradient)
@@ -139,7 +138,7 @@ class Trainer:
         started = time.monotonic()
         batch = next(batches)
         waited = time.monotonic() - started
-        gradient = self._gradient(batch, training.objective.launched)
+        gradient = self._gradient(batch, training.next_objective.launched)
         missed = self._launched
         reports = self._read_launched()  # while the device computes the gradient
         if reports is None:

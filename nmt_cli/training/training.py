@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nmt_cli.corpus.batching import BatchPlan
-from nmt_cli.corpus.binarized import PreparedCorpus
+from nmt_cli.corpus.binarized import BinarizedText, PreparedCorpus
 from nmt_cli.corpus.loader import Batch
 from nmt_cli.hardware.machine import Machine
 from nmt_cli.messages import logs
@@ -42,6 +42,17 @@ class Training:
     def machine(self) -> Machine:
         """The device of this rank, and the ranks that train together."""
         return self.objective.machine
+
+    @property
+    def next_objective(self) -> Objective:
+        """The objective of the next step."""
+        return self.objective.after(self.state.progress.step)
+
+    @property
+    def texts(self) -> list[BinarizedText]:
+        """Source and target, and the links of their words if a head learns them."""
+        links = None if self.objective.guidance is None else self.corpus.links
+        return [self.corpus.source, self.corpus.target, *([links] if links is not None else [])]
 
     def is_validation_due(self) -> bool:
         """Return whether the model of this step has to be measured, and was not yet."""

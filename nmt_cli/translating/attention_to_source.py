@@ -13,26 +13,14 @@ from nmt_cli.corpus.tokenizers.piece_words import units_of_pieces, words_of_piec
 from nmt_cli.corpus.tokenizers.sentence_marks import without_end
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
 from nmt_cli.model.transformer import Transformer
-from nmt_cli.recipe.model_settings import TextSettings
+from nmt_cli.recipe.model_settings import ModelSettings, alignment_layer
 from nmt_cli.search.beams import Attended, Found
 from nmt_cli.search.sentences import Sentence
 from nmt_cli.search.teacher_forcing import AttentionWeights, SentencePair, teacher_forced
 
 TOKENS_AT_ONCE = 1 << 11  # of sources and outputs together; the pass needs little memory beside
-DEEP = 6  # layers
 
 Words = Sequence[Sequence[int]]  # the numbers of the words that each piece is part of
-
-
-def alignment_layer(num_layers: int) -> int:
-    """Return the decoder layer, counted from 0, whose attention aligns words best.
-
-    In published comparisons of models of 6 layers it is the last but one. In a model of 4 layers,
-    trained on synthetic text whose words are reordered, the last layer was right for 92 % of the
-    words and the one before for 71 %; in both, the row that predicts a token is far better than
-    the row that reads it (7 % and 20 %).
-    """
-    return num_layers - 2 if num_layers >= DEEP else num_layers - 1
 
 
 class AttentionToSource:
@@ -42,17 +30,23 @@ class AttentionToSource:
         self,
         model: Transformer,
         tokenizer: Tokenizer,
-        text: TextSettings,
+        settings: ModelSettings,
         tag_length: int = 0,
         *,
         of_all: bool = True,
     ) -> None:
         """The first ``tag_length`` pieces of each source do not belong to its text.
 
+        Attention is that of the head that was trained to align words. If there is none in the
+        ``settings``, it is the mean of the heads of a layer.
+
         Without ``of_all``, only hypotheses of sentences that need units or words get it.
         """
-        self._model, self._tokenizer, self._text = model, tokenizer, text
+        self._model, self._tokenizer, self._text = model, tokenizer, settings.text
         self._tag_length, self._of_all = tag_length, of_all
+        self._head = settings.alignment
+        of_mean = alignment_layer(len(model.decoder_layers))
+        self._layer = of_mean if self._head is None else self._head.layer
 
     def is_needed(self, sentence: Sentence) -> bool:
         """Return whether the hypotheses of ``sentence`` get what they attend to."""
@@ -80,7 +74,7 @@ class AttentionToSource:
         if not pairs:
             yield from (found for found, _ in founds)
             return
-        layers = [alignment_layer(len(self._model.decoder_layers))]
+        layers = [self._layer]
         forced = teacher_forced(self._model, pairs, self._tokenizer, layers_with_weights=layers)
         of_pairs = zip(pairs, forced.weights, strict=True)
         for found, sentence in founds:
@@ -99,7 +93,8 @@ class AttentionToSource:
         (memory,) = weights.memory  # H T S, of the only layer
         # Row t predicts token t, and the last row </s>. A last column may belong to </s>.
         first = self._tag_length
-        attention = memory.mean(0)[:-1, first : len(pair.source)].cpu().numpy()
+        of_words = memory.mean(0) if self._head is None else memory[self._head.head]
+        attention = of_words[:-1, first : len(pair.source)].cpu().numpy()
         source = self._tokenizer.pieces(pair.source[first:], "source")
         target = self._tokenizer.pieces(pair.target, "target")
         words = [words_of_pieces(pieces, self._text) for pieces in (target, source)]

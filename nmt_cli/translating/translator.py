@@ -198,9 +198,7 @@ class Translator:
 
             def attending(first: Transformer) -> Finish[Sentence]:
                 of_all, tag_length = alignments or replace_unknown, len(marks.tag)
-                of_first = AttentionToSource(
-                    first, tokenizer, settings.text, tag_length, of_all=of_all
-                )
+                of_first = AttentionToSource(first, tokenizer, settings, tag_length, of_all=of_all)
                 return Finish(of_first.is_needed, of_first.with_attention)
 
             self._engine = SearchEngine(

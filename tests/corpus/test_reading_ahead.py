@@ -101,7 +101,7 @@ def test_the_next_batch_is_expected_before_this_one_is_read(tmp_path, monkeypatc
             return method(text, starts, lengths)
 
         monkeypatch.setattr(BinarizedText, name, noted)
-    batches = load_batches(plan, text, text, 0)
+    batches = load_batches(plan, [text, text], 0)
     assert [next(batches).number for _ in range(3)] == [0, 1, 2]
     of_one_side = done[::2]
     assert of_one_side == done[1::2]
@@ -151,7 +151,7 @@ if sys.argv[3] == "late":
     BinarizedText.expect = lambda text, starts, lengths: None
 source, target = (BinarizedText.open(Path(sys.argv[1]), f"train.{s}") for s in ("source", "target"))
 plan = BatchPlan(source.lengths, target.lengths, 5_000, seed=1)
-batches = load_batches(plan, source, target, 0)
+batches = load_batches(plan, [source, target], 0)
 next(batches)
 before, faults = bytes_read(), resource.getrusage(resource.RUSAGE_SELF).ru_majflt
 sizes = [len(batch.micro_batches[0].source.lengths) for batch in islice(batches, int(sys.argv[4]))]

@@ -94,6 +94,10 @@ DECLARED = [
     "training.adam_betas",
     "training.adam_epsilon",
     "training.clip_norm",
+    "training.guided_alignment.weight",
+    "training.guided_alignment.decay_steps",
+    "training.guided_alignment.layer",
+    "training.guided_alignment.head",
     "training.seed",
     "validation.best_on",
 ]

@@ -11,6 +11,7 @@ from nmt_cli.recipe.documentation import described_keys, limits_of, with_comment
 from nmt_cli.recipe.keys import key_paths
 from nmt_cli.recipe.mixing_config import Stage, Until
 from nmt_cli.recipe.reader import read_recipe
+from nmt_cli.recipe.training_config import GuidedAlignmentConfig
 from tests.recipe.conftest import problems_of
 from tests.recipe.test_reader import recipes, value_at
 
@@ -39,7 +40,9 @@ def test_a_listed_default_is_what_a_recipe_without_the_key_has(write):
             "tokenizer: {vocabulary_size: 500}\nvalidation: {bleu: off}\n"
         )
     ).recipe.model_dump(mode="json")
+    recipe["training"]["guided_alignment"] = GuidedAlignmentConfig().model_dump(mode="json")
     given_here = {"tokenizer.vocabulary_size", "data.test", "data.treebank", "validation.bleu"}
+    given_here.add("training.guided_alignment")
     defaults = {
         name: key.default
         for name, key in KEYS.items()
@@ -114,9 +117,9 @@ def test_comments_explain_every_key_above_it(name):
             ), line
             explained.add(key)
             comment = ""
-    # The recipe has neither a treebank nor stages, and its corpora have no scores.
+    # The recipe has no treebank, stages or guided_alignment, and its corpora have no scores.
     in_null = {"extends", *TreebankConfig.model_fields, *Scores.model_fields}
-    in_null |= {*Stage.model_fields, *Until.model_fields}
+    in_null |= {*Stage.model_fields, *Until.model_fields, "decay_steps", "layer", "head"}
     elsewhere = {"patience"}  # also a key of validation
     names = {name.rpartition(".")[2] for name in KEYS}
     assert explained == names - in_null | elsewhere

@@ -77,8 +77,9 @@ WRONG_VALUES = {
 KEYS = list(key_paths())
 REFERS_TO_A_NAME = "validation.best_on"  # any name may be right
 SECTIONS = {key.rpartition(".")[0] for key in KEYS}
-IN_LISTS = ("data.train.", "data.stages.")
-LEAVES = [key for key in KEYS if key not in SECTIONS and not key.startswith(IN_LISTS)]
+# Keys that are right only beside others.
+BESIDE_OTHERS = ("data.train.", "data.stages.", "training.guided_alignment.")
+LEAVES = [key for key in KEYS if key not in SECTIONS and not key.startswith(BESIDE_OTHERS)]
 
 
 def keys_of_each_section(keys):

@@ -261,3 +261,28 @@ def test_the_source_of_a_parser_needs_an_end():
     trees = {"data": {**MINIMAL["data"], "treebank": {}}, "validation": {"bleu": "off"}}
     with pytest.raises(ValidationError, match=message):
         Recipe.model_validate({**MINIMAL, **trees, "model": {"source_eos": False}})
+
+
+ALIGNED = {**MINIMAL["data"], "train": [{"source": "a", "target": "b", "alignments": "c"}]}
+
+
+@pytest.mark.parametrize(
+    ("data", "guided", "message"),
+    [
+        (MINIMAL["data"], {}, "training.guided_alignment: needs alignments of a corpus of"),
+        (ALIGNED, {"layer": 7}, "guided_alignment.layer: must be at most 6, the layers of the"),
+        (ALIGNED, {"head": 9}, "guided_alignment.head: must be at most 8, the heads of the"),
+        (ALIGNED, {"weight": 0}, "should be greater than 0"),
+        ({**ALIGNED, "treebank": {}}, None, "train.0.alignments: must be null beside treebank"),
+    ],
+)
+def test_guided_alignment_refused(data, guided, message):
+    recipe = {**MINIMAL, "data": data, "training": {"guided_alignment": guided}}
+    with pytest.raises(ValidationError, match=message):
+        Recipe.model_validate(recipe)
+
+
+def test_a_head_of_the_decoder_is_guided():
+    recipe = {**MINIMAL, "data": ALIGNED, "model": {"num_layers": 2, "decoder_num_layers": 3}}
+    recipe["training"] = {"guided_alignment": {"layer": 3, "head": 8, "decay_steps": 10}}
+    assert Recipe.model_validate(recipe)

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
 
+import numpy as np
 import torch
 import torch.distributed as dist
 
@@ -18,7 +19,7 @@ from nmt_cli.checkpoints import list_checkpoints
 from nmt_cli.commands import export as export_command
 from nmt_cli.commands import translate as translate_command
 from nmt_cli.commands.lines import line_windows
-from nmt_cli.corpus.binarized import PreparedCorpus, open_prepared
+from nmt_cli.corpus.binarized import BinarizedText, PreparedCorpus, open_prepared
 from nmt_cli.corpus.loader import Batch
 from nmt_cli.files.atomic_files import directory_appearing_whole
 from nmt_cli.hardware.device import Precision
@@ -33,6 +34,7 @@ from nmt_cli.optimization import Adam
 from nmt_cli.recipe.model_settings import settings_of
 from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.recipe.schema import Recipe
+from nmt_cli.recipe.training_config import GuidedAlignmentConfig
 from nmt_cli.search.ensemble import Member
 from nmt_cli.search.graphed.device_beams import StepReport
 from nmt_cli.search.sampling import Sampling
@@ -171,9 +173,18 @@ def train(
     resumes: bool = False,
     only_a_step: bool = False,
     exchange: Precision = "fp32",
+    is_guided: bool = False,
 ) -> dict[str, Any]:
-    """Train to the end of the recipe, and resume with a full memory in a step if it ``resumes``."""
+    """Train to the end of the recipe, and resume with a full memory in a step if it ``resumes``.
+
+    If it ``is_guided``, a head learns that the first words of each pair belong together.
+    """
     recipe = changed(recipe, training={"clip_norm": 1.0, "ema_decay": 0.99})
+    if is_guided:
+        recipe = changed(recipe, training={"guided_alignment": GuidedAlignmentConfig()})
+        lengths = np.full(len(corpus.source), 2, np.uint16)
+        links = BinarizedText(np.zeros(2 * len(lengths), np.uint16), lengths)
+        corpus = corpus._replace(links=links)
     recipe = changed(recipe, **(changes or {}))
     if ranks > 1:
         _stub_collectives(mode, ranks)

@@ -79,6 +79,15 @@ def test_the_padded_groups_of_another_model_are_sent_with_its_batches(rehearse):
     assert {way for step in steps for way in ways_of_attention(step)} == {PADDED}
 
 
+def test_a_guided_head_needs_no_waiting(rehearse):
+    report = rehearse("train", changes={"validation": {"bleu": "off"}}, is_guided=True)
+    assert findings(report, budget=2 * STEP_BUDGET) == KNOWN_IN_STEP
+    steps = report.between("step begins", "step ends")
+    assert batches_sent(steps) == [1 + BATCHES_AHEAD, 1]
+    assert any("guided_alignment.py" in event.where for step in steps for event in step)
+    assert {way for step in steps for way in ways_of_attention(step)} == {VARLEN}
+
+
 def test_the_faster_attention_is_measured_once_in_a_run(rehearse):
     """The clock is that of the kernels which the device has done."""
     fast, slow = {VARLEN: 1e-3, PADDED: 1.0}, {VARLEN: 1.0, PADDED: 1e-6}

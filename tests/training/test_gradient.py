@@ -33,7 +33,7 @@ def gradient_of(model, batch, seed=1):
 def test_target_input_is_the_output_moved_by_one(toy):
     batch = batch_of(toy, 1_000)
     objective = Objective(model_of(toy), 1, 0.1, 1, MACHINE)
-    _, target_input, target_output, _ = objective.on_cpu(batch.micro_batches[0])
+    _, target_input, target_output, *_ = objective.on_cpu(batch.micro_batches[0])
     lengths = list(target_input.lengths)
     for given, wanted in zip(
         target_input.tokens.split(lengths), target_output.split(lengths), strict=True
@@ -49,7 +49,7 @@ def test_the_loss_is_that_of_the_formula_with_the_marks_of_the_options(toy, opti
     pairs = batch_of(toy, 40).micro_batches[0]
     found = Objective(model, start_id(model.config, tokenizer), 0.0, 1, MACHINE).loss_sums(pairs)
     formula, expected = Formula(model), 0.0
-    sides = [np.split(side, np.cumsum(lengths)[:-1]) for side, lengths in pairs]
+    sides = [np.split(side, np.cumsum(lengths)[:-1]) for side, lengths in pairs.sides]
     for source, target in zip(*sides, strict=True):
         expected += formula.nll(source[:-1].tolist(), target[:-1].tolist(), tokenizer)
     assert found.nll.item() == pytest.approx(expected, rel=1e-6)
@@ -91,7 +91,7 @@ def test_the_gradient_is_that_of_the_mean_token_loss(toy):
     batch = batch_of(toy, 1_000)
     report, found = gradient_of(model, batch)
     objective = Objective(model, 1, 0.1, 1, MACHINE)
-    source, target_input, target_output, _ = objective.on_cpu(batch.micro_batches[0])
+    source, target_input, target_output, *_ = objective.on_cpu(batch.micro_batches[0])
     logits = model.project(model(source, target_input))
     loss = F.cross_entropy(logits, target_output, label_smoothing=0.1)
     expected = torch.cat([g.flatten() for g in torch.autograd.grad(loss, model.parameters())])

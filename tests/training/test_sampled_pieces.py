@@ -55,7 +55,7 @@ def plan(sampled):
 def batches_of(sampled, plan, first, count, *, recipe=None, **cut):
     corpus = sampled.corpus
     sampler = sampler_of(recipe or sampled.recipe, corpus)
-    batches = load_batches(plan, corpus.source, corpus.target, first, sampler)
+    batches = load_batches(plan, [corpus.source, corpus.target], first, sampler)
     return [batch.cut(MAX_TOKENS, **cut) for batch in islice(batches, count)]
 
 
@@ -89,7 +89,7 @@ def test_an_epoch_has_the_same_text_in_other_pieces_within_the_limits(sampled, p
         for one, other in ((0, 1), (1, 2)):
             assert sum(cuts[one][text] != cuts[other][text] for text in cuts[0]) > 20
     micro_batches = [pairs for batches in epochs for b in batches for pairs in b.micro_batches]
-    sizes = [len(side.tokens) for pairs in micro_batches for side in pairs]
+    sizes = [len(side.tokens) for pairs in micro_batches for side in pairs.sides]
     assert 0.8 * MAX_TOKENS < max(sizes) <= MAX_TOKENS
     longest = max(int(each.source.lengths.max(initial=0)) for each in micro_batches)
     assert longest <= max(sampled.corpus.source.lengths.max(), sampled.corpus.target.lengths.max())

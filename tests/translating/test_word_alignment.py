@@ -11,18 +11,14 @@ from nmt_cli.corpus.tokenizers.whitespace_tokenizer import CONTROL, WhitespaceTo
 from nmt_cli.messages.errors import UserError
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.recipe.model_config import ModelConfig
-from nmt_cli.recipe.model_settings import settings_of
+from nmt_cli.recipe.model_settings import AlignmentHead, alignment_layer, settings_of
 from nmt_cli.search import engine
 from nmt_cli.search.beams import Attended, Found, Hypothesis
 from nmt_cli.search.sentences import Sentence
 from nmt_cli.search.teacher_forcing import SentencePair, teacher_forced
 from nmt_cli.translating import attention_to_source
 from nmt_cli.translating.answers import UnknownWords, aligned_words
-from nmt_cli.translating.attention_to_source import (
-    AttentionToSource,
-    alignment_layer,
-    most_attended,
-)
+from nmt_cli.translating.attention_to_source import AttentionToSource, most_attended
 from nmt_cli.translating.over_long import Part
 from nmt_cli.translating.translator import Translator
 from tests.fake_models import EOS, ByteTokenizer, CopyModel, tiny_recipe, translator_of
@@ -48,8 +44,11 @@ def test_a_model_that_reverses_words_aligns_them_in_reverse():
     assert num_right / num_words > 0.9
 
 
-@pytest.mark.parametrize(("source_eos", "tag"), [(True, []), (False, []), (True, [17])])
-def test_the_attention_is_that_of_the_pass_over_each_output(source_eos, tag, monkeypatch):
+@pytest.mark.parametrize(
+    ("source_eos", "tag", "head"),
+    [(True, [], None), (False, [], None), (True, [17], None), (True, [17], AlignmentHead(1, 3))],
+)
+def test_the_attention_is_that_of_the_pass_over_each_output(source_eos, tag, head, monkeypatch):
     monkeypatch.setattr(attention_to_source, "TOKENS_AT_ONCE", 9)
     torch.manual_seed(4)
     config = ModelConfig.model_validate(
@@ -59,7 +58,9 @@ def test_the_attention_is_that_of_the_pass_over_each_output(source_eos, tag, mon
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.mul_(2.0)  # sharper attention than that of fresh weights
-    of_search = AttentionToSource(model, tokenizer, tokenizer_of()[1].text, len(tag))
+    model_settings = tokenizer_of()[1]._replace(alignment=head)
+    of_search = AttentionToSource(model, tokenizer, model_settings, len(tag))
+    layer = 2 if head is None else head.layer
     words = [[5, 9, 4], [11], [3, 20, 21, 22, 23, 24], [8, 8]]
     sources = [[*tag, *pieces] for pieces in words]
     outputs: list[list[tuple[int, ...]]] = [[(8, 3), ()], [(17, 4, 4, 9)], [], [(6,)]]
@@ -78,10 +79,12 @@ def test_the_attention_is_that_of_the_pass_over_each_output(source_eos, tag, mon
             assert hypothesis.tokens == tokens
             assert hypothesis.attended is not None
             pair = SentencePair(sources[number], tokens)
-            (weights,) = teacher_forced(model, [pair], tokenizer, layers_with_weights=[2]).weights
-            expected = (
-                weights.memory[0].mean(0)[: len(tokens), len(tag) : len(pair.source)].argmax(1)
-            )
+            (weights,) = teacher_forced(
+                model, [pair], tokenizer, layers_with_weights=[layer]
+            ).weights
+            memory = weights.memory[0]
+            of_words = memory.mean(0) if head is None else memory[head.head]
+            expected = of_words[: len(tokens), len(tag) : len(pair.source)].argmax(1)
             assert hypothesis.attended.tokens == tuple(expected.tolist())
             assert hypothesis.attended.words == hypothesis.attended.tokens  # a piece is a word
             assert hypothesis.attended.num_source_words == len(words[number])

@@ -148,6 +148,18 @@ def on_dropped(facts: Mapping[str, Any]) -> Iterator[str]:
         )
 
 
+def on_links(facts: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a warning for each corpus with pairs whose links were left out."""
+    for report in facts["train"]:
+        other = report["found"].get("pairs_of_other_words", 0)
+        if other:
+            yield (
+                f"the links of {counted(other, 'pair')} in {report['alignments']} were left out, "
+                "because data.normalization or the tokenizer's own joins or separates words of "
+                "them."
+            )
+
+
 def dropped_in_words(counts_of_corpora: Iterable[Mapping[str, int]]) -> str:
     """Return how many pairs each rule dropped, as text for a message."""
     counts = list(counts_of_corpora)

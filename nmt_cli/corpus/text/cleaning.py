@@ -91,7 +91,7 @@ class ListedPairs:
         self._lines += (first_line + places[: LISTED_LINES - len(self._lines)]).tolist()
         shown = places[: EXAMPLES - len(self._examples)].tolist()
         if shown:
-            sources, targets, _ = chunk.texts()
+            sources, targets, *_ = chunk.texts()
             for place in shown:
                 sides = {"source": sources[place], "target": targets[place]}
                 cut = {side: text[:LONGEST_EXAMPLE] for side, text in sides.items()}

@@ -1,7 +1,10 @@
 """Word alignments of a line as links, in the format of Pharaoh: ``0-0 2-1``."""
 
 import re
+from collections.abc import Sequence
 from typing import NamedTuple
+
+from nmt_cli.messages.figures import counted
 
 Links = tuple[tuple[int, int], ...]  # numbers of a source word and a target word, from 0
 LINK = re.compile(r"(\d+)([-p])(\d+)", re.ASCII)
@@ -37,3 +40,32 @@ def read_links(text: str) -> GoldLinks:
         if match[2] == "-":
             sure.add(link)
     return GoldLinks(frozenset(sure), frozenset(possible))
+
+
+def links_within(text: str, num_source_words: int, num_target_words: int) -> Links:
+    """Return the distinct links of a line in order, also the possible ones.
+
+    Raises ValueError, with the words of a message, if one is not between words of the sentences.
+    """
+    links = sorted(read_links(text).possible)
+    sides = (("source", num_source_words), ("target", num_target_words))
+    for link in links:
+        for number, (side, num_words) in zip(link, sides, strict=True):
+            if number >= num_words:
+                raise ValueError(
+                    f"the link {link[0]}-{link[1]} is outside its sentence: the {side} has "
+                    f"{counted(num_words, 'word')}, counted from 0"
+                )
+    return tuple(links)
+
+
+def first_wrong_links(
+    sources: Sequence[str], targets: Sequence[str], links: Sequence[str]
+) -> tuple[int, str] | None:
+    """Return the place of the first pair whose links are wrong, and what is wrong with them."""
+    for place, (source, target, of_pair) in enumerate(zip(sources, targets, links, strict=True)):
+        try:
+            links_within(of_pair, len(source.split()), len(target.split()))
+        except ValueError as error:
+            return place, str(error)
+    return None

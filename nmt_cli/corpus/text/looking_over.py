@@ -21,6 +21,7 @@ from nmt_cli.corpus.text.cleaning import (
     hash_records,
 )
 from nmt_cli.corpus.text.filters import TEXT_FILTERS, TextFilters
+from nmt_cli.corpus.text.links import first_wrong_links
 from nmt_cli.corpus.text.parallel_text import Chunk, Texts
 from nmt_cli.corpus.tokenizers.normalization import Side
 from nmt_cli.files.lines import VISIBLE
@@ -62,6 +63,7 @@ class ChunkFindings(NamedTuple):
     in_validation: FoundHeldOut
     in_test: FoundHeldOut
     cleaned: "Cleaned"
+    wrong_links: tuple[int, str] | None  # the first line with one, from 0, and what is wrong
 
 
 class LookingOver(NamedTuple):
@@ -83,6 +85,9 @@ class LookingOver(NamedTuple):
             held_out.found(texts.sources, texts.targets, places)
             for held_out in (self.validation, self.test)
         )
+        wrong = None
+        if texts.links is not None:
+            wrong = first_wrong_links(texts.sources, texts.targets, texts.links)
         cleaned = Cleaned(None, [])
         if cleaner is not None:
             similar = np.concatenate([in_validation.similar, in_test.similar])
@@ -98,6 +103,7 @@ class LookingOver(NamedTuple):
             in_validation=in_validation,
             in_test=in_test,
             cleaned=cleaned,
+            wrong_links=None if wrong is None else (int(places[wrong[0]]), wrong[1]),
         )
 
 

@@ -99,6 +99,7 @@ class CorpusReport:
         self.like_validation, self.like_test = ListedPairs(), ListedPairs()
         self.invalid_utf8: dict[Side, int] = {"source": 0, "target": 0}  # lines
         self.dropped = DroppedLines()
+        self.links = self.pairs_of_other_words = 0  # only counted if the corpus has alignments
 
     def add(self, found: ChunkFindings, lines: Chunk) -> None:
         """Count what was found in ``lines``."""
@@ -124,14 +125,18 @@ class CorpusReport:
     @property
     def paths(self) -> dict[str, Path]:
         """The files of the corpus."""
-        scores = scores_of(self.files)
-        paths = {"source": self.files.source, "target": self.files.target}
-        return {**paths, "scores": scores} if scores is not None else paths
+        paths = {
+            "source": self.files.source,
+            "target": self.files.target,
+            "scores": scores_of(self.files),
+            "alignments": self.alignments,
+        }
+        return {name: path for name, path in paths.items() if path is not None}
 
     def facts(self, hashes: Mapping[Path, str]) -> dict[str, Any]:
         """Return the manifest's entry for this corpus; ``hashes`` are those of its files."""
         similar = {"like_validation": self.like_validation, "like_test": self.like_test}
-        return {
+        facts: dict[str, Any] = {
             **facts_of_files(self.paths, hashes),
             "pairs_read": self.pairs_read,
             "pairs_kept": self.pairs_kept,
@@ -146,6 +151,15 @@ class CorpusReport:
                 **{name: pairs.facts() for name, pairs in similar.items() if pairs.count},
             },
         }
+        if self.alignments is not None:
+            facts["links"] = self.links
+            facts["found"]["pairs_of_other_words"] = self.pairs_of_other_words
+        return facts
+
+    @property
+    def alignments(self) -> Path | None:
+        """The file with the links of the corpus, if it has one."""
+        return self.files.alignments if isinstance(self.files, Corpus) else None
 
 
 def facts_of_files(paths: Mapping[str, Path], hashes: Mapping[Path, str]) -> dict[str, Any]:
@@ -196,8 +210,8 @@ class ParallelCorpora:
         Repeated pairs are looked for only if they are to be removed. Their hashes are written to
         ``directory`` if they do not fit in memory. ``advance`` is called with the numbers of pairs
         and bytes read since its last call. ``validation`` and ``test`` hold the pairs to look for.
-        Raises UserError if a file cannot be read, is damaged or empty, or if the two files of a
-        corpus have different numbers of lines.
+        Raises UserError if a file cannot be read, is damaged or empty, if the files of a corpus
+        have different numbers of lines, or if a link is not between words of its sentences.
         """
         finders = self._finders(directory)
         job = LookingOver(validation or HeldOut(), test or HeldOut(), self._data)
@@ -206,7 +220,12 @@ class ParallelCorpora:
         for chunk, found in self._pool.in_order(
             self._all_chunks(num_bytes.append), job, self._workers
         ):
-            self.reports[chunk.corpus].add(found, chunk.lines)
+            report = self.reports[chunk.corpus]
+            if found.wrong_links is not None:
+                line, problem = found.wrong_links
+                number = chunk.lines.num_before + line + 1
+                raise UserError(f"{report.alignments}:{number}: {problem}.")
+            report.add(found, chunk.lines)
             self._num_blank.append(found.num_blank)
             job.validation.count(found.in_validation.equal)
             job.test.count(found.in_test.equal)

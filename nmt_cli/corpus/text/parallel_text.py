@@ -15,7 +15,7 @@ from nmt_cli.files.lines import LONGEST_LINE, endless_line, texts_in
 from nmt_cli.files.text_files import READ_AT_ONCE, bytes_read, open_text
 from nmt_cli.messages.errors import UserError
 from nmt_cli.messages.figures import counted
-from nmt_cli.recipe.data_config import ParallelFiles
+from nmt_cli.recipe.data_config import Corpus, ParallelFiles
 
 First = TypeVar("First")
 Second = TypeVar("Second")
@@ -30,6 +30,7 @@ class Texts(NamedTuple):
     sources: list[str]
     targets: list[str]
     num_invalid: dict[Side, int]
+    links: list[str] | None = None  # of words, if the corpus has alignments
 
     def only(self, is_chosen: npt.NDArray[np.bool_]) -> "Texts":
         """Return the chosen pairs."""
@@ -37,7 +38,8 @@ class Texts(NamedTuple):
             return self
         places = np.flatnonzero(is_chosen).tolist()
         sources, targets = ([side[place] for place in places] for side in self[:2])
-        return self._replace(sources=sources, targets=targets)
+        links = None if self.links is None else [self.links[place] for place in places]
+        return self._replace(sources=sources, targets=targets, links=links)
 
 
 class Chunk(NamedTuple):
@@ -48,12 +50,16 @@ class Chunk(NamedTuple):
     source: bytes  # without the last line feed
     target: bytes
     scores: bytes | None = None  # lines of a third file, if the corpus has scores
+    links: bytes | None = None  # if the corpus has alignments
 
     def texts(self) -> Texts:
         """Return the text of the lines."""
         sources, bad_sources = texts_in(self.source, is_first=self.num_before == 0)
         targets, bad_targets = texts_in(self.target, is_first=self.num_before == 0)
-        return Texts(sources, targets, {"source": bad_sources, "target": bad_targets})
+        links = None
+        if self.links is not None:
+            links, _ = texts_in(self.links, is_first=self.num_before == 0)
+        return Texts(sources, targets, {"source": bad_sources, "target": bad_targets}, links)
 
     def numbers(self, path: Path) -> npt.NDArray[np.float64]:
         """Return the scores, which are of the file ``path``.
@@ -106,33 +112,43 @@ class ParallelText:
         """Yield all lines in chunks of at most ``PAIRS_IN_CHUNK``; they do not need decoding here.
 
         The chunks of a text are always the same. Raises UserError if a file cannot be read, is
-        damaged, empty or a pipe, or at the end if one file has more lines than the other.
+        damaged, empty or a pipe, or at the end if one file has more lines than another.
         """
         files = self._files
-        paths = [files.source, files.target, *([self._scores] if self._scores else [])]
+        columns = {"source": files.source, "target": files.target}
+        if self._scores is not None:
+            columns["scores"] = self._scores
+        if isinstance(files, Corpus) and files.alignments is not None:
+            columns["links"] = files.alignments
+        paths = columns.values()
         for path in paths:
             refuse_pipes(path)
         with ExitStack() as stack:
             streams = [stack.enter_context(open_text(path)) for path in paths]
             self._streams = streams[:2]
-            columns = [_Side(stream) for stream in streams]
-            while count := min(column.hold(PAIRS_IN_CHUNK) for column in columns):
-                num_before = columns[0].num_taken
-                yield Chunk(num_before, count, *(column.take(count) for column in columns))
-            totals = [column.count_all() for column in columns]
-        if totals[0] != totals[1]:
-            raise _unequal(files, totals[0], totals[1])
-        if not totals[0]:
+            held = {name: _Column(stream) for name, stream in zip(columns, streams, strict=True)}
+            while count := min(column.hold(PAIRS_IN_CHUNK) for column in held.values()):
+                num_before = held["source"].num_taken
+                taken = {name: column.take(count) for name, column in held.items()}
+                yield Chunk(num_before, count, **taken)
+            totals = {name: column.count_all() for name, column in held.items()}
+        num_pairs = totals.pop("source")
+        if totals["target"] != num_pairs:
+            raise _unequal(files, num_pairs, totals["target"])
+        if not num_pairs:
             raise _empty(files.source)
-        if totals[-1] != totals[0]:
+        for name, total in totals.items():
+            if total == num_pairs:
+                continue
+            relation = "be the score" if name == "scores" else "hold the links"
             raise UserError(
-                f"{paths[-1]} has {counted(totals[-1], 'line')} but {files.source} has "
-                f"{totals[0]:,}; line n of one must be the score of line n of the other."
+                f"{columns[name]} has {counted(total, 'line')} but {files.source} has "
+                f"{num_pairs:,}; line n of one must {relation} of line n of the other."
             )
 
 
-class _Side:
-    """The lines of one file, held as bytes until as many lines of the other file are there."""
+class _Column:
+    """The lines of one file, held as bytes until as many lines of the others are there."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream, self._has_ended = stream, False

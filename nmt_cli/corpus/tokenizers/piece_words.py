@@ -3,8 +3,14 @@
 import re
 import unicodedata
 from collections.abc import Sequence
+from typing import Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
+from nmt_cli.corpus.tokenizers.normalization import Side
 from nmt_cli.corpus.tokenizers.sentencepiece_tokenizer import SPACE_IN_PIECES
+from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
 from nmt_cli.recipe.model_settings import TextSettings
 
 INSIDE_WORDS = "'’-‐_"
@@ -36,6 +42,53 @@ def words_of_pieces(pieces: Sequence[str], text: TextSettings) -> list[list[int]
                 of_piece.append(num_words - 1)
         words.append(of_piece or [num_words])
     return [[word for word in of_piece if word < num_words] for of_piece in words]
+
+
+class WordRanges(NamedTuple):
+    """The words, counted from 0 in each sentence, that each token is part of."""
+
+    first: NDArray[np.int64]
+    last: NDArray[np.int64]
+    num_words: NDArray[np.int64]  # of each sentence
+
+
+class WordFinder:
+    """Finds the words that the tokens of many sentences are part of, without a loop over them.
+
+    Words are what white space separates in the text from which the tokens come. So the pieces of
+    a text in pieces are words themselves, whether or not they end with a joiner.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, text: TextSettings, side: Side) -> None:
+        size = tokenizer.size
+        if side == "source" and tokenizer.source_size is not None:
+            size = tokenizer.source_size
+        pieces = tokenizer.pieces(range(size), side)
+        if text.type == "whitespace":
+            pieces = [f"{SPACE_IN_PIECES}word"] * size
+        pieces[tokenizer.eos_id] = SPACE_IN_PIECES  # part of no word
+        chunks = [piece.split(SPACE_IN_PIECES) for piece in pieces]
+        # Whether a piece begins inside of a word, the words that begin in it, and whether the next
+        # piece may continue the last of them.
+        self._begins_inside = np.array([of_piece[0] != "" for of_piece in chunks])
+        self._beginning = np.array([sum(map(bool, of_piece[1:])) for of_piece in chunks])
+        self._ends_inside = np.array([of_piece[-1] != "" for of_piece in chunks])
+
+    def words(self, tokens: NDArray[Any], lengths: NDArray[Any]) -> WordRanges:
+        """Return the words of ``tokens``, those of sentences of ``lengths``, each with ``</s>``.
+
+        A token that is only a space has the number of the word that follows.
+        """
+        ends = np.cumsum(lengths)
+        starts = ends - lengths
+        may_continue = np.roll(self._ends_inside[tokens], 1)
+        may_continue[starts] = False
+        continues = self._begins_inside[tokens] & may_continue
+        begun = self._beginning[tokens] + (self._begins_inside[tokens] & ~may_continue)
+        so_far = np.cumsum(begun)
+        so_far -= np.repeat(so_far[starts] - begun[starts], lengths)
+        first = so_far - begun - continues
+        return WordRanges(first, np.maximum(first, so_far - 1), so_far[ends - 1])
 
 
 def units_of_pieces(pieces: Sequence[str], text: TextSettings) -> list[list[int]]:
