@@ -3,6 +3,7 @@
 import json
 import math
 from itertools import product
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,10 @@ import torch
 
 from nmt_cli.commands import preprocess
 from nmt_cli.corpus.binarized import Sentences, open_prepared
-from nmt_cli.corpus.loader import Batch, load_batches
+from nmt_cli.corpus.loader import Batch, SentencePairs, load_batches
 from nmt_cli.corpus.piece_sampler import sampler_of
-from nmt_cli.corpus.tokenizers.piece_words import words_of_pieces
+from nmt_cli.corpus.tokenizers.normalization import SIDES
+from nmt_cli.corpus.tokenizers.piece_words import WordFinder, words_of_pieces
 from nmt_cli.corpus.tokenizers.sentence_marks import start_id
 from nmt_cli.hardware.ranks import ALONE
 from nmt_cli.launch.stop_signals import StopRequest
@@ -110,6 +112,21 @@ def test_links_of_words_become_those_of_all_their_pieces(guided):
     assert found == expected
     assert most > 2
     assert len(expected) > 100
+
+
+def test_a_piece_of_several_words_has_each_link_once(guided):
+    tokenizer: Any = SimpleNamespace(
+        size=4, source_size=None, eos_id=0, pieces=lambda ids, side: ["</s>", "▁in▁the", "re", "▁a"]
+    )
+    text = text_settings(guided.recipe.tokenizer, guided.recipe.data)
+    source, target = (WordFinder(tokenizer, text, side) for side in SIDES)
+    sentences = Sentences(np.array([3, 0, 1, 2, 3, 0]), np.array([2, 4]))  # a, in there a
+    links = Sentences(np.array([0, 0, 0, 0, 1, 1, 1, 0]), np.array([2, 6]))
+    found = linked_pieces(SentencePairs(sentences, sentences, links), (source, target))
+    assert sorted(zip(*(side.tolist() for side in found), strict=True)) == [
+        (0, 0),
+        *product([2, 3], [2, 3]),
+    ]
 
 
 def alignment_in_loops(guided, objective, pairs):
