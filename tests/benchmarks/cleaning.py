@@ -32,7 +32,7 @@ FILTERS: dict[str, Any] = {
     "remove_different_urls": True,
     "max_urls": 0.5,
     "max_repeated_ngrams": 0.3,
-    "min_language": 0.2,
+    "min_language": 0.05,
     "remove_duplicates": True,
     "remove_duplicate_sources": True,
 }
