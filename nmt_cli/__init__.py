@@ -4,22 +4,33 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from nmt_cli.corpus.text.glossary import Glossary
     from nmt_cli.search.sampling import Sampling
-    from nmt_cli.translating.glossary import Glossary
     from nmt_cli.translating.request import AnyOf, Constraints, Request
     from nmt_cli.translating.rescorer import Rescorer
+    from nmt_cli.translating.soft_glossary import SoftGlossary
     from nmt_cli.translating.translator import Translator
 
 MODULES = {
     "AnyOf": "nmt_cli.translating.request",
     "Constraints": "nmt_cli.translating.request",
-    "Glossary": "nmt_cli.translating.glossary",
+    "Glossary": "nmt_cli.corpus.text.glossary",
     "Request": "nmt_cli.translating.request",
     "Rescorer": "nmt_cli.translating.rescorer",
     "Sampling": "nmt_cli.search.sampling",
+    "SoftGlossary": "nmt_cli.translating.soft_glossary",
     "Translator": "nmt_cli.translating.translator",
 }
-__all__ = ["AnyOf", "Constraints", "Glossary", "Request", "Rescorer", "Sampling", "Translator"]
+__all__ = [
+    "AnyOf",
+    "Constraints",
+    "Glossary",
+    "Request",
+    "Rescorer",
+    "Sampling",
+    "SoftGlossary",
+    "Translator",
+]
 
 
 def __getattr__(name: str) -> object:

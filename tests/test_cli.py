@@ -67,6 +67,8 @@ OPTIONS = {
         "--required",
         "--banned",
         "--glossary",
+        "--soft-glossary",
+        "--term-tags",
         "--protect",
         "--protect-strict",
         "--input-format",

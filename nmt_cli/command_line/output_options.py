@@ -112,6 +112,20 @@ output_options = together(
         "translated with its translation; may be repeated.",
     ),
     click.option(
+        "--soft-glossary",
+        multiple=True,
+        type=PATH,
+        metavar="FILE",
+        help="Terms and their translations, which the model is shown in tags that it was trained "
+        "with (augment: terms), and may use; may be repeated.",
+    ),
+    click.option(
+        "--term-tags",
+        nargs=2,
+        metavar="BEGIN END",
+        help="Tags of --soft-glossary.  [default: <t> </t>]",
+    ),
+    click.option(
         "--protect",
         multiple=True,
         metavar="PATTERN",
@@ -142,13 +156,20 @@ def grouped(options: dict[str, Any]) -> dict[str, Any]:
     """
     from nmt_cli.translating.request import Constraints
 
-    others = dict(options)
+    others, term_tags = dict(options), options["term_tags"]
+    del others["term_tags"]
     sampling, constraints = (
         {name: value for name in names if (value := others.pop(name)) is not None}
         for names in (SAMPLING, Constraints._fields)
     )
     _refuse_without_effect(constraints, others)
-    constraints["glossary"] = _glossary(constraints["glossary"], others["engine_name"])
+    if constraints["glossary"] and others["engine_name"] == CTRANSLATE2:
+        raise WrongUsageError(
+            "--engine ctranslate2 has no --glossary; leave it out, or translate without --engine."
+        )
+    constraints["glossary"] = _glossary("--glossary", constraints["glossary"])
+    soft = _glossary("--soft-glossary", constraints["soft_glossary"])
+    constraints["soft_glossary"] = _with_tags(soft, term_tags)
     constraints["required"] = [_forms(text) for text in constraints["required"]]
     if others.pop("sample"):
         from nmt_cli.search.sampling import Sampling  # imports numpy
@@ -178,24 +199,33 @@ def _refuse_without_effect(constraints: dict[str, Any], others: dict[str, Any]) 
         raise WrongUsageError("--banned needs a text that is not blank.")
 
 
-def _glossary(paths: Sequence[Path], engine_name: str) -> Any:
+def _glossary(option: str, paths: Sequence[Path]) -> Any:
     """Return the terms of all files; None if there are none. Later files replace equal terms."""
     if not paths:
         return None
-    from nmt_cli.translating.glossary import Glossary  # imports sentencepiece
+    from nmt_cli.corpus.text.glossary import Glossary  # imports sentencepiece
 
     found: Glossary | None = None
     for path in paths:
-        if engine_name == CTRANSLATE2:
-            raise WrongUsageError(
-                "--engine ctranslate2 has no --glossary; leave it out, or translate without "
-                "--engine."
-            )
         if str(path) in {"-", "."}:
-            raise WrongUsageError("--glossary needs the name of a file.")
+            raise WrongUsageError(f"{option} needs the name of a file.")
         terms = Glossary.read(path)
         found = terms if found is None else found.with_more(terms)
     return found
+
+
+def _with_tags(glossary: Any, tags: tuple[str, str] | None) -> Any:
+    """Return ``glossary`` as one that shows its terms in ``tags``; None if there is none."""
+    if glossary is None:
+        if tags is not None:
+            raise WrongUsageError(
+                "--term-tags has an effect only with --soft-glossary; add --soft-glossary or omit "
+                "it."
+            )
+        return None
+    from nmt_cli.translating.soft_glossary import SoftGlossary
+
+    return SoftGlossary(glossary) if tags is None else SoftGlossary(glossary, tags)
 
 
 def _forms(text: str) -> Any:
@@ -203,7 +233,7 @@ def _forms(text: str) -> Any:
 
     Raises WrongUsageError if one is blank.
     """
-    from nmt_cli.translating.glossary import BETWEEN_FORMS
+    from nmt_cli.corpus.text.glossary import BETWEEN_FORMS
     from nmt_cli.translating.request import AnyOf
 
     forms = [form.strip() for form in text.split(BETWEEN_FORMS)]

@@ -177,9 +177,12 @@ def _prepared_text(file: RecipeFile, preprocess: str) -> _PreparedText | None:
     sizes = manifest["corpus_sizes"]
     weights = file.recipe.data.weights(sizes)
     pairs_per_epoch = sum(w * size for w, size in zip(weights, sizes, strict=True))
-    if file.recipe.tokenizer.sampling is not None:
+    changes = ["tokenizer.sampling"] if file.recipe.tokenizer.sampling is not None else []
+    changes += ["data.train.augment"] if file.recipe.data.is_augmented else []
+    for key in changes:
+        what = "draws" if key == "tokenizer.sampling" else "makes"
         logs.warning(
-            f"the lengths are those of the plain pieces in {prepared}; tokenizer.sampling draws "
+            f"the lengths are those of the plain pieces in {prepared}; {key} {what} "
             "more pieces, so training takes longer than these figures say."
         )
     sums = sum_of_text(source, target)

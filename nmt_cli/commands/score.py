@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 from nmt_cli.commands.lines.pipes import StandardOutput, name_of_input, read_inputs
 from nmt_cli.commands.score_comparison import Comparison, NamedText, compare
+from nmt_cli.corpus.text.glossary import Glossary
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError, WrongUsageError
 from nmt_cli.messages.figures import counted
@@ -30,7 +31,6 @@ from nmt_cli.metrics.scorer import (
     Scorer,
     Tokenization,
 )
-from nmt_cli.translating.glossary import Glossary
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

@@ -11,8 +11,6 @@ import numpy as np
 
 from nmt_cli.corpus.batching import BatchPlan, Indices, Lengths
 from nmt_cli.corpus.binarized import BinarizedText, Sentences
-from nmt_cli.corpus.piece_sampler import PieceSampler
-from nmt_cli.corpus.tokenizers.normalization import SIDES
 from nmt_cli.messages.errors import UserError
 
 BATCHES_AHEAD = 2  # one that is ready, and one that is being read
@@ -41,6 +39,18 @@ class SentencePairs(NamedTuple):
         number = len(self.source.lengths)
         links = Sentences(np.zeros(2 * number, np.int64), np.full(number, 2))
         return self._replace(links=links)
+
+
+class Planned(NamedTuple):
+    """A batch of the plan: its number, counted through all epochs, its epoch, and its pairs."""
+
+    number: int
+    epoch: int
+    pairs: Indices
+
+
+# Returns other text, or other pieces, of the pairs of a batch.
+Change = Callable[[SentencePairs, Planned], SentencePairs]
 
 
 class Batch(NamedTuple):
@@ -116,7 +126,7 @@ def load_batches(
     plan: BatchPlan,
     texts: Sequence[BinarizedText],
     first_index: int,
-    sampler: PieceSampler | None = None,
+    change: Change | None = None,
     prepare: Callable[[Batch], Batch] = read_whole,
     own: Callable[[Batch], Iterable[SentencePairs]] = lambda batch: batch.micro_batches,
 ) -> Generator[Batch, None, None]:
@@ -125,29 +135,26 @@ def load_batches(
     ``texts`` are the source, the target, and perhaps the links of their words.
 
     A thread takes the next batches while the caller computes, and calls ``prepare``, which reads
-    their tokens. The system begins to read those of ``own(batch)`` a batch earlier. A ``sampler``
-    cuts the text into other pieces, and needs all of it.
+    their tokens. The system begins to read those of ``own(batch)`` a batch earlier. ``change``
+    returns other pairs in place of a batch's, and needs all of them.
     """
-    begun: deque[Batch] = deque()
+    begun: deque[tuple[Planned, SentencePairs]] = deque()
 
-    def begin(index: int) -> Batch:
-        pairs = plan.batch(index)
-        batch = Batch(index, (SentencePairs(*(text.gather(pairs) for text in texts)),))
-        for some in own(batch) if sampler is None else batch.micro_batches:
+    def begin(index: int) -> tuple[Planned, SentencePairs]:
+        planned = Planned(index, plan.locate(index)[0], plan.batch(index))
+        pairs = SentencePairs(*(text.gather(planned.pairs) for text in texts))
+        for some in [pairs] if change is not None else own(Batch(index, (pairs,))):
             for column in some.columns:
                 column.expect()
-        return batch
+        return planned, pairs
 
     def load(index: int) -> Batch:
         while len(begun) < BATCHES_BEGUN:
             begun.append(begin(index + len(begun)))
-        batch = begun.popleft()
-        if sampler is not None:
-            (whole,) = batch.micro_batches
-            sides = zip(SIDES, whole.sides, strict=True)
-            drawn = {name: sampler.sample(side, index, name) for name, side in sides}
-            batch = Batch(index, (whole._replace(**drawn),))
-        return prepare(batch)
+        planned, pairs = begun.popleft()
+        if change is not None:
+            pairs = change(pairs, planned)
+        return prepare(Batch(index, (pairs,)))
 
     with ThreadPoolExecutor(max_workers=1, thread_name_prefix="loader") as pool:
         upcoming = deque(pool.submit(load, first_index + n) for n in range(BATCHES_AHEAD))

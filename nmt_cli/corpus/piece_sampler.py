@@ -8,6 +8,7 @@ import numpy as np
 
 from nmt_cli.corpus.batching import derived_bits
 from nmt_cli.corpus.binarized import PreparedCorpus, Sentences
+from nmt_cli.corpus.loader import Planned, SentencePairs
 from nmt_cli.corpus.tokenizers.sentencepiece_tokenizer import (
     SPACE_IN_PIECES,
     SentencePieceTokenizer,
@@ -41,6 +42,12 @@ class PieceSampler:
         else:
             texts = self._texts.items()
             self._word_beginnings = frozenset(i for i, text in texts if text[0] == SPACE_IN_PIECES)
+
+    def change(self, pairs: SentencePairs, planned: Planned) -> SentencePairs:
+        """Return the pairs of a batch in other pieces of the same text."""
+        source = self.sample(pairs.source, planned.number, "source")
+        target = self.sample(pairs.target, planned.number, "target")
+        return pairs._replace(source=source, target=target)
 
     def sample(self, side: Sentences, batch_index: int, name: str) -> Sentences:
         """Return the sentences of the side ``name`` of a batch in other pieces of the same text."""

@@ -7,6 +7,7 @@ from pydantic import Discriminator, Field, Tag
 
 from nmt_cli.parsing.labels import Labels
 from nmt_cli.parsing.linearization import Linearization, Notation
+from nmt_cli.recipe.augmentation_config import Augmentation
 from nmt_cli.recipe.mixing_config import MixingConfig, Stage, problems_of_mixing, weights_of
 from nmt_cli.recipe.values import (
     DECLARED,
@@ -74,6 +75,10 @@ class Corpus(ParallelFiles):
         description="File with the links of the words of each pair, such as 0-0 2-1 (source word "
         "2 and target word 1, from 0), for training.guided_alignment; nmt-cli align makes it. "
         "Words are what white space separates in the text files.",
+    )
+    augment: Annotated[Augmentation, DECLARED] = Field(
+        default_factory=Augmentation,
+        description="Changes to its pairs, drawn anew in each epoch by the seed.",
     )
 
 
@@ -327,6 +332,11 @@ class DataConfig(Section):
     def weights(self, sizes: Sequence[int], stage: int = 0) -> list[float]:
         """Return how often each corpus appears in an epoch; ``sizes`` are their pairs."""
         return weights_of(self, sizes, stage)
+
+    @property
+    def is_augmented(self) -> bool:
+        """Whether training changes the text of some of its pairs."""
+        return any(corpus.augment.probabilities for corpus in self.train)
 
     def problems(self) -> Iterator[Problem]:
         """Yield unnamed sets, limits that no pair can meet, and what does not suit trees."""

@@ -92,6 +92,7 @@ class Recipe(Section):
             text = f"must be {allowed}, but is {best_on}"
             yield Problem("validation.best_on", text, "data.validation")
         yield from self._problems_of_alignments()
+        yield from self._problems_of_augmentation()
         if self.origin is None:
             yield from self._problems_of_a_new_tokenizer()
         elif self.tokenizer.model != self.origin:
@@ -146,6 +147,25 @@ class Recipe(Section):
             text = "must be true with data.treebank, because trees contain the words of the source"
             yield Problem("tokenizer.shared", text, "data.treebank")
 
+    def _problems_of_augmentation(self) -> Iterator[Problem]:
+        symbols, is_in_pieces = (
+            "tokenizer.user_defined_symbols",
+            self.tokenizer.type == "whitespace",
+        )
+        for number, corpus in enumerate(self.data.train):
+            key, augment = f"data.train.{number}.augment", corpus.augment
+            for name in augment.probabilities:
+                if self.data.treebank is not None:
+                    text = "must be 0 with data.treebank, because trees cannot be changed"
+                    yield Problem(f"{key}.{name}", text, "data.treebank")
+                if is_in_pieces and name != "merge":
+                    text = "needs type sentencepiece, which has pieces for any word"
+                    yield Problem(f"{key}.{name}", text, "tokenizer.type")
+            for name, symbol in augment.symbols:
+                if symbol not in self.tokenizer.user_defined_symbols:
+                    text = f"needs {symbol} in {symbols}; add it there"
+                    yield Problem(f"{key}.{name}", text, symbols)
+
     def _problems_of_trees(self) -> Iterator[Problem]:
         treebank, validation = self.data.treebank, self.validation
         if treebank is not None and validation.bleu != "off":
@@ -168,10 +188,10 @@ class Recipe(Section):
 def sections_that_matter(recipe: Recipe) -> dict[str, Any]:
     """Return the settings of the recipe that determine what preprocess writes.
 
-    The names and weights of corpora and how they are mixed, the folder to write to and the sampling
-    of pieces while training are not among them, and the test set only if its pairs are removed from
-    the training text. What is not used is left out, as in manifests written before there was any of
-    it.
+    The names and weights of corpora and how they are mixed, the folder to write to, and how
+    training changes the text and draws its pieces, are not among them, and the test set only if its
+    pairs are removed from the training text. What is not used is left out, as in manifests written
+    before there was any of it.
     """
     excluded = {"prepared", "mixing", "stages"}
     if not recipe.data.filters.remove_held_out:
@@ -183,7 +203,7 @@ def sections_that_matter(recipe: Recipe) -> dict[str, Any]:
         if name in FIRST_FILTERS or (value is not None and value is not False)
     }
     for corpus in data["train"]:
-        del corpus["weight"], corpus["name"]
+        del corpus["weight"], corpus["name"], corpus["augment"]
     validation = data["validation"]
     sets = validation if isinstance(validation, list) else [validation]
     for corpus in [*data["train"], *sets]:

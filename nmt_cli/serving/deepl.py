@@ -8,11 +8,11 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
+from nmt_cli.corpus.text.glossary import BETWEEN_FORMS
 from nmt_cli.serving.languages import base_of, name_of
 from nmt_cli.serving.models import ServedGlossary
 from nmt_cli.serving.requests import CODE, TEXTS, Endpoint, RefusedError, texts_of
 from nmt_cli.serving.service import Service, Texts
-from nmt_cli.translating.glossary import BETWEEN_FORMS
 from nmt_cli.translating.record_keys import FROM_0, NULL, STRING, TRUTH, Key, objects
 
 # Wishes that would change the translation, and that no model here can fulfil.

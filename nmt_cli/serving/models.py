@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from nmt_cli.checkpoints import CHECKPOINT_NAME, find_model
+from nmt_cli.corpus.text.glossary import Glossary
 from nmt_cli.files.atomic_files import read_manifest
 from nmt_cli.files.file_names import AVERAGE, CHECKPOINTS
 from nmt_cli.messages.errors import UserError, WrongUsageError
 from nmt_cli.recipe.model_settings import UNKNOWN_LANGUAGE, read_settings
 from nmt_cli.serving.languages import fits
-from nmt_cli.translating.glossary import Glossary
 
 WITH_LANGUAGES = re.compile(r"(?P<path>.+)=(?P<source>[\w-]+):(?P<target>[\w-]+)")
 TAG = re.compile("<[^<>]*>")

@@ -13,6 +13,7 @@ from torch import Tensor
 from nmt_cli.corpus.batching import BatchPlan, refuse_no_pair
 from nmt_cli.corpus.binarized import PreparedCorpus
 from nmt_cli.corpus.node_memory import NodeMemory
+from nmt_cli.corpus.text.glossary import Glossary
 from nmt_cli.corpus.tokenizers.sentence_marks import start_id
 from nmt_cli.files.file_names import FURTHER_TOKENIZER_FILES, RECIPE, TOKENIZER_FILES
 from nmt_cli.hardware.machine import Machine, agree_on_products, log_changes
@@ -93,9 +94,9 @@ def prepare_training(
     if facts is not None:
         log_changes(facts, machine.facts())
     if not training.is_complete():
-        # Sampled pieces are more than the plain ones that tokens_per_step counts.
-        is_sampled = recipe.tokenizer.sampling is not None
-        limit = None if is_sampled else recipe.training.tokens_per_step
+        # Changed text and sampled pieces may be more than tokens_per_step counts.
+        is_changed = recipe.tokenizer.sampling is not None or recipe.data.is_augmented
+        limit = None if is_changed else recipe.training.tokens_per_step
         training.cut = fit_to_memory(cut, state, training.objective, corpus, limit, facts)
     return training
 
@@ -178,7 +179,12 @@ def _require_same_training(recipe: Recipe, corpus: PreparedCorpus, machine: Mach
     """Raise UserError if the ranks' text, recipe or precision differ."""
     files = {n: f["sha256"] for n, f in corpus.manifest["files"].items()}
     sections = set(type(recipe).model_fields) - {"data"}  # the text is compared by its files
+    augmentation = [
+        (each.model_dump(exclude={"glossary"}), each.glossary and str(Glossary.read(each.glossary)))
+        for each in (corpus.augment for corpus in recipe.data.train)
+    ]
     compared = {
+        "augmentation or its glossary": augmentation,
         f"prepared text in {corpus.directory}": files,
         "recipe": section_hash(recipe, *sorted(sections)),
         "--precision": machine.precision,

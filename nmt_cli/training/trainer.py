@@ -7,8 +7,8 @@ from typing import Any, NoReturn, TypeVar
 
 import torch
 
+from nmt_cli.corpus.augmenter import changes_of
 from nmt_cli.corpus.loader import Batch, SentencePairs, load_batches
-from nmt_cli.corpus.piece_sampler import sampler_of
 from nmt_cli.files.file_names import METRICS
 from nmt_cli.hardware.device import Mark, Sender, mark_of_work, use_new_stream
 from nmt_cli.hardware.memory import FullMemoryError, give_up_memory_of, noticing_full_memory
@@ -112,8 +112,8 @@ class Trainer:
         def own(batch: Batch) -> Iterator[SentencePairs]:
             return own_pairs(batch, training.cut, ranks)
 
-        first, sampler = self.state.progress.batch_index, sampler_of(training.recipe, corpus)
-        return load_batches(training.plan, training.texts, first, sampler, prepare, own)
+        first, change = self.state.progress.batch_index, changes_of(training.recipe, corpus)
+        return load_batches(training.plan, training.texts, first, change, prepare, own)
 
     def _step(self, batches: Iterator[Batch]) -> list[StepReport]:
         """Use one batch; return no report if its gradient was not finite and it was skipped."""

@@ -14,11 +14,11 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from nmt_cli.corpus.text.glossary import is_border
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
 from nmt_cli.files.lines import is_blank
 from nmt_cli.search.beams import Array
 from nmt_cli.search.rules.phrases import Alternative, Constraint, Phrase, are_too_many
-from nmt_cli.translating.glossary import is_border
 from nmt_cli.translating.protection import Match
 from nmt_cli.translating.segments import Output, Span
 from nmt_cli.translating.target_phrases import TargetPhrases

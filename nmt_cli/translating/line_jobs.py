@@ -24,7 +24,7 @@ from nmt_cli.translating.answers import Answers, in_groups
 from nmt_cli.translating.copies import CollapsedText, ProtectedText, are_possible
 from nmt_cli.translating.encoded_texts import encode_each
 from nmt_cli.translating.over_long import Part, parts_within
-from nmt_cli.translating.request import Request
+from nmt_cli.translating.request import KEEPS_PIECES, Request
 from nmt_cli.translating.segmenter import Segmenter
 from nmt_cli.translating.segments import Layout, Output, SegmentsError
 from nmt_cli.translating.target_phrases import ContradictionError, shown
@@ -38,7 +38,6 @@ from nmt_cli.translating.wanted_output import (
 )
 
 TooLong = Literal["split", "truncate", "error"]
-KEEPS_PIECES = "protected text is put in place of its pieces, but --keep-pieces asks for pieces"
 
 
 @dataclass(eq=False)
@@ -100,6 +99,7 @@ class LineJobs:
 
     def prepare(self, requests: Sequence[Request]) -> list[Job]:
         """Return a job for each line. Raises LinesFailedError for a bug."""
+        requests = [self._segmenter.with_terms(request) for request in requests]
         jobs = [Job(self._outputs.wanted(request)) for request in requests]
         texts = {
             number: self._texts(number, *each)

@@ -15,7 +15,12 @@ from nmt_cli.recipe.search_ranges import (
 from nmt_cli.translating.protection import Protection
 
 if TYPE_CHECKING:
-    from nmt_cli.translating.glossary import Glossary
+    from nmt_cli.corpus.text.glossary import Glossary
+    from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
+    from nmt_cli.translating.soft_glossary import SoftGlossary
+
+KEEPS_PIECES = "protected text is put in place of its pieces, but --keep-pieces asks for pieces"
+ONLY_TEXT = "a soft glossary adds words, and is not for markup, alignments and protected text"
 
 TextOrPieces = str | Sequence[str]  # text, which the tokenizer cuts into pieces, or a list of them
 
@@ -39,6 +44,7 @@ class Constraints(NamedTuple):
     # Patterns of text that is copied exactly once, and whether a line fails where it is not.
     protect: Sequence[str] = ()
     protect_strict: bool = False
+    soft_glossary: SoftGlossary | None = None  # terms whose translations the model is shown
 
     def refuse_wrong(self) -> None:
         """Raise UserError if a number, an option of translate, is out of range."""
@@ -54,6 +60,18 @@ class Constraints(NamedTuple):
             Protection(self.protect)
         except ValueError as error:
             raise WrongUsageError(f"--protect: {error}.") from None
+
+    def refuse_beside(self, tokenizer: Tokenizer, keep_pieces: bool, counts_words: bool) -> None:
+        """Raise UserError if the model or other options of a translator exclude some of these.
+
+        ``counts_words`` says whether one of them needs the words of the text as they are.
+        """
+        if keep_pieces and self.protect:
+            raise WrongUsageError(f"--protect: {KEEPS_PIECES}.")
+        if self.soft_glossary is not None and (counts_words or self.protect):
+            raise WrongUsageError(f"--soft-glossary: {ONLY_TEXT}; leave one of them out.")
+        if self.soft_glossary is not None:
+            self.soft_glossary.refuse_unknown_tags(tokenizer)
 
     @property
     def for_every_line(self) -> bool:
@@ -75,7 +93,8 @@ class Constraints(NamedTuple):
     def more_than_max_length(self) -> bool:
         """Return whether anything but the longest length is restricted."""
         phrases = self.prefix or self.required or self.banned or self.glossary or self.protect
-        return bool(self.min_length or self.no_repeat_ngram or phrases)
+        others = self.min_length or self.no_repeat_ngram or self.soft_glossary is not None
+        return bool(others or phrases)
 
 
 # Of a window of lines that are translated together.

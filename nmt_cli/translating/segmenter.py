@@ -13,6 +13,7 @@ from nmt_cli.translating.markup.placement import filled_block
 from nmt_cli.translating.protection import Protection
 from nmt_cli.translating.request import Request
 from nmt_cli.translating.segments import Layout, Output, Segments, SegmentsError, sentences, whole
+from nmt_cli.translating.soft_glossary import SoftGlossary
 
 if TYPE_CHECKING:
     from nmt_cli.model.transformer import Transformer
@@ -36,8 +37,9 @@ class Segmenter:
     ``language`` is a code, such as "de"; its rules cut sentences. A line may ask for something else
     than ``split_sentences`` and ``markup``. ``markup_refused`` is the reason why another option
     excludes markup, and ``alignments_refused`` why lines cannot ask for alignments; None: nothing
-    excludes them. Raises UserError if the model excludes one of the two, and
-    WrongUsageError if ``markup`` is given although another option excludes it.
+    excludes them. ``with_terms`` adds translations of a ``soft_glossary``. Raises UserError if the
+    model excludes one of the two, and WrongUsageError if ``markup`` is given although another
+    option excludes it.
     """
 
     def __init__(
@@ -49,10 +51,12 @@ class Segmenter:
         is_parser: bool,
         markup_refused: str | None,
         alignments_refused: str | None = None,
+        soft_glossary: SoftGlossary | None = None,
     ) -> None:
         self._language, self._is_parser = language, is_parser
         self._split_sentences, self._markup = split_sentences, markup
         self._markup_refused, self._alignments_refused = markup_refused, alignments_refused
+        self._soft_glossary = soft_glossary
         for option, is_given in (("--split-sentences", split_sentences), ("--markup", markup)):
             try:
                 if is_given:
@@ -62,6 +66,10 @@ class Segmenter:
                 is_by_option = str(error) == markup_refused
                 kind = WrongUsageError if is_by_option else UserError
                 raise kind(f"{option}: {error}.") from None
+
+    def with_terms(self, request: Request) -> Request:
+        """Return a line with the translations of the terms that are shown to the model."""
+        return request if self._soft_glossary is None else self._soft_glossary.marked(request)
 
     def layout(self, request: Request, protection: Protection | None = None) -> Layout | None:
         """Return the segments of a line; None if the line is one segment, or blank, as it is.

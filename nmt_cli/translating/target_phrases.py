@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from nmt_cli.corpus.text.glossary import is_in_word
 from nmt_cli.corpus.tokenizers.normalization import SIDES
 from nmt_cli.corpus.tokenizers.sentencepiece_tokenizer import SPACE_IN_PIECES
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
@@ -26,7 +27,6 @@ from nmt_cli.search.rules.phrases import (
     Phrase,
     are_too_many,
 )
-from nmt_cli.translating.glossary import is_in_word
 from nmt_cli.translating.request import AnyOf, TextOrPieces
 
 # What a vocabulary calls pieces that stand for other text, such as <ph>, <url>, [PH1] or ⟨num⟩.

@@ -13,7 +13,7 @@ from nmt_cli.corpus.tokenizers.sentence_marks import source_end, start_id
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
 from nmt_cli.hardware.choices import AUTO, CTRANSLATE2, OWN_ENGINE, Computing, EngineName
 from nmt_cli.interchange.ctranslate2.sentence_driver import Threads
-from nmt_cli.messages.errors import LinesFailedError, UserError, WrongUsageError
+from nmt_cli.messages.errors import LinesFailedError, UserError
 from nmt_cli.parsing.tree_output import Tokenize, splitter
 from nmt_cli.recipe.model_settings import ModelSettings, length_limits
 from nmt_cli.recipe.search_ranges import DEFAULT_TOKENIZE, DEFAULT_TOO_LONG, N_BEST
@@ -28,7 +28,7 @@ from nmt_cli.translating.ctranslate2_search import (
     refuse_for_ctranslate2,
 )
 from nmt_cli.translating.encoded_texts import tag_pieces
-from nmt_cli.translating.line_jobs import KEEPS_PIECES, LineJobs, TooLong, longest_first
+from nmt_cli.translating.line_jobs import LineJobs, TooLong, longest_first
 from nmt_cli.translating.markup.blocks import Markup
 from nmt_cli.translating.output_limits import OutputLimits
 from nmt_cli.translating.request import Constraints, Request, numbered, require_lines, windows_of
@@ -151,8 +151,7 @@ class Translator:
             search = sampling.search_settings(search, n_best, beam_size)
         search.refuse_wrong()
         constraints.refuse_wrong()
-        if keep_pieces and constraints.protect:
-            raise WrongUsageError(f"--protect: {KEEPS_PIECES}.")
+        constraints.refuse_beside(tokenizer, keep_pieces, bool(markup or alignments))
         marks = Marks(tag_pieces(tag, tokenizer), source_end(settings.architecture, tokenizer))
         only_trees = _given(well_formed_trees, decoding.well_formed_trees)
         trees = _rule_of_trees(tokenizer, settings) if only_trees else None
@@ -182,6 +181,7 @@ class Translator:
             is_parser=is_parser,
             markup_refused=why_no_markup(model, keep_pieces=keep_pieces, alignments=alignments),
             alignments_refused=why_no_alignments(model, is_parser=is_parser),
+            soft_glossary=constraints.soft_glossary,
         )
         all_have_rules = sampling is not None or constraints.for_every_line
         cuda_graphs = not (no_cuda_graphs or all_have_rules)

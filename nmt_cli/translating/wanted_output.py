@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from nmt_cli.corpus.text.glossary import Glossary
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
 from nmt_cli.messages.errors import UserError, WrongUsageError
 from nmt_cli.recipe.search_ranges import LENGTH_PENALTY, MOST_SAMPLES
@@ -21,7 +22,6 @@ from nmt_cli.search.rules.phrases import (
 from nmt_cli.search.sampling import Sampling
 from nmt_cli.search.sentences import Sentence
 from nmt_cli.translating.copies import Copy, ProtectedText, SourceCopies, are_ambiguous, limits_of
-from nmt_cli.translating.glossary import Glossary
 from nmt_cli.translating.output_limits import OutputLimits
 from nmt_cli.translating.over_long import Part
 from nmt_cli.translating.protection import Protection

@@ -95,6 +95,17 @@ def test_lines_with_a_term_of_the_glossary_have_its_translation(model, tmp_path)
     assert refused.startswith(f"Error: {path}:1: a line has 2 or 3 columns")
 
 
+def test_terms_of_a_soft_glossary_are_shown_in_tags(model, tmp_path):
+    path = tmp_path / "terms.tsv"
+    path.write_text("cat\tfox gnu ||| bee\n")
+    options = "--soft-glossary", str(path), "--term-tags", "hen", "dog"
+    shown = run(model, *options, lines=["cat ant", "ant"]).stdout
+    assert shown == run(model, lines=["cat hen fox gnu dog ant", "ant"]).stdout
+    assert shown != run(model, lines=["cat ant", "ant"]).stdout
+    refused = run(model, *options[:2]).stderr
+    assert refused.startswith("Error: --soft-glossary: the tag '<t>' is not one piece in the")
+
+
 def test_lines_for_which_nothing_is_left_fail(model):
     banned = [option for word in WORDS[1:] for option in ("--banned", word)]
     rules = [*banned, "--no-repeat-ngram", "1", "--min-length", "3"]  # ant, <unk> and no third
@@ -171,6 +182,8 @@ def test_records_have_their_own_options(model):
             2,
             "--engine ctranslate2 has no --glossary",
         ),
+        (["--soft-glossary", "-"], 2, "--soft-glossary needs the name of a file."),
+        (["--term-tags", "a", "b"], 2, "--term-tags has an effect only with --soft-glossary"),
         (["--source-language", "de"], 2, "--source-language has an effect only with --split-sent"),
     ],
 )

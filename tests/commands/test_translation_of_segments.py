@@ -15,13 +15,13 @@ from nmt_cli import cli
 from nmt_cli.commands import translate
 from nmt_cli.commands.lines import line_windows
 from nmt_cli.commands.lines.resumable_output import ResumableOutput
+from nmt_cli.corpus.text.glossary import Glossary
 from nmt_cli.corpus.text.shard_text import Shard
 from nmt_cli.corpus.tokenizers.normalization import Normalizer
 from nmt_cli.corpus.tokenizers.whitespace_tokenizer import CONTROL, WhitespaceTokenizer
 from nmt_cli.files.atomic_files import directory_appearing_whole
 from nmt_cli.messages.errors import UserError
 from nmt_cli.model.transformer import Transformer
-from nmt_cli.translating.glossary import Glossary
 from nmt_cli.translating.request import Constraints
 from tests.fake_models import save_as_model, tiny_recipe
 

@@ -22,13 +22,13 @@ from nmt_cli.commands.lines.translation_processes import (
     coming_from,
     processes_that_pay,
 )
+from nmt_cli.corpus.text.glossary import Glossary, Term
 from nmt_cli.files.atomic_files import directory_appearing_whole
 from nmt_cli.hardware.cpu import Cores
 from nmt_cli.hardware.device import set_num_threads
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
 from nmt_cli.model.transformer import Transformer
-from nmt_cli.translating.glossary import Glossary, Term
 from nmt_cli.translating.request import Constraints
 from nmt_cli.translating.translation import Translation
 from nmt_cli.translating.translator import Translator

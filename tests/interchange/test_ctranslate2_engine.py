@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from nmt_cli import cli
 from nmt_cli.commands import export
 from nmt_cli.commands.lines.line_windows import STEADY_WINDOW
+from nmt_cli.corpus.text.glossary import Glossary
 from nmt_cli.files.atomic_files import read_manifest
 from nmt_cli.files.folders import kind_of
 from nmt_cli.files.locks import claimed
@@ -20,7 +21,6 @@ from nmt_cli.interchange.ctranslate2.sentence_driver import Threads
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import LinesFailedError, UserError
 from nmt_cli.search.sampling import Sampling
-from nmt_cli.translating.glossary import Glossary
 from nmt_cli.translating.request import Constraints, Request
 from nmt_cli.translating.translator import Translator
 from tests.imported_modules import ended

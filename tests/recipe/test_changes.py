@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from nmt_cli.recipe.augmentation_config import Augmentation
 from nmt_cli.recipe.changes import (
     Change,
     change_kind,
@@ -76,6 +77,7 @@ DECLARED = [
     "data.stages.0.until.steps",
     "data.stages.0.until.epochs",
     "data.stages.0.until.patience",
+    *(f"data.train.0.augment.{name}" for name in Augmentation.model_fields),
     "model.dropout",
     "model.attention_dropout",
     "model.relu_dropout",

@@ -1,6 +1,7 @@
-"""Training on pieces that are drawn anew for each batch: tokenizer.sampling."""
+"""Training on pieces and text that are drawn anew: tokenizer.sampling, data.train.augment."""
 
 import json
+from functools import partial
 from itertools import islice
 
 import numpy as np
@@ -10,9 +11,9 @@ from click.testing import CliRunner
 
 from nmt_cli import cli
 from nmt_cli.commands import preprocess
+from nmt_cli.corpus.augmenter import changes_of
 from nmt_cli.corpus.binarized import open_prepared
 from nmt_cli.corpus.loader import load_batches
-from nmt_cli.corpus.piece_sampler import sampler_of
 from nmt_cli.corpus.tokenizers.sentence_marks import start_id
 from nmt_cli.hardware.ranks import ALONE
 from nmt_cli.launch.stop_signals import StopRequest
@@ -48,14 +49,22 @@ def sampled(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
+def augmented(sampled):
+    """The same prepared text, trained with changes to it before pieces are drawn."""
+    augment = "{upper_case: 0.2, typos: 0.3, noise: 0.1, merge: 0.3, remove_end_punctuation: 0.1}"
+    keys = ["tokenizer.sampling=0.1", "validation.bleu=off", f"data.train.0.augment={augment}"]
+    return sampled._replace(recipe=read_recipe(str(sampled.recipe_path), keys).recipe)
+
+
+@pytest.fixture(scope="module")
 def plan(sampled):
     return plan_batches(sampled.recipe, sampled.corpus)
 
 
 def batches_of(sampled, plan, first, count, *, recipe=None, **cut):
     corpus = sampled.corpus
-    sampler = sampler_of(recipe or sampled.recipe, corpus)
-    batches = load_batches(plan, [corpus.source, corpus.target], first, sampler)
+    change = changes_of(recipe or sampled.recipe, corpus)
+    batches = load_batches(plan, [corpus.source, corpus.target], first, change)
     return [batch.cut(MAX_TOKENS, **cut) for batch in islice(batches, count)]
 
 
@@ -150,6 +159,27 @@ def test_ranks_train_on_the_pieces_of_one(sampled, tmp_path, num_ranks):
     for one, other in zip(alone, shared, strict=True):
         assert other.pop("loss") == pytest.approx(one.pop("loss"), abs=1e-5)
         assert other == one
+
+
+def test_changed_text_is_the_same_after_interruptions_and_on_more_ranks(augmented, plan, tmp_path):
+    border = len(plan.batches_of(0))
+    ends = border - 3, border, border + 3
+    expected = train(augmented, tmp_path / "whole", ends[-1])
+    for steps in ends:
+        found = train(augmented, tmp_path / "parts", steps, resume=steps > ends[0])
+    assert torch.equal(found, expected)
+    alone = records(tmp_path / "whole")
+    assert records(tmp_path / "parts") == alone
+    assert len({record["source_tokens"] for record in alone}) > 5
+    without_dropout = train(augmented, tmp_path / "alone", ends[-1], dropout=0.0)
+    for num_ranks in (2, 3):
+        run_dir = tmp_path / f"{num_ranks} ranks"
+        work = partial(train, augmented, run_dir, ends[-1], dropout=0.0)
+        weights, *_ = run_ranks(num_ranks, tmp_path, lambda ranks, work=work: work(ranks=ranks))
+        assert torch.allclose(weights, without_dropout, atol=1e-5)
+        for one, other in zip(alone, records(run_dir), strict=True):
+            assert one["source_tokens"] == other["source_tokens"]
+            assert one["target_tokens"] == other["target_tokens"]
 
 
 def test_validation_never_samples(sampled):

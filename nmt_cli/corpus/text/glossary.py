@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import unicodedata
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,8 +28,21 @@ class Term(NamedTuple):
 
     def occurs_in(self, text: str) -> bool:
         """Return whether a form of the translation occurs in ``text``, between word borders."""
+        return self.form_in(text) is not None
+
+    def form_in(self, text: str) -> str | None:
+        """Return the first form of the translation that occurs in ``text``, or None."""
         text = _normal(text)
-        return any(_occurs(_normal(form), text, self.case) for form in self.targets)
+        return next(
+            (form for form in self.targets if _occurs(_normal(form), text, self.case)), None
+        )
+
+
+class MarkedText(NamedTuple):
+    """Words of a text and translations of its terms, and the place of each word of the text."""
+
+    words: list[str]
+    places: list[int]
 
 
 class Glossary:
@@ -93,15 +106,38 @@ class Glossary:
 
         Different white space is equal, and so are characters and their compositions (NFC).
         """
-        return list(dict.fromkeys(self._matches(_normal(text))))
+        return list(dict.fromkeys(term for _, term in self._matches(_normal(text))))
 
-    def _matches(self, text: str) -> Iterator[Term]:
+    def marked(
+        self, text: str, tags: tuple[str, str], form_of: Callable[[Term], str | None]
+    ) -> MarkedText:
+        """Return ``text`` with ``form_of`` each term behind it, in ``tags``, unless that is None.
+
+        A word that goes on behind a term, such as a comma, goes on behind the second tag.
+        """
+        text = _normal(text)
+        forms = deque((end, form_of(term)) for end, term in self._matches(text))
+        marked, start = MarkedText([], []), 0
+        for word in text.split(" "):
+            marked.places.append(len(marked.words))
+            tag, end_of_word = "", start + len(word)
+            while forms and forms[0][0] <= end_of_word:
+                end, form = forms.popleft()
+                if form is not None:
+                    marked.words.extend([tag + text[start:end], tags[0], *form.split()])
+                    tag, start = tags[1], end
+            marked.words.append(tag + text[start:end_of_word])
+            start = end_of_word + 1
+        return marked
+
+    def _matches(self, text: str) -> Iterator[tuple[int, Term]]:
+        """Yield the terms that occur in ``text``, each with the place where it ends."""
         lowered, place = _lowered(text), 0
         while place < len(text):
             term = self._match(text, lowered, place) if is_border(text, place) else None
-            if term is not None:
-                yield term
             place += 1 if term is None else len(_normal(term.source))
+            if term is not None:
+                yield place, term
 
     def _match(self, text: str, lowered: str, place: int) -> Term | None:
         for length in self._lengths:

@@ -4,12 +4,14 @@ import gzip
 
 import pytest
 
+from nmt_cli.corpus.text.glossary import Glossary, Term
 from nmt_cli.messages.errors import UserError, WrongUsageError
 from nmt_cli.search.sampling import Sampling
-from nmt_cli.translating.glossary import Glossary, Term
-from nmt_cli.translating.request import Constraints, Request
+from nmt_cli.translating.request import ONLY_TEXT, Constraints, Request
+from nmt_cli.translating.soft_glossary import SoftGlossary
 from nmt_cli.translating.wanted_output import FOR_SAMPLES
-from tests.translating.test_wanted_translations import of_words
+from tests.translating import test_wanted_translations
+from tests.translating.test_wanted_translations import WORDS, of_words
 
 
 def found(text, *sources, case=None):
@@ -140,3 +142,32 @@ def test_terms_are_not_for_samples():
         of_words(sampling=Sampling(), constraints=Constraints(glossary=GLOSSARY))
     (failed,) = of_words(sampling=Sampling()).translate([Request("cat", glossary={"cat": "bee"})])
     assert failed.error == FOR_SAMPLES
+
+
+def test_terms_of_a_soft_glossary_are_shown_to_the_model_in_tags(monkeypatch):
+    """The witness is the translation of a line in which the tags are written by hand."""
+    monkeypatch.setattr(test_wanted_translations, "WORDS", [*WORDS, "<t>", "</t>"])
+    lines = ["cat ant", "ant eel", "eel dog cat", "cat."]
+    by_hand = [
+        "cat <t> hen gnu </t> ant",
+        "ant eel",
+        "eel dog <t> fox </t> cat <t> hen gnu </t>",
+        "cat <t> hen gnu </t>.",
+    ]
+    shown = of_words(constraints=Constraints(soft_glossary=SoftGlossary(GLOSSARY)))
+    found, expected = list(shown.translate(lines)), list(of_words().translate(by_hand))
+    assert [(each.text, each.score) for each in found] == [(e.text, e.score) for e in expected]
+    refused = [Request("cat", markup="html"), Request("cat", alignments=True)]
+    assert [each.error for each in shown.translate(refused)] == [ONLY_TEXT] * 2
+
+
+def test_a_soft_glossary_needs_a_model_with_its_tags_and_text_as_it_is():
+    rules = Constraints(soft_glossary=SoftGlossary(GLOSSARY, ("ant", "<end>")))
+    with pytest.raises(UserError, match="the tag '<end>' is not one piece in the vocabulary"):
+        of_words(constraints=rules)
+    rules = Constraints(soft_glossary=SoftGlossary(GLOSSARY, ("ant", "bee")))
+    for options in ({"markup": "html"}, {"alignments": True}):
+        with pytest.raises(WrongUsageError, match=ONLY_TEXT):
+            of_words(constraints=rules, **options)
+    with pytest.raises(WrongUsageError, match=ONLY_TEXT):
+        of_words(constraints=rules._replace(protect=["x"]))

@@ -1,0 +1,203 @@
+"""What training changes in the pairs of a batch: their text, and then the pieces of that text."""
+
+import random
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain, islice, pairwise
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from nmt_cli.corpus.batching import Indices, derived_bits
+from nmt_cli.corpus.binarized import PreparedCorpus, Sentences
+from nmt_cli.corpus.loader import Change, Planned, SentencePairs
+from nmt_cli.corpus.piece_sampler import sampler_of
+from nmt_cli.corpus.text.augmentation import MOST_MERGED, Augmenting, TextPair
+from nmt_cli.corpus.text.glossary import Glossary
+from nmt_cli.corpus.tokenizers.mapped_sentencepiece import MappedSentencePieceTokenizer
+from nmt_cli.corpus.tokenizers.normalization import SIDES, Side
+from nmt_cli.corpus.tokenizers.whitespace_tokenizer import WhitespaceTokenizer
+from nmt_cli.messages.errors import UserError
+from nmt_cli.recipe.schema import Recipe
+
+
+class _Chosen(NamedTuple):
+    """A pair to change: its place in the batch, and how."""
+
+    place: int
+    augmenting: Augmenting
+    kinds: list[str]
+    draw: random.Random
+    numbers: range  # of the pair, and of those that are merged with it
+
+
+class Augmenter:
+    """Changes the text of some pairs of a batch, as ``augment`` of their corpora asks for.
+
+    What a pair becomes depends only on the seed, its corpus, its place there, and the epoch, so a
+    resumed training, or one on more ranks, trains on the same text. Only changed sides are cut into
+    pieces again. A pair stays as it is if a side would be empty, or longer than the longest
+    sentence, or if its pieces stand for no text (``<unk>``). Threads may share it.
+    """
+
+    def __init__(
+        self,
+        corpus: PreparedCorpus,
+        augments: Sequence[Augmenting],  # of each corpus
+        seed: int,
+    ) -> None:
+        self._corpus, self._augments, self._seed = corpus, augments, seed
+        self._longest = max(corpus.source.longest, corpus.target.longest)  # with its </s>
+
+    def change(self, pairs: SentencePairs, planned: Planned) -> SentencePairs:
+        """Return the pairs of a batch, with other text in some of them."""
+        chosen = list(self._chosen(planned))
+        if not chosen:
+            return pairs
+        numbers = chain.from_iterable(each.numbers for each in chosen)
+        texts = self._read(np.fromiter(numbers, np.int64))
+        before, after = dict[int, TextPair](), dict[int, TextPair]()
+        for place, augmenting, kinds, draw, of_pairs in chosen:
+            own, *following = islice(texts, len(of_pairs))
+            if own is None:
+                continue
+            others = [each for each in following if each is not None]
+            changed = augmenting.changed(own, kinds, others, draw)
+            if changed.source and changed.target:
+                before[place], after[place] = own, changed
+        source, target = (self._cut(side, before, after) for side in SIDES)
+        too_long = {
+            place
+            for place, ids in chain(source.items(), target.items())
+            if len(ids) > self._longest
+        }
+        return pairs._replace(
+            source=_with_others(pairs.source, source, too_long),
+            target=_with_others(pairs.target, target, too_long),
+        )
+
+    def _chosen(self, planned: Planned) -> Iterator[_Chosen]:
+        """Yield the pairs that are to be changed."""
+        first = 0
+        for corpus, augmenting in enumerate(self._augments):
+            end = first + self._corpus.corpus_sizes[corpus]
+            places = np.flatnonzero((planned.pairs >= first) & (planned.pairs < end))
+            if augmenting.probabilities and len(places):
+                lines = planned.pairs[places] - first
+                drawn = _drawn(augmenting, lines, (self._seed, corpus, planned.epoch))
+                for at, kinds, draw in drawn:
+                    number = first + int(lines[at])
+                    others = draw.randint(1, MOST_MERGED) if "merge" in kinds else 0
+                    numbers = range(number, min(number + 1 + others, end))
+                    yield _Chosen(int(places[at]), augmenting, kinds, draw, numbers)
+            first = end
+
+    def _read(self, numbers: Indices) -> Iterator[TextPair | None]:
+        """Yield the text of each pair; None if some of its pieces stand for no text."""
+        source, target = self._corpus.source.gather(numbers), self._corpus.target.gather(numbers)
+        for of_source, of_target in zip(self._words(source), self._words(target), strict=True):
+            if of_source is None or of_target is None:
+                yield None
+            else:
+                yield TextPair(of_source, of_target)
+
+    def _words(self, sentences: Sentences) -> Iterator[list[str] | None]:
+        tokenizer = self._corpus.tokenizer
+        is_in_pieces = isinstance(tokenizer, WhitespaceTokenizer)
+        tokens, ends = sentences.tokens.tolist(), np.cumsum(sentences.lengths).tolist()
+        for start, end in pairwise([0, *ends]):
+            ids = tokens[start : end - 1]
+            if tokenizer.unk_id in ids and not is_in_pieces:
+                yield None
+            else:
+                text = tokenizer.decode(ids, keep_pieces=is_in_pieces)
+                yield text.split()
+
+    def _cut(
+        self, side: Side, before: Mapping[int, TextPair], after: Mapping[int, TextPair]
+    ) -> dict[int, list[int]]:
+        """Return the pieces of the texts of one side that are changed, each with its ``</s>``."""
+        changed = {
+            place: " ".join(getattr(pair, side))
+            for place, pair in after.items()
+            if getattr(pair, side) != getattr(before[place], side)
+        }
+        tokenizer = self._corpus.tokenizer
+        encoded = tokenizer.encode_batch(list(changed.values()), side)
+        return {
+            place: [*ids, tokenizer.eos_id] for place, ids in zip(changed, encoded, strict=True)
+        }
+
+
+def _drawn(
+    augmenting: Augmenting, lines: Indices, key: tuple[object, ...]
+) -> Iterator[tuple[int, list[str], random.Random]]:
+    """Yield the place in ``lines`` of each pair to change, its kinds, and its random numbers."""
+    kinds = defaultdict[int, list[str]](list)
+    for kind, probability in augmenting.probabilities.items():
+        drawn = (random_bits(derived_bits(*key, kind), lines) >> np.uint64(11)) * 2.0**-53
+        for at in np.flatnonzero(drawn < probability).tolist():
+            kinds[at].append(kind)
+    bits = random_bits(derived_bits(*key, "how"), lines)
+    for at, of_pair in kinds.items():
+        yield at, of_pair, random.Random(int(bits[at]))
+
+
+def random_bits(seed: int, places: Indices) -> npt.NDArray[np.uint64]:
+    """Return the numbers at ``places`` of SplitMix64's sequence of 64 random bits from ``seed``."""
+    bits = (places.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+    bits += np.uint64(seed)
+    bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return bits ^ (bits >> np.uint64(31))
+
+
+def _with_others(side: Sentences, others: Mapping[int, list[int]], kept: set[int]) -> Sentences:
+    """Return the sentences of ``side``, with ``others`` at their places except those ``kept``."""
+    replaced = sorted(others.keys() - kept)
+    ends = np.cumsum(side.lengths)
+    parts, lengths, start = [], side.lengths.copy(), 0
+    for place in replaced:
+        parts += [side.tokens[start : ends[place] - side.lengths[place]], np.array(others[place])]
+        lengths[place], start = len(others[place]), ends[place]
+    return Sentences(np.concatenate([*parts, side.tokens[start:]]), lengths)
+
+
+def changes_of(recipe: Recipe, corpus: PreparedCorpus) -> Change | None:
+    """Return what the recipe changes in the pairs of a batch; None if that is nothing.
+
+    Raises UserError if the tokenizer of the corpus does not allow it, or if a glossary cannot be
+    read.
+    """
+    augmenter, sampler = augmenter_of(recipe, corpus), sampler_of(recipe, corpus)
+    changes = [each.change for each in (augmenter, sampler) if each is not None]
+    if not changes:
+        return None
+
+    def change(pairs: SentencePairs, planned: Planned) -> SentencePairs:
+        for each in changes:
+            pairs = each(pairs, planned)
+        return pairs
+
+    return change
+
+
+def augmenter_of(recipe: Recipe, corpus: PreparedCorpus) -> Augmenter | None:
+    """Return what changes the text as the recipe asks for; raises as ``changes_of`` does."""
+    if not recipe.data.is_augmented:
+        return None
+    if isinstance(corpus.tokenizer, MappedSentencePieceTokenizer):
+        raise UserError(
+            f"data.train.augment needs one SentencePiece model, but {recipe.origin} has two of "
+            "them and a vocabulary; remove augment."
+        )
+    augments = [
+        Augmenting(
+            config,
+            recipe.tokenizer.user_defined_symbols,
+            None if config.glossary is None else Glossary.read(config.glossary),
+        )
+        for config in (each.augment for each in recipe.data.train)
+    ]
+    return Augmenter(corpus, augments, recipe.training.seed)

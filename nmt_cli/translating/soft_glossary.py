@@ -1,0 +1,44 @@
+"""Terms whose translations a line shows the model, in tags that it was trained with."""
+
+from __future__ import annotations
+
+import shlex
+
+from nmt_cli.corpus.text.glossary import Glossary
+from nmt_cli.corpus.tokenizers.sentencepiece_tokenizer import SPACE_IN_PIECES
+from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
+from nmt_cli.messages.errors import UserError
+from nmt_cli.recipe.augmentation_config import TERM_TAGS
+from nmt_cli.translating.request import ONLY_TEXT, Request
+
+
+class SoftGlossary:
+    """Puts the first form of the translation of each term behind it, between two tags."""
+
+    def __init__(self, glossary: Glossary, tags: tuple[str, str] = TERM_TAGS) -> None:
+        self._glossary, self._tags = glossary, tags
+
+    def __str__(self) -> str:
+        """Return the tags and a checksum of the terms, which show whether they have changed."""
+        return f"{' '.join(self._tags)} {self._glossary}"
+
+    def refuse_unknown_tags(self, tokenizer: Tokenizer) -> None:
+        """Raise UserError if a tag is not one piece of the source."""
+        for tag in self._tags:
+            ids = tokenizer.encode(tag)
+            pieces = [p for p in tokenizer.pieces(ids, "source") if p != SPACE_IN_PIECES]
+            if len(pieces) != 1 or tokenizer.unk_id in ids:
+                raise UserError(
+                    f"--soft-glossary: the tag {shlex.quote(tag)} is not one piece in the "
+                    "vocabulary of this model's source; give --term-tags that the model was "
+                    "trained with."
+                )
+
+    def marked(self, request: Request) -> Request:
+        """Return a line with the translations of its terms, or why that is impossible."""
+        if (request.markup not in {None, "none"}) or request.alignments or request.protect:
+            return request._replace(error=ONLY_TEXT)
+        marked = self._glossary.marked(request.text, self._tags, lambda term: term.targets[0])
+        if len(marked.words) == len(marked.places):  # there is no term: the text stays as it is
+            return request
+        return request._replace(text=" ".join(marked.words))

@@ -1,0 +1,215 @@
+"""Which pairs of a batch are changed: by the seed, the corpus, the place there and the epoch."""
+
+import random
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from nmt_cli.commands import preprocess
+from nmt_cli.corpus.augmenter import changes_of, random_bits
+from nmt_cli.corpus.binarized import open_prepared
+from nmt_cli.corpus.loader import Planned, SentencePairs
+from nmt_cli.corpus.tokenizers.whitespace_tokenizer import WhitespaceTokenizer
+from nmt_cli.messages import logs
+from nmt_cli.messages.errors import RecipeError
+from nmt_cli.recipe.reader import read_recipe
+from tests.conftest import RECIPE, WORDS
+
+SIZES = 400, 300
+PAIRS = np.arange(sum(SIZES))
+
+
+class Corpora:
+    """Two prepared corpora, and the texts of their pairs; the last one is the longest."""
+
+    def __init__(self, folder, tokenizer):
+        self.path, self.prepared = folder / "toy.yaml", folder / "prepared"
+        draw = random.Random(1)
+        self.texts: dict[str, list[str]] = {"en": [], "de": []}
+        for name, size in zip(("train", "more", "validation"), (*SIZES, 5), strict=True):
+            for side, lines in self.texts.items():
+                words = [draw.choices(WORDS, k=draw.randint(2, 7)) for _ in range(size)]
+                words[-1] *= 10 if name == "more" else 1
+                some = [f"{' '.join(each)}." for each in words]
+                (folder / f"{name}.{side}").write_text("\n".join(some) + "\n")
+                lines.extend(some)
+        text = RECIPE.format(folder=folder).replace("type: whitespace", tokenizer)
+        text = text.replace("max_length: 30", "max_length: 300").replace("120", "400")
+        more = f"{{source: {folder}/more.en, target: {folder}/more.de}}"
+        self.path.write_text(text.replace("}]", "}, " + more + "]"))
+        logs.configure(quiet=True)
+        preprocess.run(recipe=str(self.path), output=self.prepared, workers=1)
+
+    def recipe(self, *augments, seed=1):
+        keys = [f"training.seed={seed}"]
+        for number, augment in enumerate(augments):
+            keys += [f"data.train.{number}.augment={augment}"]
+        return read_recipe(str(self.path), keys).recipe
+
+    def opened(self, recipe):
+        return open_prepared(self.prepared, recipe, "nmt-cli preprocess toy")
+
+    def changed(self, *augments, pairs=PAIRS, epoch=0, seed=1):
+        """Return the texts of both sides of ``pairs``, as training sees them in ``epoch``."""
+        recipe = self.recipe(*augments, seed=seed)
+        corpus = self.opened(recipe)
+        gathered = SentencePairs(corpus.source.gather(pairs), corpus.target.gather(pairs))
+        change = changes_of(recipe, corpus)
+        assert change is not None
+        batch = change(gathered, Planned(9, epoch, pairs))
+        return [texts_of(side, corpus.tokenizer) for side in (batch.source, batch.target)]
+
+    def plain(self, pairs=PAIRS):
+        return [[self.texts[side][pair] for pair in pairs] for side in ("en", "de")]
+
+
+def texts_of(side, tokenizer):
+    parts = np.split(side.tokens, np.cumsum(side.lengths)[:-1])
+    assert all(part[-1] == tokenizer.eos_id for part in parts)
+    is_in_pieces = isinstance(tokenizer, WhitespaceTokenizer)
+    return [tokenizer.decode(part[:-1].tolist(), keep_pieces=is_in_pieces) for part in parts]
+
+
+@pytest.fixture(scope="module")
+def corpora(tmp_path_factory):
+    symbols = "user_defined_symbols: [<sep>, <t>, </t>]"
+    return Corpora(tmp_path_factory.mktemp("pieces"), f"vocabulary_size: 300, {symbols}")
+
+
+def test_random_bits_are_those_of_splitmix64():
+    """The witness is the published sequence of the seed 1234567."""
+    expected = [6457827717110365317, 3203168211198807973, 9817491932198370423, 4593380528125082431]
+    assert random_bits(1234567, np.arange(4)).tolist() == expected
+    assert random_bits(1234567, np.array([2])).tolist() == expected[2:3]
+
+
+def are_equal(some, others):
+    return [one == other for one, other in zip(some, others, strict=True)]
+
+
+def test_as_many_pairs_are_changed_as_asked_for_and_only_those_of_the_corpus(corpora):
+    source, target = corpora.changed("{upper_case: 0.3}")
+    plain_source, plain_target = corpora.plain()
+    upper = are_equal(source, map(str.upper, plain_source))
+    assert upper == are_equal(target, map(str.upper, plain_target))
+    plain = [not is_upper for is_upper in upper]
+    assert plain == are_equal(source, plain_source) == are_equal(target, plain_target)
+    assert not any(upper[SIZES[0] :])
+    expected, deviation = 0.3 * SIZES[0], (0.3 * 0.7 * SIZES[0]) ** 0.5
+    assert abs(sum(upper) - expected) < 3 * deviation
+    every = corpora.changed("{upper_case: 1}", "{upper_case: 1}")
+    assert every[0][:-1] == [text.upper() for text in plain_source[:-1]]
+
+
+def test_corpora_kinds_epochs_and_seeds_draw_independently(corpora):
+    def chosen(key="title_case", first=0, **how):
+        augment = f"{{{key}: 0.5}}"
+        (source, _), (plain, _) = corpora.changed(augment, augment, **how), corpora.plain()
+        part = slice(first, first + SIZES[1])
+        return [a != b for a, b in zip(source[part], plain[part], strict=True)]
+
+    draws = [
+        chosen(),
+        chosen(first=SIZES[0]),
+        chosen("upper_case"),
+        chosen(epoch=1),
+        chosen(seed=2),
+    ]
+    assert draws[0] == chosen()
+    for number, one in enumerate(draws):
+        for other in draws[:number]:
+            assert 0.4 * SIZES[1] < sum(are_equal(one, other)) < 0.6 * SIZES[1]
+
+
+ALL = (
+    "{upper_case: 0.2, title_case: 0.2, typos: 0.3, noise: 0.05, remove_end_punctuation: 0.3, "
+    "merge: 0.2, merge_separator: <sep>, terms: 0.3, glossary: GLOSSARY}"
+)
+
+
+def test_a_pair_becomes_the_same_in_each_batch_that_has_it(corpora, tmp_path):
+    (tmp_path / "terms.tsv").write_text("ant\tjay ||| bee\ncat\tfox\n")
+    augment = ALL.replace("GLOSSARY", str(tmp_path / "terms.tsv"))
+    whole = corpora.changed(augment, augment, epoch=3)
+    order = np.random.default_rng(1).permutation(PAIRS)
+    for pairs in (order[:500], order[500:], order[[7, 7]], PAIRS[-1:]):
+        found = corpora.changed(augment, augment, pairs=pairs, epoch=3)
+        assert found == [[side[pair] for pair in pairs] for side in whole]
+    assert whole != corpora.changed(augment, augment, epoch=4)
+    plain = corpora.plain()
+    assert 0.1 < np.mean(are_equal(whole[0], plain[0])) < 0.5
+    assert sum("<t>" in text for text in whole[0]) > 20
+
+
+def test_the_pairs_that_follow_in_the_same_corpus_are_merged(corpora):
+    source, target = corpora.changed("{merge: 1, merge_separator: <sep>}", "{merge: 1}")
+    plain_source, plain_target = corpora.plain()
+    numbers = Counter[int]()
+    for pair in PAIRS:
+        end = SIZES[0] if pair < SIZES[0] else sum(SIZES)
+        between = " <sep> " if pair < SIZES[0] else " "
+        number = source[pair].count(".")
+        assert pair + number <= end
+        assert source[pair] == between.join(plain_source[pair : pair + number])
+        assert target[pair] == between.join(plain_target[pair : pair + number])
+        numbers[number] += 1
+    assert all(numbers[number] > 0.25 * len(PAIRS) for number in (2, 3, 4))
+    assert numbers[1] < 10  # the last pairs, and those that would be too long
+
+
+def test_a_pair_with_a_side_that_would_be_too_long_or_empty_stays_as_it_is(corpora):
+    recipe = corpora.recipe("{upper_case: 1}")
+    corpus = corpora.opened(recipe)
+    pairs = PAIRS[: SIZES[0]]
+    plain = SentencePairs(corpus.source.gather(pairs), corpus.target.gather(pairs))
+    upper = [
+        [corpus.tokenizer.encode(text.upper()) for text in side] for side in corpora.plain(pairs)
+    ]
+    lengths = [max(len(ids) for ids in both) + 1 for both in zip(*upper, strict=True)]
+    limit = sorted(lengths)[len(lengths) // 2]
+    corpus.source.longest = corpus.target.longest = limit
+    change = changes_of(recipe, corpus)
+    assert change is not None
+    batch = change(plain, Planned(0, 0, pairs))
+    texts = texts_of(batch.source, corpus.tokenizer), texts_of(batch.target, corpus.tokenizer)
+    for place, both in enumerate(zip(*texts, strict=True)):
+        changes = lengths[place] <= limit
+        expected = [self[place] for self in corpora.plain(pairs)]
+        assert [*both] == [text.upper() if changes else text for text in expected]
+    assert sum(length > limit for length in lengths) > 0
+
+
+def test_text_that_is_in_pieces_can_be_merged(tmp_path):
+    corpora = Corpora(tmp_path, 'type: whitespace, joiner: "t", user_defined_symbols: [<sep>]')
+    source, _ = corpora.changed("{merge: 1, merge_separator: <sep>}", pairs=PAIRS[:50])
+    plain, _ = corpora.plain()
+    assert all(text.startswith(own) for text, own in zip(source, plain, strict=False))
+    assert sum(are_equal(source, plain[:50])) < 25
+    assert source == [
+        " <sep> ".join(plain[n : n + 1 + text.count("<sep>")]) for n, text in enumerate(source)
+    ]
+    with pytest.raises(
+        RecipeError, match="needs type sentencepiece, which has pieces for any word"
+    ):
+        corpora.recipe("{merge: 0, typos: 0.1}")
+
+
+SYMBOLS = "in tokenizer.user_defined_symbols; add it there"
+
+
+@pytest.mark.parametrize(
+    ("augment", "message"),
+    [
+        ("{terms: 0.1}", "glossary: is missing beside terms; give the file of the terms"),
+        ("{terms: 0.1, glossary: g, term_tags: [<x>, </t>]}", f"term_tags: needs <x> {SYMBOLS}"),
+        ("{merge: 0.1, merge_separator: <y>}", f"merge_separator: needs <y> {SYMBOLS}"),
+        ("{typos: 1.5}", "typos: must be at most 1"),
+        ("{upper: 0.5}", "upper_case"),
+    ],
+)
+def test_recipes_that_cannot_be(corpora, augment, message):
+    with pytest.raises(RecipeError) as error:
+        corpora.recipe(augment)
+    assert message in str(error.value)
+    assert "data.train.0.augment" in str(error.value)
