@@ -108,6 +108,14 @@ def test_a_typing_error_is_one_edit_of_a_word_and_as_frequent_as_asked_for():
         assert set("".join(b for _, b in hit)) <= set("".join(words))
         kinds |= {len(b) - len(a) if sorted(a) != sorted(b) else "swap" for a, b in hit}
         num_hits += len(hit)
+        every = changed("typos", source, "Ziel", seed=seed, typos_per_word=1.0).source
+        assert {b for a, b in zip(words, every, strict=True) if a == b} == {
+            "12kg",
+            "I",
+            "<bt>",
+            "x7",
+        }
+        assert every[2].endswith(",")
     assert kinds == {-1, 0, 1, "swap"}
     assert num_hits == pytest.approx(3 * 1000, rel=0.06)  # half of 6 words
 

@@ -18,6 +18,7 @@ from nmt_cli.corpus.tokenizers.sentence_marks import start_id
 from nmt_cli.hardware.ranks import ALONE
 from nmt_cli.launch.stop_signals import StopRequest
 from nmt_cli.messages import logs
+from nmt_cli.messages.errors import UserError
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.training.batch_cut import BatchCut
@@ -164,22 +165,32 @@ def test_ranks_train_on_the_pieces_of_one(sampled, tmp_path, num_ranks):
 def test_changed_text_is_the_same_after_interruptions_and_on_more_ranks(augmented, plan, tmp_path):
     border = len(plan.batches_of(0))
     ends = border - 3, border, border + 3
-    expected = train(augmented, tmp_path / "whole", ends[-1])
+    work = partial(train, augmented, dropout=0.0)
+    expected = work(tmp_path / "whole", ends[-1])
     for steps in ends:
-        found = train(augmented, tmp_path / "parts", steps, resume=steps > ends[0])
+        found = work(tmp_path / "parts", steps, resume=steps > ends[0])
     assert torch.equal(found, expected)
     alone = records(tmp_path / "whole")
     assert records(tmp_path / "parts") == alone
     assert len({record["source_tokens"] for record in alone}) > 5
-    without_dropout = train(augmented, tmp_path / "alone", ends[-1], dropout=0.0)
     for num_ranks in (2, 3):
         run_dir = tmp_path / f"{num_ranks} ranks"
-        work = partial(train, augmented, run_dir, ends[-1], dropout=0.0)
-        weights, *_ = run_ranks(num_ranks, tmp_path, lambda ranks, work=work: work(ranks=ranks))
-        assert torch.allclose(weights, without_dropout, atol=1e-5)
+        on_rank = partial(work, run_dir, ends[-1])
+        weights, *_ = run_ranks(num_ranks, tmp_path, lambda ranks, on=on_rank: on(ranks=ranks))
+        assert torch.allclose(weights, expected, atol=1e-5)
         for one, other in zip(alone, records(run_dir), strict=True):
             assert one["source_tokens"] == other["source_tokens"]
             assert one["target_tokens"] == other["target_tokens"]
+
+
+def test_ranks_of_different_augmentation_do_not_train_together(augmented, sampled, tmp_path):
+    message = "the augmentation or its glossary of rank 0 and of rank 1 differ"
+    with pytest.raises(UserError, match=message):
+        run_ranks(
+            2,
+            tmp_path,
+            lambda ranks: train((augmented, sampled)[ranks.rank], tmp_path / "x", 1, ranks=ranks),
+        )
 
 
 def test_validation_never_samples(sampled):
