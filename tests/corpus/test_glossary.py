@@ -162,9 +162,10 @@ def test_terms_of_a_soft_glossary_are_shown_to_the_model_in_tags(monkeypatch):
 
 
 def test_a_soft_glossary_needs_a_model_with_its_tags_and_text_as_it_is():
-    rules = Constraints(soft_glossary=SoftGlossary(GLOSSARY, ("ant", "<end>")))
-    with pytest.raises(UserError, match="the tag '<end>' is not one piece in the vocabulary"):
-        of_words(constraints=rules)
+    for tag in ("<end>", "bee bee"):
+        rules = Constraints(soft_glossary=SoftGlossary(GLOSSARY, ("ant", tag)))
+        with pytest.raises(UserError, match=f"the tag '{tag}' is not one piece in the vocabulary"):
+            of_words(constraints=rules)
     rules = Constraints(soft_glossary=SoftGlossary(GLOSSARY, ("ant", "bee")))
     for options in ({"markup": "html"}, {"alignments": True}):
         with pytest.raises(WrongUsageError, match=ONLY_TEXT):
