@@ -85,6 +85,7 @@ class Recipe(Section):
         """Yield limits that the longest sentence would exceed, and what does not suit the data."""
         yield from self._problems_of_trees()
         yield from problems_of_ends(self.data.stages, self.training, self.validation)
+        yield from self._problems_of_robustness()
         names = [files.name for files in self.data.validation_sets if files.name is not None]
         best_on = self.validation.best_on
         if best_on is not None and best_on not in names:
@@ -165,6 +166,17 @@ class Recipe(Section):
                 if symbol not in self.tokenizer.user_defined_symbols:
                     text = f"needs {symbol} in {symbols}; add it there"
                     yield Problem(f"{key}.{name}", text, symbols)
+
+    def _problems_of_robustness(self) -> Iterator[Problem]:
+        key, kinds = "validation.robustness", self.validation.robustness
+        if kinds and (self.data.treebank is not None or self.tokenizer.type == "whitespace"):
+            text = "needs raw text, because only its words can be changed; give an empty list"
+            yield Problem(key, text, "tokenizer.type")
+        names = [*kinds, *(files.name for files in self.data.validation_sets)]
+        for kind in dict.fromkeys(kinds):
+            if names.count(kind) > 1:
+                text = f"{kind} is the name of two sets; leave one out"
+                yield Problem(key, text, "data.validation")
 
     def _problems_of_trees(self) -> Iterator[Problem]:
         treebank, validation = self.data.treebank, self.validation

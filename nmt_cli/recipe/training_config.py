@@ -184,6 +184,7 @@ class TrainingConfig(Section):
 
 
 ValidationSearch = Literal["beam", "greedy", "off"]
+Robustness = Literal["upper_case", "title_case", "typos", "remove_end_punctuation"]
 
 
 class ValidationConfig(Interval):
@@ -202,6 +203,11 @@ class ValidationConfig(Interval):
     best_on: SetName | None = Field(
         default=None,
         description="Name of the validation set whose measure decides; by default the first one.",
+    )
+    robustness: Annotated[tuple[Robustness, ...], FREE] = Field(
+        default=(),
+        description="Also measure copies of the validation set that decides, in which the text is "
+        "changed as data.train.augment changes it, by the name of the change.",
     )
     patience: Annotated[Epochs | None, FREE] = Field(
         default=None, description="Stop after this many validations without improvement."

@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from nmt_cli.corpus.binarized import PreparedCorpus, ValidationSet
+from nmt_cli.corpus.changed_validation import ChangedSet, changed_sets
 from nmt_cli.corpus.loader import Batch, SentencePairs
 from nmt_cli.files.file_names import SETS
 from nmt_cli.hardware.memory import (
@@ -30,6 +31,7 @@ from nmt_cli.training.batch_cut import BatchCut, computed_within_memory
 from nmt_cli.training.gradient import Objective
 from nmt_cli.translating.translator import Translator
 
+MeasuredSet = ValidationSet | ChangedSet
 NUM_SUMS = 5  # those that ``Validator._loss_sums`` returns
 LINES_BETWEEN_POLLS = 500  # of the validation text, after which requests to stop are exchanged
 
@@ -43,7 +45,7 @@ class Validation(NamedTuple):
     quality: float | None  # what "best" compares, higher is better; None is never the best
     parseval: float | None = None  # F1 of the parses, if the text is a treebank
     name: str | None = None  # of the set
-    sets: "tuple[Validation, ...]" = ()  # all sets, if they have names; this one decides
+    sets: "tuple[Validation, ...]" = ()  # all sets, if some have names; this one decides
 
     @property
     def perplexity(self) -> float:
@@ -53,11 +55,12 @@ class Validation(NamedTuple):
     def as_record(self) -> dict[str, Any]:
         """Return the figures for a manifest or a log; None replaces those that are not finite.
 
-        If the sets have names, ``sets`` holds the figures of each, also of the one that decides.
+        If sets have names, ``sets`` holds the figures of each, also if it is the one that decides.
         """
         record: dict[str, Any] = self._figures()
         if self.sets:
-            record[SETS] = {each.name: each._figures() for each in self.sets}
+            named = (each for each in self.sets if each.name is not None)
+            record[SETS] = {each.name: each._figures() for each in named}
             for figures in record[SETS].values():
                 del figures["quality"]
         return record
@@ -90,6 +93,7 @@ class Validator:
 
     def __init__(self, recipe: Recipe, corpus: PreparedCorpus, objective: Objective) -> None:
         self._recipe, self._corpus, self._objective = recipe, corpus, objective
+        self._sets: list[MeasuredSet] = [*corpus.validation, *changed_sets(recipe, corpus)]
 
     def validate(self, max_tokens: int, stop: StopRequest) -> Validation | None:
         """Return the figures of the model as it is now, or None if ``stop`` came meanwhile.
@@ -102,7 +106,7 @@ class Validator:
         """
         self._objective.model.eval()
         config, ranks = self._recipe.validation, self._objective.machine.ranks
-        sets = self._corpus.validation
+        sets = self._sets
         search = config.parseval if self._has_trees else config.bleu
         sums = [self._loss_sums(each, max_tokens, stop) for each in sets]
         hypotheses = [] if search == "off" else self._translate(search, stop)
@@ -124,10 +128,11 @@ class Validator:
             for number, (each, of_set) in enumerate(zip(sets, of_sets, strict=True))
         ]
         decides = next(each for each in found if config.best_on in (None, each.name))
-        return decides if decides.name is None else decides._replace(sets=tuple(found))
+        has_names = len(found) > 1 or decides.name is not None
+        return decides._replace(sets=tuple(found)) if has_names else decides
 
     def _measured(
-        self, measured: ValidationSet, sums: Sequence[float], by_rank: list[list[str]]
+        self, measured: MeasuredSet, sums: Sequence[float], by_rank: list[list[str]]
     ) -> Validation:
         """Return the figures of a set from its ``_loss_sums`` and its translations, if any."""
         loss, nll, num_tokens, *_ = sums
@@ -142,9 +147,7 @@ class Validator:
         return self._recipe.data.treebank is not None
 
     @torch.no_grad()
-    def _loss_sums(
-        self, measured: ValidationSet, max_tokens: int, stop: StopRequest
-    ) -> list[float]:
+    def _loss_sums(self, measured: MeasuredSet, max_tokens: int, stop: StopRequest) -> list[float]:
         """Return sums over this rank's share: loss, nll, target tokens, cuts and failures.
 
         Cuts are micro-batches that were cut because memory was full. Failures is 1 if that did not
@@ -195,10 +198,10 @@ class Validator:
             precision=machine.precision,
             fp32_products=machine.fp32_products,
         )
-        return [self._translations(translator, each, stop) for each in self._corpus.validation]
+        return [self._translations(translator, each, stop) for each in self._sets]
 
     def _translations(
-        self, translator: Translator, measured: ValidationSet, stop: StopRequest
+        self, translator: Translator, measured: MeasuredSet, stop: StopRequest
     ) -> list[str]:
         machine, source_lines = self._objective.machine, measured.lines("source")
         shared = list(machine.ranks.share(source_lines))
@@ -216,7 +219,7 @@ class Validator:
                 bar.advance(len(hypotheses) - start)
         return hypotheses
 
-    def _score(self, measured: ValidationSet, by_rank: list[list[str]]) -> float:
+    def _score(self, measured: MeasuredSet, by_rank: list[list[str]]) -> float:
         """Return the BLEU or F1 of a set, through the same code as translate | score.
 
         If the text is in pieces, the pieces of hypotheses and references are joined before.
@@ -230,7 +233,7 @@ class Validator:
         return bleu.corpus_bleu(hypotheses, [references]).score
 
 
-def _micro_batches(measured: ValidationSet, max_tokens: int) -> tuple[SentencePairs, ...]:
+def _micro_batches(measured: MeasuredSet, max_tokens: int) -> tuple[SentencePairs, ...]:
     source, target = measured.source, measured.target
     by_length = np.lexsort((source.lengths, target.lengths)).astype(np.int64)
     pairs = SentencePairs(source.gather(by_length), target.gather(by_length))

@@ -60,6 +60,7 @@ FREE = [
     "validation.bleu",
     "validation.parseval",
     "validation.patience",
+    "validation.robustness",
     "checkpoints.every_steps",
     "checkpoints.every_epochs",
     "checkpoints.keep_for_average",

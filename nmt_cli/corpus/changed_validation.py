@@ -1,0 +1,69 @@
+"""Copies of a validation set in which the text is changed, to measure how robust a model is."""
+
+import random
+from collections.abc import Sequence
+from itertools import chain
+from typing import NamedTuple
+
+import numpy as np
+
+from nmt_cli.corpus.batching import derived_bits
+from nmt_cli.corpus.binarized import BinarizedText, PreparedCorpus, ValidationSet
+from nmt_cli.corpus.text.augmentation import Augmenting, TextPair
+from nmt_cli.corpus.tokenizers.normalization import SIDES, Side
+from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
+from nmt_cli.recipe.augmentation_config import Augmentation
+from nmt_cli.recipe.schema import Recipe
+
+
+class ChangedSet(NamedTuple):
+    """A changed copy of a validation set, in memory."""
+
+    name: str
+    source: BinarizedText
+    target: BinarizedText
+    texts: dict[Side, list[str]]
+
+    def lines(self, side: Side) -> list[str]:
+        """Return all lines of one side, also those that have no loss."""
+        return self.texts[side]
+
+
+def changed_sets(recipe: Recipe, corpus: PreparedCorpus) -> list[ChangedSet]:
+    """Return the copies of the set that decides, as ``validation.robustness`` asks for them.
+
+    The changes depend only on the kind and the line, so they are the same in all trainings.
+    """
+    best_on = recipe.validation.best_on
+    decides = next(each for each in corpus.validation if best_on in (None, each.name))
+    return [_changed(decides, kind, recipe, corpus) for kind in recipe.validation.robustness]
+
+
+def _changed(
+    measured: ValidationSet, kind: str, recipe: Recipe, corpus: PreparedCorpus
+) -> ChangedSet:
+    config = Augmentation.model_validate({kind: 1.0})
+    augmenting = Augmenting(config, recipe.tokenizer.user_defined_symbols, None)
+    pairs = []
+    for number, lines in enumerate(zip(*map(measured.lines, SIDES), strict=True)):
+        pair = TextPair(*(line.split() for line in lines))
+        draw = random.Random(derived_bits("validation.robustness", kind, number))
+        pairs.append(augmenting.changed(pair, [kind], (), draw))
+    texts = {side: [" ".join(getattr(pair, side)) for pair in pairs] for side in SIDES}
+    encoded = [corpus.tokenizer.encode_batch(texts[side], side) for side in SIDES]
+    longest = min(recipe.data.max_length, corpus.longest - 1)
+    with_loss = [pair for pair in zip(*encoded, strict=True) if _is_within(pair, longest)]
+    source, target = (
+        _binarized([pair[place] for pair in with_loss], corpus.tokenizer) for place in (0, 1)
+    )
+    return ChangedSet(kind, source, target, texts)
+
+
+def _is_within(pair: tuple[list[int], ...], longest: int) -> bool:
+    return all(0 < len(ids) <= longest for ids in pair)
+
+
+def _binarized(sentences: Sequence[list[int]], tokenizer: Tokenizer) -> BinarizedText:
+    with_ends = [[*ids, tokenizer.eos_id] for ids in sentences]
+    lengths = np.array([len(ids) for ids in with_ends], dtype=np.uint32)
+    return BinarizedText(np.array([*chain.from_iterable(with_ends)], dtype=np.uint32), lengths)
