@@ -63,9 +63,8 @@ class Augmenter:
             if own is None:
                 continue
             others = [each for each in following if each is not None]
-            changed = augmenting.changed(own, kinds, others, draw)
-            if changed.source and changed.target:
-                before[place], after[place] = own, changed
+            before[place] = own
+            after[place] = augmenting.changed(own, kinds, others, draw)
         source, target = (self._cut(side, before, after) for side in SIDES)
         too_long = {
             place

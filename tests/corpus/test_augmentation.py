@@ -12,11 +12,13 @@ SYMBOLS = ["<bt>", "<t>", "</t>", "<sep>"]
 TERMS = Glossary([Term("New York", ("Neu York",)), Term("cat", ("Katze", "Katzen"))])
 
 
-def changed(kind, source, target, *, following=(), links=(), seed=1, terms=TERMS, **config):
+def changed(
+    kind, source, target, *, following=(), links=(), seed=1, terms=TERMS, tag=None, **config
+):
     settings = Augmentation(**config)
     pair = TextPair(source.split(), target.split(), links)
     others = [TextPair(s.split(), t.split(), own) for s, t, own in following]
-    augmenting = Augmenting(settings, SYMBOLS, terms)
+    augmenting = Augmenting(settings, SYMBOLS, terms, tag)
     return augmenting.changed(pair, kind.split(), others, random.Random(seed))
 
 
@@ -78,6 +80,21 @@ def test_terms_without_spaces_between_them_are_separated():
 def test_letters_of_translations_in_tags_change_with_the_target():
     found = changed("terms upper_case", "a cat", "eine Katze")
     assert texts(found) == ("A CAT <t> KATZE </t>", "EINE KATZE")
+
+
+def test_the_tag_of_a_corpus_stays_in_front():
+    pair = {"source": "de new york.", "target": "Neu York.", "tag": "de"}
+    following = [("de x y", "X Y", [(1, 0)])]
+    assert texts(changed("upper_case", **pair)) == ("de NEW YORK.", "NEU YORK.")
+    found = changed("merge title_case", **pair, following=following, links=[(0, 0), (1, 1)])
+    assert texts(found) == ("de New York. X Y", "Neu York. X Y")
+    assert found.links == [(0, 0), (1, 1), (3, 2)]
+    assert changed("noise", **pair).source[1:] == changed("noise", **pair).target
+
+
+@pytest.mark.parametrize(("source", "target", "tag"), [("de .", "a.", "de"), ("a.", ".", None)])
+def test_a_pair_whose_side_would_be_empty_stays_as_it_is(source, target, tag):
+    assert texts(changed("remove_end_punctuation", source, target, tag=tag)) == (source, target)
 
 
 def edits(one, other):

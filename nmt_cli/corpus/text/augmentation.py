@@ -48,14 +48,20 @@ class TextPair(NamedTuple):
 class Augmenting:
     """Applies what a corpus asks for to its pairs. Words with ``symbols`` stay as they are.
 
-    Threads may share it.
+    The source of each pair begins with the ``tag`` of the corpus, if it has one, and keeps it. Links
+    do not count it as a word. Threads may share it.
     """
 
     def __init__(
-        self, config: Augmentation, symbols: Collection[str], glossary: Glossary | None
+        self,
+        config: Augmentation,
+        symbols: Collection[str],
+        glossary: Glossary | None,
+        tag: str | None = None,
     ) -> None:
         self._config, self._glossary = config, glossary
         self.probabilities = config.probabilities
+        self._tag = [] if tag is None else [tag]
         some = "|".join(map(re.escape, symbols))
         self._symbols = re.compile(some) if some else None
 
@@ -66,7 +72,25 @@ class Augmenting:
         following: Sequence[TextPair],
         draw: random.Random,
     ) -> TextPair:
-        """Return ``pair`` changed in these ``kinds``; ``following`` are the pairs to merge."""
+        """Return ``pair`` changed in these ``kinds``; ``following`` are the pairs to merge.
+
+        It stays as it is if a side would be empty.
+        """
+        own, *others = (
+            each._replace(source=each.source[len(self._tag) :]) for each in (pair, *following)
+        )
+        changed = self._changed(own, kinds, others, draw)
+        if not changed.source or not changed.target:
+            return pair
+        return changed._replace(source=[*self._tag, *changed.source])
+
+    def _changed(
+        self,
+        pair: TextPair,
+        kinds: Collection[str],
+        following: Sequence[TextPair],
+        draw: random.Random,
+    ) -> TextPair:
         if "noise" in kinds:
             return noise(draw)
         if "merge" in kinds:
