@@ -48,8 +48,8 @@ class TextPair(NamedTuple):
 class Augmenting:
     """Applies what a corpus asks for to its pairs. Words with ``symbols`` stay as they are.
 
-    The source of each pair begins with the ``tag`` of the corpus, if it has one, and keeps it. It is
-    no word of the links. Threads may share it.
+    The source of each pair begins with the ``tag`` of the corpus, if it has one, and keeps it.
+    Links do not count the tag. Threads may share it.
     """
 
     def __init__(
