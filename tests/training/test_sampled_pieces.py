@@ -210,7 +210,12 @@ def test_inspect_names_its_lengths_as_those_of_plain_pieces(sampled):
     call = ["inspect", str(sampled.recipe_path), "--set", f"data.prepared={sampled.prepared}"]
     shown = [
         CliRunner().invoke(cli.main, [*call, *more]).stderr
-        for more in ([], ["--set", "tokenizer.sampling=0.1"])
+        for more in (
+            [],
+            ["--set", "tokenizer.sampling=0.1"],
+            ["--set", "data.train.0.augment.typos=0.1"],
+        )
     ]
     warning = f"Warning: the lengths are those of the plain pieces in {sampled.prepared}; "
-    assert [text.count(warning) for text in shown] == [0, 1]
+    assert [text.count(warning) for text in shown] == [0, 1, 1]
+    assert [text.count(f"{warning}data.train.augment makes more") for text in shown] == [0, 0, 1]
