@@ -51,7 +51,7 @@ class Augmenter:
         self._longest = max(corpus.source.longest, corpus.target.longest)  # with its </s>
 
     def change(self, pairs: SentencePairs, planned: Planned) -> SentencePairs:
-        """Return the pairs of a batch, with other text in some of them."""
+        """Return the pairs of a batch, with other text in some of them, and links of its words."""
         chosen = list(self._chosen(planned))
         if not chosen:
             return pairs
@@ -71,9 +71,14 @@ class Augmenter:
             for place, ids in chain(source.items(), target.items())
             if len(ids) > self._longest
         }
-        return pairs._replace(
-            source=_with_others(pairs.source, source, too_long),
-            target=_with_others(pairs.target, target, too_long),
+        links = pairs.links
+        if links is not None:
+            numbers_of = {place: [*chain(*pair.links)] for place, pair in after.items()}
+            links = _with_others(links, numbers_of, too_long)
+        return SentencePairs(
+            _with_others(pairs.source, source, too_long),
+            _with_others(pairs.target, target, too_long),
+            links,
         )
 
     def _chosen(self, planned: Planned) -> Iterator[_Chosen]:
@@ -94,19 +99,23 @@ class Augmenter:
 
     def _read(self, numbers: Indices) -> Iterator[TextPair | None]:
         """Yield the text of each pair; None if some of its pieces stand for no text."""
-        source, target = self._corpus.source.gather(numbers), self._corpus.target.gather(numbers)
-        for of_source, of_target in zip(self._words(source), self._words(target), strict=True):
+        corpus = self._corpus
+        source, target = corpus.source.gather(numbers), corpus.target.gather(numbers)
+        links = (
+            [[]] * len(numbers) if corpus.links is None else _lists(corpus.links.gather(numbers))
+        )
+        texts = self._words(source), self._words(target), links
+        for of_source, of_target, of_pair in zip(*texts, strict=True):
             if of_source is None or of_target is None:
                 yield None
             else:
-                yield TextPair(of_source, of_target)
+                pairs = zip(of_pair[::2], of_pair[1::2], strict=True)
+                yield TextPair(of_source, of_target, [*pairs])
 
     def _words(self, sentences: Sentences) -> Iterator[list[str] | None]:
         tokenizer = self._corpus.tokenizer
         is_in_pieces = isinstance(tokenizer, WhitespaceTokenizer)
-        tokens, ends = sentences.tokens.tolist(), np.cumsum(sentences.lengths).tolist()
-        for start, end in pairwise([0, *ends]):
-            ids = tokens[start : end - 1]
+        for *ids, _ in _lists(sentences):
             if tokenizer.unk_id in ids and not is_in_pieces:
                 yield None
             else:
@@ -152,13 +161,20 @@ def random_bits(seed: int, places: Indices) -> npt.NDArray[np.uint64]:
     return bits ^ (bits >> np.uint64(31))
 
 
+def _lists(sentences: Sentences) -> Iterator[list[int]]:
+    tokens, ends = sentences.tokens.tolist(), np.cumsum(sentences.lengths).tolist()
+    for start, end in pairwise([0, *ends]):
+        yield tokens[start:end]
+
+
 def _with_others(side: Sentences, others: Mapping[int, list[int]], kept: set[int]) -> Sentences:
     """Return the sentences of ``side``, with ``others`` at their places except those ``kept``."""
     replaced = sorted(others.keys() - kept)
     ends = np.cumsum(side.lengths)
     parts, lengths, start = [], side.lengths.copy(), 0
     for place in replaced:
-        parts += [side.tokens[start : ends[place] - side.lengths[place]], np.array(others[place])]
+        other = np.array(others[place], dtype=np.int64)
+        parts += [side.tokens[start : ends[place] - side.lengths[place]], other]
         lengths[place], start = len(others[place]), ends[place]
     return Sentences(np.concatenate([*parts, side.tokens[start:]]), lengths)
 

@@ -1,11 +1,10 @@
 """The section of a recipe on changes to the text of a corpus while training reads it."""
 
-from collections.abc import Iterator
 from typing import Annotated
 
 from pydantic import Field
 
-from nmt_cli.recipe.values import DataPath, Number, Problem, Section, Word
+from nmt_cli.recipe.values import DataPath, Number, Section, Word
 
 # In the order in which they are applied: terms are found as they are written, and letters change
 # last, also those of the translations in tags.
@@ -58,7 +57,7 @@ class Augmentation(Section):
     terms: Probability = Field(
         default=0.0,
         description="Behind each term of the glossary in the source, its translation in term_tags, "
-        "if the target has it.",
+        "if the target has it; without a glossary, behind one to three words that have alignments.",
     )
     glossary: DataPath | None = Field(
         default=None, description="The terms, in a file as translate --glossary takes it."
@@ -81,8 +80,3 @@ class Augmentation(Section):
         if self.merge > 0 and self.merge_separator is not None:
             found.append(("merge_separator", self.merge_separator))
         return found
-
-    def problems(self) -> Iterator[Problem]:
-        """Yield terms without a glossary."""
-        if self.terms > 0 and self.glossary is None:
-            yield Problem("glossary", "is missing beside terms; give the file of the terms")

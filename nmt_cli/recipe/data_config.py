@@ -81,6 +81,14 @@ class Corpus(ParallelFiles):
         description="Changes to its pairs, drawn anew in each epoch by the seed.",
     )
 
+    def problems(self) -> Iterator[Problem]:
+        """Yield terms without anything that translates them."""
+        if self.augment.terms > 0 and self.augment.glossary is None and self.alignments is None:
+            text = (
+                "is missing beside terms; give the file of the terms, or alignments of the corpus"
+            )
+            yield Problem("augment.glossary", text)
+
 
 class HeldOutFiles(ParallelFiles):
     """A validation or test set."""

@@ -23,7 +23,7 @@ PAIRS = np.arange(sum(SIZES))
 class Corpora:
     """Two prepared corpora, and the texts of their pairs; the last one is the longest."""
 
-    def __init__(self, folder, tokenizer):
+    def __init__(self, folder, tokenizer, *, has_links=False):
         self.path, self.prepared = folder / "toy.yaml", folder / "prepared"
         draw = random.Random(1)
         self.texts: dict[str, list[str]] = {"en": [], "de": []}
@@ -34,10 +34,19 @@ class Corpora:
                 some = [f"{' '.join(each)}." for each in words]
                 (folder / f"{name}.{side}").write_text("\n".join(some) + "\n")
                 lines.extend(some)
+            if has_links:
+                text = (folder / f"{name}.en").read_text()
+                (folder / f"{name}.de").write_text(text)
+                sizes = (range(len(line.split())) for line in text.splitlines())
+                links = [" ".join(f"{n}-{n}" for n in words) for words in sizes]
+                (folder / f"{name}.links").write_text("\n".join(links) + "\n")
         text = RECIPE.format(folder=folder).replace("type: whitespace", tokenizer)
         text = text.replace("max_length: 30", "max_length: 300").replace("120", "400")
         more = f"{{source: {folder}/more.en, target: {folder}/more.de}}"
-        self.path.write_text(text.replace("}]", "}, " + more + "]"))
+        text = text.replace("}]", "}, " + more + "]")
+        if has_links:
+            text = text.replace("train.de}", f"train.de, alignments: {folder}/train.links}}")
+        self.path.write_text(text)
         logs.configure(quiet=True)
         preprocess.run(recipe=str(self.path), output=self.prepared, workers=1)
 
@@ -201,7 +210,7 @@ SYMBOLS = "in tokenizer.user_defined_symbols; add it there"
 @pytest.mark.parametrize(
     ("augment", "message"),
     [
-        ("{terms: 0.1}", "glossary: is missing beside terms; give the file of the terms"),
+        ("{terms: 0.1}", "glossary: is missing beside terms; give the file of the terms, or"),
         ("{terms: 0.1, glossary: g, term_tags: [<x>, </t>]}", f"term_tags: needs <x> {SYMBOLS}"),
         ("{merge: 0.1, merge_separator: <y>}", f"merge_separator: needs <y> {SYMBOLS}"),
         ("{typos: 1.5}", "typos: must be at most 1"),
@@ -213,3 +222,30 @@ def test_recipes_that_cannot_be(corpora, augment, message):
         corpora.recipe(augment)
     assert message in str(error.value)
     assert "data.train.0.augment" in str(error.value)
+
+
+def test_links_stay_those_of_the_words_they_link(tmp_path):
+    """Both sides have the same words, and each is linked to itself."""
+    symbols = "user_defined_symbols: [<sep>, <t>, </t>]"
+    corpora = Corpora(tmp_path, f"vocabulary_size: 300, {symbols}", has_links=True)
+    augment = "{upper_case: 0.2, noise: 0.1, remove_end_punctuation: 0.3, merge: 0.5, terms: 0.5}"
+    recipe = corpora.recipe(augment)
+    corpus, pairs = corpora.opened(recipe), PAIRS[: SIZES[0]]
+    columns = (text.gather(pairs) for text in (corpus.source, corpus.target, corpus.links))
+    change = changes_of(recipe, corpus)
+    assert change is not None
+    batch = change(SentencePairs(*columns), Planned(0, 0, pairs))
+    assert batch.links is not None
+    num_terms, ends = 0, np.cumsum(batch.links.lengths)
+    sides = (texts_of(side, corpus.tokenizer) for side in (batch.source, batch.target))
+    links = np.split(batch.links.tokens, ends[:-1])
+    for source, target, of_pair in zip(*sides, links, strict=True):
+        words, linked = source.split(), of_pair.reshape(-1, 2).tolist()
+        assert [words[i] for i, _ in linked] == [target.split()[j] for _, j in linked]
+        assert [j for _, j in linked] == list(range(len(target.split())))
+        assert len(words) - len(linked) == 3 * source.count("<t>")
+        num_terms += source.count("<t>")
+        for place in np.flatnonzero(np.array(words) == "<t>"):
+            assert words[place - 1] == words[place + 1]
+            assert words[place + 2] == "</t>"
+    assert num_terms > len(pairs) / 3

@@ -50,11 +50,28 @@ def sampled(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def augmented(sampled):
-    """The same prepared text, trained with changes to it before pieces are drawn."""
-    augment = "{upper_case: 0.2, typos: 0.3, noise: 0.1, merge: 0.3, remove_end_punctuation: 0.1}"
-    keys = ["tokenizer.sampling=0.1", "validation.bleu=off", f"data.train.0.augment={augment}"]
-    return sampled._replace(recipe=read_recipe(str(sampled.recipe_path), keys).recipe)
+def augmented(sampled, tmp_path_factory):
+    """The same text with alignments, trained with changes to it before pieces are drawn."""
+    folder = tmp_path_factory.mktemp("augmented")
+    lines = (sampled.recipe_path.parent / "train.en").read_text().splitlines()
+    links = [
+        " ".join(f"{i}-{n - 1 - i}" for i in range(n)) for n in map(len, map(str.split, lines))
+    ]
+    (folder / "links").write_text("\n".join(links) + "\n")
+    augment = (
+        "{upper_case: 0.2, typos: 0.3, noise: 0.1, merge: 0.3, remove_end_punctuation: 0.1, "
+        "terms: 0.2}"
+    )
+    keys = [
+        *("tokenizer.user_defined_symbols=[<t>, </t>]", "tokenizer.sampling=0.1"),
+        *(f"data.train.0.alignments={folder}/links", f"data.train.0.augment={augment}"),
+        *("training.guided_alignment={weight: 0.1}", "validation.bleu=off"),
+    ]
+    path, prepared = str(sampled.recipe_path), folder / "prepared"
+    preprocess.run(recipe=path, overrides=keys, output=prepared, workers=1)
+    recipe = read_recipe(path, keys).recipe
+    corpus = open_prepared(prepared, recipe, "nmt-cli preprocess toy")
+    return ToyExperiment(sampled.recipe_path, recipe, prepared, corpus)
 
 
 @pytest.fixture(scope="module")

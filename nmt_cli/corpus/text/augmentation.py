@@ -5,12 +5,14 @@ Each returns a new pair of words. Links between words that translate each other 
 
 import random
 import re
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
 
 from nmt_cli.corpus.text.glossary import Glossary
 from nmt_cli.recipe.augmentation_config import Augmentation
 
+MOST_LINKED_TERMS = 3
 MOST_MERGED = 3  # pairs that are added to one
 # Marks of one kind: full stops, exclamation marks, question marks, commas, colons and semicolons.
 END_PUNCTUATION = (
@@ -101,8 +103,13 @@ class Augmenting:
             pair = pair._replace(source=source)
         if "remove_end_punctuation" in kinds:
             pair = without_end_punctuation(pair)
-        if "terms" in kinds and self._glossary is not None:
-            pair = with_terms(pair, self._glossary, self._config.term_tags)
+        if "terms" in kinds:
+            tags = self._config.term_tags
+            pair = (
+                with_linked_terms(pair, tags, draw)
+                if self._glossary is None
+                else with_terms(pair, self._glossary, tags)
+            )
         if "title_case" in kinds:
             pair = self._with_letters(pair, lambda word: word[:1].title() + word[1:])
         if "upper_case" in kinds:
@@ -200,3 +207,24 @@ def with_terms(pair: TextPair, glossary: Glossary, tags: tuple[str, str]) -> Tex
     marked = glossary.marked(" ".join(pair.source), tags, lambda term: term.form_in(target))
     links = [(marked.places[i], j) for i, j in pair.links]
     return TextPair(marked.words, pair.target, links)
+
+
+def with_linked_terms(pair: TextPair, tags: tuple[str, str], draw: random.Random) -> TextPair:
+    """Return ``pair`` with translations behind some words of the source, as its links have them.
+
+    They are words of letters alone that are linked to one word, which is linked to no other.
+    """
+    of_source, of_target = Counter(i for i, _ in pair.links), Counter(j for _, j in pair.links)
+    possible = [
+        (i, j)
+        for i, j in pair.links
+        if of_source[i] == of_target[j] == 1 and f"{pair.source[i]}{pair.target[j]}".isalpha()
+    ]
+    number = min(draw.randint(1, MOST_LINKED_TERMS), len(possible))
+    chosen, words, places = dict(draw.sample(possible, number)), list[str](), list[int]()
+    for place, word in enumerate(pair.source):
+        places.append(len(words))
+        words.append(word)
+        if place in chosen:
+            words += [tags[0], pair.target[chosen[place]], tags[1]]
+    return TextPair(words, pair.target, [(places[i], j) for i, j in pair.links])
