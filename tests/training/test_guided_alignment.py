@@ -11,9 +11,9 @@ import pytest
 import torch
 
 from nmt_cli.commands import preprocess
+from nmt_cli.corpus.augmenter import changes_of
 from nmt_cli.corpus.binarized import Sentences, open_prepared
 from nmt_cli.corpus.loader import Batch, SentencePairs, load_batches
-from nmt_cli.corpus.piece_sampler import sampler_of
 from nmt_cli.corpus.tokenizers.normalization import SIDES
 from nmt_cli.corpus.tokenizers.piece_words import WordFinder, words_of_pieces
 from nmt_cli.corpus.tokenizers.sentence_marks import start_id
@@ -68,7 +68,7 @@ def sampled_batch(guided):
     """Return a batch whose pieces are drawn, and most of whose words have several."""
     recipe = changed(guided.recipe, tokenizer={"sampling": 0.5})
     plan = plan_batches(recipe, guided.corpus)
-    return next(load_batches(plan, texts_of(guided), 3, sampler_of(recipe, guided.corpus)))
+    return next(load_batches(plan, texts_of(guided), 3, changes_of(recipe, guided.corpus)))
 
 
 def objective_of(guided, options, machine=CPU):
