@@ -46,6 +46,9 @@ def past_room(num_places: int, beam_size: int) -> int:
     return size_for(max(LEAST_ROOM, 2 * beam_size, num_places))
 
 
+# Of the past, for each piece of the longest source, unless the beam is smaller: a token takes about
+# 1.5 places, and outputs are at most twice as long as the source.
+PLACES_OF_A_PIECE = 3
 MOST_GRAPHS = 64  # the one used longest ago is dropped; they do not hold the caches
 
 
@@ -89,10 +92,18 @@ class GraphedTransformer(IncrementalTransformer):
             self.release()
 
     def start(self, slots: Sequence[int], encoded: Sequence[Encoded]) -> None:
-        """Cache the keys and values of the sentences in ``slots``, and of their start marks."""
-        longest = memory_room(max(len(each.source[0]) for each in encoded))
+        """Cache the keys and values of the sentences in ``slots``, and of their start marks.
+
+        The first ones get the memory that their search may need, because all graphs have to be
+        recorded again when it grows.
+        """
+        num_pieces = max(len(each.source[0]) for each in encoded)
+        longest = memory_room(num_pieces)
         if self._present is None:
-            self._enter(StepShape(self._num_slots, self._room, longest)).clear()
+            shape = StepShape(self._num_slots, self._room, longest)
+            beam_size = self._settings.beam_size
+            num_places = min(beam_size, PLACES_OF_A_PIECE) * num_pieces
+            self._enter(shape, past_room(num_places, beam_size)).clear()
         elif longest > self._present.shape.memory_room:
             self._move(self._present.shape._replace(memory_room=longest))
         # Steps that ran after the last sentence was done may have written NaN.
@@ -157,36 +168,41 @@ class GraphedTransformer(IncrementalTransformer):
         contents = self._current().copied(slots, shape)
         self._enter(shape).put(contents)
 
-    def _enter(self, shape: StepShape) -> GraphedStep:
+    def _enter(self, shape: StepShape, most_past: int = 0) -> GraphedStep:
         """Return the step of ``shape``, recorded if it is new, which is the current one from now.
 
-        The contents of all its tensors are undefined. Raises what recording raises, after
-        ``release``.
+        There is memory for a past room of ``most_past``, too. The contents of all its tensors are
+        undefined. Raises what recording raises, after ``release``.
         """
-        step = self._steps.pop(shape, None)
-        if step is None:
-            try:
+        try:
+            self._reserve(shape._replace(past_room=max(shape.past_room, most_past)))
+            step = self._steps.pop(shape, None)
+            if step is None:
                 step = self._recorded(shape)
-            except BaseException:  # such as full memory
-                self.release()
-                raise
+        except BaseException:  # such as full memory
+            self.release()
+            raise
         self._steps[shape] = step
         if len(self._steps) > MOST_GRAPHS:
             del self._steps[next(iter(self._steps))]
         self._present = step
         return step
 
+    def _reserve(self, shape: StepShape) -> None:
+        """Make room for the caches of ``shape``; if they have to grow, forget all steps."""
+        needed = shape.num_slots * shape.past_room, shape.num_slots * shape.memory_room
+        if all(map(Storage.holds, self._storages, needed)):
+            return
+        self._forget_steps()  # they view the old tensors
+        for storage, num_places in zip(self._storages, needed, strict=True):
+            if not storage.holds(num_places):
+                storage.grow(num_places)
+
     def _recorded(self, shape: StepShape) -> GraphedStep:
-        storages, rooms = self._storages, (shape.past_room, shape.memory_room)
-        needed = [shape.num_slots * room for room in rooms]
-        if not all(map(Storage.holds, storages, needed)):
-            self._forget_steps()  # they view the old tensors
-            for storage, num_places in zip(storages, needed, strict=True):
-                if not storage.holds(num_places):
-                    storage.grow(num_places)
+        rooms = shape.past_room, shape.memory_room
         past, memory = (
             storage.layers(shape.num_slots, room)
-            for storage, room in zip(storages, rooms, strict=True)
+            for storage, room in zip(self._storages, rooms, strict=True)
         )
         beams = DeviceBeams(shape.num_slots, self._settings, self._device)
         step = GraphedStep(shape, beams, past, memory)

@@ -161,6 +161,27 @@ def test_graphs_are_used_again_in_later_searches(replayed):
     assert replayed.num_recorded == 0
 
 
+def test_caches_do_not_grow_while_outputs_are_at_most_twice_as_long_as_sources(replayed):
+    """So no graph has to be recorded again."""
+    model, settings = endless_model(), settings_of(4)
+    graphed, grown = GraphedTransformer(model, settings), list[tuple[int, int]]()
+    grow = Storage.grow
+    sentences = [Sentence([5] * 40, longest) for longest in (9, 80, 40, 60)]
+
+    def noted(storage, num_places):
+        grown.append((replayed.num_recorded, num_places))
+        grow(storage, num_places)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Storage, "grow", noted)
+        search_ahead(model, sentences, 4, settings, graphed)
+    # 3 places of the past for each piece are a room of 128, the source takes one of 48.
+    assert grown == [(0, 4 * 128), (0, 4 * 48)]
+    shapes = list(graphed._steps)
+    assert len(shapes) == replayed.num_recorded > 3
+    assert {shape.past_room for shape in shapes} > {32, 48, 64}
+
+
 def test_few_graphs_are_kept(replayed, monkeypatch):
     monkeypatch.setattr(model_module, "MOST_GRAPHS", 2)
     model = sharp_model()
@@ -332,6 +353,7 @@ def test_full_memory_gives_up_all_and_a_smaller_search_follows(monkeypatch):
 def test_no_old_cache_is_in_memory_while_a_larger_one_is_made(monkeypatch):
     model, settings = sharp_model(), settings_of(2)
     grow, alive = Storage.grow, list[int]()
+    monkeypatch.setattr(model_module, "PLACES_OF_A_PIECE", 0)  # so that they grow
 
     def watched(storage, num_places):
         alive.append(sum(type(each) is GraphedStep for each in gc.get_objects()))
