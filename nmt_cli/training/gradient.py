@@ -171,12 +171,12 @@ class Objective(NamedTuple):
                 raise
             give_up_memory_of(error)
             self.flat.fail()  # the others learn of it when they read the figures
-            sums = self._no_losses()
+            sums = torch.zeros(self._num_losses)
         return LaunchedGradient(self, sums, batch.num_target_tokens)
 
     def _accumulate(self, batch: Batch) -> Tensor:
         """Add up the gradients of this rank's micro-batches; return their summed losses."""
-        sums = self._no_losses()
+        sums = torch.zeros(self._num_losses, dtype=torch.float64, device=self.machine.device)
         mine, share = self._own(batch), None
         sent: Sequence[MicroBatch] = () if batch.sent is None else batch.sent.received()
         # Without a GPU, torch.manual_seed formats the stack of calls for each kind of GPU.
@@ -199,9 +199,9 @@ class Objective(NamedTuple):
             self.flat.receive_none(sums)
         return sums
 
-    def _no_losses(self) -> Tensor:
-        number = 2 if self.guidance is None else 3
-        return torch.zeros(number, dtype=torch.float64, device=self.machine.device)
+    @property
+    def _num_losses(self) -> int:
+        return 2 if self.guidance is None else 3
 
     def _total(self, losses: LossSums) -> Tensor:
         """Return what training lowers."""
