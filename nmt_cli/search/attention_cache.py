@@ -324,7 +324,9 @@ class GrowingMemory(MemoryCache):
 
 def _first_free(is_used: NDArray[np.bool_], number: int) -> NDArray[np.int64]:
     """Return the first free places [S, number] of ``is_used`` [S, E]; some may be behind it."""
-    wider = np.pad(is_used, ((0, 0), (0, number)))
+    num_slots, room = is_used.shape
+    wider = np.zeros((num_slots, room + number), np.bool_)  # np.pad takes ten times as long
+    wider[:, :room] = is_used
     return np.argsort(wider, axis=1, kind="stable")[:, :number]
 
 

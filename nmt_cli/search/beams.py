@@ -195,13 +195,11 @@ class Beams:
             self._end(int(slots[row]), int(parents[row, rank]), float(scores[row, rank]))
         ranks = ranks_in_beam(lives, np.arange(scores.shape[1]))
         chosen = np.argsort(ranks, axis=1)[:, : self.settings.beam_size]
-        self.parents[slots] = np.take_along_axis(parents, chosen, 1)
-        self.tokens[slots] = np.take_along_axis(tokens, chosen, 1)
-        self.scores[slots] = np.where(
-            np.take_along_axis(lives, chosen, 1) & (np.arange(chosen.shape[1]) < beam_sizes),
-            np.take_along_axis(scores, chosen, 1),
-            -np.inf,
-        )
+        rows = np.arange(len(slots))[:, None]  # take_along_axis takes three times as long
+        self.parents[slots] = parents[rows, chosen]
+        self.tokens[slots] = tokens[rows, chosen]
+        is_in_beam = lives[rows, chosen] & (np.arange(chosen.shape[1]) < beam_sizes)
+        self.scores[slots] = np.where(is_in_beam, scores[rows, chosen], -np.inf)
         self.free(slots[~self.is_busy[slots]])
         self._append_tokens(slots)
         return [self._release(slot) for slot in np.flatnonzero(self._is_done()).tolist()]

@@ -66,15 +66,12 @@ def best_of(totals: Array, tokens: Array, number: int) -> Candidates:
     ``totals`` and ``tokens`` [S, K, C] are the scores and the last tokens of continuations.
     """
     num_slots, _, num_continuations = totals.shape
-    totals = totals.reshape(num_slots, -1)
-    # If the vocabulary is tiny, one hypothesis has fewer continuations than that. What is
-    # filled in has probability 0, so it is never continued; its parent means nothing.
-    missing = ((0, 0), (0, max(0, number - totals.shape[1])))
-    totals = np.pad(totals, missing, constant_values=-np.inf)
-    tokens = np.pad(tokens.reshape(num_slots, -1), missing)
+    totals, tokens = totals.reshape(num_slots, -1), tokens.reshape(num_slots, -1)
+    if (missing := number - totals.shape[1]) > 0:
+        # If the vocabulary is tiny, one hypothesis has fewer continuations than that. What is
+        # filled in has probability 0, so it is never continued; its parent means nothing.
+        totals = np.pad(totals, ((0, 0), (0, missing)), constant_values=-np.inf)
+        tokens = np.pad(tokens, ((0, 0), (0, missing)))
     best = np.argsort(-totals, axis=1, kind="stable")[:, :number]
-    return Candidates(
-        np.take_along_axis(totals, best, axis=1),
-        best // num_continuations,
-        np.take_along_axis(tokens, best, axis=1),
-    )
+    slots = np.arange(num_slots)[:, None]
+    return Candidates(totals[slots, best], best // num_continuations, tokens[slots, best])
