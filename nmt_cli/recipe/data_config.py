@@ -99,10 +99,13 @@ class HeldOutFiles(ParallelFiles):
     )
 
 
+NamedFiles = Annotated[
+    HeldOutFiles, Field(json_schema_extra={"required": ["name", "source", "target"]})
+]
 ONE_SET, SEVERAL_SETS = "(a set)", "(a list of sets)"  # no key of a recipe is called so
 HeldOutSets = Annotated[
     Annotated[HeldOutFiles, Tag(ONE_SET)]
-    | Annotated[tuple[HeldOutFiles, ...], Field(min_length=1, max_length=100), Tag(SEVERAL_SETS)],
+    | Annotated[tuple[NamedFiles, ...], Field(min_length=1, max_length=100), Tag(SEVERAL_SETS)],
     Discriminator(lambda value: SEVERAL_SETS if isinstance(value, list | tuple) else ONE_SET),
 ]
 

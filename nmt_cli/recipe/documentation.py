@@ -42,6 +42,8 @@ def with_comments(recipe: Recipe) -> str:
     # From the last line up, so that the lines of the others stay the same.
     for path, (_, line) in sorted(places.items(), key=lambda item: -(item[1].line or 0)):
         name = dotted(path)
+        if name not in keys:  # a list of sets has the keys of a set
+            name = name.replace(".0.", ".")
         if line is not None and name in keys:
             written = lines[line - 1]
             below = [key for key in keys if key.rpartition(".")[0] in {name, f"{name}.0"}]

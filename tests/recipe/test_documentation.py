@@ -123,3 +123,12 @@ def test_comments_explain_every_key_above_it(name):
     elsewhere = {"patience"}  # also a key of validation
     names = {name.rpartition(".")[2] for name in KEYS}
     assert explained == names - in_null | elsewhere
+
+
+def test_comments_explain_the_keys_of_the_first_set_of_a_list():
+    sets = "[{name: a, source: b, target: c}, {name: d, source: e, target: f}]"
+    lines = with_comments(read_recipe("base", [f"data.test={sets}"]).recipe).splitlines()
+    first, second = (lines.index(f"    - source: {source}") for source in "be")
+    key = KEYS["data.test.source"]
+    assert lines[first - 1] == f"    # {key.description} [{limits_of(key)}]"
+    assert lines[second - 1] == "      name: a"

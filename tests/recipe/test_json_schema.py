@@ -102,6 +102,9 @@ def test_the_schema_takes_every_recipe_as_it_is_shown():
         "training: {seed: 9223372036854775808}",
         "data: {train: [{source: a}]}",
         "data: {train: []}",
+        "data: {test: []}",
+        "data: {test: [{source: a, target: b}]}",
+        "data: {validation: [{name: a, source: a, target: b, nam: c}]}",
         "data: {source_language: e n}",
         "data: {filters: {remove_duplicates: yes please}}",
         "validation: {bleu: never}",
@@ -124,6 +127,7 @@ def test_the_schema_refuses_what_the_reader_refuses(text, write):
         "training: {adam_epsilon: 1e-9, clip_norm: null, max_steps: null, max_epochs: 3}",
         "data: {validation: {source: other.en}}",
         "data: {train: [{source: a, target: b, name: c}], stages: [{weights: {c: 2}}]}",
+        "data: {validation: [{name: a, source: a, target: b}], test: null}",
     ],
 )
 def test_the_schema_accepts_what_a_child_may_contain(text, write):

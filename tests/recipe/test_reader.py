@@ -217,6 +217,13 @@ names = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_
 words = names.filter(lambda text: not any(character.isspace() for character in text))
 rates = st.floats(0, 1, exclude_max=True)
 pairs = st.fixed_dictionaries({"source": names, "target": names})
+set_names = st.from_regex(r"[A-Za-z0-9_][A-Za-z0-9_-]{,39}", fullmatch=True)
+sets = pairs | st.lists(
+    st.fixed_dictionaries({"name": set_names, "source": names, "target": names}),
+    min_size=1,
+    max_size=3,
+    unique_by=lambda files: files["name"],
+)
 
 
 @st.composite
@@ -233,8 +240,8 @@ def recipes(draw):
                 "source_language": draw(st.sampled_from(["no", "en", "y", "null", "true", "E1"])),
                 "target_language": "off",
                 "train": draw(corpora),
-                "validation": draw(pairs),
-                "test": draw(st.none() | pairs),
+                "validation": draw(sets),
+                "test": draw(st.none() | sets),
                 "normalization": {"nfc": draw(st.booleans())},
                 "filters": {"max_length_ratio": draw(st.none() | st.floats(1, 1e6))},
                 "prepared": draw(st.none() | names),
