@@ -46,7 +46,7 @@ def test_a_model_that_reverses_words_aligns_them_in_reverse():
 
 @pytest.mark.parametrize(
     ("source_eos", "tag", "head"),
-    [(True, [], None), (False, [], None), (True, [17], None), (True, [17], AlignmentHead(1, 3))],
+    [(True, [], None), (False, [], None), (True, [17], None), (True, [17], AlignmentHead(1, 2))],
 )
 def test_the_attention_is_that_of_the_pass_over_each_output(source_eos, tag, head, monkeypatch):
     monkeypatch.setattr(attention_to_source, "TOKENS_AT_ONCE", 9)

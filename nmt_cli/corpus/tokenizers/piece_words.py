@@ -81,8 +81,8 @@ class WordFinder:
         """
         ends = np.cumsum(lengths)
         starts = ends - lengths
+        # The token before the first of a sentence is the ``</s>`` of another, also of the last one.
         may_continue = np.roll(self._ends_inside[tokens], 1)
-        may_continue[starts] = False
         continues = self._begins_inside[tokens] & may_continue
         begun = self._beginning[tokens] + (self._begins_inside[tokens] & ~may_continue)
         so_far = np.cumsum(begun)
