@@ -267,6 +267,24 @@ def test_a_long_source_takes_room_in_its_part_only(monkeypatch):
     drive.step()
 
 
+def test_encodings_of_any_size_have_few_numbers_of_rows():
+    """oneDNN compiles a product for each, and keeps it."""
+    drive, numbers = Drive(tiny_model(), num_slots=3, beam_size=2), set()
+    drive.model.encoder_layers[0].feed_forward.inner.register_forward_hook(
+        lambda _, args, __: numbers.add(len(args[0]))
+    )
+    for length in range(1, 41):
+        for sources in ([[5] * length], [[5] * length, [6], [7] * length]):
+            numbers.clear()
+            encoded, logits = drive.cached.encode(sources, BOS)
+            (rows,) = numbers
+            assert rows % 8 == 0
+            assert rows - 8 < sum(map(len, sources)) <= rows
+            assert [len(each.source[0]) for each in encoded] == list(map(len, sources))
+            witness = uncached_of_all(drive.model, sources, [[BOS]] * len(sources))
+            assert torch.allclose(logits, witness, atol=1e-5)
+
+
 def test_a_search_with_the_cache_finds_what_one_without_finds():
     model = tiny_model()
     rng = random.Random(3)
