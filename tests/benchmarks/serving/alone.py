@@ -1,26 +1,24 @@
-"""Prints the median seconds of a line alone by ``Translator``, with all threads.
+"""Translates each line of stdin when it comes by ``Translator``, with all threads.
 
-python -m tests.benchmarks.serving.alone MODEL < LINES
+python -m tests.benchmarks.serving.alone MODEL
+
+It prints the seconds of each line.
 """
 
 import sys
 import time
-from statistics import median
 
 from nmt_cli.translating.translator import Translator
 
 
 def main() -> None:
-    """Translate each line of stdin after the other, twice; the second time counts."""
-    lines = sys.stdin.read().splitlines()
+    """Translate until stdin ends."""
     with Translator.load(sys.argv[1], device="cpu", precision="fp32") as translator:
-        for _ in range(2):
-            seconds = []
-            for line in lines:
-                started = time.perf_counter()
-                translator.submit(line).result()
-                seconds.append(time.perf_counter() - started)
-    sys.stdout.write(f"{median(seconds)}\n")
+        for line in sys.stdin:
+            started = time.perf_counter()
+            translator.submit(line.rstrip("\n")).result()
+            sys.stdout.write(f"{time.perf_counter() - started}\n")
+            sys.stdout.flush()
 
 
 if __name__ == "__main__":

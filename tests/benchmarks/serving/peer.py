@@ -57,6 +57,8 @@ def main() -> None:
     """Serve until killed."""
     model, exported, setting = sys.argv[1:]
     with socket.create_server(("127.0.0.1", 0)) as listener:
+        # As ours: without it, answers on a kept connection wait 40 ms.
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, True)
         sys.stdout.write(f"{listener.getsockname()[1]}\n")
         sys.stdout.flush()
         config = uvicorn.Config(
