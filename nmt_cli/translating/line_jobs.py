@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Literal
@@ -54,6 +55,7 @@ class Job:
     words: Sequence[str] = ()  # the leaves of the tree, if the model parses
     sentences: Sequence[Sentence] = ()
     outcomes: dict[int, Outcome] = field(default_factory=dict)  # by the place of the sentence
+    translation: Translation | None = None  # when it was answered
 
     @property
     def is_done(self) -> bool:
@@ -147,12 +149,24 @@ class LineJobs:
             job.error = _own_failure_of(number, error).reason
         return ()
 
+    def put(self, ticket: Ticket, outcome: Outcome) -> None:
+        """Give a line the outcome of one of its sentences; answer it if this was the last one.
+
+        So lines are answered while the device searches others. ``answers`` answers those that
+        failed, which may be searched again, and raises an error of this answer.
+        """
+        job, place = ticket
+        job.outcomes[place] = outcome
+        if job.is_done and not any(isinstance(each, Failure) for each in job.outcomes.values()):
+            with suppress(Exception):
+                job.translation = self.answer(job)
+
     def answers(self, jobs: Sequence[Job]) -> list[Translation]:
         """Return the translation of each line. Raises LinesFailedError for a bug."""
         translations: list[Translation] = []
         for number, job in enumerate(jobs):
             try:
-                translations.append(self.answer(job))
+                translations.append(job.translation or self.answer(job))
             except Exception as error:
                 translations.append(Translation(error=_own_failure_of(number, error).reason))
         return translations

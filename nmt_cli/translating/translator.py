@@ -377,8 +377,8 @@ class Translator:
             while entries:
                 for group in self._engine.groups(entries):
                     found = self._engine.driver.run_window(group, slow_lines.look)
-                    for (job, place), outcome in found:
-                        job.outcomes[place] = outcome
+                    for ticket, outcome in found:
+                        self._jobs.put(ticket, outcome)
                 entries = longest_first(entry for job in jobs for entry in self._jobs.again(job))
         return self._jobs.answers(jobs)
 

@@ -78,8 +78,8 @@ class WindowsAhead:
         if begun.jobs is None:
             return None
         try:
-            for (job, place), outcome in self._driver.outcomes(begun.batches):
-                job.outcomes[place] = outcome
+            for ticket, outcome in self._driver.outcomes(begun.batches):
+                self._jobs.put(ticket, outcome)
             return self._jobs.answers(begun.jobs)
         except (BugError, LinesFailedError):
             return None

@@ -7,12 +7,14 @@ from typing import Any
 import pytest
 import torch
 
+from nmt_cli.messages.errors import LinesFailedError
 from nmt_cli.model_directory import load_model
 from nmt_cli.search.graphed.caches import Storage
 from nmt_cli.search.graphed.model import GraphedTransformer
 from nmt_cli.search.incremental import IncrementalTransformer
 from nmt_cli.search.sampling import Sampling
 from nmt_cli.translating import translator as translator_module
+from nmt_cli.translating.line_jobs import LineJobs
 from nmt_cli.translating.request import AnyOf, Constraints, Request
 from nmt_cli.translating.translator import Translator
 
@@ -77,6 +79,40 @@ def test_options_without_rules(options, monkeypatch):
     monkeypatch.setattr(type(translator._engine._model), "step", never)
     for _ in range(2):
         assert_same(list(translator.translate(lines)), expected)
+
+
+def test_lines_are_answered_while_the_device_searches_others(monkeypatch):
+    lines = lines_of_unlike_length(60)
+    options: Any = {"max_tokens_per_device": 600}
+    expected = list(Translator.load(MODEL, **CPU, **options).translate(lines))
+    translator = running_ahead(**options)
+
+    def is_searching(*_):
+        search = translator._engine.driver._search
+        return search is not None and len(search._launched) > 0
+
+    answered = calls_of(LineJobs, "answer", monkeypatch, is_searching)
+    assert_same(list(translator.translate(lines)), expected)
+    assert len(answered) == 60
+    assert sum(answered) > 40
+
+
+def test_a_bug_in_an_answer_is_raised_for_its_line(monkeypatch):
+    lines, answer = lines_of_unlike_length(8), LineJobs.answer
+    translator = running_ahead()
+    expected = list(translator.translate(lines))
+
+    def failing(jobs, job):
+        if job.wanted.line == 3:
+            raise ZeroDivisionError
+        return answer(jobs, job)
+
+    monkeypatch.setattr(LineJobs, "answer", failing)
+    with pytest.raises(LinesFailedError) as raised:
+        translator.translate_window(lines)
+    assert (raised.value.first, raised.value.last) == (2, 2)
+    assert isinstance(raised.value.__cause__, ZeroDivisionError)
+    assert_same(raised.value.finished, expected[:2])
 
 
 def test_the_steps_of_phrases_for_all_lines_are_read_one_by_one(monkeypatch):
