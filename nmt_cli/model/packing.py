@@ -66,10 +66,10 @@ def pack_on_cpu(
     return Packed(tokens.long(), positions, tuple(lengths), bounds.int())
 
 
-def rounded_up(count: int, least_step: int = 1) -> int:
-    """Return ``count`` rounded up to one of 32 equal steps between two powers of two.
+def rounded_up(count: int, least_step: int = 1, num_steps: int = 32) -> int:
+    """Return ``count`` rounded up to one of equal steps between two powers of two.
 
-    The steps are at least ``least_step``.
+    The steps are at least ``least_step``. ``num_steps`` is a power of two, too.
     """
-    step = max(least_step, 1 << count.bit_length() >> 6)
+    step = max(least_step, (1 << count.bit_length()) // (2 * num_steps))
     return -(-count // step) * step

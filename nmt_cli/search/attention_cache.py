@@ -18,6 +18,8 @@ from nmt_cli.search.slot_parts import HeadShape, KeysValues, Run, SlotParts
 
 # The room for the past grows by 16 entries, or by an eighth if that is more.
 ROOM_STEP, ROOM_GROWTH = 16, 1 / 8
+# That for sources is a multiple of 8, so that few different products occur: oneDNN keeps each.
+SOURCE_STEP = 8
 
 
 class Places(NamedTuple):
@@ -57,6 +59,11 @@ def attend(queries: Tensor, parts: Sequence[KeysValues], masks: Sequence[Tensor]
 def split_heads(rows: Tensor, num_slots: int, num_heads: int) -> Tensor:
     """Return [S*E, H*D] as [S, H, E, D]."""
     return rows.view(num_slots, -1, num_heads, rows.shape[1] // num_heads).transpose(1, 2)
+
+
+def room_of_sources(longest: int) -> int:
+    """Return the room for sources of which the longest has so many entries."""
+    return -(-longest // SOURCE_STEP) * SOURCE_STEP
 
 
 def mask_of_sources(
@@ -298,21 +305,21 @@ class GrowingMemory(MemoryCache):
         """Make room for sources of these ``lengths`` in ``slots``; return the slots for ``put``."""
         for slot, length in zip(slots, lengths, strict=True):
             self._lengths[slot] = length
-        for number, longest in enumerate(self._longest()):
-            self._parts.fit(number, longest, longest)
+        for number, room in enumerate(self._needed()):
+            self._parts.fit(number, room, room)
         self._update_masks()
         return self._parts.runs(slots)
 
     def keep_slots(self, slots: Sequence[int]) -> None:
         """Drop all other slots."""
         self._lengths = [self._lengths[slot] for slot in slots]
-        self._parts.keep(slots, self._longest())
+        self._parts.keep(slots, self._needed())
         self._update_masks()
 
-    def _longest(self) -> list[int]:
-        """Return the length of the longest source of each part."""
+    def _needed(self) -> list[int]:
+        """Return the room for the longest source of each part."""
         parts = self._parts.slices(len(self._lengths))
-        return [max(self._lengths[part], default=1) for part in parts]
+        return [room_of_sources(max(self._lengths[part], default=1)) for part in parts]
 
     def _update_masks(self) -> None:
         parts = self._parts.slices(len(self._lengths))

@@ -6,7 +6,7 @@ heads.
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from typing import NamedTuple, cast
 
 import numpy as np
@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from nmt_cli.hardware.device import sent_to
 from nmt_cli.model.attention import MemoryAttention
 from nmt_cli.model.layers import DecoderLayer
-from nmt_cli.model.packing import pack
+from nmt_cli.model.packing import pack, rounded_up
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.search.attention_cache import (
     DecoderState,
@@ -28,14 +28,16 @@ from nmt_cli.search.attention_cache import (
     PastCache,
     attend,
     mask_of_sources,
+    room_of_sources,
     split_heads,
 )
 from nmt_cli.search.search import StepInput
 from nmt_cli.search.slot_parts import HeadShape, KeysValues
 
-# On a CPU the rows of an encoding are rounded up to a multiple of this: oneDNN compiles a product
-# for each number of rows, in 1 ms, and keeps 0.6 MB for each.
-LEAST_ROWS = 8
+# On a CPU the rows of an encoding are rounded up to a multiple of the first, and its sentences to
+# one of the second's steps between two powers of two: oneDNN compiles a product for each number of
+# rows, in 1 ms, and keeps 0.6 MB for each.
+LEAST_ROWS, STEPS_OF_SENTENCES = 8, 4
 
 
 class Encoded(NamedTuple):
@@ -71,15 +73,19 @@ class IncrementalTransformer:
         self, sentences: Sequence[Sequence[int]], start_mark: int
     ) -> tuple[list[Encoded], Tensor]:
         """Return the keys and values of each sentence, and the logits [B, V] of its first token."""
+        number, is_on_cpu = len(sentences), self._device.type == "cpu"
+        if is_on_cpu:
+            spare = rounded_up(number, num_steps=STEPS_OF_SENTENCES) - number
+            sentences = [*sentences, *[sentences[0][:1]] * spare]
         lengths = [len(sentence) for sentence in sentences]
         tokens = torch.tensor(list(chain.from_iterable(sentences)))
-        is_on_cpu = self._device.type == "cpu"
         packed = pack(tokens, lengths, self._device, round_up=is_on_cpu, least_step=LEAST_ROWS)
         encoded = self._model.encode(packed)
         sources = [layer.memory_attention.keys_values(encoded) for layer in self._decoder_layers]
         starts, logits = self._after_start(start_mark, sources, lengths)
         of_sentences = zip(*(each[: len(tokens)].split(lengths) for each in sources), strict=True)
-        return list(map(Encoded, of_sentences, starts)), logits
+        encodings = map(Encoded, of_sentences, starts)
+        return list(islice(encodings, number)), logits[:number]
 
     def _write_new(
         self,
@@ -143,7 +149,8 @@ class IncrementalTransformer:
         tokens = torch.full((len(lengths),), start_mark, device=self._device)
         rows = self._model.target_embedding.embed(tokens, torch.zeros_like(tokens), 1)
         places = sent_to(self._device, _padded_places(lengths))
-        mask = mask_of_sources(lengths, max(lengths), 1, self._shape.num_heads, sources[0])
+        room = len(places) // len(lengths)
+        mask = mask_of_sources(lengths, room, 1, self._shape.num_heads, sources[0])
         kept: list[Tensor] = []
 
         def attend_within(sublayer: nn.Module, rows: Tensor) -> Tensor:
@@ -179,7 +186,8 @@ def _padded_places(of_sentences: Sequence[int]) -> NDArray[np.int64]:
     """Return the packed row [B*L] of each padded place; holes repeat the sentence's last row."""
     lengths = np.array(of_sentences)[:, None]
     starts = lengths.cumsum(0) - lengths
-    return (starts + np.minimum(np.arange(max(of_sentences)), lengths - 1)).ravel()
+    places = np.arange(room_of_sources(max(of_sentences)))
+    return (starts + np.minimum(places, lengths - 1)).ravel()
 
 
 class CachedTransformer(IncrementalTransformer):

@@ -10,7 +10,6 @@ with the encoding of the sentence, and not in a step, which would compute it K t
 Legend: S slots, K beam, R = S*K rows, V vocabulary, B new sentences.
 """
 
-import math
 from collections.abc import Sequence
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
@@ -18,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from nmt_cli.model.packing import rounded_up
 from nmt_cli.search.beams import (
     NOT_A_NUMBER,
     Array,
@@ -31,10 +31,9 @@ from nmt_cli.search.rules.logits_rule import LogitsRule, LongestOutput, NeverSta
 from nmt_cli.search.sentences import Sentence, SlotSearch
 from nmt_cli.search.top_k import log_normalizers
 
-# Free slots are dropped when they are this share of all: dropping copies the others.
-DROPPED_SHARE = 1 / 8
-# New slots are at least this share of the present ones: adding slots copies the others.
-ADDED_SHARE = 1 / 8
+# Slots are added and dropped up to one of so many steps between two powers of two: it copies the
+# others, and on a CPU oneDNN keeps the products of each number of slots.
+STEPS_OF_SLOTS = 4
 
 
 class StepInput(NamedTuple):
@@ -146,7 +145,8 @@ class BeamSearch(SlotSearch[Sentence], Generic[Model]):
     @property
     def has_slots_to_drop(self) -> bool:
         """Whether so many slots are free that it pays to drop them if no sentence needs them."""
-        return self.num_free_slots >= max(1, self.num_slots * DROPPED_SHARE)
+        num_busy = self.num_slots - self.num_free_slots
+        return rounded_up(num_busy, num_steps=STEPS_OF_SLOTS) < self.num_slots
 
     @property
     def is_busy(self) -> bool:
@@ -295,9 +295,9 @@ class Search(BeamSearch[StepModel]):
         return done + beams.advance(np.arange(self.num_slots), candidates)
 
     def add_slots(self, number: int, most: int) -> list[Found]:
-        """Make room for ``number`` more sentences, or more if they are few. Finds nothing."""
-        share = math.ceil(self.num_slots * ADDED_SHARE)
-        number = max(number, min(share, most - self.num_slots))
+        """Make room for ``number`` more sentences, or for some more. Finds nothing."""
+        rounded = rounded_up(self.num_slots + number, num_steps=STEPS_OF_SLOTS)
+        number = max(number, min(rounded, most) - self.num_slots)
         # What the new slots hold does not matter until a sentence starts there.
         self._model.keep_slots([*range(self.num_slots), *[0] * number])
         self._beams.add(number)
@@ -305,11 +305,13 @@ class Search(BeamSearch[StepModel]):
         return []
 
     def drop_free_slots(self) -> list[Found]:
-        """Drop all free slots; at least one must be busy. Returns an empty list."""
-        busy = np.flatnonzero(self._beams.is_busy).tolist()
-        self._model.keep_slots(busy)
-        self._beams.keep(busy)
-        self._sentences = [self._sentences[slot] for slot in busy]
+        """Drop free slots; at least one must be busy. Returns an empty list."""
+        is_busy = self._beams.is_busy
+        number = rounded_up(int(is_busy.sum()), num_steps=STEPS_OF_SLOTS)
+        kept = np.sort(np.argsort(~is_busy, kind="stable")[:number]).tolist()
+        self._model.keep_slots(kept)
+        self._beams.keep(kept)
+        self._sentences = [self._sentences[slot] for slot in kept]
         return []
 
 
