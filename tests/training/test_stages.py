@@ -19,6 +19,7 @@ from nmt_cli.launch.stop_signals import StopRequest
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import InterruptedTrainingError, UserError
 from nmt_cli.recipe.reader import read_recipe
+from nmt_cli.runs.run_directory import check_run_directory, describe_session
 from nmt_cli.training.batch_cut import BatchCut
 from nmt_cli.training.gradient import Objective
 from nmt_cli.training.starting import plan_batches
@@ -210,7 +211,8 @@ def test_a_batch_without_a_finite_gradient_is_no_step_of_a_stage(
         return sums
 
     monkeypatch.setattr(Objective, "_accumulate", spoiled)
-    trainer = train(mixed, tmp_path / "run", reads_late=reads_late)
+    rarely = mixed.recipe("validation.every_steps=99", "checkpoints.every_steps=99")
+    trainer = train(mixed, tmp_path / "run", reads_late=reads_late, recipe=rarely)
     progress = trainer.state.progress
     assert (progress.stage, progress.stage_step, progress.stage_batch) == (2, last + 1, last + 2)
 
@@ -300,6 +302,18 @@ def test_a_resumed_run_stays_in_its_epoch_when_its_stage_changes(mixed, used, tm
     of_epochs = Counter(plan.locate(number)[0] for number, _ in used)
     assert 0 < of_epochs[3] < len(plan.batches_of(3))
     assert set(corpora_of(used, mixed.recipe(), mixed)) == {"b", "c"}
+
+
+def test_changed_shares_need_permission_as_one_key(mixed, whole):
+    run_dir = whole.training.run_dir
+    describe_session(run_dir, mixed.recipe(), {})
+    recipe = mixed.recipe(stages=STAGES.replace("a: 70", "a: 60"))
+    change = (
+        r'data\.stages\.0\.shares \(was {"a": 70\.0, "b": 30\.0}, is {"a": 60\.0, "b": 30\.0}\)'
+    )
+    with pytest.raises(UserError, match=f"{change} needs --allow-change data.stages.0.shares"):
+        check_run_directory(run_dir, recipe, resume=True, allowed=())
+    assert check_run_directory(run_dir, recipe, resume=True, allowed=["data.stages.0.shares"])
 
 
 def test_a_stage_that_leaves_no_pair_is_refused_before_the_first_step(mixed, tmp_path):
