@@ -207,12 +207,10 @@ def augmenter_of(recipe: Recipe, corpus: PreparedCorpus) -> Augmenter | None:
             f"data.train.augment needs one SentencePiece model, but {recipe.origin} has two of "
             "them and a vocabulary; remove augment."
         )
-    augments = [
-        Augmenting(
-            config,
-            recipe.tokenizer.user_defined_symbols,
-            None if config.glossary is None else Glossary.read(config.glossary),
-        )
-        for config in (each.augment for each in recipe.data.train)
-    ]
+    symbols = recipe.tokenizer.user_defined_symbols
+    augments = []
+    for each in recipe.data.train:
+        path = each.augment.glossary
+        glossary = None if path is None else Glossary.read(path)
+        augments.append(Augmenting(each.augment, symbols, glossary, each.tag))
     return Augmenter(corpus, augments, recipe.training.seed)

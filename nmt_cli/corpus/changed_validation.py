@@ -43,7 +43,9 @@ def _changed(
     measured: ValidationSet, kind: str, recipe: Recipe, corpus: PreparedCorpus
 ) -> ChangedSet:
     config = Augmentation.model_validate({kind: 1.0})
-    augmenting = Augmenting(config, recipe.tokenizer.user_defined_symbols, None)
+    symbols = recipe.tokenizer.user_defined_symbols
+    files = next(each for each in recipe.data.validation_sets if each.name == measured.name)
+    augmenting = Augmenting(config, symbols, None, files.tag)
     pairs = []
     for number, lines in enumerate(zip(*map(measured.lines, SIDES), strict=True)):
         pair = TextPair(*(line.split() for line in lines))

@@ -124,12 +124,10 @@ def _encoded_links(
     for place, *num_pieces_words in zip(kept.tolist(), *found, strict=True):
         num_words = [len(side[place].split()) for side in (pairs.sources, pairs.targets)]
         links = links_within(pairs.links[place], *num_words)
-        if has_tag:
-            num_words[0] += 1
-            links = tuple((source + 1, target) for source, target in links)
-        if num_words != num_pieces_words:
+        if [num_words[0] + has_tag, num_words[1]] != num_pieces_words:
             num_of_other_words += bool(links)
             links = ()
+        links = tuple((source + has_tag, target) for source, target in links)
         numbers.append(list(chain.from_iterable(links)))
     words = np.fromiter(chain.from_iterable(numbers), np.uint32)
     return EncodedLinks(words, _lengths(numbers), num_of_other_words)

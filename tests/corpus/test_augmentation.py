@@ -84,11 +84,11 @@ def test_letters_of_translations_in_tags_change_with_the_target():
 
 def test_the_tag_of_a_corpus_stays_in_front():
     pair = {"source": "de new york.", "target": "Neu York.", "tag": "de"}
-    following = [("de x y", "X Y", [(1, 0)])]
+    following = [("de x y", "X Y", [(2, 0)])]
     assert texts(changed("upper_case", **pair)) == ("de NEW YORK.", "NEU YORK.")
-    found = changed("merge title_case", **pair, following=following, links=[(0, 0), (1, 1)])
+    found = changed("merge title_case", **pair, following=following, links=[(1, 0), (2, 1)])
     assert texts(found) == ("de New York. X Y", "Neu York. X Y")
-    assert found.links == [(0, 0), (1, 1), (3, 2)]
+    assert found.links == [(1, 0), (2, 1), (4, 2)]
     assert changed("noise", **pair).source[1:] == changed("noise", **pair).target
 
 

@@ -23,7 +23,7 @@ PAIRS = np.arange(sum(SIZES))
 class Corpora:
     """Two prepared corpora, and the texts of their pairs; the last one is the longest."""
 
-    def __init__(self, folder, tokenizer, *, has_links=False):
+    def __init__(self, folder, tokenizer, *, has_links=False, tag=None):
         self.path, self.prepared = folder / "toy.yaml", folder / "prepared"
         draw = random.Random(1)
         self.texts: dict[str, list[str]] = {"en": [], "de": []}
@@ -45,7 +45,8 @@ class Corpora:
         more = f"{{source: {folder}/more.en, target: {folder}/more.de}}"
         text = text.replace("}]", "}, " + more + "]")
         if has_links:
-            text = text.replace("train.de}", f"train.de, alignments: {folder}/train.links}}")
+            more = f"alignments: {folder}/train.links, tag: {tag or 'null'}"
+            text = text.replace("train.de}", f"train.de, {more}}}")
         self.path.write_text(text)
         logs.configure(quiet=True)
         preprocess.run(recipe=str(self.path), output=self.prepared, workers=1)
@@ -224,10 +225,11 @@ def test_recipes_that_cannot_be(corpora, augment, message):
     assert "data.train.0.augment" in str(error.value)
 
 
-def test_links_stay_those_of_the_words_they_link(tmp_path):
-    """Both sides have the same words, and each is linked to itself."""
-    symbols = "user_defined_symbols: [<sep>, <t>, </t>]"
-    corpora = Corpora(tmp_path, f"vocabulary_size: 300, {symbols}", has_links=True)
+@pytest.mark.parametrize("tag", [None, "<bt>"])
+def test_links_stay_those_of_the_words_they_link(tmp_path, tag):
+    """Both sides have the same words, each is linked to itself, and a tag comes first."""
+    pieces = "vocabulary_size: 300, user_defined_symbols: [<sep>, <t>, </t>]"
+    corpora = Corpora(tmp_path, pieces, has_links=True, tag=tag)
     augment = "{upper_case: 0.2, noise: 0.1, remove_end_punctuation: 0.3, merge: 0.5, terms: 0.5}"
     recipe = corpora.recipe(augment)
     corpus, pairs = corpora.opened(recipe), PAIRS[: SIZES[0]]
@@ -243,7 +245,8 @@ def test_links_stay_those_of_the_words_they_link(tmp_path):
         words, linked = source.split(), of_pair.reshape(-1, 2).tolist()
         assert [words[i] for i, _ in linked] == [target.split()[j] for _, j in linked]
         assert [j for _, j in linked] == list(range(len(target.split())))
-        assert len(words) - len(linked) == 3 * source.count("<t>")
+        assert len(words) - len(linked) == 3 * source.count("<t>") + (tag is not None)
+        assert words.count("<bt>") == (words[0] == "<bt>") == (tag is not None)
         num_terms += source.count("<t>")
         for place in np.flatnonzero(np.array(words) == "<t>"):
             assert words[place - 1] == words[place + 1]

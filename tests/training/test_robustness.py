@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pytest
 
 from nmt_cli.commands import preprocess
@@ -60,6 +61,16 @@ def test_the_copies_are_changed_as_training_text_is(folder, robust):
     for line, before in zip(typos.lines("source"), plain[0], strict=True):
         words = zip(line.split(), before.split(), strict=True)
         assert any(word != own for word, own in words)
+
+
+def test_copies_keep_the_tag_of_the_text(folder):
+    tags = "data.train.0.tag=<bt>", "data.validation.tag=<bt>"
+    tagged = prepared(folder, "tagged", ROBUSTNESS, *tags)
+    upper, _ = changed_sets(tagged.recipe, tagged.corpus)
+    (sources, _), tag = lines_of(folder, "validation"), tagged.corpus.tokenizer.encode("<bt>")
+    assert upper.lines("source") == [f"<bt> {line.upper()}" for line in sources]
+    first = upper.source.starts_of(np.arange(len(upper.source)))
+    assert upper.source.read(first, np.ones_like(first)).tolist() == tag * len(first)
 
 
 def measured(experiment, run_dir):

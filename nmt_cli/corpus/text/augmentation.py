@@ -51,7 +51,7 @@ class Augmenting:
     """Applies what a corpus asks for to its pairs. Words with ``symbols`` stay as they are.
 
     The source of each pair begins with the ``tag`` of the corpus, if it has one, and keeps it.
-    Links do not count the tag. Threads may share it.
+    Links count the tag as a word. Threads may share it.
     """
 
     def __init__(
@@ -78,13 +78,16 @@ class Augmenting:
 
         It stays as it is if a side would be empty.
         """
-        own, *others = (
-            each._replace(source=each.source[len(self._tag) :]) for each in (pair, *following)
-        )
+        own, *others = (self._without_tag(each) for each in (pair, *following))
         changed = self._changed(own, kinds, others, draw)
         if not changed.source or not changed.target:
             return pair
-        return changed._replace(source=[*self._tag, *changed.source])
+        links = [(i + len(self._tag), j) for i, j in changed.links]
+        return TextPair([*self._tag, *changed.source], changed.target, links)
+
+    def _without_tag(self, pair: TextPair) -> TextPair:
+        links = [(i - len(self._tag), j) for i, j in pair.links]
+        return TextPair(pair.source[len(self._tag) :], pair.target, links)
 
     def _changed(
         self,
