@@ -106,7 +106,9 @@ def test_batches_are_prepared_ahead_in_their_order(toy):
         return batch
 
     prepared: list[int] = []
-    plan: Any = SimpleNamespace(batch=lambda index: np.arange(index, index + 3))
+    plan: Any = SimpleNamespace(
+        batch=lambda index: np.arange(index, index + 3), locate=lambda index: (0, index)
+    )
     batches: Any = load_batches(plan, [toy.corpus.source, toy.corpus.target], 5, prepare=prepare)
     assert [next(batches).number for _ in range(3)] == [5, 6, 7]
     batches.close()  # waits for the thread
