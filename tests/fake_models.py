@@ -152,7 +152,7 @@ class ByteTokenizer:
     def encode_batch(self, texts, side="source"):
         return [self.encode(text) for text in texts]
 
-    def decode(self, ids, *, keep_pieces=False):
+    def decode(self, ids, side="target", *, keep_pieces=False):
         if keep_pieces:
             return " ".join(self.pieces(ids))
         return bytes(token - NUM_MARKS for token in ids if token >= NUM_MARKS).decode(

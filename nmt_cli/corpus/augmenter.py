@@ -15,10 +15,8 @@ from nmt_cli.corpus.loader import Change, Planned, SentencePairs
 from nmt_cli.corpus.piece_sampler import sampler_of
 from nmt_cli.corpus.text.augmentation import MOST_MERGED, Augmenting, TextPair
 from nmt_cli.corpus.text.glossary import Glossary
-from nmt_cli.corpus.tokenizers.mapped_sentencepiece import MappedSentencePieceTokenizer
 from nmt_cli.corpus.tokenizers.normalization import SIDES, Side
 from nmt_cli.corpus.tokenizers.whitespace_tokenizer import WhitespaceTokenizer
-from nmt_cli.messages.errors import UserError
 from nmt_cli.recipe.schema import Recipe
 
 
@@ -38,7 +36,7 @@ class Augmenter:
     What a pair becomes depends only on the seed, its corpus, its place there, and the epoch, so a
     resumed training, or one on more ranks, trains on the same text. Only changed sides are cut into
     pieces again. A pair stays as it is if a side would be empty, or longer than the longest
-    sentence, or if its pieces stand for no text (``<unk>``). Threads may share it.
+    sentence, or if pieces stand for no text (``<unk>``), before or after. Threads may share it.
     """
 
     def __init__(
@@ -49,6 +47,7 @@ class Augmenter:
     ) -> None:
         self._corpus, self._augments, self._seed = corpus, augments, seed
         self._longest = max(corpus.source.longest, corpus.target.longest)  # with its </s>
+        self._is_in_pieces = isinstance(corpus.tokenizer, WhitespaceTokenizer)
 
     def change(self, pairs: SentencePairs, planned: Planned) -> SentencePairs:
         """Return the pairs of a batch, with other text in some of them, and links of its words."""
@@ -66,18 +65,18 @@ class Augmenter:
             before[place] = own
             after[place] = augmenting.changed(own, kinds, others, draw)
         source, target = (self._cut(side, before, after) for side in SIDES)
-        too_long = {
+        kept = {
             place
             for place, ids in chain(source.items(), target.items())
-            if len(ids) > self._longest
+            if len(ids) > self._longest or self._have_no_text(ids)
         }
         links = pairs.links
         if links is not None:
             numbers_of = {place: [*chain(*pair.links)] for place, pair in after.items()}
-            links = _with_others(links, numbers_of, too_long)
+            links = _with_others(links, numbers_of, kept)
         return SentencePairs(
-            _with_others(pairs.source, source, too_long),
-            _with_others(pairs.target, target, too_long),
+            _with_others(pairs.source, source, kept),
+            _with_others(pairs.target, target, kept),
             links,
         )
 
@@ -104,7 +103,7 @@ class Augmenter:
         links = (
             [[]] * len(numbers) if corpus.links is None else _lists(corpus.links.gather(numbers))
         )
-        texts = self._words(source), self._words(target), links
+        texts = self._words(source, "source"), self._words(target, "target"), links
         for of_source, of_target, of_pair in zip(*texts, strict=True):
             if of_source is None or of_target is None:
                 yield None
@@ -112,14 +111,17 @@ class Augmenter:
                 pairs = zip(of_pair[::2], of_pair[1::2], strict=True)
                 yield TextPair(of_source, of_target, [*pairs])
 
-    def _words(self, sentences: Sentences) -> Iterator[list[str] | None]:
-        tokenizer = self._corpus.tokenizer
-        is_in_pieces = isinstance(tokenizer, WhitespaceTokenizer)
+    def _have_no_text(self, ids: Sequence[int]) -> bool:
+        """Return whether some pieces stand for no text; in text in pieces, all are text."""
+        return self._corpus.tokenizer.unk_id in ids and not self._is_in_pieces
+
+    def _words(self, sentences: Sentences, side: Side) -> Iterator[list[str] | None]:
+        tokenizer, is_in_pieces = self._corpus.tokenizer, self._is_in_pieces
         for *ids, _ in _lists(sentences):
-            if tokenizer.unk_id in ids and not is_in_pieces:
+            if self._have_no_text(ids):
                 yield None
             else:
-                text = tokenizer.decode(ids, keep_pieces=is_in_pieces)
+                text = tokenizer.decode(ids, side, keep_pieces=is_in_pieces)
                 yield text.split()
 
     def _cut(
@@ -182,8 +184,7 @@ def _with_others(side: Sentences, others: Mapping[int, list[int]], kept: set[int
 def changes_of(recipe: Recipe, corpus: PreparedCorpus) -> Change | None:
     """Return what the recipe changes in the pairs of a batch; None if that is nothing.
 
-    Raises UserError if the tokenizer of the corpus does not allow it, or if a glossary cannot be
-    read.
+    Raises UserError if the tokenizer cannot sample, or if a glossary cannot be read.
     """
     augmenter, sampler = augmenter_of(recipe, corpus), sampler_of(recipe, corpus)
     changes = [each.change for each in (augmenter, sampler) if each is not None]
@@ -202,11 +203,6 @@ def augmenter_of(recipe: Recipe, corpus: PreparedCorpus) -> Augmenter | None:
     """Return what changes the text as the recipe asks for; raises as ``changes_of`` does."""
     if not recipe.data.is_augmented:
         return None
-    if isinstance(corpus.tokenizer, MappedSentencePieceTokenizer):
-        raise UserError(
-            f"data.train.augment needs one SentencePiece model, but {recipe.origin} has two of "
-            "them and a vocabulary; remove augment."
-        )
     symbols = recipe.tokenizer.user_defined_symbols
     augments = []
     for each in recipe.data.train:

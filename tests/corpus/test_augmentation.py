@@ -27,9 +27,9 @@ def texts(pair):
 
 
 def test_letters_change_on_both_sides_but_not_in_symbols():
-    pair = "<bt> a naïve <t>x ß", "der Straße ǆ"
-    assert texts(changed("upper_case", *pair)) == ("<bt> A NAÏVE <t>x SS", "DER STRASSE Ǆ")
-    assert texts(changed("title_case", *pair)) == ("<bt> A Naïve <t>x Ss", "Der Straße ǅ")
+    pair = ">>deu<< <bt> a naïve <t>x ß", "der Straße ǆ"
+    assert texts(changed("upper_case", *pair)) == (">>deu<< <bt> A NAÏVE <t>x SS", "DER STRASSE Ǆ")
+    assert texts(changed("title_case", *pair)) == (">>deu<< <bt> A Naïve <t>x Ss", "Der Straße ǅ")
     assert texts(changed("upper_case title_case", *pair)) == texts(changed("upper_case", *pair))
 
 

@@ -190,6 +190,28 @@ def test_a_pair_with_a_side_that_would_be_too_long_or_empty_stays_as_it_is(corpo
     assert sum(length > limit for length in lengths) > 0
 
 
+def test_a_pair_with_pieces_without_text_stays_as_it_is(corpora):
+    recipe = corpora.recipe("{upper_case: 1}")
+    corpus, pairs = corpora.opened(recipe), PAIRS[: SIZES[0]]
+    tokenizer, plain = corpus.tokenizer, corpora.plain(pairs)
+    before, after = tokenizer.encode("cat")[-1], tokenizer.encode("FOX")[-1]
+    for unknown in (before, after):
+        tokenizer.unk_id = unknown
+        change = changes_of(recipe, corpus)
+        assert change is not None
+        gathered = SentencePairs(corpus.source.gather(pairs), corpus.target.gather(pairs))
+        batch = change(gathered, Planned(0, 0, pairs))
+        both = zip(*plain, texts_of(batch.source, tokenizer), strict=True)
+        stay = {source: source == found for source, _, found in both}
+        texts = [(s, f"{s} {t}", f"{s} {t}".upper()) for s, t in zip(*plain, strict=True)]
+        expected = {
+            source: any(unknown in tokenizer.encode(text) for text in (text, upper))
+            for source, text, upper in texts
+        }
+        assert stay == expected
+        assert 20 < sum(stay.values()) < len(stay) - 20
+
+
 def test_text_that_is_in_pieces_can_be_merged(tmp_path):
     corpora = Corpora(tmp_path, 'type: whitespace, joiner: "t", user_defined_symbols: [<sep>]')
     source, _ = corpora.changed("{merge: 1, merge_separator: <sep>}", pairs=PAIRS[:50])

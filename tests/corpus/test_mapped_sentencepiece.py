@@ -88,6 +88,13 @@ def test_a_tag_in_front_of_the_source_is_one_piece(tokenizer, ids):
     assert ids[">>deu<<"] not in tokenizer.encode(">>deu<< die Biene", "target")
 
 
+def test_a_source_is_decoded_by_its_own_model(tokenizer):
+    texts = [text for text in TEXTS["source"] if tokenizer.unk_id not in tokenizer.encode(text)]
+    assert texts
+    for text in (*texts, f">>deu<< {texts[0]}"):
+        assert tokenizer.decode(tokenizer.encode(text), "source") == text
+
+
 def test_each_language_may_have_a_vocabulary_of_its_own(models, ids, tmp_path):
     own = {"</s>": 0, "<unk>": 1, "▁cat": 2}
     made = MappedSentencePieceTokenizer(models, ids, Normalizer(RECIPE.data), "it", own)

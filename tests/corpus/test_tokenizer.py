@@ -7,7 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nmt_cli.corpus.tokenizers import sentencepiece_tokenizer
+from nmt_cli.corpus.tokenizers.normalization import Normalizer
 from nmt_cli.corpus.tokenizers.tokenizer import load_tokenizer, train_tokenizer
+from nmt_cli.corpus.tokenizers.whitespace_tokenizer import CONTROL, WhitespaceTokenizer
 from nmt_cli.files import text_files
 from nmt_cli.files.file_names import VOCABULARY
 from nmt_cli.messages.errors import DamagedError, NoTextError, UserError
@@ -383,3 +385,10 @@ def test_a_signal_while_the_tokenizer_is_trained_stays_one(signal):
 
     with pytest.raises(type(signal)):
         sentencepiece_tokenizer.train_model(sentences(), config(), 2, 1)
+
+
+def test_text_in_pieces_is_decoded_by_the_vocabulary_of_its_side():
+    own = [*CONTROL, "one", "two"]
+    tokenizer = WhitespaceTokenizer([*CONTROL, "eins", "zwei"], Normalizer(data()), None, own)
+    assert tokenizer.decode([3, 4], "source") == "one two"
+    assert tokenizer.decode([3, 4]) == tokenizer.decode([3, 4], "target") == "eins zwei"

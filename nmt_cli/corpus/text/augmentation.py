@@ -64,8 +64,8 @@ class Augmenting:
         self._config, self._glossary = config, glossary
         self.probabilities = config.probabilities
         self._tag = [] if tag is None else [tag]
-        some = "|".join(map(re.escape, symbols))
-        self._symbols = re.compile(some) if some else None
+        # Also tags of Marian's models, such as >>deu<<, which no recipe declares.
+        self._symbols = re.compile("|".join([r">>[^<>\s]+<<", *map(re.escape, symbols)]))
 
     def changed(
         self,
@@ -120,7 +120,7 @@ class Augmenting:
         return pair
 
     def _is_symbol(self, word: str) -> bool:
-        return self._symbols is not None and self._symbols.search(word) is not None
+        return self._symbols.search(word) is not None
 
     def _with_letters(self, pair: TextPair, change: Callable[[str], str]) -> TextPair:
         source, target = (

@@ -96,17 +96,19 @@ class MappedSentencePieceTokenizer:
             for tag, pieces in zip(tags, encoded, strict=True)
         ]
 
-    def decode(self, ids: Sequence[int], *, keep_pieces: bool = False) -> str:
+    def decode(
+        self, ids: Sequence[int], side: Side = "target", *, keep_pieces: bool = False
+    ) -> str:
         """Return the text of ``ids``; it may contain any character, even a line feed.
 
         Raises NoTextError if an id has no text.
         """
         marks = (self.bos_id, self.eos_id)
-        pieces = self.pieces([token for token in ids if token not in marks])
+        pieces = self.pieces([token for token in ids if token not in marks], side)
         if keep_pieces:
             return " ".join(pieces)
         try:
-            return self._processors["target"].decode(pieces)
+            return self._processors[side].decode(pieces)
         except UnicodeDecodeError:
             raise NoTextError(ids, self.size) from None
 

@@ -96,11 +96,14 @@ class SentencePieceTokenizer:
         }
         return kind(pieces, strength)
 
-    def decode(self, ids: Sequence[int], *, keep_pieces: bool = False) -> str:
+    def decode(
+        self, ids: Sequence[int], side: Side = "target", *, keep_pieces: bool = False
+    ) -> str:
         """Return the text of ``ids``; it may contain any character, even a line feed.
 
         Raises NoTextError if an id has no text.
         """
+        del side
         if keep_pieces:
             return " ".join(self.pieces(ids))
         try:

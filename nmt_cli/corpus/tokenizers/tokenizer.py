@@ -47,8 +47,10 @@ class Tokenizer(Protocol):
         """Return what ``encode`` returns for each text, in less time."""
         ...
 
-    def decode(self, ids: Sequence[int], *, keep_pieces: bool = False) -> str:
-        """Return the text of ``ids``; it may contain any character, even a line feed.
+    def decode(
+        self, ids: Sequence[int], side: Side = "target", *, keep_pieces: bool = False
+    ) -> str:
+        """Return the text of ``ids`` of a side; it may contain any character, even a line feed.
 
         Raises NoTextError if an id has no text.
         """

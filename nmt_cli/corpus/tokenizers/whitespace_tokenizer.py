@@ -54,13 +54,15 @@ class WhitespaceTokenizer:
         """Return what ``encode`` returns for each text."""
         return [self.encode(text, side) for text in texts]
 
-    def decode(self, ids: Sequence[int], *, keep_pieces: bool = False) -> str:
+    def decode(
+        self, ids: Sequence[int], side: Side = "target", *, keep_pieces: bool = False
+    ) -> str:
         """Return the pieces separated by spaces, or joined if the recipe gives a joiner.
 
         Raises NoTextError if an id has no text.
         """
         marks = (self.bos_id, self.eos_id)
-        text = " ".join(self.pieces([token for token in ids if token not in marks]))
+        text = " ".join(self.pieces([token for token in ids if token not in marks], side))
         return text if keep_pieces else self.joined(text)
 
     def joined(self, text: str) -> str:
