@@ -25,6 +25,8 @@ def nmt_cli(tmp_path, monkeypatch, request):
     for name in ("train.de", "validation.de"):  # so that no piece is one of both languages
         path = Path(name)
         path.write_text(path.read_text().upper())
+    source = Path("train.en")
+    source.write_text(source.read_text().replace("ant", "ant also"))  # its sizes differ
     recipe = RECIPE.format(folder=".").replace("{type: whitespace}", OF_TYPES[request.param])
     recipe = recipe.replace("dropout: 0.1", "dropout: 0.1, tied_embeddings: decoder")
     Path("toy.yaml").write_text(recipe)

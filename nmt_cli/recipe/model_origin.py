@@ -14,11 +14,7 @@ from nmt_cli.recipe.messages import dotted, place_of, shown
 from nmt_cli.recipe.model_config import DROPOUTS
 from nmt_cli.recipe.model_settings import ARCHITECTURE, ModelSettings, read_config, settings_of
 from nmt_cli.recipe.schema import Recipe
-from nmt_cli.recipe.tokenizer_config import (
-    OF_NEW_TOKENIZERS,
-    ONLY_FOR_TRAINING,
-    TokenizerConfig,
-)
+from nmt_cli.recipe.tokenizer_config import ONLY_FOR_TRAINING, TokenizerConfig
 from nmt_cli.recipe.values import Section
 from nmt_cli.recipe.yaml_tree import Finding, KeyPath, Place, Tree, error_of, shortened
 
@@ -160,7 +156,7 @@ def _decided_by(folder: Path, settings: ModelSettings) -> dict[KeyPath, Any]:
         (*path, name): value
         for path, section in sections.items()
         for name, value in section.model_dump(mode="json").items()
-        if name not in {*DROPOUTS, *ONLY_FOR_TRAINING, *OF_NEW_TOKENIZERS}
+        if name not in {*DROPOUTS, *ONLY_FOR_TRAINING}
     }
 
 

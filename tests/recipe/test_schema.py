@@ -286,3 +286,14 @@ def test_a_head_of_the_decoder_is_guided():
     recipe = {**MINIMAL, "data": ALIGNED, "model": {"num_layers": 2, "decoder_num_layers": 3}}
     recipe["training"] = {"guided_alignment": {"layer": 3, "head": 8, "decay_steps": 10}}
     assert Recipe.model_validate(recipe)
+
+
+def test_the_languages_of_a_parser_share_a_vocabulary():
+    trees = {"data": {**MINIMAL["data"], "treebank": {}}, "validation": {"bleu": "off"}}
+    separate = {
+        "tokenizer": {**MINIMAL["tokenizer"], "shared": False},
+        "model": {"tied_embeddings": "none"},
+    }
+    with pytest.raises(ValidationError, match=r"tokenizer\.shared: must be true with data\.tree"):
+        Recipe.model_validate({**MINIMAL, **trees, **separate})
+    assert not Recipe.model_validate({**MINIMAL, **separate}).tokenizer.shared
