@@ -183,14 +183,14 @@ def letters(text):
 
 
 def test_held_out_pairs_are_found_by_their_letters():
-    held_out = HeldOut([("Is it 5?", "Ist's 5?"), ("12", "12"), ("ΟΔΟΣ", "\u212aİ")])
+    held_out = HeldOut([("Is it 5?", "Ist's 5?"), ("12", "12"), ("\u212aİ", "ΟΔΟΣ")])
     pairs = [
         ("is it 6", "ISTS - 7."),
         ("is it", "ist es"),
         ("12", "12"),
         ("12", "13"),
-        ("οδος!", "ki\u0307"),
-        ("οδοσ", "ki"),
+        ("ki\u0307", "οδος!"),
+        ("ki", "οδος"),
     ]
     sources, targets = zip(*pairs, strict=True)
     found = held_out.found(sources, targets, np.arange(10, 16))
