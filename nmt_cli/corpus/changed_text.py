@@ -74,7 +74,9 @@ def validation_facts(manifest: Mapping[str, Any]) -> dict[str, Mapping[str, Any]
 
 
 def _changed(corpus: Mapping[str, Any], prepared_at: int) -> Iterator[Path]:
-    for side in {"source", "target", "scores", "alignments"} & corpus.keys():
+    for side in ("source", "target", "scores", "alignments"):
+        if side not in corpus:
+            continue
         path = Path(corpus[side])
         try:
             status = path.stat()

@@ -377,3 +377,25 @@ def test_a_filter_of_text_that_drops_most_pairs_is_named(corpus, capsys):
 def test_nothing_left_names_the_filters(corpus):
     with pytest.raises(UserError, match=r"110 by min_characters\).* data\.filters"):
         corpus.prepare(WHITESPACE, "data.filters.min_characters=5000")
+
+
+def test_pairs_of_every_named_set_are_removed(corpus):
+    sets = []
+    for name, line in {"news": 3, "talks": 50, "more": 9}.items():
+        write_pairs(corpus, name, [(corpus.sentences(80, 0)[line], corpus.sentences(80, 1)[line])])
+        sets.append(f"{{name: {name}, source: data/{name}.en, target: data/{name}.de}}")
+    settings = [
+        f"data.test=[{sets[0]}, {sets[1]}]",
+        f"data.validation=[{{name: val, source: data/val.en, target: data/val.de}}, {sets[2]}]",
+        "data.filters.remove_held_out=true",
+        WHITESPACE,
+    ]
+    corpus.prepare(*settings)
+    assert lines_dropped(manifest()["train"][0]) == {"remove_held_out": [4, 10, 51]}
+    assert [entry["name"] for entry in manifest()["test"]] == ["news", "talks"]
+    assert changed_text(Path("prepared/small"), manifest()) == []
+    corpus.write("data/talks.de", ["another text"])
+    assert changed_text(Path("prepared/small"), manifest()) == [Path("data/talks.de")]
+    missing = settings[0].replace("data/talks.en", "data/none.en")
+    with pytest.raises(UserError, match=r"^data/none\.en not found"):
+        corpus.prepare(missing, *settings[1:], force=True)
