@@ -17,7 +17,7 @@ from tests.browser import CHROMIUM, Browser
 from tests.loopback_server import Server, running_server
 
 if TYPE_CHECKING:
-    from nmt_cli.corpus.binarized import PreparedCorpus
+    from nmt_cli.corpus.prepared import PreparedCorpus
     from nmt_cli.recipe.schema import Recipe
 
 # nohup, and a shell that runs the tests in the background, have them ignore signals, and with them
@@ -133,7 +133,7 @@ def write_pairs(folder: Path, name: str, count: int, seed: int) -> None:
 def toy(tmp_path_factory: pytest.TempPathFactory) -> ToyExperiment:
     """A prepared corpus of 150 pairs; tests may read it, not change it."""
     from nmt_cli.commands import preprocess
-    from nmt_cli.corpus.binarized import open_prepared
+    from nmt_cli.corpus.prepared import open_prepared
     from nmt_cli.recipe.reader import read_recipe
 
     folder = tmp_path_factory.mktemp("toy")

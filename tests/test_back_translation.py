@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from nmt_cli import cli
-from nmt_cli.corpus.binarized import open_prepared
+from nmt_cli.corpus.prepared import open_prepared
 from nmt_cli.recipe.reader import read_recipe
 
 ROOT = Path(__file__).parents[1]

@@ -17,7 +17,7 @@ from click.testing import CliRunner
 
 from nmt_cli import cli
 from nmt_cli.commands import average_checkpoints, preprocess, run, train
-from nmt_cli.corpus.binarized import open_prepared
+from nmt_cli.corpus.prepared import open_prepared
 from nmt_cli.corpus.tokenizers.mapped_sentencepiece import MappedSentencePieceTokenizer
 from nmt_cli.corpus.tokenizers.normalization import Normalizer, Side
 from nmt_cli.corpus.tokenizers.sentencepiece_tokenizer import SentencePieceTokenizer

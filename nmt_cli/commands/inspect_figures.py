@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from nmt_cli.corpus.binarized import BinarizedText, refuse_stale
+from nmt_cli.corpus.binarized import BinarizedText
+from nmt_cli.corpus.prepared import refuse_stale
 from nmt_cli.corpus.tokenizers.tokenizer import load_tokenizer
 from nmt_cli.costs.flops import BACKWARD_AND_FORWARD, ForwardFlops, forward_flops
 from nmt_cli.costs.gpu_forecast import Machines, step_forecast

@@ -9,25 +9,20 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from nmt_cli.checkpoints import warn_of_few_checkpoints
 from nmt_cli.commands.lines import text_warnings
-from nmt_cli.corpus.binarized import (
-    LINKS,
-    foreign_file,
-    validation_text,
-    writing_binarized,
-)
 from nmt_cli.corpus.changed_text import tokenizer_of_model, validation_facts
 from nmt_cli.corpus.chunk_pool import ChunkPool
-from nmt_cli.corpus.encoding import PAIRS_WORTH_A_WORKER, EncodedLinks, EncodingJob
+from nmt_cli.corpus.encoding import Encoder
+from nmt_cli.corpus.prepared import foreign_file, validation_text
 from nmt_cli.corpus.text.cleaning import EMPTY, MOST_PAIRS, HeldOut, LengthLimits, training_limits
 from nmt_cli.corpus.text.looking_over import Cleaner
 from nmt_cli.corpus.text.parallel_corpora import ParallelCorpora, facts_of_files
 from nmt_cli.corpus.text.parallel_text import ParallelText
 from nmt_cli.corpus.text.recipe_text import RecipeText, text_of
-from nmt_cli.corpus.tokenizers.normalization import SIDES, Side
+from nmt_cli.corpus.tokenizers.normalization import SIDES
 from nmt_cli.corpus.tokenizers.sentencepiece_tokenizer import piece_of_word
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer, tag_ids, train_tokenizer
 from nmt_cli.files.atomic_files import directory_appearing_whole, sha256_of_each
@@ -39,18 +34,10 @@ from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
 from nmt_cli.messages.figures import counted
 from nmt_cli.recipe.data_config import DataConfig, HeldOutFiles, ParallelFiles
-from nmt_cli.recipe.model_settings import text_settings
 from nmt_cli.recipe.reader import dump_recipe, read_recipe
 from nmt_cli.recipe.schema import Recipe, sections_that_matter
 
 WORK = "work"  # folder for data that does not fit in memory; removed before the manifest is written
-
-
-class TokenCounts(NamedTuple):
-    """The tokens written for each side, including each ``</s>``, and how many are unknown."""
-
-    tokens: dict[Side, int]
-    unknown: dict[Side, int]
 
 
 def run(
@@ -121,10 +108,12 @@ def _prepare(recipe: Recipe, directory: Path, workers: int | None) -> dict[str, 
         (directory / RECIPE).write_text(dump_recipe(recipe), encoding="utf-8", newline="\n")
 
         largest_vocabulary = max(tokenizer.size, tokenizer.source_size or 0)
-        encoder = _Encoder(recipe, directory, largest_vocabulary, pool)
+        encoder = Encoder(recipe, directory, largest_vocabulary, pool)
         counts = {"train": encoder.encode("train", training, training_limits(data))}
         for part, corpora in validation.items():
             counts[part] = encoder.encode(part, corpora, LengthLimits(data.max_length))
+        for corpora in (training, *validation.values()):
+            _refuse_nothing_kept(corpora, sum(report.pairs_kept for report in corpora.reports))
     reports = [*training.reports, *measured]
     tests = _tests_that_decide(data)
     files = [*(report.paths for report in reports), *tests]
@@ -269,60 +258,6 @@ def _refuse_unknown_tags(recipe: Recipe, tokenizer: Tokenizer) -> None:
                 f"data.{key}: {shlex.quote(tag)} is not one piece of the vocabulary{whose}; "
                 f"give {what}."
             )
-
-
-class _Encoder:
-    """Writes parts of the corpus as token ids."""
-
-    def __init__(
-        self, recipe: Recipe, directory: Path, vocabulary_size: int, pool: ChunkPool
-    ) -> None:
-        self._recipe, self._directory = recipe, directory
-        self._vocabulary_size, self._pool = vocabulary_size, pool
-
-    def encode(self, part: str, corpora: ParallelCorpora, limits: LengthLimits) -> TokenCounts:
-        """Write the token files of ``part``; count kept and dropped pairs in ``corpora``."""
-        recipe, num_pairs = self._recipe, corpora.num_text_pairs
-        num_read = sum(report.pairs_read for report in corpora.reports)
-        has_links = any(report.alignments is not None for report in corpora.reports)
-        settings = text_settings(recipe.tokenizer, recipe.data)
-        tags = [report.files.tag for report in corpora.reports]
-        job = EncodingJob(self._directory, settings, limits, tags, has_links)
-        workers = self._pool.useful_workers(num_pairs, PAIRS_WORTH_A_WORKER)
-        unknown: dict[Side, int] = dict.fromkeys(SIDES, 0)
-        with ExitStack() as stack:
-            counter = stack.enter_context(logs.progress(f"encoding {part}", "pairs", num_read))
-            writers = {
-                side: stack.enter_context(
-                    writing_binarized(
-                        self._directory,
-                        f"{part}.{side}",
-                        self._vocabulary_size,
-                        recipe.data.max_length + 1,
-                    )
-                )
-                for side in SIDES
-            }
-            of_links = None
-            if has_links:
-                # A pair has fewer words than pieces, and at most all links between them.
-                longest = recipe.data.max_length
-                writing = writing_binarized(self._directory, LINKS, longest, 2 * longest**2)
-                of_links = stack.enter_context(writing)
-            for chunk, encoded in self._pool.in_order(corpora.chunks(), job, workers, "encoding"):
-                report = corpora.reports[chunk.corpus]
-                report.count(encoded.broken, chunk.lines)
-                for side, written in zip(SIDES, (encoded.source, encoded.target), strict=True):
-                    writers[side].append(written.tokens, written.lengths)
-                    unknown[side] += written.num_unknown
-                if of_links is not None:
-                    links = encoded.links or EncodedLinks.none(len(encoded.source.lengths))
-                    of_links.append(links.words, links.lengths)
-                    report.links += len(links.words) // 2
-                    report.pairs_of_other_words += links.num_of_other_words
-                counter.advance(chunk.lines.num_lines)
-        _refuse_nothing_kept(corpora, sum(report.pairs_kept for report in corpora.reports))
-        return TokenCounts({side: writers[side].tokens.count for side in SIDES}, unknown)
 
 
 def _refuse_blank(corpora: ParallelCorpora) -> None:

@@ -10,9 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from nmt_cli.corpus.batching import Indices, derived_bits
-from nmt_cli.corpus.binarized import PreparedCorpus, Sentences
+from nmt_cli.corpus.binarized import Sentences
 from nmt_cli.corpus.loader import Change, Planned, SentencePairs
 from nmt_cli.corpus.piece_sampler import sampler_of
+from nmt_cli.corpus.prepared import PreparedCorpus
 from nmt_cli.corpus.text.augmentation import MOST_MERGED, Augmenting, TextPair
 from nmt_cli.corpus.text.glossary import Glossary
 from nmt_cli.corpus.tokenizers.normalization import SIDES, Side

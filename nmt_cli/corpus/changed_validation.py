@@ -8,7 +8,8 @@ from typing import NamedTuple
 import numpy as np
 
 from nmt_cli.corpus.batching import derived_bits
-from nmt_cli.corpus.binarized import BinarizedText, PreparedCorpus, ValidationSet
+from nmt_cli.corpus.binarized import BinarizedText
+from nmt_cli.corpus.prepared import PreparedCorpus, ValidationSet
 from nmt_cli.corpus.text.augmentation import Augmenting, TextPair
 from nmt_cli.corpus.tokenizers.normalization import SIDES, Side
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer

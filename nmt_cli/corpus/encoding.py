@@ -1,6 +1,7 @@
 """Encodes chunks of text pairs as token ids."""
 
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -9,15 +10,21 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from nmt_cli.corpus.binarized import writing_binarized
+from nmt_cli.corpus.chunk_pool import ChunkPool
 from nmt_cli.corpus.number_files import dtype_holding
+from nmt_cli.corpus.prepared import LINKS
 from nmt_cli.corpus.text.cleaning import KEPT, LengthLimits, rules_broken
 from nmt_cli.corpus.text.links import links_within
 from nmt_cli.corpus.text.looking_over import CorpusChunk
+from nmt_cli.corpus.text.parallel_corpora import ParallelCorpora
 from nmt_cli.corpus.text.parallel_text import Texts
-from nmt_cli.corpus.tokenizers.normalization import SIDES
+from nmt_cli.corpus.tokenizers.normalization import SIDES, Side
 from nmt_cli.corpus.tokenizers.piece_words import WordFinder
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer, load_tokenizer, tag_ids
-from nmt_cli.recipe.model_settings import TextSettings
+from nmt_cli.messages import logs
+from nmt_cli.recipe.model_settings import TextSettings, text_settings
+from nmt_cli.recipe.schema import Recipe
 
 PAIRS_WORTH_A_WORKER = 20_000  # encoding them takes about as long as starting a process
 
@@ -71,6 +78,66 @@ class EncodingJob(NamedTuple):
         return partial(
             encode_chunk, tokenizer=tokenizer, limits=self.limits, tags=tags, finders=finders
         )
+
+
+class TokenCounts(NamedTuple):
+    """The tokens written for each side, including each ``</s>``, and how many are unknown."""
+
+    tokens: dict[Side, int]
+    unknown: dict[Side, int]
+
+
+class Encoder:
+    """Writes parts of the corpus as token ids."""
+
+    def __init__(
+        self, recipe: Recipe, directory: Path, vocabulary_size: int, pool: ChunkPool
+    ) -> None:
+        self._recipe, self._directory = recipe, directory
+        self._vocabulary_size, self._pool = vocabulary_size, pool
+
+    def encode(self, part: str, corpora: ParallelCorpora, limits: LengthLimits) -> TokenCounts:
+        """Write the token files of ``part``; count kept and dropped pairs in ``corpora``."""
+        recipe, num_pairs = self._recipe, corpora.num_text_pairs
+        num_read = sum(report.pairs_read for report in corpora.reports)
+        has_links = any(report.alignments is not None for report in corpora.reports)
+        settings = text_settings(recipe.tokenizer, recipe.data)
+        tags = [report.files.tag for report in corpora.reports]
+        job = EncodingJob(self._directory, settings, limits, tags, has_links)
+        workers = self._pool.useful_workers(num_pairs, PAIRS_WORTH_A_WORKER)
+        unknown: dict[Side, int] = dict.fromkeys(SIDES, 0)
+        with ExitStack() as stack:
+            counter = stack.enter_context(logs.progress(f"encoding {part}", "pairs", num_read))
+            writers = {
+                side: stack.enter_context(
+                    writing_binarized(
+                        self._directory,
+                        f"{part}.{side}",
+                        self._vocabulary_size,
+                        recipe.data.max_length + 1,
+                    )
+                )
+                for side in SIDES
+            }
+            of_links = None
+            if has_links:
+                # A pair has fewer words than pieces, and at most all links between them.
+                longest = recipe.data.max_length
+                writing = writing_binarized(self._directory, LINKS, longest, 2 * longest**2)
+                of_links = stack.enter_context(writing)
+            for chunk, encoded in self._pool.in_order(corpora.chunks(), job, workers, "encoding"):
+                report = corpora.reports[chunk.corpus]
+                report.count(encoded.broken, chunk.lines)
+                for side, written in zip(SIDES, (encoded.source, encoded.target), strict=True):
+                    writers[side].append(written.tokens, written.lengths)
+                    unknown[side] += written.num_unknown
+                if of_links is not None:
+                    links = encoded.links or EncodedLinks.none(len(encoded.source.lengths))
+                    of_links.append(links.words, links.lengths)
+                    report.links += len(links.words) // 2
+                    report.pairs_of_other_words += links.num_of_other_words
+                counter.advance(chunk.lines.num_lines)
+        return TokenCounts({side: writers[side].tokens.count for side in SIDES}, unknown)
 
 
 def encode_chunk(

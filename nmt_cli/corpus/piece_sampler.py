@@ -7,8 +7,9 @@ from itertools import chain, pairwise
 import numpy as np
 
 from nmt_cli.corpus.batching import derived_bits
-from nmt_cli.corpus.binarized import PreparedCorpus, Sentences
+from nmt_cli.corpus.binarized import Sentences
 from nmt_cli.corpus.loader import Planned, SentencePairs
+from nmt_cli.corpus.prepared import PreparedCorpus
 from nmt_cli.corpus.tokenizers.sentencepiece_tokenizer import (
     SPACE_IN_PIECES,
     SentencePieceTokenizer,

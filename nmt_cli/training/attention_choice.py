@@ -10,8 +10,8 @@ from time import perf_counter
 from typing import Any
 
 from nmt_cli.corpus.batching import BatchPlan
-from nmt_cli.corpus.binarized import PreparedCorpus
 from nmt_cli.corpus.loader import Batch, SentencePairs
+from nmt_cli.corpus.prepared import PreparedCorpus
 from nmt_cli.hardware.device import DTYPES, finish_work, sent_together
 from nmt_cli.hardware.machine import Attention, Machine
 from nmt_cli.hardware.memory import largest_that_runs

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from nmt_cli.corpus.binarized import PreparedCorpus
 from nmt_cli.corpus.loader import SentencePairs
+from nmt_cli.corpus.prepared import PreparedCorpus
 from nmt_cli.corpus.tokenizers.normalization import SIDES
 from nmt_cli.corpus.tokenizers.piece_words import WordFinder
 from nmt_cli.model.attention import MemoryAttention

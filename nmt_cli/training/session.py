@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from nmt_cli.checkpoints import average_command, list_checkpoints
-from nmt_cli.corpus.binarized import PreparedCorpus, open_prepared
 from nmt_cli.corpus.changed_text import changed_text
 from nmt_cli.corpus.loader import refuse_longer
+from nmt_cli.corpus.prepared import PreparedCorpus, open_prepared
 from nmt_cli.files.file_names import CHECKPOINT_GLOB, CHECKPOINTS
 from nmt_cli.hardware.choices import AUTO, MachineOptions
 from nmt_cli.hardware.device import tf32_allowed, useful_threads

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from nmt_cli.corpus.batching import BatchPlan, refuse_no_pair
-from nmt_cli.corpus.binarized import PreparedCorpus
 from nmt_cli.corpus.node_memory import NodeMemory
+from nmt_cli.corpus.prepared import PreparedCorpus
 from nmt_cli.corpus.text.glossary import Glossary
 from nmt_cli.corpus.tokenizers.sentence_marks import start_id
 from nmt_cli.files.file_names import FURTHER_TOKENIZER_FILES, RECIPE, TOKENIZER_FILES

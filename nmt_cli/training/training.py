@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nmt_cli.corpus.batching import BatchPlan
-from nmt_cli.corpus.binarized import BinarizedText, PreparedCorpus
+from nmt_cli.corpus.binarized import BinarizedText
 from nmt_cli.corpus.loader import Batch
+from nmt_cli.corpus.prepared import PreparedCorpus
 from nmt_cli.hardware.machine import Machine
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError

@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from nmt_cli.corpus.binarized import PreparedCorpus, ValidationSet
 from nmt_cli.corpus.changed_validation import ChangedSet, changed_sets
 from nmt_cli.corpus.loader import Batch, SentencePairs
+from nmt_cli.corpus.prepared import PreparedCorpus, ValidationSet
 from nmt_cli.files.file_names import SETS
 from nmt_cli.hardware.memory import (
     FullMemoryError,

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from nmt_cli.commands import preprocess, train
-from nmt_cli.corpus.binarized import PreparedCorpus, open_prepared
+from nmt_cli.corpus.prepared import PreparedCorpus, open_prepared
 from nmt_cli.messages import logs
 from nmt_cli.recipe.reader import read_recipe
 

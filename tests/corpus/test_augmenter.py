@@ -8,8 +8,8 @@ import pytest
 
 from nmt_cli.commands import preprocess
 from nmt_cli.corpus.augmenter import changes_of, random_bits
-from nmt_cli.corpus.binarized import open_prepared
 from nmt_cli.corpus.loader import Planned, SentencePairs
+from nmt_cli.corpus.prepared import open_prepared
 from nmt_cli.corpus.tokenizers.whitespace_tokenizer import WhitespaceTokenizer
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import RecipeError

@@ -190,7 +190,7 @@ def no_verification_of_tokens() -> None:
     """Token files are read without comparing them with their manifest."""
     from nmt_cli.files.atomic_files import read_manifest
 
-    replace("nmt_cli.corpus.binarized:verify", lambda _: read_manifest)
+    replace("nmt_cli.corpus.prepared:verify", lambda _: read_manifest)
 
 
 def start_anew_beside_damage() -> None:

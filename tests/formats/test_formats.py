@@ -10,7 +10,7 @@ import torch
 
 from nmt_cli.checkpoints import list_checkpoints
 from nmt_cli.commands import average_checkpoints, train
-from nmt_cli.corpus.binarized import open_prepared
+from nmt_cli.corpus.prepared import open_prepared
 from nmt_cli.files import formats
 from nmt_cli.files.atomic_files import write_manifest
 from nmt_cli.files.formats import NewerFormatError

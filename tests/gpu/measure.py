@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from nmt_cli.commands import preprocess
-from nmt_cli.corpus.binarized import PreparedCorpus, open_prepared
+from nmt_cli.corpus.prepared import PreparedCorpus, open_prepared
 from nmt_cli.hardware.memory import keep_freed_memory
 from nmt_cli.messages import logs
 from nmt_cli.model.transformer import Transformer

@@ -19,8 +19,9 @@ from nmt_cli.checkpoints import list_checkpoints
 from nmt_cli.commands import export as export_command
 from nmt_cli.commands import translate as translate_command
 from nmt_cli.commands.lines import line_windows
-from nmt_cli.corpus.binarized import BinarizedText, PreparedCorpus, open_prepared
+from nmt_cli.corpus.binarized import BinarizedText
 from nmt_cli.corpus.loader import Batch
+from nmt_cli.corpus.prepared import PreparedCorpus, open_prepared
 from nmt_cli.files.atomic_files import directory_appearing_whole
 from nmt_cli.hardware.device import Precision
 from nmt_cli.hardware.machine import Machine

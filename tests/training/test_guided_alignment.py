@@ -12,8 +12,9 @@ import torch
 
 from nmt_cli.commands import preprocess
 from nmt_cli.corpus.augmenter import changes_of
-from nmt_cli.corpus.binarized import Sentences, open_prepared
+from nmt_cli.corpus.binarized import Sentences
 from nmt_cli.corpus.loader import Batch, SentencePairs, load_batches
+from nmt_cli.corpus.prepared import open_prepared
 from nmt_cli.corpus.tokenizers.normalization import SIDES
 from nmt_cli.corpus.tokenizers.piece_words import WordFinder, words_of_pieces
 from nmt_cli.corpus.tokenizers.sentence_marks import start_id

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from nmt_cli.commands import preprocess
-from nmt_cli.corpus.binarized import open_prepared
 from nmt_cli.corpus.changed_validation import changed_sets
+from nmt_cli.corpus.prepared import open_prepared
 from nmt_cli.corpus.tokenizers.normalization import SIDES
 from nmt_cli.launch.stop_signals import StopRequest
 from nmt_cli.messages import logs

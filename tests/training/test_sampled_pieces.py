@@ -12,8 +12,8 @@ from click.testing import CliRunner
 from nmt_cli import cli
 from nmt_cli.commands import preprocess
 from nmt_cli.corpus.augmenter import changes_of
-from nmt_cli.corpus.binarized import open_prepared
 from nmt_cli.corpus.loader import load_batches
+from nmt_cli.corpus.prepared import open_prepared
 from nmt_cli.corpus.tokenizers.sentence_marks import start_id
 from nmt_cli.hardware.ranks import ALONE
 from nmt_cli.launch.stop_signals import StopRequest

@@ -12,7 +12,7 @@ import torch
 
 from nmt_cli.checkpoints import list_checkpoints
 from nmt_cli.commands import preprocess
-from nmt_cli.corpus.binarized import open_prepared
+from nmt_cli.corpus.prepared import open_prepared
 from nmt_cli.files.file_names import TRAINING_STATE
 from nmt_cli.hardware.ranks import ALONE
 from nmt_cli.launch.stop_signals import StopRequest

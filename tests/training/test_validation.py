@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from nmt_cli.commands import preprocess
-from nmt_cli.corpus.binarized import open_prepared
+from nmt_cli.corpus.prepared import open_prepared
 from nmt_cli.corpus.tokenizers.sentence_marks import start_id
 from nmt_cli.hardware.machine import Machine
 from nmt_cli.launch.stop_signals import StopRequest

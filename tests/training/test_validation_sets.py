@@ -7,7 +7,7 @@ import torch
 
 from nmt_cli.checkpoints import best_checkpoint, list_checkpoints
 from nmt_cli.commands import preprocess
-from nmt_cli.corpus.binarized import open_prepared
+from nmt_cli.corpus.prepared import open_prepared
 from nmt_cli.launch.stop_signals import StopRequest
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import InterruptedTrainingError

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from nmt_cli.commands import preprocess, translate
-from nmt_cli.corpus.binarized import open_prepared
+from nmt_cli.corpus.prepared import open_prepared
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
 from nmt_cli.model.transformer import Transformer

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from nmt_cli.corpus.binarized import open_prepared
+from nmt_cli.corpus.prepared import open_prepared
 from nmt_cli.corpus.tokenizers.normalization import Normalizer
 from nmt_cli.corpus.tokenizers.whitespace_tokenizer import CONTROL, WhitespaceTokenizer
 from nmt_cli.messages.errors import LinesFailedError, UserError

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from nmt_cli.checkpoints import Checkpoint, list_checkpoints
 from nmt_cli.commands import preprocess, report, train, translate
 from nmt_cli.commands.experiments.stage_names import StageName
-from nmt_cli.corpus.binarized import refuse_stale
 from nmt_cli.corpus.changed_text import changed_text
+from nmt_cli.corpus.prepared import refuse_stale
 from nmt_cli.corpus.text.treebank import write_sentences
 from nmt_cli.files.atomic_files import (
     Partial,

@@ -1,0 +1,230 @@
+"""A prepared corpus: the folder that preprocess writes and train reads.
+
+train.source.tokens      token ids of all sentences, one after the other, each with its </s>
+train.source.lengths     number of tokens of each sentence, including </s>
+train.target.*  validation.source.*  validation.target.*                        likewise
+validation.source.txt  validation.target.txt             text, to translate while training
+validation.NAME.*        likewise for each validation set, if they have names
+train.links.*            likewise the links of words, each a source word and a target word;
+                         only if a corpus has alignments
+tokenizer.model | vocabulary.txt  recipe.yaml  manifest.json
+(with model.from, the files of that model's tokenizer)
+"""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from nmt_cli.corpus.binarized import BinarizedText
+from nmt_cli.corpus.tokenizers.normalization import SIDES, Side
+from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer, load_tokenizer
+from nmt_cli.files.atomic_files import read_manifest, refuse_broken_link, verify
+from nmt_cli.files.file_names import (
+    FURTHER_TOKENIZER_FILES,
+    MANIFEST,
+    RECIPE,
+    TOKENIZER_FILES,
+    validation_part,
+)
+from nmt_cli.files.folders import PREPARED, kind_of, what_to_give
+from nmt_cli.files.lines import texts_of
+from nmt_cli.files.locks import restore_replaced
+from nmt_cli.messages.errors import DamagedError, UserError
+from nmt_cli.messages.proposals import missing_hint
+from nmt_cli.parsing.labels import Labels
+from nmt_cli.recipe.changes import leaves
+from nmt_cli.recipe.model_settings import labels_from_json, text_settings
+from nmt_cli.recipe.schema import Recipe, sections_that_matter
+from nmt_cli.recipe.values import SET_NAME
+
+OWN_FILE = re.compile(
+    rf"(train|validation(\.{SET_NAME.pattern})?)\.(source|target)\.(tokens|lengths|txt)|"
+    r"train\.links\.(tokens|lengths)|"
+    + "|".join(map(re.escape, (MANIFEST, RECIPE, *TOKENIZER_FILES, *FURTHER_TOKENIZER_FILES)))
+)
+LINKS = "train.links"
+
+
+class ValidationSet(NamedTuple):
+    """A text to measure a model on."""
+
+    directory: Path
+    name: str | None  # None if it is the only one and has no name
+    source: BinarizedText
+    target: BinarizedText
+
+    @classmethod
+    def open(cls, directory: Path, name: str | None) -> "ValidationSet":
+        """Map the files of a set. Raises DamagedError as ``BinarizedText.open`` does."""
+        part = validation_part(name)
+        sides = (BinarizedText.open(directory, f"{part}.{side}") for side in SIDES)
+        return cls(directory, name, *sides)
+
+    def lines(self, side: Side) -> list[str]:
+        """Return all lines of one side, also those that have no loss.
+
+        Pairs that are too long or have an empty side have no loss. Target lines are trees in
+        brackets if the text is a treebank.
+        """
+        return texts_of(validation_text(self.directory, self.name, side))
+
+
+class PreparedCorpus(NamedTuple):
+    """The prepared text and its tokenizer, as train uses them."""
+
+    directory: Path
+    source: BinarizedText
+    target: BinarizedText
+    validation: tuple[ValidationSet, ...]  # in the order of the recipe
+    corpus_sizes: tuple[int, ...]  # pairs kept of each entry of data.train, stored in that order
+    tokenizer: Tokenizer
+    manifest: dict[str, Any]
+    links: BinarizedText | None = None  # of words; each link is a source word and a target word
+
+    @property
+    def longest(self) -> int:
+        """The number of tokens of the longest sentence."""
+        return max(side.longest for side in self.sides)
+
+    @property
+    def sides(self) -> list[BinarizedText]:
+        """Both sides of the training text and of each validation set."""
+        of_sets = [side for each in self.validation for side in (each.source, each.target)]
+        return [self.source, self.target, *of_sets]
+
+    @property
+    def num_bytes(self) -> int:
+        """The bytes of all its files."""
+        return sum(facts["bytes"] for facts in self.manifest["files"].values())
+
+    @property
+    def labels(self) -> Labels | None:
+        """The labels of the training treebanks; None if the text is no treebank."""
+        labels = self.manifest.get("treebank")
+        return None if labels is None else labels_from_json(labels)
+
+    def completed(self, recipe: Recipe) -> Recipe:
+        """Return ``recipe`` with the size of the source's own vocabulary, if it does not say it."""
+        if recipe.tokenizer.shared or recipe.model.source_vocabulary_size is not None:
+            return recipe
+        update = {"source_vocabulary_size": self.tokenizer.source_size}
+        return recipe.model_copy(update={"model": recipe.model.model_copy(update=update)})
+
+
+def open_prepared(
+    directory: Path, recipe: Recipe, preprocess: str, *, is_checked_elsewhere: bool = False
+) -> PreparedCorpus:
+    """Return the corpus that preprocess wrote for ``recipe``, after checking every byte of it.
+
+    If another process of this machine checks every byte of the training text
+    (``is_checked_elsewhere``), only the sizes of its files and the lengths of its sentences are
+    compared here. Messages propose ``preprocess``, the command that writes the folder. Raises
+    UserError if the folder is missing, is something else or was made for other text or another
+    tokenizer, and DamagedError if a file in it is damaged.
+    """
+    restore_replaced(directory)
+    refuse_broken_link(directory)
+    if not directory.exists():
+        raise UserError(f"{directory} not found{missing_hint(directory)}. Run: {preprocess}")
+    _refuse_other_folder(directory)
+    try:
+        refuse_stale(directory, read_manifest(directory), recipe, preprocess)
+        unread_prefix = "train." if is_checked_elsewhere else None
+        corpus = _open(directory, verify(directory, unread_prefix=unread_prefix), recipe)
+    except DamagedError as error:
+        raise DamagedError(f"{error} Run: {_command_again(directory, preprocess)}") from None
+    if corpus.completed(recipe).model.source_vocabulary_size != corpus.tokenizer.source_size:
+        made_with = (
+            f"the vocabularies of another model than {recipe.origin} is now"
+            if recipe.origin is not None
+            else f"{corpus.tokenizer.source_size:,} pieces of the source, but "
+            f"model.source_vocabulary_size is {recipe.model.source_vocabulary_size:,}"
+        )
+        raise UserError(
+            f"{directory} was made with {made_with}. Run: {_command_again(directory, preprocess)}"
+        )
+    return corpus
+
+
+def _command_again(directory: Path, preprocess: str) -> str:
+    """Return the command that prepares ``directory`` again, and what the user must do first."""
+    foreign = foreign_file(directory)
+    return f"{preprocess} --force" + (
+        f" (first move {foreign} out of {directory}; preprocess did not write it)"
+        if foreign is not None
+        else ""
+    )
+
+
+def validation_text(directory: Path, name: str | None, side: Side) -> Path:
+    """Return the path of the text of one side of a validation set."""
+    return directory / f"{validation_part(name)}.{side}.txt"
+
+
+def foreign_file(directory: Path) -> str | None:
+    """Return the name of a file in ``directory`` that preprocess did not write, or None."""
+    names = sorted(path.name for path in directory.iterdir())
+    return next((name for name in names if not OWN_FILE.fullmatch(name)), None)
+
+
+def _refuse_other_folder(directory: Path) -> None:
+    """Raise UserError if ``directory`` is something other than a (perhaps damaged) corpus."""
+    is_unmarked = directory.is_dir() and not (directory / MANIFEST).exists()
+    if (
+        not directory.is_dir()
+        or kind_of(directory) not in {None, PREPARED}
+        or (is_unmarked and foreign_file(directory) is not None)
+    ):
+        raise UserError(what_to_give(directory, "prepared corpus"))
+
+
+def refuse_stale(
+    directory: Path, manifest: Mapping[str, Any], recipe: Recipe, preprocess: str
+) -> None:
+    """Raise UserError if ``directory`` was made for other text or another tokenizer."""
+    wanted = dict(leaves(sections_that_matter(recipe)))
+    made = dict(leaves({section: manifest[section] for section in ("data", "tokenizer")}))
+    different = [key for key in {**made, **wanted} if made.get(key) != wanted.get(key)]
+    if different:
+        was = " and ".join(f"{_short(key)} {_shown(made.get(key))}" for key in different)
+        says = " and ".join(_shown(wanted.get(key)) for key in different)
+        raise UserError(
+            f"{directory} was made with {was}, the recipe says {says}. "
+            f"Correct the recipe or make it again: {_command_again(directory, preprocess)}"
+        )
+
+
+def _open(directory: Path, manifest: dict[str, Any], recipe: Recipe) -> PreparedCorpus:
+    source, target = (BinarizedText.open(directory, f"train.{side}") for side in SIDES)
+    validation = [
+        ValidationSet.open(directory, files.name) for files in recipe.data.validation_sets
+    ]
+    tokenizer = load_tokenizer(directory, text_settings(recipe.tokenizer, recipe.data))
+    corpus_sizes = tuple(manifest["corpus_sizes"])
+    if len({len(source), len(target), sum(corpus_sizes)}) > 1:
+        raise DamagedError(
+            f"{directory} is damaged: {len(source):,} source and {len(target):,} target sentences."
+        )
+    links = None
+    if f"{LINKS}.tokens" in manifest["files"]:
+        links = BinarizedText.open(directory, LINKS)
+        if len(links) != len(source):
+            raise DamagedError(
+                f"{directory} is damaged: {len(links):,} pairs have links, {len(source):,} text."
+            )
+    return PreparedCorpus(
+        directory, source, target, tuple(validation), corpus_sizes, tokenizer, manifest, links
+    )
+
+
+def _short(key: str) -> str:
+    return key.partition(".")[2]
+
+
+def _shown(value: Any) -> str:
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, list):
+        return "[" + ", ".join(_shown(inner) for inner in value) + "]"
+    return f"{value:,}" if isinstance(value, int) else str(value)
