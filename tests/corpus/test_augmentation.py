@@ -77,6 +77,15 @@ def test_terms_without_spaces_between_them_are_separated():
     assert texts(found)[0] == "我爱猫 <t> cat </t>狗 <t> dog </t>吗"
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_terms_of_alignments_are_words_of_one_link(seed):
+    links = [(0, 0), (0, 1), (1, 2), (2, 2), (3, 3), (4, 4)]
+    pair = {"source": "der die das haus x7", "target": "a b c Haus y7", "links": links}
+    found = changed("terms", **pair, terms=None, seed=seed)
+    assert texts(found) == ("der die das haus <t> Haus </t> x7", "a b c Haus y7")
+    assert found.links == [*links[:5], (7, 4)]
+
+
 def test_letters_of_translations_in_tags_change_with_the_target():
     found = changed("terms upper_case", "a cat", "eine Katze")
     assert texts(found) == ("A CAT <t> KATZE </t>", "EINE KATZE")
