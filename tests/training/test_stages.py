@@ -20,7 +20,6 @@ from nmt_cli.messages import logs
 from nmt_cli.messages.errors import InterruptedTrainingError, UserError
 from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.runs.run_directory import check_run_directory, describe_session
-from nmt_cli.training.batch_cut import BatchCut
 from nmt_cli.training.gradient import Objective
 from nmt_cli.training.starting import plan_batches
 from nmt_cli.training.validation import Validator
@@ -34,7 +33,6 @@ STAGES = (
     "{weights: {c: 1}, until: {steps: 3}}, {weights: {a: 0.5, b: 1}}]"
 )
 NONE = "data.stages=[]"
-CUT = BatchCut(60, 6)  # the same micro-batches on 1, 2 and 3 ranks
 
 
 class Mixed(NamedTuple):
@@ -53,7 +51,7 @@ class Mixed(NamedTuple):
 
     def trainer(self, run_dir, recipe=None, *, ranks=ALONE, resume=False):
         toy = self.toy(recipe or self.recipe())
-        return new_trainer(toy, run_dir, toy.recipe, CUT, ranks, resume=resume)
+        return new_trainer(toy, run_dir, toy.recipe, ranks=ranks, resume=resume)
 
 
 @pytest.fixture(scope="module")
