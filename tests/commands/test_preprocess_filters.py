@@ -323,8 +323,8 @@ def test_the_prepared_text_depends_on_the_test_text_whose_pairs_are_dropped(corp
     assert changed_text(prepared, manifest()) == []
     corpus.write("data/test.de", ["something else"] * 20)
     assert changed_text(prepared, manifest()) == [Path("data/test.de")]
-    Path("data/test.de").unlink()
-    with pytest.raises(UserError, match=r"^data/test\.de "):
+    corpus.write("data/test.de", ["one line"])
+    with pytest.raises(UserError, match=r"^data/test\.en has 20 lines but data/test\.de has 1; "):
         corpus.prepare(*settings, test, force=True)
 
 
