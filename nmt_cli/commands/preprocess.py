@@ -115,8 +115,7 @@ def _prepare(recipe: Recipe, directory: Path, workers: int | None) -> dict[str, 
         for corpora in (training, *validation.values()):
             _refuse_nothing_kept(corpora, sum(report.pairs_kept for report in corpora.reports))
     reports = [*training.reports, *measured]
-    tests = _tests_that_decide(data)
-    files = [*(report.paths for report in reports), *tests]
+    files = [*(report.paths for report in reports), *_tests_that_decide(data)]
     hashes = sha256_of_each(
         (path for paths in files for path in paths.values()), _hashing_threads(workers)
     )
@@ -131,8 +130,10 @@ def _prepare(recipe: Recipe, directory: Path, workers: int | None) -> dict[str, 
         "tokens": {part: count.tokens for part, count in counts.items()},
         "unknown": {part: count.unknown for part, count in counts.items()},
         "train": [report.facts(hashes) for report in training.reports],
-        "validation": _facts_of_sets(data, [report.facts(hashes) for report in measured]),
-        **({"test": [facts_of_files(paths, hashes) for paths in tests]} if tests else {}),
+        "validation": _facts_of_sets(
+            data.validation_sets, [report.facts(hashes) for report in measured]
+        ),
+        **_facts_of_tests(data, hashes),
         "versions": _versions(data),
     }
 
@@ -153,14 +154,17 @@ class _Reading:
         self._counter.advance(num_pairs)
 
 
-def _facts_of_sets(
-    data: DataConfig, facts: Sequence[dict[str, Any]]
-) -> dict[str, Any] | list[dict[str, Any]]:
-    """Return the manifest's entry for the validation sets: a list if they have names."""
-    names = [files.name for files in data.validation_sets]
-    if names == [None]:
+def _facts_of_sets(sets: Sequence[HeldOutFiles], facts: Sequence[dict[str, Any]]) -> Any:
+    """Return the manifest's entry for validation or test sets: a list if they have names."""
+    if sets[0].name is None:
         return facts[0]
-    return [{"name": name, **each} for name, each in zip(names, facts, strict=True)]
+    return [{"name": files.name, **each} for files, each in zip(sets, facts, strict=True)]
+
+
+def _facts_of_tests(data: DataConfig, hashes: Mapping[Path, str]) -> dict[str, Any]:
+    """Return the manifest's entry for the test sets if the prepared text depends on them."""
+    facts = [facts_of_files(paths, hashes) for paths in _tests_that_decide(data)]
+    return {"test": _facts_of_sets(data.test_sets, facts)} if facts else {}
 
 
 def _write_validation_text(

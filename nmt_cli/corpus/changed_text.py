@@ -60,7 +60,9 @@ def changed_text(directory: Path, manifest: Mapping[str, Any]) -> list[Path]:
     ignored: a machine may have only the prepared text.
     """
     prepared_at = (directory / MANIFEST).stat().st_mtime_ns
-    corpora = [*manifest["train"], *validation_facts(manifest).values(), *manifest.get("test", [])]
+    corpora = [*manifest["train"], *validation_facts(manifest).values()]
+    tests = manifest.get("test", [])
+    corpora += tests if isinstance(tests, list) else [tests]
     changed = [path for corpus in corpora for path in _changed(corpus, prepared_at)]
     changed += _changed_tokenizer(manifest)
     return list(dict.fromkeys(changed))

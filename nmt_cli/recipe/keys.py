@@ -112,7 +112,10 @@ def last_name(key: str) -> str:
 def _all_keys() -> tuple[str, ...]:
     """Return the keys that a message may propose.
 
-    A name means too many things, and the keys of stages need the place of their stage.
+    A name and a merge mean too many things, and the keys of stages need the place of their stage.
     """
-    left_out = ("data.train.name", "data.stages.")
-    return tuple(key for key in key_paths() if not key.startswith(left_out))
+    return tuple(
+        key
+        for key in key_paths()
+        if last_name(key) not in ("name", "merge") and not key.startswith("data.stages.")
+    )

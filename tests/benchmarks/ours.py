@@ -46,6 +46,10 @@ class ListedBatches:
         index = batch_index % (len(self._bounds) - 1)
         return self.pairs[self._bounds[index] : self._bounds[index + 1]]
 
+    def locate(self, batch_index: int) -> tuple[int, int]:
+        """Return the epoch of the batch and its number within that epoch: there is one epoch."""
+        return 0, batch_index
+
 
 class OurLoop:
     """What ``nmt_cli.training.trainer`` does between two reports: loader, gradient, fused Adam."""

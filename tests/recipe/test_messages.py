@@ -46,7 +46,7 @@ MAY_BE_ZERO = {
 TAKES_ANY_TEXT = {
     *("description", "data.prepared", "data.validation.source", "data.validation.target"),
     *("data.test.source", "data.test.target", "tokenizer.model"),
-    *("data.validation.tag", "data.test.tag", "data.mixing.temperature"),
+    *("data.validation.tag", "data.test.tag"),
 }
 WRONG_VALUES = {
     "x y": TAKES_ANY_TEXT - {"data.validation.tag", "data.test.tag"},

@@ -104,8 +104,8 @@ FAULTS = {
     "a moment on the CPU": Fault(
         "train",
         "nmt_cli.optimization:Adam.make_moments",
-        "exp_avg_sq=torch.zeros_like(parameter)",
-        "exp_avg_sq=torch.zeros(parameter.shape)",
+        "name: torch.zeros_like(parameter)",
+        "name: torch.zeros(parameter.shape)",
         "devices of aten._fused_adam_",
     ),
     "the average on the CPU": Fault(

@@ -79,7 +79,7 @@ def used(monkeypatch):
 
     def noted(objective, batch):
         firsts: Counter[int] = Counter()
-        for source, _ in batch.micro_batches:
+        for source, *_ in batch.micro_batches:
             tokens, lengths = source
             firsts.update(tokens[np.cumsum(lengths) - lengths].tolist())
         found.append((batch.number, firsts))
