@@ -64,7 +64,7 @@ class Constraints(NamedTuple):
     def refuse_beside(self, tokenizer: Tokenizer, keep_pieces: bool, counts_words: bool) -> None:
         """Raise UserError if the model or other options of a translator exclude some of these.
 
-        ``counts_words`` says whether one of them needs the words of the text as they are.
+        ``counts_words``: whether an option, such as --markup, needs the words as they are.
         """
         if keep_pieces and self.protect:
             raise WrongUsageError(f"--protect: {KEEPS_PIECES}.")

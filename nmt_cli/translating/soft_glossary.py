@@ -1,12 +1,11 @@
-"""Terms whose translations a line shows the model, in tags that it was trained with."""
+"""Terms whose translations are added to a line in tags, for a model that was trained with these."""
 
 from __future__ import annotations
 
 import shlex
 
 from nmt_cli.corpus.text.glossary import Glossary
-from nmt_cli.corpus.tokenizers.sentencepiece_tokenizer import SPACE_IN_PIECES
-from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
+from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer, tag_ids
 from nmt_cli.messages.errors import UserError
 from nmt_cli.recipe.augmentation_config import TERM_TAGS
 from nmt_cli.translating.request import ONLY_TEXT, Request
@@ -25,9 +24,7 @@ class SoftGlossary:
     def refuse_unknown_tags(self, tokenizer: Tokenizer) -> None:
         """Raise UserError if a tag is not one piece of the source."""
         for tag in self._tags:
-            ids = tokenizer.encode(tag)
-            pieces = [p for p in tokenizer.pieces(ids, "source") if p != SPACE_IN_PIECES]
-            if len(pieces) != 1 or tokenizer.unk_id in ids:
+            if tag_ids(tag, tokenizer) is None:
                 raise UserError(
                     f"--soft-glossary: the tag {shlex.quote(tag)} is not one piece in the "
                     "vocabulary of this model's source; give --term-tags that the model was "
@@ -35,7 +32,8 @@ class SoftGlossary:
                 )
 
     def marked(self, request: Request) -> Request:
-        """Return a line with the translations of its terms, or why that is impossible."""
+        """Return a line with the translations of its terms, or with an error if it asks for markup,
+        alignments or protected text, which need its words as they are."""
         if (request.markup not in {None, "none"}) or request.alignments or request.protect:
             return request._replace(error=ONLY_TEXT)
         marked = self._glossary.marked(request.text, self._tags, lambda term: term.targets[0])
