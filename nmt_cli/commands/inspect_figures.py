@@ -157,7 +157,7 @@ def _of_recipe(
 
 class _PreparedText(NamedTuple):
     vocabulary_size: int
-    source_vocabulary_size: int | None
+    source_vocabulary_size: int | None  # None if both languages share a vocabulary
     lengths: SentenceLengths
 
 
@@ -181,15 +181,15 @@ def _prepared_text(file: RecipeFile, preprocess: str) -> _PreparedText | None:
     changes = ["tokenizer.sampling"] if file.recipe.tokenizer.sampling is not None else []
     changes += ["data.train.augment"] if file.recipe.data.is_augmented else []
     for key in changes:
-        what = "draws" if key == "tokenizer.sampling" else "makes"
+        verb = "draws" if key == "tokenizer.sampling" else "makes"
         logs.warning(
-            f"the lengths are those of the plain pieces in {prepared}; {key} {what} "
+            f"the lengths are those of the plain pieces in {prepared}; {key} {verb} "
             "more pieces, so training takes longer than these figures say."
         )
     sums = sum_of_text(source, target)
     lengths = SentenceLengths(sums, len(source), str(prepared), pairs_per_epoch)
-    sizes = (manifest["vocabulary_size"], manifest.get("source_vocabulary_size"))
-    return _PreparedText(*sizes, lengths)
+    own = manifest.get("source_vocabulary_size")
+    return _PreparedText(manifest["vocabulary_size"], own, lengths)
 
 
 def _chosen_lengths(lengths: Lengths | None, text: _PreparedText | None) -> SentenceLengths:

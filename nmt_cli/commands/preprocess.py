@@ -79,7 +79,7 @@ def _prepare(recipe: Recipe, directory: Path, workers: int | None) -> dict[str, 
     """Write every file but the manifest into ``directory``; return the facts for the manifest."""
     data = recipe.data
     _warn(text_warnings.on_encodings(data))
-    Cleaner(data)  # its errors come before the text is read
+    Cleaner(data)  # raises errors about filters before the text is read
     with _work_folder(directory) as folder, ChunkPool(folder, workers) as pool:
         text = text_of(recipe, folder)
         held_out = _write_validation_text(text, data.validation_sets, directory)
@@ -214,7 +214,8 @@ def _refuse_held_out_in_part(data: DataConfig, validation: HeldOut, test: HeldOu
         if data.filters.remove_held_out and not held_out.is_whole:
             raise UserError(
                 f"data.{key} has more than {MOST_PAIRS:,} pairs, with which "
-                "data.filters.remove_held_out cannot compare; give fewer, or leave it out."
+                "data.filters.remove_held_out cannot compare; give fewer pairs, or leave the "
+                "filter out."
             )
 
 
@@ -329,8 +330,8 @@ def _report(directory: Path, facts: Mapping[str, Any]) -> None:
         unknown = f"{text_warnings.share_unknown(facts, 'train', side):.2%} unknown"
         logs.info(f"  {side:11s} {facts['tokens']['train'][side]:,} tokens, {unknown}")
     own = facts.get("source_vocabulary_size")
-    of_source = "" if own is None else f", of the source {own:,}"
-    logs.info(f"  vocabulary  {facts['vocabulary_size']:,} pieces{of_source}")
+    of_sides = "" if own is None else f" of the target, {own:,} of the source"
+    logs.info(f"  vocabulary  {facts['vocabulary_size']:,} pieces{of_sides}")
     links = [report["links"] for report in reports if "links" in report]
     if links:
         logs.info(f"  links       {sum(links):,} between words")

@@ -93,7 +93,7 @@ def _on_overlaps(report: CorpusReport, data: DataConfig, *, is_all_met: bool) ->
 
 
 def _as_found(num_equal: int, num_similar: int, names: str) -> str:
-    """Return how many pairs of a training text are held out, as text for a warning."""
+    """Return how many pairs of a training text are also held out, in the words of a warning."""
     similar = num_similar - num_equal
     differing = "that differ at most in case, digits, punctuation and spaces"
     if not num_equal:
@@ -155,8 +155,8 @@ def on_links(facts: Mapping[str, Any]) -> Iterator[str]:
         if other:
             yield (
                 f"the links of {counted(other, 'pair')} in {report['alignments']} were left out, "
-                "because data.normalization or the tokenizer's own joins or separates words of "
-                "them."
+                "because data.normalization or the tokenizer joins or separates words of these "
+                "pairs."
             )
 
 

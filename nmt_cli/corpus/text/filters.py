@@ -201,7 +201,7 @@ class TextFilters:
     """The filters of a recipe that look at the text of a pair."""
 
     def __init__(self, data: DataConfig) -> None:
-        """Raises UserError if a filter does not know a language, or if its package is missing."""
+        """Raises UserError if a filter lacks a language, or if the package of one is missing."""
         self._limits = {
             name: limit
             for name in TEXT_FILTERS
@@ -233,6 +233,6 @@ def _refuse_unknown_languages(languages: Iterable[str]) -> None:
     for language in languages:
         if base_of(language) not in _identifier().labels:
             raise UserError(
-                f"data.filters.min_language: py3langid does not know the language {language}; "
+                f"data.filters.min_language: py3langid cannot identify the language {language}; "
                 "leave min_language out."
             )
