@@ -70,7 +70,7 @@ class Muon(Adam):
         weight_decay: float = 0.0,
         **settings: Any,
     ) -> None:
-        """``others`` are Adam's groups with their ``settings``."""
+        """Take the groups of other parameters, the matrices, and the ``settings`` of Adam."""
         super().__init__(others, **settings)
         self._weight_decay = weight_decay
         self._matrices: dict[torch.Size, list[nn.Parameter]] = {}
@@ -123,7 +123,9 @@ class Muon(Adam):
         directions = orthogonalized(
             torch.lerp(gradients, buffers, self.MOMENTUM**2), self.COEFFICIENTS, self.ITERATIONS
         )
-        return (directions.float() * (-0.2 * math.sqrt(max(matrices[0].shape)) * rate)).unbind()
+        # The root mean square of an update becomes 0.2 times the rate, about that of Adam's.
+        scale = -0.2 * math.sqrt(max(matrices[0].shape))
+        return (directions.float() * (scale * rate)).unbind()
 
 
 def _gradient_of(parameter: Tensor) -> Tensor:

@@ -67,9 +67,9 @@ def pack_on_cpu(
 
 
 def rounded_up(count: int, least_step: int = 1, num_steps: int = 32) -> int:
-    """Return ``count`` rounded up to one of equal steps between two powers of two.
+    """Return ``count`` rounded up to one of ``num_steps`` equal steps between two powers of two.
 
-    The steps are at least ``least_step``. ``num_steps`` is a power of two, too.
+    A step is at least ``least_step``. ``num_steps`` must be a power of two.
     """
     step = max(least_step, (1 << count.bit_length()) // (2 * num_steps))
     return -(-count // step) * step

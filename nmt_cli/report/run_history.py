@@ -60,7 +60,7 @@ class RunHistory(NamedTuple):
     test_sets: dict[str, dict[str, Any]]  # such scores of each set by its name, if it has one
 
     def validated(self, name: str | None) -> Figures:
-        """Return the figures of the validation set ``name``, or by default of that that decides."""
+        """Return the figures of the validation set ``name``; None is the one that decides."""
         if name is None:
             return self.validation
         return self.validation_sets.get(name, Figures(np.empty(0), {}))
@@ -130,7 +130,7 @@ def _read_run(path: Path, label: str) -> RunHistory:
 
 
 def _sets_in(figures: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return the figures of each set with a name; a report writes files of these names."""
+    """Return the figures of each set by its name; names that files cannot have are left out."""
     sets = figures.get(SETS)
     if not isinstance(sets, dict):
         return {}

@@ -49,7 +49,7 @@ class Progress:
     validations_without_improvement: int = 0
     validated_step: int = 0
     quality_since: int = 0  # best quality and patience count only validations after this step
-    stage: int = 0  # of data.stages, and where it began
+    stage: int = 0  # index in data.stages; the next three are where this stage began
     stage_step: int = 0
     stage_epoch: int = 0
     stage_batch: int = 0

@@ -18,7 +18,7 @@ from nmt_cli.search.slot_parts import HeadShape, KeysValues, Run, SlotParts
 
 # The room for the past grows by 16 entries, or by an eighth if that is more.
 ROOM_STEP, ROOM_GROWTH = 16, 1 / 8
-# That for sources is a multiple of 8, so that few different products occur: oneDNN keeps each.
+# The room for sources is a multiple of 8, because oneDNN keeps a compiled product for each size.
 SOURCE_STEP = 8
 
 
@@ -62,7 +62,7 @@ def split_heads(rows: Tensor, num_slots: int, num_heads: int) -> Tensor:
 
 
 def room_of_sources(longest: int) -> int:
-    """Return the room for sources of which the longest has so many entries."""
+    """Return the entries of the room for sources, the longest of which has ``longest``."""
     return -(-longest // SOURCE_STEP) * SOURCE_STEP
 
 

@@ -31,8 +31,8 @@ from nmt_cli.search.rules.logits_rule import LogitsRule, LongestOutput, NeverSta
 from nmt_cli.search.sentences import Sentence, SlotSearch
 from nmt_cli.search.top_k import log_normalizers
 
-# Slots are added and dropped up to one of so many steps between two powers of two: it copies the
-# others, and on a CPU oneDNN keeps the products of each number of slots.
+# The number of slots is one of so many between two powers of two: each change of it copies the
+# slots, and on a CPU oneDNN keeps compiled products for each number.
 STEPS_OF_SLOTS = 4
 
 

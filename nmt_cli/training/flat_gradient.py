@@ -11,7 +11,8 @@ from nmt_cli.hardware.ranks import Pending, Ranks
 
 BUCKET_BYTES = 25 << 20  # enough for a fast exchange, and few enough to begin the first one early
 ALIGNMENT = 4  # numbers; kernels read 16 bytes at a time
-# Behind the gradient: loss, nll and perhaps that of alignment in two parts each, and failures.
+# Behind the gradient: loss, nll and perhaps the loss of a guided head, each in two parts, and the
+# number of ranks that failed.
 NUM_FIGURES = 2 * ALIGNMENT
 
 

@@ -61,8 +61,8 @@ class LaunchedGradient:
     """
 
     def __init__(self, objective: "Objective", sums: Tensor, num_tokens: int) -> None:
-        """``sums`` are the loss and the nll of all target tokens of this rank, and perhaps the
-        loss of a guided head."""
+        """``sums`` are the loss and the nll of all target tokens of this rank, and the loss of the
+        guided head if there is one."""
         self._objective, self._sums, self.num_tokens = objective, sums, num_tokens
 
     def finish(self) -> None:
@@ -114,7 +114,7 @@ class Objective(NamedTuple):
     machine: Machine
     flat: FlatGradient | None = None  # that of the weights; several ranks need it
     rounded: RoundedWeights | None = None
-    guidance: Guidance | None = None  # of a head that learns to align words
+    guidance: Guidance | None = None  # if a head learns to align words
 
     def after(self, step: int) -> "Objective":
         """Return the objective of the gradient that follows ``step`` steps."""

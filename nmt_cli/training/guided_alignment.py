@@ -4,7 +4,8 @@
 The kernels of attention return no weights, so those of this head are computed once more from the
 rows that enter its attention.
 
-Legend: T rows of the target, S rows of the source, B sentences of a group, K width of a head.
+Legend: T rows of the target, S rows of the source, B sentences of a group, K width of a head,
+D d_model, L links.
 """
 
 from collections.abc import Iterator
@@ -44,7 +45,7 @@ class Guidance(NamedTuple):
 
     head: AlignmentHead
     weight: float  # of its loss, beside a weight of 1 of the loss of tokens
-    decay_steps: int | None  # after which the weight is 0; None: it stays
+    decay_steps: int | None  # steps in which the weight falls to 0; None: it stays
     finders: tuple[WordFinder, WordFinder]  # of the source and the target
 
     def weight_at(self, step: int) -> float:
@@ -95,7 +96,7 @@ class Guidance(NamedTuple):
         padded, groups = links.padded, links.padded.groups
         query_sizes = [group.num_sentences * group.query_length for group in groups]
         key_sizes = [group.num_sentences * group.key_length for group in groups]
-        logs = []
+        log_weights = []
         with torch.autocast(queries.device.type, enabled=False):
             for group, q, k in zip(
                 groups,
@@ -103,13 +104,15 @@ class Guidance(NamedTuple):
                 unpack(keys, padded.keys).split(key_sizes),
                 strict=True,
             ):
-                by_sentence = (rows.unflatten(0, (group.num_sentences, -1)) for rows in (q, k))
-                of_queries, of_keys = by_sentence
+                of_queries, of_keys = (
+                    padded_rows.unflatten(0, (group.num_sentences, -1)) for padded_rows in (q, k)
+                )
                 scores = of_queries @ of_keys.mT * attention.d_k**-0.5  # B T S
                 if group.keep is not None:
                     scores = scores.masked_fill(~group.keep[:, 0], -torch.inf)
-                logs.append(scores.log_softmax(2).flatten())
-        return -torch.cat(logs)[links.places] @ links.shares.to(logs[0].dtype)
+                log_weights.append(scores.log_softmax(2).flatten())
+        of_links = torch.cat(log_weights)[links.places]
+        return -of_links @ links.shares.to(of_links.dtype)
 
     def _attention(self, model: Transformer) -> MemoryAttention:
         return cast(DecoderLayer, model.decoder_layers[self.head.layer]).memory_attention
@@ -135,9 +138,9 @@ def guidance_of(recipe: Recipe, corpus: PreparedCorpus) -> Guidance | None:
 def linked_pieces(
     pairs: SentencePairs, finders: tuple[WordFinder, WordFinder]
 ) -> tuple[Indices, Indices]:
-    """Return the links of ``pairs`` between their pieces: places of source and target tokens.
+    """Return the links of ``pairs`` between their pieces: places [L] of source and target tokens.
 
-    All pieces of a word have the links of the word. The links come in the order of the target.
+    All pieces of a word have the links of the word. The links are sorted by target token.
     """
     assert pairs.links is not None
     links = pairs.links.tokens.reshape(-1, 2)
@@ -165,8 +168,10 @@ def linked_pieces(
 
 
 def _places_of_weights(padded: PaddedGroups, rows: Indices, columns: Indices) -> Indices:
-    """Return the places of weights, in the matrices of all groups: by packed row of the target,
-    and by place in the sentence of the source."""
+    """Return where weights [L] are in the matrices [B, T, S] of all groups, one after the other.
+
+    ``rows`` [L] are packed rows of the target, ``columns`` [L] places in the source sentences.
+    """
     groups = padded.groups
     num_rows = np.array([group.num_sentences * group.query_length for group in groups])
     widths = np.array([group.key_length for group in groups])

@@ -129,7 +129,8 @@ def _resume(
     _refuse_other_text(run_dir, corpus, manifest["prepared_files"])
     logs.info(f"Resuming from {checkpoint.path}, batch {state.progress.batch_index:,}.")
     before, progress = read_recipe(str(checkpoint.path / RECIPE)).recipe, state.progress
-    stage = min(progress.stage, max(0, len(recipe.data.stages) - 1))  # it may have fewer now
+    last_stage = max(0, len(recipe.data.stages) - 1)  # the recipe may have fewer stages now
+    stage = min(progress.stage, last_stage)
     planned_by = _what_plans(before, corpus, progress.stage)
     is_same_plan = planned_by == _what_plans(recipe, corpus, stage)
     plan_before = plan if is_same_plan else plan_batches(before, corpus)

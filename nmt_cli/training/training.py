@@ -90,7 +90,7 @@ class Training:
     def begin_stage_if_due(self) -> None:
         """Begin the next stage if the present one is over; what is left of its epoch is not used.
 
-        The patience counts anew; the best quality so far stays the one to exceed.
+        Validations without improvement are counted anew; the best quality so far stays.
         """
         if not self.is_stage_over():
             return
@@ -197,7 +197,7 @@ class Training:
 def enter_stage(
     plan: BatchPlan, recipe: Recipe, corpus: PreparedCorpus, progress: Progress
 ) -> None:
-    """Let ``plan`` continue in the stage of ``progress``, from the stage's first batch on."""
+    """Make ``plan`` that of the stage of ``progress``, from the stage's first batch on."""
     corpora = corpora_of(recipe, corpus, progress.stage)
     plan.begin_stage(progress.stage, corpora, progress.stage_epoch, progress.stage_batch)
 

@@ -45,7 +45,7 @@ class Validation(NamedTuple):
     quality: float | None  # what "best" compares, higher is better; None is never the best
     parseval: float | None = None  # F1 of the parses, if the text is a treebank
     name: str | None = None  # of the set
-    sets: "tuple[Validation, ...]" = ()  # all sets, if some have names; this one decides
+    sets: "tuple[Validation, ...]" = ()  # of each set, if they have names; this one decides
 
     @property
     def perplexity(self) -> float:
@@ -98,11 +98,11 @@ class Validator:
     def validate(self, max_tokens: int, stop: StopRequest) -> Validation | None:
         """Return the figures of the model as it is now, or None if ``stop`` came meanwhile.
 
-        If the sets have names, they are those of the set that decides, and hold those of all. The
-        micro-batches hold at most ``max_tokens`` a side. The model is left in evaluation mode.
-        Each rank measures a share of each set, and all return the same figures. Raises
-        FullMemoryError on all ranks if a sentence pair does not fit the memory of one of them, and
-        UserError if a line cannot be translated.
+        Of several sets, these are the figures of the set that decides which checkpoint is the best;
+        their ``sets`` has the figures of each. The micro-batches hold at most ``max_tokens`` a
+        side. The model is left in evaluation mode. Each rank measures a share of each set, and all
+        return the same figures. Raises FullMemoryError on all ranks if a sentence pair does not fit
+        the memory of one of them, and UserError if a line cannot be translated.
         """
         self._objective.model.eval()
         config, ranks = self._recipe.validation, self._objective.machine.ranks

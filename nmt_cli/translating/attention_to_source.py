@@ -37,8 +37,8 @@ class AttentionToSource:
     ) -> None:
         """The first ``tag_length`` pieces of each source do not belong to its text.
 
-        Attention is that of the head that was trained to align words. If there is none in the
-        ``settings``, it is the mean of the heads of a layer.
+        Attention is that of the head that was trained to align words, or, if the ``settings`` name
+        none, the mean of the heads of ``alignment_layer``.
 
         Without ``of_all``, only hypotheses of sentences that need units or words get it.
         """

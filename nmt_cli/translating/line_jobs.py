@@ -152,8 +152,9 @@ class LineJobs:
     def put(self, ticket: Ticket, outcome: Outcome) -> None:
         """Give a line the outcome of one of its sentences; answer it if this was the last one.
 
-        So lines are answered while the device searches others. ``answers`` answers those that
-        failed, which may be searched again, and raises an error of this answer.
+        So lines are answered while the device searches others. Lines with a failed sentence may be
+        searched again, so only ``answers`` answers them. Where ``answer`` raises an error here,
+        ``answers`` calls it again and reports the error.
         """
         job, place = ticket
         job.outcomes[place] = outcome

@@ -46,8 +46,9 @@ def past_room(num_places: int, beam_size: int) -> int:
     return size_for(max(LEAST_ROOM, 2 * beam_size, num_places))
 
 
-# Of the past, for each piece of the longest source, unless the beam is smaller: a token takes about
-# 1.5 places, and outputs are at most twice as long as the source.
+# Places of the past that a search reserves for each piece of the longest source, at most one for
+# each hypothesis of the beam: a token takes about 1.5 places, and most outputs are at most twice as
+# long as their source.
 PLACES_OF_A_PIECE = 3
 MOST_GRAPHS = 64  # the one used longest ago is dropped; they do not hold the caches
 
