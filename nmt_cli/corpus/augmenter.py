@@ -37,7 +37,7 @@ class Augmenter:
     What a pair becomes depends only on the seed, its corpus, its place there, and the epoch, so a
     resumed training, or one on more ranks, trains on the same text. Only changed sides are cut into
     pieces again. A pair stays as it is if a side would be empty, or longer than the longest
-    sentence, or if pieces stand for no text (``<unk>``), before or after. Threads may share it.
+    sentence, or if it has or would get ``<unk>``. Threads may share an instance.
     """
 
     def __init__(

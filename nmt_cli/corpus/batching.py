@@ -226,10 +226,10 @@ class BatchPlan:
         return order, ends.tolist()
 
 
-def refuse_no_pair(corpora: Corpora, whose: str) -> None:
-    """Raise UserError if the weights of ``corpora`` leave no pair; they are those of ``whose``."""
+def refuse_no_pair(corpora: Corpora, key: str) -> None:
+    """Raise UserError if the weights of ``corpora``, which stand below ``key``, leave no pair."""
     if not any(size * math.floor(weight) + _share_of(size, weight) for size, weight in corpora):
-        raise UserError(f"the weights of {whose} leave no pair; raise one of them.")
+        raise UserError(f"the weights of {key} leave no pair; raise one of them.")
 
 
 def _share_of(size: int, weight: float) -> int:

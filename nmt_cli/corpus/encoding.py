@@ -1,4 +1,4 @@
-"""Encodes chunks of text pairs as token ids."""
+"""Encodes text pairs as token ids, chunk by chunk, and writes them."""
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -42,7 +42,7 @@ class EncodedLinks(NamedTuple):
 
     words: npt.NDArray[Any]
     lengths: npt.NDArray[np.int64]  # numbers of each pair, two for each of its links
-    num_of_other_words: int  # pairs without links, because their pieces have other words
+    num_of_other_words: int  # pairs whose links were left out: other words than in the text
 
     @classmethod
     def none(cls, num_pairs: int) -> "EncodedLinks":
@@ -65,7 +65,7 @@ class EncodingJob(NamedTuple):
     directory: Path
     text: TextSettings
     limits: LengthLimits
-    tags: Sequence[str | None] = ()  # of each corpus; none has one if it is empty
+    tags: Sequence[str | None] = ()  # of each corpus; empty if no corpus has one
     has_links: bool = False  # whether a corpus has alignments
 
     def start(self) -> Callable[[CorpusChunk], EncodedPairs]:

@@ -35,7 +35,7 @@ class SentencePairs(NamedTuple):
         return self.sides if self.links is None else (*self.sides, self.links)
 
     def with_some_links(self) -> "SentencePairs":
-        """Return the pairs with a link between the first words of each."""
+        """Return the pairs with a link between the first words of each, to measure memory."""
         number = len(self.source.lengths)
         links = Sentences(np.zeros(2 * number, np.int64), np.full(number, 2))
         return self._replace(links=links)

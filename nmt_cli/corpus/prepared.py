@@ -105,7 +105,7 @@ class PreparedCorpus(NamedTuple):
         return None if labels is None else labels_from_json(labels)
 
     def completed(self, recipe: Recipe) -> Recipe:
-        """Return ``recipe`` with the size of the source's own vocabulary, if it does not say it."""
+        """Return ``recipe`` with the size of the source's own vocabulary, if it has one."""
         if recipe.tokenizer.shared or recipe.model.source_vocabulary_size is not None:
             return recipe
         update = {"source_vocabulary_size": self.tokenizer.source_size}

@@ -1,4 +1,4 @@
-"""The parallel data sets that ``data get`` knows: where each part is, its size and its checksum.
+"""The parallel data sets of ``data get``: where each part is, its size and its checksum.
 
 We have not downloaded these archives ourselves. Sizes and SHA-256 sums are those with which
 TensorFlow Datasets checks the same files. The numbers of lines are those that other projects

@@ -106,7 +106,7 @@ def unused_name(path: Path) -> Path:
 FOLDER = Path("data")  # the folder of all data, as the shipped recipes name it
 TREEBANK = "wsj"
 NAMES = ("wmt14-en-de", "wmt14-en-fr", TREEBANK)
-OPUS = "opus:"  # the name of a corpus of OPUS: opus:CORPUS/en-de, written to data/opus/CORPUS/en-de
+OPUS = "opus:"  # how names of its corpora begin: opus:CORPUS/en-de is data/opus/CORPUS/en-de
 # Treebanks of shipped recipes that no command writes, and where they are.
 ELSEWHERE = {
     FOLDER / "treebank/gum": "GUM is in https://github.com/amir-zeldes/gum, folder const/",

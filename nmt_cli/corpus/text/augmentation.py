@@ -1,6 +1,6 @@
 """Changes to pairs of training text, as the ``augment`` of a corpus asks for them.
 
-Each returns a new pair of words. Links between words that translate each other stay right.
+Each returns a new pair. Links between words get the new numbers of their words.
 """
 
 import random
@@ -48,10 +48,10 @@ class TextPair(NamedTuple):
 
 
 class Augmenting:
-    """Applies what a corpus asks for to its pairs. Words with ``symbols`` stay as they are.
+    """Changes the pairs of a corpus as its ``augment`` asks, except for words with ``symbols``.
 
     The source of each pair begins with the ``tag`` of the corpus, if it has one, and keeps it.
-    Links count the tag as a word. Threads may share it.
+    Links count the tag as a word. Threads may share an instance.
     """
 
     def __init__(

@@ -170,7 +170,8 @@ class HeldOut:
     ) -> "FoundHeldOut":
         """Return which of the training pairs, which are at ``places`` of a chunk, are held out.
 
-        Only pairs with about the letters of a held-out source are hashed, in a fifth of the time.
+        Only pairs whose source has the short hash of a held-out source are hashed in full, which
+        takes a fifth of the time.
         """
         if not self._sources:
             return FoundHeldOut([], places[:0])
@@ -198,7 +199,8 @@ class FoundHeldOut(NamedTuple):
     """Which of some training pairs are held out."""
 
     equal: list[bytes]  # the hashes of the pairs that are equal to one that is held out
-    similar: npt.NDArray[np.intp]  # places of pairs whose letters are equal if case is ignored
+    # Places of the pairs whose letters are equal to those of one if case is ignored.
+    similar: npt.NDArray[np.intp]
 
 
 def _hash_of_letters(source: str, target: str) -> bytes:
